@@ -1,0 +1,2 @@
+//! One suite of graphs and dialogs over several backends.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! Tokenizer, sampler, stop rules, conversation, KPIs and Genie's JSON config.
+#![forbid(unsafe_code)]

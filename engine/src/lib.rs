@@ -1,0 +1,2 @@
+//! Plan, graphs and cache together: bundles in, logits out.
+#![forbid(unsafe_code)]

@@ -1,0 +1,1 @@
+//! Safe handles over a QNN library, loaded or linked in.

@@ -1,0 +1,249 @@
+//! A graph as the client described it: tensors and nodes, checked later, executed never.
+//!
+//! The C edge builds it, the container stores it, `passes` reads it. It knows QNN's op names and
+//! parameters, and nothing of memory plans or kernels.
+
+use std::sync::Arc;
+
+use crate::bytes::Bytes;
+
+/// Index into [`Graph::tensors`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TensorId(pub u32);
+
+/// Element types that the host accepts. The numbers are QNN's (`Qnn_DataType_t`), so the container can store them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum Dtype {
+    /// int8.
+    I8 = 0x0008,
+    /// int16.
+    I16 = 0x0016,
+    /// int32.
+    I32 = 0x0032,
+    /// int64.
+    I64 = 0x0064,
+    /// uint8.
+    U8 = 0x0108,
+    /// uint16.
+    U16 = 0x0116,
+    /// uint32.
+    U32 = 0x0132,
+    /// uint64.
+    U64 = 0x0164,
+    /// float16.
+    F16 = 0x0216,
+    /// float32.
+    F32 = 0x0232,
+    /// Signed fixed point, 4 bits (one code a byte unless a block encoding packs them).
+    SFixed4 = 0x0304,
+    /// Signed fixed point, 8 bits.
+    SFixed8 = 0x0308,
+    /// Signed fixed point, 16 bits.
+    SFixed16 = 0x0316,
+    /// Signed fixed point, 32 bits.
+    SFixed32 = 0x0332,
+    /// Unsigned fixed point, 4 bits.
+    UFixed4 = 0x0404,
+    /// Unsigned fixed point, 8 bits.
+    UFixed8 = 0x0408,
+    /// Unsigned fixed point, 16 bits.
+    UFixed16 = 0x0416,
+    /// Unsigned fixed point, 32 bits.
+    UFixed32 = 0x0432,
+    /// One byte, 0 or not 0.
+    Bool8 = 0x0508,
+}
+
+impl Dtype {
+    /// Every type, for look-ups and tests.
+    pub const ALL: [Self; 19] = [
+        Self::I8,
+        Self::I16,
+        Self::I32,
+        Self::I64,
+        Self::U8,
+        Self::U16,
+        Self::U32,
+        Self::U64,
+        Self::F16,
+        Self::F32,
+        Self::SFixed4,
+        Self::SFixed8,
+        Self::SFixed16,
+        Self::SFixed32,
+        Self::UFixed4,
+        Self::UFixed8,
+        Self::UFixed16,
+        Self::UFixed32,
+        Self::Bool8,
+    ];
+
+    /// From QNN's number.
+    pub fn from_qnn(number: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|d| *d as u32 == number)
+    }
+
+    /// Bytes of one element in a buffer.
+    pub fn size_bytes(self) -> usize {
+        match self {
+            Self::I8 | Self::U8 | Self::Bool8 | Self::SFixed4 | Self::SFixed8 | Self::UFixed4 | Self::UFixed8 => 1,
+            Self::I16 | Self::U16 | Self::F16 | Self::SFixed16 | Self::UFixed16 => 2,
+            Self::I32 | Self::U32 | Self::F32 | Self::SFixed32 | Self::UFixed32 => 4,
+            Self::I64 | Self::U64 => 8,
+        }
+    }
+
+    /// True for float16 and float32.
+    pub fn is_float(self) -> bool {
+        matches!(self, Self::F16 | Self::F32)
+    }
+}
+
+/// How codes become numbers: `real = (code + offset) * scale`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Quant {
+    /// No encoding.
+    #[default]
+    None,
+    /// One pair for all.
+    PerTensor {
+        /// Step between codes.
+        scale: f32,
+        /// Added to a code before scaling.
+        offset: i32,
+    },
+    /// One pair for each index of `axis`.
+    PerAxis {
+        /// The axis.
+        axis: u32,
+        /// Bits of a code when fewer than the element has (the BW encodings).
+        bits: u32,
+        /// A scale for each index.
+        scales: Arc<[f32]>,
+        /// An offset for each index; empty means all zero.
+        offsets: Arc<[i32]>,
+    },
+    /// Blocks along the axes (`QNN_QUANTIZATION_ENCODING_BLOCK`), pairs row-major over the blocks.
+    Block {
+        /// Length of a block on each axis.
+        block_dims: Arc<[u32]>,
+        /// A scale for each block.
+        scales: Arc<[f32]>,
+        /// An offset for each block; empty means all zero.
+        offsets: Arc<[i32]>,
+    },
+}
+
+/// Where a tensor's bytes come from.
+#[derive(Clone, Debug)]
+pub enum Role {
+    /// The client writes it before an execution.
+    Input,
+    /// The client reads it after an execution.
+    Output,
+    /// Fixed when the graph is made; shared by all graphs of a context that hold the same bytes.
+    Static(Bytes),
+    /// Between nodes; never seen by the client, so its storage type is the executor's choice.
+    Native,
+    /// An optional input that was left out.
+    Null,
+}
+
+/// A tensor of a graph.
+#[derive(Clone, Debug)]
+pub struct Tensor {
+    /// Unique in its graph.
+    pub name: String,
+    /// Extents, outermost first.
+    pub dims: Vec<u32>,
+    /// Element type as declared.
+    pub dtype: Dtype,
+    /// Encoding as declared.
+    pub quant: Quant,
+    /// QNN's data format number (0 = flat).
+    pub data_format: u32,
+    /// Where its bytes are.
+    pub role: Role,
+}
+
+impl Tensor {
+    /// Number of elements.
+    pub fn n_elems(&self) -> usize {
+        self.dims.iter().map(|&d| d as usize).product()
+    }
+
+    /// Bytes of a client buffer for it.
+    pub fn size_bytes(&self) -> usize {
+        self.n_elems() * self.dtype.size_bytes()
+    }
+}
+
+/// A parameter of a node.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Param {
+    /// `float32` scalar.
+    F32(f32),
+    /// Any signed integer scalar.
+    Int(i64),
+    /// Any unsigned integer scalar.
+    UInt(u64),
+    /// `bool8` scalar.
+    Bool(bool),
+    /// A static integer tensor (axes, perm, ranges, ...), widened, with its dims.
+    Ints(Vec<u32>, Vec<i64>),
+}
+
+/// One operation.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Unique in its graph.
+    pub name: String,
+    /// QNN's op type string, e.g. `FullyConnected`.
+    pub op: String,
+    /// Parameters by QNN's names; those left out are absent.
+    pub params: Vec<(String, Param)>,
+    /// Inputs in QNN's order; [`Role::Null`] tensors stand for left-out optional ones.
+    pub inputs: Vec<TensorId>,
+    /// Outputs in QNN's order.
+    pub outputs: Vec<TensorId>,
+}
+
+impl Node {
+    /// The parameter of that name.
+    pub fn param(&self, name: &str) -> Option<&Param> {
+        self.params.iter().find(|(n, _)| n == name).map(|(_, p)| p)
+    }
+}
+
+/// A whole graph.
+#[derive(Clone, Debug, Default)]
+pub struct Graph {
+    /// Unique in its context.
+    pub name: String,
+    /// All tensors; a [`TensorId`] indexes it.
+    pub tensors: Vec<Tensor>,
+    /// All nodes, in the order they were added (each after the makers of its inputs).
+    pub nodes: Vec<Node>,
+}
+
+impl Graph {
+    /// The tensor with that id.
+    pub fn tensor(&self, id: TensorId) -> &Tensor {
+        &self.tensors[id.0 as usize]
+    }
+
+    /// Ids of the client's inputs, in the order they were made.
+    pub fn inputs(&self) -> impl Iterator<Item = TensorId> + '_ {
+        self.ids(|role| matches!(role, Role::Input))
+    }
+
+    /// Ids of the client's outputs, in the order they were made.
+    pub fn outputs(&self) -> impl Iterator<Item = TensorId> + '_ {
+        self.ids(|role| matches!(role, Role::Output))
+    }
+
+    fn ids(&self, keep: impl Fn(&Role) -> bool + 'static) -> impl Iterator<Item = TensorId> + '_ {
+        self.tensors.iter().enumerate().filter(move |(_, t)| keep(&t.role)).map(|(i, _)| TensorId(i as u32))
+    }
+}

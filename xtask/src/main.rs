@@ -1,0 +1,4 @@
+//! Tidy, CI, code generation, the QNN runtime, cross-building and deployment.
+#![forbid(unsafe_code)]
+
+fn main() {}
