@@ -1,0 +1,246 @@
+//! The flags of every command, as clap reads them.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Generate text from compiled, fixed-shape graphs: on a Hexagon NPU, or right here.
+#[derive(Parser)]
+#[command(name = "genie", version, propagate_version = true)]
+pub struct Cli {
+    #[command(flatten)]
+    pub talk: Talk,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// How much is said on stderr.
+#[derive(Args, Clone, Copy)]
+pub struct Talk {
+    /// Say nothing but errors.
+    #[arg(long, short, global = true, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// Say more; twice for everything that the libraries log.
+    #[arg(long, short, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Prompt in, text out.
+    Run(RunArgs),
+    /// Make a bundle of compiled graphs from a Hugging Face model folder.
+    Compile(CompileArgs),
+    /// Show the graphs, variants, splits, tensors and sizes of a bundle or a context binary.
+    Inspect(InspectArgs),
+    /// Show which graphs would run for a number of tokens, under each policy.
+    Plan(PlanArgs),
+    /// Prove a bundle: generate with the cache and with full recomputation, and compare.
+    Verify(VerifyArgs),
+}
+
+/// Which QNN library executes the graphs.
+#[derive(Args, Clone)]
+pub struct BackendArgs {
+    /// `host` for the embedded backend, or the path of a QNN library (`libQnnHtp.so`, `libQnnHost.so`).
+    #[arg(long, default_value = "host", value_name = "host|PATH")]
+    pub backend: String,
+    /// The system library that reads context binaries, when it is not beside the backend.
+    #[arg(long, value_name = "PATH")]
+    pub system_lib: Option<PathBuf>,
+}
+
+/// The order in which graphs are picked.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PolicyArg {
+    /// What the real Genie does, and on where it gives up.
+    Genie,
+    /// One variant for the whole input, re-picked at a context promotion only.
+    FixedVariant,
+    /// Cheapest by a table of step costs.
+    Cost,
+}
+
+#[derive(Args)]
+pub struct RunArgs {
+    /// The prompt.
+    #[arg(long, short, conflicts_with_all = ["prompt_file", "prompt_tokens"])]
+    pub prompt: Option<String>,
+    /// Read the prompt from a file, or from stdin with `-`.
+    #[arg(long, short = 'f', value_name = "FILE", conflicts_with = "prompt_tokens")]
+    pub prompt_file: Option<PathBuf>,
+    /// Feed token ids instead of text; BOS is put before them, as Genie's token query does.
+    #[arg(long, value_name = "IDS", value_delimiter = ',')]
+    pub prompt_tokens: Option<Vec<u32>>,
+    /// Most tokens to generate [default: the config's, else 200 for the demo, else until the context is full].
+    #[arg(long, short = 'n', value_name = "TOKENS")]
+    pub max_tokens: Option<u32>,
+    /// The bundle's `genie_config.json`, or its folder; without it the built-in demo model runs.
+    #[arg(long, short, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// End with one JSON line of tokens, text, stop reason, executed graphs and KPIs; no text is streamed.
+    #[arg(long)]
+    pub json: bool,
+    /// Print time to first token and token rates when done.
+    #[arg(long)]
+    pub stats: bool,
+    #[command(flatten)]
+    pub sampler: SamplerArgs,
+    #[command(flatten)]
+    pub backend: BackendArgs,
+    /// Planner policy.
+    #[arg(long, value_enum, default_value = "genie")]
+    pub policy: PolicyArg,
+    /// Threads of the embedded backend [default: all cores].
+    #[arg(long)]
+    pub threads: Option<usize>,
+}
+
+/// Sampler settings that override the config's.
+#[derive(Args, Default, Clone)]
+pub struct SamplerArgs {
+    /// Temperature; 0 takes the most likely token.
+    #[arg(long)]
+    pub temp: Option<f32>,
+    /// Keep the K most likely tokens; 0 keeps all.
+    #[arg(long, value_name = "K")]
+    pub top_k: Option<u32>,
+    /// Keep the most likely tokens up to this probability; 1 keeps all.
+    #[arg(long, value_name = "P")]
+    pub top_p: Option<f32>,
+    /// Seed of the random draws; -1 for a new one each time.
+    #[arg(long, allow_negative_numbers = true)]
+    pub seed: Option<i32>,
+    /// Always the most likely token.
+    #[arg(long)]
+    pub greedy: bool,
+    /// Divide the logits of recent tokens by this; 1 is off.
+    #[arg(long, value_name = "R")]
+    pub repetition_penalty: Option<f32>,
+    /// How many recent tokens are penalised.
+    #[arg(long, value_name = "N")]
+    pub penalize_last_n: Option<u32>,
+}
+
+/// How the decoder is cut into context binaries.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum SplitsArg {
+    /// One binary with everything.
+    Mono,
+    /// The decoder, then the LM head.
+    DecoderLmhead,
+    /// The embedding table, the decoder, the LM head.
+    LutDecoderLmhead,
+}
+
+/// Type of weights and activations.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum PrecisionArg {
+    /// float32.
+    F32,
+    /// float16, with float32 sums.
+    F16,
+}
+
+#[derive(Args)]
+pub struct CompileArgs {
+    /// Folder with config.json, safetensors and tokenizer.json.
+    pub model: PathBuf,
+    /// The bundle's folder.
+    #[arg(long, short, value_name = "BUNDLE")]
+    pub output: PathBuf,
+    /// Input widths, in tokens.
+    #[arg(long, value_delimiter = ',', default_value = "1,32,128", value_name = "N,N")]
+    pub ar: Vec<u32>,
+    /// Context lengths, in tokens.
+    #[arg(long, value_delimiter = ',', default_value = "512,2048", value_name = "N,N")]
+    pub cl: Vec<u32>,
+    /// Where the model is cut.
+    #[arg(long, value_enum, default_value = "mono")]
+    pub splits: SplitsArg,
+    /// Decoder layers in one split [default: all].
+    #[arg(long, value_name = "LAYERS")]
+    pub layers_per_split: Option<usize>,
+    /// Type of weights and activations.
+    #[arg(long, value_enum, default_value = "f16")]
+    pub precision: PrecisionArg,
+    /// Replace an existing bundle.
+    #[arg(long)]
+    pub force: bool,
+    #[command(flatten)]
+    pub backend: BackendArgs,
+}
+
+#[derive(Args)]
+pub struct InspectArgs {
+    /// A context binary, a bundle's folder, or its genie_config.json.
+    pub path: PathBuf,
+    /// One JSON document.
+    #[arg(long)]
+    pub json: bool,
+    /// List every tensor, not only the counts.
+    #[arg(long)]
+    pub tensors: bool,
+    #[command(flatten)]
+    pub backend: BackendArgs,
+}
+
+#[derive(Args)]
+pub struct PlanArgs {
+    /// Input widths, in tokens.
+    #[arg(long, value_delimiter = ',', default_value = "1,32,128", value_name = "N,N")]
+    pub ar: Vec<u32>,
+    /// Context lengths, in tokens.
+    #[arg(long, value_delimiter = ',', default_value = "512,2048", value_name = "N,N")]
+    pub cl: Vec<u32>,
+    /// Take the variants from a bundle instead.
+    #[arg(long, short, value_name = "FILE", conflicts_with_all = ["ar", "cl"])]
+    pub config: Option<PathBuf>,
+    /// Numbers of new tokens to plan for.
+    #[arg(required = true, value_name = "TOKENS")]
+    pub tokens: Vec<usize>,
+    /// Tokens already in the cache.
+    #[arg(long, default_value_t = 0)]
+    pub n_past: usize,
+    /// Only this policy.
+    #[arg(long, value_enum)]
+    pub policy: Option<PolicyArg>,
+    /// One JSON line a plan.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub backend: BackendArgs,
+}
+
+#[derive(Args)]
+pub struct VerifyArgs {
+    /// The bundle's folder or its genie_config.json.
+    pub bundle: PathBuf,
+    /// Tokens to generate for each prompt length.
+    #[arg(long, short = 'n', default_value_t = 200)]
+    pub tokens: usize,
+    /// Prompt lengths [default: 1, AR-1, AR, AR+1, 2*AR+3 and the longest that leaves room, AR being the largest].
+    #[arg(long, value_delimiter = ',')]
+    pub lengths: Option<Vec<usize>>,
+    /// Largest allowed difference of logits, relative to the largest logit.
+    #[arg(long)]
+    pub tolerance: Option<f32>,
+    /// One JSON line a prompt length.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub backend: BackendArgs,
+    /// Planner policy.
+    #[arg(long, value_enum, default_value = "genie")]
+    pub policy: PolicyArg,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn flags_are_consistent() {
+        super::Cli::command().debug_assert();
+    }
+}

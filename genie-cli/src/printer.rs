@@ -1,0 +1,88 @@
+//! stdout is data, stderr is talk: who says what, and in which colour.
+
+use std::fmt::Display;
+use std::io::{IsTerminal, Write, stderr, stdout};
+use std::time::Duration;
+
+use anyhow::Result;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tracing_subscriber::EnvFilter;
+
+use crate::cli::Talk;
+use crate::failure;
+
+/// Decides what reaches the terminal.
+pub struct Printer {
+    talk: Talk,
+    colour: bool,
+}
+
+impl Printer {
+    /// Colours only on a terminal, and not when `NO_COLOR` is set.
+    pub fn new(talk: &Talk) -> Self {
+        let colour = stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
+        Self { talk: *talk, colour }
+    }
+
+    /// Sends the libraries' log to stderr; `GENIE_LOG` overrides the flags.
+    pub fn start_log(&self) {
+        let level = match (self.talk.quiet, self.talk.verbose) {
+            (true, _) => "error",
+            (_, 0) => "warn",
+            (_, 1) => "info",
+            (_, 2) => "debug",
+            _ => "trace",
+        };
+        let filter = EnvFilter::try_from_env("GENIE_LOG").unwrap_or_else(|_| EnvFilter::new(level));
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr).with_ansi(self.colour).without_time().init();
+    }
+
+    /// A line of data.
+    pub fn line(&self, text: impl Display) -> Result<()> {
+        writeln!(stdout().lock(), "{text}")?;
+        Ok(())
+    }
+
+    /// A piece of data, shown at once: streamed text.
+    pub fn piece(&self, text: &str) -> Result<()> {
+        let mut out = stdout().lock();
+        out.write_all(text.as_bytes())?;
+        out.flush()?;
+        Ok(())
+    }
+
+    /// A remark.
+    pub fn say(&self, text: impl Display) {
+        if !self.talk.quiet {
+            // A closed stderr is nobody listening, not a failure.
+            let _ = writeln!(stderr().lock(), "{text}");
+        }
+    }
+
+    /// An error with its causes and its hint.
+    pub fn failure(&self, error: &anyhow::Error) {
+        let label = if self.colour { "\x1b[1;31merror\x1b[0m" } else { "error" };
+        let mut text = format!("{label}: {error}\n");
+        for cause in failure::causes(error) {
+            text.push_str(&format!("  caused by: {cause}\n"));
+        }
+        if let Some(hint) = failure::hint(error) {
+            text.push_str(&format!("\nhint: {hint}\n"));
+        }
+        let _ = stderr().lock().write_all(text.as_bytes());
+    }
+
+    /// A bar of `length` steps; hidden when quiet or when stderr is not a terminal.
+    pub fn bar(&self, length: u64, what: &str) -> ProgressBar {
+        let bar = ProgressBar::with_draw_target(Some(length), self.target());
+        let style = ProgressStyle::with_template("{msg:24} [{bar:32}] {pos}/{len} {elapsed}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
+        bar.set_message(what.to_owned());
+        bar.enable_steady_tick(Duration::from_millis(200));
+        bar
+    }
+
+    fn target(&self) -> ProgressDrawTarget {
+        if self.talk.quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() }
+    }
+}

@@ -1,0 +1,62 @@
+//! Where things are in this repository, and how a child process is run.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+/// Crates that outsiders may depend on: they need a README and documented items.
+pub const LIBRARIES: [&str; 10] = [
+    "genie-types",
+    "qnn-sys",
+    "qnn-api",
+    "qnn-host",
+    "nsp-graph",
+    "kvmanager",
+    "engine",
+    "compiler",
+    "dialog",
+    "conformance",
+];
+
+/// The three crates in which `unsafe` may be written.
+pub const MAY_BE_UNSAFE: [&str; 3] = ["qnn-sys", "qnn-api", "qnn-host"];
+
+/// The repository's root.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies one level below the root").to_owned()
+}
+
+/// Runs a command in the root and fails with its name when it fails.
+pub fn sh(program: &str, args: &[&str], env: &[(&str, &str)]) -> Result<()> {
+    eprintln!("$ {program} {}", args.join(" "));
+    let status = Command::new(program)
+        .args(args)
+        .envs(env.iter().copied())
+        .current_dir(root())
+        .status()
+        .with_context(|| format!("cannot start `{program}`"))?;
+    ensure!(status.success(), "`{program} {}` failed: {status}", args.join(" "));
+    Ok(())
+}
+
+/// All files below `dir` with the extension, in a stable order; build output and hidden folders are left out.
+pub fn files(dir: &Path, extension: &str) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut todo = vec![dir.to_owned()];
+    while let Some(dir) = todo.pop() {
+        for entry in std::fs::read_dir(&dir).with_context(|| format!("cannot list `{}`", dir.display()))? {
+            let path = entry?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if path.is_dir() {
+                if name != "target" && !name.starts_with('.') {
+                    todo.push(path);
+                }
+            } else if path.extension().is_some_and(|e| e == extension) {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
