@@ -1,0 +1,165 @@
+//! What a sampler is asked to do: Genie's `sampler` block, checked.
+//!
+//! *Units*: `top_p` is a probability, `penalize_last_n` counts tokens. Defaults are the measured ones of the real Genie:
+//! `temp` 0.1, `top-k` 0 (off), `top-p` 0.8, random seed.
+
+/// A value that no sampler can work with.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("`{key}` is {value}, expected {expected}")]
+pub struct SettingsError {
+    /// Key of the `sampler` block.
+    pub key: &'static str,
+    /// What was given.
+    pub value: f64,
+    /// What would do.
+    pub expected: &'static str,
+}
+
+/// Penalties for tokens that were generated lately. All off by default.
+///
+/// *Trap*: in the real Genie a `token-penalty` block without `repetition-penalty` divides by zero and destroys the
+/// output; here an absent one is 1.0, which changes nothing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TokenPenalty {
+    /// How many of the last generated tokens count; 0 turns all penalties off.
+    pub last_n: usize,
+    /// Positive logits are divided by it, others multiplied. 1.0 is off.
+    pub repetition: f32,
+    /// Subtracted once from every token in the window. May be negative.
+    pub presence: f32,
+    /// Subtracted once per occurrence in the window. May be negative.
+    pub frequency: f32,
+}
+
+impl Default for TokenPenalty {
+    fn default() -> Self {
+        Self { last_n: 0, repetition: 1.0, presence: 0.0, frequency: 0.0 }
+    }
+}
+
+/// The checked `sampler` block.
+///
+/// *Trap*: the real Genie ignores `greedy`. Here `greedy: true` does what it says: argmax.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SamplerSettings {
+    seed: Option<u32>,
+    temp: f32,
+    top_k: usize,
+    top_p: f32,
+    greedy: bool,
+    penalty: TokenPenalty,
+}
+
+impl Default for SamplerSettings {
+    fn default() -> Self {
+        Self { seed: None, temp: 0.1, top_k: 0, top_p: 0.8, greedy: false, penalty: TokenPenalty::default() }
+    }
+}
+
+impl SamplerSettings {
+    /// Always the likeliest token.
+    pub fn argmax() -> Self {
+        Self { greedy: true, ..Self::default() }
+    }
+
+    /// Seed of the random sequence; `None` draws one.
+    #[must_use]
+    pub fn with_seed(mut self, seed: Option<u32>) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// Temperature; 0 is argmax.
+    ///
+    /// # Errors
+    /// Negative or not finite.
+    pub fn with_temp(mut self, temp: f32) -> Result<Self, SettingsError> {
+        if !temp.is_finite() || temp < 0.0 {
+            return Err(bad("temp", temp, "a finite number of at least 0"));
+        }
+        self.temp = temp;
+        Ok(self)
+    }
+
+    /// Keep the `k` largest logits; 0 keeps all.
+    #[must_use]
+    pub fn with_top_k(mut self, k: usize) -> Self {
+        self.top_k = k;
+        self
+    }
+
+    /// Keep the likeliest tokens up to and including the one that reaches `p`; 1 keeps all.
+    ///
+    /// # Errors
+    /// Outside 0 to 1.
+    pub fn with_top_p(mut self, p: f32) -> Result<Self, SettingsError> {
+        if !(0.0..=1.0).contains(&p) {
+            return Err(bad("top-p", p, "a number from 0 to 1"));
+        }
+        self.top_p = p;
+        Ok(self)
+    }
+
+    /// Argmax whatever the other settings say.
+    #[must_use]
+    pub fn with_greedy(mut self, greedy: bool) -> Self {
+        self.greedy = greedy;
+        self
+    }
+
+    /// Penalties for recent tokens.
+    ///
+    /// # Errors
+    /// A repetition penalty that is not a positive number, or others that are not finite.
+    pub fn with_penalty(mut self, penalty: TokenPenalty) -> Result<Self, SettingsError> {
+        if !penalty.repetition.is_finite() || penalty.repetition <= 0.0 {
+            return Err(bad("repetition-penalty", penalty.repetition, "a finite number above 0"));
+        }
+        for (key, value) in [("presence-penalty", penalty.presence), ("frequency-penalty", penalty.frequency)] {
+            if !value.is_finite() {
+                return Err(bad(key, value, "a finite number"));
+            }
+        }
+        self.penalty = penalty;
+        Ok(self)
+    }
+
+    /// Seed, if one was set.
+    pub fn seed(&self) -> Option<u32> {
+        self.seed
+    }
+
+    /// Temperature.
+    pub fn temp(&self) -> f32 {
+        self.temp
+    }
+
+    /// How many of the largest logits are kept; 0 keeps all.
+    pub fn top_k(&self) -> usize {
+        self.top_k
+    }
+
+    /// Probability mass kept; 1 keeps all.
+    pub fn top_p(&self) -> f32 {
+        self.top_p
+    }
+
+    /// Whether argmax was asked for by name.
+    pub fn greedy(&self) -> bool {
+        self.greedy
+    }
+
+    /// The penalties.
+    pub fn penalty(&self) -> &TokenPenalty {
+        &self.penalty
+    }
+
+    /// True when no random number is needed: `greedy`, `top-k` 1 or `temp` 0. Penalties then have no effect.
+    pub fn is_argmax(&self) -> bool {
+        self.greedy || self.top_k == 1 || self.temp == 0.0
+    }
+}
+
+fn bad(key: &'static str, value: f32, expected: &'static str) -> SettingsError {
+    SettingsError { key, value: f64::from(value), expected }
+}
