@@ -1,0 +1,291 @@
+//! Cache geometry: the same in every variant, and whether the past is concatenated or scattered into.
+
+use genie_types::{DataFormat, Dtype, LayerIdx, Quant, TensorInfo};
+
+use crate::error::LayoutError;
+use crate::layout::{CacheForm, KvIdx, KvKind, KvTensor};
+use crate::names::KvName;
+use crate::near::near;
+use crate::signature::{Draft, GroupNames, InTag, OutTag};
+
+/// The cache tensors of one split, in order, with the roles of each graph's tensors.
+pub(crate) struct SplitKv {
+    pub(crate) tensors: Vec<KvTensor>,
+    /// The graph and name that first had each tensor, for messages and look-ups.
+    keys: Vec<(usize, usize, Option<usize>, KvKind)>,
+}
+
+impl SplitKv {
+    /// The number of the tensor with that name.
+    pub(crate) fn index(&self, group: usize, name: &KvName<'_>) -> Option<KvIdx> {
+        self.keys.binary_search(&(group, name.layer, name.head, name.kind)).ok().map(KvIdx)
+    }
+}
+
+/// Forms by group, learned graph by graph.
+pub(crate) struct Forms(Vec<Option<CacheForm>>);
+
+impl Forms {
+    pub(crate) fn new(n_groups: usize) -> Self {
+        Self(vec![None; n_groups])
+    }
+
+    /// Groups whose graphs have no past at all could be either; concat is the plain one.
+    pub(crate) fn of(&self, group: usize) -> CacheForm {
+        self.0[group].unwrap_or(CacheForm::Concat)
+    }
+}
+
+/// Reads and checks the cache tensors of all graphs of a split.
+pub(crate) fn read(split: &[Draft<'_>], groups: &[GroupNames], forms: &mut Forms) -> Result<SplitKv, LayoutError> {
+    let mut kv = SplitKv { tensors: Vec::new(), keys: Vec::new() };
+    for (i, draft) in split.iter().enumerate() {
+        let mut here = outputs(draft)?;
+        here.sort_by_key(|(key, ..)| *key);
+        check_values(draft, &here)?;
+        for (_, tensor, info) in &here {
+            past(draft, tensor, info, groups, forms)?;
+        }
+        orphans(draft)?;
+        if i == 0 {
+            kv.keys = here.iter().map(|(key, ..)| *key).collect();
+            kv.tensors = here.into_iter().map(|(_, tensor, _)| tensor).collect();
+        } else {
+            same(draft, &here, &split[0], &kv)?;
+        }
+    }
+    Ok(kv)
+}
+
+type Key = (usize, usize, Option<usize>, KvKind);
+type Found<'a> = (Key, KvTensor, &'a TensorInfo);
+
+fn outputs<'a>(draft: &Draft<'a>) -> Result<Vec<Found<'a>>, LayoutError> {
+    let mut found = Vec::new();
+    for (tag, info) in draft.tagged_outputs() {
+        let OutTag::Kv(group, name) = tag else { continue };
+        let geometry = Geometry::of(draft, info, name.kind)?;
+        if geometry.seq != draft.ar.get() {
+            return Err(draft.shape_error(info, name.kind.words(&format!("AR = {}", draft.ar))));
+        }
+        let tensor = KvTensor {
+            group,
+            layer: LayerIdx(name.layer),
+            head: name.head,
+            kind: name.kind,
+            n_heads: geometry.n_heads,
+            head_dim: geometry.head_dim,
+            dtype: info.dtype,
+            quant: info.quant.clone(),
+            format: info.format,
+            pad_code: pad_code(draft, info)?,
+        };
+        found.push(((group, name.layer, name.head, name.kind), tensor, info));
+    }
+    Ok(found)
+}
+
+/// Every key has its value and every value its key.
+fn check_values(draft: &Draft<'_>, here: &[Found<'_>]) -> Result<(), LayoutError> {
+    for ((group, layer, head, kind), _, info) in here {
+        let other = if *kind == KvKind::Key { KvKind::Value } else { KvKind::Key };
+        if here.binary_search_by_key(&(*group, *layer, *head, other), |(key, ..)| *key).is_err() {
+            let (mine, its) = if *kind == KvKind::Key { ("key_", "value_") } else { ("value_", "key_") };
+            return Err(unpaired(draft, &info.name, info.name.replacen(mine, its, 1)));
+        }
+    }
+    Ok(())
+}
+
+fn unpaired(draft: &Draft<'_>, tensor: &str, partner: String) -> LayoutError {
+    let all = draft.info.inputs.iter().chain(&draft.info.outputs).map(|t| t.name.as_str()).filter(|n| *n != tensor);
+    LayoutError::KvUnpaired {
+        at: draft.at(),
+        tensor: tensor.into(),
+        near: near(&partner, all),
+        partner: partner.into(),
+    }
+}
+
+/// Checks the past that belongs to new rows: its length, its form, its encoding.
+fn past(
+    draft: &Draft<'_>,
+    tensor: &KvTensor,
+    out: &TensorInfo,
+    groups: &[GroupNames],
+    forms: &mut Forms,
+) -> Result<(), LayoutError> {
+    let group = tensor.group;
+    let name = past_name(&out.name);
+    let Some(input) = draft.info.input(&name) else {
+        let ar = draft.ar.get();
+        let full = draft.cl.is_some_and(|cl| cl.get() == ar) || group_width(draft, group) == Some(ar);
+        return if full { Ok(()) } else { Err(unpaired(draft, &out.name, name)) };
+    };
+    let geometry = Geometry::of(draft, input, tensor.kind)?;
+    if (geometry.n_heads, geometry.head_dim) != (tensor.n_heads, tensor.head_dim) {
+        let want = format!("{} heads of {} elements, as `{}` has", tensor.n_heads, tensor.head_dim, out.name);
+        return Err(draft.shape_error(input, want));
+    }
+    if (input.dtype, &input.quant, input.format) != (out.dtype, &out.quant, out.format) {
+        return Err(LayoutError::KvEncodingDiffers {
+            at: draft.at(),
+            input: input.name.as_str().into(),
+            output: out.name.as_str().into(),
+            expected: encoding_words(input).into(),
+            found: encoding_words(out).into(),
+        });
+    }
+    let scatter = group_width(draft, group).unwrap_or(0);
+    let concat = scatter.saturating_sub(draft.ar.get());
+    let form = match geometry.seq {
+        seq if seq == scatter => CacheForm::Scatter,
+        seq if seq == concat => CacheForm::Concat,
+        found => {
+            let tensor = input.name.as_str().into();
+            return Err(LayoutError::PastLength { at: draft.at(), tensor, concat, scatter, found });
+        }
+    };
+    let names = &groups[group];
+    let known = *forms.0[group].get_or_insert(form);
+    if known != form {
+        return Err(LayoutError::MixedForms {
+            at: draft.at(),
+            tensor: input.name.as_str().into(),
+            prefix: names.prefix.as_str().into(),
+            expected: known.to_string().into(),
+            found: form.to_string().into(),
+        });
+    }
+    if form == CacheForm::Scatter && !draft.inputs.contains(&InTag::Index(group)) {
+        return Err(LayoutError::CacheIndexMissing {
+            at: draft.at(),
+            prefix: names.prefix.as_str().into(),
+            index: names.index.as_str().into(),
+            near: near(&names.index, draft.info.inputs.iter().map(|t| t.name.as_str())),
+        });
+    }
+    Ok(())
+}
+
+/// `.._out` of the new rows to `.._in` of the past.
+fn past_name(out: &str) -> String {
+    format!("{}_in", out.strip_suffix("_out").unwrap_or(out))
+}
+
+/// Columns of the group's mask.
+fn group_width(draft: &Draft<'_>, group: usize) -> Option<usize> {
+    draft.tagged_inputs().find(|(tag, _)| *tag == InTag::Mask(group)).and_then(|(_, t)| t.dims.last().copied())
+}
+
+/// A past without new rows.
+fn orphans(draft: &Draft<'_>) -> Result<(), LayoutError> {
+    for (tag, info) in draft.tagged_inputs() {
+        if let InTag::Kv(..) = tag {
+            let out = format!("{}_out", info.name.strip_suffix("_in").unwrap_or(&info.name));
+            if draft.info.output(&out).is_none() {
+                return Err(unpaired(draft, &info.name, out));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The same tensors as in the first graph of the split.
+fn same(draft: &Draft<'_>, here: &[Found<'_>], first: &Draft<'_>, kv: &SplitKv) -> Result<(), LayoutError> {
+    let other = || first.info.name.as_str().into();
+    let missing = |at: &Draft<'_>, has: &Draft<'_>, key: &Key| {
+        let name = |(tag, t): (OutTag<'_>, &TensorInfo)| match tag {
+            OutTag::Kv(g, n) if (g, n.layer, n.head, n.kind) == *key => Some(t.name.clone()),
+            _ => None,
+        };
+        let tensor = has.tagged_outputs().find_map(name).unwrap_or_default();
+        LayoutError::KvMissing { at: at.at(), tensor: tensor.into(), other: has.info.name.as_str().into() }
+    };
+    if let Some(key) = kv.keys.iter().find(|key| here.binary_search_by_key(*key, |(k, ..)| *k).is_err()) {
+        return Err(missing(draft, first, key));
+    }
+    for (key, tensor, info) in here {
+        let Ok(i) = kv.keys.binary_search(key) else { return Err(missing(first, draft, key)) };
+        if kv.tensors[i] != *tensor {
+            return Err(LayoutError::KvGeometryDiffers {
+                at: draft.at(),
+                tensor: info.name.as_str().into(),
+                expected: tensor_words(&kv.tensors[i]).into(),
+                found: tensor_words(tensor).into(),
+                other: other(),
+            });
+        }
+    }
+    Ok(())
+}
+
+struct Geometry {
+    n_heads: usize,
+    head_dim: usize,
+    seq: usize,
+}
+
+impl Geometry {
+    /// Heads first (with a 1 before or after them, or alone), then the two extents of [`KvKind`].
+    fn of(draft: &Draft<'_>, t: &TensorInfo, kind: KvKind) -> Result<Self, LayoutError> {
+        let wrong = || draft.shape_error(t, kind.words("seq"));
+        let n = t.dims.len();
+        if !(3..=4).contains(&n) || t.dims.contains(&0) || t.dims[..n - 2].iter().filter(|&&d| d != 1).count() > 1 {
+            return Err(wrong());
+        }
+        let n_heads = t.dims[..n - 2].iter().product();
+        let (seq, head_dim) = match kind {
+            KvKind::Key => (t.dims[n - 1], t.dims[n - 2]),
+            KvKind::Value => (t.dims[n - 2], t.dims[n - 1]),
+        };
+        Ok(Self { n_heads, head_dim, seq })
+    }
+}
+
+impl KvKind {
+    fn words(self, seq: &str) -> String {
+        match self {
+            Self::Key => format!("[heads, 1, head_dim, {seq}]"),
+            Self::Value => format!("[heads, 1, {seq}, head_dim]"),
+        }
+    }
+}
+
+/// The code that stands for zero.
+fn pad_code(draft: &Draft<'_>, t: &TensorInfo) -> Result<u32, LayoutError> {
+    let max = match t.dtype {
+        Dtype::F16 | Dtype::F32 => return Ok(0),
+        Dtype::UFixed8 => u32::from(u8::MAX),
+        Dtype::UFixed16 => u32::from(u16::MAX),
+        Dtype::SFixed8 | Dtype::SFixed16 => 0,
+        found => {
+            let expected = "float16, float32, ufixed8, ufixed16, sfixed8 or sfixed16";
+            return Err(LayoutError::Dtype { at: draft.at(), tensor: t.name.as_str().into(), expected, found });
+        }
+    };
+    let encoding = || LayoutError::Encoding { at: draft.at(), tensor: t.name.as_str().into(), found: t.dtype };
+    let (_, offset) = t.quant.per_tensor().ok_or_else(encoding)?;
+    // A signed tensor with an offset, or a zero outside the codes, has no code for an empty row.
+    u32::try_from(i64::from(offset).abs()).ok().filter(|&code| offset <= 0 && code <= max).ok_or_else(encoding)
+}
+
+fn encoding_words(t: &TensorInfo) -> String {
+    let quant = match &t.quant {
+        Quant::None => String::new(),
+        Quant::PerTensor { scale, offset } => format!(" with scale {scale} and offset {offset}"),
+        _ => " with another encoding".into(),
+    };
+    let format = match t.format {
+        DataFormat::Flat => "",
+        DataFormat::HmxWeight => " in hardware tiles",
+        DataFormat::Other(_) => " in another data format",
+    };
+    format!("{}{quant}{format}", t.dtype)
+}
+
+fn tensor_words(t: &KvTensor) -> String {
+    let info =
+        TensorInfo { name: String::new(), dims: Vec::new(), dtype: t.dtype, quant: t.quant.clone(), format: t.format };
+    format!("{} heads of {} elements, {}", t.n_heads, t.head_dim, encoding_words(&info))
+}

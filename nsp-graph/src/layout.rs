@@ -1,0 +1,313 @@
+//! What a bundle means: splits in execution order, each with a graph for every variant, and what each tensor carries.
+//!
+//! Invariants (made by [`crate::analyze()`], relied on by the engine): every split has a graph for every variant; cache
+//! geometry, vocabulary, rotary width and dtypes of the inputs are the same in all variants; a wire's producer comes
+//! before its consumers; `inputs`/`outputs` roles run parallel to the graph's own tensor lists.
+
+use core::fmt;
+
+use genie_types::{Ar, Cl, DataFormat, Dtype, GraphIdx, GraphInfo, LayerIdx, Quant, SplitIdx, TensorInfo, VariantSpec};
+
+/// Part of the model that a graph computes, told by its tensors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum GraphKind {
+    /// Ids to embeddings: a token input, no cache, no logits.
+    Lut,
+    /// Layers with a cache (and perhaps one end of the model, but not both).
+    Decoder,
+    /// Layers that fill a cache from nothing: new rows out, no past in, no logits.
+    DecoderPrefill,
+    /// Hidden states to logits: neither tokens nor cache.
+    LmHead,
+    /// The whole model in one graph: tokens in, logits out.
+    Default,
+    /// An image in, embeddings out; not part of the chain of splits.
+    ImageEncoder,
+}
+
+impl fmt::Display for GraphKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Lut => "LUT",
+            Self::Decoder => "DECODER",
+            Self::DecoderPrefill => "DECODER_PREFILL",
+            Self::LmHead => "LMHEAD",
+            Self::Default => "DEFAULT",
+            Self::ImageEncoder => "IMAGE_ENCODER",
+        })
+    }
+}
+
+/// Half of a cache entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum KvKind {
+    /// Kept transposed: `[heads, 1, head_dim, seq]`.
+    Key,
+    /// Kept row by row: `[heads, 1, seq, head_dim]`.
+    Value,
+}
+
+/// How a graph sees its past.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CacheForm {
+    /// The past has `CL - AR` rows and the graph appends its own `AR`: mask columns `[CL - AR, CL)` are the new ones.
+    Concat,
+    /// The past has `CL` rows and the graph writes its own at `cache_index`: new mask columns begin there.
+    Scatter,
+}
+
+impl fmt::Display for CacheForm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Concat => "concat",
+            Self::Scatter => "scatter",
+        })
+    }
+}
+
+/// Cache tensors that share a prefix, a mask and an index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CacheGroup {
+    /// Prefix of the tensor names, underscore included.
+    pub prefix: String,
+    /// Name of the mask input.
+    pub mask: String,
+    /// Name of the cache index input, which only scatter graphs have.
+    pub index: String,
+    /// How the past is handed over, the same in every variant that has one.
+    pub form: CacheForm,
+}
+
+/// Number of a cache tensor within its split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KvIdx(pub usize);
+
+/// Number of a tensor that goes between splits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WireIdx(pub usize);
+
+/// One cache tensor of a split, past and new together.
+///
+/// *Shapes*: see [`KvKind`]; `seq` is the past's rows on the way in and AR on the way out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KvTensor {
+    /// Index into [`ModelLayout::groups`].
+    pub group: usize,
+    /// Layer, counted over the whole model.
+    pub layer: LayerIdx,
+    /// The head in the name, for tensors that hold a single one.
+    pub head: Option<usize>,
+    /// Key or value.
+    pub kind: KvKind,
+    /// Heads in this tensor.
+    pub n_heads: usize,
+    /// Width of a head in elements.
+    pub head_dim: usize,
+    /// Element type.
+    pub dtype: Dtype,
+    /// Encoding, the same in and out.
+    pub quant: Quant,
+    /// Arrangement in memory, the same in and out.
+    pub format: DataFormat,
+    /// Code of the number zero, which fills empty rows: 0 for floats, minus the offset for fixed point.
+    pub pad_code: u32,
+}
+
+/// What an input tensor is filled with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InputRole {
+    /// Token ids.
+    Ids,
+    /// Token embeddings from the client.
+    Embeds,
+    /// Mask of a cache group (index into [`ModelLayout::groups`]).
+    Mask(usize),
+    /// Rotary cosines.
+    Cos,
+    /// Rotary sines.
+    Sin,
+    /// Absolute positions.
+    Positions,
+    /// First slot to write, of a cache group.
+    CacheIndex(usize),
+    /// The past of a cache tensor.
+    Past(KvIdx),
+    /// An earlier split's output.
+    Wire(WireIdx),
+}
+
+/// What an output tensor holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutputRole {
+    /// The logits.
+    Logits,
+    /// New rows of a cache tensor.
+    New(KvIdx),
+    /// Read by a later split.
+    Wire(WireIdx),
+    /// Read by nobody here.
+    Extra,
+}
+
+/// One graph and the meaning of its tensors.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GraphLayout {
+    /// Index into the list of binaries.
+    pub binary: usize,
+    /// Index within that binary.
+    pub graph: GraphIdx,
+    /// The part it computes.
+    pub kind: GraphKind,
+    /// Rows of a step.
+    pub ar: Ar,
+    /// Context length; `None` if neither a tensor nor the name says one, and it then serves all.
+    pub cl: Option<Cl>,
+    /// True if a tensor's shape depends on the context length.
+    pub carries_cl: bool,
+    /// Roles, parallel to `info.inputs`.
+    pub inputs: Vec<InputRole>,
+    /// Roles, parallel to `info.outputs`.
+    pub outputs: Vec<OutputRole>,
+    /// Name and tensors.
+    pub info: GraphInfo,
+}
+
+impl GraphLayout {
+    /// Position and description of the input with that role.
+    pub fn input(&self, role: InputRole) -> Option<(usize, &TensorInfo)> {
+        self.inputs.iter().position(|r| *r == role).map(|i| (i, &self.info.inputs[i]))
+    }
+
+    /// Position and description of the output with that role.
+    pub fn output(&self, role: OutputRole) -> Option<(usize, &TensorInfo)> {
+        self.outputs.iter().position(|r| *r == role).map(|i| (i, &self.info.outputs[i]))
+    }
+}
+
+/// One piece of the chain: the same part of the model in every variant.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Split {
+    /// Place in the chain.
+    pub index: SplitIdx,
+    /// The part it computes. A split with both [`GraphKind::Decoder`] and [`GraphKind::DecoderPrefill`] graphs is a decoder.
+    pub kind: GraphKind,
+    /// Its graphs, by variant.
+    pub graphs: Vec<GraphLayout>,
+    /// For each of [`ModelLayout::variants`], the index into `graphs` (a graph without CL serves several).
+    pub by_variant: Vec<usize>,
+    /// Its cache tensors: by group, layer and head, key before value.
+    pub kv: Vec<KvTensor>,
+}
+
+impl Split {
+    /// The graph that runs for a variant, by its index in [`ModelLayout::variants`].
+    pub fn graph(&self, variant: usize) -> &GraphLayout {
+        &self.graphs[self.by_variant[variant]]
+    }
+}
+
+/// A tensor that one split writes and later ones read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wire {
+    /// Its name on both sides.
+    pub name: String,
+    /// Who writes it.
+    pub producer: SplitIdx,
+    /// Who reads it, in order.
+    pub consumers: Vec<SplitIdx>,
+}
+
+/// How tokens enter the model.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ModelInput {
+    /// As ids.
+    Ids,
+    /// As rows of `width` elements.
+    Embeds {
+        /// Elements of one token's embedding.
+        width: usize,
+    },
+}
+
+/// Something odd that does not stop the model from running.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// The name claims another shape than the tensors have; the tensors are right.
+    NameDisagrees {
+        /// The graph.
+        graph: String,
+        /// What the tensors say.
+        found: String,
+    },
+    /// A graph without any tensor of that width stands in for another context length.
+    CtxBorrowed {
+        /// The graph.
+        graph: String,
+        /// The variant it serves.
+        spec: VariantSpec,
+    },
+    /// An image encoder was found; text generation leaves it alone.
+    ImageEncoder {
+        /// The graph.
+        graph: String,
+    },
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NameDisagrees { graph, found } => {
+                write!(f, "graph `{graph}` is {found} by its tensors, whatever its name says")
+            }
+            Self::CtxBorrowed { graph, spec } => {
+                write!(f, "graph `{graph}` also serves {spec}, which has none of its own")
+            }
+            Self::ImageEncoder { graph } => {
+                write!(f, "graph `{graph}` is an image encoder and is not part of the chain")
+            }
+        }
+    }
+}
+
+/// The whole model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelLayout {
+    /// Execution order.
+    pub splits: Vec<Split>,
+    /// Every AR/CL pair that all splits have: by CL, then AR.
+    pub variants: Vec<VariantSpec>,
+    /// Cache groups; the default one first.
+    pub groups: Vec<CacheGroup>,
+    /// Tensors between splits.
+    pub wires: Vec<Wire>,
+    /// How tokens enter.
+    pub input: ModelInput,
+    /// Width of the logits.
+    pub vocab_size: usize,
+    /// Width of the cos and sin rows; `None` for models without rotary inputs.
+    pub rope_dim: Option<usize>,
+    /// True if every cache tensor is in hardware tiles, in and out.
+    pub native_kv: bool,
+    /// Oddities, for a log or a doctor.
+    pub notes: Vec<Note>,
+}
+
+impl ModelLayout {
+    /// Index of a variant in [`ModelLayout::variants`].
+    pub fn variant_index(&self, spec: VariantSpec) -> Option<usize> {
+        self.variants.binary_search(&spec).ok()
+    }
+
+    /// The longest compiled context.
+    pub fn max_ctx_size(&self) -> usize {
+        self.variants.last().map_or(0, |v| v.ctx_size().get())
+    }
+
+    /// Layers with a cache.
+    pub fn n_layers(&self) -> usize {
+        let mut layers: Vec<_> = self.splits.iter().flat_map(|s| s.kv.iter().map(|t| t.layer)).collect();
+        layers.sort_unstable();
+        layers.dedup();
+        layers.len()
+    }
+}

@@ -1,0 +1,345 @@
+//! One graph by itself: what each tensor carries, what the graph is for, its AR and CL.
+//!
+//! Shapes win over names; the name is read only for what no shape says.
+
+use genie_types::{Ar, Cl, Dtype, GraphIdx, GraphInfo, TensorInfo};
+
+use crate::error::{GraphAt, LayoutError};
+use crate::layout::{GraphKind, Note};
+use crate::names::{self, GraphName, KvName};
+use crate::near::near;
+
+/// Names that belong to one cache group.
+#[derive(Clone, Debug)]
+pub(crate) struct GroupNames {
+    pub(crate) prefix: String,
+    pub(crate) mask: String,
+    pub(crate) index: String,
+}
+
+/// What an input is, before splits are wired.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum InTag<'a> {
+    Ids,
+    Embeds,
+    Mask(usize),
+    Cos,
+    Sin,
+    Positions,
+    Index(usize),
+    Kv(usize, KvName<'a>),
+    Pixels,
+    Free,
+}
+
+/// What an output is, before splits are wired.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum OutTag<'a> {
+    Logits,
+    Kv(usize, KvName<'a>),
+    Free,
+}
+
+/// A graph that has been read alone.
+#[derive(Clone, Debug)]
+pub(crate) struct Draft<'a> {
+    pub(crate) binary: usize,
+    pub(crate) graph: GraphIdx,
+    pub(crate) source: &'a str,
+    pub(crate) info: &'a GraphInfo,
+    pub(crate) inputs: Vec<InTag<'a>>,
+    pub(crate) outputs: Vec<OutTag<'a>>,
+    pub(crate) name: GraphName,
+    pub(crate) kind: GraphKind,
+    pub(crate) ar: Ar,
+    pub(crate) cl: Option<Cl>,
+    pub(crate) carries_cl: bool,
+    pub(crate) note: Option<Note>,
+}
+
+impl<'a> Draft<'a> {
+    pub(crate) fn at(&self) -> GraphAt {
+        GraphAt { graph: self.info.name.as_str().into(), source: self.source.into() }
+    }
+
+    pub(crate) fn tagged_inputs(&self) -> impl Iterator<Item = (InTag<'a>, &'a TensorInfo)> + use<'a, '_> {
+        self.inputs.iter().copied().zip(&self.info.inputs)
+    }
+
+    pub(crate) fn tagged_outputs(&self) -> impl Iterator<Item = (OutTag<'a>, &'a TensorInfo)> + use<'a, '_> {
+        self.outputs.iter().copied().zip(&self.info.outputs)
+    }
+
+    pub(crate) fn shape_error(&self, tensor: &TensorInfo, expected: impl Into<Box<str>>) -> LayoutError {
+        LayoutError::Shape {
+            at: self.at(),
+            tensor: tensor.name.as_str().into(),
+            expected: expected.into(),
+            found: tensor.dims.as_slice().into(),
+        }
+    }
+}
+
+/// Reads one graph. `embeds_are_made`: some graph of the bundle outputs `inputs_embeds`, so it is not a token input.
+pub(crate) fn read<'a>(
+    (binary, graph, source): (usize, GraphIdx, &'a str),
+    info: &'a GraphInfo,
+    groups: &[GroupNames],
+    embeds_are_made: bool,
+) -> Result<Draft<'a>, LayoutError> {
+    let at = GraphAt { graph: info.name.as_str().into(), source: source.into() };
+    for list in [&info.inputs, &info.outputs] {
+        if let Some(t) = list.iter().enumerate().find_map(|(i, t)| list[..i].iter().find(|o| o.name == t.name)) {
+            return Err(LayoutError::TensorTwice { at, tensor: t.name.as_str().into() });
+        }
+    }
+    let group_of = |k: &KvName<'_>| groups.iter().position(|g| g.prefix == k.prefix);
+    let inputs: Vec<InTag<'a>> = info
+        .inputs
+        .iter()
+        .map(|t| match t.name.as_str() {
+            names::INPUT_IDS => InTag::Ids,
+            names::INPUTS_EMBEDS if !embeds_are_made => InTag::Embeds,
+            names::POSITION_COS => InTag::Cos,
+            names::POSITION_SIN => InTag::Sin,
+            names::POSITION_IDS => InTag::Positions,
+            names::PIXEL_VALUES => InTag::Pixels,
+            name => match KvName::parse(name).filter(|k| k.is_input) {
+                Some(k) => group_of(&k).map_or(InTag::Free, |g| InTag::Kv(g, k)),
+                None => groups
+                    .iter()
+                    .enumerate()
+                    .find_map(|(g, group)| {
+                        if group.mask == name {
+                            Some(InTag::Mask(g))
+                        } else {
+                            (group.index == name).then_some(InTag::Index(g))
+                        }
+                    })
+                    .unwrap_or(InTag::Free),
+            },
+        })
+        .collect();
+    let outputs: Vec<OutTag<'a>> = info
+        .outputs
+        .iter()
+        .map(|t| match t.name.as_str() {
+            names::LOGITS => OutTag::Logits,
+            name => KvName::parse(name)
+                .filter(|k| !k.is_input)
+                .and_then(|k| group_of(&k).map(|g| OutTag::Kv(g, k)))
+                .unwrap_or(OutTag::Free),
+        })
+        .collect();
+
+    let mut draft = Draft {
+        binary,
+        graph,
+        source,
+        info,
+        inputs,
+        outputs,
+        name: GraphName::parse(&info.name),
+        kind: GraphKind::Default,
+        ar: Ar::new(1).expect("1 is not 0"),
+        cl: None,
+        carries_cl: false,
+        note: None,
+    };
+    draft.kind = kind(&draft)?;
+    if draft.kind == GraphKind::ImageEncoder {
+        draft.note = Some(Note::ImageEncoder { graph: info.name.clone() });
+        return Ok(draft);
+    }
+    draft.ar = ar(&draft)?;
+    draft.cl = cl(&draft, groups)?;
+    draft.carries_cl = draft.inputs.iter().any(|t| matches!(t, InTag::Mask(_) | InTag::Kv(..)));
+    if let Some(cl) = draft.cl
+        && draft.ar.get() > cl.get()
+    {
+        return Err(LayoutError::ArExceedsCl { at, ar: draft.ar.get(), cl: cl.get() });
+    }
+    check_partners(&draft, groups)?;
+    check_tensors(&draft, groups)?;
+    draft.note = disagreement(&draft);
+    Ok(draft)
+}
+
+/// The part of the model, by signature.
+fn kind(draft: &Draft<'_>) -> Result<GraphKind, LayoutError> {
+    let has = |want: fn(&InTag<'_>) -> bool| draft.inputs.iter().any(want);
+    let tokens = has(|t| matches!(t, InTag::Ids | InTag::Embeds));
+    let past = has(|t| matches!(t, InTag::Kv(..)));
+    let new = draft.outputs.iter().any(|t| matches!(t, OutTag::Kv(..)));
+    let logits = draft.outputs.contains(&OutTag::Logits);
+    Ok(match (tokens, past || new, logits) {
+        (true, _, true) => GraphKind::Default,
+        (_, true, false) if !past => GraphKind::DecoderPrefill,
+        (_, true, _) => GraphKind::Decoder,
+        (false, false, true) => GraphKind::LmHead,
+        (true, false, false) => GraphKind::Lut,
+        (false, false, false) if has(|t| *t == InTag::Pixels) => GraphKind::ImageEncoder,
+        (false, false, false) => {
+            let inputs: Vec<_> = draft.info.inputs.iter().map(|t| format!("`{}`", t.name)).collect();
+            return Err(LayoutError::UnknownKind { at: draft.at(), inputs: inputs.join(", ").into() });
+        }
+    })
+}
+
+/// The extent `back` places from the end.
+fn from_end(draft: &Draft<'_>, t: &TensorInfo, back: usize, expected: &str) -> Result<usize, LayoutError> {
+    let found = t.dims.len().checked_sub(back).map(|i| t.dims[i]);
+    found.filter(|&n| n > 0 && u32::try_from(n).is_ok()).ok_or_else(|| draft.shape_error(t, expected))
+}
+
+fn ar(draft: &Draft<'_>) -> Result<Ar, LayoutError> {
+    let by_input = |want: fn(&InTag<'_>) -> bool| draft.tagged_inputs().find(|(tag, _)| want(tag)).map(|(_, t)| t);
+    let found = if let Some(t) = by_input(|t| matches!(t, InTag::Ids | InTag::Positions)) {
+        Some(from_end(draft, t, 1, "[1, AR]")?)
+    } else if let Some(t) = by_input(|t| matches!(t, InTag::Embeds | InTag::Mask(_) | InTag::Cos | InTag::Sin)) {
+        Some(from_end(draft, t, 2, "[1, AR, width]")?)
+    } else if let Some((_, t)) = draft.tagged_outputs().find(|(tag, _)| *tag == OutTag::Logits) {
+        Some(from_end(draft, t, 2, "[1, AR, vocab]")?)
+    } else {
+        draft.name.ar.map(|n| n as usize)
+    };
+    let ar = found.and_then(|n| u32::try_from(n).ok()).and_then(Ar::new);
+    ar.ok_or_else(|| LayoutError::NoAr { at: draft.at() })
+}
+
+/// The default group's mask, else the name, else another group's mask; a graph of no context at all sees its own step.
+fn cl(draft: &Draft<'_>, groups: &[GroupNames]) -> Result<Option<Cl>, LayoutError> {
+    let default = groups.iter().position(|g| g.prefix == names::DEFAULT_GROUP).unwrap_or(0);
+    let masks: Vec<(usize, &TensorInfo)> = draft
+        .tagged_inputs()
+        .filter_map(|(tag, t)| if let InTag::Mask(g) = tag { Some((g, t)) } else { None })
+        .collect();
+    let width = |t: &TensorInfo| from_end(draft, t, 1, "[1, AR, CL]").map(|n| u32::try_from(n).ok().and_then(Cl::new));
+    if let Some((_, t)) = masks.iter().find(|(g, _)| *g == default) {
+        return width(t);
+    }
+    if let Some(n) = draft.name.cl {
+        return Ok(Cl::new(n));
+    }
+    if let Some((_, t)) = masks.first() {
+        return width(t);
+    }
+    let alone = draft.kind == GraphKind::Default && !draft.outputs.iter().any(|t| matches!(t, OutTag::Kv(..)));
+    Ok(alone.then_some(draft.ar).and_then(|ar| u32::try_from(ar.get()).ok()).and_then(Cl::new))
+}
+
+/// Every cache group has its mask, cos has sin and sin has cos.
+fn check_partners(draft: &Draft<'_>, groups: &[GroupNames]) -> Result<(), LayoutError> {
+    let input_names = || draft.info.inputs.iter().map(|t| t.name.as_str());
+    let used = draft.tagged_inputs().filter_map(|(tag, _)| if let InTag::Kv(g, _) = tag { Some(g) } else { None });
+    let made = draft.tagged_outputs().filter_map(|(tag, _)| if let OutTag::Kv(g, _) = tag { Some(g) } else { None });
+    for g in used.chain(made) {
+        if !draft.inputs.contains(&InTag::Mask(g)) {
+            let group = &groups[g];
+            return Err(LayoutError::GroupMaskMissing {
+                at: draft.at(),
+                prefix: group.prefix.as_str().into(),
+                mask: group.mask.as_str().into(),
+                near: near(&group.mask, input_names()),
+            });
+        }
+    }
+    let (cos, sin) = (draft.inputs.contains(&InTag::Cos), draft.inputs.contains(&InTag::Sin));
+    if cos != sin {
+        let tensor = if cos { names::POSITION_SIN } else { names::POSITION_COS };
+        let near = near(tensor, input_names().filter(|n| ![names::POSITION_COS, names::POSITION_SIN].contains(n)));
+        let why = "but has its partner";
+        return Err(LayoutError::InputMissing { at: draft.at(), tensor: tensor.into(), why, near });
+    }
+    Ok(())
+}
+
+/// Shapes and element types of everything but cache tensors and wires.
+fn check_tensors(draft: &Draft<'_>, groups: &[GroupNames]) -> Result<(), LayoutError> {
+    let ar = draft.ar.get();
+    for (tag, t) in draft.tagged_inputs() {
+        match tag {
+            InTag::Ids | InTag::Positions => {
+                shape(draft, t, &[Some(ar)], "AR")?;
+                dtype(draft, t, &[Dtype::I32, Dtype::U32], "int32")?;
+            }
+            InTag::Embeds => {
+                shape(draft, t, &[Some(ar), None], "AR, width")?;
+                dtype(draft, t, FLOAT_OR_FIXED, "float16, float32, ufixed8, ufixed16, sfixed8 or sfixed16")?;
+            }
+            InTag::Mask(g) => {
+                let default = groups[g].prefix == names::DEFAULT_GROUP;
+                let cl = draft.cl.filter(|_| default).map(Cl::get);
+                shape(draft, t, &[Some(ar), cl], "AR, CL")?;
+                dtype(draft, t, MASK, "float16, float32, ufixed8, ufixed16, uint8 or uint16")?;
+            }
+            InTag::Cos | InTag::Sin => {
+                shape(draft, t, &[Some(ar), None], "AR, rope_dim")?;
+                dtype(
+                    draft,
+                    t,
+                    &[Dtype::F16, Dtype::F32, Dtype::UFixed8, Dtype::UFixed16],
+                    "float16, float32, ufixed8 or ufixed16",
+                )?;
+            }
+            InTag::Index(_) => {
+                shape(draft, t, &[Some(1)], "")?;
+                dtype(draft, t, &[Dtype::I32, Dtype::U32], "int32")?;
+            }
+            InTag::Kv(..) | InTag::Pixels | InTag::Free => {}
+        }
+    }
+    for (tag, t) in draft.tagged_outputs() {
+        if tag == OutTag::Logits {
+            shape(draft, t, &[Some(ar), None], "AR, vocab")?;
+            dtype(draft, t, FLOAT_OR_FIXED, "float16, float32, ufixed8, ufixed16, sfixed8 or sfixed16")?;
+        }
+    }
+    if draft.kind == GraphKind::Default && !draft.outputs.iter().any(|t| matches!(t, OutTag::Kv(..))) {
+        let cl = draft.cl.map_or(ar, Cl::get);
+        if cl != ar {
+            return Err(LayoutError::NoCache { at: draft.at(), ar, cl });
+        }
+    }
+    Ok(())
+}
+
+const FLOAT_OR_FIXED: &[Dtype] =
+    &[Dtype::F16, Dtype::F32, Dtype::UFixed8, Dtype::UFixed16, Dtype::SFixed8, Dtype::SFixed16];
+const MASK: &[Dtype] = &[Dtype::F16, Dtype::F32, Dtype::UFixed8, Dtype::UFixed16, Dtype::U8, Dtype::U16];
+
+/// The last extents must be as wanted (any if `None`), all before them 1.
+fn shape(draft: &Draft<'_>, t: &TensorInfo, want: &[Option<usize>], words: &str) -> Result<(), LayoutError> {
+    let lead = t.dims.len().checked_sub(want.len());
+    let ok = lead.is_some_and(|lead| {
+        let (front, back) = t.dims.split_at(lead);
+        front.iter().all(|&n| n == 1) && back.iter().zip(want).all(|(&n, w)| n > 0 && w.is_none_or(|w| w == n))
+    });
+    if ok {
+        return Ok(());
+    }
+    let extents: Vec<String> = want.iter().map(|w| w.map_or("any".into(), |n| n.to_string())).collect();
+    let what = if words.is_empty() { String::new() } else { format!(" ({words})") };
+    Err(draft.shape_error(t, format!("[1, {}]{what}, with or without more leading 1s", extents.join(", "))))
+}
+
+fn dtype(draft: &Draft<'_>, t: &TensorInfo, allowed: &[Dtype], expected: &'static str) -> Result<(), LayoutError> {
+    let tensor = || t.name.as_str().into();
+    if !allowed.contains(&t.dtype) {
+        return Err(LayoutError::Dtype { at: draft.at(), tensor: tensor(), expected, found: t.dtype });
+    }
+    // A mask's codes are fixed by the contract, whatever the encoding says.
+    let scale = t.quant.per_tensor().map(|(scale, _)| scale);
+    if t.dtype.is_fixed_point() && !std::ptr::eq(allowed, MASK) && !scale.is_some_and(|s| s.is_finite() && s > 0.0) {
+        return Err(LayoutError::Encoding { at: draft.at(), tensor: tensor(), found: t.dtype });
+    }
+    Ok(())
+}
+
+fn disagreement(draft: &Draft<'_>) -> Option<Note> {
+    let ar = draft.name.ar.is_some_and(|n| n as usize != draft.ar.get());
+    let cl = draft.name.cl.is_some_and(|n| draft.cl.is_some_and(|cl| cl.get() != n as usize));
+    let cl_text = draft.cl.map_or(String::new(), |cl| format!(" CL-{cl}"));
+    (ar || cl)
+        .then(|| Note::NameDisagrees { graph: draft.info.name.clone(), found: format!("AR-{}{cl_text}", draft.ar) })
+}
