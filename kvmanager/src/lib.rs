@@ -1,2 +1,46 @@
-//! The planner and the KV cache for fixed-shape graphs.
+//! The planner and the KV cache for graphs of fixed shape: which graph runs next, and where its past lies.
+//!
+//! ```
+//! use genie_types::{Ar, Cl, VariantSpec};
+//! use kvmanager::{KvForm, KvState, Policy, Variants, plan};
+//!
+//! let spec = |ar, cl| VariantSpec::new(Ar::new(ar).unwrap(), Cl::new(cl).unwrap()).unwrap();
+//! let variants = Variants::new([spec(1, 512), spec(8, 512), spec(64, 512)], KvForm::Concat, None)?;
+//! let strategy = plan(&KvState::default(), &variants, 200, &Policy::Genie)?;
+//! let widths: Vec<_> = strategy.steps().iter().map(|s| (s.variant(), s.n_process)).collect();
+//! assert_eq!(widths, [(64, 64), (64, 64), (64, 64), (8, 8)]);
+//! # Ok::<(), kvmanager::PlanError>(())
+//! ```
+//!
+//! # What is in here
+//!
+//! | module | words |
+//! |---|---|
+//! | [`plan`](mod@plan) | [`KvState`], [`Variants`], [`Policy`], [`plan()`], [`Strategy`], [`InferenceStep`]: numbers in, numbers out |
+//! | [`geometry`] | [`KvGeometry`], [`KvTensor`]: which cache tensors each split has, as plain data |
+//! | [`mode`] | [`CacheMode`](mode::CacheMode), [`ModeKind`]: where a row's bytes lie and what moves |
+//! | [`manager`] | [`KvManager`], [`SplitGuard`]: the buffers, their jobs on worker threads, commit and rewind |
+//! | [`error`] | [`KvError`]; the planner's own is [`PlanError`] |
+//!
+//! # What it must never know
+//!
+//! QNN, handles, tokens' meaning, text. It owns bytes and moves them; it never runs a graph.
+
 #![forbid(unsafe_code)]
+
+pub mod error;
+pub mod geometry;
+pub mod manager;
+pub mod mode;
+pub mod plan;
+
+mod buffer;
+mod rows;
+mod tensor_buf;
+mod worker;
+
+pub use error::KvError;
+pub use geometry::{KvDtype, KvGeometry, KvKind, KvTensor, SplitGeometry};
+pub use manager::{KvManager, KvOptions, SplitGuard, TensorView};
+pub use mode::ModeKind;
+pub use plan::{CostTable, InferenceStep, KvForm, KvState, MaskCol, PlanError, Policy, Strategy, Variants, plan};

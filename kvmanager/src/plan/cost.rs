@@ -1,0 +1,165 @@
+//! The `Cost` policy: least total time under a measured table, by dynamic programming over rows and shapes.
+//!
+//! *Units*: microseconds, rows. The model: a step costs its shape's time whatever it processes; changing shape costs
+//! `switch_us + switch_us_per_row * rows`.
+//!
+//! *Why it is exact*. Move tokens of any plan to earlier steps until none can move: then each step is full, or is the
+//! last, or stops where a later step's past is exactly full. So from a row only the full step and the stops at some
+//! graph's capacity need to be tried, and the best plan is among them.
+
+use super::{PlanError, walk::Walk};
+use genie_types::VariantSpec;
+
+/// Measured times, one for each shape, and what a change of shape costs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CostTable {
+    /// Sorted by shape.
+    steps: Vec<(VariantSpec, f64)>,
+    switch_us: f64,
+    switch_us_per_row: f64,
+}
+
+impl CostTable {
+    /// `steps`: the time of one execution of each shape over all splits; `switch_us`, `switch_us_per_row`: the time
+    /// of a change of shape, fixed and by row in the cache.
+    ///
+    /// # Errors
+    /// [`PlanError::BadCost`] for a time that is negative or not finite.
+    pub fn new(
+        steps: impl IntoIterator<Item = (VariantSpec, f64)>,
+        switch_us: f64,
+        switch_us_per_row: f64,
+    ) -> Result<Self, PlanError> {
+        let mut steps: Vec<_> = steps.into_iter().collect();
+        steps.sort_by_key(|&(spec, _)| spec);
+        let named = [("switch_us", switch_us), ("switch_us_per_row", switch_us_per_row)];
+        let bad = steps
+            .iter()
+            .map(|(spec, us)| (spec.to_string(), *us))
+            .chain(named.map(|(name, us)| (name.to_owned(), us)))
+            .find(|(_, us)| !us.is_finite() || *us < 0.0);
+        match bad {
+            Some((what, us)) => Err(PlanError::BadCost { what, value: us.to_string() }),
+            None => Ok(Self { steps, switch_us, switch_us_per_row }),
+        }
+    }
+
+    /// Time of one step of that shape.
+    pub fn step_us(&self, spec: VariantSpec) -> Option<f64> {
+        self.steps.binary_search_by_key(&spec, |&(s, _)| s).ok().map(|i| self.steps[i].1)
+    }
+
+    /// The measured shapes and their times.
+    pub fn steps(&self) -> &[(VariantSpec, f64)] {
+        &self.steps
+    }
+
+    /// Time of a change of shape with that many rows in the cache.
+    pub fn switch_us(&self, rows: usize) -> f64 {
+        self.switch_us + self.switch_us_per_row * rows as f64
+    }
+
+    /// Time of a whole plan that starts from shape `current`; the first shape is free when there is none.
+    ///
+    /// # Errors
+    /// [`PlanError::MissingCost`].
+    pub fn total_us(&self, steps: &[super::InferenceStep], current: Option<VariantSpec>) -> Result<f64, PlanError> {
+        let mut last = current;
+        let mut total = 0.0;
+        for step in steps {
+            total += self.step_us(step.spec).ok_or(PlanError::MissingCost { spec: step.spec })?;
+            if last.is_some_and(|last| last != step.spec) {
+                total += self.switch_us(step.n_valid_kv);
+            }
+            last = Some(step.spec);
+        }
+        Ok(total)
+    }
+}
+
+/// How a state was reached: the length of the step that ended there and the shape before it.
+#[derive(Clone, Copy)]
+struct From {
+    n: u32,
+    prev: u32,
+}
+
+/// Stands for "no shape before": the start.
+const START: u32 = u32::MAX;
+
+/// Fills the walk with the cheapest plan.
+pub(super) fn run(walk: &mut Walk<'_>, current: Option<VariantSpec>, table: &CostTable) -> Result<(), PlanError> {
+    let specs = walk.variants().specs();
+    let us = specs
+        .iter()
+        .map(|&spec| table.step_us(spec).ok_or(PlanError::MissingCost { spec }))
+        .collect::<Result<Vec<_>, _>>()?;
+    let (start, target, gate) = (walk.rows(), walk.target(), walk.gate());
+    let stops = stops(specs, start, gate);
+    let (n_rows, n_specs) = (target - start + 1, specs.len());
+    let mut cost = vec![f64::INFINITY; n_rows * n_specs];
+    let mut from = vec![From { n: 0, prev: START }; n_rows * n_specs];
+
+    for row in start..target {
+        let at = (row - start) * n_specs;
+        // The cheapest shape to come from, for all that have to switch.
+        let cheapest = (0..n_specs).min_by(|&a, &b| cost[at + a].total_cmp(&cost[at + b])).unwrap_or(0);
+        let is_start = row == start;
+        if !is_start && cost[at + cheapest].is_infinite() {
+            continue;
+        }
+        let switch_us = table.switch_us(row);
+        for (w, &spec) in specs.iter().enumerate() {
+            if row > spec.past_capacity() {
+                continue;
+            }
+            let (before, prev) = if is_start {
+                (if current.is_none_or(|c| c == spec) { 0.0 } else { switch_us }, START)
+            } else if cost[at + w] <= cost[at + cheapest] + switch_us {
+                (cost[at + w], w as u32)
+            } else {
+                (cost[at + cheapest] + switch_us, cheapest as u32)
+            };
+            let after = before + us[w];
+            let full = walk.reach(row, spec.variant().get());
+            let mut arrive = |end: usize| {
+                let to = (end - start) * n_specs + w;
+                if after < cost[to] {
+                    cost[to] = after;
+                    from[to] = From { n: (end - row) as u32, prev };
+                }
+            };
+            if full > row {
+                arrive(full);
+            }
+            stops.iter().filter(|&&stop| stop > row && stop < full).for_each(|&stop| arrive(stop));
+        }
+    }
+    trace_back(walk, &cost, &from, n_specs);
+    Ok(())
+}
+
+/// Rows at which some graph's past is exactly full: the only places where a step that is not full may end.
+fn stops(specs: &[VariantSpec], start: usize, gate: usize) -> Vec<usize> {
+    let mut stops: Vec<_> = specs.iter().map(|s| s.past_capacity()).filter(|&c| c > start && c <= gate).collect();
+    stops.sort_unstable();
+    stops.dedup();
+    stops
+}
+
+fn trace_back(walk: &mut Walk<'_>, cost: &[f64], from: &[From], n_specs: usize) {
+    let start = walk.rows();
+    let mut row = walk.target() - start;
+    let last = row * n_specs;
+    let Some(mut v) = (0..n_specs).min_by(|&a, &b| cost[last + a].total_cmp(&cost[last + b])) else { return };
+    let mut path = Vec::new();
+    while row > 0 {
+        let From { n, prev } = from[row * n_specs + v];
+        assert!(n > 0, "a walk at or below its gate reaches its target");
+        path.push((v, n as usize));
+        row -= n as usize;
+        v = if prev == START { v } else { prev as usize };
+    }
+    let specs = walk.variants().specs();
+    path.iter().rev().for_each(|&(v, n)| walk.push(specs[v], n));
+}

@@ -1,0 +1,161 @@
+//! Plans one turn as a list of graph executions. Pure: numbers in, numbers out.
+//!
+//! *Units*: tokens. *Shapes*: a concat graph sees `ctx_size - variant` rows of past, a scatter graph `ctx_size`.
+//!
+//! *What fits*. A step runs when the rows in the cache fit the past of its graph as it starts (`n_valid_kv <=
+//! ctx_size - variant`, both forms), and when positions stay below the limit (`n_past + n <= min(size, largest CL)`).
+//! So AR-1 at CL-128 runs with 127 rows and yields the logits of token 128: a context of 128 serves a prompt of 128.
+//! The rows of such a last step lie beyond its own graph's past; the cache keeps them by widening (see
+//! [`KvManager::commit`](crate::KvManager::commit)), so that rewinding and saving stay exact.
+//!
+//! *Invariants*: the steps' `n_process` add up to the tokens asked for (to the whole history when it is
+//! reprocessed, see [`Strategy::first`]); `0 < n_process <= variant`; the same input gives the same plan.
+//!
+//! *Source*: the measured rules of libGenie 1.21, `docs/kv-cache.md`; names follow Genie's `InferenceStep`.
+
+mod cost;
+mod policy;
+mod step;
+mod variants;
+mod walk;
+
+#[cfg(test)]
+mod tests;
+
+pub use cost::CostTable;
+pub use policy::Policy;
+pub use step::{InferenceStep, MaskCol, Strategy};
+pub use variants::{KvForm, Variants};
+
+use genie_types::VariantSpec;
+use walk::Walk;
+
+/// How far the dialog has come.
+///
+/// Invariant asked of the caller: `n_valid_kv <= n_past`; they differ once long context has evicted rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KvState {
+    /// Tokens the dialog has seen: the position of the next one.
+    pub n_past: usize,
+    /// Rows filled in the cache.
+    pub n_valid_kv: usize,
+    /// The shape the cache has now; `None` before the first step. Only `FixedVariant` and `Cost` look at it.
+    pub variant: Option<VariantSpec>,
+}
+
+impl KvState {
+    /// A state that has evicted nothing and holds no shape yet.
+    pub const fn at(n_past: usize) -> Self {
+        Self { n_past, n_valid_kv: n_past, variant: None }
+    }
+}
+
+/// Why no plan was made. Nothing has run and nothing has changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// An empty set of shapes.
+    #[error("no variants to plan with: the bundle holds no decoder graph")]
+    NoVariants,
+    /// `context.size` is zero or asks for more than the widest graph sees.
+    #[error("context size {size} does not fit the graphs: expected 1 to {max_ctx}, the largest CL loaded")]
+    BadSize {
+        /// The size asked for.
+        size: usize,
+        /// The largest CL there is.
+        max_ctx: usize,
+    },
+    /// More rows than tokens: the caller's bookkeeping is wrong.
+    #[error("inconsistent state: {n_valid_kv} rows in the cache but only {n_past} tokens seen")]
+    BadState {
+        /// Tokens seen.
+        n_past: usize,
+        /// Rows said to be valid.
+        n_valid_kv: usize,
+    },
+    /// The tokens do not fit the context.
+    #[error("context limit exceeded: {n_past} past + {n_new} new tokens > {limit}")]
+    ContextExceeded {
+        /// Tokens seen before.
+        n_past: usize,
+        /// Tokens asked for.
+        n_new: usize,
+        /// The limit: `min(size, largest CL)`.
+        limit: usize,
+    },
+    /// The context has room, but no graph's past holds the rows that are there.
+    #[error(
+        "no graph can go on: {n_valid_kv} rows of past and {n_new} new tokens, but the graphs that reach \
+         {} rows hold at most {widest_past} of past", .n_valid_kv + .n_new
+    )]
+    NoRoom {
+        /// Rows in the cache.
+        n_valid_kv: usize,
+        /// Tokens asked for.
+        n_new: usize,
+        /// The widest past among the graphs long enough, 0 if there are none.
+        widest_past: usize,
+    },
+    /// `GenieStrict` only: the real library executes this piece and then gives up with status 4.
+    #[error("the real Genie gives up at {n_past} past tokens with a piece of {n_piece}; policy `genie` would serve it")]
+    GenieGivesUp {
+        /// Tokens processed before the piece.
+        n_past: usize,
+        /// Tokens of the piece.
+        n_piece: usize,
+    },
+    /// The cost table lacks a shape.
+    #[error("the cost table has no time for {spec}: calibrate again or choose policy `genie`")]
+    MissingCost {
+        /// The shape without a time.
+        spec: VariantSpec,
+    },
+    /// A time or rate that is negative, infinite or not a number.
+    #[error("cost of {what} is {value}: expected a finite number of at least 0")]
+    BadCost {
+        /// What the number was for.
+        what: String,
+        /// The number, as text.
+        value: String,
+    },
+}
+
+/// Plans `n_inputs` new tokens from `state`.
+///
+/// Allocates the returned list and, under `Cost`, its tables; nothing else.
+///
+/// # Errors
+/// [`PlanError`]; a prompt for which any sequence of steps exists is served by every policy but `GenieStrict`.
+pub fn plan(state: &KvState, variants: &Variants, n_inputs: usize, policy: &Policy) -> Result<Strategy, PlanError> {
+    let &KvState { n_past, n_valid_kv, .. } = state;
+    if n_valid_kv > n_past {
+        return Err(PlanError::BadState { n_past, n_valid_kv });
+    }
+    if n_inputs == 0 {
+        return Ok(Strategy::empty(n_past));
+    }
+    let limit = variants.limit();
+    let end = n_past.checked_add(n_inputs).filter(|&end| end <= limit).ok_or(PlanError::ContextExceeded {
+        n_past,
+        n_new: n_inputs,
+        limit,
+    })?;
+
+    let target = n_valid_kv + n_inputs;
+    let gate = variants.widest_past(target);
+    if variants.is_full_context_only() || gate.is_none_or(|gate| n_valid_kv > gate) {
+        // Only a graph without past can serve this: it takes the whole history again.
+        return match variants.full_context(end) {
+            Some(spec) => Ok(Strategy::reprocess(spec, end)),
+            None => Err(PlanError::NoRoom { n_valid_kv, n_new: n_inputs, widest_past: gate.unwrap_or(0) }),
+        };
+    }
+    let mut walk = Walk::new(state, variants, target, gate.unwrap_or(0));
+    match policy {
+        Policy::Genie => walk.genie(),
+        Policy::GenieStrict => walk.genie_strict()?,
+        Policy::FixedVariant => walk.fixed(state.variant),
+        Policy::Cost(table) => cost::run(&mut walk, state.variant, table)?,
+    }
+    Ok(walk.finish())
+}

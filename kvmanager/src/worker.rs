@@ -1,0 +1,94 @@
+//! Worker threads for the byte moves. Buffers travel to a worker and back through channels, so nothing is locked.
+
+use crate::KvError;
+use crate::mode::CacheMode;
+use crate::tensor_buf::{Op, TensorBuf};
+use crossbeam::channel::{Receiver, Sender, bounded};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread::JoinHandle;
+
+/// Some tensors of a split, moved as one.
+#[derive(Debug, Default)]
+pub(crate) struct Shard {
+    /// Its place among the split's shards.
+    pub(crate) index: usize,
+    pub(crate) tensors: Vec<TensorBuf>,
+    /// The message of a job that panicked.
+    pub(crate) failed: Option<String>,
+}
+
+/// What to do to a shard, and where it goes afterwards.
+pub(crate) struct Job {
+    pub(crate) shard: Shard,
+    pub(crate) ops: [Option<Op>; 2],
+    pub(crate) mode: &'static dyn CacheMode,
+    pub(crate) done: Sender<Shard>,
+}
+
+impl Job {
+    fn run(mut self) {
+        let (shard, ops, mode) = (&mut self.shard, &self.ops, self.mode);
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            for op in ops.iter().flatten() {
+                shard.tensors.iter_mut().for_each(|tensor| tensor.apply(op, mode));
+            }
+        }));
+        if let Err(panic) = outcome {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a job panicked");
+            self.shard.failed = Some(text.to_owned());
+        }
+        // The channel holds as many shards as the split has, so this never blocks; if the manager is gone, so is
+        // the interest in the shard.
+        let _ = self.done.send(self.shard);
+    }
+}
+
+/// The threads; none means that jobs run where they are handed in.
+#[derive(Debug, Default)]
+pub(crate) struct Pool {
+    jobs: Option<Sender<Job>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Pool {
+    /// `n_shards`: the most jobs that can be under way.
+    pub(crate) fn new(n_threads: usize, n_shards: usize) -> Result<Self, KvError> {
+        if n_threads == 0 {
+            return Ok(Self::default());
+        }
+        let (jobs, inbox): (_, Receiver<Job>) = bounded(n_shards.max(1));
+        let mut pool = Self { jobs: Some(jobs), threads: Vec::with_capacity(n_threads) };
+        for i in 0..n_threads {
+            let inbox = inbox.clone();
+            let thread = std::thread::Builder::new()
+                .name(format!("kv-{i}"))
+                .spawn(move || inbox.iter().for_each(Job::run))
+                .map_err(|e| KvError::Worker(format!("cannot start thread {i} of {n_threads}: {e}")))?;
+            pool.threads.push(thread);
+        }
+        Ok(pool)
+    }
+
+    pub(crate) fn n_threads(&self) -> usize {
+        self.threads.len()
+    }
+
+    pub(crate) fn run(&self, job: Job) {
+        match &self.jobs {
+            // The threads live as long as the pool, and they only end when the pool drops its side.
+            Some(jobs) => jobs.send(job).expect("workers outlive the pool"),
+            None => job.run(),
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.jobs = None;
+        for thread in self.threads.drain(..) {
+            // Jobs catch their panics, so a thread only ends in order.
+            let _ = thread.join();
+        }
+    }
+}
