@@ -1,0 +1,98 @@
+//! The dialog configuration of a bundle, as the real Genie 1.21 accepts it.
+//!
+//! *Units*: `size` in tokens; `rope-dim` is the width of the position tables, half a head.
+//! *Source*: the schema facts in `docs/`; layout as in the golden bundles.
+
+use super::TOKENIZER_FILE;
+use crate::family::{Llama3Scaling, ModelSpec};
+use serde_json::{Value, json};
+
+/// Genie's way to write "none" for an id.
+const UNSET: i64 = -1;
+/// Draws are repeatable unless the user asks otherwise.
+const SEED: u32 = 42;
+
+/// The whole document. `binaries` in execution order, `ctx_size` the longest CL compiled.
+pub(crate) fn genie_config(spec: &ModelSpec, ctx_size: usize, binaries: &[String]) -> Value {
+    let tokens = &spec.tokens;
+    let eos = match tokens.eos.as_slice() {
+        [] => json!(UNSET),
+        [one] => json!(one.0),
+        many => many.iter().map(|id| id.0).collect(),
+    };
+    let mut context = json!({
+        "version": 1,
+        "size": ctx_size,
+        "n-vocab": spec.vocab,
+        "bos-token": tokens.bos.map_or(UNSET, |id| i64::from(id.0)),
+        "eos-token": eos,
+    });
+    if let Some(pad) = tokens.pad {
+        context["pad-token"] = json!(pad.0);
+    }
+    let sampler = &spec.sampler;
+    json!({
+        "dialog": {
+            "version": 1,
+            "type": "basic",
+            "context": context,
+            "sampler": {
+                "version": 1,
+                "seed": SEED,
+                "temp": number(sampler.temperature),
+                "top-k": sampler.top_k,
+                "top-p": number(sampler.top_p),
+                "greedy": sampler.temperature == 0.0,
+            },
+            "tokenizer": { "version": 1, "path": TOKENIZER_FILE },
+            "engine": {
+                "version": 1,
+                "n-threads": 0,
+                "backend": {
+                    "version": 1,
+                    "type": "QnnHtp",
+                    "QnnHtp": {
+                        "version": 1,
+                        "use-mmap": true,
+                        "spill-fill-bufsize": 0,
+                        "mmap-budget": 0,
+                        "poll": false,
+                        "cpu-mask": "0xe0",
+                        "kv-dim": spec.head_dim,
+                        "allow-async-init": false,
+                    },
+                },
+                "model": {
+                    "version": 1,
+                    "type": "binary",
+                    "binary": { "version": 1, "ctx-bins": binaries },
+                    "positional-encoding": positional_encoding(spec),
+                },
+            },
+        },
+    })
+}
+
+fn positional_encoding(spec: &ModelSpec) -> Value {
+    let mut rope = json!({
+        "type": "rope",
+        "rope-dim": spec.rope_dim(),
+        "rope-theta": number(spec.rope.theta),
+    });
+    if let Some(Llama3Scaling { factor, low_freq_factor, high_freq_factor, original_max_positions }) = spec.rope.scaling {
+        rope["rope-scaling"] = json!({
+            "rope-type": "llama3",
+            "factor": number(factor),
+            "low-freq-factor": number(low_freq_factor),
+            "high-freq-factor": number(high_freq_factor),
+            "original-max-position-embeddings": number(original_max_positions),
+        });
+    }
+    rope
+}
+
+/// Whole numbers are written as integers, which every consumer of the file reads.
+fn number(value: f64) -> Value {
+    let whole = value as i64;
+    if whole as f64 == value { json!(whole) } else { json!(value) }
+}

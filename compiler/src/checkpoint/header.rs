@@ -1,0 +1,111 @@
+//! The JSON header of one safetensors file, checked against the file's length.
+//!
+//! ```text
+//! | header length N: u64 LE | N bytes of JSON | tensor data, dense, offsets count from here |
+//! ```
+
+use super::{SourceDtype, TensorEntry};
+use crate::{CompileError, Result, fs};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::Path;
+
+/// No real header comes near this; a larger length means that the file is something else.
+const MAX_HEADER_BYTES: u64 = 100 << 20;
+const METADATA_KEY: &str = "__metadata__";
+
+#[derive(Deserialize)]
+struct RawEntry {
+    dtype: String,
+    shape: Vec<usize>,
+    data_offsets: [u64; 2],
+}
+
+/// The tensors of one file, their offsets made absolute.
+pub(super) fn read(path: &Path, shard: usize) -> Result<BTreeMap<String, TensorEntry>> {
+    let torn = |detail: String| CompileError::TornFile { path: path.into(), detail };
+    let mut file = fs::open(path)?;
+    let file_bytes = file.metadata().map_err(fs::io_err("inspect", path))?.len();
+    let mut length = [0; 8];
+    if file_bytes < 8 {
+        return Err(torn(format!("{file_bytes} bytes, too short for a header length")));
+    }
+    file.read_exact(&mut length).map_err(fs::io_err("read", path))?;
+    let header_bytes = u64::from_le_bytes(length);
+    if header_bytes > MAX_HEADER_BYTES {
+        return Err(CompileError::NotSafetensors {
+            path: path.into(),
+            detail: format!("its first 8 bytes give a header of {header_bytes} bytes"),
+        });
+    }
+    let data_start = 8 + header_bytes;
+    if data_start > file_bytes {
+        return Err(torn(format!("its header ends at byte {data_start}, the file at {file_bytes}")));
+    }
+    let mut header = vec![0; header_bytes as usize];
+    file.read_exact(&mut header).map_err(fs::io_err("read", path))?;
+    let raw: BTreeMap<String, serde_json::Value> = serde_json::from_slice(&header).map_err(|e| {
+        CompileError::NotSafetensors { path: path.into(), detail: format!("its header is not a JSON object: {e}") }
+    })?;
+
+    let mut tensors = BTreeMap::new();
+    for (name, value) in raw {
+        if name == METADATA_KEY {
+            continue;
+        }
+        let raw: RawEntry = serde_json::from_value(value)
+            .map_err(|e| CompileError::BadTensorEntry { path: path.into(), name: name.clone(), detail: e.to_string() })?;
+        let entry = check(raw, shard, data_start)
+            .map_err(|detail| CompileError::BadTensorEntry { path: path.into(), name: name.clone(), detail })?;
+        tensors.insert(name, entry);
+    }
+    check_coverage(path, &tensors, data_start, file_bytes)?;
+    Ok(tensors)
+}
+
+fn check(raw: RawEntry, shard: usize, data_start: u64) -> Result<TensorEntry, String> {
+    let [begin, end] = raw.data_offsets;
+    let dtype = SourceDtype::parse(&raw.dtype);
+    let offset = data_start.checked_add(begin).ok_or_else(|| format!("offset {begin} overflows"))?;
+    let bytes = end.checked_sub(begin).ok_or_else(|| format!("its data ends at {end}, before it begins at {begin}"))?;
+    let n_elems = raw.shape.iter().try_fold(1_usize, |n, &d| n.checked_mul(d));
+    let n_elems = n_elems.ok_or_else(|| format!("shape {:?} overflows", raw.shape))?;
+    if let Some(width) = dtype.size_bytes() {
+        let needed = (n_elems as u64).checked_mul(width as u64);
+        if needed != Some(bytes) {
+            return Err(format!("{} {:?} does not fill {bytes} bytes", raw.dtype, raw.shape));
+        }
+    }
+    Ok(TensorEntry { shard, dtype, dims: raw.shape, offset, bytes })
+}
+
+/// The tensors must lie side by side, cover the data, and end where the file ends.
+fn check_coverage(
+    path: &Path,
+    tensors: &BTreeMap<String, TensorEntry>,
+    data_start: u64,
+    file_bytes: u64,
+) -> Result<()> {
+    let mut by_offset: Vec<_> = tensors.iter().collect();
+    by_offset.sort_by_key(|(_, t)| (t.offset, t.bytes));
+    let mut at = data_start;
+    for (name, tensor) in by_offset {
+        if tensor.offset != at {
+            let what = if tensor.offset < at { "overlaps the tensor before it" } else { "leaves a gap before it" };
+            return Err(CompileError::BadTensorEntry { path: path.into(), name: name.clone(), detail: what.into() });
+        }
+        at = at.checked_add(tensor.bytes).ok_or_else(|| CompileError::BadTensorEntry {
+            path: path.into(),
+            name: name.clone(),
+            detail: "its end overflows".into(),
+        })?;
+    }
+    if at != file_bytes {
+        return Err(CompileError::TornFile {
+            path: path.into(),
+            detail: format!("its tensors end at byte {at}, the file at {file_bytes}"),
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,136 @@
+//! Reads Hugging Face checkpoints: one or many safetensors files, each tensor streamed as f32.
+//!
+//! Files are read, not mapped: a tensor passes through a small buffer, so a file that shrinks while we work gives an
+//! error where a mapping would give a signal, and this crate stays free of `unsafe`.
+//!
+//! *Source*: the safetensors format as published by Hugging Face (8-byte length, JSON header, dense data).
+
+mod header;
+mod index;
+mod near;
+mod read;
+#[cfg(test)]
+mod tests;
+
+use crate::{CompileError, Result};
+use near::nearest;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+pub(crate) use read::{Gatekeeper, for_each_chunk};
+
+const SINGLE_FILE: &str = "model.safetensors";
+const INDEX_FILE: &str = "model.safetensors.index.json";
+
+/// An opened checkpoint: which tensors there are and where their bytes lie.
+#[derive(Debug)]
+pub struct Checkpoint {
+    dir: PathBuf,
+    shards: Vec<PathBuf>,
+    tensors: BTreeMap<String, TensorEntry>,
+}
+
+/// Where one tensor lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorEntry {
+    /// Index into [`Checkpoint::shards`].
+    pub shard: usize,
+    /// Element type in the file.
+    pub dtype: SourceDtype,
+    /// Extents, outermost first.
+    pub dims: Vec<usize>,
+    /// First byte, counted from the file's start.
+    pub offset: u64,
+    /// Length in bytes.
+    pub bytes: u64,
+}
+
+/// Element types that weights are read from, and a name for those that are not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SourceDtype {
+    /// IEEE single.
+    F32,
+    /// IEEE half.
+    F16,
+    /// Upper half of an IEEE single.
+    Bf16,
+    /// Any other type, by its name in the file.
+    Other(String),
+}
+
+impl SourceDtype {
+    fn parse(name: &str) -> Self {
+        match name {
+            "F32" => Self::F32,
+            "F16" => Self::F16,
+            "BF16" => Self::Bf16,
+            other => Self::Other(other.into()),
+        }
+    }
+
+    /// Bytes of an element, for the types we read.
+    pub const fn size_bytes(&self) -> Option<usize> {
+        match self {
+            Self::F32 => Some(4),
+            Self::F16 | Self::Bf16 => Some(2),
+            Self::Other(_) => None,
+        }
+    }
+}
+
+impl Checkpoint {
+    /// Reads the headers of `model.safetensors`, or of all shards that `model.safetensors.index.json` names.
+    ///
+    /// # Errors
+    /// No checkpoint, torn or foreign files, an index that names what is not there.
+    pub fn open(dir: &Path) -> Result<Self> {
+        let single = dir.join(SINGLE_FILE);
+        if single.is_file() {
+            let tensors = header::read(&single, 0)?;
+            return Ok(Self { dir: dir.into(), shards: vec![single], tensors });
+        }
+        let index = dir.join(INDEX_FILE);
+        if index.is_file() {
+            let (shards, tensors) = index::read(dir, &index)?;
+            return Ok(Self { dir: dir.into(), shards, tensors });
+        }
+        let pickled = std::fs::read_dir(dir).ok().and_then(|entries| {
+            let names = entries.filter_map(|e| e.ok()?.file_name().into_string().ok());
+            names.filter(|n| n.ends_with(".bin") || n.ends_with(".pth") || n.ends_with(".gguf")).min()
+        });
+        Err(CompileError::NoCheckpoint { dir: dir.into(), pickled })
+    }
+
+    /// The directory it was opened from.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The files that hold the tensors.
+    pub fn shards(&self) -> &[PathBuf] {
+        &self.shards
+    }
+
+    /// All tensors by name.
+    pub fn tensors(&self) -> &BTreeMap<String, TensorEntry> {
+        &self.tensors
+    }
+
+    /// The tensor of that name, if it has those extents and a type we read.
+    ///
+    /// # Errors
+    /// A missing tensor (with the nearest names), another shape, an unsupported element type.
+    pub fn expect(&self, name: &str, dims: &[usize]) -> Result<&TensorEntry> {
+        let Some(entry) = self.tensors.get(name) else {
+            let near = nearest(name, self.tensors.keys().map(String::as_str));
+            return Err(CompileError::MissingTensor { name: name.into(), n_tensors: self.tensors.len(), near });
+        };
+        if let SourceDtype::Other(dtype) = &entry.dtype {
+            return Err(CompileError::UnsupportedDtype { name: name.into(), found: dtype.clone() });
+        }
+        if entry.dims != dims {
+            return Err(CompileError::WrongShape { name: name.into(), expected: dims.into(), found: entry.dims.clone() });
+        }
+        Ok(entry)
+    }
+}

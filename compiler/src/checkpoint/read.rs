@@ -1,0 +1,105 @@
+//! Streams one tensor as finite f32 values.
+
+use super::{Checkpoint, SourceDtype, TensorEntry};
+use crate::{CompileError, Result, fs};
+use half::f16;
+use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
+use std::io::{ErrorKind, Read, Seek, SeekFrom};
+
+/// Elements converted at a time.
+const CHUNK_ELEMS: usize = 64 << 10;
+
+/// Calls `each` with consecutive runs of the tensor's elements, row-major. bf16 and f16 widen exactly.
+///
+/// # Errors
+/// A read that fails or comes short, an element that is NaN or infinite, and whatever `each` returns.
+pub(crate) fn for_each_chunk(
+    checkpoint: &Checkpoint,
+    name: &str,
+    entry: &TensorEntry,
+    mut each: impl FnMut(&[f32]) -> Result<()>,
+) -> Result<()> {
+    let path = &checkpoint.shards[entry.shard];
+    let width = entry
+        .dtype
+        .size_bytes()
+        .ok_or_else(|| CompileError::UnsupportedDtype { name: name.into(), found: format!("{:?}", entry.dtype) })?;
+    let mut file = fs::open(path)?;
+    file.seek(SeekFrom::Start(entry.offset)).map_err(fs::io_err("seek in", path))?;
+
+    let n_elems = entry.dims.iter().product::<usize>();
+    let chunk_elems = n_elems.min(CHUNK_ELEMS);
+    let mut raw = vec![0_u8; chunk_elems * width];
+    let mut values = vec![0_f32; chunk_elems];
+    let mut bits = Vec::new();
+    let mut gate = Gatekeeper { name, dims: &entry.dims, done: 0 };
+    let mut done = 0;
+    while done < n_elems {
+        let n = chunk_elems.min(n_elems - done);
+        let raw = &mut raw[..n * width];
+        file.read_exact(raw).map_err(|e| match e.kind() {
+            ErrorKind::UnexpectedEof => CompileError::TornFile {
+                path: path.clone(),
+                detail: format!("tensor `{name}` ends before element {n_elems}"),
+            },
+            _ => fs::io_err("read", path)(e),
+        })?;
+        let values = &mut values[..n];
+        widen(&entry.dtype, raw, &mut bits, values);
+        gate.pass(values)?;
+        each(values)?;
+        done += n;
+    }
+    Ok(())
+}
+
+fn widen(dtype: &SourceDtype, raw: &[u8], bits: &mut Vec<u16>, values: &mut [f32]) {
+    if *dtype == SourceDtype::F32 {
+        for (value, bytes) in values.iter_mut().zip(raw.as_chunks().0) {
+            *value = f32::from_le_bytes(*bytes);
+        }
+        return;
+    }
+    bits.clear();
+    bits.extend(raw.as_chunks().0.iter().map(|bytes| u16::from_le_bytes(*bytes)));
+    match dtype {
+        SourceDtype::F16 => bits.reinterpret_cast::<f16>().convert_to_f32_slice(values),
+        _ => {
+            for (value, bits) in values.iter_mut().zip(bits.iter()) {
+                *value = f32::from_bits(u32::from(*bits) << 16);
+            }
+        }
+    }
+}
+
+/// Counts elements through and stops at one that must not pass, naming where it lies.
+pub(crate) struct Gatekeeper<'a> {
+    /// The tensor's name.
+    pub(crate) name: &'a str,
+    /// Its extents.
+    pub(crate) dims: &'a [usize],
+    /// Elements already through.
+    pub(crate) done: usize,
+}
+
+impl Gatekeeper<'_> {
+    /// Lets a run of finite elements through.
+    pub(crate) fn pass(&mut self, values: &[f32]) -> Result<()> {
+        if let Some(at) = values.iter().position(|v| !v.is_finite()) {
+            return Err(CompileError::NotFinite { name: self.name.into(), index: self.index(at), value: values[at] });
+        }
+        self.done += values.len();
+        Ok(())
+    }
+
+    /// Coordinates of the `at`-th element of the current run.
+    pub(crate) fn index(&self, at: usize) -> Vec<usize> {
+        let mut flat = self.done + at;
+        let mut index = vec![0; self.dims.len()];
+        for (slot, &extent) in index.iter_mut().zip(self.dims).rev() {
+            *slot = flat % extent;
+            flat /= extent;
+        }
+        index
+    }
+}

@@ -1,0 +1,205 @@
+//! The whole way from options to a published bundle.
+
+use crate::bundle::{
+    CONFIG_FILE, OPTIONAL_FILES, Staging, TOKENIZER_FILE, check_tokenizer, genie_config,
+};
+use crate::checkpoint::Checkpoint;
+use crate::family::ModelSpec;
+use crate::lower::{self, Piece, Source};
+use crate::manifest::{BUNDLE_FORMAT, BUNDLE_VERSION, FileEntry, GraphEntry, MANIFEST_FILE, Manifest, Options};
+use crate::progress::{Amount, Progress, Stage};
+use crate::target::{Target, TargetContext};
+use crate::{CompileOptions, Result, fs, manifest};
+use genie_types::VariantSpec;
+use sha2::{Digest, Sha256};
+use std::path::{Path, PathBuf};
+
+/// Compiles with any target; [`crate::compile`] is this with a QNN backend.
+pub(crate) fn compile_with<T: Target>(
+    options: &CompileOptions,
+    target: &mut T,
+    progress: &mut dyn Progress,
+) -> Result<Manifest> {
+    // All that can be refused is refused before anything is written.
+    options.check()?;
+    let variants = options.variants()?;
+    let spec = ModelSpec::load(&options.model_dir)?;
+    let checkpoint = Checkpoint::open(&options.model_dir)?;
+    lower::check_weights(&spec, &checkpoint)?;
+    let tokenizer = options.model_dir.join(TOKENIZER_FILE);
+    check_tokenizer(&tokenizer, spec.vocab)?;
+    note_oddities(options, &spec, &variants, progress);
+    let staging = Staging::begin(&options.out_dir, &options.model_dir, options.force)?;
+
+    let source_hash = hash_model(&options.model_dir, progress)?;
+    let pieces = lower::cut(&spec, options.splits, options.layers_per_split);
+    let binaries = lower::file_names(&pieces);
+    let mut graphs = Vec::new();
+    for (i, (piece, file)) in pieces.iter().zip(&binaries).enumerate() {
+        let place = Place { split: i + 1, n_splits: pieces.len() };
+        let source = Source { checkpoint: &checkpoint, precision: options.precision, progress: &mut *progress };
+        compile_piece(&spec, piece, place, &variants, target, source, &staging.path(file))?;
+        graphs.extend(variants.iter().map(|&variant| GraphEntry {
+            name: place.graph_name(variant),
+            file: file.clone(),
+            split: place.split,
+            ar: variant.variant().get(),
+            cl: variant.ctx_size().get(),
+        }));
+    }
+
+    let mut files = binaries.clone();
+    for name in [TOKENIZER_FILE].iter().chain(OPTIONAL_FILES) {
+        let from = options.model_dir.join(name);
+        if *name == TOKENIZER_FILE || from.is_file() {
+            std::fs::copy(&from, staging.path(name)).map_err(fs::io_err("copy", &from))?;
+            files.push(name.to_string());
+        }
+    }
+    let ctx_size = variants.iter().map(|v| v.ctx_size().get()).max().unwrap_or(0);
+    write_json(&staging.path(CONFIG_FILE), &genie_config(&spec, ctx_size, &binaries))?;
+    files.push(CONFIG_FILE.into());
+
+    let manifest = Manifest {
+        format: BUNDLE_FORMAT.into(),
+        version: BUNDLE_VERSION,
+        source: manifest::Source {
+            family: spec.family.to_string(),
+            name: directory_name(&options.model_dir),
+            sha256: source_hash,
+        },
+        options: Options {
+            ar: ascending(&options.ars),
+            cl: ascending(&options.cls),
+            splits: options.splits,
+            layers_per_split: options.layers_per_split,
+            precision: options.precision,
+        },
+        backend: target.id(),
+        files: seal(&staging, &files, progress)?,
+        graphs,
+    };
+    write_json(&staging.path(MANIFEST_FILE), &manifest)?;
+    staging.publish()?;
+    Ok(manifest)
+}
+
+/// Which split this is, of how many.
+#[derive(Clone, Copy)]
+struct Place {
+    split: usize,
+    n_splits: usize,
+}
+
+impl Place {
+    fn graph_name(self, variant: VariantSpec) -> String {
+        format!("{variant}_{}_of_{}", self.split, self.n_splits)
+    }
+}
+
+fn compile_piece<T: Target>(
+    spec: &ModelSpec,
+    piece: &Piece,
+    place: Place,
+    variants: &[VariantSpec],
+    target: &mut T,
+    mut source: Source<'_>,
+    path: &Path,
+) -> Result<()> {
+    let Place { split, n_splits } = place;
+    let mut context = target.context()?;
+    let open = variants.iter().map(|&v| Ok((v, context.compose(&place.graph_name(v))?))).collect::<Result<Vec<_>>>()?;
+
+    let stage = Stage::Weights { split, n_splits };
+    source.progress.begin(&stage, lower::amount(spec, piece, source.checkpoint));
+    let composed = lower::lower(spec, piece, open, &mut source)?;
+    source.progress.end(&stage);
+
+    let stage = Stage::Finalize { split, n_splits };
+    source.progress.begin(&stage, Amount { items: composed.len() as u64, bytes: 0 });
+    for (graph, &variant) in composed.into_iter().zip(variants) {
+        context.finalize(graph)?;
+        source.progress.item(&place.graph_name(variant), 0);
+    }
+    context.save(path)?;
+    source.progress.end(&stage);
+    Ok(())
+}
+
+fn note_oddities(options: &CompileOptions, spec: &ModelSpec, variants: &[VariantSpec], progress: &mut dyn Progress) {
+    for &ar in &options.ars {
+        for &cl in options.cls.iter().filter(|&&cl| cl < ar) {
+            progress.note(&format!("left out AR-{ar} CL-{cl}: wider than its context"));
+        }
+    }
+    let longest = variants.iter().map(|v| v.ctx_size().get()).max().unwrap_or(0);
+    if let Some(trained) = spec.max_positions.filter(|&trained| longest > trained) {
+        progress.note(&format!("CL-{longest} is longer than the {trained} positions the model was trained for"));
+    }
+    if spec.tokens.eos.is_empty() {
+        progress.note("the model names no end-of-sequence token: only limits and stop texts will end an answer");
+    }
+}
+
+/// Hash of a model directory: everything `compile` reads, by name, length and content. Manifests hold it as
+/// [`manifest::Source::sha256`], so it tells whether a bundle is up to date.
+///
+/// # Errors
+/// Files that cannot be read, a directory without a checkpoint.
+pub fn model_hash(dir: &Path) -> Result<String> {
+    hash_model(dir, &mut crate::Silent)
+}
+
+fn hash_model(dir: &Path, progress: &mut dyn Progress) -> Result<String> {
+    let small = ["config.json", "generation_config.json", TOKENIZER_FILE].iter().chain(OPTIONAL_FILES);
+    let mut paths: Vec<PathBuf> = small.map(|name| dir.join(name)).filter(|path| path.is_file()).collect();
+    paths.extend_from_slice(Checkpoint::open(dir)?.shards());
+    let length = |path: &PathBuf| path.metadata().map(|m| m.len()).map_err(fs::io_err("inspect", path));
+    let lengths = paths.iter().map(length).collect::<Result<Vec<u64>>>()?;
+
+    progress.begin(&Stage::Hash, Amount { items: paths.len() as u64, bytes: lengths.iter().sum() });
+    let mut hasher = Sha256::new();
+    for (path, length) in paths.iter().zip(lengths) {
+        let name = directory_name(path);
+        hasher.update(name.as_bytes());
+        hasher.update([0]);
+        hasher.update(length.to_le_bytes());
+        let bytes = fs::hash_into(&mut hasher, path)?;
+        progress.item(&name, bytes);
+    }
+    progress.end(&Stage::Hash);
+    Ok(fs::hex(&hasher.finalize()))
+}
+
+/// Hashes what was written.
+fn seal(staging: &Staging, files: &[String], progress: &mut dyn Progress) -> Result<Vec<FileEntry>> {
+    progress.begin(&Stage::Seal, Amount { items: files.len() as u64, bytes: 0 });
+    let mut entries = Vec::with_capacity(files.len());
+    for name in files {
+        let fs::FileHash { bytes, sha256 } = fs::hash_file(&staging.path(name))?;
+        progress.item(name, bytes);
+        entries.push(FileEntry { path: name.clone(), bytes, sha256 });
+    }
+    progress.end(&Stage::Seal);
+    Ok(entries)
+}
+
+fn write_json<V: serde::Serialize>(path: &Path, value: &V) -> Result<()> {
+    let mut text = serde_json::to_string_pretty(value)
+        .map_err(|source| crate::CompileError::Json { path: path.into(), source })?;
+    text.push('\n');
+    fs::write(path, text.as_bytes())
+}
+
+fn ascending(widths: &[u32]) -> Vec<u32> {
+    let mut widths = widths.to_vec();
+    widths.sort_unstable();
+    widths.dedup();
+    widths
+}
+
+/// Last part of a path, also of `.` and `..`.
+fn directory_name(path: &Path) -> String {
+    let full = path.canonicalize().unwrap_or_else(|_| path.into());
+    full.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}

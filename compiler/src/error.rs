@@ -1,0 +1,138 @@
+//! What can go wrong, said so that the reader can act: the thing, what was found, what was expected.
+
+use std::path::PathBuf;
+
+/// This crate's results.
+pub type Result<T, E = CompileError> = core::result::Result<T, E>;
+
+/// A compilation that did not happen. [`CompileError::hint`] has advice, apart from the text.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+#[allow(missing_docs)] // the messages say what the fields are
+pub enum CompileError {
+    // Options.
+    #[error("no {what} given: need at least one width in tokens")]
+    NoWidths { what: &'static str },
+    #[error("a {what} of 0 tokens: widths start at 1")]
+    ZeroWidth { what: &'static str },
+    #[error("AR-{ar} is wider than the longest context, CL-{longest_cl}")]
+    ArTooWide { ar: usize, longest_cl: usize },
+    #[error("0 layers per split: need at least 1")]
+    ZeroLayersPerSplit,
+    #[error("{layers} layers per split asked for, but layout `mono` has only one split")]
+    LayersPerSplitInMono { layers: usize },
+    #[error("unknown {what} `{found}`: expected one of {}", quoted(expected))]
+    UnknownWord { what: &'static str, found: String, expected: &'static [&'static str] },
+
+    // Files.
+    #[error("cannot {doing} `{}`", path.display())]
+    Io { doing: &'static str, path: PathBuf, source: std::io::Error },
+    #[error("`{}` is not the JSON we expect", path.display())]
+    Json { path: PathBuf, source: serde_json::Error },
+
+    // config.json.
+    #[error("unsupported architecture `{found}`: this compiler knows {}", quoted(supported))]
+    UnsupportedArchitecture { found: String, supported: Vec<&'static str> },
+    #[error("unsupported `{feature}`: found {found}, this compiler needs {accepted}")]
+    UnsupportedFeature { feature: &'static str, found: String, accepted: &'static str },
+    #[error("`config.json` has no `{key}`")]
+    ConfigMissing { key: &'static str },
+    #[error("bad `{key}` in the model's configuration: found {found}, expected {expected}")]
+    ConfigValue { key: &'static str, found: String, expected: &'static str },
+    #[error("`config.json` has no `head_dim`, and hidden size {hidden} is no multiple of {n_heads} heads")]
+    HeadDimUnknown { hidden: usize, n_heads: usize },
+    #[error("`{key}` is {id}, but the vocabulary has {vocab} entries")]
+    TokenOutOfRange { key: &'static str, id: usize, vocab: usize },
+
+    // Checkpoint.
+    #[error("no checkpoint in `{}`: neither model.safetensors nor model.safetensors.index.json", dir.display())]
+    NoCheckpoint { dir: PathBuf, pickled: Option<String> },
+    #[error("`{}` is not a safetensors file: {detail}", path.display())]
+    NotSafetensors { path: PathBuf, detail: String },
+    #[error("`{}` is torn: {detail}", path.display())]
+    TornFile { path: PathBuf, detail: String },
+    #[error("bad entry for tensor `{name}` in `{}`: {detail}", path.display())]
+    BadTensorEntry { path: PathBuf, name: String, detail: String },
+    #[error("`{}` names no tensors", path.display())]
+    EmptyIndex { path: PathBuf },
+    #[error("`{}` points outside its directory: shard `{shard}`", path.display())]
+    ShardOutside { path: PathBuf, shard: String },
+    #[error("`{}` names {n_shards} shards, missing: {}", path.display(), quoted(missing))]
+    MissingShards { path: PathBuf, missing: Vec<String>, n_shards: usize },
+    #[error("`{}` puts tensor `{name}` in shard `{shard}`, which does not have it", path.display())]
+    NotInShard { path: PathBuf, name: String, shard: String },
+    #[error("tensor `{name}` is missing: the checkpoint has {n_tensors} others")]
+    MissingTensor { name: String, n_tensors: usize, near: Vec<String> },
+    #[error("tensor `{name}` has shape {found:?}, expected {expected:?}")]
+    WrongShape { name: String, expected: Vec<usize>, found: Vec<usize> },
+    #[error("tensor `{name}` has element type {found}, expected F32, F16 or BF16")]
+    UnsupportedDtype { name: String, found: String },
+    #[error("tensor `{name}` has {value} at index {index:?}: weights must be finite")]
+    NotFinite { name: String, index: Vec<usize>, value: f32 },
+    #[error("tensor `{name}` has {value} at index {index:?}, which float16 cannot hold (largest 65504)")]
+    F16Overflow { name: String, index: Vec<usize>, value: f32 },
+
+    // Tokenizer.
+    #[error("`{}` is not a Hugging Face tokenizer: {detail}", path.display())]
+    BadTokenizer { path: PathBuf, detail: String },
+    #[error("tokenizer entry `{token}` has id {id}, but the model's vocabulary has {vocab} entries")]
+    TokenizerTooLarge { token: String, id: u64, vocab: usize },
+
+    // Bundle.
+    #[error("`{}` is not empty and not a bundle", path.display())]
+    OutputOccupied { path: PathBuf },
+    #[error("`{}` is a file, expected a directory to write the bundle to", path.display())]
+    OutputIsFile { path: PathBuf },
+    #[error("`{}` cannot be a bundle directory: {why}", path.display())]
+    OutputUnfit { path: PathBuf, why: &'static str },
+    #[error("`{}` has format `{found}`, expected `{expected}`", path.display())]
+    ManifestFormat { path: PathBuf, found: String, expected: &'static str },
+    #[error("`{}` has version {found}, this build reads versions up to {newest}", path.display())]
+    ManifestVersion { path: PathBuf, found: u32, newest: u32 },
+    #[error("`{}` differs from its manifest: found {found}, expected {expected}", path.display())]
+    FileChanged { path: PathBuf, expected: String, found: String },
+
+    // Backend.
+    #[error("the backend failed to {doing}")]
+    Backend { doing: String, source: std::io::Error },
+
+    // Test models.
+    #[error("a test model with {what} {found}: expected {expected}")]
+    TestModel { what: &'static str, found: usize, expected: &'static str },
+}
+
+impl CompileError {
+    /// What the user may do about it.
+    pub fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::ArTooWide { ar, .. } => format!("add a context length of at least {ar}, or drop that width"),
+            Self::LayersPerSplitInMono { .. } => "use `--splits decoder-lmhead` or `lut-decoder-lmhead`".into(),
+            Self::NoCheckpoint { pickled: Some(file), .. } => {
+                format!("`{file}` is in another format: save the model as safetensors first")
+            }
+            Self::NoCheckpoint { pickled: None, .. } => "point to the directory that holds config.json".into(),
+            Self::TornFile { .. } | Self::MissingShards { .. } => "the download may be incomplete: fetch it again".into(),
+            Self::MissingTensor { name, near, .. } => match near.as_slice() {
+                [] if name == "lm_head.weight" => "is `tie_word_embeddings` missing from config.json?".into(),
+                [] => return None,
+                near if name == "lm_head.weight" => {
+                    format!("near names: {}; or is `tie_word_embeddings` missing from config.json?", quoted(near))
+                }
+                near => format!("near names: {}", quoted(near)),
+            },
+            Self::WrongShape { .. } => "config.json may belong to another model".into(),
+            Self::F16Overflow { .. } => "use `--precision f32`".into(),
+            Self::UnsupportedFeature { feature: "quantization_config", .. } => {
+                "start from the unquantised checkpoint".into()
+            }
+            Self::OutputOccupied { .. } => "choose another directory, or use `--force` to replace it".into(),
+            Self::ManifestVersion { .. } => "compile the bundle again with this build, or use a newer one".into(),
+            Self::FileChanged { .. } => "compile the bundle again".into(),
+            _ => return None,
+        })
+    }
+}
+
+fn quoted<T: AsRef<str>>(names: &[T]) -> String {
+    names.iter().map(|name| format!("`{}`", name.as_ref())).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,79 @@
+//! Rotary positions: theta and scaling, from either spelling in `config.json`.
+
+use super::common::refuse;
+use super::raw::{RawConfig, RawRope};
+use crate::{CompileError, Result};
+
+/// Theta where `config.json` is silent.
+const DEFAULT_THETA: f64 = 10_000.0;
+
+/// Rotary positions of a model. The graphs do not hold the tables; the engine computes them from the bundle's
+/// configuration.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rope {
+    /// Base of the angles.
+    pub theta: f64,
+    /// Stretching of the low frequencies, `None` for plain rotation.
+    pub scaling: Option<Llama3Scaling>,
+}
+
+/// The `llama3` scaling rule's four numbers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Llama3Scaling {
+    /// By how much the lowest frequencies are divided.
+    pub factor: f64,
+    /// Wavelengths longer than the original context over this are divided in full.
+    pub low_freq_factor: f64,
+    /// Wavelengths shorter than the original context over this are left alone.
+    pub high_freq_factor: f64,
+    /// Context length before scaling, in tokens.
+    pub original_max_positions: f64,
+}
+
+pub(super) fn read(raw: &RawConfig) -> Result<Rope> {
+    let empty = RawRope::default();
+    let scaling = raw.rope_parameters.as_ref().or(raw.rope_scaling.as_ref()).unwrap_or(&empty);
+    let theta = scaling.rope_theta.or(raw.rope_theta).unwrap_or(DEFAULT_THETA);
+    if !(theta.is_finite() && theta > 0.0) {
+        return Err(CompileError::ConfigValue {
+            key: "rope_theta",
+            found: theta.to_string(),
+            expected: "a positive number",
+        });
+    }
+    let partial = scaling.partial_rotary_factor.or(raw.partial_rotary_factor);
+    if let Some(factor) = partial.filter(|factor| *factor != 1.0) {
+        return Err(refuse("partial_rotary_factor", factor, "1.0"));
+    }
+    let scaling = match scaling.rope_type.as_deref().or(scaling.r#type.as_deref()) {
+        None | Some("default") => None,
+        Some("llama3") => Some(llama3(scaling)?),
+        Some(other) => return Err(refuse("rope type", other, "default or llama3")),
+    };
+    Ok(Rope { theta, scaling })
+}
+
+fn llama3(raw: &RawRope) -> Result<Llama3Scaling> {
+    let positive = |value: Option<f64>, key| match value {
+        None => Err(CompileError::ConfigMissing { key }),
+        Some(v) if v.is_finite() && v > 0.0 => Ok(v),
+        Some(v) => Err(CompileError::ConfigValue { key, found: v.to_string(), expected: "a positive number" }),
+    };
+    let scaling = Llama3Scaling {
+        factor: positive(raw.factor, "rope_scaling.factor")?,
+        low_freq_factor: positive(raw.low_freq_factor, "rope_scaling.low_freq_factor")?,
+        high_freq_factor: positive(raw.high_freq_factor, "rope_scaling.high_freq_factor")?,
+        original_max_positions: positive(
+            raw.original_max_position_embeddings,
+            "rope_scaling.original_max_position_embeddings",
+        )?,
+    };
+    if scaling.high_freq_factor <= scaling.low_freq_factor {
+        return Err(CompileError::ConfigValue {
+            key: "rope_scaling.high_freq_factor",
+            found: scaling.high_freq_factor.to_string(),
+            expected: "a number above low_freq_factor",
+        });
+    }
+    Ok(scaling)
+}

@@ -1,0 +1,64 @@
+//! File helpers whose errors name the path, and the hashing that manifests use.
+
+use crate::{CompileError, Result};
+use serde::de::DeserializeOwned;
+use sha2::{Digest, Sha256};
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+/// Wraps an I/O error with what was done to which path.
+pub(crate) fn io_err<'a>(doing: &'static str, path: &'a Path) -> impl FnOnce(std::io::Error) -> CompileError + 'a {
+    move |source| CompileError::Io { doing, path: path.to_path_buf(), source }
+}
+
+pub(crate) fn open(path: &Path) -> Result<File> {
+    File::open(path).map_err(io_err("open", path))
+}
+
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
+    std::fs::read(path).map_err(io_err("read", path))
+}
+
+pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    std::fs::write(path, bytes).map_err(io_err("write", path))
+}
+
+pub(crate) fn from_json<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T> {
+    serde_json::from_slice(bytes).map_err(|source| CompileError::Json { path: path.to_path_buf(), source })
+}
+
+/// Length and hash of a file.
+pub(crate) struct FileHash {
+    pub(crate) bytes: u64,
+    pub(crate) sha256: String,
+}
+
+pub(crate) fn hash_file(path: &Path) -> Result<FileHash> {
+    let mut hasher = Sha256::new();
+    let bytes = hash_into(&mut hasher, path)?;
+    Ok(FileHash { bytes, sha256: hex(&hasher.finalize()) })
+}
+
+/// Feeds a file's content to a hasher, a megabyte at a time; gives its length.
+pub(crate) fn hash_into(hasher: &mut Sha256, path: &Path) -> Result<u64> {
+    let mut file = open(path)?;
+    let mut chunk = vec![0; 1 << 20];
+    let mut total = 0;
+    loop {
+        let n = file.read(&mut chunk).map_err(io_err("read", path))?;
+        if n == 0 {
+            return Ok(total);
+        }
+        hasher.update(&chunk[..n]);
+        total += n as u64;
+    }
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    use core::fmt::Write;
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}"); // writing to a String cannot fail
+        text
+    })
+}

@@ -1,0 +1,184 @@
+//! One graph under construction, with an op per method: parameters, output shape and output tensor in one place.
+//!
+//! A node named `x` writes the tensor `x_out`, unless the result is a graph output, which is named by the caller.
+//! *Source*: docs of the ops in `docs/`, and `facts/qnn-ops.md` for names, parameters and layouts.
+
+use super::encode::Stored;
+use super::sink::{GraphSink, Kind, Param};
+use crate::Result;
+use genie_types::{Dtype, TensorInfo};
+
+/// A tensor and its extents.
+#[derive(Clone, Debug)]
+pub(crate) struct Val<T> {
+    pub(crate) tensor: T,
+    pub(crate) dims: Vec<usize>,
+}
+
+/// A graph whose float tensors all have one type.
+pub(crate) struct Composer<S: GraphSink> {
+    sink: S,
+    dtype: Dtype,
+}
+
+impl<S: GraphSink> Composer<S> {
+    pub(crate) fn new(sink: S, dtype: Dtype) -> Self {
+        Self { sink, dtype }
+    }
+
+    pub(crate) fn into_sink(self) -> S {
+        self.sink
+    }
+
+    /// The type of all floats here.
+    pub(crate) fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    /// A graph input.
+    pub(crate) fn input(&mut self, name: &str, dims: Vec<usize>, dtype: Dtype) -> Result<Val<S::Tensor>> {
+        let tensor = self.sink.tensor(&TensorInfo::new(name, dims.clone(), dtype), Kind::Input)?;
+        Ok(Val { tensor, dims })
+    }
+
+    /// A weight.
+    pub(crate) fn constant(&mut self, stored: &Stored) -> Result<Val<S::Tensor>> {
+        let tensor = self.sink.constant(&stored.info, &stored.bytes)?;
+        Ok(Val { tensor, dims: stored.info.dims.clone() })
+    }
+
+    /// Rows of `table [v, w]` by `ids [1, n]`: `[1, n, w]`.
+    pub(crate) fn gather(
+        &mut self,
+        node: &str,
+        table: &Val<S::Tensor>,
+        ids: &Val<S::Tensor>,
+        out: Option<&str>,
+    ) -> Result<Val<S::Tensor>> {
+        let dims = [&ids.dims[..], &table.dims[1..]].concat();
+        self.op(node, "Gather", &[("axis", Param::I32(0))], &[table, ids], dims, out)
+    }
+
+    /// Normalises the last axis.
+    pub(crate) fn rms_norm(
+        &mut self,
+        node: &str,
+        x: &Val<S::Tensor>,
+        gamma: &Val<S::Tensor>,
+        epsilon: f32,
+    ) -> Result<Val<S::Tensor>> {
+        let axes = Param::U32Tensor { dims: vec![1], data: vec![x.dims.len() as u32 - 1] };
+        let params = [("epsilon", Param::F32(epsilon)), ("axes", axes)];
+        self.op(node, "RmsNorm", &params, &[x, gamma], x.dims.clone(), None)
+    }
+
+    /// `x [.., in]` through weights `[out, in]`: `[rows, out]`, all leading axes flattened.
+    pub(crate) fn linear(
+        &mut self,
+        node: &str,
+        x: &Val<S::Tensor>,
+        weight: &Val<S::Tensor>,
+        bias: Option<&Val<S::Tensor>>,
+    ) -> Result<Val<S::Tensor>> {
+        let rows = x.dims[..x.dims.len() - 1].iter().product();
+        let inputs: Vec<_> = [x, weight].into_iter().chain(bias).collect();
+        self.op(node, "FullyConnected", &[], &inputs, vec![rows, weight.dims[0]], None)
+    }
+
+    /// The same elements under other extents.
+    pub(crate) fn reshape(
+        &mut self,
+        node: &str,
+        x: &Val<S::Tensor>,
+        dims: Vec<usize>,
+        out: Option<&str>,
+    ) -> Result<Val<S::Tensor>> {
+        self.op(node, "Reshape", &[], &[x], dims, out)
+    }
+
+    /// Axis `i` of the result is axis `perm[i]` of `x`.
+    pub(crate) fn transpose(&mut self, node: &str, x: &Val<S::Tensor>, perm: [u32; 4]) -> Result<Val<S::Tensor>> {
+        let dims = perm.iter().map(|&axis| x.dims[axis as usize]).collect();
+        let perm = Param::U32Tensor { dims: vec![4], data: perm.to_vec() };
+        self.op(node, "Transpose", &[("perm", perm)], &[x], dims, None)
+    }
+
+    /// Rotates the pairs `(j, j + d/2)` of `x [1, h, n, d]` by tables `[1, n, d/2]`.
+    pub(crate) fn rotary(
+        &mut self,
+        node: &str,
+        x: &Val<S::Tensor>,
+        cos: &Val<S::Tensor>,
+        sin: &Val<S::Tensor>,
+    ) -> Result<Val<S::Tensor>> {
+        let width = x.dims[3] as u32;
+        let params = [("interleaved", Param::Bool(false)), ("rotary_embedding_dim", Param::U32(width))];
+        self.op(node, "RotaryEmbedding", &params, &[x, cos, sin], x.dims.clone(), None)
+    }
+
+    /// Joins two tensors along an axis.
+    pub(crate) fn concat(
+        &mut self,
+        node: &str,
+        a: &Val<S::Tensor>,
+        b: &Val<S::Tensor>,
+        axis: usize,
+    ) -> Result<Val<S::Tensor>> {
+        let mut dims = a.dims.clone();
+        dims[axis] += b.dims[axis];
+        self.op(node, "Concat", &[("axis", Param::U32(axis as u32))], &[a, b], dims, None)
+    }
+
+    /// `a [b, g, m, k]` times `b [b, 1, k, n]`: `[b, g, m, n]`.
+    pub(crate) fn matmul(&mut self, node: &str, a: &Val<S::Tensor>, b: &Val<S::Tensor>) -> Result<Val<S::Tensor>> {
+        let params = [("transpose_in0", Param::Bool(false)), ("transpose_in1", Param::Bool(false))];
+        let dims = vec![a.dims[0], a.dims[1], a.dims[2], b.dims[3]];
+        self.op(node, "MatMul", &params, &[a, b], dims, None)
+    }
+
+    /// Sum; `b` may be broadcast.
+    pub(crate) fn add(
+        &mut self,
+        node: &str,
+        a: &Val<S::Tensor>,
+        b: &Val<S::Tensor>,
+        out: Option<&str>,
+    ) -> Result<Val<S::Tensor>> {
+        self.op(node, "ElementWiseAdd", &[], &[a, b], a.dims.clone(), out)
+    }
+
+    /// Product of two tensors of the same extents.
+    pub(crate) fn mul(&mut self, node: &str, a: &Val<S::Tensor>, b: &Val<S::Tensor>) -> Result<Val<S::Tensor>> {
+        self.op(node, "ElementWiseMultiply", &[], &[a, b], a.dims.clone(), None)
+    }
+
+    /// Logistic function.
+    pub(crate) fn sigmoid(&mut self, node: &str, x: &Val<S::Tensor>) -> Result<Val<S::Tensor>> {
+        self.op(node, "Sigmoid", &[], &[x], x.dims.clone(), None)
+    }
+
+    /// Over the last axis.
+    pub(crate) fn softmax(&mut self, node: &str, x: &Val<S::Tensor>) -> Result<Val<S::Tensor>> {
+        let axis = x.dims.len() as u32 - 1;
+        self.op(node, "Softmax", &[("axis", Param::U32(axis))], &[x], x.dims.clone(), None)
+    }
+
+    fn op(
+        &mut self,
+        node: &str,
+        op: &str,
+        params: &[(&str, Param)],
+        inputs: &[&Val<S::Tensor>],
+        dims: Vec<usize>,
+        out: Option<&str>,
+    ) -> Result<Val<S::Tensor>> {
+        let (name, kind) = match out {
+            Some(name) => (name.to_string(), Kind::Output),
+            None => (format!("{node}_out"), Kind::Native),
+        };
+        let tensor = self.sink.tensor(&TensorInfo::new(name, dims.clone(), self.dtype), kind)?;
+        let inputs: Vec<S::Tensor> = inputs.iter().map(|val| val.tensor).collect();
+        self.sink.node(node, op, params, &inputs, &[tensor])?;
+        Ok(Val { tensor, dims })
+    }
+}

@@ -1,0 +1,155 @@
+//! Which tensors of the checkpoint a piece needs: names, shapes, roles, and what is folded into them.
+//!
+//! The attention's `1 / sqrt(head_dim)` is folded here: into Wq and its bias, or into the query norm's gamma where
+//! queries are normalised afterwards (a norm would undo a scale applied before it).
+//!
+//! *Shapes*: linear weights are `[out, in]`, as stored and as `FullyConnected` wants them.
+
+use super::piece::Piece;
+use crate::Result;
+use crate::family::ModelSpec;
+
+/// What a tensor is for. A quantiser decides by it which encoding to use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// `[vocab, hidden]`, rows gathered by token id.
+    Embedding,
+    /// `[out, in]`.
+    Linear,
+    /// `[out]`.
+    Bias,
+    /// `[hidden]` or `[head_dim]`.
+    Norm,
+}
+
+/// One tensor to load.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct WeightSpec {
+    pub(crate) name: String,
+    pub(crate) dims: Vec<usize>,
+    pub(crate) role: Role,
+    /// Multiplied into every element, in double, before conversion.
+    pub(crate) scale: f64,
+}
+
+/// A weight and its bias.
+#[derive(Clone, Debug)]
+pub(super) struct Linear<W> {
+    pub(super) weight: W,
+    pub(super) bias: Option<W>,
+}
+
+/// The tensors of one decoder layer; `W` is a [`WeightSpec`] before loading and graph handles after it.
+#[derive(Clone, Debug)]
+pub(super) struct LayerWeights<W> {
+    pub(super) input_norm: W,
+    pub(super) q: Linear<W>,
+    pub(super) k: Linear<W>,
+    pub(super) v: Linear<W>,
+    pub(super) q_norm: Option<W>,
+    pub(super) k_norm: Option<W>,
+    pub(super) o: Linear<W>,
+    pub(super) post_norm: W,
+    pub(super) gate: Linear<W>,
+    pub(super) up: Linear<W>,
+    pub(super) down: Linear<W>,
+}
+
+impl<W> Linear<W> {
+    fn try_map<U>(&self, f: &mut impl FnMut(&W) -> Result<U>) -> Result<Linear<U>> {
+        Ok(Linear { weight: f(&self.weight)?, bias: self.bias.as_ref().map(f).transpose()? })
+    }
+}
+
+impl<W> LayerWeights<W> {
+    /// Replaces every tensor, in the order of use.
+    pub(super) fn try_map<U>(&self, mut f: impl FnMut(&W) -> Result<U>) -> Result<LayerWeights<U>> {
+        let f = &mut f;
+        Ok(LayerWeights {
+            input_norm: f(&self.input_norm)?,
+            q: self.q.try_map(f)?,
+            k: self.k.try_map(f)?,
+            v: self.v.try_map(f)?,
+            q_norm: self.q_norm.as_ref().map(&mut *f).transpose()?,
+            k_norm: self.k_norm.as_ref().map(&mut *f).transpose()?,
+            o: self.o.try_map(f)?,
+            post_norm: f(&self.post_norm)?,
+            gate: self.gate.try_map(f)?,
+            up: self.up.try_map(f)?,
+            down: self.down.try_map(f)?,
+        })
+    }
+
+    /// [`Self::try_map`] for a function that cannot fail.
+    pub(super) fn map<U>(&self, mut f: impl FnMut(&W) -> U) -> LayerWeights<U> {
+        self.try_map(|w| Ok(f(w))).unwrap_or_else(|_| unreachable!("the function has no error to give"))
+    }
+}
+
+fn weight(name: String, dims: Vec<usize>, role: Role) -> WeightSpec {
+    WeightSpec { name, dims, role, scale: 1.0 }
+}
+
+/// The embedding table.
+pub(super) fn embedding(spec: &ModelSpec) -> WeightSpec {
+    weight("model.embed_tokens.weight".into(), vec![spec.vocab, spec.hidden], Role::Embedding)
+}
+
+/// Gamma of the norm before the LM head.
+pub(super) fn final_norm(spec: &ModelSpec) -> WeightSpec {
+    weight("model.norm.weight".into(), vec![spec.hidden], Role::Norm)
+}
+
+/// The LM head: the embedding again when tied.
+pub(super) fn lm_head(spec: &ModelSpec) -> WeightSpec {
+    match spec.tied {
+        true => embedding(spec),
+        false => weight("lm_head.weight".into(), vec![spec.vocab, spec.hidden], Role::Linear),
+    }
+}
+
+/// One decoder layer's tensors.
+pub(super) fn of_layer(spec: &ModelSpec, layer: usize) -> LayerWeights<WeightSpec> {
+    let at = |part: &str| format!("model.layers.{layer}.{part}");
+    let linear = |part: &str, out: usize, inner: usize, bias: bool, scale: f64| Linear {
+        weight: WeightSpec { scale, ..weight(at(&format!("{part}.weight")), vec![out, inner], Role::Linear) },
+        bias: bias.then(|| WeightSpec { scale, ..weight(at(&format!("{part}.bias")), vec![out], Role::Bias) }),
+    };
+    let norm = |part: &str, width| weight(at(&format!("{part}.weight")), vec![width], Role::Norm);
+
+    let ModelSpec { hidden, ffn, head_dim, biases, .. } = *spec;
+    let (q_out, kv_out) = (spec.n_heads * head_dim, spec.n_kv_heads * head_dim);
+    let attention_scale = 1.0 / (head_dim as f64).sqrt();
+    let (q_scale, q_norm_scale) = if spec.qk_norm { (1.0, attention_scale) } else { (attention_scale, 1.0) };
+    LayerWeights {
+        input_norm: norm("input_layernorm", hidden),
+        q: linear("self_attn.q_proj", q_out, hidden, biases.qkv, q_scale),
+        k: linear("self_attn.k_proj", kv_out, hidden, biases.qkv, 1.0),
+        v: linear("self_attn.v_proj", kv_out, hidden, biases.qkv, 1.0),
+        q_norm: spec.qk_norm.then(|| WeightSpec { scale: q_norm_scale, ..norm("self_attn.q_norm", head_dim) }),
+        k_norm: spec.qk_norm.then(|| norm("self_attn.k_norm", head_dim)),
+        o: linear("self_attn.o_proj", hidden, q_out, biases.o, 1.0),
+        post_norm: norm("post_attention_layernorm", hidden),
+        gate: linear("mlp.gate_proj", ffn, hidden, biases.mlp, 1.0),
+        up: linear("mlp.up_proj", ffn, hidden, biases.mlp, 1.0),
+        down: linear("mlp.down_proj", hidden, ffn, biases.mlp, 1.0),
+    }
+}
+
+/// Everything a piece reads, in reading order.
+pub(super) fn of_piece(spec: &ModelSpec, piece: &Piece) -> Vec<WeightSpec> {
+    let mut all = Vec::new();
+    if piece.input.is_none() {
+        all.push(embedding(spec));
+    }
+    for layer in piece.layers.clone() {
+        of_layer(spec, layer).map(|w| all.push(w.clone()));
+    }
+    if piece.has_head {
+        all.push(final_norm(spec));
+        if piece.input.is_some() || !spec.tied {
+            all.push(lm_head(spec));
+        }
+    }
+    all
+}

@@ -1,0 +1,140 @@
+//! `manifest.json`: what a bundle holds and what it was made from.
+//!
+//! Nothing in it depends on time or place, so the same model and options give the same manifest.
+
+use crate::{CompileError, Precision, Result, Splits, fs};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// File name of the manifest in a bundle.
+pub const MANIFEST_FILE: &str = "manifest.json";
+/// Value of [`Manifest::format`].
+pub const BUNDLE_FORMAT: &str = "open-genie-bundle";
+/// Version written by this build, and the newest one it reads.
+pub const BUNDLE_VERSION: u32 = 1;
+
+/// The whole file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// Always [`BUNDLE_FORMAT`].
+    pub format: String,
+    /// See [`BUNDLE_VERSION`].
+    pub version: u32,
+    /// Where the weights came from.
+    pub source: Source,
+    /// How they were compiled.
+    pub options: Options,
+    /// Which library composed the graphs.
+    pub backend: BackendId,
+    /// The bundle's other files, in the order they were written.
+    pub files: Vec<FileEntry>,
+    /// All graphs, split by split.
+    pub graphs: Vec<GraphEntry>,
+}
+
+/// The checkpoint a bundle was made from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Source {
+    /// `llama`, `qwen2` or `qwen3`.
+    pub family: String,
+    /// Name of the model directory.
+    pub name: String,
+    /// [`crate::model_hash`] of that directory.
+    pub sha256: String,
+}
+
+/// The options that shape the output.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Options {
+    /// Input widths, ascending.
+    pub ar: Vec<u32>,
+    /// Context lengths, ascending.
+    pub cl: Vec<u32>,
+    /// Split layout.
+    pub splits: Splits,
+    /// Decoder layers in a split, when limited.
+    pub layers_per_split: Option<usize>,
+    /// Element type.
+    pub precision: Precision,
+}
+
+/// The library behind the function table.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct BackendId {
+    /// Provider name.
+    pub name: String,
+    /// Build id as the library tells it.
+    pub build_id: String,
+}
+
+/// One file of the bundle.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileEntry {
+    /// Path within the bundle.
+    pub path: String,
+    /// Length in bytes.
+    pub bytes: u64,
+    /// Content hash, lower-case hex.
+    pub sha256: String,
+}
+
+/// One graph and the file that holds it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GraphEntry {
+    /// Name in the context.
+    pub name: String,
+    /// Context binary, as in [`FileEntry::path`].
+    pub file: String,
+    /// Split, counted from 1.
+    pub split: usize,
+    /// Input width in tokens.
+    pub ar: usize,
+    /// Context length in tokens.
+    pub cl: usize,
+}
+
+impl Manifest {
+    /// Reads the manifest of a bundle directory.
+    ///
+    /// # Errors
+    /// A missing or unreadable file, another format, a newer version.
+    pub fn read(bundle: &Path) -> Result<Self> {
+        /// The part that every version has.
+        #[derive(Deserialize)]
+        struct Head {
+            format: String,
+            version: u32,
+        }
+        let path = bundle.join(MANIFEST_FILE);
+        let bytes = fs::read(&path)?;
+        let head: Head = fs::from_json(&path, &bytes)?;
+        if head.format != BUNDLE_FORMAT {
+            return Err(CompileError::ManifestFormat { path, found: head.format, expected: BUNDLE_FORMAT });
+        }
+        if head.version > BUNDLE_VERSION {
+            return Err(CompileError::ManifestVersion { path, found: head.version, newest: BUNDLE_VERSION });
+        }
+        fs::from_json(&path, &bytes)
+    }
+
+    /// Checks that every listed file is there with the listed length and hash.
+    ///
+    /// # Errors
+    /// The first file that is missing or differs.
+    pub fn verify_files(&self, bundle: &Path) -> Result<()> {
+        for file in &self.files {
+            let path = bundle.join(&file.path);
+            let found = fs::hash_file(&path)?;
+            if (found.bytes, &found.sha256) != (file.bytes, &file.sha256) {
+                return Err(CompileError::FileChanged {
+                    path,
+                    expected: format!("{} bytes, sha256 {}", file.bytes, file.sha256),
+                    found: format!("{} bytes, sha256 {}", found.bytes, found.sha256),
+                });
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,197 @@
+//! What to compile, from where to where, and into which shapes.
+//!
+//! *Units*: AR, CL in tokens. *Invariants*: [`CompileOptions::variants`] and [`CompileOptions::check`] say what holds.
+
+use crate::{CompileError, Result};
+use core::{fmt, str::FromStr};
+use genie_types::{Ar, Cl, Dtype, VariantSpec};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// Everything `compile` needs to know. Plain values: [`crate::compile`] checks them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompileOptions {
+    /// Hugging Face directory: `config.json`, safetensors, `tokenizer.json`.
+    pub model_dir: PathBuf,
+    /// Bundle directory to make.
+    pub out_dir: PathBuf,
+    /// Input widths (AR), in tokens.
+    pub ars: Vec<u32>,
+    /// Context lengths (CL), in tokens. Each AR is compiled for every CL that is at least as long.
+    pub cls: Vec<u32>,
+    /// Where the model is cut into context binaries.
+    pub splits: Splits,
+    /// Decoder layers in a split; `None` puts them all in one. Needs a layout other than [`Splits::Mono`].
+    pub layers_per_split: Option<usize>,
+    /// Element type of weights, activations and cache.
+    pub precision: Precision,
+    /// Replace an output directory that is not a bundle of ours.
+    pub force: bool,
+}
+
+impl CompileOptions {
+    /// The defaults: AR 1, 32, 128; CL 512, 2048; one split; f16.
+    pub fn new(model_dir: impl Into<PathBuf>, out_dir: impl Into<PathBuf>) -> Self {
+        Self {
+            model_dir: model_dir.into(),
+            out_dir: out_dir.into(),
+            ars: vec![1, 32, 128],
+            cls: vec![512, 2048],
+            splits: Splits::Mono,
+            layers_per_split: None,
+            precision: Precision::F16,
+            force: false,
+        }
+    }
+
+    /// The shapes to compile, ascending by context length, then width; duplicates dropped.
+    ///
+    /// # Errors
+    /// An empty list, a zero, or an AR wider than every CL.
+    pub fn variants(&self) -> Result<Vec<VariantSpec>> {
+        let ars = widths("AR", &self.ars, Ar::new)?;
+        let cls = widths("CL", &self.cls, Cl::new)?;
+        let mut variants = Vec::new();
+        for &ar in &ars {
+            let before = variants.len();
+            variants.extend(cls.iter().filter_map(|&cl| VariantSpec::new(ar, cl).ok()));
+            if variants.len() == before {
+                let longest = cls.iter().map(|cl| cl.get()).max().unwrap_or(0);
+                return Err(CompileError::ArTooWide { ar: ar.get(), longest_cl: longest });
+            }
+        }
+        variants.sort();
+        variants.dedup();
+        Ok(variants)
+    }
+
+    /// Checks what can be checked without the model.
+    ///
+    /// # Errors
+    /// Those of [`Self::variants`]; a `layers_per_split` of zero or without a split layout.
+    pub fn check(&self) -> Result<()> {
+        self.variants()?;
+        match (self.layers_per_split, self.splits) {
+            (Some(0), _) => Err(CompileError::ZeroLayersPerSplit),
+            (Some(n), Splits::Mono) => Err(CompileError::LayersPerSplitInMono { layers: n }),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn widths<T>(what: &'static str, values: &[u32], make: impl Fn(u32) -> Option<T>) -> Result<Vec<T>> {
+    if values.is_empty() {
+        return Err(CompileError::NoWidths { what });
+    }
+    values.iter().map(|&n| make(n).ok_or(CompileError::ZeroWidth { what })).collect()
+}
+
+/// Where the model is cut. Each piece becomes one context binary.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Splits {
+    /// One binary holds everything.
+    #[default]
+    Mono,
+    /// Embedding and layers, then final norm and LM head.
+    DecoderLmhead,
+    /// Embedding alone, layers, then final norm and LM head.
+    LutDecoderLmhead,
+}
+
+/// Element type of everything that is not an index.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Precision {
+    /// IEEE single.
+    F32,
+    /// IEEE half: half the bytes, weights above 65504 are refused.
+    #[default]
+    F16,
+}
+
+impl Precision {
+    /// The tensors' element type.
+    pub const fn dtype(self) -> Dtype {
+        match self {
+            Self::F32 => Dtype::F32,
+            Self::F16 => Dtype::F16,
+        }
+    }
+}
+
+macro_rules! spelled {
+    ($type:ident, $what:literal, $($variant:ident = $text:literal),+) => {
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(match self { $(Self::$variant => $text),+ })
+            }
+        }
+
+        impl FromStr for $type {
+            type Err = CompileError;
+
+            fn from_str(text: &str) -> Result<Self> {
+                match text {
+                    $($text => Ok(Self::$variant),)+
+                    _ => Err(CompileError::UnknownWord { what: $what, found: text.into(), expected: &[$($text),+] }),
+                }
+            }
+        }
+    };
+}
+
+spelled!(Splits, "split layout", Mono = "mono", DecoderLmhead = "decoder-lmhead", LutDecoderLmhead = "lut-decoder-lmhead");
+spelled!(Precision, "precision", F32 = "f32", F16 = "f16");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(ars: &[u32], cls: &[u32]) -> Result<Vec<String>> {
+        let options = CompileOptions { ars: ars.into(), cls: cls.into(), ..CompileOptions::new("m", "o") };
+        Ok(options.variants()?.iter().map(VariantSpec::to_string).collect())
+    }
+
+    #[test]
+    fn pairs_that_fit_are_compiled_in_planning_order() {
+        assert_eq!(names(&[32, 1], &[512, 128]).unwrap(), ["ar1_cl128", "ar32_cl128", "ar1_cl512", "ar32_cl512"]);
+        assert_eq!(names(&[1, 128], &[64, 512]).unwrap(), ["ar1_cl64", "ar1_cl512", "ar128_cl512"]);
+        assert_eq!(names(&[1, 1], &[64]).unwrap(), ["ar1_cl64"]);
+    }
+
+    #[test]
+    fn words_read_back_as_they_print() {
+        for splits in [Splits::Mono, Splits::DecoderLmhead, Splits::LutDecoderLmhead] {
+            assert_eq!(splits.to_string().parse::<Splits>().unwrap(), splits);
+        }
+        assert_eq!("f32".parse::<Precision>().unwrap().dtype(), Dtype::F32);
+    }
+
+    #[test]
+    fn bad_options_say_why() {
+        struct Case {
+            change: fn(&mut CompileOptions),
+            message: &'static str,
+        }
+        let cases = [
+            Case { change: |o| o.ars.clear(), message: "no AR given: need at least one width in tokens" },
+            Case { change: |o| o.cls = vec![0, 8], message: "a CL of 0 tokens: widths start at 1" },
+            Case { change: |o| o.ars = vec![1, 4096], message: "AR-4096 is wider than the longest context, CL-2048" },
+            Case { change: |o| o.layers_per_split = Some(4), message: "4 layers per split asked for, but layout `mono` has only one split" },
+            Case {
+                change: |o| (o.layers_per_split, o.splits) = (Some(0), Splits::DecoderLmhead),
+                message: "0 layers per split: need at least 1",
+            },
+        ];
+        for case in cases {
+            let mut options = CompileOptions::new("m", "o");
+            (case.change)(&mut options);
+            assert_eq!(options.check().unwrap_err().to_string(), case.message);
+        }
+        assert_eq!(
+            "int4".parse::<Precision>().unwrap_err().to_string(),
+            "unknown precision `int4`: expected one of `f32`, `f16`"
+        );
+    }
+}

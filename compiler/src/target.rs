@@ -1,0 +1,35 @@
+//! Where graphs are composed: a backend behind the QNN table, or a fake in tests.
+//!
+//! This is the seam for real HTP libraries: a target chooses context and graph options, the lowering does not change.
+
+use crate::Result;
+use crate::lower::GraphSink;
+use crate::manifest::BackendId;
+use std::path::Path;
+
+/// Makes contexts.
+pub(crate) trait Target {
+    /// A context under construction.
+    type Context: TargetContext;
+
+    /// Which library this is.
+    fn id(&self) -> BackendId;
+
+    /// A new, empty context.
+    fn context(&mut self) -> Result<Self::Context>;
+}
+
+/// One context binary under construction.
+pub(crate) trait TargetContext {
+    /// A graph under construction.
+    type Graph: GraphSink;
+
+    /// Opens a graph; several may be open at a time.
+    fn compose(&mut self, name: &str) -> Result<Self::Graph>;
+
+    /// Closes a graph: the backend checks and prepares it.
+    fn finalize(&mut self, graph: Self::Graph) -> Result<()>;
+
+    /// Writes the context binary.
+    fn save(self, path: &Path) -> Result<()>;
+}

@@ -1,0 +1,157 @@
+//! Writes a test model's configuration and weights.
+
+use super::random::Noise;
+use super::{BOS, EOS, FileDtype, TestModel};
+use crate::family::Family;
+use crate::lower::{Role, all_tensors};
+use crate::{Result, fs};
+use half::{bf16, f16};
+use serde_json::{Map, Value, json};
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+pub(super) const RMS_EPS: f64 = 1e-5;
+
+/// Deviation of the embedding and the LM head, times the square root of the hidden width: the spread of the logits.
+const LOGIT_SPREAD: f32 = 2.0;
+/// Deviation of biases, and of norm weights around 1.
+const SMALL: f32 = 0.1;
+
+pub(super) fn write_configs(model: &TestModel, dir: &Path) -> Result<()> {
+    let (architecture, model_type) = match model.family {
+        Family::Llama => ("LlamaForCausalLM", "llama"),
+        Family::Qwen2 => ("Qwen2ForCausalLM", "qwen2"),
+        Family::Qwen3 => ("Qwen3ForCausalLM", "qwen3"),
+    };
+    let mut config = json!({
+        "architectures": [architecture],
+        "model_type": model_type,
+        "vocab_size": model.vocab,
+        "hidden_size": model.hidden,
+        "intermediate_size": model.ffn,
+        "num_hidden_layers": model.layers,
+        "num_attention_heads": model.heads,
+        "num_key_value_heads": model.kv_heads,
+        "max_position_embeddings": model.max_positions,
+        "rms_norm_eps": RMS_EPS,
+        "rope_theta": model.rope_theta,
+        "hidden_act": "silu",
+        "tie_word_embeddings": model.tied,
+        "bos_token_id": BOS.0,
+        "eos_token_id": EOS.0,
+        "torch_dtype": dtype_names(model.dtype).1,
+    });
+    if model.family == Family::Qwen3 || model.head_dim * model.heads != model.hidden {
+        config["head_dim"] = json!(model.head_dim);
+    }
+    if let Some(scaling) = &model.scaling {
+        config["rope_scaling"] = json!({
+            "rope_type": "llama3",
+            "factor": scaling.factor,
+            "low_freq_factor": scaling.low_freq_factor,
+            "high_freq_factor": scaling.high_freq_factor,
+            "original_max_position_embeddings": scaling.original_max_positions as u64,
+        });
+    }
+    if model.family != Family::Qwen2 {
+        config["attention_bias"] = json!(model.attention_bias);
+    }
+    if model.family == Family::Llama {
+        config["mlp_bias"] = json!(model.mlp_bias);
+    } else {
+        config["use_sliding_window"] = json!(false);
+        config["sliding_window"] = json!(model.max_positions);
+        config["max_window_layers"] = json!(model.layers);
+    }
+    fs::write(&dir.join("config.json"), format!("{config:#}\n").as_bytes())?;
+    let generation = json!({ "bos_token_id": BOS.0, "eos_token_id": EOS.0 });
+    fs::write(&dir.join("generation_config.json"), format!("{generation:#}\n").as_bytes())
+}
+
+/// Names in safetensors headers and in `torch_dtype`.
+const fn dtype_names(dtype: FileDtype) -> (&'static str, &'static str) {
+    match dtype {
+        FileDtype::F32 => ("F32", "float32"),
+        FileDtype::F16 => ("F16", "float16"),
+        FileDtype::Bf16 => ("BF16", "bfloat16"),
+    }
+}
+
+struct Tensor {
+    name: String,
+    dims: Vec<usize>,
+    role: Role,
+}
+
+impl Tensor {
+    fn n_elems(&self) -> usize {
+        self.dims.iter().product()
+    }
+}
+
+pub(super) fn write_weights(model: &TestModel, dir: &Path) -> Result<()> {
+    let tensors: Vec<Tensor> =
+        all_tensors(&model.spec()).into_iter().map(|(name, dims, role)| Tensor { name, dims, role }).collect();
+    if model.shards == 1 {
+        return write_file(model, &dir.join("model.safetensors"), &tensors);
+    }
+    let per_shard = tensors.len().div_ceil(model.shards);
+    let shards: Vec<&[Tensor]> = tensors.chunks(per_shard).collect();
+    let mut weight_map = Map::new();
+    for (i, shard) in shards.iter().enumerate() {
+        let file = format!("model-{:05}-of-{:05}.safetensors", i + 1, shards.len());
+        write_file(model, &dir.join(&file), shard)?;
+        weight_map.extend(shard.iter().map(|t| (t.name.clone(), json!(file))));
+    }
+    let index = json!({ "metadata": {}, "weight_map": weight_map });
+    fs::write(&dir.join("model.safetensors.index.json"), format!("{index:#}\n").as_bytes())
+}
+
+fn write_file(model: &TestModel, path: &Path, tensors: &[Tensor]) -> Result<()> {
+    let width = if model.dtype == FileDtype::F32 { 4 } else { 2 };
+    let mut header = Map::from_iter([("__metadata__".to_string(), json!({ "format": "pt" }))]);
+    let mut at = 0;
+    for tensor in tensors {
+        let end = at + width * tensor.n_elems();
+        let dtype = dtype_names(model.dtype).0;
+        header.insert(tensor.name.clone(), json!({ "dtype": dtype, "shape": tensor.dims, "data_offsets": [at, end] }));
+        at = end;
+    }
+    let mut header = Value::Object(header).to_string().into_bytes();
+    header.resize(header.len().next_multiple_of(8), b' ');
+
+    let file = File::create(path).map_err(fs::io_err("create", path))?;
+    let mut out = BufWriter::with_capacity(1 << 16, file);
+    let written = || -> std::io::Result<()> {
+        out.write_all(&(header.len() as u64).to_le_bytes())?;
+        out.write_all(&header)?;
+        for tensor in tensors {
+            write_values(model, tensor, &mut out)?;
+        }
+        out.flush()
+    }();
+    written.map_err(fs::io_err("write", path))
+}
+
+fn write_values(model: &TestModel, tensor: &Tensor, out: &mut impl Write) -> std::io::Result<()> {
+    let inner = *tensor.dims.last().unwrap_or(&1) as f32;
+    let is_head = tensor.name == "lm_head.weight";
+    let (mean, deviation) = match tensor.role {
+        Role::Embedding => (0.0, LOGIT_SPREAD / inner.sqrt()),
+        Role::Linear if is_head => (0.0, LOGIT_SPREAD / inner.sqrt()),
+        Role::Linear => (0.0, 1.0 / inner.sqrt()),
+        Role::Bias => (0.0, SMALL),
+        Role::Norm => (1.0, SMALL),
+    };
+    let mut noise = Noise::new(model.seed, &tensor.name);
+    for _ in 0..tensor.n_elems() {
+        let value = mean + deviation * noise.draw();
+        match model.dtype {
+            FileDtype::F32 => out.write_all(&value.to_le_bytes())?,
+            FileDtype::F16 => out.write_all(&f16::from_f32(value).to_le_bytes())?,
+            FileDtype::Bf16 => out.write_all(&bf16::from_f32(value).to_le_bytes())?,
+        }
+    }
+    Ok(())
+}

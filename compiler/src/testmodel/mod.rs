@@ -1,0 +1,162 @@
+//! Small random checkpoints in Hugging Face's layout, for tests, benchmarks and trying things out.
+//!
+//! The same spec gives the same bytes on every machine: the random numbers are integer sums, no `libm` is asked.
+//! Weights are scaled so that activations stay near unit size and logits spread by about two, which makes greedy
+//! choices stable under f16.
+
+mod files;
+mod random;
+#[cfg(test)]
+mod tests;
+mod tokenizer;
+
+use crate::family::{Biases, Family, Llama3Scaling, ModelSpec, Rope, SamplerDefaults, SpecialTokens};
+use crate::{CompileError, Result};
+use genie_types::TokenId;
+use std::path::Path;
+
+/// Entries of the byte-level alphabet; the two special tokens follow.
+pub const N_BYTES: usize = 256;
+/// Id of the token that starts a text.
+pub const BOS: TokenId = TokenId(256);
+/// Id of the token that ends one.
+pub const EOS: TokenId = TokenId(257);
+
+/// Element type of the written weights.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FileDtype {
+    /// IEEE single.
+    #[default]
+    F32,
+    /// IEEE half.
+    F16,
+    /// Upper half of an IEEE single.
+    Bf16,
+}
+
+/// A random model. Start from [`TestModel::tiny`] and change what matters.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TestModel {
+    /// Which architecture.
+    pub family: Family,
+    /// Decoder layers.
+    pub layers: usize,
+    /// Width of the residual stream.
+    pub hidden: usize,
+    /// Query heads.
+    pub heads: usize,
+    /// Key and value heads.
+    pub kv_heads: usize,
+    /// Width of a head. Written to `config.json` where it is not `hidden / heads`, and always for Qwen 3.
+    pub head_dim: usize,
+    /// Width of the feed-forward part.
+    pub ffn: usize,
+    /// Vocabulary entries, at least 258.
+    pub vocab: usize,
+    /// The LM head is the embedding.
+    pub tied: bool,
+    /// Biases on Q, K, V and O (Llama, Qwen 3).
+    pub attention_bias: bool,
+    /// Biases in the feed-forward part (Llama).
+    pub mlp_bias: bool,
+    /// Base of the rotary angles.
+    pub rope_theta: f64,
+    /// `llama3` scaling.
+    pub scaling: Option<Llama3Scaling>,
+    /// `max_position_embeddings`.
+    pub max_positions: usize,
+    /// Element type of the weights.
+    pub dtype: FileDtype,
+    /// Number of safetensors files; with more than one there is an index.
+    pub shards: usize,
+    /// Another seed, other weights.
+    pub seed: u64,
+}
+
+impl TestModel {
+    /// Two layers, hidden 64, four heads over two key heads, vocabulary 320: runs in milliseconds.
+    pub fn tiny(family: Family) -> Self {
+        Self {
+            family,
+            layers: 2,
+            hidden: 64,
+            heads: 4,
+            kv_heads: 2,
+            head_dim: if family == Family::Qwen3 { 32 } else { 16 },
+            ffn: 96,
+            vocab: 320,
+            tied: true,
+            attention_bias: false,
+            mlp_bias: false,
+            rope_theta: 10_000.0,
+            scaling: None,
+            max_positions: 4096,
+            dtype: FileDtype::F32,
+            shards: 1,
+            seed: 1,
+        }
+    }
+
+    /// Scaling numbers that matter for contexts of a few hundred tokens, as Llama 3.1's do for thousands.
+    pub fn short_llama3_scaling() -> Llama3Scaling {
+        Llama3Scaling { factor: 8.0, low_freq_factor: 1.0, high_freq_factor: 4.0, original_max_positions: 64.0 }
+    }
+
+    /// Writes `config.json`, `generation_config.json`, `tokenizer.json` and the weights into `dir`, which is made if
+    /// it is not there.
+    ///
+    /// # Errors
+    /// A spec that no model can have, files that cannot be written.
+    pub fn write(&self, dir: &Path) -> Result<()> {
+        self.check()?;
+        std::fs::create_dir_all(dir).map_err(crate::fs::io_err("create", dir))?;
+        files::write_configs(self, dir)?;
+        crate::fs::write(&dir.join("tokenizer.json"), tokenizer::json(self.vocab).to_string().as_bytes())?;
+        files::write_weights(self, dir)
+    }
+
+    fn check(&self) -> Result<()> {
+        let bad = |what, found, expected| Err(CompileError::TestModel { what, found, expected });
+        if self.vocab < N_BYTES + 2 {
+            return bad("a vocabulary of", self.vocab, "at least 258: all bytes and two special tokens");
+        }
+        if self.kv_heads == 0 || !self.heads.is_multiple_of(self.kv_heads) {
+            return bad("a key head count of", self.kv_heads, "a divisor of the query heads");
+        }
+        if self.head_dim == 0 || !self.head_dim.is_multiple_of(2) {
+            return bad("a head width of", self.head_dim, "an even number");
+        }
+        if self.layers == 0 || self.hidden == 0 || self.ffn == 0 {
+            return bad("an extent of", 0, "at least 1");
+        }
+        if self.shards == 0 {
+            return bad("a shard count of", 0, "at least 1");
+        }
+        Ok(())
+    }
+
+    /// What the compiler is going to make of it.
+    pub fn spec(&self) -> ModelSpec {
+        let (llama, qwen2, qwen3) =
+            (self.family == Family::Llama, self.family == Family::Qwen2, self.family == Family::Qwen3);
+        let attention = self.attention_bias && (llama || qwen3);
+        ModelSpec {
+            family: self.family,
+            n_layers: self.layers,
+            hidden: self.hidden,
+            n_heads: self.heads,
+            n_kv_heads: self.kv_heads,
+            head_dim: self.head_dim,
+            ffn: self.ffn,
+            vocab: self.vocab,
+            rms_eps: files::RMS_EPS as f32,
+            rope: Rope { theta: self.rope_theta, scaling: self.scaling.clone() },
+            max_positions: Some(self.max_positions),
+            tied: self.tied,
+            biases: Biases { qkv: attention || qwen2, o: attention, mlp: self.mlp_bias && llama },
+            qk_norm: qwen3,
+            tokens: SpecialTokens { bos: llama.then_some(BOS), eos: vec![EOS], pad: None },
+            sampler: SamplerDefaults::default(),
+        }
+    }
+}
