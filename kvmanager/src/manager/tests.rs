@@ -1,1 +1,226 @@
-//! Tests of the manager.
+//! The manager as an engine uses it, checked against rows that are known by heart.
+
+use super::*;
+use crate::{KvDtype, KvGeometry, KvKind, KvTensor, SplitGeometry};
+use genie_types::{Ar, Cl};
+
+fn spec(ar: u32, cl: u32) -> VariantSpec {
+    VariantSpec::new(Ar::new(ar).unwrap(), Cl::new(cl).unwrap()).unwrap()
+}
+
+fn geometry() -> KvGeometry {
+    let layers = |range: std::ops::Range<usize>, dtype| {
+        let kinds = [KvKind::Key, KvKind::Value];
+        range.flat_map(|l| kinds.map(|kind| KvTensor::new(kind, l, 2, 4, dtype).with_quant(0.1, -128))).collect()
+    };
+    let lut = SplitGeometry::default();
+    KvGeometry {
+        splits: vec![
+            lut.clone(),
+            SplitGeometry { tensors: layers(0..3, KvDtype::U8) },
+            SplitGeometry { tensors: layers(3..4, KvDtype::F16) },
+            lut,
+        ],
+    }
+}
+
+/// The byte that element (head, dim) of token `t` has in a tensor, first of its element.
+fn byte(tensor: &KvTensor, t: usize, head: usize, dim: usize) -> u8 {
+    let kind = if tensor.kind == KvKind::Key { 0 } else { 101 };
+    (t * 31 + head * 7 + dim * 3 + tensor.layer.0 * 57 + kind) as u8
+}
+
+fn index(tensor: &KvTensor, n: usize, row: usize, head: usize, dim: usize) -> usize {
+    let elem = match tensor.kind {
+        KvKind::Key => (head * tensor.head_dim + dim) * n + row,
+        KvKind::Value => (head * n + row) * tensor.head_dim + dim,
+    };
+    elem * tensor.dtype.size_bytes()
+}
+
+fn each_element(tensor: &KvTensor, mut f: impl FnMut(usize, usize)) {
+    (0..tensor.n_heads).for_each(|head| (0..tensor.head_dim).for_each(|dim| f(head, dim)));
+}
+
+/// Plays the graph: checks that the past holds tokens `0..n_valid_kv`, writes the step's rows and rubbish after them.
+fn run_split(kv: &mut KvManager, split: SplitIdx, step: &InferenceStep) {
+    let past_len = kv.variants().form().past_len(step.spec);
+    let mut guard = kv.split(split).unwrap();
+    for view in guard.views() {
+        let spec = *view.spec;
+        assert_eq!(view.past.len(), spec.rows_bytes(past_len));
+        assert_eq!(view.new.len(), spec.rows_bytes(step.variant()));
+        for row in 0..step.n_valid_kv {
+            each_element(&spec, |head, dim| {
+                let at = index(&spec, past_len, step.past_idx.0 + row, head, dim);
+                assert_eq!(view.past[at], byte(&spec, row, head, dim), "{} row {row} of {step}", spec.name());
+            });
+        }
+        view.new.fill(0xEE);
+        for i in 0..step.n_process {
+            each_element(&spec, |head, dim| {
+                view.new[index(&spec, step.variant(), i, head, dim)] = byte(&spec, step.n_past + i, head, dim);
+            });
+        }
+    }
+}
+
+fn process(kv: &mut KvManager, n: usize, policy: &Policy) -> String {
+    let strategy = kv.plan(n, policy).unwrap();
+    let mut ran = Vec::new();
+    for step in strategy.steps() {
+        kv.prepare(step).unwrap();
+        for split in (0..kv.n_splits()).map(SplitIdx) {
+            run_split(kv, split, step);
+            kv.commit(split, step).unwrap();
+        }
+        kv.advance(step).unwrap();
+        ran.push(format!("{}/{}", step.variant(), step.ctx_size()));
+    }
+    ran.join(" ")
+}
+
+fn grid(ars: &[u32], cls: &[u32], form: KvForm) -> Variants {
+    let specs = cls.iter().flat_map(|&cl| ars.iter().map(move |&ar| spec(ar, cl)));
+    Variants::new(specs, form, None).unwrap()
+}
+
+fn manager(variants: Variants, n_threads: usize) -> KvManager {
+    KvManager::new(&geometry(), variants, KvOptions { n_threads, ..KvOptions::default() }).unwrap()
+}
+
+#[test]
+fn rows_survive_prefill_decode_and_every_change_of_shape() {
+    for form in [KvForm::Concat, KvForm::Scatter] {
+        for n_threads in [0, 1, 3] {
+            let mut kv = manager(grid(&[1, 8, 32], &[64, 128], form), n_threads);
+            assert_eq!(process(&mut kv, 41, &Policy::Genie), "32/64 32/128");
+            for _ in 41..127 {
+                process(&mut kv, 1, &Policy::Genie);
+            }
+            kv.rewind(70).unwrap();
+            assert_eq!(process(&mut kv, 20, &Policy::Genie), "32/128");
+            kv.rewind(10).unwrap();
+            assert_eq!(process(&mut kv, 2, &Policy::Genie), "8/64");
+            assert_eq!(kv.state(), KvState { n_past: 12, n_valid_kv: 12, variant: Some(spec(8, 64)) });
+        }
+    }
+}
+
+#[test]
+fn the_last_step_of_a_full_context_keeps_its_rows() {
+    let mut kv = manager(grid(&[1, 32], &[64, 128], KvForm::Concat), 2);
+    assert_eq!(process(&mut kv, 128, &Policy::Genie), "32/64 32/128 32/128 32/128");
+    assert_eq!(kv.state().n_valid_kv, 128);
+    // AR-32 had room for 96 rows; all 127 are there for AR-1.
+    kv.rewind(127).unwrap();
+    assert_eq!(process(&mut kv, 1, &Policy::Genie), "1/128");
+    kv.rewind(40).unwrap();
+    assert_eq!(process(&mut kv, 3, &Policy::Genie), "32/128");
+}
+
+#[test]
+fn a_graph_without_past_fills_the_cache_for_the_others() {
+    let variants = Variants::new([spec(1, 32), spec(48, 48)], KvForm::Concat, None).unwrap();
+    let mut kv = manager(variants, 0);
+    assert_eq!(process(&mut kv, 33, &Policy::Genie), "48/48");
+    kv.rewind(20).unwrap();
+    assert_eq!(process(&mut kv, 2, &Policy::Genie), "1/32 1/32");
+    kv.rewind(2).unwrap();
+    // 40 tokens are more than AR-1 at CL-32 can reach: all 42 run again without past.
+    assert_eq!(process(&mut kv, 40, &Policy::Genie), "48/48");
+    assert_eq!(kv.state().n_past, 42);
+}
+
+#[test]
+fn full_context_only_keeps_no_rows() {
+    let variants = Variants::new([spec(16, 16), spec(32, 32)], KvForm::Concat, None).unwrap();
+    let mut kv = manager(variants, 2);
+    assert_eq!(process(&mut kv, 5, &Policy::Genie), "16/16");
+    assert_eq!(process(&mut kv, 12, &Policy::Genie), "32/32");
+    assert_eq!(kv.state(), KvState { n_past: 17, n_valid_kv: 0, variant: Some(spec(32, 32)) });
+    kv.rewind(3).unwrap();
+    assert_eq!(process(&mut kv, 1, &Policy::Genie), "16/16");
+    assert_eq!(kv.state().n_past, 4);
+}
+
+#[test]
+fn update_and_set_ends_in_the_shape_of_the_next_step() {
+    let mut kv = manager(grid(&[1, 8], &[32, 64], KvForm::Concat), 2);
+    let strategy = kv.plan(41, &Policy::Genie).unwrap();
+    kv.prepare(&strategy.steps()[0]).unwrap();
+    for (i, step) in strategy.steps().iter().enumerate() {
+        for split in (0..kv.n_splits()).map(SplitIdx) {
+            run_split(&mut kv, split, step);
+            match strategy.steps().get(i + 1) {
+                Some(next) => kv.commit_and_set(split, step, next.spec).unwrap(),
+                None => kv.commit(split, step).unwrap(),
+            }
+        }
+        kv.advance(step).unwrap();
+        if let Some(next) = strategy.steps().get(i + 1) {
+            kv.prepare(next).unwrap();
+        }
+    }
+    assert_eq!(process(&mut kv, 1, &Policy::Genie), "1/64");
+}
+
+#[test]
+fn selected_rows_close_up() {
+    let mut kv = manager(grid(&[1, 8], &[32], KvForm::Concat), 1);
+    process(&mut kv, 3, &Policy::Genie);
+    let step = kv.plan(6, &Policy::Genie).unwrap().steps()[0];
+    kv.prepare(&step).unwrap();
+    for split in (0..kv.n_splits()).map(SplitIdx) {
+        run_split(&mut kv, split, &step);
+        kv.commit_selected(split, &step, &[true, true, false, false, true]).unwrap();
+    }
+    kv.advance_by(3).unwrap();
+    kv.set_variant(spec(1, 32)).unwrap();
+    let mut guard = kv.split(SplitIdx(1)).unwrap();
+    for view in guard.views() {
+        let tokens: Vec<_> = (0..6).map(|row| view.past[index(view.spec, 31, row, 1, 2)]).collect();
+        assert_eq!(tokens, [0, 1, 2, 3, 4, 7].map(|t| byte(view.spec, t, 1, 2)));
+    }
+}
+
+#[test]
+fn cleared_rows_hold_the_pad_value() {
+    let mut kv = manager(grid(&[1, 8], &[32], KvForm::Concat), 2);
+    process(&mut kv, 12, &Policy::Genie);
+    kv.clear().unwrap();
+    kv.set_variant(spec(1, 32)).unwrap();
+    for (split, pad) in [(1, 128), (2, 0)] {
+        let mut guard = kv.split(SplitIdx(split)).unwrap();
+        assert!(guard.views().all(|view| view.past.iter().all(|&b| b == pad)), "split {split}");
+    }
+    assert_eq!(process(&mut kv, 9, &Policy::Genie), "8/32 1/32");
+}
+
+#[test]
+fn refusals_name_what_differs() {
+    let mut kv = manager(grid(&[1, 8], &[32], KvForm::Concat), 1);
+    let err = kv.split(SplitIdx(1)).map(|_| ()).unwrap_err();
+    assert_eq!(
+        err.to_string(),
+        "split 1 has no shape to run in: 0 rows, no shape chosen yet; call `set_variant` with the step's shape first"
+    );
+    assert_eq!(kv.split(SplitIdx(9)).map(|_| ()).unwrap_err().to_string(), "no split 9: the cache has 4");
+    let err = kv.set_variant(spec(4, 32)).unwrap_err();
+    assert_eq!(err.to_string(), "no graph of shape ar4_cl32: the cache can take ar1_cl32, ar8_cl32");
+    process(&mut kv, 28, &Policy::Genie);
+    let err = kv.set_variant(spec(8, 32)).unwrap_err();
+    assert_eq!(err.to_string(), "ar8_cl32 holds 24 rows of past, the cache has 28");
+    let err = kv.rewind(29).unwrap_err();
+    assert_eq!(
+        err.to_string(),
+        "cannot rewind to 29: the cache stands at 28 tokens with 28 rows; only backwards is possible"
+    );
+    let step = kv.plan(1, &Policy::Genie).unwrap().steps()[0];
+    kv.prepare(&step).unwrap();
+    kv.commit(SplitIdx(1), &step).unwrap();
+    let err = kv.commit(SplitIdx(1), &step).unwrap_err();
+    assert_eq!(err.to_string(), "step does not fit the cache: n_valid_kv is 28, expected 29");
+    let err = kv.advance(&step).unwrap_err();
+    assert_eq!(err.to_string(), "step does not fit the cache: rows of a split after commit is 28, expected 29");
+}

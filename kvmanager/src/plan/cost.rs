@@ -3,9 +3,11 @@
 //! *Units*: microseconds, rows. The model: a step costs its shape's time whatever it processes; changing shape costs
 //! `switch_us + switch_us_per_row * rows`.
 //!
-//! *Why it is exact*. Move tokens of any plan to earlier steps until none can move: then each step is full, or is the
-//! last, or stops where a later step's past is exactly full. So from a row only the full step and the stops at some
-//! graph's capacity need to be tried, and the best plan is among them.
+//! *Why it is exact* when `switch_us_per_row` is 0. Move tokens of any plan to earlier steps until none can move: then
+//! each step is full, or is the last, or stops where a later step's past is exactly full. So from a row only the full
+//! step and the stops at some graph's capacity need to be tried, and the best plan is among them. With a cost by row
+//! it is the best of these plans still, and all plans of the other policies are such; one that takes fewer tokens
+//! early, only to move fewer rows at a later switch, is not looked for.
 
 use super::{PlanError, walk::Walk};
 use genie_types::VariantSpec;

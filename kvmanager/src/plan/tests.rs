@@ -1,1 +1,379 @@
-//! Tests of the planner.
+//! The planner against recordings of the real Genie, against hand-made cases, and against its own promises.
+
+use super::{Strategy, *};
+use genie_types::{Ar, Cl};
+use proptest::prelude::{Just, ProptestConfig, any, prop, prop_assert, prop_assert_eq, prop_assume, proptest};
+use proptest::strategy::Strategy as Generator;
+use std::sync::Arc;
+
+fn spec(ar: u32, cl: u32) -> VariantSpec {
+    VariantSpec::new(Ar::new(ar).unwrap(), Cl::new(cl).unwrap()).unwrap()
+}
+
+fn grid(ars: &[u32], cls: &[u32]) -> Variants {
+    let specs = cls.iter().flat_map(|&cl| ars.iter().map(move |&ar| spec(ar, cl)));
+    Variants::new(specs, KvForm::Concat, None).unwrap()
+}
+
+fn specs(list: &[(u32, u32)]) -> Variants {
+    Variants::new(list.iter().map(|&(ar, cl)| spec(ar, cl)), KvForm::Concat, None).unwrap()
+}
+
+/// Graphs of a plan as `AR/CL`, repeats as `xN`.
+fn graphs(strategy: &Strategy) -> String {
+    let mut runs: Vec<(VariantSpec, usize)> = Vec::new();
+    for step in strategy.steps() {
+        match runs.last_mut() {
+            Some((last, n)) if *last == step.spec => *n += 1,
+            _ => runs.push((step.spec, 1)),
+        }
+    }
+    let text = runs.iter().map(|(spec, n)| {
+        let repeats = if *n > 1 { format!("x{n}") } else { String::new() };
+        format!("{}/{}{repeats}", spec.variant(), spec.ctx_size())
+    });
+    text.collect::<Vec<_>>().join(" ")
+}
+
+fn planned(variants: &Variants, n_past: usize, n: usize, policy: &Policy) -> String {
+    match plan(&KvState::at(n_past), variants, n, policy) {
+        Ok(strategy) => graphs(&strategy),
+        Err(e) => e.to_string(),
+    }
+}
+
+#[test]
+fn second_turns_run_the_graphs_that_were_recorded() {
+    let variants = grid(&[1, 8, 32], &[128, 256]);
+    let mut n_cases = 0;
+    for line in include_str!("../../testdata/scheduler_two_turns.txt").lines().filter(|l| !l.starts_with('#')) {
+        let (head, expected) = line.match_indices(' ').nth(2).map(|(i, _)| (&line[..i], &line[i + 1..])).unwrap();
+        let head: Vec<usize> = head.split(' ').map(|n| n.parse().unwrap()).collect();
+        let &[n_past, n_new, status] = head.as_slice() else { panic!("{line}") };
+        // Where the real one gives up (status 4) it has run the same graphs first.
+        assert_eq!(planned(&variants, n_past, n_new, &Policy::Genie), expected, "{line}");
+        let strict = plan(&KvState::at(n_past), &variants, n_new, &Policy::GenieStrict);
+        assert_eq!(strict.is_err(), status == 4, "{line}: {strict:?}");
+        n_cases += 1;
+    }
+    assert_eq!(n_cases, 226);
+}
+
+#[test]
+fn first_turns_run_the_graphs_that_were_recorded() {
+    // {1,8,32} x {128,256}: tokens with BOS, graphs. Measured on libGenie 1.21.
+    let whole = |n32: usize, n32_256: usize, tail: &str| {
+        let times = |graph: &str, n: usize| match n {
+            0 => String::new(),
+            1 => format!("{graph} "),
+            _ => format!("{graph}x{n} "),
+        };
+        format!("{}{}{tail}", times("32/128", n32), times("32/256", n32_256)).trim().to_owned()
+    };
+    let cases = [
+        (2..=8, whole(0, 0, "8/128")),
+        (9..=32, whole(1, 0, "")),
+        (33..=33, whole(1, 0, "1/128")),
+        (34..=40, whole(1, 0, "8/128")),
+        (41..=64, whole(2, 0, "")),
+        (65..=65, whole(2, 0, "1/128")),
+        (66..=72, whole(2, 0, "8/128")),
+        (73..=96, whole(3, 0, "")),
+        (97..=97, whole(3, 0, "1/128")),
+        (98..=104, whole(3, 0, "8/128")),
+        (105..=128, whole(3, 1, "")),
+        (129..=129, whole(3, 1, "1/256")),
+        (130..=136, whole(3, 1, "8/256")),
+        (225..=225, whole(3, 4, "1/256")),
+        (226..=232, whole(3, 4, "8/256")),
+    ];
+    let variants = grid(&[1, 8, 32], &[128, 256]);
+    for (tokens, expected) in cases {
+        for n in tokens {
+            assert_eq!(planned(&variants, 0, n, &Policy::GenieStrict), expected, "{n} tokens");
+            assert_eq!(planned(&variants, 0, n, &Policy::Genie), expected, "{n} tokens");
+        }
+    }
+    for n in 233..=256 {
+        let refused = planned(&variants, 0, n, &Policy::GenieStrict);
+        assert!(refused.starts_with("the real Genie gives up at 224 past tokens"), "{refused}");
+        assert_eq!(planned(&variants, 0, n, &Policy::Genie), whole(3, 5, ""), "ours serves {n} tokens");
+    }
+}
+
+#[test]
+fn decoding_goes_down_to_the_small_context_again() {
+    // 119 tokens: the last piece needs CL-256, then AR-1 fits CL-128 for 8 steps. Measured.
+    let variants = grid(&[1, 8, 32], &[128, 256]);
+    assert_eq!(planned(&variants, 0, 119, &Policy::Genie), "32/128x3 32/256");
+    let decode: Vec<_> = (119..129).map(|past| planned(&variants, past, 1, &Policy::Genie)).collect();
+    assert_eq!(decode, [vec!["1/128"; 8], vec!["1/256"; 2]].concat());
+}
+
+#[test]
+fn cases_made_by_hand() {
+    struct Case {
+        variants: Variants,
+        past: usize,
+        n: usize,
+        policy: Policy,
+        expected: &'static str,
+    }
+    let case = |variants, past, n, policy, expected| Case { variants, past, n, policy, expected };
+    let cases = [
+        // The three examples of the planner's issue.
+        case(grid(&[1, 8, 64], &[512]), 0, 50, Policy::Genie, "64/512"),
+        case(grid(&[1, 8, 64], &[512]), 0, 200, Policy::Genie, "64/512x3 8/512"),
+        case(grid(&[1, 8, 64], &[512]), 50, 1, Policy::Genie, "1/512"),
+        // The older loop pads the tail on the same graph and never goes down.
+        case(grid(&[1, 8, 64], &[512]), 0, 200, Policy::FixedVariant, "64/512x4"),
+        case(grid(&[1, 32], &[128, 256]), 0, 119, Policy::FixedVariant, "32/128x3 32/256"),
+        case(grid(&[1, 32], &[128, 256]), 96, 1, Policy::FixedVariant, "1/128"),
+        // Served where the real one gives up: a tail too wide for the last CL runs as its last step,
+        case(grid(&[1, 32], &[128]), 0, 98, Policy::Genie, "32/128x4"),
+        case(grid(&[1, 32], &[128]), 0, 128, Policy::Genie, "32/128x4"),
+        case(grid(&[1, 32], &[128]), 127, 1, Policy::Genie, "1/128"),
+        // is split when no such step is possible,
+        case(grid(&[1, 32], &[128]), 100, 20, Policy::Genie, "1/128x20"),
+        case(grid(&[1, 8, 32], &[128]), 100, 28, Policy::Genie, "8/128x3 1/128x4"),
+        // and an AR-8 graph is never fed 32 tokens.
+        case(specs(&[(8, 128), (1, 256), (32, 256)]), 0, 34, Policy::Genie, "8/128x5"),
+        // Six tokens first, or the last 32 would have no graph.
+        case(specs(&[(32, 128), (1, 64)]), 90, 38, Policy::Genie, "32/128x2"),
+        // A wide graph without past serves a first prompt; later only the whole history fits it.
+        case(specs(&[(1, 64), (128, 128)]), 0, 50, Policy::Genie, "1/64x50"),
+        case(specs(&[(1, 64), (128, 128)]), 0, 65, Policy::Genie, "128/128"),
+        case(specs(&[(1, 64), (128, 128)]), 64, 1, Policy::Genie, "128/128"),
+        case(specs(&[(16, 16), (64, 64)]), 10, 1, Policy::Genie, "16/16"),
+        case(specs(&[(16, 16), (64, 64)]), 16, 1, Policy::Genie, "64/64"),
+        // Refusals name the numbers.
+        case(grid(&[1, 32], &[128]), 0, 129, Policy::Genie, "context limit exceeded: 0 past + 129 new tokens > 128"),
+        case(
+            grid(&[32], &[128]),
+            100,
+            1,
+            Policy::Genie,
+            "no graph can go on: 100 rows of past and 1 new tokens, but the graphs that reach 101 rows hold at most 96 of past",
+        ),
+    ];
+    for Case { variants, past, n, policy, expected } in cases {
+        assert_eq!(planned(&variants, past, n, &policy), expected, "{n} tokens at {past} over {:?}", variants.specs());
+    }
+}
+
+#[test]
+fn a_size_below_the_context_limits_the_dialog() {
+    let variants = Variants::new([spec(1, 256), spec(32, 256)], KvForm::Concat, Some(128)).unwrap();
+    assert!(plan(&KvState::at(127), &variants, 1, &Policy::Genie).is_ok());
+    let err = plan(&KvState::at(128), &variants, 1, &Policy::Genie).unwrap_err();
+    assert_eq!(err, PlanError::ContextExceeded { n_past: 128, n_new: 1, limit: 128 });
+    let err = Variants::new([spec(1, 128)], KvForm::Concat, Some(256)).unwrap_err();
+    assert_eq!(err.to_string(), "context size 256 does not fit the graphs: expected 1 to 128, the largest CL loaded");
+}
+
+#[test]
+fn steps_print_as_genie_logs_them() {
+    let strategy = plan(&KvState::default(), &grid(&[1, 32], &[128]), 33, &Policy::Genie).unwrap();
+    let lines: Vec<_> = strategy.steps().iter().enumerate().map(|(i, s)| s.numbered(i).to_string()).collect();
+    assert_eq!(
+        lines,
+        [
+            "Step 0: AR-32 CL-128 n_past=0 n_kv=0 n_process=32 @ past_idx=0 new_idx=96",
+            "Step 1: AR-1 CL-128 n_past=32 n_kv=32 n_process=1 @ past_idx=0 new_idx=127",
+        ]
+    );
+    assert_eq!(strategy.steps()[0].to_string(), lines[0]["Step 0: ".len()..]);
+}
+
+/// A writer into a fixed buffer: what a logger without a heap would use.
+struct Fixed([u8; 128], usize);
+
+impl ufmt::uWrite for Fixed {
+    type Error = core::convert::Infallible;
+
+    fn write_str(&mut self, s: &str) -> Result<(), Self::Error> {
+        self.0[self.1..self.1 + s.len()].copy_from_slice(s.as_bytes());
+        self.1 += s.len();
+        Ok(())
+    }
+}
+
+#[test]
+fn steps_print_without_a_heap() {
+    let strategy = plan(&KvState::default(), &grid(&[1, 32], &[128]), 1, &Policy::Genie).unwrap();
+    let mut out = Fixed([0; 128], 0);
+    ufmt::uwrite!(out, "{:?}", strategy.steps()[0]).unwrap();
+    assert_eq!(
+        std::str::from_utf8(&out.0[..out.1]).unwrap(),
+        "AR-1 CL-128 n_past=0 n_kv=0 n_process=1 @ past_idx=0 new_idx=127"
+    );
+}
+
+#[test]
+fn scatter_graphs_put_new_columns_behind_the_past() {
+    let variants = Variants::new([spec(1, 128), spec(32, 128)], KvForm::Scatter, None).unwrap();
+    let strategy = plan(&KvState::default(), &variants, 34, &Policy::Genie).unwrap();
+    let columns: Vec<_> = strategy.steps().iter().map(|s| s.new_idx.0).collect();
+    assert_eq!(columns, [0, 32]);
+}
+
+#[test]
+fn cost_prefers_what_is_cheap() {
+    let variants = grid(&[1, 8, 64], &[512]);
+    let times = [(spec(1, 512), 10.0), (spec(8, 512), 25.0), (spec(64, 512), 100.0)];
+    let policy = |switch| Policy::Cost(Arc::new(CostTable::new(times, switch, 0.0).unwrap()));
+    // 72 = 64 + 8; with a dear switch the second AR-64 step is cheaper than changing to AR-8.
+    assert_eq!(planned(&variants, 0, 72, &policy(0.0)), "64/512 8/512");
+    assert_eq!(planned(&variants, 0, 72, &policy(80.0)), "64/512x2");
+    // Landing exactly at a graph's capacity saves six AR-1 steps.
+    let variants = grid(&[1, 32], &[128]);
+    let table = CostTable::new([(spec(1, 128), 10.0), (spec(32, 128), 15.0)], 0.0, 0.0).unwrap();
+    assert_eq!(planned(&variants, 90, 38, &Policy::Cost(Arc::new(table))), "32/128x2");
+    let table = CostTable::new([(spec(1, 128), 10.0)], 0.0, 0.0).unwrap();
+    let missing = planned(&variants, 0, 5, &Policy::Cost(Arc::new(table)));
+    assert_eq!(missing, "the cost table has no time for ar32_cl128: calibrate again or choose policy `genie`");
+    let bad = CostTable::new([(spec(1, 128), f64::NAN)], 0.0, 0.0).unwrap_err();
+    assert_eq!(bad.to_string(), "cost of ar1_cl128 is NaN: expected a finite number of at least 0");
+}
+
+/// The cheapest plan by trying every step length at every row.
+fn brute_force_us(
+    variants: &Variants,
+    table: &CostTable,
+    rows: usize,
+    target: usize,
+    last: Option<VariantSpec>,
+) -> f64 {
+    let mut best = std::collections::HashMap::new();
+    fn go(
+        best: &mut std::collections::HashMap<(usize, Option<VariantSpec>), f64>,
+        (v, t): (&Variants, &CostTable),
+        rows: usize,
+        target: usize,
+        last: Option<VariantSpec>,
+    ) -> f64 {
+        if rows == target {
+            return 0.0;
+        }
+        if let Some(&known) = best.get(&(rows, last)) {
+            return known;
+        }
+        let mut least = f64::INFINITY;
+        for &spec in v.specs().iter().filter(|s| rows <= s.past_capacity()) {
+            let switch = if last.is_none_or(|l| l == spec) { 0.0 } else { t.switch_us(rows) };
+            for n in 1..=spec.variant().get().min(target - rows) {
+                let rest = go(best, (v, t), rows + n, target, Some(spec));
+                least = least.min(switch + t.step_us(spec).unwrap() + rest);
+            }
+        }
+        best.insert((rows, last), least);
+        least
+    }
+    go(&mut best, (variants, table), rows, target, last)
+}
+
+fn any_variants(max_cl: u32) -> impl Generator<Value = Variants> {
+    let pair = (1..=max_cl).prop_flat_map(|cl| (1..=cl, Just(cl)));
+    (prop::collection::vec(pair, 1..6), any::<bool>()).prop_map(|(pairs, scatter)| {
+        let form = if scatter { KvForm::Scatter } else { KvForm::Concat };
+        Variants::new(pairs.into_iter().map(|(ar, cl)| spec(ar, cl)), form, None).unwrap()
+    })
+}
+
+/// What every plan promises; `rows` tells evicted dialogs from whole ones.
+fn check(state: &KvState, variants: &Variants, n: usize, policy: &Policy, strategy: &Strategy) {
+    let reprocessed = strategy.first() != state.n_past;
+    let (mut n_past, mut rows) = if reprocessed { (0, 0) } else { (state.n_past, state.n_valid_kv) };
+    assert_eq!(strategy.first(), n_past);
+    assert_eq!(strategy.n_tokens(), if reprocessed { state.n_past + n } else { n });
+    for step in strategy.steps() {
+        assert!(variants.contains(step.spec));
+        assert!(0 < step.n_process && step.n_process <= step.variant(), "{step}");
+        assert_eq!((step.n_past, step.n_valid_kv), (n_past, rows), "{step}");
+        assert!(step.spec.is_full_context() || step.n_valid_kv <= step.spec.past_capacity(), "{step}");
+        assert!(!step.spec.is_full_context() || step.n_valid_kv == 0, "{step}");
+        assert!(step.new_idx.0 + step.variant() <= step.ctx_size(), "{step}");
+        n_past += step.n_process;
+        rows += step.n_process;
+    }
+    let again = plan(state, variants, n, policy).unwrap();
+    assert_eq!(&again, strategy, "planning is deterministic");
+}
+
+/// Whether any sequence of steps at all serves the tokens, by trying all of them.
+fn reachable(variants: &Variants, rows: usize, target: usize) -> bool {
+    let mut seen = vec![false; target + 1];
+    seen[rows] = true;
+    for row in rows..target {
+        if !seen[row] {
+            continue;
+        }
+        for spec in variants.specs().iter().filter(|s| row <= s.past_capacity()) {
+            let to = (row + spec.variant().get()).min(target);
+            seen[row + 1..=to].fill(true);
+        }
+    }
+    seen[target]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 8 } else { 512 }))]
+
+    #[test]
+    fn every_policy_keeps_its_promises(
+        variants in any_variants(96), past in 0usize..96, evicted in 0usize..40, n in 1usize..100, us in prop::collection::vec(0u32..100, 6),
+        current in any::<prop::sample::Index>(),
+    ) {
+        let times = variants.specs().iter().zip(&us).map(|(&spec, &us)| (spec, f64::from(us)));
+        let table = Arc::new(CostTable::new(times, 7.0, 0.5).unwrap());
+        let variant = Some(*current.get(variants.specs()));
+        let state = KvState { n_past: past, n_valid_kv: past.saturating_sub(evicted), variant };
+        let strict = plan(&state, &variants, n, &Policy::GenieStrict);
+        for policy in [Policy::Genie, Policy::FixedVariant, Policy::Cost(table.clone())] {
+            match plan(&state, &variants, n, &policy) {
+                Ok(strategy) => {
+                    check(&state, &variants, n, &policy, &strategy);
+                    if let (Policy::Genie, Ok(strict)) = (&policy, &strict) {
+                        prop_assert_eq!(&strategy, strict, "where the real one goes on, ours does the same");
+                    }
+                }
+                Err(PlanError::ContextExceeded { .. }) => prop_assert!(past + n > variants.limit()),
+                Err(PlanError::NoRoom { .. }) => {
+                    // Nothing else could have served it either.
+                    prop_assert!(!reachable(&variants, state.n_valid_kv, state.n_valid_kv + n));
+                    prop_assert!(!variants.specs().iter().any(|s| s.is_full_context() && s.variant().get() >= past + n));
+                }
+                Err(e) => prop_assert!(false, "{e}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_fresh_prompt_that_fits_the_context_is_served(variants in any_variants(200), n in 1usize..200) {
+        prop_assume!(n <= variants.limit());
+        for policy in [Policy::Genie, Policy::FixedVariant] {
+            prop_assert!(plan(&KvState::default(), &variants, n, &policy).is_ok());
+        }
+    }
+
+    #[test]
+    fn cost_is_never_beaten(
+        variants in any_variants(24), past in 0usize..20, n in 1usize..24, us in prop::collection::vec(1u32..50, 6),
+        switch in 0u32..40, per_row in 0u32..3, current in any::<prop::sample::Index>(),
+    ) {
+        let times = variants.specs().iter().zip(&us).map(|(&spec, &us)| (spec, f64::from(us)));
+        let table = Arc::new(CostTable::new(times, f64::from(switch), f64::from(per_row)).unwrap());
+        let state = KvState { variant: Some(*current.get(variants.specs())), ..KvState::at(past) };
+        if let Ok(best) = plan(&state, &variants, n, &Policy::Cost(table.clone())) && best.first() == past && !variants.is_full_context_only() {
+            let us = table.total_us(best.steps(), state.variant).unwrap();
+            if per_row == 0 {
+                let least = brute_force_us(&variants, &table, past, past + n, state.variant);
+                prop_assert!((us - least).abs() < 1e-6, "{us} is not the least, {least}");
+            }
+            for policy in [Policy::Genie, Policy::FixedVariant] {
+                let other = plan(&state, &variants, n, &policy).unwrap();
+                prop_assert!(us <= table.total_us(other.steps(), state.variant).unwrap() + 1e-6);
+            }
+        }
+    }
+}
