@@ -63,6 +63,7 @@ pub fn analyze(binaries: &[BinaryGraphs], options: &Options) -> Result<ModelLayo
     }
     let splits = order::into_splits(drafts)?;
     check_ends(&splits)?;
+    splits.iter().try_for_each(|split| order::check_split(split))?;
     let variants = order::variants(&splits)?;
     let by_variant = splits
         .iter()

@@ -54,13 +54,12 @@ pub(crate) fn into_splits<'a>(drafts: Vec<Draft<'a>>) -> Result<Vec<Vec<Draft<'a
     }
     for split in &mut splits {
         split.sort_by_key(|d| (d.cl, d.ar));
-        check_split(split)?;
     }
     Ok(splits)
 }
 
 /// One kind, no shape twice.
-fn check_split(split: &[Draft<'_>]) -> Result<(), LayoutError> {
+pub(crate) fn check_split(split: &[Draft<'_>]) -> Result<(), LayoutError> {
     let first = &split[0];
     for (i, draft) in split.iter().enumerate() {
         if !same_kind(first.kind, draft.kind) {
@@ -81,7 +80,7 @@ fn same_kind(a: GraphKind, b: GraphKind) -> bool {
     a == b || (decoder(a) && decoder(b))
 }
 
-/// The kind of a split whose graphs passed [`into_splits`].
+/// The kind of a split whose graphs passed [`check_split`].
 pub(crate) fn split_kind(split: &[Draft<'_>]) -> GraphKind {
     let decoder = split.iter().find(|d| d.kind == GraphKind::Decoder);
     decoder.unwrap_or(&split[0]).kind

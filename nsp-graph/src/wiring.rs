@@ -60,7 +60,7 @@ fn unfilled(draft: &Draft<'_>, t: &TensorInfo, splits: &[Vec<Draft<'_>>], s: usi
     LayoutError::InputUnknown { at, tensor, near: near(&t.name, known) }
 }
 
-/// The wires fit in every variant: same type, same encoding, same number of elements.
+/// The wires fit in every variant: same type, same encoding, same extents but for 1s.
 pub(crate) fn check(wires: &[Wire], splits: &[Vec<Draft<'_>>], by_variant: &[Vec<usize>]) -> Result<(), LayoutError> {
     for wire in wires {
         for consumer in &wire.consumers {
@@ -73,8 +73,8 @@ pub(crate) fn check(wires: &[Wire], splits: &[Vec<Draft<'_>>], by_variant: &[Vec
                     let near = near(&wire.name, outputs.map(|(_, t)| t.name.as_str()));
                     return Err(LayoutError::InputUnknown { at: reader.at(), tensor: wire.name.as_str().into(), near });
                 };
-                let same = (input.dtype, &input.quant, input.format, input.n_elems())
-                    == (output.dtype, &output.quant, output.format, output.n_elems());
+                let same = (input.dtype, &input.quant, input.format) == (output.dtype, &output.quant, output.format)
+                    && extents(input).eq(extents(output));
                 if !same {
                     return Err(LayoutError::WireDiffers {
                         at: reader.at(),
@@ -88,6 +88,11 @@ pub(crate) fn check(wires: &[Wire], splits: &[Vec<Draft<'_>>], by_variant: &[Vec
         }
     }
     Ok(())
+}
+
+/// Extents but for 1s, which do not change the bytes.
+fn extents(t: &TensorInfo) -> impl Iterator<Item = usize> + '_ {
+    t.dims.iter().copied().filter(|&n| n != 1)
 }
 
 fn words(t: &TensorInfo) -> String {
