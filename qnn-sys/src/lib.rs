@@ -1,1 +1,60 @@
-//! The QNN C ABI: types, function tables, error numbers and a stub table.
+//! The QNN C ABI in Rust: types, function tables, error numbers, and tables whose every slot says "not supported".
+//!
+//! A backend overrides the slots it has and leaves the rest to the stub:
+//!
+//! ```
+//! use qnn_sys::*;
+//!
+//! unsafe extern "C" fn version(out: *mut Qnn_ApiVersion_t) -> Qnn_ErrorHandle_t {
+//!     // SAFETY: QNN's contract for this slot: `out` points at a writable version.
+//!     unsafe { (*out).coreApiVersion.major = 2 };
+//!     QNN_SUCCESS
+//! }
+//! let table = QnnInterfaceTable { backendGetApiVersion: Some(version), ..stub::interface() };
+//! assert!(table.graphExecute.is_some());
+//! ```
+//!
+//! # What is in here
+//!
+//! | module | what |
+//! |---|---|
+//! | [`generated`] | structs, unions, enums, constants, function types, both tables; from `abi/qnn-abi.json` by `cargo xtask codegen` |
+//! | [`provider`] | what `QnnInterface_getProviders` hands out; versions |
+//! | [`stub`] | tables that answer [`NOT_SUPPORTED`](stub::NOT_SUPPORTED) |
+//! | [`error`] | from a number to its name, its component and what it usually means |
+//! | [`htp`] | the HTP device config, whose layout changed under the headers |
+//!
+//! # What it never does
+//!
+//! Call anything, own anything, decide anything.
+//!
+//! Features: `bindgen` makes the layouts anew from the headers of an installed SDK (`QNN_SDK_ROOT`) and a test holds
+//! them against these.
+
+#[allow(
+    missing_docs,
+    non_camel_case_types,
+    non_snake_case,
+    non_upper_case_globals,
+    clippy::identity_op,
+    clippy::type_complexity,
+    clippy::too_many_arguments
+)] // C's spelling is the documentation's key; the vendor's manual explains it
+#[rustfmt::skip]
+pub mod generated;
+pub mod error;
+pub mod htp;
+pub mod provider;
+pub mod stub;
+
+#[cfg(test)]
+mod tests;
+
+pub use generated::constants::*;
+pub use generated::functions::*;
+pub use generated::tables::*;
+pub use generated::types::*;
+pub use provider::*;
+
+/// The answer of a call that did what it was asked.
+pub const QNN_SUCCESS: Qnn_ErrorHandle_t = 0;

@@ -1,0 +1,92 @@
+//! What a library's `get providers` entry points hand out, and the versions that its table is read by.
+//!
+//! *Layout*: id at 0, name at 8; core interface: versions at 16, table at 40; system interface: version at 16, table at
+//! 32. The table lies inside, so an older library's copy may be shorter than ours: read a slot only after the version
+//! says that it exists. Source: facts of QAIRT 2.25 to 2.51.
+
+use core::ffi::c_char;
+use core::mem::offset_of;
+
+use crate::{Qnn_ApiVersion_t, Qnn_ErrorHandle_t, Qnn_Version_t, QnnInterfaceTable, QnnSystemInterfaceTable};
+
+/// A provider of the core interface.
+#[repr(C)]
+#[derive(Clone, Copy)]
+#[allow(non_snake_case)] // C's spelling
+pub struct QnnInterface_t {
+    /// Which backend (6 = HTP).
+    pub backendId: u32,
+    /// NUL-terminated; lives as long as the library.
+    pub providerName: *const c_char,
+    /// Core and backend versions.
+    pub apiVersion: Qnn_ApiVersion_t,
+    /// The functions.
+    pub table: QnnInterfaceTable,
+}
+
+/// A provider of the system interface.
+#[repr(C)]
+#[derive(Clone, Copy)]
+#[allow(non_snake_case)] // C's spelling
+pub struct QnnSystemInterface_t {
+    /// Which backend; 0 in practice.
+    pub backendId: u32,
+    /// NUL-terminated; lives as long as the library.
+    pub providerName: *const c_char,
+    /// Version of the system interface.
+    pub systemApiVersion: Qnn_Version_t,
+    /// The functions.
+    pub table: QnnSystemInterfaceTable,
+}
+
+const _: () = assert!(offset_of!(QnnInterface_t, apiVersion) == 16 && offset_of!(QnnInterface_t, table) == 40);
+const _: () = assert!(offset_of!(QnnSystemInterface_t, systemApiVersion) == 16);
+const _: () = assert!(offset_of!(QnnSystemInterface_t, table) == 32);
+const _: () = assert!(size_of::<QnnInterfaceTable>() == 75 * 8 && size_of::<QnnSystemInterfaceTable>() == 16 * 8);
+
+// SAFETY: a provider is read-only data of its library: the name is never written, functions are plain addresses.
+unsafe impl Sync for QnnInterface_t {}
+// SAFETY: as above.
+unsafe impl Send for QnnInterface_t {}
+// SAFETY: as above.
+unsafe impl Sync for QnnSystemInterface_t {}
+// SAFETY: as above.
+unsafe impl Send for QnnSystemInterface_t {}
+
+/// `QnnInterface_getProviders`: a list of providers and its length, owned by the library.
+pub type GetProviders =
+    unsafe extern "C" fn(providers: *mut *mut *const QnnInterface_t, n_providers: *mut u32) -> Qnn_ErrorHandle_t;
+
+/// `QnnSystemInterface_getProviders`: the same for the system interface.
+pub type GetSystemProviders =
+    unsafe extern "C" fn(providers: *mut *mut *const QnnSystemInterface_t, n_providers: *mut u32) -> Qnn_ErrorHandle_t;
+
+/// Exported symbol of [`GetProviders`].
+pub const GET_PROVIDERS: &str = "QnnInterface_getProviders";
+/// Exported symbol of [`GetSystemProviders`].
+pub const GET_SYSTEM_PROVIDERS: &str = "QnnSystemInterface_getProviders";
+
+/// Newest core interface whose slots are all known here.
+pub const CORE_VERSION: (u32, u32) = (2, 40);
+/// Newest system interface whose slots are all known here.
+pub const SYSTEM_VERSION: (u32, u32) = (1, 15);
+
+/// First core minor version (of major 2) that has a slot, from the release whose headers first had it.
+pub const fn core_minor_of(release: u32) -> u32 {
+    match release {
+        0..=225 => 18,
+        226..=236 => 27,
+        237..=240 => 30,
+        _ => 40,
+    }
+}
+
+/// First system minor version (of major 1) that has a slot, from the release whose headers first had it.
+pub const fn system_minor_of(release: u32) -> u32 {
+    match release {
+        0..=225 => 1,
+        226..=236 => 4,
+        237..=240 => 6,
+        _ => 15,
+    }
+}
