@@ -178,8 +178,10 @@ def main():
     def evaluate():
         return float(np.mean([held_loss(params, held_ids[i : i + 4]) for i in range(0, n - n % 4, 4)]))
 
-    def save(log):
+    def save_weights():
         save_file({k: np.asarray(v, np.float16) for k, v in params.items()}, str(args.out / "model.safetensors"), {"format": "pt"})
+
+    def save_log(log):
         (args.out / "train_log.json").write_text(json.dumps(log, indent=1) + "\n")
 
     (args.out / "config.json").write_text(json.dumps(CONFIG, indent=2) + "\n")
@@ -199,7 +201,8 @@ def main():
             print(json.dumps(log[-1]), flush=True)
             if held_now < best:
                 best = held_now
-                save(dict(machine=f"{platform.machine()} {platform.system()}", command=vars(args) | {"text": args.text.name, "out": "."}, jax=jax.__version__, log=log))
+                save_weights()
+            save_log(dict(machine=f"{platform.machine()} {platform.system()}", command=vars(args) | {"text": args.text.name, "out": "."}, jax=jax.__version__, log=log, kept="the step with the lowest held-out loss"))
 
 
 if __name__ == "__main__":
