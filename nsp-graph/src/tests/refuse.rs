@@ -39,7 +39,7 @@ fn whole_models() {
                 |b| tensor(b, AR32, "logits").name = "logit".into(),
             ),
             (
-                "graph `ar32_cl128_1_of_1` of `part1.bin` is the first split but has neither `input_ids` nor `inputs_embeds`",
+                "graph `ar32_cl128_1_of_1` of `part1.bin` is the first split but has neither `input_ids` nor `inputs_embeds` (near names: `ids`)",
                 |b| tensor(b, AR32, "input_ids").name = "ids".into(),
             ),
             (
@@ -253,6 +253,14 @@ fn chains() {
             (
                 "graph `head` of `part4.bin` has no `_i_of_k` in its name, while `ar1_cl128_1_of_4` has; splits are ordered by it",
                 |b| graph_mut(b, "ar1_cl128_4_of_4").name = "head".into(),
+            ),
+            (
+                "graph `ar32_cl128_2_of_4` of `part2.bin` is LUT, but `ar1_cl128_2_of_4` of the same split is DECODER",
+                |b| {
+                    let g = graph_mut(b, "ar32_cl128_2_of_4");
+                    g.inputs = vec![TensorInfo::new("input_ids", [1, 32], Dtype::I32)];
+                    g.outputs.retain(|t| t.name == "hidden_1");
+                },
             ),
             ("split 3 has no graph for ar32_cl128; it has ar1_cl128, and `ar32_cl128_1_of_4` needs it", |b| {
                 b[2].graphs.pop();

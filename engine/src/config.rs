@@ -1,0 +1,220 @@
+//! What an engine has to be told. Plain data: `dialog` makes it from Genie's JSON, tests make it by hand.
+//!
+//! Anything that can be checked without the bundle is checked in [`EngineConfig::check`], the rest when the bundle is opened.
+
+use std::path::PathBuf;
+
+use genie_types::{Dtype, TokenId};
+use kvmanager::{ModeKind, Policy};
+use nsp_graph::GroupOptions;
+
+use crate::EngineError;
+
+/// Everything about one engine.
+#[derive(Clone, Debug)]
+pub struct EngineConfig {
+    /// Context binaries, in any order.
+    pub ctx_bins: Vec<PathBuf>,
+    /// Most tokens of a dialog; `None` for the largest CL. Never more than that.
+    pub context_size: Option<usize>,
+    /// Threads that move cache rows; 0 moves them on the caller's.
+    pub n_threads: usize,
+    /// Rotary positions; needed when the graphs take cos and sin.
+    pub rope: Option<RopeConfig>,
+    /// The id that fills the unused rows of a step (Genie's `pad-token`, else its first `eos-token`).
+    pub pad_token: TokenId,
+    /// How graphs are chosen.
+    pub policy: Policy,
+    /// How cache rows lie and move.
+    pub kv_mode: ModeKind,
+    /// Token embeddings, for graphs that take `inputs_embeds`.
+    pub embedding: Option<EmbeddingLut>,
+    /// Cache groups with the names of their masks and indices; empty for the contract's names.
+    pub cache_groups: Vec<GroupOptions>,
+    /// Load and use only these graphs.
+    pub select_graphs: Option<Vec<String>>,
+}
+
+impl EngineConfig {
+    /// The defaults for those binaries: all of the context, no worker threads, no rotary inputs, policy `genie`.
+    pub fn new(ctx_bins: impl IntoIterator<Item = impl Into<PathBuf>>) -> Self {
+        Self {
+            ctx_bins: ctx_bins.into_iter().map(Into::into).collect(),
+            context_size: None,
+            n_threads: 0,
+            rope: None,
+            pad_token: TokenId(0),
+            policy: Policy::default(),
+            kv_mode: ModeKind::default(),
+            embedding: None,
+            cache_groups: Vec::new(),
+            select_graphs: None,
+        }
+    }
+
+    /// Numbers that no bundle could make right.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Config`] with the key and what it should be.
+    pub fn check(&self) -> Result<(), EngineError> {
+        let bad = |what: &'static str, expected: &'static str, found: String| {
+            Err(EngineError::Config { what, expected, found })
+        };
+        if self.ctx_bins.is_empty() {
+            return bad("context binaries", "at least one path", "none".into());
+        }
+        if self.context_size == Some(0) {
+            return bad("context size", "at least 1", "0".into());
+        }
+        if let Some(rope) = &self.rope {
+            rope.check()?;
+        }
+        if let Some(lut) = &self.embedding {
+            if lut.size == 0 {
+                return bad("embedding size", "at least 1", "0".into());
+            }
+            if let LutDtype::Fixed { scale, .. } = lut.dtype
+                && !(scale.is_finite() && scale > 0.0)
+            {
+                return bad("embedding scale", "a finite number above 0", scale.to_string());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Rotary position embedding: angle `j` of position `p` is `p * freq(j)`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RopeConfig {
+    /// Angles a position: half of the rotated width of a head.
+    pub rope_dim: usize,
+    /// Base of the frequencies: `freq(j) = theta ^ (-j / rope_dim)` before scaling.
+    pub theta: f64,
+    /// What is done to the frequencies.
+    pub scaling: RopeScaling,
+}
+
+impl RopeConfig {
+    /// No scaling.
+    pub const fn new(rope_dim: usize, theta: f64) -> Self {
+        Self { rope_dim, theta, scaling: RopeScaling::Default }
+    }
+
+    fn check(&self) -> Result<(), EngineError> {
+        let bad = |what: &'static str, expected: &'static str, found: f64| {
+            Err(EngineError::Config { what, expected, found: found.to_string() })
+        };
+        if self.rope_dim == 0 {
+            return bad("rope dim", "at least 1", 0.0);
+        }
+        if !(self.theta.is_finite() && self.theta > 0.0) {
+            return bad("rope theta", "a finite number above 0", self.theta);
+        }
+        if let RopeScaling::Llama3 { factor, low_freq_factor, high_freq_factor, original_max_position } = self.scaling {
+            let positive = [
+                ("rope scaling factor", factor),
+                ("rope scaling low-freq-factor", low_freq_factor),
+                ("rope scaling high-freq-factor", high_freq_factor),
+                ("rope scaling original-max-position-embeddings", original_max_position),
+            ];
+            if let Some((what, found)) = positive.into_iter().find(|(_, x)| !(x.is_finite() && *x > 0.0)) {
+                return bad(what, "a finite number above 0", found);
+            }
+            if low_freq_factor >= high_freq_factor {
+                return bad("rope scaling low-freq-factor", "less than high-freq-factor", low_freq_factor);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How the rotary frequencies are changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum RopeScaling {
+    /// Not at all.
+    #[default]
+    Default,
+    /// Llama 3: long waves are stretched by `factor`, short ones kept, those between blended.
+    Llama3 {
+        /// The stretch.
+        factor: f64,
+        /// Waves longer than `original_max_position / low_freq_factor` are stretched in full.
+        low_freq_factor: f64,
+        /// Waves shorter than `original_max_position / high_freq_factor` are kept.
+        high_freq_factor: f64,
+        /// Context length of the training.
+        original_max_position: f64,
+    },
+}
+
+/// A file of token embeddings: one row after the other, by id.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EmbeddingLut {
+    /// The file.
+    pub path: PathBuf,
+    /// Elements of a row.
+    pub size: usize,
+    /// Element type in the file.
+    pub dtype: LutDtype,
+}
+
+/// Element type of an embedding file, little-endian.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum LutDtype {
+    /// float32.
+    Float32,
+    /// The type and encoding of the graph's input: bytes are copied.
+    Native,
+    /// Codes with one scale and offset: `real = (code + offset) * scale`.
+    Fixed {
+        /// `UFixed8`, `UFixed16`, `SFixed8` or `SFixed16`.
+        dtype: Dtype,
+        /// Step between two codes.
+        scale: f32,
+        /// Added to the code before scaling.
+        offset: i32,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bad_numbers_are_named() {
+        let good = || EngineConfig { rope: Some(RopeConfig::new(16, 1e4)), ..EngineConfig::new(["model.bin"]) };
+        let llama3 = |factor, low_freq_factor, high_freq_factor, original_max_position| RopeConfig {
+            scaling: RopeScaling::Llama3 { factor, low_freq_factor, high_freq_factor, original_max_position },
+            ..RopeConfig::new(16, 1e4)
+        };
+        let rope = |rope| EngineConfig { rope: Some(rope), ..good() };
+        let lut = |size, scale| EngineConfig {
+            embedding: Some(EmbeddingLut {
+                path: "lut.raw".into(),
+                size,
+                dtype: LutDtype::Fixed { dtype: Dtype::UFixed8, scale, offset: 0 },
+            }),
+            ..good()
+        };
+        assert!(good().check().is_ok());
+        assert!(rope(llama3(8.0, 1.0, 4.0, 8192.0)).check().is_ok());
+        let cases = [
+            (EngineConfig { ctx_bins: vec![], ..good() }, "context binaries: expected at least one path, found none"),
+            (EngineConfig { context_size: Some(0), ..good() }, "context size: expected at least 1, found 0"),
+            (rope(RopeConfig::new(0, 1e4)), "rope dim: expected at least 1, found 0"),
+            (rope(RopeConfig::new(16, -1.0)), "rope theta: expected a finite number above 0, found -1"),
+            (rope(RopeConfig::new(16, f64::NAN)), "rope theta: expected a finite number above 0, found NaN"),
+            (rope(llama3(0.0, 1.0, 4.0, 8192.0)), "rope scaling factor: expected a finite number above 0, found 0"),
+            (
+                rope(llama3(8.0, 4.0, 4.0, 8192.0)),
+                "rope scaling low-freq-factor: expected less than high-freq-factor, found 4",
+            ),
+            (lut(0, 1.0), "embedding size: expected at least 1, found 0"),
+            (lut(8, 0.0), "embedding scale: expected a finite number above 0, found 0"),
+        ];
+        for (config, want) in cases {
+            assert_eq!(config.check().unwrap_err().to_string(), want);
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! What can go wrong between a bundle and its logits, with the names and numbers needed to act.
+
+use std::path::PathBuf;
+
+use genie_types::{Dtype, TokenId};
+use kvmanager::{KvError, PlanError};
+use nsp_graph::LayoutError;
+
+/// A refusal of the engine. Unless a variant says otherwise the dialog's state is as before the call.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// A setting that is wrong for any bundle.
+    #[error("{what}: expected {expected}, found {found}")]
+    Config {
+        /// The setting.
+        what: &'static str,
+        /// What it should be.
+        expected: &'static str,
+        /// What it is.
+        found: String,
+    },
+
+    /// A file that is not there.
+    #[error("{what} `{path}` does not exist")]
+    MissingFile {
+        /// What it is for.
+        what: &'static str,
+        /// Where it should be.
+        path: PathBuf,
+    },
+
+    /// A file that cannot be read.
+    #[error("cannot read {what} `{path}`")]
+    ReadFile {
+        /// What it is for.
+        what: &'static str,
+        /// Where it is.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+
+    /// The backend refuses a context binary.
+    #[error("cannot load context binary `{path}`")]
+    LoadBinary {
+        /// The file.
+        path: PathBuf,
+        /// What the backend said.
+        source: qnn_api::Error,
+    },
+
+    /// The graphs do not make a model.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+
+    /// The graphs need something that this engine does not do yet.
+    #[error("{what} is not yet supported{hint}")]
+    Unsupported {
+        /// The thing.
+        what: String,
+        /// What to do instead, after a semicolon, or nothing.
+        hint: &'static str,
+    },
+
+    /// The graphs take cos and sin, but no rotary positions are configured.
+    #[error(
+        "the graphs take `position_ids_cos` and `position_ids_sin` of width {rope_dim}, but no rotary positions are configured; add `positional-encoding` with `rope-dim` {rope_dim}"
+    )]
+    RopeMissing {
+        /// Width of the graphs' rows.
+        rope_dim: usize,
+    },
+
+    /// Another rotary width than the graphs'.
+    #[error("`position_ids_cos` of graph `{graph}` is {found} wide, but `rope-dim` is {expected}")]
+    RopeDim {
+        /// A graph that has it.
+        graph: String,
+        /// The configuration's.
+        expected: usize,
+        /// The graph's.
+        found: usize,
+    },
+
+    /// The graphs take embeddings, but no table of them is configured.
+    #[error("graph `{graph}` takes `inputs_embeds` of width {width}, but no embedding table is configured")]
+    EmbeddingMissing {
+        /// A graph that takes them.
+        graph: String,
+        /// Width of its rows.
+        width: usize,
+    },
+
+    /// Another embedding width than the graphs'.
+    #[error("`inputs_embeds` of graph `{graph}` is {found} wide, but the embedding table's `size` is {expected}")]
+    EmbeddingWidth {
+        /// A graph that takes them.
+        graph: String,
+        /// The configuration's.
+        expected: usize,
+        /// The graph's.
+        found: usize,
+    },
+
+    /// An embedding file of the wrong length.
+    #[error(
+        "embedding table `{path}` has {found} bytes, expected a multiple of {row_bytes} (rows of {row_bytes} bytes), at least one"
+    )]
+    EmbeddingFile {
+        /// The file.
+        path: PathBuf,
+        /// Bytes of a row.
+        row_bytes: u64,
+        /// Bytes of the file.
+        found: u64,
+    },
+
+    /// A conversion that no bundle should need.
+    #[error("cannot fill `{tensor}` of graph `{graph}`: no conversion from {from} to {to}")]
+    NoConversion {
+        /// The graph.
+        graph: String,
+        /// The tensor.
+        tensor: String,
+        /// What there is.
+        from: String,
+        /// What it takes.
+        to: Dtype,
+    },
+
+    /// No tokens to process.
+    #[error("no tokens to process: at least one is needed for logits")]
+    NoTokens,
+
+    /// A token that the model does not have.
+    #[error("token {token} at place {place} of the input is not in the vocabulary of {vocab_size}")]
+    TokenOutOfRange {
+        /// The token.
+        token: TokenId,
+        /// Its place in the tokens given.
+        place: usize,
+        /// Entries of the vocabulary.
+        vocab_size: usize,
+    },
+
+    /// The tokens do not fit the context. Nothing was executed.
+    #[error("context limit exceeded: {n_past} past + {n_new} new tokens > {limit}")]
+    ContextExceeded {
+        /// Tokens seen before.
+        n_past: usize,
+        /// Tokens asked for.
+        n_new: usize,
+        /// Most tokens there can be.
+        limit: usize,
+    },
+
+    /// No plan for another reason.
+    #[error(transparent)]
+    Plan(PlanError),
+
+    /// The cache refuses.
+    #[error(transparent)]
+    Kv(#[from] KvError),
+
+    /// A graph failed. The dialog's state is as before the call.
+    #[error("graph `{graph}` failed")]
+    Execute {
+        /// The graph.
+        graph: String,
+        /// What the backend said.
+        source: qnn_api::Error,
+    },
+
+    /// The graph ran and answered nonsense. The tokens are not kept.
+    #[error(
+        "logits of graph `{graph}` contain {what} at token {index}, position {position}; the weights or an activation overflow are to blame"
+    )]
+    NotFinite {
+        /// The graph.
+        graph: String,
+        /// `NaN` or `+inf`.
+        what: &'static str,
+        /// Vocabulary entry.
+        index: usize,
+        /// Position of the input token.
+        position: usize,
+    },
+
+    /// The state could not be put back after a failure; the engine was reset, `n_past` is 0.
+    #[error("the dialog's cache was lost after a failure and has been cleared")]
+    StateLost {
+        /// The failure.
+        source: Box<EngineError>,
+    },
+}
+
+impl From<PlanError> for EngineError {
+    fn from(e: PlanError) -> Self {
+        match e {
+            PlanError::ContextExceeded { n_past, n_new, limit } => Self::ContextExceeded { n_past, n_new, limit },
+            other => Self::Plan(other),
+        }
+    }
+}
