@@ -1,8 +1,6 @@
 //! The whole way from options to a published bundle.
 
-use crate::bundle::{
-    CONFIG_FILE, OPTIONAL_FILES, Staging, TOKENIZER_FILE, check_tokenizer, genie_config,
-};
+use crate::bundle::{CONFIG_FILE, OPTIONAL_FILES, Staging, TOKENIZER_FILE, check_tokenizer, genie_config};
 use crate::checkpoint::Checkpoint;
 use crate::family::ModelSpec;
 use crate::lower::{self, Piece, Source};

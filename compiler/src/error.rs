@@ -111,7 +111,9 @@ impl CompileError {
                 format!("`{file}` is in another format: save the model as safetensors first")
             }
             Self::NoCheckpoint { pickled: None, .. } => "point to the directory that holds config.json".into(),
-            Self::TornFile { .. } | Self::MissingShards { .. } => "the download may be incomplete: fetch it again".into(),
+            Self::TornFile { .. } | Self::MissingShards { .. } => {
+                "the download may be incomplete: fetch it again".into()
+            }
             Self::MissingTensor { name, near, .. } => match near.as_slice() {
                 [] if name == "lm_head.weight" => "is `tie_word_embeddings` missing from config.json?".into(),
                 [] => return None,

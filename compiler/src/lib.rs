@@ -12,6 +12,8 @@ pub mod manifest;
 pub mod options;
 pub mod progress;
 mod target;
+#[cfg(test)]
+mod testing;
 pub mod testmodel;
 
 pub use bundle::{CONFIG_FILE, TOKENIZER_FILE};

@@ -141,7 +141,13 @@ macro_rules! spelled {
     };
 }
 
-spelled!(Splits, "split layout", Mono = "mono", DecoderLmhead = "decoder-lmhead", LutDecoderLmhead = "lut-decoder-lmhead");
+spelled!(
+    Splits,
+    "split layout",
+    Mono = "mono",
+    DecoderLmhead = "decoder-lmhead",
+    LutDecoderLmhead = "lut-decoder-lmhead"
+);
 spelled!(Precision, "precision", F32 = "f32", F16 = "f16");
 
 #[cfg(test)]
@@ -178,7 +184,10 @@ mod tests {
             Case { change: |o| o.ars.clear(), message: "no AR given: need at least one width in tokens" },
             Case { change: |o| o.cls = vec![0, 8], message: "a CL of 0 tokens: widths start at 1" },
             Case { change: |o| o.ars = vec![1, 4096], message: "AR-4096 is wider than the longest context, CL-2048" },
-            Case { change: |o| o.layers_per_split = Some(4), message: "4 layers per split asked for, but layout `mono` has only one split" },
+            Case {
+                change: |o| o.layers_per_split = Some(4),
+                message: "4 layers per split asked for, but layout `mono` has only one split",
+            },
             Case {
                 change: |o| (o.layers_per_split, o.splits) = (Some(0), Splits::DecoderLmhead),
                 message: "0 layers per split: need at least 1",

@@ -79,7 +79,8 @@ fn positional_encoding(spec: &ModelSpec) -> Value {
         "rope-dim": spec.rope_dim(),
         "rope-theta": number(spec.rope.theta),
     });
-    if let Some(Llama3Scaling { factor, low_freq_factor, high_freq_factor, original_max_positions }) = spec.rope.scaling {
+    if let Some(Llama3Scaling { factor, low_freq_factor, high_freq_factor, original_max_positions }) = spec.rope.scaling
+    {
         rope["rope-scaling"] = json!({
             "rope-type": "llama3",
             "factor": number(factor),

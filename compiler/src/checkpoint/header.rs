@@ -54,10 +54,16 @@ pub(super) fn read(path: &Path, shard: usize) -> Result<BTreeMap<String, TensorE
         if name == METADATA_KEY {
             continue;
         }
-        let raw: RawEntry = serde_json::from_value(value)
-            .map_err(|e| CompileError::BadTensorEntry { path: path.into(), name: name.clone(), detail: e.to_string() })?;
-        let entry = check(raw, shard, data_start)
-            .map_err(|detail| CompileError::BadTensorEntry { path: path.into(), name: name.clone(), detail })?;
+        let raw: RawEntry = serde_json::from_value(value).map_err(|e| CompileError::BadTensorEntry {
+            path: path.into(),
+            name: name.clone(),
+            detail: e.to_string(),
+        })?;
+        let entry = check(raw, shard, data_start).map_err(|detail| CompileError::BadTensorEntry {
+            path: path.into(),
+            name: name.clone(),
+            detail,
+        })?;
         tensors.insert(name, entry);
     }
     check_coverage(path, &tensors, data_start, file_bytes)?;

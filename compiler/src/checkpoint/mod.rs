@@ -129,7 +129,11 @@ impl Checkpoint {
             return Err(CompileError::UnsupportedDtype { name: name.into(), found: dtype.clone() });
         }
         if entry.dims != dims {
-            return Err(CompileError::WrongShape { name: name.into(), expected: dims.into(), found: entry.dims.clone() });
+            return Err(CompileError::WrongShape {
+                name: name.into(),
+                expected: dims.into(),
+                found: entry.dims.clone(),
+            });
         }
         Ok(entry)
     }

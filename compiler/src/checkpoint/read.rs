@@ -103,3 +103,16 @@ impl Gatekeeper<'_> {
         index
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_gate_counts_over_runs() {
+        let mut gate = Gatekeeper { name: "w", dims: &[3, 2, 4], done: 0 };
+        gate.pass(&[0.0; 13]).unwrap();
+        let error = gate.pass(&[1.0, -1.0, f32::INFINITY, f32::NAN]).unwrap_err();
+        assert_eq!(error.to_string(), "tensor `w` has inf at index [1, 1, 3]: weights must be finite");
+    }
+}

@@ -13,10 +13,10 @@
 //!
 //! When n == m there is no past: K and V are the new columns alone. `1 / sqrt(d)` is in the weights already.
 
+use super::Flow;
 use super::composer::{Composer, Val};
 use super::sink::GraphSink;
 use super::weights::{LayerWeights, Linear};
-use super::Flow;
 use crate::Result;
 use crate::family::ModelSpec;
 use genie_types::VariantSpec;

@@ -105,7 +105,8 @@ pub(crate) fn lower<S: GraphSink>(
     }
 
     for layer in piece.layers.clone() {
-        let held = weights::of_layer(spec, layer).try_map(|w| source.load(w, flows.iter_mut().map(|f| &mut f.graph)))?;
+        let held =
+            weights::of_layer(spec, layer).try_map(|w| source.load(w, flows.iter_mut().map(|f| &mut f.graph)))?;
         let out = (layer + 1 == piece.layers.end).then_some(piece.output.as_deref()).flatten();
         for (i, flow) in flows.iter_mut().enumerate() {
             let weights = held.map(|per_graph| per_graph[i].clone());

@@ -1,0 +1,285 @@
+//! Where bundles may be written, what is left after a failure, and the dialog configuration.
+
+use super::*;
+use crate::compile::compile_with;
+use crate::family::{Family, ModelSpec};
+use crate::lower::tests::recorder::FakeTarget;
+use crate::testing::{Case, compile, edit};
+use crate::testmodel::TestModel;
+use crate::{CompileOptions, Manifest, Silent, Splits};
+use genie_types::TokenId;
+use serde_json::{Value, json};
+use std::cell::Cell;
+use std::path::{Path, PathBuf};
+
+struct Place {
+    dir: tempfile::TempDir,
+    model: PathBuf,
+    out: PathBuf,
+}
+
+fn place() -> Place {
+    let dir = tempfile::tempdir().unwrap();
+    let (model, out) = (dir.path().join("model"), dir.path().join("bundle"));
+    TestModel::tiny(Family::Llama).write(&model).unwrap();
+    Place { dir, model, out }
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let mut names: Vec<_> =
+        std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+const BUNDLE: [&str; 4] = ["genie_config.json", "manifest.json", "model.bin", "tokenizer.json"];
+
+#[test]
+fn bundles_replace_bundles_and_empty_directories() {
+    let Place { dir, model, out } = place();
+    std::fs::create_dir(&out).unwrap();
+    let first = compile(&model, &out, |_| {}).unwrap();
+    assert_eq!(names(&out), BUNDLE);
+    assert_eq!(compile(&model, &out, |_| {}).unwrap(), first, "same input, same manifest");
+    let split = compile(&model, &out, |o| o.splits = Splits::DecoderLmhead).unwrap();
+    assert_eq!(Manifest::read(&out).unwrap(), split);
+    assert_eq!(names(dir.path()), ["bundle", "model"]);
+    std::fs::write(out.join("lmhead.bin"), "x").unwrap();
+    let error = split.verify_files(&out).unwrap_err().to_string();
+    assert!(error.contains("lmhead.bin` differs from its manifest: found 1 bytes"), "{error}");
+}
+
+#[test]
+fn other_directories_are_left_alone() {
+    let Place { dir, model, out } = place();
+    std::fs::create_dir(&out).unwrap();
+    std::fs::write(out.join("thesis.tex"), "irreplaceable").unwrap();
+    std::fs::write(out.join("manifest.json"), r#"{"format":"docker","version":1}"#).unwrap();
+    let error = compile(&model, &out, |_| {}).unwrap_err();
+    assert!(error.to_string().ends_with("bundle` is not empty and not a bundle"), "{error}");
+    assert_eq!(error.hint().unwrap(), "choose another directory, or use `--force` to replace it");
+    assert_eq!(names(&out), ["manifest.json", "thesis.tex"]);
+    compile(&model, &out, |o| o.force = true).unwrap();
+    assert_eq!(names(&out), BUNDLE);
+
+    let error = compile(&model, dir.path(), |o| o.force = true).unwrap_err();
+    assert!(error.to_string().ends_with("cannot be a bundle directory: the model lies in it"), "{error}");
+    let error = compile(&model, &model.join("config.json"), |_| {}).unwrap_err();
+    assert!(error.to_string().ends_with("is a file, expected a directory to write the bundle to"), "{error}");
+}
+
+#[test]
+fn a_failure_leaves_the_earlier_bundle() {
+    let Place { dir, model, out } = place();
+    let before = compile(&model, &out, |_| {}).unwrap();
+    let mut target = FakeTarget { saves_left: Some(Cell::new(2)), ..FakeTarget::default() };
+    let options = CompileOptions { splits: Splits::LutDecoderLmhead, ..CompileOptions::new(&model, &out) };
+    let error = compile_with(&options, &mut target, &mut Silent).unwrap_err();
+    assert!(error.to_string().starts_with("cannot write `"), "{error}");
+    assert_eq!(target.saved.borrow().len(), 2, "two of three splits were written before the failure");
+    assert_eq!(Manifest::read(&out).unwrap(), before);
+    assert_eq!(names(dir.path()), ["bundle", "model"]);
+}
+
+#[test]
+fn newer_and_foreign_manifests_are_told_apart() {
+    let Place { dir: _dir, model, out } = place();
+    compile(&model, &out, |_| {}).unwrap();
+    edit(&out, "manifest.json", |m| *m = json!({ "format": m["format"], "version": 9, "new": true }));
+    let error = Manifest::read(&out).unwrap_err().to_string();
+    assert!(error.ends_with("manifest.json` has version 9, this build reads versions up to 1"), "{error}");
+    compile(&model, &out, |_| {}).unwrap();
+    edit(&out, "manifest.json", |m| m["format"] = json!("zip"));
+    let error = Manifest::read(&out).unwrap_err().to_string();
+    assert!(error.ends_with("has format `zip`, expected `open-genie-bundle`"), "{error}");
+}
+
+#[test]
+fn unfit_tokenizers_are_refused() {
+    let cases = [
+        Case {
+            name: "no tokenizer",
+            damage: |dir| std::fs::remove_file(dir.join(TOKENIZER_FILE)).unwrap(),
+            message: "cannot read `{dir}/tokenizer.json`",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "no JSON",
+            damage: |dir| std::fs::write(dir.join(TOKENIZER_FILE), "version https://git-lfs").unwrap(),
+            message: "`{dir}/tokenizer.json` is not the JSON we expect",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "no vocabulary",
+            damage: |dir| std::fs::write(dir.join(TOKENIZER_FILE), r#"{"model":{}}"#).unwrap(),
+            message: "`{dir}/tokenizer.json` is not a Hugging Face tokenizer: it has no `model.vocab`",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "a larger vocabulary",
+            damage: |dir| edit(dir, TOKENIZER_FILE, |t| t["added_tokens"][1]["id"] = json!(320)),
+            message: "tokenizer entry `<|end|>` has id 320, but the model's vocabulary has 320 entries",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "a larger list",
+            damage: |dir| {
+                let list: Vec<Value> = (0..321).map(|i| json!([format!("t{i}"), -1.0])).collect();
+                edit(dir, TOKENIZER_FILE, |t| t["model"]["vocab"] = json!(list));
+            },
+            message: "tokenizer entry `\"t320\"` has id 320, but the model's vocabulary has 320 entries",
+            ..Case::DEFAULT
+        },
+    ];
+    cases.iter().for_each(Case::check);
+}
+
+#[test]
+fn chat_templates_come_along() {
+    let Place { dir: _dir, model, out } = place();
+    std::fs::write(model.join("tokenizer_config.json"), r#"{"chat_template":"{{ x }}"}"#).unwrap();
+    std::fs::write(model.join("chat_template.jinja"), "{{ x }}").unwrap();
+    let manifest = compile(&model, &out, |_| {}).unwrap();
+    let listed: Vec<&str> = manifest.files.iter().map(|f| f.path.as_str()).collect();
+    let expected = ["model.bin", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "genie_config.json"];
+    assert_eq!(listed, expected);
+    manifest.verify_files(&out).unwrap();
+}
+
+fn spec() -> ModelSpec {
+    let scaling =
+        Some(crate::family::Llama3Scaling { original_max_positions: 8192.0, ..TestModel::short_llama3_scaling() });
+    let mut spec = TestModel { scaling, rope_theta: 500_000.0, ..TestModel::tiny(Family::Llama) }.spec();
+    spec.tokens.eos = vec![TokenId(257), TokenId(300)];
+    spec.tokens.pad = Some(TokenId(2));
+    spec
+}
+
+#[test]
+fn the_dialog_configuration_is_this() {
+    let config = genie_config(&spec(), 2048, &["lut.bin".into(), "decoder.bin".into()]);
+    let expected = r#"{
+  "dialog": {
+    "version": 1,
+    "type": "basic",
+    "context": {
+      "version": 1,
+      "size": 2048,
+      "n-vocab": 320,
+      "bos-token": 256,
+      "eos-token": [
+        257,
+        300
+      ],
+      "pad-token": 2
+    },
+    "sampler": {
+      "version": 1,
+      "seed": 42,
+      "temp": 0.8,
+      "top-k": 40,
+      "top-p": 0.95,
+      "greedy": false
+    },
+    "tokenizer": {
+      "version": 1,
+      "path": "tokenizer.json"
+    },
+    "engine": {
+      "version": 1,
+      "n-threads": 0,
+      "backend": {
+        "version": 1,
+        "type": "QnnHtp",
+        "QnnHtp": {
+          "version": 1,
+          "use-mmap": true,
+          "spill-fill-bufsize": 0,
+          "mmap-budget": 0,
+          "poll": false,
+          "cpu-mask": "0xe0",
+          "kv-dim": 16,
+          "allow-async-init": false
+        }
+      },
+      "model": {
+        "version": 1,
+        "type": "binary",
+        "binary": {
+          "version": 1,
+          "ctx-bins": [
+            "lut.bin",
+            "decoder.bin"
+          ]
+        },
+        "positional-encoding": {
+          "type": "rope",
+          "rope-dim": 8,
+          "rope-theta": 500000,
+          "rope-scaling": {
+            "rope-type": "llama3",
+            "factor": 8,
+            "low-freq-factor": 1,
+            "high-freq-factor": 4,
+            "original-max-position-embeddings": 8192
+          }
+        }
+      }
+    }
+  }
+}"#;
+    assert_eq!(format!("{config:#}"), expected);
+}
+
+/// The keys of each object, required first after a `!`, as the real Genie 1.21 has them. What is not listed here, its
+/// schema rejects.
+const SCHEMA: &[(&str, &str, &str)] = &[
+    ("", "dialog", ""),
+    ("/dialog", "version type context tokenizer engine", "sampler stop-sequence max-num-tokens embedding debug"),
+    ("/dialog/context", "version bos-token eos-token size n-vocab", "eot-token img-token pad-token n-embd"),
+    ("/dialog/sampler", "version", "type seed temp top-k top-p greedy token-penalty"),
+    ("/dialog/tokenizer", "version path", ""),
+    ("/dialog/engine", "version backend model n-threads", "role type longcontext cache-groups batching"),
+    ("/dialog/engine/backend", "version type QnnHtp", "extensions device"),
+    (
+        "/dialog/engine/backend/QnnHtp",
+        "version spill-fill-bufsize mmap-budget use-mmap cpu-mask poll kv-dim",
+        "pos-id-dim rope-theta allow-async-init",
+    ),
+    ("/dialog/engine/model", "version type binary positional-encoding", ""),
+    ("/dialog/engine/model/binary", "version ctx-bins", ""),
+    ("/dialog/engine/model/positional-encoding", "type rope-dim rope-theta", "rope-scaling"),
+];
+
+#[test]
+fn no_key_is_missing_or_unknown() {
+    let config = genie_config(&spec(), 128, &["model.bin".into()]);
+    for (at, required, optional) in SCHEMA {
+        let object = config.pointer(at).and_then(Value::as_object).unwrap_or_else(|| panic!("{at} is no object"));
+        for key in required.split_whitespace() {
+            assert!(object.contains_key(key), "{at} lacks {key}");
+        }
+        for key in object.keys() {
+            assert!(required.split_whitespace().chain(optional.split_whitespace()).any(|k| k == key), "{at} has {key}");
+        }
+        if required.starts_with("version") {
+            assert_eq!(object["version"], 1, "{at}");
+        }
+    }
+}
+
+#[test]
+fn absent_ids_are_written_as_unset() {
+    let mut spec = spec();
+    (spec.tokens.bos, spec.tokens.eos, spec.tokens.pad, spec.rope.scaling) = (None, vec![], None, None);
+    spec.sampler.temperature = 0.0;
+    let config = genie_config(&spec, 128, &["model.bin".into()]);
+    let context = &config["dialog"]["context"];
+    assert_eq!(
+        (&context["bos-token"], &context["eos-token"], context.get("pad-token")),
+        (&json!(-1), &json!(-1), None)
+    );
+    assert_eq!(config["dialog"]["sampler"]["greedy"], true);
+    let rope = &config["dialog"]["engine"]["model"]["positional-encoding"];
+    assert_eq!(rope, &json!({ "type": "rope", "rope-dim": 8, "rope-theta": 500_000 }));
+}

@@ -1,0 +1,309 @@
+//! Broken checkpoints, each with the message it gives; and widening, exactly.
+
+use super::*;
+use crate::family::Family;
+use crate::testing::{Case, edit, edit_tensors};
+use crate::testmodel::{FileDtype, TestModel};
+use serde_json::{Value, json};
+
+const WEIGHTS: &str = "model.safetensors";
+const INDEX: &str = "model.safetensors.index.json";
+
+fn sharded() -> TestModel {
+    TestModel { shards: 2, ..TestModel::tiny(Family::Llama) }
+}
+
+/// Puts an f32 into a tensor's data, by element.
+fn poke(dir: &Path, name: &str, element: usize, value: f32) {
+    edit_tensors(&dir.join(WEIGHTS), |header, data| {
+        let at = header[name]["data_offsets"][0].as_u64().unwrap() as usize + 4 * element;
+        data[at..at + 4].copy_from_slice(&value.to_le_bytes());
+    });
+}
+
+fn rename(header: &mut Value, from: &str, to: &str) {
+    let entry = header.as_object_mut().unwrap().remove(from).unwrap();
+    header[to] = entry;
+}
+
+#[test]
+fn broken_checkpoints_say_what_is_wrong() {
+    let fetch_again = Some("the download may be incomplete: fetch it again");
+    let cases = [
+        Case {
+            name: "no weights",
+            damage: |dir| std::fs::remove_file(dir.join(WEIGHTS)).unwrap(),
+            message: "no checkpoint in `{dir}`: neither model.safetensors nor model.safetensors.index.json",
+            hint: Some("point to the directory that holds config.json"),
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "pickled weights",
+            damage: |dir| std::fs::rename(dir.join(WEIGHTS), dir.join("pytorch_model.bin")).unwrap(),
+            message: "no checkpoint in `{dir}`: neither model.safetensors nor model.safetensors.index.json",
+            hint: Some("`pytorch_model.bin` is in another format: save the model as safetensors first"),
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "empty file",
+            damage: |dir| std::fs::write(dir.join(WEIGHTS), [1, 2, 3]).unwrap(),
+            message: "`{dir}/model.safetensors` is torn: 3 bytes, too short for a header length",
+            hint: fetch_again,
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "a page saved in place of the file",
+            damage: |dir| std::fs::write(dir.join(WEIGHTS), "<!DOCTYPE html><html>").unwrap(),
+            message: "`{dir}/model.safetensors` is not a safetensors file: \
+                its first 8 bytes give a header of 5789751444030890300 bytes",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "torn within the header",
+            damage: |dir| {
+                let bytes = std::fs::read(dir.join(WEIGHTS)).unwrap();
+                std::fs::write(dir.join(WEIGHTS), [&1000_u64.to_le_bytes(), &bytes[8..108]].concat()).unwrap();
+            },
+            message: "`{dir}/model.safetensors` is torn: its header ends at byte 1008, the file at 108",
+            hint: fetch_again,
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "header is no JSON",
+            damage: |dir| {
+                std::fs::write(dir.join(WEIGHTS), [&4_u64.to_le_bytes()[..], b"oops"].concat()).unwrap();
+            },
+            message: "`{dir}/model.safetensors` is not a safetensors file: \
+                its header is not a JSON object: expected value at line 1 column 1",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "torn within the data",
+            damage: |dir| edit_tensors(&dir.join(WEIGHTS), |_, data| data.truncate(data.len() - 10)),
+            message: "`{dir}/model.safetensors` is torn: its tensors end at byte 331013, the file at 331003",
+            hint: fetch_again,
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "more data than the header names",
+            damage: |dir| {
+                edit_tensors(&dir.join(WEIGHTS), |header, _| {
+                    header.as_object_mut().unwrap().remove("model.norm.weight");
+                });
+            },
+            message: "`{dir}/model.safetensors` is torn: its tensors end at byte 330677, the file at 330933",
+            hint: fetch_again,
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "offsets do not fit the shape",
+            damage: |dir| {
+                edit_tensors(&dir.join(WEIGHTS), |header, _| header["model.norm.weight"]["shape"] = json!([63]))
+            },
+            message: "bad entry for tensor `model.norm.weight` in `{dir}/model.safetensors`: \
+                F32 [63] does not fill 256 bytes",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "shape overflows",
+            damage: |dir| {
+                edit_tensors(&dir.join(WEIGHTS), |header, _| {
+                    header["model.norm.weight"]["shape"] = json!([1_u64 << 40, 1_u64 << 40]);
+                });
+            },
+            message: "bad entry for tensor `model.norm.weight` in `{dir}/model.safetensors`: \
+                shape [1099511627776, 1099511627776] overflows",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "data ends before it begins",
+            damage: |dir| {
+                edit_tensors(&dir.join(WEIGHTS), |header, _| {
+                    header["model.norm.weight"]["data_offsets"] = json!([8, 4])
+                });
+            },
+            message: "bad entry for tensor `model.norm.weight` in `{dir}/model.safetensors`: \
+                its data ends at 4, before it begins at 8",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "two tensors share bytes",
+            damage: |dir| {
+                edit_tensors(&dir.join(WEIGHTS), |header, _| {
+                    header["model.norm.weight"]["data_offsets"] = json!([0, 256]);
+                });
+            },
+            message: "bad entry for tensor `model.embed_tokens.weight` in `{dir}/model.safetensors`: \
+                overlaps the tensor before it",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "an entry without a shape",
+            damage: |dir| {
+                edit_tensors(&dir.join(WEIGHTS), |header, _| {
+                    header["model.norm.weight"] = json!({ "dtype": "F32", "data_offsets": [0, 256] });
+                });
+            },
+            message: "bad entry for tensor `model.norm.weight` in `{dir}/model.safetensors`: missing field `shape`",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "a tensor under another name",
+            damage: |dir| {
+                edit_tensors(&dir.join(WEIGHTS), |header, _| {
+                    rename(header, "model.layers.1.mlp.up_proj.weight", "model.layers.1.mlp.up_projection.weight");
+                });
+            },
+            message: "tensor `model.layers.1.mlp.up_proj.weight` is missing: the checkpoint has 20 others",
+            hint: Some(
+                "near names: `model.layers.0.mlp.up_proj.weight`, `model.layers.1.mlp.down_proj.weight`, \
+                `model.layers.1.mlp.gate_proj.weight`",
+            ),
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "an untied model without a head",
+            damage: |dir| crate::testing::set(dir, "tie_word_embeddings", json!(false)),
+            message: "tensor `lm_head.weight` is missing: the checkpoint has 20 others",
+            hint: Some("is `tie_word_embeddings` missing from config.json?"),
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "another shape",
+            damage: |dir| crate::testing::set(dir, "intermediate_size", json!(97)),
+            message: "tensor `model.layers.0.mlp.gate_proj.weight` has shape [96, 64], expected [97, 64]",
+            hint: Some("config.json may belong to another model"),
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "an integer tensor",
+            damage: |dir| {
+                edit_tensors(&dir.join(WEIGHTS), |header, _| header["model.norm.weight"]["dtype"] = json!("I32"));
+            },
+            message: "tensor `model.norm.weight` has element type I32, expected F32, F16 or BF16",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "not a number",
+            damage: |dir| poke(dir, "model.layers.1.self_attn.k_proj.weight", 2 * 64 + 5, f32::NAN),
+            message: "tensor `model.layers.1.self_attn.k_proj.weight` has NaN at index [2, 5]: weights must be finite",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "infinite",
+            damage: |dir| poke(dir, "model.norm.weight", 63, f32::NEG_INFINITY),
+            message: "tensor `model.norm.weight` has -inf at index [63]: weights must be finite",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "too large for a half",
+            damage: |dir| poke(dir, "model.embed_tokens.weight", 64 * 319 + 1, -65505.0),
+            message: "tensor `model.embed_tokens.weight` has -65505 at index [319, 1], \
+                which float16 cannot hold (largest 65504)",
+            hint: Some("use `--precision f32`"),
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "index is no JSON",
+            model: sharded,
+            damage: |dir| std::fs::write(dir.join(INDEX), "{").unwrap(),
+            message: "`{dir}/model.safetensors.index.json` is not the JSON we expect",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "index names nothing",
+            model: sharded,
+            damage: |dir| std::fs::write(dir.join(INDEX), r#"{"weight_map":{}}"#).unwrap(),
+            message: "`{dir}/model.safetensors.index.json` names no tensors",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "a shard is missing",
+            model: sharded,
+            damage: |dir| std::fs::remove_file(dir.join("model-00002-of-00002.safetensors")).unwrap(),
+            message: "`{dir}/model.safetensors.index.json` names 2 shards, \
+                missing: `model-00002-of-00002.safetensors`",
+            hint: fetch_again,
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "a shard elsewhere",
+            model: sharded,
+            damage: |dir| {
+                edit(dir, INDEX, |index| index["weight_map"]["model.norm.weight"] = json!("../x.safetensors"))
+            },
+            message: "`{dir}/model.safetensors.index.json` points outside its directory: shard `../x.safetensors`",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "the shard does not have it",
+            model: sharded,
+            damage: |dir| {
+                edit(dir, INDEX, |index| {
+                    index["weight_map"]["model.norm.weight"] = json!("model-00001-of-00002.safetensors");
+                });
+            },
+            message: "`{dir}/model.safetensors.index.json` puts tensor `model.norm.weight` in shard \
+                `model-00001-of-00002.safetensors`, which does not have it",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "a torn shard",
+            model: sharded,
+            damage: |dir| std::fs::write(dir.join("model-00001-of-00002.safetensors"), "").unwrap(),
+            message: "`{dir}/model-00001-of-00002.safetensors` is torn: 0 bytes, too short for a header length",
+            hint: fetch_again,
+            ..Case::DEFAULT
+        },
+    ];
+    cases.iter().for_each(Case::check);
+}
+
+#[test]
+fn a_weight_of_the_largest_half_is_kept() {
+    let place = tempfile::tempdir().unwrap();
+    let dir = place.path().join("model");
+    TestModel::tiny(Family::Llama).write(&dir).unwrap();
+    poke(&dir, "model.norm.weight", 0, 65504.0);
+    crate::testing::compile(&dir, &place.path().join("bundle"), |_| {}).unwrap();
+}
+
+#[test]
+fn a_file_that_shrinks_after_opening_is_torn() {
+    let place = tempfile::tempdir().unwrap();
+    TestModel::tiny(Family::Llama).write(place.path()).unwrap();
+    let checkpoint = Checkpoint::open(place.path()).unwrap();
+    std::fs::OpenOptions::new().write(true).open(place.path().join(WEIGHTS)).unwrap().set_len(4000).unwrap();
+    let entry = checkpoint.expect("model.norm.weight", &[64]).unwrap();
+    let error = for_each_chunk(&checkpoint, "model.norm.weight", entry, |_| Ok(())).unwrap_err();
+    assert!(error.to_string().ends_with("is torn: tensor `model.norm.weight` ends before element 64"), "{error}");
+}
+
+#[test]
+fn all_types_widen_exactly() {
+    for dtype in [FileDtype::F32, FileDtype::F16, FileDtype::Bf16] {
+        let place = tempfile::tempdir().unwrap();
+        // More elements than one chunk, and not a multiple of it.
+        let model = TestModel { vocab: 1111, dtype, ..TestModel::tiny(Family::Llama) };
+        model.write(place.path()).unwrap();
+        let checkpoint = Checkpoint::open(place.path()).unwrap();
+        let name = "model.embed_tokens.weight";
+        let mut found = Vec::new();
+        let entry = checkpoint.expect(name, &[1111, 64]).unwrap();
+        for_each_chunk(&checkpoint, name, entry, |values| {
+            found.extend_from_slice(values);
+            Ok(())
+        })
+        .unwrap();
+
+        let bytes = std::fs::read(place.path().join(WEIGHTS)).unwrap();
+        let file = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+        let data = file.tensor(name).unwrap().data().to_vec();
+        let expected: Vec<f32> = match dtype {
+            FileDtype::F32 => data.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect(),
+            FileDtype::F16 => data.as_chunks().0.iter().map(|b| half::f16::from_le_bytes(*b).to_f32()).collect(),
+            FileDtype::Bf16 => data.as_chunks().0.iter().map(|b| half::bf16::from_le_bytes(*b).to_f32()).collect(),
+        };
+        assert_eq!(found, expected, "{dtype:?}");
+    }
+}

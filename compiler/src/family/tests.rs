@@ -1,0 +1,268 @@
+//! Configurations: what they are read as, and which are refused with which words.
+
+use super::*;
+use crate::testing::{Case, edit, set};
+use crate::testmodel::TestModel;
+use genie_types::TokenId;
+use serde_json::{Value, json};
+
+fn qwen2() -> TestModel {
+    TestModel::tiny(Family::Qwen2)
+}
+
+#[test]
+fn unfit_configurations_are_refused_by_name() {
+    let cases = [
+        Case {
+            name: "no config",
+            damage: |dir| std::fs::remove_file(dir.join("config.json")).unwrap(),
+            message: "cannot read `{dir}/config.json`",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "config is no JSON",
+            damage: |dir| std::fs::write(dir.join("config.json"), "hidden_size: 64").unwrap(),
+            message: "`{dir}/config.json` is not the JSON we expect",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "another type",
+            damage: |dir| set(dir, "hidden_size", json!("64")),
+            message: "`{dir}/config.json` is not the JSON we expect",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "unknown architecture",
+            damage: |dir| set(dir, "architectures", json!(["MambaForCausalLM"])),
+            message: "unsupported architecture `MambaForCausalLM`: this compiler knows `LlamaForCausalLM`, \
+                `Qwen2ForCausalLM`, `Qwen3ForCausalLM`",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "unknown model type",
+            damage: |dir| {
+                set(dir, "architectures", Value::Null);
+                set(dir, "model_type", json!("qwen3_moe"));
+            },
+            message: "unsupported architecture `model_type qwen3_moe`: this compiler knows `LlamaForCausalLM`, \
+                `Qwen2ForCausalLM`, `Qwen3ForCausalLM`",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "no architecture at all",
+            damage: |dir| {
+                set(dir, "architectures", Value::Null);
+                set(dir, "model_type", Value::Null);
+            },
+            message: "`config.json` has no `architectures`",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "missing extent",
+            damage: |dir| set(dir, "hidden_size", Value::Null),
+            message: "`config.json` has no `hidden_size`",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "zero extent",
+            damage: |dir| set(dir, "num_hidden_layers", json!(0)),
+            message: "bad `num_hidden_layers` in the model's configuration: found 0, expected at least 1",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "key heads do not divide",
+            damage: |dir| set(dir, "num_key_value_heads", json!(3)),
+            message: "bad `num_key_value_heads` in the model's configuration: found 3 with 4 attention heads, \
+                expected a divisor of num_attention_heads",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "odd head width",
+            damage: |dir| set(dir, "head_dim", json!(15)),
+            message: "bad `head_dim` in the model's configuration: found 15, expected an even number, at least 2",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "head width not derivable",
+            damage: |dir| set(dir, "num_attention_heads", json!(5)),
+            message: "`config.json` has no `head_dim`, and hidden size 64 is no multiple of 5 heads",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "gelu",
+            damage: |dir| set(dir, "hidden_act", json!("gelu_pytorch_tanh")),
+            message: "unsupported `hidden_act`: found gelu_pytorch_tanh, this compiler needs silu",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "experts",
+            damage: |dir| set(dir, "num_local_experts", json!(8)),
+            message: "unsupported `num_local_experts`: found 8, this compiler needs no mixture of experts",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "sliding window on",
+            model: qwen2,
+            damage: |dir| set(dir, "use_sliding_window", json!(true)),
+            message: "unsupported `use_sliding_window`: found true, this compiler needs false",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "a Llama with a window",
+            damage: |dir| set(dir, "sliding_window", json!(4096)),
+            message: "unsupported `sliding_window`: found 4096, this compiler needs null",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "windowed layers",
+            model: || TestModel::tiny(Family::Qwen3),
+            damage: |dir| set(dir, "layer_types", json!(["full_attention", "sliding_attention"])),
+            message: "unsupported `layer_types`: found sliding_attention, \
+                this compiler needs full_attention in every layer",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "yarn",
+            damage: |dir| set(dir, "rope_scaling", json!({ "type": "yarn", "factor": 4.0 })),
+            message: "unsupported `rope type`: found yarn, this compiler needs default or llama3",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "incomplete llama3 scaling",
+            damage: |dir| set(dir, "rope_scaling", json!({ "rope_type": "llama3", "factor": 8.0 })),
+            message: "`config.json` has no `rope_scaling.low_freq_factor`",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "upside-down llama3 scaling",
+            damage: |dir| {
+                let scaling = json!({ "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 4.0,
+                    "high_freq_factor": 1.0, "original_max_position_embeddings": 8192 });
+                set(dir, "rope_scaling", scaling);
+            },
+            message: "bad `rope_scaling.high_freq_factor` in the model's configuration: found 1, \
+                expected a number above low_freq_factor",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "half-rotated heads",
+            damage: |dir| set(dir, "partial_rotary_factor", json!(0.5)),
+            message: "unsupported `partial_rotary_factor`: found 0.5, this compiler needs 1.0",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "theta of zero",
+            damage: |dir| set(dir, "rope_theta", json!(0)),
+            message: "bad `rope_theta` in the model's configuration: found 0, expected a positive number",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "quantised weights",
+            damage: |dir| set(dir, "quantization_config", json!({ "quant_method": "awq" })),
+            message: "unsupported `quantization_config`: found awq, \
+                this compiler needs float weights (f32, f16, bf16)",
+            hint: Some("start from the unquantised checkpoint"),
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "an end token past the vocabulary",
+            damage: |dir| edit(dir, "generation_config.json", |g| g["eos_token_id"] = json!([257, 320])),
+            message: "`eos_token_id` is 320, but the vocabulary has 320 entries",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "top-p of two",
+            damage: |dir| edit(dir, "generation_config.json", |g| g["top_p"] = json!(2)),
+            message: "bad `top_p` in the model's configuration: found 2, expected a number from 0 to 1",
+            ..Case::DEFAULT
+        },
+    ];
+    cases.iter().for_each(Case::check);
+}
+
+fn loaded(model: &TestModel, change: impl FnOnce(&Path)) -> ModelSpec {
+    let dir = tempfile::tempdir().unwrap();
+    model.write(dir.path()).unwrap();
+    change(dir.path());
+    ModelSpec::load(dir.path()).unwrap()
+}
+
+#[test]
+fn written_configurations_read_back() {
+    for family in [Family::Llama, Family::Qwen2, Family::Qwen3] {
+        let plain = TestModel::tiny(family);
+        let scaling = Some(TestModel::short_llama3_scaling());
+        let odd =
+            TestModel { tied: false, attention_bias: true, mlp_bias: true, head_dim: 24, scaling, ..plain.clone() };
+        for model in [plain, odd] {
+            assert_eq!(loaded(&model, |_| {}), model.spec());
+        }
+    }
+}
+
+#[test]
+fn defaults_are_those_of_transformers() {
+    let spec = loaded(&TestModel::tiny(Family::Qwen3), |dir| {
+        for key in ["head_dim", "rope_theta", "rms_norm_eps", "num_key_value_heads", "tie_word_embeddings"] {
+            set(dir, key, Value::Null);
+        }
+    });
+    assert_eq!((spec.head_dim, spec.rope.theta, spec.rms_eps), (128, 10_000.0, 1e-6));
+    assert_eq!((spec.n_kv_heads, spec.tied), (4, false));
+}
+
+#[test]
+fn the_newer_rope_key_is_read_too() {
+    let spec = loaded(&TestModel::tiny(Family::Llama), |dir| {
+        set(dir, "rope_theta", Value::Null);
+        let parameters = json!({ "rope_type": "llama3", "rope_theta": 500000.0, "factor": 32.0, "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0, "original_max_position_embeddings": 8192 });
+        set(dir, "rope_parameters", parameters);
+    });
+    assert_eq!(spec.rope.theta, 500_000.0);
+    assert_eq!(spec.rope.scaling.unwrap().original_max_positions, 8192.0);
+}
+
+#[test]
+fn special_tokens_come_from_the_right_file() {
+    struct Token {
+        name: &'static str,
+        family: Family,
+        tokenizer_config: Option<Value>,
+        bos: Option<TokenId>,
+    }
+    let bos = Some(crate::testmodel::BOS);
+    let cases = [
+        Token { name: "a Llama has one", family: Family::Llama, tokenizer_config: None, bos },
+        Token { name: "a Qwen has none", family: Family::Qwen2, tokenizer_config: None, bos: None },
+        Token {
+            name: "switched on",
+            family: Family::Qwen2,
+            tokenizer_config: Some(json!({ "add_bos_token": true })),
+            bos,
+        },
+        Token {
+            name: "switched off",
+            family: Family::Llama,
+            tokenizer_config: Some(json!({ "add_bos_token": false })),
+            bos: None,
+        },
+        Token { name: "null", family: Family::Llama, tokenizer_config: Some(json!({ "bos_token": null })), bos: None },
+        Token { name: "named", family: Family::Llama, tokenizer_config: Some(json!({ "bos_token": "<s>" })), bos },
+    ];
+    for case in cases {
+        let spec = loaded(&TestModel::tiny(case.family), |dir| {
+            if let Some(config) = &case.tokenizer_config {
+                std::fs::write(dir.join("tokenizer_config.json"), config.to_string()).unwrap();
+            }
+        });
+        assert_eq!(spec.tokens.bos, case.bos, "{}", case.name);
+    }
+    let spec = loaded(&TestModel::tiny(Family::Llama), |dir| {
+        edit(dir, "generation_config.json", |g| {
+            *g = json!({ "eos_token_id": [7, 9], "pad_token_id": 3, "temperature": 0.6, "top_k": 20, "do_sample": true });
+        });
+    });
+    assert_eq!(spec.tokens.eos, [TokenId(7), TokenId(9)]);
+    assert_eq!((spec.tokens.pad, spec.sampler.temperature, spec.sampler.top_k), (Some(TokenId(3)), 0.6, 20));
+}

@@ -1,0 +1,81 @@
+//! Shared by the tests: a good model directory to break, and the error that compiling it gives.
+
+use crate::compile::compile_with;
+use crate::family::Family;
+use crate::lower::tests::recorder::FakeTarget;
+use crate::testmodel::TestModel;
+use crate::{CompileError, CompileOptions, Manifest, Precision, Silent};
+use serde_json::Value;
+use std::path::Path;
+
+/// One way to break a model, and what the compiler has to say.
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    pub(crate) model: fn() -> TestModel,
+    pub(crate) damage: fn(&Path),
+    /// The whole message, `{dir}` standing for the model directory.
+    pub(crate) message: &'static str,
+    pub(crate) hint: Option<&'static str>,
+}
+
+impl Case {
+    pub(crate) const DEFAULT: Self =
+        Self { name: "", model: || TestModel::tiny(Family::Llama), damage: |_| {}, message: "", hint: None };
+
+    /// Compiles the damaged model: the message must match, and nothing may be left behind.
+    pub(crate) fn check(&self) {
+        let place = tempfile::tempdir().unwrap();
+        let dir = place.path().join("model");
+        (self.model)().write(&dir).unwrap();
+        (self.damage)(&dir);
+        let error = compile(&dir, &place.path().join("bundle"), |_| {}).expect_err(self.name);
+        let message = error.to_string().replace(&*dir.to_string_lossy(), "{dir}");
+        assert_eq!(message, self.message, "{}", self.name);
+        assert_eq!(error.hint().as_deref(), self.hint, "{}: {message}", self.name);
+        let left: Vec<_> = std::fs::read_dir(place.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        assert_eq!(left, ["model"], "{}", self.name);
+    }
+}
+
+/// Compiles with a recorder: AR 1 and 4, CL 16, f16.
+pub(crate) fn compile(
+    dir: &Path,
+    out: &Path,
+    change: impl FnOnce(&mut CompileOptions),
+) -> Result<Manifest, CompileError> {
+    let mut options = CompileOptions::new(dir, out);
+    (options.ars, options.cls, options.precision) = (vec![1, 4], vec![16], Precision::F16);
+    change(&mut options);
+    compile_with(&options, &mut FakeTarget::default(), &mut Silent)
+}
+
+/// Changes a JSON file of the model.
+pub(crate) fn edit(dir: &Path, file: &str, change: impl FnOnce(&mut Value)) {
+    let path = dir.join(file);
+    let mut value: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    change(&mut value);
+    std::fs::write(path, value.to_string()).unwrap();
+}
+
+/// Sets a key of `config.json`; null removes it.
+pub(crate) fn set(dir: &Path, key: &str, value: Value) {
+    edit(dir, "config.json", |config| {
+        let config = config.as_object_mut().unwrap();
+        match value {
+            Value::Null => drop(config.remove(key)),
+            value => drop(config.insert(key.into(), value)),
+        }
+    });
+}
+
+/// Rewrites a safetensors file: its header as JSON, and its data.
+pub(crate) fn edit_tensors(file: &Path, change: impl FnOnce(&mut Value, &mut Vec<u8>)) {
+    let bytes = std::fs::read(file).unwrap();
+    let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    let mut header: Value = serde_json::from_slice(&bytes[8..8 + length]).unwrap();
+    let mut data = bytes[8 + length..].to_vec();
+    change(&mut header, &mut data);
+    let header = header.to_string();
+    let all = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &data].concat();
+    std::fs::write(file, all).unwrap();
+}
