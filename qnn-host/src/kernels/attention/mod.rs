@@ -1,0 +1,1 @@
+//! Attention over past and new keys and values, read in place.

@@ -1,0 +1,163 @@
+//! Linear layers: `Y[m, n] = X[m, k] W[n, k]^T`, and what is fused with them (bias, SwiGLU gate, residual).
+//!
+//! Weights are read as the graph stores them, a row for each output, in any [`Float`] type; sums are f32. A call takes
+//! several layers that read the same `X`, so that small ones (query, key, value) share one pass over the threads.
+//!
+//! Two ways, by the number of rows of `X`:
+//! * *dot* (decode, short drafts): each thread streams rows of `W` once, and multiplies each with all rows of `X`.
+//! * *tiled* (prefill): `X` is transposed once into panels for all threads; each thread widens a panel of `W` rows at a time
+//!   into its first-level cache and multiplies register tiles.
+
+mod dot;
+mod finish;
+#[cfg(test)]
+mod tests;
+mod tiled;
+
+use super::{Float, Floats, Isa, Mat, SharedMut};
+use crate::pool::{Pool, Worker};
+
+/// One linear layer of a call. `out` is `[m, n]`.
+///
+/// `out = x w^T + bias`, times `silu(x gate^T + gate_bias)` if there is a gate, plus the residual.
+#[derive(Clone, Copy)]
+pub struct Linear<'a> {
+    /// `[n, k]`.
+    pub weights: Mat<'a>,
+    /// `[n]`.
+    pub bias: Option<Floats<'a>>,
+    /// Gate of a SwiGLU layer.
+    pub gate: Option<Gate<'a>>,
+    /// Added at the end.
+    pub residual: Residual<'a>,
+    /// `[m, n]`.
+    pub out: SharedMut<'a, f32>,
+}
+
+/// The gate of a SwiGLU layer.
+#[derive(Clone, Copy)]
+pub struct Gate<'a> {
+    /// `[n, k]`.
+    pub weights: Mat<'a>,
+    /// `[n]`.
+    pub bias: Option<Floats<'a>>,
+}
+
+/// What is added to a layer's result.
+#[derive(Clone, Copy)]
+pub enum Residual<'a> {
+    /// Nothing.
+    None,
+    /// What `out` held before.
+    Out,
+    /// Another `[m, n]`.
+    Rows(&'a [f32]),
+}
+
+impl<'a> Linear<'a> {
+    /// A layer without bias, gate or residual.
+    pub fn new(weights: Mat<'a>, out: SharedMut<'a, f32>) -> Self {
+        Self { weights, bias: None, gate: None, residual: Residual::None, out }
+    }
+}
+
+/// f32 numbers of scratch that [`linear`] needs for `m` rows of `k` numbers with that many threads (often none).
+pub fn scratch_len(isa: Isa, m: usize, k: usize, threads: usize) -> usize {
+    if uses_tiles(m) { tiled::scratch_len(isa, m, k, threads) } else { 0 }
+}
+
+/// From how many rows on tiles pay for transposing `X`.
+fn uses_tiles(m: usize) -> bool {
+    m > 8
+}
+
+/// A checked call, as the paths see it.
+struct Job<'a> {
+    x: &'a [f32],
+    m: usize,
+    k: usize,
+    layers: &'a [Linear<'a>],
+    scratch: SharedMut<'a, f32>,
+}
+
+/// Computes all `layers` of `x` (`[m, k]`).
+///
+/// # Safety
+/// A team kernel: every thread of `worker`'s run calls it with the same arguments; between this call and any other use
+/// of the `out`s and of `scratch`, and any other use of [`Worker::take`], lies a barrier. `out`s do not overlap each
+/// other, `x`, `scratch` or a `Residual::Rows`.
+///
+/// # Panics
+/// When an operand does not fit the shapes, or `scratch` is shorter than [`scratch_len`].
+pub unsafe fn linear(
+    worker: Worker<'_>,
+    isa: Isa,
+    x: &[f32],
+    m: usize,
+    layers: &[Linear<'_>],
+    scratch: SharedMut<'_, f32>,
+) {
+    let Some(first) = layers.first() else { return };
+    let k = first.weights.cols();
+    assert_eq!(x.len(), m * k, "the operand is {m} rows of {k}");
+    for layer in layers {
+        check(layer, m, k);
+    }
+    assert!(scratch.len() >= scratch_len(isa, m, k, worker.count()), "{} numbers of scratch", scratch.len());
+    let job = Job { x, m, k, layers, scratch };
+    // SAFETY: operands fit the shapes as checked; the caller's promise is the one that the paths ask for.
+    unsafe {
+        if uses_tiles(m) {
+            tiled::run(isa, worker, &job);
+        } else {
+            dot::run(isa, worker, &job);
+        }
+    }
+}
+
+fn check(layer: &Linear<'_>, m: usize, k: usize) {
+    let n = layer.weights.rows();
+    let fits = |w: &Mat<'_>, b: &Option<Floats<'_>>| {
+        assert_eq!((w.rows(), w.cols()), (n, k), "weights of a call share their columns, a gate also its rows");
+        assert!(b.is_none_or(|b| b.len() == n), "a bias has a number for each output");
+    };
+    fits(&layer.weights, &layer.bias);
+    if let Some(gate) = &layer.gate {
+        fits(&gate.weights, &gate.bias);
+    }
+    assert_eq!(layer.out.len(), m * n, "the result is {m} rows of {n}");
+    if let Residual::Rows(rows) = layer.residual {
+        assert_eq!(rows.len(), m * n, "the residual is {m} rows of {n}");
+    }
+}
+
+/// One layer on a pool of its own run: for tests and benches. `scratch` grows as needed.
+pub fn linear_on<'a>(
+    pool: &Pool,
+    isa: Isa,
+    x: &[f32],
+    m: usize,
+    layer: impl FnOnce(SharedMut<'a, f32>) -> Linear<'a>,
+    out: &'a mut [f32],
+    scratch: &mut Vec<f32>,
+) {
+    let layer = layer(SharedMut::new(out));
+    let need = scratch_len(isa, m, layer.weights.cols(), pool.threads());
+    if scratch.len() < need {
+        scratch.resize(need, 0.0);
+    }
+    let scratch = SharedMut::new(scratch);
+    let layers = [layer];
+    pool.run(&|worker| {
+        // SAFETY: all threads of this run make this one call; `out` and `scratch` are borrowed mutably by this function, so
+        // nothing else reaches them, and the run ends before they are used again.
+        unsafe { linear(worker, isa, x, m, &layers, scratch) }
+    });
+}
+
+/// Rows of weights that a thread takes at a time: about 64 KiB, so that taking costs nothing beside streaming them and the
+/// last task is short.
+fn chunk_rows(k: usize, ty: Float, limit: usize) -> usize {
+    let rows = (64 << 10) / (k * ty.size_bytes()).max(1);
+    (rows / 4 * 4).clamp(4, limit)
+}

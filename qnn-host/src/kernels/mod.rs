@@ -1,0 +1,37 @@
+//! The arithmetic: matrix products, attention and the small operations between them, each compiled for several
+//! instruction sets and chosen by an [`Isa`] value.
+//!
+//! Two kinds of functions:
+//!
+//! * *Row kernels* ([`rms_norm`], [`rope`], [`softmax`], [`elementwise`], [`convert`], [`copy`]) are safe, run on the
+//!   calling thread and work on slices. A run shares them out by giving each thread its rows (`Worker::share`).
+//! * *Team kernels* ([`linear`], [`attention`]) are called by **every** thread of a run with the **same** arguments; they
+//!   divide the work among themselves, may meet at barriers inside, and return when the own part is done. Results may
+//!   be read after the next barrier. Because outputs are [`SharedMut`], they are `unsafe`: the caller keeps that promise.
+//!   A barrier must lie between what ran before (writers of their inputs, users of `Worker::take`) and them.
+//!
+//! Intermediate numbers are f32. Weights, caches and masks are [`Floats`]: f32, f16 or bf16 at any alignment.
+//! All shapes are row-major. Lengths are checked, and a wrong one is a bug of our caller: a panic with the reason.
+
+pub mod attention;
+pub mod convert;
+pub mod copy;
+pub mod elementwise;
+mod float;
+mod isa;
+pub mod linear;
+mod math;
+mod norm;
+mod rope;
+mod shared;
+mod simd;
+mod softmax;
+#[cfg(test)]
+mod testing;
+
+pub use float::{Float, Floats, FloatsMut, Mat};
+pub use isa::Isa;
+pub use norm::{rms_norm, rms_norm_in_place};
+pub use rope::{Rope, rope};
+pub use shared::SharedMut;
+pub use softmax::softmax;

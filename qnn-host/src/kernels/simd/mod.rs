@@ -1,0 +1,182 @@
+//! Vectors of f32 behind one trait, so that a kernel is written once and compiled for each instruction set.
+//!
+//! A value of a [`Simd`] type is proof that the CPU has its instructions: only [`super::Isa`] hands them out, after
+//! detection. That is why arithmetic is safe to call; loads and stores are unsafe only for their pointers, which need no
+//! alignment.
+//!
+//! Everything here and every kernel body is `inline(always)`: it ends up inside the `target_feature` function that
+//! [`simd_fn!`](super::isa) makes, where the intrinsics become single instructions.
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod avx2;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod avx512;
+#[cfg(target_arch = "aarch64")]
+pub(crate) mod neon;
+pub(crate) mod plain;
+
+use half::{bf16, f16};
+
+/// The widest vector of any instruction set, in f32 lanes.
+pub(crate) const MAX_LANES: usize = 16;
+
+/// From row to row of a tile's operand `a`: a constant, so that the rows are constant distances from one address. Also the
+/// longest sum of one tile: with it, the rows of `a` fit in the first-level cache.
+pub(crate) const A_STRIDE: usize = 256;
+
+/// A vector unit: a type of vector and what can be done with it.
+pub(crate) trait Simd: Copy + Send + Sync + 'static {
+    /// [`Self::LANES`] f32 numbers.
+    type V: Copy;
+    /// Numbers in a vector.
+    const LANES: usize;
+    /// Rows of the register tile of a matrix product; two vectors wide (see [`Simd::tile`]).
+    const TILE_ROWS: usize;
+    /// Whether there are 32 registers rather than 16.
+    const MANY_REGISTERS: bool;
+
+    fn splat(self, x: f32) -> Self::V;
+
+    /// # Safety
+    /// `LANES` f32 are readable at `p`.
+    unsafe fn load(self, p: *const f32) -> Self::V;
+
+    /// # Safety
+    /// `LANES` f32 are writable at `p`.
+    unsafe fn store(self, p: *mut f32, v: Self::V);
+
+    /// # Safety
+    /// `LANES` f16 are readable at `p`.
+    unsafe fn load_f16(self, p: *const f16) -> Self::V;
+
+    /// Rounds to nearest even.
+    ///
+    /// # Safety
+    /// `LANES` f16 are writable at `p`.
+    unsafe fn store_f16(self, p: *mut f16, v: Self::V);
+
+    /// # Safety
+    /// `LANES` bf16 are readable at `p`.
+    unsafe fn load_bf16(self, p: *const bf16) -> Self::V;
+
+    fn add(self, a: Self::V, b: Self::V) -> Self::V;
+    fn sub(self, a: Self::V, b: Self::V) -> Self::V;
+    fn mul(self, a: Self::V, b: Self::V) -> Self::V;
+    fn div(self, a: Self::V, b: Self::V) -> Self::V;
+    /// The smaller; `b` where either is not a number.
+    fn min(self, a: Self::V, b: Self::V) -> Self::V;
+    /// The larger; `b` where either is not a number.
+    fn max(self, a: Self::V, b: Self::V) -> Self::V;
+    /// `a * b + c`.
+    fn fma(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    /// To the nearest whole number, ties to even.
+    fn round(self, a: Self::V) -> Self::V;
+    /// `v * 2^n` for whole `n` in -126..=127.
+    fn scale(self, v: Self::V, n: Self::V) -> Self::V;
+    /// `v`, but 0 in lanes where `x < limit`.
+    fn zero_below(self, v: Self::V, x: Self::V, limit: Self::V) -> Self::V;
+    fn sum(self, v: Self::V) -> f32;
+    fn max_lane(self, v: Self::V) -> f32;
+
+    /// `c[i * ldc + j] (+)= sum_k a[i * A_STRIDE + k] * b[k * ldb + j]` for `i` in `0..TILE_ROWS`, `j` in `0..vectors * LANES`,
+    /// `vectors` 1 or 2; the sum is kept in registers. `add` says whether `c` is added to or overwritten.
+    ///
+    /// # Safety
+    /// All of `a` and `b` so indexed is readable, `c[i * ldc + j]` writable (and readable with `add`).
+    unsafe fn tile(self, t: Tile, vectors: usize, add: bool);
+
+    /// Transposes a block of `LANES` x `LANES`: `dst[j * dst_stride + i] = src[i * src_stride + j]`.
+    ///
+    /// # Safety
+    /// Both blocks so indexed are readable, writable, and do not overlap.
+    #[inline(always)]
+    unsafe fn transpose(self, src: *const f32, src_stride: usize, dst: *mut f32, dst_stride: usize) {
+        for i in 0..Self::LANES {
+            for j in 0..Self::LANES {
+                // SAFETY: the caller promised both blocks.
+                unsafe { *dst.add(j * dst_stride + i) = *src.add(i * src_stride + j) };
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn zero(self) -> Self::V {
+        self.splat(0.0)
+    }
+
+    /// The first `n < LANES` numbers, zeros behind.
+    ///
+    /// # Safety
+    /// `n` f32 are readable at `p`.
+    #[inline(always)]
+    unsafe fn load_first(self, p: *const f32, n: usize) -> Self::V {
+        let mut lanes = [0.0; MAX_LANES];
+        // SAFETY: the caller promised `n` numbers, fewer than the array holds; a vector fits in the array.
+        unsafe {
+            p.cast::<u8>().copy_to_nonoverlapping(lanes.as_mut_ptr().cast(), 4 * n);
+            self.load(lanes.as_ptr())
+        }
+    }
+
+    /// Writes the first `n < LANES` lanes.
+    ///
+    /// # Safety
+    /// `n` f32 are writable at `p`.
+    #[inline(always)]
+    unsafe fn store_first(self, p: *mut f32, v: Self::V, n: usize) {
+        let mut lanes = [0.0; MAX_LANES];
+        // SAFETY: a vector fits in the array; the caller promised `n` numbers.
+        unsafe {
+            self.store(lanes.as_mut_ptr(), v);
+            p.cast::<u8>().copy_from_nonoverlapping(lanes.as_ptr().cast(), 4 * n);
+        }
+    }
+}
+
+/// The operands of [`Simd::tile`]. Strides are in elements.
+#[derive(Clone, Copy)]
+pub(crate) struct Tile {
+    /// Rows of numbers that are broadcast, [`A_STRIDE`] apart.
+    pub(crate) a: *const f32,
+    /// Rows of vectors.
+    pub(crate) b: *const f32,
+    pub(crate) ldb: usize,
+    /// Length of the sums, at most [`A_STRIDE`].
+    pub(crate) k: usize,
+    pub(crate) c: *mut f32,
+    pub(crate) ldc: usize,
+}
+
+/// The one tile body: `ROWS` x `VECTORS` accumulators, small enough to stay in registers.
+///
+/// # Safety
+/// As [`Simd::tile`], with `ROWS` and `VECTORS` for its extents.
+#[inline(always)]
+pub(crate) unsafe fn tile<S: Simd, const ROWS: usize, const VECTORS: usize>(s: S, t: Tile, add: bool) {
+    let mut acc = [[s.zero(); VECTORS]; ROWS];
+    let mut b = t.b;
+    for k in 0..t.k {
+        let mut row = [s.zero(); VECTORS];
+        for (j, v) in row.iter_mut().enumerate() {
+            // SAFETY: row `k < t.k` of `b` has `VECTORS * LANES` readable numbers.
+            *v = unsafe { s.load(b.add(j * S::LANES)) };
+        }
+        for (i, sums) in acc.iter_mut().enumerate() {
+            // SAFETY: row `i < ROWS` of `a` has `t.k` readable numbers.
+            let x = s.splat(unsafe { *t.a.add(i * A_STRIDE + k) });
+            for (sum, v) in sums.iter_mut().zip(row) {
+                *sum = s.fma(x, v, *sum);
+            }
+        }
+        b = b.wrapping_add(t.ldb);
+    }
+    for (i, sums) in acc.iter().enumerate() {
+        for (j, &sum) in sums.iter().enumerate() {
+            // SAFETY: `c` has `ROWS` rows of `VECTORS * LANES` numbers, writable and, with `add`, readable.
+            unsafe {
+                let c = t.c.add(i * t.ldc + j * S::LANES);
+                s.store(c, if add { s.add(s.load(c), sum) } else { sum });
+            }
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! NEON: four lanes, thirty-two registers. Half precision is converted by instructions of the base architecture.
+
+use std::arch::aarch64::*;
+use std::arch::asm;
+
+use half::{bf16, f16};
+
+use super::{Simd, Tile, tile};
+
+/// Proof that the CPU has NEON; made only by detection in [`super::super::isa`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Neon(pub(in super::super) ());
+
+/// An intrinsic without pointers.
+macro_rules! op {
+    ($e:expr) => {{
+        // SAFETY: `self` proves that the CPU has the instructions.
+        unsafe { $e }
+    }};
+}
+
+impl Simd for Neon {
+    type V = float32x4_t;
+    const LANES: usize = 4;
+    const TILE_ROWS: usize = 12;
+    const MANY_REGISTERS: bool = true;
+
+    #[inline(always)]
+    fn splat(self, x: f32) -> float32x4_t {
+        op!(vdupq_n_f32(x))
+    }
+
+    #[inline(always)]
+    unsafe fn load(self, p: *const f32) -> float32x4_t {
+        // SAFETY: the caller promised 4 numbers; a load of bytes needs no alignment.
+        unsafe { vreinterpretq_f32_u8(vld1q_u8(p.cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, p: *mut f32, v: float32x4_t) {
+        // SAFETY: the caller promised room for 4 numbers.
+        unsafe { vst1q_u8(p.cast(), vreinterpretq_u8_f32(v)) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_f16(self, p: *const f16) -> float32x4_t {
+        let wide: float32x4_t;
+        // SAFETY: the caller promised 4 numbers of 2 bytes; the instruction widens registers and touches no memory.
+        unsafe {
+            let halves = vld1_u8(p.cast());
+            asm!("fcvtl {w:v}.4s, {h:v}.4h", w = out(vreg) wide, h = in(vreg) halves, options(pure, nomem, nostack));
+        }
+        wide
+    }
+
+    #[inline(always)]
+    unsafe fn store_f16(self, p: *mut f16, v: float32x4_t) {
+        let halves: uint8x8_t;
+        // SAFETY: the instruction narrows registers and touches no memory; the caller promised room for 4 numbers of 2 bytes.
+        unsafe {
+            asm!("fcvtn {h:v}.4h, {w:v}.4s", h = out(vreg) halves, w = in(vreg) v, options(pure, nomem, nostack));
+            vst1_u8(p.cast(), halves);
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn load_bf16(self, p: *const bf16) -> float32x4_t {
+        // SAFETY: the caller promised 4 numbers of 2 bytes. A bf16 is the upper half of an f32.
+        unsafe { vreinterpretq_f32_u32(vshll_n_u16::<16>(vreinterpret_u16_u8(vld1_u8(p.cast())))) }
+    }
+
+    #[inline(always)]
+    fn add(self, a: float32x4_t, b: float32x4_t) -> float32x4_t {
+        op!(vaddq_f32(a, b))
+    }
+
+    #[inline(always)]
+    fn sub(self, a: float32x4_t, b: float32x4_t) -> float32x4_t {
+        op!(vsubq_f32(a, b))
+    }
+
+    #[inline(always)]
+    fn mul(self, a: float32x4_t, b: float32x4_t) -> float32x4_t {
+        op!(vmulq_f32(a, b))
+    }
+
+    #[inline(always)]
+    fn div(self, a: float32x4_t, b: float32x4_t) -> float32x4_t {
+        op!(vdivq_f32(a, b))
+    }
+
+    #[inline(always)]
+    fn min(self, a: float32x4_t, b: float32x4_t) -> float32x4_t {
+        op!(vbslq_f32(vcltq_f32(a, b), a, b))
+    }
+
+    #[inline(always)]
+    fn max(self, a: float32x4_t, b: float32x4_t) -> float32x4_t {
+        op!(vbslq_f32(vcgtq_f32(a, b), a, b))
+    }
+
+    #[inline(always)]
+    fn fma(self, a: float32x4_t, b: float32x4_t, c: float32x4_t) -> float32x4_t {
+        op!(vfmaq_f32(c, a, b))
+    }
+
+    #[inline(always)]
+    fn round(self, a: float32x4_t) -> float32x4_t {
+        op!(vrndnq_f32(a))
+    }
+
+    #[inline(always)]
+    fn scale(self, v: float32x4_t, n: float32x4_t) -> float32x4_t {
+        op!({
+            let exponent = vaddq_s32(vcvtq_s32_f32(n), vdupq_n_s32(127));
+            vmulq_f32(v, vreinterpretq_f32_s32(vshlq_n_s32::<23>(exponent)))
+        })
+    }
+
+    #[inline(always)]
+    fn zero_below(self, v: float32x4_t, x: float32x4_t, limit: float32x4_t) -> float32x4_t {
+        op!(vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_f32(v), vcltq_f32(x, limit))))
+    }
+
+    #[inline(always)]
+    fn sum(self, v: float32x4_t) -> f32 {
+        op!(vaddvq_f32(v))
+    }
+
+    #[inline(always)]
+    fn max_lane(self, v: float32x4_t) -> f32 {
+        op!(vmaxvq_f32(v))
+    }
+
+    #[inline(always)]
+    unsafe fn tile(self, t: Tile, vectors: usize, add: bool) {
+        // SAFETY: the caller's promise is that of `tile`.
+        unsafe {
+            match vectors {
+                1 => tile::<Self, 12, 1>(self, t, add),
+                _ => tile::<Self, 12, 2>(self, t, add),
+            }
+        }
+    }
+}

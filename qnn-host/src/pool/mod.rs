@@ -1,0 +1,329 @@
+//! A persistent thread pool for kernels: one closure, run once on each thread, with barriers inside.
+//!
+//! [`Pool::run`] lends the closure to the workers for the length of the call, so it may borrow anything, and
+//! allocates nothing. The calling thread takes part as thread 0; a pool of one thread calls the closure inline.
+//! A thread that waits spins for a bounded time ([`PoolOptions::spin`]) and then sleeps, so an idle pool costs nothing
+//! and a busy machine is not kept busier.
+//!
+//! *Invariants*: one `run` at a time (several clients take turns); a worker touches the closure only between the
+//! start of a run and its own countdown; `run` returns, or unwinds, only after every worker counted down.
+//!
+//! *Traps*: a `run` inside a `run` does not go parallel: the inner closure runs inline, as thread 0 of 1.
+
+mod gate;
+mod pin;
+mod split;
+#[cfg(test)]
+mod tests;
+
+use std::any::Any;
+use std::cell::{Cell, UnsafeCell};
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use std::{fmt, io, thread};
+
+use gate::Gate;
+pub use split::share;
+
+/// How to make a [`Pool`].
+#[derive(Clone, Debug)]
+pub struct PoolOptions {
+    /// Threads, the caller included; 0 means as many as the machine offers this process.
+    pub threads: usize,
+    /// How long a waiting thread spins before it sleeps. Ignored (no spinning) with more threads than cores.
+    pub spin: Duration,
+    /// Cores to pin workers to, by index: worker `i` (from 1) gets `pin[i % pin.len()]`. Empty pins nothing. The calling
+    /// thread belongs to the client and is never pinned. Linux only, ignored elsewhere.
+    pub pin: Vec<usize>,
+}
+
+impl Default for PoolOptions {
+    fn default() -> Self {
+        Self { threads: 0, spin: Duration::from_micros(50), pin: Vec::new() }
+    }
+}
+
+/// The persistent threads. Dropping it ends them.
+pub struct Pool {
+    shared: Arc<Shared>,
+    workers: Vec<JoinHandle<()>>,
+    /// Held for the length of a run.
+    turn: Mutex<()>,
+}
+
+/// One thread's view of a run: which thread it is, of how many, the barrier between them, and the tasks they share out.
+///
+/// Barriers cut a run into *phases*. In each phase [`Worker::take`] counts from 0 again.
+#[derive(Clone, Copy)]
+pub struct Worker<'a> {
+    index: usize,
+    count: usize,
+    /// The next task of this phase.
+    next: &'a Line,
+    /// `None` when the closure runs inline.
+    shared: Option<&'a Shared>,
+}
+
+/// A counter that shares no cache line with anything else.
+#[derive(Default)]
+#[repr(align(128))]
+struct Line(AtomicUsize);
+
+type Task<'a> = dyn Fn(Worker<'_>) + Sync + 'a;
+
+struct Shared {
+    threads: usize,
+    spin: Duration,
+    /// The closure of the current run. Written by the caller while no worker runs, read by workers after `start`.
+    task: UnsafeCell<Option<*const Task<'static>>>,
+    /// Counts runs; workers wait for it to move.
+    start: Gate,
+    /// Workers still running; the caller waits for 0.
+    running: Gate,
+    /// Generation of the barrier; waiters wait for it to move.
+    barrier: Gate,
+    arrived: AtomicU32,
+    /// The next task of this phase.
+    next: Line,
+    /// A thread of this run panicked: barriers let go by unwinding.
+    broken: AtomicBool,
+    stop: AtomicBool,
+    /// What the first panicking worker threw.
+    payload: Mutex<Option<Box<dyn Any + Send>>>,
+}
+
+// SAFETY: `task` is the only field that is not `Sync`. It is written only by the thread that holds `Pool::turn` and while
+// `running` is 0, and read only by workers between the `start` step that follows the write (release, acquire) and their
+// countdown of `running`; so no access races. What it points to is `Sync`.
+unsafe impl Sync for Shared {}
+// SAFETY: as above; the pointer names a `Sync` closure that outlives its use, on whichever thread that is.
+unsafe impl Send for Shared {}
+
+/// What a barrier throws when another thread of the run panicked; never reaches a client.
+struct BrokenBarrier;
+
+thread_local! {
+    /// True while this thread is inside a `run` of any pool.
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+impl Pool {
+    /// Starts the threads.
+    ///
+    /// # Errors
+    /// When the system refuses a thread.
+    pub fn new(options: &PoolOptions) -> io::Result<Self> {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let threads = if options.threads == 0 { cores } else { options.threads };
+        let shared = Arc::new(Shared {
+            threads,
+            spin: if threads > cores { Duration::ZERO } else { options.spin },
+            task: UnsafeCell::new(None),
+            start: Gate::default(),
+            running: Gate::default(),
+            barrier: Gate::default(),
+            arrived: AtomicU32::new(0),
+            next: Line::default(),
+            broken: AtomicBool::new(false),
+            stop: AtomicBool::new(false),
+            payload: Mutex::new(None),
+        });
+        let mut pool = Self { shared, workers: Vec::with_capacity(threads - 1), turn: Mutex::new(()) };
+        for index in 1..threads {
+            let shared = Arc::clone(&pool.shared);
+            let core = (!options.pin.is_empty()).then(|| options.pin[index % options.pin.len()]);
+            let worker = thread::Builder::new().name(format!("qnn-host-{index}")).spawn(move || {
+                if let Some(core) = core {
+                    pin::to_core(core);
+                }
+                shared.work(index);
+            })?;
+            pool.workers.push(worker);
+        }
+        Ok(pool)
+    }
+
+    /// A pool of the calling thread alone: starts nothing, cannot fail.
+    pub fn inline() -> Self {
+        match Self::new(&PoolOptions { threads: 1, ..PoolOptions::default() }) {
+            Ok(pool) => pool,
+            Err(error) => unreachable!("a pool of one starts no thread, yet: {error}"),
+        }
+    }
+
+    /// Threads that take part in a run, the caller included.
+    pub fn threads(&self) -> usize {
+        self.shared.threads
+    }
+
+    /// Calls `task` once on each thread and returns when all are done.
+    ///
+    /// # Panics
+    /// When `task` panics on any thread: with the payload of one of them, after all threads have left the closure.
+    pub fn run(&self, task: &(dyn Fn(Worker<'_>) + Sync)) {
+        if self.shared.threads == 1 || INSIDE.get() {
+            return task(Worker { index: 0, count: 1, next: &Line::default(), shared: None });
+        }
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let shared = &*self.shared;
+        shared.publish(task);
+        let mine = catch_unwind(AssertUnwindSafe(|| shared.enter(0, task)));
+        shared.running.wait(shared.spin, |left| left == 0);
+        let theirs = shared.payload.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match (mine, theirs) {
+            (Ok(()), None) => {}
+            (Err(payload), None) => resume_unwind(payload),
+            (Err(payload), Some(_)) if !payload.is::<BrokenBarrier>() => resume_unwind(payload),
+            (_, Some(payload)) => resume_unwind(payload),
+        }
+    }
+
+    /// Calls `body` with each of `0..n` once, spread over the threads as they become free; `n == 1` runs inline.
+    pub fn for_each(&self, n: usize, body: &(dyn Fn(usize) + Sync)) {
+        if n <= 1 {
+            return (0..n).for_each(body);
+        }
+        self.run(&|w| w.tasks(n).for_each(body));
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Release);
+        self.shared.start.add(1);
+        for worker in self.workers.drain(..) {
+            // A worker catches what its task throws, so it ends without an error; there is no one to tell otherwise.
+            let _ = worker.join();
+        }
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool").field("threads", &self.threads()).finish_non_exhaustive()
+    }
+}
+
+impl Worker<'_> {
+    /// Which thread this is, from 0 (the caller).
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// How many threads run the closure.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Waits until every thread of the run came here, and begins a new phase. All must call it equally often.
+    ///
+    /// # Panics
+    /// Unwinds, without a message, when another thread of the run panicked.
+    pub fn barrier(&self) {
+        match self.shared {
+            Some(shared) => shared.meet(),
+            None => self.next.0.store(0, Ordering::Relaxed),
+        }
+    }
+
+    /// The next number of this phase: each of 0, 1, 2, ... goes to one thread only. A phase has one such sequence, so
+    /// put a barrier between two loops that use it.
+    pub fn take(&self) -> usize {
+        self.next.0.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The tasks of `0..n` that fall to this thread, taken one by one as it becomes free (see [`Worker::take`]).
+    pub fn tasks(&self, n: usize) -> impl Iterator<Item = usize> + '_ {
+        std::iter::from_fn(move || Some(self.take()).filter(|&task| task < n))
+    }
+
+    /// This thread's contiguous share of `0..n`, in multiples of `unit` (see [`share`]).
+    pub fn share(&self, n: usize, unit: usize) -> Range<usize> {
+        share(n, unit, self.index, self.count)
+    }
+}
+
+impl Shared {
+    /// Lends `task` to the workers. The caller must wait for `running` to reach 0 before the borrow ends.
+    fn publish(&self, task: &Task<'_>) {
+        let task: *const Task<'_> = task;
+        // SAFETY: only the lifetime in the type changes. `run`, the one caller, does not leave (by return or by unwinding)
+        // before `running` is 0, after which no worker uses the pointer.
+        let task = unsafe { std::mem::transmute::<*const Task<'_>, *const Task<'static>>(task) };
+        // SAFETY: the caller holds `turn` and the last run has ended (`running` is 0), so no worker reads the cell now.
+        unsafe { *self.task.get() = Some(task) };
+        self.arrived.store(0, Ordering::Relaxed);
+        self.next.0.store(0, Ordering::Relaxed);
+        self.broken.store(false, Ordering::Relaxed);
+        self.running.set(self.threads as u32 - 1);
+        self.start.add(1);
+    }
+
+    /// The life of worker `index`.
+    fn work(&self, index: usize) {
+        let mut seen = 0;
+        loop {
+            seen = self.start.wait(self.spin, |now| now != seen);
+            if self.stop.load(Ordering::Acquire) {
+                return;
+            }
+            // SAFETY: the step of `start` was published after the cell was written, and it is not written again before
+            // this worker counts down below.
+            let task = unsafe { *self.task.get() };
+            if let Some(task) = task {
+                // SAFETY: `run` keeps the closure borrowed until this worker counts down below.
+                let task = unsafe { &*task };
+                if let Err(payload) = catch_unwind(AssertUnwindSafe(|| self.enter(index, task))) {
+                    let mut first = self.payload.lock().unwrap_or_else(PoisonError::into_inner);
+                    if first.as_ref().is_none_or(|p| p.is::<BrokenBarrier>()) {
+                        *first = Some(payload);
+                    }
+                }
+            }
+            self.running.sub(1);
+        }
+    }
+
+    /// Runs the closure as thread `index`; breaks the barrier if it panics.
+    fn enter(&self, index: usize, task: &Task<'_>) {
+        struct Leave<'a> {
+            shared: &'a Shared,
+            returned: bool,
+        }
+        impl Drop for Leave<'_> {
+            fn drop(&mut self) {
+                INSIDE.set(false);
+                if !self.returned {
+                    self.shared.broken.store(true, Ordering::SeqCst);
+                    self.shared.barrier.add(1);
+                }
+            }
+        }
+        INSIDE.set(true);
+        let mut leave = Leave { shared: self, returned: false };
+        task(Worker { index, count: self.threads, next: &self.next, shared: Some(self) });
+        leave.returned = true;
+    }
+
+    fn meet(&self) {
+        let generation = self.barrier.get();
+        if self.broken.load(Ordering::SeqCst) {
+            resume_unwind(Box::new(BrokenBarrier));
+        }
+        if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.threads as u32 {
+            // All others wait: nobody takes tasks or arrives again until the step below, which publishes both.
+            self.arrived.store(0, Ordering::Relaxed);
+            self.next.0.store(0, Ordering::Relaxed);
+            self.barrier.add(1);
+        } else {
+            self.barrier.wait(self.spin, |now| now != generation);
+            if self.broken.load(Ordering::SeqCst) {
+                resume_unwind(Box::new(BrokenBarrier));
+            }
+        }
+    }
+}

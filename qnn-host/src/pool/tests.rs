@@ -1,0 +1,153 @@
+//! The pool's promises: every thread once, barriers that hold, panics that come out, clients that take turns.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use super::*;
+
+fn pool(threads: usize, spin_us: u64) -> Pool {
+    Pool::new(&PoolOptions { threads, spin: Duration::from_micros(spin_us), pin: Vec::new() }).expect("threads start")
+}
+
+#[test]
+fn every_thread_runs_once_and_knows_its_place() {
+    for threads in [1, 2, 3, 5] {
+        for spin in [0, 20] {
+            let pool = pool(threads, spin);
+            assert_eq!(pool.threads(), threads);
+            for _ in 0..200 {
+                let seen: Vec<AtomicUsize> = (0..threads).map(|_| AtomicUsize::new(0)).collect();
+                pool.run(&|w| {
+                    assert_eq!(w.count(), threads);
+                    seen[w.index()].fetch_add(1, Ordering::Relaxed);
+                });
+                assert!(seen.iter().all(|s| s.load(Ordering::Relaxed) == 1), "{threads} threads: {seen:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_barrier_separates_phases() {
+    let pool = pool(4, 5);
+    for _ in 0..100 {
+        let phases: Vec<AtomicUsize> = (0..8).map(|_| AtomicUsize::new(0)).collect();
+        pool.run(&|w| {
+            for (i, phase) in phases.iter().enumerate() {
+                if i > 0 {
+                    assert_eq!(phases[i - 1].load(Ordering::Relaxed), 4, "phase {i} began early");
+                }
+                phase.fetch_add(1, Ordering::Relaxed);
+                w.barrier();
+            }
+        });
+    }
+}
+
+#[test]
+fn a_panic_on_any_thread_comes_out_and_the_pool_lives_on() {
+    let pool = pool(3, 5);
+    for culprit in 0..3 {
+        let thrown = catch_unwind(AssertUnwindSafe(|| {
+            pool.run(&|w| {
+                if w.index() == culprit {
+                    panic!("thread {culprit} gives up");
+                }
+                w.barrier();
+            });
+        }))
+        .expect_err("the panic must come out");
+        let text = thrown.downcast_ref::<String>().expect("the culprit's own message");
+        assert_eq!(*text, format!("thread {culprit} gives up"));
+        let count = AtomicUsize::new(0);
+        pool.run(&|w| {
+            w.barrier();
+            count.fetch_add(1, Ordering::Relaxed);
+        });
+        assert_eq!(count.into_inner(), 3);
+    }
+}
+
+#[test]
+fn a_run_inside_a_run_is_inline() {
+    let (outer, other) = (pool(2, 5), pool(2, 5));
+    let count = AtomicUsize::new(0);
+    outer.run(&|_| {
+        for pool in [&outer, &other] {
+            pool.run(&|w| {
+                assert_eq!((w.index(), w.count()), (0, 1));
+                w.barrier();
+                count.fetch_add(1, Ordering::Relaxed);
+            });
+        }
+    });
+    assert_eq!(count.into_inner(), 4);
+}
+
+#[test]
+fn clients_take_turns() {
+    let pool = pool(2, 5);
+    let (running, total) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..100 {
+                    pool.run(&|_| {
+                        assert!(running.fetch_add(1, Ordering::SeqCst) < 2, "two runs at once");
+                        total.fetch_add(1, Ordering::Relaxed);
+                        running.fetch_sub(1, Ordering::SeqCst);
+                    });
+                }
+            });
+        }
+    });
+    assert_eq!(total.into_inner(), 800);
+}
+
+#[test]
+fn for_each_covers_every_task_once() {
+    let pool = pool(3, 5);
+    for n in [0, 1, 2, 3, 100] {
+        let seen: Vec<AtomicUsize> = (0..n).map(|_| AtomicUsize::new(0)).collect();
+        pool.for_each(n, &|i| {
+            seen[i].fetch_add(1, Ordering::Relaxed);
+        });
+        assert!(seen.iter().all(|s| s.load(Ordering::Relaxed) == 1));
+    }
+}
+
+#[test]
+fn each_phase_counts_its_tasks_from_zero() {
+    for threads in [1, 3] {
+        let pool = pool(threads, 5);
+        let counts: Vec<AtomicUsize> = (0..50).map(|_| AtomicUsize::new(0)).collect();
+        pool.run(&|w| {
+            for phase in 0..20 {
+                for task in w.tasks(50) {
+                    let before = counts[task].fetch_add(1, Ordering::Relaxed);
+                    assert_eq!(before, phase, "task {task}");
+                }
+                w.barrier();
+            }
+        });
+    }
+}
+
+#[test]
+fn shares_are_contiguous_aligned_and_complete() {
+    for n in 0..70 {
+        for unit in [1, 4, 16] {
+            for count in 1..6 {
+                let mut end = 0;
+                for index in 0..count {
+                    let part = share(n, unit, index, count);
+                    assert_eq!(part.start, end, "n {n}, unit {unit}, {index} of {count}");
+                    assert!(part.end == n || part.end % unit == 0);
+                    end = part.end;
+                }
+                assert_eq!(end, n);
+            }
+        }
+    }
+}
