@@ -133,6 +133,7 @@ mod tests {
 
     type Kernel = fn(Isa, &[f32], &[f32], &mut [f32]);
     type Into = fn(Isa, &[f32], &mut [f32]);
+    type Definition = fn(f64, f64) -> f64;
 
     fn reference_silu_mul(a: f64, b: f64) -> f64 {
         a / (1.0 + (-a).exp()) * b
@@ -142,7 +143,7 @@ mod tests {
         #[test]
         fn binary_kernels_match_the_definition(n in 0usize..70, seed: u64) {
             let (a, b) = (numbers(n, seed), numbers(n, seed ^ 1));
-            let cases: [(&str, Kernel, Into, fn(f64, f64) -> f64); 5] = [
+            let cases: [(&str, Kernel, Into, Definition); 5] = [
                 ("add", add, add_into, |a, b| a + b),
                 ("sub", sub, sub_into, |a, b| a - b),
                 ("mul", mul, mul_into, |a, b| a * b),

@@ -177,6 +177,10 @@ pub(crate) trait Elem: Copy + 'static {
     const TY: Float;
 
     /// # Safety
+    /// One element is readable at `p`.
+    unsafe fn get(p: *const Self) -> f32;
+
+    /// # Safety
     /// `S::LANES` elements are readable at `p`.
     unsafe fn load<S: Simd>(s: S, p: *const Self) -> S::V;
 
@@ -220,6 +224,12 @@ impl Elem for f32 {
     const TY: Float = Float::F32;
 
     #[inline(always)]
+    unsafe fn get(p: *const Self) -> f32 {
+        // SAFETY: the caller's promise.
+        unsafe { p.read_unaligned() }
+    }
+
+    #[inline(always)]
     unsafe fn load<S: Simd>(s: S, p: *const Self) -> S::V {
         // SAFETY: the caller's promise; vector loads need no alignment.
         unsafe { s.load(p) }
@@ -248,6 +258,13 @@ impl Elem for f16 {
     const TY: Float = Float::F16;
 
     #[inline(always)]
+    unsafe fn get(p: *const Self) -> f32 {
+        // SAFETY: the caller's promise.
+        let x = unsafe { p.read_unaligned() };
+        x.to_f32()
+    }
+
+    #[inline(always)]
     unsafe fn load<S: Simd>(s: S, p: *const Self) -> S::V {
         // SAFETY: the caller's promise.
         unsafe { s.load_f16(p) }
@@ -262,6 +279,13 @@ impl Elem for f16 {
 
 impl Elem for bf16 {
     const TY: Float = Float::Bf16;
+
+    #[inline(always)]
+    unsafe fn get(p: *const Self) -> f32 {
+        // SAFETY: the caller's promise.
+        let x = unsafe { p.read_unaligned() };
+        x.to_f32()
+    }
 
     #[inline(always)]
     unsafe fn load<S: Simd>(s: S, p: *const Self) -> S::V {

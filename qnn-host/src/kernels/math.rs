@@ -16,7 +16,7 @@ pub(crate) fn exp<S: Simd>(s: S, x: S::V) -> S::V {
     // x = n ln 2 + r with |r| <= ln 2 / 2; ln 2 in two parts, so that n * high is exact.
     let held = s.min(s.splat(EXP_MAX), s.max(s.splat(EXP_MIN), x));
     let n = s.round(s.mul(held, s.splat(std::f32::consts::LOG2_E)));
-    let r = s.fma(n, s.splat(-0.693_359_375), held);
+    let r = s.fma(n, s.splat(-355.0 / 512.0), held);
     let r = s.fma(n, s.splat(2.121_944_4e-4), r);
     // e^r = 1 + r + r^2 p(r); p by a weighted least-squares fit in double, relative error 5e-9 before rounding.
     let mut p = s.splat(0.001_394_613_8);

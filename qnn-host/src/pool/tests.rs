@@ -143,7 +143,7 @@ fn shares_are_contiguous_aligned_and_complete() {
                 for index in 0..count {
                     let part = share(n, unit, index, count);
                     assert_eq!(part.start, end, "n {n}, unit {unit}, {index} of {count}");
-                    assert!(part.end == n || part.end % unit == 0);
+                    assert!(part.end == n || part.end.is_multiple_of(unit));
                     end = part.end;
                 }
                 assert_eq!(end, n);

@@ -99,6 +99,23 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
         }
     }
 
+    /// Asks for the cache line at `p`, which need not be a valid address.
+    #[inline(always)]
+    fn prefetch<T>(self, p: *const T) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: SSE is part of the architecture, and a prefetch of any address has no effect but on caches.
+        unsafe {
+            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(p.cast());
+        }
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: a prefetch of any address has no effect but on caches.
+        unsafe {
+            std::arch::asm!("prfm pldl1keep, [{p}]", p = in(reg) p, options(nostack, preserves_flags, readonly));
+        }
+        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+        let _ = p;
+    }
+
     #[inline(always)]
     fn zero(self) -> Self::V {
         self.splat(0.0)

@@ -1,0 +1,283 @@
+//! The online softmax of one task's queries.
+//!
+//! *Layouts* (f32, `Q` queries in whole tiles; query `g * rows + i` is head `head0 + g`, row `row0 + i`):
+//!
+//! ```text
+//! state   values[Q][value_stride]  highest[Q]  sum[Q]      running, without and with the division still to come
+//! work    queries[Q][COLS]  scores[Q][COLS]                then, for packed blocks, keys[dim][COLS] values[COLS][value_stride]
+//! ```
+
+use super::super::float::{Elem, with_elem};
+use super::super::simd::Simd;
+use super::super::softmax::{exp_sum, maximum, scale};
+use super::team::Plan;
+use super::{Attention, COLS, Span, direct, mask, packed};
+
+/// The queries of a task.
+#[derive(Clone, Copy)]
+pub(super) struct Queries {
+    pub(super) kv_head: usize,
+    pub(super) head0: usize,
+    pub(super) heads: usize,
+    pub(super) row0: usize,
+    pub(super) rows: usize,
+}
+
+/// One task: its queries and the memory it works in.
+///
+/// Invariant (of [`Block::new`]'s caller): the pointers lead to memory of the sizes above that only this thread uses, and
+/// the job's operands fit its shapes.
+pub(super) struct Block<'a> {
+    pub(super) job: &'a Attention<'a>,
+    pub(super) at: Queries,
+    /// Queries in whole tiles.
+    pub(super) padded: usize,
+    pub(super) value_stride: usize,
+    pub(super) sums: *mut f32,
+    highest: *mut f32,
+    total: *mut f32,
+    pub(super) queries: *mut f32,
+    pub(super) scores: *mut f32,
+    /// Room for packed keys and values; unused when direct.
+    pub(super) keys: *mut f32,
+    pub(super) values: *mut f32,
+    /// The highest mask value of each of the task's rows.
+    mask_highest: *const f32,
+    direct: bool,
+}
+
+impl<'a> Block<'a> {
+    /// # Safety
+    /// `state` and `work` have the sizes of the plan's partial result and working memory, and are this thread's alone;
+    /// `mask_highest` has a number for each row.
+    #[inline(always)]
+    pub(super) unsafe fn new(
+        job: &'a Attention<'a>,
+        plan: &Plan,
+        at: Queries,
+        state: *mut f32,
+        work: *mut f32,
+        mask_highest: *const f32,
+    ) -> Self {
+        let padded = plan.queries();
+        let value_stride = plan.value_stride;
+        let highest = state.wrapping_add(padded * value_stride);
+        let scores = work.wrapping_add(padded * COLS);
+        let keys = scores.wrapping_add(padded * COLS);
+        Self {
+            job,
+            at,
+            padded,
+            value_stride,
+            sums: state,
+            highest,
+            total: highest.wrapping_add(padded),
+            queries: work,
+            scores,
+            keys,
+            values: keys.wrapping_add(plan.dim * COLS),
+            mask_highest,
+            direct: plan.direct,
+        }
+    }
+
+    /// Queries of this task.
+    #[inline(always)]
+    pub(super) fn count(&self) -> usize {
+        self.at.heads * self.at.rows
+    }
+
+    /// Gathers and scales the queries; nothing is absorbed yet.
+    ///
+    /// # Safety
+    /// The invariant.
+    #[inline(always)]
+    pub(super) unsafe fn begin<S: Simd>(&self, s: S) {
+        // SAFETY: whole parts of the memory that the invariant promises, all f32.
+        unsafe {
+            self.sums.write_bytes(0, self.padded * self.value_stride);
+            self.queries.write_bytes(0, self.padded * COLS);
+            for query in 0..self.padded {
+                *self.highest.add(query) = f32::NEG_INFINITY;
+                *self.total.add(query) = 0.0;
+            }
+        }
+        for query in 0..self.count() {
+            let (head, row) = (self.at.head0 + query / self.at.rows, self.at.row0 + query % self.at.rows);
+            let from = row * self.job.q_row_stride + head * self.job.q_head_stride;
+            let from = &self.job.q[from..from + self.job.dim];
+            // SAFETY: a query has `dim <= COLS` numbers.
+            unsafe {
+                let to = self.queries.add(query * COLS);
+                to.copy_from_nonoverlapping(from.as_ptr(), from.len());
+                if self.job.scale != 1.0 {
+                    scale(s, to, from.len(), self.job.scale);
+                }
+            }
+        }
+    }
+
+    /// Absorbs the visible columns of range `range` of `ranges` of all spans.
+    ///
+    /// # Safety
+    /// The invariant; `classes` are those of this task's rows.
+    #[inline(always)]
+    pub(super) unsafe fn absorb_range<S: Simd>(&self, s: S, classes: &[f32], range: usize, ranges: usize) {
+        // A range is a share of the stretches of all spans together.
+        let (from, to) = (classes.len() * range / ranges, classes.len() * (range + 1) / ranges);
+        let (mut first, mut column) = (0, 0);
+        for span in self.job.spans {
+            let stretches = mask::stretches(span.len);
+            let (a, b) = (from.clamp(first, first + stretches), to.clamp(first, first + stretches));
+            let start = (a - first) * mask::STRETCH;
+            let len = ((b - first) * mask::STRETCH).min(span.len) - start.min(span.len);
+            mask::runs(&classes[a..b], len, COLS, |at, count, mixed| {
+                // SAFETY: the run lies inside the span; the caller's promise.
+                unsafe { self.absorb(s, span, start + at, count, mixed.then_some(column + start + at)) };
+            });
+            first += stretches;
+            column += span.len;
+        }
+    }
+
+    /// Absorbs columns `at .. at + count` of a span, `count <= COLS`; adds the mask from column `masked` on, if given.
+    ///
+    /// # Safety
+    /// The invariant; the columns exist.
+    #[inline(always)]
+    unsafe fn absorb<S: Simd>(&self, s: S, span: &Span<'_>, at: usize, count: usize, masked: Option<usize>) {
+        let head = self.at.kv_head * self.job.dim * span.len;
+        // SAFETY: head `kv_head` of the span begins at `head`; the columns exist.
+        unsafe {
+            with_elem!(span.keys.ty(), E => {
+                let keys = span.keys.ptr::<E>().add(head + at);
+                if self.direct {
+                    direct::scores(s, self, keys, span.len, count);
+                } else {
+                    packed::scores(s, self, keys, span.len, count);
+                }
+            });
+        }
+        if let (Some(mask), Some(column)) = (self.job.mask, masked) {
+            let total: usize = self.job.spans.iter().map(|span| span.len).sum();
+            with_elem!(mask.ty(), E => {
+                for query in 0..self.count() {
+                    let row = query % self.at.rows;
+                    // SAFETY: the mask has these columns in this row, the scores have `COLS` for each query.
+                    unsafe {
+                        let mask = mask.ptr::<E>().add((self.at.row0 + row) * total + column);
+                        add_mask(s, self.scores.add(query * COLS), mask, *self.mask_highest.add(row), count);
+                    }
+                }
+            });
+        }
+        for query in 0..self.count() {
+            // SAFETY: `count <= COLS` scores of this query.
+            unsafe { self.weigh(s, query, count) };
+        }
+        // SAFETY: as above, for the values.
+        unsafe {
+            with_elem!(span.values.ty(), E => {
+                let values = span.values.ptr::<E>().add(head + at * self.job.dim);
+                if self.direct {
+                    direct::weighted(s, self, values, count);
+                } else {
+                    packed::weighted(s, self, values, count);
+                }
+            });
+        }
+    }
+
+    /// Turns a query's scores into weights relative to its new maximum, and scales what was absorbed before.
+    ///
+    /// # Safety
+    /// The invariant; `count <= COLS` scores are there.
+    #[inline(always)]
+    unsafe fn weigh<S: Simd>(&self, s: S, query: usize, count: usize) {
+        // SAFETY: all of it is memory of this query.
+        unsafe {
+            let scores = self.scores.add(query * COLS);
+            let before = *self.highest.add(query);
+            let now = before.max(maximum(s, scores, count));
+            if now > before {
+                *self.highest.add(query) = now;
+                if before > f32::NEG_INFINITY {
+                    let factor = (before - now).exp();
+                    *self.total.add(query) *= factor;
+                    scale(s, self.sums.add(query * self.value_stride), self.value_stride, factor);
+                }
+            }
+            *self.total.add(query) += exp_sum(s, scores, count, now);
+        }
+    }
+
+    /// Absorbs what another range of the same queries left in `other` (laid out as the state).
+    ///
+    /// # Safety
+    /// The invariant, for `other` as well.
+    #[inline(always)]
+    pub(super) unsafe fn join<S: Simd>(&self, s: S, other: *const f32) {
+        for query in 0..self.count() {
+            // SAFETY: both states hold this query.
+            unsafe {
+                let their_highest = *other.add(self.padded * self.value_stride + query);
+                let their_total = *other.add(self.padded * (self.value_stride + 1) + query);
+                if their_highest == f32::NEG_INFINITY {
+                    continue;
+                }
+                let (highest, total) = (self.highest.add(query), self.total.add(query));
+                let now = their_highest.max(*highest);
+                let (mine, theirs) = ((*highest - now).exp(), (their_highest - now).exp());
+                *highest = now;
+                *total = *total * mine + their_total * theirs;
+                let (to, from) = (self.sums.add(query * self.value_stride), other.add(query * self.value_stride));
+                for i in (0..self.value_stride).step_by(S::LANES) {
+                    let sum = s.mul(s.load(to.add(i)), s.splat(mine));
+                    s.store(to.add(i), s.fma(s.load(from.add(i)), s.splat(theirs), sum));
+                }
+            }
+        }
+    }
+
+    /// Divides and writes the results.
+    ///
+    /// # Safety
+    /// The invariant; the results of these queries are this thread's alone.
+    #[inline(always)]
+    pub(super) unsafe fn store<S: Simd>(&self, s: S) {
+        for query in 0..self.count() {
+            let (head, row) = (self.at.head0 + query / self.at.rows, self.at.row0 + query % self.at.rows);
+            let to = row * self.job.out_row_stride + head * self.job.out_head_stride;
+            // SAFETY: the state holds this query; its result lies inside `out`.
+            unsafe {
+                let from = self.sums.add(query * self.value_stride);
+                scale(s, from, self.job.dim, 1.0 / *self.total.add(query));
+                self.job.out.ptr().add(to).copy_from_nonoverlapping(from, self.job.dim);
+            }
+        }
+    }
+}
+
+/// `scores += mask - highest`. Softmax does not change when all scores of a row do by the same, and so a row that is hidden
+/// all over by a large number keeps the digits of its scores.
+///
+/// # Safety
+/// `count` numbers are readable at both and writable at `scores`.
+#[inline(always)]
+unsafe fn add_mask<S: Simd, E: Elem>(s: S, scores: *mut f32, mask: *const E, highest: f32, count: usize) {
+    let (whole, rest, highest) = (count - count % S::LANES, count % S::LANES, s.splat(highest));
+    for i in (0..whole).step_by(S::LANES) {
+        // SAFETY: `i + LANES <= count`.
+        unsafe {
+            let mask = s.sub(E::load(s, mask.add(i)), highest);
+            s.store(scores.add(i), s.add(s.load(scores.add(i)), mask));
+        }
+    }
+    if rest > 0 {
+        // SAFETY: `rest` elements are left behind `whole`.
+        unsafe {
+            let mask = s.sub(E::load_first(s, mask.add(whole), rest), highest);
+            s.store_first(scores.add(whole), s.add(s.load_first(scores.add(whole), rest), mask), rest);
+        }
+    }
+}

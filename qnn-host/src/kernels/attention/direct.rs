@@ -1,0 +1,204 @@
+//! Products for few queries: keys and values go from memory through registers once, for four queries at a time.
+
+use super::super::float::Elem;
+use super::super::simd::Simd;
+use super::COLS;
+use super::block::Block;
+
+/// As [`super::packed::scores`], which see.
+///
+/// # Safety
+/// The invariant of [`Block`]; the columns are readable.
+#[inline(always)]
+pub(super) unsafe fn scores<S: Simd, E: Elem>(s: S, block: &Block<'_>, keys: *const E, stride: usize, count: usize) {
+    let queries = block.count();
+    // SAFETY: queries in fours stay inside the padded memory (a multiple of four); columns stay under `count`.
+    unsafe {
+        match queries {
+            1 => score::<S, E, 1>(s, block, 0, keys, stride, count),
+            2 => score::<S, E, 2>(s, block, 0, keys, stride, count),
+            _ => {
+                for query in (0..queries).step_by(4) {
+                    score::<S, E, 4>(s, block, query, keys, stride, count);
+                }
+            }
+        }
+    }
+}
+
+/// # Safety
+/// `query .. query + Q` are queries of the padded memory; `count` columns are readable.
+#[inline(always)]
+unsafe fn score<S: Simd, E: Elem, const Q: usize>(
+    s: S,
+    block: &Block<'_>,
+    query: usize,
+    keys: *const E,
+    stride: usize,
+    count: usize,
+) {
+    let mut j = 0;
+    // SAFETY: each step stays under `count`.
+    unsafe {
+        if S::MANY_REGISTERS {
+            while j + 4 * S::LANES <= count {
+                score_tile::<S, E, Q, 4>(s, block, query, keys, stride, j, S::LANES);
+                j += 4 * S::LANES;
+            }
+        } else {
+            while j + 2 * S::LANES <= count {
+                score_tile::<S, E, Q, 2>(s, block, query, keys, stride, j, S::LANES);
+                j += 2 * S::LANES;
+            }
+        }
+        while j < count {
+            let n = S::LANES.min(count - j);
+            score_tile::<S, E, Q, 1>(s, block, query, keys, stride, j, n);
+            j += n;
+        }
+    }
+}
+
+/// `V` vectors of columns from `j` on; with `V = 1`, only `n` columns.
+///
+/// # Safety
+/// As [`score`].
+#[inline(always)]
+unsafe fn score_tile<S: Simd, E: Elem, const Q: usize, const V: usize>(
+    s: S,
+    block: &Block<'_>,
+    query: usize,
+    keys: *const E,
+    stride: usize,
+    j: usize,
+    n: usize,
+) {
+    let mut acc = [[s.zero(); V]; Q];
+    // SAFETY: each of the `dim` rows has the columns; the queries have `dim` numbers; scores have `COLS` for each query.
+    unsafe {
+        let q = block.queries.add(query * COLS);
+        for d in 0..block.job.dim {
+            let row = keys.add(d * stride + j);
+            // Rows lie far apart: no hardware stream follows so many, so ask for the next columns of this one.
+            let next = row.wrapping_add(V * S::LANES);
+            for line in (0..V * S::LANES * size_of::<E>()).step_by(64) {
+                s.prefetch(next.wrapping_byte_add(line));
+            }
+            let mut k = [s.zero(); V];
+            for (v, k) in k.iter_mut().enumerate() {
+                *k = if n == S::LANES { E::load(s, row.add(v * S::LANES)) } else { E::load_first(s, row, n) };
+            }
+            for (i, acc) in acc.iter_mut().enumerate() {
+                let x = s.splat(*q.add(i * COLS + d));
+                for (acc, k) in acc.iter_mut().zip(k) {
+                    *acc = s.fma(x, k, *acc);
+                }
+            }
+        }
+        for (i, acc) in acc.iter().enumerate() {
+            for (v, &acc) in acc.iter().enumerate() {
+                let to = block.scores.add((query + i) * COLS + j + v * S::LANES);
+                if n == S::LANES { s.store(to, acc) } else { s.store_first(to, acc, n) }
+            }
+        }
+    }
+}
+
+/// As [`super::packed::weighted`], which see.
+///
+/// # Safety
+/// The invariant of [`Block`]; the rows are readable.
+#[inline(always)]
+pub(super) unsafe fn weighted<S: Simd, E: Elem>(s: S, block: &Block<'_>, values: *const E, count: usize) {
+    let queries = block.count();
+    // SAFETY: queries in fours stay inside the padded memory (a multiple of four).
+    unsafe {
+        match queries {
+            1 => weigh::<S, E, 1>(s, block, 0, values, count),
+            2 => weigh::<S, E, 2>(s, block, 0, values, count),
+            _ => {
+                for query in (0..queries).step_by(4) {
+                    weigh::<S, E, 4>(s, block, query, values, count);
+                }
+            }
+        }
+    }
+}
+
+/// # Safety
+/// `query .. query + Q` are queries of the padded memory; `count` rows are readable.
+#[inline(always)]
+unsafe fn weigh<S: Simd, E: Elem, const Q: usize>(
+    s: S,
+    block: &Block<'_>,
+    query: usize,
+    values: *const E,
+    count: usize,
+) {
+    let dim = block.job.dim;
+    let mut d = 0;
+    // SAFETY: each step stays under `dim`.
+    unsafe {
+        if S::MANY_REGISTERS {
+            while d + 4 * S::LANES <= dim {
+                weigh_tile::<S, E, Q, 4>(s, block, query, values, count, d, S::LANES);
+                d += 4 * S::LANES;
+            }
+        } else {
+            while d + 2 * S::LANES <= dim {
+                weigh_tile::<S, E, Q, 2>(s, block, query, values, count, d, S::LANES);
+                d += 2 * S::LANES;
+            }
+        }
+        while d < dim {
+            let n = S::LANES.min(dim - d);
+            weigh_tile::<S, E, Q, 1>(s, block, query, values, count, d, n);
+            d += n;
+        }
+    }
+}
+
+/// `V` vectors of a value from number `d` on; with `V = 1`, only `n` numbers.
+///
+/// # Safety
+/// As [`weigh`].
+#[inline(always)]
+unsafe fn weigh_tile<S: Simd, E: Elem, const Q: usize, const V: usize>(
+    s: S,
+    block: &Block<'_>,
+    query: usize,
+    values: *const E,
+    count: usize,
+    d: usize,
+    n: usize,
+) {
+    // SAFETY: sums have `value_stride` numbers for each query, whole vectors; scores have `COLS >= count`; rows have `dim`.
+    unsafe {
+        let sums = block.sums.add(query * block.value_stride + d);
+        let mut acc = [[s.zero(); V]; Q];
+        for (i, acc) in acc.iter_mut().enumerate() {
+            for (v, acc) in acc.iter_mut().enumerate() {
+                *acc = s.load(sums.add(i * block.value_stride + v * S::LANES));
+            }
+        }
+        let weights = block.scores.add(query * COLS);
+        for j in 0..count {
+            let row = values.add(j * block.job.dim + d);
+            let mut x = [s.zero(); V];
+            for (v, x) in x.iter_mut().enumerate() {
+                *x = if n == S::LANES { E::load(s, row.add(v * S::LANES)) } else { E::load_first(s, row, n) };
+            }
+            for (i, acc) in acc.iter_mut().enumerate() {
+                let w = s.splat(*weights.add(i * COLS + j));
+                for (acc, x) in acc.iter_mut().zip(x) {
+                    *acc = s.fma(w, x, *acc);
+                }
+            }
+        }
+        for (i, acc) in acc.iter().enumerate() {
+            for (v, &acc) in acc.iter().enumerate() {
+                s.store(sums.add(i * block.value_stride + v * S::LANES), acc);
+            }
+        }
+    }
+}

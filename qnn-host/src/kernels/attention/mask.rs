@@ -1,0 +1,147 @@
+//! What a mask lets each block of rows see, in stretches of columns.
+
+use super::super::Floats;
+use super::super::float::{Elem, with_elem};
+use super::super::simd::Simd;
+
+/// Columns of a stretch: whole vectors on every instruction set.
+pub const STRETCH: usize = 32;
+
+/// A column is hidden from a row if its mask is lower than the row's highest by more than this.
+pub const HIDDEN_BELOW: f32 = 500.0;
+
+/// What a block of rows sees of a stretch. Kept as numbers in f32 scratch.
+pub(super) const HIDDEN: f32 = 0.0;
+/// Each row's mask is at its highest all over: there is nothing to add.
+pub(super) const CLEAR: f32 = 1.0;
+/// The mask must be added.
+pub(super) const MIXED: f32 = 2.0;
+
+/// Stretches that a span of `len` columns has; the last may be short.
+pub(super) fn stretches(len: usize) -> usize {
+    len.div_ceil(STRETCH)
+}
+
+/// Fills `to` with what the rows `row0 .. row0 + rows` see of each stretch of the spans of `lens`. `highest` is scratch for
+/// a number of each row.
+///
+/// # Safety
+/// `mask` has `total` (the sum of `lens`) columns and these rows; `to` has room for all stretches, `highest` for `rows`.
+#[inline(always)]
+pub(super) unsafe fn classify<S: Simd>(
+    s: S,
+    mask: Option<Floats<'_>>,
+    row0: usize,
+    rows: usize,
+    lens: impl Iterator<Item = usize> + Clone,
+    highest: *mut f32,
+    to: *mut f32,
+) {
+    let Some(mask) = mask else {
+        for i in 0..lens.map(stretches).sum() {
+            // SAFETY: the caller promised room for all stretches.
+            unsafe { *to.add(i) = CLEAR };
+        }
+        return;
+    };
+    let total = lens.clone().sum::<usize>();
+    with_elem!(mask.ty(), E => {
+        // SAFETY: the caller promised the rows, and room for what is written.
+        unsafe {
+            let mask = mask.ptr::<E>().add(row0 * total);
+            for row in 0..rows {
+                *highest.add(row) = maximum(s, mask.add(row * total), total);
+            }
+            let (mut at, mut column) = (0, 0);
+            for len in lens {
+                for start in (0..len).step_by(STRETCH) {
+                    let count = STRETCH.min(len - start);
+                    *to.add(at) = stretch(s, mask.add(column + start), total, rows, count, highest);
+                    at += 1;
+                }
+                column += len;
+            }
+        }
+    });
+}
+
+/// # Safety
+/// `n` elements are readable at `x`.
+#[inline(always)]
+unsafe fn maximum<S: Simd, E: Elem>(s: S, x: *const E, n: usize) -> f32 {
+    let whole = n - n % S::LANES;
+    let mut max = s.splat(f32::NEG_INFINITY);
+    for i in (0..whole).step_by(S::LANES) {
+        // SAFETY: `i + LANES <= n`.
+        max = s.max(max, unsafe { E::load(s, x.add(i)) });
+    }
+    let mut max = s.max_lane(max);
+    for i in whole..n {
+        // SAFETY: `i < n`.
+        max = max.max(unsafe { E::get(x.add(i)) });
+    }
+    max
+}
+
+/// What `rows` rows see of the `count` columns at `x`.
+///
+/// # Safety
+/// `count` elements are readable in each row, `highest` has a number for each.
+#[inline(always)]
+unsafe fn stretch<S: Simd, E: Elem>(
+    s: S,
+    x: *const E,
+    row_stride: usize,
+    rows: usize,
+    count: usize,
+    highest: *const f32,
+) -> f32 {
+    let whole = count - count % S::LANES;
+    // Of all rows, the best and the worst column, relative to its row's highest.
+    let mut best = s.splat(f32::NEG_INFINITY);
+    let mut worst = s.zero();
+    let (mut best_tail, mut worst_tail) = (f32::NEG_INFINITY, 0.0f32);
+    for row in 0..rows {
+        // SAFETY: `row < rows`, and the columns up to `count` are readable.
+        unsafe {
+            let (x, high) = (x.add(row * row_stride), *highest.add(row));
+            for i in (0..whole).step_by(S::LANES) {
+                let v = s.sub(E::load(s, x.add(i)), s.splat(high));
+                best = s.max(best, v);
+                worst = s.min(worst, v);
+            }
+            for i in whole..count {
+                let v = E::get(x.add(i)) - high;
+                best_tail = best_tail.max(v);
+                worst_tail = worst_tail.min(v);
+            }
+        }
+    }
+    if s.max_lane(best).max(best_tail) < -HIDDEN_BELOW {
+        HIDDEN
+    } else if worst_tail == 0.0 && s.max_lane(s.sub(s.zero(), worst)) == 0.0 {
+        CLEAR
+    } else {
+        MIXED
+    }
+}
+
+/// The visible runs of one span: calls `run(first column, columns, whether the mask must be added)` for each, at most
+/// `most` columns (a multiple of [`STRETCH`]) at a time.
+#[inline(always)]
+pub(super) fn runs(classes: &[f32], len: usize, most: usize, mut run: impl FnMut(usize, usize, bool)) {
+    let mut i = 0;
+    while i < classes.len() {
+        let start = i;
+        let mut mixed = false;
+        while i < classes.len() && classes[i] != HIDDEN && i - start < most / STRETCH {
+            mixed |= classes[i] == MIXED;
+            i += 1;
+        }
+        if i > start {
+            run(start * STRETCH, (i * STRETCH).min(len) - start * STRETCH, mixed);
+        } else {
+            i += 1;
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! How the threads divide an attention: what each task is, and where its scratch lies.
+//!
+//! A task is a key head, a part of its query heads, a block of rows, and (with few queries and few heads) a range of columns.
+//! Ranges leave partial results - maximum, sum, weighted values for each query - that are joined after a barrier.
+
+use super::super::isa::simd_fn;
+use super::super::simd::Simd;
+use super::super::{Isa, SharedMut};
+use super::block::{Block, Queries};
+use super::{Attention, COLS, mask};
+use crate::pool::Worker;
+
+/// Most queries (rows times heads) of a task.
+const MAX_QUERIES: usize = 128;
+/// Rounds queries up to whole register tiles of any instruction set.
+const QUERY_UNIT: usize = 12;
+/// Up to so many queries of a task are multiplied directly from memory.
+const DIRECT_QUERIES: usize = 16;
+/// Masks up to this size are looked through by each thread for itself, which is cheaper than a barrier.
+const SMALL_MASK: usize = 16 << 10;
+/// Shortest range of columns that is worth a task.
+const MIN_RANGE: usize = 512;
+
+/// The division of one attention. The same on every thread.
+#[derive(Clone, Copy)]
+pub(super) struct Plan {
+    rows: usize,
+    kv_heads: usize,
+    /// Query heads of a key head.
+    group: usize,
+    pub(super) dim: usize,
+    /// Numbers from query to query in the weighted values: `dim` in whole pairs of vectors.
+    pub(super) value_stride: usize,
+    /// Query heads of a task.
+    part: usize,
+    /// Rows of a task.
+    block: usize,
+    /// Stretches of all spans together.
+    stretches: usize,
+    /// Ranges of columns.
+    ranges: usize,
+    pub(super) direct: bool,
+    small_mask: bool,
+}
+
+impl Plan {
+    pub(super) fn new(
+        isa: Isa,
+        rows: usize,
+        heads: usize,
+        kv_heads: usize,
+        dim: usize,
+        lens: impl Iterator<Item = usize> + Clone,
+        threads: usize,
+    ) -> Self {
+        let group = heads / kv_heads;
+        let total: usize = lens.clone().sum();
+        let part = group.min(MAX_QUERIES / 2);
+        // Full blocks, but no fewer tasks than threads can share.
+        let fair = (rows * kv_heads * group.div_ceil(part)).div_ceil(2 * threads).max(1);
+        let block = (MAX_QUERIES / part).min(fair).clamp(1, rows.max(1));
+        let direct = part * block <= DIRECT_QUERIES;
+        let tasks = kv_heads * group.div_ceil(part) * rows.div_ceil(block);
+        let ranges = if !direct || tasks.is_multiple_of(threads) || tasks > 4 * threads {
+            1
+        } else {
+            (total / MIN_RANGE).clamp(1, 8)
+        };
+        Self {
+            rows,
+            kv_heads,
+            group,
+            dim,
+            value_stride: dim.next_multiple_of(vector_pair(isa)),
+            part,
+            block,
+            stretches: lens.map(mask::stretches).sum(),
+            ranges,
+            direct,
+            small_mask: rows * total <= SMALL_MASK,
+        }
+    }
+
+    fn parts(&self) -> usize {
+        self.group.div_ceil(self.part)
+    }
+
+    fn blocks(&self) -> usize {
+        self.rows.div_ceil(self.block)
+    }
+
+    /// Queries of a task, in whole tiles.
+    pub(super) fn queries(&self) -> usize {
+        (self.part * self.block).next_multiple_of(QUERY_UNIT)
+    }
+
+    /// Tasks of one range.
+    fn tasks(&self) -> usize {
+        self.kv_heads * self.parts() * self.blocks()
+    }
+
+    /// Classes of all blocks of rows.
+    fn map_len(&self) -> usize {
+        self.blocks() * self.stretches + self.rows
+    }
+
+    /// A range's results: weighted values, maximum and sum of each query.
+    fn partial_len(&self) -> usize {
+        self.queries() * (self.value_stride + 2)
+    }
+
+    /// Scratch that threads share.
+    pub(super) fn shared_len(&self) -> usize {
+        let map = if self.small_mask { 0 } else { self.map_len() };
+        let partials = if self.ranges > 1 { self.tasks() * self.ranges * self.partial_len() } else { 0 };
+        map + partials
+    }
+
+    /// Scratch of each thread.
+    pub(super) fn own_len(&self) -> usize {
+        let map = if self.small_mask { self.map_len() } else { 0 };
+        let packed = if self.direct { 0 } else { self.dim * COLS + COLS * self.value_stride };
+        map + 2 * self.queries() * COLS + self.partial_len() + packed
+    }
+}
+
+simd_fn! {
+    fn vector_pair() -> usize = vector_pair_body
+}
+
+#[inline(always)]
+fn vector_pair_body<S: Simd>(_: S) -> usize {
+    2 * S::LANES
+}
+
+simd_fn! {
+    /// # Safety
+    /// As [`super::attention`], operands and scratch checked.
+    pub(super) unsafe fn run(worker: Worker<'_>, job: &Attention<'_>, plan: &Plan, scratch: SharedMut<'_, f32>) = body
+}
+
+/// # Safety
+/// As [`run`].
+#[inline(always)]
+unsafe fn body<S: Simd>(s: S, worker: Worker<'_>, job: &Attention<'_>, plan: &Plan, scratch: SharedMut<'_, f32>) {
+    let lens = job.spans.iter().map(|span| span.len);
+    let shared = scratch.ptr();
+    // SAFETY: the scratch is as long as the plan says: the shared part, then one part for each thread.
+    let own = unsafe { shared.add(plan.shared_len() + worker.index() * plan.own_len()) };
+    let map_len = plan.map_len();
+    let (map, own, partials) = if plan.small_mask {
+        // SAFETY: the map is the first part of this thread's scratch.
+        (own, unsafe { own.add(map_len) }, shared)
+    } else {
+        // SAFETY: the map is the first part of the shared scratch.
+        (shared, own, unsafe { shared.add(map_len) })
+    };
+    let highest = map.wrapping_add(plan.blocks() * plan.stretches);
+    let look = |block: usize| {
+        let row0 = block * plan.block;
+        // SAFETY: the block's classes and its rows' numbers lie inside the map; only one thread (or each in its own map) looks
+        // at this block.
+        unsafe {
+            let highest = highest.add(row0);
+            let to = map.add(block * plan.stretches);
+            mask::classify(s, job.mask, row0, plan.block.min(plan.rows - row0), lens.clone(), highest, to);
+        }
+    };
+    if plan.small_mask {
+        (0..plan.blocks()).for_each(look);
+    } else {
+        worker.tasks(plan.blocks()).for_each(look);
+        worker.barrier();
+    }
+
+    let tasks = plan.tasks();
+    // Long rows first: with a causal mask the last rows see most.
+    for number in worker.tasks(tasks * plan.ranges) {
+        let (task, range) = (tasks - 1 - number / plan.ranges, number % plan.ranges);
+        let queries = place(job, plan, task);
+        // SAFETY: this thread's scratch is laid out by `own_len`; the map holds all blocks' classes, written by this thread or
+        // before the barrier; a partial result belongs to one task and range.
+        unsafe {
+            let state = if plan.ranges > 1 { partials.add(number * plan.partial_len()) } else { own };
+            let block = Block::new(job, plan, queries, state, own.add(plan.partial_len()), highest.add(queries.row0));
+            let classes =
+                std::slice::from_raw_parts(map.add(queries.row0 / plan.block * plan.stretches), plan.stretches);
+            block.begin(s);
+            block.absorb_range(s, classes, range, plan.ranges);
+            if plan.ranges == 1 {
+                block.store(s);
+            }
+        }
+    }
+    if plan.ranges > 1 {
+        worker.barrier();
+        for number in worker.tasks(tasks) {
+            let queries = place(job, plan, tasks - 1 - number);
+            // SAFETY: the ranges of this task were finished before the barrier; this thread alone joins them.
+            unsafe {
+                let first = partials.add(number * plan.ranges * plan.partial_len());
+                let block =
+                    Block::new(job, plan, queries, first, own.add(plan.partial_len()), highest.add(queries.row0));
+                for range in 1..plan.ranges {
+                    block.join(s, first.add(range * plan.partial_len()));
+                }
+                block.store(s);
+            }
+        }
+    }
+}
+
+/// Which queries task `task` is about.
+#[inline(always)]
+fn place(job: &Attention<'_>, plan: &Plan, task: usize) -> Queries {
+    // Heads vary fastest: neighbours in time share a block of rows, hence its length.
+    let (block, rest) = (task / (plan.kv_heads * plan.parts()), task % (plan.kv_heads * plan.parts()));
+    let (kv_head, part) = (rest / plan.parts(), rest % plan.parts());
+    let (row0, first) = (block * plan.block, part * plan.part);
+    Queries {
+        kv_head,
+        head0: kv_head * plan.group + first,
+        heads: plan.part.min(plan.group - first),
+        row0,
+        rows: plan.block.min(job.rows - row0),
+    }
+}

@@ -1,0 +1,243 @@
+//! Attention against the definition in f64: plain softmax over all masked scores, nothing skipped.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::kernels::Float;
+use crate::kernels::testing::{assert_close, encoded, isas, numbers};
+use crate::pool::PoolOptions;
+
+#[derive(Debug, Clone, Copy)]
+struct Problem {
+    rows: usize,
+    kv_heads: usize,
+    group: usize,
+    dim: usize,
+    past: usize,
+    /// Past columns that are visible; the new ones are causal.
+    valid: usize,
+    /// Rows from here on are padding: hidden all over.
+    real_rows: usize,
+    hidden: f32,
+    ty: Float,
+    shift: usize,
+    scale: f32,
+    masked: bool,
+    /// Queries and results as `[heads, rows, dim]` rather than `[rows, heads, dim]`.
+    by_head: bool,
+    seed: u64,
+}
+
+struct Data {
+    q: Vec<f32>,
+    /// Bytes as given to the kernel, and numbers as stored.
+    keys: [(Vec<u8>, Vec<f32>); 2],
+    values: [(Vec<u8>, Vec<f32>); 2],
+    mask: (Vec<u8>, Vec<f32>),
+}
+
+impl Problem {
+    fn heads(&self) -> usize {
+        self.kv_heads * self.group
+    }
+
+    fn total(&self) -> usize {
+        self.past + self.rows
+    }
+
+    fn strides(&self) -> (usize, usize) {
+        if self.by_head { (self.dim, self.rows * self.dim) } else { (self.heads() * self.dim, self.dim) }
+    }
+
+    fn data(&self) -> Data {
+        let span = |len, i: u64| {
+            let data = numbers(self.kv_heads * self.dim * len, self.seed ^ (i << 8));
+            encoded(&data, self.ty, self.shift)
+        };
+        let mut mask = numbers(self.rows * self.total(), self.seed ^ 77);
+        for (row, mask) in mask.chunks_exact_mut(self.total()).enumerate() {
+            for (column, mask) in mask.iter_mut().enumerate() {
+                let visible = column < self.valid || column >= self.past && column - self.past <= row;
+                // Visible columns are plain, but for some rows that carry a bias as well.
+                *mask = match (visible && row < self.real_rows, row % 3) {
+                    (true, 2) => *mask,
+                    (true, _) => 0.0,
+                    (false, _) => self.hidden,
+                };
+            }
+        }
+        Data {
+            q: numbers(self.rows * self.heads() * self.dim, self.seed),
+            keys: [span(self.past, 1), span(self.rows, 2)],
+            values: [span(self.past, 3), span(self.rows, 4)],
+            mask: encoded(&mask, self.ty, self.shift),
+        }
+    }
+
+    fn reference(&self, data: &Data) -> Vec<f64> {
+        let (row_stride, head_stride) = self.strides();
+        let mut out = vec![0.0; data.q.len()];
+        for head in 0..self.heads() {
+            for row in 0..self.rows {
+                let at = row * row_stride + head * head_stride;
+                let q = &data.q[at..at + self.dim];
+                // Column `c` of all: which span, its length, its position.
+                let place = |c: usize| if c < self.past { (0, self.past, c) } else { (1, self.rows, c - self.past) };
+                let score = |c| {
+                    let (span, len, j) = place(c);
+                    let keys = &data.keys[span].1[head / self.group * self.dim * len..];
+                    let dot: f64 = (0..self.dim).map(|d| f64::from(q[d]) * f64::from(keys[d * len + j])).sum();
+                    let mask = if self.masked { f64::from(data.mask.1[row * self.total() + c]) } else { 0.0 };
+                    dot * f64::from(self.scale) + mask
+                };
+                let scores: Vec<f64> = (0..self.total()).map(score).collect();
+                let highest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                let weights: Vec<f64> = scores.iter().map(|s| (s - highest).exp()).collect();
+                let sum: f64 = weights.iter().sum();
+                for (c, w) in weights.iter().enumerate() {
+                    let (span, len, j) = place(c);
+                    let values = &data.values[span].1[(head / self.group * len + j) * self.dim..][..self.dim];
+                    for (out, &v) in out[at..at + self.dim].iter_mut().zip(values) {
+                        *out += w / sum * f64::from(v);
+                    }
+                }
+            }
+        }
+        out
+    }
+
+    fn view<'a>(&self, bytes: &'a [u8]) -> Floats<'a> {
+        Floats::new(&bytes[self.shift..], self.ty)
+    }
+
+    fn run(&self, isa: Isa, pool: &Pool, data: &Data) -> Vec<f32> {
+        let span = |i: usize, len| Span { keys: self.view(&data.keys[i].0), values: self.view(&data.values[i].0), len };
+        let spans = [span(0, self.past), span(1, self.rows)];
+        let (row_stride, head_stride) = self.strides();
+        let job = |out| Attention {
+            q: &data.q,
+            q_row_stride: row_stride,
+            q_head_stride: head_stride,
+            rows: self.rows,
+            heads: self.heads(),
+            kv_heads: self.kv_heads,
+            dim: self.dim,
+            scale: self.scale,
+            spans: &spans[usize::from(self.past == 0)..],
+            mask: self.masked.then(|| self.view(&data.mask.0)),
+            out,
+            out_row_stride: row_stride,
+            out_head_stride: head_stride,
+        };
+        let mut out = vec![f32::NAN; data.q.len()];
+        attention_on(pool, isa, job, &mut out, &mut Vec::new());
+        out
+    }
+
+    fn check(&self, pool: &Pool) {
+        let data = self.data();
+        let expected = self.reference(&data);
+        for isa in isas() {
+            // Scores up to about 100 in f32: weights good to a few 1e-5.
+            let out = self.run(isa, pool, &data);
+            assert_close(&out, &expected, 1e-4, 1e-4, &format!("{self:?} on {}", isa.name()));
+        }
+    }
+}
+
+fn pool(threads: usize) -> Pool {
+    Pool::new(&PoolOptions { threads, ..PoolOptions::default() }).expect("threads start")
+}
+
+fn problem() -> impl Strategy<Value = Problem> {
+    let shape = (1usize..20, 1usize..4, 1usize..6, 1usize..40, prop_oneof![Just(0usize), 1usize..700]);
+    let rest =
+        (0.0f64..1.0, 0.0f64..1.0, 0usize..3, 0usize..2, any::<bool>(), any::<bool>(), any::<u64>(), any::<bool>());
+    (shape, rest).prop_map(
+        |((rows, kv_heads, group, half, past), (valid, real, ty, shift, masked, by_head, seed, deep))| Problem {
+            rows,
+            kv_heads,
+            group,
+            dim: 2 * half,
+            past,
+            valid: (past as f64 * valid) as usize,
+            real_rows: 1 + (rows as f64 * real) as usize,
+            hidden: if deep { -65504.0 } else { -1000.0 },
+            ty: Float::ALL[ty],
+            shift,
+            scale: 0.25,
+            masked,
+            by_head,
+            seed,
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn it_matches_the_definition(problem in problem(), threads in 1usize..4) {
+        problem.check(&pool(threads));
+    }
+}
+
+const DECODE: Problem = Problem {
+    rows: 1,
+    kv_heads: 3,
+    group: 3,
+    dim: 64,
+    past: 2047,
+    valid: 1500,
+    real_rows: 1,
+    hidden: -1000.0,
+    ty: Float::F16,
+    shift: 1,
+    scale: 0.125,
+    masked: true,
+    by_head: false,
+    seed: 11,
+};
+
+#[test]
+fn few_heads_share_long_contexts_by_ranges() {
+    let pool = pool(2);
+    for valid in [0, 1, 511, 512, 1500, 2047] {
+        for rows in [1, 2, 4] {
+            Problem { valid, rows, real_rows: rows, past: 2048 - rows, ..DECODE }.check(&pool);
+        }
+    }
+}
+
+#[test]
+fn many_rows_in_several_blocks() {
+    let pool = pool(2);
+    for (kv_heads, group, dim, past) in [(2, 4, 64, 200), (1, 7, 128, 0), (1, 1, 80, 300), (1, 70, 16, 40)] {
+        for rows in [70, 130] {
+            Problem { rows, kv_heads, group, dim, past, valid: past / 2, real_rows: rows - 3, ..DECODE }.check(&pool);
+        }
+    }
+}
+
+#[test]
+fn hidden_columns_are_not_even_read() {
+    // Numbers that would poison the result stand where the mask hides whole stretches.
+    let problem = Problem { past: 512, valid: 40, ..DECODE };
+    let expected = problem.reference(&problem.data());
+    let mut data = problem.data();
+    let poison = half::f16::NAN.to_ne_bytes();
+    for head in 0..problem.kv_heads {
+        for d in 0..problem.dim {
+            for j in 64..problem.past {
+                let key = problem.shift + 2 * ((head * problem.dim + d) * problem.past + j);
+                let value = problem.shift + 2 * ((head * problem.past + j) * problem.dim + d);
+                data.keys[0].0[key..key + 2].copy_from_slice(&poison);
+                data.values[0].0[value..value + 2].copy_from_slice(&poison);
+            }
+        }
+    }
+    for isa in isas() {
+        let out = problem.run(isa, &pool(2), &data);
+        assert_close(&out, &expected, 1e-3, 1e-3, isa.name());
+    }
+}
