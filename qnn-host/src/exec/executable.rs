@@ -1,8 +1,19 @@
 //! A graph ready to run.
 
+use std::fmt;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use super::build::{self, Slot};
+use super::cx::Cx;
+use super::step::Fault;
 use super::{Arena, ExecError, Profile};
 use crate::ir::Graph;
-use crate::pool::Pool;
+use crate::kernels::Isa;
+use crate::passes;
+use crate::passes::net::{Net, Port};
+use crate::pool::{Pool, Worker};
 
 /// Choices of [`Executable::prepare`].
 #[derive(Clone, Debug)]
@@ -19,9 +30,13 @@ impl Default for PrepareOptions {
 }
 
 /// A checked, fused and planned graph. It holds weights and no state, so it can be shared between threads.
-#[derive(Debug)]
 pub struct Executable {
-    arena_bytes: usize,
+    slots: Vec<Slot>,
+    inputs: Vec<Port>,
+    outputs: Vec<Port>,
+    /// Bytes of arena for values; scratch follows.
+    value_bytes: usize,
+    isa: Isa,
 }
 
 impl Executable {
@@ -29,13 +44,21 @@ impl Executable {
     ///
     /// # Errors
     /// Nodes that contradict their operands, operations that the host lacks.
-    pub fn prepare(_graph: &Graph, _options: &PrepareOptions) -> Result<Self, ExecError> {
-        Ok(Self { arena_bytes: 0 })
+    pub fn prepare(graph: &Graph, options: &PrepareOptions) -> Result<Self, ExecError> {
+        Self::from_net(passes::compile(graph, options)?, options.fuse)
+    }
+
+    /// Plans a legal net.
+    pub(crate) fn from_net(net: Net, fast: bool) -> Result<Self, ExecError> {
+        let built = build::build(&net, fast)?;
+        let Net { inputs, outputs, .. } = net;
+        Ok(Self { slots: built.slots, inputs, outputs, value_bytes: built.value_bytes, isa: Isa::detect() })
     }
 
     /// Bytes of arena that a run with that many threads needs.
-    pub fn arena_bytes(&self, _threads: usize) -> usize {
-        self.arena_bytes
+    pub fn arena_bytes(&self, threads: usize) -> usize {
+        let scratch = self.slots.iter().map(|slot| slot.step.scratch_bytes(threads)).max().unwrap_or(0);
+        self.value_bytes + scratch
     }
 
     /// Runs once. `inputs` and `outputs` hold one buffer for each of the graph's inputs and outputs, in the order in which
@@ -46,12 +69,97 @@ impl Executable {
     /// Buffers of the wrong number or size; an index read from an input that is out of range.
     pub fn run(
         &self,
-        _pool: &Pool,
-        _arena: &mut Arena,
-        _inputs: &[&[u8]],
-        _outputs: &mut [&mut [u8]],
-        _profile: Option<&mut dyn Profile>,
+        pool: &Pool,
+        arena: &mut Arena,
+        inputs: &[&[u8]],
+        outputs: &mut [&mut [u8]],
+        profile: Option<&mut dyn Profile>,
     ) -> Result<(), ExecError> {
+        check(&self.inputs, "input", inputs.iter().map(|b| b.len()))?;
+        check(&self.outputs, "output", outputs.iter().map(|b| b.len()))?;
+        arena.ensure(self.arena_bytes(pool.threads()));
+        let cx = Cx::new(self.isa, arena, self.value_bytes, inputs, outputs);
+        let failure = Failure { phase: AtomicUsize::new(usize::MAX), first: Mutex::new(None) };
+        let times: Option<Vec<AtomicU64>> =
+            profile.is_some().then(|| self.slots.iter().map(|_| AtomicU64::new(0)).collect());
+        pool.run(&|worker| self.walk(&cx, worker, &failure, times.as_deref()));
+        if let Some((_, error)) = failure.first.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            return Err(error);
+        }
+        if let (Some(profile), Some(times)) = (profile, times) {
+            for (slot, time) in self.slots.iter().zip(times) {
+                profile.step(&slot.name, slot.label, time.into_inner());
+            }
+        }
         Ok(())
+    }
+
+    /// All steps, on one of the threads.
+    fn walk(&self, cx: &Cx<'_>, worker: Worker<'_>, failure: &Failure, times: Option<&[AtomicU64]>) {
+        let times = times.filter(|_| worker.index() == 0);
+        let mut since = times.map(|_| Instant::now());
+        for (index, slot) in self.slots.iter().enumerate() {
+            if let Err(fault) = slot.step.run(cx, worker) {
+                failure.report(slot, index, fault);
+            }
+            let next = self.slots.get(index + 1);
+            if next.is_some_and(|next| next.phase != slot.phase) {
+                worker.barrier();
+                // A report of this phase or an earlier one was made before the barrier, so all threads leave here.
+                if failure.phase.load(Ordering::Acquire) <= slot.phase {
+                    return;
+                }
+            }
+            if let (Some(times), Some(since)) = (times, &mut since) {
+                let now = Instant::now();
+                let elapsed = now.duration_since(std::mem::replace(since, now)).as_nanos();
+                times[index].store(u64::try_from(elapsed).unwrap_or(u64::MAX), Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// The first failure of a run.
+struct Failure {
+    /// First phase in which a step failed.
+    phase: AtomicUsize,
+    /// The step's place in the list, and what it said.
+    first: Mutex<Option<(usize, ExecError)>>,
+}
+
+impl Failure {
+    fn report(&self, slot: &Slot, index: usize, fault: Fault) {
+        let error = match fault {
+            Fault::Index { index, limit } => ExecError::Index { node: slot.name.to_string(), index, limit },
+        };
+        let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+        if first.as_ref().is_none_or(|&(earlier, _)| index < earlier) {
+            *first = Some((index, error));
+        }
+        self.phase.fetch_min(slot.phase, Ordering::Release);
+    }
+}
+
+fn check(
+    ports: &[Port],
+    direction: &'static str,
+    sizes: impl ExactSizeIterator<Item = usize>,
+) -> Result<(), ExecError> {
+    if sizes.len() != ports.len() {
+        return Err(ExecError::BufferCount { direction, expected: ports.len(), found: sizes.len() });
+    }
+    for (port, found) in ports.iter().zip(sizes) {
+        let expected = port.n_elems * port.dtype.size_bytes();
+        if found != expected {
+            return Err(ExecError::BufferSize { tensor: port.name.to_string(), expected, found });
+        }
+    }
+    Ok(())
+}
+
+impl fmt::Debug for Executable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let steps: Vec<_> = self.slots.iter().map(|s| (s.phase, s.label, &*s.name)).collect();
+        f.debug_struct("Executable").field("value_bytes", &self.value_bytes).field("steps", &steps).finish_non_exhaustive()
     }
 }

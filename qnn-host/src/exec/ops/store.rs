@@ -1,0 +1,50 @@
+//! Writing client buffers, and rounding values to what a client would read.
+
+use crate::exec::codec::encode;
+use crate::exec::cx::{Cx, Dst, Src};
+use crate::exec::step::{Fault, Step};
+use crate::ir::Dtype;
+use crate::passes::net::{Grid, Snap};
+use crate::pool::{Worker, share};
+
+/// Fewest elements worth a thread of their own.
+const GRAIN: usize = 2048;
+
+/// A value to a client's buffer, in the declared type.
+pub(crate) struct Store {
+    pub(crate) x: Src,
+    pub(crate) output: usize,
+    pub(crate) dtype: Dtype,
+    pub(crate) grid: Option<Grid>,
+}
+
+impl Step for Store {
+    fn run(&self, cx: &Cx<'_>, worker: Worker<'_>) -> Result<(), Fault> {
+        let part = share(self.x.n, GRAIN, worker.index(), worker.count());
+        let size = self.dtype.size_bytes();
+        // SAFETY: shares of different threads do not overlap, and no other step writes this output.
+        let out = unsafe { cx.output(self.output).part(part.start * size..part.end * size) };
+        encode(cx.isa, &cx.read::<u32>(&self.x)[part], self.dtype, self.grid, out);
+        Ok(())
+    }
+}
+
+/// A value rounded in place.
+pub(crate) struct Round {
+    pub(crate) dst: Dst,
+    pub(crate) snap: Snap,
+}
+
+impl Step for Round {
+    fn run(&self, cx: &Cx<'_>, worker: Worker<'_>) -> Result<(), Fault> {
+        let part = share(self.dst.n, GRAIN, worker.index(), worker.count());
+        // SAFETY: shares of different threads do not overlap, and the plan lets nobody else use the value meanwhile.
+        let x = unsafe { cx.write::<f32>(&self.dst).part(part) };
+        match self.snap {
+            Snap::None => {}
+            Snap::F16 => x.iter_mut().for_each(|x| *x = half::f16::from_f32(*x).to_f32()),
+            Snap::Grid(grid) => x.iter_mut().for_each(|x| *x = grid.real(grid.code(*x))),
+        }
+        Ok(())
+    }
+}

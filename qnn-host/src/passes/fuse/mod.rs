@@ -1,0 +1,63 @@
+//! Joins nodes into fused steps. Each file knows one pattern; intermediate values must be unrounded.
+
+mod attention;
+mod linear;
+mod rms_norm;
+mod rope;
+mod swiglu;
+
+use super::dead;
+use super::net::{Kind, Net, Node, Snap, Uses, ValueId};
+use super::op::Op;
+use crate::exec::ops::BinaryOp;
+
+/// All fusions; later ones see what earlier ones made.
+pub(crate) fn fuse(net: &mut Net) {
+    for pass in [rms_norm::fuse, rope::fuse, attention::fuse, swiglu::fuse, linear::fuse] {
+        pass(net);
+        dead::remove(net);
+    }
+}
+
+/// Looking backwards through a net, from a value to what computed it.
+pub(super) struct Match<'n> {
+    pub(super) net: &'n Net,
+    pub(super) uses: &'n Uses,
+}
+
+impl<'n> Match<'n> {
+    pub(super) fn new(net: &'n Net, uses: &'n Uses) -> Self {
+        Self { net, uses }
+    }
+
+    /// The node that writes a value, if the value is not rounded after it: fusing it away must not lose that.
+    pub(super) fn maker(&self, id: ValueId) -> Option<&'n Node> {
+        let unrounded = self.net.value(self.net.root(id)).snap == Snap::None;
+        let index = self.uses.producer(self.net, id)?;
+        unrounded.then(|| &self.net.nodes[index])
+    }
+
+    /// As [`Match::maker`], when nobody else reads the value.
+    pub(super) fn own_maker(&self, id: ValueId) -> Option<&'n Node> {
+        self.maker(id).filter(|_| self.uses.readers(self.net, id) == 1)
+    }
+
+    /// Operands of a product, sum, ... in both orders.
+    pub(super) fn pairs(node: &Node, op: BinaryOp) -> Option<[[ValueId; 2]; 2]> {
+        match (&node.op, node.inputs.as_slice()) {
+            (Op::Binary(found), &[a, b]) if *found == op => Some([[a, b], [b, a]]),
+            _ => None,
+        }
+    }
+
+    /// The number that a constant of one element holds.
+    pub(super) fn scalar(&self, id: ValueId) -> Option<f32> {
+        let constant = self.net.constant(id)?;
+        let root = self.net.value(self.net.root(id));
+        if root.n_elems() != 1 || root.kind() != Kind::Real {
+            return None;
+        }
+        let bytes = crate::exec::codec::decode_constant(crate::kernels::Isa::PLAIN, constant, &root.shape);
+        bytes.first_chunk().map(|&b| f32::from_ne_bytes(b))
+    }
+}

@@ -1,0 +1,95 @@
+//! Adds conversions where a step cannot read an operand as the client or a constant declares it.
+//!
+//! Afterwards each operand is a value of the arena, a constant of aligned four-byte elements, or one that its step reads in
+//! place: weights, tables, caches, masks.
+
+use std::collections::HashMap;
+
+use super::net::{Constant, Kind, Net, Node, Snap, Source, Value, ValueId};
+use super::op::Op;
+use crate::bytes::Bytes;
+use crate::exec::codec;
+use crate::ir::{Dtype, Quant};
+use crate::kernels::Isa;
+
+/// Rewrites operands; conversions come first and are shared.
+pub(crate) fn legalize(net: &mut Net, fused: bool) {
+    let mut loads = Vec::new();
+    let mut loaded: HashMap<ValueId, ValueId> = HashMap::new();
+    for index in 0..net.nodes.len() {
+        for slot in 0..net.nodes[index].inputs.len() {
+            let id = net.nodes[index].inputs[slot];
+            let root = net.root(id);
+            if reads_in_place(net, &net.nodes[index].op, slot, root, fused) {
+                continue;
+            }
+            let made = match (&net.value(root).source, loaded.get(&root)) {
+                (Source::Node | Source::View(_), _) => continue,
+                (_, Some(&made)) => made,
+                (Source::Const(constant), None) if is_words(constant) => continue,
+                (Source::Const(constant), None) => {
+                    let bytes = codec::decode_constant(Isa::detect(), constant, net.shape(root));
+                    let value = words_value(net.value(root), bytes);
+                    net.add_value(value)
+                }
+                (Source::Input(_), None) => {
+                    let (name, shape) = (net.value(root).name.clone(), net.shape(root).to_vec());
+                    let temp = net.add_temp(&name, &shape, net.value(root).kind());
+                    loads.push(Node { name, op: Op::Load, inputs: vec![root], output: Some(temp) });
+                    temp
+                }
+            };
+            loaded.insert(root, made);
+            let shape = net.shape(id).to_vec();
+            net.nodes[index].inputs[slot] = net.add_view(made, &shape);
+        }
+    }
+    net.nodes.splice(0..0, loads);
+}
+
+/// A constant with these words for contents.
+pub(crate) fn words_value(like: &Value, bytes: Bytes) -> Value {
+    let dtype = match like.kind() {
+        Kind::Real => Dtype::F32,
+        Kind::Int => Dtype::I32,
+    };
+    let source = Source::Const(Constant { bytes, dtype, quant: Quant::None });
+    Value { dtype, quant: Quant::None, snap: Snap::None, source, ..like.clone() }
+}
+
+/// Whether a constant can be read as `f32` or `i32` where it lies.
+fn is_words(constant: &Constant) -> bool {
+    matches!(constant.dtype, Dtype::F32 | Dtype::I32 | Dtype::U32) && constant.bytes.as_ptr().cast::<u32>().is_aligned()
+}
+
+fn reads_in_place(net: &Net, op: &Op, slot: usize, root: ValueId, fused: bool) -> bool {
+    let value = net.value(root);
+    let (dtype, quant, constant) = match &value.source {
+        Source::Const(constant) => (constant.dtype, &constant.quant, true),
+        _ => (value.dtype, &value.quant, false),
+    };
+    let float = dtype.is_float();
+    match *op {
+        Op::Load => true,
+        Op::Gather { .. } if slot == 0 => matches!(quant, Quant::None | Quant::PerTensor { .. }),
+        Op::Linear { bias, .. } => match slot {
+            1 => constant && (float || is_row_codes(dtype, quant)),
+            2 if bias => constant && float,
+            _ => false,
+        },
+        Op::GatedLinear { .. } => (1..=2).contains(&slot) && constant && (float || is_row_codes(dtype, quant)),
+        Op::RmsNorm { gamma: true, .. } => slot > 0 && fused && constant && float,
+        Op::Attention(op) => match slot {
+            0 => false,
+            1 | 2 if op.past > 0 => float,
+            n => op.mask && n == op.mask_slot() && float,
+        },
+        _ => false,
+    }
+}
+
+/// Codes of a byte or two, with one scale for all rows or one for each.
+pub(crate) fn is_row_codes(dtype: Dtype, quant: &Quant) -> bool {
+    let codes = matches!(dtype, Dtype::SFixed8 | Dtype::UFixed8 | Dtype::SFixed16 | Dtype::UFixed16);
+    codes && matches!(quant, Quant::None | Quant::PerTensor { .. } | Quant::PerAxis { axis: 0, .. })
+}

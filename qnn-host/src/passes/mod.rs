@@ -1,0 +1,30 @@
+//! Turns a graph into a plan: checks, folding, fusion.
+//!
+//! `lower` (QNN nodes to typed operations) -> `fold` (what depends on constants only) -> `fuse` -> `dead` (what nobody
+//! reads) -> `legalize` (conversions for operands that a step cannot read as declared). `exec` schedules and places the
+//! result in memory.
+
+pub(crate) mod dead;
+pub(crate) mod fold;
+pub(crate) mod fuse;
+pub(crate) mod legalize;
+pub(crate) mod lower;
+pub(crate) mod net;
+pub(crate) mod op;
+
+use crate::exec::{ExecError, PrepareOptions};
+use crate::ir::Graph;
+use net::Net;
+
+/// All passes.
+pub(crate) fn compile(graph: &Graph, options: &PrepareOptions) -> Result<Net, ExecError> {
+    let mut net = lower::lower(graph)?;
+    dead::remove(&mut net);
+    fold::fold(&mut net)?;
+    if options.fuse {
+        fuse::fuse(&mut net);
+    }
+    dead::remove(&mut net);
+    legalize::legalize(&mut net, options.fuse);
+    Ok(net)
+}

@@ -1,0 +1,242 @@
+//! The form of a graph that passes work on: typed operations over values, in execution order.
+//!
+//! *Units and dtype*: a [`Kind::Real`] value is kept as `f32`, a [`Kind::Int`] value as `i32`; client inputs and constants
+//! keep their declared type until a node that cannot read it makes `legalize` add a conversion.
+//! *Invariants*: every node has at most one output; a node stands after the nodes that write its inputs; a view has as
+//! many elements as what it views, in the same order. A rewrite replaces the last node of what it fuses, so the order
+//! holds by itself, and leaves the others to dead-node elimination.
+
+use std::sync::Arc;
+
+use super::op::Op;
+use crate::bytes::Bytes;
+use crate::ir::{Dtype, Quant};
+
+/// Index of a [`Value`] in its [`Net`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct ValueId(pub(crate) u32);
+
+/// How a value is kept between nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Numbers: `f32`.
+    Real,
+    /// Integers and booleans: `i32`; 32-bit unsigned ones by their bits, 64-bit ones saturated.
+    Int,
+}
+
+impl Kind {
+    /// The kind that holds elements of `dtype`.
+    pub(crate) fn of(dtype: Dtype) -> Self {
+        match dtype {
+            Dtype::I8
+            | Dtype::I16
+            | Dtype::I32
+            | Dtype::I64
+            | Dtype::U8
+            | Dtype::U16
+            | Dtype::U32
+            | Dtype::U64
+            | Dtype::Bool8 => Self::Int,
+            _ => Self::Real,
+        }
+    }
+}
+
+/// The grid of a fixed-point type: `real = (code + offset) * scale`, codes clamped to `min..=max`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Grid {
+    pub(crate) scale: f32,
+    pub(crate) offset: i32,
+    pub(crate) min: i64,
+    pub(crate) max: i64,
+}
+
+impl Grid {
+    /// The nearest code (halves away from zero), clamped; NaN becomes the code of zero.
+    pub(crate) fn code(&self, real: f32) -> i64 {
+        let code = (f64::from(real) / f64::from(self.scale)).round() - f64::from(self.offset);
+        (code as i64).clamp(self.min, self.max)
+    }
+
+    /// What a code stands for.
+    pub(crate) fn real(&self, code: i64) -> f32 {
+        ((code + i64::from(self.offset)) as f64 * f64::from(self.scale)) as f32
+    }
+}
+
+/// Rounding that a value undergoes when it is written, so that later nodes read what a client would.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Snap {
+    /// None: kept in `f32`.
+    None,
+    /// To the nearest `float16`.
+    F16,
+    /// To a fixed-point grid.
+    Grid(Grid),
+}
+
+/// Fixed contents.
+#[derive(Clone, Debug)]
+pub(crate) struct Constant {
+    pub(crate) bytes: Bytes,
+    pub(crate) dtype: Dtype,
+    pub(crate) quant: Quant,
+}
+
+/// Where a value's contents come from.
+#[derive(Clone, Debug)]
+pub(crate) enum Source {
+    /// A node that lists it as its output.
+    Node,
+    /// The client's input buffer of that index.
+    Input(usize),
+    /// Fixed.
+    Const(Constant),
+    /// The same elements as another value.
+    View(ValueId),
+}
+
+/// A tensor between nodes.
+#[derive(Clone, Debug)]
+pub(crate) struct Value {
+    pub(crate) name: Arc<str>,
+    pub(crate) shape: Vec<usize>,
+    /// As declared: what a client buffer, or a cast, makes of it.
+    pub(crate) dtype: Dtype,
+    pub(crate) quant: Quant,
+    pub(crate) snap: Snap,
+    pub(crate) source: Source,
+}
+
+impl Value {
+    pub(crate) fn kind(&self) -> Kind {
+        Kind::of(self.dtype)
+    }
+
+    pub(crate) fn n_elems(&self) -> usize {
+        self.shape.iter().product()
+    }
+}
+
+/// One typed operation.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    /// Of the QNN node it came from; of the last one, when fused.
+    pub(crate) name: Arc<str>,
+    pub(crate) op: Op,
+    pub(crate) inputs: Vec<ValueId>,
+    /// `None` for stores into client buffers.
+    pub(crate) output: Option<ValueId>,
+}
+
+/// A client buffer: an input or output of the graph.
+#[derive(Clone, Debug)]
+pub(crate) struct Port {
+    pub(crate) name: Arc<str>,
+    pub(crate) n_elems: usize,
+    pub(crate) dtype: Dtype,
+    pub(crate) quant: Quant,
+}
+
+/// A graph of typed operations.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Net {
+    pub(crate) name: String,
+    pub(crate) values: Vec<Value>,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) inputs: Vec<Port>,
+    pub(crate) outputs: Vec<Port>,
+}
+
+/// Who writes and who reads each value, views resolved to their roots; a snapshot.
+pub(crate) struct Uses {
+    producer: Vec<Option<usize>>,
+    readers: Vec<u32>,
+}
+
+impl Uses {
+    /// Index of the node that writes the value.
+    pub(crate) fn producer(&self, net: &Net, id: ValueId) -> Option<usize> {
+        self.producer[net.root(id).0 as usize]
+    }
+
+    /// How many operands are this value, stores included.
+    pub(crate) fn readers(&self, net: &Net, id: ValueId) -> u32 {
+        self.readers[net.root(id).0 as usize]
+    }
+}
+
+impl Net {
+    pub(crate) fn value(&self, id: ValueId) -> &Value {
+        &self.values[id.0 as usize]
+    }
+
+    pub(crate) fn shape(&self, id: ValueId) -> &[usize] {
+        &self.value(id).shape
+    }
+
+    /// The value that owns the elements.
+    pub(crate) fn root(&self, mut id: ValueId) -> ValueId {
+        while let Source::View(of) = self.value(id).source {
+            id = of;
+        }
+        id
+    }
+
+    /// The fixed contents of a value, if it has any.
+    pub(crate) fn constant(&self, id: ValueId) -> Option<&Constant> {
+        match &self.value(self.root(id)).source {
+            Source::Const(constant) => Some(constant),
+            _ => None,
+        }
+    }
+
+    /// The client's input that a value is, if it is one.
+    pub(crate) fn input(&self, id: ValueId) -> Option<usize> {
+        match self.value(self.root(id)).source {
+            Source::Input(index) => Some(index),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn add_value(&mut self, value: Value) -> ValueId {
+        self.values.push(value);
+        ValueId(self.values.len() as u32 - 1)
+    }
+
+    /// A value that a node will write, unrounded.
+    pub(crate) fn add_temp(&mut self, name: &str, shape: &[usize], kind: Kind) -> ValueId {
+        let dtype = match kind {
+            Kind::Real => Dtype::F32,
+            Kind::Int => Dtype::I32,
+        };
+        self.add_value(Value {
+            name: name.into(),
+            shape: shape.to_vec(),
+            dtype,
+            quant: Quant::None,
+            snap: Snap::None,
+            source: Source::Node,
+        })
+    }
+
+    /// The same elements under another shape.
+    pub(crate) fn add_view(&mut self, of: ValueId, shape: &[usize]) -> ValueId {
+        let value = Value { shape: shape.to_vec(), source: Source::View(of), ..self.value(of).clone() };
+        self.add_value(value)
+    }
+
+    pub(crate) fn uses(&self) -> Uses {
+        let mut uses = Uses { producer: vec![None; self.values.len()], readers: vec![0; self.values.len()] };
+        for (index, node) in self.nodes.iter().enumerate() {
+            if let Some(output) = node.output {
+                uses.producer[self.root(output).0 as usize] = Some(index);
+            }
+            for &input in &node.inputs {
+                uses.readers[self.root(input).0 as usize] += 1;
+            }
+        }
+        uses
+    }
+}

@@ -1,0 +1,229 @@
+//! Typed operations: QNN's op types with their parameters read, families merged and shapes made explicit.
+
+use crate::exec::ops::{BinaryOp, ReduceOp, ScatterOp, UnaryOp};
+
+/// What a node computes. Operands are listed in the order of [`super::net::Node::inputs`]; those in brackets are there
+/// when the flag of that name is set.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Op {
+    /// `x` as the client or a constant declares it -> `f32` or `i32`.
+    Load,
+    /// `x` -> the client's output buffer.
+    Store {
+        output: usize,
+    },
+    /// `x` -> itself, rounded as the output's snap says: a conversion between number types.
+    Copy,
+    /// `x` -> the other kind, by value.
+    Change,
+    /// `x` -> the code or value that a cast makes of it, quantisation ignored.
+    Cast(CastOp),
+    Unary(UnaryOp),
+    /// `a, b`, broadcast.
+    Binary(BinaryOp),
+    /// `condition, if_true, if_false`, broadcast.
+    Select,
+    Softmax {
+        axis: usize,
+        beta: f32,
+        log: bool,
+    },
+    Reduce {
+        op: ReduceOp,
+        axes: Vec<usize>,
+    },
+    Argmax {
+        axis: usize,
+    },
+    /// The last axis' first `k` in sorted order; `indices` yields places instead of values.
+    TopK {
+        k: usize,
+        largest: bool,
+        indices: bool,
+    },
+    CumulativeSum {
+        axis: usize,
+        exclusive: bool,
+        reverse: bool,
+    },
+    /// `table, index`.
+    Gather {
+        axis: usize,
+    },
+    /// `table, index` of the same rank.
+    GatherElements {
+        axis: usize,
+    },
+    /// `table, index`.
+    GatherNd {
+        batch_dims: usize,
+    },
+    /// `data, index, updates`.
+    ScatterNd(ScatterOp),
+    /// `data, index, updates`.
+    ScatterElements {
+        axis: usize,
+        op: ScatterOp,
+    },
+    /// All inputs along `axis`.
+    Concat {
+        axis: usize,
+    },
+    /// Element `begin + i * stride` of each axis, `counts[axis]` of them.
+    Slice {
+        begin: Vec<usize>,
+        stride: Vec<i64>,
+        counts: Vec<usize>,
+    },
+    Transpose {
+        perm: Vec<usize>,
+    },
+    /// Repeats each axis.
+    Tile {
+        multiples: Vec<usize>,
+    },
+    Pad {
+        before: Vec<usize>,
+        scheme: PadScheme,
+    },
+    /// `a [.., M, K], b [.., K, N], [bias]`, leading axes broadcast; the flags swap the last two axes as stored.
+    MatMul {
+        transpose_a: bool,
+        transpose_b: bool,
+        bias: bool,
+    },
+    /// `x [.., H, W, C], w [kh, kw, C / groups, O], [bias]`.
+    Conv2d {
+        stride: [usize; 2],
+        pad: [[usize; 2]; 2],
+        dilation: [usize; 2],
+        groups: usize,
+        bias: bool,
+    },
+    /// `x, [gamma], [beta]` over the last axis.
+    RmsNorm {
+        epsilon: f32,
+        gamma: bool,
+        beta: bool,
+    },
+    /// `x, [gamma], [beta]` over the last axis.
+    LayerNorm {
+        epsilon: f32,
+        gamma: bool,
+        beta: bool,
+    },
+    L2Norm {
+        axes: Vec<usize>,
+        epsilon: f32,
+    },
+    /// `x [.., S, D], cos, sin`, the tables `[S, rotated / 2]` or `[n, S, rotated / 2]` broadcast over leading axes; the
+    /// first `rotated` of `D` elements turn.
+    Rope {
+        interleaved: bool,
+        rotated: usize,
+    },
+    /// `x [M, K], weights, [bias], [residual]` -> `[M, N]`; weights are a constant `[N, K]`.
+    Linear {
+        n: usize,
+        k: usize,
+        bias: bool,
+        residual: bool,
+    },
+    /// `x [M, K], gate weights, up weights` -> `silu(x gate) * (x up)`, `[M, N]`.
+    GatedLinear {
+        n: usize,
+        k: usize,
+    },
+    /// Attention over past and new; see [`AttentionOp`].
+    Attention(AttentionOp),
+}
+
+/// What a cast does with codes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct CastOp {
+    /// From a fixed-point number: its code, not its value.
+    pub(crate) from: Option<super::net::Grid>,
+    /// To a fixed-point number: the value becomes its code.
+    pub(crate) to: Option<super::net::Grid>,
+    /// To a boolean: anything but zero is one.
+    pub(crate) boolean: bool,
+}
+
+/// What fills the border.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum PadScheme {
+    /// A number (for integers: its value).
+    Constant(f64),
+    /// The border mirrored, without repeating the edge.
+    Reflect,
+    /// The border mirrored, repeating the edge.
+    Symmetric,
+    /// The edge.
+    Edge,
+}
+
+/// Operands: `q [kv_heads, group, rows, head_dim]`, `[past_k, past_v]`, `new_k, new_v`, `[mask [rows, past + new]]`.
+/// Keys are `[kv_heads, head_dim, n]` or, with `keys_by_row`, `[kv_heads, n, head_dim]`; values `[kv_heads, n, head_dim]`.
+/// With `scatter`, one more operand: the columns of the past that the new ones replace, `rows` of them; the mask then has
+/// `past` columns. Operands in a client buffer or a constant are read in place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AttentionOp {
+    pub(crate) kv_heads: usize,
+    pub(crate) group: usize,
+    pub(crate) rows: usize,
+    pub(crate) head_dim: usize,
+    pub(crate) past: usize,
+    pub(crate) new: usize,
+    pub(crate) keys_by_row: bool,
+    pub(crate) mask: bool,
+    pub(crate) scatter: bool,
+}
+
+impl AttentionOp {
+    /// Which operand the mask is, if there is one.
+    pub(crate) fn mask_slot(&self) -> usize {
+        if self.past > 0 { 5 } else { 3 }
+    }
+}
+
+impl Op {
+    /// For profiles and messages.
+    pub(crate) fn label(&self) -> &'static str {
+        match self {
+            Self::Load => "Load",
+            Self::Store { .. } => "Store",
+            Self::Copy => "Convert",
+            Self::Change => "Change",
+            Self::Cast(_) => "Cast",
+            Self::Unary(op) => op.label(),
+            Self::Binary(op) => op.label(),
+            Self::Select => "Select",
+            Self::Softmax { log: false, .. } => "Softmax",
+            Self::Softmax { log: true, .. } => "LogSoftmax",
+            Self::Reduce { op, .. } => op.label(),
+            Self::Argmax { .. } => "Argmax",
+            Self::TopK { .. } => "TopK",
+            Self::CumulativeSum { .. } => "CumulativeSum",
+            Self::Gather { .. } => "Gather",
+            Self::GatherElements { .. } => "GatherElements",
+            Self::GatherNd { .. } => "GatherNd",
+            Self::ScatterNd(_) => "ScatterNd",
+            Self::ScatterElements { .. } => "ScatterElements",
+            Self::Concat { .. } => "Concat",
+            Self::Slice { .. } => "Slice",
+            Self::Transpose { .. } => "Transpose",
+            Self::Tile { .. } => "Tile",
+            Self::Pad { .. } => "Pad",
+            Self::MatMul { .. } => "MatMul",
+            Self::Conv2d { .. } => "Conv2d",
+            Self::RmsNorm { .. } => "RmsNorm",
+            Self::LayerNorm { .. } => "LayerNorm",
+            Self::L2Norm { .. } => "L2Norm",
+            Self::Rope { .. } => "Rope",
+            Self::Linear { residual: false, .. } => "Linear",
+            Self::Linear { residual: true, .. } => "Linear+Add",
+            Self::GatedLinear { .. } => "GatedLinear",
+            Self::Attention(_) => "Attention",
+        }
+    }
+}
