@@ -169,7 +169,7 @@ pub enum EngineError {
         /// The graph.
         graph: String,
         /// What the backend said.
-        source: qnn_api::Error,
+        source: crate::ExecuteError,
     },
 
     /// The graph ran and answered nonsense. The tokens are not kept.

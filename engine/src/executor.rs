@@ -1,0 +1,31 @@
+//! The seam where the engine executes a split: graphs by number, buffers by place.
+//!
+//! [`QnnExecutor`](crate::QnnExecutor) stands behind it in earnest, recording fakes in tests.
+
+/// A buffer lent to one execution, at the place of a tensor in the graph's list of inputs or outputs.
+#[derive(Debug)]
+pub enum Binding<'io> {
+    /// Read by the graph.
+    Input(usize, &'io [u8]),
+    /// Written by the graph.
+    Output(usize, &'io mut [u8]),
+}
+
+/// Why an execution failed; the engine adds the graph's name.
+pub type ExecuteError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Runs the graphs of a layout.
+pub trait Executor {
+    /// Runs graph `graph` of split `split` (indices into [`nsp_graph::ModelLayout::splits`] and
+    /// [`nsp_graph::Split::graphs`]). Every input and output of the graph is bound exactly once, with its exact size.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the backend says.
+    fn execute<'io>(
+        &mut self,
+        split: usize,
+        graph: usize,
+        io: &mut dyn Iterator<Item = Binding<'io>>,
+    ) -> Result<(), ExecuteError>;
+}

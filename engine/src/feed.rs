@@ -1,0 +1,157 @@
+//! What the engine writes into a step's inputs: ids or embeddings, mask, rotary rows, positions, cache index.
+//!
+//! *Invariant*: after [`Feeds::fill`], all feeds of the variant's graphs hold the step: tokens left-aligned, padding on
+//! the right (pad token, position 0, hidden mask rows).
+
+use genie_types::TokenId;
+use kvmanager::InferenceStep;
+use nsp_graph::{GraphLayout, InputRole, ModelLayout};
+
+use crate::EngineError;
+use crate::buffer::elements_mut;
+use crate::codes::Encoding;
+use crate::config::EngineConfig;
+use crate::embed::Embedder;
+use crate::io::{Io, Use};
+use crate::mask::Mask;
+use crate::rope::RopeTable;
+
+/// One input buffer and how it is filled.
+#[derive(Debug)]
+struct Feed {
+    buffer: usize,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Ids,
+    Embeds(Box<Embedder>),
+    Positions,
+    Mask(Mask),
+    Rope(RopeTable),
+    Index,
+}
+
+/// All inputs that the engine fills.
+#[derive(Debug)]
+pub(crate) struct Feeds {
+    feeds: Vec<Feed>,
+    /// By variant: the feeds that its graphs take.
+    by_variant: Vec<Vec<usize>>,
+    pad_token: TokenId,
+}
+
+impl Feeds {
+    /// `limit`: positions that rotary tables must cover.
+    pub(crate) fn new(layout: &ModelLayout, io: &Io, config: &EngineConfig, limit: usize) -> Result<Self, EngineError> {
+        let mut feeds = Vec::new();
+        for (buffer, wanted) in io.uses().iter().enumerate() {
+            if let Use::Feed(role, dtype, quant) = wanted {
+                let graph = user(layout, io, buffer);
+                let no_conversion = || EngineError::NoConversion {
+                    graph: graph.info.name.clone(),
+                    tensor: graph.input(*role).map_or_else(String::new, |(_, t)| t.name.clone()),
+                    from: "numbers".into(),
+                    to: *dtype,
+                };
+                let encoding = || Encoding::of(*dtype, quant).ok_or_else(no_conversion);
+                let kind = match role {
+                    InputRole::Ids => Kind::Ids,
+                    InputRole::Positions => Kind::Positions,
+                    InputRole::CacheIndex(_) => Kind::Index,
+                    InputRole::Mask(_) => Kind::Mask(Mask::new(*dtype).ok_or_else(no_conversion)?),
+                    InputRole::Cos | InputRole::Sin => {
+                        let rope = rope(layout, graph, config)?;
+                        Kind::Rope(RopeTable::new(rope, limit, *role == InputRole::Sin, encoding()?))
+                    }
+                    InputRole::Embeds => Kind::Embeds(Box::new(embedder(graph, config, encoding()?)?)),
+                    InputRole::Past(_) | InputRole::Wire(_) => continue,
+                };
+                feeds.push(Feed { buffer, kind });
+            }
+        }
+        let takes = |variant: usize, feed: &Feed| {
+            layout.splits.iter().enumerate().any(|(s, split)| io.is_bound(s, split.by_variant[variant], feed.buffer))
+        };
+        let by_variant = (0..layout.variants.len())
+            .map(|variant| (0..feeds.len()).filter(|&f| takes(variant, &feeds[f])).collect())
+            .collect();
+        Ok(Self { feeds, by_variant, pad_token: config.pad_token })
+    }
+
+    /// Entries of the embedding table, if ids are looked up here.
+    pub(crate) fn n_embeddings(&self) -> Option<usize> {
+        self.feeds.iter().find_map(|f| if let Kind::Embeds(e) = &f.kind { Some(e.n_rows()) } else { None })
+    }
+
+    /// Writes the inputs of a step; `tokens` are its `n_process` real ones.
+    pub(crate) fn fill(
+        &mut self,
+        io: &mut Io,
+        variant: usize,
+        step: &InferenceStep,
+        tokens: &[TokenId],
+    ) -> Result<(), EngineError> {
+        let ar = step.variant();
+        for &f in &self.by_variant[variant] {
+            let Feed { buffer, kind } = &mut self.feeds[f];
+            let bytes = io.buffers[*buffer].bytes_mut();
+            match kind {
+                Kind::Ids => {
+                    let ids = &mut elements_mut::<u32>(bytes)[..ar];
+                    ids[..tokens.len()].iter_mut().zip(tokens).for_each(|(to, token)| *to = token.0);
+                    ids[tokens.len()..].fill(self.pad_token.0);
+                }
+                Kind::Positions => {
+                    let positions = &mut elements_mut::<u32>(bytes)[..ar];
+                    positions[tokens.len()..].fill(0);
+                    (positions[..tokens.len()].iter_mut().zip(step.n_past as u32..)).for_each(|(to, at)| *to = at);
+                }
+                Kind::Index => elements_mut::<u32>(bytes)[0] = step.new_idx.0 as u32,
+                Kind::Mask(mask) => mask.update(bytes, step),
+                Kind::Rope(table) => {
+                    let (needed, there) = (step.n_past + tokens.len(), table.n_positions());
+                    if needed > there {
+                        let (n_past, n_new) = (step.n_past, tokens.len());
+                        return Err(EngineError::ContextExceeded { n_past, n_new, limit: there });
+                    }
+                    table.fill(bytes, step.n_past, tokens.len(), ar);
+                }
+                Kind::Embeds(embedder) => embedder.fill(bytes, tokens, ar)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A graph that is bound to the buffer, for messages.
+fn user<'a>(layout: &'a ModelLayout, io: &Io, buffer: usize) -> &'a GraphLayout {
+    let graphs =
+        layout.splits.iter().enumerate().flat_map(|(s, split)| split.graphs.iter().enumerate().map(move |g| (s, g)));
+    let mut users = graphs.filter(|(s, (g, _))| io.is_bound(*s, *g, buffer));
+    users.next().map(|(_, (_, graph))| graph).expect("a buffer is made for a graph")
+}
+
+fn rope<'a>(
+    layout: &ModelLayout,
+    graph: &GraphLayout,
+    config: &'a EngineConfig,
+) -> Result<&'a crate::RopeConfig, EngineError> {
+    let found = layout.rope_dim.expect("a graph takes cos and sin");
+    let rope = config.rope.as_ref().ok_or(EngineError::RopeMissing { rope_dim: found })?;
+    if rope.rope_dim != found {
+        return Err(EngineError::RopeDim { graph: graph.info.name.clone(), expected: rope.rope_dim, found });
+    }
+    Ok(rope)
+}
+
+fn embedder(graph: &GraphLayout, config: &EngineConfig, to: Encoding) -> Result<Embedder, EngineError> {
+    let width = graph.input(InputRole::Embeds).and_then(|(_, t)| t.dims.last().copied()).unwrap_or(0);
+    let name = || graph.info.name.clone();
+    let lut = config.embedding.as_ref().ok_or_else(|| EngineError::EmbeddingMissing { graph: name(), width })?;
+    if lut.size != width {
+        return Err(EngineError::EmbeddingWidth { graph: name(), expected: lut.size, found: width });
+    }
+    Embedder::open(lut, to, config.pad_token)
+}

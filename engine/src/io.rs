@@ -1,0 +1,157 @@
+//! The persistent buffers of a model and who uses them: made once from the layout, bound without allocation.
+//!
+//! One buffer serves all variants of a tensor with the same role (and element type), sized for the largest; tensors
+//! between splits share theirs by name. Cache tensors are the KV manager's and are lent step by step.
+
+use genie_types::{Dtype, Quant};
+use kvmanager::TensorView;
+use nsp_graph::{GraphLayout, InputRole, ModelLayout, OutputRole, WireIdx};
+
+use crate::buffer::Buffer;
+use crate::executor::Binding;
+
+/// What a buffer is for.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Use {
+    /// Filled by the engine; graphs that take it in another type have another buffer.
+    Feed(InputRole, Dtype, Quant),
+    /// From one split to another.
+    Wire(WireIdx),
+    /// What the model says, in the type that it is said in.
+    Logits(Dtype, Quant),
+    /// Written and read by nobody.
+    Extra(usize, String),
+}
+
+/// A tensor that has one of the shared buffers.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    output: bool,
+    tensor: usize,
+    len: usize,
+}
+
+/// Where the buffers of one graph go.
+#[derive(Debug)]
+pub(crate) struct GraphIo {
+    /// Parallel to the buffers.
+    slots: Vec<Option<Slot>>,
+    /// Parallel to the split's cache tensors: the place of the past, if the graph has one, and of the new rows.
+    kv: Vec<(Option<usize>, usize)>,
+}
+
+/// All buffers and their users.
+#[derive(Debug)]
+pub(crate) struct Io {
+    pub(crate) buffers: Vec<Buffer>,
+    uses: Vec<Use>,
+    /// By split, then by graph.
+    graphs: Vec<Vec<GraphIo>>,
+}
+
+impl Io {
+    pub(crate) fn new(layout: &ModelLayout) -> Self {
+        let mut uses: Vec<Use> = Vec::new();
+        let mut sizes: Vec<usize> = Vec::new();
+        let mut place = |wanted: Use, len: usize| {
+            let at = uses.iter().position(|u| *u == wanted).unwrap_or_else(|| {
+                uses.push(wanted);
+                sizes.push(0);
+                uses.len() - 1
+            });
+            sizes[at] = sizes[at].max(len);
+            at
+        };
+        let mut placed: Vec<Vec<Vec<(usize, Slot)>>> = Vec::new();
+        for (s, split) in layout.splits.iter().enumerate() {
+            placed.push(split.graphs.iter().map(|graph| shared(s, graph, &mut place)).collect());
+        }
+        let buffers: Vec<Buffer> = sizes.into_iter().map(Buffer::zeroed).collect();
+        let graphs = layout
+            .splits
+            .iter()
+            .zip(placed)
+            .map(|(split, placed)| {
+                let graphs = split.graphs.iter().zip(placed);
+                graphs.map(|(graph, placed)| GraphIo::new(graph, split.kv.len(), &placed, buffers.len())).collect()
+            })
+            .collect();
+        Self { buffers, uses, graphs }
+    }
+
+    /// The buffers with what they are for.
+    pub(crate) fn uses(&self) -> &[Use] {
+        &self.uses
+    }
+
+    /// The buffer that a graph's logits are in.
+    pub(crate) fn logits(&self, split: usize, graph: usize) -> Option<usize> {
+        let slots = &self.graphs[split][graph].slots;
+        (0..slots.len()).find(|&i| slots[i].is_some() && matches!(self.uses[i], Use::Logits(..)))
+    }
+
+    /// True if the graph is bound to the buffer.
+    pub(crate) fn is_bound(&self, split: usize, graph: usize, buffer: usize) -> bool {
+        self.graphs[split][graph].slots[buffer].is_some()
+    }
+
+    /// Everything a graph reads and writes, each tensor once.
+    pub(crate) fn bind<'io>(
+        &'io mut self,
+        split: usize,
+        graph: usize,
+        views: impl Iterator<Item = TensorView<'io>> + 'io,
+    ) -> impl Iterator<Item = Binding<'io>> + 'io {
+        let plan = &self.graphs[split][graph];
+        let shared = self.buffers.iter_mut().zip(&plan.slots).filter_map(|(buffer, slot)| {
+            let slot = (*slot)?;
+            Some(if slot.output {
+                Binding::Output(slot.tensor, &mut buffer.bytes_mut()[..slot.len])
+            } else {
+                Binding::Input(slot.tensor, &buffer.bytes()[..slot.len])
+            })
+        });
+        let cache = views.zip(&plan.kv).flat_map(|(view, &(past, new))| {
+            let past = past.map(|tensor| Binding::Input(tensor, view.past));
+            [past, Some(Binding::Output(new, view.new))].into_iter().flatten()
+        });
+        shared.chain(cache)
+    }
+}
+
+/// The tensors of a graph that live in shared buffers.
+fn shared(split: usize, graph: &GraphLayout, place: &mut impl FnMut(Use, usize) -> usize) -> Vec<(usize, Slot)> {
+    let inputs = graph.inputs.iter().zip(&graph.info.inputs).enumerate().filter_map(|(tensor, (role, info))| {
+        let wanted = match *role {
+            InputRole::Past(_) => return None,
+            InputRole::Wire(wire) => Use::Wire(wire),
+            role => Use::Feed(role, info.dtype, info.quant.clone()),
+        };
+        Some((wanted, Slot { output: false, tensor, len: info.size_bytes() }))
+    });
+    let outputs = graph.outputs.iter().zip(&graph.info.outputs).enumerate().filter_map(|(tensor, (role, info))| {
+        let wanted = match *role {
+            OutputRole::New(_) => return None,
+            OutputRole::Wire(wire) => Use::Wire(wire),
+            OutputRole::Logits => Use::Logits(info.dtype, info.quant.clone()),
+            OutputRole::Extra => Use::Extra(split, info.name.clone()),
+        };
+        Some((wanted, Slot { output: true, tensor, len: info.size_bytes() }))
+    });
+    inputs.chain(outputs).map(|(wanted, slot)| (place(wanted, slot.len), slot)).collect()
+}
+
+impl GraphIo {
+    fn new(graph: &GraphLayout, n_kv: usize, placed: &[(usize, Slot)], n_buffers: usize) -> Self {
+        let mut slots = vec![None; n_buffers];
+        for &(buffer, slot) in placed {
+            slots[buffer] = Some(slot);
+        }
+        let kv = (0..n_kv).map(|i| {
+            let past = graph.inputs.iter().position(|role| matches!(role, InputRole::Past(k) if k.0 == i));
+            let new = graph.outputs.iter().position(|role| matches!(role, OutputRole::New(k) if k.0 == i));
+            (past, new.expect("the layout gives every graph of a split its new rows"))
+        });
+        Self { slots, kv: kv.collect() }
+    }
+}

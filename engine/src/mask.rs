@@ -1,0 +1,167 @@
+//! The attention mask, kept up to date by writing only the columns that change.
+//!
+//! *Shapes*: `[AR, CL]`, row-major. *Units and dtype*: floats 0 = visible, -1000 = hidden; codes: the type's largest =
+//! visible, 0 = hidden, whatever scale the tensor claims.
+//! *Invariant*: after [`Mask::update`], row `i < n_process` sees the valid past and the new columns up to its own; rows
+//! of padding see nothing.
+
+use std::ops::Range;
+
+use genie_types::Dtype;
+use half::f16;
+use kvmanager::InferenceStep;
+
+use crate::buffer::elements_mut;
+
+/// Additive value of a hidden column, as the real Genie feeds it.
+const HIDDEN: f32 = -1000.0;
+
+/// What a mask buffer holds now.
+#[derive(Debug)]
+pub(crate) struct Mask {
+    dtype: Dtype,
+    held: Option<InferenceStep>,
+}
+
+impl Mask {
+    /// `None` for an element type that masks do not have.
+    pub(crate) fn new(dtype: Dtype) -> Option<Self> {
+        let known =
+            matches!(dtype, Dtype::F16 | Dtype::F32 | Dtype::U8 | Dtype::U16 | Dtype::UFixed8 | Dtype::UFixed16);
+        known.then_some(Self { dtype, held: None })
+    }
+
+    /// Makes the buffer's first `AR * CL` elements the mask of a step.
+    pub(crate) fn update(&mut self, bytes: &mut [u8], step: &InferenceStep) {
+        match self.dtype {
+            Dtype::F32 => self.write(elements_mut::<f32>(bytes), step, 0.0, HIDDEN),
+            Dtype::F16 => {
+                let hidden = f16::from_f32(HIDDEN).to_bits();
+                self.write(elements_mut::<u16>(bytes), step, 0, hidden);
+            }
+            Dtype::U8 | Dtype::UFixed8 => self.write(bytes, step, u8::MAX, 0),
+            _ => self.write(elements_mut::<u16>(bytes), step, u16::MAX, 0),
+        }
+    }
+
+    fn write<T: Copy>(&mut self, mask: &mut [T], step: &InferenceStep, shown: T, hidden: T) {
+        let (ar, cl) = (step.variant(), step.ctx_size());
+        let held = self.held.filter(|held| held.spec == step.spec);
+        if held.is_none() {
+            mask[..ar * cl].fill(hidden);
+        }
+        for (row, columns) in mask[..ar * cl].chunks_exact_mut(cl).enumerate() {
+            let before = held.map_or([0..0, 0..0], |held| visible(&held, row));
+            let now = visible(step, row);
+            difference(&before, &now, |span| columns[span].fill(hidden));
+            difference(&now, &before, |span| columns[span].fill(shown));
+        }
+        self.held = Some(*step);
+    }
+}
+
+/// The columns that a row sees: of the past and of the new tokens.
+fn visible(step: &InferenceStep, row: usize) -> [Range<usize>; 2] {
+    if row >= step.n_process {
+        return [0..0, 0..0];
+    }
+    let (past, new) = (step.past_idx.0, step.new_idx.0);
+    [past..past + step.n_valid_kv, new..new + row + 1]
+}
+
+/// The parts of `a` that are not in `b`.
+fn difference(a: &[Range<usize>; 2], b: &[Range<usize>; 2], mut each: impl FnMut(Range<usize>)) {
+    let (first, second) = if b[0].start <= b[1].start { (&b[0], &b[1]) } else { (&b[1], &b[0]) };
+    for span in a {
+        let mut at = span.start;
+        for cut in [first, second] {
+            if cut.is_empty() {
+                continue;
+            }
+            let end = cut.start.min(span.end);
+            if at < end {
+                each(at..end);
+            }
+            at = at.max(cut.end);
+        }
+        if at < span.end {
+            each(at..span.end);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use genie_types::{Ar, Cl, VariantSpec};
+    use kvmanager::MaskCol;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::buffer::{Buffer, elements};
+
+    fn step(ar: u32, cl: u32, n_valid_kv: usize, n_process: usize, scatter: bool) -> InferenceStep {
+        let spec = VariantSpec::new(Ar::new(ar).unwrap(), Cl::new(cl).unwrap()).unwrap();
+        let new_idx = MaskCol(if scatter { n_valid_kv } else { spec.past_capacity() });
+        InferenceStep { spec, n_past: n_valid_kv, n_valid_kv, n_process, past_idx: MaskCol(0), new_idx }
+    }
+
+    #[test]
+    fn a_concat_step_in_f16() {
+        let mut buffer = Buffer::zeroed(2 * 3 * 8);
+        Mask::new(Dtype::F16).unwrap().update(buffer.bytes_mut(), &step(3, 8, 2, 2, false));
+        let picture: Vec<String> = elements::<f16>(buffer.bytes())
+            .chunks(8)
+            .map(|row| {
+                row.iter()
+                    .map(|x| {
+                        if x.to_f32() == 0.0 {
+                            'o'
+                        } else if x.to_f32() == -1000.0 {
+                            '.'
+                        } else {
+                            '?'
+                        }
+                    })
+                    .collect()
+            })
+            .collect();
+        assert_eq!(picture, ["oo...o..", "oo...oo.", "........"]);
+    }
+
+    #[test]
+    fn a_scatter_step_in_codes() {
+        for (dtype, shown) in [(Dtype::UFixed8, 255), (Dtype::UFixed16, 65535)] {
+            let mut buffer = Buffer::zeroed(dtype.size_bytes() * 2 * 8);
+            Mask::new(dtype).unwrap().update(buffer.bytes_mut(), &step(2, 8, 3, 2, true));
+            let codes: Vec<u32> = match dtype {
+                Dtype::UFixed8 => buffer.bytes().iter().map(|&c| c.into()).collect(),
+                _ => elements::<u16>(buffer.bytes()).iter().map(|&c| c.into()).collect(),
+            };
+            let want: Vec<u32> = [1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1, 1, 0, 0, 0].iter().map(|v| v * shown).collect();
+            assert_eq!(codes, want);
+        }
+        assert!(Mask::new(Dtype::I32).is_none());
+    }
+
+    proptest! {
+        /// Whatever came before, an update leaves what a fresh mask would be.
+        #[test]
+        fn updates_equal_fresh_masks(steps in prop::collection::vec((0usize..4, 0usize..=15, 1usize..=4, any::<bool>()), 1..20)) {
+            const SHAPES: [(u32, u32); 4] = [(1, 8), (4, 8), (1, 16), (4, 16)];
+            let mut kept = Buffer::zeroed(4 * 4 * 16);
+            let mut mask = Mask::new(Dtype::F32).unwrap();
+            for (shape, n_valid, n_process, scatter) in steps {
+                let (ar, cl) = SHAPES[shape];
+                let n_valid = n_valid.min((cl - ar) as usize);
+                let step = step(ar, cl, n_valid, n_process.min(ar as usize), scatter);
+                mask.update(kept.bytes_mut(), &step);
+                for (i, &x) in elements::<f32>(kept.bytes())[..(ar * cl) as usize].iter().enumerate() {
+                    let (row, col) = (i / cl as usize, i % cl as usize);
+                    let new = step.new_idx.0..=step.new_idx.0 + row;
+                    let want = row < step.n_process && (col < n_valid || new.contains(&col));
+                    prop_assert_eq!(x, if want { 0.0 } else { -1000.0 }, "row {} column {} of {}", row, col, step);
+                }
+            }
+        }
+    }
+}

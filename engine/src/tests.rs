@@ -1,0 +1,6 @@
+//! The engine over a toy model whose answers depend on every input: ids, mask, positions, cache and wires.
+
+mod bundle;
+mod refuse;
+mod run;
+mod toy;
