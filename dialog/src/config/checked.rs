@@ -4,12 +4,16 @@
 
 use std::path::{Path, PathBuf};
 
+use engine::{EngineConfig, GroupOptions, RopeConfig, RopeScaling};
 use genie_types::TokenId;
 
+use super::embedding;
 use super::problem::Problem;
-use super::raw::{OneOrMany, RawContext, RawDialog, RawEngine, RawHtp, RawPositions, RawSampler, RawScaling};
+use super::raw::{
+    OneOrMany, RawBackend, RawContext, RawDialog, RawEngine, RawHtp, RawPositions, RawSampler, RawScaling,
+};
 use super::rules::parse_mask;
-use super::settings::{ContextSettings, EngineSettings, HtpSettings, RopeScaling, RopeSettings};
+use super::settings::{BackendSettings, ContextSettings};
 use crate::sampler::{SamplerSettings, SettingsError, TokenPenalty};
 
 /// All values of a dialog, before they are wrapped up.
@@ -17,7 +21,8 @@ pub(super) struct Values {
     pub(super) context: ContextSettings,
     pub(super) sampler: SamplerSettings,
     pub(super) tokenizer: PathBuf,
-    pub(super) engine: EngineSettings,
+    pub(super) engine: EngineConfig,
+    pub(super) backend: BackendSettings,
     pub(super) stop_sequences: Vec<String>,
     pub(super) max_num_tokens: Option<usize>,
 }
@@ -34,19 +39,22 @@ pub(super) fn values(raw: RawDialog, base: &Path, problems: &mut Vec<Problem>) -
         let message = format!("expected {}, found {}", e.expected, e.value);
         problems.push(Problem::new(format!("/dialog/sampler/{at}{}", e.key), message));
     });
-    let engine = engine(raw.engine, base, problems);
+    let backend = backend(&raw.engine.backend, base);
+    let mut engine = engine(raw.engine, &context, base, problems);
+    engine.embedding = raw.embedding.and_then(|e| embedding::lut(e, base, problems));
     Some(Values {
         context,
         sampler: sampler.ok()?,
         tokenizer: resolve(base, &raw.tokenizer.path),
         engine,
+        backend,
         stop_sequences: raw.stop_sequence,
         max_num_tokens: raw.max_num_tokens,
     })
 }
 
 /// Relative paths start at the config's folder, not at the working directory as in the real Genie.
-fn resolve(base: &Path, path: &str) -> PathBuf {
+pub(super) fn resolve(base: &Path, path: &str) -> PathBuf {
     base.join(path.trim())
 }
 
@@ -106,32 +114,48 @@ fn sampler(raw: Option<RawSampler>) -> Result<SamplerSettings, SettingsError> {
     Ok(s)
 }
 
-fn engine(raw: RawEngine, base: &Path, problems: &mut Vec<Problem>) -> EngineSettings {
+fn engine(raw: RawEngine, context: &ContextSettings, base: &Path, problems: &mut Vec<Problem>) -> EngineConfig {
     let positions = raw.model.positional_encoding.and_then(|p| p.into_vec().into_iter().next());
     let rope = rope(positions, &raw.backend.htp, problems);
-    let extensions = raw.backend.extensions.map_or(Vec::new(), OneOrMany::into_vec);
-    let htp = raw.backend.htp;
-    EngineSettings {
-        n_threads: raw.n_threads,
+    let mut config = EngineConfig::new(raw.model.binary.ctx_bins.iter().map(|p| resolve(base, p)));
+    config.context_size = Some(context.size);
+    config.n_threads = raw.n_threads;
+    config.rope = rope;
+    // Genie's rule: the pad token, else the first EOS. Padded rows are masked, so any id does.
+    config.pad_token = context.pad.or(context.eos.first().copied()).unwrap_or(TokenId(0));
+    config.cache_groups = raw
+        .cache_groups
+        .into_iter()
+        .map(|g| GroupOptions {
+            prefix: g.prefix,
+            mask: g.attention_mask_tensor_name,
+            index: g.cache_index_tensor_name,
+        })
+        .collect();
+    let select = raw.backend.htp.execute_select_graphs;
+    config.select_graphs = (!select.is_empty()).then_some(select);
+    config
+}
+
+fn backend(raw: &RawBackend, base: &Path) -> BackendSettings {
+    let htp = &raw.htp;
+    let extensions = raw.extensions.as_ref().map_or(&[][..], OneOrMany::as_slice);
+    BackendSettings {
         // An empty string is how some configs say "no extensions".
         extensions: extensions.iter().filter(|p| !p.trim().is_empty()).map(|p| resolve(base, p)).collect(),
-        ctx_bins: raw.model.binary.ctx_bins.iter().map(|p| resolve(base, p)).collect(),
-        rope,
-        htp: HtpSettings {
-            use_mmap: htp.use_mmap,
-            mmap_budget_mb: htp.mmap_budget,
-            spill_fill_bytes: htp.spill_fill_bufsize,
-            cpu_mask: parse_mask(&htp.cpu_mask).unwrap_or(0),
-            poll: htp.poll,
-            kv_dim: htp.kv_dim.and_then(|n| usize::try_from(n).ok()),
-            select_graphs: htp.execute_select_graphs,
-        },
+        use_mmap: htp.use_mmap,
+        mmap_budget_mb: htp.mmap_budget,
+        spill_fill_bytes: htp.spill_fill_bufsize,
+        cpu_mask: parse_mask(&htp.cpu_mask).unwrap_or(0),
+        poll: htp.poll,
+        kv_dim: htp.kv_dim.and_then(|n| usize::try_from(n).ok()),
     }
 }
 
 const DEFAULT_THETA: f64 = 10_000.0;
 
-fn rope(positions: Option<RawPositions>, htp: &RawHtp, problems: &mut Vec<Problem>) -> RopeSettings {
+/// Rotary positions, where their width is stated: the block of the model, or the older keys of `QnnHtp`.
+fn rope(positions: Option<RawPositions>, htp: &RawHtp, problems: &mut Vec<Problem>) -> Option<RopeConfig> {
     const AT: &str = "/dialog/engine/model/positional-encoding";
     const HTP: &str = "/dialog/engine/backend/QnnHtp";
     let (dim, theta, scaling, dim_at, theta_at) = match positions {
@@ -142,15 +166,13 @@ fn rope(positions: Option<RawPositions>, htp: &RawHtp, problems: &mut Vec<Proble
     if !theta.is_finite() || theta <= 0.0 {
         problems.push(Problem::new(theta_at, format!("expected a number above 0, found {theta}")));
     }
-    if let Some(d) = dim
-        && d < 1
-    {
-        problems.push(Problem::new(dim_at, format!("expected at least 1, found {d}")));
-    }
-    RopeSettings {
-        dim: dim.and_then(|d| usize::try_from(d).ok()),
-        theta,
-        scaling: scaling.map_or(RopeScaling::Default, |s| rope_scaling(&s, &format!("{AT}/rope-scaling"), problems)),
+    let scaling = scaling.map_or(RopeScaling::Default, |s| rope_scaling(&s, &format!("{AT}/rope-scaling"), problems));
+    match (dim?, usize::try_from(dim?)) {
+        (1.., Ok(rope_dim)) => Some(RopeConfig { rope_dim, theta, scaling }),
+        (found, _) => {
+            problems.push(Problem::new(dim_at, format!("expected at least 1, found {found}")));
+            None
+        }
     }
 }
 
@@ -160,24 +182,27 @@ fn rope_scaling(s: &RawScaling, at: &str, problems: &mut Vec<Problem>) -> RopeSc
     }
     let mut need = |key: &str, value: Option<f64>| {
         let message = match value {
-            Some(v) if v > 0.0 => return v,
+            Some(v) if v > 0.0 => return Some(v),
             Some(v) => format!("expected a number above 0, found {v}"),
             None => "required when the rope type is `llama3`".into(),
         };
         problems.push(Problem::new(format!("{at}/{key}"), message));
-        1.0
+        None
     };
-    let scaling = RopeScaling::Llama3 {
-        factor: need("factor", s.factor),
-        low_freq_factor: need("low-freq-factor", s.low_freq_factor),
-        high_freq_factor: need("high-freq-factor", s.high_freq_factor),
-        original_max_positions: need("original-max-position-embeddings", s.original_max_position_embeddings),
-    };
-    if let RopeScaling::Llama3 { low_freq_factor: low, high_freq_factor: high, .. } = scaling
-        && low == high
+    let factor = need("factor", s.factor);
+    let low = need("low-freq-factor", s.low_freq_factor);
+    let high = need("high-freq-factor", s.high_freq_factor);
+    let original = need("original-max-position-embeddings", s.original_max_position_embeddings);
+    if let (Some(low), Some(high)) = (low, high)
+        && low >= high
     {
-        problems
-            .push(Problem::new(format!("{at}/high-freq-factor"), format!("must differ from `low-freq-factor`, {low}")));
+        let message = format!("expected more than `low-freq-factor`, {low}, found {high}");
+        problems.push(Problem::new(format!("{at}/high-freq-factor"), message));
     }
-    scaling
+    match (factor, low, high, original) {
+        (Some(factor), Some(low_freq_factor), Some(high_freq_factor), Some(original_max_position)) => {
+            RopeScaling::Llama3 { factor, low_freq_factor, high_freq_factor, original_max_position }
+        }
+        _ => RopeScaling::Default,
+    }
 }

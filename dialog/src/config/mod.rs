@@ -7,6 +7,7 @@
 //! Genie then refuses to create the dialog, though its schema allows it.
 
 mod checked;
+mod embedding;
 mod hints;
 mod node;
 mod problem;
@@ -18,10 +19,11 @@ mod support;
 mod tables;
 
 pub use problem::{ConfigError, Origin, Problem};
-pub use settings::{ContextSettings, EngineSettings, HtpSettings, RopeScaling, RopeSettings};
+pub use settings::{BackendSettings, ContextSettings};
 
 use std::path::{Path, PathBuf};
 
+use engine::EngineConfig;
 use serde_json::Value;
 
 use crate::sampler::SamplerSettings;
@@ -35,7 +37,8 @@ pub struct DialogConfig {
     context: ContextSettings,
     sampler: SamplerSettings,
     tokenizer: PathBuf,
-    engine: EngineSettings,
+    engine: EngineConfig,
+    backend: BackendSettings,
     stop_sequences: Vec<String>,
     max_num_tokens: Option<usize>,
     warnings: Vec<Problem>,
@@ -91,6 +94,7 @@ impl DialogConfig {
                 sampler: v.sampler,
                 tokenizer: v.tokenizer,
                 engine: v.engine,
+                backend: v.backend,
                 stop_sequences: v.stop_sequences,
                 max_num_tokens: v.max_num_tokens,
                 warnings,
@@ -107,7 +111,8 @@ impl DialogConfig {
         const BINS: &str = "/dialog/engine/model/binary/ctx-bins";
         let mut files = vec![("/dialog/tokenizer/path".to_owned(), &self.tokenizer)];
         files.extend(self.engine.ctx_bins.iter().enumerate().map(|(i, p)| (format!("{BINS}/{i}"), p)));
-        files.extend(self.engine.extensions.iter().map(|p| ("/dialog/engine/backend/extensions".to_owned(), p)));
+        files.extend(self.backend.extensions.iter().map(|p| ("/dialog/engine/backend/extensions".to_owned(), p)));
+        files.extend(self.engine.embedding.iter().map(|e| ("/dialog/embedding/lut-path".to_owned(), &e.path)));
         let problems: Vec<Problem> = files.into_iter().filter_map(|(at, path)| self.file_problem(at, path)).collect();
         if problems.is_empty() {
             return Ok(());
@@ -147,9 +152,14 @@ impl DialogConfig {
         &self.tokenizer
     }
 
-    /// Binaries, positions and backend settings.
-    pub fn engine(&self) -> &EngineSettings {
+    /// What the engine is to be opened with; clone it to change what the config does not say (policy, cache mode).
+    pub fn engine(&self) -> &EngineConfig {
         &self.engine
+    }
+
+    /// What the QNN library is to be opened with.
+    pub fn backend(&self) -> &BackendSettings {
+        &self.backend
     }
 
     /// Texts that end a turn; none is empty.

@@ -4,6 +4,8 @@
 
 use serde::Deserialize;
 
+use super::embedding::RawEmbedding;
+
 #[derive(Deserialize)]
 pub(super) struct RawRoot {
     pub(super) dialog: RawDialog,
@@ -17,6 +19,7 @@ pub(super) struct RawDialog {
     pub(super) sampler: Option<RawSampler>,
     pub(super) tokenizer: RawTokenizer,
     pub(super) engine: RawEngine,
+    pub(super) embedding: Option<RawEmbedding>,
     #[serde(default)]
     pub(super) stop_sequence: Vec<String>,
     pub(super) max_num_tokens: Option<usize>,
@@ -66,6 +69,16 @@ pub(super) struct RawEngine {
     pub(super) n_threads: usize,
     pub(super) backend: RawBackend,
     pub(super) model: RawModel,
+    #[serde(default)]
+    pub(super) cache_groups: Vec<RawCacheGroup>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) struct RawCacheGroup {
+    pub(super) prefix: String,
+    pub(super) attention_mask_tensor_name: Option<String>,
+    pub(super) cache_index_tensor_name: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -134,6 +147,13 @@ impl<T> OneOrMany<T> {
     pub(super) fn into_vec(self) -> Vec<T> {
         match self {
             Self::One(x) => vec![x],
+            Self::Many(xs) => xs,
+        }
+    }
+
+    pub(super) fn as_slice(&self) -> &[T] {
+        match self {
+            Self::One(x) => std::slice::from_ref(x),
             Self::Many(xs) => xs,
         }
     }

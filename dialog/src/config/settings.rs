@@ -1,4 +1,4 @@
-//! The checked parts of a dialog config, as plain values: any combination of them is usable.
+//! The checked parts of a dialog config that are ours; what the engine needs is `engine::EngineConfig`.
 
 use std::path::PathBuf;
 
@@ -23,24 +23,11 @@ pub struct ContextSettings {
     pub n_embd: Option<usize>,
 }
 
-/// The `engine` block of a single-engine dialog on `QnnHtp`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct EngineSettings {
-    /// Threads that update the cache; 0 leaves it to the engine.
-    pub n_threads: usize,
-    /// Backend extension configs (SoC, performance), absolute.
-    pub extensions: Vec<PathBuf>,
-    /// Context binaries, absolute, as listed.
-    pub ctx_bins: Vec<PathBuf>,
-    /// Rotary positions.
-    pub rope: RopeSettings,
-    /// The `QnnHtp` block.
-    pub htp: HtpSettings,
-}
-
-/// The keys of `QnnHtp` that change what we do.
+/// The `backend` block of an engine on `QnnHtp`: what concerns the QNN library rather than the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HtpSettings {
+pub struct BackendSettings {
+    /// Backend extension configs (SoC, performance), absolute if the base was.
+    pub extensions: Vec<PathBuf>,
     /// Map binaries instead of reading them.
     pub use_mmap: bool,
     /// Megabytes to map at once; 0 is no limit.
@@ -53,35 +40,4 @@ pub struct HtpSettings {
     pub poll: bool,
     /// Width of a head's keys and values, where stated.
     pub kv_dim: Option<usize>,
-    /// Only these graphs are used, where any is listed.
-    pub select_graphs: Vec<String>,
-}
-
-/// Rotary position embedding.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RopeSettings {
-    /// Angles per position (half the head's width); `None` takes it from the graph.
-    pub dim: Option<usize>,
-    /// Base of the frequencies.
-    pub theta: f64,
-    /// Change of the frequencies for longer contexts.
-    pub scaling: RopeScaling,
-}
-
-/// How rotary frequencies are changed.
-#[derive(Clone, Debug, PartialEq)]
-pub enum RopeScaling {
-    /// Not at all.
-    Default,
-    /// By wavelength, as Llama 3.1 does.
-    Llama3 {
-        /// Divides the low frequencies.
-        factor: f64,
-        /// Lower edge of the blend.
-        low_freq_factor: f64,
-        /// Upper edge of the blend.
-        high_freq_factor: f64,
-        /// Context length, in tokens, that the model was first trained for.
-        original_max_positions: f64,
-    },
 }

@@ -1,5 +1,6 @@
 //! What this build cannot do yet, by name, and what it leaves aside with a word.
 
+use super::embedding;
 use super::node::Node;
 use super::problem::Problem;
 
@@ -24,7 +25,6 @@ pub(super) fn unsupported(root: &Node<'_>) -> Vec<Problem> {
         out.push(not_yet(&d, "harmony", "the harmony response format"));
     }
     for (key, what) in [
-        ("embedding", "embedding input"),
         ("perlayer-embedding", "per-layer embeddings"),
         ("nested-generator", "nested generators"),
         ("nested-generator-config-path", "nested generators"),
@@ -33,6 +33,7 @@ pub(super) fn unsupported(root: &Node<'_>) -> Vec<Problem> {
             out.push(not_yet(&d, key, what));
         }
     }
+    embedding::unsupported(&d, &mut out);
     for e in d.get("engine").map_or(Vec::new(), |e| e.one_or_many()) {
         engine(&e, &mut out);
     }
@@ -53,11 +54,12 @@ fn engine(e: &Node<'_>, out: &mut Vec<Problem>) {
             }
         }
     }
-    if let Some(c) = e.get("longcontext") {
-        out.push(not_yet(e, "longcontext", &format!("long context `{}`", c.str("type").unwrap_or_default())));
-    }
-    if e.has("cache-groups") {
-        out.push(not_yet(e, "cache-groups", "more than the default cache group"));
+    let groups = e.get("cache-groups").map_or(Vec::new(), |g| g.items());
+    for owner in groups.iter().chain([e]) {
+        if let Some(c) = owner.get("longcontext") {
+            let what = format!("long context `{}`", c.str("type").unwrap_or_default());
+            out.push(not_yet(owner, "longcontext", &what));
+        }
     }
     if let Some(m) = e.get("model") {
         model(&m, out);

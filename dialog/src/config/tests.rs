@@ -4,7 +4,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use genie_types::TokenId;
+use engine::{GroupOptions, LutDtype, RopeConfig, RopeScaling};
+use genie_types::{Dtype, TokenId};
 
 fn base() -> Value {
     json!({"dialog": {
@@ -68,8 +69,9 @@ fn the_golden_config_becomes_values() {
     assert_eq!((c.sampler().seed(), c.sampler().temp(), c.sampler().top_k()), (Some(42), 0.8, 40));
     assert_eq!(c.tokenizer(), Path::new("/bundle/tokenizer.json"));
     assert_eq!(c.engine().ctx_bins, [Path::new("/bundle/model.bin")]);
-    assert_eq!(c.engine().rope, RopeSettings { dim: Some(16), theta: 10_000.0, scaling: RopeScaling::Default });
-    assert_eq!((c.engine().htp.cpu_mask, c.engine().htp.kv_dim), (0xe0, Some(32)));
+    assert_eq!(c.engine().rope, Some(RopeConfig::new(16, 10_000.0)));
+    assert_eq!((c.engine().context_size, c.engine().pad_token), (Some(128), TokenId(257)));
+    assert_eq!((c.backend().cpu_mask, c.backend().kv_dim), (0xe0, Some(32)));
     assert!(c.warnings().is_empty() && c.stop_sequences().is_empty() && c.max_num_tokens().is_none());
 }
 
@@ -115,7 +117,45 @@ fn unset_and_listed_values_arrive() {
     assert_eq!((c.context().bos, c.sampler().seed()), (None, None));
     assert_eq!(c.context().eos, [TokenId(257), TokenId(414)]);
     assert_eq!(c.engine().ctx_bins, [Path::new("/bundle/a.bin"), Path::new("/abs/b.bin")]);
-    assert_eq!((c.engine().rope.dim, c.engine().rope.theta), (Some(24), 500_000.0));
+    assert_eq!(c.engine().rope, Some(RopeConfig::new(24, 500_000.0)));
+}
+
+#[test]
+fn embeddings_groups_and_scaling_reach_the_engine() {
+    let c = parse(&with(&[
+        (
+            "/dialog/embedding",
+            json!({"version": 1, "type": "lut", "size": 64, "lut-path": "e.raw",
+                                     "datatype": "ufixed8", "quant-param": {"scale": 0.5, "offset": -128}}),
+        ),
+        (
+            "/dialog/engine/cache-groups",
+            json!([{"version": 1, "prefix": "past_"},
+                                               {"version": 1, "prefix": "swa_", "attention-mask-tensor-name": "m"}]),
+        ),
+        ("/dialog/engine/backend/QnnHtp/execute-select-graphs", json!(["g"])),
+        (
+            "/dialog/engine/model/positional-encoding/rope-scaling",
+            json!({"rope-type": "llama3", "factor": 8,
+            "low-freq-factor": 1, "high-freq-factor": 4, "original-max-position-embeddings": 8192}),
+        ),
+    ]))
+    .unwrap();
+    let lut = c.engine().embedding.clone().unwrap();
+    assert_eq!((lut.size, lut.path.as_path()), (64, Path::new("/bundle/e.raw")));
+    assert_eq!(lut.dtype, LutDtype::Fixed { dtype: Dtype::UFixed8, scale: 0.5, offset: -128 });
+    let group = |prefix: &str, mask: Option<&str>| GroupOptions {
+        prefix: prefix.into(),
+        mask: mask.map(str::to_owned),
+        index: None,
+    };
+    assert_eq!(c.engine().cache_groups, [group("past_", None), group("swa_", Some("m"))]);
+    assert_eq!(c.engine().select_graphs, Some(vec!["g".to_owned()]));
+    assert_eq!(
+        c.engine().rope.unwrap().scaling,
+        RopeScaling::Llama3 { factor: 8.0, low_freq_factor: 1.0, high_freq_factor: 4.0, original_max_position: 8192.0 }
+    );
+    assert!(c.engine().check().is_ok());
 }
 
 /// Each case changes the good config and expects exactly these findings.
@@ -300,6 +340,16 @@ fn bad_configs_are_told_what_is_wrong_and_where() {
             &[("/dialog/embedding", "{\"version\": 1, \"size\": 64, \"type\": \"lut\"}")],
             &["/dialog/embedding/lut-path: required when the type is `lut`"],
         ),
+        Case(
+            &[(
+                "/dialog/embedding",
+                "{\"version\": 1, \"size\": 0, \"type\": \"lut\", \"lut-path\": \"e\", \"datatype\": \"sfixed16\"}",
+            )],
+            &[
+                "/dialog/embedding/size: expected at least 1, found 0",
+                "/dialog/embedding/quant-param: required for a table of fixed-point codes",
+            ],
+        ),
         // What the schema lets through but nobody can use.
         Case(&[("/dialog/context/size", "0")], &["/dialog/context/size: expected at least 1 token, found 0"]),
         Case(
@@ -320,8 +370,8 @@ fn bad_configs_are_told_what_is_wrong_and_where() {
             &[
                 "/dialog/engine/model/positional-encoding/rope-scaling/original-max-position-embeddings: required when \
                the rope type is `llama3`",
-                "/dialog/engine/model/positional-encoding/rope-scaling/high-freq-factor: must differ from \
-               `low-freq-factor`, 4",
+                "/dialog/engine/model/positional-encoding/rope-scaling/high-freq-factor: expected more than \
+               `low-freq-factor`, 4, found 4",
             ],
         ),
         Case(
@@ -416,6 +466,10 @@ fn what_this_build_cannot_do_is_refused_by_name() {
                 json!({"version": 1, "type": "sliding-window", "sliding-window": {"window-size": 64}}),
             )]),
             "/dialog/engine/longcontext: long context `sliding-window` is not yet supported",
+        ),
+        (
+            with(&[("/dialog/embedding", json!({"version": 1, "size": 8, "type": "callback"}))]),
+            "/dialog/embedding/type: embedding input by callback is not yet supported",
         ),
         (
             with(&[("/dialog/engine/model/binary/ctx-bins", json!(["record://model"]))]),

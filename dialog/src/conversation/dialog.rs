@@ -1,0 +1,345 @@
+//! The dialog itself: state between queries, and what each sentence code does to it.
+
+use std::time::{Duration, Instant};
+
+use engine::TokenModel;
+use genie_types::TokenId;
+
+use super::codes::{SentenceCode, StopReason};
+use super::control::Control;
+use super::error::DialogError;
+use super::history::History;
+use super::input::{self, Start};
+use super::kind::{Basic, DialogKind};
+use super::reply::{Chunk, Reply};
+use super::stream::{StopRules, Stream};
+use super::turn::Turn;
+use crate::config::{ContextSettings, DialogConfig};
+use crate::kpi::{Profile, QueryKpis};
+use crate::sampler::{Sampler, SamplerSettings};
+use crate::tokenizer::Tokenizer;
+
+/// A conversation. Not tied to a backend: it knows its model by [`TokenModel`].
+pub struct Dialog {
+    model: Box<dyn TokenModel>,
+    tokenizer: Tokenizer,
+    sampler: Sampler,
+    kind: Box<dyn DialogKind>,
+    context: ContextSettings,
+    rules: StopRules,
+    control: Control,
+    history: History,
+    /// A `BEGIN` or `CONTINUE` was the last query.
+    open: bool,
+    /// Set while paused: the text side before the last token.
+    paused: Option<Stream>,
+    profile: Profile,
+}
+
+impl std::fmt::Debug for Dialog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Dialog").field("kind", &self.kind.name()).field("n_past", &self.history.n_past()).finish()
+    }
+}
+
+impl Dialog {
+    /// A dialog as the config says, on a model that was opened with [`DialogConfig::engine`]. Loads the tokenizer.
+    ///
+    /// # Errors
+    /// The tokenizer cannot be loaded.
+    pub fn new(config: &DialogConfig, model: Box<dyn TokenModel>) -> Result<Self, DialogError> {
+        let began = Instant::now();
+        let tokenizer = Tokenizer::from_file(config.tokenizer())?;
+        let mut dialog = Self::from_parts(config.context().clone(), config.sampler().clone(), tokenizer, model);
+        dialog.set_stop_sequences(config.stop_sequences().to_vec())?;
+        dialog.control.set_max_num_tokens(config.max_num_tokens());
+        dialog.profile.created(began.elapsed());
+        Ok(dialog)
+    }
+
+    /// A basic dialog from parts that are at hand, without stop sequences or a token limit.
+    pub fn from_parts(
+        context: ContextSettings,
+        sampler: SamplerSettings,
+        tokenizer: Tokenizer,
+        model: Box<dyn TokenModel>,
+    ) -> Self {
+        if context.size > model.context_size() {
+            tracing::warn!(config = context.size, model = model.context_size(), "context size is cut to the model's");
+        }
+        Self {
+            model,
+            tokenizer,
+            sampler: Sampler::new(sampler),
+            kind: Box::new(Basic),
+            context,
+            rules: StopRules::default(),
+            control: Control::new(None),
+            history: History::default(),
+            open: false,
+            paused: None,
+            profile: Profile::default(),
+        }
+    }
+
+    /// Answers text. Stop sequences apply.
+    ///
+    /// # Errors
+    /// See [`DialogError`]; a query that does not fit the context changes nothing.
+    pub fn query(
+        &mut self,
+        text: &str,
+        code: SentenceCode,
+        callback: impl FnMut(Chunk<'_>),
+    ) -> Result<Reply, DialogError> {
+        let mut new = self.tokenizer.encode(text)?;
+        // A rewind states the whole conversation, and text has no BOS of its own.
+        if code == SentenceCode::Rewind
+            && let Some(bos) = self.context.bos.filter(|b| new.first() != Some(b))
+        {
+            new.insert(0, bos);
+        }
+        let rules = self.rules.clone();
+        self.run(&new, code, rules, callback)
+    }
+
+    /// Answers tokens. Stop sequences do not apply, as in the real one; chunks carry text all the same.
+    ///
+    /// # Errors
+    /// See [`DialogError`]; a query that does not fit the context changes nothing.
+    pub fn token_query(
+        &mut self,
+        tokens: &[TokenId],
+        code: SentenceCode,
+        callback: impl FnMut(Chunk<'_>),
+    ) -> Result<Reply, DialogError> {
+        self.run(tokens, code, StopRules::default(), callback)
+    }
+
+    fn run(
+        &mut self,
+        new: &[TokenId],
+        code: SentenceCode,
+        rules: StopRules,
+        mut callback: impl FnMut(Chunk<'_>),
+    ) -> Result<Reply, DialogError> {
+        let began = Instant::now();
+        let start = self.plan(new, code)?;
+        let (n_past, n_new, limit) = (start.keep.min(self.history.n_past()), start.input.len(), self.limit());
+        if n_past + n_new > limit {
+            return Err(DialogError::ContextExceeded { n_past, n_new, limit });
+        }
+        let paused = self.paused.take().filter(|_| code == SentenceCode::Resume);
+        let stream = paused.unwrap_or_else(|| Stream::new(&self.tokenizer));
+        self.control.take(); // a signal from before this query is stale
+        let result = self.generate(start, code, &rules, stream, began, &mut callback);
+        if result.is_err() {
+            self.agree_with_model();
+        }
+        result
+    }
+
+    /// After a failure: history and cache are cut to what both hold.
+    fn agree_with_model(&mut self) {
+        self.open = false;
+        let n = self.history.n_past().min(self.model.n_past());
+        self.history.truncate(n);
+        if self.model.n_past() > n
+            && let Err(e) = self.model.rewind(n).or_else(|_| self.model.reset())
+        {
+            tracing::error!(error = %e, "the cache cannot be brought back after a failed query");
+        }
+        // A reset may have been the only way: then nothing is left to talk about.
+        self.history.truncate(self.model.n_past());
+    }
+
+    /// What to keep, run and say again; refuses codes that do not fit the state.
+    fn plan(&self, new: &[TokenId], code: SentenceCode) -> Result<Start, DialogError> {
+        let start = match (code, &self.paused) {
+            (SentenceCode::Abort, _) => return Err(DialogError::NotAQuery { code }),
+            (SentenceCode::Resume, None) => return Err(DialogError::NotPaused),
+            (SentenceCode::Resume, Some(_)) if !new.is_empty() => {
+                return Err(DialogError::ResumeWithInput { n: new.len() });
+            }
+            (SentenceCode::Resume, Some(_)) => {
+                Start { keep: self.history.n_past(), input: Vec::new(), replay: self.history.unprocessed() }
+            }
+            (SentenceCode::Rewind, _) => input::of_rewind(&self.history, new),
+            (_, Some(_)) => return Err(DialogError::Paused { code }),
+            _ => {
+                let start = input::of_turn(code, self.open, &self.history, &self.context, new);
+                // The end of a sentence without words of its own: the last token is run again for its logits.
+                if start.input.is_empty() && !self.history.is_empty() {
+                    let keep = start.keep.saturating_sub(1);
+                    return Ok(Start { keep, input: self.history.tokens()[keep..start.keep].to_vec(), replay: None });
+                }
+                start
+            }
+        };
+        if start.input.is_empty() && start.replay.is_none() { Err(DialogError::Empty) } else { Ok(start) }
+    }
+
+    fn generate(
+        &mut self,
+        start: Start,
+        code: SentenceCode,
+        rules: &StopRules,
+        stream: Stream,
+        began: Instant,
+        callback: &mut dyn FnMut(Chunk<'_>),
+    ) -> Result<Reply, DialogError> {
+        self.forget_from(start.keep)?;
+        let input = start.input.clone();
+        let kpis = QueryKpis { n_prompt: input.len(), ..QueryKpis::default() };
+        if matches!(code, SentenceCode::Begin | SentenceCode::Continue) || self.control.max_num_tokens() == 0 {
+            // A known token that may not be said again yet stays what it was: sampled, not processed.
+            let replay = start.replay;
+            if code == SentenceCode::Resume {
+                self.paused = Some(stream);
+            }
+            return self.prefill(input, replay, code, began, kpis);
+        }
+        self.open = false;
+        let limit = self.limit();
+        let mut turn = Turn {
+            limit,
+            model: &mut *self.model,
+            sampler: &mut self.sampler,
+            history: &mut self.history,
+            context: &self.context,
+            control: &self.control,
+            rules,
+            stream,
+            before_last: None,
+            callback,
+            start,
+            began,
+            first_token: None,
+            kpis,
+            tokens: Vec::new(),
+            text: String::new(),
+            n_chunks: 0,
+        };
+        let stop = self.kind.generate(&mut turn)?;
+        turn.kpis.generation_time = turn.first_token.map_or(Duration::ZERO, |t| t.elapsed());
+        if stop == StopReason::Paused {
+            self.paused = turn.before_last.take();
+        } else {
+            turn.close()?;
+        }
+        let reply = Reply { stop, tokens: turn.tokens, text: turn.text, input, kpis: turn.kpis };
+        self.profile.queried(began, &reply.kpis);
+        tracing::debug!(stop = %reply.stop, n_prompt = reply.kpis.n_prompt, n_generated = reply.kpis.n_generated, "query done");
+        Ok(reply)
+    }
+
+    /// Processes input that wants no reply: nothing is sampled and the callback stays silent.
+    fn prefill(
+        &mut self,
+        input: Vec<TokenId>,
+        replay: Option<TokenId>,
+        code: SentenceCode,
+        began: Instant,
+        mut kpis: QueryKpis,
+    ) -> Result<Reply, DialogError> {
+        if !input.is_empty() {
+            self.model.prefill(&input)?;
+            self.history.processed(&input);
+        }
+        replay.into_iter().for_each(|token| self.history.said(token));
+        self.open = matches!(code, SentenceCode::Begin | SentenceCode::Continue);
+        kpis.prefill_time = Some(began.elapsed());
+        self.profile.queried(began, &kpis);
+        Ok(Reply { stop: StopReason::Prefilled, tokens: Vec::new(), text: String::new(), input, kpis })
+    }
+
+    /// Cuts history and cache to `keep` tokens.
+    fn forget_from(&mut self, keep: usize) -> Result<(), DialogError> {
+        if keep == 0 && self.history.n_past() > 0 {
+            self.model.reset()?;
+        } else if keep < self.history.n_past() {
+            self.model.rewind(keep)?;
+        }
+        self.history.truncate(keep);
+        Ok(())
+    }
+
+    fn limit(&self) -> usize {
+        self.context.size.min(self.model.context_size())
+    }
+
+    /// Forgets the conversation: history, cache, penalties; the random sequence starts over.
+    ///
+    /// # Errors
+    /// The model cannot be reset.
+    pub fn reset(&mut self) -> Result<(), DialogError> {
+        self.model.reset()?;
+        self.history = History::default();
+        self.sampler.reset();
+        self.open = false;
+        self.paused = None;
+        Ok(())
+    }
+
+    /// Texts that end a reply, from the next query on.
+    ///
+    /// # Errors
+    /// One of them is empty.
+    pub fn set_stop_sequences(&mut self, sequences: Vec<String>) -> Result<(), DialogError> {
+        if let Some(index) = sequences.iter().position(String::is_empty) {
+            return Err(DialogError::EmptyStopSequence { index });
+        }
+        self.rules = StopRules::new(sequences, &self.tokenizer);
+        Ok(())
+    }
+
+    /// Draws tokens another way from now on; penalties and random sequence start over.
+    pub fn set_sampler(&mut self, settings: SamplerSettings) {
+        self.sampler = Sampler::new(settings);
+    }
+
+    /// A handle to stop, pause or limit queries, also while one runs.
+    pub fn control(&self) -> Control {
+        self.control.clone()
+    }
+
+    /// All tokens so far; the last may not be in the cache yet.
+    pub fn history(&self) -> &[TokenId] {
+        self.history.tokens()
+    }
+
+    /// Tokens in the cache.
+    pub fn n_past(&self) -> usize {
+        self.history.n_past()
+    }
+
+    /// Whether the dialog waits for `RESUME`.
+    pub fn is_paused(&self) -> bool {
+        self.paused.is_some()
+    }
+
+    /// The model, for its step log.
+    pub fn model(&self) -> &dyn TokenModel {
+        &*self.model
+    }
+
+    /// The tokenizer.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
+    /// The sampler, for its seed and random state.
+    pub fn sampler(&self) -> &Sampler {
+        &self.sampler
+    }
+
+    /// Creation and queries so far, with their times.
+    pub fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    /// States how long creating took, the engine included, where the caller knows better than [`Dialog::new`].
+    pub fn set_init_time(&mut self, init: Duration) {
+        self.profile.created(init);
+    }
+}

@@ -1,0 +1,71 @@
+//! Why a query could not be answered.
+
+use engine::EngineError;
+
+use super::codes::SentenceCode;
+use crate::sampler::SamplerError;
+use crate::tokenizer::TokenizerError;
+
+/// Why a query could not be answered.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DialogError {
+    /// Text could not become tokens, or tokens text.
+    #[error(transparent)]
+    Tokenizer(#[from] TokenizerError),
+    /// No token could be drawn.
+    #[error(transparent)]
+    Sampler(#[from] SamplerError),
+    /// The model failed.
+    #[error(transparent)]
+    Engine(EngineError),
+    /// The input does not fit. Nothing was executed and the conversation is as it was.
+    #[error("context limit exceeded: {n_past} past + {n_new} new tokens > {limit}")]
+    ContextExceeded {
+        /// Tokens in the cache.
+        n_past: usize,
+        /// Tokens that the query adds, special tokens included.
+        n_new: usize,
+        /// Most tokens there can be.
+        limit: usize,
+    },
+    /// The conversation waits for `RESUME`.
+    #[error("a query with sentence code {code} came while the dialog is paused, expected RESUME, REWIND or a reset")]
+    Paused {
+        /// What came instead.
+        code: SentenceCode,
+    },
+    /// There is nothing to resume.
+    #[error("RESUME came, but the dialog is not paused")]
+    NotPaused,
+    /// `RESUME` takes no input.
+    #[error("RESUME came with {n} tokens, expected none")]
+    ResumeWithInput {
+        /// How many.
+        n: usize,
+    },
+    /// Not a query's code.
+    #[error("{code} is no sentence code for a query")]
+    NotAQuery {
+        /// The code.
+        code: SentenceCode,
+    },
+    /// Nothing in, nothing before: there is nothing to answer.
+    #[error("the query has no tokens and no BOS token is set, expected at least one token")]
+    Empty,
+    /// A stop sequence that would match everywhere.
+    #[error("stop sequence {index} is empty, expected at least one character")]
+    EmptyStopSequence {
+        /// Its number, from 0.
+        index: usize,
+    },
+}
+
+impl From<EngineError> for DialogError {
+    fn from(e: EngineError) -> Self {
+        match e {
+            EngineError::ContextExceeded { n_past, n_new, limit } => Self::ContextExceeded { n_past, n_new, limit },
+            other => Self::Engine(other),
+        }
+    }
+}

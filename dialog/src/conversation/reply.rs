@@ -1,0 +1,32 @@
+//! What comes out of a query: chunks while it runs, a reply at its end.
+
+use genie_types::TokenId;
+
+use super::codes::{SentenceCode, StopReason};
+use crate::kpi::QueryKpis;
+
+/// A piece of a reply, lent to the callback.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chunk<'a> {
+    /// `BEGIN` for the first, then `CONTINUE`; `END` for the last, which carries nothing.
+    pub code: SentenceCode,
+    /// One token, or none where only held-back text is given.
+    pub tokens: &'a [TokenId],
+    /// Text that is certain by now. Empty while a character or a stop sequence may still be completed.
+    pub text: &'a str,
+}
+
+/// What a query came to.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    /// Why it is over.
+    pub stop: StopReason,
+    /// Tokens delivered, those of a stop sequence included, EOS and EOT not.
+    pub tokens: Vec<TokenId>,
+    /// Their text, without the stop sequence.
+    pub text: String,
+    /// What the model processed for the query before it generated.
+    pub input: Vec<TokenId>,
+    /// Counts and times.
+    pub kpis: QueryKpis,
+}
