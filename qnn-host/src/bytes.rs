@@ -1,6 +1,7 @@
-//! Read-only bytes that are cheap to share: owned and aligned, or a range of a mapped file.
+//! Read-only bytes that are cheap to share: owned and aligned, a range of a mapped file, or the client's own memory.
 //!
-//! Invariant: owned bytes start at a multiple of [`ALIGN`]; a mapped range keeps its file mapped.
+//! Invariant: owned bytes start at a multiple of [`ALIGN`]; a mapped range keeps its file mapped; client memory is kept
+//! by the promise given to [`Bytes::from_client`].
 
 use std::fmt;
 use std::ops::{Deref, Range};
@@ -19,7 +20,20 @@ struct Line([u8; ALIGN]);
 enum Source {
     Owned(Arc<[Line]>),
     Mapped(Arc<Mmap>),
+    Client(Client),
 }
+
+/// Memory of the client. Invariant: readable and unchanging while any clone lives (contract of `from_client`).
+#[derive(Clone, Copy)]
+struct Client {
+    start: *const u8,
+    len: usize,
+}
+
+// SAFETY: the memory is only read, and the contract of `from_client` promises that nobody writes it meanwhile.
+unsafe impl Send for Client {}
+// SAFETY: as above; shared reads of unchanging memory need no order.
+unsafe impl Sync for Client {}
 
 /// Shared bytes; a clone shares, never copies.
 #[derive(Clone)]
@@ -43,6 +57,16 @@ impl Bytes {
         (range.start <= range.end && range.end <= map.len()).then_some(Self { source: Source::Mapped(map), range })
     }
 
+    /// Refers to memory of the client, without copying.
+    ///
+    /// # Safety
+    /// `start` must be valid for reads of `len` bytes, and the bytes must not change, until the value and all its
+    /// clones and slices are dropped. A context made with the persistent-binary config gives this promise for as long
+    /// as the context lives, which is why freeing a context first waits for its runs and then drops its graphs.
+    pub unsafe fn from_client(start: *const u8, len: usize) -> Self {
+        Self { source: Source::Client(Client { start, len }), range: 0..len }
+    }
+
     /// A part of these bytes; `None` when it does not lie inside.
     pub fn slice(&self, part: Range<usize>) -> Option<Self> {
         let range = self.range.start.checked_add(part.start)?..self.range.start.checked_add(part.end)?;
@@ -56,6 +80,12 @@ impl Deref for Bytes {
     fn deref(&self) -> &[u8] {
         let all: &[u8] = match &self.source {
             Source::Mapped(map) => map,
+            Source::Client(client) if client.len == 0 => &[],
+            Source::Client(client) => {
+                // SAFETY: the caller of `from_client` promised `len` readable, unchanging bytes at `start` for as long
+                // as any clone lives, and `self` is one.
+                unsafe { std::slice::from_raw_parts(client.start, client.len) }
+            }
             Source::Owned(lines) => {
                 // SAFETY: `Line` is 64 plain bytes with no padding (`repr(C, align(64))`), so a slice of lines is
                 // a slice of `64 * len` initialised bytes, borrowed for as long as `self`.

@@ -1,0 +1,286 @@
+//! Reads a context binary, believing nothing.
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::bytes::Bytes;
+use crate::ir::{Dtype, Graph, Node, Param, Quant, Role, Tensor, TensorId};
+use crate::validate;
+
+use super::wire::Reader;
+use super::{BLOB_ALIGN, EAGER_BYTES, FORMAT_VERSION, FormatError, HEADER_BYTES, Image, MAGIC, PAGE, Packed, Verify};
+
+/// What the header and metadata say without a look at the weights.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    /// The build that wrote it.
+    pub build_id: String,
+    /// Its format version.
+    pub format_version: u32,
+    /// Bytes of all weights, shared ones once.
+    pub weights_bytes: u64,
+    /// Distinct static tensors (and packed forms).
+    pub blobs: usize,
+    /// Size of the whole binary, in bytes.
+    pub total_bytes: u64,
+}
+
+/// True when the bytes begin as a context binary of this backend does.
+pub fn is_ours(bytes: &[u8]) -> bool {
+    bytes.starts_with(&MAGIC)
+}
+
+struct Header {
+    total: u64,
+    meta: std::ops::Range<usize>,
+    meta_hash: u64,
+    weights: std::ops::Range<usize>,
+    blobs: u32,
+    graphs: u32,
+    version: u32,
+}
+
+struct Blob {
+    range: std::ops::Range<usize>,
+    hash: u64,
+}
+
+/// Reads the header and the metadata's frame only.
+///
+/// # Errors
+/// As [`decode`], for what it reads.
+pub fn summary(bytes: &[u8]) -> Result<Summary, FormatError> {
+    let header = read_header(bytes)?;
+    let (build_id, ..) = read_tables(bytes, &header)?;
+    Ok(Summary {
+        build_id,
+        format_version: header.version,
+        weights_bytes: header.weights.len() as u64,
+        blobs: header.blobs as usize,
+        total_bytes: header.total,
+    })
+}
+
+/// Reads a context binary; static tensors refer to `bytes`, nothing of the weights is copied.
+///
+/// # Errors
+/// The bytes are torn, foreign, newer, damaged or malformed, or a graph breaks a rule of [`validate`].
+pub fn decode(bytes: &Bytes, verify: Verify) -> Result<Image, FormatError> {
+    let header = read_header(bytes)?;
+    let (_, blobs, mut r) = read_tables(bytes, &header)?;
+    if verify == Verify::All || header.weights.len() as u64 <= EAGER_BYTES {
+        for (i, blob) in blobs.iter().enumerate() {
+            let found = xxh3_64(&bytes[blob.range.clone()]);
+            if found != blob.hash {
+                return Err(FormatError::Checksum { what: format!("weights blob {i}"), expected: blob.hash, found });
+            }
+        }
+    }
+    let data = |r: &Reader<'_>, index: u32| {
+        let blob = blobs.get(index as usize);
+        let blob = blob.ok_or_else(|| r.malformed(format!("expected a blob below {}, found {index}", blobs.len())))?;
+        bytes.slice(blob.range.clone()).ok_or_else(|| r.malformed("a blob outside of the file"))
+    };
+
+    let n = r.count(12)?;
+    if n != header.graphs as usize {
+        return Err(r.malformed(format!("expected {} graphs as the header says, found {n}", header.graphs)));
+    }
+    let mut graphs: Vec<Graph> = Vec::new();
+    for _ in 0..n {
+        let graph = read_graph(&mut r, &data)?;
+        if graph.name.is_empty() || graphs.iter().any(|g| g.name == graph.name) {
+            return Err(r.malformed(format!("expected graph names that differ, found `{}` again", graph.name)));
+        }
+        graphs.push(graph);
+    }
+    let mut packed = Vec::new();
+    for _ in 0..r.count(12)? {
+        let (source, tag, form) = (r.u32()?, r.u32()?, r.u32()?);
+        let of = find_static(&graphs, &data(&r, source)?);
+        let data = data(&r, form)?;
+        packed.extend(of.map(|of| Packed { of, tag, data }));
+    }
+    r.finish()?;
+    for graph in &graphs {
+        validate::check_graph(graph).map_err(|source| FormatError::Graph { graph: graph.name.clone(), source })?;
+    }
+    Ok(Image { graphs, packed })
+}
+
+fn find_static(graphs: &[Graph], data: &Bytes) -> Option<(usize, TensorId)> {
+    graphs.iter().enumerate().find_map(|(g, graph)| {
+        let same =
+            |t: &Tensor| matches!(&t.role, Role::Static(d) if d.as_ptr() == data.as_ptr() && d.len() == data.len());
+        graph.tensors.iter().position(same).map(|t| (g, TensorId(t as u32)))
+    })
+}
+
+fn read_header(bytes: &[u8]) -> Result<Header, FormatError> {
+    let torn = |expected: u64| FormatError::Torn { expected, found: bytes.len() as u64 };
+    let Some(found) = bytes.first_chunk::<8>() else {
+        return Err(torn(HEADER_BYTES as u64));
+    };
+    if *found != MAGIC {
+        return Err(FormatError::Foreign { found: *found });
+    }
+    let head = bytes.get(..HEADER_BYTES).ok_or_else(|| torn(HEADER_BYTES as u64))?;
+    let mut r = Reader::new(&head[8..], 8);
+    let version = r.u32()?;
+    // Before the checksum: a newer format may keep its own elsewhere.
+    if version > FORMAT_VERSION {
+        return Err(FormatError::Newer { found: version });
+    }
+    let stored = u64::from_le_bytes(*head.last_chunk::<8>().expect("the header has 128 bytes"));
+    let computed = xxh3_64(&head[..HEADER_BYTES - 8]);
+    if stored != computed {
+        return Err(FormatError::Checksum { what: "the header".to_owned(), expected: stored, found: computed });
+    }
+    if version == 0 {
+        return Err(r.malformed("format version 0"));
+    }
+    let header_bytes = r.u32()?;
+    if header_bytes as usize != HEADER_BYTES {
+        return Err(r.malformed(format!("expected a header of {HEADER_BYTES} bytes, found {header_bytes}")));
+    }
+    let total = r.u64()?;
+    if total != bytes.len() as u64 {
+        if total > bytes.len() as u64 {
+            return Err(torn(total));
+        }
+        return Err(r.malformed(format!("expected a file of {total} bytes, found {}", bytes.len())));
+    }
+    let part = |r: &mut Reader<'_>, what: &str, hash: bool| {
+        let (offset, len) = (r.u64()?, r.u64()?);
+        let hash = if hash { r.u64()? } else { 0 };
+        let end = offset.checked_add(len).filter(|&end| offset >= HEADER_BYTES as u64 && end <= total);
+        let end = end.ok_or_else(|| r.malformed(format!("{what} outside of the file: {len} bytes at {offset}")))?;
+        // Both are at most the length of a slice.
+        Ok::<_, FormatError>((offset as usize..end as usize, hash))
+    };
+    let (meta, meta_hash) = part(&mut r, "metadata", true)?;
+    let (weights, _) = part(&mut r, "weights", false)?;
+    if weights.start % PAGE != 0 || weights.start < meta.end || weights.end as u64 != total {
+        return Err(r.malformed(format!("weights at {weights:?} of {total} after metadata at {meta:?}")));
+    }
+    Ok(Header { total, meta, meta_hash, weights, blobs: r.u32()?, graphs: r.u32()?, version })
+}
+
+fn read_tables<'a>(bytes: &'a [u8], header: &Header) -> Result<(String, Vec<Blob>, Reader<'a>), FormatError> {
+    let meta = &bytes[header.meta.clone()];
+    let found = xxh3_64(meta);
+    if found != header.meta_hash {
+        return Err(FormatError::Checksum { what: "the metadata".to_owned(), expected: header.meta_hash, found });
+    }
+    let mut r = Reader::new(meta, header.meta.start as u64);
+    let build_id = r.text()?;
+    let n = r.count(24)?;
+    if n != header.blobs as usize {
+        return Err(r.malformed(format!("expected {} blobs as the header says, found {n}", header.blobs)));
+    }
+    let mut blobs = Vec::with_capacity(n);
+    for _ in 0..n {
+        let (offset, len, hash) = (r.u64()?, r.u64()?, r.u64()?);
+        let room = header.weights.len() as u64;
+        if offset % BLOB_ALIGN as u64 != 0 || offset.checked_add(len).is_none_or(|end| end > room) {
+            return Err(r.malformed(format!("a blob of {len} bytes at {offset} in weights of {room} bytes")));
+        }
+        let start = header.weights.start + offset as usize;
+        blobs.push(Blob { range: start..start + len as usize, hash });
+    }
+    Ok((build_id, blobs, r))
+}
+
+type Data<'a> = dyn Fn(&Reader<'_>, u32) -> Result<Bytes, FormatError> + 'a;
+
+fn read_graph(r: &mut Reader<'_>, data: &Data<'_>) -> Result<Graph, FormatError> {
+    let name = r.text()?;
+    let n = r.count(18)?;
+    let tensors = (0..n).map(|_| read_tensor(r, data)).collect::<Result<Vec<_>, _>>()?;
+    let n = r.count(20)?;
+    let nodes = (0..n).map(|_| read_node(r, tensors.len())).collect::<Result<Vec<_>, _>>()?;
+    Ok(Graph { name, tensors, nodes })
+}
+
+fn read_tensor(r: &mut Reader<'_>, data: &Data<'_>) -> Result<Tensor, FormatError> {
+    let name = r.text()?;
+    let dims = r.u32s()?;
+    let number = r.u32()?;
+    let dtype = Dtype::from_qnn(number).ok_or_else(|| r.malformed(format!("unknown element type {number:#06x}")))?;
+    let quant = read_quant(r)?;
+    let data_format = r.u32()?;
+    let role = match r.u8()? {
+        0 => Role::Input,
+        1 => Role::Output,
+        2 => Role::Native,
+        3 => Role::Null,
+        4 => {
+            let index = r.u32()?;
+            Role::Static(data(r, index)?)
+        }
+        other => return Err(r.malformed(format!("unknown tensor role {other}"))),
+    };
+    Ok(Tensor { name, dims, dtype, quant, data_format, role })
+}
+
+fn read_quant(r: &mut Reader<'_>) -> Result<Quant, FormatError> {
+    let scales = |r: &mut Reader<'_>| {
+        let scales = r.u32s()?.into_iter().map(f32::from_bits).collect();
+        let offsets = r.u32s()?.into_iter().map(|v| v as i32).collect();
+        Ok::<_, FormatError>((scales, offsets))
+    };
+    Ok(match r.u8()? {
+        0 => Quant::None,
+        1 => Quant::PerTensor { scale: r.f32()?, offset: r.u32()? as i32 },
+        2 => {
+            let (axis, bits) = (r.u32()?, r.u32()?);
+            let (scales, offsets) = scales(r)?;
+            Quant::PerAxis { axis, bits, scales, offsets }
+        }
+        3 => {
+            let block_dims = r.u32s()?.into();
+            let (scales, offsets) = scales(r)?;
+            Quant::Block { block_dims, scales, offsets }
+        }
+        other => return Err(r.malformed(format!("unknown encoding {other}"))),
+    })
+}
+
+fn read_node(r: &mut Reader<'_>, n_tensors: usize) -> Result<Node, FormatError> {
+    let (name, op) = (r.text()?, r.text()?);
+    let mut params = Vec::new();
+    for _ in 0..r.count(6)? {
+        let name = r.text()?;
+        params.push((name, read_param(r)?));
+    }
+    let ids = |r: &mut Reader<'_>| {
+        let ids = r.u32s()?;
+        match ids.iter().find(|&&id| id as usize >= n_tensors) {
+            Some(id) => Err(r.malformed(format!("expected a tensor below {n_tensors}, found {id}"))),
+            None => Ok(ids.into_iter().map(TensorId).collect()),
+        }
+    };
+    let (inputs, outputs) = (ids(r)?, ids(r)?);
+    Ok(Node { name, op, params, inputs, outputs })
+}
+
+fn read_param(r: &mut Reader<'_>) -> Result<Param, FormatError> {
+    Ok(match r.u8()? {
+        0 => Param::F32(r.f32()?),
+        1 => Param::Int(r.u64()? as i64),
+        2 => Param::UInt(r.u64()?),
+        3 => match r.u8()? {
+            v @ 0..=1 => Param::Bool(v == 1),
+            v => return Err(r.malformed(format!("expected 0 or 1, found {v}"))),
+        },
+        4 => {
+            let dims = r.u32s()?;
+            let n = r.count(8)?;
+            let values = (0..n).map(|_| Ok(r.u64()? as i64)).collect::<Result<Vec<_>, FormatError>>()?;
+            if dims.iter().try_fold(1usize, |a, &d| a.checked_mul(d as usize)) != Some(values.len()) {
+                return Err(r.malformed(format!("expected values for {dims:?}, found {}", values.len())));
+            }
+            Param::Ints(dims, values)
+        }
+        other => return Err(r.malformed(format!("unknown parameter form {other}"))),
+    })
+}

@@ -1,0 +1,144 @@
+//! The context binary: graphs and their weights in one file that can be mapped.
+//!
+//! ```text
+//! 0        header, 128 bytes
+//!            0  magic "\x89OGHOST\n"          8  format version u32   12  header bytes u32 (128)
+//!           16  file bytes u64               24  metadata offset u64  32  metadata bytes u64  40  metadata xxh3 u64
+//!           48  weights offset u64           56  weights bytes u64    64  blobs u32           68  graphs u32
+//!           72  zeros                       120  xxh3 of bytes 0..120 u64
+//! 128      metadata: build id, blob table, graphs, packed forms (see `encode`)
+//! k*4096   weights: blobs, each at a multiple of 64, zeros between
+//! end      file bytes
+//! ```
+//!
+//! Numbers are little-endian. A *blob* is the bytes of one static tensor in its portable form, as the client gave them;
+//! all graphs that hold the same bytes name the same blob. A *packed form* is a copy of a blob rearranged for some
+//! kernel: a reader that does not know its tag skips it, so the portable form is always there.
+//!
+//! Checks: header and metadata by checksum, always; every offset and length against the file; every graph by
+//! [`validate`](crate::validate). Weights carry a checksum each: [`decode`] verifies them up to [`EAGER_BYTES`] in all,
+//! above that only when asked to ([`Verify::All`]; the edge asks when it copies a binary and in
+//! `contextValidateBinary`), so that mapping a large file stays instant.
+//!
+//! A newer format version is refused by name; unknown packed forms are not an error.
+
+mod decode;
+mod encode;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+use thiserror::Error;
+
+use crate::bytes::Bytes;
+use crate::ir::Graph;
+use crate::validate::Violation;
+
+pub use decode::{Summary, decode, is_ours, summary};
+pub use encode::{Plan, encode, plan};
+
+/// First bytes of a file: not text, and broken by transfers that mangle line ends.
+pub const MAGIC: [u8; 8] = *b"\x89OGHOST\n";
+
+/// The format this code writes, and the newest it reads.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// Size of the header, in bytes.
+pub const HEADER_BYTES: usize = 128;
+
+/// Alignment of the weights section in the file, in bytes: a page.
+pub const PAGE: usize = 4096;
+
+/// Alignment of a blob, in bytes.
+pub const BLOB_ALIGN: usize = 64;
+
+/// Weights up to this many bytes are verified whenever a binary is read.
+pub const EAGER_BYTES: u64 = 64 << 20;
+
+/// A rearranged copy of a blob for some kernel.
+#[derive(Clone, Debug)]
+pub struct Packed {
+    /// The blob it was made of: its static tensor, as (graph, tensor).
+    pub of: (usize, crate::ir::TensorId),
+    /// Names the arrangement and its version, as the kernel that made it wants.
+    pub tag: u32,
+    /// The bytes.
+    pub data: Bytes,
+}
+
+/// What a context binary holds.
+#[derive(Clone, Debug, Default)]
+pub struct Image {
+    /// The graphs, in the order they were made.
+    pub graphs: Vec<Graph>,
+    /// Packed forms of weights.
+    pub packed: Vec<Packed>,
+}
+
+/// How much of the weights to verify.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verify {
+    /// Up to [`EAGER_BYTES`] in all.
+    Small,
+    /// All of them.
+    All,
+}
+
+/// Why bytes are not a context binary that can be used.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum FormatError {
+    /// Too short to be anything.
+    #[error("context binary is torn: expected at least {expected} bytes, found {found}")]
+    Torn {
+        /// Bytes that must be there.
+        expected: u64,
+        /// Bytes that are there.
+        found: u64,
+    },
+    /// Made by something else.
+    #[error("not a context binary of this backend: expected magic {:02x?}, found {found:02x?}", MAGIC)]
+    Foreign {
+        /// The first bytes.
+        found: [u8; 8],
+    },
+    /// Made by a later version.
+    #[error("context binary has format version {found}, this backend reads up to {}", FORMAT_VERSION)]
+    Newer {
+        /// The version in the file.
+        found: u32,
+    },
+    /// A checksum does not match.
+    #[error("context binary is damaged: checksum of {what} is {found:016x}, expected {expected:016x}")]
+    Checksum {
+        /// The part.
+        what: String,
+        /// As stored.
+        expected: u64,
+        /// As computed.
+        found: u64,
+    },
+    /// Well-formed so far, and then not.
+    #[error("context binary is malformed at byte {at}: {what}")]
+    Malformed {
+        /// Offset in the file.
+        at: u64,
+        /// Expected and found.
+        what: String,
+    },
+    /// A graph in it breaks a rule.
+    #[error("graph `{graph}` of the context binary breaks a rule")]
+    Graph {
+        /// The graph.
+        graph: String,
+        /// The rule.
+        #[source]
+        source: Violation,
+    },
+    /// More than the format can count.
+    #[error("context is too large for a binary: {what}")]
+    TooLarge {
+        /// What overflows.
+        what: String,
+    },
+}

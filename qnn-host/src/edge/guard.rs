@@ -1,0 +1,128 @@
+//! The frame of every `extern "C"` body: panics end here, errors become numbers, messages are kept for the asking.
+
+use std::cell::RefCell;
+use std::ffi::{CString, c_char};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use qnn_sys::{QNN_SUCCESS, Qnn_ErrorHandle_t};
+
+use crate::error::{Component, Error, code};
+
+use super::log::{Level, Log};
+use super::raw;
+
+thread_local! {
+    /// The last failure of this thread: its number and its words.
+    static LAST: RefCell<Option<(u64, CString)>> = const { RefCell::new(None) };
+    /// Who is to hear of failures: the log of the object that the running call is about.
+    static HEARER: RefCell<Option<Arc<Log>>> = const { RefCell::new(None) };
+}
+
+/// Runs a body, turns what comes out into a number, and remembers the words.
+pub(super) fn guard(call: &'static str, body: impl FnOnce() -> Result<(), Error>) -> Qnn_ErrorHandle_t {
+    let error = match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(())) => {
+            hear(None);
+            return QNN_SUCCESS;
+        }
+        Ok(Err(error)) => error,
+        Err(payload) => {
+            let said = payload.downcast_ref::<&str>().map(|s| (*s).to_owned());
+            let said = said.or_else(|| payload.downcast_ref::<String>().cloned());
+            // Dropping a payload may panic again; it is leaked, as this is a bug already.
+            std::mem::forget(payload);
+            Error::Panic { message: said.unwrap_or_else(|| "(no message)".to_owned()) }
+        }
+    };
+    let number = error.code();
+    let message = format!("{call}: {error}");
+    let hearer = HEARER.try_with(|h| h.take()).ok().flatten();
+    if let Some(log) = hearer {
+        log.say(Level::Error, &message);
+    }
+    let words = CString::new(message.replace('\0', "?")).unwrap_or_default();
+    // A thread that is ending has nobody to ask it any more.
+    let _ = LAST.try_with(|last| *last.borrow_mut() = Some((number, words)));
+    number
+}
+
+/// Names the log that hears of a failure of the running call.
+pub(super) fn hear(log: Option<&Arc<Log>>) {
+    let _ = HEARER.try_with(|h| {
+        let mut h = h.borrow_mut();
+        if h.is_some() || log.is_some() {
+            *h = log.cloned();
+        }
+    });
+}
+
+/// The words for a number: those of this thread's last failure if it had that number, else its name.
+fn words(number: u64) -> Option<CString> {
+    let last = LAST.with(|last| last.borrow().as_ref().filter(|(n, _)| *n == number).map(|(_, words)| words.clone()));
+    let named = || {
+        let name = qnn_sys::error::name(number);
+        (name != "unknown error").then(|| CString::new(name).unwrap_or_default())
+    };
+    last.or_else(named)
+}
+
+/// `errorGetMessage`: valid until this thread's next failing call, as QNN leaves ownership with the backend.
+pub(super) unsafe extern "C" fn get_message(error: Qnn_ErrorHandle_t, out: *mut *const c_char) -> Qnn_ErrorHandle_t {
+    let mut answer: Option<*const c_char> = None;
+    let _ = LAST.try_with(|last| {
+        let mut last = last.borrow_mut();
+        if last.as_ref().is_none_or(|(n, _)| *n != error) {
+            let name = qnn_sys::error::name(error);
+            if name == "unknown error" {
+                return;
+            }
+            *last = Some((error, CString::new(name).unwrap_or_default()));
+        }
+        answer = last.as_ref().map(|(_, words)| words.as_ptr());
+    });
+    let Some(words) = answer else { return code::ERROR_INVALID_ERROR_HANDLE };
+    // SAFETY: QNN's contract: `out` is null or valid for writing.
+    match unsafe { raw::answer(out, words, Component::Message, "errorMessage") } {
+        Ok(()) => QNN_SUCCESS,
+        Err(e) => e.code(),
+    }
+}
+
+/// `errorGetVerboseMessage`: the client's until `errorFreeVerboseMessage`.
+pub(super) unsafe extern "C" fn get_verbose(error: Qnn_ErrorHandle_t, out: *mut *const c_char) -> Qnn_ErrorHandle_t {
+    let Some(words) = words(error) else { return code::ERROR_INVALID_ERROR_HANDLE };
+    let words = words.into_raw();
+    // SAFETY: QNN's contract: `out` is null or valid for writing.
+    match unsafe { raw::answer(out, words.cast_const(), Component::Message, "errorMessage") } {
+        Ok(()) => {
+            VERBOSE.lock().insert(words.addr());
+            QNN_SUCCESS
+        }
+        Err(e) => {
+            // SAFETY: from `into_raw` above, and given to nobody.
+            drop(unsafe { CString::from_raw(words) });
+            e.code()
+        }
+    }
+}
+
+/// Messages that a client holds, by address, so that only those are freed.
+static VERBOSE: parking_lot::Mutex<std::collections::BTreeSet<usize>> =
+    parking_lot::Mutex::new(std::collections::BTreeSet::new());
+
+/// `errorFreeVerboseMessage`.
+pub(super) unsafe extern "C" fn free_verbose(message: *const c_char) -> Qnn_ErrorHandle_t {
+    if !VERBOSE.lock().remove(&message.addr()) {
+        return code::ERROR_INVALID_ARGUMENT;
+    }
+    // SAFETY: it was in the set, so it came from `into_raw` in `get_verbose` and was not freed since.
+    drop(unsafe { CString::from_raw(message.cast_mut()) });
+    QNN_SUCCESS
+}
+
+/// The words of this thread's last failure, for tests.
+#[cfg(test)]
+pub(super) fn last_words() -> String {
+    LAST.with(|last| last.borrow().as_ref().map(|(_, w)| w.to_string_lossy().into_owned()).unwrap_or_default())
+}

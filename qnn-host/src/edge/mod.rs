@@ -1,0 +1,39 @@
+//! The C edge: one function for each slot of the table, and what their handles stand for.
+//!
+//! Pointers become slices, strings and references in `raw`, `tensor` and `op_config`, and nowhere deeper. Every body
+//! runs inside `guard`, so a panic or an error leaves as a number with words to be asked for.
+//!
+//! | file | slots |
+//! |---|---|
+//! | `backend`, `property`, `device`, `log`, `profile`, `mem` | the objects around a context |
+//! | `context`, `context_binary` | contexts: made, configured, serialised, loaded |
+//! | `graph`, `update` | graphs: composed, finalized, retrieved, changed |
+//! | `run`, `queue` | executions: now, and later |
+//! | `system`, `info` | the system interface: what is in a binary |
+//! | `guard` | messages |
+
+mod backend;
+mod context;
+mod context_binary;
+mod device;
+mod execute;
+mod graph;
+mod guard;
+mod info;
+mod log;
+mod mem;
+mod objects;
+mod op_config;
+mod profile;
+mod property;
+mod queue;
+mod raw;
+mod run;
+mod system;
+mod table;
+mod tensor;
+mod update;
+mod weights;
+
+pub(crate) use backend::{BACKEND_ID, CORE_VERSION, HOST_VERSION};
+pub(crate) use table::{INTERFACE, SYSTEM_INTERFACE};
