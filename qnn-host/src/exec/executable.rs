@@ -94,6 +94,12 @@ impl Executable {
         Ok(())
     }
 
+    /// What its steps are, in order; for tests.
+    #[cfg(test)]
+    pub(crate) fn labels(&self) -> Vec<&'static str> {
+        self.slots.iter().map(|slot| slot.label).collect()
+    }
+
     /// All steps, on one of the threads.
     fn walk(&self, cx: &Cx<'_>, worker: Worker<'_>, failure: &Failure, times: Option<&[AtomicU64]>) {
         let times = times.filter(|_| worker.index() == 0);
@@ -160,6 +166,9 @@ fn check(
 impl fmt::Debug for Executable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let steps: Vec<_> = self.slots.iter().map(|s| (s.phase, s.label, &*s.name)).collect();
-        f.debug_struct("Executable").field("value_bytes", &self.value_bytes).field("steps", &steps).finish_non_exhaustive()
+        f.debug_struct("Executable")
+            .field("value_bytes", &self.value_bytes)
+            .field("steps", &steps)
+            .finish_non_exhaustive()
     }
 }

@@ -16,6 +16,10 @@ pub(crate) mod ops;
 mod plan;
 pub mod profile;
 mod step;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
 
 pub use arena::Arena;
 pub use error::ExecError;

@@ -7,10 +7,7 @@ use crate::pool::{Worker, share};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// An index outside of `0..limit`.
-    Index {
-        index: i64,
-        limit: usize,
-    },
+    Index { index: i64, limit: usize },
 }
 
 /// One step. Every thread of a run calls it with the same `cx`, and meets the others at a barrier afterwards.

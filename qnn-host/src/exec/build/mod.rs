@@ -48,7 +48,10 @@ pub(crate) fn build(net: &Net, fast: bool) -> Result<Built, ExecError> {
     let spans = plan::spans(&accesses, &phases, &bytes);
     let (offsets, value_bytes) = plan::place(&spans);
     if let Some((a, b)) = plan::clash(&spans, &offsets) {
-        let what = format!("values `{}` and `{}` clash in memory: a bug of the planner", net.values[a].name, net.values[b].name);
+        let what = format!(
+            "values `{}` and `{}` clash in memory: a bug of the planner",
+            net.values[a].name, net.values[b].name
+        );
         return Err(ExecError::Graph { graph: net.name.clone(), what });
     }
     let builder = Builder { net, offsets, fast };
@@ -62,7 +65,12 @@ pub(crate) fn build(net: &Net, fast: bool) -> Result<Built, ExecError> {
             Unit::Linears(group) => (group[0], builder.linears(group)?),
             Unit::Round(id) => {
                 let step = Round { dst: builder.dst(*id), snap: net.value(net.root(*id)).snap };
-                slots.push(Slot { name: net.value(*id).name.as_ref().into(), label: "Round", step: Box::new(step), phase });
+                slots.push(Slot {
+                    name: net.value(*id).name.as_ref().into(),
+                    label: "Round",
+                    step: Box::new(step),
+                    phase,
+                });
                 continue;
             }
         };
@@ -119,9 +127,7 @@ fn access(net: &Net, unit: &Unit) -> Access {
         Unit::Linears(group) => group,
     };
     let nodes = || nodes.iter().map(|&i| &net.nodes[i]);
-    let team = |op: &Op| {
-        matches!(op, Op::Linear { .. } | Op::GatedLinear { .. } | Op::Attention(_) | Op::TopK { .. })
-    };
+    let team = |op: &Op| matches!(op, Op::Linear { .. } | Op::GatedLinear { .. } | Op::Attention(_) | Op::TopK { .. });
     Access {
         reads: nodes().flat_map(|n| &n.inputs).map(root).collect(),
         writes: nodes().filter_map(|n| n.output.as_ref()).map(root).collect(),
@@ -142,9 +148,7 @@ impl Builder<'_> {
         let value = self.net.value(root);
         let n = value.n_elems();
         match &value.source {
-            Source::Const(constant) => {
-                Src { place: Place::Const(constant.bytes.clone()), n, dtype: constant.dtype }
-            }
+            Source::Const(constant) => Src { place: Place::Const(constant.bytes.clone()), n, dtype: constant.dtype },
             Source::Input(index) => Src { place: Place::Input(*index), n, dtype: value.dtype },
             Source::Node | Source::View(_) => {
                 let dtype = if value.kind() == Kind::Real { Dtype::F32 } else { Dtype::I32 };

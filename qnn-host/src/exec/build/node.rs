@@ -131,7 +131,8 @@ impl Builder<'_> {
 
     fn binary(&self, node: &Node, op: BinaryOp) -> Result<Box<dyn Step>, ExecError> {
         let &[a, b] = node.inputs.as_slice() else { return Err(self.broken(node, "needs two inputs")) };
-        let to = broadcast_shape(self.shape(a), self.shape(b)).ok_or_else(|| self.broken(node, "does not broadcast"))?;
+        let to =
+            broadcast_shape(self.shape(a), self.shape(b)).ok_or_else(|| self.broken(node, "does not broadcast"))?;
         let walk = Walk::broadcast(&to, [self.shape(a), self.shape(b)]);
         let pair = Pair { op, a: self.src(a), b: self.src(b), walk };
         match (self.is_real(a), op.is_comparison()) {
@@ -150,13 +151,20 @@ impl Builder<'_> {
         self.each(node, Select { condition: self.src(c), a: self.src(a), b: self.src(b), walk })
     }
 
-    fn mat_mul(&self, node: &Node, transpose_a: bool, transpose_b: bool, bias: bool) -> Result<Box<dyn Step>, ExecError> {
+    fn mat_mul(
+        &self,
+        node: &Node,
+        transpose_a: bool,
+        transpose_b: bool,
+        bias: bool,
+    ) -> Result<Box<dyn Step>, ExecError> {
         let (a, b) = (node.inputs[0], node.inputs[1]);
         let matrix = |id, transpose: bool| {
             let (batch, &[rows, cols]) = self.shape(id).split_last_chunk::<2>()?;
             Some((batch, if transpose { [cols, rows] } else { [rows, cols] }))
         };
-        let (Some((batch_a, [m, k])), Some((batch_b, [_, n]))) = (matrix(a, transpose_a), matrix(b, transpose_b)) else {
+        let (Some((batch_a, [m, k])), Some((batch_b, [_, n]))) = (matrix(a, transpose_a), matrix(b, transpose_b))
+        else {
             return Err(self.broken(node, "multiplies no matrices"));
         };
         let to = broadcast_shape(batch_a, batch_b).ok_or_else(|| self.broken(node, "does not broadcast"))?;
@@ -190,7 +198,14 @@ impl Builder<'_> {
         self.each(node, conv)
     }
 
-    fn norm(&self, node: &Node, kind: NormKind, epsilon: f32, gamma: bool, beta: bool) -> Result<Box<dyn Step>, ExecError> {
+    fn norm(
+        &self,
+        node: &Node,
+        kind: NormKind,
+        epsilon: f32,
+        gamma: bool,
+        beta: bool,
+    ) -> Result<Box<dyn Step>, ExecError> {
         let mut rest = node.inputs[1..].iter().map(|&id| self.src(id));
         let gamma = if gamma { rest.next() } else { None };
         let beta = if beta { rest.next() } else { None };

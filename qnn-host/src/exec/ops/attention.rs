@@ -63,7 +63,14 @@ impl Attention {
         [self.past.as_ref().map(|p| part(p, self.op.past)), Some(part(&self.new, self.op.new))]
     }
 
-    fn row(&self, q: &[f32], parts: &[Option<Part<'_>>; 2], mask: Option<Floats<'_>>, scores: &mut [f32], out: &mut [f32]) {
+    fn row(
+        &self,
+        q: &[f32],
+        parts: &[Option<Part<'_>>; 2],
+        mask: Option<Floats<'_>>,
+        scores: &mut [f32],
+        out: &mut [f32],
+    ) {
         let dim = self.op.head_dim;
         let bias = |column: usize| mask.map_or(0.0, |m| m.get(column));
         let all_hidden = (0..scores.len()).all(|column| bias(column) <= HIDDEN);

@@ -168,9 +168,9 @@ impl Fill for IntBinary {
             }),
             BinaryOp::FloorDiv => pair.map(cx, first, out, |a, b| guarded(a, b, floor_div)),
             BinaryOp::Fmod => pair.map(cx, first, out, |a, b| guarded(a, b, i32::wrapping_rem)),
-            BinaryOp::Mod => pair.map(cx, first, out, |a, b| {
-                guarded(a, b, |a, b| a.wrapping_sub(floor_div(a, b).wrapping_mul(b)))
-            }),
+            BinaryOp::Mod => {
+                pair.map(cx, first, out, |a, b| guarded(a, b, |a, b| a.wrapping_sub(floor_div(a, b).wrapping_mul(b))))
+            }
             BinaryOp::And => pair.map(cx, first, out, |a: i32, b: i32| i32::from(a != 0 && b != 0)),
             BinaryOp::Or => pair.map(cx, first, out, |a: i32, b: i32| i32::from(a != 0 || b != 0)),
             _ => pair.map(cx, first, out, |a: i32, b: i32| i32::from((a != 0) != (b != 0))),

@@ -28,7 +28,8 @@ impl Fill for Norm {
 
     fn fill(&self, cx: &Cx<'_>, first: usize, out: &mut [f32]) -> Result<(), Fault> {
         let x = &cx.read::<f32>(&self.x)[first..first + out.len()];
-        let (gamma, beta) = (self.gamma.as_ref().map(|s| cx.read::<f32>(s)), self.beta.as_ref().map(|s| cx.read::<f32>(s)));
+        let (gamma, beta) =
+            (self.gamma.as_ref().map(|s| cx.read::<f32>(s)), self.beta.as_ref().map(|s| cx.read::<f32>(s)));
         for (x, out) in x.chunks_exact(self.width).zip(out.chunks_exact_mut(self.width)) {
             let n = self.width as f64;
             let centre = match self.kind {

@@ -187,7 +187,8 @@ impl Fill for CumulativeSum {
                     let before = sum;
                     sum += number(x[at], self.real);
                     let result = if self.exclusive { before } else { sum };
-                    out[at] = if self.real { (result as f32).to_bits() } else { (result as i64 as i32).cast_unsigned() };
+                    out[at] =
+                        if self.real { (result as f32).to_bits() } else { (result as i64 as i32).cast_unsigned() };
                 }
             }
         }

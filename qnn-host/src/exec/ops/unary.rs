@@ -35,7 +35,10 @@ pub(crate) enum UnaryOp {
     Clamp(f32, f32),
     Sigmoid,
     /// `ln(1 + e^(beta x)) / beta`; `x` itself where `beta x` is above a positive threshold.
-    Softplus { beta: f32, threshold: f32 },
+    Softplus {
+        beta: f32,
+        threshold: f32,
+    },
     Tanh,
 }
 
@@ -185,7 +188,8 @@ mod tests {
 
     #[test]
     fn erfc_has_known_values() {
-        let cases = [(0.0, 1.0), (0.5, 0.479_500_122), (1.0, 0.157_299_207), (-1.0, 1.842_700_793), (3.0, 2.209_049_7e-5)];
+        let cases =
+            [(0.0, 1.0), (0.5, 0.479_500_122), (1.0, 0.157_299_207), (-1.0, 1.842_700_793), (3.0, 2.209_049_7e-5)];
         for (x, expected) in cases {
             let found = erfc(x);
             assert!((found - expected).abs() <= 3e-7 * expected, "erfc({x}) = {found}, expected {expected}");

@@ -111,7 +111,8 @@ fn trimmed(shape: &[usize]) -> &[usize] {
 /// and one from there on.
 fn grouping(m: &Match<'_>, id: ValueId, batch: &[usize]) -> Option<(usize, usize)> {
     let (own, _) = m.net.shape(id).split_last_chunk::<2>()?;
-    let padded: Vec<usize> = std::iter::repeat_n(1, batch.len().checked_sub(own.len())?).chain(own.iter().copied()).collect();
+    let padded: Vec<usize> =
+        std::iter::repeat_n(1, batch.len().checked_sub(own.len())?).chain(own.iter().copied()).collect();
     let shared = padded.iter().zip(batch).take_while(|(a, b)| a == b).count();
     let heads: usize = batch[..shared].iter().product();
     let group: usize = batch[shared..].iter().product();

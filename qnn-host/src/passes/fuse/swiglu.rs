@@ -59,7 +59,8 @@ fn sigmoid_of(m: &Match<'_>, id: ValueId) -> Option<ValueId> {
 /// Both must be linear layers without bias or residual that read the same rows.
 fn layers(m: &Match<'_>, gate: ValueId, up: ValueId) -> Option<(Op, Vec<ValueId>)> {
     let (gate_layer, up_layer) = (m.maker(gate)?, m.own_maker(up)?);
-    let (Op::Linear { n, k, bias: false, residual: false }, true) = (&gate_layer.op, gate_layer.op == up_layer.op) else {
+    let (Op::Linear { n, k, bias: false, residual: false }, true) = (&gate_layer.op, gate_layer.op == up_layer.op)
+    else {
         return None;
     };
     let (&[x, gate_weights], &[x2, up_weights]) = (gate_layer.inputs.as_slice(), up_layer.inputs.as_slice()) else {

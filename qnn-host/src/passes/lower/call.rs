@@ -265,12 +265,7 @@ impl<'a, 'g> Call<'a, 'g> {
         Ok(Some(axes))
     }
 
-    pub(crate) fn bad(
-        &self,
-        what: &str,
-        expected: impl std::fmt::Display,
-        found: impl std::fmt::Display,
-    ) -> ExecError {
+    pub(crate) fn bad(&self, what: &str, expected: impl std::fmt::Display, found: impl std::fmt::Display) -> ExecError {
         ExecError::Node {
             node: self.node.name.clone(),
             op: self.node.op.clone(),

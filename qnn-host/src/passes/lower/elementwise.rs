@@ -213,8 +213,9 @@ fn broadcast_output(call: &Call<'_, '_>, operands: &[ValueId]) -> Result<ValueId
     let mut shape = Vec::new();
     for &id in operands {
         let other = call.shape(id);
-        shape = broadcast_shape(&shape, &other)
-            .ok_or_else(|| call.bad("operands", format!("shapes that broadcast with {shape:?}"), format!("{other:?}")))?;
+        shape = broadcast_shape(&shape, &other).ok_or_else(|| {
+            call.bad("operands", format!("shapes that broadcast with {shape:?}"), format!("{other:?}"))
+        })?;
     }
     call.output_shaped(0, &shape)
 }

@@ -43,12 +43,7 @@ fn transpose(call: &mut Call<'_, '_>) -> Result<(), ExecError> {
 }
 
 /// A transposition, or a view when only extents of one move.
-fn emit_transpose(
-    call: &mut Call<'_, '_>,
-    input: ValueId,
-    perm: &[usize],
-    output: ValueId,
-) -> Result<(), ExecError> {
+fn emit_transpose(call: &mut Call<'_, '_>, input: ValueId, perm: &[usize], output: ValueId) -> Result<(), ExecError> {
     let shape = call.shape(input);
     let kept: Vec<usize> = perm.iter().copied().filter(|&a| shape[a] != 1).collect();
     if kept.is_sorted() {
@@ -105,7 +100,14 @@ fn pack(call: &mut Call<'_, '_>) -> Result<(), ExecError> {
 }
 
 /// Adds output `i` as the part of `input` from `begin` on along `axis`.
-fn part(call: &mut Call<'_, '_>, i: usize, input: ValueId, axis: usize, begin: usize, n: usize) -> Result<(), ExecError> {
+fn part(
+    call: &mut Call<'_, '_>,
+    i: usize,
+    input: ValueId,
+    axis: usize,
+    begin: usize,
+    n: usize,
+) -> Result<(), ExecError> {
     let shape = call.shape(input);
     let mut counts = shape.clone();
     counts[axis] = n;
@@ -138,7 +140,11 @@ fn split(call: &mut Call<'_, '_>) -> Result<(), ExecError> {
     };
     cuts.push(shape[axis]);
     if !cuts.is_sorted() {
-        return Err(call.bad("parameter `split_index`", format!("ascending cuts up to {}", shape[axis]), format!("{cuts:?}")));
+        return Err(call.bad(
+            "parameter `split_index`",
+            format!("ascending cuts up to {}", shape[axis]),
+            format!("{cuts:?}"),
+        ));
     }
     for (i, pair) in cuts.windows(2).enumerate() {
         part(call, i, input, axis, pair[0], pair[1] - pair[0])?;
@@ -178,7 +184,8 @@ fn strided_slice(call: &mut Call<'_, '_>) -> Result<(), ExecError> {
         let from_start = |i: i64| if i < 0 { i + n } else { i };
         let &[begin, end, stride] = range else { unreachable!("chunks of three") };
         let (low, high) = if stride < 0 { (-1, n - 1) } else { (0, n) };
-        let begin = if bit(begin_mask) { if stride < 0 { n - 1 } else { 0 } } else { from_start(begin).clamp(low, high) };
+        let begin =
+            if bit(begin_mask) { if stride < 0 { n - 1 } else { 0 } } else { from_start(begin).clamp(low, high) };
         let end = if bit(end_mask) { if stride < 0 { -1 } else { n } } else { from_start(end).clamp(low, high) };
         let (count, stride) = match stride {
             _ if bit(shrink) => (1, 1),
@@ -237,10 +244,20 @@ fn pad(call: &mut Call<'_, '_>) -> Result<(), ExecError> {
             PadScheme::Constant(_) => usize::MAX,
             PadScheme::Symmetric => shape[axis],
             PadScheme::Reflect => shape[axis].saturating_sub(1),
-            PadScheme::Edge => if shape[axis] == 0 { 0 } else { usize::MAX },
+            PadScheme::Edge => {
+                if shape[axis] == 0 {
+                    0
+                } else {
+                    usize::MAX
+                }
+            }
         };
         if pair.iter().any(|&amount| amount > limit) {
-            return Err(call.bad("parameter `pad_amount`", format!("at most {limit} on axis {axis}"), format!("{pair:?}")));
+            return Err(call.bad(
+                "parameter `pad_amount`",
+                format!("at most {limit} on axis {axis}"),
+                format!("{pair:?}"),
+            ));
         }
     }
     let before: Vec<usize> = amounts.chunks_exact(2).map(|pair| pair[0]).collect();

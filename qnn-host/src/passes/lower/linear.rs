@@ -72,11 +72,11 @@ fn mat_mul(call: &mut Call<'_, '_>) -> Result<(), ExecError> {
     let bias = call.optional_real(2);
     let (transpose_a, transpose_b) = (call.bool_param("transpose_in0")?, call.bool_param("transpose_in1")?);
     let (shape_a, shape_b) = (call.shape(a), call.shape(b));
-    let ((batch_a, [m, k]), (batch_b, [k_b, n])) =
-        match (matrix(&shape_a, transpose_a), matrix(&shape_b, transpose_b)) {
-            (Some(a), Some(b)) => (a, b),
-            _ => return Err(call.bad("inputs", "at least 2 axes", format!("{shape_a:?} and {shape_b:?}"))),
-        };
+    let ((batch_a, [m, k]), (batch_b, [k_b, n])) = match (matrix(&shape_a, transpose_a), matrix(&shape_b, transpose_b))
+    {
+        (Some(a), Some(b)) => (a, b),
+        _ => return Err(call.bad("inputs", "at least 2 axes", format!("{shape_a:?} and {shape_b:?}"))),
+    };
     if k != k_b {
         return Err(call.bad("inner extents", "equal", format!("{k} and {k_b}")));
     }
@@ -135,7 +135,11 @@ fn conv2d(call: &mut Call<'_, '_>) -> Result<(), ExecError> {
         Some(_) => call.sizes_param("pad_amount", 4).map(|p| [[p[0], p[1]], [p[2], p[3]]])?,
     };
     if stride.contains(&0) || dilation.contains(&0) || kh == 0 || kw == 0 {
-        return Err(call.bad("stride, dilation and kernel", "at least 1", format!("{stride:?}, {dilation:?}, [{kh}, {kw}]")));
+        return Err(call.bad(
+            "stride, dilation and kernel",
+            "at least 1",
+            format!("{stride:?}, {dilation:?}, [{kh}, {kw}]"),
+        ));
     }
     let extent = |n: usize, pad: [usize; 2], kernel: usize, stride: usize, dilation: usize| {
         let reach = (kernel - 1).checked_mul(dilation)?.checked_add(1)?;

@@ -1,0 +1,3 @@
+//! Whole graphs through preparation and execution.
+
+mod llama;
