@@ -213,10 +213,14 @@ impl Error {
             }
             Self::Symbol { .. } => Some("give the backend itself, e.g. `libQnnHtp.so` or `libQnnHost.so`".into()),
             Self::Version { found, need, .. } if found.0 == need.0 => Some("use a newer QAIRT release".into()),
-            Self::NoSystem { tried, .. } => Some(format!("put `libQnnSystem.so` beside it; tried: {}", tried.join(", "))),
+            Self::NoSystem { tried, .. } => {
+                Some(format!("put `libQnnSystem.so` beside it; tried: {}", tried.join(", ")))
+            }
             Self::NoGraph { known, .. } => Some(format!("it has: {}", known.join(", "))),
             Self::Qnn { source, .. } => match source.code {
-                5004 | 1008 => Some("compile the bundle again with this library, or use the library it was made with".into()),
+                5004 | 1008 => {
+                    Some("compile the bundle again with this library, or use the library it was made with".into())
+                }
                 5005 | 1009 => Some("check that the binary was compiled for this SoC".into()),
                 _ => None,
             },

@@ -1,0 +1,162 @@
+//! A backend: the library at work, with its log and, where it has one, its device.
+//!
+//! *Threads*: no QNN document promises that one handle may be used from two threads at a time, so every call below a
+//! backend takes [`Backend::lock`]; handles may move between threads, calls never overlap.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use qnn_sys::{Qnn_BackendHandle_t, Qnn_LogHandle_t, QnnBackend_OperationName_t};
+
+use crate::convert;
+use crate::device::Device;
+use crate::error::Result;
+use crate::library::Library;
+use crate::log::{self, LogLevel};
+use crate::table::Doing;
+
+/// How to bring a backend up.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BackendOptions {
+    /// What the library may say into `tracing` (target `qnn`).
+    pub log: LogLevel,
+    /// The SoC to compile or emulate for, by Qualcomm's number (57 = SM8650); the library's choice if not given.
+    /// Only HTP libraries look at it.
+    pub soc: Option<u32>,
+}
+
+/// A backend that is up. Contexts hold it by `Arc`.
+pub struct Backend {
+    // Freed in this order: device, backend, log.
+    device: Option<Device>,
+    raw: RawBackend,
+    _log: Option<RawLog>,
+    library: Arc<Library>,
+    calls: Mutex<()>,
+}
+
+// SAFETY: nothing in the handles is bound to a thread (Genie creates and runs them on different ones), and calls that
+// use them are serialised by `lock`.
+unsafe impl Send for Backend {}
+// SAFETY: as above.
+unsafe impl Sync for Backend {}
+
+impl Backend {
+    /// Opens the log, the backend and, where the library has devices, one device.
+    ///
+    /// # Errors
+    /// What the library refuses. A library without logs or devices is fine.
+    pub fn new(library: &Arc<Library>, options: &BackendOptions) -> Result<Arc<Self>> {
+        let log = RawLog::open(library, options.log);
+        let log_raw = log.as_ref().map_or(core::ptr::null_mut(), |log| log.raw);
+        let raw = RawBackend::create(library, log_raw)?;
+        let device = Device::create(library, log_raw, options.soc)?;
+        Ok(Arc::new(Self { device, raw, _log: log, library: library.clone(), calls: Mutex::new(()) }))
+    }
+
+    /// The library behind it.
+    pub fn library(&self) -> &Arc<Library> {
+        &self.library
+    }
+
+    /// The device, where the library has devices.
+    pub fn device(&self) -> Option<&Device> {
+        self.device.as_ref()
+    }
+
+    /// Names of the ops that the backend knows, as `package::op`.
+    ///
+    /// # Errors
+    /// The library does not say.
+    pub fn operations(&self) -> Result<Vec<String>> {
+        let (mut n, mut first) = (0, core::ptr::null::<QnnBackend_OperationName_t>());
+        let _calls = self.lock();
+        // SAFETY: a live backend and two out pointers.
+        unsafe { self.library.table.backend_get_supported_operations(self.raw.raw, &raw mut n, &raw mut first) }
+            .doing(self.library.shown(), || "list the backend's operations".into())?;
+        // SAFETY: on success `n` names, owned by the backend.
+        let names = unsafe { convert::slice(first, n) };
+        // SAFETY: each is a pair of C strings or nulls with the same lifetime.
+        Ok(names
+            .iter()
+            .map(|op| unsafe { format!("{}::{}", convert::text(op.packageName), convert::text(op.name)) })
+            .collect())
+    }
+
+    pub(crate) fn raw(&self) -> Qnn_BackendHandle_t {
+        self.raw.raw
+    }
+
+    pub(crate) fn raw_device(&self) -> qnn_sys::Qnn_DeviceHandle_t {
+        self.device.as_ref().map_or(core::ptr::null_mut(), Device::raw)
+    }
+
+    /// Held during every call on handles of this backend.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, ()> {
+        // The mutex guards calls, not data: a panic in between leaves nothing half done.
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl core::fmt::Debug for Backend {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Backend").field("library", &self.library).field("device", &self.device).finish_non_exhaustive()
+    }
+}
+
+/// Invariant: `raw` is live, made by `library`'s table; freed exactly once, in `drop`.
+struct RawBackend {
+    raw: Qnn_BackendHandle_t,
+    library: Arc<Library>,
+}
+
+impl RawBackend {
+    fn create(library: &Arc<Library>, log: Qnn_LogHandle_t) -> Result<Self> {
+        let mut raw = core::ptr::null_mut();
+        // SAFETY: a live log or none, no config, an out pointer.
+        unsafe { library.table.backend_create(log, core::ptr::null_mut(), &raw mut raw) }
+            .doing(library.shown(), || format!("start backend `{}`", library.provider()))?;
+        Ok(Self { raw, library: library.clone() })
+    }
+}
+
+impl Drop for RawBackend {
+    fn drop(&mut self) {
+        // SAFETY: live until here; contexts and device were freed before (they hold the backend, or are dropped first).
+        log_failure("backendFree", unsafe { self.library.table.backend_free(self.raw) });
+    }
+}
+
+/// Invariant: `raw` is live, made by `library`'s table; freed exactly once, in `drop`.
+struct RawLog {
+    raw: Qnn_LogHandle_t,
+    library: Arc<Library>,
+}
+
+impl RawLog {
+    /// Nothing when the library has no log: then it is silent.
+    fn open(library: &Arc<Library>, level: LogLevel) -> Option<Self> {
+        let mut raw = core::ptr::null_mut();
+        // SAFETY: a callback with the slot's signature that lives as long as the program, and an out pointer.
+        match unsafe { library.table.log_create(Some(log::callback), level.raw(), &raw mut raw) } {
+            Ok(()) => Some(Self { raw, library: library.clone() }),
+            Err(error) => {
+                tracing::debug!(?error, library = library.shown(), "no log");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for RawLog {
+    fn drop(&mut self) {
+        // SAFETY: live until here; the backend that writes to it is dropped first.
+        log_failure("logFree", unsafe { self.library.table.log_free(self.raw) });
+    }
+}
+
+/// A failing free is told, never raised.
+pub(crate) fn log_failure(call: &str, result: core::result::Result<(), crate::table::CallError>) {
+    if let Err(error) = result {
+        tracing::warn!(?error, "`{call}` failed");
+    }
+}

@@ -1,0 +1,293 @@
+//! A graph under construction: tensors first, then the nodes that read and write them, then the library's verdict.
+//!
+//! *Invariant*: whatever a C struct that was handed to the library points at is kept until the graph is finalised;
+//! only the bytes of [`GraphBuilder::constant`] are lent for the call, which the library copies.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use genie_types::{Dtype, GraphInfo, TensorInfo};
+use qnn_sys::*;
+
+use crate::context::ContextInner;
+use crate::convert::{Role, Store, c_name, client_bytes, raw_tensor};
+use crate::error::{Error, Result};
+use crate::graph::Graph;
+use crate::library::BACKEND_ID_HTP;
+use crate::options::GraphOptions;
+use crate::system::GraphSpec;
+use crate::table::Doing;
+
+/// Package of all ops that QNN defines itself.
+const PACKAGE: &core::ffi::CStr = c"qti.aisw";
+
+/// Who fills a tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TensorKind {
+    /// The caller, before each run.
+    Input,
+    /// A node; the caller reads it after each run. Nodes of the same graph may read it too.
+    Output,
+    /// A node, for other nodes.
+    Native,
+}
+
+/// A tensor of one builder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TensorRef {
+    builder: u64,
+    index: usize,
+}
+
+/// A parameter of a node.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Param {
+    /// A number.
+    F32(f32),
+    /// A count, an axis, a mode.
+    U32(u32),
+    /// An axis that may be negative.
+    I32(i32),
+    /// A switch.
+    Bool(bool),
+    /// A row-major table of counts.
+    U32Tensor {
+        /// Extents.
+        dims: Vec<usize>,
+        /// Elements, as many as the extents say.
+        data: Vec<u32>,
+    },
+    /// A row-major table of signed numbers.
+    I32Tensor {
+        /// Extents.
+        dims: Vec<usize>,
+        /// Elements, as many as the extents say.
+        data: Vec<i32>,
+    },
+}
+
+/// A graph under construction.
+///
+/// Invariant: `raw` is a graph of `context` that is not finalised; the library frees it with the context.
+pub struct GraphBuilder {
+    raw: Qnn_GraphHandle_t,
+    name: String,
+    id: u64,
+    tensors: Vec<Tensor>,
+    /// Contents of tensor parameters, which nodes refer to.
+    tables: Vec<Vec<u8>>,
+    context: Arc<ContextInner>,
+}
+
+// SAFETY: the handle and the stored pointers (into this value's own vectors) are not bound to a thread.
+unsafe impl Send for GraphBuilder {}
+
+struct Tensor {
+    raw: Qnn_Tensor_t,
+    info: TensorInfo,
+    role: Role,
+    _store: Store,
+}
+
+impl Tensor {
+    /// The id that the library gave.
+    fn id(&self) -> u32 {
+        // SAFETY: `raw_tensor` writes version 1.
+        unsafe { self.raw.anon0.v1.id }
+    }
+}
+
+impl GraphBuilder {
+    pub(crate) fn begin(context: &Arc<ContextInner>, name: &str, options: &GraphOptions) -> Result<Self> {
+        static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+        let c_name = c_name(name)?;
+        let mut configs = options.configs(context.backend.library().backend_id() == BACKEND_ID_HTP);
+        let mut raw = core::ptr::null_mut();
+        let calls = context.backend.lock();
+        // SAFETY: a live context, a C string and configs that live until the call returns, an out pointer.
+        unsafe { context.table().graph_create(context.raw, c_name.as_ptr(), configs.list.as_ptr(), &raw mut raw) }
+            .doing(context.shown(), || format!("begin graph `{name}`"))?;
+        drop(calls);
+        Ok(Self {
+            raw,
+            name: name.to_owned(),
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            tensors: Vec::new(),
+            tables: Vec::new(),
+            context: context.clone(),
+        })
+    }
+
+    /// The graph's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Declares a tensor that the caller or a node fills.
+    ///
+    /// # Errors
+    /// What QNN cannot express, what the library refuses (a name that is taken, say).
+    pub fn tensor(&mut self, info: &TensorInfo, kind: TensorKind) -> Result<TensorRef> {
+        let role = match kind {
+            TensorKind::Input => Role::Input,
+            TensorKind::Output => Role::Output,
+            TensorKind::Native => Role::Native,
+        };
+        self.declare(info, role, None)
+    }
+
+    /// Declares a tensor with contents. The bytes are lent for the call.
+    ///
+    /// # Errors
+    /// Bytes of another size than the tensor's, and as for [`GraphBuilder::tensor`].
+    pub fn constant(&mut self, info: &TensorInfo, bytes: &[u8]) -> Result<TensorRef> {
+        if bytes.len() != info.size_bytes() {
+            return Err(Error::BufferSize {
+                graph: self.name.clone(),
+                tensor: info.name.clone(),
+                expected: info.size_bytes(),
+                found: bytes.len(),
+            });
+        }
+        self.declare(info, Role::Static, Some(bytes))
+    }
+
+    /// Adds a node of package `qti.aisw`. Tensor parameters are registered as `{node}_{param}`.
+    ///
+    /// # Errors
+    /// Tensors of another builder, parameters whose size contradicts their extents, what the library refuses.
+    pub fn node(
+        &mut self,
+        name: &str,
+        op: &str,
+        params: &[(&str, Param)],
+        inputs: &[TensorRef],
+        outputs: &[TensorRef],
+    ) -> Result<()> {
+        let (c_node, c_op) = (c_name(name)?, c_name(op)?);
+        let c_params = params.iter().map(|(param, _)| c_name(param)).collect::<Result<Vec<_>>>()?;
+        let mut raw_params = Vec::with_capacity(params.len());
+        for ((param, value), c_param) in params.iter().zip(&c_params) {
+            let (kind, anon0) = self.param(name, param, value)?;
+            raw_params.push(Qnn_Param_t { paramType: kind, name: c_param.as_ptr(), anon0 });
+        }
+        let mut raw_inputs = self.raw_tensors(name, inputs)?;
+        let mut raw_outputs = self.raw_tensors(name, outputs)?;
+        let mut config = Qnn_OpConfig_t { version: QNN_OPCONFIG_VERSION_1, ..Default::default() };
+        config.anon0.v1 = Qnn_OpConfigV1_t {
+            name: c_node.as_ptr(),
+            packageName: PACKAGE.as_ptr(),
+            typeName: c_op.as_ptr(),
+            numOfParams: raw_params.len() as u32,
+            params: raw_params.as_mut_ptr(),
+            numOfInputs: raw_inputs.len() as u32,
+            inputTensors: raw_inputs.as_mut_ptr(),
+            numOfOutputs: raw_outputs.len() as u32,
+            outputTensors: raw_outputs.as_mut_ptr(),
+        };
+        let _calls = self.context.backend.lock();
+        // SAFETY: a graph of this context that is not finalised; all that the config points at lives until the call
+        // returns, and the tensors' own parts as long as this builder.
+        unsafe { self.context.table().graph_add_node(self.raw, config) }
+            .doing(self.context.shown(), || format!("add node `{name}` (`{op}`) to graph `{}`", self.name))
+    }
+
+    /// Has the library check and prepare the graph.
+    ///
+    /// # Errors
+    /// What the library refuses.
+    pub fn finalize(self) -> Result<Graph> {
+        let calls = self.context.backend.lock();
+        // SAFETY: a graph of this context that is not finalised; no profile, no signal.
+        unsafe { self.context.table().graph_finalize(self.raw, core::ptr::null_mut(), core::ptr::null_mut()) }
+            .doing(self.context.shown(), || format!("finalize graph `{}`", self.name))?;
+        drop(calls);
+        let of = |role| self.tensors.iter().filter(move |tensor| tensor.role == role);
+        let infos = |role| of(role).map(|tensor| tensor.info.clone()).collect::<Vec<_>>();
+        let ids = |role| of(role).map(Tensor::id).collect::<Vec<_>>();
+        let spec = GraphSpec {
+            info: GraphInfo { name: self.name.clone(), inputs: infos(Role::Input), outputs: infos(Role::Output) },
+            input_ids: ids(Role::Input),
+            output_ids: ids(Role::Output),
+        };
+        // SAFETY: the handle is a finalised graph of this context.
+        unsafe { Graph::from_raw(self.raw, &self.context, &spec) }
+    }
+
+    fn declare(&mut self, info: &TensorInfo, role: Role, bytes: Option<&[u8]>) -> Result<TensorRef> {
+        let (mut raw, store) = raw_tensor(info, role, 0)?;
+        if let Some(bytes) = bytes {
+            raw.anon0.v1.anon0.clientBuf = client_bytes(&info.name, bytes)?;
+        }
+        let calls = self.context.backend.lock();
+        // SAFETY: a graph of this context that is not finalised; the struct and what it points at live until the call
+        // returns, which fills in the id.
+        unsafe { self.context.table().tensor_create_graph_tensor(self.raw, &raw mut raw) }
+            .doing(self.context.shown(), || format!("declare tensor `{}` of graph `{}`", info.name, self.name))?;
+        drop(calls);
+        // The bytes were lent: nodes must not be given a pointer to what may be gone.
+        raw.anon0.v1.anon0.clientBuf = Qnn_ClientBuffer_t::default();
+        self.tensors.push(Tensor { raw, info: info.clone(), role, _store: store });
+        Ok(TensorRef { builder: self.id, index: self.tensors.len() - 1 })
+    }
+
+    fn raw_tensors(&self, node: &str, tensors: &[TensorRef]) -> Result<Vec<Qnn_Tensor_t>> {
+        let foreign = || Error::ForeignTensor { graph: self.name.clone(), node: node.to_owned() };
+        let raw = |tensor: &TensorRef| {
+            let ours = self.tensors.get(tensor.index).filter(|_| tensor.builder == self.id);
+            ours.map(|tensor| tensor.raw).ok_or_else(foreign)
+        };
+        tensors.iter().map(raw).collect()
+    }
+
+    fn param(&mut self, node: &str, param: &str, value: &Param) -> Result<(Qnn_ParamType_t, Qnn_Param_t_anon0)> {
+        let scalar = |data_type, anon0| {
+            (QNN_PARAMTYPE_SCALAR, Qnn_Param_t_anon0 { scalarParam: Qnn_Scalar_t { dataType: data_type, anon0 } })
+        };
+        Ok(match value {
+            Param::F32(x) => scalar(QNN_DATATYPE_FLOAT_32, Qnn_Scalar_t_anon0 { floatValue: *x }),
+            Param::U32(n) => scalar(QNN_DATATYPE_UINT_32, Qnn_Scalar_t_anon0 { uint32Value: *n }),
+            Param::I32(n) => scalar(QNN_DATATYPE_INT_32, Qnn_Scalar_t_anon0 { int32Value: *n }),
+            Param::Bool(on) => scalar(QNN_DATATYPE_BOOL_8, Qnn_Scalar_t_anon0 { bool8Value: u8::from(*on) }),
+            Param::U32Tensor { dims, data } => {
+                self.table(node, param, dims, Dtype::U32, data.iter().flat_map(|n| n.to_ne_bytes()).collect())?
+            }
+            Param::I32Tensor { dims, data } => {
+                self.table(node, param, dims, Dtype::I32, data.iter().flat_map(|n| n.to_ne_bytes()).collect())?
+            }
+        })
+    }
+
+    /// Registers a tensor parameter; its contents stay with the builder, since the node refers to them.
+    fn table(
+        &mut self,
+        node: &str,
+        param: &str,
+        dims: &[usize],
+        dtype: Dtype,
+        bytes: Vec<u8>,
+    ) -> Result<(Qnn_ParamType_t, Qnn_Param_t_anon0)> {
+        let info = TensorInfo::new(format!("{node}_{param}"), dims, dtype);
+        if bytes.len() != info.size_bytes() {
+            return Err(Error::Invalid {
+                what: format!("graph `{}`, node `{node}`: parameter `{param}` {dims:?}", self.name),
+                expected: format!("{} elements", info.n_elems()),
+                found: (bytes.len() / dtype.size_bytes()).to_string(),
+            });
+        }
+        let tensor = self.declare(&info, Role::Static, Some(&bytes))?;
+        let mut raw = self.tensors[tensor.index].raw;
+        raw.anon0.v1.anon0.clientBuf = client_bytes(&info.name, &bytes)?;
+        self.tables.push(bytes);
+        Ok((QNN_PARAMTYPE_TENSOR, Qnn_Param_t_anon0 { tensorParam: raw }))
+    }
+}
+
+impl core::fmt::Debug for GraphBuilder {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("GraphBuilder")
+            .field("name", &self.name)
+            .field("n_tensors", &self.tensors.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,212 @@
+//! A context: the graphs that share a binary and its weights.
+//!
+//! *Invariant*: whatever the library may still read while the context lives (a mapped file) is kept as long.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use genie_types::GraphInfo;
+use memmap2::Mmap;
+use qnn_sys::{QNN_PROPERTY_CONTEXT_SUPPORT_CONFIG_PERSISTENT_BINARY, Qnn_ContextHandle_t};
+
+use crate::backend::{Backend, log_failure};
+use crate::builder::GraphBuilder;
+use crate::error::{Error, Result};
+use crate::graph::Graph;
+use crate::library::BACKEND_ID_HTP;
+use crate::options::{ContextOptions, GraphOptions};
+use crate::save;
+use crate::system::{self, BinaryInfo, GraphSpec};
+use crate::table::Doing;
+
+/// Graphs of one binary, or graphs under construction.
+pub struct Context {
+    inner: Arc<ContextInner>,
+    binary: Option<BinaryInfo>,
+    specs: Vec<GraphSpec>,
+}
+
+/// Invariant: `raw` is live, made by `backend`'s table; freed exactly once, in `drop`.
+pub(crate) struct ContextInner {
+    pub(crate) raw: Qnn_ContextHandle_t,
+    // Parents last: fields drop in order.
+    _bytes: Option<Mmap>,
+    pub(crate) backend: Arc<Backend>,
+}
+
+// SAFETY: the handle is not bound to a thread; calls on it are serialised by the backend's lock.
+unsafe impl Send for ContextInner {}
+// SAFETY: as above.
+unsafe impl Sync for ContextInner {}
+
+impl Context {
+    /// An empty context, to compose graphs in.
+    ///
+    /// # Errors
+    /// What the library refuses.
+    pub fn create(backend: &Arc<Backend>, options: &ContextOptions) -> Result<Self> {
+        let library = backend.library();
+        let mut configs = options.configs(false, library.backend_id() == BACKEND_ID_HTP);
+        let mut raw = core::ptr::null_mut();
+        let calls = backend.lock();
+        // SAFETY: live backend and device (or none), a config list that lives until the call returns, an out pointer.
+        unsafe {
+            library.table.context_create(backend.raw(), backend.raw_device(), configs.list.as_ptr(), &raw mut raw)
+        }
+        .doing(library.shown(), || "create a context".into())?;
+        drop(calls);
+        Ok(Self { inner: ContextInner::new(raw, None, backend), binary: None, specs: Vec::new() })
+    }
+
+    /// A context from a file, which is mapped and stays so as long as the context lives; a backend that is told so
+    /// ("persistent binary") may refer to the bytes instead of copying them.
+    ///
+    /// The file must not be changed while it is mapped: replace it by renaming, as [`Context::save`] does.
+    ///
+    /// # Errors
+    /// A file that cannot be read, is no context binary, or does not fit this library or SoC.
+    pub fn from_file(backend: &Arc<Backend>, path: impl AsRef<Path>, options: &ContextOptions) -> Result<Self> {
+        let path = path.as_ref();
+        let io = |doing| move |source| Error::Io { doing, path: path.to_owned(), source };
+        let file = File::open(path).map_err(io("open"))?;
+        // SAFETY: the mapping is only read; the caller is told not to change the file below it.
+        let map = unsafe { Mmap::map(&file) }.map_err(io("map"))?;
+        Self::load(backend, Bytes::Mapped(map), options, &format!("context binary `{}`", path.display()))
+    }
+
+    /// A context from bytes that are only lent for the call.
+    ///
+    /// # Errors
+    /// Bytes that are no context binary, or do not fit this library or SoC.
+    pub fn from_bytes(backend: &Arc<Backend>, bytes: &[u8], options: &ContextOptions) -> Result<Self> {
+        Self::load(backend, Bytes::Lent(bytes), options, &format!("a context binary of {} bytes", bytes.len()))
+    }
+
+    fn load(backend: &Arc<Backend>, bytes: Bytes<'_>, options: &ContextOptions, what: &str) -> Result<Self> {
+        let library = backend.library();
+        let (info, specs) = system::read(library, bytes.as_slice())?;
+        let kept = matches!(bytes, Bytes::Mapped(_));
+        let persistent = kept && library.has_capability(QNN_PROPERTY_CONTEXT_SUPPORT_CONFIG_PERSISTENT_BINARY);
+        let mut configs = options.configs(persistent, library.backend_id() == BACKEND_ID_HTP);
+        let mut raw = core::ptr::null_mut();
+        let (from, n_bytes) = (bytes.as_slice().as_ptr(), bytes.as_slice().len() as u64);
+        let calls = backend.lock();
+        // SAFETY: live backend and device (or none), configs and bytes that live until the call returns (mapped bytes as
+        // long as the context, see `ContextInner`), an out pointer, no profile.
+        unsafe {
+            library.table.context_create_from_binary(
+                backend.raw(),
+                backend.raw_device(),
+                configs.list.as_ptr(),
+                from.cast(),
+                n_bytes,
+                &raw mut raw,
+                core::ptr::null_mut(),
+            )
+        }
+        .doing(library.shown(), || {
+            let soc = info.soc.map_or(String::new(), |soc| format!(", SoC {soc}"));
+            format!("load {what} (made by build {}{soc})", info.build_id)
+        })?;
+        drop(calls);
+        let map = match bytes {
+            Bytes::Mapped(map) => Some(map),
+            Bytes::Lent(_) => None,
+        };
+        Ok(Self { inner: ContextInner::new(raw, map, backend), binary: Some(info), specs })
+    }
+
+    /// What the binary says about itself; nothing for a context that is being composed.
+    pub fn binary(&self) -> Option<&BinaryInfo> {
+        self.binary.as_ref()
+    }
+
+    /// The graphs of the binary, in the file's order; none for a context that is being composed.
+    pub fn graphs(&self) -> impl ExactSizeIterator<Item = &GraphInfo> {
+        self.specs.iter().map(|spec| &spec.info)
+    }
+
+    /// A graph of the binary, ready to run.
+    ///
+    /// # Errors
+    /// No such graph, or a tensor too large for one QNN buffer.
+    pub fn graph(&self, name: &str) -> Result<Graph> {
+        let spec = self.specs.iter().find(|spec| spec.info.name == name).ok_or_else(|| Error::NoGraph {
+            name: name.to_owned(),
+            known: self.specs.iter().map(|spec| spec.info.name.clone()).collect(),
+        })?;
+        Graph::retrieve(&self.inner, spec)
+    }
+
+    /// Begins a graph. Several may be under construction at a time.
+    ///
+    /// # Errors
+    /// A name with a zero byte, what the library refuses.
+    pub fn compose(&self, name: &str, options: &GraphOptions) -> Result<GraphBuilder> {
+        GraphBuilder::begin(&self.inner, name, options)
+    }
+
+    /// Writes the serialised context to a file: into a mapped file beside it, which is then renamed.
+    ///
+    /// # Errors
+    /// What the library refuses (graphs not finalised, say), what the file system refuses.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        save::to_file(&self.inner, path.as_ref())
+    }
+
+    /// The serialised context.
+    ///
+    /// # Errors
+    /// What the library refuses.
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        save::to_bytes(&self.inner)
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<ContextInner> {
+        &self.inner
+    }
+}
+
+impl core::fmt::Debug for Context {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let graphs: Vec<_> = self.graphs().map(|graph| &graph.name).collect();
+        f.debug_struct("Context").field("graphs", &graphs).finish_non_exhaustive()
+    }
+}
+
+impl ContextInner {
+    fn new(raw: Qnn_ContextHandle_t, bytes: Option<Mmap>, backend: &Arc<Backend>) -> Arc<Self> {
+        Arc::new(Self { raw, _bytes: bytes, backend: backend.clone() })
+    }
+
+    pub(crate) fn table(&self) -> &crate::table::Table {
+        &self.backend.library().table
+    }
+
+    pub(crate) fn shown(&self) -> &str {
+        self.backend.library().shown()
+    }
+}
+
+impl Drop for ContextInner {
+    fn drop(&mut self) {
+        let _calls = self.backend.lock();
+        // SAFETY: live until here; graphs and memory of it hold this, so none is left.
+        log_failure("contextFree", unsafe { self.table().context_free(self.raw, core::ptr::null_mut()) });
+    }
+}
+
+enum Bytes<'b> {
+    Mapped(Mmap),
+    Lent(&'b [u8]),
+}
+
+impl Bytes<'_> {
+    fn as_slice(&self) -> &[u8] {
+        match self {
+            Self::Mapped(map) => map,
+            Self::Lent(bytes) => bytes,
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! A QNN library: where it came from, what it offers, and its tables.
+//!
+//! *Traps*: the table lies inside the provider's struct, so an older provider's copy is shorter than ours: versions are
+//! read first, and only the slots that the version has are copied. Libraries are never unloaded: backends keep threads
+//! and thread-local destructors whose code must stay mapped until the process ends.
+
+mod place;
+mod preload;
+mod provider;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use qnn_sys::{GetProviders, GetSystemProviders};
+
+use crate::error::{Error, Result};
+use crate::table::{SystemTable, Table};
+
+/// A version number: major, minor, patch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version {
+    /// Incompatible steps.
+    pub major: u32,
+    /// Compatible additions.
+    pub minor: u32,
+    /// Fixes.
+    pub patch: u32,
+}
+
+impl core::fmt::Display for Version {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{}.{}.{}", self.major, self.minor, self.patch)
+    }
+}
+
+impl From<qnn_sys::Qnn_Version_t> for Version {
+    fn from(v: qnn_sys::Qnn_Version_t) -> Self {
+        Self { major: v.major, minor: v.minor, patch: v.patch }
+    }
+}
+
+/// Backend id of Qualcomm's HTP libraries, and of everything that poses as one.
+pub const BACKEND_ID_HTP: u32 = 6;
+
+/// A backend library with its tables; see the module for what it guards.
+pub struct Library {
+    provider: String,
+    backend_id: u32,
+    core_version: Version,
+    backend_version: Version,
+    path: Option<PathBuf>,
+    shown: String,
+    system: Option<System>,
+    system_tried: Vec<String>,
+    pub(crate) table: Table,
+}
+
+/// The system interface that goes with a backend.
+pub(crate) struct System {
+    pub(crate) table: SystemTable,
+    pub(crate) shown: String,
+    version: Version,
+}
+
+impl Library {
+    /// Loads a backend: a path, or a bare name that the system's loader finds.
+    ///
+    /// Helpers that lie beside it (`libc++`, `libunwind`, the HTP preparer) are loaded first, so that no search path needs
+    /// to be set. The system interface is taken from the library itself, else from the `libQnnSystem.so` beside it.
+    /// Loading runs the library's own code: only open what you trust.
+    ///
+    /// # Errors
+    /// A file that is no library or no QNN backend, an interface that is too old.
+    pub fn open(path: impl AsRef<Path>) -> Result<Arc<Self>> {
+        let path = path.as_ref();
+        preload::helpers_of(path);
+        let shown = path.display().to_string();
+        let file = preload::open(path).map_err(|source| Error::Open { path: path.to_owned(), source })?;
+        // SAFETY: the symbol, where it exists, has this one signature in every QNN library; the library is never unloaded.
+        let get = unsafe { file.get::<GetProviders>(qnn_sys::GET_PROVIDERS) }
+            .map(|symbol| *symbol)
+            .map_err(|_| Error::Symbol { library: shown.clone(), symbol: qnn_sys::GET_PROVIDERS })?;
+        let found = place::file_of(get as *const core::ffi::c_void);
+        let real = found.clone().unwrap_or_else(|| path.to_owned());
+        let (system, system_tried) = Self::find_system(&file, &real);
+        // A library with running threads must not be unmapped.
+        std::mem::forget(file);
+        Self::assemble(get, system, system_tried, Some(real))
+    }
+
+    /// Takes a backend that is linked into this program.
+    ///
+    /// The functions must keep QNN's contract: they hand out provider structs that live as long as the program.
+    ///
+    /// # Errors
+    /// No provider, or an interface that is too old.
+    pub fn linked(get: GetProviders, system: Option<GetSystemProviders>) -> Result<Arc<Self>> {
+        let system = system.map(|get| System::new(get, "linked in")).transpose()?;
+        Self::assemble(get, system, vec!["linked in".into()], None)
+    }
+
+    fn assemble(
+        get: GetProviders,
+        system: Option<System>,
+        system_tried: Vec<String>,
+        path: Option<PathBuf>,
+    ) -> Result<Arc<Self>> {
+        let shown = path.as_ref().map_or_else(|| "linked in".to_owned(), |path| path.display().to_string());
+        let chosen = provider::choose(get, &shown)?;
+        tracing::debug!(library = %shown, provider = %chosen.name, core = %chosen.core, "library opened");
+        Ok(Arc::new(Self {
+            provider: chosen.name,
+            backend_id: chosen.backend_id,
+            core_version: chosen.core,
+            backend_version: chosen.backend,
+            path,
+            shown,
+            system,
+            system_tried,
+            table: Table::new(chosen.table),
+        }))
+    }
+
+    /// The system interface of the same file, or of the system library beside it, or of any that the loader finds.
+    fn find_system(file: &libloading::Library, path: &Path) -> (Option<System>, Vec<String>) {
+        let mut tried = vec![path.display().to_string()];
+        // SAFETY: as for the backend's entry point.
+        if let Ok(get) = unsafe { file.get::<GetSystemProviders>(qnn_sys::GET_SYSTEM_PROVIDERS) } {
+            return (System::new(*get, &tried[0]).ok(), tried);
+        }
+        for candidate in preload::system_candidates(path) {
+            let shown = candidate.display().to_string();
+            let found = preload::open(&candidate).ok().and_then(|file| {
+                // SAFETY: as above.
+                let get = unsafe { file.get::<GetSystemProviders>(qnn_sys::GET_SYSTEM_PROVIDERS) }.ok().map(|get| *get);
+                std::mem::forget(file);
+                System::new(get?, &shown).ok()
+            });
+            tried.push(shown);
+            if found.is_some() {
+                return (found, tried);
+            }
+        }
+        (None, tried)
+    }
+
+    /// The file, as the loader found it; nothing when linked in.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// The file or "linked in": how messages call this library.
+    pub fn shown(&self) -> &str {
+        &self.shown
+    }
+
+    /// The provider's name, e.g. `HTP_QTI_AISW`.
+    pub fn provider(&self) -> &str {
+        &self.provider
+    }
+
+    /// The backend's number; [`BACKEND_ID_HTP`] for the HTP.
+    pub fn backend_id(&self) -> u32 {
+        self.backend_id
+    }
+
+    /// Version of the core interface.
+    pub fn core_version(&self) -> Version {
+        self.core_version
+    }
+
+    /// Version of the backend's own additions.
+    pub fn backend_version(&self) -> Version {
+        self.backend_version
+    }
+
+    /// Where the system interface came from and its version.
+    pub fn system(&self) -> Option<(&str, Version)> {
+        self.system.as_ref().map(|system| (system.shown.as_str(), system.version))
+    }
+
+    /// The build of the library, e.g. `v2.51.0.260929181845`.
+    ///
+    /// # Errors
+    /// The library does not say.
+    pub fn build_id(&self) -> Result<String> {
+        use crate::table::Doing;
+        let mut text = core::ptr::null();
+        // SAFETY: an out pointer to a C string that the library owns.
+        unsafe { self.table.backend_get_build_id(&raw mut text) }
+            .doing(&self.shown, || "ask for the build id".into())?;
+        // SAFETY: QNN hands out a C string with the library's lifetime, or nothing.
+        Ok(unsafe { crate::convert::text(text) })
+    }
+
+    /// True when the library says that it supports a property of the core interface (`QNN_PROPERTY_...`).
+    pub fn has_capability(&self, property: u32) -> bool {
+        self.table.has_capability(property)
+    }
+
+    pub(crate) fn system_table(&self) -> Result<&System> {
+        self.system
+            .as_ref()
+            .ok_or_else(|| Error::NoSystem { library: self.shown.clone(), tried: self.system_tried.clone() })
+    }
+}
+
+impl core::fmt::Debug for Library {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Library")
+            .field("provider", &self.provider)
+            .field("from", &self.shown)
+            .field("core", &self.core_version.to_string())
+            .finish_non_exhaustive()
+    }
+}
+
+impl System {
+    fn new(get: GetSystemProviders, shown: &str) -> Result<Self> {
+        let chosen = provider::choose_system(get, shown)?;
+        Ok(Self { table: SystemTable::new(chosen.table), shown: shown.to_owned(), version: chosen.version })
+    }
+}

@@ -1,0 +1,114 @@
+//! The library's log, line by line, into `tracing` (target `qnn`); the last error line is kept for our own errors.
+//!
+//! *Trap*: lines come with a C format and a `va_list`. On both LP64 targets a `va_list` argument is the address of its
+//! state (an array that decays on x86-64, a large struct passed by reference on aarch64), which is how it is typed here.
+
+use core::cell::RefCell;
+use core::ffi::{CStr, c_char, c_int, c_void};
+
+use qnn_sys::QnnLog_Level_t;
+
+/// How much the library should say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LogLevel {
+    /// Failures only.
+    Error,
+    /// Failures and oddities.
+    #[default]
+    Warn,
+    /// What it does.
+    Info,
+    /// How it does it; slows the real library down severalfold.
+    Verbose,
+    /// Everything.
+    Debug,
+}
+
+impl LogLevel {
+    /// QNN's number.
+    pub(crate) const fn raw(self) -> QnnLog_Level_t {
+        match self {
+            Self::Error => qnn_sys::QNN_LOG_LEVEL_ERROR,
+            Self::Warn => qnn_sys::QNN_LOG_LEVEL_WARN,
+            Self::Info => qnn_sys::QNN_LOG_LEVEL_INFO,
+            Self::Verbose => qnn_sys::QNN_LOG_LEVEL_VERBOSE,
+            Self::Debug => qnn_sys::QNN_LOG_LEVEL_DEBUG,
+        }
+    }
+}
+
+/// Longest line that is kept, in bytes.
+const MAX_LINE: usize = 2048;
+
+thread_local! {
+    /// The last error line that the library wrote on this thread since a call began.
+    static LAST_WORDS: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// A new call begins: what was said before does not belong to it.
+pub(crate) fn forget_last_words() {
+    LAST_WORDS.with(|words| drop(words.borrow_mut().take()));
+}
+
+/// The last error line of the call that just failed.
+pub(crate) fn take_last_words() -> Option<String> {
+    LAST_WORDS.with(|words| words.borrow_mut().take())
+}
+
+unsafe extern "C" {
+    /// C's own formatting, with the `va_list` by address.
+    fn vsnprintf(out: *mut c_char, n: usize, format: *const c_char, args: *mut c_void) -> c_int;
+}
+
+/// What the library calls for each line.
+///
+/// # Safety
+/// `format` is a C string and `args` the `va_list` that belongs to it.
+pub(crate) unsafe extern "C" fn callback(format: *const c_char, level: QnnLog_Level_t, _time: u64, args: *mut c_void) {
+    if format.is_null() {
+        return;
+    }
+    let mut line = [0 as c_char; MAX_LINE];
+    // SAFETY: the buffer's true size is given, so the result is cut and ends in a zero; format and arguments belong together.
+    if unsafe { vsnprintf(line.as_mut_ptr(), MAX_LINE, format, args) } < 0 {
+        return;
+    }
+    // SAFETY: `vsnprintf` ended the line with a zero within the buffer.
+    let text = unsafe { CStr::from_ptr(line.as_ptr()) }.to_string_lossy();
+    // A panicking subscriber must not unwind into C.
+    let _ = std::panic::catch_unwind(|| tell(text.trim_end(), level));
+}
+
+fn tell(line: &str, level: QnnLog_Level_t) {
+    match level {
+        qnn_sys::QNN_LOG_LEVEL_ERROR => {
+            LAST_WORDS.with(|words| *words.borrow_mut() = Some(line.to_owned()));
+            tracing::error!(target: "qnn", "{line}");
+        }
+        qnn_sys::QNN_LOG_LEVEL_WARN => tracing::warn!(target: "qnn", "{line}"),
+        qnn_sys::QNN_LOG_LEVEL_INFO => tracing::info!(target: "qnn", "{line}"),
+        qnn_sys::QNN_LOG_LEVEL_VERBOSE => tracing::debug!(target: "qnn", "{line}"),
+        _ => tracing::trace!(target: "qnn", "{line}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_error_line_belongs_to_the_call_that_failed() {
+        tell("an old story", qnn_sys::QNN_LOG_LEVEL_ERROR);
+        forget_last_words();
+        tell("a warning", qnn_sys::QNN_LOG_LEVEL_WARN);
+        assert_eq!(take_last_words(), None);
+        tell("no such graph", qnn_sys::QNN_LOG_LEVEL_ERROR);
+        assert_eq!(take_last_words().as_deref(), Some("no such graph"));
+        assert_eq!(take_last_words(), None);
+    }
+
+    #[test]
+    fn levels_have_the_librarys_numbers() {
+        assert_eq!([LogLevel::Error, LogLevel::Warn, LogLevel::Info].map(LogLevel::raw), [1, 2, 3]);
+    }
+}

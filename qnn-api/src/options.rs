@@ -1,0 +1,180 @@
+//! Wishes for contexts and graphs, and the C configs that say them.
+
+use qnn_sys::*;
+
+use crate::convert::ConfigList;
+
+/// How urgent a context's or graph's work is among others on the chip.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Priority {
+    /// Others go first.
+    Low,
+    /// As everyone.
+    Normal,
+    /// A little before everyone.
+    NormalHigh,
+    /// First.
+    High,
+}
+
+impl Priority {
+    const fn raw(self) -> Qnn_Priority_t {
+        match self {
+            Self::Low => QNN_PRIORITY_LOW,
+            Self::Normal => QNN_PRIORITY_NORMAL,
+            Self::NormalHigh => QNN_PRIORITY_NORMAL_HIGH,
+            Self::High => QNN_PRIORITY_HIGH,
+        }
+    }
+}
+
+/// Wishes for a context. The default asks for nothing.
+#[derive(Clone, Debug, Default)]
+pub struct ContextOptions {
+    /// Urgency of its graphs.
+    pub priority: Option<Priority>,
+    /// HTP: graphs of the context share one copy of the weights. The emulator can write, but not load, such contexts.
+    pub htp_weight_sharing: bool,
+}
+
+/// Wishes for a graph that is being composed. The default asks for nothing.
+#[derive(Clone, Debug, Default)]
+pub struct GraphOptions {
+    /// Urgency.
+    pub priority: Option<Priority>,
+    /// HTP only.
+    pub htp: Option<HtpGraphOptions>,
+}
+
+/// What an HTP library may be told about a graph; sent only if the backend is one.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct HtpGraphOptions {
+    /// Compute float graphs in float16 (what the chip has).
+    pub float16: bool,
+    /// Tightly coupled memory to plan for, in MB.
+    pub vtcm_mb: Option<u32>,
+    /// Effort of the optimiser: 1 to 3.
+    pub optimization: Option<u32>,
+    /// Vector threads to use.
+    pub hvx_threads: Option<u64>,
+}
+
+/// Config structs for one call: the list, and the custom structs that it points at.
+pub(crate) struct Configs<T, C> {
+    pub(crate) list: ConfigList<T>,
+    /// Boxed slice-like storage: never grown after the list was made, so the list's pointers stay good.
+    _custom: Vec<C>,
+}
+
+impl ContextOptions {
+    /// `persistent`: the binary's bytes stay valid as long as the context; `htp`: the backend knows HTP's custom configs.
+    pub(crate) fn configs(
+        &self,
+        persistent: bool,
+        htp: bool,
+    ) -> Configs<QnnContext_Config_t, QnnHtpContext_CustomConfig_t> {
+        let mut custom = Vec::new();
+        if self.htp_weight_sharing && htp {
+            custom.push(QnnHtpContext_CustomConfig_t {
+                option: QNN_HTP_CONTEXT_CONFIG_OPTION_WEIGHT_SHARING_ENABLED,
+                anon0: QnnHtpContext_CustomConfig_t_anon0 { weightSharingEnabled: true },
+            });
+        }
+        let mut items = Vec::new();
+        if let Some(priority) = self.priority {
+            items.push(QnnContext_Config_t {
+                option: QNN_CONTEXT_CONFIG_OPTION_PRIORITY,
+                anon0: QnnContext_Config_t_anon0 { priority: priority.raw() },
+            });
+        }
+        if persistent {
+            items.push(QnnContext_Config_t {
+                option: QNN_CONTEXT_CONFIG_PERSISTENT_BINARY,
+                anon0: QnnContext_Config_t_anon0 { isPersistentBinary: 1 },
+            });
+        }
+        for one in &mut custom {
+            items.push(QnnContext_Config_t {
+                option: QNN_CONTEXT_CONFIG_OPTION_CUSTOM,
+                anon0: QnnContext_Config_t_anon0 { customConfig: (&raw mut *one).cast() },
+            });
+        }
+        Configs { list: ConfigList::new(items), _custom: custom }
+    }
+}
+
+impl GraphOptions {
+    /// `htp`: the backend knows HTP's custom configs.
+    pub(crate) fn configs(&self, htp: bool) -> Configs<QnnGraph_Config_t, QnnHtpGraph_CustomConfig_t> {
+        let mut custom = self.htp.filter(|_| htp).map(HtpGraphOptions::custom).unwrap_or_default();
+        let mut items = Vec::new();
+        if let Some(priority) = self.priority {
+            items.push(QnnGraph_Config_t {
+                option: QNN_GRAPH_CONFIG_OPTION_PRIORITY,
+                anon0: QnnGraph_Config_t_anon0 { priority: priority.raw() },
+            });
+        }
+        for one in &mut custom {
+            items.push(QnnGraph_Config_t {
+                option: QNN_GRAPH_CONFIG_OPTION_CUSTOM,
+                anon0: QnnGraph_Config_t_anon0 { customConfig: (&raw mut *one).cast() },
+            });
+        }
+        Configs { list: ConfigList::new(items), _custom: custom }
+    }
+}
+
+impl HtpGraphOptions {
+    fn custom(self) -> Vec<QnnHtpGraph_CustomConfig_t> {
+        let one = |option, anon0| QnnHtpGraph_CustomConfig_t { option, anon0 };
+        let mut list = Vec::new();
+        if self.float16 {
+            let precision = QnnHtpGraph_CustomConfig_t_anon0 { precision: QNN_PRECISION_FLOAT16 };
+            list.push(one(QNN_HTP_GRAPH_CONFIG_OPTION_PRECISION, precision));
+        }
+        if let Some(megabytes) = self.vtcm_mb {
+            let vtcm = QnnHtpGraph_CustomConfig_t_anon0 { vtcmSizeInMB: megabytes };
+            list.push(one(QNN_HTP_GRAPH_CONFIG_OPTION_VTCM_SIZE, vtcm));
+        }
+        if let Some(level) = self.optimization {
+            let optimization = QnnHtpGraph_OptimizationOption_t {
+                r#type: QNN_HTP_GRAPH_OPTIMIZATION_TYPE_FINALIZE_OPTIMIZATION_FLAG,
+                floatValue: level as f32,
+            };
+            let optimization = QnnHtpGraph_CustomConfig_t_anon0 { optimizationOption: optimization };
+            list.push(one(QNN_HTP_GRAPH_CONFIG_OPTION_OPTIMIZATION, optimization));
+        }
+        if let Some(threads) = self.hvx_threads {
+            let threads = QnnHtpGraph_CustomConfig_t_anon0 { numHvxThreads: threads };
+            list.push(one(QNN_HTP_GRAPH_CONFIG_OPTION_NUM_HVX_THREADS, threads));
+        }
+        list
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options<T: Copy>(list: &mut ConfigList<T>, option: fn(&T) -> u32) -> Vec<u32> {
+        let mut found = Vec::new();
+        let mut at = list.as_ptr();
+        // SAFETY: a null-terminated list, or null.
+        while let Some(config) = (!at.is_null()).then(|| unsafe { (*at).as_ref() }).flatten() {
+            found.push(option(config));
+            at = at.wrapping_add(1);
+        }
+        found
+    }
+
+    #[test]
+    fn every_wish_becomes_a_config_and_htps_only_for_htp() {
+        let wishes = HtpGraphOptions { float16: true, vtcm_mb: Some(8), optimization: Some(3), hvx_threads: Some(4) };
+        let graph = GraphOptions { priority: Some(Priority::High), htp: Some(wishes) };
+        assert_eq!(options(&mut graph.configs(true).list, |c| c.option), [3, 0, 0, 0, 0]);
+        assert_eq!(options(&mut graph.configs(false).list, |c| c.option), [3]);
+        let context = ContextOptions { priority: Some(Priority::Low), htp_weight_sharing: true };
+        assert_eq!(options(&mut context.configs(true, true).list, |c| c.option), [1, 7, 0]);
+        assert_eq!(options(&mut ContextOptions::default().configs(false, true).list, |c| c.option), []);
+    }
+}

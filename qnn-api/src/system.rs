@@ -1,0 +1,221 @@
+//! What a context binary holds, told by the system library without loading it onto a backend.
+//!
+//! *Trap*: the size that `getBinaryInfo` hands back is 0 in the running library and is not looked at. What it points at
+//! lives as long as the system context, so all is copied out before that is freed.
+
+use genie_types::{GraphInfo, TensorInfo};
+use qnn_sys::*;
+use std::sync::Arc;
+
+use crate::backend::log_failure;
+use crate::convert;
+use crate::error::{Error, Result};
+use crate::library::{Library, System, Version};
+use crate::table::{CallError, Doing};
+
+/// What a context binary says about itself.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct BinaryInfo {
+    /// Version of this description (1 to 3).
+    pub format: u32,
+    /// Backend it was made for (6 = HTP).
+    pub backend_id: u32,
+    /// Build of the library that made it.
+    pub build_id: String,
+    /// Core interface of that library.
+    pub core_version: Version,
+    /// Backend interface of that library.
+    pub backend_version: Version,
+    /// Version of the blob inside.
+    pub blob_version: Version,
+    /// Bytes of the blob inside, where told.
+    pub blob_bytes: u64,
+    /// The SoC it was made for, as text (older formats).
+    pub soc_text: String,
+    /// The SoC it was made for, by Qualcomm's number (format 3).
+    pub soc: Option<u32>,
+    /// Its graphs, in the file's order.
+    pub graphs: Vec<GraphInfo>,
+}
+
+/// A graph with the ids by which its tensors are bound.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct GraphSpec {
+    pub(crate) info: GraphInfo,
+    pub(crate) input_ids: Vec<u32>,
+    pub(crate) output_ids: Vec<u32>,
+}
+
+/// Reads what a context binary holds.
+///
+/// # Errors
+/// No system library, bytes that are no context binary, a description in an unknown form.
+pub fn binary_info(library: &Arc<Library>, bytes: &[u8]) -> Result<BinaryInfo> {
+    read(library, bytes).map(|(info, _)| info)
+}
+
+/// The same, with tensor ids.
+pub(crate) fn read(library: &Library, bytes: &[u8]) -> Result<(BinaryInfo, Vec<GraphSpec>)> {
+    let system = library.system_table()?;
+    let context = SystemContext::create(system)?;
+    let mut out = core::ptr::null::<QnnSystemContext_BinaryInfo_t>();
+    let mut n_info_bytes = 0;
+    let n_bytes = bytes.len() as u64;
+    let (table, from) = (&system.table, bytes.as_ptr());
+    // SAFETY: a live system context, `n_bytes` readable bytes, an out pointer.
+    let answer = match unsafe { table.context_get_meta_data(context.raw, from.cast(), n_bytes, &raw mut out) } {
+        // SAFETY: as above; the pointer is not written through, in spite of its type.
+        Err(CallError::Missing(_)) => unsafe {
+            table.context_get_binary_info(
+                context.raw,
+                from.cast_mut().cast(),
+                n_bytes,
+                &raw mut out,
+                &raw mut n_info_bytes,
+            )
+        },
+        Err(CallError::Answer(error)) if error.is_unsupported() => {
+            out = core::ptr::null();
+            // SAFETY: as above.
+            unsafe {
+                table.context_get_binary_info(
+                    context.raw,
+                    from.cast_mut().cast(),
+                    n_bytes,
+                    &raw mut out,
+                    &raw mut n_info_bytes,
+                )
+            }
+        }
+        answer => answer,
+    };
+    answer.doing(&system.shown, || format!("read what a context binary of {n_bytes} bytes holds"))?;
+    // SAFETY: on success null or a description that lives as long as the system context.
+    let raw = unsafe { out.as_ref() }.ok_or_else(|| odd("nothing was handed out"))?;
+    // SAFETY: filled by the library for its version.
+    unsafe { copy_out(raw) }
+}
+
+fn odd(why: impl Into<String>) -> Error {
+    Error::Description { what: "context binary".into(), why: why.into() }
+}
+
+/// # Safety
+/// `raw` is filled as QNN asks for its version.
+unsafe fn copy_out(raw: &QnnSystemContext_BinaryInfo_t) -> Result<(BinaryInfo, Vec<GraphSpec>)> {
+    let (mut info, graphs, n_graphs) = match raw.version {
+        QNN_SYSTEM_CONTEXT_BINARY_INFO_VERSION_1 => {
+            // SAFETY: the member of this version.
+            let v = unsafe { raw.anon0.contextBinaryInfoV1 };
+            // SAFETY: C strings or nulls.
+            let (build_id, soc_text) = unsafe { (convert::text(v.buildId), convert::text(v.socVersion)) };
+            let info = BinaryInfo {
+                backend_id: v.backendId,
+                build_id,
+                core_version: v.coreApiVersion.into(),
+                backend_version: v.backendApiVersion.into(),
+                blob_version: v.contextBlobVersion.into(),
+                blob_bytes: v.contextBlobSize,
+                soc_text,
+                ..Default::default()
+            };
+            (info, v.graphs, v.numGraphs)
+        }
+        QNN_SYSTEM_CONTEXT_BINARY_INFO_VERSION_2 => {
+            // SAFETY: the member of this version.
+            let v = unsafe { raw.anon0.contextBinaryInfoV2 };
+            // SAFETY: C strings or nulls.
+            let (build_id, soc_text) = unsafe { (convert::text(v.buildId), convert::text(v.socVersion)) };
+            let info = BinaryInfo {
+                backend_id: v.backendId,
+                build_id,
+                core_version: v.coreApiVersion.into(),
+                backend_version: v.backendApiVersion.into(),
+                blob_version: v.contextBlobVersion.into(),
+                blob_bytes: v.contextBlobSize,
+                soc_text,
+                ..Default::default()
+            };
+            (info, v.graphs, v.numGraphs)
+        }
+        QNN_SYSTEM_CONTEXT_BINARY_INFO_VERSION_3 => {
+            // SAFETY: the member of this version.
+            let v = unsafe { raw.anon0.contextBinaryInfoV3 };
+            // SAFETY: C strings or nulls.
+            let (build_id, soc_text) = unsafe { (convert::text(v.buildId), convert::text(v.socVersion)) };
+            let info = BinaryInfo {
+                backend_id: v.backendId,
+                build_id,
+                core_version: v.coreApiVersion.into(),
+                backend_version: v.backendApiVersion.into(),
+                blob_version: v.contextBlobVersion.into(),
+                blob_bytes: v.contextBlobSize,
+                soc_text,
+                soc: (v.socModel != 0).then_some(v.socModel),
+                ..Default::default()
+            };
+            (info, v.graphs, v.numGraphs)
+        }
+        other => return Err(odd(format!("binary info version {other}"))),
+    };
+    info.format = raw.version;
+    // SAFETY: as many graphs as it says.
+    let list = unsafe { convert::slice(graphs, n_graphs) };
+    // SAFETY: each filled for its version.
+    let specs = list.iter().map(|graph| unsafe { graph_spec(graph) }).collect::<Result<Vec<_>>>()?;
+    info.graphs = specs.iter().map(|spec| spec.info.clone()).collect();
+    Ok((info, specs))
+}
+
+/// # Safety
+/// `raw` is filled as QNN asks for its version.
+unsafe fn graph_spec(raw: &QnnSystemContext_GraphInfo_t) -> Result<GraphSpec> {
+    // Versions 2 and 3 begin as version 1 does.
+    let v = match raw.version {
+        // SAFETY: the member of this version.
+        QNN_SYSTEM_CONTEXT_GRAPH_INFO_VERSION_1 => unsafe { raw.anon0.graphInfoV1 },
+        QNN_SYSTEM_CONTEXT_GRAPH_INFO_VERSION_2 | QNN_SYSTEM_CONTEXT_GRAPH_INFO_VERSION_3 => {
+            // SAFETY: the fields of version 1 lie at the same offsets in both (checked by the layout table).
+            unsafe { raw.anon0.graphInfoV1 }
+        }
+        other => return Err(odd(format!("graph info version {other}"))),
+    };
+    // SAFETY: a C string or null.
+    let name = unsafe { convert::text(v.graphName) };
+    let whose = format!("graph `{name}`");
+    // SAFETY: as many tensors as it says.
+    let (inputs, outputs) =
+        unsafe { (convert::slice(v.graphInputs, v.numGraphInputs), convert::slice(v.graphOutputs, v.numGraphOutputs)) };
+    // SAFETY: each filled for its version.
+    let describe = |list: &[Qnn_Tensor_t]| {
+        list.iter()
+            .map(|tensor| unsafe { convert::describe(tensor, &whose) })
+            .collect::<Result<Vec<(TensorInfo, u32)>>>()
+    };
+    let (inputs, input_ids) = describe(inputs)?.into_iter().unzip();
+    let (outputs, output_ids) = describe(outputs)?.into_iter().unzip();
+    Ok(GraphSpec { info: GraphInfo { name, inputs, outputs }, input_ids, output_ids })
+}
+
+/// Invariant: `raw` is live, made by `system`'s table; freed exactly once, in `drop`.
+struct SystemContext<'s> {
+    raw: QnnSystemContext_Handle_t,
+    system: &'s System,
+}
+
+impl<'s> SystemContext<'s> {
+    fn create(system: &'s System) -> Result<Self> {
+        let mut raw = core::ptr::null_mut();
+        // SAFETY: an out pointer.
+        unsafe { system.table.context_create(&raw mut raw) }
+            .doing(&system.shown, || "open the system library".into())?;
+        Ok(Self { raw, system })
+    }
+}
+
+impl Drop for SystemContext<'_> {
+    fn drop(&mut self) {
+        // SAFETY: live until here, and nothing borrowed from it is left.
+        log_failure("systemContextFree", unsafe { self.system.table.context_free(self.raw) });
+    }
+}

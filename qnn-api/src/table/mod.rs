@@ -1,0 +1,83 @@
+//! One thin function per slot: look it up, call it, turn the status into a `Result`. No policy.
+//!
+//! A slot may be empty (`NULL`), or beyond what the provider's version has; both are [`CallError::Missing`].
+
+mod core_slots;
+mod system_slots;
+
+pub(crate) use core_slots::Table;
+pub(crate) use system_slots::SystemTable;
+
+use crate::error::{Error, QnnError, Result};
+use crate::log;
+
+/// How a slot can fail, before anybody says what was being attempted.
+#[derive(Debug)]
+pub(crate) enum CallError {
+    /// The slot is empty or the version does not have it.
+    Missing(&'static str),
+    /// The library answered with an error number.
+    Answer(QnnError),
+}
+
+/// Adds the library and the attempt to a failed call.
+pub(crate) trait Doing<T> {
+    /// `attempt` completes "cannot ...", with the names of the things.
+    fn doing(self, library: &str, attempt: impl FnOnce() -> String) -> Result<T>;
+}
+
+impl<T> Doing<T> for core::result::Result<T, CallError> {
+    fn doing(self, library: &str, attempt: impl FnOnce() -> String) -> Result<T> {
+        self.map_err(|error| match error {
+            CallError::Missing(call) => Error::Missing { library: library.to_owned(), call },
+            CallError::Answer(source) => Error::Qnn { doing: attempt(), source },
+        })
+    }
+}
+
+/// The status of a call as a `Result`; on failure with the library's own words: its last error line on this thread,
+/// else what it answers when asked about the number.
+pub(crate) fn check(
+    call: &'static str,
+    code: u64,
+    ask: impl FnOnce(u64) -> Option<String>,
+) -> core::result::Result<(), CallError> {
+    if code == qnn_sys::QNN_SUCCESS {
+        return Ok(());
+    }
+    let said = log::take_last_words().or_else(|| ask(code)).filter(|said| !said.is_empty());
+    Err(CallError::Answer(QnnError { call, code, said }))
+}
+
+/// Writes the thin functions of one table.
+macro_rules! slots {
+    ($($(#[$doc:meta])* $name:ident = $slot:ident($($arg:ident: $ty:ty),* $(,)?);)*) => {
+        $(
+            $(#[$doc])*
+            ///
+            /// # Safety
+            /// The handles are live ones of this library and the pointers valid for the call, as QNN asks of this slot.
+            pub(crate) unsafe fn $name(&self, $($arg: $ty),*) -> core::result::Result<(), $crate::table::CallError> {
+                let call = self.raw.$slot.ok_or($crate::table::CallError::Missing(stringify!($slot)))?;
+                $crate::log::forget_last_words();
+                // SAFETY: the slot was filled by the provider for this very signature; the caller vouches for the arguments.
+                let code = unsafe { call($($arg),*) };
+                $crate::table::check(stringify!($slot), code, |code| self.message(code))
+            }
+        )*
+    };
+}
+pub(crate) use slots;
+
+/// A copy of a provider's table, cut to the slots its version has; the rest is empty.
+///
+/// # Safety
+/// `from` points at a table of at least `n_slots` slots; `T` is a struct of nullable functions and nothing else.
+pub(crate) unsafe fn copy_slots<T: Copy>(from: *const T, n_slots: usize) -> T {
+    let n_slots = n_slots.min(size_of::<T>() / size_of::<usize>());
+    // SAFETY: all of `T`'s fields are `Option<fn>`, for which zero is `None`.
+    let mut table: T = unsafe { core::mem::zeroed() };
+    // SAFETY: the source has that many slots (the caller says so), the target has room for them (cut above).
+    unsafe { core::ptr::copy_nonoverlapping(from.cast::<usize>(), (&raw mut table).cast::<usize>(), n_slots) };
+    table
+}
