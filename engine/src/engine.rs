@@ -96,6 +96,11 @@ impl<X: Executor> Engine<X> {
         &self.layout
     }
 
+    /// Plans by another policy from now on.
+    pub fn set_policy(&mut self, policy: Policy) {
+        self.policy = policy;
+    }
+
     /// The executor, for tests that look at what it was given.
     pub fn executor(&self) -> &X {
         &self.executor

@@ -50,6 +50,15 @@ pub enum EngineError {
         source: qnn_api::Error,
     },
 
+    /// The binary's description has a graph that the backend does not know.
+    #[error("cannot find graph `{graph}` in its context")]
+    FindGraph {
+        /// The graph.
+        graph: String,
+        /// What the backend said.
+        source: qnn_api::Error,
+    },
+
     /// The graphs do not make a model.
     #[error(transparent)]
     Layout(#[from] LayoutError),

@@ -1,4 +1,52 @@
 //! Plan, graphs and cache together: bundles in, logits out.
+//!
+//! ```
+//! # use engine::{Binding, ExecuteError, Executor};
+//! # use genie_types::{Dtype, GraphInfo, TensorInfo};
+//! # struct Host;
+//! # impl Executor for Host {
+//! #     fn execute<'io>(&mut self, _: usize, _: usize, _: &mut dyn Iterator<Item = Binding<'io>>) -> Result<(), ExecuteError> {
+//! #         Ok(())
+//! #     }
+//! # }
+//! # let t = |name: &str, dims: &[usize], dtype| TensorInfo::new(name, dims, dtype);
+//! # let graph = GraphInfo {
+//! #     name: "ar4_cl4_1_of_1".into(),
+//! #     inputs: vec![t("input_ids", &[1, 4], Dtype::I32), t("attention_mask", &[1, 1, 4, 4], Dtype::F32)],
+//! #     outputs: vec![t("logits", &[1, 4, 10], Dtype::F32)],
+//! # };
+//! # let graphs = [nsp_graph::BinaryGraphs { source: "model.bin".into(), graphs: vec![graph] }];
+//! use engine::{Engine, EngineConfig, TokenModel};
+//! use genie_types::TokenId;
+//!
+//! // `Engine::open(&config, &backend)` does the same for files and a QNN backend.
+//! let layout = nsp_graph::analyze(&graphs, &nsp_graph::Options::default())?;
+//! let mut model = Engine::with_executor(layout, Host, &EngineConfig::new(["model.bin"]))?;
+//! let logits = model.process(&[TokenId(3), TokenId(5)])?;
+//! assert_eq!(logits.len(), 10);
+//! assert_eq!(model.steps().runs(), [("ar4_cl4_1_of_1", 1)]);
+//! # Ok::<(), engine::EngineError>(())
+//! ```
+//!
+//! # What is in here, in reading order
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`model`] | [`TokenModel`]: what the layers above see |
+//! | [`config`] | [`EngineConfig`]: what an engine is told, as plain checked data |
+//! | `load` | [`Engine::open`]: files to contexts, layout, graphs |
+//! | `engine` | [`Engine`]: the run loop over a plan's steps and a model's splits |
+//! | [`executor`] | [`Executor`]: the seam to whatever runs a graph; `qnn` is the one over QNN |
+//! | `io` | persistent buffers, shared by variants and between splits |
+//! | `feed`, `mask`, `rope`, `embed` | what a step's inputs are filled with |
+//! | `codes` | numbers to element types and back, logits among them |
+//! | [`step_log`] | [`StepLog`]: which graphs ran |
+//! | [`error`] | [`EngineError`] |
+//!
+//! # What it must never know
+//!
+//! Text, sampling, stopping. Which QNN backend runs the graphs. How cache rows lie in memory (that is `kvmanager`'s).
+
 #![forbid(unsafe_code)]
 
 mod buffer;

@@ -1,8 +1,44 @@
-//! Files of a bundle to graphs with meaning.
+//! Files of a bundle to a running engine: map, describe, make sense of, find the graphs.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use crate::EngineError;
+use nsp_graph::{BinaryGraphs, Options, analyze};
+use qnn_api::{Backend, Context, ContextOptions};
+
+use crate::{Engine, EngineConfig, EngineError, QnnExecutor};
+
+impl Engine {
+    /// Loads the context binaries (mapped, not read), makes sense of their graphs and allocates all buffers.
+    ///
+    /// # Errors
+    ///
+    /// Missing or refused files, graphs that are no model, settings that do not fit them.
+    pub fn open(config: &EngineConfig, backend: &Arc<Backend>) -> Result<Self, EngineError> {
+        config.check()?;
+        for path in &config.ctx_bins {
+            must_exist("context binary", path)?;
+        }
+        let mut contexts = Vec::with_capacity(config.ctx_bins.len());
+        let mut binaries = Vec::with_capacity(config.ctx_bins.len());
+        for path in &config.ctx_bins {
+            let loaded = Context::from_file(backend, path, &ContextOptions::default());
+            let context = loaded.map_err(|source| EngineError::LoadBinary { path: path.clone(), source })?;
+            let graphs: Vec<_> = context.graphs().cloned().collect();
+            tracing::debug!(path = %path.display(), n_graphs = graphs.len(), "context binary loaded");
+            let source = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+            binaries.push(BinaryGraphs { source, graphs });
+            contexts.push(context);
+        }
+        let options = Options { groups: config.cache_groups.clone(), select: config.select_graphs.clone() };
+        let layout = analyze(&binaries, &options)?;
+        for note in layout.note_lines() {
+            tracing::warn!("{note}");
+        }
+        let executor = QnnExecutor::new(&layout, &contexts)?;
+        Self::with_executor(layout, executor, config)
+    }
+}
 
 /// Says that a file is not there before anything else tries to open it.
 pub(crate) fn must_exist(what: &'static str, path: &Path) -> Result<(), EngineError> {

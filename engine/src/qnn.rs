@@ -1,18 +1,46 @@
-//! The executor over QNN graphs.
+//! The executor over a QNN backend: one finalised graph for each graph of the layout.
 
-use crate::{Binding, ExecuteError, Executor};
+use nsp_graph::ModelLayout;
+use qnn_api::{Context, Graph};
 
-/// Graphs of a QNN backend.
+use crate::{Binding, EngineError, ExecuteError, Executor};
+
+/// Graphs of loaded context binaries, by split and then by graph. Each keeps its context alive.
 #[derive(Debug)]
-pub struct QnnExecutor {}
+pub struct QnnExecutor {
+    graphs: Vec<Vec<Graph>>,
+}
+
+impl QnnExecutor {
+    /// Finds every graph of the layout once. `contexts` are parallel to the binaries that the layout was made from.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::FindGraph`] if the backend does not know a graph that the binary's description has.
+    pub fn new(layout: &ModelLayout, contexts: &[Context]) -> Result<Self, EngineError> {
+        let find = |g: &nsp_graph::GraphLayout| {
+            let found = contexts[g.binary].graph(&g.info.name);
+            found.map_err(|source| EngineError::FindGraph { graph: g.info.name.clone(), source })
+        };
+        let split = |s: &nsp_graph::Split| s.graphs.iter().map(find).collect::<Result<Vec<_>, _>>();
+        Ok(Self { graphs: layout.splits.iter().map(split).collect::<Result<_, _>>()? })
+    }
+}
 
 impl Executor for QnnExecutor {
     fn execute<'io>(
         &mut self,
-        _: usize,
-        _: usize,
-        _: &mut dyn Iterator<Item = Binding<'io>>,
+        split: usize,
+        graph: usize,
+        io: &mut dyn Iterator<Item = Binding<'io>>,
     ) -> Result<(), ExecuteError> {
-        Err("not yet".into())
+        let mut session = self.graphs[split][graph].session();
+        for binding in io {
+            match binding {
+                Binding::Input(tensor, bytes) => session.input(tensor, bytes)?,
+                Binding::Output(tensor, bytes) => session.output(tensor, bytes)?,
+            };
+        }
+        Ok(session.run()?)
     }
 }
