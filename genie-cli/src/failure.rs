@@ -45,7 +45,10 @@ impl std::error::Error for Hinted {}
 
 /// The first hint along the chain.
 pub fn hint(error: &anyhow::Error) -> Option<String> {
-    error.chain().find_map(|e| e.downcast_ref::<Hinted>().map(|h| h.hint.clone()))
+    error.chain().find_map(|e| {
+        let own = e.downcast_ref::<Hinted>().map(|h| h.hint.clone());
+        own.or_else(|| e.downcast_ref::<qnn_api::Error>()?.hint()).or_else(|| e.downcast_ref::<compiler::CompileError>()?.hint())
+    })
 }
 
 #[cfg(test)]

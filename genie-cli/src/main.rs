@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod backend;
+mod bundle;
 mod cli;
 mod commands;
 mod demo;

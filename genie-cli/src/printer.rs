@@ -72,10 +72,14 @@ impl Printer {
         let _ = stderr().lock().write_all(text.as_bytes());
     }
 
-    /// A bar of `length` steps; hidden when quiet or when stderr is not a terminal.
-    pub fn bar(&self, length: u64, what: &str) -> ProgressBar {
+    /// A bar of `length` items or bytes; hidden when quiet or when stderr is not a terminal.
+    pub fn bar(&self, length: u64, what: &str, bytes: bool) -> ProgressBar {
         let bar = ProgressBar::with_draw_target(Some(length), self.target());
-        let style = ProgressStyle::with_template("{msg:24} [{bar:32}] {pos}/{len} {elapsed}");
+        let style = ProgressStyle::with_template(if bytes {
+            "{msg:24} [{bar:32}] {bytes}/{total_bytes} {elapsed}"
+        } else {
+            "{msg:24} [{bar:32}] {pos}/{len} {elapsed}"
+        });
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
         bar.set_message(what.to_owned());
         bar.enable_steady_tick(Duration::from_millis(200));

@@ -1,0 +1,51 @@
+//! Opening a bundle: config, engine, and what the flags change about them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use dialog::DialogConfig;
+use engine::{Engine, EngineConfig};
+use kvmanager::plan::{KvForm, Variants};
+use qnn_api::Backend;
+
+use crate::cli::PolicyArg;
+use crate::commands::plan;
+use crate::failure::Hinted;
+use crate::printer::Printer;
+
+/// The config file of a path that is it, or its bundle's folder.
+pub fn config_path(path: &Path) -> Result<PathBuf> {
+    let config = if path.is_dir() { path.join(compiler::CONFIG_FILE) } else { path.to_owned() };
+    if config.exists() {
+        return Ok(config);
+    }
+    Err(Hinted::error(
+        format!("`{}` does not exist", config.display()),
+        "give a bundle's folder or its genie_config.json; `genie compile` makes one",
+    ))
+}
+
+/// Reads and checks a bundle's config, and passes its warnings on.
+pub fn config(path: &Path, printer: &Printer) -> Result<DialogConfig> {
+    let path = config_path(path)?;
+    let config = DialogConfig::from_file(&path)?;
+    for warning in config.warnings() {
+        printer.say(format_args!("warning: {}: {warning}", path.display()));
+    }
+    Ok(config)
+}
+
+/// Opens the engine of a bundle with a planner policy.
+pub fn engine(config: &EngineConfig, backend: &Arc<Backend>, policy: PolicyArg) -> Result<Engine> {
+    let mut engine = Engine::open(config, backend).context("cannot load the bundle's graphs")?;
+    if policy != PolicyArg::Genie {
+        engine.set_policy(plan::policy(policy, &variants(&engine, config)?)?);
+    }
+    Ok(engine)
+}
+
+/// The shapes of an open engine, as the planner takes them.
+pub fn variants(engine: &Engine, config: &EngineConfig) -> Result<Variants> {
+    Ok(Variants::new(engine.layout().variants.iter().copied(), KvForm::Concat, config.context_size)?)
+}

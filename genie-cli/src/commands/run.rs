@@ -1,0 +1,157 @@
+//! `genie run`: a prompt in, text out.
+
+use std::io::Read;
+
+use anyhow::{Context, Result};
+use dialog::{Chunk, Dialog, DialogConfig, Reply, SamplerSettings, SentenceCode, Signal, StopReason};
+use genie_types::TokenId;
+use serde_json::{Value, json};
+
+use super::ExitStatus;
+use crate::cli::{RunArgs, SamplerArgs};
+use crate::failure::Hinted;
+use crate::printer::Printer;
+use crate::{backend, bundle, demo};
+
+/// What goes in.
+enum Prompt {
+    Text(String),
+    Tokens(Vec<TokenId>),
+}
+
+/// Opens the bundle (or the demo), asks, streams, reports.
+pub fn run(args: &RunArgs, printer: &Printer) -> Result<ExitStatus> {
+    let prompt = prompt(args)?;
+    let path = match &args.config {
+        Some(path) => path.clone(),
+        None => demo::config(&args.backend, printer)?,
+    };
+    let config = bundle::config(&path, printer)?;
+    let mut dialog = open(args, &config)?;
+    let control = dialog.control();
+    let mut broken = None;
+    let callback = |chunk: Chunk<'_>| {
+        if !args.json && broken.is_none() {
+            broken = printer.piece(chunk.text).err();
+            if broken.is_some() {
+                control.signal(Signal::Abort); // nobody reads any more
+            }
+        }
+    };
+    let reply = match &prompt {
+        Prompt::Text(text) => dialog.query(text, SentenceCode::Complete, callback),
+        Prompt::Tokens(tokens) => dialog.token_query(tokens, SentenceCode::Complete, callback),
+    }?;
+    if let Some(error) = broken {
+        return Err(error);
+    }
+    report(args, printer, &dialog, &reply)?;
+    Ok(ExitStatus::Done)
+}
+
+fn open(args: &RunArgs, config: &DialogConfig) -> Result<Dialog> {
+    let backend = backend::open(&args.backend, args.threads)?;
+    let engine = bundle::engine(config.engine(), &backend, args.policy)?;
+    let mut dialog = Dialog::new(config, Box::new(engine))?;
+    let sampler = sampler(config.sampler().clone(), &args.sampler)?;
+    dialog.set_sampler(sampler);
+    let demo_limit = args.config.is_none().then_some(demo::MAX_TOKENS);
+    if let Some(limit) = args.max_tokens.or(demo_limit) {
+        dialog.control().set_max_num_tokens(Some(limit as usize));
+    }
+    Ok(dialog)
+}
+
+fn prompt(args: &RunArgs) -> Result<Prompt> {
+    if let Some(tokens) = &args.prompt_tokens {
+        return Ok(Prompt::Tokens(tokens.iter().copied().map(TokenId).collect()));
+    }
+    if let Some(text) = &args.prompt {
+        return Ok(Prompt::Text(text.clone()));
+    }
+    match &args.prompt_file {
+        Some(path) if path.as_os_str() == "-" => {
+            let mut text = String::new();
+            std::io::stdin().read_to_string(&mut text).context("cannot read the prompt from stdin")?;
+            Ok(Prompt::Text(text))
+        }
+        Some(path) => {
+            let text = std::fs::read_to_string(path);
+            Ok(Prompt::Text(text.with_context(|| format!("cannot read the prompt file `{}`", path.display()))?))
+        }
+        None => Err(Hinted::error("no prompt", "give `--prompt TEXT`, `--prompt-file FILE` (`-` is stdin) or `--prompt-tokens IDS`")),
+    }
+}
+
+/// The config's sampler with what the flags change.
+fn sampler(mut settings: SamplerSettings, args: &SamplerArgs) -> Result<SamplerSettings> {
+    if let Some(temp) = args.temp {
+        settings = settings.with_temp(temp)?;
+    }
+    if let Some(k) = args.top_k {
+        settings = settings.with_top_k(k as usize);
+    }
+    if let Some(p) = args.top_p {
+        settings = settings.with_top_p(p)?;
+    }
+    if let Some(seed) = args.seed {
+        settings = settings.with_seed((seed != -1).then_some(seed.cast_unsigned()));
+    }
+    if args.greedy {
+        settings = settings.with_greedy(true);
+    }
+    if args.repetition_penalty.is_some() || args.penalize_last_n.is_some() {
+        let mut penalty = settings.penalty().clone();
+        penalty.repetition = args.repetition_penalty.unwrap_or(penalty.repetition);
+        penalty.last_n = args.penalize_last_n.map_or(if penalty.last_n == 0 { 64 } else { penalty.last_n }, |n| n as usize);
+        settings = settings.with_penalty(penalty)?;
+    }
+    Ok(settings)
+}
+
+fn report(args: &RunArgs, printer: &Printer, dialog: &Dialog, reply: &Reply) -> Result<()> {
+    if args.json {
+        printer.line(record(dialog, reply))?;
+    } else {
+        printer.line("")?;
+        if reply.stop == StopReason::ContextLimit {
+            printer.say(format_args!("the context is full: {} tokens", dialog.n_past()));
+        }
+    }
+    if args.stats {
+        stats(printer, reply);
+    }
+    Ok(())
+}
+
+/// The one line of `--json`.
+fn record(dialog: &Dialog, reply: &Reply) -> Value {
+    let runs: Vec<Value> = dialog.model().steps().runs().into_iter().map(|(graph, n)| json!([graph, n])).collect();
+    let kpis = &reply.kpis;
+    json!({
+        "tokens": reply.tokens.iter().map(|t| t.0).collect::<Vec<_>>(),
+        "text": reply.text,
+        "input": reply.input.iter().map(|t| t.0).collect::<Vec<_>>(),
+        "stop": reply.stop.name(),
+        "status": reply.stop.genie_status(),
+        "executed": runs,
+        "kpis": {
+            "num-prompt-tokens": kpis.n_prompt,
+            "prompt-processing-rate": kpis.prompt_rate(),
+            "time-to-first-token": kpis.time_to_first_token.map(|t| t.as_micros() as u64),
+            "num-generated-tokens": kpis.n_generated,
+            "token-generation-rate": kpis.generation_rate(),
+            "token-generation-time": kpis.generation_time.as_micros() as u64,
+        },
+    })
+}
+
+fn stats(printer: &Printer, reply: &Reply) {
+    let kpis = &reply.kpis;
+    let rate = |rate: Option<f64>| rate.map_or("-".to_owned(), |r| format!("{r:.1} tokens/s"));
+    let first = kpis.time_to_first_token.map_or("-".to_owned(), |t| format!("{:.2} ms", t.as_secs_f64() * 1e3));
+    printer.say(format_args!("prompt         {:>6} tokens, {}", kpis.n_prompt, rate(kpis.prompt_rate())));
+    printer.say(format_args!("first token    {first}"));
+    printer.say(format_args!("generation     {:>6} tokens, {}", kpis.n_generated, rate(kpis.generation_rate())));
+    printer.say(format_args!("stopped by     {}", reply.stop));
+}

@@ -1,0 +1,156 @@
+//! `genie verify`: proof that a bundle's cached generation says what full recomputation says.
+//!
+//! For every prompt length the model generates greedily with its cache. Then, for each generated token, the whole
+//! history is run again from nothing, and the two rows of logits and their most likely tokens are compared.
+
+use anyhow::Result;
+use engine::{Engine, TokenModel};
+use genie_types::{Dtype, TokenId};
+use serde::Serialize;
+
+use super::ExitStatus;
+use crate::cli::VerifyArgs;
+use crate::failure::Hinted;
+use crate::printer::Printer;
+use crate::{backend, bundle};
+
+/// What one prompt length came to.
+#[derive(Serialize)]
+struct Outcome {
+    prompt_tokens: usize,
+    generated: usize,
+    /// Tokens that differ although the recomputed logits tell them apart by more than the tolerance.
+    wrong_tokens: usize,
+    /// Tokens that differ within the tolerance: a tie, not an error.
+    ties: usize,
+    /// Largest difference of two logits over the largest logit of its row.
+    max_relative_difference: f32,
+    executed: Vec<(String, usize)>,
+    ok: bool,
+}
+
+/// Checks every prompt length; fails if one of them is off.
+pub fn run(args: &VerifyArgs, printer: &Printer) -> Result<ExitStatus> {
+    let config = bundle::config(&args.bundle, printer)?;
+    let backend = backend::open(&args.backend, None)?;
+    let mut engine = bundle::engine(config.engine(), &backend, args.policy)?;
+    let tolerance = args.tolerance.unwrap_or_else(|| tolerance(&engine));
+    let lengths = match &args.lengths {
+        Some(lengths) => lengths.clone(),
+        None => lengths(&engine),
+    };
+    let limit = engine.context_size();
+    if let Some(&length) = lengths.iter().find(|&&n| n == 0 || n > limit) {
+        return Err(Hinted::error(
+            format!("a prompt of {length} tokens cannot be verified"),
+            format!("choose lengths from 1 to {limit}, the context size"),
+        ));
+    }
+    let mut all_ok = true;
+    for length in lengths {
+        let outcome = verify(&mut engine, length, args.tokens, tolerance, printer)?;
+        all_ok &= outcome.ok;
+        if args.json {
+            printer.line(serde_json::to_string(&outcome)?)?;
+        } else {
+            printer.line(format_args!(
+                "prompt {:>5}: {} of {} tokens equal, {} ties, logits within {:.1e} of {tolerance:.0e}{}",
+                outcome.prompt_tokens,
+                outcome.generated - outcome.wrong_tokens - outcome.ties,
+                outcome.generated,
+                outcome.ties,
+                outcome.max_relative_difference,
+                if outcome.ok { "" } else { "  <- differs" },
+            ))?;
+        }
+    }
+    if !all_ok {
+        printer.say("cached generation and full recomputation differ: the cache or a graph is wrong");
+    }
+    Ok(if all_ok { ExitStatus::Done } else { ExitStatus::Failed })
+}
+
+/// What rounding may do: much less than a wrong row of cache would.
+fn tolerance(engine: &Engine) -> f32 {
+    let is_f32 = engine.layout().splits.iter().flat_map(|s| &s.graphs).flat_map(|g| &g.info.outputs).all(|t| t.dtype == Dtype::F32);
+    if is_f32 { 1e-4 } else { 2e-2 }
+}
+
+/// The edges of chunking, by the largest AR, as far as they fit; then the longest prompts.
+fn lengths(engine: &Engine) -> Vec<usize> {
+    let limit = engine.context_size();
+    let ar = engine.layout().variants.iter().map(|v| v.variant().get()).max().unwrap_or(1);
+    let mut lengths = vec![1, ar.saturating_sub(1), ar, ar + 1, 2 * ar + 3, limit - limit.min(20), limit - 1, limit];
+    lengths.retain(|&n| n > 0 && n <= limit);
+    lengths.sort_unstable();
+    lengths.dedup();
+    lengths
+}
+
+fn verify(engine: &mut Engine, length: usize, n: usize, tolerance: f32, printer: &Printer) -> Result<Outcome> {
+    let mut tokens = made_up(length, engine.vocab_size());
+    // The row after the prompt gives one token; each further token takes a place in the context.
+    let n = n.min(engine.context_size() - length + 1);
+    let bar = printer.bar(n as u64, &format!("prompt {length}"), false);
+    engine.reset()?;
+    engine.clear_steps();
+    let mut cached = vec![engine.process(&tokens)?.to_vec()];
+    while cached.len() < n {
+        let token = argmax(&cached[cached.len() - 1]);
+        tokens.push(token);
+        cached.push(engine.process(&[token])?.to_vec());
+    }
+    let executed = engine.steps().runs().into_iter().map(|(g, n)| (g.to_owned(), n)).collect();
+
+    let mut outcome = Outcome {
+        prompt_tokens: length,
+        generated: n,
+        wrong_tokens: 0,
+        ties: 0,
+        max_relative_difference: 0.0,
+        executed,
+        ok: true,
+    };
+    for (i, row) in cached.iter().enumerate() {
+        let whole = engine.recompute(&tokens[..length + i])?;
+        let largest = whole.iter().fold(f32::MIN_POSITIVE, |m, x| m.max(x.abs()));
+        let difference = row.iter().zip(whole).fold(0.0f32, |m, (a, b)| m.max((a - b).abs())) / largest;
+        outcome.max_relative_difference = outcome.max_relative_difference.max(difference);
+        let (ours, theirs) = (argmax(row), argmax(whole));
+        if ours != theirs {
+            let margin = (whole[theirs.0 as usize] - whole[ours.0 as usize]) / largest;
+            if margin <= tolerance {
+                outcome.ties += 1;
+            } else {
+                outcome.wrong_tokens += 1;
+            }
+        }
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    outcome.ok = outcome.wrong_tokens == 0 && outcome.max_relative_difference <= tolerance;
+    Ok(outcome)
+}
+
+/// A prompt without meaning that is the same every time.
+fn made_up(length: usize, vocab: usize) -> Vec<TokenId> {
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        TokenId((state % vocab as u64) as u32)
+    };
+    (0..length).map(|_| next()).collect()
+}
+
+/// The most likely token; the lowest id of equals.
+fn argmax(logits: &[f32]) -> TokenId {
+    let mut best = 0;
+    for (i, x) in logits.iter().enumerate() {
+        if *x > logits[best] {
+            best = i;
+        }
+    }
+    TokenId(best as u32)
+}
