@@ -152,8 +152,7 @@ fn hash_model(dir: &Path, progress: &mut dyn Progress) -> Result<String> {
     let small = ["config.json", "generation_config.json", TOKENIZER_FILE].iter().chain(OPTIONAL_FILES);
     let mut paths: Vec<PathBuf> = small.map(|name| dir.join(name)).filter(|path| path.is_file()).collect();
     paths.extend_from_slice(Checkpoint::open(dir)?.shards());
-    let length = |path: &PathBuf| path.metadata().map(|m| m.len()).map_err(fs::io_err("inspect", path));
-    let lengths = paths.iter().map(length).collect::<Result<Vec<u64>>>()?;
+    let lengths = paths.iter().map(|path| fs::length(path)).collect::<Result<Vec<u64>>>()?;
 
     progress.begin(&Stage::Hash, Amount { items: paths.len() as u64, bytes: lengths.iter().sum() });
     let mut hasher = Sha256::new();
@@ -171,7 +170,8 @@ fn hash_model(dir: &Path, progress: &mut dyn Progress) -> Result<String> {
 
 /// Hashes what was written.
 fn seal(staging: &Staging, files: &[String], progress: &mut dyn Progress) -> Result<Vec<FileEntry>> {
-    progress.begin(&Stage::Seal, Amount { items: files.len() as u64, bytes: 0 });
+    let lengths = files.iter().map(|name| fs::length(&staging.path(name))).collect::<Result<Vec<u64>>>()?;
+    progress.begin(&Stage::Seal, Amount { items: files.len() as u64, bytes: lengths.iter().sum() });
     let mut entries = Vec::with_capacity(files.len());
     for name in files {
         let fs::FileHash { bytes, sha256 } = fs::hash_file(&staging.path(name))?;

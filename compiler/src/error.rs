@@ -93,8 +93,8 @@ pub enum CompileError {
     FileChanged { path: PathBuf, expected: String, found: String },
 
     // Backend.
-    #[error("the backend failed to {doing}")]
-    Backend { doing: String, source: std::io::Error },
+    #[error(transparent)]
+    Backend(#[from] qnn_api::Error),
 
     // Test models.
     #[error("a test model with {what} {found}: expected {expected}")]
@@ -130,6 +130,7 @@ impl CompileError {
             Self::OutputOccupied { .. } => "choose another directory, or use `--force` to replace it".into(),
             Self::ManifestVersion { .. } => "compile the bundle again with this build, or use a newer one".into(),
             Self::FileChanged { .. } => "compile the bundle again".into(),
+            Self::Backend(error) => return error.hint(),
             _ => return None,
         })
     }

@@ -28,6 +28,11 @@ pub(crate) fn from_json<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Resul
     serde_json::from_slice(bytes).map_err(|source| CompileError::Json { path: path.to_path_buf(), source })
 }
 
+/// Length of a file in bytes.
+pub(crate) fn length(path: &Path) -> Result<u64> {
+    Ok(path.metadata().map_err(io_err("inspect", path))?.len())
+}
+
 /// Length and hash of a file.
 pub(crate) struct FileHash {
     pub(crate) bytes: u64,

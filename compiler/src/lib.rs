@@ -1,9 +1,44 @@
-//! From a checkpoint to a bundle of compiled graphs.
+//! From a Hugging Face checkpoint to a bundle of compiled graphs.
+//!
+//! ```
+//! use compiler::{CompileOptions, Family, Silent, compile, testmodel::TestModel};
+//! use qnn_api::{Backend, BackendOptions, Library};
+//!
+//! let dir = tempfile::tempdir()?;
+//! TestModel::tiny(Family::Qwen3).write(&dir.path().join("model"))?;
+//! let host = Library::linked(qnn_host::QnnInterface_getProviders, Some(qnn_host::QnnSystemInterface_getProviders))?;
+//! let backend = Backend::new(&host, &BackendOptions::default())?;
+//! let mut options = CompileOptions::new(dir.path().join("model"), dir.path().join("bundle"));
+//! (options.ars, options.cls) = (vec![1, 16], vec![64]);
+//! let manifest = compile(&options, &backend, &mut Silent)?;
+//! assert_eq!(manifest.graphs[1].name, "ar16_cl64_1_of_1");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # What is in here
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`options`] | shapes, splits, precision |
+//! | [`family`] | Llama, Qwen 2 and Qwen 3 configurations to one neutral [`ModelSpec`] |
+//! | [`checkpoint`] | safetensors, one file or many, streamed as f32 |
+//! | `lower` | a [`ModelSpec`] to QNN ops, all variants side by side, each weight read once |
+//! | `target`, `qnn` | where graphs are composed: a library behind the QNN table |
+//! | `bundle`, [`manifest`] | the directory that comes out, and the list of what is in it |
+//! | [`progress`] | what the caller is told meanwhile |
+//! | [`testmodel`] | small random checkpoints, written to disk |
+//!
+//! # What it never does
+//!
+//! It does not run graphs, plan steps or keep a cache: the bundle is all that it hands on.
+
 #![forbid(unsafe_code)]
 
 mod bundle;
 pub mod checkpoint;
 mod compile;
+#[cfg(test)]
+mod damage_tests;
 mod error;
 pub mod family;
 mod fs;
@@ -11,6 +46,7 @@ mod lower;
 pub mod manifest;
 pub mod options;
 pub mod progress;
+mod qnn;
 mod target;
 #[cfg(test)]
 mod testing;
@@ -24,3 +60,4 @@ pub use family::{Family, ModelSpec};
 pub use manifest::Manifest;
 pub use options::{CompileOptions, Precision, Splits};
 pub use progress::{Amount, Progress, Silent, Stage};
+pub use qnn::compile;

@@ -67,3 +67,73 @@ impl Progress for Silent {
         tracing::warn!("{text}");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compile::compile_with;
+    use crate::family::Family;
+    use crate::lower::tests::recorder::FakeTarget;
+    use crate::testmodel::TestModel;
+    use crate::{CompileOptions, Splits};
+
+    /// Writes down each stage with what was announced and what came.
+    #[derive(Default)]
+    struct Ledger {
+        stages: Vec<(Stage, Amount, Amount)>,
+        open: bool,
+        notes: Vec<String>,
+    }
+
+    impl Progress for Ledger {
+        fn begin(&mut self, stage: &Stage, total: Amount) {
+            assert!(!core::mem::replace(&mut self.open, true), "{stage} begins within another");
+            self.stages.push((stage.clone(), total, Amount::default()));
+        }
+
+        fn item(&mut self, name: &str, bytes: u64) {
+            assert!(self.open, "{name} outside of a stage");
+            let came = &mut self.stages.last_mut().unwrap().2;
+            *came = Amount { items: came.items + 1, bytes: came.bytes + bytes };
+        }
+
+        fn end(&mut self, stage: &Stage) {
+            assert!(core::mem::replace(&mut self.open, false));
+            assert_eq!(self.stages.last().unwrap().0, *stage);
+        }
+
+        fn note(&mut self, text: &str) {
+            self.notes.push(text.into());
+        }
+    }
+
+    #[test]
+    fn what_comes_is_what_was_announced() {
+        let dir = tempfile::tempdir().unwrap();
+        let model = dir.path().join("model");
+        TestModel { max_positions: 40, ..TestModel::tiny(Family::Llama) }.write(&model).unwrap();
+        for splits in [Splits::Mono, Splits::LutDecoderLmhead] {
+            let mut options = CompileOptions::new(&model, dir.path().join("bundle"));
+            (options.ars, options.cls, options.splits) = (vec![1, 32], vec![16, 64], splits);
+            let mut ledger = Ledger::default();
+            compile_with(&options, &mut FakeTarget::default(), &mut ledger).unwrap();
+            let names: Vec<String> = ledger.stages.iter().map(|(stage, ..)| stage.to_string()).collect();
+            let n = if splits == Splits::Mono { 1 } else { 3 };
+            let pieces = (1..=n).flat_map(|i| [format!("convert weights {i}/{n}"), format!("finalize graphs {i}/{n}")]);
+            let expected: Vec<String> =
+                ["hash source".into()].into_iter().chain(pieces).chain(["hash bundle".into()]).collect();
+            assert_eq!(names, expected);
+            for (stage, announced, came) in ledger.stages {
+                assert_eq!(announced, came, "{stage}");
+                assert!(announced.items > 0, "{stage}");
+            }
+            assert_eq!(
+                ledger.notes,
+                [
+                    "left out AR-32 CL-16: wider than its context",
+                    "CL-64 is longer than the 40 positions the model was trained for",
+                ]
+            );
+        }
+    }
+}

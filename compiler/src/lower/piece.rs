@@ -83,3 +83,29 @@ pub(crate) fn file_names(pieces: &[Piece]) -> Vec<String> {
     };
     pieces.iter().map(name).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::family::Family;
+    use crate::testmodel::TestModel;
+
+    #[test]
+    fn pieces_cover_the_layers_and_hand_on_by_name() {
+        for n_layers in 1..9 {
+            let spec = TestModel { layers: n_layers, ..TestModel::tiny(Family::Llama) }.spec();
+            for splits in [Splits::DecoderLmhead, Splits::LutDecoderLmhead] {
+                for step in (1..=n_layers + 1).map(Some).chain([None]) {
+                    let pieces = cut(&spec, splits, step);
+                    let layers: Vec<usize> = pieces.iter().flat_map(|p| p.layers.clone()).collect();
+                    assert_eq!(layers, (0..n_layers).collect::<Vec<_>>());
+                    assert!(pieces.windows(2).all(|w| w[0].output.is_some() && w[0].output == w[1].input));
+                    let (first, last) = (&pieces[0], &pieces[pieces.len() - 1]);
+                    assert_eq!((first.input.as_ref(), last.output.as_ref(), last.has_head), (None, None, true));
+                    assert_eq!(pieces.iter().filter(|p| p.has_head).count(), 1);
+                    assert_eq!(first.ends_with_embedding(), splits == Splits::LutDecoderLmhead);
+                }
+            }
+        }
+    }
+}

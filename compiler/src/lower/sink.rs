@@ -5,20 +5,7 @@
 use crate::Result;
 use genie_types::TensorInfo;
 
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Param {
-    F32(f32),
-    U32(u32),
-    I32(i32),
-    Bool(bool),
-    U32Tensor { dims: Vec<usize>, data: Vec<u32> },
-}
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Input,
-    Output,
-    Native,
-}
+pub(crate) use qnn_api::{Param, TensorKind as Kind};
 
 /// A graph under construction.
 pub(crate) trait GraphSink {

@@ -1,0 +1,84 @@
+//! The target behind the QNN function table, whichever library that is.
+
+use crate::lower::{GraphSink, Kind, Param};
+use crate::manifest::BackendId;
+use crate::target::{Target, TargetContext};
+use crate::{CompileOptions, Manifest, Progress, Result};
+use genie_types::TensorInfo;
+use qnn_api::{Backend, Context, ContextOptions, GraphBuilder, GraphOptions, HtpGraphOptions, TensorRef};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Compiles a Hugging Face directory into a bundle, with the graphs composed by `backend`.
+///
+/// The bundle appears complete or not at all; a bundle that was at `out_dir` before is replaced.
+///
+/// # Errors
+/// Options, models and files that cannot be used, each by name; whatever the backend refuses.
+pub fn compile(options: &CompileOptions, backend: &Arc<Backend>, progress: &mut dyn Progress) -> Result<Manifest> {
+    let mut target = QnnTarget { backend: backend.clone() };
+    crate::compile::compile_with(options, &mut target, progress)
+}
+
+struct QnnTarget {
+    backend: Arc<Backend>,
+}
+
+impl Target for QnnTarget {
+    type Context = Context;
+
+    fn id(&self) -> BackendId {
+        let library = self.backend.library();
+        // A library need not tell; the name says enough to find out.
+        let build_id = library.build_id().unwrap_or_else(|_| "unknown".into());
+        BackendId { name: library.provider().into(), build_id }
+    }
+
+    fn context(&mut self) -> Result<Context> {
+        // Weight sharing stays off for HTP libraries until one that can load such contexts is at hand.
+        Ok(Context::create(&self.backend, &ContextOptions::default())?)
+    }
+}
+
+impl TargetContext for Context {
+    type Graph = GraphBuilder;
+
+    fn compose(&mut self, name: &str) -> Result<GraphBuilder> {
+        // HTP libraries compute floats in half precision only, and want to be told.
+        let htp = HtpGraphOptions { float16: true, ..HtpGraphOptions::default() };
+        Ok(Context::compose(self, name, &GraphOptions { htp: Some(htp), ..GraphOptions::default() })?)
+    }
+
+    fn finalize(&mut self, graph: GraphBuilder) -> Result<()> {
+        // The context keeps the graph; its handle is not needed.
+        graph.finalize()?;
+        Ok(())
+    }
+
+    fn save(self, path: &Path) -> Result<()> {
+        Ok(Context::save(&self, path)?)
+    }
+}
+
+impl GraphSink for GraphBuilder {
+    type Tensor = TensorRef;
+
+    fn tensor(&mut self, info: &TensorInfo, kind: Kind) -> Result<TensorRef> {
+        Ok(GraphBuilder::tensor(self, info, kind)?)
+    }
+
+    fn constant(&mut self, info: &TensorInfo, bytes: &[u8]) -> Result<TensorRef> {
+        Ok(GraphBuilder::constant(self, info, bytes)?)
+    }
+
+    fn node(
+        &mut self,
+        name: &str,
+        op: &str,
+        params: &[(&str, Param)],
+        inputs: &[TensorRef],
+        outputs: &[TensorRef],
+    ) -> Result<()> {
+        Ok(GraphBuilder::node(self, name, op, params, inputs, outputs)?)
+    }
+}
