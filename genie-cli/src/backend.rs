@@ -1,5 +1,6 @@
 //! From `--backend` to a QNN backend that is up.
 
+use std::ffi::CString;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
@@ -27,6 +28,7 @@ pub fn library(args: &BackendArgs) -> Result<Arc<Library>> {
 /// Opens it and sets it up; `threads` is for the embedded backend.
 pub fn open(args: &BackendArgs, threads: Option<usize>) -> Result<Arc<Backend>> {
     let library = library(args)?;
-    let backend = Backend::new(&library, &BackendOptions { host_threads: threads, ..BackendOptions::default() });
+    let platform = threads.and_then(|n| CString::new(format!("host_threads:{n}")).ok());
+    let backend = Backend::new(&library, &BackendOptions { platform, ..BackendOptions::default() });
     backend.with_context(|| format!("cannot start backend `{}`", args.backend))
 }

@@ -3,6 +3,7 @@
 //! *Threads*: no QNN document promises that one handle may be used from two threads at a time, so every call below a
 //! backend takes [`Backend::lock`]; handles may move between threads, calls never overlap.
 
+use std::ffi::{CStr, CString};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use qnn_sys::{Qnn_BackendHandle_t, Qnn_LogHandle_t, QnnBackend_OperationName_t};
@@ -15,13 +16,15 @@ use crate::log::{self, LogLevel};
 use crate::table::Doing;
 
 /// How to bring a backend up.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct BackendOptions {
     /// What the library may say into `tracing` (target `qnn`).
     pub log: LogLevel,
     /// The SoC to compile or emulate for, by Qualcomm's number (57 = SM8650); the library's choice if not given.
     /// Only HTP libraries look at it.
     pub soc: Option<u32>,
+    /// `key:value` pairs with `;` between, as the library's manual names them; `host_threads:N` for ours.
+    pub platform: Option<CString>,
 }
 
 /// A backend that is up. Contexts hold it by `Arc`.
@@ -48,7 +51,7 @@ impl Backend {
     pub fn new(library: &Arc<Library>, options: &BackendOptions) -> Result<Arc<Self>> {
         let log = RawLog::open(library, options.log);
         let log_raw = log.as_ref().map_or(core::ptr::null_mut(), |log| log.raw);
-        let raw = RawBackend::create(library, log_raw)?;
+        let raw = RawBackend::create(library, log_raw, options.platform.as_deref())?;
         let device = Device::create(library, log_raw, options.soc)?;
         Ok(Arc::new(Self { device, raw, _log: log, library: library.clone(), calls: Mutex::new(()) }))
     }
@@ -110,10 +113,14 @@ struct RawBackend {
 }
 
 impl RawBackend {
-    fn create(library: &Arc<Library>, log: Qnn_LogHandle_t) -> Result<Self> {
+    fn create(library: &Arc<Library>, log: Qnn_LogHandle_t, platform: Option<&CStr>) -> Result<Self> {
         let mut raw = core::ptr::null_mut();
-        // SAFETY: a live log or none, no config, an out pointer.
-        unsafe { library.table.backend_create(log, core::ptr::null_mut(), &raw mut raw) }
+        let mut config = QnnBackend_Config_t { option: QNN_BACKEND_CONFIG_OPTION_PLATFORM, ..Default::default() };
+        config.anon0.platformOption = platform.map_or(core::ptr::null(), CStr::as_ptr);
+        let mut list = [&raw const config, core::ptr::null()];
+        let configs = if platform.is_some() { list.as_mut_ptr() } else { core::ptr::null_mut() };
+        // SAFETY: a live log or none, no config or a null-ended list of one that outlives the call, an out pointer.
+        unsafe { library.table.backend_create(log, configs, &raw mut raw) }
             .doing(library.shown(), || format!("start backend `{}`", library.provider()))?;
         Ok(Self { raw, library: library.clone() })
     }
