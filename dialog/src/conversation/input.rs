@@ -72,3 +72,79 @@ pub(super) fn of_rewind(history: &History, list: &[TokenId]) -> Start {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ids(raw: &[u32]) -> Vec<TokenId> {
+        raw.iter().copied().map(TokenId).collect()
+    }
+
+    fn context() -> ContextSettings {
+        ContextSettings {
+            bos: Some(TokenId(256)),
+            eos: ids(&[257, 414]),
+            eot: Some(TokenId(300)),
+            pad: None,
+            size: 128,
+            n_vocab: 512,
+            n_embd: None,
+        }
+    }
+
+    /// A prompt that was processed, tokens that were said, the last of them not processed.
+    fn history(prompt: &[u32], said: &[u32]) -> History {
+        let mut h = History::default();
+        h.processed(&ids(prompt));
+        for (i, token) in said.iter().enumerate() {
+            h.said(TokenId(*token));
+            if i + 1 < said.len() {
+                h.processed(&ids(&[*token]));
+            }
+        }
+        h
+    }
+
+    #[test]
+    fn turns_are_joined_as_measured() {
+        use SentenceCode::{Begin, Complete, Continue, End};
+        let cases: [(SentenceCode, bool, &[u32], &[u32]); 8] = [
+            (Complete, false, &[53], &[53, 257, 256, 20]),
+            (Complete, false, &[257], &[257, 256, 20]),
+            (Complete, false, &[414], &[414, 257, 256, 20]), // an EOS, but not the first of the list
+            (Complete, false, &[300], &[300, 256, 20]),
+            (Begin, false, &[53], &[53, 257, 256, 20]),
+            (Continue, false, &[53], &[20]),
+            (End, false, &[53], &[20]),
+            (Complete, true, &[], &[20]),
+        ];
+        for (code, open, said, expected) in cases {
+            let start = of_turn(code, open, &history(&[256, 9], said), &context(), &ids(&[20]));
+            assert_eq!(start.input, ids(expected), "{code} after {said:?}");
+        }
+        let first = of_turn(Continue, false, &History::default(), &context(), &ids(&[20]));
+        assert_eq!(first.input, ids(&[256, 20]));
+        let no_specials = ContextSettings { bos: None, eos: vec![], eot: None, ..context() };
+        let start = of_turn(Complete, false, &history(&[9], &[53]), &no_specials, &ids(&[20]));
+        assert_eq!(start.input, ids(&[53, 20]));
+    }
+
+    #[test]
+    fn a_rewind_keeps_what_is_in_the_cache_and_the_same() {
+        let h = history(&[256, 9, 8], &[50, 51]);
+        let cases: [(&[u32], usize, &[u32], Option<u32>); 7] = [
+            (&[256, 9, 1], 2, &[1], None),
+            (&[256, 9, 8, 50, 2], 4, &[2], None),
+            (&[256, 9, 8, 50, 51, 2], 4, &[51, 2], None), // 51 is not in the cache
+            (&[256, 9, 8, 50, 51], 4, &[51], None),
+            (&[256, 9, 8], 3, &[], Some(50)), // the reply to this is known
+            (&[256, 9], 1, &[9], None),       // what followed was prompt: run again
+            (&[7, 9], 0, &[7, 9], None),
+        ];
+        for (list, keep, input, replay) in cases {
+            let expected = Start { keep, input: ids(input), replay: replay.map(TokenId) };
+            assert_eq!(of_rewind(&h, &ids(list)), expected, "{list:?}");
+        }
+    }
+}

@@ -26,6 +26,3 @@ pub use error::DialogError;
 pub use kind::{Basic, DialogKind};
 pub use reply::{Chunk, Reply};
 pub use turn::Turn;
-
-#[cfg(test)]
-mod tests;

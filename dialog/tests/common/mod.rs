@@ -1,0 +1,241 @@
+//! A model that records what it is given, and a tokenizer like that of the recordings.
+#![allow(dead_code)] // each test file uses its part
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use dialog::config::ContextSettings;
+use dialog::{Dialog, SamplerSettings, SentenceCode, Tokenizer};
+use engine::{EngineError, StepLog, TokenModel};
+use genie_types::TokenId;
+use serde_json::{Value, json};
+
+pub const N_VOCAB: usize = 512;
+
+pub fn ids(raw: impl IntoIterator<Item = u32>) -> Vec<TokenId> {
+    raw.into_iter().map(TokenId).collect()
+}
+
+pub fn raw(tokens: &[TokenId]) -> Vec<u32> {
+    tokens.iter().map(|t| t.0).collect()
+}
+
+/// What the model was told to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Call {
+    Process(Vec<u32>),
+    Prefill(Vec<u32>),
+    Rewind(usize),
+    Reset,
+}
+
+/// What the outside can see of a fake that a dialog has swallowed.
+#[derive(Clone, Default)]
+pub struct Spy {
+    pub calls: Rc<RefCell<Vec<Call>>>,
+    /// The tokens in its "cache".
+    pub cache: Rc<RefCell<Vec<u32>>>,
+    /// The next call of `process` fails: before it does anything (1), or its logits are NaN (2).
+    pub fail: Rc<Cell<u8>>,
+}
+
+impl Spy {
+    /// The calls since the last look.
+    pub fn take(&self) -> Vec<Call> {
+        std::mem::take(&mut self.calls.borrow_mut())
+    }
+}
+
+type Answers = Box<dyn Fn(&[u32]) -> u32>;
+
+/// A model whose next token is a function of everything in its cache.
+pub struct Fake {
+    answer: Answers,
+    context_size: usize,
+    logits: Vec<f32>,
+    steps: StepLog,
+    spy: Spy,
+}
+
+impl Fake {
+    pub fn new(context_size: usize, answer: impl Fn(&[u32]) -> u32 + 'static) -> (Box<Self>, Spy) {
+        let spy = Spy::default();
+        let steps = StepLog::new(vec!["fake".into()], 0);
+        let fake = Self { answer: Box::new(answer), context_size, logits: vec![0.0; N_VOCAB], steps, spy: spy.clone() };
+        (Box::new(fake), spy)
+    }
+
+    /// Says what a table has for the cache's tokens, and fails the test for a cache that should not be.
+    pub fn table(context_size: usize, table: Table) -> (Box<Self>, Spy) {
+        Self::new(context_size, move |cache| {
+            *table.0.get(cache).unwrap_or_else(|| panic!("the model should not be asked about {cache:?}"))
+        })
+    }
+
+    fn take(&mut self, tokens: &[TokenId]) -> Result<(), EngineError> {
+        let mut cache = self.spy.cache.borrow_mut();
+        if cache.len() + tokens.len() > self.context_size {
+            let (n_past, n_new) = (cache.len(), tokens.len());
+            return Err(EngineError::ContextExceeded { n_past, n_new, limit: self.context_size });
+        }
+        cache.extend(raw(tokens));
+        Ok(())
+    }
+}
+
+/// Contexts and the token that follows each.
+#[derive(Clone, Default)]
+pub struct Table(HashMap<Vec<u32>, u32>);
+
+impl Table {
+    /// After `context` the model says `said`, one by one.
+    pub fn add(mut self, context: &[u32], said: &[u32]) -> Self {
+        for i in 0..said.len() {
+            let key = [context, &said[..i]].concat();
+            let old = self.0.insert(key.clone(), said[i]);
+            assert!(old.is_none_or(|t| t == said[i]), "two answers to {key:?}");
+        }
+        self
+    }
+}
+
+impl TokenModel for Fake {
+    fn vocab_size(&self) -> usize {
+        N_VOCAB
+    }
+
+    fn context_size(&self) -> usize {
+        self.context_size
+    }
+
+    fn n_past(&self) -> usize {
+        self.spy.cache.borrow().len()
+    }
+
+    fn process(&mut self, tokens: &[TokenId]) -> Result<&[f32], EngineError> {
+        self.spy.calls.borrow_mut().push(Call::Process(raw(tokens)));
+        assert!(!tokens.is_empty());
+        let fail = self.spy.fail.replace(0);
+        if fail == 1 {
+            return Err(EngineError::Unsupported { what: "this token".into(), hint: "" });
+        }
+        self.take(tokens)?;
+        let next = (self.answer)(&self.spy.cache.borrow());
+        self.logits.fill(0.0);
+        self.logits[next as usize] = if fail == 2 { f32::NAN } else { 20.0 };
+        Ok(&self.logits)
+    }
+
+    fn prefill(&mut self, tokens: &[TokenId]) -> Result<(), EngineError> {
+        self.spy.calls.borrow_mut().push(Call::Prefill(raw(tokens)));
+        self.take(tokens)
+    }
+
+    fn rewind(&mut self, n_past: usize) -> Result<(), EngineError> {
+        self.spy.calls.borrow_mut().push(Call::Rewind(n_past));
+        assert!(n_past <= self.n_past(), "rewind ahead");
+        self.spy.cache.borrow_mut().truncate(n_past);
+        Ok(())
+    }
+
+    fn reset(&mut self) -> Result<(), EngineError> {
+        self.spy.calls.borrow_mut().push(Call::Reset);
+        self.spy.cache.borrow_mut().clear();
+        Ok(())
+    }
+
+    fn steps(&self) -> &StepLog {
+        &self.steps
+    }
+}
+
+/// GPT-2's character for a byte.
+fn byte_char(b: u8) -> char {
+    let plain = |b: u8| matches!(b, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
+    if plain(b) {
+        return b as char;
+    }
+    let n = (0..b).filter(|b| !plain(*b)).count() as u32;
+    char::from_u32(256 + n).unwrap()
+}
+
+/// Ids 0 to 255 are bytes; 256, 257, 258 are special; 259 to 511 read `<|x259|>` and so on.
+pub fn tokenizer_json() -> String {
+    let vocab: serde_json::Map<String, Value> = (0..=255).map(|b| (byte_char(b).to_string(), json!(b))).collect();
+    let content = |id: u32| match id {
+        256 => "<|bos|>".to_owned(),
+        257 => "<|eos|>".to_owned(),
+        258 => "<|pad|>".to_owned(),
+        _ => format!("<|x{id}|>"),
+    };
+    let added: Vec<Value> = (256..512)
+        .map(|id| {
+            json!({"id": id, "content": content(id), "single_word": false, "lstrip": false, "rstrip": false,
+                   "normalized": false, "special": id < 259})
+        })
+        .collect();
+    let bytes = json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false});
+    json!({"version": "1.0", "truncation": null, "padding": null, "added_tokens": added, "normalizer": null,
+           "pre_tokenizer": bytes, "post_processor": null, "decoder": bytes,
+           "model": {"type": "BPE", "vocab": vocab, "merges": []}})
+    .to_string()
+}
+
+pub fn tokenizer() -> Tokenizer {
+    Tokenizer::from_bytes(tokenizer_json().as_bytes()).unwrap()
+}
+
+/// The recordings' context: bos 256, eos 257, size 128.
+pub fn context() -> ContextSettings {
+    ContextSettings {
+        bos: Some(TokenId(256)),
+        eos: ids([257]),
+        eot: None,
+        pad: None,
+        size: 128,
+        n_vocab: N_VOCAB,
+        n_embd: None,
+    }
+}
+
+/// A greedy dialog on a fake.
+pub fn greedy(context: ContextSettings, model: Box<Fake>) -> Dialog {
+    Dialog::from_parts(context, SamplerSettings::argmax(), tokenizer(), model)
+}
+
+/// Chunks as a callback saw them: code, tokens, text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seen(pub Vec<(u32, Vec<u32>, String)>);
+
+impl Seen {
+    pub fn take(&mut self, chunk: dialog::Chunk<'_>) {
+        self.0.push((chunk.code.number(), raw(chunk.tokens), chunk.text.to_owned()));
+    }
+
+    pub fn codes(&self) -> Vec<u32> {
+        self.0.iter().map(|c| c.0).collect()
+    }
+
+    pub fn tokens(&self) -> Vec<u32> {
+        self.0.iter().flat_map(|c| c.1.clone()).collect()
+    }
+
+    pub fn texts(&self) -> Vec<String> {
+        self.0.iter().map(|c| c.2.clone()).collect()
+    }
+}
+
+/// A token query with its chunks.
+pub fn ask(dialog: &mut Dialog, tokens: &[u32], code: SentenceCode) -> (dialog::Reply, Seen) {
+    let mut seen = Seen::default();
+    let reply = dialog.token_query(&ids(tokens.iter().copied()), code, |c| seen.take(c)).unwrap();
+    (reply, seen)
+}
+
+/// A text query with its chunks.
+pub fn say(dialog: &mut Dialog, text: &str, code: SentenceCode) -> (dialog::Reply, Seen) {
+    let mut seen = Seen::default();
+    let reply = dialog.query(text, code, |c| seen.take(c)).unwrap();
+    (reply, seen)
+}
