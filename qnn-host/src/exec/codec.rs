@@ -1,15 +1,10 @@
 //! Between declared element types and the two that steps work on. Bytes need no alignment.
 
 use crate::bytes::Bytes;
+use crate::exec::cx::Word;
 use crate::ir::{Dtype, Quant};
 use crate::kernels::{Float, Floats, FloatsMut, Isa, convert};
 use crate::passes::net::{Constant, Grid, Kind};
-
-/// Words as numbers.
-pub(crate) fn as_f32(words: &mut [u32]) -> &mut [f32] {
-    // SAFETY: same size and alignment, every pattern is valid for both; the borrow moves along.
-    unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), words.len()) }
-}
 
 /// Words as bytes.
 fn as_bytes(words: &[u32]) -> &[u8] {
@@ -34,7 +29,7 @@ pub(crate) fn decode(isa: Isa, bytes: &[u8], dtype: Dtype, grid: Option<Grid>, o
     let real = |code: i64| grid.map_or(code as f32, |grid| grid.real(code)).to_bits();
     match dtype {
         Dtype::F32 => each!(4, u32::from_ne_bytes),
-        Dtype::F16 => convert::widen(isa, Floats::new(bytes, Float::F16), as_f32(out)),
+        Dtype::F16 => convert::widen(isa, Floats::new(bytes, Float::F16), u32::as_real(out)),
         Dtype::I8 => each!(1, |b| i32::from(i8::from_ne_bytes(b)).cast_unsigned()),
         Dtype::I16 => each!(2, |b| i32::from(i16::from_ne_bytes(b)).cast_unsigned()),
         Dtype::I32 | Dtype::U32 => each!(4, u32::from_ne_bytes),

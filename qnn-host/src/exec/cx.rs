@@ -37,7 +37,14 @@ pub(crate) struct Dst {
 }
 
 /// Element types of the arena: four bytes, every pattern valid.
-pub(crate) trait Word: Copy + Send + Sync + Default + 'static {}
+pub(crate) trait Word: Copy + Send + Sync + Default + 'static {
+    /// The same memory as numbers.
+    fn as_real(words: &mut [Self]) -> &mut [f32] {
+        // SAFETY: every implementor has the size and alignment of `f32`, every pattern is valid for both; the borrow
+        // moves along.
+        unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), words.len()) }
+    }
+}
 
 impl Word for f32 {}
 impl Word for i32 {}

@@ -100,6 +100,12 @@ impl Executable {
         self.slots.iter().map(|slot| slot.label).collect()
     }
 
+    /// Stretches between barriers; for tests.
+    #[cfg(test)]
+    pub(crate) fn phases(&self) -> usize {
+        self.slots.last().map_or(0, |slot| slot.phase + 1)
+    }
+
     /// All steps, on one of the threads.
     fn walk(&self, cx: &Cx<'_>, worker: Worker<'_>, failure: &Failure, times: Option<&[AtomicU64]>) {
         let times = times.filter(|_| worker.index() == 0);

@@ -1,6 +1,7 @@
 //! What a prepared graph is made of: steps that all threads of a run walk through together.
 
 use super::cx::{Cx, Dst, Word};
+use crate::passes::net::Snap;
 use crate::pool::{Worker, share};
 
 /// A failure inside a step; the executor adds the node's name.
@@ -21,6 +22,15 @@ pub(crate) trait Step: Send + Sync {
     }
 }
 
+/// Rounds numbers in place.
+pub(crate) fn snap_all(snap: Snap, x: &mut [f32]) {
+    match snap {
+        Snap::None => {}
+        Snap::F16 => x.iter_mut().for_each(|x| *x = half::f16::from_f32(*x).to_f32()),
+        Snap::Grid(grid) => x.iter_mut().for_each(|x| *x = grid.real(grid.code(*x))),
+    }
+}
+
 /// Fewest elements worth a thread of their own.
 const GRAIN: usize = 2048;
 
@@ -38,10 +48,11 @@ pub(crate) trait Fill: Send + Sync {
     }
 }
 
-/// Shares a [`Fill`] out over the threads.
+/// Shares a [`Fill`] out over the threads, and rounds what it wrote.
 pub(crate) struct Each<F> {
     pub(crate) fill: F,
     pub(crate) dst: Dst,
+    pub(crate) snap: Snap,
 }
 
 impl<F: Fill> Step for Each<F> {
@@ -53,6 +64,8 @@ impl<F: Fill> Step for Each<F> {
         }
         // SAFETY: shares of different threads do not overlap, and the plan keeps a step's output apart from its inputs.
         let out = unsafe { cx.write::<F::Elem>(&self.dst).part(part.clone()) };
-        self.fill.fill(cx, part.start, out)
+        self.fill.fill(cx, part.start, out)?;
+        snap_all(self.snap, F::Elem::as_real(out));
+        Ok(())
     }
 }

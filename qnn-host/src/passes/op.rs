@@ -121,6 +121,8 @@ pub(crate) enum Op {
     Rope {
         interleaved: bool,
         rotated: usize,
+        /// `x` is `[.., S, heads, D]`: all heads of a position together.
+        by_row: bool,
     },
     /// `x [M, K], weights, [bias], [residual]` -> `[M, N]`; weights are a constant `[N, K]`.
     Linear {
@@ -164,9 +166,8 @@ pub(crate) enum PadScheme {
 
 /// Operands: `q [kv_heads, group, rows, head_dim]`, `[past_k, past_v]`, `new_k, new_v`, `[mask [rows, past + new]]`.
 /// Keys are `[kv_heads, head_dim, n]` or, with `keys_by_row`, `[kv_heads, n, head_dim]`; values `[kv_heads, n, head_dim]`.
-/// With `scatter`, one more operand: the columns of the past that the new ones replace, `rows` of them; the mask then has
-/// `past` columns. Operands in a client buffer or a constant are read in place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Operands in a client buffer or a constant are read in place.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct AttentionOp {
     pub(crate) kv_heads: usize,
     pub(crate) group: usize,
@@ -174,9 +175,14 @@ pub(crate) struct AttentionOp {
     pub(crate) head_dim: usize,
     pub(crate) past: usize,
     pub(crate) new: usize,
+    /// Multiplies the scores before the mask is added.
+    pub(crate) scale: f32,
     pub(crate) keys_by_row: bool,
+    /// Queries are `[rows, kv_heads, group, head_dim]`.
+    pub(crate) q_by_row: bool,
+    /// So is the result.
+    pub(crate) out_by_row: bool,
     pub(crate) mask: bool,
-    pub(crate) scatter: bool,
 }
 
 impl AttentionOp {

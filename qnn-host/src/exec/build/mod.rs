@@ -99,7 +99,8 @@ fn units(net: &Net, fast: bool) -> Vec<Unit> {
             }
             units.push(Unit::Linears([vec![index], peers].concat()));
         }
-        let rounded = |id: &ValueId| net.value(net.root(*id)).snap != Snap::None;
+        // Steps that fill a value share by share round it themselves.
+        let rounded = |id: &ValueId| is_team(&node.op) && net.value(net.root(*id)).snap != Snap::None;
         units.extend(outputs.into_iter().flatten().filter(rounded).map(Unit::Round));
     }
     units
@@ -127,12 +128,24 @@ fn access(net: &Net, unit: &Unit) -> Access {
         Unit::Linears(group) => group,
     };
     let nodes = || nodes.iter().map(|&i| &net.nodes[i]);
-    let team = |op: &Op| matches!(op, Op::Linear { .. } | Op::GatedLinear { .. } | Op::Attention(_) | Op::TopK { .. });
     Access {
         reads: nodes().flat_map(|n| &n.inputs).map(root).collect(),
         writes: nodes().filter_map(|n| n.output.as_ref()).map(root).collect(),
-        exclusive: nodes().any(|n| team(&n.op)),
+        exclusive: nodes().any(|n| is_team(&n.op)),
     }
+}
+
+/// Steps that write their output by themselves, and use scratch or the task counter.
+fn is_team(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Linear { .. }
+            | Op::GatedLinear { .. }
+            | Op::Attention(_)
+            | Op::TopK { .. }
+            | Op::ScatterNd(_)
+            | Op::ScatterElements { .. }
+    )
 }
 
 struct Builder<'n> {
@@ -182,7 +195,9 @@ impl Builder<'_> {
     }
 
     fn each<F: Fill + 'static>(&self, node: &Node, fill: F) -> Result<Box<dyn Step>, ExecError> {
-        Ok(Box::new(Each { fill, dst: self.dst(self.output(node)?) }))
+        let output = self.output(node)?;
+        let snap = self.net.value(self.net.root(output)).snap;
+        Ok(Box::new(Each { fill, dst: self.dst(output), snap }))
     }
 
     fn output(&self, node: &Node) -> Result<ValueId, ExecError> {

@@ -42,7 +42,7 @@ impl Builder<'_> {
             Op::Conv2d { .. } => self.conv2d(node),
             Op::RmsNorm { epsilon, gamma, beta } => self.norm(node, NormKind::Rms, *epsilon, *gamma, *beta),
             Op::LayerNorm { epsilon, gamma, beta } => self.norm(node, NormKind::Layer, *epsilon, *gamma, *beta),
-            Op::Rope { interleaved, rotated } => self.rope(node, *interleaved, *rotated),
+            Op::Rope { .. } => self.rope(node),
             Op::Gather { .. } | Op::GatherElements { .. } | Op::GatherNd { .. } => self.gather(node),
             Op::ScatterNd(op) => {
                 let (shape, index) = (self.shape(node.inputs[0]), self.shape(node.inputs[1]));
@@ -219,14 +219,21 @@ impl Builder<'_> {
         }
     }
 
-    fn rope(&self, node: &Node, interleaved: bool, rotated: usize) -> Result<Box<dyn Step>, ExecError> {
+    fn rope(&self, node: &Node) -> Result<Box<dyn Step>, ExecError> {
+        let Op::Rope { interleaved, rotated, by_row } = node.op else { return Err(self.broken(node, "rotates nothing")) };
         let (shape, cos, sin) = (self.shape(node.inputs[0]), self.src(node.inputs[1]), self.src(node.inputs[2]));
-        let (Some((batch, &[rows, dim])), x) = (shape.split_last_chunk::<2>(), self.src(node.inputs[0])) else {
-            return Err(self.broken(node, "rotates no rows"));
+        let x = self.src(node.inputs[0]);
+        let &[ref batch @ .., outer, dim] = shape else { return Err(self.broken(node, "rotates no rows")) };
+        let (rows, heads) = match batch {
+            [.., rows] if by_row => (*rows, outer),
+            _ => (outer, 1),
         };
         let tables = if rows * rotated == 0 { 1 } else { cos.n / (rows * rotated / 2) };
         if self.fast && tables == 1 && rotated > 0 {
-            return self.each(node, FastRotate { x, cos, sin, rows, dim, rotated, interleaved });
+            return self.each(node, FastRotate { x, cos, sin, rows, heads, dim, rotated, interleaved });
+        }
+        if by_row {
+            return Err(self.broken(node, "rotates by row with several tables"));
         }
         let rows_per_table = (batch.iter().product::<usize>() / tables.max(1) * rows).max(1);
         self.each(node, Rotate { x, cos, sin, rows, rows_per_table, dim, rotated, interleaved })

@@ -1,11 +1,13 @@
-//! Attention over past and new keys and values in place, by the book: a row of scores at a time.
+//! Attention over past and new keys and values in place: the vector kernel, and a plain one for what it does not take.
 //!
-//! Columns whose mask says "hidden" ([`HIDDEN`] or less) are skipped, which changes nothing: beside a visible column their
-//! weight is zero in `f32`. A row that sees no column at all is computed in full, as a softmax would: its result is finite.
+//! The plain one works by the book, a row of scores at a time. Columns whose mask says "hidden" ([`HIDDEN`] or less) are
+//! skipped, which changes nothing: beside a visible column their weight is zero in `f32`. A row that sees no column at all
+//! is computed in full, as a softmax would: its result is finite.
 
 use crate::exec::cx::{Cx, Dst, Src};
 use crate::exec::step::{Fault, Step};
-use crate::kernels::Floats;
+use crate::kernels::attention as kernel;
+use crate::kernels::{Floats, Isa};
 use crate::passes::op::AttentionOp;
 use crate::pool::Worker;
 
@@ -22,38 +24,79 @@ pub(crate) struct Attention {
     pub(crate) dst: Dst,
 }
 
-/// Keys or values of one head: `n` of them.
-struct Part<'a> {
-    k: Floats<'a>,
-    v: Floats<'a>,
-    n: usize,
-}
-
 impl Step for Attention {
     fn run(&self, cx: &Cx<'_>, worker: Worker<'_>) -> Result<(), Fault> {
-        let AttentionOp { kv_heads, group, rows, head_dim, .. } = self.op;
-        let q = cx.read::<f32>(&self.q);
-        let columns = self.op.past + self.op.new;
-        // SAFETY: each thread has `columns` numbers of scratch, asked for below.
-        let scores = unsafe { cx.scratch::<f32>().part(worker.index() * columns..(worker.index() + 1) * columns) };
-        let out = cx.write::<f32>(&self.dst);
-        let mask = self.mask.as_ref().map(|m| cx.floats(m));
-        for task in worker.share(kv_heads * group * rows, 1) {
-            let (row, head) = (task % rows, task / rows / group);
-            let mask = mask.map(|m| m.slice(row * columns..(row + 1) * columns));
-            // SAFETY: this thread alone has this task, and the plan keeps the output apart from what is read.
-            let out = unsafe { out.part(task * head_dim..(task + 1) * head_dim) };
-            self.row(&q[task * head_dim..(task + 1) * head_dim], &self.parts(cx, head), mask, scores, out);
-        }
+        if is_fast(&self.op) { self.fast(cx, worker) } else { self.plain(cx, worker) }
         Ok(())
     }
 
     fn scratch_bytes(&self, threads: usize) -> usize {
-        threads * (self.op.past + self.op.new) * size_of::<f32>()
+        let AttentionOp { kv_heads, group, rows, head_dim, past, new, .. } = self.op;
+        let numbers = if is_fast(&self.op) {
+            let (lens, isa) = ([past, new], Isa::detect());
+            let lens = if past > 0 { &lens[..] } else { &lens[1..] };
+            kernel::scratch_len(isa, rows, kv_heads * group, kv_heads, head_dim, lens, threads)
+        } else {
+            threads * (past + new)
+        };
+        numbers * size_of::<f32>()
     }
 }
 
+/// Whether the vector kernel takes it.
+fn is_fast(op: &AttentionOp) -> bool {
+    !op.keys_by_row && op.head_dim <= kernel::MAX_DIM
+}
+
 impl Attention {
+    fn fast(&self, cx: &Cx<'_>, worker: Worker<'_>) {
+        let AttentionOp { kv_heads, group, rows, head_dim, past, new, scale, .. } = self.op;
+        let heads = kv_heads * group;
+        let new = span(cx, &self.new, new);
+        let both = [self.past.as_ref().map_or(new, |p| span(cx, p, past)), new];
+        // Row stride and head stride.
+        let strides = |by_row: bool| if by_row { (heads * head_dim, head_dim) } else { (head_dim, rows * head_dim) };
+        let (q_row_stride, q_head_stride) = strides(self.op.q_by_row);
+        let (out_row_stride, out_head_stride) = strides(self.op.out_by_row);
+        let job = kernel::Attention {
+            q: cx.read(&self.q),
+            q_row_stride,
+            q_head_stride,
+            rows,
+            heads,
+            kv_heads,
+            dim: head_dim,
+            scale,
+            spans: if past > 0 { &both } else { &both[1..] },
+            mask: self.mask.as_ref().map(|m| cx.floats(m)),
+            out: cx.write(&self.dst),
+            out_row_stride,
+            out_head_stride,
+        };
+        // SAFETY: every thread comes here with the same operands, barriers lie before and after the step, and the plan
+        // keeps the output apart from what is read and from the scratch.
+        unsafe { kernel::attention(worker, cx.isa, &job, cx.scratch()) };
+    }
+
+    fn plain(&self, cx: &Cx<'_>, worker: Worker<'_>) {
+        let AttentionOp { kv_heads, group, rows, head_dim, .. } = self.op;
+        let (q, heads) = (cx.read::<f32>(&self.q), kv_heads * group);
+        let columns = self.op.past + self.op.new;
+        // SAFETY: each thread has `columns` numbers of scratch, asked for above.
+        let scores = unsafe { cx.scratch::<f32>().part(worker.index() * columns..(worker.index() + 1) * columns) };
+        let out = cx.write::<f32>(&self.dst);
+        let mask = self.mask.as_ref().map(|m| cx.floats(m));
+        for task in worker.share(heads * rows, 1) {
+            let (row, head) = (task % rows, task / rows);
+            let at = |by_row: bool| (if by_row { row * heads + head } else { task }) * head_dim;
+            let (from, to) = (at(self.op.q_by_row), at(self.op.out_by_row));
+            let mask = mask.map(|m| m.slice(row * columns..(row + 1) * columns));
+            // SAFETY: this thread alone has this task, and the plan keeps the output apart from what is read.
+            let out = unsafe { out.part(to..to + head_dim) };
+            self.row(&q[from..from + head_dim], &self.parts(cx, head / group), mask, scores, out);
+        }
+    }
+
     fn parts<'s>(&'s self, cx: &'s Cx<'_>, head: usize) -> [Option<Part<'s>>; 2] {
         let part = |[k, v]: &'s [Src; 2], n: usize| {
             let len = n * self.op.head_dim;
@@ -84,7 +127,8 @@ impl Attention {
                     continue;
                 }
                 let at = |d: usize| if self.op.keys_by_row { j * dim + d } else { d * part.n + j };
-                *score = q.iter().enumerate().map(|(d, q)| q * part.k.get(at(d))).sum::<f32>() + bias;
+                let product = q.iter().enumerate().map(|(d, q)| q * part.k.get(at(d))).sum::<f32>();
+                *score = product * self.op.scale + bias;
                 max = max.max(*score);
             }
             first += part.n;
@@ -103,4 +147,15 @@ impl Attention {
             first += part.n;
         }
     }
+}
+
+fn span<'s>(cx: &'s Cx<'_>, [keys, values]: &'s [Src; 2], len: usize) -> kernel::Span<'s> {
+    kernel::Span { keys: cx.floats(keys), values: cx.floats(values), len }
+}
+
+/// Keys or values of one head: `n` of them.
+struct Part<'a> {
+    k: Floats<'a>,
+    v: Floats<'a>,
+    n: usize,
 }

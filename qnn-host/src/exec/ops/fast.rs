@@ -28,15 +28,37 @@ impl Fill for FastRmsNorm {
     }
 }
 
-/// Rotation of `[.., rows, dim]` by one table for all.
+/// Rotation of `[.., rows, heads, dim]` by one table for all; `heads` is 1 where they are an outer axis.
 pub(crate) struct FastRotate {
     pub(crate) x: Src,
     pub(crate) cos: Src,
     pub(crate) sin: Src,
+    /// Positions.
     pub(crate) rows: usize,
+    /// Vectors of a position that lie together.
+    pub(crate) heads: usize,
     pub(crate) dim: usize,
     pub(crate) rotated: usize,
     pub(crate) interleaved: bool,
+}
+
+impl FastRotate {
+    /// How many positions and heads of each the next kernel call takes, from vector `at` on, of `left`: whole tables, whole
+    /// positions, or what is left of one; and the strides between them.
+    fn block(&self, at: usize, left: usize) -> (usize, usize, usize, usize) {
+        let (position, head) = (at / self.heads % self.rows, at % self.heads);
+        if self.heads == 1 {
+            match left / self.rows {
+                whole if position == 0 && whole > 0 => (self.rows, whole, self.dim, self.rows * self.dim),
+                _ => (left.min(self.rows - position), 1, self.dim, self.dim),
+            }
+        } else {
+            match (left / self.heads).min(self.rows - position) {
+                whole if head == 0 && whole > 0 => (whole, self.heads, self.heads * self.dim, self.dim),
+                _ => (1, left.min(self.heads - head), self.heads * self.dim, self.dim),
+            }
+        }
+    }
 }
 
 impl Fill for FastRotate {
@@ -45,28 +67,26 @@ impl Fill for FastRotate {
     fn fill(&self, cx: &Cx<'_>, first: usize, out: &mut [f32]) -> Result<(), Fault> {
         out.copy_from_slice(&cx.read::<f32>(&self.x)[first..first + out.len()]);
         let (cos, sin) = (Floats::f32(cx.read(&self.cos)), Floats::f32(cx.read(&self.sin)));
-        let (mut row, mut rest) = (first / self.dim, out);
+        let half = self.rotated / 2;
+        let (mut at, mut rest) = (first / self.dim, out);
         while !rest.is_empty() {
-            // Whole heads at once, or what is left of one.
-            let (at, left) = (row % self.rows, rest.len() / self.dim);
-            let whole = if at == 0 { left / self.rows } else { 0 };
-            let (rows, heads) = if whole > 0 { (self.rows, whole) } else { (left.min(self.rows - at), 1) };
+            let (rows, heads, row_stride, head_stride) = self.block(at, rest.len() / self.dim);
             let (part, later) = rest.split_at_mut(rows * heads * self.dim);
-            let half = self.rotated / 2;
-            let tables = at * half..(at + rows) * half;
+            let position = at / self.heads % self.rows;
+            let tables = position * half..(position + rows) * half;
             let shape = kernels::Rope {
                 rows,
                 heads,
                 dim: self.dim,
                 rotary: self.rotated,
-                row_stride: self.dim,
-                head_stride: rows * self.dim,
+                row_stride,
+                head_stride,
                 interleaved: self.interleaved,
                 cos: cos.slice(tables.clone()),
                 sin: sin.slice(tables),
             };
             kernels::rope(cx.isa, &shape, part);
-            row += rows * heads;
+            at += rows * heads;
             rest = later;
         }
         Ok(())

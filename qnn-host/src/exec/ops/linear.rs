@@ -3,8 +3,8 @@
 //! [`Weights`] is the seam for further formats: a variant here, a branch in [`Linear::run`], a case in `build`.
 
 use crate::bytes::Bytes;
-use crate::exec::codec::{as_f32, decode};
-use crate::exec::cx::{Cx, Dst, Src};
+use crate::exec::codec::decode;
+use crate::exec::cx::{Cx, Dst, Src, Word};
 use crate::exec::step::{Fault, Step};
 use crate::ir::Dtype;
 use crate::kernels::linear::{self, Gate, Residual};
@@ -156,7 +156,7 @@ fn products(cx: &Cx<'_>, weights: &Weights, j: usize, x: &[f32], k: usize, sums:
     for (c, row) in row.chunks(CHUNK * size).enumerate() {
         let words = &mut words[..row.len() / size];
         decode(cx.isa, row, dtype, None, words);
-        let w = as_f32(words);
+        let w = u32::as_real(words);
         for (sum, x) in sums.iter_mut().zip(x.chunks_exact(k)) {
             let x = &x[c * CHUNK..c * CHUNK + w.len()];
             *sum += x.iter().zip(&*w).map(|(x, w)| f64::from(*x) * (f64::from(*w) + f64::from(offset))).sum::<f64>()

@@ -2,7 +2,7 @@
 
 use crate::exec::codec::encode;
 use crate::exec::cx::{Cx, Dst, Src};
-use crate::exec::step::{Fault, Step};
+use crate::exec::step::{Fault, Step, snap_all};
 use crate::ir::Dtype;
 use crate::passes::net::{Grid, Snap};
 use crate::pool::{Worker, share};
@@ -40,11 +40,7 @@ impl Step for Round {
         let part = share(self.dst.n, GRAIN, worker.index(), worker.count());
         // SAFETY: shares of different threads do not overlap, and the plan lets nobody else use the value meanwhile.
         let x = unsafe { cx.write::<f32>(&self.dst).part(part) };
-        match self.snap {
-            Snap::None => {}
-            Snap::F16 => x.iter_mut().for_each(|x| *x = half::f16::from_f32(*x).to_f32()),
-            Snap::Grid(grid) => x.iter_mut().for_each(|x| *x = grid.real(grid.code(*x))),
-        }
+        snap_all(self.snap, x);
         Ok(())
     }
 }

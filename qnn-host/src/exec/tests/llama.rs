@@ -1,5 +1,6 @@
 //! Decoder layers as a compiler lowers them, fused against unfused.
 
+use super::super::{Executable, PrepareOptions};
 use super::super::testing::{Build, Noise, bytes_of, compare, ints, labels, run};
 use crate::ir::{Dtype, Graph, Param, Role, TensorId};
 
@@ -195,7 +196,12 @@ fn angle(i: usize, s: Shape, n_past: usize, n_new: usize) -> f32 {
 
 fn check(s: Shape, n_past: usize, n_new: usize) {
     let graph = decoder(s, 7);
-    let tolerance = if s.dtype == Dtype::F32 { 1e-5 } else { 2e-3 };
+    let tolerance = match s.dtype {
+        Dtype::F32 if n_new == s.ar => 1e-5,
+        // In rows that see nothing the plain way adds -1000 to each score, which costs it digits; the fused way does not.
+        Dtype::F32 => 1e-4,
+        _ => 2e-3,
+    };
     let outputs = compare(&graph, &inputs(&graph, s, n_past, n_new, 11), tolerance);
     assert!(outputs.iter().flatten().all(|x| x.is_finite()), "{s:?}: finite, padded rows as well");
     let logits = outputs.last().expect("logits");
@@ -214,10 +220,12 @@ fn a_prefill_with_padded_rows() {
     check(Shape::small(8, 40), 13, 5);
     check(Shape::small(20, 70), 0, 20);
     check(Shape::small(20, 70), 50, 17);
+    check(Shape::small(20, 70), 50, 20);
 }
 
 #[test]
 fn the_full_context_form() {
+    check(Shape::small(16, 16), 0, 16);
     check(Shape::small(16, 16), 0, 11);
 }
 
@@ -246,6 +254,20 @@ fn everything_that_should_fuse_does() {
     for gone in ["Concat", "Softmax", "MatMul", "Add", "Multiply", "Sigmoid", "Transpose"] {
         assert_eq!(count(gone), 0, "{gone} is fused: {labels:?}");
     }
+}
+
+#[test]
+fn a_prefill_moves_no_queries_or_results() {
+    let graph = decoder(Shape::small(8, 24), 3);
+    let labels = labels(&graph);
+    let transposes = labels.iter().filter(|l| **l == "Transpose").count();
+    assert_eq!(transposes, 2 * 2, "new keys and new values of two layers: {labels:?}");
+}
+
+#[test]
+fn a_decode_step_has_few_phases() {
+    let phases = Executable::prepare(&decoder(Shape::small(1, 24), 3), &PrepareOptions::default()).expect("prepares");
+    assert_eq!(phases.phases(), 1 + 1 + 2 * 8 + 2 + 1, "{phases:?}");
 }
 
 #[test]

@@ -34,7 +34,7 @@ fn fused(m: &Match<'_>, index: usize) -> Option<(AttentionOp, Vec<ValueId>)> {
         return None;
     }
     let scores = softmax.inputs[0];
-    let (product, mask) = product_and_mask(m, scores)?;
+    let (product, scale, mask) = product_and_mask(m, scores)?;
     let maker = m.own_maker(product)?;
     let (Op::MatMul { transpose_a: false, transpose_b: keys_by_row, bias: false }, &[q, k]) =
         (&maker.op, maker.inputs.as_slice())
@@ -82,23 +82,39 @@ fn fused(m: &Match<'_>, index: usize) -> Option<(AttentionOp, Vec<ValueId>)> {
         head_dim,
         past: past_len,
         new: columns - past_len,
+        scale,
         keys_by_row: *keys_by_row,
         mask: mask.is_some(),
-        scatter: false,
+        q_by_row: false,
+        out_by_row: false,
     };
     Some((op, inputs))
 }
 
-/// The product of queries and keys, and what is added to it.
-fn product_and_mask(m: &Match<'_>, scores: ValueId) -> Option<(ValueId, Option<ValueId>)> {
+/// The product of queries and keys, what it is multiplied by, and what is added to that.
+fn product_and_mask(m: &Match<'_>, scores: ValueId) -> Option<(ValueId, f32, Option<ValueId>)> {
     let maker = m.own_maker(scores)?;
-    let is_product = |id: ValueId| m.own_maker(id).is_some_and(|node| matches!(node.op, Op::MatMul { .. }));
     match Match::pairs(maker, BinaryOp::Add) {
-        Some(pairs) => {
-            let [product, mask] = pairs.into_iter().find(|&[product, _]| is_product(product))?;
-            Some((product, Some(mask)))
+        Some(pairs) => pairs.into_iter().find_map(|[product, mask]| {
+            let (product, scale) = scaled(m, product)?;
+            Some((product, scale, Some(mask)))
+        }),
+        None => scaled(m, scores).map(|(product, scale)| (product, scale, None)),
+    }
+}
+
+/// The product of matrices that a value is a multiple of.
+fn scaled(m: &Match<'_>, id: ValueId) -> Option<(ValueId, f32)> {
+    let maker = m.own_maker(id)?;
+    let is_product = |id: ValueId| m.own_maker(id).is_some_and(|node| matches!(node.op, Op::MatMul { .. }));
+    match (&maker.op, maker.inputs.as_slice()) {
+        (Op::MatMul { .. }, _) => Some((id, 1.0)),
+        (Op::Binary(BinaryOp::Divide), &[product, by]) if is_product(product) => Some((product, 1.0 / m.scalar(by)?)),
+        (Op::Binary(BinaryOp::Multiply), &[a, b]) => {
+            let (product, by) = if is_product(a) { (a, b) } else { (b, a) };
+            is_product(product).then_some((product, m.scalar(by)?))
         }
-        None => Some((scores, None)),
+        _ => None,
     }
 }
 

@@ -5,6 +5,7 @@ mod linear;
 mod rms_norm;
 mod rope;
 mod swiglu;
+mod turns;
 
 use super::dead;
 use super::net::{Kind, Net, Node, Snap, Uses, ValueId};
@@ -13,7 +14,7 @@ use crate::exec::ops::BinaryOp;
 
 /// All fusions; later ones see what earlier ones made.
 pub(crate) fn fuse(net: &mut Net) {
-    for pass in [rms_norm::fuse, rope::fuse, attention::fuse, swiglu::fuse, linear::fuse] {
+    for pass in [rms_norm::fuse, rope::fuse, attention::fuse, turns::fuse, swiglu::fuse, linear::fuse] {
         pass(net);
         dead::remove(net);
     }

@@ -31,7 +31,7 @@ fn fused(m: &Match<'_>, index: usize) -> Option<(Op, Vec<ValueId>)> {
                 if fits(x2_cos, x2, cos) && fits(x1_sin, x1, sin) {
                     let found = halves(m, x1, x2, *axis)
                         .filter(|&(x, _)| fits_tables(m, x, cos, sin))
-                        .map(|(x, rotated)| (Op::Rope { interleaved: false, rotated }, vec![x, cos, sin]));
+                        .map(|(x, rotated)| (Op::Rope { interleaved: false, rotated, by_row: false }, vec![x, cos, sin]));
                     if found.is_some() {
                         return found;
                     }

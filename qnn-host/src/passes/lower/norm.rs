@@ -98,7 +98,7 @@ fn rotary_embedding(call: &mut Call<'_, '_>) -> Result<(), ExecError> {
     }
     let output = call.output_shaped(0, &shape)?;
     let interleaved = call.bool_param("interleaved")?;
-    call.emit_kind(Op::Rope { interleaved, rotated }, &[x, cos, sin], output, Kind::Real);
+    call.emit_kind(Op::Rope { interleaved, rotated, by_row: false }, &[x, cos, sin], output, Kind::Real);
     Ok(())
 }
 

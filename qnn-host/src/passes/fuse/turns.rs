@@ -1,0 +1,111 @@
+//! Transpositions between "all heads of a row" and "all rows of a head": moved and absorbed where a step can stride.
+//!
+//! `[1, rows, heads, dim]` is what linear layers write and read, `[1, heads, rows, dim]` what products of matrices want. The
+//! rotation works on either, attention reads queries and writes results at any stride, so both transpositions go.
+
+use super::Match;
+use crate::passes::net::{Net, Node, Snap, ValueId};
+use crate::passes::op::Op;
+
+/// The transposition in question.
+const SWAP: [usize; 4] = [0, 2, 1, 3];
+
+/// Moves swaps behind rotations, joins transpositions, then absorbs what is left into attention.
+pub(super) fn fuse(net: &mut Net) {
+    let mut index = 0;
+    while index < net.nodes.len() {
+        behind_rotation(net, index);
+        joined(net, index);
+        index += 1;
+    }
+    for index in 0..net.nodes.len() {
+        absorb_queries(net, index);
+        absorb_result(net, index);
+    }
+}
+
+/// What a swap of heads and rows swaps, if the value is one that nobody else reads.
+fn swapped(m: &Match<'_>, id: ValueId) -> Option<ValueId> {
+    let node = m.own_maker(id)?;
+    let Op::Transpose { perm } = &node.op else { return None };
+    let plain = *perm == SWAP && m.net.shape(node.inputs[0]).first() == Some(&1);
+    plain.then(|| node.inputs[0])
+}
+
+/// `rope(swap(x))` becomes `swap(rope(x))`.
+fn behind_rotation(net: &mut Net, index: usize) {
+    let uses = net.uses();
+    let m = Match::new(net, &uses);
+    let node = &net.nodes[index];
+    let Op::Rope { interleaved, rotated, by_row: false } = node.op else { return };
+    let [x, cos, sin] = node.inputs[..] else { return };
+    let Some(&[1, heads, rows, dim]) = net.shape(x).first_chunk::<4>() else { return };
+    let Some(before) = swapped(&m, x) else { return };
+    let one_table = net.value(cos).n_elems() * 2 == rows * rotated;
+    if net.shape(x).len() != 4 || !one_table || rows <= 1 || net.shape(before) != [1, rows, heads, dim] {
+        return;
+    }
+    let name = node.name.clone();
+    let kind = net.value(x).kind();
+    let turned = net.add_temp(&name, &[1, rows, heads, dim], kind);
+    let op = Op::Rope { interleaved, rotated, by_row: true };
+    let rope = Node { name, op, inputs: vec![before, cos, sin], output: Some(turned) };
+    let node = &mut net.nodes[index];
+    (node.op, node.inputs) = (Op::Transpose { perm: SWAP.to_vec() }, vec![turned]);
+    net.nodes.insert(index, rope);
+}
+
+/// Two transpositions in a row become one.
+fn joined(net: &mut Net, index: usize) {
+    let uses = net.uses();
+    let m = Match::new(net, &uses);
+    let Op::Transpose { perm: outer } = &net.nodes[index].op else { return };
+    let input = net.nodes[index].inputs[0];
+    let Some(maker) = m.own_maker(input) else { return };
+    let Op::Transpose { perm: inner } = &maker.op else { return };
+    let (shape, from) = (net.shape(input), maker.inputs[0]);
+    let made: Vec<usize> = inner.iter().map(|&a| net.shape(from)[a]).collect();
+    if shape != made {
+        return;
+    }
+    let perm = outer.iter().map(|&a| inner[a]).collect();
+    let node = &mut net.nodes[index];
+    (node.op, node.inputs) = (Op::Transpose { perm }, vec![from]);
+}
+
+/// Attention to swapped queries reads them unswapped.
+fn absorb_queries(net: &mut Net, index: usize) {
+    let uses = net.uses();
+    let m = Match::new(net, &uses);
+    let Op::Attention(op) = net.nodes[index].op else { return };
+    if op.q_by_row || op.keys_by_row {
+        return;
+    }
+    let q = net.nodes[index].inputs[0];
+    let Some(before) = swapped(&m, q) else { return };
+    if net.shape(before) == [1, op.rows, op.kv_heads * op.group, op.head_dim]
+        && let Op::Attention(op) = &mut net.nodes[index].op
+    {
+        op.q_by_row = true;
+        net.nodes[index].inputs[0] = before;
+    }
+}
+
+/// A swap of attention's result: attention writes it swapped.
+fn absorb_result(net: &mut Net, index: usize) {
+    let uses = net.uses();
+    let m = Match::new(net, &uses);
+    let node = &net.nodes[index];
+    let (Op::Transpose { perm }, Some(output)) = (&node.op, node.output) else { return };
+    let shape = net.shape(node.inputs[0]);
+    let Some(maker) = m.own_maker(node.inputs[0]) else { return };
+    let Op::Attention(mut op) = maker.op else { return };
+    let fits = *perm == SWAP && shape == [1, op.kv_heads * op.group, op.rows, op.head_dim];
+    if !fits || op.out_by_row || op.keys_by_row || net.value(output).snap != Snap::None {
+        return;
+    }
+    op.out_by_row = true;
+    let inputs = maker.inputs.clone();
+    let node = &mut net.nodes[index];
+    (node.op, node.inputs) = (Op::Attention(op), inputs);
+}
