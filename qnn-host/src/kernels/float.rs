@@ -92,6 +92,11 @@ impl<'a> Floats<'a> {
         }
     }
 
+    /// Address of the first byte.
+    pub(crate) fn start(&self) -> *const u8 {
+        self.bytes.as_ptr()
+    }
+
     /// Start of the numbers; `E` must be the type that [`Floats::ty`] names for reads through it to make sense.
     pub(crate) fn ptr<E: Elem>(&self) -> *const E {
         debug_assert_eq!(E::TY, self.ty);

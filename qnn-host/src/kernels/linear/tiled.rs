@@ -23,14 +23,14 @@ use crate::pool::Worker;
 
 /// Rows of `X` in a block: its stretch along `k` (256 KiB) and the products stay in the second-level cache.
 const BLOCK_ROWS: usize = 256;
-/// Stretch of `k` that one packing task covers.
-const PACK_COLS: usize = 512;
 /// Floats of scratch for each thread: the panel of weights, the products of a layer and of its gate.
 const THREAD_LEN: usize = MAX_TILE_ROWS * A_STRIDE + 2 * MAX_CHUNK * BLOCK_ROWS;
 const MAX_TILE_ROWS: usize = 12;
+/// Floats of a cache line: scratch begins at a whole one, for vectors that straddle two cost twice.
+const LINE: usize = 16;
 
 pub(super) fn scratch_len(isa: Isa, m: usize, k: usize, threads: usize) -> usize {
-    m.next_multiple_of(panel_rows(isa)) * k + threads * THREAD_LEN
+    LINE + m.next_multiple_of(panel_rows(isa)) * k + threads * THREAD_LEN
 }
 
 simd_fn! {
@@ -53,12 +53,14 @@ simd_fn! {
 #[inline(always)]
 unsafe fn body<S: Simd>(s: S, worker: Worker<'_>, job: &Job<'_>) {
     let panel = 2 * S::LANES;
-    let (panels, stretches) = (job.m.div_ceil(panel), job.k.div_ceil(PACK_COLS));
+    let (panels, stretches) = (job.m.div_ceil(panel), job.k.div_ceil(A_STRIDE));
     let packed = job.scratch.ptr();
+    let packed = packed.wrapping_add(packed.align_offset(4 * LINE));
     for task in worker.tasks(panels * stretches) {
-        let (p, k0) = (task / stretches, task % stretches * PACK_COLS);
+        let (p, k0) = (task % panels, task / panels * A_STRIDE);
+        let k = A_STRIDE.min(job.k - k0);
         // SAFETY: the panel's stretch lies inside the packed part of the scratch, and this thread alone took it.
-        unsafe { pack(s, job, p * panel, k0, PACK_COLS.min(job.k - k0), packed.add((p * job.k + k0) * panel)) };
+        unsafe { pack(s, job, p * panel, k0, k, packed.add(panels * panel * k0 + p * panel * k)) };
     }
     worker.barrier();
     // SAFETY: behind the packed part, the scratch has `THREAD_LEN` numbers for each thread.
@@ -168,6 +170,7 @@ unsafe fn products<S: Simd>(
     to: *mut f32,
 ) {
     let width = 2 * S::LANES;
+    let padded = job.m.next_multiple_of(width);
     for k0 in (0..job.k).step_by(A_STRIDE) {
         let k = A_STRIDE.min(job.k - k0);
         for i in (0..count).step_by(S::TILE_ROWS) {
@@ -181,17 +184,32 @@ unsafe fn products<S: Simd>(
                     }
                 });
             }
-            for j in (0..rows).step_by(width) {
+            let panels = rows.div_ceil(width);
+            for (turn, j) in (0..rows).step_by(width).enumerate() {
+                // While this tile is multiplied, the next rows of weights come closer: a share of them each time.
+                for r in S::TILE_ROWS * turn / panels..S::TILE_ROWS * (turn + 1) / panels {
+                    prefetch(s, w, n0 + i + S::TILE_ROWS + r, k0, k);
+                }
                 // SAFETY: panel `(row0 + j) / width` of the packed `X` has the rows `k0 .. k0 + k`; `count` and `rows` are
                 // rounded up to whole tiles inside `to`, as `MAX_CHUNK` and `BLOCK_ROWS` are multiples of theirs.
                 unsafe {
-                    let b = packed.add((row0 + j) * job.k + k0 * width);
+                    let b = packed.add(padded * k0 + (row0 + j) * k);
                     let c = to.add(i * BLOCK_ROWS + j);
                     let vectors = if rows - j > S::LANES { 2 } else { 1 };
                     s.tile(Tile { a: panel, b, ldb: width, k, c, ldc: BLOCK_ROWS }, vectors, k0 > 0);
                 }
             }
         }
+    }
+}
+
+/// Asks for columns `k0 .. k0 + k` of a row, which need not exist.
+#[inline(always)]
+fn prefetch<S: Simd>(s: S, w: Mat<'_>, row: usize, k0: usize, k: usize) {
+    let size = w.data.ty().size_bytes();
+    let start = w.data.start().wrapping_add((row * w.cols + k0) * size);
+    for line in (0..k * size).step_by(64) {
+        s.prefetch(start.wrapping_add(line));
     }
 }
 
