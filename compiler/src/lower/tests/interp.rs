@@ -90,7 +90,7 @@ impl<'a> Pieces<'a> {
     }
 }
 
-fn decode(info: &TensorInfo, bytes: &[u8]) -> Vec<f32> {
+pub(crate) fn decode(info: &TensorInfo, bytes: &[u8]) -> Vec<f32> {
     match info.dtype {
         Dtype::F32 => bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect(),
         Dtype::F16 => bytes.as_chunks().0.iter().map(|b| f16::from_le_bytes(*b).to_f32()).collect(),
@@ -98,7 +98,7 @@ fn decode(info: &TensorInfo, bytes: &[u8]) -> Vec<f32> {
     }
 }
 
-fn execute(graph: &Graph, fed: &Values) -> Values {
+pub(crate) fn execute(graph: &Graph, fed: &Values) -> Values {
     let mut values: Vec<Vec<f32>> = graph
         .tensors
         .iter()
