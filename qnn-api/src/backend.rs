@@ -7,7 +7,8 @@ use std::ffi::{CStr, CString};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use qnn_sys::{
-    QNN_BACKEND_CONFIG_OPTION_PLATFORM, Qnn_BackendHandle_t, Qnn_LogHandle_t, QnnBackend_Config_t, QnnBackend_OperationName_t,
+    QNN_BACKEND_CONFIG_OPTION_PLATFORM, Qnn_BackendHandle_t, Qnn_LogHandle_t, QnnBackend_Config_t,
+    QnnBackend_OperationName_t,
 };
 
 use crate::convert;

@@ -18,7 +18,7 @@ use crate::library::BACKEND_ID_HTP;
 use crate::options::{ContextOptions, GraphOptions};
 use crate::save;
 use crate::system::{self, BinaryInfo, GraphSpec};
-use crate::table::Doing;
+use crate::table::{CallError, Doing};
 
 /// Graphs of one binary, or graphs under construction.
 pub struct Context {
@@ -88,22 +88,29 @@ impl Context {
         let (info, specs) = system::read(library, bytes.as_slice())?;
         let kept = matches!(bytes, Bytes::Mapped(_));
         let persistent = kept && library.has_capability(QNN_PROPERTY_CONTEXT_SUPPORT_CONFIG_PERSISTENT_BINARY);
-        let mut configs = options.configs(persistent, library.backend_id() == BACKEND_ID_HTP);
         let mut raw = core::ptr::null_mut();
         let (from, n_bytes) = (bytes.as_slice().as_ptr(), bytes.as_slice().len() as u64);
         let calls = backend.lock();
-        // SAFETY: live backend and device (or none), configs and bytes that live until the call returns (mapped bytes as
-        // long as the context, see `ContextInner`), an out pointer, no profile.
-        unsafe {
-            library.table.context_create_from_binary(
-                backend.raw(),
-                backend.raw_device(),
-                configs.list.as_ptr(),
-                from.cast(),
-                n_bytes,
-                &raw mut raw,
-                core::ptr::null_mut(),
-            )
+        let mut create = |persistent| {
+            let mut configs = options.configs(persistent, library.backend_id() == BACKEND_ID_HTP);
+            // SAFETY: live backend and device (or none), configs and bytes that live until the call returns (mapped bytes
+            // as long as the context, see `ContextInner`), an out pointer, no profile.
+            unsafe {
+                library.table.context_create_from_binary(
+                    backend.raw(),
+                    backend.raw_device(),
+                    configs.list.as_ptr(),
+                    from.cast(),
+                    n_bytes,
+                    &raw mut raw,
+                    core::ptr::null_mut(),
+                )
+            }
+        };
+        match create(persistent) {
+            // The HTP emulator claims to know the wish and then refuses every binary that comes with it.
+            Err(CallError::Answer(error)) if persistent && error.is_unsupported() => create(false),
+            done => done,
         }
         .doing(library.shown(), || {
             let soc = info.soc.map_or(String::new(), |soc| format!(", SoC {soc}"));

@@ -53,6 +53,11 @@ mod save;
 mod system;
 mod table;
 
+#[cfg(test)]
+mod fake;
+#[cfg(test)]
+mod tests;
+
 pub use backend::{Backend, BackendOptions};
 pub use builder::{GraphBuilder, Param, TensorKind, TensorRef};
 pub use context::Context;

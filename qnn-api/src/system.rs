@@ -186,11 +186,9 @@ unsafe fn graph_spec(raw: &QnnSystemContext_GraphInfo_t) -> Result<GraphSpec> {
     // SAFETY: as many tensors as it says.
     let (inputs, outputs) =
         unsafe { (convert::slice(v.graphInputs, v.numGraphInputs), convert::slice(v.graphOutputs, v.numGraphOutputs)) };
-    // SAFETY: each filled for its version.
-    let describe = |list: &[Qnn_Tensor_t]| {
-        list.iter()
-            .map(|tensor| unsafe { convert::describe(tensor, &whose) })
-            .collect::<Result<Vec<(TensorInfo, u32)>>>()
+    let describe = |list: &[Qnn_Tensor_t]| -> Result<Vec<(TensorInfo, u32)>> {
+        // SAFETY: each filled for its version.
+        list.iter().map(|tensor| unsafe { convert::describe(tensor, &whose) }).collect()
     };
     let (inputs, input_ids) = describe(inputs)?.into_iter().unzip();
     let (outputs, output_ids) = describe(outputs)?.into_iter().unzip();

@@ -1,8 +1,11 @@
 //! Loading a backend's helpers first, so that no `LD_LIBRARY_PATH` is needed.
 //!
 //! The loader takes a library that is already there under the wanted name, whatever folder it came from. Helpers are
-//! looked for beside the backend and in the wheel's `*.libs` folder next to that; each is loaded for all to see, in the
-//! order in which they need one another.
+//! looked for beside the backend and in the wheel's `*.libs` folder next to that; the C++ runtime is loaded for all to
+//! see, in the order in which its pieces need one another.
+//!
+//! *Traps*: parts of the HTP backend must not be seen by all: `libHtpPrepare.so` and `libQnnHtp.so` define the same
+//! symbols, and the second one's initialisers would then register into the first one's tables, throw, and end the process.
 
 use std::path::{Path, PathBuf};
 
@@ -25,11 +28,11 @@ pub(super) fn open(path: &Path) -> Result<libloading::Library, libloading::Error
 pub(super) fn helpers_of(backend: &Path) {
     let Some(folder) = folder_of(backend) else { return };
     for path in runtime_files(&folders_near(&folder)) {
-        keep(&path);
+        keep(&path, RTLD_GLOBAL);
     }
     if backend.file_name().is_some_and(|name| name == "libQnnHtp.so") {
         for part in HTP_PARTS.map(|part| folder.join(part)).iter().filter(|part| part.is_file()) {
-            keep(part);
+            keep(part, RTLD_LOCAL);
         }
     }
 }
@@ -40,10 +43,10 @@ pub(super) fn system_candidates(backend: &Path) -> Vec<PathBuf> {
     beside.into_iter().chain([PathBuf::from(SYSTEM)]).collect()
 }
 
-/// Loads for all to see, and for good.
-fn keep(path: &Path) {
+/// Loads for good, `RTLD_GLOBAL` for all to see.
+fn keep(path: &Path, scope: std::ffi::c_int) {
     // SAFETY: as in `open`; these are helpers from the backend's own folder.
-    match unsafe { UnixLibrary::open(Some(path), RTLD_NOW | RTLD_GLOBAL) } {
+    match unsafe { UnixLibrary::open(Some(path), RTLD_NOW | scope) } {
         Ok(library) => {
             tracing::debug!(file = %path.display(), "helper loaded");
             std::mem::forget(library);

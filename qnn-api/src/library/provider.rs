@@ -117,8 +117,7 @@ mod tests {
     unsafe impl Sync for List {}
 
     fn provider(major: u32, minor: u32) -> *const QnnInterface_t {
-        let mut api = Qnn_ApiVersion_t::default();
-        api.coreApiVersion = Qnn_Version_t { major, minor, patch: 0 };
+        let api = Qnn_ApiVersion_t { coreApiVersion: Qnn_Version_t { major, minor, patch: 0 }, ..Default::default() };
         Box::leak(Box::new(QnnInterface_t {
             backendId: minor,
             providerName: c"FAKE".as_ptr(),

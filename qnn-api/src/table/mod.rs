@@ -57,6 +57,7 @@ macro_rules! slots {
             ///
             /// # Safety
             /// The handles are live ones of this library and the pointers valid for the call, as QNN asks of this slot.
+            #[allow(clippy::too_many_arguments)] // as many as the slot has
             pub(crate) unsafe fn $name(&self, $($arg: $ty),*) -> core::result::Result<(), $crate::table::CallError> {
                 let call = self.raw.$slot.ok_or($crate::table::CallError::Missing(stringify!($slot)))?;
                 $crate::log::forget_last_words();
