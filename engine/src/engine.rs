@@ -221,7 +221,6 @@ impl<X: Executor> Engine<X> {
             let g = split.by_variant[variant];
             let mut guard = self.kv.split(SplitIdx(s))?;
             let ran = self.executor.execute(s, g, &mut self.io.bind(s, g, guard.views()));
-            drop(guard);
             ran.map_err(|source| EngineError::Execute { graph: split.graphs[g].info.name.clone(), source })?;
             self.log.push(self.log_base[s] + g);
             if split.kv.is_empty() {
