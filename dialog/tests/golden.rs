@@ -141,8 +141,9 @@ fn second_turns_get_the_recorded_input() {
     let eos = |tokens: &'static [u32]| Setup::new(|s| s.context.eos = ids(tokens.iter().copied()));
     let no_bos = |s: &mut Setup| s.context.bos = None;
     use SentenceCode::{Complete, End, Rewind};
-    // name, setup, code of turn 2, what is given for turn 2, token that ends turn 1 unseen, reset between
-    let cases: Vec<(&str, Setup, SentenceCode, Vec<u32>, Option<u32>, bool)> = vec![
+    // Name, setup, code of turn 2, what is given for turn 2, token that ends turn 1 unseen, reset between.
+    type Case = (&'static str, Setup, SentenceCode, Vec<u32>, Option<u32>, bool);
+    let cases: Vec<Case> = vec![
         ("max-stop then tokens", max6(), Complete, vec![20, 21, 22], None, false),
         ("eos-stop then tokens", eos(&[414]), Complete, vec![20, 21, 22], Some(414), false),
         ("eos list stop then tokens", eos(&[257, 414]), Complete, vec![20, 21, 22], Some(414), false),

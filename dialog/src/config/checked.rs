@@ -53,7 +53,7 @@ pub(super) fn values(raw: RawDialog, base: &Path, problems: &mut Vec<Problem>) -
     })
 }
 
-/// Relative paths start at the config's folder, not at the working directory as in the real Genie.
+/// Relative paths start at the config's folder, so a bundle can be moved and run from anywhere.
 pub(super) fn resolve(base: &Path, path: &str) -> PathBuf {
     base.join(path.trim())
 }

@@ -133,7 +133,9 @@ mod tests {
     #[test]
     fn a_rewind_keeps_what_is_in_the_cache_and_the_same() {
         let h = history(&[256, 9, 8], &[50, 51]);
-        let cases: [(&[u32], usize, &[u32], Option<u32>); 7] = [
+        // The list; how much is kept, what is run, what is said again.
+        type Case = (&'static [u32], usize, &'static [u32], Option<u32>);
+        let cases: [Case; 7] = [
             (&[256, 9, 1], 2, &[1], None),
             (&[256, 9, 8, 50, 2], 4, &[2], None),
             (&[256, 9, 8, 50, 51, 2], 4, &[51, 2], None), // 51 is not in the cache

@@ -79,6 +79,11 @@ impl Detokenizer {
         self.bytes.has_pending() || self.n_shown < self.window.len()
     }
 
+    #[cfg(test)]
+    pub(super) fn window_len(&self) -> usize {
+        self.window.len()
+    }
+
     /// Gives what the tokens after `n_shown` add to those before.
     fn show(&mut self, may_hold: bool, out: &mut String) -> Result<(), TokenizerError> {
         let shown = self.tokenizer.decode_window(&self.window[..self.n_shown])?;

@@ -105,7 +105,7 @@ impl Tokenizer {
 
     fn parse(bytes: &[u8], origin: &str) -> Result<Self, TokenizerError> {
         let fail = |reason: String| TokenizerError::Parse { origin: origin.into(), reason };
-        let mut hf = tokenizers::Tokenizer::from_bytes(bytes).map_err(|e| fail(e.to_string()))?;
+        let mut hf = load(bytes).map_err(fail)?;
         hf.with_truncation(None).map_err(|e| fail(e.to_string()))?;
         hf.with_padding(None);
         let decoder = serde_json::to_value(hf.get_decoder()).map_err(|e| fail(e.to_string()))?;
@@ -171,6 +171,16 @@ impl Tokenizer {
     fn decode_window(&self, ids: &[u32]) -> Result<String, TokenizerError> {
         let last = TokenId(ids.last().copied().unwrap_or_default());
         self.0.hf.decode(ids, false).map_err(|e| TokenizerError::Decode { token: last, reason: e.to_string() })
+    }
+}
+
+/// The `tokenizers` crate panics on some damaged files: text that is no JSON is found before it looks, and whatever
+/// else makes it panic becomes an error, too.
+fn load(bytes: &[u8]) -> Result<tokenizers::Tokenizer, String> {
+    serde_json::from_slice::<serde::de::IgnoredAny>(bytes).map_err(|e| e.to_string())?;
+    match std::panic::catch_unwind(|| tokenizers::Tokenizer::from_bytes(bytes)) {
+        Ok(result) => result.map_err(|e| e.to_string()),
+        Err(_) => Err("a part of it does not have the shape it should have".into()),
     }
 }
 

@@ -157,10 +157,35 @@ fn other_decoders_stream_too() {
 }
 
 #[test]
+fn tokens_without_text_do_not_make_later_ones_dearer() {
+    let model = json!({"type": "WordLevel", "vocab": {"a": 0, "x": 1}, "unk_token": "a"});
+    let decoder = json!({"type": "Sequence", "decoders": [
+        {"type": "Replace", "pattern": {"String": "x"}, "content": ""}, {"type": "Fuse"}
+    ]});
+    let t = build(model, decoder, &[]);
+    let (mut stream, mut text) = (t.detokenizer(), String::new());
+    for id in [0].into_iter().chain([1; 1000]).chain([0]) {
+        stream.push(TokenId(id), &mut text).unwrap();
+        assert!(stream.window_len() <= 17);
+    }
+    assert_eq!(text, "aa");
+}
+
+#[test]
 fn bad_tokenizers_are_refused() {
     let err = Tokenizer::from_file("/no/such/tokenizer.json").unwrap_err();
     assert_eq!(err.to_string(), "cannot read the tokenizer `/no/such/tokenizer.json`");
     let err = Tokenizer::from_bytes(b"{}").unwrap_err().to_string();
+    assert!(err.starts_with("`tokenizer.json` is not a tokenizer that can be used: "), "{err}");
+    let err = Tokenizer::from_bytes(b"{\"version\": \"1.0\", \"decoder\": {\"type\"").unwrap_err().to_string();
+    assert_eq!(
+        err,
+        "`tokenizer.json` is not a tokenizer that can be used: EOF while parsing an object at line 1 column 37"
+    );
+    // The crate panics on this one.
+    let mut bad: Value = serde_json::from_str(&byte_level().0.hf.to_string(false).unwrap()).unwrap();
+    bad["decoder"] = json!({"type": "NoSuchDecoder"});
+    let err = Tokenizer::from_bytes(bad.to_string().as_bytes()).unwrap_err().to_string();
     assert!(err.starts_with("`tokenizer.json` is not a tokenizer that can be used: "), "{err}");
     let strip = json!({"type": "Strip", "content": " ", "start": 0, "stop": 2});
     assert_eq!(
@@ -206,6 +231,19 @@ proptest! {
         let whole = t.0.hf.decode(&raw, true).unwrap();
         if !whole.contains('\u{fffd}') && !streamed.contains('\u{fffd}') {
             prop_assert_eq!(streamed, whole);
+        }
+    }
+
+    #[test]
+    fn damaged_files_are_errors(cut: prop::sample::Index, flip: prop::sample::Index, bit in 0u8..8, truncate: bool) {
+        let mut bytes = byte_level().0.hf.to_string(false).unwrap().into_bytes();
+        let at = flip.index(bytes.len());
+        bytes[at] ^= 1 << bit;
+        if truncate {
+            bytes.truncate(cut.index(bytes.len()));
+            prop_assert!(Tokenizer::from_bytes(&bytes).is_err());
+        } else if let Ok(t) = Tokenizer::from_bytes(&bytes) {
+            let _ = t.encode("<s>abé").map(|ids| t.decode(&ids));
         }
     }
 
