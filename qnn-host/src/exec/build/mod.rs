@@ -5,13 +5,14 @@ use crate::exec::cx::{Dst, Place, Src};
 use crate::exec::load::{Load, Table};
 use crate::exec::ops::attention::Attention;
 use crate::exec::ops::linear::{Codes, Layer, Linear, MAX_LAYERS, Weights};
+use crate::exec::ops::linear_store::LinearStore;
 use crate::exec::ops::store::{Round, Store};
 use crate::exec::plan::{self, Access};
 use crate::exec::step::{Each, Fill, Step};
 use crate::ir::{Dtype, Quant};
 use crate::passes::legalize::is_row_codes;
 use crate::passes::lower::code_range;
-use crate::passes::net::{Constant, Grid, Kind, Net, Node, Snap, Source, ValueId};
+use crate::passes::net::{Constant, Grid, Kind, Net, Node, Snap, Source, Uses, ValueId};
 use crate::passes::op::Op;
 
 mod node;
@@ -37,6 +38,8 @@ enum Unit {
     /// Linear layers that read the same rows.
     Linears(Vec<usize>),
     Round(ValueId),
+    /// A linear layer and the store that alone reads it.
+    LinearStore(usize, usize),
 }
 
 /// Schedules, places and builds.
@@ -62,6 +65,7 @@ pub(crate) fn build(net: &Net, fast: bool) -> Result<Built, ExecError> {
                 (*index, builder.linears(&[*index])?)
             }
             Unit::Node(index) => (*index, builder.node(&net.nodes[*index])?),
+            Unit::LinearStore(index, store) => (*index, builder.linear_store(*index, *store)?),
             Unit::Linears(group) => (group[0], builder.linears(group)?),
             Unit::Round(id) => {
                 let step = Round { dst: builder.dst(*id), snap: net.value(net.root(*id)).snap };
@@ -84,13 +88,17 @@ pub(crate) fn build(net: &Net, fast: bool) -> Result<Built, ExecError> {
 fn units(net: &Net, fast: bool) -> Vec<Unit> {
     let mut grouped = vec![false; net.nodes.len()];
     let mut units = Vec::new();
+    let uses = net.uses();
     for (index, node) in net.nodes.iter().enumerate() {
         if std::mem::take(&mut grouped[index]) {
             continue;
         }
         let mut outputs = vec![node.output];
         let peers = if fast { peers(net, index) } else { Vec::new() };
-        if peers.is_empty() {
+        if let (true, true, Some(store)) = (fast, peers.is_empty(), only_store(net, &uses, index)) {
+            grouped[store] = true;
+            units.push(Unit::LinearStore(index, store));
+        } else if peers.is_empty() {
             units.push(Unit::Node(index));
         } else {
             for &peer in &peers {
@@ -104,6 +112,17 @@ fn units(net: &Net, fast: bool) -> Vec<Unit> {
         units.extend(outputs.into_iter().flatten().filter(rounded).map(Unit::Round));
     }
     units
+}
+
+/// The store that is the only reader of a linear layer of float weights.
+fn only_store(net: &Net, uses: &Uses, index: usize) -> Option<usize> {
+    let node = &net.nodes[index];
+    let Op::Linear { residual: false, .. } = node.op else { return None };
+    let root = net.root(node.output?);
+    let float = net.constant(node.inputs[1]).is_some_and(|c| c.dtype.is_float());
+    let plain = float && net.value(root).snap == Snap::None && uses.readers(net, root) == 1;
+    let stores = |n: &Node| matches!(n.op, Op::Store { .. }) && net.root(n.inputs[0]) == root;
+    net.nodes.iter().position(|n| plain && stores(n))
 }
 
 /// Later linear layers of float weights that need nothing but the same rows.
@@ -126,6 +145,10 @@ fn access(net: &Net, unit: &Unit) -> Access {
         Unit::Round(id) => return Access { reads: vec![root(id)], writes: vec![root(id)], exclusive: false },
         Unit::Node(index) => std::slice::from_ref(index),
         Unit::Linears(group) => group,
+        Unit::LinearStore(index, _) => {
+            let reads = net.nodes[*index].inputs.iter().map(root).collect();
+            return Access { reads, writes: Vec::new(), exclusive: true };
+        }
     };
     let nodes = || nodes.iter().map(|&i| &net.nodes[i]);
     Access {
@@ -211,7 +234,8 @@ impl Builder<'_> {
 
     fn linears(&self, group: &[usize]) -> Result<Box<dyn Step>, ExecError> {
         let nodes = group.iter().map(|&index| &self.net.nodes[index]);
-        let layers = nodes.map(|node| self.layer(node)).collect::<Result<Vec<_>, _>>()?;
+        let placed = |node| Ok((self.layer(node)?, self.dst(self.output(node)?)));
+        let layers = nodes.map(placed).collect::<Result<Vec<_>, ExecError>>()?;
         let first = &self.net.nodes[group[0]];
         let k = match first.op {
             Op::Linear { k, .. } | Op::GatedLinear { k, .. } => k,
@@ -222,8 +246,18 @@ impl Builder<'_> {
         Ok(Box::new(Linear { x, m, k, layers, fast: self.fast }))
     }
 
+    fn linear_store(&self, index: usize, store: usize) -> Result<Box<dyn Step>, ExecError> {
+        let (node, store) = (&self.net.nodes[index], &self.net.nodes[store]);
+        let (Op::Linear { k, .. }, Op::Store { output }) = (&node.op, &store.op) else {
+            return Err(self.broken(node, "is no linear layer with a store"));
+        };
+        let (x, port) = (self.src(node.inputs[0]), &self.net.outputs[*output]);
+        let (m, layer) = (x.n.checked_div(*k).unwrap_or(0), self.layer(node)?);
+        let grid = grid_of(port.dtype, &port.quant);
+        Ok(Box::new(LinearStore { x, m, k: *k, layer, output: *output, dtype: port.dtype, grid }))
+    }
+
     fn layer(&self, node: &Node) -> Result<Layer, ExecError> {
-        let dst = self.dst(self.output(node)?);
         match node.op {
             Op::Linear { n, bias, residual, .. } => {
                 let mut rest = node.inputs[2..].iter().map(|&id| self.src(id));
@@ -233,7 +267,6 @@ impl Builder<'_> {
                     bias: if bias { rest.next() } else { None },
                     residual: if residual { rest.next() } else { None },
                     n,
-                    dst,
                 })
             }
             Op::GatedLinear { n, .. } => Ok(Layer {
@@ -242,7 +275,6 @@ impl Builder<'_> {
                 bias: None,
                 residual: None,
                 n,
-                dst,
             }),
             _ => Err(self.broken(node, "is no linear layer")),
         }

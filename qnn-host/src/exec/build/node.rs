@@ -220,7 +220,9 @@ impl Builder<'_> {
     }
 
     fn rope(&self, node: &Node) -> Result<Box<dyn Step>, ExecError> {
-        let Op::Rope { interleaved, rotated, by_row } = node.op else { return Err(self.broken(node, "rotates nothing")) };
+        let Op::Rope { interleaved, rotated, by_row } = node.op else {
+            return Err(self.broken(node, "rotates nothing"));
+        };
         let (shape, cos, sin) = (self.shape(node.inputs[0]), self.src(node.inputs[1]), self.src(node.inputs[2]));
         let x = self.src(node.inputs[0]);
         let &[ref batch @ .., outer, dim] = shape else { return Err(self.broken(node, "rotates no rows")) };

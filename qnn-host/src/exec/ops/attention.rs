@@ -26,7 +26,11 @@ pub(crate) struct Attention {
 
 impl Step for Attention {
     fn run(&self, cx: &Cx<'_>, worker: Worker<'_>) -> Result<(), Fault> {
-        if is_fast(&self.op) { self.fast(cx, worker) } else { self.plain(cx, worker) }
+        if is_fast(&self.op) {
+            self.fast(cx, worker)
+        } else {
+            self.plain(cx, worker)
+        }
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use crate::exec::cx::{Cx, Dst, Src, Word};
 use crate::exec::step::{Fault, Step};
 use crate::ir::Dtype;
 use crate::kernels::linear::{self, Gate, Residual};
-use crate::kernels::{Isa, Mat};
+use crate::kernels::{Isa, Mat, SharedMut};
 use crate::pool::{Worker, share};
 
 /// Most layers of one step.
@@ -42,7 +42,6 @@ pub(crate) struct Layer {
     pub(crate) bias: Option<Src>,
     pub(crate) residual: Option<Src>,
     pub(crate) n: usize,
-    pub(crate) dst: Dst,
 }
 
 /// Layers that read the same `x`, `[m, k]`.
@@ -50,15 +49,23 @@ pub(crate) struct Linear {
     pub(crate) x: Src,
     pub(crate) m: usize,
     pub(crate) k: usize,
-    pub(crate) layers: Vec<Layer>,
+    /// Each with where it writes.
+    pub(crate) layers: Vec<(Layer, Dst)>,
     /// Use the vector kernels where the format allows.
     pub(crate) fast: bool,
 }
 
+impl Layer {
+    /// Whether the vector kernel takes its weights.
+    pub(crate) fn is_floats(&self) -> bool {
+        let floats = |w: &Weights| matches!(w, Weights::Floats(_));
+        floats(&self.weights) && self.gate.as_ref().is_none_or(floats)
+    }
+}
+
 impl Linear {
     fn is_fast(&self) -> bool {
-        let floats = |w: &Weights| matches!(w, Weights::Floats(_));
-        self.fast && self.layers.iter().all(|l| floats(&l.weights) && l.gate.as_ref().is_none_or(floats))
+        self.fast && self.layers.iter().all(|(layer, _)| layer.is_floats())
     }
 }
 
@@ -66,10 +73,10 @@ impl Step for Linear {
     fn run(&self, cx: &Cx<'_>, worker: Worker<'_>) -> Result<(), Fault> {
         let x = cx.read::<f32>(&self.x);
         if !self.is_fast() {
-            self.layers.iter().for_each(|layer| plain(cx, worker, layer, x, self.m, self.k));
+            self.layers.iter().for_each(|(layer, dst)| plain(cx, worker, layer, dst, x, self.m, self.k));
             return Ok(());
         }
-        let mut lent = self.layers.iter().filter_map(|layer| lend(cx, layer, self.k));
+        let mut lent = self.layers.iter().filter_map(|(layer, dst)| lend(cx, layer, self.k, cx.write(dst)));
         let Some(first) = lent.next() else { return Ok(()) };
         let mut layers = [first; MAX_LAYERS];
         layers[1..].iter_mut().zip(lent).for_each(|(slot, layer)| *slot = layer);
@@ -89,15 +96,20 @@ impl Step for Linear {
 }
 
 /// A layer as the kernel takes it; `None` if its weights are not floats.
-fn lend<'s>(cx: &'s Cx<'_>, layer: &'s Layer, k: usize) -> Option<linear::Linear<'s>> {
+pub(super) fn lend<'s>(
+    cx: &'s Cx<'_>,
+    layer: &'s Layer,
+    k: usize,
+    out: SharedMut<'s, f32>,
+) -> Option<linear::Linear<'s>> {
     let mat = |w: &'s Weights| match w {
         Weights::Floats(src) => Some(Mat::new(cx.floats(src), layer.n, k)),
         Weights::Codes(_) => None,
     };
-    let mut lent = linear::Linear::new(mat(&layer.weights)?, cx.write(&layer.dst));
+    let mut lent = linear::Linear::new(mat(&layer.weights)?, out);
     lent.bias = layer.bias.as_ref().map(|b| cx.floats(b));
     if let Some(gate) = &layer.gate {
-        lent.gate = Some(Gate { weights: mat(gate)?, bias: None });
+        lent.gate = Some(Gate { weights: mat(gate)?.into(), bias: None });
     }
     if let Some(residual) = &layer.residual {
         lent.residual = Residual::Rows(cx.read(residual));
@@ -110,8 +122,8 @@ const CHUNK: usize = 256;
 const ROWS: usize = 64;
 
 /// One layer by the book, sums in double precision: each thread takes a share of the outputs.
-fn plain(cx: &Cx<'_>, worker: Worker<'_>, layer: &Layer, x: &[f32], m: usize, k: usize) {
-    let out = cx.write::<f32>(&layer.dst);
+fn plain(cx: &Cx<'_>, worker: Worker<'_>, layer: &Layer, dst: &Dst, x: &[f32], m: usize, k: usize) {
+    let out = cx.write::<f32>(dst);
     let residual = layer.residual.as_ref().map(|r| cx.read::<f32>(r));
     for j in share(layer.n, 1, worker.index(), worker.count()) {
         let bias = layer.bias.as_ref().map_or(0.0, |b| cx.floats(b).get(j));

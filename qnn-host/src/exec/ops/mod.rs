@@ -6,6 +6,7 @@ pub(crate) mod convert;
 pub(crate) mod fast;
 pub(crate) mod gather;
 pub(crate) mod linear;
+pub(crate) mod linear_store;
 pub(crate) mod matmul;
 pub(crate) mod moves;
 pub(crate) mod norm;

@@ -1,7 +1,7 @@
 //! Decoder layers as a compiler lowers them, fused against unfused.
 
-use super::super::{Executable, PrepareOptions};
 use super::super::testing::{Build, Noise, bytes_of, compare, ints, labels, run};
+use super::super::{Executable, PrepareOptions};
 use crate::ir::{Dtype, Graph, Param, Role, TensorId};
 
 /// Extents and variants of a decoder.
@@ -267,7 +267,7 @@ fn a_prefill_moves_no_queries_or_results() {
 #[test]
 fn a_decode_step_has_few_phases() {
     let phases = Executable::prepare(&decoder(Shape::small(1, 24), 3), &PrepareOptions::default()).expect("prepares");
-    assert_eq!(phases.phases(), 1 + 1 + 2 * 8 + 2 + 1, "{phases:?}");
+    assert_eq!(phases.phases(), 1 + 1 + 2 * 8 + 2, "{phases:?}");
 }
 
 #[test]
