@@ -1,0 +1,38 @@
+//! The backends that the suite runs over: the host linked into the test, and the host as a shared library.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use qnn_api::{Backend, BackendOptions, Library};
+
+/// The host, linked in.
+///
+/// # Panics
+/// It does not start: nothing can be tested then.
+pub fn linked() -> Arc<Backend> {
+    let library = Library::linked(qnn_host::QnnInterface_getProviders, Some(qnn_host::QnnSystemInterface_getProviders));
+    start(&library.expect("the linked host has a table"))
+}
+
+/// The host, opened by `dlopen` as any QNN client does.
+///
+/// # Panics
+/// The library is not there or does not start.
+pub fn loaded() -> Arc<Backend> {
+    start(&Library::open(host_library()).expect("the shared host loads"))
+}
+
+/// The shared library that cargo built along with this test (`cargo xtask host-lib` gives it QNN's name).
+///
+/// # Panics
+/// It is not beside the test's program.
+pub fn host_library() -> PathBuf {
+    let program = std::env::current_exe().expect("a test knows its program");
+    let name = format!("{}qnn_host{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
+    let found = program.ancestors().skip(1).take(3).map(|folder| folder.join(&name)).find(|path| path.exists());
+    found.unwrap_or_else(|| panic!("`{name}` is not beside `{}`", program.display()))
+}
+
+fn start(library: &Arc<Library>) -> Arc<Backend> {
+    Backend::new(library, &BackendOptions::default()).expect("the host starts")
+}
