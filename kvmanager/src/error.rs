@@ -97,6 +97,18 @@ pub enum KvError {
         /// The reason.
         why: String,
     },
+    /// Saved rows that contradict themselves.
+    #[error("bad cache image: {why}")]
+    BadImage {
+        /// What is wrong.
+        why: String,
+    },
+    /// Saved rows of another model, or too many of them.
+    #[error("saved rows do not fit this cache: {why}")]
+    Foreign {
+        /// What differs.
+        why: String,
+    },
     /// A worker thread could not be started, or a job on it panicked; the split's rows are lost until `clear`.
     #[error("cache worker: {0}")]
     Worker(String),

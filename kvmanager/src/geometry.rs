@@ -140,6 +140,14 @@ impl KvTensor {
         }
     }
 
+    /// The line of an element, the elements of a unit, and the element's index within its unit.
+    pub const fn line_of(&self, head: usize, dim: usize) -> (usize, usize, usize) {
+        match self.kind {
+            KvKind::Key => (head * self.head_dim + dim, 1, 0),
+            KvKind::Value => (head, self.head_dim, dim),
+        }
+    }
+
     /// Bytes of `n` rows over all lines.
     pub const fn rows_bytes(&self, n: usize) -> usize {
         self.n_lines() * self.unit_bytes() * n

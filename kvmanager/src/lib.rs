@@ -20,6 +20,10 @@
 //! | [`geometry`] | [`KvGeometry`], [`KvTensor`]: which cache tensors each split has, as plain data |
 //! | [`mode`] | [`CacheMode`](mode::CacheMode), [`ModeKind`]: where a row's bytes lie and what moves |
 //! | [`manager`] | [`KvManager`], [`SplitGuard`]: the buffers, their jobs on worker threads, commit and rewind |
+//! | [`cells`] | [`CellTable`], [`SeqId`]: which row holds which position of which sequences |
+//! | [`group`] | [`CacheGroup`], [`LongContext`]: windows, rings, eviction by score, by group of layers |
+//! | [`rope`] | [`RopeSpec`], [`ShiftLoss`]: moving keys to other positions, and what it costs |
+//! | [`keydiff`] | [`KeyScorer`], [`KeyDiff`]: which keys are worth keeping |
 //! | [`error`] | [`KvError`]; the planner's own is [`PlanError`] |
 //!
 //! # What it must never know
@@ -28,19 +32,30 @@
 
 #![forbid(unsafe_code)]
 
+pub mod cells;
 pub mod error;
 pub mod geometry;
+pub mod group;
+pub mod keydiff;
 pub mod manager;
 pub mod mode;
 pub mod plan;
+pub mod rope;
 
 mod buffer;
+mod codec;
 mod rows;
 mod tensor_buf;
 mod worker;
 
+pub use cells::{Cell, CellTable, RowMove, SeqId};
 pub use error::KvError;
 pub use geometry::{KvDtype, KvGeometry, KvKind, KvTensor, SplitGeometry};
-pub use manager::{KvManager, KvOptions, SplitGuard, TensorView};
+pub use group::{CacheGroup, LongContext};
+pub use keydiff::{KeyDiff, KeyScorer};
+pub use manager::{
+    BatchToken, GroupImage, Holes, KvImage, KvManager, KvOptions, Rebind, SplitGuard, TensorView, common_prefix,
+};
 pub use mode::ModeKind;
+pub use rope::{RopePairs, RopeSpec, ShiftLoss};
 pub use plan::{CostTable, InferenceStep, KvForm, KvState, MaskCol, PlanError, Policy, Strategy, Variants, plan};

@@ -1,7 +1,8 @@
 //! Worker threads for the byte moves. Buffers travel to a worker and back through channels, so nothing is locked.
 
 use crate::KvError;
-use crate::mode::CacheMode;
+use crate::group::MAX_GROUPS;
+use crate::mode::ModeKind;
 use crate::tensor_buf::{Op, TensorBuf};
 use crossbeam::channel::{Receiver, Sender, bounded};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,11 +18,40 @@ pub(crate) struct Shard {
     pub(crate) failed: Option<String>,
 }
 
+/// Moves to make in order; at most an append and a change of shape for each group, so no heap is needed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ops {
+    ops: [Option<Op>; 2 * MAX_GROUPS],
+    n: usize,
+}
+
+impl Ops {
+    pub(crate) fn one(op: Op) -> Self {
+        let mut ops = Self::default();
+        ops.push(op);
+        ops
+    }
+
+    pub(crate) fn push(&mut self, op: Op) {
+        assert!(self.n < self.ops.len(), "two moves a group at most");
+        self.ops[self.n] = Some(op);
+        self.n += 1;
+    }
+
+    pub(crate) fn extend(&mut self, more: Ops) {
+        more.ops.into_iter().flatten().for_each(|op| self.push(op));
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.n == 0
+    }
+}
+
 /// What to do to a shard, and where it goes afterwards.
 pub(crate) struct Job {
     pub(crate) shard: Shard,
-    pub(crate) ops: [Option<Op>; 2],
-    pub(crate) mode: &'static dyn CacheMode,
+    pub(crate) ops: Ops,
+    pub(crate) mode: ModeKind,
     pub(crate) done: Sender<Shard>,
 }
 
@@ -29,8 +59,8 @@ impl Job {
     fn run(mut self) {
         let (shard, ops, mode) = (&mut self.shard, &self.ops, self.mode);
         let outcome = catch_unwind(AssertUnwindSafe(|| {
-            for op in ops.iter().flatten() {
-                shard.tensors.iter_mut().for_each(|tensor| tensor.apply(op, mode));
+            for op in ops.ops.iter().flatten() {
+                shard.tensors.iter_mut().for_each(|tensor| tensor.apply(op, mode.mode()));
             }
         }));
         if let Err(panic) = outcome {

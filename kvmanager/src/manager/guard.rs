@@ -1,13 +1,14 @@
 //! A split's tensors on loan for one execution.
 
 use crate::geometry::KvTensor;
-use crate::mode::CacheMode;
+use crate::mode::ModeKind;
 use crate::worker::Shard;
 
 /// Both sides of one cache tensor, for the current shape.
 ///
 /// *Shapes* for AR = n and a past of p rows: keys `[n_heads, 1, head_dim, p]` and `[n_heads, 1, head_dim, n]`, values
-/// `[n_heads, 1, p, head_dim]` and `[n_heads, 1, n, head_dim]`. `past` is empty when AR == CL.
+/// `[n_heads, 1, p, head_dim]` and `[n_heads, 1, n, head_dim]`; `NativeKv` pads p and n to whole tiles. `past` is empty
+/// when AR == CL.
 #[derive(Debug)]
 pub struct TensorView<'a> {
     /// Which tensor it is.
@@ -22,11 +23,11 @@ pub struct TensorView<'a> {
 #[derive(Debug)]
 pub struct SplitGuard<'a> {
     shards: &'a mut [Shard],
-    mode: &'static dyn CacheMode,
+    mode: ModeKind,
 }
 
 impl<'a> SplitGuard<'a> {
-    pub(super) fn new(shards: &'a mut [Shard], mode: &'static dyn CacheMode) -> Self {
+    pub(super) fn new(shards: &'a mut [Shard], mode: ModeKind) -> Self {
         Self { shards, mode }
     }
 
@@ -43,12 +44,12 @@ impl<'a> SplitGuard<'a> {
     /// All tensors in the order of the [`SplitGeometry`](crate::SplitGeometry), to be bound at once.
     pub fn views(&mut self) -> impl Iterator<Item = TensorView<'_>> {
         let mode = self.mode;
-        self.shards.iter_mut().flat_map(|s| &mut s.tensors).map(move |tensor| tensor.view(mode))
+        self.shards.iter_mut().flat_map(|s| &mut s.tensors).map(move |tensor| tensor.view(&mode))
     }
 
     /// One tensor by its index in the geometry.
     pub fn view(&mut self, index: usize) -> Option<TensorView<'_>> {
         let mode = self.mode;
-        self.shards.iter_mut().flat_map(|s| &mut s.tensors).nth(index).map(|tensor| tensor.view(mode))
+        self.shards.iter_mut().flat_map(|s| &mut s.tensors).nth(index).map(|tensor| tensor.view(&mode))
     }
 }

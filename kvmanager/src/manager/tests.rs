@@ -1,8 +1,8 @@
 //! The manager as an engine uses it, checked against rows that are known by heart.
 
 use super::*;
-use crate::{KvDtype, KvGeometry, KvKind, KvTensor, SplitGeometry};
-use genie_types::{Ar, Cl};
+use crate::{InferenceStep, KvDtype, KvForm, KvGeometry, KvKind, KvTensor, SplitGeometry};
+use genie_types::{Ar, Cl, SplitIdx};
 
 fn spec(ar: u32, cl: u32) -> VariantSpec {
     VariantSpec::new(Ar::new(ar).unwrap(), Cl::new(cl).unwrap()).unwrap()
@@ -44,7 +44,7 @@ fn each_element(tensor: &KvTensor, mut f: impl FnMut(usize, usize)) {
 
 /// Plays the graph: checks that the past holds tokens `0..n_valid_kv`, writes the step's rows and rubbish after them.
 fn run_split(kv: &mut KvManager, split: SplitIdx, step: &InferenceStep) {
-    let past_len = kv.variants().form().past_len(step.spec);
+    let past_len = kv.variants().groups()[0].past_len(step.spec);
     let mut guard = kv.split(split).unwrap();
     for view in guard.views() {
         let spec = *view.spec;
@@ -220,7 +220,7 @@ fn refusals_name_what_differs() {
     kv.prepare(&step).unwrap();
     kv.commit(SplitIdx(1), &step).unwrap();
     let err = kv.commit(SplitIdx(1), &step).unwrap_err();
-    assert_eq!(err.to_string(), "step does not fit the cache: n_valid_kv is 28, expected 29");
+    assert_eq!(err.to_string(), "step does not fit the cache: commits of this step is a second one of split 1, expected one a split");
     let err = kv.advance(&step).unwrap_err();
-    assert_eq!(err.to_string(), "step does not fit the cache: rows of a split after commit is 28, expected 29");
+    assert_eq!(err.to_string(), "step does not fit the cache: the step's last commit is none for split 2, expected one for every split");
 }

@@ -4,35 +4,23 @@
 //!   past input   |r0 r1 r2 .  .  .  .  .|      stride = past length, append = copy of the new columns
 //! ```
 
-use super::{CacheMode, ModeKind, Place};
+use super::{CacheMode, Place};
 use crate::geometry::KvTensor;
 
 /// The default mode: least movement at fixed addresses.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SmartMask;
 
 impl CacheMode for SmartMask {
-    fn kind(&self) -> ModeKind {
-        ModeKind::SmartMask
-    }
-
     fn name(&self) -> &'static str {
         "smart-mask"
     }
 
-    fn buffer_units(&self, tensor: &KvTensor, past_len: usize) -> usize {
+    fn buffer_units(&self, tensor: &KvTensor, past_len: usize, _ar: usize) -> usize {
         tensor.n_lines() * past_len
     }
 
-    fn place(&self, past_len: usize, _n_rows: usize) -> Place {
-        Place { lead: 0, stride: past_len, first: 0 }
-    }
-
-    fn view_unit(&self, _past_len: usize, _n_rows: usize) -> usize {
-        0
-    }
-
-    fn past_idx(&self, _past_len: usize, _n_rows: usize) -> usize {
-        0
+    fn place(&self, past_len: usize, _extent: usize) -> Place {
+        Place::dense(past_len)
     }
 }

@@ -9,7 +9,7 @@
 //! it is the best of these plans still, and all plans of the other policies are such; one that takes fewer tokens
 //! early, only to move fewer rows at a later switch, is not looked for.
 
-use super::{PlanError, walk::Walk};
+use super::{PlanError, variants::Shape, walk::Walk};
 use genie_types::VariantSpec;
 
 /// Measured times, one for each shape, and what a change of shape costs.
@@ -91,13 +91,13 @@ const START: u32 = u32::MAX;
 
 /// Fills the walk with the cheapest plan.
 pub(super) fn run(walk: &mut Walk<'_>, current: Option<VariantSpec>, table: &CostTable) -> Result<(), PlanError> {
-    let specs = walk.variants().specs();
+    let (specs, shapes) = (walk.variants().specs(), walk.variants().shapes());
     let us = specs
         .iter()
         .map(|&spec| table.step_us(spec).ok_or(PlanError::MissingCost { spec }))
         .collect::<Result<Vec<_>, _>>()?;
     let (start, target, gate) = (walk.rows(), walk.target(), walk.gate());
-    let stops = stops(specs, start, gate);
+    let stops = stops(shapes, start, gate);
     let (n_rows, n_specs) = (target - start + 1, specs.len());
     let mut cost = vec![f64::INFINITY; n_rows * n_specs];
     let mut from = vec![From { n: 0, prev: START }; n_rows * n_specs];
@@ -111,8 +111,8 @@ pub(super) fn run(walk: &mut Walk<'_>, current: Option<VariantSpec>, table: &Cos
             continue;
         }
         let switch_us = table.switch_us(row);
-        for (w, &spec) in specs.iter().enumerate() {
-            if row > spec.past_capacity() {
+        for (w, &Shape { spec, cap }) in shapes.iter().enumerate() {
+            if row > cap {
                 continue;
             }
             let (before, prev) = if is_start {
@@ -142,8 +142,8 @@ pub(super) fn run(walk: &mut Walk<'_>, current: Option<VariantSpec>, table: &Cos
 }
 
 /// Rows at which some graph's past is exactly full: the only places where a step that is not full may end.
-fn stops(specs: &[VariantSpec], start: usize, gate: usize) -> Vec<usize> {
-    let mut stops: Vec<_> = specs.iter().map(|s| s.past_capacity()).filter(|&c| c > start && c <= gate).collect();
+fn stops(shapes: &[Shape], start: usize, gate: usize) -> Vec<usize> {
+    let mut stops: Vec<_> = shapes.iter().map(|s| s.cap).filter(|&c| c > start && c <= gate).collect();
     stops.sort_unstable();
     stops.dedup();
     stops

@@ -27,12 +27,13 @@ pub use policy::Policy;
 pub use step::{InferenceStep, MaskCol, Strategy};
 pub use variants::{KvForm, Variants};
 
+use crate::group::{CacheGroup, LongContext, MAX_GROUPS};
 use genie_types::VariantSpec;
 use walk::Walk;
 
 /// How far the dialog has come.
 ///
-/// Invariant asked of the caller: `n_valid_kv <= n_past`; they differ once long context has evicted rows.
+/// The two numbers differ once long context has evicted rows, or while other sequences have rows in the cache too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KvState {
     /// Tokens the dialog has seen: the position of the next one.
@@ -65,13 +66,15 @@ pub enum PlanError {
         /// The largest CL there is.
         max_ctx: usize,
     },
-    /// More rows than tokens: the caller's bookkeeping is wrong.
-    #[error("inconsistent state: {n_valid_kv} rows in the cache but only {n_past} tokens seen")]
-    BadState {
-        /// Tokens seen.
-        n_past: usize,
-        /// Rows said to be valid.
-        n_valid_kv: usize,
+    /// A cache group that cannot work with the shapes there are.
+    #[error("cache group {index} (`{prefix}`): {why}")]
+    BadGroup {
+        /// Its number; 0 is the default group.
+        index: usize,
+        /// Its prefix.
+        prefix: String,
+        /// The reason.
+        why: String,
     },
     /// The tokens do not fit the context.
     #[error("context limit exceeded: {n_past} past + {n_new} new tokens > {limit}")]
@@ -120,6 +123,31 @@ pub enum PlanError {
     },
 }
 
+/// What must hold for the cache groups of a set of shapes.
+fn check_groups(specs: &[VariantSpec], groups: &[CacheGroup]) -> Result<(), PlanError> {
+    let bad = |index: usize, why: String| {
+        let prefix = groups.get(index).map_or_else(String::new, |g| g.prefix.clone());
+        Err(PlanError::BadGroup { index, prefix, why })
+    };
+    if groups.is_empty() || groups.len() > MAX_GROUPS {
+        return bad(0, format!("found {} groups, expected 1 to {MAX_GROUPS}", groups.len()));
+    }
+    for (index, group) in groups.iter().enumerate() {
+        match group.long {
+            LongContext::Window { size: 0, .. } => return bad(index, "window size 0, expected at least 1".to_owned()),
+            LongContext::KeyDiff { evict: 0, .. } => {
+                return bad(index, "0 rows evicted at a time, expected at least 1".to_owned());
+            }
+            _ => {}
+        }
+        let narrow = specs.iter().find(|&&s| group.ctx_of(s) < s.variant().get());
+        if let Some(spec) = narrow {
+            return bad(index, format!("context of {} is shorter than the step of {spec}", group.ctx_of(*spec)));
+        }
+    }
+    Ok(())
+}
+
 /// Plans `n_inputs` new tokens from `state`.
 ///
 /// Allocates the returned list and, under `Cost`, its tables; nothing else.
@@ -128,9 +156,6 @@ pub enum PlanError {
 /// [`PlanError`]; a prompt for which any sequence of steps exists is served by every policy but `GenieStrict`.
 pub fn plan(state: &KvState, variants: &Variants, n_inputs: usize, policy: &Policy) -> Result<Strategy, PlanError> {
     let &KvState { n_past, n_valid_kv, .. } = state;
-    if n_valid_kv > n_past {
-        return Err(PlanError::BadState { n_past, n_valid_kv });
-    }
     if n_inputs == 0 {
         return Ok(Strategy::empty(n_past));
     }

@@ -1,6 +1,6 @@
 //! One execution of one graph, and the list of them that serves a turn.
 
-use super::KvForm;
+use crate::group::CacheGroup;
 use crate::mode::CacheMode;
 use core::fmt;
 use genie_types::VariantSpec;
@@ -134,9 +134,9 @@ impl Strategy {
     }
 
     /// The same steps with the mask columns of a mode that keeps its past elsewhere than at the left.
-    pub(crate) fn for_mode(mut self, mode: &dyn CacheMode, form: KvForm) -> Self {
+    pub(crate) fn for_mode(mut self, mode: &dyn CacheMode, group: &CacheGroup) -> Self {
         for step in &mut self.steps {
-            step.past_idx = MaskCol(mode.past_idx(form.past_len(step.spec), step.n_valid_kv));
+            step.past_idx = MaskCol(mode.past_idx(group.past_len(step.spec), step.n_valid_kv));
         }
         self
     }

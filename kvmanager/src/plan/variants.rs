@@ -1,7 +1,9 @@
 //! The shapes a bundle has, sorted so that looking for room is a short scan.
 
 use super::PlanError;
+use crate::group::CacheGroup;
 use genie_types::VariantSpec;
+use std::sync::Arc;
 
 /// How the graphs take their past.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -13,38 +15,43 @@ pub enum KvForm {
     Scatter,
 }
 
-impl KvForm {
-    /// Rows of the past input of a graph of that shape.
-    pub const fn past_len(self, spec: VariantSpec) -> usize {
-        match self {
-            // A graph as wide as its context has no past inputs in either form.
-            Self::Scatter if !spec.is_full_context() => spec.ctx_size().get(),
-            _ => spec.past_capacity(),
-        }
+/// A shape and the tokens after which it can still start.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    pub(super) spec: VariantSpec,
+    /// `CL - AR`, or no limit when every group makes room by itself.
+    pub(super) cap: usize,
+}
+
+impl Shape {
+    pub(super) fn ar(&self) -> usize {
+        self.spec.variant().get()
     }
 }
 
-/// All shapes of one CL: a range of `specs`, AR ascending.
-#[derive(Clone, Debug)]
+/// All shapes of one CL: a range of `shapes`, AR ascending.
+#[derive(Clone, Copy, Debug)]
 struct Level {
     start: usize,
     end: usize,
 }
 
-/// The set of shapes to choose from.
+/// The set of shapes to choose from, and the cache groups behind them.
 ///
-/// Invariants: not empty, sorted by CL then AR, without doubles; `limit <= largest CL`.
+/// Invariants: not empty, sorted by CL then AR, without doubles; at least one group.
 #[derive(Clone, Debug)]
 pub struct Variants {
     specs: Vec<VariantSpec>,
+    shapes: Vec<Shape>,
     levels: Vec<Level>,
-    form: KvForm,
+    groups: Arc<[CacheGroup]>,
     limit: usize,
     ar_max: usize,
 }
 
 impl Variants {
-    /// Sorts and checks the shapes; `size` is the config's `context.size`, by default the largest CL.
+    /// Sorts and checks the shapes of a model with one plain group; `size` is the config's `context.size`, by default
+    /// the largest CL.
     ///
     /// # Errors
     /// [`PlanError::NoVariants`], [`PlanError::BadSize`].
@@ -53,12 +60,27 @@ impl Variants {
         form: KvForm,
         size: Option<usize>,
     ) -> Result<Self, PlanError> {
+        Self::with_groups(specs, vec![CacheGroup::plain(form)], size)
+    }
+
+    /// The same for any cache groups, the default one first. When the default group evicts, positions may go beyond
+    /// the largest CL and `size` alone limits them (the RoPE table's length).
+    ///
+    /// # Errors
+    /// [`PlanError::NoVariants`], [`PlanError::BadSize`], [`PlanError::BadGroup`].
+    pub fn with_groups(
+        specs: impl IntoIterator<Item = VariantSpec>,
+        groups: Vec<CacheGroup>,
+        size: Option<usize>,
+    ) -> Result<Self, PlanError> {
         let mut specs: Vec<_> = specs.into_iter().collect();
         specs.sort_unstable();
         specs.dedup();
-        let max_ctx = specs.last().ok_or(PlanError::NoVariants)?.ctx_size().get();
+        let last = *specs.last().ok_or(PlanError::NoVariants)?;
+        let max_ctx = last.ctx_size().get();
+        super::check_groups(&specs, &groups)?;
         let limit = size.unwrap_or(max_ctx);
-        if limit == 0 || limit > max_ctx {
+        if limit == 0 || (limit > max_ctx && !groups[0].evicts()) {
             return Err(PlanError::BadSize { size: limit, max_ctx });
         }
         let mut levels: Vec<Level> = Vec::new();
@@ -69,7 +91,12 @@ impl Variants {
             }
         }
         let ar_max = specs.iter().map(|s| s.variant().get()).max().unwrap_or(1);
-        Ok(Self { specs, levels, form, limit, ar_max })
+        let cap = |spec: VariantSpec| {
+            let largest = spec.ctx_size() == last.ctx_size();
+            groups.iter().map(|g| g.reach(spec, largest)).min().unwrap_or(0)
+        };
+        let shapes = specs.iter().map(|&spec| Shape { spec, cap: cap(spec) }).collect();
+        Ok(Self { specs, shapes, levels, groups: groups.into(), limit, ar_max })
     }
 
     /// All shapes, CL ascending, then AR.
@@ -77,12 +104,17 @@ impl Variants {
         &self.specs
     }
 
-    /// How the graphs take their past.
-    pub const fn form(&self) -> KvForm {
-        self.form
+    /// The cache groups, the default one first.
+    pub fn groups(&self) -> &[CacheGroup] {
+        &self.groups
     }
 
-    /// Tokens a dialog may hold: `min(size, largest CL)`.
+    /// How the default group takes its past.
+    pub fn form(&self) -> KvForm {
+        self.groups[0].form
+    }
+
+    /// Tokens a dialog may hold: `min(size, largest CL)` unless the default group evicts.
     pub const fn limit(&self) -> usize {
         self.limit
     }
@@ -107,11 +139,20 @@ impl Variants {
         self.specs.binary_search(&spec).is_ok()
     }
 
-    /// The widest past among the shapes that can see `rows` rows; `None` if none is that long.
+    /// Rows of the default group that are left of `rows` tokens as a step starts.
+    pub(super) fn resident(&self, spec: VariantSpec, rows: usize) -> usize {
+        self.groups[0].resident(spec, rows)
+    }
+
+    pub(super) fn shapes(&self) -> &[Shape] {
+        &self.shapes
+    }
+
+    /// The most tokens after which some shape that sees `rows` tokens can still start; `None` if none sees that many.
     ///
     /// Reaching `rows` is possible from exactly the states that hold at most this many.
     pub(super) fn widest_past(&self, rows: usize) -> Option<usize> {
-        self.specs.iter().filter(|s| s.ctx_size().get() >= rows).map(|s| s.past_capacity()).max()
+        self.shapes.iter().filter(|s| s.cap.saturating_add(s.ar()) >= rows).map(|s| s.cap).max()
     }
 
     /// The smallest shape without past that takes `n` tokens at once.
@@ -120,23 +161,23 @@ impl Variants {
     }
 
     /// For each CL, ascending, the smallest AR of at least `n`, else the largest.
-    pub(super) fn picks(&self, n: usize) -> impl Iterator<Item = VariantSpec> + '_ {
-        self.levels.iter().map(move |level| self.pick_at(level, n))
+    pub(super) fn picks(&self, n: usize) -> impl Iterator<Item = Shape> + '_ {
+        self.levels.iter().map(move |&level| self.pick_at(level, n))
     }
 
-    /// The CL levels from the one of `spec` on, for a policy that never demotes.
+    /// The CL level of a shape, for a policy that never demotes.
     pub(super) fn level_of(&self, spec: VariantSpec) -> usize {
         self.levels.iter().position(|l| self.specs[l.start].ctx_size() >= spec.ctx_size()).unwrap_or(0)
     }
 
     /// The pick at one level; `None` past the last.
-    pub(super) fn pick(&self, level: usize, n: usize) -> Option<VariantSpec> {
-        self.levels.get(level).map(|level| self.pick_at(level, n))
+    pub(super) fn pick(&self, level: usize, n: usize) -> Option<Shape> {
+        self.levels.get(level).map(|&level| self.pick_at(level, n))
     }
 
-    fn pick_at(&self, level: &Level, n: usize) -> VariantSpec {
-        let specs = &self.specs[level.start..level.end];
+    fn pick_at(&self, level: Level, n: usize) -> Shape {
+        let shapes = &self.shapes[level.start..level.end];
         // A level is never empty: it is opened by its first shape.
-        specs.iter().copied().find(|s| s.variant().get() >= n).unwrap_or(specs[specs.len() - 1])
+        shapes.iter().copied().find(|s| s.ar() >= n).unwrap_or(shapes[shapes.len() - 1])
     }
 }

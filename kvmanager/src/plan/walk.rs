@@ -1,9 +1,10 @@
 //! The walk from the rows there are to the rows there will be, one step at a time.
 //!
-//! *Units*: rows of cache; positions are `rows + evicted`.
+//! *Units*: rows of cache; positions are `rows + ahead`, more than the rows after an eviction, fewer with company.
 //! *Invariant*: as each step ends, the walk stands at the target or at most at `gate`, the widest past among the
 //! graphs that reach the target. So it never paints itself into a corner: see [`Variants::widest_past`].
 
+use super::variants::Shape;
 use super::{InferenceStep, KvForm, KvState, MaskCol, PlanError, Strategy, Variants};
 use genie_types::VariantSpec;
 
@@ -11,7 +12,7 @@ use genie_types::VariantSpec;
 pub(super) struct Walk<'v> {
     variants: &'v Variants,
     steps: Vec<InferenceStep>,
-    evicted: usize,
+    ahead: isize,
     first: usize,
     rows: usize,
     target: usize,
@@ -22,8 +23,8 @@ impl<'v> Walk<'v> {
     pub(super) fn new(state: &KvState, variants: &'v Variants, target: usize, gate: usize) -> Self {
         let n_new = target - state.n_valid_kv;
         let steps = Vec::with_capacity(n_new.div_ceil(variants.ar_max()) + 2);
-        let evicted = state.n_past - state.n_valid_kv;
-        Self { variants, steps, evicted, first: state.n_past, rows: state.n_valid_kv, target, gate }
+        let ahead = state.n_past as isize - state.n_valid_kv as isize;
+        Self { variants, steps, ahead, first: state.n_past, rows: state.n_valid_kv, target, gate }
     }
 
     pub(super) fn finish(self) -> Strategy {
@@ -62,7 +63,7 @@ impl<'v> Walk<'v> {
             let piece = self.variants.ar_max().min(self.target - self.rows);
             match self.roomy(piece) {
                 Some((spec, n)) if n == piece => self.push(spec, n),
-                _ => return Err(PlanError::GenieGivesUp { n_past: self.rows + self.evicted, n_piece: piece }),
+                _ => return Err(PlanError::GenieGivesUp { n_past: self.n_past(), n_piece: piece }),
             }
         }
         Ok(())
@@ -72,18 +73,18 @@ impl<'v> Walk<'v> {
     pub(super) fn fixed(&mut self, current: Option<VariantSpec>) {
         let mut level = current.map_or(0, |spec| self.variants.level_of(spec));
         while self.rows < self.target {
-            let Some(spec) = self.variants.pick(level, self.target - self.rows) else {
+            let Some(shape) = self.variants.pick(level, self.target - self.rows) else {
                 let piece = self.variants.ar_max().min(self.target - self.rows);
                 let (spec, n) = self.tight(piece);
                 self.push(spec, n);
                 continue;
             };
             loop {
-                let n = spec.variant().get().min(self.target - self.rows);
-                if n == 0 || self.rows + n > spec.past_capacity() || self.clamp(n) != n {
+                let n = shape.ar().min(self.target - self.rows);
+                if n == 0 || self.rows + n > shape.cap || self.clamp(n) != n {
                     break;
                 }
-                self.push(spec, n);
+                self.push(shape.spec, n);
             }
             level += 1;
         }
@@ -93,30 +94,31 @@ impl<'v> Walk<'v> {
     fn roomy(&self, piece: usize) -> Option<(VariantSpec, usize)> {
         self.variants
             .picks(piece)
-            .filter(|spec| self.rows + piece <= spec.past_capacity())
-            .map(|spec| (spec, self.clamp(piece.min(spec.variant().get()))))
+            .filter(|shape| self.rows + piece <= shape.cap)
+            .map(|shape| (shape.spec, self.clamp(piece.min(shape.ar()))))
             .find(|&(_, n)| n > 0)
     }
 
     /// Where the real one gives up: a graph that can take the piece as its last, else the one that takes most of it.
     fn tight(&self, piece: usize) -> (VariantSpec, usize) {
-        let whole = self
-            .variants
-            .picks(piece)
-            .find(|s| s.variant().get() >= piece && self.rows <= s.past_capacity() && self.clamp(piece) == piece);
-        if let Some(spec) = whole {
-            return (spec, piece);
+        let takes_all = |s: &Shape| s.ar() >= piece && self.rows <= s.cap && self.clamp(piece) == piece;
+        if let Some(shape) = self.variants.picks(piece).find(takes_all) {
+            return (shape.spec, piece);
         }
         self.variants
-            .specs()
+            .shapes()
             .iter()
-            .filter(|s| self.rows <= s.past_capacity())
-            .map(|&s| (s, self.clamp(piece.min(s.variant().get()))))
+            .filter(|s| self.rows <= s.cap)
+            .map(|s| (s.spec, self.clamp(piece.min(s.ar()))))
             .max_by_key(|&(s, n)| (n, core::cmp::Reverse((s.variant(), s.ctx_size()))))
             .filter(|&(_, n)| n > 0)
             // The gate's own graph reaches the target in one step from the gate, and any other point below it
             // leaves at least one token before it.
             .expect("a walk at or below its gate always has a next step")
+    }
+
+    fn n_past(&self) -> usize {
+        self.rows.saturating_add_signed(self.ahead)
     }
 
     /// At most `n`, but stopping at the gate unless the step reaches the target.
@@ -130,15 +132,16 @@ impl<'v> Walk<'v> {
     }
 
     pub(super) fn push(&mut self, spec: VariantSpec, n: usize) {
+        let n_valid_kv = self.variants.resident(spec, self.rows);
         let new_idx = match self.variants.form() {
             KvForm::Concat => spec.past_capacity(),
             KvForm::Scatter if spec.is_full_context() => 0,
-            KvForm::Scatter => self.rows,
+            KvForm::Scatter => n_valid_kv,
         };
         self.steps.push(InferenceStep {
             spec,
-            n_past: self.rows + self.evicted,
-            n_valid_kv: self.rows,
+            n_past: self.n_past(),
+            n_valid_kv,
             n_process: n,
             past_idx: MaskCol(0),
             new_idx: MaskCol(new_idx),

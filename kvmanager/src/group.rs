@@ -1,0 +1,104 @@
+//! Cache groups: layers that share a mask, a length and a rule for what is kept.
+//!
+//! *Units*: tokens. The default group is number 0 and decides `n_valid_kv`; a second one is typically a windowed set
+//! of layers with a context of its own (`swa_`).
+
+use crate::KvForm;
+use genie_types::VariantSpec;
+
+/// Groups a cache may have.
+pub const MAX_GROUPS: usize = 4;
+
+/// What a group keeps once its past is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LongContext {
+    /// Everything; a full past ends the dialog.
+    #[default]
+    None,
+    /// The newest rows that the graph's past holds, and the first `sinks`; the mask shows all of them. What the real
+    /// one does for `sliding-window` on the default group.
+    Ring {
+        /// Positions that are never evicted.
+        sinks: usize,
+    },
+    /// Exactly the last `size` keys, the token's own included, and the first `sinks`, for every token.
+    Window {
+        /// Keys a token sees, its own included; at least 1.
+        size: usize,
+        /// Positions that are always seen.
+        sinks: usize,
+    },
+    /// The rows whose keys score best, by head; `evict` rows go at a time.
+    KeyDiff {
+        /// Rows of the beginning that are never evicted.
+        sinks: usize,
+        /// Rows evicted at a time, so that scoring runs every `evict` tokens; at least 1.
+        evict: usize,
+    },
+}
+
+/// One group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CacheGroup {
+    /// Prefix of its tensors (`past_`, `swa_`); for messages.
+    pub prefix: String,
+    /// How its graphs take their past.
+    pub form: KvForm,
+    /// Its own context length for each shape of the model; the model's where a shape is not listed.
+    pub ctx: Vec<(VariantSpec, usize)>,
+    /// What it keeps.
+    pub long: LongContext,
+}
+
+impl CacheGroup {
+    /// The default group of a model without long context.
+    pub fn plain(form: KvForm) -> Self {
+        Self { prefix: "past_".to_owned(), form, ..Self::default() }
+    }
+
+    /// Its context length in a graph of that shape.
+    pub fn ctx_of(&self, spec: VariantSpec) -> usize {
+        self.ctx.iter().find(|(s, _)| *s == spec).map_or(spec.ctx_size().get(), |&(_, ctx)| ctx)
+    }
+
+    /// Rows it may hold as a step of that shape starts.
+    pub fn room(&self, spec: VariantSpec) -> usize {
+        self.ctx_of(spec).saturating_sub(spec.variant().get())
+    }
+
+    /// Rows of the past input in a graph of that shape.
+    pub fn past_len(&self, spec: VariantSpec) -> usize {
+        match self.form {
+            // A graph as wide as its context has no past inputs in either form.
+            KvForm::Scatter if self.room(spec) > 0 => self.ctx_of(spec),
+            _ => self.room(spec),
+        }
+    }
+
+    /// Whether it ever drops rows by itself.
+    pub const fn evicts(&self) -> bool {
+        !matches!(self.long, LongContext::None)
+    }
+
+    /// Tokens after which a step of that shape can still start: no limit when the group makes room by itself.
+    /// `largest` says that no shape has a longer context.
+    pub(crate) fn reach(&self, spec: VariantSpec, largest: bool) -> usize {
+        let room = self.room(spec);
+        let endless = match self.long {
+            LongContext::None => false,
+            LongContext::Window { size, sinks } => size - 1 + sinks <= room,
+            LongContext::Ring { sinks } => largest && room > sinks,
+            LongContext::KeyDiff { sinks, .. } => largest && room > sinks,
+        };
+        if endless { usize::MAX } else { room }
+    }
+
+    /// Rows left of `rows` tokens when a step of that shape starts.
+    pub(crate) fn resident(&self, spec: VariantSpec, rows: usize) -> usize {
+        match self.long {
+            LongContext::None => rows,
+            LongContext::Window { size, sinks } => rows.min(size - 1 + sinks),
+            LongContext::Ring { .. } | LongContext::KeyDiff { .. } => rows.min(self.room(spec)),
+        }
+    }
+}

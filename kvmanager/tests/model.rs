@@ -1,0 +1,433 @@
+//! The cache against a naive one: random sequences of all operations, on every mode, type, form and shape set, beside
+//! a model that keeps its rows in a `Vec`. After each operation both must hold the same rows of the same owners, with
+//! the same bytes; during each step the graph's inputs and the mask must show exactly the rows that they should.
+//!
+//! 10,000 sequences a run; `KV_MODEL_CASES` changes that.
+
+mod naive;
+
+use genie_types::SplitIdx;
+use kvmanager::mode::{NativeKv, Tile};
+use kvmanager::{
+    BatchToken, CacheGroup, Holes, InferenceStep, KvDtype, KvError, KvForm, KvGeometry, KvKind, KvManager, KvOptions,
+    KvTensor, LongContext, ModeKind, Policy, RopeSpec, SeqId, SplitGeometry, Variants,
+};
+use naive::{Model, read_past, spec, token_bytes};
+use proptest::prelude::*;
+use std::ops::Range;
+
+#[derive(Clone, Debug)]
+struct Setup {
+    mode: usize,
+    dtype: KvDtype,
+    form: KvForm,
+    shapes: usize,
+    holes: Holes,
+    n_threads: usize,
+    per_head: bool,
+    /// 0: one plain group; 1: one windowed group; 2: a plain and a windowed group.
+    groups: usize,
+    window: usize,
+    sinks: usize,
+}
+
+#[derive(Clone, Debug)]
+enum Action {
+    Process(usize),
+    Batch(Vec<(u8, usize)>),
+    Select(Vec<bool>),
+    Rewind(usize),
+    Remove(u8, Range<usize>),
+    Keep(u8),
+    Share(u8, u8, Range<usize>),
+    Copy(u8, u8, Range<usize>),
+    Shift(u8, Range<usize>, isize),
+    Divide(u8, Range<usize>, usize),
+    ShiftOut(usize, usize),
+    Compact(usize),
+    Move { mode: usize, shapes: usize },
+    Abandon,
+    Clear,
+}
+
+const TILE: NativeKv = NativeKv { tile: Tile { rows: 4, cols: 4, word_bytes: 4 } };
+
+fn mode(i: usize) -> ModeKind {
+    [ModeKind::SMART_MASK, ModeKind::SHIFT_CONCAT, ModeKind::POINTER_SHIFT, ModeKind::NativeKv(TILE)][i % 4]
+}
+
+const SHAPES: [&[(u32, u32)]; 5] = [
+    &[(1, 12), (4, 12)],
+    &[(1, 10), (3, 10), (1, 24), (8, 24)],
+    &[(4, 16), (1, 32)],
+    &[(1, 8), (16, 16), (1, 20), (4, 20)],
+    &[(2, 9), (5, 24)],
+];
+
+fn geometry(setup: &Setup) -> KvGeometry {
+    let tensor = |kind, layer: usize, heads| KvTensor {
+        group: if setup.groups == 2 { layer % 2 } else { 0 },
+        ..KvTensor::new(kind, layer, heads, 4, setup.dtype).with_quant(1.0 / 16.0, if setup.dtype == KvDtype::U8 { -128 } else { -32_768 })
+    };
+    let split = |layers: Range<usize>| {
+        let kinds = [KvKind::Key, KvKind::Value];
+        let heads = layers.flat_map(|l| kinds.map(|k| (k, l))).flat_map(|(kind, layer)| {
+            if setup.per_head {
+                vec![tensor(kind, layer, 1).for_head(0), tensor(kind, layer, 1).for_head(1)]
+            } else {
+                vec![tensor(kind, layer, 2)]
+            }
+        });
+        SplitGeometry { tensors: heads.collect() }
+    };
+    KvGeometry { splits: vec![split(0..1), SplitGeometry::default(), split(1..2)] }
+}
+
+fn build(setup: &Setup, mode: ModeKind, shapes: usize) -> Result<KvManager, KvError> {
+    let specs: Vec<_> = SHAPES[shapes % SHAPES.len()].iter().map(|&(ar, cl)| spec(ar, cl)).collect();
+    let window = LongContext::Window { size: setup.window, sinks: setup.sinks };
+    let mut default = CacheGroup::plain(setup.form);
+    let mut groups = Vec::new();
+    if setup.groups == 1 {
+        default.long = window;
+    }
+    groups.push(default);
+    if setup.groups == 2 {
+        let ctx = specs.iter().map(|&s| (s, s.ctx_size().get().div_ceil(2).max(s.variant().get() + 1))).collect();
+        groups.push(CacheGroup { prefix: "swa_".to_owned(), form: setup.form, ctx, long: window });
+    }
+    let variants = Variants::with_groups(specs, groups, if setup.groups == 1 { Some(60) } else { None }).unwrap();
+    let options = KvOptions { mode, n_threads: setup.n_threads };
+    let mut kv = KvManager::new(&geometry(setup), variants, options)?;
+    kv.set_holes(setup.holes);
+    kv.set_rope(RopeSpec::new(100.0, 2));
+    Ok(kv)
+}
+
+struct Run {
+    setup: Setup,
+    kv: KvManager,
+    model: Model,
+    serial: usize,
+}
+
+impl Run {
+    fn check(&mut self) {
+        for group in 0..self.model.groups.len() {
+            let mut cells: Vec<_> = self.kv.cells(group).unwrap().used().map(|(_, c)| (c.pos, c.seqs)).collect();
+            cells.sort_unstable();
+            assert_eq!(cells, self.model.owners(group), "rows of group {group}");
+            if self.setup.holes == Holes::Close && self.model.groups[group].window.is_none() {
+                let cells = self.kv.cells(group).unwrap();
+                assert_eq!(cells.n_used(), cells.extent(), "holes are closed");
+            }
+        }
+        for seq in 0..4 {
+            assert_eq!(self.kv.next_pos(SeqId(seq)), self.model.next[usize::from(seq)], "next position of {seq}");
+        }
+    }
+
+    /// All bytes, by way of an export.
+    fn check_bytes(&mut self) {
+        self.model.turn();
+        let image = self.kv.export().unwrap();
+        for (group, saved) in image.groups.iter().enumerate() {
+            let n = saved.cells.len();
+            let mut rows: Vec<_> = (0..n)
+                .map(|row| {
+                    let mut bytes = Vec::new();
+                    for (tensor, data) in image.tensors.iter().zip(&image.data).filter(|(t, _)| t.group == group) {
+                        naive::dense_row(tensor, data, n, row, &mut bytes);
+                    }
+                    (saved.cells[row].pos, saved.cells[row].seqs, bytes)
+                })
+                .collect();
+            rows.sort_unstable();
+            assert_eq!(rows, self.model.rows(group), "bytes of group {group}");
+        }
+    }
+
+    /// One step, as an engine runs it; `keep` selects the columns to keep.
+    fn step(&mut self, step: &InferenceStep, tokens: &[BatchToken], keep: Option<&[bool]>) {
+        let first = self.serial;
+        self.serial += tokens.len();
+        self.check_inputs(step.spec, tokens);
+        for split in (0..self.kv.n_splits()).map(SplitIdx) {
+            let mut guard = self.kv.split(split).unwrap();
+            for view in guard.views() {
+                view.new.fill(0xEE);
+                for col in 0..tokens.len() {
+                    token_bytes(view.spec, self.setup.mode, step.variant(), col, first + col, view.new);
+                }
+            }
+            match keep {
+                None => self.kv.commit(split, step).unwrap(),
+                Some(keep) => self.kv.commit_selected(split, step, keep).unwrap(),
+            }
+        }
+        let kept: Vec<usize> = (0..tokens.len()).filter(|&i| keep.is_none_or(|k| k.get(i) == Some(&true))).collect();
+        self.kv.advance_by(kept.len()).unwrap();
+        self.model.append(&kept.iter().map(|&i| (tokens[i], first + i)).collect::<Vec<_>>());
+    }
+
+    /// What the graph would see: past inputs and mask, against the model.
+    fn check_inputs(&mut self, spec: genie_types::VariantSpec, tokens: &[BatchToken]) {
+        self.model.expire();
+        self.model.turn();
+        for group in 0..self.model.groups.len() {
+            let rule = self.kv.variants().groups()[group].clone();
+            let (ar, width) = (spec.variant().get(), rule.ctx_of(spec));
+            let past_len = rule.past_len(spec);
+            let mut mask = vec![0u8; ar * width];
+            self.kv.fill_mask(group, 0, 1, &mut mask).unwrap();
+            let cells: Vec<_> = self.kv.cells(group).unwrap().used().map(|(s, c)| (s, *c)).collect();
+            let extent = self.kv.cells(group).unwrap().extent();
+            let past = match (rule.form, mode(self.setup.mode)) {
+                (KvForm::Concat, ModeKind::ShiftConcat(_) | ModeKind::PointerShift(_)) => past_len - extent,
+                _ => 0,
+            };
+            let new = match rule.form {
+                KvForm::Concat => width - ar,
+                KvForm::Scatter if past_len > 0 => self.kv.cache_index(group),
+                KvForm::Scatter => 0,
+            };
+            // The bytes that each used slot shows to the graph.
+            let mut slots: Vec<Vec<u8>> = cells.iter().map(|_| Vec::new()).collect();
+            for split in (0..self.kv.n_splits()).map(SplitIdx) {
+                let mut guard = self.kv.split(split).unwrap();
+                for view in guard.views().filter(|v| v.spec.group == group) {
+                    for ((slot, _), bytes) in cells.iter().zip(&mut slots) {
+                        read_past(view.spec, self.setup.mode, past_len, past + slot, view.past, bytes);
+                    }
+                }
+            }
+            let mut rows: Vec<_> = cells.iter().zip(&slots).map(|((_, c), b)| (c.pos, c.seqs, b.clone())).collect();
+            rows.sort_unstable();
+            assert_eq!(rows, self.model.rows(group), "inputs of group {group} at {spec}");
+            // Scatter graphs overwrite their block: nothing may live there.
+            if rule.form == KvForm::Scatter && past_len > 0 {
+                assert!(new + ar <= width && cells.iter().all(|(slot, _)| !(new..new + ar).contains(slot)));
+            }
+            for i in 0..ar {
+                let mut seen = vec![0u8; width];
+                if let Some(token) = tokens.get(i) {
+                    let visible = |pos: usize| self.model.groups[group].window.is_none_or(|(w, s)| pos + w > token.pos || pos < s);
+                    for (slot, cell) in &cells {
+                        if cell.has(token.seq) && cell.pos <= token.pos && visible(cell.pos) {
+                            seen[past + slot] = 1;
+                        }
+                    }
+                    for (j, other) in tokens.iter().enumerate() {
+                        if j == i || (other.seq == token.seq && other.pos < token.pos && visible(other.pos)) {
+                            seen[new + j] = 1;
+                        }
+                    }
+                }
+                assert_eq!(mask[i * width..(i + 1) * width], seen, "mask row {i} of group {group}");
+            }
+        }
+    }
+
+    fn process(&mut self, n: usize, keep: Option<&[bool]>) {
+        let Ok(strategy) = self.kv.plan(n, &Policy::Genie) else { return };
+        for step in strategy.steps() {
+            if step.n_past == 0 && strategy.first() == 0 && self.model.next[0] != 0 {
+                // The whole history again: only without company, and only if the model agrees that it is dropped.
+                if self.kv.prepare(step).is_err() {
+                    return;
+                }
+                self.model.remove(0, 0..usize::MAX);
+                self.model.next[0] = 0;
+            } else if self.kv.prepare(step).is_err() {
+                panic!("{step} is refused: {:?}", self.kv.prepare(step));
+            }
+            let tokens: Vec<_> = (0..step.n_process).map(|i| BatchToken { seq: SeqId(0), pos: step.n_past + i }).collect();
+            self.step(step, &tokens, keep);
+            if keep.is_some() {
+                return;
+            }
+        }
+    }
+
+    fn batch(&mut self, spans: &[(u8, usize)]) {
+        let mut next = self.model.next.clone();
+        let mut tokens = Vec::new();
+        for &(seq, n) in spans {
+            for _ in 0..n {
+                tokens.push(BatchToken { seq: SeqId(seq), pos: next[usize::from(seq)] });
+                next[usize::from(seq)] += 1;
+            }
+        }
+        // The smallest shape that takes them all and still sees what there is.
+        let used: Vec<_> = (0..self.model.groups.len()).map(|g| self.model.groups[g].rows.len()).collect();
+        let rules = self.kv.variants().groups().to_vec();
+        let specs = self.kv.variants().specs().to_vec();
+        let fits = |s: &&genie_types::VariantSpec| {
+            s.variant().get() >= tokens.len() && rules.iter().zip(&used).all(|(r, &n)| n <= r.room(**s))
+        };
+        let Some(&spec) = specs.iter().find(fits) else { return };
+        self.kv.prepare_batch(spec, &tokens).unwrap();
+        let step = InferenceStep {
+            spec,
+            n_past: 0,
+            n_valid_kv: 0,
+            n_process: tokens.len(),
+            past_idx: Default::default(),
+            new_idx: Default::default(),
+        };
+        self.step(&step, &tokens, None);
+    }
+
+    fn apply(&mut self, action: &Action) {
+        match action {
+            Action::Process(n) => self.process(*n, None),
+            Action::Select(keep) => self.process(keep.len(), Some(keep)),
+            Action::Batch(spans) => self.batch(spans),
+            Action::Rewind(n) => match self.kv.rewind(*n) {
+                Ok(()) => self.model.rewind(*n),
+                Err(_) => assert!(*n > self.model.next[0] || self.model.lacks(*n)),
+            },
+            Action::Remove(seq, range) => {
+                self.kv.remove(SeqId(*seq), range.clone()).unwrap();
+                self.model.remove(*seq, range.clone());
+            }
+            Action::Keep(seq) => {
+                self.kv.keep(SeqId(*seq)).unwrap();
+                self.model.keep(*seq);
+            }
+            Action::Share(src, dst, range) => {
+                self.kv.share(SeqId(*src), SeqId(*dst), range.clone()).unwrap();
+                self.model.share(*src, *dst, range.clone());
+            }
+            Action::Copy(src, dst, range) => match self.kv.copy(SeqId(*src), SeqId(*dst), range.clone()) {
+                Ok(()) => self.model.copy(*src, *dst, range.clone()),
+                Err(KvError::Refused { .. }) => assert!(src != dst && !self.model.can_copy(*src, range.clone(), &self.kv)),
+                Err(e) => panic!("{e}"),
+            },
+            Action::Shift(seq, range, delta) => match self.kv.shift(SeqId(*seq), range.clone(), *delta) {
+                Ok(()) => self.model.remap(*seq, range.clone(), |p| p.checked_add_signed(*delta)),
+                Err(KvError::Refused { .. }) => assert!(!self.model.can_part(*seq, range.clone(), &self.kv)),
+                Err(e) => panic!("{e}"),
+            },
+            Action::Divide(seq, range, by) => match self.kv.divide(SeqId(*seq), range.clone(), *by) {
+                Ok(()) => self.model.remap(*seq, range.clone(), |p| Some(p / by)),
+                Err(KvError::Refused { .. }) => assert!(!self.model.can_part(*seq, range.clone(), &self.kv)),
+                Err(e) => panic!("{e}"),
+            },
+            Action::ShiftOut(sinks, n) => {
+                let n_past = self.model.next[0];
+                if sinks + n <= n_past && self.model.can_part(0, 0..usize::MAX, &self.kv) {
+                    self.kv.shift_out(*sinks, *n).unwrap();
+                    self.model.remove(0, *sinks..sinks + n);
+                    if self.model.next[0] == n_past {
+                        self.model.remap(0, sinks + n..n_past, |p| p.checked_sub(*n));
+                    }
+                }
+            }
+            Action::Compact(max) => {
+                self.kv.compact(*max).unwrap();
+            }
+            Action::Move { mode: to, shapes } => {
+                let to = if self.setup.form == KvForm::Scatter { to * 3 } else { *to };
+                let image = self.kv.export().unwrap();
+                let mut kv = build(&self.setup, mode(to), *shapes).unwrap();
+                match kv.import(&image) {
+                    Ok(()) => {
+                        self.model.turn();
+                        (self.kv, self.setup.mode) = (kv, to % 4);
+                    }
+                    Err(KvError::Foreign { .. }) => {
+                        assert!((0..image.groups.len()).any(|g| image.groups[g].cells.len() > kv.cells(g).unwrap().capacity()));
+                        self.model.turn();
+                    }
+                    Err(e) => panic!("{e}"),
+                }
+            }
+            Action::Abandon => {
+                let n_past = self.model.next[0];
+                if let Ok(strategy) = self.kv.plan(2, &Policy::Genie)
+                    && strategy.first() == n_past
+                    && self.model.groups.iter().all(|g| g.window.is_none())
+                {
+                    let step = strategy.steps()[0];
+                    self.kv.prepare(&step).unwrap();
+                    self.model.turn();
+                    self.kv.commit(SplitIdx(0), &step).unwrap();
+                    assert!(matches!(self.kv.compact(1), Err(KvError::Refused { .. })));
+                    self.kv.rewind(n_past).unwrap();
+                }
+            }
+            Action::Clear => {
+                self.kv.clear().unwrap();
+                self.model.clear();
+            }
+        }
+    }
+}
+
+fn any_setup() -> impl Strategy<Value = Setup> {
+    let dtype = prop::sample::select(vec![KvDtype::U8, KvDtype::U16, KvDtype::F16, KvDtype::F32]);
+    let form = prop::sample::select(vec![KvForm::Concat, KvForm::Concat, KvForm::Scatter]);
+    let holes = prop::sample::select(vec![Holes::Close, Holes::Keep]);
+    let threads = prop::sample::select(vec![0, 0, 0, 0, 0, 0, 0, 2]);
+    (0..4usize, dtype, form, 0..SHAPES.len(), holes, threads, any::<bool>(), (0..3usize, 1..9usize, 0..3usize)).prop_map(
+        |(mode, dtype, form, shapes, holes, n_threads, per_head, (groups, window, sinks))| Setup {
+            // Scatter graphs need their rows at the left: the first and the last mode.
+            mode: if form == KvForm::Scatter { mode % 2 * 3 } else { mode },
+            dtype,
+            form,
+            shapes,
+            holes,
+            n_threads,
+            per_head,
+            groups,
+            window,
+            sinks,
+        },
+    )
+}
+
+fn any_action() -> impl Strategy<Value = Action> {
+    let range = || (0..20usize, 0..12usize).prop_map(|(a, n)| a..if n > 9 { usize::MAX } else { a + n });
+    let seq = 0..3u8;
+    prop_oneof![
+        6 => (1..14usize).prop_map(Action::Process),
+        3 => prop::collection::vec((seq.clone(), 1..4usize), 1..4).prop_map(Action::Batch),
+        2 => prop::collection::vec(any::<bool>(), 1..6).prop_map(Action::Select),
+        3 => (0..20usize).prop_map(Action::Rewind),
+        2 => (seq.clone(), range()).prop_map(|(s, r)| Action::Remove(s, r)),
+        1 => seq.clone().prop_map(Action::Keep),
+        2 => (seq.clone(), seq.clone(), range()).prop_map(|(a, b, r)| Action::Share(a, b, r)),
+        2 => (seq.clone(), seq.clone(), range()).prop_map(|(a, b, r)| Action::Copy(a, b, r)),
+        2 => (seq.clone(), range(), -5..6isize).prop_map(|(s, r, d)| Action::Shift(s, r, d)),
+        1 => (seq, range(), 1..4usize).prop_map(|(s, r, d)| Action::Divide(s, r, d)),
+        1 => (0..3usize, 0..5usize).prop_map(|(s, n)| Action::ShiftOut(s, n)),
+        1 => (0..6usize).prop_map(Action::Compact),
+        2 => (0..4usize, 0..5usize).prop_map(|(mode, shapes)| Action::Move { mode, shapes }),
+        1 => Just(Action::Abandon),
+        1 => Just(Action::Clear),
+    ]
+}
+
+fn cases() -> u32 {
+    std::env::var("KV_MODEL_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(if cfg!(miri) { 4 } else { 10_000 })
+}
+
+fn play(setup: Setup, actions: &[Action]) {
+    let kv = build(&setup, mode(setup.mode), setup.shapes).unwrap();
+    let mut run = Run { model: Model::new(&geometry(&setup), &kv), kv, setup, serial: 0 };
+    for action in actions {
+        run.apply(action);
+        run.check();
+    }
+    run.check_bytes();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { max_shrink_iters: 4_000, failure_persistence: None, ..ProptestConfig::with_cases(cases()) })]
+
+    #[test]
+    fn the_cache_is_the_naive_cache(setup in any_setup(), actions in prop::collection::vec(any_action(), 1..16)) {
+        play(setup, &actions);
+    }
+}
