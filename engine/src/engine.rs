@@ -256,10 +256,15 @@ impl<X: Executor> Engine<X> {
         }
     }
 
-    /// After a failure: back to the first `before` tokens, or to nothing if their rows are gone.
+    /// After a failure: back to the first `before` tokens, by processing them again if their rows cannot be had cheaper.
     fn restore(&mut self, before: usize, e: EngineError) -> EngineError {
         self.history.truncate(before);
-        match self.kv.rewind(before).and_then(|()| self.kv.settle()) {
+        // Rows of nonsense must not even stay hidden: a share of zero times NaN is NaN.
+        let scrub = matches!(e, EngineError::NotFinite { .. });
+        if !scrub && self.kv.rewind(before).and_then(|()| self.kv.settle()).is_ok() {
+            return e;
+        }
+        match self.replay() {
             Ok(()) => e,
             Err(lost) => {
                 tracing::warn!(%lost, "the cache could not be put back");
@@ -270,6 +275,14 @@ impl<X: Executor> Engine<X> {
                 }
             }
         }
+    }
+
+    /// Fills a cleared cache from the history.
+    fn replay(&mut self) -> Result<(), EngineError> {
+        self.kv.clear()?;
+        let n = self.history.len();
+        let strategy = self.kv.plan(n, &self.policy)?;
+        self.run_steps(strategy.steps(), strategy.first(), n, Want::Nothing)
     }
 }
 

@@ -110,17 +110,43 @@ fn a_failing_graph_is_named_and_the_dialog_goes_on() {
 }
 
 #[test]
-fn nonsense_logits_are_an_error() {
+fn nonsense_logits_are_an_error_and_leave_no_trace() {
     let mut engine = open(FORM, &config()).unwrap();
-    engine.process(&ids(&[1])).unwrap();
+    let want = engine.process(&ids(&[1, 2, 3])).unwrap().to_vec();
+    engine.rewind(1).unwrap();
     let toy = engine.executor_mut();
-    toy.poison = Some((toy.calls.len(), 42));
+    toy.poison = Some((toy.calls.len() + 1..toy.calls.len() + 3, 42));
     let err = engine.process(&ids(&[2, 3])).unwrap_err().to_string();
     assert_eq!(
         err,
         "logits of graph `ar4_cl16_2_of_2` contain NaN at token 42, position 2; the weights or an activation overflow are to blame"
     );
     assert_eq!(engine.n_past(), 1);
-    engine.executor_mut().poison = None;
-    engine.process(&ids(&[2, 3])).unwrap();
+    assert_eq!(engine.process(&ids(&[2, 3])).unwrap(), want);
+}
+
+#[test]
+fn a_model_without_cache_survives_a_failure() {
+    let mut engine = open(Form { variants: &[(16, 16)], ..FORM }, &config()).unwrap();
+    let want = engine.process(&ids(&[1, 2, 3, 4])).unwrap().to_vec();
+    engine.rewind(3).unwrap();
+    let toy = engine.executor_mut();
+    toy.fail_at = Some(toy.calls.len() + 1);
+    assert!(engine.process(&ids(&[4])).is_err());
+    assert_eq!(engine.n_past(), 3);
+    assert_eq!(engine.process(&ids(&[4])).unwrap(), want);
+
+    // Failing again while the history is processed anew, the dialog is lost, and says so.
+    engine.executor_mut().fail_from = Some(0);
+    let err = engine.process(&ids(&[5])).unwrap_err();
+    assert_eq!(err.to_string(), "the dialog's cache was lost after a failure and has been cleared");
+    assert_eq!(engine.n_past(), 0);
+    engine.executor_mut().fail_from = None;
+    assert_eq!(engine.process(&ids(&[1, 2, 3, 4])).unwrap(), want);
+}
+
+#[test]
+fn an_engine_may_move_between_threads() {
+    fn movable<T: Send>() {}
+    movable::<Engine>();
 }

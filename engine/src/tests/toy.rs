@@ -25,13 +25,15 @@ pub(super) struct Toy {
     pub(super) calls: Vec<Call>,
     /// Fail when so many calls have been made.
     pub(super) fail_at: Option<usize>,
-    /// Say NaN for this entry when so many calls have been made.
-    pub(super) poison: Option<(usize, usize)>,
+    /// Fail from that call on.
+    pub(super) fail_from: Option<usize>,
+    /// In those calls, counted from 1, say NaN for this entry and write NaN to the cache.
+    pub(super) poison: Option<(std::ops::Range<usize>, usize)>,
 }
 
 impl Toy {
     pub(super) fn new(layout: ModelLayout) -> Self {
-        Self { layout, calls: Vec::new(), fail_at: None, poison: None }
+        Self { layout, calls: Vec::new(), fail_at: None, fail_from: None, poison: None }
     }
 }
 
@@ -162,8 +164,8 @@ impl<'a, 'io> Lent<'a, 'io> {
         all.chunks(all.len() / ar).map(<[bool]>::to_vec).collect()
     }
 
-    /// Runs the layers of a split.
-    fn layers(&mut self, split: &Split, x: &mut [i64]) {
+    /// Runs the layers of a split; `poisoned` spoils the new rows.
+    fn layers(&mut self, split: &Split, x: &mut [i64], poisoned: bool) {
         let ar = x.len();
         let cos = self.numbers(InputRole::Cos).expect("a decoder has cosines");
         let sin = self.numbers(InputRole::Sin).expect("a decoder has sines");
@@ -195,8 +197,10 @@ impl<'a, 'io> Lent<'a, 'io> {
                     (0..heads * dim)
                         .for_each(|e| out[at(ar, row, e / dim, e % dim)] = new[row] as f64 + twist(e / dim, e % dim));
                 }
-                self.write(OutputRole::New(role), out.into_iter());
+                self.write(OutputRole::New(role), out.into_iter().map(|x| if poisoned { f64::NAN } else { x }));
                 if let Some(past) = self.numbers(InputRole::Past(role)) {
+                    // Even where the mask hides it: zero times NaN is NaN.
+                    assert!(poisoned || past.iter().all(|x| x.is_finite()), "nonsense was left in the cache");
                     let seq = past.len() / heads / dim;
                     let found: Vec<i64> = (0..seq)
                         .map(|row| {
@@ -248,7 +252,8 @@ impl Executor for Toy {
         let ids = lent.words(InputRole::Ids).unwrap_or_default();
         let index = lent.words(InputRole::CacheIndex(0)).map(|words| words[0]);
         self.calls.push(Call { graph: graph.info.name.clone(), ids: ids.clone(), index });
-        if self.fail_at == Some(self.calls.len()) {
+        let fails = self.fail_from.is_some_and(|from| self.calls.len() >= from);
+        if fails || self.fail_at == Some(self.calls.len()) {
             return Err("the toy was told to fail".into());
         }
         let wire = graph.inputs.iter().find(|role| matches!(role, InputRole::Wire(_)));
@@ -258,8 +263,10 @@ impl Executor for Toy {
             None => ids.iter().map(|&id| id.into()).collect(),
         };
         assert_eq!(x.len(), ar);
+        let poison =
+            self.poison.as_ref().filter(|(calls, _)| calls.contains(&self.calls.len())).map(|(_, entry)| *entry);
         if !split.kv.is_empty() {
-            lent.layers(split, &mut x);
+            lent.layers(split, &mut x, poison.is_some());
         }
         for role in &graph.outputs {
             match role {
@@ -267,7 +274,6 @@ impl Executor for Toy {
                     lent.write(*role, x.iter().flat_map(|&x| std::iter::repeat_n(x as f64, HIDDEN)));
                 }
                 OutputRole::Logits => {
-                    let poison = self.poison.filter(|(calls, _)| *calls <= self.calls.len()).map(|(_, entry)| entry);
                     let row =
                         |x: i64| (0..VOCAB).map(move |e| if Some(e) == poison { f64::NAN } else { logit(x, e) as f64 });
                     lent.write(*role, x.iter().flat_map(|&x| row(x)));
