@@ -3,6 +3,8 @@
 
 mod ci;
 mod codegen;
+mod host_lib;
+mod qnn_runtime;
 mod tidy;
 mod workspace;
 
@@ -22,6 +24,10 @@ enum Task {
     Ci(ci::CiArgs),
     /// Rewrite the generated tables of qnn-sys from qnn-sys/abi, or check that they are up to date.
     Codegen(codegen::CodegenArgs),
+    /// Fetch Qualcomm's QNN libraries (the HTP emulator on a host) into target/qnn-runtime.
+    QnnRuntime(qnn_runtime::QnnRuntimeArgs),
+    /// Build the host backend as libQnnHost.so.
+    HostLib,
     /// House rules that no other tool checks: layers, file heads, file sizes, READMEs.
     Tidy,
 }
@@ -30,6 +36,8 @@ fn main() -> anyhow::Result<()> {
     match Args::parse().task {
         Task::Ci(args) => ci::run(&args),
         Task::Codegen(args) => codegen::run(&args),
+        Task::QnnRuntime(args) => qnn_runtime::run(&args),
+        Task::HostLib => host_lib::run(),
         Task::Tidy => tidy::run(),
     }
 }

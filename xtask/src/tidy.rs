@@ -28,10 +28,7 @@ const LAYERS: [(&str, &[&str]); 12] = [
     ("engine", &["genie-types", "qnn-api", "nsp-graph", "kvmanager"]),
     ("compiler", &["genie-types", "qnn-api"]),
     ("dialog", &["genie-types", "engine"]),
-    (
-        "genie-cli",
-        &["genie-types", "qnn-api", "qnn-host", "nsp-graph", "kvmanager", "engine", "compiler", "dialog"],
-    ),
+    ("genie-cli", &["genie-types", "qnn-api", "qnn-host", "nsp-graph", "kvmanager", "engine", "compiler", "dialog"]),
     ("xtask", &[]),
     ("conformance", &LIBRARIES),
 ];
@@ -55,7 +52,8 @@ pub fn run() -> Result<()> {
     for name in LIBRARIES {
         match std::fs::read_to_string(root.join(name).join("README.md")) {
             Ok(text) if text.lines().count() > MAX_README_LINES => {
-                faults.push(format!("{name}/README.md: {} lines, a screen is {MAX_README_LINES}", text.lines().count()));
+                faults
+                    .push(format!("{name}/README.md: {} lines, a screen is {MAX_README_LINES}", text.lines().count()));
             }
             Ok(_) => {}
             Err(_) => faults.push(format!("{name}/README.md: missing")),
@@ -80,7 +78,9 @@ fn check_file(path: &Path, text: &str, faults: &mut Vec<String>) {
     let head = text.lines().take_while(|line| line.starts_with("//!")).collect::<String>();
     let excused = head.contains("lines") || head.contains("enerated");
     if n_lines > MAX_LINES && !excused {
-        faults.push(format!("{shown}: {n_lines} lines, over {MAX_LINES}; cut it, or say in its `//!` why it has so many lines"));
+        faults.push(format!(
+            "{shown}: {n_lines} lines, over {MAX_LINES}; cut it, or say in its `//!` why it has so many lines"
+        ));
     }
 }
 
@@ -135,7 +135,12 @@ mod tests {
     #[test]
     fn an_arrow_that_the_design_lacks_is_refused() {
         let mut faults = Vec::new();
-        check_layers("nsp-graph", &["genie-types"], "[dependencies]\nqnn-api.workspace = true\n[dev-dependencies]\nengine = 1\n", &mut faults);
+        check_layers(
+            "nsp-graph",
+            &["genie-types"],
+            "[dependencies]\nqnn-api.workspace = true\n[dev-dependencies]\nengine = 1\n",
+            &mut faults,
+        );
         assert_eq!(faults, ["nsp-graph/Cargo.toml: may not depend on `qnn-api` (see ARCHITECTURE.md, Layers)"]);
     }
 

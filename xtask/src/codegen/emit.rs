@@ -46,7 +46,9 @@ pub fn constants(abi: &Value) -> Result<String> {
 
 /// `types.rs`: typedefs, structs and unions.
 pub fn types(abi: &Value) -> Result<String> {
-    let mut out = format!("//! {HEAD}\n\nuse core::ffi::{{c_char, c_void}};\n\nuse super::constants::*;\nuse super::functions::*;\n\n");
+    let mut out = format!(
+        "//! {HEAD}\n\nuse core::ffi::{{c_char, c_void}};\n\nuse super::constants::*;\nuse super::functions::*;\n\n"
+    );
     for (name, item) in object(abi, "typedefs")? {
         let c = text(item, "type")?;
         if c.starts_with("fn(") {
@@ -66,7 +68,10 @@ pub fn types(abi: &Value) -> Result<String> {
             writeln!(out, "    pub {}: {},", field_name(field)?, rust_type(text(field, "type")?))?;
         }
         writeln!(out, "}}\n\nimpl Default for {rust} {{\n    fn default() -> Self {{")?;
-        writeln!(out, "        // SAFETY: integers, floats, raw pointers, nullable functions and unions of them: zero is a value of each.")?;
+        writeln!(
+            out,
+            "        // SAFETY: integers, floats, raw pointers, nullable functions and unions of them: zero is a value of each."
+        )?;
         writeln!(out, "        unsafe {{ core::mem::zeroed() }}\n    }}\n}}")?;
     }
     Ok(out)
@@ -74,7 +79,9 @@ pub fn types(abi: &Value) -> Result<String> {
 
 /// `functions.rs`: the types of slots and callbacks, all nullable.
 pub fn functions(abi: &Value) -> Result<String> {
-    let mut out = format!("//! {HEAD}\n\nuse core::ffi::{{c_char, c_void}};\n\nuse super::constants::*;\nuse super::types::*;\nuse crate::provider::QnnInterface_t;\n");
+    let mut out = format!(
+        "//! {HEAD}\n\nuse core::ffi::{{c_char, c_void}};\n\nuse super::constants::*;\nuse super::types::*;\nuse crate::provider::QnnInterface_t;\n"
+    );
     for (name, item) in object(abi, "function_pointer_types")? {
         let mut params = Vec::new();
         for (i, p) in list(item, "params")?.iter().enumerate() {
@@ -116,7 +123,10 @@ pub fn tables(abi: &Value) -> Result<String> {
             writeln!(slots, "    (\"{name}\", core::mem::offset_of!({table}, {name}), {since}),")?;
         }
         writeln!(out, "\n#[repr(C)]\n#[derive(Clone, Copy)]\npub struct {table} {{\n{fields}}}")?;
-        writeln!(out, "\nimpl {table} {{\n    /// Every slot answers `QNN_COMMON_ERROR_NOT_SUPPORTED`.\n    pub const STUB: Self = Self {{\n{stubs}    }};\n}}")?;
+        writeln!(
+            out,
+            "\nimpl {table} {{\n    /// Every slot answers `QNN_COMMON_ERROR_NOT_SUPPORTED`.\n    pub const STUB: Self = Self {{\n{stubs}    }};\n}}"
+        )?;
         writeln!(out, "\n/// Name, offset in bytes, and the QAIRT release (225 = 2.25) whose headers first had it.")?;
         writeln!(out, "pub const {}_SLOTS: [(&str, usize, u32); {}] = [\n{slots}];", screaming(table), entries.len())?;
     }
@@ -125,15 +135,20 @@ pub fn tables(abi: &Value) -> Result<String> {
 
 /// A stub with the slot's number of arguments; slots that return nothing stay empty.
 fn stub_of(params: usize, ret: &str) -> String {
-    if ret == "Qnn_ErrorHandle_t" || ret == "u64" { format!("Some(not_supported::args{params})") } else { "None".into() }
+    if ret == "Qnn_ErrorHandle_t" || ret == "u64" {
+        format!("Some(not_supported::args{params})")
+    } else {
+        "None".into()
+    }
 }
 
 /// `layout.rs`: what the compiler made of the types, next to what was measured.
 pub fn layout(abi: &Value) -> Result<String> {
     let mut out = format!(
-        "//! {HEAD}\n\nuse core::mem::{{align_of, offset_of, size_of}};\n\nuse super::types::*;\n\n\
-         /// One struct or union: name in the table, size, alignment, and `(field, offset)` pairs.\n\
-         pub type Row = (&'static str, usize, usize, &'static [(&'static str, usize)]);\n\n\
+        "//! {HEAD}\n\nuse core::ffi::{{c_char, c_void}};\nuse core::mem::{{align_of, offset_of, size_of}};\n\n\
+         use super::constants::*;\nuse super::functions::*;\nuse super::types::*;\n\n\
+         /// One struct or union: name in the table, size, alignment, and `(field, offset, size)` of each field.\n\
+         pub type Row = (&'static str, usize, usize, &'static [(&'static str, usize, usize)]);\n\n\
          /// As this compiler lays them out.\npub const ROWS: &[Row] = &[\n"
     );
     let mut asserts = String::new();
@@ -148,7 +163,8 @@ pub fn layout(abi: &Value) -> Result<String> {
         let base = if name.contains("::") { anonymous_offset(abi, name)? } else { 0 };
         for field in members(item)? {
             let field_name = field_name(field)?;
-            write!(out, "(\"{}\", offset_of!({rust}, {field_name})), ", text(field, "name")?)?;
+            let ty = rust_type(text(field, "type")?);
+            write!(out, "(\"{}\", offset_of!({rust}, {field_name}), size_of::<{ty}>()), ", text(field, "name")?)?;
             write!(asserts, " && offset_of!({rust}, {field_name}) == {}", number(field, "offset")? - base)?;
         }
         writeln!(out, "]),")?;
@@ -171,7 +187,10 @@ pub fn errors(abi: &Value) -> Result<String> {
         rows.push((value, name));
     }
     rows.sort();
-    let mut out = format!("//! {HEAD}\n\n/// Sorted by number; several names may share one.\npub const ERRORS: [(u64, &str); {}] = [\n", rows.len());
+    let mut out = format!(
+        "//! {HEAD}\n\n/// Sorted by number; several names may share one.\npub const ERRORS: [(u64, &str); {}] = [\n",
+        rows.len()
+    );
     for (value, name) in rows {
         writeln!(out, "    ({value}, \"{name}\"),")?;
     }

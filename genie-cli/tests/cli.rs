@@ -1,0 +1,177 @@
+//! The program from the outside: what it prints where, what it answers, and how it ends.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use assert_cmd::cargo::CommandCargoExt;
+use compiler::Family;
+use compiler::testmodel::TestModel;
+use serde_json::Value;
+
+/// `genie` with a cache folder of its own, so that tests do not meet.
+fn genie(cache: &Path) -> Command {
+    let mut command = Command::cargo_bin("genie").unwrap();
+    command.env("GENIE_CACHE", cache).env_remove("GENIE_LOG");
+    command
+}
+
+fn run(cache: &Path, args: &[&str]) -> Output {
+    genie(cache).args(args).stdin(Stdio::null()).output().unwrap()
+}
+
+fn stdout(output: &Output) -> &str {
+    std::str::from_utf8(&output.stdout).unwrap()
+}
+
+fn stderr(output: &Output) -> &str {
+    std::str::from_utf8(&output.stderr).unwrap()
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().unwrap_or_else(|| panic!("killed: {}", stderr(output)))
+}
+
+#[test]
+fn the_demo_compiles_once_then_runs() {
+    let cache = tempfile::tempdir().unwrap();
+    let args = ["run", "-p", "ROMEO:", "-n", "20", "--seed", "7"];
+    let first = run(cache.path(), &args);
+    assert_eq!(code(&first), 0, "{}", stderr(&first));
+    assert!(stderr(&first).contains("compiling the demo model"), "{}", stderr(&first));
+    let second = run(cache.path(), &args);
+    assert_eq!(stderr(&second), "");
+    assert_eq!(stdout(&second), stdout(&first), "the same seed says the same");
+    assert!(stdout(&second).len() > 20, "{}", stdout(&second));
+}
+
+#[test]
+fn json_is_one_line_with_everything() {
+    let cache = tempfile::tempdir().unwrap();
+    let output = run(cache.path(), &["run", "--prompt-tokens", "12,7,9", "-n", "5", "--greedy", "--json", "--stats"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let lines: Vec<&str> = stdout(&output).lines().collect();
+    assert_eq!(lines.len(), 1, "{}", stdout(&output));
+    let record: Value = serde_json::from_str(lines[0]).unwrap();
+    assert_eq!(record["tokens"].as_array().unwrap().len(), 5);
+    assert_eq!(record["stop"], "max-num-tokens");
+    assert_eq!(record["input"], serde_json::json!([0, 12, 7, 9]), "BOS goes first");
+    assert_eq!(record["executed"], serde_json::json!([["ar32_cl256_1_of_1", 1], ["ar1_cl256_1_of_1", 4]]));
+    assert!(record["kpis"]["time-to-first-token"].as_u64().unwrap() > 0);
+    assert!(stderr(&output).contains("first token"));
+}
+
+#[test]
+fn a_prompt_comes_from_a_file_or_from_stdin() {
+    let cache = tempfile::tempdir().unwrap();
+    let file = cache.path().join("prompt.txt");
+    std::fs::write(&file, "JULIET:").unwrap();
+    let by_file = run(cache.path(), &["run", "-f", file.to_str().unwrap(), "-n", "8", "--greedy"]);
+    let by_flag = run(cache.path(), &["run", "-p", "JULIET:", "-n", "8", "--greedy"]);
+    let mut child = genie(cache.path());
+    let mut child = child.args(["run", "-f", "-", "-n", "8", "--greedy"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), b"JULIET:").unwrap();
+    let by_stdin = child.wait_with_output().unwrap();
+    assert_eq!(stdout(&by_file), stdout(&by_flag));
+    assert_eq!(stdout(&by_stdin), stdout(&by_flag));
+}
+
+#[test]
+fn a_reader_that_goes_away_is_success() {
+    let cache = tempfile::tempdir().unwrap();
+    let mut child = genie(cache.path());
+    let mut child = child.args(["run", "-p", "ROMEO:", "-n", "300", "-q"]).stdout(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn plans_are_tables_or_json() {
+    let cache = tempfile::tempdir().unwrap();
+    let output = run(cache.path(), &["plan", "50", "200", "--ar", "1,8,64", "--cl", "512", "--policy", "genie", "--json"]);
+    let steps: Vec<Vec<(String, u64)>> = stdout(&output)
+        .lines()
+        .map(|line| {
+            let plan: Value = serde_json::from_str(line).unwrap();
+            let steps = plan["steps"].as_array().unwrap().clone();
+            steps.iter().map(|s| (s["graph"].as_str().unwrap().to_owned(), s["n_process"].as_u64().unwrap())).collect()
+        })
+        .collect();
+    let step = |graph: &str, n| (graph.to_owned(), n);
+    assert_eq!(steps[0], [step("ar64_cl512", 50)]);
+    assert_eq!(steps[1], [step("ar64_cl512", 64), step("ar64_cl512", 64), step("ar64_cl512", 64), step("ar8_cl512", 8)]);
+    let table = run(cache.path(), &["plan", "1", "--n-past", "50", "--ar", "1,8,64", "--cl", "512"]);
+    assert_eq!(stdout(&table).lines().filter(|l| l.contains("1 tokens, policy")).count(), 3, "{}", stdout(&table));
+    let too_long = run(cache.path(), &["plan", "513", "--ar", "1,8,64", "--cl", "512", "--policy", "genie"]);
+    assert_eq!(code(&too_long), 1);
+    assert!(stderr(&too_long).contains("0 past + 513 new tokens > 512"), "{}", stderr(&too_long));
+}
+
+#[test]
+fn mistakes_end_in_one_error_and_a_hint() {
+    let cache = tempfile::tempdir().unwrap();
+    let none = run(cache.path(), &["run"]);
+    assert_eq!((code(&none), stdout(&none)), (1, ""));
+    assert!(stderr(&none).starts_with("error: no prompt\n") && stderr(&none).contains("\nhint: "), "{}", stderr(&none));
+    let missing = run(cache.path(), &["run", "-p", "x", "-c", "/no/such/bundle"]);
+    assert_eq!(code(&missing), 1);
+    assert!(stderr(&missing).contains("`/no/such/bundle` does not exist"), "{}", stderr(&missing));
+    let backend = run(cache.path(), &["run", "-p", "x", "--backend", "gpu"]);
+    assert!(stderr(&backend).contains("unknown backend `gpu`"), "{}", stderr(&backend));
+    let library = run(cache.path(), &["run", "-p", "x", "--backend", "/no/libQnnHtp.so"]);
+    assert!(stderr(&library).contains("/no/libQnnHtp.so"), "{}", stderr(&library));
+    assert_eq!(code(&run(cache.path(), &["run", "--no-such-flag"])), 2);
+    assert_eq!(code(&run(cache.path(), &["inspect", "Cargo.toml"])), 1);
+}
+
+/// Compiles a random model and verifies it over all the lengths that matter.
+fn verify(family: Family, splits: &str, extra: &[&str]) {
+    let place = tempfile::tempdir().unwrap();
+    let (model, bundle) = (place.path().join("model"), place.path().join("bundle"));
+    TestModel::tiny(family).write(&model).unwrap();
+    let (model, bundle) = (model.to_str().unwrap(), bundle.to_str().unwrap());
+    let mut args = vec!["compile", model, "-o", bundle, "--ar", "1,8,32", "--cl", "64,256", "--precision", "f32", "--splits", splits];
+    args.extend(extra);
+    let compiled = run(place.path(), &args);
+    assert_eq!(code(&compiled), 0, "{}", stderr(&compiled));
+
+    let output = run(place.path(), &["verify", bundle, "-n", "200", "--json"]);
+    assert_eq!(code(&output), 0, "{}{}", stdout(&output), stderr(&output));
+    let records: Vec<Value> = stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let lengths: Vec<u64> = records.iter().map(|r| r["prompt_tokens"].as_u64().unwrap()).collect();
+    assert_eq!(lengths, [1, 31, 32, 33, 67, 236, 255, 256]);
+    for record in &records {
+        assert_eq!((&record["wrong_tokens"], &record["ties"]), (&Value::from(0), &Value::from(0)), "{record}");
+    }
+    assert_eq!(records[0]["generated"], 200);
+    let executed = records[0]["executed"].to_string();
+    assert!(executed.contains("cl64") && executed.contains("cl256"), "the context is promoted: {executed}");
+}
+
+#[test]
+fn verify_llama_in_one_piece() {
+    verify(Family::Llama, "mono", &[]);
+}
+
+#[test]
+fn verify_qwen2_in_two_pieces() {
+    verify(Family::Qwen2, "decoder-lmhead", &[]);
+}
+
+#[test]
+fn verify_qwen3_in_many_pieces() {
+    verify(Family::Qwen3, "lut-decoder-lmhead", &["--layers-per-split", "1"]);
+}
+
+#[test]
+fn inspect_lists_graphs_and_tensors() {
+    let cache = tempfile::tempdir().unwrap();
+    assert_eq!(code(&run(cache.path(), &["run", "-p", "x", "-n", "1", "-q"])), 0);
+    let bundle = std::fs::read_dir(cache.path()).unwrap().next().unwrap().unwrap().path();
+    let text = run(cache.path(), &["inspect", bundle.to_str().unwrap(), "--tensors"]);
+    assert_eq!(code(&text), 0, "{}", stderr(&text));
+    assert!(stdout(&text).contains("ar128_cl512_1_of_1") && stdout(&text).contains("past_key_0_in"), "{}", stdout(&text));
+    let json = run(cache.path(), &["inspect", bundle.to_str().unwrap(), "--json"]);
+    let record: Value = serde_json::from_str(stdout(&json)).unwrap();
+    assert_eq!(record["variants"].as_array().unwrap().len(), 6);
+    assert_eq!(record["vocab_size"], 2048);
+}
