@@ -150,31 +150,10 @@ impl<'a> FloatsMut<'a> {
 
 /// A row-major matrix of any [`Float`] type, at any alignment: `rows` x `cols`, rows without gaps.
 #[derive(Clone, Copy)]
-pub struct Mat<'a> {
+pub(crate) struct FloatMat<'a> {
     pub(crate) data: Floats<'a>,
     pub(crate) rows: usize,
     pub(crate) cols: usize,
-}
-
-impl<'a> Mat<'a> {
-    /// Views numbers as a matrix.
-    ///
-    /// # Panics
-    /// When `data` does not hold `rows * cols` numbers.
-    pub fn new(data: Floats<'a>, rows: usize, cols: usize) -> Self {
-        assert_eq!(data.len(), rows * cols, "a matrix of {rows} x {cols} needs as many numbers");
-        Self { data, rows, cols }
-    }
-
-    /// Rows.
-    pub fn rows(&self) -> usize {
-        self.rows
-    }
-
-    /// Columns: the length of a row.
-    pub fn cols(&self) -> usize {
-        self.cols
-    }
 }
 
 /// An element type as a Rust type, for kernels that are compiled for each. Pointers to it need no alignment.

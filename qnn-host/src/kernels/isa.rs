@@ -1,26 +1,53 @@
 //! Which vector unit to run on: detected once, then carried by value into every kernel.
 
+#[cfg(target_arch = "x86_64")]
+use super::simd::avx2::Avx2;
+#[cfg(target_arch = "x86_64")]
+use super::simd::avx512::Avx512;
+#[cfg(target_arch = "x86_64")]
+use super::simd::avx512_dot::Vnni512;
+#[cfg(target_arch = "aarch64")]
+use super::simd::neon::Neon;
+#[cfg(target_arch = "aarch64")]
+use super::simd::neon_dot::NeonDot;
 use super::simd::plain::Plain;
 
 /// An instruction set that this CPU has. Values come from [`Isa::detect`] and [`Isa::available`] only, so holding one
 /// is proof that its kernels may run.
 #[derive(Clone, Copy, Debug)]
-pub struct Isa(pub(super) Level);
+pub struct Isa(pub(super) Level, pub(super) DotLevel);
 
+/// The unit for floats.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Level {
     Plain(Plain),
     #[cfg(target_arch = "x86_64")]
-    Avx2(super::simd::avx2::Avx2),
+    Avx2(Avx2),
     #[cfg(target_arch = "x86_64")]
-    Avx512(super::simd::avx512::Avx512),
+    Avx512(Avx512),
     #[cfg(target_arch = "aarch64")]
-    Neon(super::simd::neon::Neon),
+    Neon(Neon),
+}
+
+/// The unit for 8-bit codes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum DotLevel {
+    Plain(Plain),
+    #[cfg(target_arch = "x86_64")]
+    Avx2(Avx2),
+    #[cfg(target_arch = "x86_64")]
+    Avx512(Avx512),
+    #[cfg(target_arch = "x86_64")]
+    Vnni512(Vnni512),
+    #[cfg(target_arch = "aarch64")]
+    Neon(Neon),
+    #[cfg(target_arch = "aarch64")]
+    NeonDot(NeonDot),
 }
 
 impl Isa {
     /// The path for any CPU.
-    pub const PLAIN: Self = Self(Level::Plain(Plain));
+    pub const PLAIN: Self = Self(Level::Plain(Plain), DotLevel::Plain(Plain));
 
     /// The best one here.
     pub fn detect() -> Self {
@@ -29,57 +56,58 @@ impl Isa {
 
     /// All that this CPU has, the best last.
     pub fn available() -> impl Iterator<Item = Self> {
-        [Some(Self::PLAIN), Self::avx2(), Self::avx512(), Self::neon()].into_iter().flatten()
+        std::iter::once(Self::PLAIN).chain(Self::special().into_iter().flatten())
     }
 
     /// A short name for logs and test messages.
     pub fn name(self) -> &'static str {
-        match self.0 {
-            Level::Plain(_) => "plain",
+        match self.1 {
+            DotLevel::Plain(_) => "plain",
             #[cfg(target_arch = "x86_64")]
-            Level::Avx2(_) => "avx2",
+            DotLevel::Avx2(_) => "avx2",
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512(_) => "avx512",
+            DotLevel::Avx512(_) => "avx512",
+            #[cfg(target_arch = "x86_64")]
+            DotLevel::Vnni512(_) => "avx512vnni",
             #[cfg(target_arch = "aarch64")]
-            Level::Neon(_) => "neon",
+            DotLevel::Neon(_) => "neon",
+            #[cfg(target_arch = "aarch64")]
+            DotLevel::NeonDot(_) => "neondot",
         }
     }
 
     #[cfg(target_arch = "x86_64")]
-    fn avx2() -> Option<Self> {
-        let has =
+    fn special() -> [Option<Self>; 3] {
+        let has2 =
             is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c");
-        has.then_some(Self(Level::Avx2(super::simd::avx2::Avx2(()))))
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    fn avx512() -> Option<Self> {
-        let has = Self::avx2().is_some()
+        let has512 = has2
             && is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")
             && is_x86_feature_detected!("avx512dq")
             && is_x86_feature_detected!("avx512vl");
-        has.then_some(Self(Level::Avx512(super::simd::avx512::Avx512(()))))
+        let vnni = has512 && is_x86_feature_detected!("avx512vnni");
+        let (two, wide) = (Avx2(()), Avx512(()));
+        [
+            has2.then_some(Self(Level::Avx2(two), DotLevel::Avx2(two))),
+            has512.then_some(Self(Level::Avx512(wide), DotLevel::Avx512(wide))),
+            vnni.then_some(Self(Level::Avx512(wide), DotLevel::Vnni512(Vnni512(wide)))),
+        ]
     }
 
     #[cfg(target_arch = "aarch64")]
-    fn neon() -> Option<Self> {
-        std::arch::is_aarch64_feature_detected!("neon").then_some(Self(Level::Neon(super::simd::neon::Neon(()))))
+    fn special() -> [Option<Self>; 2] {
+        let neon = std::arch::is_aarch64_feature_detected!("neon");
+        let dot = neon && std::arch::is_aarch64_feature_detected!("dotprod");
+        let unit = Neon(());
+        [
+            neon.then_some(Self(Level::Neon(unit), DotLevel::Neon(unit))),
+            dot.then_some(Self(Level::Neon(unit), DotLevel::NeonDot(NeonDot(unit)))),
+        ]
     }
 
-    #[cfg(not(target_arch = "x86_64"))]
-    fn avx2() -> Option<Self> {
-        None
-    }
-
-    #[cfg(not(target_arch = "x86_64"))]
-    fn avx512() -> Option<Self> {
-        None
-    }
-
-    #[cfg(not(target_arch = "aarch64"))]
-    fn neon() -> Option<Self> {
-        None
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    fn special() -> [Option<Self>; 0] {
+        []
     }
 }
 
@@ -154,3 +182,53 @@ macro_rules! simd_fn {
     };
 }
 pub(crate) use simd_fn;
+
+/// As [`simd_fn!`], for bodies over the unit for codes: `unsafe fn body<D: Dot>(d: D, ...)`.
+macro_rules! dot_fn {
+    ($(#[$meta:meta])* $vis:vis unsafe fn $name:ident ($($arg:ident: $ty:ty),* $(,)?) = $body:path) => {
+        $(#[$meta])*
+        $vis unsafe fn $name(isa: $crate::kernels::isa::Isa, $($arg: $ty),*) {
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+            unsafe fn vnni512(d: $crate::kernels::simd::avx512_dot::Vnni512, $($arg: $ty),*) {
+                // SAFETY: the caller's promise is the body's.
+                unsafe { $body(d, $($arg),*) }
+            }
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
+            unsafe fn avx512(d: $crate::kernels::simd::avx512::Avx512, $($arg: $ty),*) {
+                // SAFETY: the caller's promise is the body's.
+                unsafe { $body(d, $($arg),*) }
+            }
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma,f16c")]
+            unsafe fn avx2(d: $crate::kernels::simd::avx2::Avx2, $($arg: $ty),*) {
+                // SAFETY: the caller's promise is the body's.
+                unsafe { $body(d, $($arg),*) }
+            }
+            #[cfg(target_arch = "aarch64")]
+            #[target_feature(enable = "dotprod")]
+            unsafe fn neon_dot(d: $crate::kernels::simd::neon_dot::NeonDot, $($arg: $ty),*) {
+                // SAFETY: the caller's promise is the body's.
+                unsafe { $body(d, $($arg),*) }
+            }
+            // SAFETY: the caller's promise is the body's; the token `d` proves that the CPU has the features of its path.
+            unsafe {
+                match isa.1 {
+                    $crate::kernels::isa::DotLevel::Plain(d) => $body(d, $($arg),*),
+                    #[cfg(target_arch = "x86_64")]
+                    $crate::kernels::isa::DotLevel::Avx2(d) => avx2(d, $($arg),*),
+                    #[cfg(target_arch = "x86_64")]
+                    $crate::kernels::isa::DotLevel::Avx512(d) => avx512(d, $($arg),*),
+                    #[cfg(target_arch = "x86_64")]
+                    $crate::kernels::isa::DotLevel::Vnni512(d) => vnni512(d, $($arg),*),
+                    #[cfg(target_arch = "aarch64")]
+                    $crate::kernels::isa::DotLevel::Neon(d) => $body(d, $($arg),*),
+                    #[cfg(target_arch = "aarch64")]
+                    $crate::kernels::isa::DotLevel::NeonDot(d) => neon_dot(d, $($arg),*),
+                }
+            }
+        }
+    };
+}
+pub(crate) use dot_fn;

@@ -20,8 +20,10 @@ pub mod elementwise;
 mod float;
 mod isa;
 pub mod linear;
+mod mat;
 mod math;
 mod norm;
+pub mod packed;
 mod rope;
 mod shared;
 mod simd;
@@ -29,9 +31,11 @@ mod softmax;
 #[cfg(test)]
 mod testing;
 
-pub use float::{Float, Floats, FloatsMut, Mat};
+pub use float::{Float, Floats, FloatsMut};
 pub use isa::Isa;
+pub use mat::Mat;
 pub use norm::{rms_norm, rms_norm_in_place};
+pub use packed::Packed;
 pub use rope::{Rope, rope};
 pub use shared::SharedMut;
 pub use softmax::softmax;

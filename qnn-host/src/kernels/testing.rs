@@ -2,6 +2,7 @@
 
 use half::{bf16, f16};
 
+use super::packed::{Bits, Packer, Packing, Scales};
 use super::{Float, Isa};
 
 /// Every path that this CPU can run.
@@ -60,4 +61,25 @@ pub(crate) fn assert_close(y: &[f32], expected: &[f64], relative: f64, absolute:
 pub(crate) fn ulps(y: f32, exact: f64) -> f64 {
     let exponent = exact.abs().max(f64::from(f32::MIN_POSITIVE)).log2().floor();
     (f64::from(y) - exact).abs() / (exponent - 23.0).exp2()
+}
+
+/// A packed matrix of random codes and scales, and its numbers.
+pub(crate) fn packed_numbers(packing: Packing, rows: usize, cols: usize, seed: u64) -> (Vec<u8>, Vec<f32>) {
+    let mut bytes = vec![0xAA; packing.size_bytes(rows, cols).expect("a small matrix")];
+    let mut packer = Packer::new(&mut bytes, packing, rows, cols);
+    let (raw, scales) = (numbers(rows * cols, seed), numbers(rows * packing.scales_of_row(cols), seed ^ 99));
+    let mut stored = Vec::with_capacity(rows * cols);
+    for (row, raw) in raw.chunks_exact(cols).enumerate() {
+        let (low, high) = if packing.bits == Bits::Four { (-8.0, 7.0) } else { (-128.0, 127.0) };
+        // Many codes at the ends of the range, where sums of products would overflow first.
+        let codes: Vec<i8> = raw.iter().map(|x| (x * 70.0).clamp(low, high) as i8).collect();
+        let scales: Vec<f32> = scales[row * packing.scales_of_row(cols)..][..packing.scales_of_row(cols)]
+            .iter()
+            .map(|x| if packing.scales == Scales::Block { f16::from_f32(x * 0.01).to_f32() } else { x * 0.01 })
+            .collect();
+        packer.row(row, &codes, &scales).expect("codes and scales fit");
+        let scale = |col: usize| scales[if packing.scales == Scales::Row { 0 } else { col / 32 }];
+        stored.extend(codes.iter().enumerate().map(|(col, &c)| f32::from(c) * scale(col)));
+    }
+    (bytes, stored)
 }

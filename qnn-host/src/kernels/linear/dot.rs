@@ -1,6 +1,6 @@
 //! Few rows of `X`: dot products along `k`, weights streamed once.
 
-use super::super::float::{Elem, with_elem};
+use super::super::float::{Elem, FloatMat, with_elem};
 use super::super::isa::simd_fn;
 use super::super::simd::Simd;
 use super::finish::{Biases, MAX_CHUNK, finish};
@@ -24,13 +24,14 @@ unsafe fn body<S: Simd>(s: S, worker: Worker<'_>, job: &Job<'_>) {
     let mut task = worker.take();
     let mut first = 0;
     for layer in job.layers {
-        let n = layer.weights.rows();
-        let rows = chunk_rows(job.k, layer.weights.data.ty(), MAX_CHUNK);
+        let Some(weights) = layer.weights.floats() else { continue };
+        let n = weights.rows;
+        let rows = chunk_rows(job.k, weights.data.ty(), MAX_CHUNK);
         let tasks = n.div_ceil(rows);
         while task < first + tasks {
             let n0 = (task - first) * rows;
             // SAFETY: the chunk lies inside the layer, and this thread alone took it.
-            unsafe { chunk(s, job, layer, n0, rows.min(n - n0)) };
+            unsafe { chunk(s, job, layer, weights, n0, rows.min(n - n0)) };
             task = worker.take();
         }
         first += tasks;
@@ -40,18 +41,18 @@ unsafe fn body<S: Simd>(s: S, worker: Worker<'_>, job: &Job<'_>) {
 /// # Safety
 /// `n0 .. n0 + count` are outputs of `layer`, `count <= MAX_CHUNK`, that this thread alone uses.
 #[inline(always)]
-unsafe fn chunk<S: Simd>(s: S, job: &Job<'_>, layer: &Linear<'_>, n0: usize, count: usize) {
+unsafe fn chunk<S: Simd>(s: S, job: &Job<'_>, layer: &Linear<'_>, weights: FloatMat<'_>, n0: usize, count: usize) {
     let mut main = [0.0f32; MAX_ROWS * MAX_CHUNK];
     let mut gate = [0.0f32; MAX_ROWS * MAX_CHUNK];
     // SAFETY: the products of `count` rows of weights with `m <= MAX_ROWS` rows fit; the rows exist.
     unsafe {
-        if let Some(g) = layer.gate {
-            with_elem!(g.weights.data.ty(), E => {
-                products::<S, E>(s, job, g.weights.data.ptr::<E>().add(n0 * job.k), count, gate.as_mut_ptr());
+        if let Some(g) = layer.gate.and_then(|g| g.weights.floats()) {
+            with_elem!(g.data.ty(), E => {
+                products::<S, E>(s, job, g.data.ptr::<E>().add(n0 * job.k), count, gate.as_mut_ptr());
             });
         }
-        with_elem!(layer.weights.data.ty(), E => {
-            products::<S, E>(s, job, layer.weights.data.ptr::<E>().add(n0 * job.k), count, main.as_mut_ptr());
+        with_elem!(weights.data.ty(), E => {
+            products::<S, E>(s, job, weights.data.ptr::<E>().add(n0 * job.k), count, main.as_mut_ptr());
         });
     }
     let biases = Biases::of(s, layer, n0, count);

@@ -1,13 +1,15 @@
 //! Linear layers: `Y[m, n] = X[m, k] W[n, k]^T`, and what is fused with them (bias, SwiGLU gate, residual).
 //!
-//! Weights are read as the graph stores them, a row for each output, in any [`Float`] type; sums are f32. A call takes
-//! several layers that read the same `X`, so that small ones (query, key, value) share one pass over the threads.
+//! Float weights are read as the graph stores them, a row for each output, in any [`Float`] type; packed ones of 4 or 8 bits as
+//! [`super::packed`] lays them out. Sums are f32. A call takes several layers that read the same `X`, so that small ones
+//! (query, key, value) share one pass over the threads.
 //!
-//! Two ways, by the number of rows of `X`:
+//! Two ways for floats (and two alike for [`codes`]), by the number of rows of `X`:
 //! * *dot* (decode, short drafts): each thread streams rows of `W` once, and multiplies each with all rows of `X`.
 //! * *tiled* (prefill): `X` is transposed once into panels for all threads; each thread widens a panel of `W` rows at a time
 //!   into its first-level cache and multiplies register tiles.
 
+mod codes;
 mod dot;
 mod finish;
 #[cfg(test)]
@@ -37,7 +39,7 @@ pub struct Linear<'a> {
 /// The gate of a SwiGLU layer.
 #[derive(Clone, Copy)]
 pub struct Gate<'a> {
-    /// `[n, k]`.
+    /// `[n, k]`, floats or packed as the layer's.
     pub weights: Mat<'a>,
     /// `[n]`.
     pub bias: Option<Floats<'a>>,
@@ -56,14 +58,15 @@ pub enum Residual<'a> {
 
 impl<'a> Linear<'a> {
     /// A layer without bias, gate or residual.
-    pub fn new(weights: Mat<'a>, out: SharedMut<'a, f32>) -> Self {
-        Self { weights, bias: None, gate: None, residual: Residual::None, out }
+    pub fn new(weights: impl Into<Mat<'a>>, out: SharedMut<'a, f32>) -> Self {
+        Self { weights: weights.into(), bias: None, gate: None, residual: Residual::None, out }
     }
 }
 
-/// f32 numbers of scratch that [`linear`] needs for `m` rows of `k` numbers with that many threads (often none).
+/// f32 numbers of scratch that [`linear`] needs for `m` rows of `k` numbers with that many threads.
 pub fn scratch_len(isa: Isa, m: usize, k: usize, threads: usize) -> usize {
-    if uses_tiles(m) { tiled::scratch_len(isa, m, k, threads) } else { 0 }
+    let floats = if uses_tiles(m) { tiled::scratch_len(isa, m, k, threads) } else { 0 };
+    floats.max(codes::scratch_len(isa, m, k, threads))
 }
 
 /// From how many rows on tiles pay for transposing `X`.
@@ -107,10 +110,19 @@ pub unsafe fn linear(
     let job = Job { x, m, k, layers, scratch };
     // SAFETY: operands fit the shapes as checked; the caller's promise is the one that the paths ask for.
     unsafe {
-        if uses_tiles(m) {
-            tiled::run(isa, worker, &job);
-        } else {
-            dot::run(isa, worker, &job);
+        let packed = layers.iter().filter(|l| l.weights.packed().is_some()).count();
+        if packed > 0 {
+            codes::run(isa, worker, &job);
+        }
+        if packed > 0 && packed < layers.len() {
+            worker.barrier();
+        }
+        if packed < layers.len() {
+            if uses_tiles(m) {
+                tiled::run(isa, worker, &job);
+            } else {
+                dot::run(isa, worker, &job);
+            }
         }
     }
 }
@@ -124,6 +136,11 @@ fn check(layer: &Linear<'_>, m: usize, k: usize) {
     fits(&layer.weights, &layer.bias);
     if let Some(gate) = &layer.gate {
         fits(&gate.weights, &gate.bias);
+        assert_eq!(
+            gate.weights.packed().is_some(),
+            layer.weights.packed().is_some(),
+            "a gate is packed if its layer is"
+        );
     }
     assert_eq!(layer.out.len(), m * n, "the result is {m} rows of {n}");
     if let Residual::Rows(rows) = layer.residual {

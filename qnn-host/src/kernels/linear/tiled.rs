@@ -12,11 +12,11 @@
 //! `R` rows of weights are widened once and multiplied with all panels of the block. At the end the products are transposed
 //! back into rows and finished.
 
+use super::super::Isa;
 use super::super::convert::move_all;
-use super::super::float::with_elem;
+use super::super::float::{FloatMat, with_elem};
 use super::super::isa::simd_fn;
 use super::super::simd::{A_STRIDE, MAX_LANES, Simd, Tile};
-use super::super::{Isa, Mat};
 use super::finish::{Biases, MAX_CHUNK, finish};
 use super::{Job, Linear};
 use crate::pool::Worker;
@@ -70,12 +70,13 @@ unsafe fn body<S: Simd>(s: S, worker: Worker<'_>, job: &Job<'_>) {
     let mut task = worker.take();
     let mut first = 0;
     for layer in job.layers {
-        let n = layer.weights.rows();
+        let Some(weights) = layer.weights.floats() else { continue };
+        let n = weights.rows;
         let tasks = n.div_ceil(chunk);
         while task < first + tasks {
             let n0 = (task - first) * chunk;
             // SAFETY: the chunk lies inside the layer, and this thread alone took it; `X` is packed, as the barrier says.
-            unsafe { outputs(s, job, packed, own, layer, n0, chunk.min(n - n0)) };
+            unsafe { outputs(s, job, packed, own, layer, weights, n0, chunk.min(n - n0)) };
             task = worker.take();
         }
         first += tasks;
@@ -85,7 +86,7 @@ unsafe fn body<S: Simd>(s: S, worker: Worker<'_>, job: &Job<'_>) {
 /// Outputs of a task: as many as the products' memory holds, but enough tasks that threads end together.
 #[inline(always)]
 fn chunk_len<S: Simd>(job: &Job<'_>, threads: usize) -> usize {
-    let outputs: usize = job.layers.iter().map(|l| l.weights.rows()).sum();
+    let outputs: usize = job.layers.iter().filter_map(|l| l.weights.floats()).map(|w| w.rows).sum();
     let fair = outputs.div_ceil(4 * threads).next_multiple_of(S::TILE_ROWS);
     fair.min(MAX_CHUNK / S::TILE_ROWS * S::TILE_ROWS)
 }
@@ -123,12 +124,14 @@ unsafe fn pack<S: Simd>(s: S, job: &Job<'_>, row0: usize, k0: usize, count: usiz
 /// The outputs exist and are this thread's alone, `count <= MAX_CHUNK`; `packed` is all of `X`, `own` is this thread's
 /// scratch.
 #[inline(always)]
+#[allow(clippy::too_many_arguments)]
 unsafe fn outputs<S: Simd>(
     s: S,
     job: &Job<'_>,
     packed: *const f32,
     own: *mut f32,
     layer: &Linear<'_>,
+    weights: FloatMat<'_>,
     n0: usize,
     count: usize,
 ) {
@@ -142,10 +145,10 @@ unsafe fn outputs<S: Simd>(
         let rows = BLOCK_ROWS.min(job.m - row0);
         // SAFETY: the caller's promise; each part of the scratch is used for one thing.
         unsafe {
-            if let Some(g) = layer.gate {
-                products(s, job, packed, panel, g.weights, n0, count, row0, rows, gate);
+            if let Some(g) = layer.gate.and_then(|g| g.weights.floats()) {
+                products(s, job, packed, panel, g, n0, count, row0, rows, gate);
             }
-            products(s, job, packed, panel, layer.weights, n0, count, row0, rows, main);
+            products(s, job, packed, panel, weights, n0, count, row0, rows, main);
             store(s, layer, &biases, n0, count, row0, rows, main, gate);
         }
     }
@@ -162,7 +165,7 @@ unsafe fn products<S: Simd>(
     job: &Job<'_>,
     packed: *const f32,
     panel: *mut f32,
-    w: Mat<'_>,
+    w: FloatMat<'_>,
     n0: usize,
     count: usize,
     row0: usize,
@@ -205,7 +208,7 @@ unsafe fn products<S: Simd>(
 
 /// Asks for columns `k0 .. k0 + k` of a row, which need not exist.
 #[inline(always)]
-fn prefetch<S: Simd>(s: S, w: Mat<'_>, row: usize, k0: usize, k: usize) {
+fn prefetch<S: Simd>(s: S, w: FloatMat<'_>, row: usize, k0: usize, k: usize) {
     let size = w.data.ty().size_bytes();
     let start = w.data.start().wrapping_add((row * w.cols + k0) * size);
     for line in (0..k * size).step_by(64) {

@@ -10,10 +10,18 @@
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2;
 #[cfg(target_arch = "x86_64")]
+mod avx2_dot;
+#[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod avx512_dot;
+pub(crate) mod dot;
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod neon;
+#[cfg(target_arch = "aarch64")]
+pub(crate) mod neon_dot;
 pub(crate) mod plain;
+mod plain_dot;
 
 use half::{bf16, f16};
 

@@ -1,0 +1,98 @@
+//! Quantised rows of `X`.
+//!
+//! *Layout*: a panel of `R` rows is a record for each block of 32 columns:
+//!
+//! ```text
+//! quads  8 x R x 4 signed bytes      [quad][row][4]
+//! scales R x f32
+//! starts R x i32, R x i32            -8 * sum of codes, -BYTE_OFFSET * sum of codes
+//! ```
+//!
+//! Weights enter products as unsigned numbers on some CPUs, 8 (4 bits) or 128 (8 bits) too large; the starts of the sums take
+//! that back. Missing rows and columns are zeros.
+
+use super::super::super::simd::dot::{BLOCK, Dot};
+use super::super::Job;
+
+/// Bytes of a record for each row.
+const ROW_BYTES: usize = BLOCK + 4 + 4 + 4;
+
+/// Bytes of `rows` rows (whole panels) of `blocks` blocks.
+#[inline(always)]
+pub(super) fn len_bytes(rows: usize, blocks: usize) -> usize {
+    rows * blocks * ROW_BYTES
+}
+
+/// A record of a panel of `rows` rows.
+#[derive(Clone, Copy)]
+pub(super) struct Record {
+    start: *const u8,
+    rows: usize,
+}
+
+impl Record {
+    /// Record `block` of the panel that begins at `panel`.
+    #[inline(always)]
+    pub(super) fn at(panel: *const u8, rows: usize, block: usize) -> Self {
+        Self { start: panel.wrapping_add(block * rows * ROW_BYTES), rows }
+    }
+
+    /// Four codes of a row.
+    #[inline(always)]
+    pub(super) fn quad(&self, quad: usize, row: usize) -> *const i8 {
+        self.start.wrapping_add((quad * self.rows + row) * 4).cast()
+    }
+
+    /// A row's scale.
+    #[inline(always)]
+    pub(super) fn scale(&self, row: usize) -> *const f32 {
+        self.start.wrapping_add(self.rows * BLOCK + 4 * row).cast()
+    }
+
+    /// A row's start of sums with 4-bit codes.
+    #[inline(always)]
+    pub(super) fn start4(&self, row: usize) -> *const i32 {
+        self.start.wrapping_add(self.rows * (BLOCK + 4) + 4 * row).cast()
+    }
+
+    /// A row's start of sums with 8-bit codes.
+    #[inline(always)]
+    pub(super) fn start8(&self, row: usize) -> *const i32 {
+        self.start.wrapping_add(self.rows * (BLOCK + 8) + 4 * row).cast()
+    }
+}
+
+/// Quantises rows `row0 .. row0 + rows` into the panel at `to`.
+///
+/// # Safety
+/// `to` begins at a multiple of 4, and `len_bytes(rows, blocks)` bytes are writable there.
+#[inline(always)]
+pub(super) unsafe fn quantize<D: Dot>(d: D, job: &Job<'_>, row0: usize, rows: usize, blocks: usize, to: *mut u8) {
+    let real = job.m.saturating_sub(row0).min(rows);
+    for row in 0..rows {
+        for block in 0..blocks {
+            let mut numbers = [0.0f32; BLOCK];
+            let mut codes = [0i8; BLOCK];
+            let from = (block * BLOCK).min(job.k);
+            let count = if row < real { BLOCK.min(job.k - from) } else { 0 };
+            let at = if count > 0 { (row0 + row) * job.k + from } else { 0 };
+            // SAFETY: `count` numbers of the row are left, and a whole block is read where it lies or from the copy; a record has
+            // room for each of its fields.
+            unsafe {
+                let mut x = job.x.as_ptr().add(at);
+                if count < BLOCK {
+                    numbers[..count].copy_from_slice(&job.x[at..at + count]);
+                    x = numbers.as_ptr();
+                }
+                let (scale, sum) = d.quantize(x, codes.as_mut_ptr());
+                let record = Record::at(to, rows, block);
+                for (quad, four) in codes.as_chunks::<4>().0.iter().enumerate() {
+                    record.quad(quad, row).cast_mut().cast::<[i8; 4]>().write(*four);
+                }
+                record.scale(row).cast_mut().write(scale);
+                record.start4(row).cast_mut().write(-8 * sum);
+                record.start8(row).cast_mut().write(-D::BYTE_OFFSET * sum);
+            }
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Few rows of `X`: packed weights stream from memory through registers once.
+
+use super::super::super::packed::{Bits, Packed, SCALES_BYTES, Scales};
+use super::super::super::simd::Simd;
+use super::super::super::simd::dot::{Dot, GROUP};
+use super::super::Job;
+use super::super::finish::{Biases, MAX_CHUNK, finish};
+use super::acts::Record;
+use super::{DIRECT_ROWS, LINE};
+use crate::pool::Worker;
+
+/// Bytes of weights that a thread takes at a time.
+const TASK_BYTES: usize = 64 << 10;
+
+/// # Safety
+/// As [`super::run`]; `acts` is a panel of `rows` (a power of two) of quantised rows, complete.
+#[inline(always)]
+pub(super) unsafe fn run<D: Dot>(d: D, worker: Worker<'_>, job: &Job<'_>, acts: *const u8, rows: usize, blocks: usize) {
+    let mut task = worker.take();
+    let mut first = 0;
+    for layer in job.layers {
+        let Some(weights) = layer.weights.packed() else { continue };
+        let n = weights.rows();
+        let groups = (TASK_BYTES / weights.group_bytes()).clamp(1, MAX_CHUNK / GROUP);
+        let chunk = groups * GROUP;
+        let tasks = n.div_ceil(chunk);
+        while task < first + tasks {
+            let n0 = (task - first) * chunk;
+            let count = chunk.min(n - n0);
+            let mut main = [0.0f32; DIRECT_ROWS * MAX_CHUNK];
+            let mut gate = [0.0f32; DIRECT_ROWS * MAX_CHUNK];
+            // SAFETY: the chunk lies inside the layer, and this thread alone took it; products of `rows <= DIRECT_ROWS` rows
+            // with whole groups fit.
+            unsafe {
+                if let Some(g) = layer.gate.and_then(|g| g.weights.packed()) {
+                    products(d, g, n0, count, acts, rows, blocks, gate.as_mut_ptr());
+                }
+                products(d, weights, n0, count, acts, rows, blocks, main.as_mut_ptr());
+                let s = d.float();
+                let biases = Biases::of(s, layer, n0, count);
+                for row in 0..job.m {
+                    let at = row * MAX_CHUNK;
+                    finish(s, layer, &biases, row, n0, count, main.as_ptr().add(at), gate.as_ptr().add(at));
+                }
+            }
+            task = worker.take();
+        }
+        first += tasks;
+    }
+}
+
+/// `to[row * MAX_CHUNK + i]` = row `row` times weights `n0 + i`, for whole groups.
+///
+/// # Safety
+/// As [`run`]; `n0` begins a group.
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+unsafe fn products<D: Dot>(
+    d: D,
+    w: Packed<'_>,
+    n0: usize,
+    count: usize,
+    acts: *const u8,
+    rows: usize,
+    blocks: usize,
+    to: *mut f32,
+) {
+    for i in (0..count).step_by(GROUP) {
+        let group = w.group((n0 + i) / GROUP);
+        let packing = w.packing();
+        // SAFETY: the group has `blocks` blocks, as the acts; the products fit.
+        unsafe {
+            let to = to.add(i);
+            match (packing.bits, packing.scales) {
+                (Bits::Four, Scales::Block) => by_rows::<D, true, true>(d, group, acts, rows, blocks, to),
+                (Bits::Eight, Scales::Block) => by_rows::<D, false, true>(d, group, acts, rows, blocks, to),
+                (Bits::Four, Scales::Row) => by_rows::<D, true, false>(d, group, acts, rows, blocks, to),
+                (Bits::Eight, Scales::Row) => by_rows::<D, false, false>(d, group, acts, rows, blocks, to),
+            }
+        }
+    }
+}
+
+/// # Safety
+/// As [`group`], for all `rows`.
+#[inline(always)]
+unsafe fn by_rows<D: Dot, const FOUR: bool, const BLOCK_SCALES: bool>(
+    d: D,
+    weights: *const u8,
+    acts: *const u8,
+    rows: usize,
+    blocks: usize,
+    to: *mut f32,
+) {
+    // Registers hold sums and results of so many rows; more rows take further passes over a group that is then in the cache.
+    // SAFETY: the caller's promise.
+    unsafe {
+        match rows {
+            1 => group::<D, 1, FOUR, BLOCK_SCALES>(d, weights, acts, 1, 0, blocks, to),
+            2 => group::<D, 2, FOUR, BLOCK_SCALES>(d, weights, acts, 2, 0, blocks, to),
+            _ if D::TILE.0 >= 8 => {
+                for row in (0..rows).step_by(4) {
+                    group::<D, 4, FOUR, BLOCK_SCALES>(d, weights, acts, rows, row, blocks, to);
+                }
+            }
+            _ => {
+                for row in (0..rows).step_by(2) {
+                    group::<D, 2, FOUR, BLOCK_SCALES>(d, weights, acts, rows, row, blocks, to);
+                }
+            }
+        }
+    }
+}
+
+/// One group of weights times rows `row .. row + R` of a panel of `rows`.
+///
+/// # Safety
+/// The group at `weights` and the panel at `acts` have `blocks` blocks (an even number); `to[row * MAX_CHUNK ..]` has room for
+/// a group.
+#[inline(always)]
+unsafe fn group<D: Dot, const R: usize, const FOUR: bool, const BLOCK_SCALES: bool>(
+    d: D,
+    weights: *const u8,
+    acts: *const u8,
+    rows: usize,
+    row: usize,
+    blocks: usize,
+    to: *mut f32,
+) {
+    /// How far ahead of use weights are asked for, in bytes.
+    const AHEAD: usize = 1536;
+    let mut results = [d.zero(); R];
+    let mut at = if BLOCK_SCALES { weights } else { weights.wrapping_add(SCALES_BYTES) };
+    for block in 0..blocks {
+        let record = Record::at(acts, rows, block);
+        // SAFETY: block `block` exists in both; every second one (the first of a stretch) has the scales of two before it.
+        unsafe {
+            let scales = if block % 2 == 0 { at } else { at.wrapping_sub(SCALES_BYTES + if FOUR { 256 } else { 512 }) };
+            if BLOCK_SCALES && block % 2 == 0 {
+                d.float().prefetch(at.wrapping_add(AHEAD));
+                at = at.add(SCALES_BYTES);
+            }
+            let mut sums: [D::Sums; R] = std::array::from_fn(|r| {
+                let start = if FOUR { record.start4(row + r) } else { record.start8(row + r) };
+                d.sums(*start)
+            });
+            for i in 0..if FOUR { 4 } else { 8 } {
+                d.float().prefetch(at.wrapping_add(AHEAD));
+                let codes = d.load(at);
+                at = at.add(4 * LINE);
+                if FOUR {
+                    let (low, high) = (d.low(codes), d.high(codes));
+                    for (r, sum) in sums.iter_mut().enumerate() {
+                        *sum = d.dot(*sum, low, d.quad(record.quad(i, row + r)));
+                        *sum = d.dot(*sum, high, d.quad(record.quad(i + 4, row + r)));
+                    }
+                } else {
+                    let codes = d.bytes(codes);
+                    for (r, sum) in sums.iter_mut().enumerate() {
+                        *sum = d.dot(*sum, codes, d.quad(record.quad(i, row + r)));
+                    }
+                }
+            }
+            for (r, (result, sum)) in results.iter_mut().zip(sums).enumerate() {
+                let (sum, scale) = (d.to_float(sum), *record.scale(row + r));
+                *result = if BLOCK_SCALES {
+                    let w = d.load_group_f16(scales.add(block % 2 * 2 * GROUP).cast());
+                    d.fma(sum, d.mul_splat(w, scale), *result)
+                } else {
+                    d.fma_splat(sum, scale, *result)
+                };
+            }
+        }
+    }
+    for (r, mut result) in results.into_iter().enumerate() {
+        // SAFETY: a group with scales by row begins with them; the products have room.
+        unsafe {
+            if !BLOCK_SCALES {
+                result = d.mul(result, d.load_group(weights.cast()));
+            }
+            d.store_group(to.add((row + r) * MAX_CHUNK), result);
+        }
+    }
+}

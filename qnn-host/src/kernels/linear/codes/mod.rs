@@ -1,0 +1,88 @@
+//! Layers with packed weights: products of 8-bit codes.
+//!
+//! `X` is quantised inside the kernel: each block of 32 numbers along `k` to signed bytes with a scale of its own,
+//! `max |x| / 127`, so that one large number costs digits only in its block. A product of blocks is an exact integer; it is
+//! scaled (by the weights' and the block's scales) and added up in f32.
+//!
+//! *Error*: a number of `X` is off by at most half its block's scale, so an output is off from the exact product with the
+//! dequantised weights by at most `sum over blocks of (max |x| / 254 * sum |w|)`, besides f32 rounding.
+
+mod acts;
+mod direct;
+#[cfg(test)]
+mod tests;
+mod tiled;
+
+use super::super::Isa;
+use super::super::isa::dot_fn;
+use super::super::packed::STRETCH;
+use super::super::simd::dot::{BLOCK, Dot};
+use super::Job;
+use crate::pool::Worker;
+
+/// Most rows of `X` that are multiplied straight from memory.
+const DIRECT_ROWS: usize = 8;
+/// Up to so many numbers of `X`, each thread quantises all of them for itself, which is cheaper than a barrier.
+const SMALL_X: usize = 16 << 10;
+/// Floats of a cache line.
+const LINE: usize = 16;
+
+/// f32 numbers of scratch for `m` rows of `k` numbers.
+pub(super) fn scratch_len(_: Isa, m: usize, k: usize, threads: usize) -> usize {
+    // Panels are of at most 8 rows on any CPU.
+    let quantised = acts::len_bytes(m.next_multiple_of(8), blocks(k)).div_ceil(4).next_multiple_of(LINE);
+    let copies = if is_small(m, k) { threads } else { 1 };
+    LINE + copies * quantised + if m > DIRECT_ROWS { threads * tiled::THREAD_LEN } else { 0 }
+}
+
+fn is_small(m: usize, k: usize) -> bool {
+    m <= DIRECT_ROWS && m * k <= SMALL_X
+}
+
+/// Blocks along `k`, in whole stretches.
+fn blocks(k: usize) -> usize {
+    k.div_ceil(STRETCH) * (STRETCH / BLOCK)
+}
+
+dot_fn! {
+    /// Computes the layers with packed weights.
+    ///
+    /// # Safety
+    /// As [`super::linear`], operands and scratch checked.
+    pub(super) unsafe fn run(worker: Worker<'_>, job: &Job<'_>) = body
+}
+
+/// # Safety
+/// As [`run`].
+#[inline(always)]
+unsafe fn body<D: Dot>(d: D, worker: Worker<'_>, job: &Job<'_>) {
+    let scratch = job.scratch.ptr();
+    let scratch = scratch.wrapping_add(scratch.align_offset(4 * LINE));
+    let blocks = blocks(job.k);
+    let direct = job.m <= DIRECT_ROWS;
+    let rows = if direct { job.m.next_power_of_two() } else { D::TILE.0 };
+    let panels = job.m.div_ceil(rows);
+    let quantised = acts::len_bytes(panels * rows, blocks).div_ceil(4).next_multiple_of(LINE);
+    let small = is_small(job.m, job.k);
+    // SAFETY: the scratch is as long as `scratch_len` says: quantised rows (for each thread, if small), then the threads' own
+    // parts. A panel's records are written by one thread, and read after the barrier (or by that thread alone).
+    unsafe {
+        let to = if small { scratch.add(worker.index() * quantised) } else { scratch };
+        let pack = |panel: usize| {
+            let to = to.cast::<u8>().add(acts::len_bytes(panel * rows, blocks));
+            acts::quantize(d, job, panel * rows, rows, blocks, to);
+        };
+        if small {
+            (0..panels).for_each(pack);
+        } else {
+            worker.tasks(panels).for_each(pack);
+            worker.barrier();
+        }
+        if direct {
+            direct::run(d, worker, job, to.cast(), rows, blocks);
+        } else {
+            let own = scratch.add(quantised + worker.index() * tiled::THREAD_LEN);
+            tiled::run(d, worker, job, to.cast(), blocks, own);
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Every path of packed layers against exact integer products, and against the promised error.
+
+use proptest::prelude::*;
+
+use super::super::{Gate, Linear, Residual, linear_on};
+use crate::kernels::packed::{Packed, Packing};
+use crate::kernels::simd::dot::BLOCK;
+use crate::kernels::testing::{assert_close, isas, numbers, packed_numbers};
+use crate::kernels::{Floats, Isa, SharedMut};
+use crate::pool::{Pool, PoolOptions};
+
+#[derive(Debug, Clone, Copy)]
+struct Problem {
+    m: usize,
+    n: usize,
+    k: usize,
+    packing: Packing,
+    bias: bool,
+    gate: Option<Packing>,
+    residual: bool,
+    seed: u64,
+}
+
+struct Data {
+    x: Vec<f32>,
+    weights: (Vec<u8>, Vec<f32>),
+    gate: Option<(Vec<u8>, Vec<f32>)>,
+    bias: Vec<f32>,
+    residual: Vec<f32>,
+}
+
+/// A row as the kernels quantise it: blocks of codes times scales.
+fn quantised(x: &[f32]) -> Vec<f64> {
+    let mut out = Vec::new();
+    for block in x.chunks(BLOCK) {
+        let largest = block.iter().fold(0.0f32, |m, x| m.max(x.abs()));
+        let (scale, inverse) = if largest > 0.0 { (largest / 127.0, 127.0 / largest) } else { (0.0, 0.0) };
+        out.extend(block.iter().map(|x| f64::from((x * inverse).round_ties_even()) * f64::from(scale)));
+    }
+    out
+}
+
+impl Problem {
+    fn data(&self) -> Data {
+        let mut x = numbers(self.m * self.k, self.seed);
+        // A block of zeros, and one with a number far larger than the rest.
+        if self.k > 40 {
+            x[..32].fill(0.0);
+            x[35] = 300.0;
+        }
+        Data {
+            x,
+            weights: packed_numbers(self.packing, self.n, self.k, self.seed ^ 1),
+            gate: self.gate.map(|packing| packed_numbers(packing, self.n, self.k, self.seed ^ 2)),
+            bias: numbers(self.n, self.seed ^ 3),
+            residual: numbers(self.m * self.n, self.seed ^ 4),
+        }
+    }
+
+    /// The results of rows `x`, and for each the sum of magnitudes that its rounding is relative to.
+    fn reference(&self, data: &Data, x: &[f64]) -> Vec<(f64, f64)> {
+        let dot = |w: &[f32], row: usize, i: usize| -> (f64, f64) {
+            let (x, w) = (&x[row * self.k..][..self.k], &w[i * self.k..][..self.k]);
+            let terms = x.iter().zip(w).map(|(&x, &w)| x * f64::from(w));
+            (terms.clone().sum(), terms.map(f64::abs).sum())
+        };
+        let mut out = Vec::new();
+        for row in 0..self.m {
+            for i in 0..self.n {
+                let (mut y, mut size) = dot(&data.weights.1, row, i);
+                if self.bias {
+                    y += f64::from(data.bias[i]);
+                }
+                if let Some(gate) = &data.gate {
+                    let (z, gate_size) = dot(&gate.1, row, i);
+                    let silu = z / (1.0 + (-z).exp());
+                    size = size * silu.abs() + y.abs() * gate_size;
+                    y *= silu;
+                }
+                if self.residual {
+                    y += f64::from(data.residual[row * self.n + i]);
+                }
+                out.push((y, size));
+            }
+        }
+        out
+    }
+
+    fn run(&self, isa: Isa, pool: &Pool, data: &Data) -> Vec<f32> {
+        let mut out = vec![f32::NAN; self.m * self.n];
+        let layer = |out| {
+            let mut layer = Linear::new(Packed::new(&data.weights.0, self.packing, self.n, self.k), out);
+            layer.bias = self.bias.then(|| Floats::f32(&data.bias));
+            layer.gate = data
+                .gate
+                .as_ref()
+                .zip(self.gate)
+                .map(|(g, packing)| Gate { weights: Packed::new(&g.0, packing, self.n, self.k).into(), bias: None });
+            if self.residual {
+                layer.residual = Residual::Rows(&data.residual);
+            }
+            layer
+        };
+        linear_on(pool, isa, &data.x, self.m, layer, &mut out, &mut Vec::new());
+        out
+    }
+
+    fn check(&self, pool: &Pool) {
+        let data = self.data();
+        let x: Vec<f64> = data.x.chunks(self.k).flat_map(quantised).collect();
+        let expected = self.reference(&data, &x);
+        for isa in isas() {
+            let y = self.run(isa, pool, &data);
+            for (i, (&y, &(e, size))) in y.iter().zip(&expected).enumerate() {
+                let error = (f64::from(y) - e).abs();
+                assert!(error <= 1e-5 * (size + e.abs() + 1.0), "{self:?} on {}: [{i}] is {y}, not {e}", isa.name());
+            }
+        }
+    }
+}
+
+fn pool(threads: usize) -> Pool {
+    Pool::new(&PoolOptions { threads, ..PoolOptions::default() }).expect("threads start")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn few_rows_are_exact_products_of_codes(
+        m in 1usize..9, n in 1usize..140, k in 1usize..300, packing in 0usize..4, bias: bool,
+        gate in 0usize..8, residual: bool, threads in 1usize..4, seed: u64,
+    ) {
+        let gate = Packing::ALL.get(gate).copied();
+        Problem { m, n, k, packing: Packing::ALL[packing], bias, gate, residual, seed }.check(&pool(threads));
+    }
+
+    #[test]
+    fn many_rows_are_exact_products_of_codes(
+        m in 9usize..60, n in 1usize..200, k in 1usize..700, packing in 0usize..4, bias: bool,
+        gate in 0usize..8, residual: bool, threads in 1usize..4, seed: u64,
+    ) {
+        let gate = Packing::ALL.get(gate).copied();
+        Problem { m, n, k, packing: Packing::ALL[packing], bias, gate, residual, seed }.check(&pool(threads));
+    }
+
+    #[test]
+    fn the_error_against_floats_is_as_promised(m in 1usize..20, k in 1usize..400, packing in 0usize..4, seed: u64) {
+        let problem = Problem { m, n: 20, k, packing: Packing::ALL[packing], bias: false, gate: None, residual: false, seed };
+        let data = problem.data();
+        let exact: Vec<f64> = data.x.iter().map(|&x| x.into()).collect();
+        let expected = problem.reference(&data, &exact);
+        let y = problem.run(Isa::detect(), &pool(2), &data);
+        for (at, (&y, &(e, size))) in y.iter().zip(&expected).enumerate() {
+            let (row, i) = (at / 20, at % 20);
+            let (x, w) = (&data.x[row * k..][..k], &data.weights.1[i * k..][..k]);
+            let bound: f64 = x.chunks(BLOCK).zip(w.chunks(BLOCK)).map(|(x, w)| {
+                let largest = x.iter().fold(0.0f32, |m, x| m.max(x.abs()));
+                f64::from(largest) / 254.0 * w.iter().map(|w| f64::from(w.abs())).sum::<f64>()
+            }).sum();
+            let error = (f64::from(y) - e).abs();
+            prop_assert!(error <= bound * 1.0001 + 1e-5 * size + 1e-6, "[{}]: off by {}, bound {}", at, error, bound);
+        }
+    }
+}
+
+#[test]
+fn blocks_of_rows_and_opened_columns_meet_at_their_edges() {
+    let pool = pool(2);
+    for m in [16, 255, 256, 257, 264, 300] {
+        for (n, k, packing) in [(97, 256, 0), (48, 512, 1), (33, 544, 2), (1, 600, 3)] {
+            let packing = Packing::ALL[packing];
+            Problem { m, n, k, packing, bias: true, gate: None, residual: true, seed: 7 }.check(&pool);
+        }
+    }
+}
+
+#[test]
+fn large_x_is_quantised_by_all_threads_together() {
+    let pool = pool(3);
+    for m in [3, 8] {
+        let base =
+            Problem { m, n: 40, k: 6000, packing: Packing::ALL[0], bias: false, gate: None, residual: false, seed: 5 };
+        base.check(&pool);
+    }
+}
+
+#[test]
+fn layers_of_both_kinds_share_a_call() {
+    use crate::kernels::Mat;
+    use crate::kernels::linear::{linear, scratch_len};
+    let pool = pool(2);
+    let (n, k) = (50, 96);
+    for m in [1, 30] {
+        let x = numbers(m * k, 1);
+        let floats = numbers(n * k, 2);
+        let packing = Packing::ALL[1];
+        let (bytes, stored) = packed_numbers(packing, n, k, 3);
+        let product = |w: &[f32], x: &[f64]| -> Vec<f64> {
+            let rows = x.chunks_exact(k).flat_map(|x| {
+                w.chunks_exact(k).map(|w| x.iter().zip(w).map(|(x, &w)| x * f64::from(w)).sum()).collect::<Vec<f64>>()
+            });
+            rows.collect()
+        };
+        for isa in isas() {
+            let mut outs = [vec![f32::NAN; m * n], vec![f32::NAN; m * n]];
+            let mut scratch = vec![0.0; scratch_len(isa, m, k, 2)];
+            let [a, b] = &mut outs;
+            let layers = [
+                Linear::new(Packed::new(&bytes, packing, n, k), SharedMut::new(a)),
+                Linear::new(Mat::new(Floats::f32(&floats), n, k), SharedMut::new(b)),
+            ];
+            let scratch = SharedMut::new(&mut scratch);
+            pool.run(&|worker| {
+                // SAFETY: all threads make this one call; outputs and scratch are borrowed here alone.
+                unsafe { linear(worker, isa, &x, m, &layers, scratch) }
+            });
+            let exact: Vec<f64> = x.iter().map(|&x| x.into()).collect();
+            let rounded: Vec<f64> = x.chunks(k).flat_map(quantised).collect();
+            assert_close(&outs[0], &product(&stored, &rounded), 1e-4, 1e-3, isa.name());
+            assert_close(&outs[1], &product(&floats, &exact), 1e-4, 1e-3, isa.name());
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! Many rows of `X`: weights are opened into bytes in the first-level cache, a few groups and 256 columns at a time, and
+//! multiplied with all panels of quantised rows in register tiles.
+//!
+//! *Scratch of a thread*: opened codes `[group][block][8 quads][64]`, their scales `[group][block][16]` f32, and the products
+//! of a layer and of its gate, `[panel][row][groups * 16]` f32.
+
+use super::super::super::packed::{Bits, Packed, SCALES_BYTES, Scales};
+use super::super::super::simd::dot::{Dot, GROUP};
+use super::super::finish::{Biases, finish};
+use super::super::{Job, Linear};
+use super::acts::{Record, len_bytes};
+use crate::pool::Worker;
+
+/// Most groups of a task.
+const MAX_GROUPS: usize = 3;
+/// Blocks that are opened at a time.
+const OPEN_BLOCKS: usize = 8;
+/// Rows of `X` whose products are kept: with their quantised rows, a part of the second-level cache.
+const BLOCK_ROWS: usize = 256;
+/// Bytes of an opened block.
+const OPEN_BYTES: usize = 512;
+/// Floats of opened codes.
+const OPEN_LEN: usize = MAX_GROUPS * OPEN_BLOCKS * OPEN_BYTES / 4;
+/// Floats of opened scales.
+const SCALES_LEN: usize = MAX_GROUPS * OPEN_BLOCKS * GROUP;
+/// Floats of products.
+const PRODUCTS_LEN: usize = BLOCK_ROWS * MAX_GROUPS * GROUP;
+/// Floats of scratch of a thread.
+pub(super) const THREAD_LEN: usize = OPEN_LEN + SCALES_LEN + 2 * PRODUCTS_LEN;
+
+/// # Safety
+/// As [`super::run`]; `acts` are panels of `D::TILE.0` quantised rows, complete; `own` is this thread's scratch.
+#[inline(always)]
+pub(super) unsafe fn run<D: Dot>(
+    d: D,
+    worker: Worker<'_>,
+    job: &Job<'_>,
+    acts: *const u8,
+    blocks: usize,
+    own: *mut f32,
+) {
+    let chunk = D::TILE.1 * GROUP;
+    let mut task = worker.take();
+    let mut first = 0;
+    for layer in job.layers {
+        let Some(weights) = layer.weights.packed() else { continue };
+        let n = weights.rows();
+        let tasks = n.div_ceil(chunk);
+        while task < first + tasks {
+            let n0 = (task - first) * chunk;
+            // SAFETY: the chunk lies inside the layer, and this thread alone took it.
+            unsafe { outputs(d, job, acts, blocks, own, layer, weights, n0, chunk.min(n - n0)) };
+            task = worker.take();
+        }
+        first += tasks;
+    }
+}
+
+/// Outputs `n0 .. n0 + count` of a layer, for all rows.
+///
+/// # Safety
+/// As [`run`]; `n0` begins a group, `count` is at most a tile's groups.
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+unsafe fn outputs<D: Dot>(
+    d: D,
+    job: &Job<'_>,
+    acts: *const u8,
+    blocks: usize,
+    own: *mut f32,
+    layer: &Linear<'_>,
+    weights: Packed<'_>,
+    n0: usize,
+    count: usize,
+) {
+    let s = d.float();
+    let biases = Biases::of(s, layer, n0, count);
+    let width = count.div_ceil(GROUP) * GROUP;
+    let main = own.wrapping_add(OPEN_LEN + SCALES_LEN);
+    let gate = main.wrapping_add(PRODUCTS_LEN);
+    for row0 in (0..job.m).step_by(BLOCK_ROWS) {
+        let rows = BLOCK_ROWS.min(job.m - row0);
+        // SAFETY: panels begin at multiples of their rows, of which `BLOCK_ROWS` is one; each part of the scratch is used for one
+        // thing; products of `rows` rows with `width` outputs fit.
+        unsafe {
+            let acts = acts.add(len_bytes(row0, blocks));
+            if let Some(g) = layer.gate.and_then(|g| g.weights.packed()) {
+                products(d, g, n0 / GROUP, width / GROUP, acts, rows, blocks, own, gate);
+            }
+            products(d, weights, n0 / GROUP, width / GROUP, acts, rows, blocks, own, main);
+            for row in 0..rows {
+                let at = row * width;
+                finish(s, layer, &biases, row0 + row, n0, count, main.add(at), gate.add(at));
+            }
+        }
+    }
+}
+
+/// `to[row * groups * 16 + i]` = row `row` of `acts` times row `16 * group0 + i` of the weights.
+///
+/// # Safety
+/// As [`outputs`].
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+unsafe fn products<D: Dot>(
+    d: D,
+    w: Packed<'_>,
+    group0: usize,
+    groups: usize,
+    acts: *const u8,
+    rows: usize,
+    blocks: usize,
+    open: *mut f32,
+    to: *mut f32,
+) {
+    let scales = open.wrapping_add(OPEN_LEN);
+    let panels = rows.div_ceil(D::TILE.0);
+    let packing = w.packing();
+    let by_block = packing.scales == Scales::Block;
+    // SAFETY: whole panels of products fit, as `BLOCK_ROWS` is a multiple of a panel's rows.
+    unsafe { to.write_bytes(0, panels * D::TILE.0 * groups * GROUP) };
+    for block0 in (0..blocks).step_by(OPEN_BLOCKS) {
+        let count = OPEN_BLOCKS.min(blocks - block0);
+        for group in 0..groups {
+            let stretch = packing.group_header() + block0 / 2 * packing.stretch_bytes();
+            // SAFETY: the group has `count` (an even number) blocks from `block0` (as well) on; the opened ones fit.
+            unsafe {
+                let from = w.group(group0 + group).add(stretch);
+                let codes = open.cast::<u8>().add(group * OPEN_BLOCKS * OPEN_BYTES);
+                let scales = scales.add(group * OPEN_BLOCKS * GROUP);
+                match packing.bits {
+                    Bits::Four => open_blocks::<D, true>(d, from, count, by_block, codes, scales),
+                    Bits::Eight => open_blocks::<D, false>(d, from, count, by_block, codes, scales),
+                }
+            }
+        }
+        for panel in 0..panels {
+            // SAFETY: panel `panel` has these blocks; its products fit.
+            unsafe {
+                let tile = Tile {
+                    codes: open.cast(),
+                    scales,
+                    acts: acts.add(len_bytes(panel * D::TILE.0, blocks)),
+                    block0,
+                    blocks: count,
+                    four: packing.bits == Bits::Four,
+                    to: to.add(panel * D::TILE.0 * groups * GROUP),
+                };
+                if by_block { by_shape::<D, true>(d, groups, tile) } else { by_shape::<D, false>(d, groups, tile) }
+            }
+        }
+    }
+    if !by_block {
+        for (at, group) in (0..panels * D::TILE.0 * groups).map(|i| (i * GROUP, group0 + i % groups)) {
+            // SAFETY: a group with scales by row begins with them; the products are those of whole panels.
+            unsafe {
+                let to = to.add(at);
+                d.store_group(to, d.mul(d.load_group(to), d.load_group(w.group(group).cast())));
+            }
+        }
+    }
+}
+
+/// Opens `count` blocks (whole stretches) at `from`.
+///
+/// # Safety
+/// They are readable, and the opened ones writable.
+#[inline(always)]
+unsafe fn open_blocks<D: Dot, const FOUR: bool>(
+    d: D,
+    from: *const u8,
+    count: usize,
+    by_block: bool,
+    codes: *mut u8,
+    scales: *mut f32,
+) {
+    let mut from = from;
+    for block in 0..count {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if by_block && block % 2 == 0 {
+                for next in 0..2 {
+                    let group = d.load_group_f16(from.add(next * 2 * GROUP).cast());
+                    d.store_group(scales.add((block + next) * GROUP), group);
+                }
+                from = from.add(SCALES_BYTES);
+            }
+            let to = codes.add(block * OPEN_BYTES);
+            for i in 0..if FOUR { 4 } else { 8 } {
+                let packed = d.load(from);
+                from = from.add(64);
+                if FOUR {
+                    d.store(to.add(64 * i), d.low(packed));
+                    d.store(to.add(64 * (i + 4)), d.high(packed));
+                } else {
+                    d.store(to.add(64 * i), d.bytes(packed));
+                }
+            }
+        }
+    }
+}
+
+/// The operands of a register tile.
+#[derive(Clone, Copy)]
+struct Tile {
+    /// Opened codes, groups `OPEN_BLOCKS * OPEN_BYTES` apart.
+    codes: *const u8,
+    /// Opened scales, groups `OPEN_BLOCKS * GROUP` apart.
+    scales: *const f32,
+    /// A panel, from its first block on.
+    acts: *const u8,
+    /// The first block.
+    block0: usize,
+    blocks: usize,
+    /// Codes are of 4 bits.
+    four: bool,
+    /// The panel's products, rows as wide as the groups, to add to.
+    to: *mut f32,
+}
+
+/// # Safety
+/// As [`tile`], with `groups` at most those of `D::TILE`.
+#[inline(always)]
+unsafe fn by_shape<D: Dot, const BLOCK_SCALES: bool>(d: D, groups: usize, t: Tile) {
+    // SAFETY: the caller's promise; each arm is the unit's own shape.
+    unsafe {
+        match (D::TILE, groups) {
+            ((8, 3), 3) => tile::<D, 8, 3, BLOCK_SCALES>(d, t),
+            ((8, 3), 2) => tile::<D, 8, 2, BLOCK_SCALES>(d, t),
+            ((8, _), _) => tile::<D, 8, 1, BLOCK_SCALES>(d, t),
+            ((4, _), _) => tile::<D, 4, 1, BLOCK_SCALES>(d, t),
+            _ => tile::<D, 2, 1, BLOCK_SCALES>(d, t),
+        }
+    }
+}
+
+/// `R` rows of a panel times `G` groups, added to the products.
+///
+/// # Safety
+/// The operands have the shapes that [`Tile`] tells, panels of `R` rows.
+#[inline(always)]
+unsafe fn tile<D: Dot, const R: usize, const G: usize, const BLOCK_SCALES: bool>(d: D, t: Tile) {
+    for block in 0..t.blocks {
+        let record = Record::at(t.acts, R, t.block0 + block);
+        let codes = t.codes.wrapping_add(block * OPEN_BYTES);
+        // SAFETY: the block exists in all operands.
+        unsafe {
+            let mut sums: [[D::Sums; G]; R] = std::array::from_fn(|r| {
+                let start = if t.four { record.start4(r) } else { record.start8(r) };
+                [d.sums(*start); G]
+            });
+            for quad in 0..8 {
+                let w: [D::Codes; G] =
+                    std::array::from_fn(|g| d.load(codes.add(g * OPEN_BLOCKS * OPEN_BYTES + 64 * quad)));
+                for (r, sums) in sums.iter_mut().enumerate() {
+                    let x = d.quad(record.quad(quad, r));
+                    for (sum, w) in sums.iter_mut().zip(w) {
+                        *sum = d.dot(*sum, w, x);
+                    }
+                }
+            }
+            let scales: [D::Group; G] = std::array::from_fn(|g| {
+                if BLOCK_SCALES { d.load_group(t.scales.add((g * OPEN_BLOCKS + block) * GROUP)) } else { d.zero() }
+            });
+            for (r, sums) in sums.into_iter().enumerate() {
+                let x = *record.scale(r);
+                for (g, (sum, w)) in sums.into_iter().zip(scales).enumerate() {
+                    let to = t.to.add((r * G + g) * GROUP);
+                    let (sum, before) = (d.to_float(sum), d.load_group(to));
+                    let after =
+                        if BLOCK_SCALES { d.fma(sum, d.mul_splat(w, x), before) } else { d.fma_splat(sum, x, before) };
+                    d.store_group(to, after);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! Weights of 4 or 8 bits, laid out for the product kernels of every instruction set.
+//!
+//! A weight is `code * scale`: codes signed, -8..=7 or -128..=127, a scale for each row or for each block of 32 along the
+//! row. Block scales are f16, as in Q4_0 and Q8_0, whose codes and scales this layout keeps bit for bit.
+//!
+//! *Layout*: sixteen rows form a group, 64 columns a stretch; bytes of missing rows and columns are 0. One stream of bytes, read
+//! once from front to back by a product with a vector:
+//!
+//! ```text
+//! group   [row scales: 16 x f32]                              with scales by row
+//!         stretch, stretch, ...
+//! stretch [block scales: 2 blocks x 16 rows x f16]            with scales by block
+//!         block 0, block 1
+//! block   8 bits: 8 quads x 16 rows x 4 codes                 512 bytes
+//!         4 bits: 4 pairs of quads x 16 rows x 4 bytes        256 bytes; code + 8; quad i below, quad i + 4 above
+//! ```
+//!
+//! The same bytes serve every CPU: what differs is how many of the sixteen rows fit in a register. Bytes that begin at a
+//! multiple of 64 keep every load inside a cache line.
+
+use std::fmt;
+
+use half::f16;
+
+use super::simd::dot::{BLOCK, GROUP};
+
+/// Columns of a stretch.
+pub(super) const STRETCH: usize = 2 * BLOCK;
+/// Bytes of a group's or a stretch's scales.
+pub(super) const SCALES_BYTES: usize = 64;
+
+/// Bits of a code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Bits {
+    /// -8..=7.
+    Four,
+    /// -128..=127.
+    Eight,
+}
+
+/// What shares a scale.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scales {
+    /// Blocks of 32 along a row; an f16 each.
+    Block,
+    /// A whole row; an f32 each.
+    Row,
+}
+
+/// A format of packed weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Packing {
+    /// Bits of a code.
+    pub bits: Bits,
+    /// What shares a scale.
+    pub scales: Scales,
+}
+
+impl Packing {
+    /// All formats.
+    pub const ALL: [Self; 4] = [
+        Self { bits: Bits::Four, scales: Scales::Block },
+        Self { bits: Bits::Eight, scales: Scales::Block },
+        Self { bits: Bits::Four, scales: Scales::Row },
+        Self { bits: Bits::Eight, scales: Scales::Row },
+    ];
+
+    /// Bytes of a matrix of `rows` x `cols`; `None` if that is too many to count.
+    pub fn size_bytes(self, rows: usize, cols: usize) -> Option<usize> {
+        let stretches = cols.div_ceil(STRETCH).checked_mul(self.stretch_bytes())?;
+        rows.div_ceil(GROUP).checked_mul(stretches.checked_add(self.group_header())?)
+    }
+
+    pub(super) fn block_bytes(self) -> usize {
+        match self.bits {
+            Bits::Four => GROUP * BLOCK / 2,
+            Bits::Eight => GROUP * BLOCK,
+        }
+    }
+
+    pub(super) fn stretch_header(self) -> usize {
+        if self.scales == Scales::Block { SCALES_BYTES } else { 0 }
+    }
+
+    pub(super) fn group_header(self) -> usize {
+        if self.scales == Scales::Row { SCALES_BYTES } else { 0 }
+    }
+
+    pub(super) fn stretch_bytes(self) -> usize {
+        self.stretch_header() + 2 * self.block_bytes()
+    }
+
+    /// Where block `block` of the group that begins at 0 begins.
+    fn block_at(self, block: usize) -> usize {
+        let in_stretch = self.stretch_header() + block % 2 * self.block_bytes();
+        self.group_header() + block / 2 * self.stretch_bytes() + in_stretch
+    }
+
+    /// Where the scale of row `row` of the group for `block` is, and whether it is an f16.
+    fn scale_at(self, row: usize, block: usize) -> usize {
+        match self.scales {
+            Scales::Row => 4 * row,
+            Scales::Block => block / 2 * self.stretch_bytes() + 2 * (block % 2 * GROUP + row),
+        }
+    }
+
+    /// Byte and shift of column `col` of row `row` inside its block.
+    fn code_at(self, row: usize, col: usize) -> (usize, u32) {
+        let (quad, lane) = (col % BLOCK / 4, 4 * row + col % 4);
+        match self.bits {
+            Bits::Eight => (quad * 4 * GROUP + lane, 0),
+            Bits::Four => (quad % 4 * 4 * GROUP + lane, if quad < 4 { 0 } else { 4 }),
+        }
+    }
+
+    /// Scales of a row of `cols` columns.
+    pub fn scales_of_row(self, cols: usize) -> usize {
+        if self.scales == Scales::Row { 1 } else { cols.div_ceil(BLOCK) }
+    }
+}
+
+/// A packed matrix of `rows` x `cols`.
+#[derive(Clone, Copy)]
+pub struct Packed<'a> {
+    data: &'a [u8],
+    packing: Packing,
+    rows: usize,
+    cols: usize,
+}
+
+impl<'a> Packed<'a> {
+    /// Views bytes that a [`Packer`] wrote.
+    ///
+    /// # Panics
+    /// When the bytes are not [`Packing::size_bytes`] many.
+    pub fn new(data: &'a [u8], packing: Packing, rows: usize, cols: usize) -> Self {
+        assert_eq!(Some(data.len()), packing.size_bytes(rows, cols), "{packing:?} of {rows} x {cols}");
+        Self { data, packing, rows, cols }
+    }
+
+    /// Rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Columns.
+    pub fn cols(&self) -> usize {
+        self.cols
+    }
+
+    /// Format.
+    pub fn packing(&self) -> Packing {
+        self.packing
+    }
+
+    /// Start of group `group` (rows `16 * group ..`).
+    pub(super) fn group(&self, group: usize) -> *const u8 {
+        self.data[group * self.group_bytes()..].as_ptr()
+    }
+
+    /// Bytes from group to group.
+    pub(super) fn group_bytes(&self) -> usize {
+        self.packing.group_header() + self.cols.div_ceil(STRETCH) * self.packing.stretch_bytes()
+    }
+
+    /// Widens row `row`, as an embedding look-up needs it.
+    ///
+    /// # Panics
+    /// When there is no such row or `to` has not `cols` numbers.
+    pub fn row(&self, row: usize, to: &mut [f32]) {
+        assert!(row < self.rows && to.len() == self.cols, "row {row} of {} into {} numbers", self.rows, to.len());
+        let group = &self.data[row / GROUP * self.group_bytes()..][..self.group_bytes()];
+        let (packing, row) = (self.packing, row % GROUP);
+        for (block, to) in to.chunks_mut(BLOCK).enumerate() {
+            let at = packing.scale_at(row, block);
+            let scale = match packing.scales {
+                Scales::Row => f32::from_le_bytes([group[at], group[at + 1], group[at + 2], group[at + 3]]),
+                Scales::Block => f16::from_le_bytes([group[at], group[at + 1]]).to_f32(),
+            };
+            let codes = &group[packing.block_at(block)..];
+            for (col, to) in to.iter_mut().enumerate() {
+                let (byte, shift) = packing.code_at(row, col);
+                let code = match packing.bits {
+                    Bits::Eight => codes[byte].cast_signed(),
+                    Bits::Four => (codes[byte] >> shift & 15).cast_signed() - 8,
+                };
+                *to = f32::from(code) * scale;
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Packed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Packed({:?}, {} x {})", self.packing, self.rows, self.cols)
+    }
+}
+
+/// Why a row cannot be packed without loss.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum PackError {
+    /// A block's scale is no f16.
+    Scale {
+        /// The row.
+        row: usize,
+        /// The block.
+        block: usize,
+        /// Its scale.
+        scale: f32,
+    },
+    /// A code needs more bits.
+    Code {
+        /// The row.
+        row: usize,
+        /// The column.
+        col: usize,
+        /// Its code.
+        code: i8,
+    },
+}
+
+impl fmt::Display for PackError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Scale { row, block, scale } => {
+                write!(f, "scale {scale} of row {row}, block {block}: expected a number that float16 holds exactly")
+            }
+            Self::Code { row, col, code } => {
+                write!(f, "code {code} of row {row}, column {col}: expected 4 bits, -8 to 7")
+            }
+        }
+    }
+}
+
+impl std::error::Error for PackError {}
+
+/// Writes a matrix row by row, in any order.
+pub struct Packer<'a> {
+    data: &'a mut [u8],
+    packing: Packing,
+    rows: usize,
+    cols: usize,
+}
+
+impl<'a> Packer<'a> {
+    /// Begins a matrix of zeros in `data`.
+    ///
+    /// # Panics
+    /// When the bytes are not [`Packing::size_bytes`] many.
+    pub fn new(data: &'a mut [u8], packing: Packing, rows: usize, cols: usize) -> Self {
+        assert_eq!(Some(data.len()), packing.size_bytes(rows, cols), "{packing:?} of {rows} x {cols}");
+        data.fill(0);
+        Self { data, packing, rows, cols }
+    }
+
+    /// Writes row `row`: its signed codes and its scales ([`Packing::scales_of_row`] many).
+    ///
+    /// # Errors
+    /// A code or a scale that the format cannot hold; the row is then partly written.
+    ///
+    /// # Panics
+    /// When there is no such row, or the lengths are wrong.
+    pub fn row(&mut self, row: usize, codes: &[i8], scales: &[f32]) -> Result<(), PackError> {
+        let (packing, cols) = (self.packing, self.cols);
+        assert!(row < self.rows && codes.len() == cols, "row {row} of {}, {} codes", self.rows, codes.len());
+        assert_eq!(scales.len(), packing.scales_of_row(cols), "scales of a row");
+        let group_bytes = packing.group_header() + cols.div_ceil(STRETCH) * packing.stretch_bytes();
+        let group = &mut self.data[row / GROUP * group_bytes..][..group_bytes];
+        let in_group = row % GROUP;
+        for (block, &scale) in scales.iter().enumerate() {
+            let at = packing.scale_at(in_group, block);
+            match packing.scales {
+                Scales::Row => group[at..at + 4].copy_from_slice(&scale.to_le_bytes()),
+                Scales::Block => {
+                    let half = f16::from_f32(scale);
+                    if half.to_f32() != scale {
+                        return Err(PackError::Scale { row, block, scale });
+                    }
+                    group[at..at + 2].copy_from_slice(&half.to_le_bytes());
+                }
+            }
+        }
+        for (block, codes) in codes.chunks(BLOCK).enumerate() {
+            let to = &mut group[packing.block_at(block)..][..packing.block_bytes()];
+            for (i, &code) in codes.iter().enumerate() {
+                let (byte, shift) = packing.code_at(in_group, i);
+                match packing.bits {
+                    Bits::Eight => to[byte] = code.cast_unsigned(),
+                    Bits::Four if (-8..8).contains(&code) => {
+                        let kept = to[byte] & !(15 << shift);
+                        to[byte] = kept | ((code + 8).cast_unsigned() << shift);
+                    }
+                    Bits::Four => return Err(PackError::Code { row, col: block * BLOCK + i, code }),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::testing::packed_numbers;
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn rows_come_back_as_they_went_in(rows in 1usize..40, cols in 1usize..200, format in 0usize..4, seed: u64) {
+            let packing = Packing::ALL[format];
+            let (bytes, stored) = packed_numbers(packing, rows, cols, seed);
+            let packed = Packed::new(&bytes, packing, rows, cols);
+            let mut row = vec![f32::NAN; cols];
+            for (r, expected) in stored.chunks_exact(cols).enumerate() {
+                packed.row(r, &mut row);
+                prop_assert_eq!(&row[..], expected, "row {}", r);
+            }
+        }
+    }
+
+    #[test]
+    fn sizes_are_those_of_the_formats() {
+        // Four bits and a half for Q4_0, eight and a half for Q8_0, as there.
+        let size = |i: usize| Packing::ALL[i].size_bytes(2048, 2048).expect("small");
+        assert_eq!([0, 1, 2, 3].map(size), [2048 * 64 * 18, 2048 * 64 * 34, 2048 * 1028, 2048 * 2052]);
+        assert_eq!(Packing::ALL[0].size_bytes(1, 1), Some(576));
+        assert_eq!(Packing::ALL[1].size_bytes(usize::MAX, usize::MAX), None);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_named() {
+        let q4 = Packing::ALL[0];
+        let mut bytes = vec![0; q4.size_bytes(2, 40).expect("small")];
+        let mut packer = Packer::new(&mut bytes, q4, 2, 40);
+        let mut codes = [0i8; 40];
+        let error = packer.row(1, &codes, &[0.5, 1.000_1]).expect_err("no f16");
+        assert_eq!(error.to_string(), "scale 1.0001 of row 1, block 1: expected a number that float16 holds exactly");
+        codes[33] = 8;
+        let error = packer.row(1, &codes, &[0.5, 1.0]).expect_err("five bits");
+        assert_eq!(error.to_string(), "code 8 of row 1, column 33: expected 4 bits, -8 to 7");
+    }
+}

@@ -1,0 +1,172 @@
+//! [`Dot`] on AVX2: sixteen rows are two registers of eight.
+
+use std::arch::x86_64::*;
+
+use half::f16;
+
+use super::Simd;
+use super::avx2::Avx2;
+use super::dot::Dot;
+
+/// An intrinsic without pointers.
+macro_rules! op {
+    ($e:expr) => {{
+        // SAFETY: `self` proves that the CPU has the instructions.
+        unsafe { $e }
+    }};
+}
+
+impl Dot for Avx2 {
+    type Float = Self;
+    type Codes = [__m256i; 2];
+    type Sums = [__m256i; 2];
+    type Group = [__m256; 2];
+    type Quad = __m256i;
+    const BYTE_OFFSET: i32 = 0;
+    const TILE: (usize, usize) = (4, 1);
+
+    #[inline(always)]
+    fn float(self) -> Self {
+        self
+    }
+
+    #[inline(always)]
+    unsafe fn load(self, p: *const u8) -> [__m256i; 2] {
+        // SAFETY: the caller promised 64 bytes.
+        unsafe { [_mm256_loadu_si256(p.cast()), _mm256_loadu_si256(p.add(32).cast())] }
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, p: *mut u8, codes: [__m256i; 2]) {
+        // SAFETY: the caller promised 64 bytes.
+        unsafe {
+            _mm256_storeu_si256(p.cast(), codes[0]);
+            _mm256_storeu_si256(p.add(32).cast(), codes[1]);
+        }
+    }
+
+    #[inline(always)]
+    fn bytes(self, codes: [__m256i; 2]) -> [__m256i; 2] {
+        codes
+    }
+
+    #[inline(always)]
+    fn low(self, [a, b]: [__m256i; 2]) -> [__m256i; 2] {
+        op!({
+            let mask = _mm256_set1_epi8(15);
+            [_mm256_and_si256(a, mask), _mm256_and_si256(b, mask)]
+        })
+    }
+
+    #[inline(always)]
+    fn high(self, [a, b]: [__m256i; 2]) -> [__m256i; 2] {
+        op!({
+            let mask = _mm256_set1_epi8(15);
+            [_mm256_and_si256(_mm256_srli_epi16::<4>(a), mask), _mm256_and_si256(_mm256_srli_epi16::<4>(b), mask)]
+        })
+    }
+
+    #[inline(always)]
+    unsafe fn quad(self, p: *const i8) -> __m256i {
+        // SAFETY: the caller promised 4 bytes.
+        unsafe { _mm256_set1_epi32(p.cast::<i32>().read_unaligned()) }
+    }
+
+    #[inline(always)]
+    fn sums(self, start: i32) -> [__m256i; 2] {
+        op!([_mm256_set1_epi32(start); 2])
+    }
+
+    /// `maddubs` wants one side unsigned, and holds pairs at 16 bits: magnitudes of the codes (at most 128) with activations
+    /// (at most 127) that take over the codes' signs, so a pair is at most 32,512.
+    #[inline(always)]
+    fn dot(self, sums: [__m256i; 2], codes: [__m256i; 2], quad: __m256i) -> [__m256i; 2] {
+        op!({
+            let one = |sum, code| {
+                let pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(code), _mm256_sign_epi8(quad, code));
+                _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
+            };
+            [one(sums[0], codes[0]), one(sums[1], codes[1])]
+        })
+    }
+
+    #[inline(always)]
+    fn to_float(self, [a, b]: [__m256i; 2]) -> [__m256; 2] {
+        op!([_mm256_cvtepi32_ps(a), _mm256_cvtepi32_ps(b)])
+    }
+
+    #[inline(always)]
+    fn zero(self) -> [__m256; 2] {
+        op!([_mm256_setzero_ps(); 2])
+    }
+
+    #[inline(always)]
+    unsafe fn load_group(self, p: *const f32) -> [__m256; 2] {
+        // SAFETY: the caller promised 16 numbers.
+        unsafe { [_mm256_loadu_ps(p), _mm256_loadu_ps(p.add(8))] }
+    }
+
+    #[inline(always)]
+    unsafe fn load_group_f16(self, p: *const f16) -> [__m256; 2] {
+        // SAFETY: the caller promised 16 numbers.
+        unsafe { [self.load_f16(p), self.load_f16(p.add(8))] }
+    }
+
+    #[inline(always)]
+    unsafe fn store_group(self, p: *mut f32, [a, b]: [__m256; 2]) {
+        // SAFETY: the caller promised 16 numbers.
+        unsafe {
+            _mm256_storeu_ps(p, a);
+            _mm256_storeu_ps(p.add(8), b);
+        }
+    }
+
+    #[inline(always)]
+    fn mul(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
+        op!([_mm256_mul_ps(a[0], b[0]), _mm256_mul_ps(a[1], b[1])])
+    }
+
+    #[inline(always)]
+    fn mul_splat(self, a: [__m256; 2], x: f32) -> [__m256; 2] {
+        op!({
+            let x = _mm256_set1_ps(x);
+            [_mm256_mul_ps(a[0], x), _mm256_mul_ps(a[1], x)]
+        })
+    }
+
+    #[inline(always)]
+    fn fma(self, a: [__m256; 2], b: [__m256; 2], c: [__m256; 2]) -> [__m256; 2] {
+        op!([_mm256_fmadd_ps(a[0], b[0], c[0]), _mm256_fmadd_ps(a[1], b[1], c[1])])
+    }
+
+    #[inline(always)]
+    fn fma_splat(self, a: [__m256; 2], x: f32, c: [__m256; 2]) -> [__m256; 2] {
+        op!({
+            let x = _mm256_set1_ps(x);
+            [_mm256_fmadd_ps(a[0], x, c[0]), _mm256_fmadd_ps(a[1], x, c[1])]
+        })
+    }
+
+    #[inline(always)]
+    unsafe fn quantize(self, x: *const f32, to: *mut i8) -> (f32, i32) {
+        // SAFETY: the caller promised 32 numbers and 32 bytes; the rest is register work.
+        unsafe {
+            let v: [__m256; 4] = std::array::from_fn(|i| _mm256_loadu_ps(x.add(8 * i)));
+            let sign = _mm256_set1_ps(-0.0);
+            let largest = v.map(|v| _mm256_andnot_ps(sign, v));
+            let largest = _mm256_max_ps(_mm256_max_ps(largest[0], largest[1]), _mm256_max_ps(largest[2], largest[3]));
+            let largest = self.max_lane(largest);
+            let (scale, inverse) = if largest > 0.0 { (largest / 127.0, 127.0 / largest) } else { (0.0, 0.0) };
+            let inverse = _mm256_set1_ps(inverse);
+            let q = v.map(|v| _mm256_cvtps_epi32(_mm256_mul_ps(v, inverse)));
+            // Packing works on halves of registers; the permutation puts the quads back in order.
+            let bytes = _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3]));
+            let order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+            _mm256_storeu_si256(to.cast(), _mm256_permutevar8x32_epi32(bytes, order));
+            let sum = _mm256_add_epi32(_mm256_add_epi32(q[0], q[1]), _mm256_add_epi32(q[2], q[3]));
+            let half = _mm_add_epi32(_mm256_castsi256_si128(sum), _mm256_extracti128_si256::<1>(sum));
+            let pair = _mm_add_epi32(half, _mm_shuffle_epi32::<0b01_00_11_10>(half));
+            (scale, _mm_cvtsi128_si32(_mm_add_epi32(pair, _mm_shuffle_epi32::<0b10_11_00_01>(pair))))
+        }
+    }
+}

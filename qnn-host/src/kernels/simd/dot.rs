@@ -1,0 +1,107 @@
+//! Products of 8-bit codes for sixteen rows of weights at once, behind one trait.
+//!
+//! A [`Dot::Codes`] is 64 bytes: four codes of each of sixteen rows, `[row][4]`. A [`Dot::Quad`] is four activations, offered
+//! to all rows. [`Dot::dot`] adds their products to sixteen sums. As with [`Simd`], a value is proof that
+//! the CPU has the instructions, and everything is `inline(always)`.
+
+use super::Simd;
+
+/// Rows of weights that are laid out, and multiplied, together.
+pub(crate) const GROUP: usize = 16;
+
+/// Numbers of a block of activations.
+pub(crate) const BLOCK: usize = 32;
+
+/// An integer unit.
+pub(crate) trait Dot: Copy + Send + Sync + 'static {
+    /// The unit for f32 beside it.
+    type Float: Simd;
+    /// Four 8-bit codes of each of sixteen rows.
+    type Codes: Copy;
+    /// A sum for each of sixteen rows.
+    type Sums: Copy;
+    /// An f32 for each of sixteen rows.
+    type Group: Copy;
+    /// Four activations.
+    type Quad: Copy;
+    /// What [`Dot::bytes`] adds to signed 8-bit codes; the sums start with as much less.
+    const BYTE_OFFSET: i32;
+    /// Rows of activations and groups of weights of the register tile for many rows: 1 to 3 groups.
+    const TILE: (usize, usize);
+
+    fn float(self) -> Self::Float;
+
+    /// # Safety
+    /// 64 bytes are readable at `p`.
+    unsafe fn load(self, p: *const u8) -> Self::Codes;
+
+    /// # Safety
+    /// 64 bytes are writable at `p`.
+    unsafe fn store(self, p: *mut u8, codes: Self::Codes);
+
+    /// Signed codes as [`Dot::dot`] wants them.
+    fn bytes(self, codes: Self::Codes) -> Self::Codes;
+
+    /// The lower four bits of each byte, as [`Dot::dot`] wants them: 0 to 15.
+    fn low(self, codes: Self::Codes) -> Self::Codes;
+
+    /// The upper four bits of each byte.
+    fn high(self, codes: Self::Codes) -> Self::Codes;
+
+    /// # Safety
+    /// 4 bytes are readable at `p`.
+    unsafe fn quad(self, p: *const i8) -> Self::Quad;
+
+    fn sums(self, start: i32) -> Self::Sums;
+
+    fn dot(self, sums: Self::Sums, codes: Self::Codes, quad: Self::Quad) -> Self::Sums;
+
+    fn to_float(self, sums: Self::Sums) -> Self::Group;
+
+    fn zero(self) -> Self::Group;
+
+    /// # Safety
+    /// 16 f32 are readable at `p`.
+    unsafe fn load_group(self, p: *const f32) -> Self::Group;
+
+    /// # Safety
+    /// 16 f16 are readable at `p`.
+    unsafe fn load_group_f16(self, p: *const half::f16) -> Self::Group;
+
+    /// # Safety
+    /// 16 f32 are writable at `p`.
+    unsafe fn store_group(self, p: *mut f32, group: Self::Group);
+
+    fn mul(self, a: Self::Group, b: Self::Group) -> Self::Group;
+
+    fn mul_splat(self, a: Self::Group, x: f32) -> Self::Group;
+
+    /// `a * b + c`.
+    fn fma(self, a: Self::Group, b: Self::Group, c: Self::Group) -> Self::Group;
+
+    /// `a * x + c`.
+    fn fma_splat(self, a: Self::Group, x: f32, c: Self::Group) -> Self::Group;
+
+    /// Quantises a block: `to[i] = round(x[i] / scale)` with `scale = max |x| / 127`. Returns the scale and the sum of
+    /// the codes. A block of zeros has scale 0.
+    ///
+    /// # Safety
+    /// [`BLOCK`] numbers are readable at `x` and writable at `to`.
+    unsafe fn quantize(self, x: *const f32, to: *mut i8) -> (f32, i32);
+}
+
+/// [`Dot::quantize`] on any CPU.
+///
+/// # Safety
+/// As that.
+#[inline(always)]
+pub(super) unsafe fn quantize_plainly(x: *const f32, to: *mut i8) -> (f32, i32) {
+    // SAFETY: the caller promised `BLOCK` numbers.
+    let x = unsafe { x.cast::<[f32; BLOCK]>().read_unaligned() };
+    let largest = x.iter().fold(0.0f32, |m, x| m.max(x.abs()));
+    let (scale, inverse) = if largest > 0.0 { (largest / 127.0, 127.0 / largest) } else { (0.0, 0.0) };
+    let codes = x.map(|x| (x * inverse).round_ties_even() as i8);
+    // SAFETY: the caller promised `BLOCK` bytes.
+    unsafe { to.cast::<[i8; BLOCK]>().write_unaligned(codes) };
+    (scale, codes.iter().map(|&c| i32::from(c)).sum())
+}

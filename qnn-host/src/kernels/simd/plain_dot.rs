@@ -1,0 +1,122 @@
+//! [`Dot`] for any CPU: loops over arrays.
+
+use half::f16;
+
+use super::dot::{Dot, GROUP, quantize_plainly};
+use super::plain::Plain;
+
+type Group = [f32; GROUP];
+
+impl Dot for Plain {
+    type Float = Self;
+    type Codes = [[i8; 4]; GROUP];
+    type Sums = [i32; GROUP];
+    type Group = Group;
+    type Quad = [i8; 4];
+    const BYTE_OFFSET: i32 = 0;
+    const TILE: (usize, usize) = (2, 1);
+
+    #[inline(always)]
+    fn float(self) -> Self {
+        self
+    }
+
+    #[inline(always)]
+    unsafe fn load(self, p: *const u8) -> Self::Codes {
+        // SAFETY: the caller promised 64 bytes.
+        unsafe { p.cast::<Self::Codes>().read_unaligned() }
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, p: *mut u8, codes: Self::Codes) {
+        // SAFETY: the caller promised 64 bytes.
+        unsafe { p.cast::<Self::Codes>().write_unaligned(codes) }
+    }
+
+    #[inline(always)]
+    fn bytes(self, codes: Self::Codes) -> Self::Codes {
+        codes
+    }
+
+    #[inline(always)]
+    fn low(self, codes: Self::Codes) -> Self::Codes {
+        codes.map(|c| c.map(|c| c & 15))
+    }
+
+    #[inline(always)]
+    fn high(self, codes: Self::Codes) -> Self::Codes {
+        codes.map(|c| c.map(|c| (c.cast_unsigned() >> 4).cast_signed()))
+    }
+
+    #[inline(always)]
+    unsafe fn quad(self, p: *const i8) -> [i8; 4] {
+        // SAFETY: the caller promised 4 bytes.
+        unsafe { p.cast::<[i8; 4]>().read_unaligned() }
+    }
+
+    #[inline(always)]
+    fn sums(self, start: i32) -> Self::Sums {
+        [start; GROUP]
+    }
+
+    #[inline(always)]
+    fn dot(self, sums: Self::Sums, codes: Self::Codes, quad: [i8; 4]) -> Self::Sums {
+        std::array::from_fn(|row| {
+            sums[row] + (0..4).map(|i| i32::from(codes[row][i]) * i32::from(quad[i])).sum::<i32>()
+        })
+    }
+
+    #[inline(always)]
+    fn to_float(self, sums: Self::Sums) -> Group {
+        sums.map(|s| s as f32)
+    }
+
+    #[inline(always)]
+    fn zero(self) -> Group {
+        [0.0; GROUP]
+    }
+
+    #[inline(always)]
+    unsafe fn load_group(self, p: *const f32) -> Group {
+        // SAFETY: the caller promised 16 numbers.
+        unsafe { p.cast::<Group>().read_unaligned() }
+    }
+
+    #[inline(always)]
+    unsafe fn load_group_f16(self, p: *const f16) -> Group {
+        // SAFETY: the caller promised 16 numbers.
+        unsafe { p.cast::<[f16; GROUP]>().read_unaligned() }.map(f16::to_f32)
+    }
+
+    #[inline(always)]
+    unsafe fn store_group(self, p: *mut f32, group: Group) {
+        // SAFETY: the caller promised 16 numbers.
+        unsafe { p.cast::<Group>().write_unaligned(group) }
+    }
+
+    #[inline(always)]
+    fn mul(self, a: Group, b: Group) -> Group {
+        std::array::from_fn(|i| a[i] * b[i])
+    }
+
+    #[inline(always)]
+    fn mul_splat(self, a: Group, x: f32) -> Group {
+        a.map(|a| a * x)
+    }
+
+    #[inline(always)]
+    fn fma(self, a: Group, b: Group, c: Group) -> Group {
+        std::array::from_fn(|i| a[i] * b[i] + c[i])
+    }
+
+    #[inline(always)]
+    fn fma_splat(self, a: Group, x: f32, c: Group) -> Group {
+        std::array::from_fn(|i| a[i] * x + c[i])
+    }
+
+    #[inline(always)]
+    unsafe fn quantize(self, x: *const f32, to: *mut i8) -> (f32, i32) {
+        // SAFETY: the caller's promise.
+        unsafe { quantize_plainly(x, to) }
+    }
+}
