@@ -28,8 +28,8 @@
 //!
 //! Call anything, own anything, decide anything.
 //!
-//! Features: `bindgen` makes the layouts anew from the headers of an installed SDK (`QNN_SDK_ROOT`) and a test holds
-//! them against these.
+//! Features: `bindgen` reads the headers of an installed SDK (`QNN_SDK_ROOT`) at build time, and a test holds their layouts
+//! against these.
 
 #[allow(
     missing_docs,

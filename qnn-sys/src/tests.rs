@@ -26,10 +26,10 @@ fn every_layout_is_the_measured_one() {
         assert_eq!(*align as u64, item["align"], "alignment of `{name}`");
         let members = item["fields"].as_array().or_else(|| item["members"].as_array()).unwrap();
         assert_eq!(members.len(), fields.len(), "fields of `{name}`");
-        let base = if name.contains("::") { members.iter().map(|m| m["offset"].as_u64().unwrap()).min().unwrap() } else { 0 };
-        for (member, (field, offset)) in members.iter().zip(*fields) {
+        for (member, (field, offset, size)) in members.iter().zip(*fields) {
             assert_eq!(member["name"], *field, "`{name}`");
-            assert_eq!(member["offset"].as_u64().unwrap() - base, *offset as u64, "offset of `{name}.{field}`");
+            assert_eq!(member["offset"], *offset as u64, "offset of `{name}.{field}`");
+            assert_eq!(member["size"], *size as u64, "size of `{name}.{field}`");
             n_fields += 1;
         }
     }
@@ -39,9 +39,10 @@ fn every_layout_is_the_measured_one() {
 #[test]
 fn every_slot_is_where_the_measured_table_has_it() {
     let abi = abi();
-    for (key, slots) in
-        [("QnnInterface", &QNN_INTERFACE_TABLE_SLOTS[..]), ("QnnSystemInterface", &QNN_SYSTEM_INTERFACE_TABLE_SLOTS[..])]
-    {
+    for (key, slots) in [
+        ("QnnInterface", &QNN_INTERFACE_TABLE_SLOTS[..]),
+        ("QnnSystemInterface", &QNN_SYSTEM_INTERFACE_TABLE_SLOTS[..]),
+    ] {
         let entries = abi["vtables"][key]["entries"].as_array().unwrap();
         assert_eq!(entries.len(), slots.len());
         for (entry, (name, offset, _)) in entries.iter().zip(slots) {
@@ -62,7 +63,8 @@ fn slots_of_core_2_18_are_the_first_62() {
 fn the_stub_refuses_in_every_slot() {
     let table = stub::interface();
     // SAFETY: the stub looks at none of its arguments.
-    let answer = unsafe { table.graphFinalize.unwrap()(core::ptr::null_mut(), core::ptr::null_mut(), core::ptr::null_mut()) };
+    let answer =
+        unsafe { table.graphFinalize.unwrap()(core::ptr::null_mut(), core::ptr::null_mut(), core::ptr::null_mut()) };
     assert_eq!(answer, stub::NOT_SUPPORTED);
     // SAFETY: as above.
     let answer = unsafe { stub::system_interface().systemContextCreate.unwrap()(core::ptr::null_mut()) };
@@ -74,7 +76,41 @@ fn errors_have_names_and_components() {
     assert_eq!(error::name(1000), "QNN_COMMON_ERROR_NOT_SUPPORTED");
     assert_eq!(error::name(5005), "QNN_CONTEXT_ERROR_CREATE_FROM_BINARY");
     assert_eq!(error::name(u64::MAX), "unknown error");
-    assert_eq!(error::component(6004), "graph");
+    let telling = [
+        (0, "QNN_SUCCESS"),
+        (1002, "QNN_COMMON_ERROR_MEM_ALLOC"),
+        (2000, "QNN_PROPERTY_ERROR_UNKNOWN_KEY"),
+        (6004, "QNN_GRAPH_ERROR_INVALID_TENSOR"),
+        (12000, "QNN_PROFILE_ERROR_INVALID_HANDLE"),
+        (30000, "QNN_SYSTEM_CONTEXT_ERROR_INVALID_HANDLE"),
+    ];
+    for (code, expected) in telling {
+        assert_eq!(error::name(code), expected);
+    }
+    // The bounds of every range name their component.
+    for (bound, component) in [
+        ("PROPERTY", "property"),
+        ("OP_PACKAGE", "op package"),
+        ("BACKEND", "backend"),
+        ("CONTEXT", "context"),
+        ("GRAPH", "graph"),
+        ("TENSOR", "tensor"),
+        ("MEM", "memory"),
+        ("SIGNAL", "signal"),
+        ("ERROR", "error"),
+        ("LOG", "log"),
+        ("PROFILE", "profile"),
+        ("PERF_INFRASTRUCTURE", "performance infrastructure"),
+        ("DEVICE", "device"),
+        ("GLOBAL_CONFIG", "global config"),
+        ("SYSTEM", "system"),
+        ("INTERFACE", "interface"),
+    ] {
+        for end in ["MIN", "MAX"] {
+            let code = abi()["errors"][format!("QNN_{end}_ERROR_{bound}")].as_u64().unwrap();
+            assert_eq!(error::component(code), component, "{end} of {bound}");
+        }
+    }
     assert!(error::meaning(1009).unwrap().contains("SoC"));
     for (name, value) in abi()["errors"].as_object().unwrap() {
         let value = value.as_u64().unwrap();
@@ -88,4 +124,53 @@ fn one_soc_config_serves_both_layouts() {
     // SAFETY: sixteen plain bytes without padding.
     let words: [u32; 4] = unsafe { core::mem::transmute(config) };
     assert_eq!(words, [0, 57, 57, 0]);
+}
+
+/// Layouts as `bindgen` wrote them into its own checks: sizes by struct, offsets by struct and field.
+#[cfg(qnn_sdk)]
+fn sdk_layouts() -> BTreeMap<String, u64> {
+    let text = include_str!(concat!(env!("OUT_DIR"), "/sdk.rs"));
+    let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut found = BTreeMap::new();
+    for what in ["Size of ", "Offset of field: "] {
+        for part in flat.split(&format!("[\"{what}")).skip(1) {
+            let Some((name, rest)) = part.split_once('"') else { continue };
+            let number = rest.split_once("- ").and_then(|(_, rest)| rest.split_once("usize"));
+            found.insert(format!("{what}{name}"), number.unwrap().0.parse().unwrap());
+        }
+    }
+    found
+}
+
+#[test]
+#[cfg_attr(not(qnn_sdk), ignore = "needs an SDK: QNN_SDK_ROOT=... and --features bindgen")]
+fn the_sdks_headers_say_the_same() {
+    #[cfg(qnn_sdk)]
+    {
+        let sdk = sdk_layouts();
+        let mut n_compared = 0;
+        let mut faults = Vec::new();
+        for (name, size, _, fields) in ROWS {
+            let theirs = name.replace("::anon0", "__bindgen_ty_1");
+            let mut compare = |key: String, ours: usize| {
+                if let Some(&found) = sdk.get(&key) {
+                    n_compared += 1;
+                    if found != ours as u64 {
+                        faults.push(format!("{key}: the SDK says {found}, we say {ours}"));
+                    }
+                }
+            };
+            compare(format!("Size of {theirs}"), *size);
+            for (field, offset, _) in *fields {
+                let field = match *field {
+                    "" => "__bindgen_anon_1",
+                    "type" => "type_",
+                    field => field,
+                };
+                compare(format!("Offset of field: {theirs}::{field}"), *offset);
+            }
+        }
+        assert!(faults.is_empty(), "{}", faults.join("\n"));
+        assert!(n_compared > 300, "only {n_compared} layouts were found in the SDK");
+    }
 }

@@ -7,6 +7,7 @@
 mod place;
 mod preload;
 mod provider;
+pub mod runtime;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,0 +1,177 @@
+//! The handles over Qualcomm's own `libQnnHtp.so`: on a host, the HTP emulator.
+//!
+//! Run with `cargo xtask qnn-runtime && cargo test -p qnn-api --test real_htp -- --ignored`.
+
+use std::sync::Arc;
+
+use genie_types::{Dtype, TensorInfo};
+use qnn_api::library::runtime;
+use qnn_api::*;
+
+const SM8650: u32 = 57;
+
+fn backend() -> Arc<Backend> {
+    let path = runtime::find(runtime::HTP).expect("run `cargo xtask qnn-runtime`, or set QNN_RUNTIME_DIR");
+    let library = Library::open(path).unwrap();
+    Backend::new(&library, &BackendOptions { soc: Some(SM8650), ..Default::default() }).unwrap()
+}
+
+fn bytes(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|x| x.to_ne_bytes()).collect()
+}
+
+fn floats(bytes: &[u8]) -> Vec<f32> {
+    bytes.chunks_exact(4).map(|b| f32::from_ne_bytes(b.try_into().unwrap())).collect()
+}
+
+const X: [f32; 8] = [1.0, 2.0, -1.0, 0.5, 0.0, 1.0, 3.0, -2.0];
+const W: [f32; 12] = [1.0, 0.0, 0.0, 1.0, 0.5, 0.5, 0.5, 0.5, -1.0, 2.0, 0.0, 0.0];
+
+/// `y = gelu-free linear + bias`, of two rows.
+fn expected() -> Vec<f32> {
+    let row =
+        |x: &[f32]| W.chunks(4).map(|w| w.iter().zip(x).map(|(w, x)| w * x).sum::<f32>() + 0.25).collect::<Vec<_>>();
+    X.chunks(4).flat_map(row).collect()
+}
+
+/// Composes the graph; its weights are gone before it is finalised.
+fn compose(context: &Context, name: &str) -> Result<Graph> {
+    let htp = HtpGraphOptions { float16: true, vtcm_mb: Some(8), optimization: Some(3), hvx_threads: None };
+    let mut graph = context.compose(name, &GraphOptions { htp: Some(htp), ..Default::default() })?;
+    let f32_tensor = |name: &str, dims: &[usize]| TensorInfo::new(name, dims, Dtype::F32);
+    let x = graph.tensor(&f32_tensor("x", &[2, 4]), TensorKind::Input)?;
+    let w = {
+        let mut weights = bytes(&W);
+        let w = graph.constant(&f32_tensor("w", &[3, 4]), &weights)?;
+        weights.fill(0xff);
+        w
+    };
+    let b = graph.constant(&f32_tensor("b", &[3]), &bytes(&[0.25; 3]))?;
+    let h = graph.tensor(&f32_tensor("h", &[2, 3]), TensorKind::Native)?;
+    let t = graph.tensor(&f32_tensor("t", &[3, 2]), TensorKind::Native)?;
+    let y = graph.tensor(&f32_tensor("y", &[2, 3]), TensorKind::Output)?;
+    graph.node("linear", "FullyConnected", &[], &[x, w, b], &[h])?;
+    // There and back, for the sake of tensor parameters.
+    let perm = || [("perm", Param::U32Tensor { dims: vec![2], data: vec![1, 0] })];
+    graph.node("there", "Transpose", &perm(), &[h], &[t])?;
+    graph.node("back", "Transpose", &perm(), &[t], &[y])?;
+    graph.finalize()
+}
+
+fn run(graph: &mut Graph, profile: Option<&Profile>) -> Vec<u8> {
+    let (x, mut y) = (bytes(&X), vec![0; 24]);
+    let mut session = graph.session();
+    session.input(0, &x).unwrap().output(0, &mut y).unwrap();
+    match profile {
+        Some(profile) => session.run_profiled(profile).unwrap(),
+        None => session.run().unwrap(),
+    }
+    y
+}
+
+#[test]
+#[ignore = "needs Qualcomm's runtime: cargo xtask qnn-runtime"]
+fn says_what_it_is() {
+    let backend = backend();
+    let library = backend.library();
+    assert_eq!(library.provider(), "HTP_QTI_AISW");
+    assert!(library.path().unwrap().ends_with(runtime::HTP), "{:?}", library.path());
+    assert!(library.core_version() >= Version { major: 2, minor: 18, patch: 0 });
+    assert!(library.build_id().unwrap().starts_with('v'), "{:?}", library.build_id());
+    assert!(library.system().unwrap().0.ends_with("libQnnSystem.so"));
+    assert_eq!(backend.device().unwrap().soc(), Some(SM8650));
+    let operations = backend.operations().unwrap();
+    assert!(operations.iter().any(|op| op.ends_with("::RotaryEmbedding")), "{} operations", operations.len());
+}
+
+#[test]
+#[ignore = "needs Qualcomm's runtime: cargo xtask qnn-runtime"]
+fn composes_runs_saves_and_loads() {
+    let backend = backend();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tiny.bin");
+    let fresh = {
+        let context = Context::create(&backend, &ContextOptions::default()).unwrap();
+        let mut graph = compose(&context, "tiny").unwrap();
+        let y = run(&mut graph, None);
+        context.save(&path).unwrap();
+        y
+    };
+    for (ours, theirs) in floats(&fresh).iter().zip(expected()) {
+        assert!((ours - theirs).abs() < 5e-3, "{ours} against {theirs}");
+    }
+
+    let info = binary_info(backend.library(), &std::fs::read(&path).unwrap()).unwrap();
+    assert_eq!(info.soc, Some(SM8650));
+    assert_eq!(info.build_id, backend.library().build_id().unwrap());
+    let names: Vec<_> = info.graphs.iter().map(|graph| graph.name.as_str()).collect();
+    assert_eq!(names, ["tiny"]);
+    assert_eq!(info.graphs[0].inputs, [TensorInfo::new("x", [2, 4], Dtype::F32)]);
+    assert_eq!(info.graphs[0].outputs, [TensorInfo::new("y", [2, 3], Dtype::F32)]);
+
+    let context = Context::from_file(&backend, &path, &ContextOptions::default()).unwrap();
+    let mut graph = context.graph("tiny").unwrap();
+    drop(context);
+    assert_eq!(run(&mut graph, None), fresh);
+    // Handles may move to another thread.
+    let elsewhere = std::thread::spawn(move || run(&mut graph, None)).join().unwrap();
+    assert_eq!(elsewhere, fresh);
+
+    let context = Context::from_bytes(&backend, &std::fs::read(&path).unwrap(), &ContextOptions::default()).unwrap();
+    assert_eq!(run(&mut context.graph("tiny").unwrap(), None), fresh);
+}
+
+#[test]
+#[ignore = "needs Qualcomm's runtime: cargo xtask qnn-runtime"]
+fn profiles_and_votes() {
+    let backend = backend();
+    let context =
+        Context::create(&backend, &ContextOptions { priority: Some(Priority::High), ..Default::default() }).unwrap();
+    let mut graph = compose(&context, "tiny").unwrap();
+    let profile = Profile::new(&backend, ProfileLevel::Detailed).unwrap();
+    run(&mut graph, Some(&profile));
+    let events = profile.events().unwrap();
+    assert!(!events.is_empty());
+    assert!(events.iter().any(|event| event.unit == ProfileUnit::Microseconds && !event.name.is_empty()), "{events:?}");
+
+    let mut vote = PowerVote::cast(&backend, PerfPolicy::Burst).unwrap();
+    for policy in PerfPolicy::ALL {
+        vote.change(policy).unwrap();
+        assert_eq!(vote.policy(), policy);
+    }
+}
+
+#[test]
+#[ignore = "needs Qualcomm's runtime: cargo xtask qnn-runtime"]
+fn refusals_are_told_with_the_librarys_words() {
+    let backend = backend();
+    let context = Context::create(&backend, &ContextOptions::default()).unwrap();
+    let mut graph = context.compose("odd", &GraphOptions::default()).unwrap();
+    let x = graph.tensor(&TensorInfo::new("x", [2, 4], Dtype::F32), TensorKind::Input).unwrap();
+    let y = graph.tensor(&TensorInfo::new("y", [2, 4], Dtype::F32), TensorKind::Output).unwrap();
+    let error = graph.node("n", "NoSuchOp", &[], &[x], &[y]).unwrap_err();
+    assert_eq!(error.to_string(), "cannot add node `n` (`NoSuchOp`) to graph `odd`");
+    let source = error.qnn().unwrap();
+    assert!(source.said.is_some(), "{source}");
+    for garbage in
+        [&b"no binary at all, but longer than any header could reasonably be expected to be here"[..], b"", &[0; 4096]]
+    {
+        let error = binary_info(backend.library(), garbage).unwrap_err();
+        assert!(error.qnn().is_some(), "{error:?}");
+    }
+}
+
+#[test]
+#[ignore = "needs Qualcomm's runtime: cargo xtask qnn-runtime"]
+fn two_graphs_are_composed_side_by_side() {
+    let backend = backend();
+    let context = Context::create(&backend, &ContextOptions::default()).unwrap();
+    let mut first = compose(&context, "first").unwrap();
+    let mut second = compose(&context, "second").unwrap();
+    assert_eq!(run(&mut first, None), run(&mut second, None));
+    let saved = context.to_bytes().unwrap();
+    let loaded = Context::from_bytes(&backend, &saved, &ContextOptions::default()).unwrap();
+    let mut names: Vec<_> = loaded.graphs().map(|graph| graph.name.clone()).collect();
+    names.sort();
+    assert_eq!(names, ["first", "second"]);
+}
