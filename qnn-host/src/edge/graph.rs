@@ -2,7 +2,6 @@
 
 use std::ffi::c_char;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use qnn_sys as q;
 use qnn_sys::{
@@ -22,30 +21,26 @@ use super::{op_config, raw};
 
 const GRAPH: Component = Component::Graph;
 
-/// Reads a config list: a priority to keep; everything else is checked and passed over.
+/// Checks a config list; nothing in it matters to a CPU.
 ///
 /// # Safety
 /// A list as QNN asks.
-unsafe fn read(config: *const *const QnnGraph_Config_t) -> Result<Option<u32>, Error> {
-    let mut priority = None;
+unsafe fn read(config: *const *const QnnGraph_Config_t) -> Result<(), Error> {
     // SAFETY: the caller's promise.
     for entry in unsafe { raw::list(config, GRAPH, "config") }? {
         match entry.option {
             q::QNN_GRAPH_CONFIG_OPTION_CUSTOM
+            | q::QNN_GRAPH_CONFIG_OPTION_PRIORITY
             | q::QNN_GRAPH_CONFIG_OPTION_SET_PROFILING_STATE
             | q::QNN_GRAPH_CONFIG_OPTION_SET_PROFILING_NUM_EXECUTIONS => {}
-            q::QNN_GRAPH_CONFIG_OPTION_PRIORITY => {
-                // SAFETY: plain data, and the option says which member it is.
-                priority = Some(unsafe { entry.anon0.priority });
-            }
             q::QNN_GRAPH_CONFIG_OPTION_PROFILE_HANDLE => {
-                // SAFETY: as above.
+                // SAFETY: plain data, and the option says which member it is.
                 find(&PROFILES, unsafe { entry.anon0.profileHandle })?;
             }
             option => return Err(Error::Config { component: GRAPH, option, what: "expected 0 or 3 to 6".to_owned() }),
         }
     }
-    Ok(priority)
+    Ok(())
 }
 
 pub(super) unsafe extern "C" fn create(
@@ -60,7 +55,7 @@ pub(super) unsafe extern "C" fn create(
         // SAFETY: QNN's contract for the string.
         let name = unsafe { raw::text(name, GRAPH, "graphName") }?;
         // SAFETY: QNN's contract for the list.
-        let priority = unsafe { read(config.cast_const()) }?;
+        unsafe { read(config.cast_const()) }?;
         if out.is_null() {
             return Err(Error::Null { component: GRAPH, what: "graphHandle" });
         }
@@ -69,9 +64,6 @@ pub(super) unsafe extern "C" fn create(
             return Err(Error::GraphName { name: name.to_owned() });
         }
         let graph = Arc::new(Graph::new(context.core.clone(), name, State::Composing(Box::new(Draft::new(name)))));
-        if let Some(priority) = priority {
-            graph.priority.store(priority, Ordering::Relaxed);
-        }
         let handle = GRAPHS.add(graph.clone());
         graphs.push(Entry { graph, handle: Some(handle.addr()), enabled: true });
         *context.binary.lock() = None;
@@ -88,10 +80,7 @@ pub(super) unsafe extern "C" fn set_config(
         let graph = find(&GRAPHS, graph)?;
         hear(graph.core.backend.log.as_ref());
         // SAFETY: QNN's contract for the list.
-        if let Some(priority) = unsafe { read(config.cast_const()) }? {
-            graph.priority.store(priority, Ordering::Relaxed);
-        }
-        Ok(())
+        unsafe { read(config.cast_const()) }
     })
 }
 

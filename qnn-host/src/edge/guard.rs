@@ -1,10 +1,12 @@
 //! The frame of every `extern "C"` body: panics end here, errors become numbers, messages are kept for the asking.
 
 use std::cell::RefCell;
-use std::ffi::{CString, c_char};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{CStr, CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use qnn_sys::{QNN_SUCCESS, Qnn_ErrorHandle_t};
 
 use crate::error::{Component, Error, code};
@@ -15,6 +17,8 @@ use super::raw;
 thread_local! {
     /// The last failure of this thread: its number and its words.
     static LAST: RefCell<Option<(u64, CString)>> = const { RefCell::new(None) };
+    /// QNN's names, for numbers that were asked for without having failed here.
+    static NAMES: RefCell<BTreeMap<u64, CString>> = const { RefCell::new(BTreeMap::new()) };
     /// Who is to hear of failures: the log of the object that the running call is about.
     static HEARER: RefCell<Option<Arc<Log>>> = const { RefCell::new(None) };
 }
@@ -57,31 +61,28 @@ pub(super) fn hear(log: Option<&Arc<Log>>) {
     });
 }
 
-/// The words for a number: those of this thread's last failure if it had that number, else its name.
-fn words(number: u64) -> Option<CString> {
-    let last = LAST.with(|last| last.borrow().as_ref().filter(|(n, _)| *n == number).map(|(_, words)| words.clone()));
-    let named = || {
+/// The words for a number: those of this thread's last failure if it had that number, else QNN's name for it. The
+/// pointer is good until the thread's next failure.
+fn words(number: u64) -> Option<*const c_char> {
+    let said = LAST.try_with(|last| {
+        last.borrow().as_ref().filter(|(n, _)| *n == number).map(|(_, words)| words.as_ptr())
+    });
+    said.ok().flatten().or_else(|| {
         let name = qnn_sys::error::name(number);
-        (name != "unknown error").then(|| CString::new(name).unwrap_or_default())
-    };
-    last.or_else(named)
+        if name == "unknown error" {
+            return None;
+        }
+        let named = NAMES.try_with(|names| {
+            let mut names = names.borrow_mut();
+            names.entry(number).or_insert_with(|| CString::new(name).unwrap_or_default()).as_ptr()
+        });
+        named.ok()
+    })
 }
 
 /// `errorGetMessage`: valid until this thread's next failing call, as QNN leaves ownership with the backend.
 pub(super) unsafe extern "C" fn get_message(error: Qnn_ErrorHandle_t, out: *mut *const c_char) -> Qnn_ErrorHandle_t {
-    let mut answer: Option<*const c_char> = None;
-    let _ = LAST.try_with(|last| {
-        let mut last = last.borrow_mut();
-        if last.as_ref().is_none_or(|(n, _)| *n != error) {
-            let name = qnn_sys::error::name(error);
-            if name == "unknown error" {
-                return;
-            }
-            *last = Some((error, CString::new(name).unwrap_or_default()));
-        }
-        answer = last.as_ref().map(|(_, words)| words.as_ptr());
-    });
-    let Some(words) = answer else { return code::ERROR_INVALID_ERROR_HANDLE };
+    let Some(words) = words(error) else { return code::ERROR_INVALID_ERROR_HANDLE };
     // SAFETY: QNN's contract: `out` is null or valid for writing.
     match unsafe { raw::answer(out, words, Component::Message, "errorMessage") } {
         Ok(()) => QNN_SUCCESS,
@@ -92,7 +93,8 @@ pub(super) unsafe extern "C" fn get_message(error: Qnn_ErrorHandle_t, out: *mut 
 /// `errorGetVerboseMessage`: the client's until `errorFreeVerboseMessage`.
 pub(super) unsafe extern "C" fn get_verbose(error: Qnn_ErrorHandle_t, out: *mut *const c_char) -> Qnn_ErrorHandle_t {
     let Some(words) = words(error) else { return code::ERROR_INVALID_ERROR_HANDLE };
-    let words = words.into_raw();
+    // SAFETY: a string of this thread, which cannot fail meanwhile.
+    let words = unsafe { CStr::from_ptr(words) }.to_owned().into_raw();
     // SAFETY: QNN's contract: `out` is null or valid for writing.
     match unsafe { raw::answer(out, words.cast_const(), Component::Message, "errorMessage") } {
         Ok(()) => {
@@ -108,8 +110,7 @@ pub(super) unsafe extern "C" fn get_verbose(error: Qnn_ErrorHandle_t, out: *mut 
 }
 
 /// Messages that a client holds, by address, so that only those are freed.
-static VERBOSE: parking_lot::Mutex<std::collections::BTreeSet<usize>> =
-    parking_lot::Mutex::new(std::collections::BTreeSet::new());
+static VERBOSE: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
 
 /// `errorFreeVerboseMessage`.
 pub(super) unsafe extern "C" fn free_verbose(message: *const c_char) -> Qnn_ErrorHandle_t {
@@ -119,10 +120,4 @@ pub(super) unsafe extern "C" fn free_verbose(message: *const c_char) -> Qnn_Erro
     // SAFETY: it was in the set, so it came from `into_raw` in `get_verbose` and was not freed since.
     drop(unsafe { CString::from_raw(message.cast_mut()) });
     QNN_SUCCESS
-}
-
-/// The words of this thread's last failure, for tests.
-#[cfg(test)]
-pub(super) fn last_words() -> String {
-    LAST.with(|last| last.borrow().as_ref().map(|(_, w)| w.to_string_lossy().into_owned()).unwrap_or_default())
 }

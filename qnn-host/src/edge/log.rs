@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
+use parking_lot::{Condvar, Mutex};
 use qnn_sys::{Qnn_ErrorHandle_t, Qnn_LogHandle_t, QnnLog_Callback_t, QnnLog_Level_t};
 
 use crate::error::{Component, Error};
@@ -29,6 +30,9 @@ pub(super) enum Level {
 pub(super) struct Log {
     callback: QnnLog_Callback_t,
     level: AtomicU32,
+    /// Calls of the callback that are under way, and whether the log was freed.
+    calls: Mutex<(usize, bool)>,
+    idle: Condvar,
 }
 
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
@@ -52,8 +56,18 @@ impl Log {
         let nothing = [0u64; 8];
         let mut list = empty_list(&nothing);
         let nanoseconds = START.elapsed().as_nanos() as u64;
-        // SAFETY: the client promised a callback that may be called until the log is freed; text and list outlive it.
+        // Not a lock held during the call: a callback may call the backend, and fail there.
+        let mut calls = self.calls.lock();
+        if calls.1 {
+            return;
+        }
+        calls.0 += 1;
+        drop(calls);
+        // SAFETY: the client promised a callback that may be called until `logFree` returns, which waits for this call;
+        // text and list outlive it.
         unsafe { callback(text.as_ptr(), level as u32, nanoseconds, list.as_mut_ptr().cast::<c_void>()) };
+        self.calls.lock().0 -= 1;
+        self.idle.notify_all();
     }
 }
 
@@ -82,7 +96,7 @@ pub(super) unsafe extern "C" fn create(
                 what: "expected a level of 1 to 5, found 0".into(),
             });
         }
-        let handle = LOGS.add(Arc::new(Log { callback, level: AtomicU32::new(level) }));
+        let handle = LOGS.add(Arc::new(Log { callback, level: AtomicU32::new(level), calls: Mutex::default(), idle: Condvar::new() }));
         // SAFETY: QNN's contract: `out` is null or valid for writing.
         unsafe { raw::answer(out, handle, Component::Log, "logger") }.inspect_err(|_| {
             LOGS.remove(handle);
@@ -109,7 +123,11 @@ pub(super) unsafe extern "C" fn free(log: Qnn_LogHandle_t) -> Qnn_ErrorHandle_t 
     guard("QnnLog_free", || {
         let log = take(&LOGS, log)?;
         // Objects that still hold it must not call a client that said goodbye.
-        log.level.store(0, Ordering::Relaxed);
+        let mut calls = log.calls.lock();
+        calls.1 = true;
+        while calls.0 > 0 {
+            log.idle.wait(&mut calls);
+        }
         Ok(())
     })
 }

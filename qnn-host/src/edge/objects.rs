@@ -7,7 +7,7 @@
 //! A graph keeps its core alive, a core its backend; nothing points back up, so dropping a context's graphs frees all.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
@@ -146,8 +146,6 @@ pub(super) struct Graph {
     pub(super) name: String,
     pub(super) core: Arc<Core>,
     pub(super) state: RwLock<State>,
-    /// QNN's priority; kept, and otherwise ignored.
-    pub(super) priority: AtomicU32,
 }
 
 /// The two lives of a graph.
@@ -287,7 +285,7 @@ impl Draft {
 
 impl Graph {
     pub(super) fn new(core: Arc<Core>, name: &str, state: State) -> Self {
-        Self { name: name.to_owned(), core, state: RwLock::new(state), priority: AtomicU32::new(100) }
+        Self { name: name.to_owned(), core, state: RwLock::new(state) }
     }
 
     /// Works on the draft of a graph that is not finalized yet.

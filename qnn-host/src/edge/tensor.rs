@@ -14,6 +14,9 @@ use super::raw;
 
 const TENSOR: Component = Component::Tensor;
 
+/// A rank beyond this was never meant, so the dimensions are not even looked at.
+const MAX_VIEWED_RANK: u32 = 64;
+
 const NO_BUFFER: q::Qnn_ClientBuffer_t = q::Qnn_ClientBuffer_t { data: std::ptr::null_mut(), dataSize: 0 };
 
 /// The fields that both versions of the struct have, at the same places.
@@ -46,6 +49,10 @@ pub(super) unsafe fn view(tensor: &Qnn_Tensor_t) -> Result<View<'_>, Error> {
                 q::QNN_TENSORMEMTYPE_RAW => (unsafe { t.anon0.clientBuf }, std::ptr::null_mut()),
                 _ => (NO_BUFFER, std::ptr::null_mut()),
             };
+            if t.rank > MAX_VIEWED_RANK {
+                let what = format!("expected a rank of at most {MAX_VIEWED_RANK}, found {}", t.rank);
+                return Err(Error::Argument { component: TENSOR, what });
+            }
             // SAFETY: the caller's promise about `dimensions` and `rank`.
             let dims = unsafe { raw::slice(t.dimensions.cast_const(), t.rank as usize, TENSOR, "dimensions") }?;
             View {

@@ -67,8 +67,12 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// A scalar axis below `rank`, or its default.
+    /// A scalar axis below `rank`, or its default; a negative one (where the op takes them) counts from the end.
     pub(super) fn axis(&self, name: &str, default: usize, rank: usize) -> Result<usize, Violation> {
+        if let Some(&Param::Int(v @ ..0)) = self.node.param(name) {
+            let axis = usize::try_from(v + rank as i64).ok();
+            return axis.ok_or_else(|| self.bad_param(name, format!("an axis from -{rank}"), v.to_string()));
+        }
         let axis = self.uint(name, default as u64)?;
         if axis < rank as u64 {
             return Ok(axis as usize);

@@ -99,39 +99,42 @@ pub(super) fn strided_slice(call: &Call<'_>) -> Shapes {
     for (axis, range) in ranges.chunks_exact(3).enumerate() {
         let (extent, stride) = (i64::from(dims[axis]), range[2]);
         let on = |mask: u64| mask >> axis & 1 == 1;
-        let wrap = |v: i64| if v < 0 { v + extent } else { v };
-        let begin = if !on(begins) {
-            wrap(range[0])
-        } else if stride > 0 {
-            0
-        } else {
-            extent - 1
+        // As TensorFlow has it: negative places count from the end, then everything is clamped to the axis.
+        let (low, high) = if stride < 0 { (-1, extent - 1) } else { (0, extent) };
+        let place = |v: i64| {
+            let from_start = if v < 0 { v + extent } else { v };
+            from_start.clamp(low, high)
         };
-        let end = match (on(ends), stride > 0) {
-            (true, true) => extent,
-            (true, false) => -1,
-            (false, true) => wrap(range[1]),
-            // Going down, -1 is the place before the first element.
-            (false, false) => range[1],
-        };
+        let (first, past) = if stride < 0 { (high, low) } else { (low, high) };
+        let begin = if on(begins) { first } else { place(range[0]) };
+        let end = if on(ends) { past } else { place(range[1]) };
         let n = match stride {
-            s if s > 0 && begin >= 0 && begin < end && end <= extent => (end - begin + stride - 1) / stride,
-            s if s < 0 && begin < extent && end < begin && end >= -1 => (begin - end - stride - 1) / -stride,
-            _ => 0,
+            _ if on(shrink) => 1,
+            0 => 0,
+            s if s > 0 => (end - begin).max(0).unsigned_abs().div_ceil(s.unsigned_abs()),
+            s => (begin - end).max(0).unsigned_abs().div_ceil(s.unsigned_abs()),
         };
-        if n == 0 {
+        if n == 0 || begin < 0 || begin >= extent {
             let expected = format!("a range that takes something of {extent} elements on axis {axis}");
             return Err(call.bad_param("ranges", expected, format!("{range:?}")));
         }
-        if on(shrink) {
-            if n != 1 {
-                return Err(call.bad_param("shrink_axes", format!("one element on axis {axis}"), n.to_string()));
-            }
-        } else {
+        if !on(shrink) {
             out.push(n as u32);
         }
     }
     Ok(vec![if out.is_empty() { vec![1] } else { out }])
+}
+
+/// Axes of extent 1 dropped: those named, or all.
+pub(super) fn squeeze(call: &Call<'_>) -> Shapes {
+    let dims = call.dims(0)?;
+    let axes = call.axes("axes", dims.len())?;
+    if let Some(&axis) = axes.iter().flatten().find(|&&a| dims[a] != 1) {
+        return Err(call.bad_param("axes", format!("axes of extent 1 in {dims:?}"), axis.to_string()));
+    }
+    let drop = |i: usize, d: u32| axes.as_ref().map_or(d == 1, |axes| axes.contains(&i));
+    let left: Vec<u32> = dims.iter().enumerate().filter(|&(i, &d)| !drop(i, d)).map(|(_, &d)| d).collect();
+    Ok(vec![if left.is_empty() { vec![1] } else { left }])
 }
 
 /// Each axis `multiples` times.
@@ -178,10 +181,10 @@ pub(super) fn pad(call: &Call<'_>) -> Shapes {
     }
     let mut out = Vec::with_capacity(dims.len());
     for (&extent, pair) in dims.iter().zip(amounts.chunks_exact(2)) {
-        // Mirrors have only so much to show: scheme 1 leaves the edge out, 2 repeats it.
+        // Mirrors have only so much to show: symmetric (1) repeats the edge, reflect (2) leaves it out.
         let most = match scheme {
-            1 => i64::from(extent) - 1,
-            2 => i64::from(extent),
+            1 => i64::from(extent),
+            2 => i64::from(extent) - 1,
             _ => i64::from(u32::MAX),
         };
         let sum = pair.iter().all(|&v| (0..=most).contains(&v)).then(|| i64::from(extent) + pair[0] + pair[1]);

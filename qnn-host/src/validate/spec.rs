@@ -37,6 +37,8 @@ pub struct Row {
 pub enum ParamKind {
     /// float32 scalar.
     F32,
+    /// Integer scalar.
+    Int,
     /// Integer scalar that is not negative.
     UInt,
     /// bool8 scalar (an integer 0 or 1 is taken too).
@@ -93,6 +95,7 @@ pub(super) fn check_params(spec: &OpSpec, call: &Call<'_>) -> Result<(), Violati
         }
         let (fits, expected) = match rule.kind {
             ParamKind::F32 => (matches!(param, Param::F32(v) if v.is_finite()), "a finite float32 scalar"),
+            ParamKind::Int => (matches!(param, Param::UInt(_) | Param::Int(_)), "an integer scalar"),
             ParamKind::UInt => (
                 matches!(param, Param::UInt(_)) || matches!(param, Param::Int(v) if *v >= 0),
                 "an integer scalar of at least 0",
@@ -131,12 +134,31 @@ pub(super) fn check_dtypes(spec: &OpSpec, call: &Call<'_>) -> Result<(), Violati
     let mut worst: Option<(usize, Violation)> = None;
     for row in spec.rows {
         match fits(row, call) {
-            Ok(()) => return Ok(()),
+            Ok(()) => return check_encoded(row, call),
             Err((at, v)) if worst.as_ref().is_none_or(|(best, _)| at > *best) => worst = Some((at, v)),
             Err(_) => {}
         }
     }
     worst.map_or(Ok(()), |(_, v)| Err(v))
+}
+
+/// Arithmetic on fixed point needs an encoding to say what a code is worth. (Biases are exempt: 32-bit codes often come
+/// without one, and `Cast` takes codes as they are.)
+fn check_encoded(row: &Row, call: &Call<'_>) -> Result<(), Violation> {
+    let bare = |t: &Tensor| {
+        let fixed = matches!(t.dtype, Dtype::SFixed8 | Dtype::UFixed8 | Dtype::SFixed16 | Dtype::UFixed16);
+        fixed && t.quant == Quant::None
+    };
+    if row.class == Class::Moved || call.node.op == "Cast" {
+        return Ok(());
+    }
+    if let Some(i) = call.inputs.iter().position(|t| t.is_some_and(bare)) {
+        return Err(call.bad_input(i, "an encoding for its fixed point".into(), "none".into()));
+    }
+    match call.outputs.iter().position(|t| bare(t)) {
+        Some(i) => Err(call.bad_output(i, "an encoding for its fixed point".into(), "none".into())),
+        None => Ok(()),
+    }
 }
 
 /// Checks a row; the error counts the operands that fitted before the one that did not.

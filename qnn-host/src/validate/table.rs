@@ -4,7 +4,7 @@
 //! are only carried; the other rows are those documented for the HTP, so a graph that passes here has a chance there.
 //! Source: facts/qnn-ops.md.
 
-use super::spec::ParamKind::{Bool, F32 as Float32, Ints, Scalar, UInt};
+use super::spec::ParamKind::{Bool, F32 as Float32, Int, Ints, Scalar, UInt};
 use super::spec::{OpSpec, ParamKind, ParamSpec, Row};
 use super::{index_ops, math_ops, move_ops};
 
@@ -69,13 +69,89 @@ macro_rules! row {
     };
 }
 
-/// Every op, grouped as in the facts.
+/// Element by element, one input, floats.
+const fn float_unary(name: &'static str, params: &'static [ParamSpec]) -> OpSpec {
+    OpSpec {
+        name,
+        inputs: (1, 1),
+        outputs: (1, 1),
+        params,
+        same_in: 0b1,
+        same_out: 0b1,
+        rows: &[
+            row!(Float: [FLOAT] => [FLOAT]),
+            row!(Fixed: [UFIX16 SFIX16] => [UFIX16 SFIX16]),
+            row!(Fixed: [UFIX8 SFIX8] => [UFIX8 SFIX8]),
+        ],
+        shapes: math_ops::same,
+    }
+}
+
+/// Element by element, one input, floats or integers.
+const fn number_unary(name: &'static str) -> OpSpec {
+    OpSpec {
+        rows: &[
+            row!(Float: [FLOAT] => [FLOAT]),
+            row!(Fixed: [UFIX16 SFIX16] => [UFIX16 SFIX16]),
+            row!(Fixed: [UFIX8 SFIX8] => [UFIX8 SFIX8]),
+            row!(Plain: [INT32] => [INT32]),
+        ],
+        ..float_unary(name, &[])
+    }
+}
+
+/// Element by element, two inputs that broadcast, floats or integers.
+const fn arithmetic(name: &'static str) -> OpSpec {
+    OpSpec {
+        name,
+        inputs: (2, 2),
+        outputs: (1, 1),
+        params: &[],
+        same_in: 0b11,
+        same_out: 0b1,
+        rows: &[
+            row!(Float: [FLOAT] [FLOAT] => [FLOAT]),
+            row!(Fixed: [UFIX16 SFIX16] [UFIX16 SFIX16] => [UFIX16 SFIX16]),
+            row!(Fixed: [UFIX8 SFIX8] [UFIX8 SFIX8] => [UFIX8 SFIX8]),
+            row!(Plain: [UINT32 INT32] [UINT32 INT32] => [UINT32 INT32]),
+        ],
+        shapes: math_ops::broadcast,
+    }
+}
+
+/// Element by element, two inputs that broadcast, an answer of yes or no.
+const fn comparison(name: &'static str) -> OpSpec {
+    OpSpec {
+        same_out: 0,
+        rows: &[
+            row!(Float: [FLOAT] [FLOAT] => [BOOL8]),
+            row!(Fixed: [UFIX16 SFIX16] [UFIX16 SFIX16] => [BOOL8 UFIX8 SFIX8]),
+            row!(Fixed: [UFIX8 SFIX8] [UFIX8 SFIX8] => [BOOL8 UFIX8 SFIX8]),
+            row!(Plain: [BOOL8 UINT32 INT32] [BOOL8 UINT32 INT32] => [BOOL8]),
+        ],
+        ..arithmetic(name)
+    }
+}
+
+/// Element by element, booleans.
+const fn logic(name: &'static str) -> OpSpec {
+    OpSpec { rows: &[row!(Plain: [BOOL8] [BOOL8] => [BOOL8])], ..arithmetic(name) }
+}
+
+const REDUCE: &[ParamSpec] = &[req("axes", Ints), opt("keep_dims", Bool)];
+
+/// Over some axes.
+const fn reduction(name: &'static str) -> OpSpec {
+    OpSpec { params: REDUCE, shapes: math_ops::reduce, ..number_unary(name) }
+}
+
+/// Every op, grouped as in the facts; the kin of documented ops come last.
 pub static OPS: &[OpSpec] = &[
     OpSpec {
         name: "Gather",
         inputs: (2, 2),
         outputs: (1, 1),
-        params: &[req("axis", UInt)],
+        params: &[req("axis", Int)],
         same_in: 0b1,
         same_out: 0b1,
         rows: &[row!(Moved: [ALL] [INDEX] => [ALL])],
@@ -721,5 +797,51 @@ pub static OPS: &[OpSpec] = &[
             row!(Fixed: [UFIX16] [UFIX16] [UFIX16] [INDEX] => [UFIX16]),
         ],
         shapes: math_ops::rotary,
+    },
+    float_unary("ElementWiseAsin", &[]),
+    float_unary("ElementWiseAtan", &[]),
+    float_unary("ElementWiseCos", &[]),
+    float_unary("ElementWiseExp", &[]),
+    float_unary("ElementWiseLog", &[]),
+    float_unary("ElementWiseSin", &[]),
+    float_unary("ElementWiseSquareRoot", &[]),
+    float_unary("ElementWiseCeil", &[]),
+    float_unary("ElementWiseFloor", &[]),
+    float_unary("ElementWiseRound", &[]),
+    number_unary("ElementWiseAbs"),
+    number_unary("ElementWiseNeg"),
+    number_unary("ElementWiseSign"),
+    OpSpec { rows: &[row!(Plain: [BOOL8] => [BOOL8])], ..float_unary("ElementWiseNot", &[]) },
+    float_unary("ElementWiseSoftplus", &[opt("beta", Float32), opt("threshold", Float32)]),
+    float_unary("Elu", &[opt("alpha", Float32)]),
+    float_unary("HardSwish", &[]),
+    float_unary("Relu1", &[]),
+    float_unary("Relu6", &[]),
+    float_unary("ReluMinMax", &[opt("min_value", Float32), opt("max_value", Float32)]),
+    arithmetic("ElementWiseFloorDiv"),
+    arithmetic("ElementWiseFmod"),
+    arithmetic("ElementWiseMaximum"),
+    arithmetic("ElementWiseMinimum"),
+    arithmetic("ElementWiseMod"),
+    arithmetic("ElementWiseSquaredDifference"),
+    comparison("ElementWiseEqual"),
+    comparison("ElementWiseGreaterEqual"),
+    comparison("ElementWiseLess"),
+    comparison("ElementWiseLessEqual"),
+    comparison("ElementWiseNotEqual"),
+    logic("ElementWiseAnd"),
+    logic("ElementWiseOr"),
+    logic("ElementWiseXor"),
+    reduction("ReduceMin"),
+    reduction("ReduceProd"),
+    OpSpec {
+        name: "Squeeze",
+        inputs: (1, 1),
+        outputs: (1, 1),
+        params: &[opt("axes", Ints)],
+        same_in: 0b1,
+        same_out: 0b1,
+        rows: &[row!(Moved: [ALL] => [ALL])],
+        shapes: move_ops::squeeze,
     },
 ];

@@ -5,7 +5,11 @@ use crate::bytes::Bytes;
 use crate::ir::{Dtype, Param, Quant, TensorId};
 
 fn of(name: String, (dtype, dims): (Dtype, &[u32]), role: Role) -> Tensor {
-    Tensor { name, dims: dims.into(), dtype, quant: Quant::None, data_format: 0, role }
+    let quant = match dtype {
+        Dtype::UFixed8 | Dtype::UFixed16 => Quant::PerTensor { scale: 0.25, offset: -8 },
+        _ => Quant::None,
+    };
+    Tensor { name, dims: dims.into(), dtype, quant, data_format: 0, role }
 }
 
 type T<'a> = (Dtype, &'a [u32]);
@@ -37,9 +41,24 @@ fn ints(values: &[i64]) -> Param {
 const F: Dtype = Dtype::F32;
 const H: Dtype = Dtype::F16;
 const I: Dtype = Dtype::I32;
+const B: Dtype = Dtype::Bool8;
+
+/// What the checks accept must also be what the executor can prepare and run, on zeros at least.
+fn runs(graph: &Graph) {
+    use crate::exec::{Arena, Executable, PrepareOptions};
+    let op = &graph.nodes[0].op;
+    let executable = Executable::prepare(graph, &PrepareOptions::default()).unwrap_or_else(|e| panic!("{op}: {e}"));
+    let inputs: Vec<_> = graph.inputs().map(|id| vec![0u8; graph.tensor(id).size_bytes()]).collect();
+    let mut outputs: Vec<_> = graph.outputs().map(|id| vec![0u8; graph.tensor(id).size_bytes()]).collect();
+    let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+    let mut outputs: Vec<&mut [u8]> = outputs.iter_mut().map(Vec::as_mut_slice).collect();
+    let pool = crate::pool::Pool::inline();
+    let done = executable.run(&pool, &mut Arena::new(), &inputs, &mut outputs, None);
+    done.unwrap_or_else(|e| panic!("{op}: {e}"));
+}
 
 #[test]
-fn ops_of_a_decoder_pass() {
+fn every_op_passes_and_runs() {
     let f = |d: &'static [u32]| (F, d);
     let u = Param::UInt;
     let table: Vec<(&str, Vec<(&str, Param)>, Vec<T<'_>>, Vec<T<'_>>)> = vec![
@@ -70,6 +89,49 @@ fn ops_of_a_decoder_pass() {
         ("Cast", vec![], vec![f(&[3])], vec![(H, &[3])]),
         ("Convert", vec![], vec![(H, &[3])], vec![f(&[3])]),
         ("Split", vec![("axis", u(0)), ("split_index", ints(&[2, 3]))], vec![f(&[7])], vec![f(&[2]), f(&[1]), f(&[4])]),
+        ("LayerNorm", vec![("axes", ints(&[1]))], vec![f(&[4, 8]), f(&[8]), f(&[8])], vec![f(&[4, 8])]),
+        ("L2Norm", vec![("axis", u(1))], vec![f(&[4, 8])], vec![f(&[4, 8])]),
+        ("LogSoftmax", vec![("axis", u(1))], vec![f(&[4, 8])], vec![f(&[4, 8])]),
+        ("ElementWiseNeuron", vec![("operation", u(7))], vec![f(&[4])], vec![f(&[4])]),
+        ("ElementWiseUnary", vec![("operation", u(15))], vec![f(&[4])], vec![f(&[4])]),
+        ("ElementWiseBinary", vec![("operation", u(19))], vec![(B, &[4]), (B, &[1])], vec![(B, &[4])]),
+        ("ElementWiseBinary", vec![("operation", u(8))], vec![f(&[4]), f(&[1])], vec![(B, &[4])]),
+        ("ElementWiseSelect", vec![], vec![(B, &[4]), f(&[2, 4]), f(&[1])], vec![f(&[2, 4])]),
+        ("Cast", vec![], vec![(I, &[3])], vec![(H, &[3])]),
+        ("Quantize", vec![], vec![f(&[3])], vec![(Dtype::UFixed16, &[3])]),
+        ("Dequantize", vec![], vec![(Dtype::UFixed8, &[3])], vec![f(&[3])]),
+        ("Gather", vec![("axis", Param::Int(-1))], vec![f(&[2, 5]), (I, &[3])], vec![f(&[2, 3])]),
+        ("GatherElements", vec![("axis", u(1))], vec![f(&[2, 5]), (I, &[2, 3])], vec![f(&[2, 3])]),
+        ("GatherNd", vec![], vec![f(&[2, 5]), (I, &[3, 1])], vec![f(&[3, 5])]),
+        ("ScatterElements", vec![("axis", u(1))], vec![f(&[2, 5]), (I, &[2, 1]), f(&[2, 1])], vec![f(&[2, 5])]),
+        ("ReduceSum", vec![("axes", ints(&[0])), ("keep_dims", Param::Bool(true))], vec![f(&[3, 9])], vec![f(&[1, 9])]),
+        ("ReduceMax", vec![("axes", ints(&[0, 1]))], vec![f(&[3, 9])], vec![f(&[1])]),
+        ("ReduceMin", vec![("axes", ints(&[1]))], vec![(I, &[3, 9])], vec![(I, &[3])]),
+        ("ReduceProd", vec![("axes", ints(&[1]))], vec![f(&[3, 9])], vec![f(&[3])]),
+        ("Argmax", vec![("axis", u(1))], vec![f(&[3, 9])], vec![(I, &[3])]),
+        ("CumulativeSum", vec![("axis", u(1))], vec![f(&[3, 9])], vec![f(&[3, 9])]),
+        ("Tile", vec![("multiples", ints(&[2, 1]))], vec![f(&[3, 9])], vec![f(&[6, 9])]),
+        ("ExpandDims", vec![("axis", u(1))], vec![f(&[3, 9])], vec![f(&[3, 1, 9])]),
+        ("ExpandDims", vec![("axes", ints(&[0, 3]))], vec![f(&[3, 9])], vec![f(&[1, 3, 9, 1])]),
+        ("Squeeze", vec![], vec![f(&[1, 3, 1])], vec![f(&[3])]),
+        ("Pack", vec![("axis", u(1))], vec![f(&[3, 9]), f(&[3, 9])], vec![f(&[3, 2, 9])]),
+        ("UnPack", vec![("axis", u(0))], vec![f(&[2, 9])], vec![f(&[9]), f(&[9])]),
+        (
+            "RotaryEmbedding",
+            vec![("interleaved", Param::Bool(true)), ("rotary_embedding_dim", u(4))],
+            vec![f(&[2, 4, 3, 8]), f(&[9, 2]), f(&[9, 2]), (I, &[2, 3])],
+            vec![f(&[2, 4, 3, 8])],
+        ),
+        (
+            "StridedSlice",
+            vec![
+                ("ranges", Param::Ints(vec![2, 3], vec![2, 0, -1, 0, 0, 1])),
+                ("shrink_axes", u(2)),
+                ("end_mask", u(1)),
+            ],
+            vec![f(&[3, 9])],
+            vec![f(&[3])],
+        ),
         ("TopK", vec![("k", u(2))], vec![f(&[3, 9])], vec![f(&[3, 2]), (I, &[3, 2])]),
         ("ScatterNd", vec![], vec![f(&[9, 4]), (I, &[2, 1]), f(&[2, 4])], vec![f(&[9, 4])]),
         ("ReduceMean", vec![("axes", ints(&[1]))], vec![f(&[3, 9])], vec![f(&[3])]),
@@ -92,9 +154,40 @@ fn ops_of_a_decoder_pass() {
             vec![f(&[1, 1, 5, 3])],
         ),
     ];
+    let mut seen = std::collections::BTreeSet::new();
+    let mut one = |op: &str, params: &[(&str, Param)], inputs: &[T<'_>], outputs: &[T<'_>]| {
+        seen.insert(op.to_owned());
+        let graph = node(op, params, inputs, outputs);
+        assert_eq!(check(&graph), Ok(()), "{op}");
+        runs(&graph);
+    };
     for (op, params, inputs, outputs) in table {
-        assert_eq!(check(&node(op, &params, &inputs, &outputs)), Ok(()), "{op}");
+        one(op, &params, &inputs, &outputs);
     }
+    // The families: same extents in and out, or two inputs that broadcast.
+    let quant = Dtype::UFixed16;
+    for s in OPS {
+        let alike = std::ptr::fn_addr_eq(s.shapes, math_ops::same as spec::ShapeFn);
+        let pairs = std::ptr::fn_addr_eq(s.shapes, math_ops::broadcast as spec::ShapeFn);
+        let has =
+            |set: u32, dtype: Dtype| Dtype::ALL.iter().position(|d| *d == dtype).is_some_and(|b| set >> b & 1 == 1);
+        if !alike && !pairs || matches!(s.name, "Cast" | "Convert" | "Quantize" | "Dequantize") {
+            continue;
+        }
+        for dtype in [F, H, I, quant, B] {
+            let out = if s.same_out == 1 { dtype } else { B };
+            let fits = |r: &&Row| r.inputs.iter().all(|set| has(*set, dtype)) && has(r.outputs[0], out);
+            if s.rows.iter().find(fits).is_none() {
+                continue;
+            }
+            match pairs {
+                true => one(s.name, &[], &[(dtype, &[2, 3]), (dtype, &[3])], &[(out, &[2, 3])]),
+                false => one(s.name, &[], &[(dtype, &[2, 3])], &[(out, &[2, 3])]),
+            }
+        }
+    }
+    let missing: Vec<_> = OPS.iter().map(|s| s.name).filter(|name| !seen.contains(*name)).collect();
+    assert!(missing.is_empty(), "no sample of {missing:?}");
 }
 
 #[test]
@@ -184,7 +277,7 @@ fn violations_name_the_place() {
         (
             node(
                 "Pad",
-                &[("scheme", u(1)), ("pad_amount", Param::Ints(vec![1, 2], vec![3, 0]))],
+                &[("scheme", u(2)), ("pad_amount", Param::Ints(vec![1, 2], vec![3, 0]))],
                 &[f(&[3])],
                 &[f(&[6])],
             ),
@@ -195,6 +288,19 @@ fn violations_name_the_place() {
         let error = check(&graph).expect_err(says);
         assert!(error.contains(says), "expected `{says}` in `{error}`");
     }
+}
+
+#[test]
+fn fixed_point_needs_an_encoding_where_it_is_a_number() {
+    let (q, mut out) = ((Dtype::UFixed16, &[3u32][..]), Vec::new());
+    for op in ["Sigmoid", "Reshape", "Cast"] {
+        let mut graph = node(op, &[], &[q], &[q]);
+        assert_eq!(check(&graph), Ok(()), "{op}");
+        graph.tensors[1].quant = Quant::None;
+        out.push(check(&graph));
+    }
+    let says = "node `n` (Sigmoid), output 0 `out0`: expected an encoding for its fixed point, found none";
+    assert_eq!(out, [Err(says.to_owned()), Ok(()), Ok(())]);
 }
 
 #[test]
