@@ -109,7 +109,7 @@ pub(super) fn lend<'s>(
     let mut lent = linear::Linear::new(mat(&layer.weights)?, out);
     lent.bias = layer.bias.as_ref().map(|b| cx.floats(b));
     if let Some(gate) = &layer.gate {
-        lent.gate = Some(Gate { weights: mat(gate)?.into(), bias: None });
+        lent.gate = Some(Gate { weights: mat(gate)?, bias: None });
     }
     if let Some(residual) = &layer.residual {
         lent.residual = Residual::Rows(cx.read(residual));

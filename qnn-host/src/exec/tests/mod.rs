@@ -1,3 +1,12 @@
-//! Whole graphs through preparation and execution.
+//! Whole graphs through preparation and execution; each operation against a reference in double precision.
 
+mod elementwise;
+mod errors;
+mod fusions;
+mod index;
+mod linear;
 mod llama;
+mod moves;
+mod quantized;
+mod reduce;
+mod reference;

@@ -29,9 +29,10 @@ fn fused(m: &Match<'_>, index: usize) -> Option<(Op, Vec<ValueId>)> {
                     products(id).is_some_and(|p| p.into_iter().any(|[a, b]| same(a, x) && same(b, table)))
                 };
                 if fits(x2_cos, x2, cos) && fits(x1_sin, x1, sin) {
-                    let found = halves(m, x1, x2, *axis)
-                        .filter(|&(x, _)| fits_tables(m, x, cos, sin))
-                        .map(|(x, rotated)| (Op::Rope { interleaved: false, rotated, by_row: false }, vec![x, cos, sin]));
+                    let found =
+                        halves(m, x1, x2, *axis).filter(|&(x, _)| fits_tables(m, x, cos, sin)).map(|(x, rotated)| {
+                            (Op::Rope { interleaved: false, rotated, by_row: false }, vec![x, cos, sin])
+                        });
                     if found.is_some() {
                         return found;
                     }
