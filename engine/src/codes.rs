@@ -4,6 +4,7 @@
 
 use genie_types::{Dtype, Quant};
 use half::f16;
+use half::slice::HalfFloatSliceExt;
 
 use crate::buffer::{elements, elements_mut};
 
@@ -65,8 +66,8 @@ impl Encoding {
         let (scale, offset) = (self.scale, self.offset);
         let real = move |code: i32| (code + offset) as f32 * scale;
         match self.dtype {
-            Dtype::F32 => get(bytes, out, |x: f32| x),
-            Dtype::F16 => get(bytes, out, f16::to_f32),
+            Dtype::F32 => out.copy_from_slice(&elements(bytes)[..out.len()]),
+            Dtype::F16 => elements::<f16>(bytes)[..out.len()].convert_to_f32_slice(out),
             Dtype::UFixed8 => get(bytes, out, |c: u8| real(c.into())),
             Dtype::UFixed16 => get(bytes, out, |c: u16| real(c.into())),
             Dtype::SFixed8 => get(bytes, out, |c: i8| real(c.into())),

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use genie_types::{Dtype, TokenId};
-use kvmanager::{ModeKind, Policy};
+use kvmanager::{LongContext, ModeKind, Policy};
 use nsp_graph::GroupOptions;
 
 use crate::EngineError;
@@ -15,7 +15,7 @@ use crate::EngineError;
 pub struct EngineConfig {
     /// Context binaries, in any order.
     pub ctx_bins: Vec<PathBuf>,
-    /// Most tokens of a dialog; `None` for the largest CL. Never more than that.
+    /// Most tokens of a dialog; `None` for the largest CL. More than that only if the default group drops rows.
     pub context_size: Option<usize>,
     /// Threads that move cache rows; 0 moves them on the caller's.
     pub n_threads: usize,
@@ -31,6 +31,8 @@ pub struct EngineConfig {
     pub embedding: Option<EmbeddingLut>,
     /// Cache groups with the names of their masks and indices; empty for the contract's names.
     pub cache_groups: Vec<GroupOptions>,
+    /// What cache groups drop once their past is full, by prefix; a group that is not listed keeps everything.
+    pub long_context: Vec<(String, LongContext)>,
     /// Load and use only these graphs.
     pub select_graphs: Option<Vec<String>>,
 }
@@ -48,6 +50,7 @@ impl EngineConfig {
             kv_mode: ModeKind::default(),
             embedding: None,
             cache_groups: Vec::new(),
+            long_context: Vec::new(),
             select_graphs: None,
         }
     }

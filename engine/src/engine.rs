@@ -3,13 +3,11 @@
 //! While split `i + 1` executes, the KV manager's workers copy the new rows of split `i`; a split waits for its own rows
 //! only. LM heads run only where logits are wanted. After construction a decode step allocates nothing here.
 
-use genie_types::{Dtype, SplitIdx, TokenId, VariantSpec};
-use kvmanager::{
-    InferenceStep, KvDtype, KvForm, KvGeometry, KvKind, KvManager, KvOptions, KvTensor, MaskCol, Policy, SplitGeometry,
-    Variants,
-};
-use nsp_graph::{CacheForm, GraphKind, ModelLayout};
+use genie_types::{SplitIdx, TokenId, VariantSpec};
+use kvmanager::{InferenceStep, KvManager, KvOptions, MaskCol, Policy, Variants};
+use nsp_graph::{GraphKind, ModelLayout};
 
+use crate::cache;
 use crate::codes::{self, Encoding};
 use crate::config::EngineConfig;
 use crate::executor::Executor;
@@ -50,13 +48,13 @@ impl<X: Executor> Engine<X> {
     ///
     /// Settings that do not fit the graphs; graphs that need what this engine cannot do.
     pub fn with_executor(layout: ModelLayout, executor: X, config: &EngineConfig) -> Result<Self, EngineError> {
-        let form = supported(&layout)?;
-        let variants = Variants::new(layout.variants.iter().copied(), form, config.context_size)?;
+        let groups = cache::groups(&layout, config)?;
+        let variants = Variants::with_groups(layout.variants.iter().copied(), groups, config.context_size)?;
         let limit = variants.limit();
         let options = KvOptions { mode: config.kv_mode, n_threads: config.n_threads };
-        let kv = KvManager::new(&geometry(&layout)?, variants, options)?;
+        let kv = KvManager::new(&cache::geometry(&layout)?, variants, options)?;
         let io = Io::new(&layout);
-        let feeds = Feeds::new(&layout, &io, config, limit)?;
+        let feeds = Feeds::new(&layout, &io, config, &kv)?;
         for wanted in io.uses() {
             if let Use::Logits(dtype, quant) = wanted
                 && Encoding::of(*dtype, quant).is_none()
@@ -132,7 +130,8 @@ impl<X: Executor> Engine<X> {
         let fits = |spec: &&VariantSpec| spec.is_full_context() && spec.variant().get() >= tokens.len();
         let limit = self.context_size();
         let whole = self.layout.variants.iter().find(fits).copied();
-        match whole.filter(|_| !tokens.is_empty() && tokens.len() <= limit) {
+        let evicts = self.kv.variants().groups().iter().any(|g| g.evicts());
+        match whole.filter(|_| !evicts && !tokens.is_empty() && tokens.len() <= limit) {
             None => self.process(tokens),
             Some(spec) => {
                 self.check_tokens(tokens)?;
@@ -213,7 +212,7 @@ impl<X: Executor> Engine<X> {
         tracing::trace!(%step, want_logits, "step");
         let variant = self.layout.variant_index(step.spec).expect("the planner picks from the layout's variants");
         self.kv.prepare(step)?;
-        self.feeds.fill(&mut self.io, variant, step, &self.history[at..at + step.n_process])?;
+        self.feeds.fill(&mut self.io, &self.kv, variant, step, &self.history[at..at + step.n_process])?;
         for (s, split) in self.layout.splits.iter().enumerate() {
             if split.kind == GraphKind::LmHead && !want_logits {
                 continue;
@@ -330,57 +329,4 @@ impl<X: Executor> TokenModel for Engine<X> {
     fn steps(&self) -> &StepLog {
         &self.log
     }
-}
-
-/// The cache form, if this engine can drive the layout at all.
-fn supported(layout: &ModelLayout) -> Result<KvForm, EngineError> {
-    let used: Vec<&str> = layout
-        .groups
-        .iter()
-        .enumerate()
-        .filter(|(g, _)| layout.splits.iter().any(|s| s.kv.iter().any(|t| t.group == *g)))
-        .map(|(_, group)| group.prefix.as_str())
-        .collect();
-    if used.len() > 1 {
-        let what = format!("a model with several cache groups ({})", used.join(", "));
-        return Err(EngineError::Unsupported { what, hint: "" });
-    }
-    if layout.native_kv {
-        let what = "a cache in hardware tiles (NATIVE_KV)".into();
-        return Err(EngineError::Unsupported { what, hint: "; export the model with a flat cache" });
-    }
-    let group = layout.splits.iter().flat_map(|s| &s.kv).map(|t| t.group).next().unwrap_or(0);
-    Ok(match layout.groups[group].form {
-        CacheForm::Concat => KvForm::Concat,
-        CacheForm::Scatter => KvForm::Scatter,
-    })
-}
-
-/// The cache tensors in the manager's words, in the layout's order.
-fn geometry(layout: &ModelLayout) -> Result<KvGeometry, EngineError> {
-    let tensor = |t: &nsp_graph::KvTensor| {
-        let dtype = match t.dtype {
-            // Rows are only copied, so the sign does not matter.
-            Dtype::SFixed8 => Some(KvDtype::U8),
-            Dtype::SFixed16 => Some(KvDtype::U16),
-            other => KvDtype::from_dtype(other),
-        };
-        let unsupported = || EngineError::Unsupported { what: format!("a cache of {}", t.dtype), hint: "" };
-        let (scale, offset) = t.quant.per_tensor().unwrap_or((0.0, 0));
-        Ok(KvTensor {
-            layer: t.layer,
-            head: t.head,
-            kind: if t.kind == nsp_graph::KvKind::Key { KvKind::Key } else { KvKind::Value },
-            n_heads: t.n_heads,
-            head_dim: t.head_dim,
-            dtype: dtype.ok_or_else(unsupported)?,
-            scale,
-            offset,
-            group: t.group,
-        })
-    };
-    let split = |s: &nsp_graph::Split| {
-        s.kv.iter().map(tensor).collect::<Result<_, _>>().map(|tensors| SplitGeometry { tensors })
-    };
-    Ok(KvGeometry { splits: layout.splits.iter().map(split).collect::<Result<_, EngineError>>()? })
 }

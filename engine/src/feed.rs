@@ -4,7 +4,7 @@
 //! the right (pad token, position 0, hidden mask rows).
 
 use genie_types::TokenId;
-use kvmanager::InferenceStep;
+use kvmanager::{InferenceStep, KvForm, KvManager, LongContext};
 use nsp_graph::{GraphLayout, InputRole, ModelLayout};
 
 use crate::EngineError;
@@ -13,7 +13,7 @@ use crate::codes::Encoding;
 use crate::config::EngineConfig;
 use crate::embed::Embedder;
 use crate::io::{Io, Use};
-use crate::mask::Mask;
+use crate::mask::{Mask, Shades};
 use crate::rope::RopeTable;
 
 /// One input buffer and how it is filled.
@@ -29,8 +29,10 @@ enum Kind {
     Embeds(Box<Embedder>),
     Positions,
     Mask(Mask),
+    /// The mask of a group whose rows are not simply the first ones: written anew from the cache's own books.
+    GroupMask(usize, Shades),
     Rope(RopeTable),
-    Index,
+    Index(usize),
 }
 
 /// All inputs that the engine fills.
@@ -43,8 +45,15 @@ pub(crate) struct Feeds {
 }
 
 impl Feeds {
-    /// `limit`: positions that rotary tables must cover.
-    pub(crate) fn new(layout: &ModelLayout, io: &Io, config: &EngineConfig, limit: usize) -> Result<Self, EngineError> {
+    /// Rotary tables cover all positions that the cache's limit allows.
+    pub(crate) fn new(
+        layout: &ModelLayout,
+        io: &Io,
+        config: &EngineConfig,
+        kv: &KvManager,
+    ) -> Result<Self, EngineError> {
+        let limit = kv.variants().limit();
+        let plain = |group: usize| group == 0 && kv.variants().groups()[group].long == LongContext::None;
         let mut feeds = Vec::new();
         for (buffer, wanted) in io.uses().iter().enumerate() {
             if let Use::Feed(role, dtype, quant) = wanted {
@@ -59,8 +68,11 @@ impl Feeds {
                 let kind = match role {
                     InputRole::Ids => Kind::Ids,
                     InputRole::Positions => Kind::Positions,
-                    InputRole::CacheIndex(_) => Kind::Index,
-                    InputRole::Mask(_) => Kind::Mask(Mask::new(*dtype).ok_or_else(no_conversion)?),
+                    InputRole::CacheIndex(group) => Kind::Index(*group),
+                    InputRole::Mask(group) => {
+                        let shades = Shades::of(*dtype).ok_or_else(no_conversion)?;
+                        if plain(*group) { Kind::Mask(Mask::new(shades)) } else { Kind::GroupMask(*group, shades) }
+                    }
                     InputRole::Cos | InputRole::Sin => {
                         let rope = rope(layout, graph, config)?;
                         Kind::Rope(RopeTable::new(rope, limit, *role == InputRole::Sin, encoding()?))
@@ -85,10 +97,11 @@ impl Feeds {
         self.feeds.iter().find_map(|f| if let Kind::Embeds(e) = &f.kind { Some(e.n_rows()) } else { None })
     }
 
-    /// Writes the inputs of a step; `tokens` are its `n_process` real ones.
+    /// Writes the inputs of the step that the cache is prepared for; `tokens` are its `n_process` real ones.
     pub(crate) fn fill(
         &mut self,
         io: &mut Io,
+        kv: &KvManager,
         variant: usize,
         step: &InferenceStep,
         tokens: &[TokenId],
@@ -108,8 +121,15 @@ impl Feeds {
                     positions[tokens.len()..].fill(0);
                     (positions[..tokens.len()].iter_mut().zip(step.n_past as u32..)).for_each(|(to, at)| *to = at);
                 }
-                Kind::Index => elements_mut::<u32>(bytes)[0] = step.new_idx.0 as u32,
+                Kind::Index(group) => {
+                    let index = match kv.variants().groups()[*group].form {
+                        KvForm::Scatter => kv.cache_index(*group),
+                        KvForm::Concat => kv.mask_width(*group) - ar,
+                    };
+                    elements_mut::<u32>(bytes)[0] = index as u32;
+                }
                 Kind::Mask(mask) => mask.update(bytes, step),
+                Kind::GroupMask(group, shades) => shades.fill(bytes, ar * kv.mask_width(*group), kv, *group)?,
                 Kind::Rope(table) => {
                     let (needed, there) = (step.n_past + tokens.len(), table.n_positions());
                     if needed > there {

@@ -37,6 +37,7 @@
 //! | `load` | [`Engine::open`]: files to contexts, layout, graphs |
 //! | `engine` | [`Engine`]: the run loop over a plan's steps and a model's splits |
 //! | [`executor`] | [`Executor`]: the seam to whatever runs a graph; `qnn` is the one over QNN |
+//! | `cache` | the layout's cache in the KV manager's words |
 //! | `io` | persistent buffers, shared by variants and between splits |
 //! | `feed`, `mask`, `rope`, `embed` | what a step's inputs are filled with |
 //! | `codes` | numbers to element types and back, logits among them |
@@ -50,6 +51,7 @@
 #![forbid(unsafe_code)]
 
 mod buffer;
+mod cache;
 mod codes;
 pub mod config;
 mod embed;
@@ -72,7 +74,7 @@ pub use config::{EmbeddingLut, EngineConfig, LutDtype, RopeConfig, RopeScaling};
 pub use engine::Engine;
 pub use error::EngineError;
 pub use executor::{Binding, ExecuteError, Executor};
-pub use kvmanager::{ModeKind, Policy};
+pub use kvmanager::{LongContext, ModeKind, Policy};
 pub use model::TokenModel;
 pub use nsp_graph::GroupOptions;
 pub use qnn::QnnExecutor;

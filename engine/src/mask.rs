@@ -9,38 +9,64 @@ use std::ops::Range;
 
 use genie_types::Dtype;
 use half::f16;
-use kvmanager::InferenceStep;
+use kvmanager::{InferenceStep, KvError, KvManager};
 
 use crate::buffer::elements_mut;
 
 /// Additive value of a hidden column, as the real Genie feeds it.
 const HIDDEN: f32 = -1000.0;
 
-/// What a mask buffer holds now.
+/// The element type of a mask, and so the two values it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shades {
+    F32,
+    F16,
+    U8,
+    U16,
+}
+
+impl Shades {
+    /// `None` for an element type that masks do not have.
+    pub(crate) fn of(dtype: Dtype) -> Option<Self> {
+        match dtype {
+            Dtype::F32 => Some(Self::F32),
+            Dtype::F16 => Some(Self::F16),
+            Dtype::U8 | Dtype::UFixed8 => Some(Self::U8),
+            Dtype::U16 | Dtype::UFixed16 => Some(Self::U16),
+            _ => None,
+        }
+    }
+
+    /// Writes a group's mask of `n` elements for the step that the cache is prepared for, whatever was there before.
+    pub(crate) fn fill(self, bytes: &mut [u8], n: usize, kv: &KvManager, group: usize) -> Result<(), KvError> {
+        match self {
+            Self::F32 => kv.fill_mask(group, HIDDEN, 0.0, &mut elements_mut::<f32>(bytes)[..n]),
+            Self::F16 => kv.fill_mask(group, f16::from_f32(HIDDEN), f16::ZERO, &mut elements_mut(bytes)[..n]),
+            Self::U8 => kv.fill_mask(group, 0, u8::MAX, &mut bytes[..n]),
+            Self::U16 => kv.fill_mask(group, 0, u16::MAX, &mut elements_mut(bytes)[..n]),
+        }
+    }
+}
+
+/// What a mask buffer holds now. For a group that keeps its rows in order and drops none.
 #[derive(Debug)]
 pub(crate) struct Mask {
-    dtype: Dtype,
+    shades: Shades,
     held: Option<InferenceStep>,
 }
 
 impl Mask {
-    /// `None` for an element type that masks do not have.
-    pub(crate) fn new(dtype: Dtype) -> Option<Self> {
-        let known =
-            matches!(dtype, Dtype::F16 | Dtype::F32 | Dtype::U8 | Dtype::U16 | Dtype::UFixed8 | Dtype::UFixed16);
-        known.then_some(Self { dtype, held: None })
+    pub(crate) fn new(shades: Shades) -> Self {
+        Self { shades, held: None }
     }
 
     /// Makes the buffer's first `AR * CL` elements the mask of a step.
     pub(crate) fn update(&mut self, bytes: &mut [u8], step: &InferenceStep) {
-        match self.dtype {
-            Dtype::F32 => self.write(elements_mut::<f32>(bytes), step, 0.0, HIDDEN),
-            Dtype::F16 => {
-                let hidden = f16::from_f32(HIDDEN).to_bits();
-                self.write(elements_mut::<u16>(bytes), step, 0, hidden);
-            }
-            Dtype::U8 | Dtype::UFixed8 => self.write(bytes, step, u8::MAX, 0),
-            _ => self.write(elements_mut::<u16>(bytes), step, u16::MAX, 0),
+        match self.shades {
+            Shades::F32 => self.write(elements_mut::<f32>(bytes), step, 0.0, HIDDEN),
+            Shades::F16 => self.write(elements_mut(bytes), step, f16::ZERO, f16::from_f32(HIDDEN)),
+            Shades::U8 => self.write(bytes, step, u8::MAX, 0),
+            Shades::U16 => self.write(elements_mut(bytes), step, u16::MAX, 0),
         }
     }
 
@@ -108,7 +134,7 @@ mod tests {
     #[test]
     fn a_concat_step_in_f16() {
         let mut buffer = Buffer::zeroed(2 * 3 * 8);
-        Mask::new(Dtype::F16).unwrap().update(buffer.bytes_mut(), &step(3, 8, 2, 2, false));
+        Mask::new(Shades::F16).update(buffer.bytes_mut(), &step(3, 8, 2, 2, false));
         let picture: Vec<String> = elements::<f16>(buffer.bytes())
             .chunks(8)
             .map(|row| {
@@ -132,7 +158,7 @@ mod tests {
     fn a_scatter_step_in_codes() {
         for (dtype, shown) in [(Dtype::UFixed8, 255), (Dtype::UFixed16, 65535)] {
             let mut buffer = Buffer::zeroed(dtype.size_bytes() * 2 * 8);
-            Mask::new(dtype).unwrap().update(buffer.bytes_mut(), &step(2, 8, 3, 2, true));
+            Mask::new(Shades::of(dtype).unwrap()).update(buffer.bytes_mut(), &step(2, 8, 3, 2, true));
             let codes: Vec<u32> = match dtype {
                 Dtype::UFixed8 => buffer.bytes().iter().map(|&c| c.into()).collect(),
                 _ => elements::<u16>(buffer.bytes()).iter().map(|&c| c.into()).collect(),
@@ -140,7 +166,7 @@ mod tests {
             let want: Vec<u32> = [1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1, 1, 0, 0, 0].iter().map(|v| v * shown).collect();
             assert_eq!(codes, want);
         }
-        assert!(Mask::new(Dtype::I32).is_none());
+        assert!(Shades::of(Dtype::I32).is_none());
     }
 
     proptest! {
@@ -149,7 +175,7 @@ mod tests {
         fn updates_equal_fresh_masks(steps in prop::collection::vec((0usize..4, 0usize..=15, 1usize..=4, any::<bool>()), 1..20)) {
             const SHAPES: [(u32, u32); 4] = [(1, 8), (4, 8), (1, 16), (4, 16)];
             let mut kept = Buffer::zeroed(4 * 4 * 16);
-            let mut mask = Mask::new(Dtype::F32).unwrap();
+            let mut mask = Mask::new(Shades::F32);
             for (shape, n_valid, n_process, scatter) in steps {
                 let (ar, cl) = SHAPES[shape];
                 let n_valid = n_valid.min((cl - ar) as usize);

@@ -43,12 +43,14 @@ pub(super) struct Form {
     pub(super) scatter: bool,
     pub(super) rank3: bool,
     pub(super) per_head: bool,
+    /// Layer 1 has a cache group of its own, `swa_`, that sees so many columns.
+    pub(super) swa: Option<usize>,
     pub(super) variants: &'static [(usize, usize)],
 }
 
 impl Form {
     pub(super) const fn plain(variants: &'static [(usize, usize)]) -> Self {
-        Self { cut: Cut::Mono, types: Types::F32, scatter: false, rank3: false, per_head: false, variants }
+        Self { cut: Cut::Mono, types: Types::F32, scatter: false, rank3: false, per_head: false, swa: None, variants }
     }
 
     fn fixed(name: &str, dims: Vec<usize>, dtype: Dtype, scale: f32, offset: i32) -> TensorInfo {
@@ -121,11 +123,18 @@ impl Form {
                 g.inputs.push(TensorInfo::new("cache_index", [1], Dtype::I32));
             }
         }
-        let past = if self.scatter { cl } else { cl - ar };
+        if let Some(width) = self.swa.filter(|_| layers.contains(&1)) {
+            g.inputs.push(self.mask("swa_attention_mask", rows(width)));
+            if self.scatter {
+                g.inputs.push(TensorInfo::new("swa_cache_index", [1], Dtype::I32));
+            }
+        }
         for layer in layers {
+            let (prefix, width) = self.swa.filter(|_| layer == 1).map_or(("past", cl), |width| ("swa", width));
+            let past = if self.scatter { width } else { width - ar };
             let heads = if self.per_head { vec![("_h0", 1), ("_h1", 1)] } else { vec![("", 2)] };
             for (suffix, n) in heads {
-                let name = |kind: &str, end: &str| format!("past_{kind}_{layer}{suffix}_{end}");
+                let name = |kind: &str, end: &str| format!("{prefix}_{kind}_{layer}{suffix}_{end}");
                 if ar != cl {
                     g.inputs.push(self.cache(&name("key", "in"), vec![n, 1, HEAD_DIM, past]));
                     g.inputs.push(self.cache(&name("value", "in"), vec![n, 1, past, HEAD_DIM]));

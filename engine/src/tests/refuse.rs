@@ -1,6 +1,7 @@
 //! What the engine refuses, in which words, and that nothing is lost by it.
 
 use genie_types::{DataFormat, TokenId};
+use kvmanager::LongContext;
 use nsp_graph::{Options, analyze};
 
 use super::bundle::{Cut, Form, config};
@@ -33,6 +34,17 @@ fn settings_that_do_not_fit_the_graphs() {
             "context size 64 does not fit the graphs: expected 1 to 16, the largest CL loaded",
         ),
         (
+            EngineConfig { long_context: vec![("swa_".into(), LongContext::None)], ..config() },
+            "long context: expected the prefix of a cache group, found `swa_`",
+        ),
+        (
+            EngineConfig {
+                long_context: vec![("past_".into(), LongContext::Window { size: 0, sinks: 0 })],
+                ..config()
+            },
+            "cache group 0 (`past_`): window size 0, expected at least 1",
+        ),
+        (
             EngineConfig { pad_token: TokenId(61), ..config() },
             "pad token: expected an entry of the vocabulary, found 61",
         ),
@@ -54,18 +66,6 @@ fn models_that_are_not_yet_supported() {
     let err = Engine::with_executor(layout.clone(), Toy::new(layout), &config()).err().unwrap();
     let want = "a cache in hardware tiles (NATIVE_KV) is not yet supported; export the model with a flat cache";
     assert_eq!(err.to_string(), want);
-
-    let mut binaries = FORM.binaries();
-    for graph in &mut binaries[0].graphs {
-        for t in graph.inputs.iter_mut().chain(&mut graph.outputs).filter(|t| t.name.contains("_2_")) {
-            t.name = t.name.replace("past_", "swa_");
-        }
-        let mask = graph.input("attention_mask").unwrap().clone();
-        graph.inputs.push(genie_types::TensorInfo { name: "swa_attention_mask".into(), ..mask });
-    }
-    let layout = analyze(&binaries, &Options::default()).unwrap();
-    let err = Engine::with_executor(layout.clone(), Toy::new(layout), &config()).err().unwrap();
-    assert_eq!(err.to_string(), "a model with several cache groups (past_, swa_) is not yet supported");
 }
 
 #[test]

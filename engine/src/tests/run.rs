@@ -1,7 +1,7 @@
 //! Cached generation says what the model says without a cache, whatever the form, the plan and the history.
 
 use genie_types::{Quant, TokenId};
-use kvmanager::Policy;
+use kvmanager::{LongContext, ModeKind, Policy};
 use nsp_graph::InputRole;
 use proptest::prelude::*;
 
@@ -17,9 +17,19 @@ fn engine(form: Form, config: &EngineConfig) -> Engine<Toy> {
 }
 
 fn truth(engine: &Engine<Toy>, tokens: &[u32]) -> Vec<f32> {
+    windowed(engine, tokens, usize::MAX)
+}
+
+/// With layer 1 seeing so many keys.
+fn windowed(engine: &Engine<Toy>, tokens: &[u32], window: usize) -> Vec<f32> {
     let graphs = engine.layout().splits.iter().flat_map(|s| &s.graphs);
     let cos = graphs.filter_map(|g| g.input(InputRole::Cos)).map(|(_, t)| t).next().expect("the toy has cosines");
-    reference(tokens, &cos.quant, if cos.quant == Quant::None { cos.dtype } else { genie_types::Dtype::UFixed16 })
+    reference(
+        tokens,
+        &cos.quant,
+        if cos.quant == Quant::None { cos.dtype } else { genie_types::Dtype::UFixed16 },
+        window,
+    )
 }
 
 fn ids(tokens: &[u32]) -> Vec<TokenId> {
@@ -83,6 +93,64 @@ fn other_sets_of_variants() {
             check(form, &config, prompt);
         }
     }
+}
+
+#[test]
+fn other_modes_of_the_cache() {
+    for kv_mode in [ModeKind::SHIFT_CONCAT, ModeKind::POINTER_SHIFT] {
+        for cut in [Cut::Mono, Cut::Four] {
+            for prompt in [1, 5, 14, 27] {
+                let form = Form { cut, types: Types::Mixed, ..Form::plain(VARIANTS) };
+                check(form, &EngineConfig { kv_mode, n_threads: 1, ..config() }, prompt);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_windowed_group_sees_its_window() {
+    for (scatter, cut) in [(true, Cut::Mono), (false, Cut::Mono), (true, Cut::Four)] {
+        for size in [1, 4, 5, 8] {
+            let form = Form { cut, scatter, types: Types::Mixed, swa: Some(12), ..Form::plain(VARIANTS) };
+            let rule = LongContext::Window { size, sinks: 0 };
+            let long_context = vec![("swa_".to_owned(), rule)];
+            let mut engine = engine(form, &EngineConfig { long_context, n_threads: 1, ..config() });
+            for prompt in [1, 3, 9, 17] {
+                engine.reset().unwrap();
+                let mut tokens: Vec<u32> = (0..prompt).map(|i| (i * 17 + 3) % VOCAB as u32).collect();
+                let mut fresh = tokens.clone();
+                while tokens.len() <= engine.context_size() {
+                    let want = windowed(&engine, &tokens, size);
+                    let found = engine.process(&ids(&fresh)).unwrap();
+                    assert_eq!(
+                        found,
+                        want,
+                        "window {size}, scatter {scatter}, {cut:?}, {prompt} then {}",
+                        tokens.len()
+                    );
+                    fresh = vec![want[1] as u32 % VOCAB as u32];
+                    tokens.extend(&fresh);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_ring_goes_on_beyond_the_compiled_context() {
+    let long_context = vec![("past_".to_owned(), LongContext::Ring { sinks: 2 })];
+    let config = EngineConfig { context_size: Some(50), long_context, ..config() };
+    let mut engine = engine(Form { cut: Cut::Two, ..Form::plain(VARIANTS) }, &config);
+    let tokens: Vec<u32> = (0..50).map(|i| (i * 7 + 1) % VOCAB as u32).collect();
+    for (i, token) in tokens.iter().enumerate() {
+        let found = engine.process(&ids(&[*token])).unwrap().to_vec();
+        let whole = truth(&engine, &tokens[..=i]);
+        // 31 rows of past and the token itself: from the 33rd token on something is missing.
+        assert_eq!(found == whole, i < 32, "token {i}");
+    }
+    assert_eq!((engine.context_size(), engine.n_past()), (50, 50));
+    let err = engine.process(&ids(&[1])).unwrap_err().to_string();
+    assert_eq!(err, "context limit exceeded: 50 past + 1 new tokens > 50");
 }
 
 #[test]

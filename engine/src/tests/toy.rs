@@ -73,8 +73,8 @@ fn logit(x: i64, entry: usize) -> i64 {
     (x * (entry as i64 + 1)) % 251
 }
 
-/// Logits of the last token, from the tokens alone: no cache, no mask, no padding.
-pub(super) fn reference(tokens: &[u32], rope: &Quant, dtype: genie_types::Dtype) -> Vec<f32> {
+/// Logits of the last token, from the tokens alone: no cache, no mask, no padding. `window`: keys that layer 1 sees.
+pub(super) fn reference(tokens: &[u32], rope: &Quant, dtype: genie_types::Dtype, window: usize) -> Vec<f32> {
     let encoding = Encoding::of(dtype, rope).unwrap();
     let cos: Vec<f32> = (0..tokens.len())
         .map(|position| {
@@ -88,9 +88,9 @@ pub(super) fn reference(tokens: &[u32], rope: &Quant, dtype: genie_types::Dtype)
     let mut x: Vec<i64> = tokens.iter().map(|&t| t.into()).collect();
     for layer in 0..N_LAYERS {
         let products: Vec<i64> = x.iter().zip(&cos).map(|(&x, &c)| key(x, layer, c) * value(x, layer)).collect();
-        let mut sum = 0;
-        for (x, product) in x.iter_mut().zip(products) {
-            sum += product;
+        let keys = if layer == 1 { window } else { usize::MAX };
+        for (p, x) in x.iter_mut().enumerate() {
+            let sum = products[(p + 1).saturating_sub(keys)..=p].iter().sum();
             *x = mixed(*x, sum);
         }
     }
@@ -141,9 +141,9 @@ impl<'a, 'io> Lent<'a, 'io> {
         encode(t, numbers, self.outputs[i].as_mut().expect("bound"));
     }
 
-    /// Which columns each row sees.
-    fn visible(&self, ar: usize) -> Vec<Vec<bool>> {
-        let (i, t) = self.graph.input(InputRole::Mask(0)).expect("a decoder has a mask");
+    /// Which columns of a cache group each row sees.
+    fn visible(&self, ar: usize, group: usize) -> Vec<Vec<bool>> {
+        let (i, t) = self.graph.input(InputRole::Mask(group)).expect("a decoder has a mask");
         let bytes = self.inputs[i].expect("bound");
         let shown = |element: &[u8]| match (t.dtype.is_float(), element.len()) {
             (true, 2) => match half::f16::from_le_bytes([element[0], element[1]]).to_f32() {
@@ -169,16 +169,17 @@ impl<'a, 'io> Lent<'a, 'io> {
         let ar = x.len();
         let cos = self.numbers(InputRole::Cos).expect("a decoder has cosines");
         let sin = self.numbers(InputRole::Sin).expect("a decoder has sines");
-        let visible = self.visible(ar);
-        let index = self.words(InputRole::CacheIndex(0)).map(|words| words[0] as usize);
-        let mut layers: Vec<usize> = split.kv.iter().map(|t| t.layer.0).collect();
+        let mut layers: Vec<(usize, usize)> = split.kv.iter().map(|t| (t.layer.0, t.group)).collect();
+        layers.sort_unstable();
         layers.dedup();
-        for (row, (c, s)) in cos.chunks(HEAD_DIM / 2).zip(sin.chunks(HEAD_DIM / 2)).enumerate() {
-            assert!((c[0].powi(2) + s[0].powi(2) - 1.0).abs() < 0.01, "row {row}: cos {c:?} sin {s:?}");
-            let padding = !visible[row].contains(&true);
-            assert!(!padding || (c[0] > 0.999 && s[0].abs() < 0.001), "padding has position 0, not cos {c:?}");
-        }
-        for layer in layers {
+        for (layer, group) in layers {
+            let visible = self.visible(ar, group);
+            let index = self.words(InputRole::CacheIndex(group)).map(|words| words[0] as usize);
+            for (row, (c, s)) in cos.chunks(HEAD_DIM / 2).zip(sin.chunks(HEAD_DIM / 2)).enumerate() {
+                assert!((c[0].powi(2) + s[0].powi(2) - 1.0).abs() < 0.01, "row {row}: cos {c:?} sin {s:?}");
+                let padding = !visible[row].contains(&true);
+                assert!(!padding || (c[0] > 0.999 && s[0].abs() < 0.001), "padding has position 0, not cos {c:?}");
+            }
             let keys: Vec<i64> = (0..ar).map(|r| key(x[r], layer, cos[r * HEAD_DIM / 2])).collect();
             let values: Vec<i64> = x.iter().map(|&x| value(x, layer)).collect();
             let (mut past_keys, mut past_values) = (Vec::new(), Vec::new());

@@ -1,0 +1,72 @@
+//! The layout's cache in the KV manager's words: groups with their lengths and rules, tensors with their types.
+
+use genie_types::{Dtype, SplitIdx};
+use kvmanager::{CacheGroup, KvDtype, KvForm, KvGeometry, KvKind, KvTensor, LongContext, SplitGeometry};
+use nsp_graph::{CacheForm, InputRole, ModelLayout};
+
+use crate::{EngineConfig, EngineError};
+
+/// The cache groups, the default one first, each with its own context length and the rule that the configuration gives it.
+pub(crate) fn groups(layout: &ModelLayout, config: &EngineConfig) -> Result<Vec<CacheGroup>, EngineError> {
+    for (prefix, _) in &config.long_context {
+        if !layout.groups.iter().any(|g| g.prefix == *prefix) {
+            let found = format!("`{prefix}`");
+            return Err(EngineError::Config { what: "long context", expected: "the prefix of a cache group", found });
+        }
+    }
+    let group = |(g, group): (usize, &nsp_graph::CacheGroup)| CacheGroup {
+        prefix: group.prefix.clone(),
+        form: match group.form {
+            CacheForm::Concat => KvForm::Concat,
+            CacheForm::Scatter => KvForm::Scatter,
+        },
+        ctx: (0..layout.variants.len()).filter_map(|v| Some((layout.variants[v], width(layout, g, v)?))).collect(),
+        long: rule(config, &group.prefix),
+    };
+    Ok(layout.groups.iter().enumerate().map(group).collect())
+}
+
+fn rule(config: &EngineConfig, prefix: &str) -> LongContext {
+    config.long_context.iter().find(|(p, _)| p == prefix).map_or(LongContext::None, |(_, rule)| *rule)
+}
+
+/// Columns of a group's mask in a variant.
+fn width(layout: &ModelLayout, group: usize, variant: usize) -> Option<usize> {
+    let mut masks = layout.splits.iter().filter_map(|s| s.graph(variant).input(InputRole::Mask(group)));
+    masks.next().and_then(|(_, t)| t.dims.last().copied())
+}
+
+/// The cache tensors, in the layout's order.
+pub(crate) fn geometry(layout: &ModelLayout) -> Result<KvGeometry, EngineError> {
+    if layout.native_kv {
+        let what = "a cache in hardware tiles (NATIVE_KV)".into();
+        return Err(EngineError::Unsupported { what, hint: "; export the model with a flat cache" });
+    }
+    let split = |s: &nsp_graph::Split| {
+        let tensors = s.kv.iter().map(|t| tensor(s.index, t)).collect::<Result<_, _>>()?;
+        Ok(SplitGeometry { tensors })
+    };
+    Ok(KvGeometry { splits: layout.splits.iter().map(split).collect::<Result<_, EngineError>>()? })
+}
+
+fn tensor(split: SplitIdx, t: &nsp_graph::KvTensor) -> Result<KvTensor, EngineError> {
+    let dtype = match t.dtype {
+        // Rows are only copied, so the sign does not matter; the code of zero is 0.
+        Dtype::SFixed8 => Some(KvDtype::U8),
+        Dtype::SFixed16 => Some(KvDtype::U16),
+        other => KvDtype::from_dtype(other),
+    };
+    let what = || format!("a cache of {} (layer {}, split {split})", t.dtype, t.layer);
+    let (scale, offset) = t.quant.per_tensor().unwrap_or((0.0, 0));
+    Ok(KvTensor {
+        layer: t.layer,
+        head: t.head,
+        kind: if t.kind == nsp_graph::KvKind::Key { KvKind::Key } else { KvKind::Value },
+        n_heads: t.n_heads,
+        head_dim: t.head_dim,
+        dtype: dtype.ok_or_else(|| EngineError::Unsupported { what: what(), hint: "" })?,
+        scale,
+        offset,
+        group: t.group,
+    })
+}
