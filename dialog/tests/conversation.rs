@@ -182,6 +182,29 @@ fn a_paused_reply_goes_on_without_losing_text() {
 }
 
 #[test]
+fn a_rewind_instead_of_a_resume_starts_its_text_afresh() {
+    let (mut dialog, _) = speaker(2, "é!".as_bytes());
+    let control = dialog.control();
+    let first = dialog.query("x", Complete, |_| control.signal(Signal::Pause)).unwrap();
+    assert_eq!((first.stop, first.text.as_str()), (StopReason::Paused, ""));
+    // Half of `é` was pending; its second half must not be taken for the rest of the old one.
+    let (reply, _) = say(&mut dialog, "x", Rewind);
+    assert_eq!((reply.stop, reply.text.as_str()), (StopReason::Eos, "é!"));
+    // The same where something was pending that the new reply does not say again.
+    let (mut dialog, _) = speaker(2, "é!".as_bytes());
+    let control = dialog.control();
+    let mut n = 0;
+    let paused = dialog.query("x", Complete, |_| {
+        n += 1;
+        if n == 2 {
+            control.signal(Signal::Pause);
+        }
+    });
+    assert_eq!(paused.unwrap().text, "é");
+    assert_eq!(say(&mut dialog, "x", Rewind).0.text, "é!");
+}
+
+#[test]
 fn the_limit_can_be_changed_while_a_reply_runs() {
     let (model, _) = Fake::new(128, |_| 7);
     let mut dialog = greedy(context(), model);
