@@ -1,7 +1,5 @@
 //! `genie compile`: a Hugging Face folder becomes a bundle.
 
-use std::path::Path;
-
 use anyhow::Result;
 use compiler::{Amount, CompileOptions, Manifest, Precision, Progress, Splits, Stage};
 use indicatif::ProgressBar;
@@ -40,11 +38,6 @@ pub fn into_bundle(options: &CompileOptions, backend: &BackendArgs, printer: &Pr
     let backend = backend::open(backend, None)?;
     let mut bars = Bars { printer, bar: None };
     Ok(compiler::compile(options, &backend, &mut bars)?)
-}
-
-/// The folder of a bundle, given itself or its config.
-pub fn bundle_dir(path: &Path) -> &Path {
-    if path.is_dir() { path } else { path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")) }
 }
 
 /// One bar a stage; it counts bytes where they say something, else items.

@@ -1,6 +1,7 @@
 //! `genie run`: a prompt in, text out.
 
 use std::io::Read;
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 use dialog::{Chunk, Dialog, DialogConfig, Reply, SamplerSettings, SentenceCode, Signal, StopReason};
@@ -50,11 +51,12 @@ pub fn run(args: &RunArgs, printer: &Printer) -> Result<ExitStatus> {
 }
 
 fn open(args: &RunArgs, config: &DialogConfig) -> Result<Dialog> {
+    let began = Instant::now();
     let backend = backend::open(&args.backend, args.threads)?;
     let engine = bundle::engine(config.engine(), &backend, args.policy)?;
     let mut dialog = Dialog::new(config, Box::new(engine))?;
-    let sampler = sampler(config.sampler().clone(), &args.sampler)?;
-    dialog.set_sampler(sampler);
+    dialog.set_init_time(began.elapsed());
+    dialog.set_sampler(sampler(config.sampler().clone(), &args.sampler)?);
     let demo_limit = args.config.is_none().then_some(demo::MAX_TOKENS);
     if let Some(limit) = args.max_tokens.or(demo_limit) {
         dialog.control().set_max_num_tokens(Some(limit as usize));
