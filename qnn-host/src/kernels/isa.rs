@@ -36,8 +36,6 @@ pub(super) enum DotLevel {
     #[cfg(target_arch = "x86_64")]
     Avx2(Avx2),
     #[cfg(target_arch = "x86_64")]
-    Avx512(Avx512),
-    #[cfg(target_arch = "x86_64")]
     Vnni512(Vnni512),
     #[cfg(target_arch = "aarch64")]
     Neon(Neon),
@@ -61,18 +59,18 @@ impl Isa {
 
     /// A short name for logs and test messages.
     pub fn name(self) -> &'static str {
-        match self.1 {
-            DotLevel::Plain(_) => "plain",
+        match (self.0, self.1) {
+            (Level::Plain(_), _) => "plain",
             #[cfg(target_arch = "x86_64")]
-            DotLevel::Avx2(_) => "avx2",
+            (Level::Avx2(_), _) => "avx2",
             #[cfg(target_arch = "x86_64")]
-            DotLevel::Avx512(_) => "avx512",
+            (Level::Avx512(_), DotLevel::Vnni512(_)) => "avx512vnni",
             #[cfg(target_arch = "x86_64")]
-            DotLevel::Vnni512(_) => "avx512vnni",
+            (Level::Avx512(_), _) => "avx512",
             #[cfg(target_arch = "aarch64")]
-            DotLevel::Neon(_) => "neon",
+            (Level::Neon(_), DotLevel::NeonDot(_)) => "neondot",
             #[cfg(target_arch = "aarch64")]
-            DotLevel::NeonDot(_) => "neondot",
+            (Level::Neon(_), _) => "neon",
         }
     }
 
@@ -89,7 +87,7 @@ impl Isa {
         let (two, wide) = (Avx2(()), Avx512(()));
         [
             has2.then_some(Self(Level::Avx2(two), DotLevel::Avx2(two))),
-            has512.then_some(Self(Level::Avx512(wide), DotLevel::Avx512(wide))),
+            has512.then_some(Self(Level::Avx512(wide), DotLevel::Avx2(two))),
             vnni.then_some(Self(Level::Avx512(wide), DotLevel::Vnni512(Vnni512(wide)))),
         ]
     }
@@ -195,12 +193,6 @@ macro_rules! dot_fn {
                 unsafe { $body(d, $($arg),*) }
             }
             #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
-            unsafe fn avx512(d: $crate::kernels::simd::avx512::Avx512, $($arg: $ty),*) {
-                // SAFETY: the caller's promise is the body's.
-                unsafe { $body(d, $($arg),*) }
-            }
-            #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx2,fma,f16c")]
             unsafe fn avx2(d: $crate::kernels::simd::avx2::Avx2, $($arg: $ty),*) {
                 // SAFETY: the caller's promise is the body's.
@@ -218,8 +210,6 @@ macro_rules! dot_fn {
                     $crate::kernels::isa::DotLevel::Plain(d) => $body(d, $($arg),*),
                     #[cfg(target_arch = "x86_64")]
                     $crate::kernels::isa::DotLevel::Avx2(d) => avx2(d, $($arg),*),
-                    #[cfg(target_arch = "x86_64")]
-                    $crate::kernels::isa::DotLevel::Avx512(d) => avx512(d, $($arg),*),
                     #[cfg(target_arch = "x86_64")]
                     $crate::kernels::isa::DotLevel::Vnni512(d) => vnni512(d, $($arg),*),
                     #[cfg(target_arch = "aarch64")]

@@ -131,10 +131,11 @@ impl<'a> Block<'a> {
             let (a, b) = (from.clamp(first, first + stretches), to.clamp(first, first + stretches));
             let start = (a - first) * mask::STRETCH;
             let len = ((b - first) * mask::STRETCH).min(span.len) - start.min(span.len);
-            mask::runs(&classes[a..b], len, COLS, |at, count, mixed| {
+            for run in mask::Runs::new(&classes[a..b], len, COLS) {
+                let at = start + run.first;
                 // SAFETY: the run lies inside the span; the caller's promise.
-                unsafe { self.absorb(s, span, start + at, count, mixed.then_some(column + start + at)) };
-            });
+                unsafe { self.absorb(s, span, at, run.count, run.mixed.then_some(column + at)) };
+            }
             first += stretches;
             column += span.len;
         }
@@ -151,10 +152,11 @@ impl<'a> Block<'a> {
         unsafe {
             with_elem!(span.keys.ty(), E => {
                 let keys = span.keys.ptr::<E>().add(head + at);
+                let (block, stride) = (self, span.len);
                 if self.direct {
-                    direct::scores(s, self, keys, span.len, count);
+                    s.outline(direct::Scores { block, keys, stride, count });
                 } else {
-                    packed::scores(s, self, keys, span.len, count);
+                    s.outline(packed::Scores { block, keys, stride, count });
                 }
             });
         }
@@ -179,10 +181,11 @@ impl<'a> Block<'a> {
         unsafe {
             with_elem!(span.values.ty(), E => {
                 let values = span.values.ptr::<E>().add(head + at * self.job.dim);
+                let block = self;
                 if self.direct {
-                    direct::weighted(s, self, values, count);
+                    s.outline(direct::Weighted { block, values, count });
                 } else {
-                    packed::weighted(s, self, values, count);
+                    s.outline(packed::Weighted { block, values, count });
                 }
             });
         }

@@ -1,25 +1,32 @@
 //! Products for few queries: keys and values go from memory through registers once, for four queries at a time.
 
 use super::super::float::Elem;
-use super::super::simd::Simd;
+use super::super::simd::{Piece, Simd};
 use super::COLS;
 use super::block::Block;
 
-/// As [`super::packed::scores`], which see.
-///
-/// # Safety
-/// The invariant of [`Block`]; the columns are readable.
-#[inline(always)]
-pub(super) unsafe fn scores<S: Simd, E: Elem>(s: S, block: &Block<'_>, keys: *const E, stride: usize, count: usize) {
-    let queries = block.count();
-    // SAFETY: queries in fours stay inside the padded memory (a multiple of four); columns stay under `count`.
-    unsafe {
-        match queries {
-            1 => score::<S, E, 1>(s, block, 0, keys, stride, count),
-            2 => score::<S, E, 2>(s, block, 0, keys, stride, count),
-            _ => {
-                for query in (0..queries).step_by(4) {
-                    score::<S, E, 4>(s, block, query, keys, stride, count);
+/// As [`super::packed::Scores`], which see.
+pub(super) struct Scores<'a, E> {
+    pub(super) block: &'a Block<'a>,
+    pub(super) keys: *const E,
+    pub(super) stride: usize,
+    pub(super) count: usize,
+}
+
+impl<E: Elem> Piece for Scores<'_, E> {
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self, s: S) {
+        let Self { block, keys, stride, count } = self;
+        let queries = block.count();
+        // SAFETY: queries in fours stay inside the padded memory (a multiple of four); columns stay under `count`.
+        unsafe {
+            match queries {
+                1 => score::<S, E, 1>(s, block, 0, keys, stride, count),
+                2 => score::<S, E, 2>(s, block, 0, keys, stride, count),
+                _ => {
+                    for query in (0..queries).step_by(4) {
+                        score::<S, E, 4>(s, block, query, keys, stride, count);
+                    }
                 }
             }
         }
@@ -104,21 +111,27 @@ unsafe fn score_tile<S: Simd, E: Elem, const Q: usize, const V: usize>(
     }
 }
 
-/// As [`super::packed::weighted`], which see.
-///
-/// # Safety
-/// The invariant of [`Block`]; the rows are readable.
-#[inline(always)]
-pub(super) unsafe fn weighted<S: Simd, E: Elem>(s: S, block: &Block<'_>, values: *const E, count: usize) {
-    let queries = block.count();
-    // SAFETY: queries in fours stay inside the padded memory (a multiple of four).
-    unsafe {
-        match queries {
-            1 => weigh::<S, E, 1>(s, block, 0, values, count),
-            2 => weigh::<S, E, 2>(s, block, 0, values, count),
-            _ => {
-                for query in (0..queries).step_by(4) {
-                    weigh::<S, E, 4>(s, block, query, values, count);
+/// As [`super::packed::Weighted`], which see.
+pub(super) struct Weighted<'a, E> {
+    pub(super) block: &'a Block<'a>,
+    pub(super) values: *const E,
+    pub(super) count: usize,
+}
+
+impl<E: Elem> Piece for Weighted<'_, E> {
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self, s: S) {
+        let Self { block, values, count } = self;
+        let queries = block.count();
+        // SAFETY: queries in fours stay inside the padded memory (a multiple of four).
+        unsafe {
+            match queries {
+                1 => weigh::<S, E, 1>(s, block, 0, values, count),
+                2 => weigh::<S, E, 2>(s, block, 0, values, count),
+                _ => {
+                    for query in (0..queries).step_by(4) {
+                        weigh::<S, E, 4>(s, block, query, values, count);
+                    }
                 }
             }
         }

@@ -126,22 +126,50 @@ unsafe fn stretch<S: Simd, E: Elem>(
     }
 }
 
-/// The visible runs of one span: calls `run(first column, columns, whether the mask must be added)` for each, at most
-/// `most` columns (a multiple of [`STRETCH`]) at a time.
-#[inline(always)]
-pub(super) fn runs(classes: &[f32], len: usize, most: usize, mut run: impl FnMut(usize, usize, bool)) {
-    let mut i = 0;
-    while i < classes.len() {
-        let start = i;
+/// The visible runs of one span, at most `most` columns (a multiple of [`STRETCH`]) at a time.
+///
+/// An iterator rather than a function that takes a closure: the body of a kernel's loop must stay in the kernel's function,
+/// the only one that is compiled for its instruction set.
+pub(super) struct Runs<'a> {
+    classes: &'a [f32],
+    len: usize,
+    most: usize,
+    next: usize,
+}
+
+/// Visible columns of a span.
+pub(super) struct Run {
+    pub(super) first: usize,
+    pub(super) count: usize,
+    /// Whether the mask must be added.
+    pub(super) mixed: bool,
+}
+
+impl<'a> Runs<'a> {
+    /// The runs of `classes`, those of `len` columns.
+    pub(super) fn new(classes: &'a [f32], len: usize, most: usize) -> Self {
+        Self { classes, len, most, next: 0 }
+    }
+}
+
+impl Iterator for Runs<'_> {
+    type Item = Run;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Run> {
+        while *self.classes.get(self.next)? == HIDDEN {
+            self.next += 1;
+        }
+        let start = self.next;
         let mut mixed = false;
-        while i < classes.len() && classes[i] != HIDDEN && i - start < most / STRETCH {
-            mixed |= classes[i] == MIXED;
-            i += 1;
+        while let Some(&class) = self.classes.get(self.next)
+            && class != HIDDEN
+            && self.next - start < self.most / STRETCH
+        {
+            mixed |= class == MIXED;
+            self.next += 1;
         }
-        if i > start {
-            run(start * STRETCH, (i * STRETCH).min(len) - start * STRETCH, mixed);
-        } else {
-            i += 1;
-        }
+        let first = start * STRETCH;
+        Some(Run { first, count: (self.next * STRETCH).min(self.len) - first, mixed })
     }
 }

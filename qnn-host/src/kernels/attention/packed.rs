@@ -2,31 +2,40 @@
 
 use super::super::convert::move_all;
 use super::super::float::Elem;
-use super::super::simd::{Simd, Tile};
+use super::super::simd::{Piece, Simd, Tile};
 use super::COLS;
 use super::block::Block;
 
 /// `scores[query][j] = queries[query] . keys[.., j]` for `count` columns at `keys` (rows of `dim`, `stride` apart).
 ///
-/// # Safety
-/// The invariant of [`Block`]; the columns are readable.
-#[inline(always)]
-pub(super) unsafe fn scores<S: Simd, E: Elem>(s: S, block: &Block<'_>, keys: *const E, stride: usize, count: usize) {
-    let (dim, pair) = (block.job.dim, 2 * S::LANES);
-    // SAFETY: `dim` rows of `COLS >= count` numbers are there for keys, `padded` rows of `COLS` for queries and scores. Columns
-    // up to the next whole tile are zeroed, so that their scores, which nobody reads, are harmless.
-    unsafe {
-        for d in 0..dim {
-            let to = block.keys.add(d * COLS);
-            move_all::<S, E, f32>(s, keys.add(d * stride), to, count);
-            to.add(count).write_bytes(0, count.next_multiple_of(pair) - count);
-        }
-        for query in (0..block.padded).step_by(S::TILE_ROWS) {
-            for j in (0..count).step_by(pair) {
-                let vectors = if count - j > S::LANES { 2 } else { 1 };
-                let (a, b, c) =
-                    (block.queries.add(query * COLS), block.keys.add(j), block.scores.add(query * COLS + j));
-                s.tile(Tile { a, b, ldb: COLS, k: dim, c, ldc: COLS }, vectors, false);
+/// Safe to run while the invariant of [`Block`] holds and the columns are readable.
+pub(super) struct Scores<'a, E> {
+    pub(super) block: &'a Block<'a>,
+    pub(super) keys: *const E,
+    pub(super) stride: usize,
+    pub(super) count: usize,
+}
+
+impl<E: Elem> Piece for Scores<'_, E> {
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self, s: S) {
+        let Self { block, keys, stride, count } = self;
+        let (dim, pair) = (block.job.dim, 2 * S::LANES);
+        // SAFETY: `dim` rows of `COLS >= count` numbers are there for keys, `padded` rows of `COLS` for queries and scores.
+        // Columns up to the next whole tile are zeroed, so that their scores, which nobody reads, are harmless.
+        unsafe {
+            for d in 0..dim {
+                let to = block.keys.add(d * COLS);
+                move_all::<S, E, f32>(s, keys.add(d * stride), to, count);
+                to.add(count).write_bytes(0, count.next_multiple_of(pair) - count);
+            }
+            for query in (0..block.padded).step_by(S::TILE_ROWS) {
+                for j in (0..count).step_by(pair) {
+                    let vectors = if count - j > S::LANES { 2 } else { 1 };
+                    let (a, b) = (block.queries.add(query * COLS), block.keys.add(j));
+                    let c = block.scores.add(query * COLS + j);
+                    s.tile(Tile { a, b, ldb: COLS, k: dim, c, ldc: COLS }, vectors, false);
+                }
             }
         }
     }
@@ -34,25 +43,33 @@ pub(super) unsafe fn scores<S: Simd, E: Elem>(s: S, block: &Block<'_>, keys: *co
 
 /// `sums[query] += sum_j scores[query][j] * values[j]` for `count` rows of `dim` at `values`.
 ///
-/// # Safety
-/// The invariant of [`Block`]; the rows are readable.
-#[inline(always)]
-pub(super) unsafe fn weighted<S: Simd, E: Elem>(s: S, block: &Block<'_>, values: *const E, count: usize) {
-    let (dim, stride, pair) = (block.job.dim, block.value_stride, 2 * S::LANES);
-    // SAFETY: `COLS >= count` rows of `value_stride` numbers are there for values, `padded` rows for sums; `value_stride` is a
-    // whole number of tiles, of which what is past `dim` is zeroed.
-    unsafe {
-        for j in 0..count {
-            let to = block.values.add(j * stride);
-            move_all::<S, E, f32>(s, values.add(j * dim), to, dim);
-            to.add(dim).write_bytes(0, stride - dim);
-        }
-        for query in (0..block.padded).step_by(S::TILE_ROWS) {
-            for d in (0..dim).step_by(pair) {
-                let vectors = if dim - d > S::LANES { 2 } else { 1 };
-                let (a, b) = (block.scores.add(query * COLS), block.values.add(d));
-                let c = block.sums.add(query * stride + d);
-                s.tile(Tile { a, b, ldb: stride, k: count, c, ldc: stride }, vectors, true);
+/// Safe to run while the invariant of [`Block`] holds and the rows are readable.
+pub(super) struct Weighted<'a, E> {
+    pub(super) block: &'a Block<'a>,
+    pub(super) values: *const E,
+    pub(super) count: usize,
+}
+
+impl<E: Elem> Piece for Weighted<'_, E> {
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self, s: S) {
+        let Self { block, values, count } = self;
+        let (dim, stride, pair) = (block.job.dim, block.value_stride, 2 * S::LANES);
+        // SAFETY: `COLS >= count` rows of `value_stride` numbers are there for values, `padded` rows for sums; `value_stride` is
+        // a whole number of tiles, of which what is past `dim` is zeroed.
+        unsafe {
+            for j in 0..count {
+                let to = block.values.add(j * stride);
+                move_all::<S, E, f32>(s, values.add(j * dim), to, dim);
+                to.add(dim).write_bytes(0, stride - dim);
+            }
+            for query in (0..block.padded).step_by(S::TILE_ROWS) {
+                for d in (0..dim).step_by(pair) {
+                    let vectors = if dim - d > S::LANES { 2 } else { 1 };
+                    let (a, b) = (block.scores.add(query * COLS), block.values.add(d));
+                    let c = block.sums.add(query * stride + d);
+                    s.tile(Tile { a, b, ldb: stride, k: count, c, ldc: stride }, vectors, true);
+                }
             }
         }
     }

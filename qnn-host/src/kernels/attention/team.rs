@@ -156,20 +156,19 @@ unsafe fn body<S: Simd>(s: S, worker: Worker<'_>, job: &Attention<'_>, plan: &Pl
         (shared, own, unsafe { shared.add(map_len) })
     };
     let highest = map.wrapping_add(plan.blocks() * plan.stretches);
-    let look = |block: usize| {
+    // Each thread looks at all blocks of rows for itself, or at those that it takes.
+    let mut block = if plan.small_mask { 0 } else { worker.take() };
+    while block < plan.blocks() {
         let row0 = block * plan.block;
         // SAFETY: the block's classes and its rows' numbers lie inside the map; only one thread (or each in its own map) looks
         // at this block.
         unsafe {
-            let highest = highest.add(row0);
-            let to = map.add(block * plan.stretches);
+            let (highest, to) = (highest.add(row0), map.add(block * plan.stretches));
             mask::classify(s, job.mask, row0, plan.block.min(plan.rows - row0), lens.clone(), highest, to);
         }
-    };
-    if plan.small_mask {
-        (0..plan.blocks()).for_each(look);
-    } else {
-        worker.tasks(plan.blocks()).for_each(look);
+        block = if plan.small_mask { block + 1 } else { worker.take() };
+    }
+    if !plan.small_mask {
         worker.barrier();
     }
 

@@ -2,7 +2,7 @@
 
 use super::super::float::{Elem, FloatMat, with_elem};
 use super::super::isa::simd_fn;
-use super::super::simd::Simd;
+use super::super::simd::{Piece, Simd};
 use super::finish::{Biases, MAX_CHUNK, finish};
 use super::{Job, Linear, chunk_rows};
 use crate::pool::Worker;
@@ -48,11 +48,13 @@ unsafe fn chunk<S: Simd>(s: S, job: &Job<'_>, layer: &Linear<'_>, weights: Float
     unsafe {
         if let Some(g) = layer.gate.and_then(|g| g.weights.floats()) {
             with_elem!(g.data.ty(), E => {
-                products::<S, E>(s, job, g.data.ptr::<E>().add(n0 * job.k), count, gate.as_mut_ptr());
+                let w = g.data.ptr::<E>().add(n0 * job.k);
+                s.outline(Products { job, w, count, to: gate.as_mut_ptr() });
             });
         }
         with_elem!(weights.data.ty(), E => {
-            products::<S, E>(s, job, weights.data.ptr::<E>().add(n0 * job.k), count, main.as_mut_ptr());
+            let w = weights.data.ptr::<E>().add(n0 * job.k);
+            s.outline(Products { job, w, count, to: main.as_mut_ptr() });
         });
     }
     let biases = Biases::of(s, layer, n0, count);
@@ -65,36 +67,43 @@ unsafe fn chunk<S: Simd>(s: S, job: &Job<'_>, layer: &Linear<'_>, weights: Float
 
 /// `to[row * MAX_CHUNK + i] = x[row] . w[i]` for `count` rows of weights and all rows of `x`.
 ///
-/// # Safety
-/// `count` rows of `job.k` elements are readable at `w`; `to` has room.
-#[inline(always)]
-unsafe fn products<S: Simd, E: Elem>(s: S, job: &Job<'_>, w: *const E, count: usize, to: *mut f32) {
-    let (k, m) = (job.k, job.m);
-    let mut i = 0;
-    while i < count {
-        let left = count - i;
-        // SAFETY: rows `i .. i + step` of the weights and `row .. row + ...` of `x` exist.
-        unsafe {
-            let w = w.add(i * k);
-            let to = to.add(i);
-            if left >= 4 {
-                let mut row = 0;
-                while row < m {
-                    let (x, to) = (job.x.as_ptr().add(row * k), to.add(row * MAX_CHUNK));
-                    row += match m - row {
-                        1 => dots::<S, E, 1, 4, 2>(s, x, w, k, to),
-                        2 => dots::<S, E, 2, 4, 1>(s, x, w, k, to),
-                        3 if S::MANY_REGISTERS => dots::<S, E, 3, 4, 1>(s, x, w, k, to),
-                        _ if S::MANY_REGISTERS => dots::<S, E, 4, 4, 1>(s, x, w, k, to),
-                        _ => dots::<S, E, 2, 4, 1>(s, x, w, k, to),
-                    };
+/// Safe to run while `count` rows of `job.k` elements are readable at `w`, and `to` has room.
+struct Products<'a, E> {
+    job: &'a Job<'a>,
+    w: *const E,
+    count: usize,
+    to: *mut f32,
+}
+
+impl<E: Elem> Piece for Products<'_, E> {
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self, s: S) {
+        let Self { job, w, count, to } = self;
+        let (k, m) = (job.k, job.m);
+        let mut i = 0;
+        while i < count {
+            // SAFETY: rows `i .. i + 4` (or `i`) of the weights and all rows of `x` exist.
+            unsafe {
+                let (w, to) = (w.add(i * k), to.add(i));
+                if count - i >= 4 {
+                    let mut row = 0;
+                    while row < m {
+                        let (x, to) = (job.x.as_ptr().add(row * k), to.add(row * MAX_CHUNK));
+                        row += match m - row {
+                            1 => dots::<S, E, 1, 4, 2>(s, x, w, k, to),
+                            2 => dots::<S, E, 2, 4, 1>(s, x, w, k, to),
+                            3 if S::MANY_REGISTERS => dots::<S, E, 3, 4, 1>(s, x, w, k, to),
+                            _ if S::MANY_REGISTERS => dots::<S, E, 4, 4, 1>(s, x, w, k, to),
+                            _ => dots::<S, E, 2, 4, 1>(s, x, w, k, to),
+                        };
+                    }
+                    i += 4;
+                } else {
+                    for row in 0..m {
+                        dots::<S, E, 1, 1, 4>(s, job.x.as_ptr().add(row * k), w, k, to.add(row * MAX_CHUNK));
+                    }
+                    i += 1;
                 }
-                i += 4;
-            } else {
-                for row in 0..m {
-                    dots::<S, E, 1, 1, 4>(s, job.x.as_ptr().add(row * k), w, k, to.add(row * MAX_CHUNK));
-                }
-                i += 1;
             }
         }
     }

@@ -4,7 +4,7 @@ use std::arch::x86_64::*;
 
 use half::{bf16, f16};
 
-use super::{Simd, Tile, tile};
+use super::{Piece, Simd, Tile, TilePiece};
 
 /// Proof that the CPU has AVX2, FMA and F16C; made only by detection in [`super::super::isa`].
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +23,18 @@ impl Simd for Avx2 {
     const LANES: usize = 8;
     const TILE_ROWS: usize = 6;
     const MANY_REGISTERS: bool = false;
+
+    #[inline(always)]
+    unsafe fn outline<P: Piece>(self, piece: P) {
+        #[target_feature(enable = "avx2,fma,f16c")]
+        #[inline(never)]
+        unsafe fn run<P: Piece>(s: Avx2, piece: P) {
+            // SAFETY: the caller's promise is the piece's.
+            unsafe { piece.run(s) }
+        }
+        // SAFETY: as above; `self` proves that the CPU has these features.
+        unsafe { run(self, piece) }
+    }
 
     #[inline(always)]
     fn splat(self, x: f32) -> __m256 {
@@ -135,11 +147,11 @@ impl Simd for Avx2 {
 
     #[inline(always)]
     unsafe fn tile(self, t: Tile, vectors: usize, add: bool) {
-        // SAFETY: the caller's promise is that of `tile`.
+        // SAFETY: the caller's promise is the piece's.
         unsafe {
             match vectors {
-                1 => tile::<Self, 6, 1>(self, t, add),
-                _ => tile::<Self, 6, 2>(self, t, add),
+                1 => self.outline(TilePiece::<6, 1>(t, add)),
+                _ => self.outline(TilePiece::<6, 2>(t, add)),
             }
         }
     }

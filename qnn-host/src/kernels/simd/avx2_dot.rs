@@ -6,7 +6,7 @@ use half::f16;
 
 use super::Simd;
 use super::avx2::Avx2;
-use super::dot::Dot;
+use super::dot::{Dot, DotPiece};
 
 /// An intrinsic without pointers.
 macro_rules! op {
@@ -24,6 +24,18 @@ impl Dot for Avx2 {
     type Quad = __m256i;
     const BYTE_OFFSET: i32 = 0;
     const TILE: (usize, usize) = (4, 1);
+
+    #[inline(always)]
+    unsafe fn outline<P: DotPiece>(self, piece: P) {
+        #[target_feature(enable = "avx2,fma,f16c")]
+        #[inline(never)]
+        unsafe fn run<P: DotPiece>(d: Avx2, piece: P) {
+            // SAFETY: the caller's promise is the piece's.
+            unsafe { piece.run(d) }
+        }
+        // SAFETY: as above; `self` proves that the CPU has these features.
+        unsafe { run(self, piece) }
+    }
 
     #[inline(always)]
     fn float(self) -> Self {

@@ -4,7 +4,7 @@ use std::arch::x86_64::*;
 
 use half::{bf16, f16};
 
-use super::{Simd, Tile, tile};
+use super::{Piece, Simd, Tile, TilePiece};
 
 /// Proof that the CPU has AVX-512 F, BW, DQ and VL, and all of AVX2's path; made only by detection in
 /// [`super::super::isa`].
@@ -29,6 +29,18 @@ impl Simd for Avx512 {
     const LANES: usize = 16;
     const TILE_ROWS: usize = 12;
     const MANY_REGISTERS: bool = true;
+
+    #[inline(always)]
+    unsafe fn outline<P: Piece>(self, piece: P) {
+        #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
+        #[inline(never)]
+        unsafe fn run<P: Piece>(s: Avx512, piece: P) {
+            // SAFETY: the caller's promise is the piece's.
+            unsafe { piece.run(s) }
+        }
+        // SAFETY: as above; `self` proves that the CPU has these features.
+        unsafe { run(self, piece) }
+    }
 
     #[inline(always)]
     fn splat(self, x: f32) -> __m512 {
@@ -142,11 +154,11 @@ impl Simd for Avx512 {
 
     #[inline(always)]
     unsafe fn tile(self, t: Tile, vectors: usize, add: bool) {
-        // SAFETY: the caller's promise is that of `tile`.
+        // SAFETY: the caller's promise is the piece's.
         unsafe {
             match vectors {
-                1 => tile::<Self, 12, 1>(self, t, add),
-                _ => tile::<Self, 12, 2>(self, t, add),
+                1 => self.outline(TilePiece::<12, 1>(t, add)),
+                _ => self.outline(TilePiece::<12, 2>(t, add)),
             }
         }
     }

@@ -1,4 +1,4 @@
-//! [`Dot`] on AVX-512: sixteen rows are one register. With VNNI a product of quads is one instruction; without, three.
+//! [`Dot`] on AVX-512 with VNNI: sixteen rows are one register, and a product of quads one instruction.
 
 use std::arch::x86_64::*;
 
@@ -6,7 +6,7 @@ use half::f16;
 
 use super::Simd;
 use super::avx512::Avx512;
-use super::dot::Dot;
+use super::dot::{Dot, DotPiece};
 
 /// Proof that the CPU has VNNI as well; made only by detection in [`super::super::isa`].
 #[derive(Clone, Copy, Debug)]
@@ -20,143 +20,137 @@ macro_rules! op {
     }};
 }
 
-/// The two units differ in one instruction.
-macro_rules! impl_dot {
-    ($unit:ty, $float:expr, $tile:expr, $dot:expr) => {
-        impl Dot for $unit {
-            type Float = Avx512;
-            type Codes = __m512i;
-            type Sums = __m512i;
-            type Group = __m512;
-            type Quad = __m512i;
-            /// The instructions multiply unsigned with signed codes: weights are the unsigned ones.
-            const BYTE_OFFSET: i32 = 128;
-            const TILE: (usize, usize) = $tile;
+impl Dot for Vnni512 {
+    type Float = Avx512;
+    type Codes = __m512i;
+    type Sums = __m512i;
+    type Group = __m512;
+    type Quad = __m512i;
+    /// The instructions multiply unsigned with signed codes: weights are the unsigned ones.
+    const BYTE_OFFSET: i32 = 128;
+    const TILE: (usize, usize) = (8, 3);
 
-            #[inline(always)]
-            fn float(self) -> Avx512 {
-                $float(self)
-            }
-
-            #[inline(always)]
-            unsafe fn load(self, p: *const u8) -> __m512i {
-                // SAFETY: the caller promised 64 bytes.
-                unsafe { _mm512_loadu_si512(p.cast()) }
-            }
-
-            #[inline(always)]
-            unsafe fn store(self, p: *mut u8, codes: __m512i) {
-                // SAFETY: the caller promised 64 bytes.
-                unsafe { _mm512_storeu_si512(p.cast(), codes) }
-            }
-
-            #[inline(always)]
-            fn bytes(self, codes: __m512i) -> __m512i {
-                op!(_mm512_xor_si512(codes, _mm512_set1_epi8(-128)))
-            }
-
-            #[inline(always)]
-            fn low(self, codes: __m512i) -> __m512i {
-                op!(_mm512_and_si512(codes, _mm512_set1_epi8(15)))
-            }
-
-            #[inline(always)]
-            fn high(self, codes: __m512i) -> __m512i {
-                op!(_mm512_and_si512(_mm512_srli_epi16::<4>(codes), _mm512_set1_epi8(15)))
-            }
-
-            #[inline(always)]
-            unsafe fn quad(self, p: *const i8) -> __m512i {
-                // SAFETY: the caller promised 4 bytes.
-                unsafe { _mm512_set1_epi32(p.cast::<i32>().read_unaligned()) }
-            }
-
-            #[inline(always)]
-            fn sums(self, start: i32) -> __m512i {
-                op!(_mm512_set1_epi32(start))
-            }
-
-            #[inline(always)]
-            fn dot(self, sums: __m512i, codes: __m512i, quad: __m512i) -> __m512i {
-                op!($dot(sums, codes, quad))
-            }
-
-            #[inline(always)]
-            fn to_float(self, sums: __m512i) -> __m512 {
-                op!(_mm512_cvtepi32_ps(sums))
-            }
-
-            #[inline(always)]
-            fn zero(self) -> __m512 {
-                op!(_mm512_setzero_ps())
-            }
-
-            #[inline(always)]
-            unsafe fn load_group(self, p: *const f32) -> __m512 {
-                // SAFETY: the caller promised 16 numbers.
-                unsafe { _mm512_loadu_ps(p) }
-            }
-
-            #[inline(always)]
-            unsafe fn load_group_f16(self, p: *const f16) -> __m512 {
-                // SAFETY: the caller promised 16 numbers.
-                unsafe { self.float().load_f16(p) }
-            }
-
-            #[inline(always)]
-            unsafe fn store_group(self, p: *mut f32, group: __m512) {
-                // SAFETY: the caller promised 16 numbers.
-                unsafe { _mm512_storeu_ps(p, group) }
-            }
-
-            #[inline(always)]
-            fn mul(self, a: __m512, b: __m512) -> __m512 {
-                op!(_mm512_mul_ps(a, b))
-            }
-
-            #[inline(always)]
-            fn mul_splat(self, a: __m512, x: f32) -> __m512 {
-                op!(_mm512_mul_ps(a, _mm512_set1_ps(x)))
-            }
-
-            #[inline(always)]
-            fn fma(self, a: __m512, b: __m512, c: __m512) -> __m512 {
-                op!(_mm512_fmadd_ps(a, b, c))
-            }
-
-            #[inline(always)]
-            fn fma_splat(self, a: __m512, x: f32, c: __m512) -> __m512 {
-                op!(_mm512_fmadd_ps(a, _mm512_set1_ps(x), c))
-            }
-
-            #[inline(always)]
-            unsafe fn quantize(self, x: *const f32, to: *mut i8) -> (f32, i32) {
-                // SAFETY: the caller promised 32 numbers and 32 bytes; the rest is register work.
-                unsafe {
-                    let (a, b) = (_mm512_loadu_ps(x), _mm512_loadu_ps(x.add(16)));
-                    let largest = _mm512_reduce_max_ps(_mm512_max_ps(_mm512_abs_ps(a), _mm512_abs_ps(b)));
-                    let (scale, inverse) = if largest > 0.0 { (largest / 127.0, 127.0 / largest) } else { (0.0, 0.0) };
-                    let inverse = _mm512_set1_ps(inverse);
-                    let a = _mm512_cvtps_epi32(_mm512_mul_ps(a, inverse));
-                    let b = _mm512_cvtps_epi32(_mm512_mul_ps(b, inverse));
-                    _mm_storeu_si128(to.cast(), _mm512_cvtsepi32_epi8(a));
-                    _mm_storeu_si128(to.add(16).cast(), _mm512_cvtsepi32_epi8(b));
-                    (scale, _mm512_reduce_add_epi32(_mm512_add_epi32(a, b)))
-                }
-            }
+    #[inline(always)]
+    unsafe fn outline<P: DotPiece>(self, piece: P) {
+        #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+        #[inline(never)]
+        unsafe fn run<P: DotPiece>(d: Vnni512, piece: P) {
+            // SAFETY: the caller's promise is the piece's.
+            unsafe { piece.run(d) }
         }
-    };
+        // SAFETY: as above; `self` proves that the CPU has these features.
+        unsafe { run(self, piece) }
+    }
+
+    #[inline(always)]
+    fn float(self) -> Avx512 {
+        self.0
+    }
+
+    #[inline(always)]
+    unsafe fn load(self, p: *const u8) -> __m512i {
+        // SAFETY: the caller promised 64 bytes.
+        unsafe { _mm512_loadu_si512(p.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, p: *mut u8, codes: __m512i) {
+        // SAFETY: the caller promised 64 bytes.
+        unsafe { _mm512_storeu_si512(p.cast(), codes) }
+    }
+
+    #[inline(always)]
+    fn bytes(self, codes: __m512i) -> __m512i {
+        op!(_mm512_xor_si512(codes, _mm512_set1_epi8(-128)))
+    }
+
+    #[inline(always)]
+    fn low(self, codes: __m512i) -> __m512i {
+        op!(_mm512_and_si512(codes, _mm512_set1_epi8(15)))
+    }
+
+    #[inline(always)]
+    fn high(self, codes: __m512i) -> __m512i {
+        op!(_mm512_and_si512(_mm512_srli_epi16::<4>(codes), _mm512_set1_epi8(15)))
+    }
+
+    #[inline(always)]
+    unsafe fn quad(self, p: *const i8) -> __m512i {
+        // SAFETY: the caller promised 4 bytes.
+        unsafe { _mm512_set1_epi32(p.cast::<i32>().read_unaligned()) }
+    }
+
+    #[inline(always)]
+    fn sums(self, start: i32) -> __m512i {
+        op!(_mm512_set1_epi32(start))
+    }
+
+    #[inline(always)]
+    fn dot(self, sums: __m512i, codes: __m512i, quad: __m512i) -> __m512i {
+        op!(_mm512_dpbusd_epi32(sums, codes, quad))
+    }
+
+    #[inline(always)]
+    fn to_float(self, sums: __m512i) -> __m512 {
+        op!(_mm512_cvtepi32_ps(sums))
+    }
+
+    #[inline(always)]
+    fn zero(self) -> __m512 {
+        op!(_mm512_setzero_ps())
+    }
+
+    #[inline(always)]
+    unsafe fn load_group(self, p: *const f32) -> __m512 {
+        // SAFETY: the caller promised 16 numbers.
+        unsafe { _mm512_loadu_ps(p) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_group_f16(self, p: *const f16) -> __m512 {
+        // SAFETY: the caller promised 16 numbers.
+        unsafe { self.0.load_f16(p) }
+    }
+
+    #[inline(always)]
+    unsafe fn store_group(self, p: *mut f32, group: __m512) {
+        // SAFETY: the caller promised 16 numbers.
+        unsafe { _mm512_storeu_ps(p, group) }
+    }
+
+    #[inline(always)]
+    fn mul(self, a: __m512, b: __m512) -> __m512 {
+        op!(_mm512_mul_ps(a, b))
+    }
+
+    #[inline(always)]
+    fn mul_splat(self, a: __m512, x: f32) -> __m512 {
+        op!(_mm512_mul_ps(a, _mm512_set1_ps(x)))
+    }
+
+    #[inline(always)]
+    fn fma(self, a: __m512, b: __m512, c: __m512) -> __m512 {
+        op!(_mm512_fmadd_ps(a, b, c))
+    }
+
+    #[inline(always)]
+    fn fma_splat(self, a: __m512, x: f32, c: __m512) -> __m512 {
+        op!(_mm512_fmadd_ps(a, _mm512_set1_ps(x), c))
+    }
+
+    #[inline(always)]
+    unsafe fn quantize(self, x: *const f32, to: *mut i8) -> (f32, i32) {
+        // SAFETY: the caller promised 32 numbers and 32 bytes; the rest is register work.
+        unsafe {
+            let (a, b) = (_mm512_loadu_ps(x), _mm512_loadu_ps(x.add(16)));
+            let largest = _mm512_reduce_max_ps(_mm512_max_ps(_mm512_abs_ps(a), _mm512_abs_ps(b)));
+            let (scale, inverse) = if largest > 0.0 { (largest / 127.0, 127.0 / largest) } else { (0.0, 0.0) };
+            let inverse = _mm512_set1_ps(inverse);
+            let a = _mm512_cvtps_epi32(_mm512_mul_ps(a, inverse));
+            let b = _mm512_cvtps_epi32(_mm512_mul_ps(b, inverse));
+            _mm_storeu_si128(to.cast(), _mm512_cvtsepi32_epi8(a));
+            _mm_storeu_si128(to.add(16).cast(), _mm512_cvtsepi32_epi8(b));
+            (scale, _mm512_reduce_add_epi32(_mm512_add_epi32(a, b)))
+        }
+    }
 }
-
-impl_dot!(Vnni512, |s: Vnni512| s.0, (8, 3), |sums, codes, quad| _mm512_dpbusd_epi32(sums, codes, quad));
-
-// Pairs of products of unsigned and signed bytes are held at 16 bits by `maddubs`: 255 * 127 * 2 does not fit. So the
-// codes are split into even and odd bytes, widened, and multiplied as 16-bit numbers.
-impl_dot!(Avx512, |s: Avx512| s, (8, 1), |sums, codes, quad: __m512i| {
-    let even = _mm512_madd_epi16(
-        _mm512_and_si512(codes, _mm512_set1_epi16(0xFF)),
-        _mm512_srai_epi16::<8>(_mm512_slli_epi16::<8>(quad)),
-    );
-    let odd = _mm512_madd_epi16(_mm512_srli_epi16::<8>(codes), _mm512_srai_epi16::<8>(quad));
-    _mm512_add_epi32(sums, _mm512_add_epi32(even, odd))
-});

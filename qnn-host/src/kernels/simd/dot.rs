@@ -29,6 +29,12 @@ pub(crate) trait Dot: Copy + Send + Sync + 'static {
     /// Rows of activations and groups of weights of the register tile for many rows: 1 to 3 groups.
     const TILE: (usize, usize);
 
+    /// Runs a piece of a kernel as a function of its own, compiled for this unit (see [`Simd::outline`]).
+    ///
+    /// # Safety
+    /// As the piece demands.
+    unsafe fn outline<P: DotPiece>(self, piece: P);
+
     fn float(self) -> Self::Float;
 
     /// # Safety
@@ -88,6 +94,15 @@ pub(crate) trait Dot: Copy + Send + Sync + 'static {
     /// # Safety
     /// [`BLOCK`] numbers are readable at `x` and writable at `to`.
     unsafe fn quantize(self, x: *const f32, to: *mut i8) -> (f32, i32);
+}
+
+/// A part of a kernel that is compiled as a function of its own.
+pub(crate) trait DotPiece {
+    /// Must be `inline(always)`.
+    ///
+    /// # Safety
+    /// As documented on the type.
+    unsafe fn run<D: Dot>(self, d: D);
 }
 
 /// [`Dot::quantize`] on any CPU.

@@ -5,7 +5,9 @@
 //! alignment.
 //!
 //! Everything here and every kernel body is `inline(always)`: it ends up inside the `target_feature` function that
-//! [`simd_fn!`](super::isa) makes, where the intrinsics become single instructions.
+//! [`simd_fn!`](super::isa) makes, where the intrinsics become single instructions. Bodies that are compiled in many forms
+//! are [`Piece`]s, functions of their own, lest the compiler has to digest all of them as one. *Trap*: a closure handed to a
+//! function that is not `inline(always)` stays outside, where every intrinsic is a call.
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2;
@@ -42,6 +44,12 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     const TILE_ROWS: usize;
     /// Whether there are 32 registers rather than 16.
     const MANY_REGISTERS: bool;
+
+    /// Runs a piece of a kernel as a function of its own, compiled for this unit.
+    ///
+    /// # Safety
+    /// As the piece demands.
+    unsafe fn outline<P: Piece>(self, piece: P);
 
     fn splat(self, x: f32) -> Self::V;
 
@@ -158,6 +166,15 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     }
 }
 
+/// A part of a kernel that is compiled as a function of its own.
+pub(crate) trait Piece {
+    /// Must be `inline(always)`.
+    ///
+    /// # Safety
+    /// As documented on the type.
+    unsafe fn run<S: Simd>(self, s: S);
+}
+
 /// The operands of [`Simd::tile`]. Strides are in elements.
 #[derive(Clone, Copy)]
 pub(crate) struct Tile {
@@ -174,33 +191,37 @@ pub(crate) struct Tile {
 
 /// The one tile body: `ROWS` x `VECTORS` accumulators, small enough to stay in registers.
 ///
-/// # Safety
-/// As [`Simd::tile`], with `ROWS` and `VECTORS` for its extents.
-#[inline(always)]
-pub(crate) unsafe fn tile<S: Simd, const ROWS: usize, const VECTORS: usize>(s: S, t: Tile, add: bool) {
-    let mut acc = [[s.zero(); VECTORS]; ROWS];
-    let mut b = t.b;
-    for k in 0..t.k {
-        let mut row = [s.zero(); VECTORS];
-        for (j, v) in row.iter_mut().enumerate() {
-            // SAFETY: row `k < t.k` of `b` has `VECTORS * LANES` readable numbers.
-            *v = unsafe { s.load(b.add(j * S::LANES)) };
-        }
-        for (i, sums) in acc.iter_mut().enumerate() {
-            // SAFETY: row `i < ROWS` of `a` has `t.k` readable numbers.
-            let x = s.splat(unsafe { *t.a.add(i * A_STRIDE + k) });
-            for (sum, v) in sums.iter_mut().zip(row) {
-                *sum = s.fma(x, v, *sum);
+/// Safe to run under the promise of [`Simd::tile`], with `ROWS` and `VECTORS` for its extents.
+pub(crate) struct TilePiece<const ROWS: usize, const VECTORS: usize>(pub(crate) Tile, pub(crate) bool);
+
+impl<const ROWS: usize, const VECTORS: usize> Piece for TilePiece<ROWS, VECTORS> {
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self, s: S) {
+        let Self(t, add) = self;
+        let mut acc = [[s.zero(); VECTORS]; ROWS];
+        let mut b = t.b;
+        for k in 0..t.k {
+            let mut row = [s.zero(); VECTORS];
+            for (j, v) in row.iter_mut().enumerate() {
+                // SAFETY: row `k < t.k` of `b` has `VECTORS * LANES` readable numbers.
+                *v = unsafe { s.load(b.add(j * S::LANES)) };
             }
+            for (i, sums) in acc.iter_mut().enumerate() {
+                // SAFETY: row `i < ROWS` of `a` has `t.k` readable numbers.
+                let x = s.splat(unsafe { *t.a.add(i * A_STRIDE + k) });
+                for (sum, v) in sums.iter_mut().zip(row) {
+                    *sum = s.fma(x, v, *sum);
+                }
+            }
+            b = b.wrapping_add(t.ldb);
         }
-        b = b.wrapping_add(t.ldb);
-    }
-    for (i, sums) in acc.iter().enumerate() {
-        for (j, &sum) in sums.iter().enumerate() {
-            // SAFETY: `c` has `ROWS` rows of `VECTORS * LANES` numbers, writable and, with `add`, readable.
-            unsafe {
-                let c = t.c.add(i * t.ldc + j * S::LANES);
-                s.store(c, if add { s.add(s.load(c), sum) } else { sum });
+        for (i, sums) in acc.iter().enumerate() {
+            for (j, &sum) in sums.iter().enumerate() {
+                // SAFETY: `c` has `ROWS` rows of `VECTORS * LANES` numbers, writable and, with `add`, readable.
+                unsafe {
+                    let c = t.c.add(i * t.ldc + j * S::LANES);
+                    s.store(c, if add { s.add(s.load(c), sum) } else { sum });
+                }
             }
         }
     }

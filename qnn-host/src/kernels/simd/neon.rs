@@ -5,7 +5,7 @@ use std::arch::asm;
 
 use half::{bf16, f16};
 
-use super::{Simd, Tile, tile};
+use super::{Piece, Simd, Tile, TilePiece};
 
 /// Proof that the CPU has NEON; made only by detection in [`super::super::isa`].
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +24,17 @@ impl Simd for Neon {
     const LANES: usize = 4;
     const TILE_ROWS: usize = 12;
     const MANY_REGISTERS: bool = true;
+
+    #[inline(always)]
+    unsafe fn outline<P: Piece>(self, piece: P) {
+        #[inline(never)]
+        unsafe fn run<P: Piece>(s: Neon, piece: P) {
+            // SAFETY: the caller's promise is the piece's.
+            unsafe { piece.run(s) }
+        }
+        // SAFETY: as above.
+        unsafe { run(self, piece) }
+    }
 
     #[inline(always)]
     fn splat(self, x: f32) -> float32x4_t {
@@ -134,11 +145,11 @@ impl Simd for Neon {
 
     #[inline(always)]
     unsafe fn tile(self, t: Tile, vectors: usize, add: bool) {
-        // SAFETY: the caller's promise is that of `tile`.
+        // SAFETY: the caller's promise is the piece's.
         unsafe {
             match vectors {
-                1 => tile::<Self, 12, 1>(self, t, add),
-                _ => tile::<Self, 12, 2>(self, t, add),
+                1 => self.outline(TilePiece::<12, 1>(t, add)),
+                _ => self.outline(TilePiece::<12, 2>(t, add)),
             }
         }
     }

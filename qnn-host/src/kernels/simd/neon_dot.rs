@@ -7,7 +7,7 @@ use std::arch::asm;
 use half::f16;
 
 use super::Simd;
-use super::dot::{Dot, quantize_plainly};
+use super::dot::{Dot, DotPiece, quantize_plainly};
 use super::neon::Neon;
 
 /// Proof that the CPU has the dot product extension as well; made only by detection in [`super::super::isa`].
@@ -48,7 +48,7 @@ macro_rules! each {
 
 /// The two units differ in one operation.
 macro_rules! impl_dot {
-    ($unit:ty, $float:expr, $dot:expr) => {
+    ($unit:ty, $features:literal, $float:expr, $dot:expr) => {
         impl Dot for $unit {
             type Float = Neon;
             type Codes = [int8x16_t; 4];
@@ -57,6 +57,18 @@ macro_rules! impl_dot {
             type Quad = int8x16_t;
             const BYTE_OFFSET: i32 = 0;
             const TILE: (usize, usize) = (4, 1);
+
+            #[inline(always)]
+            unsafe fn outline<P: DotPiece>(self, piece: P) {
+                #[target_feature(enable = $features)]
+                #[inline(never)]
+                unsafe fn run<P: DotPiece>(d: $unit, piece: P) {
+                    // SAFETY: the caller's promise is the piece's.
+                    unsafe { piece.run(d) }
+                }
+                // SAFETY: as above; `self` proves that the CPU has these features.
+                unsafe { run(self, piece) }
+            }
 
             #[inline(always)]
             fn float(self) -> Neon {
@@ -198,5 +210,5 @@ unsafe fn widened(sums: int32x4_t, codes: int8x16_t, quad: int8x16_t) -> int32x4
     }
 }
 
-impl_dot!(NeonDot, |unit: NeonDot| unit.0, sdot);
-impl_dot!(Neon, |unit: Neon| unit, widened);
+impl_dot!(NeonDot, "neon,dotprod", |unit: NeonDot| unit.0, sdot);
+impl_dot!(Neon, "neon", |unit: Neon| unit, widened);

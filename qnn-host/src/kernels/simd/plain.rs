@@ -1,14 +1,14 @@
-//! The path for any CPU: eight numbers in an array, which the compiler vectorises as far as the target allows.
+//! The path for any CPU: four numbers in an array, which the compiler vectorises as far as the target allows.
 
 use half::{bf16, f16};
 
-use super::{Simd, Tile, tile};
+use super::{Piece, Simd, Tile, TilePiece};
 
 /// No special instructions needed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plain;
 
-const LANES: usize = 8;
+const LANES: usize = 4;
 type V = [f32; LANES];
 
 #[inline(always)]
@@ -16,11 +16,40 @@ fn zip(a: V, b: V, f: impl Fn(f32, f32) -> f32) -> V {
     std::array::from_fn(|i| f(a[i], b[i]))
 }
 
+/// Not inlined: conversion is long without instructions for it, and it would be copied into every loop.
+#[inline(never)]
+fn widen(halves: [f16; LANES]) -> V {
+    halves.map(|half| {
+        let (sign, rest) = (u32::from(half.to_bits() & 0x8000) << 16, u32::from(half.to_bits() & 0x7FFF) << 13);
+        // The exponent moves from a bias of 15 to one of 127, by a product, which makes subnormal halves normal as well.
+        let number = (f32::from_bits(rest) * f32::from_bits((254 - 15) << 23)).to_bits();
+        // All ones stay all ones: infinities and what is no number.
+        let special = if rest >= 0x7C00 << 13 { 0x7F80_0000 } else { 0 };
+        f32::from_bits(number | special | sign)
+    })
+}
+
+#[inline(never)]
+fn narrow(v: V) -> [f16; LANES] {
+    v.map(f16::from_f32)
+}
+
 impl Simd for Plain {
     type V = V;
     const LANES: usize = LANES;
     const TILE_ROWS: usize = 4;
     const MANY_REGISTERS: bool = false;
+
+    #[inline(always)]
+    unsafe fn outline<P: Piece>(self, piece: P) {
+        #[inline(never)]
+        unsafe fn run<P: Piece>(s: Plain, piece: P) {
+            // SAFETY: the caller's promise is the piece's.
+            unsafe { piece.run(s) }
+        }
+        // SAFETY: as above.
+        unsafe { run(self, piece) }
+    }
 
     #[inline(always)]
     fn splat(self, x: f32) -> V {
@@ -42,13 +71,13 @@ impl Simd for Plain {
     #[inline(always)]
     unsafe fn load_f16(self, p: *const f16) -> V {
         // SAFETY: the caller promised `LANES` numbers; no alignment is assumed.
-        unsafe { p.cast::<[f16; LANES]>().read_unaligned() }.map(f16::to_f32)
+        widen(unsafe { p.cast::<[f16; LANES]>().read_unaligned() })
     }
 
     #[inline(always)]
     unsafe fn store_f16(self, p: *mut f16, v: V) {
         // SAFETY: as `load_f16`, writable.
-        unsafe { p.cast::<[f16; LANES]>().write_unaligned(v.map(f16::from_f32)) }
+        unsafe { p.cast::<[f16; LANES]>().write_unaligned(narrow(v)) }
     }
 
     #[inline(always)]
@@ -112,7 +141,7 @@ impl Simd for Plain {
 
     #[inline(always)]
     fn sum(self, v: V) -> f32 {
-        ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]))
+        (v[0] + v[2]) + (v[1] + v[3])
     }
 
     #[inline(always)]
@@ -122,11 +151,11 @@ impl Simd for Plain {
 
     #[inline(always)]
     unsafe fn tile(self, t: Tile, vectors: usize, add: bool) {
-        // SAFETY: the caller's promise is that of `tile`.
+        // SAFETY: the caller's promise is the piece's.
         unsafe {
             match vectors {
-                1 => tile::<Self, 4, 1>(self, t, add),
-                _ => tile::<Self, 4, 2>(self, t, add),
+                1 => self.outline(TilePiece::<4, 1>(t, add)),
+                _ => self.outline(TilePiece::<4, 2>(t, add)),
             }
         }
     }

@@ -2,7 +2,8 @@
 
 use half::f16;
 
-use super::dot::{Dot, GROUP, quantize_plainly};
+use super::Simd;
+use super::dot::{Dot, DotPiece, GROUP, quantize_plainly};
 use super::plain::Plain;
 
 type Group = [f32; GROUP];
@@ -15,6 +16,17 @@ impl Dot for Plain {
     type Quad = [i8; 4];
     const BYTE_OFFSET: i32 = 0;
     const TILE: (usize, usize) = (2, 1);
+
+    #[inline(always)]
+    unsafe fn outline<P: DotPiece>(self, piece: P) {
+        #[inline(never)]
+        unsafe fn run<P: DotPiece>(d: Plain, piece: P) {
+            // SAFETY: the caller's promise is the piece's.
+            unsafe { piece.run(d) }
+        }
+        // SAFETY: as above.
+        unsafe { run(self, piece) }
+    }
 
     #[inline(always)]
     fn float(self) -> Self {
@@ -59,7 +71,8 @@ impl Dot for Plain {
         [start; GROUP]
     }
 
-    #[inline(always)]
+    /// Not inlined: it is long, and would be copied into every loop.
+    #[inline(never)]
     fn dot(self, sums: Self::Sums, codes: Self::Codes, quad: [i8; 4]) -> Self::Sums {
         std::array::from_fn(|row| {
             sums[row] + (0..4).map(|i| i32::from(codes[row][i]) * i32::from(quad[i])).sum::<i32>()
@@ -85,7 +98,8 @@ impl Dot for Plain {
     #[inline(always)]
     unsafe fn load_group_f16(self, p: *const f16) -> Group {
         // SAFETY: the caller promised 16 numbers.
-        unsafe { p.cast::<[f16; GROUP]>().read_unaligned() }.map(f16::to_f32)
+        let parts: [[f32; 4]; 4] = std::array::from_fn(|i| unsafe { self.load_f16(p.add(4 * i)) });
+        std::array::from_fn(|i| parts[i / 4][i % 4])
     }
 
     #[inline(always)]

@@ -2,7 +2,7 @@
 
 use super::super::super::packed::{Bits, Packed, SCALES_BYTES, Scales};
 use super::super::super::simd::Simd;
-use super::super::super::simd::dot::{Dot, GROUP};
+use super::super::super::simd::dot::{Dot, DotPiece, GROUP};
 use super::super::Job;
 use super::super::finish::{Biases, MAX_CHUNK, finish};
 use super::acts::Record;
@@ -66,46 +66,52 @@ unsafe fn products<D: Dot>(
     to: *mut f32,
 ) {
     for i in (0..count).step_by(GROUP) {
-        let group = w.group((n0 + i) / GROUP);
+        let weights = w.group((n0 + i) / GROUP);
         let packing = w.packing();
         // SAFETY: the group has `blocks` blocks, as the acts; the products fit.
         unsafe {
             let to = to.add(i);
             match (packing.bits, packing.scales) {
-                (Bits::Four, Scales::Block) => by_rows::<D, true, true>(d, group, acts, rows, blocks, to),
-                (Bits::Eight, Scales::Block) => by_rows::<D, false, true>(d, group, acts, rows, blocks, to),
-                (Bits::Four, Scales::Row) => by_rows::<D, true, false>(d, group, acts, rows, blocks, to),
-                (Bits::Eight, Scales::Row) => by_rows::<D, false, false>(d, group, acts, rows, blocks, to),
+                (Bits::Four, Scales::Block) => d.outline(Group::<true, true> { weights, acts, rows, blocks, to }),
+                (Bits::Eight, Scales::Block) => d.outline(Group::<false, true> { weights, acts, rows, blocks, to }),
+                (Bits::Four, Scales::Row) => d.outline(Group::<true, false> { weights, acts, rows, blocks, to }),
+                (Bits::Eight, Scales::Row) => d.outline(Group::<false, false> { weights, acts, rows, blocks, to }),
             }
         }
     }
 }
 
-/// # Safety
-/// As [`group`], for all `rows`.
-#[inline(always)]
-unsafe fn by_rows<D: Dot, const FOUR: bool, const BLOCK_SCALES: bool>(
-    d: D,
+/// One group of weights times all rows of a panel: `to[row * MAX_CHUNK ..]` are the products of a row.
+///
+/// Safe to run while the group at `weights` and the panel of `rows` at `acts` have `blocks` blocks (an even number), and `to`
+/// has room.
+struct Group<const FOUR: bool, const BLOCK_SCALES: bool> {
     weights: *const u8,
     acts: *const u8,
     rows: usize,
     blocks: usize,
     to: *mut f32,
-) {
-    // Registers hold sums and results of so many rows; more rows take further passes over a group that is then in the cache.
-    // SAFETY: the caller's promise.
-    unsafe {
-        match rows {
-            1 => group::<D, 1, FOUR, BLOCK_SCALES>(d, weights, acts, 1, 0, blocks, to),
-            2 => group::<D, 2, FOUR, BLOCK_SCALES>(d, weights, acts, 2, 0, blocks, to),
-            _ if D::TILE.0 >= 8 => {
-                for row in (0..rows).step_by(4) {
-                    group::<D, 4, FOUR, BLOCK_SCALES>(d, weights, acts, rows, row, blocks, to);
+}
+
+impl<const FOUR: bool, const BLOCK_SCALES: bool> DotPiece for Group<FOUR, BLOCK_SCALES> {
+    #[inline(always)]
+    unsafe fn run<D: Dot>(self, d: D) {
+        let Self { weights, acts, rows, blocks, to } = self;
+        // Registers hold sums and results of so many rows; more rows take further passes over a group that is then cached.
+        // SAFETY: the caller's promise.
+        unsafe {
+            match rows {
+                1 => group::<D, 1, FOUR, BLOCK_SCALES>(d, weights, acts, 1, 0, blocks, to),
+                2 => group::<D, 2, FOUR, BLOCK_SCALES>(d, weights, acts, 2, 0, blocks, to),
+                _ if D::TILE.0 >= 8 => {
+                    for row in (0..rows).step_by(4) {
+                        group::<D, 4, FOUR, BLOCK_SCALES>(d, weights, acts, rows, row, blocks, to);
+                    }
                 }
-            }
-            _ => {
-                for row in (0..rows).step_by(2) {
-                    group::<D, 2, FOUR, BLOCK_SCALES>(d, weights, acts, rows, row, blocks, to);
+                _ => {
+                    for row in (0..rows).step_by(2) {
+                        group::<D, 2, FOUR, BLOCK_SCALES>(d, weights, acts, rows, row, blocks, to);
+                    }
                 }
             }
         }

@@ -68,14 +68,14 @@ unsafe fn body<D: Dot>(d: D, worker: Worker<'_>, job: &Job<'_>) {
     // parts. A panel's records are written by one thread, and read after the barrier (or by that thread alone).
     unsafe {
         let to = if small { scratch.add(worker.index() * quantised) } else { scratch };
-        let pack = |panel: usize| {
+        // Each thread quantises all panels for itself, or those that it takes.
+        let mut panel = if small { 0 } else { worker.take() };
+        while panel < panels {
             let to = to.cast::<u8>().add(acts::len_bytes(panel * rows, blocks));
             acts::quantize(d, job, panel * rows, rows, blocks, to);
-        };
-        if small {
-            (0..panels).for_each(pack);
-        } else {
-            worker.tasks(panels).for_each(pack);
+            panel = if small { panel + 1 } else { worker.take() };
+        }
+        if !small {
             worker.barrier();
         }
         if direct {

@@ -5,7 +5,7 @@
 //! of a layer and of its gate, `[panel][row][groups * 16]` f32.
 
 use super::super::super::packed::{Bits, Packed, SCALES_BYTES, Scales};
-use super::super::super::simd::dot::{Dot, GROUP};
+use super::super::super::simd::dot::{Dot, DotPiece, GROUP};
 use super::super::finish::{Biases, finish};
 use super::super::{Job, Linear};
 use super::acts::{Record, len_bytes};
@@ -219,18 +219,29 @@ struct Tile {
 }
 
 /// # Safety
-/// As [`tile`], with `groups` at most those of `D::TILE`.
+/// The operands have the shapes that [`Tile`] tells, panels of the unit's rows; `groups` are at most those of `D::TILE`.
 #[inline(always)]
 unsafe fn by_shape<D: Dot, const BLOCK_SCALES: bool>(d: D, groups: usize, t: Tile) {
     // SAFETY: the caller's promise; each arm is the unit's own shape.
     unsafe {
         match (D::TILE, groups) {
-            ((8, 3), 3) => tile::<D, 8, 3, BLOCK_SCALES>(d, t),
-            ((8, 3), 2) => tile::<D, 8, 2, BLOCK_SCALES>(d, t),
-            ((8, _), _) => tile::<D, 8, 1, BLOCK_SCALES>(d, t),
-            ((4, _), _) => tile::<D, 4, 1, BLOCK_SCALES>(d, t),
-            _ => tile::<D, 2, 1, BLOCK_SCALES>(d, t),
+            ((8, 3), 3) => d.outline(TilePiece::<8, 3, BLOCK_SCALES>(t)),
+            ((8, 3), 2) => d.outline(TilePiece::<8, 2, BLOCK_SCALES>(t)),
+            ((8, _), _) => d.outline(TilePiece::<8, 1, BLOCK_SCALES>(t)),
+            ((4, _), _) => d.outline(TilePiece::<4, 1, BLOCK_SCALES>(t)),
+            _ => d.outline(TilePiece::<2, 1, BLOCK_SCALES>(t)),
         }
+    }
+}
+
+/// [`tile`] as a function of its own.
+struct TilePiece<const R: usize, const G: usize, const BLOCK_SCALES: bool>(Tile);
+
+impl<const R: usize, const G: usize, const BLOCK_SCALES: bool> DotPiece for TilePiece<R, G, BLOCK_SCALES> {
+    #[inline(always)]
+    unsafe fn run<D: Dot>(self, d: D) {
+        // SAFETY: the caller's promise.
+        unsafe { tile::<D, R, G, BLOCK_SCALES>(d, self.0) }
     }
 }
 
