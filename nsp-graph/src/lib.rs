@@ -31,7 +31,7 @@
 //! |---|---|
 //! | [`names`] | the tensor names of the contract, and how cache tensors and graphs are named |
 //! | [`layout`] | [`ModelLayout`] and its parts: what [`analyze`] answers |
-//! | `signature` | one graph: roles of its tensors, kind, AR and CL |
+//! | `signature` | one graph: roles of its tensors, kind, AR and CL; `check` holds it against the contract |
 //! | `order` | graphs into splits, splits into execution order |
 //! | `kv` | cache geometry, the same in all variants; concat or scatter form |
 //! | `wiring` | tensors that go from one split to a later one |
@@ -44,6 +44,7 @@
 #![forbid(unsafe_code)]
 
 mod analyze;
+mod check;
 pub mod error;
 mod kv;
 pub mod layout;

@@ -1,0 +1,119 @@
+//! One graph by itself, held against the contract: partners that must be there, shapes, element types, encodings.
+//!
+//! Cache tensors are checked in `kv`, tensors between splits in `wiring`.
+
+use genie_types::{Cl, Dtype, TensorInfo};
+
+use crate::error::LayoutError;
+use crate::layout::GraphKind;
+use crate::names;
+use crate::near::near;
+use crate::signature::{Draft, GroupNames, InTag, OutTag};
+
+/// Every cache group has its mask, cos has sin and sin has cos.
+pub(crate) fn partners(draft: &Draft<'_>, groups: &[GroupNames]) -> Result<(), LayoutError> {
+    let input_names = || draft.info.inputs.iter().map(|t| t.name.as_str());
+    let used = draft.tagged_inputs().filter_map(|(tag, _)| if let InTag::Kv(g, _) = tag { Some(g) } else { None });
+    let made = draft.tagged_outputs().filter_map(|(tag, _)| if let OutTag::Kv(g, _) = tag { Some(g) } else { None });
+    for g in used.chain(made) {
+        if !draft.inputs.contains(&InTag::Mask(g)) {
+            let group = &groups[g];
+            return Err(LayoutError::GroupMaskMissing {
+                at: draft.at(),
+                prefix: group.prefix.as_str().into(),
+                mask: group.mask.as_str().into(),
+                near: near(&group.mask, input_names()),
+            });
+        }
+    }
+    let (cos, sin) = (draft.inputs.contains(&InTag::Cos), draft.inputs.contains(&InTag::Sin));
+    if cos != sin {
+        let tensor = if cos { names::POSITION_SIN } else { names::POSITION_COS };
+        let near = near(tensor, input_names().filter(|n| ![names::POSITION_COS, names::POSITION_SIN].contains(n)));
+        let why = "but has its partner";
+        return Err(LayoutError::InputMissing { at: draft.at(), tensor: tensor.into(), why, near });
+    }
+    Ok(())
+}
+
+/// Shapes and element types of everything but cache tensors and wires.
+pub(crate) fn tensors(draft: &Draft<'_>, groups: &[GroupNames]) -> Result<(), LayoutError> {
+    let ar = draft.ar.get();
+    for (tag, t) in draft.tagged_inputs() {
+        match tag {
+            InTag::Ids | InTag::Positions => {
+                shape(draft, t, &[Some(ar)], "AR")?;
+                dtype(draft, t, &[Dtype::I32, Dtype::U32], "int32")?;
+            }
+            InTag::Embeds => {
+                shape(draft, t, &[Some(ar), None], "AR, width")?;
+                dtype(draft, t, FLOAT_OR_FIXED, "float16, float32, ufixed8, ufixed16, sfixed8 or sfixed16")?;
+            }
+            InTag::Mask(g) => {
+                let default = groups[g].prefix == names::DEFAULT_GROUP;
+                let cl = draft.cl.filter(|_| default).map(Cl::get);
+                shape(draft, t, &[Some(ar), cl], "AR, CL")?;
+                dtype(draft, t, MASK, "float16, float32, ufixed8, ufixed16, uint8 or uint16")?;
+            }
+            InTag::Cos | InTag::Sin => {
+                shape(draft, t, &[Some(ar), None], "AR, rope_dim")?;
+                dtype(
+                    draft,
+                    t,
+                    &[Dtype::F16, Dtype::F32, Dtype::UFixed8, Dtype::UFixed16],
+                    "float16, float32, ufixed8 or ufixed16",
+                )?;
+            }
+            InTag::Index(_) => {
+                shape(draft, t, &[Some(1)], "")?;
+                dtype(draft, t, &[Dtype::I32, Dtype::U32], "int32")?;
+            }
+            InTag::Kv(..) | InTag::Pixels | InTag::Free => {}
+        }
+    }
+    for (tag, t) in draft.tagged_outputs() {
+        if tag == OutTag::Logits {
+            shape(draft, t, &[Some(ar), None], "AR, vocab")?;
+            dtype(draft, t, FLOAT_OR_FIXED, "float16, float32, ufixed8, ufixed16, sfixed8 or sfixed16")?;
+        }
+    }
+    if draft.kind == GraphKind::Default && !draft.outputs.iter().any(|t| matches!(t, OutTag::Kv(..))) {
+        let cl = draft.cl.map_or(ar, Cl::get);
+        if cl != ar {
+            return Err(LayoutError::NoCache { at: draft.at(), ar, cl });
+        }
+    }
+    Ok(())
+}
+
+const FLOAT_OR_FIXED: &[Dtype] =
+    &[Dtype::F16, Dtype::F32, Dtype::UFixed8, Dtype::UFixed16, Dtype::SFixed8, Dtype::SFixed16];
+const MASK: &[Dtype] = &[Dtype::F16, Dtype::F32, Dtype::UFixed8, Dtype::UFixed16, Dtype::U8, Dtype::U16];
+
+/// The last extents must be as wanted (any if `None`), all before them 1.
+fn shape(draft: &Draft<'_>, t: &TensorInfo, want: &[Option<usize>], words: &str) -> Result<(), LayoutError> {
+    let lead = t.dims.len().checked_sub(want.len());
+    let ok = lead.is_some_and(|lead| {
+        let (front, back) = t.dims.split_at(lead);
+        front.iter().all(|&n| n == 1) && back.iter().zip(want).all(|(&n, w)| n > 0 && w.is_none_or(|w| w == n))
+    });
+    if ok {
+        return Ok(());
+    }
+    let extents: Vec<String> = want.iter().map(|w| w.map_or("any".into(), |n| n.to_string())).collect();
+    let what = if words.is_empty() { String::new() } else { format!(" ({words})") };
+    Err(draft.shape_error(t, format!("[1, {}]{what}, with or without more leading 1s", extents.join(", "))))
+}
+
+fn dtype(draft: &Draft<'_>, t: &TensorInfo, allowed: &[Dtype], expected: &'static str) -> Result<(), LayoutError> {
+    let tensor = || t.name.as_str().into();
+    if !allowed.contains(&t.dtype) {
+        return Err(LayoutError::Dtype { at: draft.at(), tensor: tensor(), expected, found: t.dtype });
+    }
+    // A mask's codes are fixed by the contract, whatever the encoding says.
+    let scale = t.quant.per_tensor().map(|(scale, _)| scale);
+    if t.dtype.is_fixed_point() && !std::ptr::eq(allowed, MASK) && !scale.is_some_and(|s| s.is_finite() && s > 0.0) {
+        return Err(LayoutError::Encoding { at: draft.at(), tensor: tensor(), found: t.dtype });
+    }
+    Ok(())
+}
