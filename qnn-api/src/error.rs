@@ -14,7 +14,7 @@ pub struct QnnError {
     pub call: &'static str,
     /// The answer.
     pub code: u64,
-    /// What the library itself said about it (its last error line in the log), if anything.
+    /// What the library itself said about it (its error lines in the log, or its message for the number), if anything.
     pub said: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! The library's log, line by line, into `tracing` (target `qnn`); the last error line is kept for our own errors.
+//! The library's log, line by line, into `tracing` (target `qnn`); a call's error lines are kept for our own errors.
 //!
 //! *Trap*: lines come with a C format and a `va_list`. On both LP64 targets a `va_list` argument is the address of its
 //! state (an array that decays on x86-64, a large struct passed by reference on aarch64), which is how it is typed here.
@@ -41,7 +41,7 @@ impl LogLevel {
 const MAX_LINE: usize = 2048;
 
 thread_local! {
-    /// The last error line that the library wrote on this thread since a call began.
+    /// The first error lines that the library wrote on this thread since a call began: the cause comes first.
     static LAST_WORDS: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn forget_last_words() {
     LAST_WORDS.with(|words| drop(words.borrow_mut().take()));
 }
 
-/// The last error line of the call that just failed.
+/// The error lines of the call that just failed.
 pub(crate) fn take_last_words() -> Option<String> {
     LAST_WORDS.with(|words| words.borrow_mut().take())
 }
@@ -82,7 +82,7 @@ pub(crate) unsafe extern "C" fn callback(format: *const c_char, level: QnnLog_Le
 fn tell(line: &str, level: QnnLog_Level_t) {
     match level {
         qnn_sys::QNN_LOG_LEVEL_ERROR => {
-            LAST_WORDS.with(|words| *words.borrow_mut() = Some(line.to_owned()));
+            LAST_WORDS.with(|words| remember(&mut words.borrow_mut(), line));
             tracing::error!(target: "qnn", "{line}");
         }
         qnn_sys::QNN_LOG_LEVEL_WARN => tracing::warn!(target: "qnn", "{line}"),
@@ -92,18 +92,36 @@ fn tell(line: &str, level: QnnLog_Level_t) {
     }
 }
 
+/// Most bytes of error lines that go into one of our errors.
+const MAX_WORDS: usize = 400;
+
+fn remember(words: &mut Option<String>, line: &str) {
+    // The library marks its lines with the level, which our error says anyway.
+    let line = line.trim().trim_start_matches("<E>").trim_start();
+    match words {
+        None => *words = Some(line.to_owned()),
+        Some(words) if words.len() + line.len() <= MAX_WORDS => {
+            words.push_str(" / ");
+            words.push_str(line);
+        }
+        Some(_) => {}
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_last_error_line_belongs_to_the_call_that_failed() {
+    fn error_lines_belong_to_the_call_that_failed() {
         tell("an old story", qnn_sys::QNN_LOG_LEVEL_ERROR);
         forget_last_words();
         tell("a warning", qnn_sys::QNN_LOG_LEVEL_WARN);
         assert_eq!(take_last_words(), None);
-        tell("no such graph", qnn_sys::QNN_LOG_LEVEL_ERROR);
-        assert_eq!(take_last_words().as_deref(), Some("no such graph"));
+        tell(" <E> no such graph", qnn_sys::QNN_LOG_LEVEL_ERROR);
+        tell("giving up", qnn_sys::QNN_LOG_LEVEL_ERROR);
+        tell(&"x".repeat(MAX_LINE), qnn_sys::QNN_LOG_LEVEL_ERROR);
+        assert_eq!(take_last_words().as_deref(), Some("no such graph / giving up"));
         assert_eq!(take_last_words(), None);
     }
 

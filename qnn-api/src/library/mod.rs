@@ -4,6 +4,7 @@
 //! read first, and only the slots that the version has are copied. Libraries are never unloaded: backends keep threads
 //! and thread-local destructors whose code must stay mapped until the process ends.
 
+mod chatter;
 mod place;
 mod preload;
 mod provider;
@@ -68,12 +69,14 @@ impl Library {
     ///
     /// Helpers that lie beside it (`libc++`, `libunwind`, the HTP preparer) are loaded first, so that no search path needs
     /// to be set. The system interface is taken from the library itself, else from the `libQnnSystem.so` beside it.
-    /// Loading runs the library's own code: only open what you trust.
+    /// Loading runs the library's own code: only open what you trust. What C code prints to `stdout` goes to standard
+    /// error from then on (glibc), since the HTP emulator would otherwise write into the program's data.
     ///
     /// # Errors
     /// A file that is no library or no QNN backend, an interface that is too old.
     pub fn open(path: impl AsRef<Path>) -> Result<Arc<Self>> {
         let path = path.as_ref();
+        chatter::to_stderr();
         preload::helpers_of(path);
         let shown = path.display().to_string();
         let file = preload::open(path).map_err(|source| Error::Open { path: path.to_owned(), source })?;

@@ -35,7 +35,7 @@ impl<T> Doing<T> for core::result::Result<T, CallError> {
     }
 }
 
-/// The status of a call as a `Result`; on failure with the library's own words: its last error line on this thread,
+/// The status of a call as a `Result`; on failure with the library's own words: its error lines on this thread,
 /// else what it answers when asked about the number.
 pub(crate) fn check(
     call: &'static str,

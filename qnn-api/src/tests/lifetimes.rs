@@ -60,7 +60,7 @@ fn a_failing_load_names_file_number_name_meaning_and_the_librarys_words() {
     assert_eq!((source.code, source.component()), (1009, "common"));
     assert_eq!(source.name(), "QNN_COMMON_ERROR_LOADING_BINARIES");
     assert_eq!(source.said.as_deref(), Some(fake::WORDS));
-    assert!(source.to_string().contains("compiled for another SoC"), "{source}");
+    assert!(source.to_string().contains("made for another SoC"), "{source}");
     assert!(error.hint().unwrap().contains("SoC"));
 }
 
