@@ -4,7 +4,7 @@
 //! only. LM heads run only where logits are wanted. After construction a decode step allocates nothing here.
 
 use genie_types::{SplitIdx, TokenId, VariantSpec};
-use kvmanager::{InferenceStep, KvManager, KvOptions, MaskCol, Policy, Variants};
+use kvmanager::{InferenceStep, KvManager, KvOptions, MaskCol, Policy, Strategy, Variants};
 use nsp_graph::{GraphKind, ModelLayout};
 
 use crate::cache;
@@ -26,6 +26,8 @@ pub struct Engine<X = QnnExecutor> {
     io: Io,
     feeds: Feeds,
     policy: Policy,
+    /// The last plan, whose list the next one is written to.
+    strategy: Strategy,
     history: Vec<TokenId>,
     logits: Vec<f32>,
     log: StepLog,
@@ -81,6 +83,7 @@ impl<X: Executor> Engine<X> {
             io,
             feeds,
             policy: config.policy.clone(),
+            strategy: Strategy::default(),
             history: Vec::with_capacity(limit),
             logits: vec![0.0; layout.vocab_size],
             log,
@@ -163,9 +166,12 @@ impl<X: Executor> Engine<X> {
     fn run(&mut self, tokens: &[TokenId], want: Want<'_>) -> Result<(), EngineError> {
         self.check_tokens(tokens)?;
         let before = self.history.len();
-        let strategy = self.kv.plan(tokens.len(), &self.policy)?;
+        let mut strategy = std::mem::take(&mut self.strategy);
+        self.kv.plan_into(tokens.len(), &self.policy, &mut strategy)?;
         self.history.extend_from_slice(tokens);
-        self.run_steps(strategy.steps(), strategy.first(), before, want).map_err(|e| self.restore(before, e))
+        let done = self.run_steps(strategy.steps(), strategy.first(), before, want);
+        self.strategy = strategy;
+        done.map_err(|e| self.restore(before, e))
     }
 
     /// `first`: position of the steps' first token; `before`: tokens of the dialog that are not new.

@@ -58,4 +58,4 @@ pub use manager::{
 };
 pub use mode::ModeKind;
 pub use rope::{RopePairs, RopeSpec, ShiftLoss};
-pub use plan::{CostTable, InferenceStep, KvForm, KvState, MaskCol, PlanError, Policy, Strategy, Variants, plan};
+pub use plan::{CostTable, InferenceStep, KvForm, KvState, MaskCol, PlanError, Policy, Strategy, Variants, plan, plan_into};

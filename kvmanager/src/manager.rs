@@ -34,7 +34,7 @@ use crate::geometry::KvGeometry;
 use crate::group::CacheGroup;
 use crate::keydiff::{KeyDiff, KeyScorer};
 use crate::mode::ModeKind;
-use crate::plan::{KvState, PlanError, Policy, Strategy, Variants, plan};
+use crate::plan::{KvState, PlanError, Policy, Strategy, Variants, plan_into};
 use crate::rope::{RopeSpec, ShiftLoss};
 use crate::tensor_buf::{Run, Runs, TensorBuf};
 use crate::worker::{Pool, Shard};
@@ -268,8 +268,19 @@ impl KvManager {
     /// # Errors
     /// [`PlanError`].
     pub fn plan(&self, n_inputs: usize, policy: &Policy) -> Result<Strategy, PlanError> {
-        let strategy = plan(&self.state(), &self.variants, n_inputs, policy)?;
-        Ok(strategy.for_mode(self.options.mode.mode(), &self.groups[0].rule))
+        let mut strategy = Strategy::default();
+        self.plan_into(n_inputs, policy, &mut strategy)?;
+        Ok(strategy)
+    }
+
+    /// The same into a strategy that is there already, so that a decode step allocates nothing.
+    ///
+    /// # Errors
+    /// As [`plan`](Self::plan).
+    pub fn plan_into(&self, n_inputs: usize, policy: &Policy, strategy: &mut Strategy) -> Result<(), PlanError> {
+        plan_into(&self.state(), &self.variants, n_inputs, policy, strategy)?;
+        strategy.set_mode(self.options.mode.mode(), &self.groups[0].rule);
+        Ok(())
     }
 
     /// All tensors; those with workers are missing.

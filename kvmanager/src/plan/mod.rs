@@ -155,9 +155,26 @@ fn check_groups(specs: &[VariantSpec], groups: &[CacheGroup]) -> Result<(), Plan
 /// # Errors
 /// [`PlanError`]; a prompt for which any sequence of steps exists is served by every policy but `GenieStrict`.
 pub fn plan(state: &KvState, variants: &Variants, n_inputs: usize, policy: &Policy) -> Result<Strategy, PlanError> {
+    let mut strategy = Strategy::default();
+    plan_into(state, variants, n_inputs, policy, &mut strategy)?;
+    Ok(strategy)
+}
+
+/// The same into a strategy that is there already: allocates nothing while its list is long enough (but for `Cost`).
+///
+/// # Errors
+/// As [`plan`]; the strategy is then as it was or empty.
+pub fn plan_into(
+    state: &KvState,
+    variants: &Variants,
+    n_inputs: usize,
+    policy: &Policy,
+    strategy: &mut Strategy,
+) -> Result<(), PlanError> {
     let &KvState { n_past, n_valid_kv, .. } = state;
     if n_inputs == 0 {
-        return Ok(Strategy::empty(n_past));
+        *strategy = Strategy::new(strategy.take_steps(), n_past);
+        return Ok(());
     }
     let limit = variants.limit();
     let end = n_past.checked_add(n_inputs).filter(|&end| end <= limit).ok_or(PlanError::ContextExceeded {
@@ -171,16 +188,20 @@ pub fn plan(state: &KvState, variants: &Variants, n_inputs: usize, policy: &Poli
     if variants.is_full_context_only() || gate.is_none_or(|gate| n_valid_kv > gate) {
         // Only a graph without past can serve this: it takes the whole history again.
         return match variants.full_context(end) {
-            Some(spec) => Ok(Strategy::reprocess(spec, end)),
+            Some(spec) => {
+                *strategy = Strategy::reprocess(strategy.take_steps(), spec, end);
+                Ok(())
+            }
             None => Err(PlanError::NoRoom { n_valid_kv, n_new: n_inputs, widest_past: gate.unwrap_or(0) }),
         };
     }
-    let mut walk = Walk::new(state, variants, target, gate.unwrap_or(0));
+    let mut walk = Walk::new(state, variants, target, gate.unwrap_or(0), strategy.take_steps());
     match policy {
         Policy::Genie => walk.genie(),
         Policy::GenieStrict => walk.genie_strict()?,
         Policy::FixedVariant => walk.fixed(state.variant),
         Policy::Cost(table) => cost::run(&mut walk, state.variant, table)?,
     }
-    Ok(walk.finish())
+    *strategy = walk.finish();
+    Ok(())
 }

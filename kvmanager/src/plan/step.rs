@@ -105,7 +105,7 @@ impl uWrite for Bridge<'_, '_> {
 }
 
 /// The steps that serve one turn.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Strategy {
     steps: Vec<InferenceStep>,
     first: usize,
@@ -116,29 +116,30 @@ impl Strategy {
         Self { steps, first }
     }
 
-    pub(super) fn empty(n_past: usize) -> Self {
-        Self { steps: Vec::new(), first: n_past }
+    /// The list, emptied, so that the next plan need not allocate one.
+    pub(super) fn take_steps(&mut self) -> Vec<InferenceStep> {
+        self.steps.clear();
+        std::mem::take(&mut self.steps)
     }
 
     /// The naive reference: all `end` tokens of the dialog in one step without past.
-    pub(super) fn reprocess(spec: VariantSpec, end: usize) -> Self {
-        let step = InferenceStep {
+    pub(super) fn reprocess(mut steps: Vec<InferenceStep>, spec: VariantSpec, end: usize) -> Self {
+        steps.push(InferenceStep {
             spec,
             n_past: 0,
             n_valid_kv: 0,
             n_process: end,
             past_idx: MaskCol(0),
             new_idx: MaskCol(spec.past_capacity()),
-        };
-        Self { steps: vec![step], first: 0 }
+        });
+        Self { steps, first: 0 }
     }
 
-    /// The same steps with the mask columns of a mode that keeps its past elsewhere than at the left.
-    pub(crate) fn for_mode(mut self, mode: &dyn CacheMode, group: &CacheGroup) -> Self {
+    /// Gives the steps the mask columns of a mode that keeps its past elsewhere than at the left.
+    pub(crate) fn set_mode(&mut self, mode: &dyn CacheMode, group: &CacheGroup) {
         for step in &mut self.steps {
             step.past_idx = MaskCol(mode.past_idx(group.past_len(step.spec), step.n_valid_kv));
         }
-        self
     }
 
     /// The steps in order.

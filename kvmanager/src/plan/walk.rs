@@ -20,9 +20,16 @@ pub(super) struct Walk<'v> {
 }
 
 impl<'v> Walk<'v> {
-    pub(super) fn new(state: &KvState, variants: &'v Variants, target: usize, gate: usize) -> Self {
+    /// `steps`: an empty list to write to.
+    pub(super) fn new(
+        state: &KvState,
+        variants: &'v Variants,
+        target: usize,
+        gate: usize,
+        mut steps: Vec<InferenceStep>,
+    ) -> Self {
         let n_new = target - state.n_valid_kv;
-        let steps = Vec::with_capacity(n_new.div_ceil(variants.ar_max()) + 2);
+        steps.reserve(n_new.div_ceil(variants.ar_max()) + 2);
         let ahead = state.n_past as isize - state.n_valid_kv as isize;
         Self { variants, steps, ahead, first: state.n_past, rows: state.n_valid_kv, target, gate }
     }
