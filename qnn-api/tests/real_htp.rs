@@ -11,9 +11,13 @@ use qnn_api::*;
 const SM8650: u32 = 57;
 
 fn backend() -> Arc<Backend> {
+    backend_for(Some(SM8650))
+}
+
+fn backend_for(soc: Option<u32>) -> Arc<Backend> {
     let path = runtime::find(runtime::HTP).expect("run `cargo xtask qnn-runtime`, or set QNN_RUNTIME_DIR");
     let library = Library::open(path).unwrap();
-    Backend::new(&library, &BackendOptions { soc: Some(SM8650), ..Default::default() }).unwrap()
+    Backend::new(&library, &BackendOptions { soc, ..Default::default() }).unwrap()
 }
 
 fn bytes(values: &[f32]) -> Vec<u8> {
@@ -27,7 +31,7 @@ fn floats(bytes: &[u8]) -> Vec<f32> {
 const X: [f32; 8] = [1.0, 2.0, -1.0, 0.5, 0.0, 1.0, 3.0, -2.0];
 const W: [f32; 12] = [1.0, 0.0, 0.0, 1.0, 0.5, 0.5, 0.5, 0.5, -1.0, 2.0, 0.0, 0.0];
 
-/// `y = gelu-free linear + bias`, of two rows.
+/// `y = W x + b`, of two rows.
 fn expected() -> Vec<f32> {
     let row =
         |x: &[f32]| W.chunks(4).map(|w| w.iter().zip(x).map(|(w, x)| w * x).sum::<f32>() + 0.25).collect::<Vec<_>>();
@@ -176,4 +180,16 @@ fn two_graphs_are_composed_side_by_side() {
     let mut names: Vec<_> = loaded.graphs().map(|graph| graph.name.clone()).collect();
     names.sort();
     assert_eq!(names, ["first", "second"]);
+}
+
+#[test]
+#[ignore = "needs Qualcomm's runtime: cargo xtask qnn-runtime"]
+fn a_binary_runs_on_a_backend_that_was_told_no_soc() {
+    let (saved, fresh) = {
+        let context = Context::create(&backend(), &ContextOptions::default()).unwrap();
+        let mut graph = compose(&context, "tiny").unwrap();
+        (context.to_bytes().unwrap(), run(&mut graph, None))
+    };
+    let context = Context::from_bytes(&backend_for(None), &saved, &ContextOptions::default()).unwrap();
+    assert_eq!(run(&mut context.graph("tiny").unwrap(), None), fresh);
 }
