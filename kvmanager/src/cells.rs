@@ -105,7 +105,8 @@ impl CellTable {
     /// The smallest and largest position of a sequence.
     pub fn pos_range(&self, seq: SeqId) -> Option<(usize, usize)> {
         let positions = self.used().filter(|(_, c)| c.has(seq)).map(|(_, c)| c.pos);
-        positions.fold(None, |range, p| range.map_or(Some((p, p)), |(lo, hi): (usize, usize)| Some((lo.min(p), hi.max(p)))))
+        positions
+            .fold(None, |range, p| range.map_or(Some((p, p)), |(lo, hi): (usize, usize)| Some((lo.min(p), hi.max(p)))))
     }
 
     /// Cells of a sequence within a range of positions.
@@ -184,24 +185,35 @@ impl CellTable {
         }
     }
 
-    /// Gives a sequence cells of its own where it shares them within a range: the copies to make, in slots below
-    /// `limit`. `None` if there are too few free ones; nothing has changed then.
-    pub(crate) fn unshare(&mut self, seq: SeqId, range: Range<usize>, limit: usize) -> Option<Vec<RowMove>> {
-        let shared: Vec<usize> = self
-            .used()
-            .filter(|(_, c)| c.has(seq) && c.seqs != seq.bit() && range.contains(&c.pos))
-            .map(|(slot, _)| slot)
-            .collect();
-        let free: Vec<usize> = (0..limit.min(self.capacity())).filter(|&s| self.cells[s].is_free()).take(shared.len()).collect();
-        if free.len() < shared.len() {
+    /// Cells of a sequence within a range that others own too.
+    pub(crate) fn n_shared(&self, seq: SeqId, range: Range<usize>) -> usize {
+        self.used().filter(|(_, c)| c.has(seq) && c.seqs != seq.bit() && range.contains(&c.pos)).count()
+    }
+
+    /// Gives a sequence cells of its own where it shares them within a range: the copies to make. `None` if there are
+    /// too few free cells; nothing has changed then.
+    pub(crate) fn unshare(&mut self, seq: SeqId, range: Range<usize>) -> Option<Vec<RowMove>> {
+        self.duplicate(seq, |c| c.has(seq) && c.seqs != seq.bit() && range.contains(&c.pos))
+    }
+
+    /// Gives `dst` cells of its own for all that `src` has in a range; otherwise as [`unshare`](Self::unshare).
+    pub(crate) fn copy(&mut self, src: SeqId, dst: SeqId, range: Range<usize>) -> Option<Vec<RowMove>> {
+        self.duplicate(dst, |c| c.has(src) && range.contains(&c.pos))
+    }
+
+    fn duplicate(&mut self, owner: SeqId, wanted: impl Fn(&Cell) -> bool) -> Option<Vec<RowMove>> {
+        let sources: Vec<usize> = self.used().filter(|(_, c)| wanted(c)).map(|(slot, _)| slot).collect();
+        let free = (0..self.capacity()).filter(|&s| self.cells[s].is_free());
+        let free: Vec<usize> = free.take(sources.len()).collect();
+        if free.len() < sources.len() {
             return None;
         }
         let mut moves = Vec::new();
-        for (&src, &dst) in shared.iter().zip(&free) {
+        for (&src, &dst) in sources.iter().zip(&free) {
             let cell = self.cells[src];
-            self.put(dst, cell.pos, seq.bit());
+            self.put(dst, cell.pos, owner.bit());
             self.cells[dst].baked = cell.baked;
-            self.own(src, cell.seqs & !seq.bit());
+            self.own(src, cell.seqs & !owner.bit());
             push_move(&mut moves, src, dst);
         }
         Some(moves)
@@ -348,7 +360,7 @@ mod tests {
         assert_eq!(t.remove(A, 0..usize::MAX), 1, "B still owns the prefix");
         t.share(B, A, 0..2);
         // A's two rows are B's as well: to move them, A needs its own.
-        let moves = t.unshare(A, 0..8, 8).unwrap();
+        let moves = t.unshare(A, 0..8).unwrap();
         assert_eq!(moves, [RowMove { src: 0, dst: 3, len: 2 }]);
         t.map_positions(A, 0..8, |p| p.checked_sub(1));
         assert_eq!(shape(&t), [(0, 0, 32), (1, 1, 32), (2, 2, 32), (4, 0, 1)]);
@@ -357,7 +369,9 @@ mod tests {
         t.keep(B);
         assert_eq!(shape(&t), [(0, 0, 32), (1, 1, 32), (2, 2, 32)]);
         t.share(B, A, 0..9);
-        assert_eq!(t.unshare(A, 0..9, 5), None, "two free slots for three rows");
+        assert_eq!(t.n_shared(A, 0..9), 3);
+        (3..7).for_each(|slot| t.put_one(slot, 9, B));
+        assert_eq!(t.unshare(A, 0..9), None, "one free slot for three rows");
     }
 
     #[test]

@@ -72,7 +72,8 @@ mod tests {
         }
         assert!(f16_to_f32(f32_to_f16(f32::NAN)).is_nan());
         // Ties go to the even neighbour: 2049 lies between 2048 and 2050.
-        let known = [(1.0, 0x3C00), (-2.0, 0xC000), (65_504.0, 0x7BFF), (65_520.0, 0x7C00), (2049.0, 0x6800), (2051.0, 0x6802)];
+        let known =
+            [(1.0, 0x3C00), (-2.0, 0xC000), (65_504.0, 0x7BFF), (65_520.0, 0x7C00), (2049.0, 0x6800), (2051.0, 0x6802)];
         for (x, h) in known {
             assert_eq!(f32_to_f16(x), h, "{x}");
         }

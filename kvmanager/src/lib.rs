@@ -24,11 +24,13 @@
 //! | [`group`] | [`CacheGroup`], [`LongContext`]: windows, rings, eviction by score, by group of layers |
 //! | [`rope`] | [`RopeSpec`], [`ShiftLoss`]: moving keys to other positions, and what it costs |
 //! | [`keydiff`] | [`KeyScorer`], [`KeyDiff`]: which keys are worth keeping |
+//! | [`snapshot`] | [`Snapshot`], [`GenieSlot`], [`PrefixStore`]: checked files, Genie's own, prefixes on disk |
 //! | [`error`] | [`KvError`]; the planner's own is [`PlanError`] |
 //!
 //! # What it must never know
 //!
-//! QNN, handles, tokens' meaning, text. It owns bytes and moves them; it never runs a graph.
+//! QNN, handles, tokens' meaning, text. It owns bytes and moves them; it never runs a graph. Only [`snapshot`] touches
+//! files.
 
 #![forbid(unsafe_code)]
 
@@ -41,6 +43,7 @@ pub mod manager;
 pub mod mode;
 pub mod plan;
 pub mod rope;
+pub mod snapshot;
 
 mod buffer;
 mod codec;
@@ -57,5 +60,8 @@ pub use manager::{
     BatchToken, GroupImage, Holes, KvImage, KvManager, KvOptions, Rebind, SplitGuard, TensorView, common_prefix,
 };
 pub use mode::ModeKind;
+pub use plan::{
+    CostTable, InferenceStep, KvForm, KvState, MaskCol, PlanError, Policy, Strategy, Variants, plan, plan_into,
+};
 pub use rope::{RopePairs, RopeSpec, ShiftLoss};
-pub use plan::{CostTable, InferenceStep, KvForm, KvState, MaskCol, PlanError, Policy, Strategy, Variants, plan, plan_into};
+pub use snapshot::{GenieSlot, ModelHash, PrefixStore, Snapshot, SnapshotError};

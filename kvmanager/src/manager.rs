@@ -28,7 +28,6 @@ pub use image::{GroupImage, KvImage};
 pub use jobs::Rebind;
 pub use ops::common_prefix;
 
-use crate::{KvError, KvForm};
 use crate::cells::{CellTable, SeqId};
 use crate::geometry::KvGeometry;
 use crate::group::CacheGroup;
@@ -38,6 +37,7 @@ use crate::plan::{KvState, PlanError, Policy, Strategy, Variants, plan_into};
 use crate::rope::{RopeSpec, ShiftLoss};
 use crate::tensor_buf::{Run, Runs, TensorBuf};
 use crate::worker::{Pool, Shard};
+use crate::{KvError, KvForm};
 use genie_types::VariantSpec;
 use jobs::Split;
 use std::sync::Arc;
@@ -137,7 +137,8 @@ impl KvManager {
     /// [`KvError::Geometry`], [`KvError::Refused`] when the mode cannot keep a tensor, [`KvError::Worker`].
     pub fn new(geometry: &KvGeometry, variants: Variants, options: KvOptions) -> Result<Self, KvError> {
         let keeps_rows = !variants.is_full_context_only();
-        let groups: Vec<_> = variants.groups().iter().map(|rule| GroupState::new(rule, &variants, keeps_rows)).collect();
+        let groups: Vec<_> =
+            variants.groups().iter().map(|rule| GroupState::new(rule, &variants, keeps_rows)).collect();
         let capacities: Vec<_> = groups.iter().map(|g| g.capacity).collect();
         check(geometry, &options, &variants)?;
         let splits: Vec<_> = geometry
@@ -240,7 +241,8 @@ impl KvManager {
             let rule = variants.groups().get(tensor.group).unwrap_or(&variants.groups()[0]);
             let past = capacity(rule, variants, keeps_rows);
             let new_rows = if mode.mode().writes_in_place(tensor) { 0 } else { mode.mode().padded(variants.ar_max()) };
-            mode.mode().buffer_units(tensor, past, variants.ar_max()) * tensor.unit_bytes() + tensor.rows_bytes(new_rows)
+            mode.mode().buffer_units(tensor, past, variants.ar_max()) * tensor.unit_bytes()
+                + tensor.rows_bytes(new_rows)
         });
         bytes.sum()
     }
@@ -266,7 +268,8 @@ impl KvManager {
     /// Plans `n_inputs` new tokens of the dialog from here, with the mask columns of this mode.
     ///
     /// # Errors
-    /// [`PlanError`].
+    /// [`PlanError`]; [`PlanError::Shared`] when other sequences have rows in a group that evicts, or when only a graph
+    /// without past could go on.
     pub fn plan(&self, n_inputs: usize, policy: &Policy) -> Result<Strategy, PlanError> {
         let mut strategy = Strategy::default();
         self.plan_into(n_inputs, policy, &mut strategy)?;
@@ -278,7 +281,13 @@ impl KvManager {
     /// # Errors
     /// As [`plan`](Self::plan).
     pub fn plan_into(&self, n_inputs: usize, policy: &Policy, strategy: &mut Strategy) -> Result<(), PlanError> {
+        let has_company = |g: &&GroupState| g.cells.n_used_without(SeqId(0)) > 0;
         plan_into(&self.state(), &self.variants, n_inputs, policy, strategy)?;
+        let evicts = self.groups.iter().filter(has_company).any(|g| g.rule.evicts());
+        let has_no_past = strategy.steps().iter().any(|s| s.spec.is_full_context());
+        if evicts || (has_no_past && self.groups.iter().any(|g| has_company(&g))) {
+            return Err(PlanError::Shared);
+        }
         strategy.set_mode(self.options.mode.mode(), &self.groups[0].rule);
         Ok(())
     }

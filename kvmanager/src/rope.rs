@@ -95,7 +95,14 @@ pub(crate) struct Turn {
 }
 
 /// Turns some rows of a key tensor.
-pub(crate) fn rotate(tensor: &KvTensor, bytes: &mut [u8], place: Place, turn: &Turn, rope: &RopeSpec, loss: &mut ShiftLoss) {
+pub(crate) fn rotate(
+    tensor: &KvTensor,
+    bytes: &mut [u8],
+    place: Place,
+    turn: &Turn,
+    rope: &RopeSpec,
+    loss: &mut ShiftLoss,
+) {
     let size = tensor.dtype.size_bytes();
     for (j, frequency) in rope.frequencies.iter().enumerate() {
         let (sin, cos) = (turn.delta as f64 * frequency).sin_cos();

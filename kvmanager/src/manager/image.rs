@@ -67,6 +67,15 @@ impl KvImage {
 }
 
 impl KvManager {
+    /// The tensors there are, by split and then by the split's own order.
+    ///
+    /// # Errors
+    /// [`KvError::Worker`].
+    pub fn geometry(&mut self) -> Result<Vec<KvTensor>, KvError> {
+        self.settle()?;
+        Ok(self.tensors().map(|t| t.spec).collect())
+    }
+
     /// Copies all rows out, with pending shifts applied and holes closed.
     ///
     /// # Errors
@@ -118,7 +127,9 @@ impl KvManager {
         for (i, (group, saved)) in self.groups.iter().zip(&image.groups).enumerate() {
             let (n, capacity) = (saved.cells.len(), group.capacity);
             if n > capacity {
-                return Err(KvError::Foreign { why: format!("group {i} has {n} rows saved, this cache holds {capacity}") });
+                return Err(KvError::Foreign {
+                    why: format!("group {i} has {n} rows saved, this cache holds {capacity}"),
+                });
             }
         }
         self.end_step();

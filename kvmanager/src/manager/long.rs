@@ -50,14 +50,14 @@ impl KvManager {
             KvForm::Scatter => {
                 // The graph writes a block of AR columns, padding included: all of it must be free.
                 let ctx = state.rule.ctx_of(spec);
+                let mut moves = state.cells.compact(ctx, usize::MAX);
                 if state.cells.find_slots(ar, ctx, true, &mut self.slots) {
                     state.block = self.slots.first().copied().unwrap_or(0);
-                    Vec::new()
                 } else {
-                    let moves = state.cells.compact(0, usize::MAX);
+                    moves.extend(state.cells.compact(0, usize::MAX));
                     state.block = state.cells.extent();
-                    moves
                 }
+                moves
             }
         };
         if dense {

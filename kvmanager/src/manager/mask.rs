@@ -47,7 +47,11 @@ impl KvManager {
                 }
             }
             for (j, other) in self.tokens.iter().enumerate() {
-                if i == j || (other.seq == token.seq && other.pos < token.pos && in_window(state.rule.long, token.pos, other.pos)) {
+                if i == j
+                    || (other.seq == token.seq
+                        && other.pos < token.pos
+                        && in_window(state.rule.long, token.pos, other.pos))
+                {
                     row[new + j] = visible;
                 }
             }

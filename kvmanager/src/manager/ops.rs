@@ -6,7 +6,7 @@
 
 use super::KvManager;
 use crate::KvError;
-use crate::cells::SeqId;
+use crate::cells::{RowMove, SeqId};
 use crate::group::LongContext;
 use crate::tensor_buf::Op;
 use crate::worker::Ops;
@@ -137,8 +137,14 @@ impl KvManager {
                 return Err(self.refused("copy", format!("{n} rows wanted in group {i}, {free} free")));
             }
         }
-        self.share(src, dst, range.clone())?;
-        self.unshare("copy", dst, range)
+        for group in 0..self.groups.len() {
+            let moves = self.groups[group].cells.copy(src, dst, range.clone()).unwrap_or_default();
+            self.copy_rows(group, moves)?;
+        }
+        let end = range.end.min(self.next[usize::from(src.0)]);
+        let next = &mut self.next[usize::from(dst.0)];
+        *next = (*next).max(end);
+        Ok(())
     }
 
     /// Moves a range of positions by `delta`; rows whose position would fall below 0 are dropped. Keys turn before the
@@ -231,7 +237,8 @@ impl KvManager {
             LongContext::Window { size, sinks } => {
                 let from = (n_past + 1).saturating_sub(size);
                 let early = sinks.min(from);
-                group.cells.count(SeqId(0), from..n_past) < n_past - from || group.cells.count(SeqId(0), 0..early) < early
+                group.cells.count(SeqId(0), from..n_past) < n_past - from
+                    || group.cells.count(SeqId(0), 0..early) < early
             }
             LongContext::Ring { .. } => group.cells.count(SeqId(0), 0..n_past) < n_past,
             LongContext::KeyDiff { .. } => group.mixed,
@@ -271,18 +278,26 @@ impl KvManager {
 
     /// Rows of its own for a sequence in a range.
     fn unshare(&mut self, op: &'static str, seq: SeqId, range: Range<usize>) -> Result<(), KvError> {
-        for group in 0..self.groups.len() {
-            let capacity = self.groups[group].capacity;
-            let Some(moves) = self.groups[group].cells.unshare(seq, range.clone(), capacity) else {
-                return Err(self.refused(op, format!("too few free rows in group {group} to part what is shared")));
-            };
-            if moves.is_empty() {
-                continue;
+        for (i, group) in self.groups.iter().enumerate() {
+            let (n, free) = (group.cells.n_shared(seq, range.clone()), group.capacity - group.cells.n_used());
+            if n > free {
+                return Err(self.refused(op, format!("{n} shared rows to part in group {i}, {free} free")));
             }
-            self.widen(group)?;
-            self.move_rows(group, moves)?;
+        }
+        for group in 0..self.groups.len() {
+            let moves = self.groups[group].cells.unshare(seq, range.clone()).unwrap_or_default();
+            self.copy_rows(group, moves)?;
         }
         Ok(())
+    }
+
+    /// Copies rows to slots that may lie beyond those in use.
+    fn copy_rows(&mut self, group: usize, moves: Vec<RowMove>) -> Result<(), KvError> {
+        if moves.is_empty() {
+            return Ok(());
+        }
+        self.widen(group)?;
+        self.move_rows(group, moves)
     }
 
     /// Makes the rows of a group addressable when they go beyond the shape's past.
@@ -320,7 +335,9 @@ impl KvManager {
     fn can_turn(&self, op: &'static str) -> Result<(), KvError> {
         match &self.rope {
             Some(rope) => match self.dims_short_of(rope.dims()) {
-                Some(dim) => Err(self.refused(op, format!("the rope turns {} dimensions, keys have {dim}", rope.dims()))),
+                Some(dim) => {
+                    Err(self.refused(op, format!("the rope turns {} dimensions, keys have {dim}", rope.dims())))
+                }
                 None => Ok(()),
             },
             None => Err(self.refused(op, "keys must turn: tell how they were embedded with `set_rope`".to_owned())),

@@ -220,7 +220,13 @@ fn refusals_name_what_differs() {
     kv.prepare(&step).unwrap();
     kv.commit(SplitIdx(1), &step).unwrap();
     let err = kv.commit(SplitIdx(1), &step).unwrap_err();
-    assert_eq!(err.to_string(), "step does not fit the cache: commits of this step is a second one of split 1, expected one a split");
+    assert_eq!(
+        err.to_string(),
+        "step does not fit the cache: commits of this step is a second one of split 1, expected one a split"
+    );
     let err = kv.advance(&step).unwrap_err();
-    assert_eq!(err.to_string(), "step does not fit the cache: the step's last commit is none for split 2, expected one for every split");
+    assert_eq!(
+        err.to_string(),
+        "step does not fit the cache: the step's last commit is none for split 2, expected one for every split"
+    );
 }

@@ -125,7 +125,8 @@ mod tests {
             for dtype in [KvDtype::U8, KvDtype::U16, KvDtype::F32] {
                 let tensor = KvTensor::new(kind, 0, 2, 64, dtype);
                 let mut seen = vec![false; 2 * 64 * 96];
-                for (head, dim, row) in (0..2).flat_map(|h| (0..64).flat_map(move |d| (0..96).map(move |r| (h, d, r)))) {
+                for (head, dim, row) in (0..2).flat_map(|h| (0..64).flat_map(move |d| (0..96).map(move |r| (h, d, r))))
+                {
                     let at = NativeKv::HMX.tile.element(&tensor, 96, head, dim, row);
                     assert!(!std::mem::replace(&mut seen[at], true), "{kind:?} {dtype:?} {head} {dim} {row}");
                 }

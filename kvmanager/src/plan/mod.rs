@@ -107,6 +107,9 @@ pub enum PlanError {
         /// Tokens of the piece.
         n_piece: usize,
     },
+    /// Other sequences have rows in a group that evicts, or only a graph without past could go on.
+    #[error("other sequences have rows in this cache, and no plan for one alone keeps them: run the steps as batches")]
+    Shared,
     /// The cost table lacks a shape.
     #[error("the cost table has no time for {spec}: calibrate again or choose policy `genie`")]
     MissingCost {

@@ -109,6 +109,17 @@ impl Model {
         })
     }
 
+    /// Whether a windowed group holds a position twice.
+    pub fn has_doubles(&self) -> bool {
+        self.groups.iter().filter(|g| g.window.is_some()).any(|group| {
+            let mut positions: Vec<_> = group.rows.iter().map(|r| r.pos).collect();
+            let n = positions.len();
+            positions.sort_unstable();
+            positions.dedup();
+            positions.len() < n
+        })
+    }
+
     pub fn rewind(&mut self, n: usize) {
         self.remove(0, n..usize::MAX);
         self.next[0] = n;
@@ -176,10 +187,19 @@ impl Model {
     }
 
     pub fn copy(&mut self, src: u8, dst: u8, range: Range<usize>) {
-        if src != dst {
-            self.share(src, dst, range.clone());
-            self.part(dst, range);
+        if src == dst {
+            return;
         }
+        for group in &mut self.groups {
+            let mut own = Vec::new();
+            for row in group.rows.iter_mut().filter(|r| r.seqs & bit(src) != 0 && range.contains(&r.pos)) {
+                row.seqs &= !bit(dst);
+                own.push(Row { seqs: bit(dst), ..row.clone() });
+            }
+            group.rows.extend(own);
+        }
+        let end = range.end.min(self.next[usize::from(src)]);
+        self.next[usize::from(dst)] = self.next[usize::from(dst)].max(end);
     }
 
     pub fn remap(&mut self, seq: u8, range: Range<usize>, to: impl Fn(usize) -> Option<usize>) {

@@ -1,0 +1,223 @@
+//! Snapshots: back in any shape and mode, refused when anything is wrong, shared between processes, readable by Genie.
+
+use super::*;
+use crate::{Holes, KvDtype, KvForm, KvGeometry, KvOptions, ModeKind, Policy, SeqId, Variants};
+use genie_types::{Ar, Cl, SplitIdx, VariantSpec};
+
+const MODEL: ModelHash = ModelHash([7; 32]);
+
+fn spec(ar: u32, cl: u32) -> VariantSpec {
+    VariantSpec::new(Ar::new(ar).unwrap(), Cl::new(cl).unwrap()).unwrap()
+}
+
+fn cache(mode: ModeKind, shapes: &[(u32, u32)], dtype: KvDtype) -> KvManager {
+    let mut geometry = KvGeometry::uniform(2, 2, 32, dtype);
+    for (i, tensor) in geometry.splits[0].tensors.iter_mut().enumerate() {
+        tensor.offset = -128;
+        tensor.scale = if dtype == KvDtype::U8 { 0.5 + i as f32 } else { 0.0 };
+    }
+    let variants = Variants::new(shapes.iter().map(|&(ar, cl)| spec(ar, cl)), KvForm::Concat, None).unwrap();
+    KvManager::new(&geometry, variants, KvOptions { mode, n_threads: 1 }).unwrap()
+}
+
+/// Processes tokens; their bytes follow from their serial number.
+fn feed(kv: &mut KvManager, n: usize, seed: usize) {
+    for step in kv.plan(n, &Policy::Genie).unwrap().steps() {
+        kv.prepare(step).unwrap();
+        for (t, view) in kv.split(SplitIdx(0)).unwrap().views().enumerate() {
+            let bytes = view.new.iter_mut().enumerate();
+            bytes.for_each(|(i, b)| *b = (i * 31 + t * 7 + step.n_past * 13 + seed) as u8 & 0x3F);
+        }
+        kv.commit(SplitIdx(0), step).unwrap();
+        kv.advance(step).unwrap();
+    }
+}
+
+fn tokens(n: u32) -> Vec<TokenId> {
+    (0..n).map(TokenId).collect()
+}
+
+/// Rows in the order of positions, whatever the cell order.
+fn rows(kv: &mut KvManager) -> KvImage {
+    kv.export().unwrap()
+}
+
+#[test]
+fn restores_into_any_shape_and_mode() {
+    let mut kv = cache(ModeKind::SMART_MASK, &[(1, 64), (8, 64)], KvDtype::U8);
+    feed(&mut kv, 29, 0);
+    let saved = Snapshot::take(&mut kv, MODEL, &tokens(30)).unwrap();
+    let back = Snapshot::from_bytes(&saved.to_bytes()).unwrap();
+    assert_eq!(back, saved);
+    for mode in ModeKind::ALL {
+        let mut other = cache(mode, &[(1, 32), (4, 128)], KvDtype::U8);
+        feed(&mut other, 3, 99);
+        back.restore(&mut other, MODEL).unwrap();
+        assert_eq!(rows(&mut other), saved.image, "{}", mode.name());
+        assert_eq!(other.state().n_past, 29);
+        feed(&mut other, 20, 1);
+        other.rewind(29).unwrap();
+        assert_eq!(rows(&mut other), saved.image, "{}", mode.name());
+    }
+}
+
+#[test]
+fn every_refusal_says_why_and_leaves_the_cache() {
+    let mut kv = cache(ModeKind::SMART_MASK, &[(1, 64), (8, 64)], KvDtype::U8);
+    feed(&mut kv, 20, 0);
+    let snapshot = Snapshot::take(&mut kv, MODEL, &tokens(20)).unwrap();
+    let good = snapshot.to_bytes();
+    let flip = |at: usize| {
+        let mut bytes = good.clone();
+        bytes[at] ^= 1;
+        bytes
+    };
+    let mut newer = good.clone();
+    newer[8] = 2;
+    let cases = [
+        (Vec::new(), "not a cache snapshot: only 0 bytes".to_owned()),
+        (b"GNKVSNAQ12345678".to_vec(), "not a cache snapshot: another magic".to_owned()),
+        (newer, "snapshot version 2 is newer than this build reads (up to 1)".to_owned()),
+        (
+            good[..good.len() - 1].to_vec(),
+            format!("torn snapshot: {} bytes, its header says {}", good.len() - 1, good.len()),
+        ),
+        (good[..40].to_vec(), format!("torn snapshot: 40 bytes, its header says {}", good.len())),
+        (flip(30), "corrupt snapshot: checksum of the header".to_owned()),
+        (flip(60), "corrupt snapshot: checksum of the header".to_owned()),
+        (flip(good.len() - 1), "corrupt snapshot: checksum of section 5.3".to_owned()),
+        (flip(12), "corrupt snapshot: checksum of the header".to_owned()),
+    ];
+    for (bytes, expected) in cases {
+        assert_eq!(Snapshot::from_bytes(&bytes).unwrap_err().to_string(), expected);
+    }
+
+    let before = rows(&mut kv);
+    let other = ModelHash([8; 32]);
+    let err = snapshot.restore(&mut kv, other).unwrap_err();
+    assert_eq!(err.to_string(), "snapshot of model 0707070707070707, this is 0808080808080808");
+    let mut longer = cache(ModeKind::SMART_MASK, &[(8, 256)], KvDtype::U8);
+    feed(&mut longer, 100, 0);
+    let err = Snapshot::take(&mut longer, MODEL, &[]).unwrap().restore(&mut kv, MODEL).unwrap_err();
+    assert_eq!(err.to_string(), "saved rows do not fit this cache: group 0 has 100 rows saved, this cache holds 64");
+    let mut halves = cache(ModeKind::SMART_MASK, &[(8, 64)], KvDtype::F16);
+    feed(&mut halves, 5, 0);
+    let err = Snapshot::take(&mut halves, MODEL, &[]).unwrap().restore(&mut kv, MODEL).unwrap_err();
+    assert!(err.to_string().starts_with("saved rows do not fit this cache: `past_key_0` is KvTensor"), "{err}");
+    assert_eq!(rows(&mut kv), before);
+}
+
+#[test]
+fn no_damage_makes_it_panic() {
+    let mut kv = cache(ModeKind::SMART_MASK, &[(8, 16)], KvDtype::U8);
+    feed(&mut kv, 3, 0);
+    let good = Snapshot::take(&mut kv, MODEL, &tokens(3)).unwrap().to_bytes();
+    for at in 0..if cfg!(miri) { 40 } else { good.len() } {
+        assert!(Snapshot::from_bytes(&good[..at]).is_err(), "cut at {at}");
+        for bit in [0, 3, 7] {
+            let mut bytes = good.clone();
+            bytes[at] ^= 1 << bit;
+            assert!(Snapshot::from_bytes(&bytes).is_err(), "bit {bit} of byte {at}");
+        }
+    }
+}
+
+#[test]
+fn genie_reads_and_writes_the_same_folder() {
+    let dir = tempfile::tempdir().unwrap();
+    for dtype in [KvDtype::U8, KvDtype::F16] {
+        let mut kv = cache(ModeKind::SMART_MASK, &[(1, 64), (8, 64)], dtype);
+        feed(&mut kv, 13, 0);
+        let before = rows(&mut kv);
+        let slot = GenieSlot::new(dir.path());
+        slot.write(&mut kv, &tokens(14)).unwrap();
+        let bytes = std::fs::read(dir.path().join("kv-slot-0.primary.qnn-htp")).unwrap();
+        // The header that libGenie 1.21 wrote for 2 layers, 2 heads of 32, 13 rows.
+        assert_eq!(bytes[..16], [4, 0, 0, 0, 0xDE, 0xC0, 0, 0, 0, 0, 2, 0, 32, 0, 13, 0]);
+        assert_eq!(bytes.len(), 16 + 4 * 2 * 32 * 13 * dtype.size_bytes() + 4 * 8);
+        // Keys by layer come first: the second tensor of the file is the key of layer 1.
+        let key = 2 * 32 * 13 * dtype.size_bytes();
+        assert_eq!(bytes[16 + key..16 + 2 * key], before.data[2]);
+        let scales: Vec<f64> =
+            bytes[bytes.len() - 32..].chunks(8).map(|b| f64::from_le_bytes(b.try_into().unwrap())).collect();
+        assert_eq!(scales, if dtype == KvDtype::U8 { [0.5, 2.5, 1.5, 3.5] } else { [0.0; 4] });
+
+        let mut other = cache(ModeKind::SHIFT_CONCAT, &[(1, 32)], dtype);
+        assert_eq!(slot.read(&mut other).unwrap(), tokens(14));
+        assert_eq!(rows(&mut other), before);
+        std::fs::rename(dir.path().join("kv-slot-0.primary.qnn-htp"), dir.path().join("kv-cache.primary.qnn-htp"))
+            .unwrap();
+        other.clear().unwrap();
+        slot.read(&mut other).unwrap();
+        assert_eq!(rows(&mut other), before, "by the older name");
+
+        let mut bytes = bytes;
+        bytes.pop();
+        std::fs::write(dir.path().join("kv-cache.primary.qnn-htp"), &bytes).unwrap();
+        assert!(matches!(slot.read(&mut other), Err(SnapshotError::Torn { .. })));
+        bytes[4] = 0;
+        std::fs::write(dir.path().join("kv-cache.primary.qnn-htp"), &bytes).unwrap();
+        let err = slot.read(&mut other).unwrap_err();
+        assert_eq!(err.to_string(), "not a cache snapshot: magic 0xc000, Genie's cache file has 0xc0de");
+        assert_eq!(rows(&mut other), before, "a refusal changes nothing");
+    }
+    let mut kv = cache(ModeKind::SMART_MASK, &[(8, 64)], KvDtype::U8);
+    kv.set_holes(Holes::Keep);
+    feed(&mut kv, 6, 0);
+    kv.remove(SeqId(0), 1..3).unwrap();
+    let err = GenieSlot::new(dir.path()).write(&mut kv, &[]).unwrap_err();
+    assert_eq!(err.to_string(), "not a cache snapshot: the cache is not one dialog from position 0 without gaps");
+}
+
+#[test]
+fn the_store_finds_the_longest_prefix_and_forgets_the_least_recent() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut kv = cache(ModeKind::SMART_MASK, &[(8, 64)], KvDtype::U8);
+    let mut snapshot = |n: u32, first: u32| {
+        kv.clear().unwrap();
+        feed(&mut kv, n as usize, 0);
+        let mut list = tokens(n);
+        list[0] = TokenId(first);
+        Snapshot::take(&mut kv, MODEL, &list).unwrap()
+    };
+    let (short, long, other) = (snapshot(8, 0), snapshot(16, 0), snapshot(16, 5));
+    let size = long.to_bytes().len() as u64;
+    let store = PrefixStore::open(dir.path(), MODEL, 3 * size).unwrap();
+    assert!(store.find(&tokens(20), 1).unwrap().is_none());
+    assert!(store.insert(&short).unwrap() && store.insert(&long).unwrap());
+    assert_eq!(store.find(&tokens(20), 1).unwrap().unwrap(), long);
+    assert_eq!(store.find(&tokens(15), 1).unwrap().unwrap(), short);
+    assert!(store.find(&tokens(15), 9).unwrap().is_none(), "too short to be worth it");
+    let strange = PrefixStore::open(dir.path(), ModelHash([9; 32]), size).unwrap();
+    assert!(strange.find(&tokens(20), 1).unwrap().is_none(), "of another model");
+
+    let age = |n: usize, seconds: u64| {
+        let wanted = format!("-{n}-");
+        let path = std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().path());
+        let path = path.filter(|p| p.to_string_lossy().contains(&wanted)).min().unwrap();
+        let time = std::time::SystemTime::now() - std::time::Duration::from_secs(seconds);
+        std::fs::File::options().append(true).open(path).unwrap().set_modified(time).unwrap();
+    };
+    age(8, 50);
+    age(16, 100);
+    // A hit makes the long one young again, so the short one goes.
+    store.find(&tokens(16), 16).unwrap().unwrap();
+    assert!(store.insert(&other).unwrap());
+    assert_eq!(store.usage().unwrap().0, 3);
+    assert!(store.insert(&snapshot(16, 6)).unwrap());
+    assert!(store.find(&tokens(8), 1).unwrap().is_none());
+    assert!(store.find(&tokens(16), 1).unwrap().is_some());
+    assert!(store.usage().unwrap().1 <= 3 * size);
+
+    // A damaged file is a miss and goes.
+    let path = std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().path());
+    path.filter(|p| p.extension().is_some()).for_each(|p| {
+        let mut bytes = std::fs::read(&p).unwrap();
+        *bytes.last_mut().unwrap() ^= 1;
+        std::fs::write(p, bytes).unwrap();
+    });
+    assert!(store.find(&tokens(16), 1).unwrap().is_none());
+    let tiny = PrefixStore::open(dir.path(), MODEL, 10).unwrap();
+    assert!(!tiny.insert(&short).unwrap(), "larger than the whole store");
+    assert_eq!(tiny.usage().unwrap(), (0, 0));
+}
