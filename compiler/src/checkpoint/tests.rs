@@ -224,7 +224,6 @@ fn broken_checkpoints_say_what_is_wrong() {
             message: "`{dir}/model.safetensors.index.json` names 2 shards, \
                 missing: `model-00002-of-00002.safetensors`",
             hint: fetch_again,
-            ..Case::DEFAULT
         },
         Case {
             name: "a shard elsewhere",
@@ -253,7 +252,6 @@ fn broken_checkpoints_say_what_is_wrong() {
             damage: |dir| std::fs::write(dir.join("model-00001-of-00002.safetensors"), "").unwrap(),
             message: "`{dir}/model-00001-of-00002.safetensors` is torn: 0 bytes, too short for a header length",
             hint: fetch_again,
-            ..Case::DEFAULT
         },
     ];
     cases.iter().for_each(Case::check);

@@ -86,7 +86,6 @@ fn check(model: &TestModel, splits: Splits, precision: Precision, tolerance: f32
             session.output(i, bytes).unwrap();
         }
         session.run().unwrap();
-        drop(session);
         assert_eq!(info.outputs.len(), expected.len(), "{}", entry.name);
         for (tensor, bytes) in info.outputs.iter().zip(&results) {
             let found = super::interp::decode(tensor, bytes);
