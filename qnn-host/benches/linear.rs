@@ -1,0 +1,48 @@
+//! Linear layers of the Llama-3.2-1B and SmolLM2-135M shapes: ids `linear/<m>x<n>x<k>/<type>`, throughput in bytes of weights for
+//! one row, in multiplications and additions for many.
+
+use std::hint::black_box;
+
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use qnn_host::kernels::linear::{Linear, linear_on};
+use qnn_host::kernels::packed::{Packed, Packing};
+use qnn_host::kernels::{Float, Floats, Isa, Mat};
+use qnn_host::pool::{Pool, PoolOptions};
+
+const SHAPES: [(usize, usize); 4] = [(2048, 2048), (8192, 2048), (2048, 8192), (1536, 576)];
+
+fn benches(c: &mut Criterion) {
+    let pool = Pool::new(&PoolOptions::default()).expect("threads start");
+    let isa = Isa::detect();
+    let mut scratch = Vec::new();
+    let mut group = c.benchmark_group("linear");
+    for m in [1, 4, 32, 128, 512] {
+        for (n, k) in SHAPES {
+            let x: Vec<f32> = (0..m * k).map(|i| (i % 17) as f32 / 8.0 - 1.0).collect();
+            let mut out = vec![0.0; m * n];
+            let mut run = |name: &str, mat: Mat<'_>, bytes: usize| {
+                group.throughput(match m {
+                    1 => Throughput::Bytes(bytes as u64),
+                    _ => Throughput::Elements(2 * (m * n * k) as u64),
+                });
+                group.bench_function(BenchmarkId::new(format!("{m}x{n}x{k}"), name), |b| {
+                    b.iter(|| linear_on(&pool, isa, black_box(&x), m, |o| Linear::new(mat, o), &mut out, &mut scratch));
+                });
+            };
+            for ty in [Float::F32, Float::F16] {
+                // Small positive numbers in either type; written, so that every page is a real one.
+                let bytes: Vec<u8> = (0..n * k * ty.size_bytes()).map(|i| (i % 48) as u8).collect();
+                run(&format!("{ty:?}").to_lowercase(), Mat::new(Floats::new(&bytes, ty), n, k), bytes.len());
+            }
+            for (name, packing) in ["q4_0", "q8_0", "w4", "w8"].into_iter().zip(Packing::ALL) {
+                let len = packing.size_bytes(n, k).expect("a real shape");
+                let bytes: Vec<u8> = (0..len).map(|i| (i % 48) as u8).collect();
+                run(name, Packed::new(&bytes, packing, n, k).into(), len);
+            }
+        }
+    }
+    group.finish();
+}
+
+criterion_group!(linear, benches);
+criterion_main!(linear);
