@@ -190,7 +190,7 @@ pub enum Error {
         /// The graph.
         graph: String,
         /// Why.
-        source: ExecError,
+        source: Box<ExecError>,
     },
     /// An execution failed.
     #[error("graph `{graph}` failed: {source}")]
@@ -198,7 +198,7 @@ pub enum Error {
         /// The graph.
         graph: String,
         /// Why.
-        source: ExecError,
+        source: Box<ExecError>,
     },
     /// Bytes are not a context binary.
     #[error("{}", chain(.0))]

@@ -143,7 +143,7 @@ pub(super) unsafe extern "C" fn finalize(
                     graph.finalize()?;
                 }
             }
-            *context.binary.lock() = None;
+            *context.core.binary.lock() = None;
             Ok(())
         })
     })
@@ -173,7 +173,8 @@ pub(super) fn close(context: &Context) {
         entry.graph.close();
     }
     MEMS.remove_where(|mem| Arc::ptr_eq(&mem.core, core));
-    *context.binary.lock() = None;
+    *core.binary.lock() = None;
     core.tensors.write().clear();
+    *core.options.lock() = Default::default();
     *core.weights.lock() = Default::default();
 }

@@ -24,7 +24,7 @@ const CONTEXT: Component = Component::Context;
 
 /// The binary's layout, made when first asked for.
 fn plan(context: &Context) -> Result<Arc<container::Plan>, Error> {
-    let mut kept = context.binary.lock();
+    let mut kept = context.core.binary.lock();
     if let Some(plan) = &*kept {
         return Ok(plan.clone());
     }

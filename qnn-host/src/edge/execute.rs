@@ -167,8 +167,8 @@ impl Runner {
     ) -> Result<(), Error> {
         self.complete(binding)?;
         let mut room = self.room.lock();
-        let mut room = Emptied(&mut room);
-        self.untangle(&mut room.0, binding)?;
+        let room = Emptied(&mut room);
+        self.untangle(room.0, binding)?;
         let Room { inputs, outputs, aside, staging, .. } = &mut *room.0;
         // SAFETY: `bind` checked the length, the caller promises validity; an output that shares bytes with an input is
         // replaced by staging below. `Emptied` lets go of the references before this function returns.
@@ -187,7 +187,7 @@ impl Runner {
         let done = self.executable.run(&self.pool, &mut arena, inputs, outputs, profile);
         inputs.clear();
         outputs.clear();
-        done.map_err(|source| Error::Execute { graph: self.ir.name.clone(), source })?;
+        done.map_err(|source| Error::Execute { graph: self.ir.name.clone(), source: Box::new(source) })?;
         for (k, &i) in aside.iter().enumerate() {
             let Some(buffer) = binding.outputs.get(i).copied().flatten() else { continue };
             // SAFETY: the client's output is writable for its length, no reference to the run's buffers is left, and

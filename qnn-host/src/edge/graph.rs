@@ -66,7 +66,8 @@ pub(super) unsafe extern "C" fn create(
         let graph = Arc::new(Graph::new(context.core.clone(), name, State::Composing(Box::new(Draft::new(name)))));
         let handle = GRAPHS.add(graph.clone());
         graphs.push(Entry { graph, handle: Some(handle.addr()), enabled: true });
-        *context.binary.lock() = None;
+        drop(graphs);
+        *context.core.binary.lock() = None;
         // SAFETY: QNN's contract: valid for writing.
         unsafe { raw::answer(out, handle, GRAPH, "graphHandle") }
     })

@@ -64,9 +64,8 @@ pub(super) fn hear(log: Option<&Arc<Log>>) {
 /// The words for a number: those of this thread's last failure if it had that number, else QNN's name for it. The
 /// pointer is good until the thread's next failure.
 fn words(number: u64) -> Option<*const c_char> {
-    let said = LAST.try_with(|last| {
-        last.borrow().as_ref().filter(|(n, _)| *n == number).map(|(_, words)| words.as_ptr())
-    });
+    let said =
+        LAST.try_with(|last| last.borrow().as_ref().filter(|(n, _)| *n == number).map(|(_, words)| words.as_ptr()));
     said.ok().flatten().or_else(|| {
         let name = qnn_sys::error::name(number);
         if name == "unknown error" {

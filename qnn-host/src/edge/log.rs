@@ -96,7 +96,12 @@ pub(super) unsafe extern "C" fn create(
                 what: "expected a level of 1 to 5, found 0".into(),
             });
         }
-        let handle = LOGS.add(Arc::new(Log { callback, level: AtomicU32::new(level), calls: Mutex::default(), idle: Condvar::new() }));
+        let handle = LOGS.add(Arc::new(Log {
+            callback,
+            level: AtomicU32::new(level),
+            calls: Mutex::default(),
+            idle: Condvar::new(),
+        }));
         // SAFETY: QNN's contract: `out` is null or valid for writing.
         unsafe { raw::answer(out, handle, Component::Log, "logger") }.inspect_err(|_| {
             LOGS.remove(handle);

@@ -93,6 +93,8 @@ pub(super) struct Device;
 pub(super) struct Core {
     pub(super) backend: Arc<Backend>,
     pub(super) weights: Mutex<WeightStore>,
+    /// How graphs are prepared; holds what they make of their weights, so that variants share that too.
+    pub(super) options: Mutex<PrepareOptions>,
     /// Scratch memory of runs. Its lock makes runs of one context take turns.
     pub(super) arena: Mutex<Arena>,
     /// Static tensors made for the whole context; their ids carry [`CONTEXT_TENSOR`].
@@ -101,6 +103,9 @@ pub(super) struct Core {
     pub(super) closed: AtomicBool,
     /// Executions that wait.
     pub(super) queue: Queue,
+    /// The layout of the binary, kept between asking for its size and for its bytes. Locks: this one before the list of
+    /// graphs, that before a graph's state.
+    pub(super) binary: Mutex<Option<Arc<container::Plan>>>,
     /// Addresses of the persistent binary that the context was made from.
     pub(super) binary_at: Mutex<Option<std::ops::Range<usize>>>,
 }
@@ -113,8 +118,6 @@ pub(super) struct Context {
     pub(super) core: Arc<Core>,
     /// In the order they were made.
     pub(super) graphs: Mutex<Vec<Entry>>,
-    /// The layout of the binary, kept between asking for its size and for its bytes.
-    pub(super) binary: Mutex<Option<Arc<container::Plan>>>,
 }
 
 /// A graph of a context.
@@ -131,13 +134,15 @@ impl Context {
         let core = Core {
             backend,
             weights: Mutex::default(),
+            options: Mutex::default(),
             arena: Mutex::default(),
             tensors: RwLock::default(),
             closed: AtomicBool::new(false),
             queue: Queue::default(),
+            binary: Mutex::default(),
             binary_at: Mutex::default(),
         };
-        Self { core: Arc::new(core), graphs: Mutex::default(), binary: Mutex::default() }
+        Self { core: Arc::new(core), graphs: Mutex::default() }
     }
 }
 
@@ -235,11 +240,11 @@ impl Draft {
     pub(super) fn add_node(&mut self, node: ir::Node) -> Result<(), Error> {
         if self.node_names.contains(&node.name) {
             return Err(Error::Node(validate::Violation {
-                node: node.name.clone(),
-                op: node.op.clone(),
-                subject: "name".to_owned(),
-                expected: "one that is new in the graph".to_owned(),
-                found: format!("`{}`", node.name),
+                node: node.name.as_str().into(),
+                op: node.op.as_str().into(),
+                subject: "name".into(),
+                expected: "one that is new in the graph".into(),
+                found: format!("`{}`", node.name).into(),
             }));
         }
         validate::check_node(&self.ir, &node).map_err(Error::Node)?;
@@ -355,13 +360,16 @@ impl Graph {
             }
             State::Closed => return Err(Error::Aborted { graph: self.name.clone() }),
         }
+        drop(state);
+        *self.core.binary.lock() = None;
         Ok(())
     }
 
     fn prepare(&self, ir: Arc<ir::Graph>, updateable: Vec<TensorId>) -> Result<Runner, Error> {
-        let failed = |source| Error::Finalize { graph: self.name.clone(), source };
+        let failed = |source| Error::Finalize { graph: self.name.clone(), source: Box::new(source) };
         let pool = self.core.backend.pool()?;
-        let executable = Executable::prepare(&ir, &PrepareOptions::default()).map_err(failed)?;
+        let options = self.core.options.lock().clone();
+        let executable = Executable::prepare(&ir, &options).map_err(failed)?;
         self.core.arena.lock().ensure(executable.arena_bytes(pool.threads()));
         Ok(Runner::new(ir, executable, pool, updateable))
     }

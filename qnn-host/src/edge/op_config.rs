@@ -26,8 +26,13 @@ pub(super) unsafe fn to_node(config: &Qnn_OpConfig_t, draft: &mut Draft, core: &
     // SAFETY: the caller's promise.
     let (name, op) = unsafe { names(v1) }?;
     let bad = |subject: &str, expected: &str, found: String| {
-        let (subject, expected) = (subject.to_owned(), expected.to_owned());
-        Error::Node(Violation { node: name.to_owned(), op: op.to_owned(), subject, expected, found })
+        Error::Node(Violation {
+            node: name.into(),
+            op: op.into(),
+            subject: subject.into(),
+            expected: expected.into(),
+            found: found.into(),
+        })
     };
     // SAFETY: the caller's promise.
     let list = unsafe { raw::slice(v1.params.cast_const(), v1.numOfParams as usize, GRAPH, "params") }?;
@@ -120,7 +125,7 @@ pub(super) unsafe fn to_lone_node(config: &Qnn_OpConfig_t, core: &Core) -> Resul
             }
             ids.push(draft.add_tensor(t, false).map_err(|e| match e {
                 Error::TensorParam(v) => {
-                    Error::OpConfig(Violation { subject: format!("operand {i}, {}", v.subject), ..v })
+                    Error::OpConfig(Violation { subject: format!("operand {i}, {}", v.subject).into(), ..v })
                 }
                 other => other,
             })?);
@@ -173,11 +178,11 @@ unsafe fn names(v1: &Qnn_OpConfigV1_t) -> Result<(&str, &str), Error> {
         let package = unsafe { raw::text(v1.packageName, GRAPH, "opConfig.packageName") }?;
         if package != PACKAGE {
             return Err(Error::Node(Violation {
-                node: name.to_owned(),
-                op: op.to_owned(),
-                subject: "op package".to_owned(),
-                expected: format!("`{PACKAGE}`"),
-                found: format!("`{package}`"),
+                node: name.into(),
+                op: op.into(),
+                subject: "op package".into(),
+                expected: format!("`{PACKAGE}`").into(),
+                found: format!("`{package}`").into(),
             }));
         }
     }
@@ -190,21 +195,25 @@ fn of(param: &str) -> String {
 
 /// A scalar parameter; the error is what was found instead of a number.
 fn scalar(s: &Qnn_Scalar_t) -> Result<Param, String> {
-    let v = &s.anon0;
-    // SAFETY (each arm): the type says which member it is, and any bits are valid for a number.
+    macro_rules! read {
+        ($member:ident) => {{
+            // SAFETY: the type says which member it is, and any bits are valid for a number.
+            unsafe { s.anon0.$member }
+        }};
+    }
     Ok(match s.dataType {
-        q::QNN_DATATYPE_FLOAT_32 => Param::F32(unsafe { v.floatValue }),
-        q::QNN_DATATYPE_FLOAT_64 => Param::F32(unsafe { v.doubleValue } as f32),
-        q::QNN_DATATYPE_FLOAT_16 => Param::F32(half::f16::from_bits(unsafe { v.uint16Value }).to_f32()),
-        q::QNN_DATATYPE_INT_8 | q::QNN_DATATYPE_SFIXED_POINT_8 => Param::Int(unsafe { v.int8Value }.into()),
-        q::QNN_DATATYPE_INT_16 | q::QNN_DATATYPE_SFIXED_POINT_16 => Param::Int(unsafe { v.int16Value }.into()),
-        q::QNN_DATATYPE_INT_32 | q::QNN_DATATYPE_SFIXED_POINT_32 => Param::Int(unsafe { v.int32Value }.into()),
-        q::QNN_DATATYPE_INT_64 => Param::Int(unsafe { v.int64Value }),
-        q::QNN_DATATYPE_UINT_8 | q::QNN_DATATYPE_UFIXED_POINT_8 => Param::UInt(unsafe { v.uint8Value }.into()),
-        q::QNN_DATATYPE_UINT_16 | q::QNN_DATATYPE_UFIXED_POINT_16 => Param::UInt(unsafe { v.uint16Value }.into()),
-        q::QNN_DATATYPE_UINT_32 | q::QNN_DATATYPE_UFIXED_POINT_32 => Param::UInt(unsafe { v.uint32Value }.into()),
-        q::QNN_DATATYPE_UINT_64 => Param::UInt(unsafe { v.uint64Value }),
-        q::QNN_DATATYPE_BOOL_8 => Param::Bool(unsafe { v.bool8Value } != 0),
+        q::QNN_DATATYPE_FLOAT_32 => Param::F32(read!(floatValue)),
+        q::QNN_DATATYPE_FLOAT_64 => Param::F32(read!(doubleValue) as f32),
+        q::QNN_DATATYPE_FLOAT_16 => Param::F32(half::f16::from_bits(read!(uint16Value)).to_f32()),
+        q::QNN_DATATYPE_INT_8 | q::QNN_DATATYPE_SFIXED_POINT_8 => Param::Int(read!(int8Value).into()),
+        q::QNN_DATATYPE_INT_16 | q::QNN_DATATYPE_SFIXED_POINT_16 => Param::Int(read!(int16Value).into()),
+        q::QNN_DATATYPE_INT_32 | q::QNN_DATATYPE_SFIXED_POINT_32 => Param::Int(read!(int32Value).into()),
+        q::QNN_DATATYPE_INT_64 => Param::Int(read!(int64Value)),
+        q::QNN_DATATYPE_UINT_8 | q::QNN_DATATYPE_UFIXED_POINT_8 => Param::UInt(read!(uint8Value).into()),
+        q::QNN_DATATYPE_UINT_16 | q::QNN_DATATYPE_UFIXED_POINT_16 => Param::UInt(read!(uint16Value).into()),
+        q::QNN_DATATYPE_UINT_32 | q::QNN_DATATYPE_UFIXED_POINT_32 => Param::UInt(read!(uint32Value).into()),
+        q::QNN_DATATYPE_UINT_64 => Param::UInt(read!(uint64Value)),
+        q::QNN_DATATYPE_BOOL_8 => Param::Bool(read!(bool8Value) != 0),
         other => return Err(format!("a scalar of type {other:#06x}")),
     })
 }

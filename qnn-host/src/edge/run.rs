@@ -88,7 +88,6 @@ pub(super) unsafe extern "C" fn execute(
     })
 }
 
-#[expect(clippy::too_many_arguments, reason = "QNN's argument list")]
 pub(super) unsafe extern "C" fn execute_async(
     graph: Qnn_GraphHandle_t,
     inputs: *const Qnn_Tensor_t,

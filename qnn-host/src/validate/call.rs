@@ -11,6 +11,9 @@ pub(super) struct Call<'a> {
     pub(super) outputs: Vec<&'a Tensor>,
 }
 
+/// Extents and values of an integer tensor parameter.
+pub(super) type Ints<'a> = (&'a [u32], &'a [i64]);
+
 impl<'a> Call<'a> {
     /// The ids must lie in the graph.
     pub(super) fn new(graph: &'a Graph, node: &'a Node) -> Self {
@@ -59,7 +62,7 @@ impl<'a> Call<'a> {
     }
 
     /// An integer tensor parameter: extents and values.
-    pub(super) fn ints(&self, name: &str) -> Result<Option<(&'a [u32], &'a [i64])>, Violation> {
+    pub(super) fn ints(&self, name: &str) -> Result<Option<Ints<'a>>, Violation> {
         match self.node.param(name) {
             None => Ok(None),
             Some(Param::Ints(dims, values)) => Ok(Some((dims, values))),
@@ -96,11 +99,11 @@ impl<'a> Call<'a> {
     /// A violation at a named place.
     pub(super) fn bad(&self, subject: &str, expected: String, found: String) -> Violation {
         Violation {
-            node: self.node.name.clone(),
-            op: self.node.op.clone(),
-            subject: subject.to_owned(),
-            expected,
-            found,
+            node: self.node.name.as_str().into(),
+            op: self.node.op.as_str().into(),
+            subject: subject.into(),
+            expected: expected.into(),
+            found: found.into(),
         }
     }
 

@@ -35,15 +35,15 @@ const MAX_BYTES: usize = isize::MAX as usize / 64 * 64;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Violation {
     /// Name of the node; empty when a tensor on its own is at fault.
-    pub node: String,
+    pub node: Box<str>,
     /// The node's op type.
-    pub op: String,
+    pub op: Box<str>,
     /// The operand, parameter or tensor at fault.
-    pub subject: String,
+    pub subject: Box<str>,
     /// What the rule asks for.
-    pub expected: String,
+    pub expected: Box<str>,
     /// What is there.
-    pub found: String,
+    pub found: Box<str>,
 }
 
 impl fmt::Display for Violation {
@@ -66,11 +66,11 @@ pub fn spec(op: &str) -> Option<&'static OpSpec> {
 /// The first rule it breaks.
 pub fn check_node(graph: &Graph, node: &Node) -> Result<(), Violation> {
     let fault = |subject: &str, expected: String, found: String| Violation {
-        node: node.name.clone(),
-        op: node.op.clone(),
-        subject: subject.to_owned(),
-        expected,
-        found,
+        node: node.name.as_str().into(),
+        op: node.op.as_str().into(),
+        subject: subject.into(),
+        expected: expected.into(),
+        found: found.into(),
     };
     let spec = spec(&node.op).ok_or_else(|| {
         let near = OPS.iter().find(|s| s.name.eq_ignore_ascii_case(&node.op));
@@ -118,11 +118,11 @@ pub fn check_node(graph: &Graph, node: &Node) -> Result<(), Violation> {
 /// The first rule it breaks.
 pub fn check_tensor(tensor: &Tensor) -> Result<(), Violation> {
     let fault = |expected: String, found: String| Violation {
-        node: String::new(),
-        op: String::new(),
-        subject: format!("tensor `{}`", tensor.name),
-        expected,
-        found,
+        node: "".into(),
+        op: "".into(),
+        subject: format!("tensor `{}`", tensor.name).into(),
+        expected: expected.into(),
+        found: found.into(),
     };
     if matches!(tensor.role, Role::Null) {
         return Ok(());
@@ -160,11 +160,11 @@ pub fn check_graph(graph: &Graph) -> Result<(), Violation> {
         check_tensor(tensor)?;
         if !names.insert(tensor.name.as_str()) {
             return Err(Violation {
-                node: String::new(),
-                op: String::new(),
-                subject: format!("graph `{}`", graph.name),
-                expected: "tensor names that differ".to_owned(),
-                found: format!("`{}` twice", tensor.name),
+                node: "".into(),
+                op: "".into(),
+                subject: format!("graph `{}`", graph.name).into(),
+                expected: "tensor names that differ".into(),
+                found: format!("`{}` twice", tensor.name).into(),
             });
         }
     }

@@ -18,11 +18,11 @@ impl Wiring {
     pub fn add(&mut self, graph: &Graph, node: &Node) -> Result<(), Violation> {
         self.made.resize(graph.tensors.len(), false);
         let fault = |subject: String, expected: &str, found: &str| Violation {
-            node: node.name.clone(),
-            op: node.op.clone(),
-            subject,
-            expected: expected.to_owned(),
-            found: found.to_owned(),
+            node: node.name.as_str().into(),
+            op: node.op.as_str().into(),
+            subject: subject.into(),
+            expected: expected.into(),
+            found: found.into(),
         };
         for (i, &id) in node.inputs.iter().enumerate() {
             let tensor = graph.tensor(id);
@@ -62,11 +62,11 @@ impl Wiring {
     /// Names the first output that no node makes, or an empty graph.
     pub fn finish(&self, graph: &Graph) -> Result<(), Violation> {
         let fault = |expected: &str, found: String| Violation {
-            node: String::new(),
-            op: String::new(),
-            subject: format!("graph `{}`", graph.name),
-            expected: expected.to_owned(),
-            found,
+            node: "".into(),
+            op: "".into(),
+            subject: format!("graph `{}`", graph.name).into(),
+            expected: expected.into(),
+            found: found.into(),
         };
         if graph.nodes.is_empty() {
             return Err(fault("at least one node", "none".to_owned()));

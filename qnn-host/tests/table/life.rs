@@ -35,6 +35,28 @@ fn composed_run_saved_and_loaded() {
 }
 
 #[test]
+fn a_persistent_binary_may_lie_anywhere() {
+    let client = Client::new();
+    let context = client.context();
+    let small = Small::ready(&client, context, c"small", 2);
+    let bytes = client.binary(context);
+    client.free(context);
+    for shift in [1, 2, 7] {
+        let mut memory = vec![0u8; shift];
+        memory.extend(&bytes);
+        let context = client.load(&memory[shift..], true).unwrap();
+        small.check(&client, client.retrieve(context, c"small"));
+        // Saving over the bytes that the context still reads is refused.
+        let to = memory.as_mut_ptr().cast();
+        let (n, mut written) = (bytes.len() as u64, 0);
+        let code = call!(client.table, contextGetBinary(context, to, n, &raw mut written));
+        assert_eq!(code, 5000);
+        assert!(client.message(code).contains("off the binary that the context was made from"));
+        client.free(context);
+    }
+}
+
+#[test]
 fn variants_share_their_weights() {
     let client = Client::new();
     let context = client.context();
@@ -163,7 +185,8 @@ fn context_tensors_and_updates() {
         assert_eq!(client.run(graph, &[input.reading(&x)], &mut [output.writing(&mut y)]), 0);
         expect(&as_floats(&y), &[1.1, 1.5, 4.0]);
 
-        // New data, then finalized again.
+        // New data, then finalized again. The binary must not be the one from before.
+        let before = client.binary(context);
         let mut new = floats(&[10.0, 20.0, 30.0]);
         bias.v1().anon0.clientBuf = Qnn_ClientBuffer_t { data: new.as_mut_ptr().cast(), dataSize: 12 };
         let mut list = [&raw const bias.raw];
@@ -173,6 +196,7 @@ fn context_tensors_and_updates() {
         assert_eq!(call!(client.table, graphFinalize(graph, null_mut(), null_mut())), 0);
         assert_eq!(client.run(graph, &[input.reading(&x)], &mut [output.writing(&mut y)]), 0);
         expect(&as_floats(&y), &[10.1, 19.5, 31.0]);
+        assert!(client.binary(context) != before);
     }
     client.free(context);
 }
