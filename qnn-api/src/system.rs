@@ -89,6 +89,14 @@ pub(crate) fn read(library: &Library, bytes: &[u8]) -> Result<(BinaryInfo, Vec<G
         }
         answer => answer,
     };
+    // A library that speaks for both interfaces keeps its last words behind the core one.
+    let answer = answer.map_err(|error| match error {
+        CallError::Answer(mut error) if error.said.is_none() && system.shown == library.shown() => {
+            error.said = library.table.message(error.code);
+            CallError::Answer(error)
+        }
+        error => error,
+    });
     answer.doing(&system.shown, || format!("read what a context binary of {n_bytes} bytes holds"))?;
     // SAFETY: on success null or a description that lives as long as the system context.
     let raw = unsafe { out.as_ref() }.ok_or_else(|| odd("nothing was handed out"))?;

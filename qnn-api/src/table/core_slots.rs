@@ -27,7 +27,7 @@ impl Table {
     }
 
     /// What the library says about an error number on this thread, in its own words.
-    fn message(&self, code: u64) -> Option<String> {
+    pub(crate) fn message(&self, code: u64) -> Option<String> {
         let ask = self.raw.errorGetMessage?;
         let mut text = core::ptr::null();
         // SAFETY: takes a number and an out pointer; the text stays the library's and is copied at once.
