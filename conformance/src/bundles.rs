@@ -46,7 +46,8 @@ impl Bundle {
     /// # Panics
     /// The compiler wrote one that the dialog refuses.
     pub fn config(&self) -> DialogConfig {
-        DialogConfig::from_file(self.dir().join(CONFIG_FILE)).expect("the compiler writes configs that the dialog takes")
+        DialogConfig::from_file(self.dir().join(CONFIG_FILE))
+            .expect("the compiler writes configs that the dialog takes")
     }
 
     /// An engine on it.

@@ -83,7 +83,11 @@ impl Problem {
                 return Err(format!("{}: value {i} is {found}, expected {expected}", self.name));
             }
         }
-        if output.len() == self.reference.len() { Ok(()) } else { Err(format!("{}: {} values", self.name, output.len())) }
+        if output.len() == self.reference.len() {
+            Ok(())
+        } else {
+            Err(format!("{}: {} values", self.name, output.len()))
+        }
     }
 }
 
@@ -139,7 +143,8 @@ pub fn all() -> Vec<Problem> {
 fn fully_connected(name: &'static str, rows: usize, k: usize, n: usize) -> Problem {
     let (x, w, b) = (made_up(rows * k, 1), made_up(n * k, 2), made_up(n, 3));
     let (xs, ws) = (wide(&x), wide(&w));
-    let dot = |r: usize, c: usize| -> f64 { (0..k).map(|i| xs[r * k + i] * ws[c * k + i]).sum::<f64>() + f64::from(b[c]) };
+    let dot =
+        |r: usize, c: usize| -> f64 { (0..k).map(|i| xs[r * k + i] * ws[c * k + i]).sum::<f64>() + f64::from(b[c]) };
     let reference = (0..rows * n).map(|i| dot(i / n, i % n)).collect();
     Problem {
         name,
@@ -158,7 +163,8 @@ fn mat_mul(name: &'static str, transposed: bool) -> Problem {
     let (m, k, n) = (4, 8, 10);
     let (a, b) = (made_up(6 * m * k, 4), made_up(2 * k * n, 5));
     let (aw, bw) = (wide(&a), wide(&b));
-    let at = |g: usize, i: usize, j: usize| if transposed { bw[g * k * n + j * k + i] } else { bw[g * k * n + i * n + j] };
+    let at =
+        |g: usize, i: usize, j: usize| if transposed { bw[g * k * n + j * k + i] } else { bw[g * k * n + i * n + j] };
     let mut reference = Vec::new();
     for batch in 0..6 {
         for r in 0..m {

@@ -60,24 +60,96 @@ fn configs() {
     let bundle = bundle(&backend);
     let good: Value = serde_json::from_str(&std::fs::read_to_string(bundle.dir().join(CONFIG_FILE)).unwrap()).unwrap();
     let cases: &[(&str, Change, &str)] = &[
-        ("not an object", |c| *c = json!([]), ""),
-        ("no dialog", |c| *c = json!({}), ""),
-        ("unknown key", |c| c["dialog"]["context"]["sise"] = json!(32), ""),
-        ("text for a number", |c| c["dialog"]["context"]["size"] = json!("32"), ""),
-        ("size of zero", |c| c["dialog"]["context"]["size"] = json!(0), ""),
-        ("token id of -7", |c| c["dialog"]["context"]["bos-token"] = json!(-7), ""),
-        ("no eos", |c| c["dialog"]["context"]["eos-token"] = json!([]), ""),
-        ("probability over 1", |c| c["dialog"]["sampler"]["top-p"] = json!(1.5), ""),
-        ("negative temperature", |c| c["dialog"]["sampler"]["temp"] = json!(-1), ""),
-        ("empty stop sequence", |c| c["dialog"]["stop-sequence"] = json!([""]), ""),
-        ("another version", |c| c["dialog"]["version"] = json!(2), ""),
-        ("a kind to come", |c| (c["dialog"]["type"], c["dialog"]["lade"]) = (json!("lade"), json!({"version": 1})), ""),
-        ("an unknown kind", |c| c["dialog"]["type"] = json!("basik"), ""),
-        ("another backend", |c| c["dialog"]["engine"]["backend"] = json!({"version": 1, "type": "QnnGpu"}), ""),
-        ("negative threads", |c| c["dialog"]["engine"]["n-threads"] = json!(-1), ""),
-        ("no tokenizer", |c| c["dialog"]["tokenizer"]["path"] = json!("no.json"), ""),
-        ("no binary", |c| c["dialog"]["engine"]["model"]["binary"]["ctx-bins"] = json!(["no.bin"]), ""),
-        ("positions told twice", |c| c["dialog"]["engine"]["backend"]["QnnHtp"]["rope-theta"] = json!(1e4), ""),
+        (
+            "not an object",
+            |c| *c = json!([]),
+            "`/changed.json` is not a valid dialog config: /: expected object, found array",
+        ),
+        (
+            "no dialog",
+            |c| *c = json!({}),
+            "`/changed.json` is not a valid dialog config: /dialog: required key is missing",
+        ),
+        (
+            "unknown key",
+            |c| c["dialog"]["context"]["sise"] = json!(32),
+            "`/changed.json` is not a valid dialog config: /dialog/context/sise: unknown key (did you mean `size`?)",
+        ),
+        (
+            "text for a number",
+            |c| c["dialog"]["context"]["size"] = json!("32"),
+            "`/changed.json` is not a valid dialog config: /dialog/context/size: expected integer, found string",
+        ),
+        (
+            "size of zero",
+            |c| c["dialog"]["context"]["size"] = json!(0),
+            "`/changed.json` is not a valid dialog config: /dialog/context/size: expected at least 1 token, found 0",
+        ),
+        (
+            "token id of -7",
+            |c| c["dialog"]["context"]["bos-token"] = json!(-7),
+            "`/changed.json` is not a valid dialog config: /dialog/context/bos-token: expected a token id, or -1 for unset, found -7",
+        ),
+        (
+            "no eos",
+            |c| c["dialog"]["context"]["eos-token"] = json!([]),
+            "`/changed.json` is not a valid dialog config: /dialog/context/eos-token: expected at least 1 item(s), found 0",
+        ),
+        (
+            "probability over 1",
+            |c| c["dialog"]["sampler"]["top-p"] = json!(1.5),
+            "`/changed.json` is not a valid dialog config: /dialog/sampler/top-p: expected a number from 0 to 1, found 1.5",
+        ),
+        (
+            "negative temperature",
+            |c| c["dialog"]["sampler"]["temp"] = json!(-1),
+            "`/changed.json` is not a valid dialog config: /dialog/sampler/temp: expected a number of at least 0, found -1",
+        ),
+        (
+            "empty stop sequence",
+            |c| c["dialog"]["stop-sequence"] = json!([""]),
+            "`/changed.json` is not a valid dialog config: /dialog/stop-sequence/0: expected a non-empty string",
+        ),
+        (
+            "another version",
+            |c| c["dialog"]["version"] = json!(2),
+            "`/changed.json` is not a valid dialog config: /dialog/version: expected version 1, found 2",
+        ),
+        (
+            "a kind to come",
+            |c| (c["dialog"]["type"], c["dialog"]["lade"]) = (json!("lade"), json!({"version": 1})),
+            "`/changed.json` asks for more than this build can do: /dialog/type: dialog type `lade` is not yet supported (this build runs `basic` dialogs)",
+        ),
+        (
+            "an unknown kind",
+            |c| c["dialog"]["type"] = json!("basik"),
+            "`/changed.json` is not a valid dialog config: /dialog/type: expected one of `basic`, `ssd-q1`, `lade`, `spd`, `multistream`, `eaglet`, `kv-share`, found `basik` (did you mean `basic`?)",
+        ),
+        (
+            "another backend",
+            |c| c["dialog"]["engine"]["backend"] = json!({"version": 1, "type": "QnnGpu"}),
+            "`/changed.json` asks for more than this build can do: /dialog/engine/backend/type: backend `QnnGpu` is not yet supported (`QnnHtp` configs run on the embedded backend and on libQnnHtp)",
+        ),
+        (
+            "negative threads",
+            |c| c["dialog"]["engine"]["n-threads"] = json!(-1),
+            "`/changed.json` is not a valid dialog config: /dialog/engine/n-threads: expected an integer of at least 0, found -1",
+        ),
+        (
+            "no tokenizer",
+            |c| c["dialog"]["tokenizer"]["path"] = json!("no.json"),
+            "`/changed.json` names files that cannot be used: /dialog/tokenizer/path: file not found: `/no.json` (relative paths start at the config's folder)",
+        ),
+        (
+            "no binary",
+            |c| c["dialog"]["engine"]["model"]["binary"]["ctx-bins"] = json!(["no.bin"]),
+            "`/changed.json` names files that cannot be used: /dialog/engine/model/binary/ctx-bins/0: file not found: `/no.bin` (relative paths start at the config's folder)",
+        ),
+        (
+            "positions told twice",
+            |c| c["dialog"]["engine"]["backend"]["QnnHtp"]["rope-theta"] = json!(1e4),
+            "`/changed.json` is not a valid dialog config: /dialog/engine/backend/QnnHtp/rope-theta: not allowed together with `positional-encoding` of the model (remove `rope-theta`; `positional-encoding` says the same)",
+        ),
     ];
     let mut found = Vec::new();
     for (name, change, expected) in cases {
@@ -90,7 +162,11 @@ fn configs() {
     }
     std::fs::write(bundle.dir().join("torn.json"), "{\"dialog\": {").unwrap();
     let error = DialogConfig::from_file(bundle.dir().join("torn.json")).unwrap_err();
-    found.push(("torn", message(&error, &bundle.dir()), ""));
+    found.push((
+        "torn",
+        message(&error, &bundle.dir()),
+        "`/torn.json` is not valid JSON | EOF while parsing an object at line 1 column 12",
+    ));
     check(found);
 }
 
@@ -108,19 +184,71 @@ fn checkpoints() {
         std::fs::write(path, &bytes[..keep.min(bytes.len())]).unwrap();
     }
     let cases: &[(&str, Change, &str)] = &[
-        ("no config", |d| std::fs::remove_file(d.join("config.json")).unwrap(), ""),
-        ("torn config", |d| cut(&d.join("config.json"), 30), ""),
-        ("another family", |d| edit(d, |c| (c["model_type"], c["architectures"]) = (json!("gemma"), json!(["GemmaForCausalLM"]))), ""),
-        ("another activation", |d| edit(d, |c| c["hidden_act"] = json!("gelu")), ""),
-        ("other positions", |d| edit(d, |c| c["rope_scaling"] = json!({"rope_type": "yarn", "factor": 2.0})), ""),
-        ("more layers than weights", |d| edit(d, |c| c["num_hidden_layers"] = json!(2)), ""),
-        ("another width", |d| edit(d, |c| c["intermediate_size"] = json!(64)), ""),
-        ("heads that do not divide", |d| edit(d, |c| c["num_key_value_heads"] = json!(3)), ""),
-        ("no weights", |d| std::fs::remove_file(d.join("model.safetensors")).unwrap(), ""),
-        ("torn weights", |d| cut(&d.join("model.safetensors"), 3000), ""),
-        ("weights of no length", |d| cut(&d.join("model.safetensors"), 0), ""),
-        ("no tokenizer", |d| std::fs::remove_file(d.join("tokenizer.json")).unwrap(), ""),
-        ("torn tokenizer", |d| cut(&d.join("tokenizer.json"), 100), ""),
+        (
+            "no config",
+            |d| std::fs::remove_file(d.join("config.json")).unwrap(),
+            "cannot read `/model/config.json` | No such file or directory (os error 2)",
+        ),
+        (
+            "torn config",
+            |d| cut(&d.join("config.json"), 30),
+            "`/model/config.json` is not the JSON we expect | EOF while parsing a string at line 3 column 7",
+        ),
+        (
+            "another family",
+            |d| edit(d, |c| (c["model_type"], c["architectures"]) = (json!("gemma"), json!(["GemmaForCausalLM"]))),
+            "unsupported architecture `GemmaForCausalLM`: this compiler knows `LlamaForCausalLM`, `Qwen2ForCausalLM`, `Qwen3ForCausalLM`",
+        ),
+        (
+            "another activation",
+            |d| edit(d, |c| c["hidden_act"] = json!("gelu")),
+            "unsupported `hidden_act`: found gelu, this compiler needs silu",
+        ),
+        (
+            "other positions",
+            |d| edit(d, |c| c["rope_scaling"] = json!({"rope_type": "yarn", "factor": 2.0})),
+            "unsupported `rope type`: found yarn, this compiler needs default or llama3",
+        ),
+        (
+            "more layers than weights",
+            |d| edit(d, |c| c["num_hidden_layers"] = json!(2)),
+            "tensor `model.layers.1.input_layernorm.weight` is missing: the checkpoint has 11 others",
+        ),
+        (
+            "another width",
+            |d| edit(d, |c| c["intermediate_size"] = json!(64)),
+            "tensor `model.layers.0.mlp.gate_proj.weight` has shape [32, 32], expected [64, 32]",
+        ),
+        (
+            "heads that do not divide",
+            |d| edit(d, |c| c["num_key_value_heads"] = json!(3)),
+            "bad `num_key_value_heads` in the model's configuration: found 3 with 2 attention heads, expected a divisor of num_attention_heads",
+        ),
+        (
+            "no weights",
+            |d| std::fs::remove_file(d.join("model.safetensors")).unwrap(),
+            "no checkpoint in `/model`: neither model.safetensors nor model.safetensors.index.json",
+        ),
+        (
+            "torn weights",
+            |d| cut(&d.join("model.safetensors"), 3000),
+            "`/model/model.safetensors` is torn: its tensors end at byte 67032, the file at 3000",
+        ),
+        (
+            "weights of no length",
+            |d| cut(&d.join("model.safetensors"), 0),
+            "`/model/model.safetensors` is torn: 0 bytes, too short for a header length",
+        ),
+        (
+            "no tokenizer",
+            |d| std::fs::remove_file(d.join("tokenizer.json")).unwrap(),
+            "cannot read `/model/tokenizer.json` | No such file or directory (os error 2)",
+        ),
+        (
+            "torn tokenizer",
+            |d| cut(&d.join("tokenizer.json"), 100),
+            "`/model/tokenizer.json` is not the JSON we expect | EOF while parsing a string at line 1 column 100",
+        ),
         (
             "a weight that is no number",
             |d| {
@@ -130,7 +258,7 @@ fn checkpoints() {
                 bytes[end - 4..].copy_from_slice(&f32::NAN.to_le_bytes());
                 std::fs::write(path, bytes).unwrap();
             },
-            "",
+            "tensor `model.norm.weight` has NaN at index [31]: weights must be finite",
         ),
     ];
     let backend = backends::linked();
@@ -140,7 +268,8 @@ fn checkpoints() {
         let model = folder.path().join("model");
         small().write(&model).unwrap();
         change(&model);
-        let options = CompileOptions { ars: vec![1], cls: vec![32], ..CompileOptions::new(&model, folder.path().join("out")) };
+        let options =
+            CompileOptions { ars: vec![1], cls: vec![32], ..CompileOptions::new(&model, folder.path().join("out")) };
         let error = compile(&options, &backend, &mut Silent).expect_err(name);
         assert!(!options.out_dir.exists(), "{name}: left a bundle behind");
         found.push((*name, message(&error, folder.path()), *expected));
@@ -152,12 +281,24 @@ fn checkpoints() {
 fn options() {
     type Change = fn(&mut CompileOptions);
     let cases: &[(&str, Change, &str)] = &[
-        ("no widths", |o| o.ars.clear(), ""),
-        ("a width of zero", |o| o.ars = vec![0], ""),
-        ("wider than the context", |o| o.ars = vec![64], ""),
-        ("layers in one split", |o| o.layers_per_split = Some(1), ""),
-        ("no such model", |o| o.model_dir = "/no/such/model".into(), ""),
-        ("an output that is no bundle", |o| o.out_dir = o.model_dir.clone(), ""),
+        ("no widths", |o| o.ars.clear(), "no AR given: need at least one width in tokens"),
+        ("a width of zero", |o| o.ars = vec![0], "a AR of 0 tokens: widths start at 1"),
+        ("wider than the context", |o| o.ars = vec![64], "AR-64 is wider than the longest context, CL-32"),
+        (
+            "layers in one split",
+            |o| o.layers_per_split = Some(1),
+            "1 layers per split asked for, but layout `mono` has only one split",
+        ),
+        (
+            "no such model",
+            |o| o.model_dir = "/no/such/model".into(),
+            "cannot read `/no/such/model/config.json` | No such file or directory (os error 2)",
+        ),
+        (
+            "an output that is no bundle",
+            |o| o.out_dir = o.model_dir.clone(),
+            "`/model` cannot be a bundle directory: the model lies in it",
+        ),
     ];
     let backend = backends::linked();
     let folder = tempfile::tempdir().unwrap();
@@ -165,7 +306,8 @@ fn options() {
     TestModel { dtype: FileDtype::Bf16, ..small() }.write(&model).unwrap();
     let mut found = Vec::new();
     for (name, change, expected) in cases {
-        let mut options = CompileOptions { ars: vec![1], cls: vec![32], ..CompileOptions::new(&model, folder.path().join("out")) };
+        let mut options =
+            CompileOptions { ars: vec![1], cls: vec![32], ..CompileOptions::new(&model, folder.path().join("out")) };
         change(&mut options);
         let error = compile(&options, &backend, &mut Silent).expect_err(name);
         found.push((*name, message(&error, folder.path()), *expected));
@@ -177,13 +319,25 @@ fn options() {
 fn context_binaries() {
     type Change = fn(&mut Vec<u8>);
     let cases: &[(&str, Change, &str)] = &[
-        ("nothing in it", Vec::clear, ""),
-        ("a few bytes", |b| b.truncate(7), ""),
-        ("half", |b| b.truncate(b.len() / 2), ""),
-        ("another kind of file", |b| b[..4].copy_from_slice(b"\x7fELF"), ""),
-        ("a later format", |b| b[8..12].copy_from_slice(&99u32.to_le_bytes()), ""),
-        ("one bit of the description", |b| b[200] ^= 1, ""),
-        ("something behind it", |b| b.extend([0; 100]), ""),
+        ("nothing in it", Vec::clear, "context binary is torn: expected at least 128 bytes, found 0"),
+        ("a few bytes", |b| b.truncate(7), "context binary is torn: expected at least 128 bytes, found 7"),
+        ("half", |b| b.truncate(b.len() / 2), "context binary is torn: expected at least ALL bytes, found HALF"),
+        (
+            "another kind of file",
+            |b| b[..4].copy_from_slice(b"\x7fELF"),
+            "not a context binary of this backend: expected magic [89, 4f, 47, 48, 4f, 53, 54, 0a], found [7f, 45, 4c, 46, 4f, 53, 54, 0a]",
+        ),
+        (
+            "a later format",
+            |b| b[8..12].copy_from_slice(&99u32.to_le_bytes()),
+            "context binary has format version 99, this backend reads up to 1",
+        ),
+        ("one bit of the description", |b| b[200] ^= 1, "context binary is damaged: checksum of the"),
+        (
+            "something behind it",
+            |b| b.extend([0; 100]),
+            "context binary is malformed at byte 24: expected a file of ALL bytes, found MORE",
+        ),
     ];
     let backend = backends::linked();
     let bundle = bundle(&backend);
@@ -195,27 +349,55 @@ fn context_binaries() {
         let mut bytes = good.clone();
         change(&mut bytes);
         std::fs::write(first, bytes).unwrap();
-        let error = Engine::open(config.engine(), &backend).expect_err(name);
-        found.push((*name, message(&error, &bundle.dir()), *expected));
+        let error = message(&Engine::open(config.engine(), &backend).expect_err(name), &bundle.dir());
+        assert!(
+            error.starts_with("cannot load context binary `/decoder.bin` | cannot read what a context binary of "),
+            "{error}"
+        );
+        // What matters is the backend's own finding; sizes follow the format, checksums the bytes.
+        let own = error.rsplit("getMetaData: ").next().unwrap_or_default().replace(&good.len().to_string(), "ALL");
+        let own = own.replace(&(good.len() / 2).to_string(), "HALF").replace(&(good.len() + 100).to_string(), "MORE");
+        let own = own.split(" metadata is ").next().unwrap_or_default();
+        found.push((*name, own.to_owned(), *expected));
     }
-    std::fs::write(first, good).unwrap();
+    std::fs::write(first, &good).unwrap();
 
     let mut engine = config.engine().clone();
     engine.ctx_bins.truncate(1);
-    found.push(("a split missing", message(&Engine::open(&engine, &backend).unwrap_err(), &bundle.dir()), ""));
+    found.push((
+        "a split missing",
+        message(&Engine::open(&engine, &backend).unwrap_err(), &bundle.dir()),
+        "split 2 of 2 is missing; the graphs found are ar1_cl32_1_of_2, ar8_cl32_1_of_2",
+    ));
     engine.ctx_bins.push(engine.ctx_bins[0].clone());
-    found.push(("a split twice", message(&Engine::open(&engine, &backend).unwrap_err(), &bundle.dir()), ""));
+    found.push(("a split twice", message(&Engine::open(&engine, &backend).unwrap_err(), &bundle.dir()), "split 2 of 2 is missing; the graphs found are ar1_cl32_1_of_2, ar8_cl32_1_of_2, ar1_cl32_1_of_2, ar8_cl32_1_of_2"));
     engine.ctx_bins = vec![bundle.dir()];
-    found.push(("a folder", message(&Engine::open(&engine, &backend).unwrap_err(), &bundle.dir()), ""));
+    found.push((
+        "a folder",
+        message(&Engine::open(&engine, &backend).unwrap_err(), &bundle.dir()),
+        "cannot load context binary `` | cannot map `` | No such device (os error 19)",
+    ));
     let mut engine = config.engine().clone();
     engine.context_size = Some(64);
-    found.push(("more context than compiled", message(&Engine::open(&engine, &backend).unwrap_err(), &bundle.dir()), ""));
+    found.push((
+        "more context than compiled",
+        message(&Engine::open(&engine, &backend).unwrap_err(), &bundle.dir()),
+        "context size 64 does not fit the graphs: expected 1 to 32, the largest CL loaded",
+    ));
     let mut engine = config.engine().clone();
     engine.pad_token = TokenId(5000);
-    found.push(("a pad token beyond the vocabulary", message(&Engine::open(&engine, &backend).unwrap_err(), &bundle.dir()), ""));
+    found.push((
+        "a pad token beyond the vocabulary",
+        message(&Engine::open(&engine, &backend).unwrap_err(), &bundle.dir()),
+        "pad token: expected an entry of the vocabulary, found 5000",
+    ));
     let mut engine = config.engine().clone();
     engine.rope = engine.rope.map(|r| engine::RopeConfig { rope_dim: 4, ..r });
-    found.push(("another rope-dim", message(&Engine::open(&engine, &backend).unwrap_err(), &bundle.dir()), ""));
+    found.push((
+        "another rope-dim",
+        message(&Engine::open(&engine, &backend).unwrap_err(), &bundle.dir()),
+        "`position_ids_cos` of graph `ar1_cl32_1_of_2` is 8 wide, but `rope-dim` is 4",
+    ));
     check(found);
 }
 
@@ -230,12 +412,24 @@ fn prompts() {
         found.push((name, message(&error, &bundle.dir()), expected));
         assert_eq!(dialog.n_past(), 0, "{name}: something ran");
     };
-    ask("longer than the context", vec![TokenId(5); 33], "");
-    ask("beyond the vocabulary", vec![TokenId(5), TokenId(320)], "");
+    ask("longer than the context", vec![TokenId(5); 33], "context limit exceeded: 0 past + 34 new tokens > 32");
+    ask(
+        "beyond the vocabulary",
+        vec![TokenId(5), TokenId(320)],
+        "token 320 at place 2 of the input is not in the vocabulary of 320",
+    );
     let mut engine = bundle.engine(&backend);
     engine.process(&[TokenId(1); 30]).unwrap();
-    found.push(("past the end", message(&engine.process(&[TokenId(1); 3]).unwrap_err(), &bundle.dir()), ""));
-    found.push(("rewound to the future", message(&engine.rewind(31).unwrap_err(), &bundle.dir()), ""));
+    found.push((
+        "past the end",
+        message(&engine.process(&[TokenId(1); 3]).unwrap_err(), &bundle.dir()),
+        "context limit exceeded: 30 past + 3 new tokens > 32",
+    ));
+    found.push((
+        "rewound to the future",
+        message(&engine.rewind(31).unwrap_err(), &bundle.dir()),
+        "cannot rewind to 31: the cache stands at 30 tokens with 30 rows; only backwards is possible",
+    ));
     assert_eq!(engine.n_past(), 30, "refused calls change nothing");
     check(found);
 }

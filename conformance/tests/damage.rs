@@ -15,7 +15,8 @@ use proptest::prelude::*;
 fn originals() -> &'static (Vec<u8>, String) {
     static MADE: OnceLock<(Vec<u8>, String)> = OnceLock::new();
     MADE.get_or_init(|| {
-        let model = TestModel { layers: 1, hidden: 32, heads: 2, kv_heads: 1, ffn: 32, ..TestModel::tiny(Family::Llama) };
+        let model =
+            TestModel { layers: 1, hidden: 32, heads: 2, kv_heads: 1, ffn: 32, ..TestModel::tiny(Family::Llama) };
         let bundle = Bundle::make(&model, &backends::linked(), |o| {
             (o.ars, o.cls, o.precision) = (vec![1, 4], vec![16], Precision::F32);
         });
