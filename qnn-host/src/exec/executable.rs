@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use super::build::{self, Slot};
@@ -11,8 +11,8 @@ use super::step::Fault;
 use super::{Arena, ExecError, Profile};
 use crate::ir::Graph;
 use crate::kernels::Isa;
-use crate::passes;
 use crate::passes::net::{Net, Port};
+use crate::passes::{self, SharedConstants};
 use crate::pool::{Pool, Worker};
 
 /// Choices of [`Executable::prepare`].
@@ -21,11 +21,13 @@ pub struct PrepareOptions {
     /// Join nodes into fused steps (linear layers with their surroundings, attention, ...). Off, every node runs on its
     /// own, by the plain kernels: the reference that tests compare with.
     pub fuse: bool,
+    /// Constants made from constants (weights transposed or decoded); the same for all graphs of a context.
+    pub shared: Arc<SharedConstants>,
 }
 
 impl Default for PrepareOptions {
     fn default() -> Self {
-        Self { fuse: true }
+        Self { fuse: true, shared: Arc::default() }
     }
 }
 
@@ -51,8 +53,14 @@ impl Executable {
     /// Plans a legal net.
     pub(crate) fn from_net(net: Net, fast: bool) -> Result<Self, ExecError> {
         let built = build::build(&net, fast)?;
-        let Net { inputs, outputs, .. } = net;
-        Ok(Self { slots: built.slots, inputs, outputs, value_bytes: built.value_bytes, isa: Isa::detect() })
+        let Net { name, inputs, outputs, .. } = net;
+        let (slots, value_bytes) = (built.slots, built.value_bytes);
+        let executable = Self { slots, inputs, outputs, value_bytes, isa: Isa::detect() };
+        let bytes = executable.arena_bytes(1);
+        match Vec::<u8>::new().try_reserve_exact(bytes) {
+            Ok(()) => Ok(executable),
+            Err(_) => Err(ExecError::Graph { graph: name, what: format!("a run needs {bytes} bytes of memory") }),
+        }
     }
 
     /// Bytes of arena that a run with that many threads needs.

@@ -21,6 +21,7 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
+pub use crate::passes::SharedConstants;
 pub use arena::Arena;
 pub use error::ExecError;
 pub use executable::{Executable, PrepareOptions};

@@ -138,7 +138,7 @@ fn run_at(
     inputs: &[Vec<u8>],
     shift: usize,
 ) -> Result<Vec<Vec<u8>>, ExecError> {
-    let executable = Executable::prepare(graph, &PrepareOptions { fuse })?;
+    let executable = Executable::prepare(graph, &PrepareOptions { fuse, ..PrepareOptions::default() })?;
     let pool = Pool::new(&PoolOptions { threads, ..PoolOptions::default() }).expect("threads start");
     let start = |bytes: &[u8]| bytes.as_ptr().align_offset(64) + shift;
     let inputs: Vec<(usize, Vec<u8>)> = inputs

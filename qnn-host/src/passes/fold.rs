@@ -8,21 +8,30 @@ use std::collections::HashSet;
 use super::legalize::words_value;
 use super::net::{Constant, Kind, Net, Node, Port, Snap, Source, Value, ValueId};
 use super::op::Op;
+use super::shared::{Made, SharedConstants};
 use crate::bytes::Bytes;
 use crate::exec::{Arena, ExecError, Executable};
 use crate::ir::{Dtype, Quant};
 use crate::pool::Pool;
 
 /// Replaces foldable nodes by constants.
-pub(crate) fn fold(net: &mut Net) -> Result<(), ExecError> {
-    fold_transposes(net);
+pub(crate) fn fold(net: &mut Net, shared: &SharedConstants) -> Result<(), ExecError> {
+    fold_transposes(net, shared);
+    // A linear layer of constants waits for its weights.
+    while fold_once(net)? {}
+    Ok(())
+}
+
+/// Folds what can be; false if nothing can.
+fn fold_once(net: &mut Net) -> Result<bool, ExecError> {
     let mut known: HashSet<ValueId> = HashSet::new();
     let foldable: Vec<bool> = net
         .nodes
         .iter()
         .map(|node| {
             let constant = |&id: &ValueId| net.constant(id).is_some() || known.contains(&net.root(id));
-            let fold = node.output.is_some() && node.inputs.iter().all(constant);
+            let ready = !matches!(node.op, Op::Linear { .. }) || net.constant(node.inputs[1]).is_some();
+            let fold = ready && node.output.is_some() && node.inputs.iter().all(constant);
             if let (true, Some(output)) = (fold, node.output) {
                 known.insert(net.root(output));
             }
@@ -30,7 +39,7 @@ pub(crate) fn fold(net: &mut Net) -> Result<(), ExecError> {
         })
         .collect();
     if known.is_empty() {
-        return Ok(());
+        return Ok(false);
     }
     let (folded, kept): (Vec<_>, Vec<_>) = net.nodes.drain(..).zip(foldable).partition(|(_, fold)| *fold);
     net.nodes = kept.into_iter().map(|(node, _)| node).collect();
@@ -43,7 +52,7 @@ pub(crate) fn fold(net: &mut Net) -> Result<(), ExecError> {
         let value = words_value(net.value(*id), bytes);
         net.values[id.0 as usize] = value;
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Runs `nodes` alone; the contents of `wanted` as words.
@@ -57,7 +66,7 @@ fn evaluate(net: &Net, mut nodes: Vec<Node>, wanted: &[ValueId]) -> Result<Vec<B
     }
     let mut part = Net { name: net.name.clone(), values: net.values.clone(), nodes, inputs: Vec::new(), outputs };
     super::dead::remove(&mut part);
-    super::legalize::legalize(&mut part, false);
+    super::legalize::legalize(&mut part, false, &SharedConstants::default());
     let mut buffers: Vec<Vec<u8>> = wanted.iter().map(|&id| vec![0; 4 * net.value(id).n_elems()]).collect();
     let mut slices: Vec<&mut [u8]> = buffers.iter_mut().map(Vec::as_mut_slice).collect();
     Executable::from_net(part, false)?.run(&Pool::inline(), &mut Arena::new(), &[], &mut slices, None)?;
@@ -65,7 +74,7 @@ fn evaluate(net: &Net, mut nodes: Vec<Node>, wanted: &[ValueId]) -> Result<Vec<B
 }
 
 /// Turns constant matrices without changing their element type.
-fn fold_transposes(net: &mut Net) {
+fn fold_transposes(net: &mut Net, shared: &SharedConstants) {
     for index in 0..net.nodes.len() {
         let node = &net.nodes[index];
         let (Op::Transpose { perm }, &[input], Some(output)) = (&node.op, node.inputs.as_slice(), node.output) else {
@@ -92,8 +101,10 @@ fn fold_transposes(net: &mut Net) {
         if constant.bytes.len() != rows * cols * size {
             continue;
         }
-        let turned = transposed(&constant.bytes, rows, cols, size);
-        let source = Source::Const(Constant { bytes: Bytes::copy_from(&turned), dtype: constant.dtype, quant });
+        let turned = shared.get(constant, &[rows, cols], Made::Transposed, || {
+            Bytes::copy_from(&transposed(&constant.bytes, rows, cols, size))
+        });
+        let source = Source::Const(Constant { bytes: turned, dtype: constant.dtype, quant });
         let value = Value { source, ..net.value(output).clone() };
         net.values[output.0 as usize] = value;
     }

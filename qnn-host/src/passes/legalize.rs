@@ -7,13 +7,14 @@ use std::collections::HashMap;
 
 use super::net::{Constant, Kind, Net, Node, Snap, Source, Value, ValueId};
 use super::op::Op;
+use super::shared::{Made, SharedConstants};
 use crate::bytes::Bytes;
 use crate::exec::codec;
 use crate::ir::{Dtype, Quant};
 use crate::kernels::Isa;
 
 /// Rewrites operands; conversions come first and are shared.
-pub(crate) fn legalize(net: &mut Net, fused: bool) {
+pub(crate) fn legalize(net: &mut Net, fused: bool, shared: &SharedConstants) {
     let mut loads = Vec::new();
     let mut loaded: HashMap<ValueId, ValueId> = HashMap::new();
     for index in 0..net.nodes.len() {
@@ -28,7 +29,9 @@ pub(crate) fn legalize(net: &mut Net, fused: bool) {
                 (_, Some(&made)) => made,
                 (Source::Const(constant), None) if is_words(constant) => continue,
                 (Source::Const(constant), None) => {
-                    let bytes = codec::decode_constant(Isa::detect(), constant, net.shape(root));
+                    let shape = net.shape(root);
+                    let decode = || codec::decode_constant(Isa::detect(), constant, shape);
+                    let bytes = shared.get(constant, shape, Made::Decoded, decode);
                     let value = words_value(net.value(root), bytes);
                     net.add_value(value)
                 }
@@ -79,6 +82,7 @@ fn reads_in_place(net: &Net, op: &Op, slot: usize, root: ValueId, fused: bool) -
         },
         Op::GatedLinear { .. } => (1..=2).contains(&slot) && constant && (float || is_row_codes(dtype, quant)),
         Op::RmsNorm { gamma: true, .. } => slot > 0 && fused && constant && float,
+        Op::ScatterMask { .. } => slot == 0 && float,
         Op::Attention(op) => match slot {
             0 => false,
             1 | 2 if op.past > 0 => float,

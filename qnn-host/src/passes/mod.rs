@@ -11,20 +11,23 @@ pub(crate) mod legalize;
 pub(crate) mod lower;
 pub(crate) mod net;
 pub(crate) mod op;
+mod shared;
+pub(crate) mod symbol;
 
 use crate::exec::{ExecError, PrepareOptions};
 use crate::ir::Graph;
 use net::Net;
+pub use shared::SharedConstants;
 
 /// All passes.
 pub(crate) fn compile(graph: &Graph, options: &PrepareOptions) -> Result<Net, ExecError> {
     let mut net = lower::lower(graph)?;
     dead::remove(&mut net);
-    fold::fold(&mut net)?;
+    fold::fold(&mut net, &options.shared)?;
     if options.fuse {
         fuse::fuse(&mut net);
     }
     dead::remove(&mut net);
-    legalize::legalize(&mut net, options.fuse);
+    legalize::legalize(&mut net, options.fuse, &options.shared);
     Ok(net)
 }

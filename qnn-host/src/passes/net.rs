@@ -192,14 +192,6 @@ impl Net {
         }
     }
 
-    /// The client's input that a value is, if it is one.
-    pub(crate) fn input(&self, id: ValueId) -> Option<usize> {
-        match self.value(self.root(id)).source {
-            Source::Input(index) => Some(index),
-            _ => None,
-        }
-    }
-
     pub(crate) fn add_value(&mut self, value: Value) -> ValueId {
         self.values.push(value);
         ValueId(self.values.len() as u32 - 1)

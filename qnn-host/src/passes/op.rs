@@ -136,6 +136,11 @@ pub(crate) enum Op {
         n: usize,
         k: usize,
     },
+    /// `mask [rows, past], columns [new]` -> `[rows, past + new]`; see `exec::ops::scatter_mask`.
+    ScatterMask {
+        past: usize,
+        new: usize,
+    },
     /// Attention over past and new; see [`AttentionOp`].
     Attention(AttentionOp),
 }
@@ -229,6 +234,7 @@ impl Op {
             Self::Linear { residual: false, .. } => "Linear",
             Self::Linear { residual: true, .. } => "Linear+Add",
             Self::GatedLinear { .. } => "GatedLinear",
+            Self::ScatterMask { .. } => "ScatterMask",
             Self::Attention(_) => "Attention",
         }
     }

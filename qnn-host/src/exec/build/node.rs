@@ -12,6 +12,7 @@ use crate::exec::ops::norm::{L2Norm, Norm, NormKind};
 use crate::exec::ops::reduce::{Argmax, Axes, CumulativeSum, IntReduce, RealReduce};
 use crate::exec::ops::rope::Rotate;
 use crate::exec::ops::scatter::{Places, Scatter};
+use crate::exec::ops::scatter_mask::ScatterMask;
 use crate::exec::ops::softmax::Softmax;
 use crate::exec::ops::top_k::TopK;
 use crate::exec::ops::unary::{IntUnary, RealUnary};
@@ -44,6 +45,10 @@ impl Builder<'_> {
             Op::LayerNorm { epsilon, gamma, beta } => self.norm(node, NormKind::Layer, *epsilon, *gamma, *beta),
             Op::Rope { .. } => self.rope(node),
             Op::Gather { .. } | Op::GatherElements { .. } | Op::GatherNd { .. } => self.gather(node),
+            Op::ScatterMask { past, new } => {
+                let [mask, columns] = [0, 1].map(|i| self.src(node.inputs[i]));
+                self.each(node, ScatterMask { mask, columns, past: *past, new: *new })
+            }
             Op::ScatterNd(op) => {
                 let (shape, index) = (self.shape(node.inputs[0]), self.shape(node.inputs[1]));
                 let depth = index.last().copied().unwrap_or(0);

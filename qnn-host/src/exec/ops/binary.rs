@@ -5,7 +5,7 @@ use crate::exec::cx::{Cx, Src, Word};
 use crate::exec::step::{Fault, Fill};
 
 /// An operation on two elements. Comparisons and logic yield 0 or 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "the names are QNN's")]
 pub(crate) enum BinaryOp {
     Add,

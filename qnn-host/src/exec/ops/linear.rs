@@ -72,6 +72,9 @@ impl Linear {
 impl Step for Linear {
     fn run(&self, cx: &Cx<'_>, worker: Worker<'_>) -> Result<(), Fault> {
         let x = cx.read::<f32>(&self.x);
+        if self.m == 0 {
+            return Ok(());
+        }
         if !self.is_fast() {
             self.layers.iter().for_each(|(layer, dst)| plain(cx, worker, layer, dst, x, self.m, self.k));
             return Ok(());

@@ -52,7 +52,7 @@ impl Fill for MatMul {
             }
             if self.transpose_b {
                 for (out, b) in out.iter_mut().zip(b.chunks_exact(self.k.max(1))) {
-                    *out += dot(b, &x);
+                    *out += dot(b, x);
                 }
             } else {
                 for (k, b) in b.chunks_exact(self.n).enumerate() {

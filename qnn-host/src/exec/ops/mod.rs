@@ -13,6 +13,7 @@ pub(crate) mod norm;
 pub(crate) mod reduce;
 pub(crate) mod rope;
 pub(crate) mod scatter;
+pub(crate) mod scatter_mask;
 pub(crate) mod softmax;
 pub(crate) mod store;
 pub(crate) mod top_k;

@@ -127,7 +127,8 @@ mod tests {
 
     #[test]
     fn shapes_broadcast_as_numpys_do() {
-        let cases: [(&[usize], &[usize], Option<&[usize]>); 6] = [
+        type Case = (&'static [usize], &'static [usize], Option<&'static [usize]>);
+        let cases: [Case; 6] = [
             (&[2, 3], &[3], Some(&[2, 3])),
             (&[2, 1], &[1, 4], Some(&[2, 4])),
             (&[], &[5], Some(&[5])),

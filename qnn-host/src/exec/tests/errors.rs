@@ -8,7 +8,8 @@ use crate::pool::Pool;
 
 fn message(b: &Build) -> String {
     let messages = [true, false].map(|fuse| {
-        let error = Executable::prepare(&b.graph, &PrepareOptions { fuse }).expect_err("must be refused");
+        let error = Executable::prepare(&b.graph, &PrepareOptions { fuse, ..PrepareOptions::default() })
+            .expect_err("must be refused");
         error.to_string()
     });
     assert_eq!(messages[0], messages[1], "the same with and without fusion");
@@ -29,7 +30,9 @@ fn refused(op: &str, params: &[(&str, Param)], inputs: &[&[u32]], outputs: &[&[u
 #[test]
 fn nodes_that_contradict_their_operands() {
     let node = |op: &str, rest: &str| format!("node `{op}_0` (`{op}`): {rest}");
-    let cases: [(&str, Vec<(&str, Param)>, &[&[u32]], &[&[u32]], &str); 21] = [
+    type Shapes = &'static [&'static [u32]];
+    type Case = (&'static str, Vec<(&'static str, Param)>, Shapes, Shapes, &'static str);
+    let cases: [Case; 21] = [
         (
             "ElementWiseAdd",
             vec![],
@@ -170,6 +173,18 @@ fn graphs_that_do_not_hang_together() {
     let mut b = Build::new();
     b.input("x", &[u32::MAX, u32::MAX], Dtype::F32);
     assert_eq!(message(&b), "graph `test`: tensor `x` is too large: [4294967295, 4294967295]");
+
+    let mut b = Build::new();
+    let x = b.input("x", &[1 << 19, 1 << 18], Dtype::F32);
+    let t = b.op("Relu", &[], &[x], &[1 << 19, 1 << 18], Dtype::F32);
+    let out = b.output("out", &[1 << 19, 1 << 18], Dtype::F32);
+    b.node("Relu", &[], &[t], &[out]);
+    let huge = Executable::prepare(&b.graph, &PrepareOptions::default()).map(|e| e.arena_bytes(1));
+    let bytes = 1usize << 40;
+    match huge {
+        Ok(found) => assert_eq!(found, bytes),
+        Err(error) => assert_eq!(error.to_string(), format!("graph `test`: a run needs {bytes} bytes of memory")),
+    }
 }
 
 #[test]

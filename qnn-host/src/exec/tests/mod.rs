@@ -10,3 +10,5 @@ mod moves;
 mod quantized;
 mod reduce;
 mod reference;
+mod running;
+mod scatter;

@@ -1,6 +1,6 @@
 //! Fixed-point tensors: correct by decoding and encoding around float arithmetic.
 
-use super::super::testing::{Build, Noise, numbers_of, run};
+use super::super::testing::{Build, Noise, labels, numbers_of, run};
 use crate::bytes::Bytes;
 use crate::ir::{Dtype, Param, Quant, Role, TensorId};
 
@@ -147,6 +147,8 @@ fn mat_mul_and_conv_weights_have_a_scale_a_column() {
             })
             .collect();
         case.check(SCALE * 4.0, OFFSET, &wanted, 0.6);
+        let labels = labels(&case.b.graph);
+        assert!(labels.contains(&"Linear") && !labels.contains(&"MatMul"), "a layer like any other: {labels:?}");
     }
 }
 

@@ -1,27 +1,66 @@
 //! `softmax(q K + mask) V` as one step that reads past and new keys and values where they are.
 //!
-//! Three forms of K and V: past and new concatenated along the sequence (never materialised then), or any one value, taken
-//! as new without a past: the full-context form, and what other graphs do.
+//! Three forms of K and V: past and new concatenated along the sequence, new scattered into the past (neither is
+//! materialised then), or any one value, taken as new without a past: the full-context form, and what other graphs do.
+
+use std::collections::HashMap;
 
 use super::Match;
+use super::scatter_cache::{self, Scattered, scattered};
 use crate::exec::ops::BinaryOp;
-use crate::passes::net::{Net, Node, ValueId};
+use crate::passes::net::{Kind, Net, Node, ValueId};
 use crate::passes::op::{AttentionOp, Op};
+use crate::passes::symbol::Symbols;
 
 /// Rewrites the product with V.
 pub(super) fn fuse(net: &mut Net) {
-    for index in 0..net.nodes.len() {
-        if !matches!(net.nodes[index].op, Op::MatMul { .. }) {
-            continue;
+    let (mut symbols, mut masks) = (Symbols::default(), HashMap::new());
+    let mut index = 0;
+    while index < net.nodes.len() {
+        if matches!(net.nodes[index].op, Op::MatMul { .. }) {
+            let uses = net.uses();
+            if let Some(found) = fused(&Match::new(net, &uses), &mut symbols, index) {
+                index += rewrite(net, &mut masks, index, found);
+            }
         }
-        let uses = net.uses();
-        let Some((op, inputs)) = fused(&Match::new(net, &uses), index) else { continue };
-        let node = &mut net.nodes[index];
-        (node.op, node.inputs) = (Op::Attention(op), inputs);
+        index += 1;
     }
 }
 
-fn fused(m: &Match<'_>, index: usize) -> Option<(AttentionOp, Vec<ValueId>)> {
+struct Found {
+    op: AttentionOp,
+    inputs: Vec<ValueId>,
+    /// The keys, if past and new come from scattered ones; then the last input is the mask over the past.
+    scattered: Option<Scattered>,
+}
+
+/// Makes the node an attention; yields how many nodes were put before it.
+fn rewrite(net: &mut Net, masks: &mut scatter_cache::Masks, index: usize, found: Found) -> usize {
+    let Found { mut op, mut inputs, scattered } = found;
+    let mut before = Vec::new();
+    if op.keys_by_row && op.past == 0 {
+        // All keys are at hand: turned once, they suit the vector kernel.
+        let name = net.nodes[index].name.clone();
+        let by_row = net.add_view(inputs[1], &[op.kv_heads, op.new, op.head_dim]);
+        inputs[1] = net.add_temp(&name, &[op.kv_heads, op.head_dim, op.new], Kind::Real);
+        let turn = Op::Transpose { perm: vec![0, 2, 1] };
+        before.push(Node { name, op: turn, inputs: vec![by_row], output: Some(inputs[1]) });
+        op.keys_by_row = false;
+    }
+    if let (Some(scattered), Some(mask)) = (scattered, inputs.last_mut()) {
+        let name = net.nodes[index].name.clone();
+        let (made, nodes) = scatter_cache::mask(net, masks, &name, *mask, op.rows, &scattered);
+        *mask = made;
+        before.extend(nodes);
+    }
+    let node = &mut net.nodes[index];
+    (node.op, node.inputs) = (Op::Attention(op), inputs);
+    let n = before.len();
+    net.nodes.splice(index..index, before);
+    n
+}
+
+fn fused(m: &Match<'_>, symbols: &mut Symbols, index: usize) -> Option<Found> {
     let node = &m.net.nodes[index];
     let (Op::MatMul { transpose_a: false, transpose_b: false, bias: false }, &[p, v]) =
         (&node.op, node.inputs.as_slice())
@@ -53,21 +92,33 @@ fn fused(m: &Match<'_>, index: usize) -> Option<(AttentionOp, Vec<ValueId>)> {
     let whole = m.net.value(q).n_elems() == kv_heads * group * rows * head_dim
         && out.iter().product::<usize>() == m.net.value(q).n_elems()
         && v_dim == columns;
-    if !(same && same_v && whole) || head_dim == 0 || columns == 0 {
+    if !(same && same_v && whole) || out.contains(&0) || columns == 0 {
         return None;
     }
-    let split = |id, axis_from_end| concatenated(m, id, axis_from_end);
-    let (past, new_k, new_v) = match (split(k, if *keys_by_row { 2 } else { 1 }), split(v, 2)) {
-        (Some((past_k, new_k, n)), Some((past_v, new_v, n_v))) if n == n_v => (Some((past_k, past_v, n)), new_k, new_v),
-        _ => (None, k, v),
+    let key_axis = if *keys_by_row { 2 } else { 1 };
+    let parts = match (concatenated(m, k, key_axis), concatenated(m, v, 2)) {
+        (Some((past_k, new_k, n)), Some((past_v, new_v, n_v))) if n == n_v => {
+            Some((vec![past_k, past_v, new_k, new_v], n))
+        }
+        _ => None,
     };
-    let mut inputs = vec![q];
-    let past_len = past.map_or(0, |(_, _, n)| n);
-    if let Some((past_k, past_v, _)) = past {
-        inputs.extend([past_k, past_v]);
-    }
-    inputs.extend([new_k, new_v]);
-    inputs.extend(mask);
+    let (mut scattered_keys, mut new) = (None, columns);
+    let (rest, past) = match parts {
+        Some((rest, past)) => {
+            new = columns - past;
+            (rest, past)
+        }
+        None => match (mask, scattered(m, symbols, k, key_axis), scattered(m, symbols, v, 2)) {
+            (Some(_), Some(ks), Some(vs)) if ks.columns == vs.columns && ks.past_len == columns => {
+                let rest = vec![ks.past, vs.past, ks.new, vs.new];
+                new = ks.new_len;
+                scattered_keys = Some(ks);
+                (rest, columns)
+            }
+            _ => (vec![k, v], 0),
+        },
+    };
+    let inputs = [vec![q], rest, mask.into_iter().collect()].concat();
     if let Some(mask) = mask {
         let shape = m.net.shape(mask);
         let (leading, &[r, c]) = shape.split_last_chunk::<2>()?;
@@ -80,15 +131,15 @@ fn fused(m: &Match<'_>, index: usize) -> Option<(AttentionOp, Vec<ValueId>)> {
         group,
         rows,
         head_dim,
-        past: past_len,
-        new: columns - past_len,
+        past,
+        new,
         scale,
         keys_by_row: *keys_by_row,
         mask: mask.is_some(),
         q_by_row: false,
         out_by_row: false,
     };
-    Some((op, inputs))
+    Some(Found { op, inputs, scattered: scattered_keys })
 }
 
 /// The product of queries and keys, what it is multiplied by, and what is added to that.
@@ -140,7 +191,8 @@ fn concatenated(m: &Match<'_>, id: ValueId, axis_from_end: usize) -> Option<(Val
     let node: &Node = m.maker(id)?;
     let (Op::Concat { axis }, &[past, new]) = (&node.op, node.inputs.as_slice()) else { return None };
     let shape = m.net.shape(node.output?);
-    if axis + axis_from_end != shape.len() || trimmed(shape) != trimmed(m.net.shape(id)) {
+    let same_rows = shape.last_chunk::<2>() == m.net.shape(id).last_chunk::<2>();
+    if axis + axis_from_end != shape.len() || !same_rows {
         return None;
     }
     let n = *m.net.shape(past).get(*axis)?;

@@ -1,18 +1,13 @@
 //! Sums into the linear layer that makes one of the operands: bias and residual.
 
-use super::Match;
+use super::{Match, rewrite};
 use crate::exec::ops::BinaryOp;
 use crate::passes::net::{Net, ValueId};
 use crate::passes::op::Op;
 
 /// Rewrites sums whose one side is a linear layer that nobody else reads.
 pub(super) fn fuse(net: &mut Net) {
-    for index in 0..net.nodes.len() {
-        let uses = net.uses();
-        let Some((op, inputs)) = fused(&Match::new(net, &uses), index) else { continue };
-        let node = &mut net.nodes[index];
-        (node.op, node.inputs) = (op, inputs);
-    }
+    rewrite(net, |op| *op == Op::Binary(BinaryOp::Add), fused);
 }
 
 fn fused(m: &Match<'_>, index: usize) -> Option<(Op, Vec<ValueId>)> {

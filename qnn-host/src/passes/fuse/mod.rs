@@ -4,6 +4,7 @@ mod attention;
 mod linear;
 mod rms_norm;
 mod rope;
+mod scatter_cache;
 mod swiglu;
 mod turns;
 
@@ -17,6 +18,23 @@ pub(crate) fn fuse(net: &mut Net) {
     for pass in [rms_norm::fuse, rope::fuse, attention::fuse, turns::fuse, swiglu::fuse, linear::fuse] {
         pass(net);
         dead::remove(net);
+    }
+}
+
+/// What a node is to become: an operation and its inputs.
+type Rewrite = (Op, Vec<ValueId>);
+
+/// Offers each node that `wants` likes to `find`, in order, and makes it what that says.
+fn rewrite(net: &mut Net, wants: fn(&Op) -> bool, find: fn(&Match<'_>, usize) -> Option<Rewrite>) {
+    for index in 0..net.nodes.len() {
+        if !wants(&net.nodes[index].op) {
+            continue;
+        }
+        let uses = net.uses();
+        if let Some((op, inputs)) = find(&Match::new(net, &uses), index) {
+            let node = &mut net.nodes[index];
+            (node.op, node.inputs) = (op, inputs);
+        }
     }
 }
 

@@ -1,19 +1,17 @@
 //! RMS normalisation written out: `x * rsqrt(mean(x * x) + epsilon)`, then perhaps `* gamma`.
 
-use super::Match;
+use super::{Match, rewrite};
 use crate::exec::ops::{BinaryOp, ReduceOp, UnaryOp};
 use crate::passes::net::{Net, ValueId};
 use crate::passes::op::Op;
 
 /// Rewrites the product with the root, then the product with gamma.
 pub(super) fn fuse(net: &mut Net) {
-    for index in 0..net.nodes.len() {
-        let uses = net.uses();
-        let m = Match::new(net, &uses);
-        let Some((op, inputs)) = plain(&m, index).or_else(|| with_gamma(&m, index)) else { continue };
-        let node = &mut net.nodes[index];
-        (node.op, node.inputs) = (op, inputs);
-    }
+    rewrite(
+        net,
+        |op| matches!(op, Op::Binary(BinaryOp::Multiply | BinaryOp::Divide)),
+        |m, index| plain(m, index).or_else(|| with_gamma(m, index)),
+    );
 }
 
 fn plain(m: &Match<'_>, index: usize) -> Option<(Op, Vec<ValueId>)> {

@@ -1,18 +1,13 @@
 //! Rotation of positions written out: `concat(x1 cos - x2 sin, x2 cos + x1 sin)`, with `x1, x2` the halves of the last axis.
 
-use super::Match;
+use super::{Match, rewrite};
 use crate::exec::ops::BinaryOp;
 use crate::passes::net::{Net, ValueId};
 use crate::passes::op::Op;
 
 /// Rewrites the concatenation of the rotated halves.
 pub(super) fn fuse(net: &mut Net) {
-    for index in 0..net.nodes.len() {
-        let uses = net.uses();
-        let Some((op, inputs)) = fused(&Match::new(net, &uses), index) else { continue };
-        let node = &mut net.nodes[index];
-        (node.op, node.inputs) = (op, inputs);
-    }
+    rewrite(net, |op| matches!(op, Op::Concat { .. }), fused);
 }
 
 fn fused(m: &Match<'_>, index: usize) -> Option<(Op, Vec<ValueId>)> {

@@ -1,18 +1,13 @@
 //! `silu(x gate) * (x up)`: sigmoid, two products and two linear layers become one pass over `x` and both weights.
 
-use super::Match;
+use super::{Match, rewrite};
 use crate::exec::ops::{BinaryOp, UnaryOp};
 use crate::passes::net::{Net, ValueId};
 use crate::passes::op::Op;
 
 /// Rewrites the last product.
 pub(super) fn fuse(net: &mut Net) {
-    for index in 0..net.nodes.len() {
-        let uses = net.uses();
-        let Some((op, inputs)) = fused(&Match::new(net, &uses), index) else { continue };
-        let node = &mut net.nodes[index];
-        (node.op, node.inputs) = (op, inputs);
-    }
+    rewrite(net, |op| *op == Op::Binary(BinaryOp::Multiply), fused);
 }
 
 fn fused(m: &Match<'_>, index: usize) -> Option<(Op, Vec<ValueId>)> {

@@ -14,13 +14,22 @@ const SWAP: [usize; 4] = [0, 2, 1, 3];
 pub(super) fn fuse(net: &mut Net) {
     let mut index = 0;
     while index < net.nodes.len() {
-        behind_rotation(net, index);
-        joined(net, index);
+        let op = &net.nodes[index].op;
+        let (is_rope, is_transpose) = (matches!(op, Op::Rope { .. }), matches!(op, Op::Transpose { .. }));
+        if is_rope && behind_rotation(net, index) {
+            // The rotation now stands here, its swap behind it.
+            index += 1;
+        } else if is_transpose {
+            joined(net, index);
+        }
         index += 1;
     }
     for index in 0..net.nodes.len() {
-        absorb_queries(net, index);
-        absorb_result(net, index);
+        match net.nodes[index].op {
+            Op::Attention(_) => absorb_queries(net, index),
+            Op::Transpose { .. } => absorb_result(net, index),
+            _ => {}
+        }
     }
 }
 
@@ -33,17 +42,17 @@ fn swapped(m: &Match<'_>, id: ValueId) -> Option<ValueId> {
 }
 
 /// `rope(swap(x))` becomes `swap(rope(x))`.
-fn behind_rotation(net: &mut Net, index: usize) {
+fn behind_rotation(net: &mut Net, index: usize) -> bool {
     let uses = net.uses();
     let m = Match::new(net, &uses);
     let node = &net.nodes[index];
-    let Op::Rope { interleaved, rotated, by_row: false } = node.op else { return };
-    let [x, cos, sin] = node.inputs[..] else { return };
-    let Some(&[1, heads, rows, dim]) = net.shape(x).first_chunk::<4>() else { return };
-    let Some(before) = swapped(&m, x) else { return };
+    let Op::Rope { interleaved, rotated, by_row: false } = node.op else { return false };
+    let [x, cos, sin] = node.inputs[..] else { return false };
+    let Some(&[1, heads, rows, dim]) = net.shape(x).first_chunk::<4>() else { return false };
+    let Some(before) = swapped(&m, x) else { return false };
     let one_table = net.value(cos).n_elems() * 2 == rows * rotated;
     if net.shape(x).len() != 4 || !one_table || rows <= 1 || net.shape(before) != [1, rows, heads, dim] {
-        return;
+        return false;
     }
     let name = node.name.clone();
     let kind = net.value(x).kind();
@@ -53,6 +62,7 @@ fn behind_rotation(net: &mut Net, index: usize) {
     let node = &mut net.nodes[index];
     (node.op, node.inputs) = (Op::Transpose { perm: SWAP.to_vec() }, vec![turned]);
     net.nodes.insert(index, rope);
+    true
 }
 
 /// Two transpositions in a row become one.
@@ -105,7 +115,7 @@ fn absorb_result(net: &mut Net, index: usize) {
         return;
     }
     op.out_by_row = true;
-    let inputs = maker.inputs.clone();
+    let (name, inputs) = (maker.name.clone(), maker.inputs.clone());
     let node = &mut net.nodes[index];
-    (node.op, node.inputs) = (Op::Attention(op), inputs);
+    (node.name, node.op, node.inputs) = (name, Op::Attention(op), inputs);
 }

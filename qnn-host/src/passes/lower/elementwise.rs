@@ -162,7 +162,7 @@ fn neuron(call: &Call<'_, '_>) -> Result<UnaryOp, ExecError> {
 fn clamp(call: &Call<'_, '_>) -> Result<UnaryOp, ExecError> {
     let (low, high) =
         (call.float_param("min_value", f32::NEG_INFINITY)?, call.float_param("max_value", f32::INFINITY)?);
-    if !(low <= high) {
+    if low > high || low.is_nan() || high.is_nan() {
         return Err(call.bad("parameters `min_value`, `max_value`", "an interval", format!("{low}..{high}")));
     }
     Ok(UnaryOp::Clamp(low, high))

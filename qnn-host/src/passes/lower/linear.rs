@@ -33,29 +33,27 @@ fn fully_connected(call: &mut Call<'_, '_>) -> Result<(), ExecError> {
         return Err(call.bad("output 0", format!("{m} x {n} elements"), format!("{:?}", call.shape(output))));
     }
     check_bias(call, bias, n)?;
-    emit_linear(call, x, w, bias, output, (m, n, k));
+    if call.net().constant(w).is_some() {
+        emit_linear(call, x, w, bias, output, (n, k));
+    } else {
+        let x = call.net_mut().add_view(x, &[m, k]);
+        let op = Op::MatMul { transpose_a: false, transpose_b: true, bias: bias.is_some() };
+        call.emit_kind(op, &[vec![x, w], bias.into_iter().collect()].concat(), output, Kind::Real);
+    }
     Ok(())
 }
 
-/// A fused-linear node when the weights are constant, else the general product.
+/// A layer with weights `[n, k]` that are constant, or will be once constants are folded.
 fn emit_linear(
     call: &mut Call<'_, '_>,
     x: ValueId,
     w: ValueId,
     bias: Option<ValueId>,
     output: ValueId,
-    (m, n, k): (usize, usize, usize),
+    (n, k): (usize, usize),
 ) {
-    let mut inputs = vec![x, w];
-    inputs.extend(bias);
-    let bias = bias.is_some();
-    if call.net().constant(w).is_some() {
-        call.emit_kind(Op::Linear { n, k, bias, residual: false }, &inputs, output, Kind::Real);
-    } else {
-        inputs[0] = call.net_mut().add_view(x, &[m, k]);
-        let op = Op::MatMul { transpose_a: false, transpose_b: true, bias };
-        call.emit_kind(op, &inputs, output, Kind::Real);
-    }
+    let inputs = [vec![x, w], bias.into_iter().collect()].concat();
+    call.emit_kind(Op::Linear { n, k, bias: bias.is_some(), residual: false }, &inputs, output, Kind::Real);
 }
 
 fn check_bias(call: &Call<'_, '_>, bias: Option<ValueId>, n: usize) -> Result<(), ExecError> {
@@ -89,11 +87,10 @@ fn mat_mul(call: &mut Call<'_, '_>) -> Result<(), ExecError> {
     let one_matrix = batch_b.iter().all(|&d| d == 1);
     // Weights `[K, N]` become `[N, K]` once, when constants are folded.
     if call.net().constant(b).is_some() && one_matrix && !transpose_a && k > 0 {
-        let m = shape_a.iter().product::<usize>() / k;
         let stored = if transpose_b { [n, k] } else { [k, n] };
         let flat = call.net_mut().add_view(b, &stored);
         let weights = if transpose_b { flat } else { turned(call, flat, n, k) };
-        emit_linear(call, a, weights, bias, output, (m, n, k));
+        emit_linear(call, a, weights, bias, output, (n, k));
         return Ok(());
     }
     let mut inputs = vec![a, b];
@@ -156,7 +153,7 @@ fn conv2d(call: &mut Call<'_, '_>) -> Result<(), ExecError> {
     if pointwise && call.net().constant(w).is_some() && c > 0 {
         let flat = call.net_mut().add_view(w, &[c, n]);
         let weights = turned(call, flat, n, c);
-        emit_linear(call, x, weights, bias, output, (batch * h * wd, n, c));
+        emit_linear(call, x, weights, bias, output, (n, c));
         return Ok(());
     }
     let mut inputs = vec![x, w];

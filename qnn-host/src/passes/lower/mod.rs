@@ -18,6 +18,9 @@ use super::net::{Constant, Grid, Kind, Net, Port, Snap, Source, Value, ValueId};
 use crate::exec::ExecError;
 use crate::ir::{Dtype, Graph, Node, Quant, Role, Tensor, TensorId};
 
+/// Most elements of a tensor: more than any machine holds, and sums of sizes never overflow.
+const MAX_ELEMS: usize = if usize::BITS >= 64 { 1 << 38 } else { 1 << 28 };
+
 /// The net so far, and what is known of the graph's tensors. A tensor's value has the tensor's index.
 pub(crate) struct Lower<'g> {
     pub(crate) graph: &'g Graph,
@@ -114,7 +117,7 @@ impl<'g> Lower<'g> {
             Role::Null => Source::Node,
         };
         let shape: Vec<usize> = tensor.dims.iter().map(|&d| d as usize).collect();
-        if shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d)).is_none_or(|n| n > isize::MAX as usize / 8) {
+        if shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d)).is_none_or(|n| n > MAX_ELEMS) {
             return Err(self.fault(format!("tensor `{}` is too large: {:?}", tensor.name, tensor.dims)));
         }
         let (dtype, quant) = (tensor.dtype, tensor.quant.clone());

@@ -1,0 +1,70 @@
+//! Constants made from constants, kept once for all graphs of a context: transposed weights, decoded codes.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+
+use super::net::Constant;
+use crate::bytes::Bytes;
+
+/// What was made of a constant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Made {
+    /// A matrix, transposed.
+    Transposed,
+    /// `f32` or `i32` words.
+    Decoded,
+}
+
+/// Made constants. Give all graphs of a context the same one, and weights that have to be rearranged are so only once.
+#[derive(Default)]
+pub struct SharedConstants {
+    made: Mutex<HashMap<Key, Vec<Entry>>>,
+}
+
+/// Address, shape, and what was made.
+type Key = (usize, Vec<usize>, Made);
+/// The source, kept so that its address goes on naming it, and what was made of it.
+type Entry = (Constant, Bytes);
+
+impl SharedConstants {
+    /// What was made of `source` before, or what `make` makes now.
+    pub(crate) fn get(&self, source: &Constant, shape: &[usize], what: Made, make: impl FnOnce() -> Bytes) -> Bytes {
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let entries = made.entry((source.bytes.as_ptr().addr(), shape.to_vec(), what)).or_default();
+        let same =
+            |c: &Constant| c.bytes.len() == source.bytes.len() && c.dtype == source.dtype && c.quant == source.quant;
+        if let Some((_, bytes)) = entries.iter().find(|(c, _)| same(c)) {
+            return bytes.clone();
+        }
+        let bytes = make();
+        entries.push((source.clone(), bytes.clone()));
+        bytes
+    }
+}
+
+impl fmt::Debug for SharedConstants {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        write!(f, "SharedConstants({})", made.values().map(Vec::len).sum::<usize>())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::{Dtype, Quant};
+
+    #[test]
+    fn the_same_source_is_made_once() {
+        let shared = SharedConstants::default();
+        let source = Constant { bytes: Bytes::copy_from(&[1, 2]), dtype: Dtype::U8, quant: Quant::None };
+        let other = Constant { quant: Quant::PerTensor { scale: 1.0, offset: 0 }, ..source.clone() };
+        let make = |byte| move || Bytes::copy_from(&[byte]);
+        assert_eq!(shared.get(&source, &[2], Made::Decoded, make(5))[0], 5);
+        assert_eq!(shared.get(&source.clone(), &[2], Made::Decoded, make(6))[0], 5);
+        assert_eq!(shared.get(&source, &[1, 2], Made::Decoded, make(7))[0], 7);
+        assert_eq!(shared.get(&other, &[2], Made::Decoded, make(8))[0], 8);
+        assert_eq!(shared.get(&source, &[2], Made::Transposed, make(9))[0], 9);
+    }
+}
