@@ -12,7 +12,8 @@ use crate::failure::Hinted;
 /// The library that a flag names: the embedded one, or a file.
 pub fn library(args: &BackendArgs) -> Result<Arc<Library>> {
     if args.backend == "host" {
-        let library = Library::linked(qnn_host::QnnInterface_getProviders, Some(qnn_host::QnnSystemInterface_getProviders));
+        let library =
+            Library::linked(qnn_host::QnnInterface_getProviders, Some(qnn_host::QnnSystemInterface_getProviders));
         return library.context("cannot use the embedded backend");
     }
     let looks_like_a_path = args.backend.contains(['/', '\\', '.']);

@@ -53,12 +53,18 @@ pub fn config(backend: &BackendArgs, printer: &Printer) -> Result<PathBuf> {
 
 /// `$GENIE_CACHE`, else the user's cache folder.
 fn cache_dir() -> Result<PathBuf> {
-    let home = |var: &str, below: &str| std::env::var_os(var).filter(|v| !v.is_empty()).map(|v| PathBuf::from(v).join(below));
+    let home =
+        |var: &str, below: &str| std::env::var_os(var).filter(|v| !v.is_empty()).map(|v| PathBuf::from(v).join(below));
     home("GENIE_CACHE", "")
         .or_else(|| home("XDG_CACHE_HOME", "open-genie"))
         .or_else(|| home("LOCALAPPDATA", "open-genie"))
         .or_else(|| home("HOME", ".cache/open-genie"))
-        .ok_or_else(|| Hinted::error("no cache folder: none of GENIE_CACHE, XDG_CACHE_HOME, HOME is set", "set GENIE_CACHE to a folder that can be written"))
+        .ok_or_else(|| {
+            Hinted::error(
+                "no cache folder: none of GENIE_CACHE, XDG_CACHE_HOME, HOME is set",
+                "set GENIE_CACHE to a folder that can be written",
+            )
+        })
 }
 
 /// Changes with the model, with this program's version, and with the host's binary format.

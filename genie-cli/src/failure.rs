@@ -47,7 +47,8 @@ impl std::error::Error for Hinted {}
 pub fn hint(error: &anyhow::Error) -> Option<String> {
     error.chain().find_map(|e| {
         let own = e.downcast_ref::<Hinted>().map(|h| h.hint.clone());
-        own.or_else(|| e.downcast_ref::<qnn_api::Error>()?.hint()).or_else(|| e.downcast_ref::<compiler::CompileError>()?.hint())
+        own.or_else(|| e.downcast_ref::<qnn_api::Error>()?.hint())
+            .or_else(|| e.downcast_ref::<compiler::CompileError>()?.hint())
     })
 }
 

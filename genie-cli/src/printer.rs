@@ -34,7 +34,12 @@ impl Printer {
             _ => "trace",
         };
         let filter = EnvFilter::try_from_env("GENIE_LOG").unwrap_or_else(|_| EnvFilter::new(level));
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr).with_ansi(self.colour).without_time().init();
+        tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_writer(stderr)
+            .with_ansi(self.colour)
+            .without_time()
+            .init();
     }
 
     /// A line of data.

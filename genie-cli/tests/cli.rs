@@ -68,7 +68,12 @@ fn a_prompt_comes_from_a_file_or_from_stdin() {
     let by_file = run(cache.path(), &["run", "-f", file.to_str().unwrap(), "-n", "8", "--greedy"]);
     let by_flag = run(cache.path(), &["run", "-p", "JULIET:", "-n", "8", "--greedy"]);
     let mut child = genie(cache.path());
-    let mut child = child.args(["run", "-f", "-", "-n", "8", "--greedy"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = child
+        .args(["run", "-f", "-", "-n", "8", "--greedy"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     std::io::Write::write_all(&mut child.stdin.take().unwrap(), b"JULIET:").unwrap();
     let by_stdin = child.wait_with_output().unwrap();
     assert_eq!(stdout(&by_file), stdout(&by_flag));
@@ -87,7 +92,8 @@ fn a_reader_that_goes_away_is_success() {
 #[test]
 fn plans_are_tables_or_json() {
     let cache = tempfile::tempdir().unwrap();
-    let output = run(cache.path(), &["plan", "50", "200", "--ar", "1,8,64", "--cl", "512", "--policy", "genie", "--json"]);
+    let output =
+        run(cache.path(), &["plan", "50", "200", "--ar", "1,8,64", "--cl", "512", "--policy", "genie", "--json"]);
     let steps: Vec<Vec<(String, u64)>> = stdout(&output)
         .lines()
         .map(|line| {
@@ -98,7 +104,10 @@ fn plans_are_tables_or_json() {
         .collect();
     let step = |graph: &str, n| (graph.to_owned(), n);
     assert_eq!(steps[0], [step("ar64_cl512", 50)]);
-    assert_eq!(steps[1], [step("ar64_cl512", 64), step("ar64_cl512", 64), step("ar64_cl512", 64), step("ar8_cl512", 8)]);
+    assert_eq!(
+        steps[1],
+        [step("ar64_cl512", 64), step("ar64_cl512", 64), step("ar64_cl512", 64), step("ar8_cl512", 8)]
+    );
     let table = run(cache.path(), &["plan", "1", "--n-past", "50", "--ar", "1,8,64", "--cl", "512"]);
     assert_eq!(stdout(&table).lines().filter(|l| l.contains("1 tokens, policy")).count(), 3, "{}", stdout(&table));
     let too_long = run(cache.path(), &["plan", "513", "--ar", "1,8,64", "--cl", "512", "--policy", "genie"]);
@@ -129,7 +138,20 @@ fn verify(family: Family, splits: &str, extra: &[&str]) {
     let (model, bundle) = (place.path().join("model"), place.path().join("bundle"));
     TestModel::tiny(family).write(&model).unwrap();
     let (model, bundle) = (model.to_str().unwrap(), bundle.to_str().unwrap());
-    let mut args = vec!["compile", model, "-o", bundle, "--ar", "1,8,32", "--cl", "64,256", "--precision", "f32", "--splits", splits];
+    let mut args = vec![
+        "compile",
+        model,
+        "-o",
+        bundle,
+        "--ar",
+        "1,8,32",
+        "--cl",
+        "64,256",
+        "--precision",
+        "f32",
+        "--splits",
+        splits,
+    ];
     args.extend(extra);
     let compiled = run(place.path(), &args);
     assert_eq!(code(&compiled), 0, "{}", stderr(&compiled));
@@ -169,7 +191,11 @@ fn inspect_lists_graphs_and_tensors() {
     let bundle = std::fs::read_dir(cache.path()).unwrap().next().unwrap().unwrap().path();
     let text = run(cache.path(), &["inspect", bundle.to_str().unwrap(), "--tensors"]);
     assert_eq!(code(&text), 0, "{}", stderr(&text));
-    assert!(stdout(&text).contains("ar128_cl512_1_of_1") && stdout(&text).contains("past_key_0_in"), "{}", stdout(&text));
+    assert!(
+        stdout(&text).contains("ar128_cl512_1_of_1") && stdout(&text).contains("past_key_0_in"),
+        "{}",
+        stdout(&text)
+    );
     let json = run(cache.path(), &["inspect", bundle.to_str().unwrap(), "--json"]);
     let record: Value = serde_json::from_str(stdout(&json)).unwrap();
     assert_eq!(record["variants"].as_array().unwrap().len(), 6);

@@ -73,7 +73,11 @@ impl core::error::Error for VariantError {}
 impl VariantSpec {
     /// Checks that the step fits the context.
     pub const fn new(variant: Ar, ctx_size: Cl) -> Result<Self, VariantError> {
-        if variant.get() <= ctx_size.get() { Ok(Self { variant, ctx_size }) } else { Err(VariantError { variant, ctx_size }) }
+        if variant.get() <= ctx_size.get() {
+            Ok(Self { variant, ctx_size })
+        } else {
+            Err(VariantError { variant, ctx_size })
+        }
     }
 
     /// Input width, pad included.

@@ -11,7 +11,8 @@ pub fn run() -> Result<()> {
     let (prefix, suffix) = (std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
     let built = folder.join(format!("{prefix}qnn_host{suffix}"));
     let named = folder.join(format!("{prefix}QnnHost{suffix}"));
-    std::fs::copy(&built, &named).with_context(|| format!("cannot copy `{}` to `{}`", built.display(), named.display()))?;
+    std::fs::copy(&built, &named)
+        .with_context(|| format!("cannot copy `{}` to `{}`", built.display(), named.display()))?;
     println!("{}", named.display());
     Ok(())
 }

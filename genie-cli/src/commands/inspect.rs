@@ -57,7 +57,13 @@ pub fn run(args: &InspectArgs, printer: &Printer) -> Result<ExitStatus> {
     printer.line(format_args!("  context size {}, vocabulary {}", config.context().size, layout.vocab_size))?;
     printer.line(format_args!("  variants {}", variants.join(", ")))?;
     for (i, split) in layout.splits.iter().enumerate() {
-        printer.line(format_args!("  split {} of {}: {:?}, {} graphs", i + 1, layout.splits.len(), split.kind, split.graphs.len()))?;
+        printer.line(format_args!(
+            "  split {} of {}: {:?}, {} graphs",
+            i + 1,
+            layout.splits.len(),
+            split.kind,
+            split.graphs.len()
+        ))?;
     }
     for (path, (info, size)) in &binaries {
         print_binary(path, info, *size, args.tensors, printer)?;
@@ -75,7 +81,13 @@ fn read(library: &Arc<Library>, path: &Path) -> Result<(BinaryInfo, u64)> {
 }
 
 fn print_binary(path: &Path, info: &BinaryInfo, size: u64, tensors: bool, printer: &Printer) -> Result<()> {
-    printer.line(format_args!("{}: {:.1} MB, {} graphs, made by {}", path.display(), size as f64 / 1e6, info.graphs.len(), info.build_id))?;
+    printer.line(format_args!(
+        "{}: {:.1} MB, {} graphs, made by {}",
+        path.display(),
+        size as f64 / 1e6,
+        info.graphs.len(),
+        info.build_id
+    ))?;
     if let Some(soc) = info.soc {
         printer.line(format_args!("  SoC {soc}"))?;
     }
@@ -91,7 +103,13 @@ fn print_binary(path: &Path, info: &BinaryInfo, size: u64, tensors: bool, printe
         if tensors {
             for (way, list) in [("in", &graph.inputs), ("out", &graph.outputs)] {
                 for t in list {
-                    printer.line(format_args!("    {way:>3} {:<32} {:<10} {:?}{}", t.name, t.dtype, t.dims, encoding(&t.quant)))?;
+                    printer.line(format_args!(
+                        "    {way:>3} {:<32} {:<10} {:?}{}",
+                        t.name,
+                        t.dtype,
+                        t.dims,
+                        encoding(&t.quant)
+                    ))?;
                 }
             }
         }

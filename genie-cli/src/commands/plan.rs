@@ -51,7 +51,9 @@ pub fn run(args: &PlanArgs, printer: &Printer) -> Result<ExitStatus> {
                 }
                 Ok(strategy) => table(printer, &policy, n_new, &strategy)?,
                 Err(error) => {
-                    printer.failure(&anyhow::Error::new(error).context(format!("{n_new} tokens, policy {}", policy.name())));
+                    printer.failure(
+                        &anyhow::Error::new(error).context(format!("{n_new} tokens, policy {}", policy.name())),
+                    );
                     status = ExitStatus::Failed;
                 }
             }

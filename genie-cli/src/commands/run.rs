@@ -81,7 +81,10 @@ fn prompt(args: &RunArgs) -> Result<Prompt> {
             let text = std::fs::read_to_string(path);
             Ok(Prompt::Text(text.with_context(|| format!("cannot read the prompt file `{}`", path.display()))?))
         }
-        None => Err(Hinted::error("no prompt", "give `--prompt TEXT`, `--prompt-file FILE` (`-` is stdin) or `--prompt-tokens IDS`")),
+        None => Err(Hinted::error(
+            "no prompt",
+            "give `--prompt TEXT`, `--prompt-file FILE` (`-` is stdin) or `--prompt-tokens IDS`",
+        )),
     }
 }
 
@@ -105,7 +108,8 @@ fn sampler(mut settings: SamplerSettings, args: &SamplerArgs) -> Result<SamplerS
     if args.repetition_penalty.is_some() || args.penalize_last_n.is_some() {
         let mut penalty = settings.penalty().clone();
         penalty.repetition = args.repetition_penalty.unwrap_or(penalty.repetition);
-        penalty.last_n = args.penalize_last_n.map_or(if penalty.last_n == 0 { 64 } else { penalty.last_n }, |n| n as usize);
+        penalty.last_n =
+            args.penalize_last_n.map_or(if penalty.last_n == 0 { 64 } else { penalty.last_n }, |n| n as usize);
         settings = settings.with_penalty(penalty)?;
     }
     Ok(settings)

@@ -72,7 +72,13 @@ pub fn run(args: &VerifyArgs, printer: &Printer) -> Result<ExitStatus> {
 
 /// What rounding may do: much less than a wrong row of cache would.
 fn tolerance(engine: &Engine) -> f32 {
-    let is_f32 = engine.layout().splits.iter().flat_map(|s| &s.graphs).flat_map(|g| &g.info.outputs).all(|t| t.dtype == Dtype::F32);
+    let is_f32 = engine
+        .layout()
+        .splits
+        .iter()
+        .flat_map(|s| &s.graphs)
+        .flat_map(|g| &g.info.outputs)
+        .all(|t| t.dtype == Dtype::F32);
     if is_f32 { 1e-4 } else { 2e-2 }
 }
 
