@@ -14,6 +14,9 @@ fn of(name: String, (dtype, dims): (Dtype, &[u32]), role: Role) -> Tensor {
 
 type T<'a> = (Dtype, &'a [u32]);
 
+/// Op, parameters, inputs, outputs.
+type Sample = (&'static str, Vec<(&'static str, Param)>, Vec<T<'static>>, Vec<T<'static>>);
+
 fn node(op: &str, params: &[(&str, Param)], inputs: &[T<'_>], outputs: &[T<'_>]) -> Graph {
     let mut graph = Graph { name: "g".into(), ..Graph::default() };
     let ids = |graph: &mut Graph, list: &[T<'_>], prefix: &str, role: &Role| {
@@ -61,7 +64,7 @@ fn runs(graph: &Graph) {
 fn every_op_passes_and_runs() {
     let f = |d: &'static [u32]| (F, d);
     let u = Param::UInt;
-    let table: Vec<(&str, Vec<(&str, Param)>, Vec<T<'_>>, Vec<T<'_>>)> = vec![
+    let table: Vec<Sample> = vec![
         ("Gather", vec![("axis", Param::Int(0))], vec![f(&[100, 16]), (I, &[1, 5])], vec![f(&[1, 5, 16])]),
         ("FullyConnected", vec![], vec![f(&[1, 4, 64]), f(&[8, 64]), f(&[8])], vec![f(&[4, 8])]),
         (

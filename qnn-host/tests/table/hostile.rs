@@ -127,7 +127,9 @@ fn tensors_are_checked_when_made() {
     let graph = client.graph(context, c"g");
     client.make(graph, Tensor::input("taken", &[1]));
     let f32s = QNN_DATATYPE_FLOAT_32;
-    let cases: Vec<(Tensor, fn(&mut Qnn_TensorV1_t), u64, &str)> = vec![
+    /// The tensor, what is done to it, the number and the words.
+    type Case = (Tensor, fn(&mut Qnn_TensorV1_t), u64, &'static str);
+    let cases: Vec<Case> = vec![
         (Tensor::input("taken", &[2]), |_| {}, 7003, "graph `g` has a tensor `taken` already"),
         (Tensor::input("a", &[2, 0]), |_| {}, 7004, "expected extents of at least 1, found [2, 0]"),
         (Tensor::input("a", &[]), |_| {}, 7004, "expected rank 1 to 8, found rank 0"),
@@ -353,7 +355,9 @@ fn binaries_are_never_believed() {
     Small::ready(&client, context, c"small", 2);
     let good = client.binary(context);
     client.free(context);
-    let cases: [(&str, fn(&mut Vec<u8>), u64, &str); 6] = [
+    /// What it is, how it is damaged, the number and the words.
+    type Case = (&'static str, fn(&mut Vec<u8>), u64, &'static str);
+    let cases: [Case; 6] = [
         ("torn", |f| f.truncate(300), 5005, "is torn"),
         ("foreign", |f| f[..4].copy_from_slice(b"GGUF"), 5005, "not a context binary of this backend"),
         ("newer", |f| f[8] = 9, 5004, "format version 9"),
