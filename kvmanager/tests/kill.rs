@@ -56,7 +56,7 @@ fn insert_and_find() {
     for i in 0..150usize {
         let (fill, n) = ((i % 7) as u8, 20 + i % 5);
         store.insert(&snapshot(fill, n)).unwrap();
-        if let Some(hit) = store.find(&vec![TokenId(u32::from(fill)); 40], 1).unwrap() {
+        if let Some(hit) = store.find(&[TokenId(u32::from(fill)); 40], 1).unwrap() {
             assert!(hit.image.data.iter().flatten().all(|&b| b == fill));
         }
     }

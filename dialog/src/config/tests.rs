@@ -1,4 +1,4 @@
-//! Configs that are fine, and many that are not, each with the words it must be answered with.
+//! Configs that are fine, and many that are not, each with the words it must be answered with. One row a case, hence so many lines.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! The ops this backend has, and what each accepts.
+//! The ops this backend has, and what each accepts. One row an op, hence so many lines.
 //!
 //! Invariant: names and operand order are QNN's (package `qti.aisw`). Rows of class `Moved` take every type, since bytes
 //! are only carried; the other rows are those documented for the HTP, so a graph that passes here has a chance there.
