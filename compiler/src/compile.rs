@@ -12,7 +12,7 @@ use genie_types::VariantSpec;
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 
-/// Compiles with any target; [`crate::compile`] is this with a QNN backend.
+/// Compiles with any target; [`crate::compile()`] is this with a QNN backend.
 pub(crate) fn compile_with<T: Target>(
     options: &CompileOptions,
     target: &mut T,

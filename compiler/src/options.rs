@@ -8,7 +8,7 @@ use genie_types::{Ar, Cl, Dtype, VariantSpec};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Everything `compile` needs to know. Plain values: [`crate::compile`] checks them.
+/// Everything `compile` needs to know. Plain values: [`crate::compile()`] checks them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompileOptions {
     /// Hugging Face directory: `config.json`, safetensors, `tokenizer.json`.

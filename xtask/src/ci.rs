@@ -23,5 +23,5 @@ pub fn run(args: &CiArgs) -> Result<()> {
         sh("cargo", &["test", "--workspace"], &[])?;
     }
     sh("cargo", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], &[])?;
-    sh("cargo", &["doc", "--workspace", "--no-deps", "--document-private-items"], &[("RUSTDOCFLAGS", "-D warnings")])
+    sh("cargo", &["doc", "--workspace", "--no-deps"], &[("RUSTDOCFLAGS", "-D warnings")])
 }

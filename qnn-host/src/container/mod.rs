@@ -16,7 +16,7 @@
 //! kernel: a reader that does not know its tag skips it, so the portable form is always there.
 //!
 //! Checks: header and metadata by checksum, always; every offset and length against the file; every graph by
-//! [`validate`](crate::validate). Weights carry a checksum each: [`decode`] verifies them up to [`EAGER_BYTES`] in all,
+//! [`validate`](crate::validate). Weights carry a checksum each: `decode` verifies them up to [`EAGER_BYTES`] in all,
 //! above that only when asked to ([`Verify::All`]; the edge asks when it copies a binary and in
 //! `contextValidateBinary`), so that mapping a large file stays instant.
 //!

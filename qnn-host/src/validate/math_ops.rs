@@ -232,7 +232,7 @@ pub(super) fn reduce(call: &Call<'_>) -> Shapes {
     Ok(vec![without(dims, &axes, call.flag("keep_dims")?)])
 }
 
-/// Extents without some axes; [1] when nothing is left.
+/// Extents without some axes; `[1]` when nothing is left.
 pub(super) fn without(dims: &[u32], axes: &[usize], keep: bool) -> Vec<u32> {
     let left = dims.iter().enumerate().filter_map(|(i, &d)| match axes.contains(&i) {
         true => keep.then_some(1),

@@ -32,7 +32,7 @@ pub(super) fn reshape(call: &Call<'_>) -> Shapes {
     Ok(vec![to.to_vec()])
 }
 
-/// `perm` is a permutation of the axes; output axis i is input axis perm[i].
+/// `perm` is a permutation of the axes; output axis `i` is input axis `perm[i]`.
 pub(super) fn transpose(call: &Call<'_>) -> Shapes {
     let dims = call.dims(0)?;
     let perm = call.axes("perm", dims.len())?.unwrap_or_default();

@@ -10,7 +10,7 @@
 //! at all by that rule: it gets the softmax of all its scores, finite and exact. Masks are added
 //! relative to the row's highest, so large ones cost no digits.
 //!
-//! *Method*: blocks of up to [`COLS`] visible columns, softmax kept online (running maximum, sum and weighted values for each
+//! *Method*: blocks of up to `COLS` visible columns, softmax kept online (running maximum, sum and weighted values for each
 //! query), all query heads of a group and several rows in one pass. Two ways to multiply: *direct* from memory for few
 //! queries, where reading keys and values is all the cost, and *packed* for many, where a block is widened into the cache
 //! once and multiplied in register tiles.

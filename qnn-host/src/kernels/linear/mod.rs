@@ -4,7 +4,7 @@
 //! [`super::packed`] lays them out. Sums are f32. A call takes several layers that read the same `X`, so that small ones
 //! (query, key, value) share one pass over the threads.
 //!
-//! Two ways for floats (and two alike for [`codes`]), by the number of rows of `X`:
+//! Two ways for floats (and two alike for `codes`), by the number of rows of `X`:
 //! * *dot* (decode, short drafts): each thread streams rows of `W` once, and multiplies each with all rows of `X`.
 //! * *tiled* (prefill): `X` is transposed once into panels for all threads; each thread widens a panel of `W` rows at a time
 //!   into its first-level cache and multiplies register tiles.
