@@ -205,3 +205,27 @@ fn tables_of_codes_are_gathered() {
     let found = numbers_of(Dtype::F32, &run(&b.graph, true, 1, &[bytes]).expect("runs")[0]);
     assert_eq!(found[..5], [2.0, 2.25, 2.5, 2.75, -2.0]);
 }
+
+#[test]
+fn a_layer_of_constants_alone_waits_for_its_weights() {
+    // A scale for each row of `[k, n]` survives no transposition: the weights are decoded first, then multiplied.
+    let (m, k, n) = (2u32, 3u32, 4u32);
+    let scales = [0.5f32, 0.25, 2.0];
+    let codes: Vec<i8> = (0..12).map(|i| i - 6).collect();
+    let x = Noise(6).floats((m * k) as usize);
+    let mut b = Build::new();
+    let quant = Quant::PerAxis { axis: 0, bits: 8, scales: scales.into(), offsets: [].into() };
+    let bytes: Vec<u8> = codes.iter().map(|c| c.cast_unsigned()).collect();
+    let w = b.tensor("w", &[k, n], Dtype::SFixed8, quant, Role::Static(Bytes::copy_from(&bytes)));
+    let fixed = b.constant(&[m, k], Dtype::F32, &x);
+    let out = b.output("out", &[m, n], Dtype::F32);
+    b.node("MatMul", &[], &[fixed, w], &[out]);
+    for fuse in [false, true] {
+        let found = numbers_of(Dtype::F32, &run(&b.graph, fuse, 1, &[]).expect("runs")[0]);
+        for (i, found) in found.iter().enumerate() {
+            let at = |c: usize| x[i / 4 * 3 + c] * scales[c] * f32::from(codes[c * 4 + i % 4]);
+            let wanted: f32 = (0..3).map(at).sum();
+            assert!((found - wanted).abs() < 1e-5, "[{i}] {found}, expected {wanted}");
+        }
+    }
+}

@@ -89,6 +89,21 @@ fn inputs(b: &Build, s: Shape, n_past: u32, padding: u32, seed: u64) -> Vec<Vec<
     b.graph.inputs().map(of).collect()
 }
 
+/// Fused, one mask for both layers, and equal to the scatter.
+fn check(s: Shape, room: u32, seed: u64) {
+    let b = graph(s);
+    let labels = labels(&b.graph);
+    assert!(labels.contains(&"Attention"), "{labels:?}");
+    let masks = labels.iter().filter(|l| **l == "ScatterMask").count();
+    assert!(masks == 1, "one mask serves both layers: {labels:?}");
+    for gone in ["ScatterElements", "ScatterNd", "Softmax", "Tile"] {
+        assert!(!labels.contains(&gone), "{gone} is gone: {labels:?}");
+    }
+    let (n, n_past) = (s.n, seed as u32 % (room + 1));
+    compare(&b.graph, &inputs(&b, s, n_past, 0, seed), 1e-5);
+    compare(&b.graph, &inputs(&b, s, n_past, n / 2, seed), 1e-4);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
@@ -101,18 +116,13 @@ proptest! {
     ) {
         let dtype = if half { Dtype::F16 } else { Dtype::F32 };
         let s = Shape { kv, group, n, cl: n + room, hd, dtype, layers: 2, nd };
-        let b = graph(s);
-        let labels = labels(&b.graph);
-        prop_assert!(labels.contains(&"Attention"), "{labels:?}");
-        let masks = labels.iter().filter(|l| **l == "ScatterMask").count();
-        prop_assert!(masks == 1, "one mask serves both layers: {labels:?}");
-        for gone in ["ScatterElements", "ScatterNd", "Softmax", "Tile"] {
-            prop_assert!(!labels.contains(&gone), "{gone} is gone: {labels:?}");
-        }
-        let n_past = seed as u32 % (room + 1);
-        compare(&b.graph, &inputs(&b, s, n_past, 0, seed), 1e-5);
-        compare(&b.graph, &inputs(&b, s, n_past, n / 2, seed), 1e-4);
+        check(s, room, seed);
     }
+}
+
+#[test]
+fn columns_repeated_along_one_axis_only() {
+    check(Shape { kv: 1, group: 1, n: 1, cl: 1, hd: 2, dtype: Dtype::F32, layers: 2, nd: false }, 0, 0);
 }
 
 #[test]
