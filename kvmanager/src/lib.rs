@@ -61,7 +61,8 @@ pub use manager::{
 };
 pub use mode::ModeKind;
 pub use plan::{
-    CostTable, InferenceStep, KvForm, KvState, MaskCol, PlanError, Policy, Strategy, Variants, plan, plan_into,
+    Admission, BatchStep, Bound, CostTable, InferenceStep, KvForm, KvState, MaskCol, PlanError, Policy, Span, Strategy,
+    Variants, admit, plan, plan_batch,
 };
 pub use rope::{RopePairs, RopeSpec, ShiftLoss};
 pub use snapshot::{GenieSlot, ModelHash, PrefixStore, Snapshot, SnapshotError};

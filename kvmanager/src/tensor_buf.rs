@@ -181,7 +181,15 @@ impl TensorBuf {
         self.relocate(n, from, self.place(mode));
     }
 
-    pub(crate) fn resize(&mut self, mode: &dyn CacheMode, extent: usize) {
+    /// Gives up rows at the end. New rows that the graph wrote right behind them come along.
+    pub(crate) fn retract(&mut self, mode: &dyn CacheMode, extent: usize) {
+        if mode.writes_in_place(&self.spec) {
+            self.move_rows(mode, None, RowMove { src: self.extent, dst: extent, len: self.ar });
+        }
+        self.resize(mode, extent);
+    }
+
+    fn resize(&mut self, mode: &dyn CacheMode, extent: usize) {
         let kept = self.extent.min(extent);
         let from = self.place(mode);
         self.extent = extent;

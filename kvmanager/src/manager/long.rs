@@ -179,7 +179,7 @@ impl KvManager {
                     moves.iter().for_each(|&m| tensor.move_rows(mode, Some(head), m));
                 }
             }
-            tensor.resize(mode, n - n_evict);
+            tensor.retract(mode, n - n_evict);
         }
         split.extent[group] = n - n_evict;
         Ok(())

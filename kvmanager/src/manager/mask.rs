@@ -23,8 +23,10 @@ impl KvManager {
     /// as far as the group's window goes, the new tokens of its sequence before it, and itself; padding sees nothing.
     ///
     /// # Errors
-    /// [`KvError::StepMismatch`] when no step is prepared, or `out` has another size than `AR * CL`.
+    /// [`KvError::StepMismatch`] when no step is prepared, or `out` has another size than `AR * CL`;
+    /// [`KvError::Refused`] after the step's first commit, when rows that it saw may have gone.
     pub fn fill_mask<T: Copy>(&self, group: usize, hidden: T, visible: T, out: &mut [T]) -> Result<(), KvError> {
+        self.idle("a mask after the first commit")?;
         let Some((spec, state)) = self.spec.zip(self.groups.get(group)) else {
             let (expected, found) = ("one, for a group the cache has".to_owned(), format!("none, for group {group}"));
             return Err(KvError::StepMismatch { what: "the prepared step", expected, found });

@@ -13,6 +13,8 @@
 //!
 //! *Source*: the measured rules of libGenie 1.21, `docs/kv-cache.md`; names follow Genie's `InferenceStep`.
 
+mod admission;
+mod batch;
 mod cost;
 mod policy;
 mod step;
@@ -22,6 +24,8 @@ mod walk;
 #[cfg(test)]
 mod tests;
 
+pub use admission::{Admission, Bound, admit};
+pub use batch::{BatchStep, Span, plan_batch};
 pub use cost::CostTable;
 pub use policy::Policy;
 pub use step::{InferenceStep, MaskCol, Strategy};

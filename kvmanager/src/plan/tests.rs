@@ -236,6 +236,23 @@ fn cost_prefers_what_is_cheap() {
     assert_eq!(bad.to_string(), "cost of ar1_cl128 is NaN: expected a finite number of at least 0");
 }
 
+#[test]
+fn admission_says_what_stops_it() {
+    let says = |variants: &Variants, past| admit(&KvState::at(past), variants).to_string();
+    assert_eq!(says(&grid(&[1, 32], &[128]), 100), "28 tokens fit; the context ends at 128");
+    let only_wide = grid(&[32], &[128]);
+    assert_eq!(says(&only_wide, 97), "0 tokens fit; no graph that holds the rows there are sees more than 97");
+}
+
+#[test]
+fn decode_and_prefill_share_steps() {
+    let variants = grid(&[1, 8, 32], &[128]);
+    let steps = plan_batch(20, &[(10, 1), (10, 1), (0, 38)], &variants, &Policy::Genie).unwrap();
+    let spans: Vec<Vec<_>> = steps.iter().map(|s| s.spans.iter().map(|s| (s.index, s.n)).collect()).collect();
+    assert_eq!(spans, [vec![(0, 1), (1, 1), (2, 30)], vec![(2, 8)]]);
+    assert_eq!(steps[1].step.spec, spec(8, 128));
+}
+
 /// The cheapest plan by trying every step length at every row.
 fn brute_force_us(
     variants: &Variants,
@@ -353,6 +370,29 @@ proptest! {
         prop_assume!(n <= variants.limit());
         for policy in [Policy::Genie, Policy::FixedVariant] {
             prop_assert!(plan(&KvState::default(), &variants, n, &policy).is_ok());
+        }
+    }
+
+    #[test]
+    fn admission_is_what_plans_accept(variants in any_variants(96), past in 0usize..96, evicted in 0usize..40) {
+        let state = KvState { n_past: past, n_valid_kv: past.saturating_sub(evicted), variant: None };
+        let admission = admit(&state, &variants);
+        let accepts = |n| plan(&state, &variants, n, &Policy::Genie).is_ok();
+        prop_assert!(admission.n_fit == 0 || accepts(admission.n_fit), "{admission}");
+        prop_assert!(!accepts(admission.n_fit + 1), "{admission}");
+    }
+
+    #[test]
+    fn batches_serve_every_token_once(
+        variants in any_variants(96), rows in 0usize..60, sequences in prop::collection::vec((0usize..60, 0usize..30), 1..6),
+    ) {
+        if let Ok(steps) = plan_batch(rows, &sequences, &variants, &Policy::Genie) {
+            let mut served = vec![0; sequences.len()];
+            for BatchStep { step, spans } in &steps {
+                prop_assert_eq!(spans.iter().map(|s| s.n).sum::<usize>(), step.n_process);
+                spans.iter().for_each(|s| served[s.index] += s.n);
+            }
+            prop_assert_eq!(served, sequences.iter().map(|s| s.1).collect::<Vec<_>>());
         }
     }
 

@@ -1,0 +1,56 @@
+//! Admission: how many tokens a cache can still take, and what stops it, before any of them is processed.
+
+use super::{KvState, Variants};
+use core::fmt;
+
+/// What stops a dialog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// Positions end: `min(size, largest CL)`.
+    Context {
+        /// The limit.
+        limit: usize,
+    },
+    /// Rows end: no graph sees more than these with the rows there are.
+    Rows {
+        /// Rows that the best graph sees, new ones included.
+        reach: usize,
+    },
+}
+
+/// The answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Admission {
+    /// Tokens that fit: a plan for as many exists, for one more none does.
+    pub n_fit: usize,
+    /// What stops the next one.
+    pub bound: Bound,
+}
+
+impl fmt::Display for Admission {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.bound {
+            Bound::Context { limit } => write!(f, "{} tokens fit; the context ends at {limit}", self.n_fit),
+            Bound::Rows { reach } => {
+                write!(f, "{} tokens fit; no graph that holds the rows there are sees more than {reach}", self.n_fit)
+            }
+        }
+    }
+}
+
+/// Tells how many tokens [`plan`](super::plan()) would accept from a state.
+pub fn admit(state: &KvState, variants: &Variants) -> Admission {
+    let &KvState { n_past, n_valid_kv, .. } = state;
+    let left = variants.limit().saturating_sub(n_past);
+    let with_past = variants.shapes().iter().filter(|s| n_valid_kv <= s.cap && !s.spec.is_full_context());
+    let with_past = with_past.map(|s| s.cap.saturating_add(s.ar()) - n_valid_kv).max().unwrap_or(0);
+    // A graph without past takes the whole history again.
+    let without = variants.specs().iter().filter(|s| s.is_full_context());
+    let without = without.map(|s| s.variant().get().saturating_sub(n_past)).max().unwrap_or(0);
+    let rows = with_past.max(without);
+    if left <= rows {
+        Admission { n_fit: left, bound: Bound::Context { limit: variants.limit() } }
+    } else {
+        Admission { n_fit: rows, bound: Bound::Rows { reach: n_valid_kv + rows } }
+    }
+}

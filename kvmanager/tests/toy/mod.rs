@@ -1,0 +1,144 @@
+//! A toy decoder over the public API: what a token "sees" decides its output, so any row that is missing, doubled,
+//! misplaced or left over changes the text.
+//!
+//! A row holds its token and its position. A group's output for a token is a sum over the visible columns, read through
+//! the mask and the past bytes as a graph would; the next token follows from the outputs of all groups.
+
+use genie_types::{Ar, Cl, SplitIdx, VariantSpec};
+use kvmanager::{
+    BatchToken, InferenceStep, KvDtype, KvForm, KvGeometry, KvKind, KvManager, KvTensor, LongContext, Policy, SeqId,
+    SplitGeometry, Variants,
+};
+
+pub fn spec(ar: u32, cl: u32) -> VariantSpec {
+    VariantSpec::new(Ar::new(ar).unwrap(), Cl::new(cl).unwrap()).unwrap()
+}
+
+pub fn grid(ars: &[u32], cls: &[u32]) -> Vec<VariantSpec> {
+    cls.iter().flat_map(|&cl| ars.iter().map(move |&ar| spec(ar, cl))).collect()
+}
+
+/// One split for each group: a key and a value of one head of two float32 elements.
+pub fn geometry(n_groups: usize) -> KvGeometry {
+    let tensors = |group| {
+        let tensor = |kind| KvTensor { group, ..KvTensor::new(kind, group, 1, 2, KvDtype::F32) };
+        SplitGeometry { tensors: vec![tensor(KvKind::Key), tensor(KvKind::Value)] }
+    };
+    KvGeometry { splits: (0..n_groups).map(tensors).collect() }
+}
+
+/// What a visible row adds to a token's output.
+fn weight(token: u32, pos: u32) -> u64 {
+    u64::from(token + 1) * 1_000_003 % 9_973 * (u64::from(pos) + 7) % 99_991
+}
+
+/// The next token after outputs of all groups.
+fn next(outputs: &[u64]) -> u32 {
+    (outputs.iter().enumerate().map(|(g, o)| (g as u64 + 1) * o).sum::<u64>() % 251) as u32
+}
+
+/// Tokens by definition: every group sees what its rule says.
+pub fn reference(rules: &[LongContext], prompt: &[u32], n: usize) -> Vec<u32> {
+    let mut tokens = prompt.to_vec();
+    for _ in 0..n {
+        let pos = tokens.len() - 1;
+        let sees = |rule: &LongContext, key: usize| match *rule {
+            LongContext::Window { size, sinks } => key + size > pos || key < sinks,
+            _ => true,
+        };
+        let outputs: Vec<u64> = rules
+            .iter()
+            .map(|rule| (0..=pos).filter(|&k| sees(rule, k)).map(|k| weight(tokens[k], k as u32)).sum())
+            .collect();
+        tokens.push(next(&outputs));
+    }
+    tokens.split_off(prompt.len())
+}
+
+fn column(view: &[u8], kind: KvKind, n: usize, col: usize) -> (u32, u32) {
+    let at = |dim: usize| if kind == KvKind::Key { dim * n + col } else { col * 2 + dim };
+    let read = |dim: usize| f32::from_le_bytes(view[at(dim) * 4..at(dim) * 4 + 4].try_into().unwrap()) as u32;
+    (read(0), read(1))
+}
+
+/// Runs one prepared step; returns what each token of it would say next.
+pub fn run(kv: &mut KvManager, step: &InferenceStep, tokens: &[(u32, BatchToken)]) -> Vec<u32> {
+    let ar = step.variant();
+    let mut outputs = vec![vec![0; kv.n_splits()]; tokens.len()];
+    let masks: Vec<_> = (0..kv.n_splits())
+        .map(|group| {
+            let mut mask = vec![false; ar * kv.mask_width(group)];
+            kv.fill_mask(group, false, true, &mut mask).unwrap();
+            mask
+        })
+        .collect();
+    for (group, mask) in masks.iter().enumerate() {
+        let rule = kv.variants().groups()[group].clone();
+        let (width, past_len) = (rule.ctx_of(step.spec), rule.past_len(step.spec));
+        let new = match rule.form {
+            KvForm::Concat => width - ar,
+            KvForm::Scatter => kv.cache_index(group),
+        };
+        let mut guard = kv.split(SplitIdx(group)).unwrap();
+        for view in guard.views() {
+            let kind = view.spec.kind;
+            for i in 0..ar {
+                let row = tokens.get(i).map_or([f32::NAN; 2], |(t, b)| [*t as f32, b.pos as f32]);
+                for (dim, x) in row.into_iter().enumerate() {
+                    let at = if kind == KvKind::Key { dim * ar + i } else { i * 2 + dim };
+                    view.new[at * 4..at * 4 + 4].copy_from_slice(&x.to_le_bytes());
+                }
+            }
+            for (i, output) in outputs.iter_mut().enumerate() {
+                let seen = (0..width).filter(|c| mask[i * width + c]);
+                let sum: u64 = seen
+                    .map(|c| match c.checked_sub(new).filter(|&j| j < ar) {
+                        Some(j) => weight(tokens[j].0, tokens[j].1.pos as u32),
+                        None => {
+                            let (token, pos) = column(view.past, kind, past_len, c);
+                            weight(token, pos)
+                        }
+                    })
+                    .sum();
+                // Keys and values must tell the same.
+                assert!(kind == KvKind::Key || output[group] == sum, "keys and values differ");
+                output[group] = sum;
+            }
+        }
+        kv.commit(SplitIdx(group), step).unwrap();
+        assert!(kv.fill_mask(0, 0, 1, &mut []).is_err(), "too late for a mask");
+    }
+    kv.advance_by(tokens.len()).unwrap();
+    outputs.iter().map(|o| next(o)).collect()
+}
+
+/// Processes tokens of the dialog; returns what comes next.
+pub fn process(kv: &mut KvManager, tokens: &[u32]) -> u32 {
+    let strategy = kv.plan(tokens.len(), &Policy::Genie).unwrap();
+    let (mut at, mut last) = (0, 0);
+    for step in strategy.steps() {
+        kv.prepare(step).unwrap();
+        let part = tokens[at..at + step.n_process].iter().enumerate();
+        let part: Vec<_> = part.map(|(i, &t)| (t, BatchToken { seq: SeqId(0), pos: step.n_past + i })).collect();
+        last = *run(kv, step, &part).last().unwrap();
+        at += step.n_process;
+    }
+    last
+}
+
+/// Prompt in, `n` tokens out.
+pub fn generate(kv: &mut KvManager, prompt: &[u32], n: usize) -> Vec<u32> {
+    let mut out = vec![process(kv, prompt)];
+    while out.len() < n {
+        out.push(process(kv, &out[out.len() - 1..].to_vec()));
+    }
+    out
+}
+
+pub fn prompt(n: usize, seed: u32) -> Vec<u32> {
+    (0..n as u32).map(|i| (i * 37 + seed * 101 + 5) % 251).collect()
+}
+
+pub fn plain(specs: Vec<VariantSpec>, form: KvForm) -> Variants {
+    Variants::new(specs, form, None).unwrap()
+}
