@@ -75,7 +75,8 @@ pub struct Attention<'a> {
     pub out_head_stride: usize,
 }
 
-/// f32 numbers of scratch that [`attention`] needs for such shapes.
+/// f32 numbers of scratch that [`attention`] needs for such shapes with that many threads, or alone (as in a run inside a
+/// run).
 pub fn scratch_len(
     isa: Isa,
     rows: usize,
@@ -85,8 +86,12 @@ pub fn scratch_len(
     span_lens: &[usize],
     threads: usize,
 ) -> usize {
-    let plan = team::Plan::new(isa, rows, heads, kv_heads, dim, span_lens.iter().copied(), threads);
-    plan.shared_len() + threads * plan.own_len()
+    let need = |threads| {
+        let plan = team::Plan::new(isa, rows, heads, kv_heads, dim, span_lens.iter().copied(), threads);
+        plan.shared_len() + threads * plan.own_len()
+    };
+    // Fewer threads divide the work otherwise, and may want more memory each.
+    need(threads).max(need(1))
 }
 
 /// Computes `job`.

@@ -220,6 +220,27 @@ fn many_rows_in_several_blocks() {
 }
 
 #[test]
+fn scratch_for_many_threads_serves_one() {
+    let pool = pool(4);
+    for rows in [1, 5, 20] {
+        let problem = Problem { rows, real_rows: rows, past: 600, valid: 600, ..DECODE };
+        let data = problem.data();
+        let lens = [problem.past, rows];
+        for isa in isas() {
+            let len = |threads| scratch_len(isa, rows, problem.heads(), 3, problem.dim, &lens, threads);
+            assert!(len(4) >= len(1), "{rows} rows on {}", isa.name());
+        }
+        // Inside a run, another run has one thread.
+        let expected = problem.reference(&data);
+        pool.run(&|worker| {
+            if worker.index() == 0 {
+                assert_close(&problem.run(Isa::detect(), &pool, &data), &expected, 1e-4, 1e-4, "inside a run");
+            }
+        });
+    }
+}
+
+#[test]
 fn hidden_columns_are_not_even_read() {
     // Numbers that would poison the result stand where the mask hides whole stretches.
     let problem = Problem { past: 512, valid: 40, ..DECODE };

@@ -133,7 +133,7 @@ macro_rules! impl_dot {
             #[inline(always)]
             unsafe fn load_group(self, p: *const f32) -> [float32x4_t; 4] {
                 // SAFETY: the caller promised 16 numbers.
-                unsafe { std::array::from_fn(|i| self.float().load(p.add(4 * i))) }
+                unsafe { std::array::from_fn(|i| Simd::load(self.float(), p.add(4 * i))) }
             }
 
             #[inline(always)]
@@ -146,7 +146,7 @@ macro_rules! impl_dot {
             unsafe fn store_group(self, p: *mut f32, group: [float32x4_t; 4]) {
                 for (i, group) in group.into_iter().enumerate() {
                     // SAFETY: the caller promised 16 numbers.
-                    unsafe { self.float().store(p.add(4 * i), group) };
+                    unsafe { Simd::store(self.float(), p.add(4 * i), group) };
                 }
             }
 
