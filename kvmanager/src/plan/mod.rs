@@ -11,7 +11,7 @@
 //! *Invariants*: the steps' `n_process` add up to the tokens asked for (to the whole history when it is
 //! reprocessed, see [`Strategy::first`]); `0 < n_process <= variant`; the same input gives the same plan.
 //!
-//! *Source*: the measured rules of libGenie 1.21, `docs/kv-cache.md`; names follow Genie's `InferenceStep`.
+//! *Source*: the rules measured on libGenie 1.21 (recordings in `testdata/`); names follow Genie's `InferenceStep`.
 
 mod admission;
 mod batch;

@@ -130,7 +130,7 @@ pub fn process(kv: &mut KvManager, tokens: &[u32]) -> u32 {
 pub fn generate(kv: &mut KvManager, prompt: &[u32], n: usize) -> Vec<u32> {
     let mut out = vec![process(kv, prompt)];
     while out.len() < n {
-        out.push(process(kv, &out[out.len() - 1..].to_vec()));
+        out.push(process(kv, &out[out.len() - 1..]));
     }
     out
 }
