@@ -435,6 +435,43 @@ fn play(setup: Setup, actions: &[Action]) {
     run.check_bytes();
 }
 
+/// A windowed setup from which shrunk failures differ in little.
+fn windowed(form: KvForm, shapes: usize, groups: usize, window: usize, sinks: usize) -> Setup {
+    let (mode, dtype, holes) = (0, KvDtype::U8, Holes::Close);
+    Setup { mode, dtype, form, shapes, holes, n_threads: 0, per_head: false, groups, window, sinks }
+}
+
+#[test]
+fn a_scatter_window_comes_back_to_a_shorter_context() {
+    let actions = [Action::Process(11), Action::Process(1)];
+    play(windowed(KvForm::Scatter, 1, 1, 7, 2), &actions);
+}
+
+#[test]
+fn copying_nothing_parts_nothing() {
+    let actions = [Action::Process(10), Action::Share(0, 2, 5..9), Action::Copy(1, 0, 0..8)];
+    play(windowed(KvForm::Concat, 0, 2, 1, 0), &actions);
+}
+
+#[test]
+fn a_window_without_its_sinks_goes_on() {
+    let actions = [Action::Process(6), Action::ShiftOut(0, 1), Action::Process(5)];
+    play(windowed(KvForm::Concat, 0, 1, 1, 2), &actions);
+}
+
+#[test]
+fn doubled_positions_are_refused_when_a_window_cannot_hold_them() {
+    let actions =
+        [Action::Move { mode: 0, shapes: 3 }, Action::Process(10), Action::Divide(0, 8..10, 2), Action::Process(4)];
+    play(windowed(KvForm::Concat, 0, 1, 5, 1), &actions);
+}
+
+#[test]
+fn a_graph_without_past_is_not_for_company() {
+    let actions = [Action::Batch(vec![(1, 3), (1, 2), (1, 3)]), Action::Process(13)];
+    play(windowed(KvForm::Concat, 3, 2, 1, 0), &actions);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { max_shrink_iters: 4_000, failure_persistence: None, ..ProptestConfig::with_cases(cases()) })]
 

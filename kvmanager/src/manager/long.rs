@@ -5,7 +5,7 @@
 
 use super::step::runs;
 use super::{GroupState, KvManager};
-use crate::cells::{Cell, RowMove, SeqId};
+use crate::cells::{Cell, CellTable, RowMove, SeqId};
 use crate::geometry::KvKind;
 use crate::group::LongContext;
 use crate::keydiff;
@@ -203,12 +203,28 @@ impl GroupState {
 
     /// Drops up to `n` rows, oldest position first; returns how many there were to drop.
     fn drop_oldest(&mut self, n: usize, sinks: usize) -> usize {
-        for i in 0..n {
-            let candidates = self.cells.used().filter(|(_, c)| c.pos >= sinks);
-            let Some((slot, _)) = candidates.min_by_key(|(_, c)| c.pos) else { return i };
-            self.cells.free(slot);
+        let candidates = |cells: &CellTable| -> Vec<(usize, usize)> {
+            cells.used().filter(|(_, c)| c.pos >= sinks).map(|(slot, c)| (c.pos, slot)).collect()
+        };
+        match n {
+            0 => 0,
+            // The decode step's case: one look, no list.
+            1 => {
+                let oldest = self.cells.used().filter(|(_, c)| c.pos >= sinks).min_by_key(|(_, c)| c.pos);
+                let Some((slot, _)) = oldest else { return 0 };
+                self.cells.free(slot);
+                1
+            }
+            _ => {
+                let mut rows = candidates(&self.cells);
+                let n = n.min(rows.len());
+                if n < rows.len() {
+                    rows.select_nth_unstable(n);
+                }
+                rows[..n].iter().for_each(|&(_, slot)| self.cells.free(slot));
+                n
+            }
         }
-        n
     }
 
     /// Counts `n` rows as gone; which they are, each head decides for itself.

@@ -19,9 +19,8 @@ pub fn write_atomically(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
 ) -> Result<(), SnapshotError> {
-    let temporary = temporary_name(path);
     let io = |action, path: &Path, source| SnapshotError::Io { action, path: path.to_owned(), source };
-    let file = File::create_new(&temporary).map_err(|e| io("create", &temporary, e))?;
+    let (temporary, file) = create_temporary(path).map_err(|(temporary, e)| io("create", &temporary, e))?;
     let mut out = BufWriter::with_capacity(1 << 20, file);
     let written = write(&mut out).and_then(|()| out.flush()).and_then(|()| out.get_ref().sync_all());
     drop(out);
@@ -40,9 +39,17 @@ pub fn write_atomically(
     Ok(())
 }
 
-/// A name of its own for each process and each call.
-fn temporary_name(path: &Path) -> PathBuf {
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+/// A file of its own for each process and each call. A killed process leaves its file behind, and its number may come
+/// again; then the next name is tried.
+fn create_temporary(path: &Path) -> Result<(PathBuf, File), (PathBuf, std::io::Error)> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    path.with_file_name(format!(".{name}.{}.{number}{TEMPORARY}", std::process::id()))
+    loop {
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let temporary = path.with_file_name(format!(".{name}.{}.{number}{TEMPORARY}", std::process::id()));
+        match File::create_new(&temporary) {
+            Ok(file) => return Ok((temporary, file)),
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(e) => return Err((temporary, e)),
+        }
+    }
 }
