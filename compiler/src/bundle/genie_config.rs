@@ -1,7 +1,7 @@
 //! The dialog configuration of a bundle, as the real Genie 1.21 accepts it.
 //!
 //! *Units*: `size` in tokens; `rope-dim` is the width of the position tables, half a head.
-//! *Source*: the schema facts in `docs/`; layout as in the golden bundles.
+//! *Source*: measured config schema of API 1.21 (`docs/genie.md`); layout as in the golden bundles.
 
 use super::TOKENIZER_FILE;
 use crate::family::{Llama3Scaling, ModelSpec};
