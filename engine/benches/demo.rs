@@ -1,28 +1,29 @@
-//! End to end on the demo model: tokens per second of prefill and decode, through config, engine, table and host.
+//! End to end on the demo model: tokens per second of prefill and decode, through engine, table and host.
 //!
-//! `cargo bench -p conformance`; the machine should be idle. Ids: `demo/prefill/TOKENS`, `demo/decode/FILL`.
+//! `cargo bench -p engine`; the machine should be idle. Ids: `demo/prefill/TOKENS`, `demo/decode/FILL`.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use compiler::{CONFIG_FILE, CompileOptions, Silent, compile};
+use compiler::{CompileOptions, Silent, compile};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use dialog::DialogConfig;
-use engine::{Engine, TokenModel};
+use engine::{Engine, EngineConfig, RopeConfig, TokenModel};
 use genie_types::TokenId;
-use qnn_api::Backend;
+use qnn_api::{Backend, BackendOptions, Library};
 
 fn engine(folder: &Path, backend: &Arc<Backend>) -> Engine {
     let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/demo");
     let options = CompileOptions { cls: vec![256, 512], ..CompileOptions::new(model, folder.join("bundle")) };
     compile(&options, backend, &mut Silent).expect("the demo compiles");
-    let config = DialogConfig::from_file(folder.join("bundle").join(CONFIG_FILE)).expect("its config is good");
-    Engine::open(config.engine(), backend).expect("it opens")
+    let rope = Some(RopeConfig::new(16, 10_000.0)); // half of the demo's head_dim, and its theta
+    let config = EngineConfig { rope, ..EngineConfig::new([folder.join("bundle/model.bin")]) };
+    Engine::open(&config, backend).expect("it opens")
 }
 
 fn demo(c: &mut Criterion) {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let backend = conformance::backends::linked();
+    let library = Library::linked(qnn_host::QnnInterface_getProviders, Some(qnn_host::QnnSystemInterface_getProviders));
+    let backend = Backend::new(&library.expect("the host has a table"), &BackendOptions::default()).expect("it starts");
     let mut engine = engine(folder.path(), &backend);
     let prompt: Vec<TokenId> = (0..500).map(|i| TokenId(i * 37 % 2048)).collect();
 
