@@ -29,7 +29,9 @@ pub fn library(args: &BackendArgs) -> Result<Arc<Library>> {
 /// Opens it and sets it up; `threads` is for the embedded backend.
 pub fn open(args: &BackendArgs, threads: Option<usize>) -> Result<Arc<Backend>> {
     let library = library(args)?;
-    let platform = threads.and_then(|n| CString::new(format!("host_threads:{n}")).ok());
+    // Other libraries do not know the option, and some refuse what they do not know.
+    let ours = library.provider().starts_with("HOST_");
+    let platform = threads.filter(|_| ours).and_then(|n| CString::new(format!("host_threads:{n}")).ok());
     let backend = Backend::new(&library, &BackendOptions { platform, ..BackendOptions::default() });
     backend.with_context(|| format!("cannot start backend `{}`", args.backend))
 }
