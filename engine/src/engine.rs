@@ -97,6 +97,11 @@ impl<X: Executor> Engine<X> {
         &self.layout
     }
 
+    /// The shapes that are planned with: form, limit and groups as the graphs and the configuration have them.
+    pub fn variants(&self) -> &Variants {
+        self.kv.variants()
+    }
+
     /// Plans by another policy from now on.
     pub fn set_policy(&mut self, policy: Policy) {
         self.policy = policy;

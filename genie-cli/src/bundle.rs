@@ -6,7 +6,6 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use dialog::DialogConfig;
 use engine::{Engine, EngineConfig};
-use kvmanager::plan::{KvForm, Variants};
 use qnn_api::Backend;
 
 use crate::cli::PolicyArg;
@@ -40,12 +39,7 @@ pub fn config(path: &Path, printer: &Printer) -> Result<DialogConfig> {
 pub fn engine(config: &EngineConfig, backend: &Arc<Backend>, policy: PolicyArg) -> Result<Engine> {
     let mut engine = Engine::open(config, backend).context("cannot load the bundle's graphs")?;
     if policy != PolicyArg::Genie {
-        engine.set_policy(plan::policy(policy, &variants(&engine, config)?)?);
+        engine.set_policy(plan::policy(policy, engine.variants())?);
     }
     Ok(engine)
-}
-
-/// The shapes of an open engine, as the planner takes them.
-pub fn variants(engine: &Engine, config: &EngineConfig) -> Result<Variants> {
-    Ok(Variants::new(engine.layout().variants.iter().copied(), KvForm::Concat, config.context_size)?)
 }

@@ -36,7 +36,7 @@ pub fn run(args: &PlanArgs, printer: &Printer) -> Result<ExitStatus> {
         Some(path) => {
             let config = bundle::config(path, printer)?;
             let engine = bundle::engine(config.engine(), &backend::open(&args.backend, None)?, PolicyArg::Genie)?;
-            bundle::variants(&engine, config.engine())?
+            engine.variants().clone()
         }
         None => Variants::new(grid(&args.ar, &args.cl)?, KvForm::Concat, None)?,
     };
