@@ -68,7 +68,7 @@ pub enum Error {
         source: libloading::Error,
     },
     /// The file is a library, but not of QNN.
-    #[error("library `{library}` has no symbol `{symbol}`: it is not a QNN backend")]
+    #[error("library `{library}` has no symbol `{symbol}`: it is not a QNN library of that kind")]
     Symbol {
         /// Where the library came from.
         library: String,

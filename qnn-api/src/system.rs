@@ -10,8 +10,9 @@ use std::sync::Arc;
 use crate::backend::log_failure;
 use crate::convert;
 use crate::error::{Error, Result};
-use crate::library::{Library, System, Version};
-use crate::table::{CallError, Doing};
+use crate::htp_blob::{self, HtpGraphBlob};
+use crate::library::{BACKEND_ID_HTP, Library, System, SystemLibrary, Version};
+use crate::table::{CallError, Doing, Table};
 
 /// What a context binary says about itself.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -34,8 +35,12 @@ pub struct BinaryInfo {
     pub soc_text: String,
     /// The SoC it was made for, by Qualcomm's number (format 3).
     pub soc: Option<u32>,
+    /// The DSP's architecture, 75 for V75 (HTP binaries of format 3).
+    pub dsp_arch: Option<u32>,
     /// Its graphs, in the file's order.
     pub graphs: Vec<GraphInfo>,
+    /// What HTP's compiler noted for each of them; nothing for other backends and older formats.
+    pub htp_graphs: Vec<Option<HtpGraphBlob>>,
 }
 
 /// A graph with the ids by which its tensors are bound.
@@ -54,9 +59,26 @@ pub fn binary_info(library: &Arc<Library>, bytes: &[u8]) -> Result<BinaryInfo> {
     read(library, bytes).map(|(info, _)| info)
 }
 
+impl SystemLibrary {
+    /// Reads what a context binary holds; no backend is needed for it.
+    ///
+    /// # Errors
+    /// Bytes that are no context binary, a description in an unknown form.
+    pub fn binary_info(&self, bytes: &[u8]) -> Result<BinaryInfo> {
+        read_by(self.interface(), None, bytes).map(|(info, _)| info)
+    }
+}
+
 /// The same, with tensor ids.
 pub(crate) fn read(library: &Library, bytes: &[u8]) -> Result<(BinaryInfo, Vec<GraphSpec>)> {
     let system = library.system_table()?;
+    // A library that speaks for both interfaces keeps its last words behind the core one.
+    let core = (system.shown == library.shown()).then_some(&library.table);
+    read_by(system, core, bytes)
+}
+
+/// `core`: the table that can say more about an error.
+fn read_by(system: &System, core: Option<&Table>, bytes: &[u8]) -> Result<(BinaryInfo, Vec<GraphSpec>)> {
     let context = SystemContext::create(system)?;
     let mut out = core::ptr::null::<QnnSystemContext_BinaryInfo_t>();
     let mut n_info_bytes = 0;
@@ -89,13 +111,12 @@ pub(crate) fn read(library: &Library, bytes: &[u8]) -> Result<(BinaryInfo, Vec<G
         }
         answer => answer,
     };
-    // A library that speaks for both interfaces keeps its last words behind the core one.
-    let answer = answer.map_err(|error| match error {
-        CallError::Answer(mut error) if error.said.is_none() && system.shown == library.shown() => {
-            error.said = library.table.message(error.code);
+    let answer = answer.map_err(|error| match (error, core) {
+        (CallError::Answer(mut error), Some(core)) if error.said.is_none() => {
+            error.said = core.message(error.code);
             CallError::Answer(error)
         }
-        error => error,
+        (error, _) => error,
     });
     answer.doing(&system.shown, || format!("read what a context binary of {n_bytes} bytes holds"))?;
     // SAFETY: on success null or a description that lives as long as the system context.
@@ -160,6 +181,10 @@ unsafe fn copy_out(raw: &QnnSystemContext_BinaryInfo_t) -> Result<(BinaryInfo, V
                 blob_bytes: v.contextBlobSize,
                 soc_text,
                 soc: (v.socModel != 0).then_some(v.socModel),
+                // SAFETY: as many bytes as it says; any bytes may be there.
+                dsp_arch: (v.backendId == BACKEND_ID_HTP)
+                    .then(|| htp_blob::dsp_arch(unsafe { bytes_of(v.contextMetadata, v.contextMetadataSize) }))
+                    .flatten(),
                 ..Default::default()
             };
             (info, v.graphs, v.numGraphs)
@@ -172,7 +197,30 @@ unsafe fn copy_out(raw: &QnnSystemContext_BinaryInfo_t) -> Result<(BinaryInfo, V
     // SAFETY: each filled for its version.
     let specs = list.iter().map(|graph| unsafe { graph_spec(graph) }).collect::<Result<Vec<_>>>()?;
     info.graphs = specs.iter().map(|spec| spec.info.clone()).collect();
+    if info.backend_id == BACKEND_ID_HTP {
+        // SAFETY: each filled for its version.
+        info.htp_graphs = list.iter().map(|graph| unsafe { graph_blob(graph) }).collect();
+    }
     Ok((info, specs))
+}
+
+/// # Safety
+/// `raw` is filled as QNN asks for its version.
+unsafe fn graph_blob(raw: &QnnSystemContext_GraphInfo_t) -> Option<HtpGraphBlob> {
+    if raw.version != QNN_SYSTEM_CONTEXT_GRAPH_INFO_VERSION_3 {
+        return None;
+    }
+    // SAFETY: the member of this version.
+    let v = unsafe { raw.anon0.graphInfoV3 };
+    // SAFETY: as many bytes as it says; any bytes may be there.
+    htp_blob::graph(unsafe { bytes_of(v.graphBlobInfo, v.graphBlobInfoSize) })
+}
+
+/// # Safety
+/// `n` readable bytes at `pointer`, or null; they outlive `'a`.
+unsafe fn bytes_of<'a>(pointer: *const core::ffi::c_void, n: u32) -> &'a [u8] {
+    // SAFETY: the caller vouches for all of it.
+    unsafe { convert::slice(pointer.cast::<u8>(), n) }
 }
 
 /// # Safety

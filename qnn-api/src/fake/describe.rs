@@ -18,6 +18,9 @@ pub(super) fn table() -> QnnSystemInterfaceTable {
     }
 }
 
+/// The note of version 3: V75.
+static ARCH_NOTE: [u32; 2] = [1, 75];
+
 /// The inputs of the described graph.
 pub(crate) fn inputs() -> Vec<TensorInfo> {
     vec![
@@ -80,6 +83,14 @@ fn describe(version: u32) -> &'static QnnSystemContext_BinaryInfo_t {
         numGraphOutputs: n_outputs,
         graphOutputs: graph_outputs,
     };
+    if version == 3 {
+        // SAFETY: version 3 begins as version 1 does, and the rest was zeroed.
+        let mut v3 = unsafe { graph.anon0.graphInfoV3 };
+        let note: &[u64] = vec![1, 7, 8 << 20 | 3 << 32, 0, 4].leak();
+        v3.graphBlobInfoSize = 40;
+        v3.graphBlobInfo = note.as_ptr().cast_mut().cast();
+        graph.anon0.graphInfoV3 = v3;
+    }
     let graphs = vec![graph].leak().as_mut_ptr();
     let core = Qnn_Version_t { major: 2, minor: 40, patch: 0 };
     let mut info = QnnSystemContext_BinaryInfo_t { version, ..Default::default() };
@@ -113,6 +124,8 @@ fn describe(version: u32) -> &'static QnnSystemContext_BinaryInfo_t {
                 numGraphs: 1,
                 graphs,
                 socModel: 57,
+                contextMetadataSize: 8,
+                contextMetadata: ARCH_NOTE.as_ptr().cast_mut().cast(),
                 contextBlobSize: 99,
                 ..Default::default()
             };

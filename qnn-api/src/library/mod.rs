@@ -9,6 +9,7 @@ mod place;
 mod preload;
 mod provider;
 pub mod runtime;
+mod system_library;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,6 +18,8 @@ use qnn_sys::{GetProviders, GetSystemProviders};
 
 use crate::error::{Error, Result};
 use crate::table::{SystemTable, Table};
+
+pub use system_library::SystemLibrary;
 
 /// A version number: major, minor, patch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

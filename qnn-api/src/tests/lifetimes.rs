@@ -102,7 +102,26 @@ fn binaries_are_described_in_all_three_versions() {
         assert_eq!(info.graphs.len(), 1);
         assert_eq!(info.graphs[0].inputs, fake_inputs());
         assert_eq!(info.graphs[0].outputs[0].name, "logits");
+        let note = HtpGraphBlob {
+            vtcm_bytes: 8 << 20,
+            spill_fill_bytes: 7,
+            optimization: 3,
+            hvx_threads: 4,
+            const_bytes: None,
+        };
+        let noted = if version == 3 { (Some(75), Some(note)) } else { (None, None) };
+        assert_eq!((info.dsp_arch, info.htp_graphs[0]), noted);
     }
+}
+
+#[test]
+fn the_system_interface_alone_describes_binaries() {
+    let system = SystemLibrary::linked(fake::get_system_providers).unwrap();
+    assert_eq!((system.version().to_string(), system.path()), ("1.15.0".into(), None));
+    assert_eq!(system.binary_info(b"FAKE3").unwrap(), binary_info(&library(), b"FAKE3").unwrap());
+    assert_eq!(system.binary_info(b"ELF").unwrap_err().qnn().unwrap().code, 30010);
+    let missing = SystemLibrary::open("/no/libQnnSystem.so").unwrap_err();
+    assert!(missing.to_string().contains("/no/libQnnSystem.so"), "{missing}");
 }
 
 fn fake_inputs() -> Vec<TensorInfo> {
