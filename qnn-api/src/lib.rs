@@ -51,6 +51,7 @@ mod options;
 mod perf;
 mod profile;
 mod save;
+pub mod soc;
 mod system;
 mod table;
 
@@ -72,4 +73,5 @@ pub use mem::{Allocator, Block, PlainMemory, Registered, Rpcmem};
 pub use options::{ContextOptions, GraphOptions, HtpGraphOptions, Priority};
 pub use perf::{PerfPolicy, PowerVote};
 pub use profile::{Profile, ProfileEvent, ProfileLevel, ProfileUnit};
+pub use soc::Soc;
 pub use system::{BinaryInfo, binary_info};

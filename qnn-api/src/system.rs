@@ -5,6 +5,7 @@
 
 use genie_types::{GraphInfo, TensorInfo};
 use qnn_sys::*;
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::backend::log_failure;
@@ -66,6 +67,22 @@ impl SystemLibrary {
     /// Bytes that are no context binary, a description in an unknown form.
     pub fn binary_info(&self, bytes: &[u8]) -> Result<BinaryInfo> {
         read_by(self.interface(), None, bytes).map(|(info, _)| info)
+    }
+
+    /// The same for a file, which is mapped rather than read. It must not be changed meanwhile.
+    ///
+    /// # Errors
+    /// A file that cannot be opened, and as above.
+    pub fn binary_info_of(&self, path: &Path) -> Result<BinaryInfo> {
+        let io = |doing| move |source| Error::Io { doing, path: path.to_owned(), source };
+        let file = std::fs::File::open(path).map_err(io("open"))?;
+        // An empty file cannot be mapped.
+        if file.metadata().map_err(io("inspect"))?.len() == 0 {
+            return self.binary_info(&[]);
+        }
+        // SAFETY: the documentation asks that the file stay as it is while it is mapped.
+        let bytes = unsafe { memmap2::Mmap::map(&file) }.map_err(io("map"))?;
+        self.binary_info(&bytes)
     }
 }
 

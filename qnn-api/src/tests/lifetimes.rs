@@ -120,6 +120,13 @@ fn the_system_interface_alone_describes_binaries() {
     assert_eq!((system.version().to_string(), system.path()), ("1.15.0".into(), None));
     assert_eq!(system.binary_info(b"FAKE3").unwrap(), binary_info(&library(), b"FAKE3").unwrap());
     assert_eq!(system.binary_info(b"ELF").unwrap_err().qnn().unwrap().code, 30010);
+    let dir = tempfile::tempdir().unwrap();
+    for (content, want) in [(&b"FAKE2"[..], Ok(2)), (b"", Err(30010))] {
+        let path = dir.path().join("model.bin");
+        std::fs::write(&path, content).unwrap();
+        let found = system.binary_info_of(&path);
+        assert_eq!(found.map(|info| info.format).map_err(|error| error.qnn().unwrap().code), want);
+    }
     let missing = SystemLibrary::open("/no/libQnnSystem.so").unwrap_err();
     assert!(missing.to_string().contains("/no/libQnnSystem.so"), "{missing}");
 }
