@@ -1,7 +1,7 @@
 //! The layout's cache in the KV manager's words: groups with their lengths and rules, tensors with their types.
 
 use genie_types::{Dtype, SplitIdx};
-use kvmanager::{CacheGroup, KvDtype, KvForm, KvGeometry, KvKind, KvTensor, LongContext, SplitGeometry};
+use kvmanager::{CacheGroup, KvDtype, KvForm, KvGeometry, KvKind, KvLayout, KvTensor, LongContext, SplitGeometry};
 use nsp_graph::{CacheForm, InputRole, ModelLayout};
 
 use crate::{EngineConfig, EngineError};
@@ -58,10 +58,12 @@ fn tensor(split: SplitIdx, t: &nsp_graph::KvTensor) -> Result<KvTensor, EngineEr
     };
     let what = || format!("a cache of {} (layer {}, split {split})", t.dtype, t.layer);
     let (scale, offset) = t.quant.per_tensor().unwrap_or((0.0, 0));
+    let kind = if t.kind == nsp_graph::KvKind::Key { KvKind::Key } else { KvKind::Value };
     Ok(KvTensor {
         layer: t.layer,
         head: t.head,
-        kind: if t.kind == nsp_graph::KvKind::Key { KvKind::Key } else { KvKind::Value },
+        kind,
+        layout: KvLayout::of(kind),
         n_heads: t.n_heads,
         head_dim: t.head_dim,
         dtype: dtype.ok_or_else(|| EngineError::Unsupported { what: what(), hint: "" })?,

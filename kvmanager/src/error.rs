@@ -109,6 +109,16 @@ pub enum KvError {
         /// What differs.
         why: String,
     },
+    /// The buffers do not fit into memory.
+    #[error(
+        "no memory for {bytes} bytes of cache: {why}; ask `KvManager::required_bytes` beforehand, or take a smaller CL"
+    )]
+    Memory {
+        /// Bytes asked for in one block.
+        bytes: usize,
+        /// What the system said.
+        why: String,
+    },
     /// A worker thread could not be started, or a job on it panicked; the split's rows are lost until `clear`.
     #[error("cache worker: {0}")]
     Worker(String),

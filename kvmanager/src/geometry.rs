@@ -2,7 +2,7 @@
 //!
 //! *Shapes*: keys `[n_heads, 1, head_dim, n]` (sequence last), values `[n_heads, 1, n, head_dim]`; a tensor for a
 //! single head has `n_heads == 1`. Both read as *lines* of rows: a key line is one dimension of one head and its unit
-//! is an element, a value line is one head and its unit is a row of `head_dim` elements.
+//! is an element, a value line is one head and its unit is a row of `head_dim` elements. Transposed values lie as keys.
 
 use crate::KvError;
 use genie_types::{Dtype, LayerIdx, Quant, TensorInfo};
@@ -51,11 +51,29 @@ impl KvDtype {
 
 /// Key or value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[allow(missing_docs)] // the names are the meaning
 pub enum KvKind {
-    /// Layout `HeadDimSeq`: `[n_heads, 1, head_dim, n]`.
     Key,
-    /// Layout `HeadSeqDim`: `[n_heads, 1, n, head_dim]`.
     Value,
+}
+
+/// How a tensor's rows lie, before any mode: whether the sequence is its last axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum KvLayout {
+    /// `[n_heads, 1, head_dim, n]`, sequence last: keys, and the values of graphs that want them transposed.
+    HeadDimSeq,
+    /// `[n_heads, 1, n, head_dim]`: values.
+    HeadSeqDim,
+}
+
+impl KvLayout {
+    /// The graph contract's layout, which is also that of snapshots.
+    pub const fn of(kind: KvKind) -> Self {
+        match kind {
+            KvKind::Key => Self::HeadDimSeq,
+            KvKind::Value => Self::HeadSeqDim,
+        }
+    }
 }
 
 /// One cache tensor of a split: its `_in` and `_out` sides share all of this.
@@ -67,6 +85,8 @@ pub struct KvTensor {
     pub head: Option<usize>,
     /// Key or value.
     pub kind: KvKind,
+    /// How its rows lie; [`KvLayout::of`] the kind unless a graph wants its values transposed.
+    pub layout: KvLayout,
     /// Heads in this tensor.
     pub n_heads: usize,
     /// Elements of a row.
@@ -84,8 +104,20 @@ pub struct KvTensor {
 impl KvTensor {
     /// A tensor of all heads of a layer, unquantised, in the default group.
     pub const fn new(kind: KvKind, layer: usize, n_heads: usize, head_dim: usize, dtype: KvDtype) -> Self {
-        let layer = LayerIdx(layer);
-        Self { layer, head: None, kind, n_heads, head_dim, dtype, scale: 0.0, offset: 0, group: 0 }
+        let (layer, layout) = (LayerIdx(layer), KvLayout::of(kind));
+        Self { layer, head: None, kind, layout, n_heads, head_dim, dtype, scale: 0.0, offset: 0, group: 0 }
+    }
+
+    /// The same tensor with the sequence as its last axis: values as some graphs want them.
+    #[must_use]
+    pub const fn transposed(self) -> Self {
+        Self { layout: KvLayout::HeadDimSeq, ..self }
+    }
+
+    /// The same tensor in the layout of its kind: how snapshots hold it.
+    #[must_use]
+    pub const fn canonical(self) -> Self {
+        Self { layout: KvLayout::of(self.kind), ..self }
     }
 
     /// The same tensor with an encoding.
@@ -121,30 +153,41 @@ impl KvTensor {
             Quant::PerTensor { scale, offset } => (*scale, *offset),
             _ => (0.0, 0),
         };
-        Ok(Self { layer, head, kind, n_heads: info.dims[0], head_dim, dtype, scale, offset, group: 0 })
+        Ok(Self {
+            layer,
+            head,
+            kind,
+            layout: KvLayout::of(kind),
+            n_heads: info.dims[0],
+            head_dim,
+            dtype,
+            scale,
+            offset,
+            group: 0,
+        })
     }
 
     /// Lines of the tensor: see the module's text.
     pub const fn n_lines(&self) -> usize {
-        match self.kind {
-            KvKind::Key => self.n_heads * self.head_dim,
-            KvKind::Value => self.n_heads,
+        match self.layout {
+            KvLayout::HeadDimSeq => self.n_heads * self.head_dim,
+            KvLayout::HeadSeqDim => self.n_heads,
         }
     }
 
     /// Bytes that one row has in each line.
     pub const fn unit_bytes(&self) -> usize {
-        match self.kind {
-            KvKind::Key => self.dtype.size_bytes(),
-            KvKind::Value => self.head_dim * self.dtype.size_bytes(),
+        match self.layout {
+            KvLayout::HeadDimSeq => self.dtype.size_bytes(),
+            KvLayout::HeadSeqDim => self.head_dim * self.dtype.size_bytes(),
         }
     }
 
     /// The line of an element, the elements of a unit, and the element's index within its unit.
     pub const fn line_of(&self, head: usize, dim: usize) -> (usize, usize, usize) {
-        match self.kind {
-            KvKind::Key => (head * self.head_dim + dim, 1, 0),
-            KvKind::Value => (head, self.head_dim, dim),
+        match self.layout {
+            KvLayout::HeadDimSeq => (head * self.head_dim + dim, 1, 0),
+            KvLayout::HeadSeqDim => (head, self.head_dim, dim),
         }
     }
 

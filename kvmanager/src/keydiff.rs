@@ -41,11 +41,11 @@ impl KeyScorer for KeyDiff {
 }
 
 /// The keys of a head as numbers.
-pub(crate) fn read_keys(tensor: &TensorBuf, mode: &dyn CacheMode, head: usize, n: usize) -> Vec<f32> {
+pub(crate) fn read_keys(tensor: &TensorBuf, bytes: &[u8], mode: &dyn CacheMode, head: usize, n: usize) -> Vec<f32> {
     let dim = tensor.spec.head_dim;
     let mut keys = Vec::with_capacity(n * dim);
     for row in 0..n {
-        keys.extend((0..dim).map(|d| decode(&tensor.spec, tensor.element(mode, head, d, row))));
+        keys.extend((0..dim).map(|d| decode(&tensor.spec, tensor.element(bytes, mode, (head, d, row)))));
     }
     keys
 }

@@ -41,6 +41,7 @@ pub mod group;
 pub mod keydiff;
 pub mod manager;
 pub mod mode;
+pub mod moves;
 pub mod plan;
 pub mod rope;
 pub mod snapshot;
@@ -53,11 +54,12 @@ mod worker;
 
 pub use cells::{Cell, CellTable, RowMove, SeqId};
 pub use error::KvError;
-pub use geometry::{KvDtype, KvGeometry, KvKind, KvTensor, SplitGeometry};
+pub use geometry::{KvDtype, KvGeometry, KvKind, KvLayout, KvTensor, SplitGeometry};
 pub use group::{CacheGroup, LongContext};
 pub use keydiff::{KeyDiff, KeyScorer};
 pub use manager::{
-    BatchToken, GroupImage, Holes, KvImage, KvManager, KvOptions, Rebind, SplitGuard, TensorView, common_prefix,
+    BatchToken, GroupImage, Holes, KvImage, KvManager, KvOptions, MovedBytes, Rebind, SplitGuard, TensorView,
+    common_prefix,
 };
 pub use mode::ModeKind;
 pub use plan::{

@@ -29,7 +29,7 @@ pub use jobs::Rebind;
 pub use ops::common_prefix;
 
 use crate::cells::{CellTable, SeqId};
-use crate::geometry::KvGeometry;
+use crate::geometry::{KvGeometry, KvKind};
 use crate::group::CacheGroup;
 use crate::keydiff::{KeyDiff, KeyScorer};
 use crate::mode::ModeKind;
@@ -60,6 +60,15 @@ pub struct KvOptions {
     pub mode: ModeKind,
     /// Threads for the moves; 0 runs them where they are asked for.
     pub n_threads: usize,
+}
+
+/// Bytes of rows that were moved or copied, whatever for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MovedBytes {
+    /// Of keys.
+    pub keys: u64,
+    /// Of values.
+    pub values: u64,
 }
 
 /// One token of a step, for steps that mix sequences or verify a tree.
@@ -139,7 +148,8 @@ impl KvManager {
         let keeps_rows = !variants.is_full_context_only();
         let groups: Vec<_> =
             variants.groups().iter().map(|rule| GroupState::new(rule, &variants, keeps_rows)).collect();
-        let capacities: Vec<_> = groups.iter().map(|g| g.capacity).collect();
+        let lengths: Vec<_> =
+            groups.iter().map(|g| (longest_past(&g.rule, &variants, keeps_rows), g.capacity)).collect();
         check(geometry, &options, &variants)?;
         let splits: Vec<_> = geometry
             .splits
@@ -148,10 +158,11 @@ impl KvManager {
                 let n_shards = options.n_threads.clamp(1, split.tensors.len().max(1));
                 Split::new(n_shards, split.tensors.len(), |i| {
                     let tensor = split.tensors[i];
-                    TensorBuf::new(tensor, options.mode.mode(), capacities[tensor.group], variants.ar_max())
+                    let (max_past, capacity) = lengths[tensor.group];
+                    TensorBuf::new(tensor, options.mode.mode(), max_past, capacity, variants.ar_max())
                 })
             })
-            .collect();
+            .collect::<Result<_, _>>()?;
         let pool = Pool::new(options.n_threads, splits.iter().map(|s| s.shards.len()).sum())?;
         let ar_max = variants.ar_max();
         Ok(Self {
@@ -239,10 +250,9 @@ impl KvManager {
         let tensors = geometry.splits.iter().flat_map(|s| &s.tensors);
         let bytes = tensors.map(|tensor| {
             let rule = variants.groups().get(tensor.group).unwrap_or(&variants.groups()[0]);
-            let past = capacity(rule, variants, keeps_rows);
-            let new_rows = if mode.mode().writes_in_place(tensor) { 0 } else { mode.mode().padded(variants.ar_max()) };
-            mode.mode().buffer_units(tensor, past, variants.ar_max()) * tensor.unit_bytes()
-                + tensor.rows_bytes(new_rows)
+            let past = longest_past(rule, variants, keeps_rows);
+            let capacity = capacity(rule, variants, keeps_rows);
+            TensorBuf::new(*tensor, mode.mode(), past, capacity, variants.ar_max()).bytes()
         });
         bytes.sum()
     }
@@ -254,6 +264,16 @@ impl KvManager {
     pub fn buffer_bytes(&mut self) -> Result<usize, KvError> {
         self.settle()?;
         Ok(self.tensors().map(TensorBuf::bytes).sum())
+    }
+
+    /// Bytes of rows moved or copied since the last `clear`: what the mode's promises cost in truth. Waits for all jobs.
+    ///
+    /// # Errors
+    /// [`KvError::Worker`].
+    pub fn moved_bytes(&mut self) -> Result<MovedBytes, KvError> {
+        self.settle()?;
+        let of = |kind| self.tensors().filter(|t| t.spec.kind == kind).map(|t| t.moved).sum();
+        Ok(MovedBytes { keys: of(KvKind::Key), values: of(KvKind::Value) })
     }
 
     /// What shifting positions has cost since the last `clear`. Waits for all jobs.
@@ -294,7 +314,7 @@ impl KvManager {
 
     /// All tensors; those with workers are missing.
     fn tensors(&self) -> impl Iterator<Item = &TensorBuf> {
-        self.splits.iter().flat_map(|s| &s.shards).flat_map(|s: &Shard| &s.tensors)
+        self.splits.iter().flat_map(|s| &s.shards).flat_map(Shard::tensors)
     }
 }
 
@@ -318,6 +338,12 @@ impl GroupState {
 /// Rows a group's buffers hold: a step may leave more rows than its own past holds, at most its context.
 fn capacity(rule: &CacheGroup, variants: &Variants, keeps_rows: bool) -> usize {
     let longest = variants.specs().iter().map(|&s| rule.ctx_of(s)).max().unwrap_or(0);
+    if keeps_rows { longest } else { 0 }
+}
+
+/// The longest past input among the group's graphs.
+fn longest_past(rule: &CacheGroup, variants: &Variants, keeps_rows: bool) -> usize {
+    let longest = variants.specs().iter().map(|&s| rule.past_len(s)).max().unwrap_or(0);
     if keeps_rows { longest } else { 0 }
 }
 

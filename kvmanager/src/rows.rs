@@ -1,36 +1,17 @@
 //! The byte moves on rows, in any layout: re-stride, transfer between buffers, move within one.
 //!
-//! *Units*: rows and units (a unit is a row's share of a line). See [`Place`] for the picture. Dense layouts move
-//! lines of bytes; tiles move whole tiles when the shape changes and single elements otherwise.
+//! *Units*: rows and units (a unit is a row's share of a line). See [`Place`] for the picture. Dense layouts run the
+//! [`Copies`] that [`moves`](crate::moves) plans; tiles move whole tiles when the shape changes and single elements
+//! otherwise. Each move returns the bytes it moved.
 
 use crate::geometry::KvTensor;
 use crate::mode::Place;
+use crate::moves::{self, Copies};
 use std::ops::Range;
 
 /// Moves rows `0..n` of all lines from one place to another within a buffer.
-///
-/// A line never overtakes one that has not moved yet: towards a longer stride the last line goes first.
-pub(crate) fn relocate(tensor: &KvTensor, bytes: &mut [u8], n: usize, from: Place, to: Place) {
-    if n == 0 || from == to {
-        return;
-    }
-    // Tiles move as blocks of tokens: lines of their own, in larger units.
-    let (n_lines, unit, n, from, to) = match from.tile {
-        None => (tensor.n_lines(), tensor.unit_bytes(), n, from, to),
-        Some(tile) => {
-            let (n_lines, block_elems, tokens) = tile.lines(tensor);
-            let blocks = |place: Place| Place::dense(place.stride / tokens);
-            (n_lines, block_elems * tensor.dtype.size_bytes(), n.div_ceil(tokens), blocks(from), blocks(to))
-        }
-    };
-    let len = n * unit;
-    let mut line = |l: usize| {
-        let (src, dst) = (from.unit(l, 0) * unit, to.unit(l, 0) * unit);
-        if src != dst {
-            bytes.copy_within(src..src + len, dst);
-        }
-    };
-    if to.stride >= from.stride { (0..n_lines).rev().for_each(&mut line) } else { (0..n_lines).for_each(&mut line) }
+pub(crate) fn relocate(tensor: &KvTensor, bytes: &mut [u8], n: usize, from: Place, to: Place) -> usize {
+    run_within(bytes, &moves::reshape(tensor, n, from, to))
 }
 
 /// Rows in a buffer: where a transfer reads or writes.
@@ -41,48 +22,98 @@ pub(crate) struct Rows<B> {
 }
 
 /// Copies `n` rows from one buffer to another.
-pub(crate) fn transfer(tensor: &KvTensor, src: &Rows<&[u8]>, dst: &mut Rows<&mut [u8]>, n: usize) {
+pub(crate) fn transfer(tensor: &KvTensor, src: &Rows<&[u8]>, dst: &mut Rows<&mut [u8]>, n: usize) -> usize {
     if n == 0 {
-        return;
+        return 0;
     }
     if src.place.tile.is_some() || dst.place.tile.is_some() {
-        return transfer_elements(tensor, src, dst, n);
+        return transfer_elements(tensor, tensor, src, dst, n);
     }
-    let unit = tensor.unit_bytes();
-    let (mut from, from_step) = (src.place.unit(0, src.row) * unit, src.place.stride * unit);
-    let (mut to, to_step) = (dst.place.unit(0, dst.row) * unit, dst.place.stride * unit);
-    let mut lines = |copy: &mut dyn FnMut(usize, usize)| {
-        for _ in 0..tensor.n_lines() {
-            copy(from, to);
-            from += from_step;
-            to += to_step;
+    let plan = moves::transfer(tensor, n, (src.place, src.row), (dst.place, dst.row));
+    run_between(src.bytes, dst.bytes, &plan);
+    plan.bytes()
+}
+
+fn run_within(bytes: &mut [u8], plan: &Copies) -> usize {
+    let mut moved = 0;
+    for (src, dst) in plan.order() {
+        bytes.copy_within(src..src + plan.len, dst);
+        moved += plan.len;
+    }
+    moved
+}
+
+/// Runs a plan from one buffer to another. Fixed lengths compile to plain loads and stores, which matters when there
+/// are ten thousand runs of a cache line or two.
+fn run_between(src: &[u8], dst: &mut [u8], plan: &Copies) {
+    match plan.len {
+        1 => interleaved::<1>(src, dst, plan),
+        2 => interleaved::<2>(src, dst, plan),
+        4 => interleaved::<4>(src, dst, plan),
+        32 => fixed::<32>(src, dst, plan),
+        64 => fixed::<64>(src, dst, plan),
+        128 => fixed::<128>(src, dst, plan),
+        256 => fixed::<256>(src, dst, plan),
+        512 => fixed::<512>(src, dst, plan),
+        len => {
+            for (from, to) in runs(plan) {
+                dst[to..to + len].copy_from_slice(&src[from..from + len]);
+            }
         }
-    };
-    // One element a line is the decode step's case: fixed widths compile to plain loads and stores.
-    match n * unit {
-        1 => scatter::<1>(tensor.n_lines(), (src.bytes, from, from_step), (dst.bytes, to, to_step)),
-        2 => scatter::<2>(tensor.n_lines(), (src.bytes, from, from_step), (dst.bytes, to, to_step)),
-        4 => scatter::<4>(tensor.n_lines(), (src.bytes, from, from_step), (dst.bytes, to, to_step)),
-        len => lines(&mut |from, to| dst.bytes[to..to + len].copy_from_slice(&src.bytes[from..from + len])),
     }
 }
 
-fn scatter<const N: usize>(n_lines: usize, src: (&[u8], usize, usize), dst: (&mut [u8], usize, usize)) {
-    let ((src, mut from, from_step), (dst, mut to, to_step)) = (src, dst);
-    for _ in 0..n_lines {
-        dst[to..to + N].copy_from_slice(&src[from..from + N]);
-        from += from_step;
-        to += to_step;
+fn runs(plan: &Copies) -> impl Iterator<Item = (usize, usize)> {
+    let (mut from, mut to) = (plan.src, plan.dst);
+    (0..plan.n).map(move |_| {
+        let at = (from, to);
+        from += plan.src_step;
+        to += plan.dst_step;
+        at
+    })
+}
+
+fn fixed<const N: usize>(src: &[u8], dst: &mut [u8], plan: &Copies) {
+    for (from, to) in runs(plan) {
+        copy::<N>(src, from, dst, to);
     }
 }
 
-fn transfer_elements(tensor: &KvTensor, src: &Rows<&[u8]>, dst: &mut Rows<&mut [u8]>, n: usize) {
-    let size = tensor.dtype.size_bytes();
-    for_each_element(tensor, 0..n, |head, dim, i| {
-        let from = src.place.element(tensor, head, dim, src.row + i) * size;
-        let to = dst.place.element(tensor, head, dim, dst.row + i) * size;
-        dst.bytes[to..to + size].copy_from_slice(&src.bytes[from..from + size]);
+/// Runs that are far apart when neighbours: past lengths are just below powers of two, so neighbouring lines fall
+/// into the same set of the processor's first cache, and stores to them wait for one another.
+const LANES: usize = 16;
+
+/// One element a line, the decode step's case: every sixteenth line first, then their neighbours.
+fn interleaved<const N: usize>(src: &[u8], dst: &mut [u8], plan: &Copies) {
+    for lane in 0..LANES.min(plan.n) {
+        let (mut from, mut to) = (plan.src + lane * plan.src_step, plan.dst + lane * plan.dst_step);
+        for _ in 0..(plan.n - lane).div_ceil(LANES) {
+            copy::<N>(src, from, dst, to);
+            from += LANES * plan.src_step;
+            to += LANES * plan.dst_step;
+        }
+    }
+}
+
+fn copy<const N: usize>(src: &[u8], from: usize, dst: &mut [u8], to: usize) {
+    dst[to..to + N].copy_from_slice(&src[from..from + N]);
+}
+
+/// Copies rows element by element; the two sides may differ in layout.
+pub(crate) fn transfer_elements(
+    from: &KvTensor,
+    to: &KvTensor,
+    src: &Rows<&[u8]>,
+    dst: &mut Rows<&mut [u8]>,
+    n: usize,
+) -> usize {
+    let size = from.dtype.size_bytes();
+    for_each_element(from, 0..n, |head, dim, i| {
+        let read = src.place.element(from, head, dim, src.row + i) * size;
+        let write = dst.place.element(to, head, dim, dst.row + i) * size;
+        dst.bytes[write..write + size].copy_from_slice(&src.bytes[read..read + size]);
     });
+    from.rows_bytes(n)
 }
 
 /// Moves rows within a buffer, of one head or of all; ranges may overlap, the source keeps its bytes elsewhere.
@@ -93,10 +124,13 @@ pub(crate) fn move_within(
     head: Option<usize>,
     src: Range<usize>,
     dst: usize,
-) {
+) -> usize {
     let n = src.len();
     if n == 0 || src.start == dst {
-        return;
+        return 0;
+    }
+    if head.is_none() && place.tile.is_none() {
+        return run_within(bytes, &moves::shift_rows(tensor, n, place, src.start, dst));
     }
     let heads = head.map_or(0..tensor.n_heads, |head| head..head + 1);
     if place.tile.is_none() {
@@ -105,7 +139,7 @@ pub(crate) fn move_within(
             let from = place.unit(line, src.start) * unit;
             bytes.copy_within(from..from + n * unit, place.unit(line, dst) * unit);
         }
-        return;
+        return tensor.rows_bytes(n) / tensor.n_heads;
     }
     let size = tensor.dtype.size_bytes();
     let mut row = |i: usize| {
@@ -116,7 +150,12 @@ pub(crate) fn move_within(
             }
         }
     };
-    if dst < src.start { (0..n).for_each(&mut row) } else { (0..n).rev().for_each(&mut row) }
+    if dst < src.start {
+        (0..n).for_each(&mut row)
+    } else {
+        (0..n).rev().for_each(&mut row)
+    }
+    tensor.rows_bytes(n) / tensor.n_heads * heads.len()
 }
 
 /// Visits all elements of some rows.

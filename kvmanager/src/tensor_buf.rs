@@ -1,9 +1,15 @@
-//! One cache tensor's buffers: the past, the new columns, and the moves on them.
+//! One cache tensor's part of a block of memory: its past, its new columns, and the moves on them.
+//!
+//! ```text
+//!   block of a shard   | tensor 0: past | new | tensor 1: past | new | ..      each at a multiple of 64 bytes
+//! ```
+//!
+//! The tensor knows where its part begins; every method is handed that part.
 //!
 //! *Invariants*: `extent <= past_len`; all bytes were written: columns without a row hold the pad value or a row that
 //! was valid once, so a masked column never brings a NaN of its own.
 
-use crate::buffer::{AlignedBytes, fill};
+use crate::buffer::{ALIGN, fill};
 use crate::cells::RowMove;
 use crate::geometry::{KvKind, KvTensor};
 use crate::manager::TensorView;
@@ -67,162 +73,216 @@ pub(crate) enum Op {
 pub(crate) struct TensorBuf {
     pub(crate) spec: KvTensor,
     pub(crate) loss: ShiftLoss,
+    /// Bytes of rows that were moved or copied since the last `clear`.
+    pub(crate) moved: u64,
     past_len: usize,
     extent: usize,
     ar: usize,
-    past: AlignedBytes,
-    new: AlignedBytes,
+    /// Units of the past; a unit is a row's share of a line.
+    past_units: usize,
+    /// Bytes of the past, its new columns behind it.
+    past_bytes: usize,
+    new_bytes: usize,
 }
 
 impl TensorBuf {
-    /// Buffers for pasts of up to `max_past` rows and steps of up to `max_ar` tokens.
-    pub(crate) fn new(spec: KvTensor, mode: &dyn CacheMode, max_past: usize, max_ar: usize) -> Self {
-        let past = AlignedBytes::zeroed(mode.buffer_units(&spec, max_past, max_ar) * spec.unit_bytes());
+    /// A tensor for graphs with pasts of up to `max_past` rows and steps of up to `max_ar` tokens, that holds up to
+    /// `capacity` rows.
+    pub(crate) fn new(spec: KvTensor, mode: &dyn CacheMode, max_past: usize, capacity: usize, max_ar: usize) -> Self {
+        let widened = spec.n_lines() * mode.padded(capacity);
+        let past_units = mode.buffer_units(&spec, max_past, max_ar).max(widened);
         let new_rows = if mode.writes_in_place(&spec) { 0 } else { mode.padded(max_ar) };
-        let new = AlignedBytes::zeroed(spec.rows_bytes(new_rows));
-        let mut buf = Self { spec, loss: ShiftLoss::default(), past_len: 0, extent: 0, ar: 0, past, new };
-        buf.pad();
-        buf
+        Self {
+            spec,
+            loss: ShiftLoss::default(),
+            moved: 0,
+            past_len: 0,
+            extent: 0,
+            ar: 0,
+            past_units,
+            past_bytes: past_units * spec.unit_bytes(),
+            new_bytes: spec.rows_bytes(new_rows),
+        }
     }
 
+    /// Bytes of its part of the block.
+    pub(crate) fn block_bytes(&self) -> usize {
+        self.past_bytes.next_multiple_of(ALIGN) + self.new_bytes.next_multiple_of(ALIGN)
+    }
+
+    /// Bytes of both buffers.
     pub(crate) fn bytes(&self) -> usize {
-        self.past.len() + self.new.len()
+        self.past_bytes + self.new_bytes
     }
 
-    pub(crate) fn apply(&mut self, op: &Op, mode: &dyn CacheMode) {
+    pub(crate) fn apply(&mut self, bytes: &mut [u8], op: &Op, mode: &dyn CacheMode) {
         let own = self.spec.group;
         match op {
             Op::Shape { group, past_len, ar } if *group == own => {
-                self.reshape(mode, *past_len, self.extent);
+                self.reshape(bytes, mode, *past_len, self.extent);
                 self.ar = *ar;
             }
             Op::Append { group, runs, extent, past_len } if *group == own => {
-                self.append(mode, runs.as_slice(), *extent, *past_len);
+                self.append(bytes, mode, runs.as_slice(), *extent, *past_len);
             }
             Op::Move { group, moves } if *group == own => {
-                moves.iter().for_each(|m| self.move_rows(mode, None, *m));
+                moves.iter().for_each(|m| self.move_rows(bytes, mode, None, *m));
             }
-            Op::Extent { group, extent } if *group == own => self.resize(mode, *extent),
+            Op::Extent { group, extent } if *group == own => self.resize(bytes, mode, *extent),
             Op::Rotate { group, turns, rope } if *group == own && self.spec.kind == KvKind::Key => {
                 let place = self.place(mode);
                 for turn in turns.iter() {
-                    rotate(&self.spec, self.past.as_mut_slice(), place, turn, rope, &mut self.loss);
+                    rotate(&self.spec, &mut bytes[..self.past_bytes], place, turn, rope, &mut self.loss);
                 }
             }
             Op::Clear => {
                 self.extent = 0;
+                self.moved = 0;
                 self.loss = ShiftLoss::default();
-                self.pad();
+                self.pad(bytes);
             }
             _ => {}
         }
     }
 
     /// The past input and the new columns' output, for the current shape.
-    pub(crate) fn view(&mut self, mode: &ModeKind) -> TensorView<'_> {
+    pub(crate) fn view<'a>(&'a self, bytes: &'a mut [u8], mode: &ModeKind) -> TensorView<'a> {
         let mode = mode.mode();
         let (spec, unit) = (&self.spec, self.spec.unit_bytes());
         let start = self.view_offset(mode);
         let past_len = spec.rows_bytes(mode.padded(self.past_len));
         if mode.writes_in_place(spec) {
             // One line: the new rows begin where the window ends, right behind the rows there are.
-            let (head, tail) = self.past.as_mut_slice().split_at_mut(start + past_len);
+            let (head, tail) = bytes.split_at_mut(start + past_len);
             return TensorView { spec, past: &head[start..], new: &mut tail[..self.ar * unit] };
         }
-        let past = &self.past.as_slice()[start..start + past_len];
-        let new = &mut self.new.as_mut_slice()[..spec.rows_bytes(mode.padded(self.ar))];
-        TensorView { spec, past, new }
+        let (past, new) = bytes.split_at_mut(self.past_bytes.next_multiple_of(ALIGN));
+        let new = &mut new[..spec.rows_bytes(mode.padded(self.ar))];
+        TensorView { spec, past: &past[start..start + past_len], new }
     }
 
-    /// Byte of the buffer at which the past input begins.
+    /// Byte of its part at which the past input begins.
     pub(crate) fn view_offset(&self, mode: &dyn CacheMode) -> usize {
         mode.view_unit(self.past_len, self.extent) * self.spec.unit_bytes()
     }
 
-    /// Copies one row out, in layout-neutral form, to row `to` of a dense buffer of `n` rows.
-    pub(crate) fn read_rows(&self, mode: &dyn CacheMode, slot: usize, len: usize, out: &mut [u8], to: usize, n: usize) {
-        let src = Rows { bytes: self.past.as_slice(), place: self.place(mode), row: slot };
-        rows::transfer(&self.spec, &src, &mut Rows { bytes: out, place: Place::dense(n), row: to }, len);
+    /// Copies `len` rows from `slot` on out, in layout-neutral form, to row `to` of a dense buffer of `n` rows.
+    pub(crate) fn read_rows(
+        &self,
+        bytes: &[u8],
+        mode: &dyn CacheMode,
+        (slot, len): (usize, usize),
+        out: &mut [u8],
+        (to, n): (usize, usize),
+    ) {
+        let src = Rows { bytes, place: self.place(mode), row: slot };
+        let mut dst = Rows { bytes: out, place: Place::dense(n), row: to };
+        if self.spec == self.spec.canonical() {
+            rows::transfer(&self.spec, &src, &mut dst, len);
+        } else {
+            rows::transfer_elements(&self.spec, &self.spec.canonical(), &src, &mut dst, len);
+        }
     }
 
-    /// Replaces all rows by those of a dense buffer.
-    pub(crate) fn write_rows(&mut self, mode: &dyn CacheMode, data: &[u8], n: usize, past_len: usize) {
+    /// Replaces all rows by those of a dense buffer in layout-neutral form.
+    pub(crate) fn write_rows(
+        &mut self,
+        bytes: &mut [u8],
+        mode: &dyn CacheMode,
+        data: &[u8],
+        n: usize,
+        past_len: usize,
+    ) {
         self.past_len = past_len;
         self.extent = n;
         let place = self.place(mode);
         let src = Rows { bytes: data, place: Place::dense(n), row: 0 };
-        rows::transfer(&self.spec, &src, &mut Rows { bytes: self.past.as_mut_slice(), place, row: 0 }, n);
+        let mut dst = Rows { bytes, place, row: 0 };
+        if self.spec == self.spec.canonical() {
+            rows::transfer(&self.spec, &src, &mut dst, n);
+        } else {
+            rows::transfer_elements(&self.spec.canonical(), &self.spec, &src, &mut dst, n);
+        }
     }
 
     /// Moves rows of one head or of all.
-    pub(crate) fn move_rows(&mut self, mode: &dyn CacheMode, head: Option<usize>, m: RowMove) {
+    pub(crate) fn move_rows(&mut self, bytes: &mut [u8], mode: &dyn CacheMode, head: Option<usize>, m: RowMove) {
         let place = self.place(mode);
-        rows::move_within(&self.spec, self.past.as_mut_slice(), place, head, m.src..m.src + m.len, m.dst);
+        self.moved += rows::move_within(&self.spec, bytes, place, head, m.src..m.src + m.len, m.dst) as u64;
     }
 
-    /// Visits the elements of the rows in use as raw bytes.
-    pub(crate) fn element(&self, mode: &dyn CacheMode, head: usize, dim: usize, row: usize) -> &[u8] {
+    /// One element of a row in use, as raw bytes.
+    pub(crate) fn element<'a>(
+        &self,
+        bytes: &'a [u8],
+        mode: &dyn CacheMode,
+        (head, dim, row): (usize, usize, usize),
+    ) -> &'a [u8] {
         let size = self.spec.dtype.size_bytes();
         let at = self.place(mode).element(&self.spec, head, dim, row) * size;
-        &self.past.as_slice()[at..at + size]
+        &bytes[at..at + size]
     }
 
     fn place(&self, mode: &dyn CacheMode) -> Place {
-        mode.place(self.past_len, self.extent)
+        mode.place(self.past_len, self.extent).fit(self.spec.n_lines(), self.past_units)
     }
 
-    fn relocate(&mut self, n: usize, from: Place, to: Place) {
-        rows::relocate(&self.spec, self.past.as_mut_slice(), n, from, to);
+    fn relocate(&mut self, bytes: &mut [u8], n: usize, from: Place, to: Place) {
+        self.moved += rows::relocate(&self.spec, bytes, n, from, to) as u64;
     }
 
-    fn reshape(&mut self, mode: &dyn CacheMode, past_len: usize, n: usize) {
+    fn reshape(&mut self, bytes: &mut [u8], mode: &dyn CacheMode, past_len: usize, n: usize) {
         let from = self.place(mode);
         self.past_len = past_len;
-        self.relocate(n, from, self.place(mode));
+        self.relocate(bytes, n, from, self.place(mode));
     }
 
     /// Gives up rows at the end. New rows that the graph wrote right behind them come along.
-    pub(crate) fn retract(&mut self, mode: &dyn CacheMode, extent: usize) {
+    pub(crate) fn retract(&mut self, bytes: &mut [u8], mode: &dyn CacheMode, extent: usize) {
         if mode.writes_in_place(&self.spec) {
-            self.move_rows(mode, None, RowMove { src: self.extent, dst: extent, len: self.ar });
+            self.move_rows(bytes, mode, None, RowMove { src: self.extent, dst: extent, len: self.ar });
         }
-        self.resize(mode, extent);
+        self.resize(bytes, mode, extent);
     }
 
-    fn resize(&mut self, mode: &dyn CacheMode, extent: usize) {
+    fn resize(&mut self, bytes: &mut [u8], mode: &dyn CacheMode, extent: usize) {
         let kept = self.extent.min(extent);
         let from = self.place(mode);
         self.extent = extent;
-        self.relocate(kept, from, self.place(mode));
+        self.relocate(bytes, kept, from, self.place(mode));
     }
 
-    fn append(&mut self, mode: &dyn CacheMode, runs: &[Run], extent: usize, past_len: usize) {
+    fn append(&mut self, bytes: &mut [u8], mode: &dyn CacheMode, runs: &[Run], extent: usize, past_len: usize) {
         if mode.writes_in_place(&self.spec) {
             // The new rows are in the buffer already, behind the rows there were.
             let behind = self.extent;
             if past_len != self.past_len {
-                self.reshape(mode, past_len, behind + self.ar);
+                self.reshape(bytes, mode, past_len, behind + self.ar);
             }
             for run in runs {
-                self.move_rows(mode, None, RowMove { src: behind + run.col, dst: run.slot, len: run.len });
+                self.move_rows(bytes, mode, None, RowMove { src: behind + run.col, dst: run.slot, len: run.len });
             }
             self.extent = extent;
             return;
         }
         if past_len != self.past_len {
-            self.reshape(mode, past_len, self.extent);
+            self.reshape(bytes, mode, past_len, self.extent);
         }
-        self.resize(mode, extent);
+        self.resize(bytes, mode, extent);
         let (place, spec) = (self.place(mode), &self.spec);
+        let (past, new) = bytes.split_at_mut(self.past_bytes.next_multiple_of(ALIGN));
         for run in runs {
-            let src = Rows { bytes: self.new.as_slice(), place: mode.new_place(self.ar), row: run.col };
-            rows::transfer(spec, &src, &mut Rows { bytes: self.past.as_mut_slice(), place, row: run.slot }, run.len);
+            let src = Rows { bytes: &*new, place: mode.new_place(self.ar), row: run.col };
+            let mut dst = Rows { bytes: &mut *past, place, row: run.slot };
+            self.moved += rows::transfer(spec, &src, &mut dst, run.len) as u64;
         }
     }
 
-    fn pad(&mut self) {
+    /// Fills its part with the pad value.
+    pub(crate) fn pad(&self, bytes: &mut [u8]) {
         let (element, size) = self.spec.pad_element();
-        fill(self.past.as_mut_slice(), &element[..size]);
-        fill(self.new.as_mut_slice(), &element[..size]);
+        let parts = (self.past_bytes, self.past_bytes.next_multiple_of(ALIGN));
+        fill(&mut bytes[..parts.0], &element[..size]);
+        fill(&mut bytes[parts.1..parts.1 + self.new_bytes], &element[..size]);
     }
 }

@@ -1,6 +1,7 @@
 //! Worker threads for the byte moves. Buffers travel to a worker and back through channels, so nothing is locked.
 
 use crate::KvError;
+use crate::buffer::AlignedBytes;
 use crate::group::MAX_GROUPS;
 use crate::mode::ModeKind;
 use crate::tensor_buf::{Op, TensorBuf};
@@ -8,14 +9,49 @@ use crossbeam::channel::{Receiver, Sender, bounded};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::JoinHandle;
 
-/// Some tensors of a split, moved as one.
+/// Some tensors of a split in one block of memory, moved as one.
 #[derive(Debug, Default)]
 pub(crate) struct Shard {
     /// Its place among the split's shards.
     pub(crate) index: usize,
-    pub(crate) tensors: Vec<TensorBuf>,
+    tensors: Vec<TensorBuf>,
+    block: AlignedBytes,
     /// The message of a job that panicked.
     pub(crate) failed: Option<String>,
+}
+
+impl Shard {
+    /// The tensors one behind the other, all pad.
+    pub(crate) fn new(index: usize, tensors: Vec<TensorBuf>) -> Result<Self, KvError> {
+        let block = AlignedBytes::zeroed(tensors.iter().map(TensorBuf::block_bytes).sum())?;
+        let mut shard = Self { index, tensors, block, failed: None };
+        shard.parts_mut().for_each(|(tensor, bytes)| tensor.pad(bytes));
+        Ok(shard)
+    }
+
+    pub(crate) fn tensors(&self) -> &[TensorBuf] {
+        &self.tensors
+    }
+
+    /// Each tensor with its part of the block.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (&TensorBuf, &[u8])> {
+        let mut rest = self.block.as_slice();
+        self.tensors.iter().map(move |tensor| {
+            let (own, tail) = rest.split_at(tensor.block_bytes());
+            rest = tail;
+            (tensor, own)
+        })
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn parts_mut(&mut self) -> impl Iterator<Item = (&mut TensorBuf, &mut [u8])> {
+        let mut rest = self.block.as_mut_slice();
+        self.tensors.iter_mut().map(move |tensor| {
+            let (own, tail) = std::mem::take(&mut rest).split_at_mut(tensor.block_bytes());
+            rest = tail;
+            (tensor, own)
+        })
+    }
 }
 
 /// Moves to make in order; at most an append and a change of shape for each group, so no heap is needed.
@@ -60,7 +96,7 @@ impl Job {
         let (shard, ops, mode) = (&mut self.shard, &self.ops, self.mode);
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             for op in ops.ops.iter().flatten() {
-                shard.tensors.iter_mut().for_each(|tensor| tensor.apply(op, mode.mode()));
+                shard.parts_mut().for_each(|(tensor, bytes)| tensor.apply(bytes, op, mode.mode()));
             }
         }));
         if let Err(panic) = outcome {

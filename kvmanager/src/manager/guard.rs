@@ -33,7 +33,7 @@ impl<'a> SplitGuard<'a> {
 
     /// Number of cache tensors.
     pub fn len(&self) -> usize {
-        self.shards.iter().map(|s| s.tensors.len()).sum()
+        self.shards.iter().map(|s| s.tensors().len()).sum()
     }
 
     /// Whether the split has none.
@@ -44,12 +44,11 @@ impl<'a> SplitGuard<'a> {
     /// All tensors in the order of the [`SplitGeometry`](crate::SplitGeometry), to be bound at once.
     pub fn views(&mut self) -> impl Iterator<Item = TensorView<'_>> {
         let mode = self.mode;
-        self.shards.iter_mut().flat_map(|s| &mut s.tensors).map(move |tensor| tensor.view(&mode))
+        self.shards.iter_mut().flat_map(Shard::parts_mut).map(move |(tensor, bytes)| tensor.view(bytes, &mode))
     }
 
     /// One tensor by its index in the geometry.
     pub fn view(&mut self, index: usize) -> Option<TensorView<'_>> {
-        let mode = self.mode;
-        self.shards.iter_mut().flat_map(|s| &mut s.tensors).nth(index).map(|tensor| tensor.view(&mode))
+        self.views().nth(index)
     }
 }

@@ -7,6 +7,7 @@ use super::KvManager;
 use crate::KvError;
 use crate::cells::{Cell, SeqId};
 use crate::geometry::KvTensor;
+use crate::worker::Shard;
 
 /// The rows of one group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,13 +68,13 @@ impl KvImage {
 }
 
 impl KvManager {
-    /// The tensors there are, by split and then by the split's own order.
+    /// The tensors there are, by split and then by the split's own order, in the layout that images have.
     ///
     /// # Errors
     /// [`KvError::Worker`].
     pub fn geometry(&mut self) -> Result<Vec<KvTensor>, KvError> {
         self.settle()?;
-        Ok(self.tensors().map(|t| t.spec).collect())
+        Ok(self.tensors().map(|t| t.spec.canonical()).collect())
     }
 
     /// Copies all rows out, with pending shifts applied and holes closed.
@@ -96,16 +97,16 @@ impl KvManager {
         let next = self.next.iter().enumerate().filter(|(_, next)| **next > 0);
         let next = next.map(|(seq, &next)| (SeqId(seq as u8), next)).collect();
         let (mut tensors, mut data) = (Vec::new(), Vec::new());
-        for tensor in self.tensors() {
+        for (tensor, bytes) in self.splits.iter().flat_map(|s| &s.shards).flat_map(Shard::parts) {
             let cells = &self.groups[tensor.spec.group].cells;
             let n = cells.n_used();
             let mut rows = vec![0; tensor.spec.rows_bytes(n)];
             let mut to = 0;
             for (slot, len) in blocks(cells.used().map(|(slot, _)| slot)) {
-                tensor.read_rows(mode, slot, len, &mut rows, to, n);
+                tensor.read_rows(bytes, mode, (slot, len), &mut rows, (to, n));
                 to += len;
             }
-            tensors.push(tensor.spec);
+            tensors.push(tensor.spec.canonical());
             data.push(rows);
         }
         Ok(KvImage { groups, next, tensors, data })
@@ -150,10 +151,10 @@ impl KvManager {
                 split.past_len[group] = state.capacity;
                 split.extent[group] = state.cells.extent();
             }
-            for tensor in split.shards.iter_mut().flat_map(|s| &mut s.tensors) {
+            for (tensor, bytes) in split.shards.iter_mut().flat_map(Shard::parts_mut) {
                 let state = &groups[tensor.spec.group];
                 if let Some(saved) = found.next() {
-                    tensor.write_rows(mode.mode(), &image.data[saved], state.cells.n_used(), state.capacity);
+                    tensor.write_rows(bytes, mode.mode(), &image.data[saved], state.cells.n_used(), state.capacity);
                 }
             }
         }
@@ -164,7 +165,7 @@ impl KvManager {
     /// For each tensor of the cache, its number in the image.
     fn match_tensors(&self, image: &KvImage) -> Result<Vec<usize>, KvError> {
         let foreign = |why: String| Err(KvError::Foreign { why });
-        let own: Vec<_> = self.tensors().map(|t| t.spec).collect();
+        let own: Vec<_> = self.tensors().map(|t| t.spec.canonical()).collect();
         if image.groups.len() != self.groups.len() || image.tensors.len() != own.len() {
             return foreign(format!(
                 "{} groups and {} tensors saved, this model has {} and {}",

@@ -37,14 +37,18 @@ pub(super) struct Split {
 }
 
 impl Split {
-    pub(super) fn new(n_shards: usize, n_tensors: usize, mut tensor: impl FnMut(usize) -> TensorBuf) -> Self {
+    pub(super) fn new(
+        n_shards: usize,
+        n_tensors: usize,
+        mut tensor: impl FnMut(usize) -> TensorBuf,
+    ) -> Result<Self, KvError> {
         let (done, home) = bounded(n_shards);
         let part = |index: usize| index * n_tensors / n_shards..(index + 1) * n_tensors / n_shards;
         let shards = (0..n_shards)
-            .map(|index| Shard { index, tensors: part(index).map(&mut tensor).collect(), failed: None })
-            .collect();
+            .map(|index| Shard::new(index, part(index).map(&mut tensor).collect()))
+            .collect::<Result<_, _>>()?;
         let (past_len, extent, bound) = ([0; MAX_GROUPS], [0; MAX_GROUPS], vec![0; n_tensors]);
-        Self { shards, n_tensors, n_away: 0, home, done, past_len, extent, ar: 0, committed: false, bound }
+        Ok(Self { shards, n_tensors, n_away: 0, home, done, past_len, extent, ar: 0, committed: false, bound })
     }
 }
 
@@ -116,7 +120,7 @@ impl KvManager {
     pub(super) fn rebind(&mut self, at: usize) {
         let Some(callback) = &mut self.on_rebind else { return };
         let split = &mut self.splits[at];
-        let tensors = split.shards.iter().flat_map(|s| &s.tensors);
+        let tensors = split.shards.iter().flat_map(Shard::tensors);
         for (tensor, (buf, bound)) in tensors.zip(&mut split.bound).enumerate() {
             let offset_bytes = buf.view_offset(self.options.mode.mode());
             if std::mem::replace(bound, offset_bytes) != offset_bytes {

@@ -10,6 +10,7 @@ use crate::geometry::KvKind;
 use crate::group::LongContext;
 use crate::keydiff;
 use crate::tensor_buf::Op;
+use crate::worker::Shard;
 use crate::{KvError, KvForm};
 use genie_types::VariantSpec;
 
@@ -162,24 +163,25 @@ impl KvManager {
         let split = &mut self.splits[at];
         let n = split.extent[group];
         let mut victims = Vec::new();
-        for tensor in split.shards.iter().flat_map(|s| &s.tensors) {
+        for (tensor, bytes) in split.shards.iter().flat_map(Shard::parts) {
             if tensor.spec.group == group && tensor.spec.kind == KvKind::Key {
                 for head in 0..tensor.spec.n_heads {
-                    let keys = keydiff::read_keys(tensor, mode, head, n);
+                    let keys = keydiff::read_keys(tensor, bytes, mode, head, n);
                     let dims = (tensor.spec.layer, tensor.spec.head, head);
                     let gone = keydiff::choose(self.scorer.as_mut(), &dims, &keys, n, sinks, n_evict);
                     victims.push((dims, keydiff::moves(&gone, n)));
                 }
             }
         }
-        for tensor in split.shards.iter_mut().flat_map(|s| &mut s.tensors).filter(|t| t.spec.group == group) {
+        let parts = split.shards.iter_mut().flat_map(Shard::parts_mut);
+        for (tensor, bytes) in parts.filter(|(t, _)| t.spec.group == group) {
             for head in 0..tensor.spec.n_heads {
                 let dims = (tensor.spec.layer, tensor.spec.head, head);
                 if let Some((_, moves)) = victims.iter().find(|(d, _)| *d == dims) {
-                    moves.iter().for_each(|&m| tensor.move_rows(mode, Some(head), m));
+                    moves.iter().for_each(|&m| tensor.move_rows(bytes, mode, Some(head), m));
                 }
             }
-            tensor.retract(mode, n - n_evict);
+            tensor.retract(bytes, mode, n - n_evict);
         }
         split.extent[group] = n - n_evict;
         Ok(())

@@ -109,6 +109,13 @@ impl Place {
         Self { lead: 0, stride, first: 0, tile: None }
     }
 
+    /// The same with a smaller lead where `n_lines` lines would not fit into a buffer of `units`: a past wider than any
+    /// graph's, that no graph will see before it is narrow again, gives up its lead first.
+    #[must_use]
+    pub fn fit(self, n_lines: usize, units: usize) -> Self {
+        Self { lead: self.lead.min(units.saturating_sub(n_lines * self.stride)), ..self }
+    }
+
     /// Unit at which a row of a line begins (without tiles).
     pub const fn unit(&self, line: usize, row: usize) -> usize {
         self.lead + line * self.stride + self.first + row

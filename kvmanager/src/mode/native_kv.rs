@@ -17,7 +17,7 @@
 //! (`facts/qnn-ops.md`), so no graph has read these tiles yet.
 
 use super::{CacheMode, Place};
-use crate::geometry::{KvKind, KvTensor};
+use crate::geometry::{KvLayout, KvTensor};
 
 /// Extents of a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,9 +38,9 @@ impl Tile {
 
     /// Element of a tensor whose sequence is padded to `len`.
     pub fn element(&self, tensor: &KvTensor, len: usize, head: usize, dim: usize, row: usize) -> usize {
-        let (k, n, n_k) = match tensor.kind {
-            KvKind::Key => (dim, row, tensor.head_dim),
-            KvKind::Value => (row, dim, len),
+        let (k, n, n_k) = match tensor.layout {
+            KvLayout::HeadDimSeq => (dim, row, tensor.head_dim),
+            KvLayout::HeadSeqDim => (row, dim, len),
         };
         let each = self.interleave(tensor.dtype.size_bytes());
         let tile = n / self.cols * (n_k / self.rows) + k / self.rows;
@@ -50,9 +50,9 @@ impl Tile {
 
     /// Lines of whole tiles: how many there are, the elements of a block of tokens in each, and tokens of a block.
     pub(crate) fn lines(&self, tensor: &KvTensor) -> (usize, usize, usize) {
-        match tensor.kind {
-            KvKind::Key => (tensor.n_heads, tensor.head_dim * self.cols, self.cols),
-            KvKind::Value => (tensor.n_heads * (tensor.head_dim / self.cols), self.rows * self.cols, self.rows),
+        match tensor.layout {
+            KvLayout::HeadDimSeq => (tensor.n_heads, tensor.head_dim * self.cols, self.cols),
+            KvLayout::HeadSeqDim => (tensor.n_heads * (tensor.head_dim / self.cols), self.rows * self.cols, self.rows),
         }
     }
 }
@@ -105,7 +105,7 @@ impl CacheMode for NativeKv {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::geometry::KvDtype;
+    use crate::geometry::{KvDtype, KvKind};
 
     #[test]
     fn elements_follow_the_picture() {

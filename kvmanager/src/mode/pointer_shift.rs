@@ -15,7 +15,7 @@
 //! [`KvManager::on_rebind`](crate::KvManager::on_rebind).
 
 use super::{CacheMode, Place};
-use crate::geometry::{KvKind, KvTensor};
+use crate::geometry::{KvLayout, KvTensor};
 
 /// Rows at the right end of a sliding window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -43,6 +43,6 @@ impl CacheMode for PointerShift {
     }
 
     fn writes_in_place(&self, tensor: &KvTensor) -> bool {
-        tensor.kind == KvKind::Value && tensor.n_heads == 1
+        tensor.layout == KvLayout::HeadSeqDim && tensor.n_heads == 1
     }
 }

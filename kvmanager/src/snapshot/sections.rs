@@ -5,7 +5,7 @@
 
 use super::{ModelHash, Snapshot, SnapshotError, VERSION};
 use crate::cells::{Cell, SeqId};
-use crate::geometry::{KvDtype, KvKind, KvTensor};
+use crate::geometry::{KvDtype, KvKind, KvLayout, KvTensor};
 use crate::manager::{GroupImage, KvImage};
 use genie_types::{LayerIdx, TokenId};
 use std::io::Write;
@@ -217,10 +217,12 @@ fn read_geometry(bytes: &[u8]) -> Result<Vec<KvTensor>, SnapshotError> {
         if n_heads == 0 || head_dim == 0 || n_heads > 1 << 16 || head_dim > 1 << 16 || kind > 1 {
             return corrupt(format!("tensor of {n_heads} heads by {head_dim}, kind {kind}"));
         }
+        let kind = if kind == 0 { KvKind::Key } else { KvKind::Value };
         tensors.push(KvTensor {
             layer: LayerIdx(layer as usize),
             head: (head != u32::MAX).then_some(head as usize),
-            kind: if kind == 0 { KvKind::Key } else { KvKind::Value },
+            kind,
+            layout: KvLayout::of(kind),
             n_heads: n_heads as usize,
             head_dim: head_dim as usize,
             dtype,
