@@ -28,9 +28,17 @@ fn is_whole(s: &Snapshot) -> bool {
     s.tokens.len() == ROWS && s.image.data.iter().flatten().all(|&b| b == fill)
 }
 
-/// Runs one of the ignored tests below in a process of its own.
+/// Runs one of the ignored tests below in a process of its own; under the emulator that `TEST_RUNNER` names, if it does.
 fn child(name: &str, path: &Path) -> Child {
-    let mut command = Command::new(std::env::current_exe().unwrap());
+    let program = std::env::current_exe().unwrap();
+    let mut command = match std::env::var_os("TEST_RUNNER") {
+        Some(runner) => {
+            let mut command = Command::new(runner);
+            command.arg(program);
+            command
+        }
+        None => Command::new(program),
+    };
     command.args(["--exact", name, "--ignored", "--test-threads=1"]).env("KV_KILL_PATH", path);
     command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }

@@ -3,6 +3,8 @@
 
 mod ci;
 mod codegen;
+mod cross;
+mod elf;
 mod host_lib;
 mod qnn_runtime;
 mod tidy;
@@ -26,6 +28,10 @@ enum Task {
     Codegen(codegen::CodegenArgs),
     /// Fetch Qualcomm's QNN libraries (the HTP emulator on a host) into target/qnn-runtime.
     QnnRuntime(qnn_runtime::QnnRuntimeArgs),
+    /// Build the workspace for another machine; installs linker and standard library where they are missing.
+    Build(cross::BuildArgs),
+    /// Run test suites of that machine under an emulator.
+    Test(cross::TestArgs),
     /// Build the host backend as libQnnHost.so.
     HostLib,
     /// House rules that no other tool checks: layers, file heads, file sizes, READMEs.
@@ -37,6 +43,8 @@ fn main() -> anyhow::Result<()> {
         Task::Ci(args) => ci::run(&args),
         Task::Codegen(args) => codegen::run(&args),
         Task::QnnRuntime(args) => qnn_runtime::run(&args),
+        Task::Build(args) => cross::build(&args),
+        Task::Test(args) => cross::test(&args),
         Task::HostLib => host_lib::run(),
         Task::Tidy => tidy::run(),
     }

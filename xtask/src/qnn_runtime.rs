@@ -5,7 +5,7 @@
 //! with the C++ runtime that they need. `qnn_api::library::runtime` finds them there.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
@@ -32,7 +32,7 @@ pub struct QnnRuntimeArgs {
 
 /// Machines that the wheel is built for.
 #[derive(Clone, Copy, ValueEnum)]
-enum Machine {
+pub enum Machine {
     /// The HTP emulator on a Linux host.
     #[value(name = "x86_64")]
     X86_64,
@@ -42,7 +42,8 @@ enum Machine {
 }
 
 impl Machine {
-    fn host() -> Self {
+    /// The one that this program runs on.
+    pub fn host() -> Self {
         if cfg!(target_arch = "aarch64") { Self::Aarch64 } else { Self::X86_64 }
     }
 
@@ -68,15 +69,24 @@ impl Machine {
 
 /// Fetches, checks, unpacks, and says what is there.
 pub fn run(args: &QnnRuntimeArgs) -> Result<()> {
-    let home = root().join("target/qnn-runtime").join(args.target.name());
+    report(&unpacked(args.target, args.force)?)
+}
+
+/// The folder of a machine's libraries; fetches them if they are not there.
+pub fn fetched(machine: Machine) -> Result<PathBuf> {
+    Ok(unpacked(machine, false)?.join(FOLDER))
+}
+
+fn unpacked(machine: Machine, force: bool) -> Result<PathBuf> {
+    let home = root().join("target/qnn-runtime").join(machine.name());
     let stamp = home.join("version.txt");
     let wanted = format!("{PACKAGE} {VERSION}\n");
-    if args.force || fs::read_to_string(&stamp).unwrap_or_default() != wanted {
-        fetch(args.target, &home)?;
+    if force || fs::read_to_string(&stamp).unwrap_or_default() != wanted {
+        fetch(machine, &home)?;
         // Last, so that an interrupted run is not taken for a whole one.
         fs::write(&stamp, wanted).with_context(|| format!("cannot write `{}`", stamp.display()))?;
     }
-    report(&home)
+    Ok(home)
 }
 
 fn fetch(machine: Machine, home: &Path) -> Result<()> {

@@ -222,3 +222,15 @@ macro_rules! dot_fn {
     };
 }
 pub(crate) use dot_fn;
+
+#[cfg(test)]
+mod tests {
+    use super::Isa;
+
+    #[test]
+    #[ignore = "needs a known CPU: cargo xtask test"]
+    fn the_best_unit_is_the_one_that_this_cpu_is_known_to_have() {
+        let known = std::env::var("QNN_HOST_UNIT").expect("QNN_HOST_UNIT names the unit of the emulated CPU");
+        assert_eq!(Isa::detect().name(), known);
+    }
+}
