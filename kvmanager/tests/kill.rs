@@ -76,6 +76,9 @@ fn a_killed_writer_leaves_a_valid_snapshot() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("dialog.kvs");
     snapshot(0, ROWS).write(&path).unwrap();
+    let start = Instant::now();
+    snapshot(0, ROWS).write(&path).unwrap();
+    let several_writes = (start.elapsed() * 4).max(Duration::from_millis(8));
     let (mut n_new, mut n_left, mut last) = (0, 0, snapshot(0, ROWS));
     // Pseudo-random moments, spread over several writes.
     let mut random = 0x2545_F491_u64;
@@ -88,7 +91,7 @@ fn a_killed_writer_leaves_a_valid_snapshot() {
             std::thread::sleep(Duration::from_micros(200));
         }
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        std::thread::sleep(Duration::from_micros(random >> 51));
+        std::thread::sleep(several_writes.mul_f64((random >> 40) as f64 / (1 << 24) as f64));
         writer.kill().unwrap();
         writer.wait().unwrap();
         let found = Snapshot::read(&path).unwrap_or_else(|e| panic!("round {round}: {e}"));

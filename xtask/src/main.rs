@@ -4,6 +4,7 @@
 mod ci;
 mod codegen;
 mod cross;
+mod deploy;
 mod elf;
 mod host_lib;
 mod qnn_runtime;
@@ -32,6 +33,8 @@ enum Task {
     Build(cross::BuildArgs),
     /// Run test suites of that machine under an emulator.
     Test(cross::TestArgs),
+    /// Put program, libraries and a bundle onto a device and run a first prompt there.
+    Deploy(deploy::DeployArgs),
     /// Build the host backend as libQnnHost.so.
     HostLib,
     /// House rules that no other tool checks: layers, file heads, file sizes, READMEs.
@@ -45,6 +48,7 @@ fn main() -> anyhow::Result<()> {
         Task::QnnRuntime(args) => qnn_runtime::run(&args),
         Task::Build(args) => cross::build(&args),
         Task::Test(args) => cross::test(&args),
+        Task::Deploy(args) => deploy::run(&args),
         Task::HostLib => host_lib::run(),
         Task::Tidy => tidy::run(),
     }

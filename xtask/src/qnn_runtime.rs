@@ -138,7 +138,7 @@ fn report(home: &Path) -> Result<()> {
 }
 
 /// The build id that QAIRT libraries carry, `v2.51.0.260929181845` or so.
-fn build_inside(bytes: &[u8]) -> Option<&str> {
+pub fn build_inside(bytes: &[u8]) -> Option<&str> {
     let prefix = format!("v{QAIRT}.");
     bytes.windows(prefix.len()).enumerate().filter(|(_, window)| *window == prefix.as_bytes()).find_map(|(at, _)| {
         let n_digits = bytes[at + prefix.len()..].iter().take_while(|byte| byte.is_ascii_digit()).count();

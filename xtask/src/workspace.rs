@@ -42,6 +42,13 @@ pub fn sh(program: &str, args: &[&str], env: &[(&str, &str)]) -> Result<()> {
 
 /// All files below `dir` with the extension, in a stable order; build output and hidden folders are left out.
 pub fn files(dir: &Path, extension: &str) -> Result<Vec<PathBuf>> {
+    let mut found = all_files(dir)?;
+    found.retain(|path| path.extension().is_some_and(|e| e == extension));
+    Ok(found)
+}
+
+/// All files below `dir`, in a stable order; build output and hidden folders are left out.
+pub fn all_files(dir: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut todo = vec![dir.to_owned()];
     while let Some(dir) = todo.pop() {
@@ -52,7 +59,7 @@ pub fn files(dir: &Path, extension: &str) -> Result<Vec<PathBuf>> {
                 if name != "target" && !name.starts_with('.') {
                     todo.push(path);
                 }
-            } else if path.extension().is_some_and(|e| e == extension) {
+            } else {
                 found.push(path);
             }
         }

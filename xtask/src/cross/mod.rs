@@ -44,9 +44,9 @@ pub struct BuildArgs {
 pub struct TestArgs {
     #[command(flatten)]
     target: TargetArgs,
-    /// Cases of each property that has no number of its own, and of the cache's model test; emulation is slow.
-    #[arg(long, default_value_t = 64, value_name = "CASES")]
-    cases: u32,
+    /// Cases of each property that has no number of its own, and of the cache's model test [default: as without emulation].
+    #[arg(long, value_name = "CASES")]
+    cases: Option<u32>,
     /// Only these steps.
     #[arg(long, value_enum, value_name = "STEP")]
     only: Vec<suites::Step>,

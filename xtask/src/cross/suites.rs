@@ -28,7 +28,7 @@ impl Step {
 }
 
 /// Runs the steps (none: all) and stops at the first that fails.
-pub fn run(toolchain: &Toolchain, target: &str, cases: u32, only: &[Step]) -> Result<()> {
+pub fn run(toolchain: &Toolchain, target: &str, cases: Option<u32>, only: &[Step]) -> Result<()> {
     for step in Step::ALL.into_iter().filter(|step| only.is_empty() || only.contains(step)) {
         eprintln!("\n== {target}: {step:?}");
         match step {
@@ -45,7 +45,7 @@ pub fn run(toolchain: &Toolchain, target: &str, cases: u32, only: &[Step]) -> Re
 }
 
 /// The whole suite of the backend, after a check that the emulated CPU has the vector unit which it stands for.
-fn host(toolchain: &Toolchain, target: &str, cpu: &str, cases: u32) -> Result<()> {
+fn host(toolchain: &Toolchain, target: &str, cpu: &str, cases: Option<u32>) -> Result<()> {
     let unit = if cpu == "max" { "neondot" } else { "neon" };
     let check = ["--", "--ignored", "the_best_unit_is_the_one_that_this_cpu_is_known_to_have"];
     let only_check = [&["--package", "qnn-host", "--lib"][..], &check].concat();
@@ -57,13 +57,14 @@ fn cargo_test(
     toolchain: &Toolchain,
     target: &str,
     cpu: &str,
-    cases: u32,
+    cases: Option<u32>,
     args: &[&str],
     more: &[(&str, &str)],
 ) -> Result<()> {
     let env = toolchain.emulate(cpu)?;
-    let cases = cases.to_string();
-    // The model test of the cache has its own variable: a case of it is hundreds of operations.
-    let env = [&borrowed(&env)[..], &[("PROPTEST_CASES", &cases), ("KV_MODEL_CASES", &cases)], more].concat();
+    let cases = cases.map(|n| n.to_string());
+    // The model test of the cache has a variable of its own: a case of it is a sequence of operations.
+    let fewer = cases.iter().flat_map(|n| ["PROPTEST_CASES", "KV_MODEL_CASES"].map(|name| (name, n.as_str())));
+    let env: Vec<_> = borrowed(&env).into_iter().chain(fewer).chain(more.iter().copied()).collect();
     sh("cargo", &[&["test", "--target", target], args].concat(), &env)
 }
