@@ -28,12 +28,13 @@ pub enum LongContext {
         /// Positions that are always seen.
         sinks: usize,
     },
-    /// The rows whose keys score best, by head; `evict` rows go at a time.
+    /// The rows whose keys score best, by head. Scoring ranks all rows of a head into its queue; until the next scoring
+    /// the queue says who goes, and rows that came later stay.
     KeyDiff {
         /// Rows of the beginning that are never evicted.
         sinks: usize,
-        /// Rows evicted at a time, so that scoring runs every `evict` tokens; at least 1.
-        evict: usize,
+        /// Steps from a scoring to the next (Genie's `update-frequency`); at least 1.
+        update_every: usize,
     },
 }
 

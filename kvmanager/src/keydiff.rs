@@ -1,7 +1,8 @@
 //! Eviction by score: which keys of a head are worth keeping.
 //!
 //! The idea of KeyDiff: keys that resemble the mean of the cached keys say little that others do not, so the ones most
-//! like it go first. Scoring is behind a trait, since a bundle may bring a scorer of its own.
+//! like it go first. Scoring is behind a trait, since a bundle may bring a scorer of its own; between two scorings each
+//! head has a `Queue` that says who goes next.
 //!
 //! *Units*: real numbers, rows `[n, head_dim]`, row-major.
 
@@ -50,27 +51,41 @@ pub(crate) fn read_keys(tensor: &TensorBuf, bytes: &[u8], mode: &dyn CacheMode, 
     keys
 }
 
-/// The `n_evict` rows with the lowest scores, ascending, never one of the first `sinks`.
-pub(crate) fn choose(
-    scorer: &mut dyn KeyScorer,
-    head: &HeadId,
-    keys: &[f32],
-    n: usize,
-    sinks: usize,
-    n_evict: usize,
-) -> Vec<usize> {
-    let mut scores = vec![0.0; n];
-    scorer.score(head.0, head.1.unwrap_or(head.2), keys, &mut scores);
-    let mut rows: Vec<usize> = (sinks.min(n)..n).collect();
-    // Of equals, the older goes.
-    rows.sort_by(|&a, &b| scores[a].total_cmp(&scores[b]).then(a.cmp(&b)));
-    rows.truncate(n_evict);
-    rows.sort_unstable();
-    rows
+/// Whose turn it is to go, by head: the rows of the last scoring, the next one last.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Queue(Vec<usize>);
+
+impl Queue {
+    /// Ranks all rows of a head but the first `sinks`: the lowest score goes first, of equals the older.
+    pub(crate) fn score(scorer: &mut dyn KeyScorer, head: &HeadId, keys: &[f32], n: usize, sinks: usize) -> Self {
+        let mut scores = vec![0.0; n];
+        scorer.score(head.0, head.1.unwrap_or(head.2), keys, &mut scores);
+        let mut rows: Vec<usize> = (sinks.min(n)..n).collect();
+        rows.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(b.cmp(&a)));
+        Self(rows)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Takes the next `n_evict` out of `n` rows; returns the moves that close the gaps. Those who wait are followed to
+    /// their new rows.
+    pub(crate) fn evict(&mut self, n_evict: usize, n: usize) -> Vec<RowMove> {
+        let mut gone = self.0.split_off(self.0.len().saturating_sub(n_evict));
+        gone.sort_unstable();
+        let (left, moves) = (n - gone.len(), moves(&gone, n));
+        for row in self.0.iter_mut().filter(|row| **row >= left) {
+            // A survivor from the end has moved, so it is the source of a move.
+            let moved = moves.binary_search_by_key(row, |m| m.src).map(|i| moves[i].dst);
+            *row = moved.unwrap_or(*row);
+        }
+        moves
+    }
 }
 
 /// The fewest moves that leave `n - gone.len()` rows in front: rows from the end fill the gaps. `gone` is ascending.
-pub(crate) fn moves(gone: &[usize], n: usize) -> Vec<RowMove> {
+fn moves(gone: &[usize], n: usize) -> Vec<RowMove> {
     let left = n - gone.len();
     let survivors = (left..n).filter(|row| gone.binary_search(row).is_err());
     gone.iter().filter(|&&row| row < left).zip(survivors).map(|(&dst, src)| RowMove { src, dst, len: 1 }).collect()
@@ -89,8 +104,12 @@ mod tests {
         let order = [-0.6585, -0.7376, -0.7526, -0.0665];
         assert!(scores.iter().zip(order).all(|(s, o)| (s - o).abs() < 1e-3), "{scores:?}");
         let id = (LayerIdx(0), None, 0);
-        assert_eq!(choose(&mut KeyDiff, &id, &keys, 4, 0, 2), [1, 2]);
-        assert_eq!(choose(&mut KeyDiff, &id, &keys, 4, 2, 1), [2]);
+        let mut queue = Queue::score(&mut KeyDiff, &id, &keys, 4, 0);
+        assert_eq!(queue.0, [3, 0, 1, 2], "the next one to go is last");
+        // Rows 1 and 2 go and row 3 takes the place of row 1, where the queue still knows it.
+        assert_eq!(queue.evict(2, 4), [RowMove { src: 3, dst: 1, len: 1 }]);
+        assert_eq!(queue.0, [1, 0]);
+        assert_eq!(Queue::score(&mut KeyDiff, &id, &keys, 4, 2).0, [3, 2], "sinks do not queue");
         assert_eq!(moves(&[1, 2], 4), [RowMove { src: 3, dst: 1, len: 1 }]);
         assert_eq!(moves(&[3], 4), []);
         KeyDiff.score(LayerIdx(0), 0, &[0.0; 4], &mut scores[..2]);

@@ -31,7 +31,7 @@ pub use ops::common_prefix;
 use crate::cells::{CellTable, SeqId};
 use crate::geometry::{KvGeometry, KvKind};
 use crate::group::CacheGroup;
-use crate::keydiff::{KeyDiff, KeyScorer};
+use crate::keydiff::{HeadId, KeyDiff, KeyScorer, Queue};
 use crate::mode::ModeKind;
 use crate::plan::{KvState, PlanError, Policy, Strategy, Variants, plan_into};
 use crate::rope::{RopeSpec, ShiftLoss};
@@ -40,6 +40,7 @@ use crate::worker::{Pool, Shard};
 use crate::{KvError, KvForm};
 use genie_types::VariantSpec;
 use jobs::Split;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What to do with holes that a removal leaves in a group that keeps everything.
@@ -98,6 +99,11 @@ struct GroupState {
     n_evict: usize,
     /// Heads no longer hold the same tokens.
     mixed: bool,
+    /// `KeyDiff`: who goes next in each head, and steps since that was settled.
+    queues: BTreeMap<HeadId, Queue>,
+    age: usize,
+    /// The step under way ranks all keys anew.
+    rescore: bool,
 }
 
 /// The KV cache of a model. See the [module](self).
@@ -331,7 +337,18 @@ impl GroupState {
             block: 0,
             n_evict: 0,
             mixed: false,
+            queues: BTreeMap::new(),
+            age: 0,
+            rescore: false,
         }
+    }
+
+    /// No rows, no queues.
+    fn clear(&mut self) {
+        self.cells.clear();
+        self.placed.clear();
+        self.queues.clear();
+        self.mixed = false;
     }
 }
 

@@ -8,6 +8,8 @@ use kvmanager::{
     BatchToken, CacheGroup, InferenceStep, KvForm, KvManager, KvOptions, LongContext, ModeKind, ModelHash, RopeSpec,
     SeqId, Snapshot, Variants,
 };
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use toy::{generate, geometry, grid, plain, process, prompt, reference, run, spec};
 
 /// The toy's tensors have two dimensions, so the tiled mode is left to the model test.
@@ -139,6 +141,22 @@ fn a_window_alone_has_no_end_but_its_positions() {
 }
 
 #[test]
+fn prompts_shorter_than_a_window_are_served() {
+    // Every length from 1 to twice the widest step, under windows below, at and above it.
+    for form in [KvForm::Concat, KvForm::Scatter] {
+        for size in [5, 8, 20] {
+            let rules = [LongContext::None, LongContext::Window { size, sinks: 0 }];
+            let mut kv = cache(windowed(form, &[1, 8], 64, 32, size, 0), ModeKind::SMART_MASK);
+            for n in (1..=16).step_by(if cfg!(miri) { 8 } else { 1 }) {
+                let text = generate(&mut kv, &prompt(n, 8), 30);
+                assert_eq!(text, reference(&rules, &prompt(n, 8), 30), "{n} tokens, window {size}");
+                kv.clear().unwrap();
+            }
+        }
+    }
+}
+
+#[test]
 fn a_ring_keeps_what_was_measured() {
     // Default group, CL 128: 96 rows while prefilling with AR-32, 127 in AR-1; sinks stay; positions go on.
     let group = CacheGroup { long: LongContext::Ring { sinks: 4 }, ..CacheGroup::plain(KvForm::Concat) };
@@ -236,34 +254,40 @@ fn two_dialogs_share_a_prefix_and_a_block_mask_keeps_them_apart() {
 #[test]
 fn keydiff_keeps_the_rows_that_score_best() {
     // A scorer by the key's first element: the rows with the largest tokens stay, and the sinks.
-    struct Largest;
+    struct Largest(Arc<AtomicUsize>);
     impl kvmanager::KeyScorer for Largest {
         fn score(&mut self, _: genie_types::LayerIdx, _: usize, keys: &[f32], scores: &mut [f32]) {
+            self.0.fetch_add(1, Ordering::Relaxed);
             scores.iter_mut().zip(keys.chunks_exact(2)).for_each(|(s, key)| *s = key[0]);
         }
     }
     for mode in MODES {
-        for evict in [1, 4] {
-            let long = LongContext::KeyDiff { sinks: 2, evict };
+        for update_every in [1, 4, 50] {
+            let long = LongContext::KeyDiff { sinks: 2, update_every };
             let group = CacheGroup { long, ..CacheGroup::plain(KvForm::Concat) };
             let variants = Variants::with_groups(grid(&[1, 4], &[16]), vec![group], Some(200)).unwrap();
             let mut kv = cache(variants, mode);
-            kv.set_scorer(Box::new(Largest));
-            // The naive one: tokens with their positions; sinks first.
+            let n_scorings = Arc::new(AtomicUsize::new(0));
+            kv.set_scorer(Box::new(Largest(n_scorings.clone())));
+            // The naive one: tokens with their positions, sinks first, and the positions that go next.
             let mut rows: Vec<(u32, u32)> = Vec::new();
+            let mut queue: Vec<u32> = Vec::new();
+            let (mut age, mut n_expected) = (0, 0);
             for (pos, &token) in prompt(100, 5).iter().enumerate() {
                 process(&mut kv, &[token]);
                 if rows.len() == 15 {
-                    let mut order: Vec<_> = (2..rows.len()).collect();
-                    order.sort_by_key(|&i| rows[i].0);
-                    order.truncate(evict);
-                    let mut i = 0;
-                    rows.retain(|_| {
-                        i += 1;
-                        !order.contains(&(i - 1))
-                    });
+                    if queue.is_empty() || age >= update_every {
+                        let mut order: Vec<_> = rows[2..].to_vec();
+                        order.sort_by_key(|row| row.0);
+                        queue = order.iter().map(|row| row.1).collect();
+                        (age, n_expected) = (0, n_expected + 1);
+                    }
+                    let gone = queue.remove(0);
+                    rows.retain(|row| row.1 != gone);
                 }
+                age += 1;
                 rows.push((token, pos as u32));
+                assert_eq!(n_scorings.load(Ordering::Relaxed), n_expected, "one head, scored when it is due");
                 assert_eq!(kv.state().n_valid_kv, rows.len());
                 kv.set_variant(spec(1, 16)).unwrap();
                 let mut guard = kv.split(SplitIdx(0)).unwrap();
@@ -279,7 +303,7 @@ fn keydiff_keeps_the_rows_that_score_best() {
                     held.sort_unstable();
                     let mut wanted = rows.clone();
                     wanted.sort_unstable();
-                    assert_eq!(held, wanted, "position {pos}, {} at a time, {}", evict, mode.name());
+                    assert_eq!(held, wanted, "position {pos}, scored every {update_every} steps, {}", mode.name());
                 }
             }
             let refused = kv.remove(SeqId(0), 3..5).unwrap_err().to_string();
@@ -294,7 +318,6 @@ fn keydiff_keeps_the_rows_that_score_best() {
 
 #[test]
 fn the_graphs_address_follows_the_pointer() {
-    use std::sync::{Arc, Mutex};
     let moved = Arc::new(Mutex::new(Vec::new()));
     let sink = moved.clone();
     let mut kv = cache(plain(grid(&[1], &[16]), KvForm::Concat), ModeKind::POINTER_SHIFT);

@@ -137,8 +137,7 @@ impl KvManager {
         self.next = [0; SeqId::COUNT];
         image.next.iter().for_each(|&(seq, next)| self.next[usize::from(seq.0)] = next);
         for (group, saved) in self.groups.iter_mut().zip(&image.groups) {
-            group.cells.clear();
-            group.placed.clear();
+            group.clear();
             group.mixed = saved.mixed;
             for (slot, cell) in saved.cells.iter().enumerate() {
                 group.cells.put(slot, cell.pos, cell.seqs);

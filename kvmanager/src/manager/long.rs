@@ -8,7 +8,7 @@ use super::{GroupState, KvManager};
 use crate::cells::{Cell, CellTable, RowMove, SeqId};
 use crate::geometry::KvKind;
 use crate::group::LongContext;
-use crate::keydiff;
+use crate::keydiff::{self, Queue};
 use crate::tensor_buf::Op;
 use crate::worker::Shard;
 use crate::{KvError, KvForm};
@@ -27,8 +27,8 @@ impl KvManager {
                 LongContext::Ring { sinks } => {
                     state.drop_oldest(excess, sinks);
                 }
-                LongContext::KeyDiff { sinks, .. } if excess > 0 => {
-                    state.drop_last(excess.min(state.cells.n_used().saturating_sub(sinks)));
+                LongContext::KeyDiff { sinks, update_every } if excess > 0 => {
+                    state.drop_last(excess.min(state.cells.n_used().saturating_sub(sinks)), update_every);
                     for at in 0..self.splits.len() {
                         self.evict_by_score(at, group)?;
                     }
@@ -97,11 +97,10 @@ impl KvManager {
             LongContext::None => {}
             LongContext::Window { size, sinks } => state.expire(size, sinks, &after),
             LongContext::Ring { sinks } => skip_oldest = excess - state.drop_oldest(excess, sinks),
-            LongContext::KeyDiff { sinks, evict } if excess > 0 => {
-                let evictable = state.cells.n_used().saturating_sub(sinks);
-                let n_evict = excess.max(evict).min(evictable);
-                state.drop_last(n_evict);
-                skip_oldest = excess.saturating_sub(n_evict);
+            LongContext::KeyDiff { sinks, update_every } if excess > 0 => {
+                let n_evict = excess.min(state.cells.n_used().saturating_sub(sinks));
+                state.drop_last(n_evict, update_every);
+                skip_oldest = excess - n_evict;
             }
             LongContext::KeyDiff { .. } => {}
         }
@@ -162,14 +161,18 @@ impl KvManager {
         let mode = self.options.mode.mode();
         let split = &mut self.splits[at];
         let n = split.extent[group];
+        let state = &mut self.groups[group];
         let mut victims = Vec::new();
         for (tensor, bytes) in split.shards.iter().flat_map(Shard::parts) {
             if tensor.spec.group == group && tensor.spec.kind == KvKind::Key {
                 for head in 0..tensor.spec.n_heads {
-                    let keys = keydiff::read_keys(tensor, bytes, mode, head, n);
-                    let dims = (tensor.spec.layer, tensor.spec.head, head);
-                    let gone = keydiff::choose(self.scorer.as_mut(), &dims, &keys, n, sinks, n_evict);
-                    victims.push((dims, keydiff::moves(&gone, n)));
+                    let id = (tensor.spec.layer, tensor.spec.head, head);
+                    let queue = state.queues.entry(id).or_default();
+                    if state.rescore {
+                        let keys = keydiff::read_keys(tensor, bytes, mode, head, n);
+                        *queue = Queue::score(self.scorer.as_mut(), &id, &keys, n, sinks);
+                    }
+                    victims.push((id, queue.evict(n_evict, n)));
                 }
             }
         }
@@ -229,11 +232,17 @@ impl GroupState {
         }
     }
 
-    /// Counts `n` rows as gone; which they are, each head decides for itself.
-    fn drop_last(&mut self, n: usize) {
+    /// Counts `n` rows as gone; which they are, each head's queue says, settled anew every
+    /// `update_every` steps or when one runs out.
+    fn drop_last(&mut self, n: usize, update_every: usize) {
         let used = self.cells.n_used();
         (used - n..used).for_each(|slot| self.cells.free(slot));
         self.n_evict = n;
         self.mixed |= n > 0;
+        let short = self.queues.is_empty() || self.queues.values().any(|q| q.len() < n);
+        self.rescore = short || self.age >= update_every;
+        if self.rescore {
+            self.age = 0;
+        }
     }
 }

@@ -4,7 +4,7 @@
 //! cannot do them: one that keeps no rows (AR == CL only), one whose heads hold different tokens (`KeyDiff`), and
 //! shifts without a [`RopeSpec`](crate::RopeSpec).
 
-use super::KvManager;
+use super::{GroupState, KvManager};
 use crate::KvError;
 use crate::cells::{RowMove, SeqId};
 use crate::group::LongContext;
@@ -57,11 +57,7 @@ impl KvManager {
     /// [`KvError::Worker`] when a job of this very call fails.
     pub fn clear(&mut self) -> Result<(), KvError> {
         self.end_step();
-        for group in &mut self.groups {
-            group.cells.clear();
-            group.placed.clear();
-            group.mixed = false;
-        }
+        self.groups.iter_mut().for_each(GroupState::clear);
         self.next = [0; SeqId::COUNT];
         for at in 0..self.splits.len() {
             self.gather(at);
@@ -221,8 +217,7 @@ impl KvManager {
     pub(super) fn rewind_to(&mut self, n_past: usize) -> Result<(), KvError> {
         for group in &mut self.groups {
             if group.mixed {
-                group.cells.clear(); // only ever to 0
-                group.mixed = false;
+                group.clear(); // only ever to 0
             }
             group.cells.remove(SeqId(0), n_past..usize::MAX);
         }

@@ -167,6 +167,7 @@ impl KvManager {
             *next = (*next).max(token.pos + 1);
         }
         for group in &mut self.groups {
+            group.age = group.age.saturating_add(1);
             for (slot, token) in group.placed.drain(..) {
                 group.cells.put_one(slot, token.pos, token.seq);
             }

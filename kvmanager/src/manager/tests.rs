@@ -1,7 +1,7 @@
 //! The manager as an engine uses it, checked against rows that are known by heart.
 
 use super::*;
-use crate::{InferenceStep, KvDtype, KvForm, KvGeometry, KvKind, KvTensor, SplitGeometry};
+use crate::{InferenceStep, KvDtype, KvForm, KvGeometry, KvKind, KvLayout, KvTensor, SplitGeometry};
 use genie_types::{Ar, Cl, SplitIdx};
 
 fn spec(ar: u32, cl: u32) -> VariantSpec {
@@ -31,9 +31,9 @@ fn byte(tensor: &KvTensor, t: usize, head: usize, dim: usize) -> u8 {
 }
 
 fn index(tensor: &KvTensor, n: usize, row: usize, head: usize, dim: usize) -> usize {
-    let elem = match tensor.kind {
-        KvKind::Key => (head * tensor.head_dim + dim) * n + row,
-        KvKind::Value => (head * n + row) * tensor.head_dim + dim,
+    let elem = match tensor.layout {
+        KvLayout::HeadDimSeq => (head * tensor.head_dim + dim) * n + row,
+        KvLayout::HeadSeqDim => (head * n + row) * tensor.head_dim + dim,
     };
     elem * tensor.dtype.size_bytes()
 }
@@ -229,4 +229,85 @@ fn refusals_name_what_differs() {
         err.to_string(),
         "step does not fit the cache: the step's last commit is none for split 2, expected one for every split"
     );
+}
+
+#[test]
+fn pointer_shift_appends_no_bytes_of_values() {
+    // One tensor a head, 4 dimensions, CL-64: keys take (4 + 1) * (64 - 1) elements.
+    let kinds = [KvKind::Key, KvKind::Value];
+    let heads =
+        kinds.iter().flat_map(|&kind| (0..2).map(move |h| KvTensor::new(kind, 0, 1, 4, KvDtype::U8).for_head(h)));
+    let geometry = KvGeometry { splits: vec![SplitGeometry { tensors: heads.collect() }] };
+    let keys = KvGeometry { splits: vec![SplitGeometry { tensors: geometry.splits[0].tensors[..1].to_vec() }] };
+    let variants = || grid(&[1], &[64], KvForm::Concat);
+    let new_columns = 4;
+    assert_eq!(
+        KvManager::required_bytes(&keys, &variants(), ModeKind::POINTER_SHIFT),
+        (4 + 1) * (64 - 1) + new_columns
+    );
+
+    for n_threads in [0, 2] {
+        let options = KvOptions { mode: ModeKind::POINTER_SHIFT, n_threads };
+        let mut kv = KvManager::new(&geometry, variants(), options).unwrap();
+        for n in 1..=63 {
+            process(&mut kv, 1, &Policy::Genie);
+            let keys = 2 * 4 * n;
+            assert_eq!(kv.moved_bytes().unwrap(), MovedBytes { keys, values: 0 }, "{n} tokens");
+        }
+        // The 64th row has no graph to go to: the buffer becomes a plain store, and that does move.
+        process(&mut kv, 1, &Policy::Genie);
+        let image = kv.export().unwrap();
+        assert_eq!(image.groups[0].cells.len(), 64);
+        kv.clear().unwrap();
+        assert_eq!(kv.moved_bytes().unwrap(), MovedBytes::default());
+    }
+    // Smart mask copies the same keys and all the values.
+    let mut kv = KvManager::new(&geometry, variants(), KvOptions::default()).unwrap();
+    process(&mut kv, 5, &Policy::Genie);
+    assert_eq!(kv.moved_bytes().unwrap(), MovedBytes { keys: 2 * 4 * 5, values: 2 * 4 * 5 });
+}
+
+#[test]
+fn what_a_cache_will_take_is_known_before() {
+    for mode in [ModeKind::SMART_MASK, ModeKind::SHIFT_CONCAT, ModeKind::POINTER_SHIFT] {
+        for form in [KvForm::Concat, KvForm::Scatter] {
+            let variants = grid(&[1, 8], &[32, 64], form);
+            let told = KvManager::required_bytes(&geometry(), &variants, mode);
+            match KvManager::new(&geometry(), variants, KvOptions { mode, n_threads: 3 }) {
+                Ok(mut kv) => assert_eq!(kv.buffer_bytes().unwrap(), told, "{}", mode.name()),
+                Err(e) => assert!(form == KvForm::Scatter && mode != ModeKind::SMART_MASK, "{e}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn transposed_values_and_a_type_for_each_tensor_live_side_by_side() {
+    // Keys and values of each layer in types of their own, the values of layer 1 with the sequence last.
+    let tensors = vec![
+        KvTensor::new(KvKind::Key, 0, 2, 4, KvDtype::U8).with_quant(0.1, -128),
+        KvTensor::new(KvKind::Value, 0, 2, 4, KvDtype::U16).with_quant(0.1, -32_768),
+        KvTensor::new(KvKind::Key, 1, 2, 4, KvDtype::F16),
+        KvTensor::new(KvKind::Value, 1, 2, 4, KvDtype::F32).transposed(),
+    ];
+    let geometry = KvGeometry { splits: vec![SplitGeometry { tensors }] };
+    let mut flat = geometry.clone();
+    flat.splits[0].tensors[3] = flat.splits[0].tensors[3].canonical();
+    for mode in [ModeKind::SMART_MASK, ModeKind::SHIFT_CONCAT, ModeKind::POINTER_SHIFT] {
+        let options = KvOptions { mode, n_threads: 1 };
+        let mut kv = KvManager::new(&geometry, grid(&[1, 8], &[32, 64], KvForm::Concat), options).unwrap();
+        process(&mut kv, 41, &Policy::Genie);
+        kv.rewind(20).unwrap();
+        process(&mut kv, 3, &Policy::Genie);
+        // Images know one layout, so rows go over to a model whose values are not transposed, and back.
+        let image = kv.export().unwrap();
+        let mut other = KvManager::new(&flat, grid(&[4], &[48], KvForm::Concat), options).unwrap();
+        other.import(&image).unwrap();
+        process(&mut other, 2, &Policy::Genie);
+        other.rewind(23).unwrap();
+        assert_eq!(other.export().unwrap(), image);
+        kv.clear().unwrap();
+        kv.import(&image).unwrap();
+        process(&mut kv, 5, &Policy::Genie);
+    }
 }

@@ -17,7 +17,10 @@
 //! (`facts/qnn-ops.md`), so no graph has read these tiles yet.
 
 use super::{CacheMode, Place};
+use crate::KvError;
+use crate::buffer::fill;
 use crate::geometry::{KvLayout, KvTensor};
+use crate::rows::{Rows, transfer_elements};
 
 /// Extents of a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -46,6 +49,52 @@ impl Tile {
         let tile = n / self.cols * (n_k / self.rows) + k / self.rows;
         let (k, n) = (k % self.rows, n % self.cols);
         head * tensor.head_dim * len + tile * self.rows * self.cols + (k / each * self.cols + n) * each + k % each
+    }
+
+    /// Puts `n` rows in layout-neutral form (keys `[n_heads, head_dim, n]`, values `[n_heads, n, head_dim]`) into tiles;
+    /// the sequence is padded to whole tiles with the tensor's pad value.
+    ///
+    /// # Errors
+    /// [`KvError::Refused`] when the geometry does not divide into tiles, [`KvError::BadImage`] when `rows` has another
+    /// size.
+    pub fn pack(&self, tensor: &KvTensor, rows: &[u8], n: usize) -> Result<Vec<u8>, KvError> {
+        let padded = self.check_rows(tensor, "packing", rows.len(), n)?;
+        let mut tiles = vec![0; tensor.rows_bytes(padded)];
+        let (element, size) = tensor.pad_element();
+        fill(&mut tiles, &element[..size]);
+        let src = Rows { bytes: rows, place: Place::dense(n), row: 0 };
+        let mut dst = Rows { bytes: &mut tiles[..], place: self.place(padded), row: 0 };
+        transfer_elements(&tensor.canonical(), tensor, &src, &mut dst, n);
+        Ok(tiles)
+    }
+
+    /// Takes `n` rows out of tiles again.
+    ///
+    /// # Errors
+    /// As [`pack`](Self::pack).
+    pub fn unpack(&self, tensor: &KvTensor, tiles: &[u8], n: usize) -> Result<Vec<u8>, KvError> {
+        let n_tiled = n.next_multiple_of(self.rows.max(self.cols).max(1));
+        let padded = self.check_rows(tensor, "unpacking", tiles.len(), n_tiled)?;
+        let mut rows = vec![0; tensor.rows_bytes(n)];
+        let src = Rows { bytes: tiles, place: self.place(padded), row: 0 };
+        let mut dst = Rows { bytes: &mut rows[..], place: Place::dense(n), row: 0 };
+        transfer_elements(tensor, &tensor.canonical(), &src, &mut dst, n);
+        Ok(rows)
+    }
+
+    fn check_rows(&self, tensor: &KvTensor, op: &'static str, found: usize, n: usize) -> Result<usize, KvError> {
+        let mode = NativeKv { tile: *self };
+        mode.check(tensor).map_err(|why| KvError::Refused { mode: mode.name(), op, why })?;
+        let expected = tensor.rows_bytes(n);
+        if found != expected {
+            let why = format!("`{}`: {found} bytes of {n} rows, expected {expected}", tensor.name());
+            return Err(KvError::BadImage { why });
+        }
+        Ok(mode.padded(n))
+    }
+
+    fn place(self, padded: usize) -> Place {
+        Place { tile: Some(self), ..Place::dense(padded) }
     }
 
     /// Lines of whole tiles: how many there are, the elements of a block of tokens in each, and tokens of a block.
@@ -92,6 +141,9 @@ impl CacheMode for NativeKv {
 
     fn check(&self, tensor: &KvTensor) -> Result<(), String> {
         let Tile { rows, cols, .. } = self.tile;
+        if rows == 0 || self.tile.word_bytes == 0 {
+            return Err("a tile needs rows, columns and bytes in a word".to_owned());
+        }
         if rows != cols {
             return Err(format!("tiles must be square, found {rows} by {cols}"));
         }
@@ -117,6 +169,40 @@ mod tests {
         let value = KvTensor::new(KvKind::Value, 0, 2, 32, KvDtype::U8);
         let at = |head, row, dim| tile.element(&value, 64, head, dim, row);
         assert_eq!([at(0, 3, 0), at(0, 4, 0), at(0, 0, 1), at(0, 32, 0), at(1, 0, 0)], [3, 128, 4, 1024, 2048]);
+    }
+
+    #[test]
+    fn what_is_packed_comes_back() {
+        let tile = NativeKv::HMX.tile;
+        for kind in [KvKind::Key, KvKind::Value] {
+            for dtype in [KvDtype::U8, KvDtype::U16, KvDtype::F16, KvDtype::F32] {
+                for n in [0, 1, 31, 32, 33, 70] {
+                    let tensor = KvTensor::new(kind, 0, 2, 64, dtype).with_quant(1.0, -7);
+                    let rows: Vec<u8> = (0..tensor.rows_bytes(n)).map(|i| (i * 31 + i / 253) as u8).collect();
+                    for tensor in [tensor, tensor.transposed()] {
+                        let tiles = tile.pack(&tensor, &rows, n).unwrap();
+                        assert_eq!(tiles.len(), tensor.rows_bytes(n.next_multiple_of(32)));
+                        assert_eq!(tile.unpack(&tensor, &tiles, n).unwrap(), rows, "{kind:?} {dtype:?} {n}");
+                        if n == 1 {
+                            let (pad, size) = tensor.pad_element();
+                            let at = tile.element(&tensor, 32, 1, 63, 31) * size;
+                            assert_eq!(tiles[at..at + size], pad[..size], "columns without a row hold the pad value");
+                        }
+                    }
+                }
+            }
+        }
+        let key = KvTensor::new(KvKind::Key, 3, 1, 48, KvDtype::U8);
+        let refused = tile.pack(&key, &[], 0).unwrap_err().to_string();
+        assert_eq!(refused, "native-kv refuses packing: head_dim 48 does not divide into tiles of 32 by 32");
+        let key = KvTensor { head_dim: 64, ..key };
+        let short = tile.pack(&key, &[0; 5], 2).unwrap_err().to_string();
+        assert_eq!(short, "bad cache image: `past_key_3`: 5 bytes of 2 rows, expected 128");
+        assert!(tile.unpack(&key, &[0; 64], 1).is_err(), "tiles are padded");
+        let flat = Tile { word_bytes: 0, ..tile };
+        assert!(
+            flat.pack(&key, &[], 0).is_err() && Tile { rows: 0, cols: 0, word_bytes: 4 }.pack(&key, &[], 0).is_err()
+        );
     }
 
     #[test]

@@ -7,9 +7,12 @@
 //!
 //! Row `r` of line `l` lies at unit `(l + 1) * past_len + r`, whatever the extent; the input of `past_len` columns
 //! that begins at unit `extent` therefore ends with the rows, in every line at once. A line's newest rows lie where
-//! the next line's oldest columns were, which the sliding window has just left behind. So keys fit in
-//! `(head_dim + 1) * past_len` elements a head tensor, and each append writes their new columns only; the values of a
-//! tensor with one head are written by the graph itself right behind the rows there are, and nothing is copied.
+//! the next line's oldest columns were, which the sliding window has just left behind. So the keys of a head fit in
+//! `(head_dim + 1) * (seq - 1)` elements for AR-1 at CL = seq, and each append writes their new columns only; the values
+//! of a tensor with one head are written by the graph itself right behind the rows there are, and nothing is copied.
+//!
+//! *Limit*: the new rows of a values tensor of several heads come in one block, head after head, and their places in
+//! the past are apart; such values are copied like keys. Graphs for this mode have a tensor for each head.
 //!
 //! *Trap*: the graph's input address changes with each step; bind it anew, or take it from
 //! [`KvManager::on_rebind`](crate::KvManager::on_rebind).

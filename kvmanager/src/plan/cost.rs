@@ -8,6 +8,9 @@
 //! step and the stops at some graph's capacity need to be tried, and the best plan is among them. With a cost by row
 //! it is the best of these plans still, and all plans of the other policies are such; one that takes fewer tokens
 //! early, only to move fewer rows at a later switch, is not looked for.
+//!
+//! *Demotion.* A single decode step never pays for a change of shape; many do. [`CostTable::expecting`] says how many
+//! tokens to count on.
 
 use super::{PlanError, variants::Shape, walk::Walk};
 use genie_types::VariantSpec;
@@ -19,6 +22,7 @@ pub struct CostTable {
     steps: Vec<(VariantSpec, f64)>,
     switch_us: f64,
     switch_us_per_row: f64,
+    n_expected: usize,
 }
 
 impl CostTable {
@@ -42,8 +46,22 @@ impl CostTable {
             .find(|(_, us)| !us.is_finite() || *us < 0.0);
         match bad {
             Some((what, us)) => Err(PlanError::BadCost { what, value: us.to_string() }),
-            None => Ok(Self { steps, switch_us, switch_us_per_row }),
+            None => Ok(Self { steps, switch_us, switch_us_per_row, n_expected: 0 }),
         }
+    }
+
+    /// The same table for a dialog that is expected to go on: after the tokens of a plan `n` more come one by one.
+    ///
+    /// A plan then ends in the shape that is cheapest for those too. So a decode step goes down to a shorter context
+    /// where the change pays within `n` tokens, and stays where it does not; without, each plan sees its own tokens only.
+    #[must_use]
+    pub fn expecting(self, n: usize) -> Self {
+        Self { n_expected: n, ..self }
+    }
+
+    /// Tokens expected after those of a plan; 0 unless told.
+    pub fn n_expected(&self) -> usize {
+        self.n_expected
     }
 
     /// Time of one step of that shape.
@@ -137,8 +155,26 @@ pub(super) fn run(walk: &mut Walk<'_>, current: Option<VariantSpec>, table: &Cos
             stops.iter().filter(|&&stop| stop > row && stop < full).for_each(|&stop| arrive(stop));
         }
     }
+    let last = (target - start) * n_specs;
+    let later = later(shapes, &us, table, target, walk.variants().limit());
+    (0..n_specs).for_each(|v| cost[last + v] += later[v]);
     trace_back(walk, &cost, &from, n_specs);
     Ok(())
+}
+
+/// For each shape that a plan may end in, the least time of the expected tokens after it, one at a time; the shapes'
+/// times are all the same where nothing can go on. Backwards from the last token: what follows a step depends only on
+/// its shape and its row.
+fn later(shapes: &[Shape], us: &[f64], table: &CostTable, target: usize, limit: usize) -> Vec<f64> {
+    let widest = shapes.iter().map(|s| s.cap).max().unwrap_or(0);
+    let end = target.saturating_add(table.n_expected).min(widest.saturating_add(1)).min(limit).max(target);
+    let mut after = vec![0.0; shapes.len()];
+    for row in (target..end).rev() {
+        let step = |w: usize| if row <= shapes[w].cap { us[w] + after[w] } else { f64::INFINITY };
+        let least = (0..shapes.len()).map(step).fold(f64::INFINITY, f64::min) + table.switch_us(row);
+        after = (0..shapes.len()).map(|v| step(v).min(least)).collect();
+    }
+    after
 }
 
 /// Rows at which some graph's past is exactly full: the only places where a step that is not full may end.

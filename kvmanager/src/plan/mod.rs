@@ -142,8 +142,8 @@ fn check_groups(specs: &[VariantSpec], groups: &[CacheGroup]) -> Result<(), Plan
     for (index, group) in groups.iter().enumerate() {
         match group.long {
             LongContext::Window { size: 0, .. } => return bad(index, "window size 0, expected at least 1".to_owned()),
-            LongContext::KeyDiff { evict: 0, .. } => {
-                return bad(index, "0 rows evicted at a time, expected at least 1".to_owned());
+            LongContext::KeyDiff { update_every: 0, .. } => {
+                return bad(index, "0 steps between scorings, expected at least 1".to_owned());
             }
             _ => {}
         }

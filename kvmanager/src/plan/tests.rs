@@ -237,6 +237,28 @@ fn cost_prefers_what_is_cheap() {
 }
 
 #[test]
+fn cost_demotes_where_it_pays() {
+    // 40 rows in a cache of CL-512. A step of CL-128 saves 6 us, a change costs 100 us: it pays after 17 tokens.
+    let variants = grid(&[1, 32], &[128, 512]);
+    let times = [(spec(1, 128), 4.0), (spec(32, 128), 40.0), (spec(1, 512), 10.0), (spec(32, 512), 100.0)];
+    let state = KvState { variant: Some(spec(1, 512)), ..KvState::at(40) };
+    let first = |n_expected: usize, rows: usize| {
+        let table = CostTable::new(times, 100.0, 0.0).unwrap().expecting(n_expected);
+        assert_eq!(table.n_expected(), n_expected);
+        let state = KvState { n_past: rows, n_valid_kv: rows, ..state };
+        graphs(&plan(&state, &variants, 1, &Policy::Cost(Arc::new(table))).unwrap())
+    };
+    assert_eq!([0, 10, 15].map(|n| first(n, 40)), ["1/512"; 3], "too few tokens to pay for it");
+    assert_eq!([16, 17, 80].map(|n| first(n, 40)), ["1/128"; 3]);
+    // Near the end of the short context the saving is short too: the change would have to be undone.
+    assert_eq!(first(1000, 120), "1/512");
+    // And the other way: a prompt ends in the shape that its answer wants, here by promoting at once.
+    let table = CostTable::new(times, 100.0, 0.0).unwrap().expecting(400);
+    let state = KvState { variant: Some(spec(1, 128)), ..KvState::at(126) };
+    assert_eq!(graphs(&plan(&state, &variants, 4, &Policy::Cost(Arc::new(table))).unwrap()), "1/128x2 1/512x2");
+}
+
+#[test]
 fn admission_says_what_stops_it() {
     let says = |variants: &Variants, past| admit(&KvState::at(past), variants).to_string();
     assert_eq!(says(&grid(&[1, 32], &[128]), 100), "28 tokens fit; the context ends at 128");

@@ -3,7 +3,7 @@
 
 use genie_types::{Ar, Cl, VariantSpec};
 use half::f16;
-use kvmanager::{BatchToken, KvDtype, KvGeometry, KvKind, KvManager, KvTensor, LongContext};
+use kvmanager::{BatchToken, KvDtype, KvGeometry, KvKind, KvLayout, KvManager, KvTensor, LongContext};
 use std::ops::Range;
 
 pub fn spec(ar: u32, cl: u32) -> VariantSpec {
@@ -25,6 +25,8 @@ pub struct Group {
     pub rows: Vec<Row>,
     /// Size and sinks of an exact window.
     pub window: Option<(usize, usize)>,
+    /// Sinks of a ring.
+    pub ring: Option<usize>,
 }
 
 pub struct Model {
@@ -46,6 +48,10 @@ impl Model {
                 LongContext::Window { size, sinks } => Some((size, sinks)),
                 _ => None,
             },
+            ring: match rule.long {
+                LongContext::Ring { sinks } => Some(sinks),
+                _ => None,
+            },
         });
         Self { groups: groups.collect(), next: vec![0; 64] }
     }
@@ -62,8 +68,19 @@ impl Model {
         rows
     }
 
-    /// Keeps new tokens; `serial` numbers them over the whole run.
-    pub fn append(&mut self, kept: &[(BatchToken, usize)]) {
+    /// A ring drops its oldest rows until a group holds no more than its limit.
+    pub fn make_room(&mut self, limits: &[usize]) {
+        for (group, &limit) in self.groups.iter_mut().zip(limits) {
+            while let Some(sinks) = group.ring.filter(|_| group.rows.len() > limit) {
+                let candidates = group.rows.iter().enumerate().filter(|(_, r)| r.pos >= sinks);
+                let Some((oldest, _)) = candidates.min_by_key(|(_, r)| r.pos) else { break };
+                group.rows.remove(oldest);
+            }
+        }
+    }
+
+    /// Keeps new tokens, `serial` numbers them over the whole run; then a ring holds its limit at most.
+    pub fn append(&mut self, kept: &[(BatchToken, usize)], limits: &[usize]) {
         // A single sequence closes up: what was not kept leaves no gap in the positions.
         let linear = kept.iter().all(|(t, _)| t.seq.0 == 0);
         let first = self.next[0];
@@ -82,6 +99,7 @@ impl Model {
             self.next[seq] = self.next[seq].max(pos + 1);
         }
         self.expire();
+        self.make_room(limits);
     }
 
     pub fn expire(&mut self) {
@@ -97,16 +115,19 @@ impl Model {
     }
 
     pub fn lacks(&self, n: usize) -> bool {
-        self.groups.iter().any(|group| {
-            group.window.is_some_and(|(size, sinks)| {
-                let needed = (0..n).filter(|&pos| pos + size > n || pos < sinks);
-                let mut positions: Vec<_> = group.rows.iter().filter(|r| r.seqs & 1 != 0).map(|r| r.pos).collect();
-                positions.sort_unstable();
-                let have = |range: Range<usize>| positions.iter().filter(|p| range.contains(p)).count();
-                let from = (n + 1).saturating_sub(size);
-                needed.count() > 0 && (have(from..n) < n - from || have(0..sinks.min(from)) < sinks.min(from))
+        let rings = self.groups.iter().filter(|g| g.ring.is_some());
+        let gone = rings.map(|g| g.rows.iter().filter(|r| r.pos < n).count()).any(|held| held < n && n < self.next[0]);
+        gone && n > 0
+            || self.groups.iter().any(|group| {
+                group.window.is_some_and(|(size, sinks)| {
+                    let needed = (0..n).filter(|&pos| pos + size > n || pos < sinks);
+                    let mut positions: Vec<_> = group.rows.iter().filter(|r| r.seqs & 1 != 0).map(|r| r.pos).collect();
+                    positions.sort_unstable();
+                    let have = |range: Range<usize>| positions.iter().filter(|p| range.contains(p)).count();
+                    let from = (n + 1).saturating_sub(size);
+                    needed.count() > 0 && (have(from..n) < n - from || have(0..sinks.min(from)) < sinks.min(from))
+                })
             })
-        })
     }
 
     /// Whether a windowed group holds a position twice.
@@ -313,16 +334,16 @@ fn index(tensor: &KvTensor, mode: usize, n: usize, col: usize, head: usize, dim:
     let dims = tensor.head_dim;
     if mode != 3 {
         return size
-            * match tensor.kind {
-                KvKind::Key => (head * dims + dim) * n + col,
-                KvKind::Value => (head * n + col) * dims + dim,
+            * match tensor.layout {
+                KvLayout::HeadDimSeq => (head * dims + dim) * n + col,
+                KvLayout::HeadSeqDim => (head * n + col) * dims + dim,
             };
     }
     let n = n.div_ceil(4) * 4;
     // The matrix of one head is `k` contraction rows by `m` columns; tiles run down the columns of tiles.
-    let (k, m, tiles_down) = match tensor.kind {
-        KvKind::Key => (dim, col, dims / 4),
-        KvKind::Value => (col, dim, n / 4),
+    let (k, m, tiles_down) = match tensor.layout {
+        KvLayout::HeadDimSeq => (dim, col, dims / 4),
+        KvLayout::HeadSeqDim => (col, dim, n / 4),
     };
     let per_word = 4 / size;
     let tile = (m / 4) * tiles_down + k / 4;
