@@ -415,7 +415,7 @@ impl Run {
 
 fn any_setup(mode: usize, dtype: KvDtype, shapes: usize) -> impl Strategy<Value = Setup> {
     // Scatter graphs need their rows at the left: the first and the last mode.
-    let forms = if mode % 3 == 0 { vec![KvForm::Concat, KvForm::Scatter] } else { vec![KvForm::Concat] };
+    let forms = if mode.is_multiple_of(3) { vec![KvForm::Concat, KvForm::Scatter] } else { vec![KvForm::Concat] };
     let form = prop::sample::select(forms);
     let holes = prop::sample::select(vec![Holes::Close, Holes::Keep]);
     let threads = prop::sample::select(if cfg!(miri) { vec![0] } else { vec![0, 0, 0, 0, 0, 0, 0, 2] });

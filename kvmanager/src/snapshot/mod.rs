@@ -30,6 +30,8 @@ pub use prefix_store::PrefixStore;
 use crate::manager::KvImage;
 use crate::{KvError, KvManager};
 use genie_types::TokenId;
+use sections::ReadError;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 /// The version this build writes, and the newest it reads.
@@ -146,7 +148,12 @@ impl Snapshot {
     /// Any [`SnapshotError`] but `OtherModel`.
     pub fn read(path: &Path) -> Result<Self, SnapshotError> {
         let io = |source| SnapshotError::Io { action: "read snapshot", path: path.to_owned(), source };
-        sections::read(&std::fs::read(path).map_err(io)?)
+        let mut file = File::open(path).map_err(io)?;
+        let found = file.metadata().map_err(io)?.len();
+        sections::read(&mut file, found).map_err(|e| match e {
+            ReadError::Io(source) => io(source),
+            ReadError::Bad(e) => e,
+        })
     }
 
     /// The bytes of the file.
@@ -161,6 +168,9 @@ impl Snapshot {
     /// # Errors
     /// Any [`SnapshotError`] but `Io` and `OtherModel`.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, SnapshotError> {
-        sections::read(bytes)
+        sections::read(&mut &*bytes, bytes.len() as u64).map_err(|e| match e {
+            ReadError::Bad(e) => e,
+            ReadError::Io(e) => unreachable!("bytes in memory are read without errors: {e}"),
+        })
     }
 }

@@ -8,7 +8,7 @@ use crate::cells::{Cell, SeqId};
 use crate::geometry::{KvDtype, KvKind, KvLayout, KvTensor};
 use crate::manager::{GroupImage, KvImage};
 use genie_types::{LayerIdx, TokenId};
-use std::io::Write;
+use std::io::{Read, Write};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 const MAGIC: [u8; 8] = *b"GNKVSNAP";
@@ -58,48 +58,49 @@ fn checksum(header: &[u8], table: &[u8]) -> u64 {
     hash.digest()
 }
 
-fn corrupt<T>(why: impl Into<String>) -> Result<T, SnapshotError> {
-    Err(SnapshotError::Corrupt { why: why.into() })
+fn corrupt<T, E: From<SnapshotError>>(why: impl Into<String>) -> Result<T, E> {
+    Err(SnapshotError::Corrupt { why: why.into() }.into())
 }
 
-pub(super) fn read(bytes: &[u8]) -> Result<Snapshot, SnapshotError> {
-    let not = |why: String| Err(SnapshotError::NotASnapshot { why });
-    if bytes.len() < 12 || bytes[..8] != MAGIC {
-        return not(if bytes.len() < 12 { format!("only {} bytes", bytes.len()) } else { "another magic".to_owned() });
-    }
-    let mut reader = Reader { bytes: &bytes[8..], what: "header" };
-    let version = reader.u32()?;
-    if version > VERSION {
-        return Err(SnapshotError::Newer { found: version });
-    }
-    if version == 0 {
-        return corrupt("version 0");
-    }
-    let found = bytes.len() as u64;
-    if bytes.len() < HEADER {
-        return Err(SnapshotError::Torn { expected: HEADER as u64, found });
+/// Reads a snapshot of `found` bytes. Each section goes straight to where it will stay, so that a cache of hundreds of
+/// megabytes is in memory once.
+pub(super) fn read(source: &mut dyn Read, found: u64) -> Result<Snapshot, ReadError> {
+    let mut head = Vec::with_capacity(HEADER);
+    fill(source, HEADER, &mut head)?;
+    let mut reader = open(&head)?;
+    let torn = |expected| Err(SnapshotError::Torn { expected, found }.into());
+    if head.len() < HEADER {
+        return torn(HEADER as u64);
     }
     let (n_sections, length, sum) = (reader.u32()? as usize, reader.u64()?, reader.u64()?);
-    let table_end = n_sections.checked_mul(ENTRY).and_then(|n| n.checked_add(HEADER));
-    let Some(table) = table_end.and_then(|end| bytes.get(HEADER..end)) else {
-        return Err(SnapshotError::Torn { expected: length, found });
-    };
-    if checksum(&bytes[..24], table) != sum {
+    let table_len = n_sections.checked_mul(ENTRY).filter(|&n| (HEADER + n) as u64 <= found);
+    let mut table = Vec::new();
+    match table_len {
+        Some(len) if fill(source, len, &mut table)? == len => {}
+        _ => return torn(length),
+    }
+    if checksum(&head[..24], &table) != sum {
         return corrupt("checksum of the header");
     }
     if length != found {
-        return Err(SnapshotError::Torn { expected: length, found });
+        return torn(length);
     }
     let mut snapshot = Snapshot::default();
-    let mut seen = [false; 5];
-    let mut rows = Vec::new();
-    let mut table = Reader { bytes: table, what: "section table" };
+    let (mut seen, mut rows) = ([false; 5], Vec::new());
+    let mut table = Reader { bytes: &table, what: "section table" };
+    let mut at = (HEADER + n_sections * ENTRY) as u64;
     for _ in 0..n_sections {
         let (kind, index, offset, len, sum) = (table.u32()?, table.u32()?, table.u64()?, table.u64()?, table.u64()?);
-        let range = usize::try_from(offset).ok().zip(usize::try_from(len).ok());
-        let section = range.and_then(|(o, n)| bytes.get(o..o.checked_add(n)?));
-        let Some(section) = section else { return corrupt(format!("section {kind}.{index} lies outside the file")) };
-        if xxh3_64(section) != sum {
+        if offset != at || len > found - at {
+            return corrupt(format!("section {kind}.{index} lies outside the file, or not behind the one before it"));
+        }
+        at += len;
+        let mut section = Vec::new();
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        if fill(source, len, &mut section)? != len {
+            return torn(length);
+        }
+        if xxh3_64(&section) != sum {
             return corrupt(format!("checksum of section {kind}.{index}"));
         }
         if let Some(seen) = seen.get_mut(kind as usize) {
@@ -109,25 +110,67 @@ pub(super) fn read(bytes: &[u8]) -> Result<Snapshot, SnapshotError> {
             *seen = true;
         }
         match kind {
-            MODEL => match section.try_into() {
+            MODEL => match section.as_slice().try_into() {
                 Ok(hash) => snapshot.model = ModelHash(hash),
                 Err(_) => return corrupt(format!("model hash of {} bytes", section.len())),
             },
-            TOKENS => snapshot.tokens = read_tokens(section)?,
-            GROUPS => read_groups(section, &mut snapshot.image)?,
-            GEOMETRY => snapshot.image.tensors = read_geometry(section)?,
-            ROWS if index as usize == rows.len() => rows.push(section.to_vec()),
+            TOKENS => snapshot.tokens = read_tokens(&section)?,
+            GROUPS => read_groups(&section, &mut snapshot.image)?,
+            GEOMETRY => snapshot.image.tensors = read_geometry(&section)?,
+            ROWS if index as usize == rows.len() => rows.push(section),
             ROWS => return corrupt(format!("rows of tensor {index} where {} was due", rows.len())),
-            EXTRA => snapshot.extra = section.to_vec(),
+            EXTRA => snapshot.extra = section,
             _ => {}
         }
+    }
+    if at != found {
+        return corrupt(format!("{} bytes after the last section", found - at));
     }
     if let Some(kind) = (1..5).find(|&kind| !seen[kind]) {
         return corrupt(format!("section {kind} is missing"));
     }
     snapshot.image.data = rows;
-    snapshot.image.check()?;
+    snapshot.image.check().map_err(SnapshotError::from)?;
     Ok(snapshot)
+}
+
+/// The header's reader, behind magic and version.
+fn open(head: &[u8]) -> Result<Reader<'_>, SnapshotError> {
+    let not = |why: String| Err(SnapshotError::NotASnapshot { why });
+    if head.len() < 12 || head[..8] != MAGIC {
+        return not(if head.len() < 12 { format!("only {} bytes", head.len()) } else { "another magic".to_owned() });
+    }
+    let mut reader = Reader { bytes: &head[8..], what: "header" };
+    match reader.u32()? {
+        0 => Err(SnapshotError::Corrupt { why: "version 0".to_owned() }),
+        found if found > VERSION => Err(SnapshotError::Newer { found }),
+        _ => Ok(reader),
+    }
+}
+
+/// Reads `len` bytes, or as many as there are; says how many. The length is from a checked table, the memory for it is
+/// still asked for as the bytes come.
+fn fill(source: &mut dyn Read, len: usize, out: &mut Vec<u8>) -> std::io::Result<usize> {
+    out.reserve_exact(len.min(1 << 30));
+    source.take(len as u64).read_to_end(out)
+}
+
+/// A source that fails, or bytes that are no snapshot.
+pub(super) enum ReadError {
+    Io(std::io::Error),
+    Bad(SnapshotError),
+}
+
+impl From<std::io::Error> for ReadError {
+    fn from(e: std::io::Error) -> Self {
+        Self::Io(e)
+    }
+}
+
+impl From<SnapshotError> for ReadError {
+    fn from(e: SnapshotError) -> Self {
+        Self::Bad(e)
+    }
 }
 
 fn read_tokens(bytes: &[u8]) -> Result<Vec<TokenId>, SnapshotError> {
