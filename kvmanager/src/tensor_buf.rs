@@ -66,6 +66,12 @@ pub(crate) enum Op {
     Rotate { group: usize, turns: Arc<[Turn]>, rope: Arc<RopeSpec> },
     /// No rows, all pad.
     Clear,
+    /// Holds the worker until the other side of the channel is gone.
+    #[cfg(test)]
+    Hold(crossbeam::channel::Receiver<()>),
+    /// A job that goes wrong.
+    #[cfg(test)]
+    Fail,
 }
 
 /// See the module's text.
@@ -141,6 +147,10 @@ impl TensorBuf {
                 self.loss = ShiftLoss::default();
                 self.pad(bytes);
             }
+            #[cfg(test)]
+            Op::Hold(until) => drop(until.recv()),
+            #[cfg(test)]
+            Op::Fail => panic!("asked to fail"),
             _ => {}
         }
     }

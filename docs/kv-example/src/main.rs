@@ -3,7 +3,7 @@
 use genie_types::{Ar, Cl, SplitIdx, VariantSpec};
 use kvmanager::{KvDtype, KvForm, KvGeometry, KvManager, KvOptions, Policy, Variants};
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+pub fn main() -> Result<(), Box<dyn std::error::Error>> {
     let shape = |ar, cl| Some(VariantSpec::new(Ar::new(ar)?, Cl::new(cl)?));
     let shapes = [shape(1, 128).ok_or("zero")??, shape(32, 128).ok_or("zero")??];
     let geometry = KvGeometry::uniform(16, 8, 64, KvDtype::U8);

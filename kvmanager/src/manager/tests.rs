@@ -1,6 +1,8 @@
 //! The manager as an engine uses it, checked against rows that are known by heart.
 
 use super::*;
+use crate::tensor_buf::Op;
+use crate::worker::Ops;
 use crate::{InferenceStep, KvDtype, KvForm, KvGeometry, KvKind, KvLayout, KvTensor, SplitGeometry};
 use genie_types::{Ar, Cl, SplitIdx};
 
@@ -309,5 +311,41 @@ fn transposed_values_and_a_type_for_each_tensor_live_side_by_side() {
         kv.clear().unwrap();
         kv.import(&image).unwrap();
         process(&mut kv, 5, &Policy::Genie);
+    }
+}
+
+#[test]
+fn a_split_waits_for_its_own_jobs_only() {
+    let mut kv = manager(grid(&[1, 8], &[32], KvForm::Concat), 3);
+    process(&mut kv, 11, &Policy::Genie);
+    kv.set_variant(spec(1, 32)).unwrap();
+    kv.settle().unwrap();
+    // A job of split 1 does not end before split 2 has been lent; if that waited too, the clock would end it.
+    let (held, until) = crossbeam::channel::bounded::<()>(0);
+    let (lent, told) = crossbeam::channel::bounded::<()>(1);
+    kv.start(1, Ops::one(Op::Hold(until))).unwrap();
+    let releaser = std::thread::spawn(move || {
+        let in_time = told.recv_timeout(std::time::Duration::from_secs(60)).is_ok();
+        drop(held);
+        in_time
+    });
+    let first = kv.split(SplitIdx(2)).unwrap().views().next().unwrap().past[0];
+    lent.send(()).unwrap();
+    assert!(releaser.join().unwrap(), "split 2 waited for a job of split 1");
+    assert_eq!(first, byte(&geometry().splits[2].tensors[0], 0, 0, 0));
+    assert!(kv.split(SplitIdx(1)).is_ok(), "and split 1 for its own");
+}
+
+#[test]
+fn a_job_that_fails_is_told_and_clear_starts_afresh() {
+    for n_threads in [0, 2] {
+        let mut kv = manager(grid(&[1, 8], &[32], KvForm::Concat), n_threads);
+        process(&mut kv, 5, &Policy::Genie);
+        kv.start(1, Ops::one(Op::Fail)).unwrap();
+        let told = kv.split(SplitIdx(1)).map(|_| ()).unwrap_err().to_string();
+        assert_eq!(told, "cache worker: a job on split 1 failed: asked to fail; `clear` starts afresh");
+        assert!(kv.export().is_err() && kv.split(SplitIdx(2)).is_ok());
+        kv.clear().unwrap();
+        assert_eq!(process(&mut kv, 9, &Policy::Genie), "8/32 1/32");
     }
 }

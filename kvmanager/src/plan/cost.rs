@@ -129,6 +129,7 @@ pub(super) fn run(walk: &mut Walk<'_>, current: Option<VariantSpec>, table: &Cos
             continue;
         }
         let switch_us = table.switch_us(row);
+        let ahead = &stops[stops.partition_point(|&stop| stop <= row)..];
         for (w, &Shape { spec, cap }) in shapes.iter().enumerate() {
             if row > cap {
                 continue;
@@ -152,7 +153,7 @@ pub(super) fn run(walk: &mut Walk<'_>, current: Option<VariantSpec>, table: &Cos
             if full > row {
                 arrive(full);
             }
-            stops.iter().filter(|&&stop| stop > row && stop < full).for_each(|&stop| arrive(stop));
+            ahead.iter().take_while(|&&stop| stop < full).for_each(|&stop| arrive(stop));
         }
     }
     let last = (target - start) * n_specs;
