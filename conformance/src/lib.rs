@@ -3,13 +3,14 @@
 //! The suite itself is in `tests/`; each file says what it holds against what.
 //!
 //! ```
-//! let backend = conformance::backends::linked();
-//! let problem = &conformance::problems::all()[0];
-//! let outputs = problem.run(&backend);
-//! problem.check(&outputs).unwrap();
+//! use conformance::suite::{Answers, Linked, Runtime, all, compare};
+//!
+//! let (host, problem) = (Linked::start(), &all()[0]);
+//! let outputs = host.run(problem).unwrap();
+//! compare(problem, Answers { host: Some(&outputs), emulator: None }).unwrap();
 //! ```
 #![forbid(unsafe_code)]
 
 pub mod backends;
 pub mod bundles;
-pub mod problems;
+pub mod suite;
