@@ -42,5 +42,27 @@ fn docs_show_the_suite() {
     }
     let now = std::fs::read_to_string(&path).expect("`docs/ops.md` is there");
     let differs = now.lines().zip(wanted.lines()).find(|(a, b)| a != b);
-    assert!(now == wanted, "`docs/ops.md` is stale at {differs:?}: CONFORMANCE_WRITE=1 cargo test -p conformance --test ops");
+    assert!(
+        now == wanted,
+        "`docs/ops.md` is stale at {differs:?}: CONFORMANCE_WRITE=1 cargo test -p conformance --test ops"
+    );
+}
+
+#[test]
+fn bad_op_configs_are_refused_by_name() {
+    let host = conformance::backends::linked();
+    let mut faults = Vec::new();
+    for bad in conformance::suite::bad::all() {
+        let what = format!("`{}`, {}", bad.op, bad.case);
+        let Err(error) = bad.compose(&host) else {
+            faults.push(format!("{what}: taken"));
+            continue;
+        };
+        let words = runtime::words(&error);
+        let wanted = format!("node `node` ({}), {}", bad.op, bad.says);
+        if !words.ends_with(&wanted) {
+            faults.push(format!("{what}\n  expected: {wanted}\n     found: {words}"));
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
 }

@@ -146,7 +146,16 @@ pub fn compare(problem: &super::Problem, answers: Answers<'_>) -> Result<Used, B
                     let reference = expected;
                     let (host, emulator) = (h, e);
                     worst = Some(Box::new(Mismatch {
-                        title, output, element, host, emulator, reference, what, off, tolerance, bound,
+                        title,
+                        output,
+                        element,
+                        host,
+                        emulator,
+                        reference,
+                        what,
+                        off,
+                        tolerance,
+                        bound,
                     }));
                 }
                 part

@@ -118,9 +118,7 @@ impl Ty {
             Fit::Product(a, b) => {
                 let Quant::PerTensor { scale, .. } = operands[*a] else { panic!("operand {a} has one scale") };
                 match &operands[*b] {
-                    Quant::PerTensor { scale: other, .. } => {
-                        Quant::PerTensor { scale: scale * other, offset: 0 }
-                    }
+                    Quant::PerTensor { scale: other, .. } => Quant::PerTensor { scale: scale * other, offset: 0 },
                     Quant::PerAxis { scale_offsets, .. } => Quant::PerAxis {
                         axis: 0,
                         bits: None,

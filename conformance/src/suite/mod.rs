@@ -3,6 +3,7 @@
 //! A [`Problem`] has a graph, inputs, an answer in double precision and bounds; [`all`] is the table of them, one op a
 //! file; a [`Runtime`] runs one. `docs/ops.md` is printed from the table and checked against it.
 
+pub mod bad;
 pub mod bounds;
 pub mod codec;
 mod ops;

@@ -68,6 +68,8 @@ pub enum Support {
     Refuses(&'static str),
     /// Answers something else, for that reason: it is run, and must still be off.
     Deviates(&'static str),
+    /// Answers this one time and that another, for that reason: it is run, and not compared.
+    Unsteady(&'static str),
 }
 
 type Reference = dyn Fn(&[Values]) -> Vec<Values> + Send + Sync;
@@ -253,6 +255,13 @@ impl Problem {
         self
     }
 
+    /// The emulator does not answer the same each time.
+    #[must_use]
+    pub fn htp_unsteady(mut self, why: &'static str) -> Self {
+        self.htp = Support::Unsteady(why);
+        self
+    }
+
     /// The host refuses it.
     #[must_use]
     pub fn host_refuses(mut self, why: &'static str) -> Self {
@@ -287,9 +296,7 @@ impl Problem {
         let operands: Vec<Values> = self
             .operands()
             .map(|t| match &t.role {
-                Role::Input(bytes) | Role::Constant(bytes) => {
-                    decode(bytes, &t.info.dims, t.info.dtype, &t.info.quant)
-                }
+                Role::Input(bytes) | Role::Constant(bytes) => decode(bytes, &t.info.dims, t.info.dtype, &t.info.quant),
                 _ => unreachable!("operands have bytes"),
             })
             .collect();

@@ -72,8 +72,9 @@ impl Emulator {
 /// # Panics
 /// The runtime is not there or does not start; the message says how to get it.
 pub fn emulator() -> Arc<Backend> {
-    let path = runtime::find(runtime::HTP)
-        .unwrap_or_else(|| panic!("needs the QNN runtime: `cargo xtask qnn-runtime`, or set {}", runtime::DIR_VARIABLE));
+    let path = runtime::find(runtime::HTP).unwrap_or_else(|| {
+        panic!("needs the QNN runtime: `cargo xtask qnn-runtime`, or set {}", runtime::DIR_VARIABLE)
+    });
     let library = Library::open(&path).unwrap_or_else(|e| panic!("`{}` does not load: {e}", path.display()));
     let options = BackendOptions { soc: Some(EMULATED_SOC), ..Default::default() };
     Backend::new(&library, &options).expect("the emulator starts")
@@ -166,7 +167,6 @@ fn execute(graph: &mut Graph, problem: &Problem) -> Result<Vec<Vec<u8>>> {
         session.output(i, bytes)?;
     }
     session.run()?;
-    drop(session);
     Ok(outputs)
 }
 

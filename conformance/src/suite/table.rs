@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use super::problem::{Problem, Support};
 use super::bounds::Bound;
+use super::problem::{Problem, Support};
 
 struct Row<'a> {
     op: &'a str,
@@ -17,12 +17,10 @@ struct Row<'a> {
 pub fn render(problems: &[Problem]) -> String {
     let mut rows: Vec<Row<'_>> = Vec::new();
     for problem in problems {
-        let (types, host, htp) = (
-            problem.types(),
-            cell(&problem.host, problem.bounds.host),
-            cell(&problem.htp, problem.bounds.htp),
-        );
-        let alike = |row: &&mut Row<'_>| row.op == problem.op && (&row.types, &row.host, &row.htp) == (&types, &host, &htp);
+        let (types, host, htp) =
+            (problem.types(), cell(&problem.host, problem.bounds.host), cell(&problem.htp, problem.bounds.htp));
+        let alike =
+            |row: &&mut Row<'_>| row.op == problem.op && (&row.types, &row.host, &row.htp) == (&types, &host, &htp);
         match rows.iter_mut().find(alike) {
             Some(row) => row.cases.push(&problem.case),
             None => rows.push(Row { op: problem.op, types, cases: vec![&problem.case], host, htp }),
@@ -41,5 +39,6 @@ fn cell(support: &Support, bound: Bound) -> String {
         Support::Runs => bound.to_string(),
         Support::Refuses(why) => format!("refused: {why}"),
         Support::Deviates(why) => format!("differs: {why}"),
+        Support::Unsteady(why) => format!("unsteady: {why}"),
     }
 }

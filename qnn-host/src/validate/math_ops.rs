@@ -266,6 +266,7 @@ pub(super) fn rotary(call: &Call<'_>) -> Shapes {
         };
         if !fits {
             let expected = match by_ids {
+                None if b == 1 => format!("[1, {s}, {half}]"),
                 None => format!("[1 or {b}, {s}, {half}]"),
                 Some(_) => format!("a table [positions, {half}]"),
             };

@@ -1,13 +1,15 @@
 //! Activations under their own names.
 
-use super::neuron::{elu, gelu, hard_swish, sigmoid};
+use super::neuron::{elu, gelu, hard_swish, sigmoid, tables};
 use crate::suite::Problem;
 use crate::suite::codec::{F16, F32, S16, Ty, U8, U16};
 use crate::suite::values::Values;
 
+type F = fn(f64) -> f64;
+
 pub(super) fn problems() -> Vec<Problem> {
     let mut all = Vec::new();
-    let named: [(&'static str, fn(f64) -> f64); 4] =
+    let named: [(&'static str, F); 4] =
         [("Sigmoid", sigmoid), ("Gelu", gelu), ("Relu", |x| x.max(0.0)), ("Tanh", f64::tanh)];
     for (op, f) in named {
         for ty in [F16, F32, U16, U8] {
@@ -24,6 +26,18 @@ pub(super) fn problems() -> Vec<Problem> {
     all
 }
 
-fn activation(op: &'static str, case: &str, f: fn(f64) -> f64, ty: Ty, dims: &[usize]) -> Problem {
-    Problem::of(op, case).input(ty.clone(), Values::noise(181, dims, 4.0)).output(ty).answer(move |x| x[0].map(f))
+fn activation(op: &'static str, case: &str, f: F, ty: Ty, dims: &[usize]) -> Problem {
+    let number = match op {
+        "Gelu" => 1,
+        "Sigmoid" => 6,
+        "Tanh" => 8,
+        _ => 4,
+    };
+    let bound = tables(number, &ty);
+    let problem =
+        Problem::of(op, case).input(ty.clone(), Values::noise(181, dims, 4.0)).output(ty).answer(move |x| x[0].map(f));
+    match bound {
+        Some(bound) => problem.htp_within(bound),
+        None => problem,
+    }
 }

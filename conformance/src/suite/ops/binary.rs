@@ -29,11 +29,8 @@ const COMPARISONS: [(u32, &str, F); 6] = [
     (14, "NOT_EQUAL", |a, b| f64::from(a != b)),
 ];
 
-const LOGIC: [(u32, &str, F); 3] = [
-    (1, "AND", |a, b| a * b),
-    (15, "OR", f64::max),
-    (19, "XOR", |a, b| f64::from(a != b)),
-];
+const LOGIC: [(u32, &str, F); 3] =
+    [(1, "AND", |a, b| a * b), (15, "OR", f64::max), (19, "XOR", |a, b| f64::from(a != b))];
 
 pub(super) fn problems() -> Vec<Problem> {
     let mut all = Vec::new();

@@ -18,7 +18,9 @@ pub(super) fn problems() -> Vec<Problem> {
         cast("fractions are cut off", F32, I32, parts(), f64::trunc),
         cast("counts", I32, U32, counts(), |x| x),
         cast("yes or no", BOOL, F32, Values::integers(174, [1, 5, 32], 0, 2), |x| x),
-        cast("yes or no", I32, BOOL, Values::integers(175, [1, 5, 32], -1, 2), |x| f64::from(x != 0.0)),
+        cast("yes or no", I32, BOOL, Values::integers(175, [1, 5, 32], 0, 2), |x| x),
+        cast("zero or not", I32, BOOL, Values::integers(175, [1, 5, 32], 0, 9), |x| f64::from(x != 0.0))
+            .htp_deviates("the integer's byte comes out, not 0 or 1"),
     ]
 }
 

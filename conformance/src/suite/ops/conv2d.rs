@@ -2,7 +2,7 @@
 
 use qnn_api::Param;
 
-use super::linear::pairs;
+use super::linear::{htp_bound, pairs};
 use crate::suite::Problem;
 use crate::suite::codec::{F16, Fit, Ty, U16, of};
 use crate::suite::values::Values;
@@ -21,8 +21,7 @@ const ONE: Shape =
     Shape { x: [1, 1, 5, 64], w: [1, 1, 64, 40], stride: [1, 1], pads: [0; 4], dilation: [1, 1], group: 1 };
 
 pub(super) fn problems() -> Vec<Problem> {
-    let mut all: Vec<Problem> =
-        pairs(3).into_iter().map(|(x, w)| conv("1 x 1 projection", x, w, None, ONE)).collect();
+    let mut all: Vec<Problem> = pairs(3).into_iter().map(|(x, w)| conv("1 x 1 projection", x, w, None, ONE)).collect();
     all.push(conv("1 x 1 with bias", F16, F16, Some(F16), ONE));
     let s32 = of(genie_types::Dtype::SFixed32).with(Fit::Product(0, 1));
     all.push(conv("1 x 1 with bias", U16, Ty::s8_by(3), Some(s32), ONE));
@@ -38,7 +37,7 @@ fn conv(case: &str, x: Ty, w: Ty, bias: Option<Ty>, shape: Shape) -> Problem {
     let pads: Vec<u32> = shape.pads.iter().map(|&p| p as u32).collect();
     let mut problem = Problem::of("Conv2d", case)
         .input(x.clone(), Values::noise(31, shape.x, 1.0))
-        .constant(w, Values::noise(32, shape.w, 0.5))
+        .constant(w.clone(), Values::noise(32, shape.w, 0.5))
         .list("stride", &shape.stride)
         .param("pad_amount", Param::U32Tensor { dims: vec![2, 2], data: pads });
     if shape.dilation != [1, 1] {
@@ -50,7 +49,9 @@ fn conv(case: &str, x: Ty, w: Ty, bias: Option<Ty>, shape: Shape) -> Problem {
     if let Some(bias) = bias {
         problem = problem.constant(bias, Values::noise(33, [shape.w[3]], 1.0));
     }
-    problem.output(x).answer(move |x| convolved(&x[0], &x[1], x.get(2), shape))
+    let problem = problem.output(x).answer(move |x| convolved(&x[0], &x[1], x.get(2), shape));
+    let usual = problem.bounds.htp;
+    problem.htp_within(htp_bound(&w, usual))
 }
 
 fn convolved(x: &Values, w: &Values, bias: Option<&Values>, shape: Shape) -> Values {

@@ -41,10 +41,12 @@ fn converted(op: &'static str, from: Ty, to: Ty) -> Problem {
         .input(from.clone(), Values::between(161, [1, 5, 32], -1.5, 3.0));
     let (scale, bound) = if wider { (1.0 / 8192.0, Bound::Codes(1.0)) } else { (0.0, Bound::Codes(1.0)) };
     let out = match wider {
-        true => to.clone().with(crate::suite::codec::Fit::Given(genie_types::Quant::PerTensor { scale, offset: -20_000 })),
+        true => {
+            to.clone().with(crate::suite::codec::Fit::Given(genie_types::Quant::PerTensor { scale, offset: -20_000 }))
+        }
         false => to.clone(),
     };
-    let problem = problem.output(out).answer(|x| vec![x[0].clone()].remove(0));
+    let problem = problem.output(out).answer(|x| x[0].clone());
     if to.dtype.is_fixed_point() {
         problem.htp_within(bound)
     } else if to == F32 && from.dtype.is_float() {

@@ -2,7 +2,7 @@
 
 use qnn_api::Param;
 
-use super::linear::{pairs, product};
+use super::linear::{htp_bound, pairs, product};
 use crate::suite::Problem;
 use crate::suite::codec::{F16, F32, Fit, Ty, U16, of};
 use crate::suite::values::Values;
@@ -29,11 +29,13 @@ pub(super) fn problems() -> Vec<Problem> {
 fn layer(case: &str, x: Ty, w: Ty, dims: &[usize], bias: Option<Ty>) -> Problem {
     let mut problem = Problem::of("FullyConnected", case)
         .input(x.clone(), Values::noise(11, dims, 1.0))
-        .constant(w, Values::noise(12, [N, K], 0.5));
+        .constant(w.clone(), Values::noise(12, [N, K], 0.5));
     if let Some(bias) = bias {
         problem = problem.constant(bias, Values::noise(13, [N], 1.0));
     }
-    problem.output(x).answer(|x| product(&x[0], &x[1], x.get(2)))
+    let problem = problem.output(x).answer(|x| product(&x[0], &x[1], x.get(2)));
+    let usual = problem.bounds.htp;
+    problem.htp_within(htp_bound(&w, usual))
 }
 
 fn kept() -> Problem {

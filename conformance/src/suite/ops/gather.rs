@@ -13,7 +13,7 @@ pub(super) fn problems() -> Vec<Problem> {
         rows("embedding rows", F32, I32, 0, &[1, 7]),
         rows("embedding rows", U16, I32, 0, &[1, 7]),
         rows("embedding rows", U8, I32, 0, &[5]),
-        rows("embedding rows", S8, I32, 0, &[5]),
+        rows("embedding rows", S8, I32, 0, &[5]).htp_deviates("codes come out 128 off"),
         rows("integers", I32, I32, 0, &[6]),
         rows("on the last axis", F16, I32, 1, &[4]),
         rows("index of rank 2 on the last axis", F16, I32, 1, &[2, 3]),
@@ -52,9 +52,7 @@ fn nd(ty: Ty) -> Problem {
         .input(I32, index)
         .output(if ty.dtype.is_fixed_point() { ty.like(0) } else { ty })
         .answer(|x| {
-            Values::from_fn([3, 8], |i| {
-                x[0].at(&[x[1].at(&[i[0], 0]) as usize, x[1].at(&[i[0], 1]) as usize, i[1]])
-            })
+            Values::from_fn([3, 8], |i| x[0].at(&[x[1].at(&[i[0], 0]) as usize, x[1].at(&[i[0], 1]) as usize, i[1]]))
         })
         .exact()
 }

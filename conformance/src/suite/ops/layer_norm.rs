@@ -1,28 +1,35 @@
 //! `LayerNorm` over the last axis, and `L2Norm`.
 
+use genie_types::Dtype;
 use qnn_api::Param;
 
 use crate::suite::Problem;
-use crate::suite::codec::{F16, F32, Ty, U16};
+use crate::suite::codec::{F16, F32, Fit, S16, Ty, U8, U16, of};
 use crate::suite::values::Values;
 
 pub(super) fn problems() -> Vec<Problem> {
+    let s32 = of(Dtype::SFixed32).with(Fit::Product(0, 1));
     vec![
-        norm("gamma, beta", F16, &[1, 6, 64]),
-        norm("gamma, beta", F32, &[1, 6, 64]),
-        norm("rank 4", F16, &[1, 2, 6, 32]),
-        norm("gamma, beta", U16, &[1, 6, 64]),
+        norm("gamma, beta", [F16, F16, F16], &[1, 6, 64]),
+        norm("gamma, beta", [F32, F32, F32], &[1, 6, 64]),
+        norm("rank 4", [F16, F16, F16], &[1, 2, 6, 32]),
+        norm("gamma, beta", [U16, U16, U16], &[1, 6, 64]).htp_deviates("wrong with 16-bit unsigned gamma"),
+        norm("gamma, beta", [U16, S16, S16], &[1, 6, 64]),
+        norm("gamma, beta", [U16, U8, U8], &[1, 6, 64]),
+        norm("gamma, beta", [U16, U8, s32.clone()], &[1, 6, 64]),
+        norm("gamma, beta", [U8, U8, U8], &[1, 6, 64]),
+        norm("gamma, beta", [U8, U8, s32], &[1, 6, 64]),
         l2("last axis", F16),
         l2("last axis", U16),
     ]
 }
 
-fn norm(case: &str, ty: Ty, dims: &[usize]) -> Problem {
+fn norm(case: &str, [ty, gamma, beta]: [Ty; 3], dims: &[usize]) -> Problem {
     let width = dims[dims.len() - 1];
     Problem::of("LayerNorm", case)
         .input(ty.clone(), Values::between(44, dims, -1.0, 2.0))
-        .constant(ty.clone(), Values::between(45, [width], 0.5, 1.5))
-        .constant(ty.clone(), Values::noise(46, [width], 0.5))
+        .constant(gamma, Values::between(45, [width], 0.5, 1.5))
+        .constant(beta, Values::noise(46, [width], 0.5))
         .param("epsilon", Param::F32(1e-5))
         .list("axes", &[dims.len() - 1])
         .output(ty)

@@ -1,5 +1,6 @@
 //! Operand types that the matrix products share, and the product itself.
 
+use crate::suite::Bound;
 use crate::suite::codec::{F16, F32, Fit, S8, S16, Ty, U8, U16};
 use crate::suite::values::Values;
 
@@ -17,6 +18,11 @@ pub(super) fn pairs(axis: u32) -> Vec<(Ty, Ty)> {
         (U8, U8.with(Fit::Centred)),
         (S16, Ty::s8_by(axis)),
     ]
+}
+
+/// What 4-bit weights cost on the emulator; 2 codes for the others.
+pub(super) fn htp_bound(weights: &Ty, usual: Bound) -> Bound {
+    if matches!(weights.fit, Fit::Axis(_, Some(4))) { Bound::Codes(10.0) } else { usual }
 }
 
 /// `[m, k] x [n, k]` and a bias.

@@ -4,7 +4,7 @@
 
 use qnn_api::Param;
 
-use super::linear::pairs;
+use super::linear::{htp_bound, pairs};
 use crate::suite::codec::{F16, F32, Fit, Ty, U8, U16};
 use crate::suite::values::Values;
 use crate::suite::{Bound, Problem};
@@ -22,7 +22,8 @@ pub(super) fn problems() -> Vec<Problem> {
         fed("one batch serves eight", F16, F16, &[8, 3, 32], &[1, 32, 8], [false, false]),
         fed("values", F16, F16, &[2, 4, 6, 20], &[2, 1, 20, 32], [false, false]),
         fed("8-bit keys", U16, centred(), &[1, 4, 6, 32], &[1, 4, 20, 32], [false, true]).htp_within(Bound::Codes(4.0)),
-        fed("8-bit values", U16, centred(), &[2, 4, 6, 20], &[2, 1, 20, 32], [false, false]).htp_within(Bound::Codes(4.0)),
+        fed("8-bit values", U16, centred(), &[2, 4, 6, 20], &[2, 1, 20, 32], [false, false])
+            .htp_within(Bound::Codes(4.0)),
         fed("16-bit keys", U16, U16, &[1, 4, 6, 32], &[1, 4, 20, 32], [false, true]).htp_within(Bound::Codes(6.0)),
     ];
     for (x, w) in pairs(0) {
@@ -51,11 +52,13 @@ fn fed(case: &str, a: Ty, b: Ty, a_dims: &[usize], b_dims: &[usize], flip: [bool
 
 fn weights(case: &str, x: Ty, w: Ty, dims: &[usize], flip: bool) -> Problem {
     let stored = if flip { [40, 64] } else { [64, 40] };
-    problem(case, [false, flip])
+    let problem = problem(case, [false, flip])
         .input(x.clone(), Values::noise(23, dims, 1.0))
-        .constant(w, Values::noise(24, stored, 0.5))
+        .constant(w.clone(), Values::noise(24, stored, 0.5))
         .output(x)
-        .answer(move |x| mat_mul(&x[0], &x[1], [false, flip]))
+        .answer(move |x| mat_mul(&x[0], &x[1], [false, flip]));
+    let usual = problem.bounds.htp;
+    problem.htp_within(htp_bound(&w, usual))
 }
 
 /// Batches stretch by numpy's rules.

@@ -7,7 +7,12 @@ use crate::suite::codec::{F16, F32, Ty, U16};
 use crate::suite::values::Values;
 
 pub(super) fn problems() -> Vec<Problem> {
-    vec![pad("zeros", F16, 0.0), pad("zeros", F32, 0.0), pad("another number", F16, -1.5), pad("zeros", U16, 0.0)]
+    vec![
+        pad("zeros", F16, 0.0),
+        pad("zeros", F32, 0.0).htp_unsteady("float32 is padded with what lay there"),
+        pad("another number", F16, -1.5),
+        pad("zeros", U16, 0.0),
+    ]
 }
 
 fn pad(case: &str, ty: Ty, fill: f32) -> Problem {

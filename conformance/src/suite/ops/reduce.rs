@@ -2,9 +2,9 @@
 
 use qnn_api::Param;
 
-use crate::suite::Problem;
 use crate::suite::codec::{F16, F32, I32, Ty, U8, U16};
 use crate::suite::values::Values;
+use crate::suite::{Bound, Problem};
 
 type F = fn(&[f64]) -> f64;
 
@@ -37,7 +37,11 @@ fn reduce(op: &'static str, case: &str, f: F, ty: Ty, dims: &[usize], axes: &'st
         .param("keep_dims", Param::Bool(keep))
         .output(ty)
         .answer(move |x| reduced(&x[0], axes, keep, f));
-    if exact { problem.exact() } else { problem }
+    match problem.bounds.htp {
+        _ if exact => problem.exact(),
+        Bound::Codes(_) => problem.htp_within(Bound::Codes(3.0)),
+        _ => problem,
+    }
 }
 
 fn reduced(x: &Values, axes: &[usize], keep: bool, f: F) -> Values {

@@ -48,11 +48,10 @@ fn split(case: &str, ty: Ty, dims: &[usize], axis: usize, cuts: &'static [usize]
 }
 
 fn unpack(ty: Ty) -> Problem {
-    let mut problem = Problem::of("UnPack", "an inner axis").input(ty.clone(), values(&ty, &[3, 2, 8])).count("axis", 1);
+    let mut problem =
+        Problem::of("UnPack", "an inner axis").input(ty.clone(), values(&ty, &[3, 2, 8])).count("axis", 1);
     for _ in 0..2 {
         problem = problem.output(moved(&ty));
     }
-    problem
-        .answers(|x| (0..2).map(|part| Values::from_fn([3, 8], |i| x[0].at(&[i[0], part, i[1]]))).collect())
-        .exact()
+    problem.answers(|x| (0..2).map(|part| Values::from_fn([3, 8], |i| x[0].at(&[i[0], part, i[1]]))).collect()).exact()
 }

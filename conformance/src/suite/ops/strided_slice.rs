@@ -45,7 +45,8 @@ fn slice(case: &str, ty: Ty, dims: &[usize], list: &'static [[usize; 3]]) -> Pro
 
 fn shrunk() -> Problem {
     let list = [[0, 1, 1], [3, 4, 1], [0, 32, 1]];
-    let problem = Problem::of("StridedSlice", "one row, its axis dropped").input(F16, Values::noise(132, [1, 6, 32], 2.0));
+    let problem =
+        Problem::of("StridedSlice", "one row, its axis dropped").input(F16, Values::noise(132, [1, 6, 32], 2.0));
     masks(problem.param("ranges", ranges(&list)), 0b10)
         .output(F16)
         .answer(|x| Values::from_fn([1, 32], |i| x[0].at(&[0, 3, i[1]])))

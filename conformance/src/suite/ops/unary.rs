@@ -2,9 +2,9 @@
 
 use qnn_api::Param;
 
-use crate::suite::Problem;
 use crate::suite::codec::{BOOL, F16, F32, Ty, U16};
 use crate::suite::values::Values;
+use crate::suite::{Bound, Problem};
 
 struct Unary {
     number: u32,
@@ -84,5 +84,14 @@ fn finish(problem: Problem, one: &'static Unary, ty: Ty) -> Problem {
     let exact = one.exact && !ty.dtype.is_fixed_point();
     let values = Values::between(71, [1, 5, 32], one.range.0, one.range.1);
     let problem = problem.input(ty.clone(), values).output(ty).answer(|x| x[0].map(one.f));
-    if exact { problem.exact() } else { problem }
+    let fixed = matches!(problem.bounds.htp, Bound::Codes(_));
+    match one.case {
+        _ if exact => problem.exact(),
+        "EXP" if fixed => problem.htp_within(Bound::Codes(4.0)),
+        "SQRT" if fixed => problem.htp_within(Bound::Codes(80.0)),
+        // Near the ends of its range.
+        "ASIN" => problem.htp_within(Bound::Largest(5e-2)),
+        "SIN" | "COS" => problem.htp_within(Bound::Largest(3e-3)),
+        _ => problem,
+    }
 }
