@@ -1,16 +1,20 @@
 //! The whole way from options to a published bundle.
 
-use crate::bundle::{CONFIG_FILE, OPTIONAL_FILES, Staging, TOKENIZER_FILE, check_tokenizer, genie_config};
+use crate::bundle::{
+    CONFIG_FILE, HTP_CONFIG_FILE, OPTIONAL_FILES, Staging, TOKENIZER_FILE, check_tokenizer, genie_config, htp_config,
+};
 use crate::checkpoint::Checkpoint;
 use crate::family::ModelSpec;
-use crate::lower::{self, Piece, Source};
+use crate::lower::{self, Format, Piece, Source};
 use crate::manifest::{BUNDLE_FORMAT, BUNDLE_VERSION, FileEntry, GraphEntry, MANIFEST_FILE, Manifest, Options};
 use crate::progress::{Amount, Progress, Stage};
+use crate::size::Plan;
 use crate::target::{Target, TargetContext};
 use crate::{CompileOptions, Result, fs, manifest};
 use genie_types::VariantSpec;
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 /// Compiles with any target; [`crate::compile()`] is this with a QNN backend.
 pub(crate) fn compile_with<T: Target>(
@@ -27,16 +31,24 @@ pub(crate) fn compile_with<T: Target>(
     let tokenizer = options.model_dir.join(TOKENIZER_FILE);
     check_tokenizer(&tokenizer, spec.vocab)?;
     note_oddities(options, &spec, &variants, progress);
+    let format = Format { precision: options.precision, weights: options.weights };
+    let mut cuts = (options.splits, options.layers_per_split);
+    if let Some(htp) = &options.htp {
+        cuts = Plan { spec: &spec, format, n_graphs: variants.len(), htp }.fit(cuts)?;
+    }
     let staging = Staging::begin(&options.out_dir, &options.model_dir, options.force)?;
 
     let source_hash = hash_model(&options.model_dir, progress)?;
-    let pieces = lower::cut(&spec, options.splits, options.layers_per_split);
+    let pieces = lower::cut(&spec, cuts.0, cuts.1);
     let binaries = lower::file_names(&pieces);
     let mut graphs = Vec::new();
     for (i, (piece, file)) in pieces.iter().zip(&binaries).enumerate() {
         let place = Place { split: i + 1, n_splits: pieces.len() };
-        let source = Source { checkpoint: &checkpoint, precision: options.precision, progress: &mut *progress };
+        let source = Source { checkpoint: &checkpoint, format, progress: &mut *progress };
         compile_piece(&spec, piece, place, &variants, target, source, &staging.path(file))?;
+        if let Some(htp) = &options.htp {
+            htp.check_file(file, &staging.path(file))?;
+        }
         graphs.extend(variants.iter().map(|&variant| GraphEntry {
             name: place.graph_name(variant),
             file: file.clone(),
@@ -55,8 +67,14 @@ pub(crate) fn compile_with<T: Target>(
         }
     }
     let ctx_size = variants.iter().map(|v| v.ctx_size().get()).max().unwrap_or(0);
-    write_json(&staging.path(CONFIG_FILE), &genie_config(&spec, ctx_size, &binaries))?;
+    let config = genie_config(&spec, ctx_size, &binaries, options.htp.is_some());
+    write_json(&staging.path(CONFIG_FILE), &config)?;
     files.push(CONFIG_FILE.into());
+    if let Some(htp) = &options.htp {
+        let names: Vec<String> = graphs.iter().map(|g| g.name.clone()).collect();
+        write_json(&staging.path(HTP_CONFIG_FILE), &htp_config(htp, &names))?;
+        files.push(HTP_CONFIG_FILE.into());
+    }
 
     let manifest = Manifest {
         format: BUNDLE_FORMAT.into(),
@@ -69,9 +87,12 @@ pub(crate) fn compile_with<T: Target>(
         options: Options {
             ar: ascending(&options.ars),
             cl: ascending(&options.cls),
-            splits: options.splits,
-            layers_per_split: options.layers_per_split,
+            splits: cuts.0,
+            layers_per_split: cuts.1,
             precision: options.precision,
+            weights: options.weights,
+            target: options.htp.as_ref().map(crate::HtpOptions::target),
+            shared_weights: options.htp.is_some_and(|htp| htp.share_weights),
         },
         backend: target.id(),
         files: seal(&staging, &files, progress)?,
@@ -109,15 +130,20 @@ fn compile_piece<T: Target>(
     let open = variants.iter().map(|&v| Ok((v, context.compose(&place.graph_name(v))?))).collect::<Result<Vec<_>>>()?;
 
     let stage = Stage::Weights { split, n_splits };
-    source.progress.begin(&stage, lower::amount(spec, piece, source.checkpoint));
+    let amount = lower::amount(spec, piece, &source);
+    source.progress.begin(&stage, amount);
     let composed = lower::lower(spec, piece, open, &mut source)?;
     source.progress.end(&stage);
 
     let stage = Stage::Finalize { split, n_splits };
     source.progress.begin(&stage, Amount { items: composed.len() as u64, bytes: 0 });
     for (graph, &variant) in composed.into_iter().zip(variants) {
+        let name = place.graph_name(variant);
+        source.progress.working(&name);
+        let began = Instant::now();
         context.finalize(graph)?;
-        source.progress.item(&place.graph_name(variant), 0);
+        source.progress.timed(&name, began.elapsed());
+        source.progress.item(&name, 0);
     }
     context.save(path)?;
     source.progress.end(&stage);

@@ -1,5 +1,6 @@
 //! What can go wrong, said so that the reader can act: the thing, what was found, what was expected.
 
+use crate::Splits;
 use std::path::PathBuf;
 
 /// This crate's results.
@@ -23,6 +24,23 @@ pub enum CompileError {
     LayersPerSplitInMono { layers: usize },
     #[error("unknown {what} `{found}`: expected one of {}", quoted(expected))]
     UnknownWord { what: &'static str, found: String, expected: &'static [&'static str] },
+
+    // Targets.
+    #[error("unknown target `{name}`: expected one of {}", quoted(known))]
+    UnknownTarget { name: String, known: Vec<String> },
+    #[error("target `{target}` cannot run these graphs: its HTP is a V{arch}, which has no float16 arithmetic")]
+    NoFloat16 { target: String, arch: u32 },
+    #[error("precision f32 for target `{target}`: its HTP computes in float16")]
+    HtpPrecision { target: String },
+    #[error("library `{library}` does not compile for target `{target}`: it is `{provider}`, expected an HTP backend")]
+    NotHtp { target: String, library: String, provider: String },
+    #[error("the backend was opened for {found}, but target `{target}` is chip {expected}")]
+    OtherDevice { target: String, expected: u32, found: String },
+
+    #[error("`{file}` would take about {} for its {n_graphs} graphs, a context binary may take {}", gb(*bytes), gb(*limit))]
+    PlannedTooLong { file: String, bytes: u64, limit: u64, n_graphs: usize, finer: Option<(Splits, Option<usize>)> },
+    #[error("`{file}` came out at {}, a context binary may take {}", gb(*bytes), gb(*limit))]
+    TooLong { file: String, bytes: u64, limit: u64 },
 
     // Files.
     #[error("cannot {doing} `{}`", path.display())]
@@ -106,6 +124,23 @@ impl CompileError {
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             Self::ArTooWide { ar, .. } => format!("add a context length of at least {ar}, or drop that width"),
+            Self::NoFloat16 { arch, .. } => format!(
+                "V73 and later have it (`--target sm8550`, say); a V{arch} needs graphs with quantised activations, \
+                 which this compiler does not make"
+            ),
+            Self::HtpPrecision { .. } => {
+                "leave `--precision` out, or leave `--target` out to compile for this machine's CPU".into()
+            }
+            Self::NotHtp { .. } => "give Qualcomm's `libQnnHtp.so`: `cargo xtask qnn-runtime` fetches it".into(),
+            Self::OtherDevice { .. } => "open it with `HtpOptions::backend_options`".into(),
+            Self::PlannedTooLong { finer: Some((splits, layers)), .. } => {
+                let layers = layers.map_or_else(String::new, |n| format!(" --layers-per-split {n}"));
+                format!("use `--splits {splits}{layers}`, fewer `--ar` and `--cl`, or `--share-weights` for a device")
+            }
+            Self::PlannedTooLong { finer: None, .. } => {
+                "no split is fine enough: use fewer `--ar` and `--cl`, `--weights w8`, or `--share-weights` for a device".into()
+            }
+            Self::TooLong { .. } => "use `--layers-per-split` with fewer layers, or fewer `--ar` and `--cl`".into(),
             Self::LayersPerSplitInMono { .. } => "use `--splits decoder-lmhead` or `lut-decoder-lmhead`".into(),
             Self::NoCheckpoint { pickled: Some(file), .. } => {
                 format!("`{file}` is in another format: save the model as safetensors first")
@@ -133,6 +168,15 @@ impl CompileError {
             Self::Backend(error) => return error.hint(),
             _ => return None,
         })
+    }
+}
+
+/// In decimal gigabytes, or smaller units where those say nothing.
+fn gb(bytes: u64) -> String {
+    match bytes {
+        0..10_000_000 => format!("{} kB", bytes.div_ceil(1000)),
+        10_000_000..1_000_000_000 => format!("{} MB", bytes / 1_000_000),
+        _ => format!("{:.1} GB", bytes as f64 / 1e9),
     }
 }
 

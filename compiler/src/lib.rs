@@ -19,10 +19,12 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`options`] | shapes, splits, precision |
+//! | [`options`] | shapes, splits, precision, weights |
+//! | [`HtpOptions`] | the Hexagon chip to compile for |
 //! | [`family`] | Llama, Qwen 2 and Qwen 3 configurations to one neutral [`ModelSpec`] |
 //! | [`checkpoint`] | safetensors, one file or many, streamed as f32 |
 //! | `lower` | a [`ModelSpec`] to QNN ops, all variants side by side, each weight read once |
+//! | `size` | how long files will be, and where to cut |
 //! | `target`, `qnn` | where graphs are composed: a library behind the QNN table |
 //! | `bundle`, [`manifest`] | the directory that comes out, and the list of what is in it |
 //! | [`progress`] | what the caller is told meanwhile |
@@ -42,22 +44,25 @@ mod damage_tests;
 mod error;
 pub mod family;
 mod fs;
+mod htp;
 mod lower;
 pub mod manifest;
 pub mod options;
 pub mod progress;
 mod qnn;
+mod size;
 mod target;
 #[cfg(test)]
 mod testing;
 pub mod testmodel;
 
-pub use bundle::{CONFIG_FILE, TOKENIZER_FILE};
+pub use bundle::{CONFIG_FILE, HTP_CONFIG_FILE, TOKENIZER_FILE};
 pub use checkpoint::Checkpoint;
 pub use compile::model_hash;
 pub use error::{CompileError, Result};
 pub use family::{Family, ModelSpec};
+pub use htp::{FILE_LIMIT, HtpOptions};
 pub use manifest::Manifest;
-pub use options::{CompileOptions, Precision, Splits};
+pub use options::{CompileOptions, Precision, Splits, Weights};
 pub use progress::{Amount, Progress, Silent, Stage};
 pub use qnn::compile;

@@ -2,7 +2,7 @@
 //!
 //! Nothing in it depends on time or place, so the same model and options give the same manifest.
 
-use crate::{CompileError, Precision, Result, Splits, fs};
+use crate::{CompileError, Precision, Result, Splits, Weights, fs};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -57,6 +57,15 @@ pub struct Options {
     pub layers_per_split: Option<usize>,
     /// Element type.
     pub precision: Precision,
+    /// How weights of linear layers are stored; bundles of before this key have them in the precision.
+    #[serde(default)]
+    pub weights: Weights,
+    /// The chip, by the name that `--target` takes; absent when compiled for what the backend runs on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
+    /// Graphs of a file share their weights, which the x86 emulator cannot load.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub shared_weights: bool,
 }
 
 /// The library behind the function table.

@@ -2,7 +2,7 @@
 //!
 //! *Units*: AR, CL in tokens. *Invariants*: [`CompileOptions::variants`] and [`CompileOptions::check`] say what holds.
 
-use crate::{CompileError, Result};
+use crate::{CompileError, HtpOptions, Result};
 use core::{fmt, str::FromStr};
 use genie_types::{Ar, Cl, Dtype, VariantSpec};
 use serde::{Deserialize, Serialize};
@@ -23,8 +23,12 @@ pub struct CompileOptions {
     pub splits: Splits,
     /// Decoder layers in a split; `None` puts them all in one. Needs a layout other than [`Splits::Mono`].
     pub layers_per_split: Option<usize>,
-    /// Element type of weights, activations and cache.
+    /// Element type of activations, cache and whatever weights are not quantised.
     pub precision: Precision,
+    /// How the weights of linear layers are stored.
+    pub weights: Weights,
+    /// The Hexagon chip to compile for; `None` for whatever the backend runs on.
+    pub htp: Option<HtpOptions>,
     /// Replace an output directory that is not a bundle of ours.
     pub force: bool,
 }
@@ -40,6 +44,8 @@ impl CompileOptions {
             splits: Splits::Mono,
             layers_per_split: None,
             precision: Precision::F16,
+            weights: Weights::Float,
+            htp: None,
             force: false,
         }
     }
@@ -68,9 +74,13 @@ impl CompileOptions {
     /// Checks what can be checked without the model.
     ///
     /// # Errors
-    /// Those of [`Self::variants`]; a `layers_per_split` of zero or without a split layout.
+    /// Those of [`Self::variants`]; a `layers_per_split` of zero or without a split layout; a chip that cannot run
+    /// the precision.
     pub fn check(&self) -> Result<()> {
         self.variants()?;
+        if let Some(htp) = &self.htp {
+            htp.check(self.precision)?;
+        }
         match (self.layers_per_split, self.splits) {
             (Some(0), _) => Err(CompileError::ZeroLayersPerSplit),
             (Some(n), Splits::Mono) => Err(CompileError::LayersPerSplitInMono { layers: n }),
@@ -120,6 +130,17 @@ impl Precision {
     }
 }
 
+/// How the weights of linear layers are stored. Embeddings, norms and biases keep the [`Precision`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Weights {
+    /// In the precision of the activations.
+    #[default]
+    Float,
+    /// Symmetric int8 with one scale for each output channel.
+    W8,
+}
+
 macro_rules! spelled {
     ($type:ident, $what:literal, $($variant:ident = $text:literal),+) => {
         impl fmt::Display for $type {
@@ -149,6 +170,7 @@ spelled!(
     LutDecoderLmhead = "lut-decoder-lmhead"
 );
 spelled!(Precision, "precision", F32 = "f32", F16 = "f16");
+spelled!(Weights, "weight format", Float = "float", W8 = "w8");
 
 #[cfg(test)]
 mod tests {
@@ -170,6 +192,9 @@ mod tests {
     fn words_read_back_as_they_print() {
         for splits in [Splits::Mono, Splits::DecoderLmhead, Splits::LutDecoderLmhead] {
             assert_eq!(splits.to_string().parse::<Splits>().unwrap(), splits);
+        }
+        for weights in [Weights::Float, Weights::W8] {
+            assert_eq!(weights.to_string().parse::<Weights>().unwrap(), weights);
         }
         assert_eq!("f32".parse::<Precision>().unwrap().dtype(), Dtype::F32);
     }

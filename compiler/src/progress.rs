@@ -1,5 +1,7 @@
 //! What a compilation tells its caller while it works.
 
+use std::time::Duration;
+
 /// A stretch of work with a known amount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stage {
@@ -49,6 +51,10 @@ pub trait Progress {
     fn begin(&mut self, stage: &Stage, total: Amount);
     /// One item of the current stage is done.
     fn item(&mut self, name: &str, bytes: u64);
+    /// Work on an item of the current stage starts that may take minutes; its [`Progress::item`] follows.
+    fn working(&mut self, _name: &str) {}
+    /// How long the backend took to prepare a graph.
+    fn timed(&mut self, _graph: &str, _took: Duration) {}
     /// The current stage is over.
     fn end(&mut self, stage: &Stage);
     /// Something the user should know that is not an error.

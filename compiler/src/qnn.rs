@@ -3,7 +3,7 @@
 use crate::lower::{GraphSink, Kind, Param};
 use crate::manifest::BackendId;
 use crate::target::{Target, TargetContext};
-use crate::{CompileOptions, Manifest, Progress, Result};
+use crate::{CompileOptions, HtpOptions, Manifest, Progress, Result};
 use genie_types::TensorInfo;
 use qnn_api::{Backend, Context, ContextOptions, GraphBuilder, GraphOptions, HtpGraphOptions, TensorRef};
 use std::path::Path;
@@ -16,16 +16,27 @@ use std::sync::Arc;
 /// # Errors
 /// Options, models and files that cannot be used, each by name; whatever the backend refuses.
 pub fn compile(options: &CompileOptions, backend: &Arc<Backend>, progress: &mut dyn Progress) -> Result<Manifest> {
-    let mut target = QnnTarget { backend: backend.clone() };
+    options.check()?;
+    if let Some(htp) = &options.htp {
+        htp.check_backend(backend)?;
+    }
+    let mut target = QnnTarget { backend: backend.clone(), htp: options.htp };
     crate::compile::compile_with(options, &mut target, progress)
 }
 
 struct QnnTarget {
     backend: Arc<Backend>,
+    htp: Option<HtpOptions>,
+}
+
+/// A context, and how its graphs are to be prepared.
+struct QnnContext {
+    context: Context,
+    graphs: GraphOptions,
 }
 
 impl Target for QnnTarget {
-    type Context = Context;
+    type Context = QnnContext;
 
     fn id(&self) -> BackendId {
         let library = self.backend.library();
@@ -34,19 +45,21 @@ impl Target for QnnTarget {
         BackendId { name: library.provider().into(), build_id }
     }
 
-    fn context(&mut self) -> Result<Context> {
-        // Weight sharing stays off for HTP libraries until one that can load such contexts is at hand.
-        Ok(Context::create(&self.backend, &ContextOptions::default())?)
+    fn context(&mut self) -> Result<QnnContext> {
+        let options = self.htp.as_ref().map_or_else(ContextOptions::default, HtpOptions::context_options);
+        // HTP libraries compute floats in half precision only, and want to be told even if no chip is named.
+        let unnamed = HtpGraphOptions { float16: true, ..HtpGraphOptions::default() };
+        let htp = self.htp.as_ref().map_or(unnamed, HtpOptions::graph_options);
+        let graphs = GraphOptions { htp: Some(htp), ..GraphOptions::default() };
+        Ok(QnnContext { context: Context::create(&self.backend, &options)?, graphs })
     }
 }
 
-impl TargetContext for Context {
+impl TargetContext for QnnContext {
     type Graph = GraphBuilder;
 
     fn compose(&mut self, name: &str) -> Result<GraphBuilder> {
-        // HTP libraries compute floats in half precision only, and want to be told.
-        let htp = HtpGraphOptions { float16: true, ..HtpGraphOptions::default() };
-        Ok(Context::compose(self, name, &GraphOptions { htp: Some(htp), ..GraphOptions::default() })?)
+        Ok(self.context.compose(name, &self.graphs)?)
     }
 
     fn finalize(&mut self, graph: GraphBuilder) -> Result<()> {
@@ -56,7 +69,7 @@ impl TargetContext for Context {
     }
 
     fn save(self, path: &Path) -> Result<()> {
-        Ok(Context::save(&self, path)?)
+        Ok(self.context.save(path)?)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use qnn_api::library::runtime;
 use qnn_api::{Backend, BackendOptions, Library};
 
 /// The host, linked in.
@@ -31,6 +32,15 @@ pub fn host_library() -> PathBuf {
     let name = format!("{}qnn_host{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
     let found = program.ancestors().skip(1).take(3).map(|folder| folder.join(&name)).find(|path| path.exists());
     found.unwrap_or_else(|| panic!("`{name}` is not beside `{}`", program.display()))
+}
+
+/// Qualcomm's own HTP library: on x86 the emulator. Without a chip in the options it takes whatever a binary was made for.
+///
+/// # Panics
+/// It is not there or does not start.
+pub fn htp(options: &BackendOptions) -> Arc<Backend> {
+    let path = runtime::find(runtime::HTP).expect("needs the QNN runtime: run `cargo xtask qnn-runtime`");
+    Backend::new(&Library::open(path).expect("the HTP library loads"), options).expect("the HTP library starts")
 }
 
 fn start(library: &Arc<Library>) -> Arc<Backend> {

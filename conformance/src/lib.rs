@@ -13,4 +13,6 @@
 
 pub mod backends;
 pub mod bundles;
+pub mod compiled;
+pub mod greedy;
 pub mod suite;

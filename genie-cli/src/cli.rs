@@ -125,6 +125,8 @@ pub struct SamplerArgs {
 /// How the decoder is cut into context binaries.
 #[derive(Clone, Copy, ValueEnum)]
 pub enum SplitsArg {
+    /// One binary, or as few as the limit of 2 GiB a file allows with `--target`.
+    Auto,
     /// One binary with everything.
     Mono,
     /// The decoder, then the LM head.
@@ -142,6 +144,30 @@ pub enum PrecisionArg {
     F16,
 }
 
+/// How the weights of linear layers are stored.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum WeightsArg {
+    /// In the type of the activations.
+    Float,
+    /// int8 with one scale for each output channel.
+    W8,
+}
+
+/// Compiling for a Hexagon chip with Qualcomm's `libQnnHtp.so`.
+#[derive(Args)]
+pub struct TargetArgs {
+    /// Compile for this chip instead of this machine: sm8550, sm8650, sm8750, sm8850, x-elite and others. Needs
+    /// `libQnnHtp.so`: what `cargo xtask qnn-runtime` fetched, or the path given as `--backend`.
+    #[arg(long, value_name = "CHIP")]
+    pub target: Option<String>,
+    /// How fast the bundle asks the chip to run: a performance policy.
+    #[arg(long, value_name = "POLICY", default_value = "burst")]
+    pub perf: String,
+    /// One copy of the weights for all graphs of a file. Devices load such files, the x86 emulator does not.
+    #[arg(long, requires = "target")]
+    pub share_weights: bool,
+}
+
 #[derive(Args)]
 pub struct CompileArgs {
     /// Folder with config.json, safetensors and tokenizer.json.
@@ -156,14 +182,19 @@ pub struct CompileArgs {
     #[arg(long, value_delimiter = ',', default_value = "512,2048", value_name = "N,N")]
     pub cl: Vec<u32>,
     /// Where the model is cut.
-    #[arg(long, value_enum, default_value = "mono")]
+    #[arg(long, value_enum, default_value = "auto")]
     pub splits: SplitsArg,
-    /// Decoder layers in one split [default: all].
+    /// Decoder layers in one split [default: all, or as many as the file limit allows].
     #[arg(long, value_name = "LAYERS")]
     pub layers_per_split: Option<usize>,
-    /// Type of weights and activations.
+    /// Type of activations, and of weights that `--weights` does not quantise.
     #[arg(long, value_enum, default_value = "f16")]
     pub precision: PrecisionArg,
+    /// How the weights of linear layers are stored.
+    #[arg(long, value_enum, default_value = "float")]
+    pub weights: WeightsArg,
+    #[command(flatten)]
+    pub target: TargetArgs,
     /// Replace an existing bundle.
     #[arg(long)]
     pub force: bool,

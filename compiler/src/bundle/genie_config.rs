@@ -3,7 +3,7 @@
 //! *Units*: `size` in tokens; `rope-dim` is the width of the position tables, half a head.
 //! *Source*: measured config schema of API 1.21 (`docs/genie.md`); layout as in the golden bundles.
 
-use super::TOKENIZER_FILE;
+use super::{HTP_CONFIG_FILE, TOKENIZER_FILE};
 use crate::family::{Llama3Scaling, ModelSpec};
 use serde_json::{Value, json};
 
@@ -12,8 +12,9 @@ const UNSET: i64 = -1;
 /// Draws are repeatable unless the user asks otherwise.
 const SEED: u32 = 42;
 
-/// The whole document. `binaries` in execution order, `ctx_size` the longest CL compiled.
-pub(crate) fn genie_config(spec: &ModelSpec, ctx_size: usize, binaries: &[String]) -> Value {
+/// The whole document. `binaries` in execution order, `ctx_size` the longest CL compiled; `htp` when there is a backend
+/// config beside it.
+pub(crate) fn genie_config(spec: &ModelSpec, ctx_size: usize, binaries: &[String], htp: bool) -> Value {
     let tokens = &spec.tokens;
     let eos = match tokens.eos.as_slice() {
         [] => json!(UNSET),
@@ -48,20 +49,7 @@ pub(crate) fn genie_config(spec: &ModelSpec, ctx_size: usize, binaries: &[String
             "engine": {
                 "version": 1,
                 "n-threads": 0,
-                "backend": {
-                    "version": 1,
-                    "type": "QnnHtp",
-                    "QnnHtp": {
-                        "version": 1,
-                        "use-mmap": true,
-                        "spill-fill-bufsize": 0,
-                        "mmap-budget": 0,
-                        "poll": false,
-                        "cpu-mask": "0xe0",
-                        "kv-dim": spec.head_dim,
-                        "allow-async-init": false,
-                    },
-                },
+                "backend": backend(spec, htp),
                 "model": {
                     "version": 1,
                     "type": "binary",
@@ -71,6 +59,27 @@ pub(crate) fn genie_config(spec: &ModelSpec, ctx_size: usize, binaries: &[String
             },
         },
     })
+}
+
+fn backend(spec: &ModelSpec, htp: bool) -> Value {
+    let mut backend = json!({
+        "version": 1,
+        "type": "QnnHtp",
+        "QnnHtp": {
+            "version": 1,
+            "use-mmap": true,
+            "spill-fill-bufsize": 0,
+            "mmap-budget": 0,
+            "poll": false,
+            "cpu-mask": "0xe0",
+            "kv-dim": spec.head_dim,
+            "allow-async-init": false,
+        },
+    });
+    if htp {
+        backend["extensions"] = json!(HTP_CONFIG_FILE);
+    }
+    backend
 }
 
 fn positional_encoding(spec: &ModelSpec) -> Value {

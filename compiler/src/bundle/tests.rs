@@ -6,7 +6,7 @@ use crate::family::{Family, ModelSpec};
 use crate::lower::tests::recorder::FakeTarget;
 use crate::testing::{Case, compile, edit};
 use crate::testmodel::TestModel;
-use crate::{CompileOptions, Manifest, Silent, Splits};
+use crate::{CompileOptions, HtpOptions, Manifest, Silent, Splits};
 use genie_types::TokenId;
 use serde_json::{Value, json};
 use std::cell::Cell;
@@ -157,7 +157,7 @@ fn spec() -> ModelSpec {
 
 #[test]
 fn the_dialog_configuration_is_this() {
-    let config = genie_config(&spec(), 2048, &["lut.bin".into(), "decoder.bin".into()]);
+    let config = genie_config(&spec(), 2048, &["lut.bin".into(), "decoder.bin".into()], false);
     let expected = r#"{
   "dialog": {
     "version": 1,
@@ -253,7 +253,7 @@ const SCHEMA: &[(&str, &str, &str)] = &[
 
 #[test]
 fn no_key_is_missing_or_unknown() {
-    let config = genie_config(&spec(), 128, &["model.bin".into()]);
+    let config = genie_config(&spec(), 128, &["model.bin".into()], true);
     for (at, required, optional) in SCHEMA {
         let object = config.pointer(at).and_then(Value::as_object).unwrap_or_else(|| panic!("{at} is no object"));
         for key in required.split_whitespace() {
@@ -273,7 +273,7 @@ fn absent_ids_are_written_as_unset() {
     let mut spec = spec();
     (spec.tokens.bos, spec.tokens.eos, spec.tokens.pad, spec.rope.scaling) = (None, vec![], None, None);
     spec.sampler.temperature = 0.0;
-    let config = genie_config(&spec, 128, &["model.bin".into()]);
+    let config = genie_config(&spec, 128, &["model.bin".into()], false);
     let context = &config["dialog"]["context"];
     assert_eq!(
         (&context["bos-token"], &context["eos-token"], context.get("pad-token")),
@@ -282,4 +282,64 @@ fn absent_ids_are_written_as_unset() {
     assert_eq!(config["dialog"]["sampler"]["greedy"], true);
     let rope = &config["dialog"]["engine"]["model"]["positional-encoding"];
     assert_eq!(rope, &json!({ "type": "rope", "rope-dim": 8, "rope-theta": 500_000 }));
+}
+
+#[test]
+fn bundles_for_a_chip_have_a_backend_config() {
+    let Place { dir: _dir, model, out } = place();
+    let manifest = compile(&model, &out, |o| {
+        let mut htp = HtpOptions::for_target("x-elite").unwrap();
+        htp.performance = qnn_api::PerfPolicy::Balanced;
+        (o.htp, o.splits) = (Some(htp), Splits::DecoderLmhead);
+    })
+    .unwrap();
+    assert_eq!(manifest.files.last().unwrap().path, HTP_CONFIG_FILE);
+    assert_eq!(manifest.options.target.as_deref(), Some("x-elite"));
+    let read = |name| serde_json::from_slice::<Value>(&std::fs::read(out.join(name)).unwrap()).unwrap();
+    assert_eq!(read(CONFIG_FILE)["dialog"]["engine"]["backend"]["extensions"], HTP_CONFIG_FILE);
+    let expected = json!({
+        "devices": [{
+            "soc_model": 60,
+            "dsp_arch": "v73",
+            "cores": [{ "core_id": 0, "perf_profile": "balanced", "rpc_control_latency": 100 }],
+        }],
+        "graphs": [{
+            "graph_names": ["ar1_cl16_1_of_2", "ar4_cl16_1_of_2", "ar1_cl16_2_of_2", "ar4_cl16_2_of_2"],
+            "vtcm_mb": 8,
+            "fp16_relaxed_precision": 1,
+        }],
+        "context": { "weight_sharing_enabled": false },
+        "memory": { "mem_type": "shared_buffer" },
+    });
+    assert_eq!(read(HTP_CONFIG_FILE), expected);
+}
+
+#[test]
+fn a_file_may_not_pass_the_limit_neither_planned_nor_made() {
+    let Place { dir, model, out } = place();
+    let limited = |limit, splits, cut_to_fit| {
+        compile(&model, &out, |o| {
+            let htp = HtpOptions::for_target("sm8650").unwrap();
+            (o.htp, o.splits) = (Some(HtpOptions { file_limit: limit, cut_to_fit, ..htp }), splits);
+        })
+    };
+    // Two graphs, each with 230 kB of weights, 41 kB of them the embedding.
+    let error = limited(600_000, Splits::Mono, false).unwrap_err();
+    let message = "`model.bin` would take about 733 kB for its 2 graphs, a context binary may take 600 kB";
+    assert_eq!(error.to_string(), message);
+    assert!(
+        error.hint().unwrap().starts_with("use `--splits decoder-lmhead --layers-per-split 1`,"),
+        "{:?}",
+        error.hint()
+    );
+    let cut = limited(600_000, Splits::Mono, true).unwrap();
+    assert_eq!((cut.options.splits, cut.options.layers_per_split), (Splits::DecoderLmhead, Some(1)));
+    assert_eq!(names(dir.path()), ["bundle", "model"]);
+
+    // What the library wrote is checked too: the recorder's files have a few bytes each.
+    let mut htp = HtpOptions::for_target("sm8650").unwrap();
+    std::fs::write(dir.path().join("long.bin"), [0; 100]).unwrap();
+    htp.file_limit = 99;
+    let error = htp.check_file("model.bin", &dir.path().join("long.bin")).unwrap_err();
+    assert_eq!(error.to_string(), "`model.bin` came out at 1 kB, a context binary may take 1 kB");
 }

@@ -108,10 +108,12 @@ fn project<S: GraphSink>(
     heads: usize,
     spec: &ModelSpec,
 ) -> Result<Val<S::Tensor>> {
-    let y = graph.linear(&format!("{node}_proj"), h, &linear.weight, linear.bias.as_ref())?;
-    let mut y = graph.reshape(&format!("{node}_split"), &y, vec![1, h.dims[1], heads, spec.head_dim], None)?;
+    let mut y = graph.linear(&format!("{node}_proj"), h, &linear.weight, linear.bias.as_ref())?;
     if let Some(gamma) = gamma {
+        // A row a head: libQnnHtp 2.51 gives garbage for rank 4, rows narrower than 64 and more than one of them.
+        y = graph.reshape(&format!("{node}_norm_rows"), &y, vec![h.dims[1] * heads, spec.head_dim], None)?;
         y = graph.rms_norm(&format!("{node}_norm"), &y, gamma, spec.rms_eps)?;
     }
+    let y = graph.reshape(&format!("{node}_split"), &y, vec![1, h.dims[1], heads, spec.head_dim], None)?;
     graph.transpose(&format!("{node}_heads"), &y, [0, 2, 1, 3])
 }

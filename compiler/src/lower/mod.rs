@@ -13,6 +13,7 @@ mod head;
 mod layer;
 mod mlp;
 mod piece;
+mod quantize;
 mod sink;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -24,33 +25,42 @@ pub(crate) use weights::Role;
 
 use crate::checkpoint::Checkpoint;
 use crate::family::ModelSpec;
-use crate::{Precision, Progress, Result};
+use crate::{Progress, Result, Weights};
 use composer::{Composer, Val};
+pub(crate) use encode::Format;
 use encode::Stored;
 use genie_types::{Dtype, VariantSpec};
 use weights::WeightSpec;
 
 /// Checks that every tensor of the model is there, with the shape and a type we read, before any work is done.
 pub(crate) fn check_weights(spec: &ModelSpec, checkpoint: &Checkpoint) -> Result<()> {
-    weights::of_piece(spec, &Piece::whole(spec)).iter().try_for_each(|w| checkpoint.expect(&w.name, &w.dims).map(drop))
+    weights::of_piece(spec, &Piece::whole(spec), Weights::Float)
+        .iter()
+        .try_for_each(|w| checkpoint.expect(&w.name, &w.dims).map(drop))
 }
 
 /// Weights that a piece reads: how many, and their bytes in the checkpoint.
-pub(crate) fn amount(spec: &ModelSpec, piece: &Piece, checkpoint: &Checkpoint) -> crate::Amount {
-    let weights = weights::of_piece(spec, piece);
+pub(crate) fn amount(spec: &ModelSpec, piece: &Piece, source: &Source<'_>) -> crate::Amount {
+    let checkpoint = source.checkpoint;
+    let weights = weights::of_piece(spec, piece, source.format.weights);
     let bytes = weights.iter().filter_map(|w| checkpoint.tensors().get(&w.name)).map(|t| t.bytes).sum();
     crate::Amount { items: weights.len() as u64, bytes }
 }
 
+/// Bytes of a piece's weights in one of its graphs.
+pub(crate) fn weight_bytes(spec: &ModelSpec, piece: &Piece, format: Format) -> u64 {
+    weights::of_piece(spec, piece, format.weights).iter().map(|w| format.size_bytes(w)).sum()
+}
+
 /// All tensors of a model: name, extents, role.
 pub(crate) fn all_tensors(spec: &ModelSpec) -> Vec<(String, Vec<usize>, Role)> {
-    weights::of_piece(spec, &Piece::whole(spec)).into_iter().map(|w| (w.name, w.dims, w.role)).collect()
+    weights::of_piece(spec, &Piece::whole(spec), Weights::Float).into_iter().map(|w| (w.name, w.dims, w.role)).collect()
 }
 
 /// Where weights come from, and who is told.
 pub(crate) struct Source<'a> {
     pub(crate) checkpoint: &'a Checkpoint,
-    pub(crate) precision: Precision,
+    pub(crate) format: Format,
     pub(crate) progress: &'a mut dyn Progress,
 }
 
@@ -71,8 +81,9 @@ pub(crate) fn lower<S: GraphSink>(
     graphs: Vec<(VariantSpec, S)>,
     source: &mut Source<'_>,
 ) -> Result<Vec<S>> {
+    let dtype = source.format.precision.dtype();
     let mut graphs: Vec<(VariantSpec, Composer<S>)> =
-        graphs.into_iter().map(|(variant, sink)| (variant, Composer::new(sink, source.precision.dtype()))).collect();
+        graphs.into_iter().map(|(variant, sink)| (variant, Composer::new(sink, dtype))).collect();
 
     // What enters: ids or the residual stream of the piece before.
     let mut entering = Vec::with_capacity(graphs.len());
@@ -80,7 +91,7 @@ pub(crate) fn lower<S: GraphSink>(
         let n = variant.variant().get();
         entering.push(match &piece.input {
             None => graph.input("input_ids", vec![1, n], Dtype::I32)?,
-            Some(name) => graph.input(name, vec![1, n, spec.hidden], source.precision.dtype())?,
+            Some(name) => graph.input(name, vec![1, n, spec.hidden], dtype)?,
         });
     }
     let table = match piece.input {
@@ -117,9 +128,11 @@ pub(crate) fn lower<S: GraphSink>(
     if piece.has_head {
         let norm = source.load(&weights::final_norm(spec), flows.iter_mut().map(|f| &mut f.graph))?;
         // A tied head in the embedding's own piece is the same tensor; elsewhere it has the same bytes.
-        let head = match table.filter(|_| spec.tied) {
+        let head = match table.filter(|_| weights::shares_table(spec, source.format.weights)) {
             Some(table) => table,
-            None => source.load(&weights::lm_head(spec), flows.iter_mut().map(|f| &mut f.graph))?,
+            None => {
+                source.load(&weights::lm_head(spec, source.format.weights), flows.iter_mut().map(|f| &mut f.graph))?
+            }
         };
         for (i, flow) in flows.iter_mut().enumerate() {
             head::lower(spec, flow, &norm[i], &head[i])?;
@@ -135,7 +148,7 @@ impl Source<'_> {
         weight: &WeightSpec,
         graphs: impl Iterator<Item = &'g mut Composer<S>>,
     ) -> Result<Vec<Val<S::Tensor>>> {
-        let stored = Stored::read(self.checkpoint, weight, self.precision)?;
+        let stored = Stored::read(self.checkpoint, weight, self.format)?;
         let handles = graphs.map(|graph| graph.constant(&stored)).collect::<Result<Vec<_>>>()?;
         self.progress.item(&weight.name, stored.source_bytes);
         Ok(handles)

@@ -7,7 +7,8 @@ pub(crate) mod reference;
 
 use crate::family::Family;
 use crate::testmodel::{FileDtype, TestModel};
-use crate::{CompileOptions, Manifest, Precision, Silent, Splits, compile::compile_with};
+use crate::{CompileOptions, Manifest, Precision, Silent, Splits, Weights, compile::compile_with};
+use genie_types::Dtype;
 use interp::{Pieces, rope_tables};
 use recorder::{FakeTarget, Graph, Held};
 use reference::Reference;
@@ -91,6 +92,38 @@ fn splits_and_half_precision_compute_the_same() {
 }
 
 #[test]
+fn quantised_weights_compute_the_same_but_for_their_rounding() {
+    for (family, splits) in [
+        (Family::Llama, Splits::Mono),
+        (Family::Qwen2, Splits::DecoderLmhead),
+        (Family::Qwen3, Splits::LutDecoderLmhead),
+    ] {
+        for tied in [true, false] {
+            let model = TestModel { tied, ..TestModel::tiny(family) };
+            // A code is off by half of 1/127 of its row's largest, at most; the errors of many add up as noise.
+            check_logits(&model, |o| (o.weights, o.splits) = (Weights::W8, splits), 3e-2);
+        }
+    }
+}
+
+#[test]
+fn only_linear_weights_become_codes() {
+    let model = TestModel { tied: true, ..TestModel::tiny(Family::Qwen2) };
+    let compiled = compiled(&model, |o| (o.weights, o.precision) = (Weights::W8, Precision::F16));
+    for graph in &compiled.contexts[0] {
+        for tensor in graph.tensors.iter().filter(|t| matches!(t.held, Held::Constant(_))) {
+            let linear = tensor.info.name.ends_with("_proj_weight") || tensor.info.name == "lm_head_weight";
+            let expected = if linear { Dtype::SFixed8 } else { Dtype::F16 };
+            assert_eq!(tensor.info.dtype, expected, "{}", tensor.info.name);
+        }
+        // The table that ids are looked up in stays as it is, beside the codes of the same weights.
+        assert!(graph.tensors.iter().any(|t| t.info.name == "model_embed_tokens_weight"));
+        assert!(graph.tensors.iter().any(|t| t.info.name == "lm_head_weight"));
+    }
+    assert_eq!(compiled.manifest.options.weights, Weights::W8);
+}
+
+#[test]
 fn the_contract_tensors_have_their_shapes() {
     let model = TestModel::tiny(Family::Llama);
     let compiled = compiled(&model, |o| o.precision = Precision::F16);
@@ -137,7 +170,8 @@ fn a_layer_is_lowered_to_the_dataflow_that_backends_fuse() {
     let graph = &compiled.contexts[0][4];
     let ops: Vec<&str> = graph.nodes.iter().map(|n| n.op.as_str()).collect();
     let expected = "Reshape Reshape Gather RmsNorm \
-        FullyConnected Reshape RmsNorm Transpose FullyConnected Reshape RmsNorm Transpose FullyConnected Reshape Transpose \
+        FullyConnected Reshape RmsNorm Reshape Transpose FullyConnected Reshape RmsNorm Reshape Transpose \
+        FullyConnected Reshape Transpose \
         RotaryEmbedding RotaryEmbedding Transpose Reshape Reshape Concat Concat \
         Reshape MatMul ElementWiseAdd Softmax MatMul Reshape Transpose Reshape FullyConnected Reshape ElementWiseAdd \
         RmsNorm FullyConnected FullyConnected Sigmoid ElementWiseMultiply ElementWiseMultiply FullyConnected Reshape \

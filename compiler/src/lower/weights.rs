@@ -6,8 +6,10 @@
 //! *Shapes*: linear weights are `[out, in]`, as stored and as `FullyConnected` wants them.
 
 use super::piece::Piece;
-use crate::Result;
+use crate::checkpoint::Gatekeeper;
 use crate::family::ModelSpec;
+use crate::{Result, Weights};
+use genie_types::{Dtype, TensorInfo};
 
 /// What a tensor is for. A quantiser decides by it which encoding to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +32,24 @@ pub(crate) struct WeightSpec {
     pub(crate) role: Role,
     /// Multiplied into every element, in double, before conversion.
     pub(crate) scale: f64,
+    /// What it is called in graphs.
+    pub(crate) stored_as: String,
+}
+
+impl WeightSpec {
+    pub(crate) fn n_elems(&self) -> usize {
+        self.dims.iter().product()
+    }
+
+    /// The tensor it becomes, not counting an encoding.
+    pub(super) fn info(&self, dtype: Dtype) -> TensorInfo {
+        TensorInfo::new(self.stored_as.clone(), self.dims.clone(), dtype)
+    }
+
+    /// A gate that names it.
+    pub(super) fn gate(&self) -> Gatekeeper<'_> {
+        Gatekeeper { name: &self.name, dims: &self.dims, done: 0 }
+    }
 }
 
 /// A weight and its bias.
@@ -87,7 +107,7 @@ impl<W> LayerWeights<W> {
 }
 
 fn weight(name: String, dims: Vec<usize>, role: Role) -> WeightSpec {
-    WeightSpec { name, dims, role, scale: 1.0 }
+    WeightSpec { stored_as: name.replace('.', "_"), name, dims, role, scale: 1.0 }
 }
 
 /// The embedding table.
@@ -100,12 +120,19 @@ pub(super) fn final_norm(spec: &ModelSpec) -> WeightSpec {
     weight("model.norm.weight".into(), vec![spec.hidden], Role::Norm)
 }
 
-/// The LM head: the embedding again when tied.
-pub(super) fn lm_head(spec: &ModelSpec) -> WeightSpec {
-    match spec.tied {
-        true => embedding(spec),
-        false => weight("lm_head.weight".into(), vec![spec.vocab, spec.hidden], Role::Linear),
+/// The LM head. A tied one is the embedding's tensor, but as codes it is another tensor with the same source.
+pub(super) fn lm_head(spec: &ModelSpec, weights: Weights) -> WeightSpec {
+    let head = weight("lm_head.weight".into(), vec![spec.vocab, spec.hidden], Role::Linear);
+    match (spec.tied, weights) {
+        (false, _) => head,
+        (true, Weights::Float) => embedding(spec),
+        (true, Weights::W8) => WeightSpec { name: embedding(spec).name, ..head },
     }
+}
+
+/// True when the LM head is the very tensor that ids are looked up in, in a piece that has both.
+pub(super) fn shares_table(spec: &ModelSpec, weights: Weights) -> bool {
+    spec.tied && weights == Weights::Float
 }
 
 /// One decoder layer's tensors.
@@ -137,7 +164,7 @@ pub(super) fn of_layer(spec: &ModelSpec, layer: usize) -> LayerWeights<WeightSpe
 }
 
 /// Everything a piece reads, in reading order.
-pub(super) fn of_piece(spec: &ModelSpec, piece: &Piece) -> Vec<WeightSpec> {
+pub(super) fn of_piece(spec: &ModelSpec, piece: &Piece, weights: Weights) -> Vec<WeightSpec> {
     let mut all = Vec::new();
     if piece.input.is_none() {
         all.push(embedding(spec));
@@ -147,8 +174,8 @@ pub(super) fn of_piece(spec: &ModelSpec, piece: &Piece) -> Vec<WeightSpec> {
     }
     if piece.has_head {
         all.push(final_norm(spec));
-        if piece.input.is_some() || !spec.tied {
-            all.push(lm_head(spec));
+        if piece.input.is_some() || !shares_table(spec, weights) {
+            all.push(lm_head(spec, weights));
         }
     }
     all

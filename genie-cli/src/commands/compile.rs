@@ -1,12 +1,19 @@
 //! `genie compile`: a Hugging Face folder becomes a bundle.
 
-use anyhow::Result;
-use compiler::{Amount, CompileOptions, Manifest, Precision, Progress, Splits, Stage};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use compiler::{Amount, CompileOptions, HtpOptions, Manifest, Precision, Progress, Splits, Stage, Weights};
 use indicatif::ProgressBar;
+use qnn_api::library::runtime;
+use qnn_api::{Backend, PerfPolicy};
 
 use super::ExitStatus;
 use crate::backend;
-use crate::cli::{BackendArgs, CompileArgs, PrecisionArg, SplitsArg};
+use crate::cli::{BackendArgs, CompileArgs, PrecisionArg, SplitsArg, WeightsArg};
+use crate::failure::Hinted;
 use crate::printer::Printer;
 
 /// Compiles and says where the config is.
@@ -15,7 +22,7 @@ pub fn run(args: &CompileArgs, printer: &Printer) -> Result<ExitStatus> {
         ars: args.ar.clone(),
         cls: args.cl.clone(),
         splits: match args.splits {
-            SplitsArg::Mono => Splits::Mono,
+            SplitsArg::Auto | SplitsArg::Mono => Splits::Mono,
             SplitsArg::DecoderLmhead => Splits::DecoderLmhead,
             SplitsArg::LutDecoderLmhead => Splits::LutDecoderLmhead,
         },
@@ -24,26 +31,79 @@ pub fn run(args: &CompileArgs, printer: &Printer) -> Result<ExitStatus> {
             PrecisionArg::F32 => Precision::F32,
             PrecisionArg::F16 => Precision::F16,
         },
+        weights: match args.weights {
+            WeightsArg::Float => Weights::Float,
+            WeightsArg::W8 => Weights::W8,
+        },
+        htp: htp_options(args)?,
         force: args.force,
         ..CompileOptions::new(&args.model, &args.output)
     };
-    into_bundle(&options, &args.backend, printer)?;
+    let manifest = into_bundle(&options, &args.backend, printer)?;
     printer.line(args.output.join(compiler::CONFIG_FILE).display())?;
+    if let Some(target) = &manifest.options.target {
+        let binaries = manifest.files.iter().filter(|f| f.path.ends_with(".bin"));
+        let (n, bytes) = binaries.fold((0, 0), |(n, bytes), f| (n + 1, bytes + f.bytes));
+        let (n_graphs, build) = (manifest.graphs.len(), &manifest.backend.build_id);
+        let shown = indicatif::DecimalBytes(bytes);
+        let files = if n == 1 { "file" } else { "files" };
+        printer.say(format_args!("{n_graphs} graphs in {n} {files} for {target}, {shown}, made by {build}"));
+    }
     Ok(ExitStatus::Done)
+}
+
+fn htp_options(args: &CompileArgs) -> Result<Option<HtpOptions>> {
+    let Some(target) = &args.target.target else { return Ok(None) };
+    let name = &args.target.perf;
+    let performance = PerfPolicy::from_name(name).ok_or_else(|| {
+        let known = PerfPolicy::ALL.map(PerfPolicy::name).join("`, `");
+        Hinted::error(format!("unknown performance policy `{name}`"), format!("use one of `{known}`"))
+    })?;
+    Ok(Some(HtpOptions {
+        performance,
+        share_weights: args.target.share_weights,
+        cut_to_fit: matches!(args.splits, SplitsArg::Auto),
+        ..HtpOptions::for_target(target)?
+    }))
 }
 
 /// Compiles with bars.
 pub fn into_bundle(options: &CompileOptions, backend: &BackendArgs, printer: &Printer) -> Result<Manifest> {
     options.check()?;
-    let backend = backend::open(backend, None)?;
-    let mut bars = Bars { printer, bar: None };
+    let backend = match &options.htp {
+        Some(htp) => htp_backend(htp, backend)?,
+        None => backend::open(backend, None)?,
+    };
+    let mut bars = Bars { printer, bar: None, times: options.htp.is_some() };
     Ok(compiler::compile(options, &backend, &mut bars)?)
+}
+
+/// Qualcomm's library: that which `--backend` names, else the one on this machine.
+fn htp_backend(htp: &HtpOptions, args: &BackendArgs) -> Result<Arc<Backend>> {
+    let named =
+        Some(PathBuf::from(&args.backend)).filter(|path| path.components().count() > 1 || path.extension().is_some());
+    let library = named.or_else(|| runtime::find(runtime::HTP)).ok_or_else(|| {
+        Hinted::error(
+            format!(
+                "no `{}` on this machine: it is Qualcomm's library that compiles for target `{}`",
+                runtime::HTP,
+                htp.target()
+            ),
+            format!(
+                "`cargo xtask qnn-runtime` fetches it; or set {} to its folder, or give its path as `--backend`",
+                runtime::DIR_VARIABLE
+            ),
+        )
+    })?;
+    htp.open(&library).with_context(|| format!("cannot compile with `{}`", library.display()))
 }
 
 /// One bar a stage; it counts bytes where they say something, else items.
 struct Bars<'a> {
     printer: &'a Printer,
     bar: Option<(ProgressBar, bool)>,
+    /// Tell how long each graph took: the host needs next to nothing, an HTP library may need minutes.
+    times: bool,
 }
 
 impl Progress for Bars<'_> {
@@ -56,6 +116,18 @@ impl Progress for Bars<'_> {
     fn item(&mut self, _name: &str, bytes: u64) {
         if let Some((bar, by_bytes)) = &self.bar {
             bar.inc(if *by_bytes { bytes } else { 1 });
+        }
+    }
+
+    fn working(&mut self, name: &str) {
+        if let Some((bar, _)) = &self.bar {
+            bar.set_message(format!("finalize {name}"));
+        }
+    }
+
+    fn timed(&mut self, graph: &str, took: Duration) {
+        if let Some((bar, _)) = self.bar.as_ref().filter(|_| self.times) {
+            bar.suspend(|| self.printer.say(format_args!("finalized {graph} in {:.2} s", took.as_secs_f64())));
         }
     }
 

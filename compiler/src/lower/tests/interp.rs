@@ -3,7 +3,7 @@
 use super::recorder::{Graph, Held, Node};
 use crate::lower::Param;
 use crate::testmodel::TestModel;
-use genie_types::{Dtype, TensorInfo};
+use genie_types::{Dtype, Quant, TensorInfo};
 use half::f16;
 use std::collections::HashMap;
 
@@ -94,6 +94,12 @@ pub(crate) fn decode(info: &TensorInfo, bytes: &[u8]) -> Vec<f32> {
     match info.dtype {
         Dtype::F32 => bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect(),
         Dtype::F16 => bytes.as_chunks().0.iter().map(|b| f16::from_le_bytes(*b).to_f32()).collect(),
+        Dtype::SFixed8 => {
+            let Quant::PerAxis { axis: 0, bits: None, scale_offsets } = &info.quant else { panic!("{info:?}") };
+            assert_eq!(scale_offsets.len(), info.dims[0]);
+            let width = bytes.len() / info.dims[0];
+            bytes.iter().enumerate().map(|(i, b)| f32::from(b.cast_signed()) * scale_offsets[i / width].0).collect()
+        }
         other => panic!("no constant should be {other}"),
     }
 }

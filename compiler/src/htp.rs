@@ -1,0 +1,200 @@
+//! Compiling for a Hexagon chip: which one, and what its architecture asks for.
+//!
+//! *Units*: VTCM in MB. *Source*: the chips' numbers and architectures are [`qnn_api::soc`]'s, measured on the HTP library.
+//!
+//! *Traps*: the x86 library composes for any chip, but writes binaries that share weights between graphs and cannot load
+//! them again; so sharing is off unless asked for.
+
+use crate::{CompileError, Precision, Result};
+use qnn_api::soc::{FIRST_FLOAT16_ARCH, SOCS};
+use qnn_api::{Backend, BackendOptions, ContextOptions, HtpGraphOptions, Library, PerfPolicy, Soc};
+use std::path::Path;
+use std::sync::Arc;
+
+/// How every HTP library names itself.
+const PROVIDER: &str = "HTP_";
+/// Longest context binary that every loader takes: 2 GiB less one byte, the most that a signed 32-bit length can say.
+pub const FILE_LIMIT: u64 = (1 << 31) - 1;
+/// What the library's own tools use: the most thorough search for a schedule.
+const OPTIMIZATION: u32 = 3;
+
+/// A chip to compile for and how to do it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HtpOptions {
+    /// The chip.
+    pub soc: &'static Soc,
+    /// How fast the chip is asked to run the graphs; written into the bundle's backend config.
+    pub performance: PerfPolicy,
+    /// Graphs of one file refer to one copy of the weights. Devices load such files, the x86 emulator does not.
+    pub share_weights: bool,
+    /// No context binary may be longer, in bytes.
+    pub file_limit: u64,
+    /// Cut the model further than asked where a file would be too long, instead of refusing it.
+    pub cut_to_fit: bool,
+}
+
+impl HtpOptions {
+    /// Burst, each graph with its own weights, for the chip of that name (`sm8650`, `x-elite`).
+    ///
+    /// # Errors
+    /// A name that no chip with an HTP has.
+    pub fn for_target(name: &str) -> Result<Self> {
+        let soc = Soc::by_name(name).filter(|soc| soc.id.is_some());
+        let soc = soc.ok_or_else(|| CompileError::UnknownTarget { name: name.into(), known: names() })?;
+        let (performance, file_limit) = (PerfPolicy::Burst, FILE_LIMIT);
+        Ok(Self { soc, performance, share_weights: false, file_limit, cut_to_fit: false })
+    }
+
+    /// What a backend has to be opened with, so that it prepares graphs for this chip.
+    pub fn backend_options(&self) -> BackendOptions {
+        BackendOptions { soc: self.soc.id, ..BackendOptions::default() }
+    }
+
+    /// Loads an HTP library and opens it for this chip.
+    ///
+    /// # Errors
+    /// A file that is no library, or none for HTPs; whatever it refuses.
+    pub fn open(&self, library: &Path) -> Result<Arc<Backend>> {
+        let library = Library::open(library)?;
+        self.check_library(&library)?;
+        Ok(Backend::new(&library, &self.backend_options())?)
+    }
+
+    /// The name as it is typed: `sm8650`.
+    pub fn target(&self) -> String {
+        target_name(self.soc)
+    }
+
+    /// Refuses what the chip cannot run. All graphs of this compiler have float activations.
+    pub(crate) fn check(&self, precision: Precision) -> Result<()> {
+        if self.soc.dsp_arch < FIRST_FLOAT16_ARCH {
+            return Err(CompileError::NoFloat16 { target: self.target(), arch: self.soc.dsp_arch });
+        }
+        match precision {
+            Precision::F16 => Ok(()),
+            Precision::F32 => Err(CompileError::HtpPrecision { target: self.target() }),
+        }
+    }
+
+    fn check_library(&self, library: &Library) -> Result<()> {
+        if library.provider().starts_with(PROVIDER) {
+            return Ok(());
+        }
+        let (library, provider) = (library.shown().into(), library.provider().into());
+        Err(CompileError::NotHtp { target: self.target(), library, provider })
+    }
+
+    /// Refuses a library that does not compile for HTPs, or was opened for another chip.
+    pub(crate) fn check_backend(&self, backend: &Backend) -> Result<()> {
+        self.check_library(backend.library())?;
+        let found = backend.device().and_then(qnn_api::Device::soc);
+        if found != self.soc.id {
+            return Err(CompileError::OtherDevice {
+                target: self.target(),
+                expected: self.soc.id.unwrap_or_default(),
+                found: found.map_or("no chip at all".into(), |id| format!("chip {id}")),
+            });
+        }
+        Ok(())
+    }
+
+    /// Refuses a file that came out longer than it may be, whatever was planned.
+    pub(crate) fn check_file(&self, file: &str, path: &Path) -> Result<()> {
+        let bytes = crate::fs::length(path)?;
+        if bytes <= self.file_limit {
+            return Ok(());
+        }
+        Err(CompileError::TooLong { file: file.into(), bytes, limit: self.file_limit })
+    }
+
+    pub(crate) fn context_options(&self) -> ContextOptions {
+        ContextOptions { htp_weight_sharing: self.share_weights, ..ContextOptions::default() }
+    }
+
+    pub(crate) fn graph_options(&self) -> HtpGraphOptions {
+        HtpGraphOptions {
+            float16: true,
+            vtcm_mb: Some(self.soc.vtcm_mb),
+            optimization: Some(OPTIMIZATION),
+            ..HtpGraphOptions::default()
+        }
+    }
+}
+
+/// The shortest name that people use: the alias of a chip that has one, else its part number.
+fn target_name(soc: &Soc) -> String {
+    match soc.aliases.first().filter(|alias| alias.contains('-')) {
+        Some(alias) => (*alias).into(),
+        None => soc.name.to_lowercase(),
+    }
+}
+
+/// Every target that this compiler makes graphs for.
+fn names() -> Vec<String> {
+    SOCS.iter().filter(|soc| soc.id.is_some() && soc.dsp_arch >= FIRST_FLOAT16_ARCH).map(target_name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::CompileOptions;
+
+    #[test]
+    fn targets_are_found_by_name() {
+        for (name, id, arch) in [
+            ("sm8350", 30, 68),
+            ("sm8550", 43, 73),
+            ("sm8650", 57, 75),
+            ("SM8750", 69, 79),
+            ("sm8850", 87, 81),
+            ("x-elite", 60, 73),
+        ] {
+            let htp = HtpOptions::for_target(name).unwrap();
+            assert_eq!((htp.backend_options().soc, htp.soc.dsp_arch), (Some(id), arch), "{name}");
+            assert_eq!(htp.target(), name.to_lowercase());
+            let graph = htp.graph_options();
+            assert_eq!((graph.float16, graph.vtcm_mb), (true, Some(if arch == 68 { 4 } else { 8 })), "{name}");
+        }
+    }
+
+    #[test]
+    fn targets_that_cannot_be_served_say_why() {
+        struct Case {
+            target: &'static str,
+            precision: Precision,
+            message: &'static str,
+            hint: &'static str,
+        }
+        let cases = [
+            Case {
+                target: "sm8350",
+                precision: Precision::F16,
+                message: "target `sm8350` cannot run these graphs: its HTP is a V68, which has no float16 arithmetic",
+                hint: "V73 and later have it (`--target sm8550`, say); a V68 needs graphs with quantised activations, \
+                       which this compiler does not make",
+            },
+            Case {
+                target: "sm8650",
+                precision: Precision::F32,
+                message: "precision f32 for target `sm8650`: its HTP computes in float16",
+                hint: "leave `--precision` out, or leave `--target` out to compile for this machine's CPU",
+            },
+        ];
+        for case in cases {
+            let mut options = CompileOptions::new("m", "o");
+            options.htp = Some(HtpOptions::for_target(case.target).unwrap());
+            options.precision = case.precision;
+            let error = options.check().unwrap_err();
+            assert_eq!(error.to_string(), case.message);
+            assert_eq!(error.hint().as_deref(), Some(case.hint));
+        }
+        for name in ["sm9999", "sdm845", ""] {
+            let error = HtpOptions::for_target(name).unwrap_err().to_string();
+            assert!(
+                error.starts_with(&format!("unknown target `{name}`: expected one of `sm8550`, `sm8650`")),
+                "{error}"
+            );
+            assert!(error.contains("`x-elite`") && !error.contains("sm8350"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Symmetric int8 codes for linear weights: one scale for each row, that is for each output channel.
+//!
+//! *Shapes*: weights `[out, in]`; scales `[out]`, on axis 0, offsets 0. *Units*: `w = code * scale`, `scale = max |w| / 127`,
+//! codes -127 to 127, rounded to the nearest, so no weight moves by more than half a scale.
+//!
+//! A row of zeros has scale 1 and codes 0; so has a row too small to have a scale, whose weights no float16 could hold.
+//! Two passes over the file: the largest of a row must be known before its first code is written.
+
+use genie_types::Quant;
+
+/// Largest code; -128 stays unused, so that codes are symmetric.
+const TOP: f32 = 127.0;
+
+/// Scales under construction, then codes, a run of elements at a time.
+pub(super) struct RowScales {
+    /// Elements in a row.
+    width: usize,
+    /// Elements seen in this pass.
+    done: usize,
+    /// Largest magnitude of each row in the first pass, scales after it.
+    rows: Vec<f32>,
+}
+
+impl RowScales {
+    /// For `n_rows` rows of `width` elements.
+    pub(super) fn new(n_rows: usize, width: usize) -> Self {
+        Self { width, done: 0, rows: vec![0.0; n_rows] }
+    }
+
+    /// First pass: the next elements.
+    pub(super) fn measure(&mut self, values: &[f32]) {
+        self.each_row(values, |largest, part| *largest = part.iter().fold(*largest, |m, v| m.max(v.abs())));
+    }
+
+    /// Between the passes.
+    pub(super) fn seal(&mut self) {
+        debug_assert_eq!(self.done, self.width * self.rows.len());
+        self.done = 0;
+        for row in &mut self.rows {
+            let scale = *row / TOP;
+            *row = if scale < f32::MIN_POSITIVE { 1.0 } else { scale };
+        }
+    }
+
+    /// Second pass: the codes of the next elements are put at the end of `codes`.
+    pub(super) fn encode(&mut self, values: &[f32], codes: &mut Vec<u8>) {
+        self.each_row(values, |scale, part| {
+            let code = |v: &f32| (v / *scale).round().clamp(-TOP, TOP) as i8;
+            codes.extend(part.iter().map(|v| code(v).cast_unsigned()));
+        });
+    }
+
+    /// What the codes mean.
+    pub(super) fn quant(self) -> Quant {
+        Quant::PerAxis { axis: 0, bits: None, scale_offsets: self.rows.into_iter().map(|scale| (scale, 0)).collect() }
+    }
+
+    fn each_row(&mut self, mut values: &[f32], mut each: impl FnMut(&mut f32, &[f32])) {
+        while !values.is_empty() {
+            let (row, column) = (self.done / self.width, self.done % self.width);
+            let (part, rest) = values.split_at(values.len().min(self.width - column));
+            each(&mut self.rows[row], part);
+            self.done += part.len();
+            values = rest;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn quantized(values: &[f32], width: usize, run: usize) -> (Vec<i8>, Vec<f32>) {
+        let mut rows = RowScales::new(values.len() / width, width);
+        values.chunks(run).for_each(|run| rows.measure(run));
+        rows.seal();
+        let mut codes = Vec::new();
+        values.chunks(run).for_each(|run| rows.encode(run, &mut codes));
+        let Quant::PerAxis { axis: 0, bits: None, scale_offsets } = rows.quant() else { panic!("one scale a row") };
+        assert!(scale_offsets.iter().all(|&(scale, offset)| scale > 0.0 && offset == 0));
+        (codes.into_iter().map(u8::cast_signed).collect(), scale_offsets.into_iter().map(|(scale, _)| scale).collect())
+    }
+
+    #[test]
+    fn rows_have_their_own_scales() {
+        let values = [
+            1.0, -2.54, 0.0, 0.01, /**/ 0.0, 0.0, 0.0, 0.0, /**/ 1e-44, 0.0, 0.0, 0.0, /**/ 127.0, 0.5,
+            1.5, -63.4,
+        ];
+        let (codes, scales) = quantized(&values, 4, 3);
+        assert_eq!(codes[..4], [50, -127, 0, 1]); // 0.01 is half a scale: away from zero
+        assert_eq!(codes[4..12], [0; 8]);
+        assert_eq!(codes[12..], [127, 1, 2, -63]);
+        assert_eq!(scales, [2.54 / 127.0, 1.0, 1.0, 1.0]);
+    }
+
+    proptest! {
+        #[test]
+        fn no_weight_moves_by_more_than_half_a_scale(
+            values in prop::collection::vec(-1e4f32..1e4, 1..12).prop_flat_map(|row| {
+                let n = row.len();
+                (Just(n), prop::collection::vec(-1e4f32..1e4, n * 3))
+            }),
+            run in 1usize..40,
+        ) {
+            let (width, values) = values;
+            let (codes, scales) = quantized(&values, width, run);
+            for (i, (value, code)) in values.iter().zip(&codes).enumerate() {
+                let scale = f64::from(scales[i / width]);
+                let off = (f64::from(*value) - f64::from(*code) * scale).abs();
+                prop_assert!(off <= scale * 0.500_1, "[{i}] {value} as {code} * {scale}");
+            }
+            for row in codes.chunks(width) {
+                prop_assert!(row.iter().any(|c| c.abs() == 127));
+            }
+        }
+    }
+}
