@@ -37,6 +37,8 @@ pub enum Command {
     Plan(PlanArgs),
     /// Prove a bundle: generate with the cache and with full recomputation, and compare.
     Verify(VerifyArgs),
+    /// Say what will go wrong with a bundle on a device, before anything is loaded there.
+    Doctor(DoctorArgs),
 }
 
 /// Which QNN library executes the graphs.
@@ -264,6 +266,30 @@ pub struct VerifyArgs {
     /// Planner policy.
     #[arg(long, value_enum, default_value = "genie")]
     pub policy: PolicyArg,
+}
+
+#[derive(Args)]
+pub struct DoctorArgs {
+    /// A bundle's folder, its genie_config.json, or a context binary; without it, this machine's libraries only.
+    pub bundle: Option<PathBuf>,
+    /// The device that is to run it: a chip's name or Qualcomm's number [default: this machine, if it is one].
+    #[arg(long, value_name = "sm8650|x-elite|57|..")]
+    pub soc: Option<String>,
+    /// Look for QNN's libraries in this folder first.
+    #[arg(long, value_name = "DIR")]
+    pub libs: Option<PathBuf>,
+    /// The Genie API that is to read the config [default: that of the libraries' release].
+    #[arg(long, value_name = "1.21")]
+    pub genie_api: Option<String>,
+    /// One JSON document.
+    #[arg(long)]
+    pub json: bool,
+    /// End with 1 on warnings, too.
+    #[arg(long)]
+    pub strict: bool,
+    /// Do not compare the content of files with the manifest's hashes.
+    #[arg(long)]
+    pub quick: bool,
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ const MAX_LINES: usize = 600;
 const MAX_README_LINES: usize = 60;
 
 /// Who may depend on whom; dev-dependencies are free.
-const LAYERS: [(&str, &[&str]); 12] = [
+const LAYERS: [(&str, &[&str]); 13] = [
     ("genie-types", &[]),
     ("qnn-sys", &[]),
     ("qnn-api", &["qnn-sys", "genie-types"]),
@@ -28,7 +28,11 @@ const LAYERS: [(&str, &[&str]); 12] = [
     ("engine", &["genie-types", "qnn-api", "nsp-graph", "kvmanager"]),
     ("compiler", &["genie-types", "qnn-api"]),
     ("dialog", &["genie-types", "engine"]),
-    ("genie-cli", &["genie-types", "qnn-api", "qnn-host", "nsp-graph", "kvmanager", "engine", "compiler", "dialog"]),
+    ("doctor", &["genie-types", "qnn-api", "nsp-graph", "dialog"]),
+    (
+        "genie-cli",
+        &["genie-types", "qnn-api", "qnn-host", "nsp-graph", "kvmanager", "engine", "compiler", "dialog", "doctor"],
+    ),
     ("xtask", &[]),
     ("conformance", &LIBRARIES),
 ];

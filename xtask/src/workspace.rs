@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 /// Crates that outsiders may depend on: they need a README and documented items.
-pub const LIBRARIES: [&str; 10] = [
+pub const LIBRARIES: [&str; 11] = [
     "genie-types",
     "qnn-sys",
     "qnn-api",
@@ -16,6 +16,7 @@ pub const LIBRARIES: [&str; 10] = [
     "engine",
     "compiler",
     "dialog",
+    "doctor",
     "conformance",
 ];
 

@@ -9,6 +9,7 @@
 mod checked;
 mod embedding;
 mod hints;
+mod history;
 mod node;
 mod problem;
 mod raw;
@@ -18,6 +19,7 @@ mod settings;
 mod support;
 mod tables;
 
+pub use history::{GenieApi, refused_by};
 pub use problem::{ConfigError, Origin, Problem};
 pub use settings::{BackendSettings, ContextSettings};
 

@@ -1,6 +1,7 @@
 //! One file per command; each takes its flags and the printer and says how it went.
 
 pub mod compile;
+mod doctor;
 mod inspect;
 pub mod plan;
 mod run;
@@ -20,6 +21,8 @@ pub enum ExitStatus {
     Done,
     /// Ran to its end and the answer is no: 1.
     Failed,
+    /// The question made no sense, as a bad flag does: 2.
+    Usage,
 }
 
 impl From<ExitStatus> for ExitCode {
@@ -27,6 +30,7 @@ impl From<ExitStatus> for ExitCode {
         match status {
             ExitStatus::Done => Self::SUCCESS,
             ExitStatus::Failed => Self::FAILURE,
+            ExitStatus::Usage => Self::from(2),
         }
     }
 }
@@ -39,5 +43,6 @@ pub fn run(command: Command, printer: &Printer) -> Result<ExitStatus> {
         Command::Inspect(args) => inspect::run(&args, printer),
         Command::Plan(args) => plan::run(&args, printer),
         Command::Verify(args) => verify::run(&args, printer),
+        Command::Doctor(args) => doctor::run(&args, printer),
     }
 }

@@ -1,0 +1,418 @@
+//! Every rule, broken in plain data: the sound case with one thing changed gives that rule's finding and no other.
+//! A table of some 90 changes, hence its lines.
+
+use std::collections::BTreeSet;
+
+use genie_types::{Dtype, Quant, TensorInfo};
+use qnn_api::{Soc, Version};
+use serde_json::json;
+
+use crate::case::*;
+use crate::testing::{binary, graph, library, sound};
+use crate::{Case, checks, examine};
+
+/// What is changed, how, and the ids of what must be found.
+type Change = (&'static str, fn(&mut Case), &'static [&'static str]);
+
+const ENGINE: &str = "/dialog/engine";
+const HTP: &str = "/dialog/engine/backend/QnnHtp";
+const ROPE: &str = "/dialog/engine/model/positional-encoding";
+
+fn soc(name: &str) -> Option<Device> {
+    Some(Device { soc: Soc::by_name(name).unwrap(), here: false })
+}
+
+fn build(text: &str) -> Option<Build> {
+    Some(Build::parse(text).unwrap())
+}
+
+/// The case on an SM8650 itself, with its stub and skel.
+fn on_device(case: &mut Case) {
+    case.device = Some(Device { here: true, ..case.device.unwrap() });
+    case.machine.arch = "aarch64".into();
+    case.machine.libraries.push(library("libQnnHtpV75Stub.so"));
+    let folder = ("/dsp".into(), Some(vec!["libQnnHtpV75Skel.so".to_owned()]));
+    case.machine.adsp = Some(AdspPath { raw: "/dsp".into(), folders: vec![folder] });
+}
+
+/// The layers and the LM head in two binaries.
+fn split(case: &mut Case) {
+    let hidden = |n: usize| TensorInfo::new("hidden", [1, n, 16], Dtype::F16);
+    let (mut decoders, mut heads) = (Vec::new(), Vec::new());
+    for n in [1, 8] {
+        let mut decoder = graph(n, 64);
+        decoder.name = format!("ar{n}_cl64_1_of_2");
+        let logits = decoder.outputs.pop().unwrap();
+        decoder.outputs.push(hidden(n));
+        decoders.push(decoder);
+        let name = format!("ar{n}_cl64_2_of_2");
+        heads.push(genie_types::GraphInfo { name, inputs: vec![hidden(n)], outputs: vec![logits] });
+    }
+    case.bundle_mut().binaries = vec![binary("decoder.bin", decoders), binary("lmhead.bin", heads)];
+    case.bundle_mut().extensions.clear();
+    case.bundle_mut().manifest = None;
+}
+
+fn rename(case: &mut Case, from: &str, to: &str) {
+    for g in 0..2 {
+        case.tensor_mut(g, from).name = to.into();
+    }
+}
+
+#[test]
+fn the_sound_cases_are_sound() {
+    for (name, change) in [
+        ("as it is", (|_: &mut Case| {}) as fn(&mut Case)),
+        ("split", split),
+        ("on the device", on_device),
+        ("no device known", |c| c.device = None),
+        ("no Genie known", |c| c.genie_api = None),
+        ("a machine alone", |c| *c = Case { machine: Machine::default(), ..Case::default() }),
+        ("a lone binary", |c| {
+            let bundle = c.bundle_mut();
+            (bundle.config, bundle.is_folder, bundle.tokenizer, bundle.manifest) = (None, false, None, None);
+            bundle.extensions.clear();
+        }),
+        ("a context size below CL", |c| c.set("/dialog/context/size", json!(20))),
+        ("partial rotation", |c| {
+            c.set(&format!("{ROPE}/rope-dim"), json!(2));
+            for g in 0..2 {
+                for name in ["position_ids_cos", "position_ids_sin"] {
+                    *c.tensor_mut(g, name).dims.last_mut().unwrap() = 2;
+                }
+            }
+        }),
+        ("greedy as Genie understands it", |c| {
+            c.set("/dialog/sampler", json!({"version": 1, "greedy": true, "top-k": 1}))
+        }),
+        ("an older binary", |c| {
+            c.info_mut(0).build_id = "v2.40.0.250101000000".into();
+            c.bundle_mut().manifest = None;
+        }),
+    ] {
+        let mut case = sound();
+        change(&mut case);
+        assert_eq!(examine(&case), [], "{name}");
+    }
+}
+
+#[rustfmt::skip]
+const CHANGES: &[Change] = &[
+    // The machine.
+    ("no libraries", |c| { c.machine.libraries.clear(); c.machine.htp = None; }, &["library-missing"]),
+    ("no system library", |c| c.machine.libraries.retain(|l| l.name != "libQnnSystem.so"), &["system-library-missing"]),
+    ("too old an interface", |c| c.machine.htp = Some(Err("core API 2.14.0 found".into())), &["library-unusable"]),
+    ("a system library that does not open", |c| c.machine.system = Some(Err("no such symbol".into())), &["library-unusable"]),
+    ("vendor libraries first", |c| {
+        for (i, place) in [Place::LoaderPath, Place::System].into_iter().enumerate() {
+            let path = format!("/{i}/libQnnGpu.so").into();
+            c.machine.libraries.push(LibraryFile { place, path, bytes: i as u64, ..library("libQnnGpu.so") });
+        }
+    }, &["library-copies"]),
+    ("a preparer of another release", |c| c.machine.libraries[2].build = build("v2.50.0.260101000000"), &["libraries-mixed"]),
+    ("a colon", |c| c.machine.adsp = Some(AdspPath {
+        raw: "/a:/b".into(), folders: vec![("/a:/b".into(), None)],
+    }), &["adsp-separator"]),
+    ("no such folder", |c| c.machine.adsp = Some(AdspPath {
+        raw: "/a".into(), folders: vec![("/a".into(), None)],
+    }), &["adsp-folder"]),
+    ("a relative folder", |c| c.machine.adsp = Some(AdspPath {
+        raw: "lib".into(), folders: vec![("lib".into(), Some(vec![]))],
+    }), &["adsp-folder"]),
+    ("a device without its skel", |c| { on_device(c); c.machine.adsp = None; }, &["skel-missing"]),
+    ("a device without its stub", |c| { on_device(c); c.machine.libraries.pop(); }, &["stub-missing"]),
+    ("a folder for another device, without skel", |c| {
+        c.machine.libraries.iter_mut().for_each(|l| l.native = false);
+        c.machine.libraries.push(library("libQnnHtpV75Stub.so"));
+    }, &["skel-missing"]),
+
+    // The device.
+    ("V66", |c| c.device = soc("sm8250"), &["dsp-too-old"]),
+    ("another architecture", |c| { c.device = soc("sm8550"); c.bundle_mut().extensions.clear(); }, &["binary-arch"]),
+    ("another chip", |c| {
+        c.device = soc("sm8550");
+        (c.info_mut(0).soc, c.info_mut(0).dsp_arch) = (Some(60), Some(73));
+        c.bundle_mut().extensions.clear();
+    }, &["binary-soc"]),
+    ("a binary that says its chip only", |c| {
+        (c.info_mut(0).soc, c.info_mut(0).dsp_arch) = (Some(43), None);
+    }, &["binary-arch"]),
+    ("too much VTCM", |c| {
+        c.info_mut(0).htp_graphs[1].as_mut().unwrap().vtcm_bytes = 16 << 20;
+    }, &["vtcm"]),
+    ("too much VTCM in the extension config", |c| {
+        c.bundle_mut().extensions[0].document = Some(Ok(json!({"graphs": [{"vtcm_mb": 16}]})));
+    }, &["vtcm"]),
+    ("an extension config that is no JSON", |c| {
+        c.bundle_mut().extensions[0].document = Some(Err("line 1".into()));
+    }, &["extension-syntax"]),
+    ("an extension config for another chip", |c| {
+        c.bundle_mut().extensions[0].document = Some(Ok(json!({"devices": [{"soc_model": 43, "dsp_arch": "v73"}]})));
+    }, &["extension-device", "extension-device"]),
+    ("an extension config for another chip than the binaries'", |c| {
+        c.device = None;
+        c.bundle_mut().extensions[0].document = Some(Ok(json!({"devices": [{"soc_model": 43}]})));
+    }, &["extension-device"]),
+    ("an extension config for other graphs", |c| {
+        c.bundle_mut().extensions[0].document = Some(Ok(json!({"graphs": [{"graph_names": ["prefill"]}]})));
+    }, &["extension-graphs"]),
+
+    // Builds.
+    ("an older library", |c| c.machine.libraries.iter_mut().for_each(|l| l.build = build("v2.40.0.250101000000")), &["library-older"]),
+    ("an older interface", |c| {
+        c.info_mut(0).core_version = Version { major: 2, minor: 41, patch: 0 };
+    }, &["library-older"]),
+    ("splits for two chips", |c| { split(c); c.device = None; c.info_mut(1).dsp_arch = Some(73); }, &["binaries-differ"]),
+    ("splits of two releases", |c| { split(c); c.info_mut(1).build_id = "v2.50.0.260101000000".into(); }, &["builds-differ"]),
+    ("a binary of another bundle", |c| c.info_mut(0).build_id = "v2.51.0.111111111111".into(), &["manifest-build"]),
+
+    // Files.
+    ("no binary", |c| {
+        c.bundle_mut().binaries[0].file = FileState::Missing { in_cwd: false };
+        c.bundle_mut().binaries[0].content = Content::Unexamined(String::new());
+        c.bundle_mut().manifest = None;
+        c.bundle_mut().extensions.clear();
+    }, &["file-missing"]),
+    ("no tokenizer", |c| {
+        let tokenizer = c.bundle_mut().tokenizer.as_mut().unwrap();
+        (tokenizer.file, tokenizer.vocabulary) = (FileState::Missing { in_cwd: false }, None);
+    }, &["file-missing"]),
+    ("a path from the current folder", |c| {
+        c.bundle_mut().extensions[0].file = FileState::Missing { in_cwd: true };
+        c.bundle_mut().extensions[0].document = None;
+    }, &["path-base"]),
+    ("a folder for a file", |c| {
+        c.bundle_mut().extensions[0].file = FileState::Unusable("is a folder".into());
+        c.bundle_mut().extensions[0].document = None;
+    }, &["file-unusable"]),
+    ("a torn file", |c| c.bundle_mut().manifest.as_mut().unwrap().files[0].found_bytes = Some(9), &["file-changed"]),
+    ("an edited file", |c| c.bundle_mut().manifest.as_mut().unwrap().files[0].same_hash = Some(false), &["file-changed"]),
+    ("a lost file that only the manifest knows", |c| {
+        let files = &mut c.bundle_mut().manifest.as_mut().unwrap().files;
+        files.push(ManifestFile { path: "LICENSE".into(), bytes: 3, ..ManifestFile::default() });
+    }, &["file-changed"]),
+    ("a torn manifest", |c| c.bundle_mut().manifest = Some(Manifest { fault: Some("EOF".into()), ..Manifest::default() }), &["manifest-syntax"]),
+    ("2 GB and a byte", |c| c.bundle_mut().binaries[0].file = FileState::Present { bytes: (2 << 30) + 1 }, &["file-too-large"]),
+    ("a damaged binary", |c| {
+        let refusal = Refusal { library: "/qnn/libQnnSystem.so".into(), reads_htp: true, words: "30010".into() };
+        c.bundle_mut().binaries[0].content = Content::Refused(vec![refusal]);
+        c.bundle_mut().extensions.clear();
+    }, &["binary-unreadable"]),
+    ("a binary without graphs", |c| {
+        c.info_mut(0).graphs.clear();
+        c.bundle_mut().extensions.clear();
+    }, &["binary-unreadable"]),
+    ("a binary that nobody reads", |c| {
+        c.bundle_mut().binaries[0].content = Content::Unexamined("no library".into());
+    }, &["binary-unexamined"]),
+    ("more than a session maps", |c| {
+        c.info_mut(0).htp_graphs[0].as_mut().unwrap().spill_fill_bytes = 4_000_000_000;
+    }, &["session-memory"]),
+
+    // The config.
+    ("no config", |c| c.bundle_mut().config = None, &["config-missing"]),
+    ("a config that is no JSON", |c| c.bundle_mut().config.as_mut().unwrap().document = Err("line 3".into()), &["config-syntax"]),
+    ("an unknown key", |c| c.set("/dialog/sampler/temperature", json!(1)), &["config-schema"]),
+    ("both ways to say positions", |c| c.set(&format!("{HTP}/pos-id-dim"), json!(4)), &["config-schema"]),
+    ("an empty stop string", |c| c.set("/dialog/stop-sequence", json!([""])), &["config-schema"]),
+    ("LoRA", |c| {
+        let lora = json!({"version": 1, "adapters": [{"version": 1, "name": "a", "bin-sections": ["a.bin"]}]});
+        c.set(&format!("{ENGINE}/model/binary/lora"), lora);
+    }, &["config-unsupported"]),
+    ("Genie 1.0", |c| c.genie_api = dialog::config::GenieApi::parse("1.0"), &["config-api", "config-api"]),
+    ("a list of EOS for Genie 1.1", |c| {
+        c.genie_api = dialog::config::GenieApi::parse("1.1");
+        c.set("/dialog/context/eos-token", json!([2]));
+    }, &["config-api", "config-api"]),
+    ("no sampler", |c| c.set("/dialog/sampler", json!(null)), &["sampler-missing"]),
+    ("half a penalty", |c| c.set("/dialog/sampler/token-penalty", json!({"penalize-last-n": 4})), &["repetition-penalty"]),
+    ("greedy alone", |c| c.set("/dialog/sampler/greedy", json!(true)), &["greedy-ignored"]),
+    ("no kv-dim", |c| c.set(&format!("{HTP}/kv-dim"), json!(null)), &["kv-dim-missing"]),
+    ("another kv-dim", |c| c.set(&format!("{HTP}/kv-dim"), json!(64)), &["kv-dim"]),
+    ("rope-dim of a whole head", |c| c.set(&format!("{ROPE}/rope-dim"), json!(8)), &["rope-dim"]),
+    ("tables as wide as a head", |c| {
+        c.set(&format!("{ROPE}/rope-dim"), json!(8));
+        for g in 0..2 {
+            for name in ["position_ids_cos", "position_ids_sin"] {
+                *c.tensor_mut(g, name).dims.last_mut().unwrap() = 8;
+            }
+        }
+    }, &["rope-dim"]),
+    ("pos-id-dim of a whole head", |c| {
+        c.set(ROPE, json!(null));
+        c.set(&format!("{HTP}/pos-id-dim"), json!(8));
+    }, &["rope-dim"]),
+    ("scaling without its type", |c| c.set(&format!("{ROPE}/rope-scaling"), json!({"factor": 8})), &["rope-scaling-ignored"]),
+    ("a longer context than compiled", |c| c.set("/dialog/context/size", json!(65)), &["context-size"]),
+    ("embeddings without a table", |c| {
+        for (g, n) in [1, 8].into_iter().enumerate() {
+            *c.tensor_mut(g, "input_ids") = TensorInfo::new("inputs_embeds", [1, n, 16], Dtype::F16);
+        }
+    }, &["embedding-missing"]),
+    ("a table that is too short", |c| {
+        for (g, n) in [1, 8].into_iter().enumerate() {
+            *c.tensor_mut(g, "input_ids") = TensorInfo::new("inputs_embeds", [1, n, 16], Dtype::F16);
+        }
+        c.set("/dialog/embedding", json!({"version": 1, "type": "lut", "size": 16, "lut-path": "lut.raw", "datatype": "float32"}));
+        let file = FileState::Present { bytes: 31 * 64 };
+        c.bundle_mut().embedding = Some(EmbeddingFile { written: "lut.raw".into(), path: "/bundle/lut.raw".into(), file });
+    }, &["embedding-size"]),
+    ("a table of another width", |c| {
+        for (g, n) in [1, 8].into_iter().enumerate() {
+            *c.tensor_mut(g, "input_ids") = TensorInfo::new("inputs_embeds", [1, n, 16], Dtype::F16);
+        }
+        c.set("/dialog/embedding", json!({"version": 1, "type": "lut", "size": 12, "lut-path": "lut.raw", "datatype": "float32"}));
+    }, &["embedding-size"]),
+
+    // Tokens.
+    ("a torn tokenizer", |c| c.bundle_mut().tokenizer.as_mut().unwrap().vocabulary = Some(Err("EOF".into())), &["tokenizer-unreadable"]),
+    ("another model's EOS", |c| {
+        c.set("/dialog/context/eos-token", json!([2, 31]));
+        let vocabulary = c.bundle_mut().tokenizer.as_mut().unwrap().vocabulary.as_mut().unwrap();
+        vocabulary.as_mut().unwrap().entries.insert(31, None);
+    }, &["eos-token"]),
+    ("an EOS beyond the logits", |c| c.set("/dialog/context/eos-token", json!(128_009)), &["eos-token"]),
+    ("no EOS", |c| c.set("/dialog/context/eos-token", json!(-1)), &["eos-unset"]),
+    ("a padding token beyond the logits", |c| c.set("/dialog/context/pad-token", json!(32)), &["special-token"]),
+    ("another n-vocab", |c| c.set("/dialog/context/n-vocab", json!(64)), &["n-vocab"]),
+    ("a larger tokenizer", |c| {
+        let vocabulary = c.bundle_mut().tokenizer.as_mut().unwrap().vocabulary.as_mut().unwrap();
+        vocabulary.as_mut().unwrap().n_entries = 33;
+    }, &["tokenizer-vocab"]),
+
+    // The graphs.
+    ("a mask around zero", |c| for g in 0..2 {
+        c.tensor_mut(g, "attention_mask").quant = Quant::PerTensor { scale: 0.001, offset: -32768 };
+    }, &["mask-encoding"]),
+    ("a mask without encoding", |c| c.tensor_mut(1, "attention_mask").quant = Quant::None, &["mask-encoding"]),
+    ("KV in and out", |c| c.tensor_mut(1, "past_key_0_out").quant = Quant::PerTensor { scale: 0.25, offset: -128 }, &["kv-encoding"]),
+    ("KV in two graphs", |c| for name in ["past_value_0_in", "past_value_0_out"] {
+        c.tensor_mut(1, name).quant = Quant::PerTensor { scale: 0.5, offset: -127 };
+    }, &["kv-encoding"]),
+    ("sin of its own", |c| for g in 0..2 {
+        c.tensor_mut(g, "position_ids_sin").quant = Quant::PerTensor { scale: 1.0 / 65535.0, offset: -32768 };
+    }, &["position-encoding"]),
+    ("positions in two graphs", |c| for name in ["position_ids_cos", "position_ids_sin"] {
+        c.tensor_mut(1, name).quant = Quant::PerTensor { scale: 1.0 / 65535.0, offset: -32768 };
+    }, &["position-encoding"]),
+    ("AR by CL", |c| c.info_mut(0).graphs.push(graph(1, 128)), &["ar-sets"]),
+    ("a prefix of its own", |c| for (from, to) in [
+        ("attention_mask", "my_attention_mask"), ("past_key_0_in", "my_key_0_in"), ("past_value_0_in", "my_value_0_in"),
+        ("past_key_0_out", "my_key_0_out"), ("past_value_0_out", "my_value_0_out"),
+    ] { rename(c, from, to); }, &["cache-group"]),
+    ("concat beside scatter", |c| {
+        for (g, n) in [1, 8].into_iter().enumerate() {
+            let mut other = graph(n, 64);
+            for t in other.inputs.iter_mut().chain(&mut other.outputs) {
+                t.name = t.name.replace("past_", "swa_").replace("attention_mask", "swa_attention_mask");
+            }
+            other.inputs.retain(|t| t.name.starts_with("swa_"));
+            other.outputs.retain(|t| t.name.starts_with("swa_"));
+            other.inputs[1].dims[3] = 64;
+            other.inputs[2].dims[2] = 64;
+            let own = &mut c.info_mut(0).graphs[g];
+            own.inputs.extend(other.inputs);
+            own.inputs.push(TensorInfo::new("swa_cache_index", [1], Dtype::I32));
+            own.outputs.extend(other.outputs);
+        }
+        c.set(&format!("{ENGINE}/cache-groups"), json!([{"version": 1, "prefix": "past_"}, {"version": 1, "prefix": "swa_"}]));
+    }, &["cache-forms"]),
+    ("a tensor of another shape", |c| c.tensor_mut(1, "attention_mask").dims = vec![2, 1, 8, 64], &["graph-contract"]),
+    ("no mask", |c| rename(c, "attention_mask", "mask"), &["input-missing"]),
+    ("cos without sin", |c| rename(c, "position_ids_sin", "sin"), &["input-missing"]),
+    ("a key without its value", |c| for g in 0..2 {
+        c.info_mut(0).graphs[g].outputs.retain(|t| t.name != "past_value_0_out");
+        c.info_mut(0).graphs[g].inputs.retain(|t| t.name != "past_value_0_in");
+    }, &["kv-tensors"]),
+    ("a past of another length", |c| c.tensor_mut(1, "past_key_0_in").dims[3] = 60, &["kv-tensors"]),
+    ("no logits", |c| rename(c, "logits", "scores"), &["split-ends"]),
+    ("a lost split", |c| { split(c); c.bundle_mut().binaries.pop(); }, &["split-missing"]),
+    ("splits that do not meet", |c| {
+        split(c);
+        for g in 0..2 { c.info_mut(1).graphs[g].inputs[0].name = "hidden_states".into(); }
+    }, &["split-wiring"]),
+    ("splits of other types", |c| {
+        split(c);
+        for g in 0..2 { c.info_mut(1).graphs[g].inputs[0].dtype = Dtype::F32; }
+    }, &["split-wiring"]),
+    ("a head for AR-1 only", |c| { split(c); c.info_mut(1).graphs.pop(); }, &["variant-missing"]),
+    ("a binary twice", |c| {
+        c.bundle_mut().binaries.push(binary("copy.bin", vec![graph(1, 64)]));
+    }, &["graph-twice"]),
+    ("a graph that is not there", |c| c.set(&format!("{HTP}/execute-select-graphs"), json!(["ar2_cl64"])), &["graph-selection"]),
+    ("logits of two widths", |c| c.tensor_mut(1, "logits").dims[2] = 33, &["tensor-differs"]),
+];
+
+#[test]
+fn each_change_gives_its_finding_and_no_other() {
+    let mut wrong = Vec::new();
+    for (name, change, want) in CHANGES {
+        let mut case = sound();
+        change(&mut case);
+        let found = examine(&case);
+        let ids: Vec<&str> = found.iter().map(|finding| finding.rule.id).collect();
+        if ids != *want {
+            let found: Vec<_> = found.iter().map(ToString::to_string).collect();
+            wrong.push(format!("{name}: expected {want:?}, found {}", found.join("\n")));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+#[test]
+fn every_rule_has_a_change_that_breaks_it() {
+    let broken: BTreeSet<&str> = CHANGES.iter().flat_map(|(.., want)| *want).copied().collect();
+    let rules: BTreeSet<&str> = checks::rules().map(|rule| rule.id).collect();
+    assert_eq!(broken, rules);
+    assert_eq!(checks::rules().count(), rules.len(), "an id is used twice");
+}
+
+#[test]
+fn every_rule_is_in_the_documentation() {
+    let page = include_str!("../../docs/doctor.md");
+    let rows: BTreeSet<&str> = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
+    for rule in checks::rules() {
+        let row = format!("| `{}` | {} | {} |", rule.id, rule.severity, rule.title);
+        assert!(page.lines().any(|line| line == row), "docs/doctor.md lacks the line\n{row}");
+    }
+    let rules: BTreeSet<&str> = checks::rules().map(|rule| rule.id).collect();
+    assert_eq!(rows, rules, "docs/doctor.md has lines without a rule");
+}
+
+#[test]
+fn a_laptop_that_looks_at_a_phones_bundle_is_only_warned() {
+    use crate::Severity;
+    let mut case = sound();
+    (case.machine.libraries, case.machine.htp) = (Vec::new(), None);
+    assert_eq!(examine(&case)[0].severity, Severity::Warning);
+    on_device(&mut case);
+    case.machine.libraries.clear();
+    assert_eq!(examine(&case)[0].severity, Severity::Error);
+}
+
+#[test]
+fn cures_fit_the_case() {
+    let cure = |change: fn(&mut Case)| {
+        let mut case = sound();
+        change(&mut case);
+        examine(&case)[0].cure.clone()
+    };
+    assert_eq!(
+        cure(|c| c.machine.adsp = Some(AdspPath { raw: "/a:/b".into(), folders: vec![] })),
+        "export ADSP_LIBRARY_PATH=\"/a;/b\""
+    );
+    assert_eq!(
+        cure(|c| {
+            on_device(c);
+            c.machine.libraries.push(library("libQnnHtpV75Skel.so"));
+            c.machine.adsp.as_mut().unwrap().folders[0].1 = Some(vec![]);
+        }),
+        "it lies in `/qnn`: export ADSP_LIBRARY_PATH=\"/qnn\""
+    );
+    let target = cure(|c| {
+        c.device = soc("sm8550");
+        c.bundle_mut().extensions.clear();
+    });
+    assert_eq!(target, "compile it again for the device: `genie compile MODEL --target sm8550`");
+    assert!(cure(|c| c.set(&format!("{HTP}/kv-dim"), json!(null))).starts_with("add `\"kv-dim\": 8`"));
+}

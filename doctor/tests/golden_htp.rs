@@ -1,0 +1,102 @@
+//! The real system library and the golden bundles: silent on what is sound, and told apart what is broken.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+
+use common::{Bundle, ids, readers};
+use doctor::{Request, Surroundings, collect, examine};
+use qnn_api::Soc;
+use qnn_api::library::runtime;
+use serde_json::json;
+
+/// The recorded bundles of the real Genie: `GENIE_GOLDEN_DIR`, else beside the checkout.
+fn golden() -> PathBuf {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/golden");
+    let folder = std::env::var_os("GENIE_GOLDEN_DIR").map_or(beside, PathBuf::from);
+    assert!(folder.is_dir(), "no golden bundles at `{}`: set GENIE_GOLDEN_DIR", folder.display());
+    folder
+}
+
+/// This machine with nothing but the fetched runtime.
+fn surroundings() -> Surroundings {
+    let library = runtime::find(runtime::HTP).expect("run `cargo xtask qnn-runtime`, or set QNN_RUNTIME_DIR");
+    Surroundings { runtime: library.parent().map(Path::to_owned), ..common::bare(Path::new("/")) }
+}
+
+fn copy(name: &str) -> Bundle {
+    Bundle::copy_of(&golden().join(name)).with(|request, s| {
+        *s = surroundings();
+        request.soc = Soc::by_name("sm8650");
+    })
+}
+
+#[test]
+#[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
+fn the_golden_bundles_give_no_finding() {
+    for name in ["fp16_ar1_32_cl128", "fp16_scatter", "fp16_split2", "w8a16"] {
+        for soc in [None, Soc::by_name("sm8650")] {
+            let request = Request { subject: Some(golden().join(name)), soc, ..Request::default() };
+            let case = collect(&request, &surroundings(), &readers()).unwrap();
+            let (_, info) = case.htp_binaries().next().expect("an HTP binary was read");
+            assert_eq!((info.soc, info.dsp_arch), (Some(57), Some(75)), "{name}");
+            assert_eq!(info.htp_graphs[0].map(|graph| graph.vtcm_bytes), Some(4 << 20), "{name}");
+            assert_eq!(case.genie_api.map(|api| api.to_string()).as_deref(), Some("1.21"));
+            assert_eq!(examine(&case), [], "{name}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
+fn real_binaries_are_held_against_devices() {
+    for (soc, want) in [
+        ("sm8650", &[][..]),
+        ("sm8550", &["binary-arch"]),
+        ("sm8750", &["binary-arch"]),
+        ("x-elite", &["binary-arch"]),
+        ("sm8250", &["dsp-too-old"]),
+        ("qcm6490", &["binary-arch", "vtcm"]),
+    ] {
+        let bundle = copy("w8a16").with(|request, _| request.soc = Soc::by_name(soc));
+        assert_eq!(ids(&bundle.examine()), want, "{soc}");
+    }
+}
+
+#[test]
+#[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
+fn broken_golden_bundles_are_found() {
+    type Broken = (&'static str, fn() -> Bundle, &'static [&'static str]);
+    let cases: &[Broken] = &[
+        ("no head", || copy("fp16_split2").set(BINS, json!(["decoder.bin"])), &["split-missing"]),
+        (
+            "the head of another bundle",
+            || {
+                copy("fp16_split2")
+                    .edit("lmhead.bin", |b| *b = std::fs::read(golden().join("w8a16/model.bin")).unwrap())
+            },
+            &["kv-encoding", "position-encoding", "split-missing"],
+        ),
+        ("torn", || copy("w8a16").edit("model.bin", |b| b.truncate(5000)), &["binary-unreadable"]),
+        ("half a file", || copy("w8a16").edit("model.bin", |b| b.truncate(b.len() / 2)), &["binary-unreadable"]),
+        ("something else", || copy("w8a16").edit("model.bin", |b| b.fill(7)), &["binary-unreadable"]),
+        ("rope-dim", || copy("w8a16").set(ROPE, json!(32)), &["rope-dim"]),
+        ("context size", || copy("w8a16").set("/dialog/context/size", json!(256)), &["context-size"]),
+        ("n-vocab", || copy("w8a16").set("/dialog/context/n-vocab", json!(1024)), &["n-vocab"]),
+        ("kv-dim", || copy("w8a16").set(KV_DIM, json!(null)), &["kv-dim-missing"]),
+        ("sampler", || copy("w8a16").set("/dialog/sampler", json!(null)), &["sampler-missing"]),
+    ];
+    let mut wrong = Vec::new();
+    for (name, make, want) in cases {
+        let bundle = make();
+        let found = bundle.examine();
+        if ids(&found) != *want {
+            wrong.push(format!("{name}: expected {want:?}, found {}", bundle.report()));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+const BINS: &str = "/dialog/engine/model/binary/ctx-bins";
+const ROPE: &str = "/dialog/engine/model/positional-encoding/rope-dim";
+const KV_DIM: &str = "/dialog/engine/backend/QnnHtp/kv-dim";
