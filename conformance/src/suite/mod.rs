@@ -6,6 +6,7 @@
 pub mod bad;
 pub mod bounds;
 pub mod codec;
+pub mod decoder;
 mod ops;
 pub mod problem;
 pub mod runtime;

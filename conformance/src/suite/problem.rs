@@ -9,7 +9,7 @@ use genie_types::{Dtype, Quant, TensorInfo};
 use qnn_api::{Param, TensorKind};
 
 use super::bounds::{Bound, Bounds};
-use super::codec::{Ty, decode, encode, label};
+use super::codec::{Fit, Ty, decode, encode, label};
 use super::values::Values;
 
 /// What a tensor of a problem is.
@@ -157,10 +157,11 @@ impl Problem {
         self.param(name, Param::U32Tensor { dims: vec![data.len()], data })
     }
 
-    /// A tensor between nodes.
+    /// A tensor between nodes; of codes if the type has a given encoding.
     #[must_use]
     pub fn native(mut self, name: &str, ty: &Ty, dims: impl Into<Vec<usize>>) -> Self {
-        let info = TensorInfo::new(name, dims, ty.dtype);
+        let quant = if let Fit::Given(quant) = &ty.fit { quant.clone() } else { Quant::None };
+        let info = TensorInfo::new(name, dims, ty.dtype).with_quant(quant);
         self.tensors.push(Tensor { info, role: Role::Native });
         self
     }

@@ -1,11 +1,12 @@
 //! Ops in company, as decoders have them: what a backend fuses must still be right.
 
+use genie_types::Quant;
 use qnn_api::Param;
 
 use super::linear::product;
 use super::mat_mul::mat_mul;
 use super::neuron::sigmoid;
-use crate::suite::codec::{F16, F32, I32, Ty};
+use crate::suite::codec::{F16, F32, Fit, I32, Ty, U8, U16};
 use crate::suite::values::Values;
 use crate::suite::{Bound, Problem};
 
@@ -13,10 +14,49 @@ pub(super) fn problems() -> Vec<Problem> {
     let mut all = Vec::new();
     for ty in [F16, F32] {
         all.push(swiglu(&ty));
-        all.push(attention(&ty));
+        all.push(attention("masked, grouped heads", Types::floats(&ty)));
         all.push(cache_in_place(&ty));
     }
+    all.push(attention("masked, grouped heads, 8-bit cache", Types::codes()));
     all
+}
+
+/// Types of queries, cache, mask, scores, shares.
+struct Types {
+    queries: Ty,
+    cache: Ty,
+    mask: Ty,
+    scores: Ty,
+    masked: Ty,
+    shares: Ty,
+    /// What the mask adds to hidden columns.
+    hidden: f64,
+    htp: Bound,
+    host: Option<Bound>,
+}
+
+impl Types {
+    fn floats(ty: &Ty) -> Self {
+        let ty = || ty.clone();
+        let (queries, cache, mask, scores, masked, shares) = (ty(), ty(), ty(), ty(), ty(), ty());
+        Self { queries, cache, mask, scores, masked, shares, hidden: -1e4, htp: Bound::Largest(5e-3), host: None }
+    }
+
+    /// As a model with 16-bit activations and an 8-bit cache has them; each step between rounds to its codes.
+    fn codes() -> Self {
+        let given = |ty: Ty, scale: f32, offset: i32| ty.with(Fit::Given(Quant::PerTensor { scale, offset }));
+        Self {
+            queries: U16,
+            cache: U8.with(Fit::Centred),
+            mask: U16,
+            scores: given(U16, 16.0 / 65535.0, -32768),
+            masked: given(U16, 40.0 / 65535.0, -49152),
+            shares: given(U16, 1.0 / 65535.0, 0),
+            hidden: -20.0,
+            htp: Bound::Largest(1e-3),
+            host: Some(Bound::Largest(1e-3)),
+        }
+    }
 }
 
 /// `down(silu(gate(x)) * up(x))`.
@@ -45,23 +85,23 @@ fn swiglu(ty: &Ty) -> Problem {
 }
 
 /// Softmax of masked scores, mixed values: 4 query heads over 2 key heads.
-fn attention(ty: &Ty) -> Problem {
+fn attention(case: &str, types: Types) -> Problem {
     let transposes = || vec![("transpose_in0", Param::Bool(false)), ("transpose_in1", Param::Bool(false))];
-    let mask = Values::from_fn([1, 1, 6, 24], |i| if i[3] <= i[2] + 18 && i[3] != 3 { 0.0 } else { -1e4 });
-    let mut problem = Problem::graph("Attention", "masked, grouped heads")
-        .input(ty.clone(), Values::noise(271, [2, 2, 6, 16], 0.7))
-        .input(ty.clone(), Values::noise(272, [2, 1, 16, 24], 1.0))
-        .input(ty.clone(), Values::noise(273, [2, 1, 24, 16], 1.0))
-        .input(ty.clone(), mask);
-    for name in ["scores", "masked", "shares"] {
+    let mask = Values::from_fn([1, 1, 6, 24], |i| if i[3] <= i[2] + 18 && i[3] != 3 { 0.0 } else { types.hidden });
+    let mut problem = Problem::graph("Attention", case)
+        .input(types.queries.clone(), Values::noise(271, [2, 2, 6, 16], 0.7))
+        .input(types.cache.clone(), Values::noise(272, [2, 1, 16, 24], 1.0))
+        .input(types.cache, Values::noise(273, [2, 1, 24, 16], 1.0))
+        .input(types.mask, mask);
+    for (name, ty) in [("scores", &types.scores), ("masked", &types.masked), ("shares", &types.shares)] {
         problem = problem.native(name, ty, [2, 2, 6, 24]);
     }
-    problem
+    let problem = problem
         .node("MatMul", transposes(), &["x0", "x1"], &["scores"])
         .node("ElementWiseAdd", vec![], &["scores", "x3"], &["masked"])
         .node("Softmax", vec![("axis", Param::U32(3))], &["masked"], &["shares"])
         .node("MatMul", transposes(), &["shares", "x2"], &["y0"])
-        .output(ty.clone())
+        .output(types.queries)
         .answer(|x| {
             let masked = mat_mul(&x[0], &x[1], [false, false]).zip(&x[3], |s, m| s + m);
             let shares = masked.map_rows(|row| {
@@ -72,7 +112,11 @@ fn attention(ty: &Ty) -> Problem {
             });
             mat_mul(&shares, &x[2], [false, false])
         })
-        .htp_within(Bound::Largest(5e-3))
+        .htp_within(types.htp);
+    match types.host {
+        Some(bound) => problem.host_within(bound),
+        None => problem,
+    }
 }
 
 /// New keys written into the cache, which is an output too, and read by the product in the same graph.
