@@ -136,6 +136,8 @@ pub(crate) fn sound() -> Case {
             manifest: Some(Manifest {
                 fault: None,
                 build_id: Some(BUILD.into()),
+                target: Some("sm8650".into()),
+                shared_weights: false,
                 files: vec![ManifestFile {
                     path: "model.bin".into(),
                     bytes: 1_000_000,

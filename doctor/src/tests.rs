@@ -137,6 +137,11 @@ const CHANGES: &[Change] = &[
     ("a binary that says its chip only", |c| {
         (c.info_mut(0).soc, c.info_mut(0).dsp_arch) = (Some(43), None);
     }, &["binary-arch"]),
+    ("a bundle for another device that nobody reads", |c| {
+        c.device = soc("sm8550");
+        c.bundle_mut().binaries[0].content = Content::Unexamined("no library".into());
+        c.bundle_mut().extensions.clear();
+    }, &["binary-arch", "binary-unexamined"]),
     ("too much VTCM", |c| {
         c.info_mut(0).htp_graphs[1].as_mut().unwrap().vtcm_bytes = 16 << 20;
     }, &["vtcm"]),
@@ -205,6 +210,7 @@ const CHANGES: &[Change] = &[
     ("a binary that nobody reads", |c| {
         c.bundle_mut().binaries[0].content = Content::Unexamined("no library".into());
     }, &["binary-unexamined"]),
+    ("shared weights on the emulator", |c| c.bundle_mut().manifest.as_mut().unwrap().shared_weights = true, &["shared-weights"]),
     ("more than a session maps", |c| {
         c.info_mut(0).htp_graphs[0].as_mut().unwrap().spill_fill_bytes = 4_000_000_000;
     }, &["session-memory"]),

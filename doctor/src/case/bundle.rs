@@ -149,6 +149,10 @@ pub struct Manifest {
     pub fault: Option<String>,
     /// Build id of the library that made the bundle.
     pub build_id: Option<String>,
+    /// The chip that the bundle was compiled for, by name.
+    pub target: Option<String>,
+    /// Graphs of a binary share their weights.
+    pub shared_weights: bool,
     /// The files that it lists, as they are now.
     pub files: Vec<ManifestFile>,
 }

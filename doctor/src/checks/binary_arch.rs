@@ -23,11 +23,22 @@ pub const SOC_RULE: Rule = Rule {
     cure: "compile it again for the device",
 };
 
-/// Each HTP binary against the device.
+/// Each HTP binary against the device; where none can be read, what the manifest says of them.
 pub fn check(case: &Case, found: &mut Findings) {
     // A device that no binary can run on has a finding of its own.
     let Some(soc) = case.device.map(|device| device.soc).filter(|soc| soc.dsp_arch >= FIRST_HTP_ARCH) else { return };
     let cure = format!("compile it again for the device: `genie compile MODEL --target {}`", soc.name.to_lowercase());
+    let manifest = case.bundle.as_ref().and_then(|bundle| bundle.manifest.as_ref());
+    let target = manifest.and_then(|manifest| Soc::by_name(manifest.target.as_deref()?));
+    if let (None, Some(target)) = (case.described().next(), target)
+        && target.dsp_arch != soc.dsp_arch
+    {
+        let what = format!(
+            "the bundle was compiled for {} (V{}), but the device is {} (V{})",
+            target.name, target.dsp_arch, soc.name, soc.dsp_arch
+        );
+        found.add(&RULE, "manifest.json", what).cure(cure.clone());
+    }
     for (binary, info) in case.htp_binaries() {
         let made_for = info.soc.and_then(Soc::by_id);
         let Some(arch) = info.dsp_arch.or(made_for.map(|soc| soc.dsp_arch)) else { continue };

@@ -33,6 +33,7 @@ mod position_encoding;
 mod rope_dim;
 mod sampler;
 mod session_memory;
+mod shared_weights;
 mod skel_missing;
 mod tokens;
 mod vocab;
@@ -71,6 +72,7 @@ pub const CHECKS: &[Check] = &[
     Check { rules: &[&file_too_large::RULE], run: file_too_large::check },
     Check { rules: &[&binary_unreadable::RULE, &binary_unreadable::UNEXAMINED_RULE], run: binary_unreadable::check },
     Check { rules: &[&session_memory::RULE], run: session_memory::check },
+    Check { rules: &[&shared_weights::RULE], run: shared_weights::check },
     Check { rules: &[&config_syntax::RULE, &config_syntax::SYNTAX_RULE], run: config_syntax::check },
     Check { rules: &[&config_schema::RULE, &config_schema::UNSUPPORTED_RULE], run: config_schema::check },
     Check { rules: &[&config_api::RULE], run: config_api::check },

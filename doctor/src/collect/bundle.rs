@@ -113,6 +113,8 @@ fn vocabulary(path: &Path, wanted: &[u32]) -> Result<Vocabulary, String> {
 struct RawManifest {
     backend: Option<RawBackend>,
     #[serde(default)]
+    options: RawOptions,
+    #[serde(default)]
     files: Vec<RawFile>,
 }
 
@@ -121,6 +123,14 @@ struct RawManifest {
 struct RawBackend {
     name: Option<String>,
     build_id: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct RawOptions {
+    target: Option<String>,
+    #[serde(default)]
+    shared_weights: bool,
 }
 
 #[derive(Deserialize)]
@@ -150,5 +160,6 @@ fn manifest(base: &Path, quick: bool) -> (Option<Manifest>, Option<String>) {
     };
     let (made_by, build_id) = raw.backend.map_or((None, None), |backend| (backend.name, backend.build_id));
     let files = raw.files.into_iter().map(file).collect();
-    (Some(Manifest { fault: None, build_id, files }), made_by)
+    let RawOptions { target, shared_weights } = raw.options;
+    (Some(Manifest { fault: None, build_id, target, shared_weights, files }), made_by)
 }
