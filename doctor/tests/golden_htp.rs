@@ -100,3 +100,17 @@ fn broken_golden_bundles_are_found() {
 const BINS: &str = "/dialog/engine/model/binary/ctx-bins";
 const ROPE: &str = "/dialog/engine/model/positional-encoding/rope-dim";
 const KV_DIM: &str = "/dialog/engine/backend/QnnHtp/kv-dim";
+
+#[test]
+#[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
+fn the_report_says_where_each_library_came_from() {
+    let case = collect(&Request::default(), &surroundings(), &[]).unwrap();
+    let report = doctor::Report { case: &case, findings: &examine(&case) }.to_string();
+    let library = runtime::find(runtime::HTP).unwrap();
+    let want = format!("  {} (runtime folder, QAIRT 2.", library.display());
+    assert!(report.contains(&want), "{report}");
+    for words in ["core API 2.", "HTP API 5.", "system API 1.", "libGenie.so (runtime folder, API 1."] {
+        assert!(report.contains(words), "{words}: {report}");
+    }
+    assert!(report.ends_with("\nnothing found"), "{report}");
+}

@@ -21,7 +21,9 @@ pub fn check(case: &Case, found: &mut Findings) {
     let system = machine.system.as_ref().and_then(|answer| answer.as_ref().err());
     for (name, words) in [(runtime::HTP, htp), (SYSTEM, system)] {
         let Some(words) = words else { continue };
-        let path = machine.library(name).map_or_else(|| name.to_owned(), |library| library.path.display().to_string());
+        // Only libraries for this processor are opened.
+        let opened = machine.libraries.iter().find(|library| library.name == name && library.native);
+        let path = opened.map_or_else(|| name.to_owned(), |library| library.path.display().to_string());
         found.add(&RULE, path, words.clone());
     }
 }

@@ -44,7 +44,8 @@ impl Report<'_> {
                     _ => String::new(),
                 },
                 "libQnnSystem.so" => match &machine.system {
-                    Some(Ok(v)) => format!(", system API {v}"),
+                    // The one that was opened is the first for this processor.
+                    Some(Ok(v)) if library.native => format!(", system API {v}"),
                     _ => String::new(),
                 },
                 _ => self.case.genie_api.map_or_else(String::new, |api| format!(", API {api}")),
