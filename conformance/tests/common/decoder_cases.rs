@@ -6,7 +6,7 @@ use compiler::testmodel::TestModel;
 use compiler::{Family, Precision};
 use conformance::bundles::Bundle;
 use conformance::suite::Runtime;
-use conformance::suite::decoder::{Decoder, Form, expected};
+use conformance::suite::decoder::{Decoder, Form, Numbers, expected};
 use engine::TokenModel;
 use genie_types::TokenId;
 use qnn_api::Backend;
@@ -21,8 +21,14 @@ fn model(family: Family) -> TestModel {
 pub fn composed(host: &dyn Runtime, emulator: Option<&dyn Runtime>) {
     let mut faults = Vec::new();
     for family in FAMILIES {
-        for (form, int8) in [(Form::Concat, false), (Form::Scatter, false), (Form::Concat, true)] {
-            let decoder = Decoder { model: model(family), form, int8, ctx_size: 32 };
+        for (form, numbers) in [
+            (Form::Concat, Numbers::Float16),
+            (Form::Scatter, Numbers::Float16),
+            (Form::Concat, Numbers::Int8Weights),
+            (Form::Concat, Numbers::Codes),
+            (Form::Scatter, Numbers::Codes),
+        ] {
+            let decoder = Decoder { model: model(family), form, numbers, ctx_size: 32 };
             match decoder.run(host, emulator, &[8, 1, 1, 1, 8]) {
                 Ok(used) => eprintln!("{}: of the tolerance {used:.2?}", decoder.title()),
                 Err(fault) => faults.push(fault),

@@ -4,7 +4,7 @@ use compiler::Family;
 use qnn_api::Param;
 
 use super::reference::{Whole, angle};
-use super::{Cache, Decoder, Form, Weights};
+use super::{Cache, Decoder, Form, Numbers, Weights};
 use crate::suite::Problem;
 use crate::suite::bounds::Bound;
 use crate::suite::codec::{F16, I32};
@@ -13,8 +13,13 @@ use crate::suite::values::Values;
 /// As random checkpoints have it.
 pub(super) const RMS_EPS: f32 = 1e-5;
 
-/// What a mask adds to columns that are not to be seen.
-const HIDDEN: f64 = -1e4;
+/// What a mask adds to columns that are not to be seen; in codes no more than it takes, for the sums' sake.
+const fn unseen(numbers: Numbers) -> f64 {
+    match numbers {
+        Numbers::Codes => -20.0,
+        Numbers::Float16 | Numbers::Int8Weights => -1e4,
+    }
+}
 
 /// New tokens and what was before them.
 pub(super) struct Step<'a> {
@@ -106,7 +111,7 @@ pub(super) fn problem(decoder: &Decoder, weights: &Weights, step: &Step<'_>, who
     // New columns stand at the end in concat form, behind the past in scatter form.
     let first = if *form == Form::Concat { m - n } else { past };
     let seen = |row: usize, column: usize| column < past || (column >= first && column - first <= row);
-    let mask = Values::from_fn([1, 1, n, m], |i| if seen(i[2], i[3]) { 0.0 } else { HIDDEN });
+    let mask = Values::from_fn([1, 1, n, m], |i| if seen(i[2], i[3]) { 0.0 } else { unseen(decoder.numbers) });
     let mask = g.input(F16, mask);
     let cos = g.input(F16, Values::from_fn([1, n, dim / 2], |i| angle(model, past + i[1], i[2]).0));
     let sin = g.input(F16, Values::from_fn([1, n, dim / 2], |i| angle(model, past + i[1], i[2]).1));

@@ -5,13 +5,14 @@
 //!
 //! *Shapes*, for AR = n, CL = m, past p (m - n columns in concat form, m in scatter form): docs/graph-contract.md.
 
+mod codes;
 mod compose;
 mod reference;
 mod weights;
 
 use compiler::testmodel::TestModel;
 
-use super::bounds::{Answers, Used, compare};
+use super::bounds::{Answers, Bound, Used, compare};
 use super::codec::decode;
 use super::problem::Problem;
 use super::runtime::{Runtime, words};
@@ -27,6 +28,17 @@ pub enum Form {
     Scatter,
 }
 
+/// What weights, activations and cache are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Numbers {
+    /// All of it float16.
+    Float16,
+    /// Float16, but int8 weights of linear layers, a scale for each output.
+    Int8Weights,
+    /// 16-bit codes, int8 weights, an 8-bit cache.
+    Codes,
+}
+
 /// A decoder under test.
 #[derive(Clone, Debug)]
 pub struct Decoder {
@@ -34,8 +46,8 @@ pub struct Decoder {
     pub model: TestModel,
     /// Where new rows go.
     pub form: Form,
-    /// Weights of linear layers in int8, a scale for each output; else float16.
-    pub int8: bool,
+    /// What its tensors are made of.
+    pub numbers: Numbers,
     /// CL.
     pub ctx_size: usize,
 }
@@ -46,8 +58,12 @@ type Cache = Vec<(Values, Values)>;
 impl Decoder {
     /// How messages call it.
     pub fn title(&self) -> String {
-        let weights = if self.int8 { "int8 weights" } else { "float16" };
-        format!("{}, {:?}, {weights}", self.model.family, self.form)
+        let numbers = match self.numbers {
+            Numbers::Float16 => "float16",
+            Numbers::Int8Weights => "int8 weights",
+            Numbers::Codes => "16-bit codes over an 8-bit cache",
+        };
+        format!("{}, {:?}, {numbers}", self.model.family, self.form)
     }
 
     /// Runs steps of those widths over made-up tokens, and holds all that comes out against the reference. With an
@@ -59,13 +75,17 @@ impl Decoder {
     /// # Panics
     /// The random checkpoint cannot be written.
     pub fn run(&self, host: &dyn Runtime, emulator: Option<&dyn Runtime>, widths: &[usize]) -> Result<Used, String> {
-        let weights = Weights::random(&self.model, self.int8);
+        let weights = Weights::random(&self.model, self.numbers != Numbers::Float16);
         let tokens = made_up(&self.model, widths.iter().sum());
         let whole = reference::run(&self.model, &weights, &tokens);
         let (mut cache, mut n_past, mut most) = (Cache::new(), 0, Used::default());
         for &width in widths {
             let step = compose::Step { tokens: &tokens[n_past..][..width], n_past, cache: &cache };
             let mut problem = compose::problem(self, &weights, &step, &whole);
+            if self.numbers == Numbers::Codes {
+                problem = codes::in_codes(&problem, &whole.cache_encodings());
+                problem = problem.host_within(Bound::Largest(3e-2)).htp_within(Bound::Largest(3e-2));
+            }
             if emulator.is_some() {
                 // What it is given is no better.
                 problem.bounds.host = problem.bounds.htp;

@@ -3,7 +3,11 @@
 use compiler::Family;
 use compiler::testmodel::TestModel;
 
+use genie_types::Quant;
+
 use super::Weights;
+use crate::suite::codec::{Fit, U8};
+use crate::suite::values::Values;
 
 /// What the model says about all tokens.
 #[derive(Clone, Debug)]
@@ -14,6 +18,17 @@ pub(super) struct Whole {
     pub(super) keys: Vec<Vec<Vec<f64>>>,
     /// Values, `[layer][token][kv * d]`.
     pub(super) values: Vec<Vec<Vec<f64>>>,
+}
+
+impl Whole {
+    /// 8-bit encodings that hold keys and values of each layer, layer by layer.
+    pub(super) fn cache_encodings(&self) -> Vec<Quant> {
+        let fit = |rows: &Vec<Vec<f64>>| {
+            let all = rows.concat();
+            U8.with(Fit::Centred).encoding(&Values::new([all.len()], all), &[])
+        };
+        self.keys.iter().zip(&self.values).flat_map(|(k, v)| [fit(k), fit(v)]).collect()
+    }
 }
 
 /// Cosine and sine of a pair's angle at a position, rounded to float16 as the client gives them.
