@@ -17,7 +17,7 @@
 //! | [`case`] | plain data: all that is known of the machine, the device and the bundle |
 //! | [`finding`] | [`Rule`]: an id with its reason and its cure; [`Finding`]: a rule broken somewhere |
 //! | [`checks`] | the table of checks, one a file; pure, so each is tested without files |
-//! | [`collect`] | files, environment and libraries to a [`Case`] |
+//! | [`mod@collect`] | files, environment and libraries to a [`Case`] |
 //! | [`report`] | a case and its findings as text or JSON |
 //!
 //! # What it never does

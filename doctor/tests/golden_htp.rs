@@ -84,6 +84,7 @@ fn broken_golden_bundles_are_found() {
         ("context size", || copy("w8a16").set("/dialog/context/size", json!(256)), &["context-size"]),
         ("n-vocab", || copy("w8a16").set("/dialog/context/n-vocab", json!(1024)), &["n-vocab"]),
         ("kv-dim", || copy("w8a16").set(KV_DIM, json!(null)), &["kv-dim-missing"]),
+        ("made by a later release", || copy("w8a16").edit("model.bin", |b| as_if_made_later(b)), &["library-older"]),
         ("sampler", || copy("w8a16").set("/dialog/sampler", json!(null)), &["sampler-missing"]),
     ];
     let mut wrong = Vec::new();
@@ -95,6 +96,13 @@ fn broken_golden_bundles_are_found() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+/// The same binary with another build id.
+fn as_if_made_later(bytes: &mut [u8]) {
+    let places: Vec<usize> = bytes.windows(6).enumerate().filter(|(_, w)| *w == b"v2.51.").map(|(at, _)| at).collect();
+    assert!(!places.is_empty(), "the binary holds its build id");
+    places.into_iter().for_each(|at| bytes[at..at + 6].copy_from_slice(b"v2.61."));
 }
 
 const BINS: &str = "/dialog/engine/model/binary/ctx-bins";

@@ -1,4 +1,4 @@
-//! All that is known: the machine, the device, the bundle. Plain data, made by [`crate::collect`] or by hand.
+//! All that is known: the machine, the device, the bundle. Plain data, made by [`crate::collect()`] or by hand.
 
 mod build;
 mod bundle;
