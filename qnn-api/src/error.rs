@@ -1,6 +1,6 @@
 //! What can go wrong between us and a QNN library, in words that name the call, the thing, and what was found.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
@@ -207,9 +207,9 @@ impl Error {
     /// What the user can do about it, apart from the text.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::Open { source, .. } => {
-                let text = source.to_string();
-                text.contains("GLIBC").then(|| "the library was built for a newer system than this one".to_owned())
+            Self::Open { path, source } => {
+                let newer = "the library was built for a newer system than this one";
+                foreign(path).or_else(|| source.to_string().contains("GLIBC").then(|| newer.to_owned()))
             }
             Self::Symbol { .. } => Some("give the backend itself, e.g. `libQnnHtp.so` or `libQnnHost.so`".into()),
             Self::Version { found, need, .. } if found.0 == need.0 => Some("use a newer QAIRT release".into()),
@@ -221,6 +221,12 @@ impl Error {
                 5004 | 1008 => {
                     Some("compile the bundle again with this library, or use the library it was made with".into())
                 }
+                // The aarch64 library on another machine: starting the backend answers so.
+                4000 => Some(
+                    "no Hexagon chip answers here: run on a Snapdragon, with the x86-64 library (an emulator), or on the \
+                     host backend"
+                        .into(),
+                ),
                 5005 | 1009 => Some("check that the binary was compiled for this SoC".into()),
                 _ => None,
             },
@@ -242,9 +248,48 @@ impl Error {
     }
 }
 
+/// Says so when the file is a library for another machine: the loader then claims that there is no such file.
+fn foreign(path: &Path) -> Option<String> {
+    let mut head = [0; 20];
+    std::fs::File::open(path).and_then(|mut file| std::io::Read::read_exact(&mut file, &mut head)).ok()?;
+    // ELF: `e_machine` at 18; EM_X86_64, EM_AARCH64, EM_HEXAGON.
+    let machine = match (head.starts_with(b"\x7fELF"), u16::from_le_bytes([head[18], head[19]])) {
+        (true, 62) => "x86_64",
+        (true, 183) => "aarch64",
+        (true, 164) => "hexagon",
+        _ => return None,
+    };
+    let ours = std::env::consts::ARCH;
+    (machine != ours).then(|| format!("it is a library for {machine}, this program is for {ours}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_library_for_another_machine_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("libQnnHtp.so");
+        let mut file = [0; 64];
+        file[..4].copy_from_slice(b"\x7fELF");
+        file[18] = 164;
+        std::fs::write(&path, file).unwrap();
+        let error = crate::Library::open(&path).unwrap_err();
+        let hint = error.hint().unwrap();
+        assert!(hint.starts_with("it is a library for hexagon, this program is for "), "{error}: {hint}");
+        // A file that is no library at all is left to the loader's own words.
+        std::fs::write(&path, "text, and more than twenty bytes of it").unwrap();
+        assert_eq!(crate::Library::open(&path).unwrap_err().hint(), None);
+    }
+
+    #[test]
+    fn a_missing_chip_is_told() {
+        let source = QnnError { call: "backendCreate", code: 4000, said: Some("No Snapdragon SOC detected".into()) };
+        let error = Error::Qnn { doing: "start backend `HTP_QTI_AISW`".into(), source };
+        assert!(error.hint().unwrap().contains("run on a Snapdragon"));
+        assert!(error.qnn().unwrap().to_string().contains("No Snapdragon SOC detected"));
+    }
 
     #[test]
     fn an_answer_is_told_with_number_name_component_and_meaning() {

@@ -1,54 +1,72 @@
-//! Qualcomm's aarch64 libraries under the emulator: its system library describes context binaries to a program of ours, and
-//! must say the same as the x86-64 one does on this machine; its HTP library must be told apart from a broken one.
+//! `genie` for the other machine, beside Qualcomm's libraries for it: their system library describes context binaries to it,
+//! and must say the same as the x86-64 one does on this machine; their HTP library must be told apart from a broken one;
+//! and the demo model must say the same there as here.
 //!
-//! Binaries: all of the golden bundles, and those that `genie compile` writes here, for the HTP (where the x86-64 runtime
-//! can compose for it) and for the host backend. The last are not Qualcomm's format, and both must refuse them.
+//! Binaries: all of the golden bundles, and those that `genie compile` writes here, for the HTP (the x86-64 runtime composes
+//! for it) and for the host backend. The last are not Qualcomm's format, and both must refuse them.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
 
-use super::borrowed;
 use super::toolchain::{EMULATOR, Toolchain, host_target};
 use crate::qnn_runtime::{self, Machine};
 use crate::workspace::{files, root, sh};
 
-/// What the HTP library prints on a machine without the chip.
-const NO_CHIP: &str = "No Snapdragon SOC detected";
+/// What the HTP library says on a machine without the chip, and what we add.
+const NO_CHIP: [&str; 3] = ["`backendCreate` answered 4000", "No Snapdragon SOC detected", "hint: "];
 
 /// Compares what two machines' libraries say.
 pub fn run(toolchain: &Toolchain, target: &str) -> Result<()> {
     let (here, there) = (Side::host()?, Side::emulated(toolchain, target)?);
-    let htp = golden()?.into_iter().chain(ours("htp", &["--target", "sm8650"])?).collect::<Vec<_>>();
-    for binary in &htp {
-        let (expected, found) = (here.describe(binary, false)?, there.describe(binary, false)?);
+    let golden = golden()?;
+    let htp = golden.iter().cloned().chain(ours("htp", &["--target", "sm8650"])?);
+    for binary in htp {
+        let (expected, found) = (here.inspect(&binary)?, there.inspect(&binary)?);
         let shown = binary.display();
         ensure!(expected.status.success(), "{}: `{shown}` is not described: {}", here.name, stderr(&expected));
         ensure!(found.status.success(), "{}: `{shown}` is not described: {}", there.name, stderr(&found));
-        let (expected, found) = (description(&expected), description(&found));
-        ensure!(found.lines().any(|line| line.starts_with("graph ")), "{}: `{shown}` has no graphs", there.name);
+        let (expected, found) = (stdout(&expected), stdout(&found));
+        ensure!(found.contains("\"graphs\""), "{}: `{shown}`: no graphs in {found}", there.name);
         ensure!(found == expected, "{} and {} differ on `{shown}`:\n{expected}\n{found}", here.name, there.name);
-        println!("decoded alike on both machines, {:>3} lines: {shown}", found.lines().count());
+        println!("described alike on both machines, {} bytes of JSON: {shown}", found.len());
     }
     for binary in ours("host", &[])? {
         for side in [&here, &there] {
-            let out = side.describe(&binary, false)?;
+            let out = side.inspect(&binary)?;
             let said = stderr(&out);
             ensure!(!out.status.success(), "{} took a host binary for one of its own", side.name);
-            ensure!(said.contains("context binary") && said.contains("30010"), "{}: unclear: {said}", side.name);
+            ensure!(said.contains("cannot inspect") && said.contains("30010"), "{}: unclear: {said}", side.name);
             println!("refused on {}: {said}", side.name);
         }
     }
-    let binary = htp.first().context("no HTP binary to start the backend with")?;
-    let out = there.describe(binary, true)?;
+    let bundle = golden.first().and_then(|binary| binary.parent()).context("a binary lies in a folder")?;
+    let out = there.genie(&["run", "-p", "hello", "-c", &shown(bundle), "--backend", &shown(&there.library)])?;
     let said = stderr(&out);
-    ensure!(!out.status.success() && said.contains(NO_CHIP), "the HTP library does not ask for its chip: {said}");
+    for part in NO_CHIP {
+        ensure!(!out.status.success() && said.contains(part), "without the chip: `{part}` is not in: {said}");
+    }
     println!("without the chip on {}: {said}", there.name);
+
+    let demo = ["run", "--prompt", "ROMEO:", "-n", "24", "--greedy", "--json"];
+    let tokens = |side: &Side| -> Result<Value> {
+        let out = side.genie(&demo)?;
+        ensure!(out.status.success(), "{}: the demo does not run: {}", side.name, stderr(&out));
+        let record: Value = serde_json::from_str(&stdout(&out)).context("the demo's record is no JSON")?;
+        Ok(record["tokens"].clone())
+    };
+    let (expected, found) = (tokens(&here)?, tokens(&there)?);
+    ensure!(
+        found == expected && found.as_array().is_some_and(|t| !t.is_empty()),
+        "demo: {expected} here, {found} there"
+    );
+    println!("the demo model, compiled and run on both machines, says the same {found}");
     Ok(())
 }
 
-/// A machine: how its `describe` is started, and on which library.
+/// A machine: how its `genie` is started, and its HTP library.
 struct Side {
     name: &'static str,
     command: Vec<String>,
@@ -58,33 +76,40 @@ struct Side {
 
 impl Side {
     fn host() -> Result<Self> {
-        sh("cargo", &["build", "--package", "qnn-api", "--example", "describe"], &[])?;
-        let program = root().join("target/debug/examples/describe").display().to_string();
+        sh("cargo", &["build", "--package", "genie-cli"], &[])?;
+        let command = vec![shown(&root().join("target/debug/genie"))];
         let library = qnn_runtime::fetched(Machine::host())?.join("libQnnHtp.so");
-        Ok(Self { name: "this machine", command: vec![program], env: Vec::new(), library })
+        Ok(Self { name: "this machine", command, env: Vec::new(), library })
     }
 
     fn emulated(toolchain: &Toolchain, target: &str) -> Result<Self> {
-        ensure!(target != host_target()?, "decoding compares two machines; `{target}` is this one");
-        let env = toolchain.emulate("max")?;
-        let args = ["build", "--target", target, "--package", "qnn-api", "--example", "describe"];
-        sh("cargo", &args, &borrowed(&env))?;
-        let program = toolchain.out_dir(target)?.join("debug/examples/describe").display().to_string();
+        ensure!(target != host_target()?, "this step compares two machines; `{target}` is this one");
+        super::compile(toolchain, target, false, &["genie-cli".to_owned()])?;
+        let command = vec![EMULATOR.to_owned(), shown(&toolchain.out_dir(target)?.join("debug/genie"))];
         let library = qnn_runtime::fetched(Machine::Aarch64)?.join("libQnnHtp.so");
-        Ok(Self { name: "aarch64", command: vec![EMULATOR.to_owned(), program], env, library })
+        Ok(Self { name: "aarch64", command, env: toolchain.emulate("max")?, library })
     }
 
-    fn describe(&self, binary: &Path, run: bool) -> Result<Output> {
+    fn genie(&self, args: &[&str]) -> Result<Output> {
+        // A cache of its own: the demo is compiled by the machine that runs it.
+        let cache = root().join("target/decode/cache").join(self.name);
         let mut command = Command::new(&self.command[0]);
-        command.args(&self.command[1..]).arg(&self.library).arg(binary).args(run.then_some("run"));
+        command.args(&self.command[1..]).args(args).env("GENIE_CACHE", cache).env("NO_COLOR", "1");
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
         command.output().with_context(|| format!("cannot start `{}`", self.command[0]))
     }
+
+    fn inspect(&self, binary: &Path) -> Result<Output> {
+        self.genie(&["inspect", "--json", &shown(binary), "--backend", &shown(&self.library)])
+    }
 }
 
-/// What is said of the binary; the first two lines are about the library.
-fn description(out: &Output) -> String {
-    String::from_utf8_lossy(&out.stdout).lines().skip(2).collect::<Vec<_>>().join("\n")
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
+fn stdout(out: &Output) -> String {
+    String::from_utf8_lossy(&out.stdout).into_owned()
 }
 
 fn stderr(out: &Output) -> String {
@@ -107,10 +132,10 @@ fn golden() -> Result<Vec<PathBuf>> {
 /// Binaries that our compiler makes of the demo model, with more options for the target.
 fn ours(name: &str, options: &[&str]) -> Result<Vec<PathBuf>> {
     let bundle = root().join("target/decode").join(name);
-    let shown = bundle.display().to_string();
-    let run = ["run", "--package", "genie-cli", "--quiet", "--", "--quiet"];
-    let compile = ["compile", "models/demo", "-o", &shown, "--ar", "1,32", "--cl", "128", "--force"];
-    sh("cargo", &[&run[..], &compile, options].concat(), &[])?;
+    let shown = shown(&bundle);
+    std::fs::create_dir_all(root().join("target/decode"))?;
+    let compile = ["--quiet", "compile", "models/demo", "-o", &shown, "--ar", "1,32", "--cl", "128", "--force"];
+    sh("target/debug/genie", &[&compile[..], options].concat(), &[])?;
     let found = files(&bundle, "bin")?;
     if found.is_empty() {
         bail!("`{shown}` holds no context binaries");
