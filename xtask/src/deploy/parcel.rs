@@ -181,3 +181,90 @@ pub fn libraries(folder: &Path, machine: &str, archs: &BTreeSet<String>) -> Resu
 pub fn name_of(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A runtime as the wheel has it.
+    fn runtime(folder: &Path, names: &[&str]) -> PathBuf {
+        let (package, libs) = (folder.join("pkg"), folder.join("pkg.libs"));
+        for folder in [&package, &libs] {
+            fs::create_dir_all(folder).unwrap();
+        }
+        for name in names {
+            fs::write(package.join(name), name).unwrap();
+        }
+        fs::write(libs.join("libc++-1.so"), "").unwrap();
+        package
+    }
+
+    #[test]
+    fn each_machine_gets_the_libraries_that_it_needs() {
+        let arm = [
+            "LICENSE",
+            "libGenie.so",
+            "libQnnHtp.so",
+            "libQnnHtpPrepare.so",
+            "libQnnSystem.so",
+            "libQnnHtpV73Skel.so",
+            "libQnnHtpV73Stub.so",
+            "libQnnHtpV75Skel.so",
+            "libQnnHtpV75Stub.so",
+        ];
+        let host = ["libGenie.so", "libHtpPrepare.so", "libQnnHtp.so", "libQnnSystem.so"];
+        struct Case<'a> {
+            there: &'a [&'a str],
+            machine: &'a str,
+            archs: &'a [&'a str],
+            expected: Result<&'a [&'a str], &'a str>,
+        }
+        let base = ["libQnnHtp.so", "libQnnHtpV75Skel.so", "libQnnHtpV75Stub.so", "libQnnSystem.so", "libc++-1.so"];
+        let all = [
+            "libQnnHtp.so",
+            "libQnnHtpV73Skel.so",
+            "libQnnHtpV73Stub.so",
+            "libQnnHtpV75Skel.so",
+            "libQnnHtpV75Stub.so",
+            "libQnnSystem.so",
+            "libc++-1.so",
+        ];
+        let emulator = ["libHtpPrepare.so", "libQnnHtp.so", "libQnnSystem.so", "libc++-1.so"];
+        let no_skel = "the bundle is for architecture v79, but";
+        for Case { there, machine, archs, expected } in [
+            Case { there: &arm, machine: "aarch64", archs: &["v75"], expected: Ok(&base) },
+            Case { there: &arm, machine: "aarch64", archs: &[], expected: Ok(&all) },
+            Case { there: &arm, machine: "aarch64", archs: &["v79"], expected: Err(no_skel) },
+            Case { there: &host, machine: "x86_64", archs: &["v75"], expected: Ok(&emulator) },
+            Case { there: &arm[..2], machine: "aarch64", archs: &[], expected: Err("holds no `libQnnHtp.so`") },
+            Case { there: &arm[..3], machine: "aarch64", archs: &[], expected: Err("holds no `libQnnSystem.so`") },
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let archs = archs.iter().map(|arch| (*arch).to_owned()).collect();
+            let found = libraries(&runtime(folder.path(), there), machine, &archs);
+            match expected {
+                Ok(expected) => assert_eq!(found.unwrap().iter().map(|p| name_of(p)).collect::<Vec<_>>(), expected),
+                Err(says) => assert!(found.unwrap_err().to_string().contains(says), "{says}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_bundle_says_its_backend_and_architecture() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, bytes: &[u8]| fs::write(folder.path().join(name), bytes).unwrap();
+        write(CONFIG, br#"{"dialog": {"engine": {"model": {"binary": {"ctx-bins": ["a.bin"]}}}}}"#);
+        write("a.bin", b"\x02\0\0\0 some HTP blob");
+        write("htp_backend_ext_config.json", br#"{"devices": [{"dsp_arch": "V75"}]}"#);
+        let bundle = Bundle::open(folder.path()).unwrap();
+        assert_eq!((bundle.backend, bundle.archs.iter().map(String::as_str).collect()), (Backend::Htp, vec!["v75"]));
+        let items = bundle.items().unwrap();
+        let names: Vec<&str> = items.iter().map(|item| item.to.as_str()).collect();
+        assert_eq!(names, ["bundle/a.bin", "bundle/genie_config.json", "bundle/htp_backend_ext_config.json"]);
+        // `printf '\002\0\0\0 some HTP blob' | sha256sum`
+        assert_eq!(items[0].sha256, "83a90e93e92a1a7e0356808efe100c35f2870450ebf30073f05e40491b0fd552");
+        assert_eq!(digest(&items[0].from, 0).unwrap()[..16], *"e3b0c44298fc1c14", "of nothing");
+        write("a.bin", b"\x89OGHOST\n");
+        assert_eq!(Bundle::open(folder.path()).unwrap().backend, Backend::Host);
+    }
+}

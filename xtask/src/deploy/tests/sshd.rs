@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use super::wire::Cable;
 use super::{bundle, error, foreign_program, genie, run, sent_from, text};
 use crate::cross::debian;
+use crate::workspace::root;
 
 struct Sshd {
     folder: TempDir,
@@ -175,4 +176,19 @@ fn a_host_that_will_not_do_is_told() {
         said.contains("cannot run a first prompt on `127.0.0.1`: exit status 1") && said.contains("tokenizer"),
         "{said}"
     );
+}
+
+#[test]
+#[ignore = "builds genie, needs sshd and the QNN runtime: cargo test -p xtask deploy -- --ignored"]
+fn a_bundle_of_the_htp_brings_its_libraries() {
+    let sshd = Sshd::start();
+    let golden = std::env::var_os("GENIE_GOLDEN_DIR").map_or_else(|| root().join("../shared/golden"), PathBuf::from);
+    let bundle = text(&golden.join("w8a16"));
+    let (flags, genie) = (sshd.flags("user_key", "known_hosts"), text(&genie()));
+    let report = run(&[&strs(&flags)[..], &["--genie", &genie, "-p", "hello", "-n", "4", &bundle]].concat()).unwrap();
+    assert_eq!(report.backend, "htp");
+    let library = report.files.iter().find(|file| file.file == "lib/libQnnHtp.so").unwrap();
+    assert!(library.build.as_ref().unwrap().starts_with("v2."), "{library:?}");
+    assert!(sshd.dir().join("lib/libQnnSystem.so").exists());
+    assert_eq!(report.first_run.unwrap().n_tokens, 4);
 }
