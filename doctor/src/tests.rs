@@ -197,7 +197,7 @@ const CHANGES: &[Change] = &[
         files.push(ManifestFile { path: "LICENSE".into(), bytes: 3, ..ManifestFile::default() });
     }, &["file-changed"]),
     ("a torn manifest", |c| c.bundle_mut().manifest = Some(Manifest { fault: Some("EOF".into()), ..Manifest::default() }), &["manifest-syntax"]),
-    ("2 GB and a byte", |c| c.bundle_mut().binaries[0].file = FileState::Present { bytes: (2 << 30) + 1 }, &["file-too-large"]),
+    ("2 GB", |c| c.bundle_mut().binaries[0].file = FileState::Present { bytes: 2 << 30 }, &["file-too-large"]),
     ("a damaged binary", |c| {
         let refusal = Refusal { library: "/qnn/libQnnSystem.so".into(), reads_htp: true, words: "30010".into() };
         c.bundle_mut().binaries[0].content = Content::Refused(vec![refusal]);

@@ -5,6 +5,8 @@ mod common;
 use std::path::{Path, PathBuf};
 
 use common::{Bundle, ids, readers};
+use compiler::testmodel::TestModel;
+use compiler::{CompileOptions, Family, HtpOptions, Silent, compile};
 use doctor::{Request, Surroundings, collect, examine};
 use qnn_api::Soc;
 use qnn_api::library::runtime;
@@ -108,6 +110,33 @@ fn as_if_made_later(bytes: &mut [u8]) {
 const BINS: &str = "/dialog/engine/model/binary/ctx-bins";
 const ROPE: &str = "/dialog/engine/model/positional-encoding/rope-dim";
 const KV_DIM: &str = "/dialog/engine/backend/QnnHtp/kv-dim";
+
+#[test]
+#[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
+fn what_we_compile_for_a_chip_is_sound_there_and_nowhere_else() {
+    let dir = tempfile::tempdir().unwrap();
+    TestModel::tiny(Family::Llama).write(&dir.path().join("model")).unwrap();
+    let htp = HtpOptions::for_target("sm8650").unwrap();
+    let mut options = CompileOptions::new(dir.path().join("model"), dir.path().join("bundle"));
+    (options.ars, options.cls, options.htp) = (vec![1, 8], vec![32], Some(htp));
+    let library = runtime::find(runtime::HTP).expect("run `cargo xtask qnn-runtime`, or set QNN_RUNTIME_DIR");
+    compile(&options, &htp.open(&library).unwrap(), &mut Silent).unwrap();
+    for (soc, want) in [
+        (None, &[][..]),
+        (Some("sm8650"), &[]),
+        (Some("sm8550"), &["binary-arch", "extension-device", "extension-device"]),
+    ] {
+        let subject = Some(dir.path().join("bundle"));
+        let request = Request { subject, soc: soc.and_then(Soc::by_name), ..Request::default() };
+        let found = examine(&collect(&request, &surroundings(), &readers()).unwrap());
+        assert_eq!(ids(&found), want, "{soc:?}: {found:#?}");
+    }
+    // Without the libraries the manifest still tells the chip.
+    let subject = Some(dir.path().join("bundle"));
+    let request = Request { subject, soc: Soc::by_name("x-elite"), ..Request::default() };
+    let found = examine(&collect(&request, &common::bare(Path::new("/")), &readers()).unwrap());
+    assert_eq!(ids(&found)[..2], ["binary-arch", "extension-device"], "{found:#?}");
+}
 
 #[test]
 #[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]

@@ -7,13 +7,13 @@ use crate::{Case, Findings, Rule, Severity};
 pub const RULE: Rule = Rule {
     id: "file-too-large",
     severity: Severity::Error,
-    title: "a context binary of more than 2 GB",
-    why: "the HTP serialises and maps at most 2 GB: it cannot be loaded (1002, 5005)",
+    title: "a context binary of 2 GB or more",
+    why: "the HTP serialises and maps less than 2 GB: it cannot be loaded (1002, 5005)",
     cure: "cut the model into more splits: `genie compile --layers-per-split N`",
 };
 
-/// Two gigabytes.
-const LIMIT: u64 = 2 << 30;
+/// What a signed 32-bit length can say.
+const LIMIT: u64 = (2 << 30) - 1;
 
 /// Each binary's length.
 pub fn check(case: &Case, found: &mut Findings) {
