@@ -11,6 +11,7 @@ use crate::codec::decode;
 use crate::mode::CacheMode;
 use crate::tensor_buf::TensorBuf;
 use genie_types::LayerIdx;
+use std::collections::BTreeMap;
 
 /// Layer, the tensor's own head number if it holds just one, and the head within the tensor.
 pub(crate) type HeadId = (LayerIdx, Option<usize>, usize);
@@ -19,25 +20,56 @@ pub(crate) type HeadId = (LayerIdx, Option<usize>, usize);
 pub trait KeyScorer: Send {
     /// Writes a score for each key; the lowest go first. `keys` is `[scores.len(), head_dim]`.
     fn score(&mut self, layer: LayerIdx, head: usize, keys: &[f32], scores: &mut [f32]);
+
+    /// The cache was cleared: forget what was learned from its keys.
+    fn reset(&mut self) {}
 }
 
-/// The reference: minus the cosine between a key and the mean of all keys there are.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct KeyDiff;
+/// The reference: minus the cosine between a key and the head's anchor, a mean of keys.
+#[derive(Clone, Debug, Default)]
+pub struct KeyDiff {
+    alpha: Option<f32>,
+    anchors: BTreeMap<(LayerIdx, usize), Vec<f32>>,
+}
+
+impl KeyDiff {
+    /// An anchor that runs along: each scoring moves it by `alpha` (above 0, at most 1) towards the mean of the keys there
+    /// are, so that evicted keys still count for a while. By default it is that mean itself, which is `alpha` 1.
+    /// Genie's key for it is `anchor-alpha`.
+    #[must_use]
+    pub fn running(alpha: f32) -> Self {
+        Self { alpha: Some(if alpha > 0.0 && alpha <= 1.0 { alpha } else { 1.0 }), ..Self::default() }
+    }
+}
 
 impl KeyScorer for KeyDiff {
-    fn score(&mut self, _layer: LayerIdx, _head: usize, keys: &[f32], scores: &mut [f32]) {
+    fn score(&mut self, layer: LayerIdx, head: usize, keys: &[f32], scores: &mut [f32]) {
         let dim = keys.len() / scores.len().max(1);
+        if dim == 0 {
+            return;
+        }
         let mut mean = vec![0.0f32; dim];
         for key in keys.chunks_exact(dim) {
             mean.iter_mut().zip(key).for_each(|(m, k)| *m += k / scores.len() as f32);
         }
+        let anchor = match self.alpha {
+            None => &mean,
+            Some(alpha) => {
+                let anchor = self.anchors.entry((layer, head)).or_insert_with(|| mean.clone());
+                anchor.iter_mut().zip(&mean).for_each(|(a, m)| *a += alpha * (m - *a));
+                anchor
+            }
+        };
         let norm = |x: &[f32]| x.iter().map(|v| v * v).sum::<f32>().sqrt();
         for (score, key) in scores.iter_mut().zip(keys.chunks_exact(dim)) {
-            let dot: f32 = key.iter().zip(&mean).map(|(k, m)| k * m).sum();
-            let length = norm(key) * norm(&mean);
+            let dot: f32 = key.iter().zip(anchor.iter()).map(|(k, m)| k * m).sum();
+            let length = norm(key) * norm(anchor);
             *score = if length > 0.0 { -dot / length } else { 0.0 };
         }
+    }
+
+    fn reset(&mut self) {
+        self.anchors.clear();
     }
 }
 
@@ -99,20 +131,37 @@ mod tests {
     fn the_key_most_like_the_mean_goes_first() {
         let keys = [1.0, 0.0, 0.9, 0.1, 0.0, 1.0, -0.5, 0.5];
         let mut scores = [0.0; 4];
-        KeyDiff.score(LayerIdx(0), 0, &keys, &mut scores);
+        KeyDiff::default().score(LayerIdx(0), 0, &keys, &mut scores);
         // Mean (0.35, 0.4): by cosine 0.659, 0.738, 0.753, 0.067.
         let order = [-0.6585, -0.7376, -0.7526, -0.0665];
         assert!(scores.iter().zip(order).all(|(s, o)| (s - o).abs() < 1e-3), "{scores:?}");
         let id = (LayerIdx(0), None, 0);
-        let mut queue = Queue::score(&mut KeyDiff, &id, &keys, 4, 0);
+        let mut queue = Queue::score(&mut KeyDiff::default(), &id, &keys, 4, 0);
         assert_eq!(queue.0, [3, 0, 1, 2], "the next one to go is last");
         // Rows 1 and 2 go and row 3 takes the place of row 1, where the queue still knows it.
         assert_eq!(queue.evict(2, 4), [RowMove { src: 3, dst: 1, len: 1 }]);
         assert_eq!(queue.0, [1, 0]);
-        assert_eq!(Queue::score(&mut KeyDiff, &id, &keys, 4, 2).0, [3, 2], "sinks do not queue");
+        assert_eq!(Queue::score(&mut KeyDiff::default(), &id, &keys, 4, 2).0, [3, 2], "sinks do not queue");
         assert_eq!(moves(&[1, 2], 4), [RowMove { src: 3, dst: 1, len: 1 }]);
         assert_eq!(moves(&[3], 4), []);
-        KeyDiff.score(LayerIdx(0), 0, &[0.0; 4], &mut scores[..2]);
+        KeyDiff::default().score(LayerIdx(0), 0, &[0.0; 4], &mut scores[..2]);
         assert_eq!(scores[..2], [0.0, 0.0]);
+    }
+
+    #[test]
+    fn a_running_anchor_remembers_keys_that_went() {
+        let (layer, mut scores) = (LayerIdx(0), [0.0; 2]);
+        let mut running = KeyDiff::running(0.25);
+        running.score(layer, 0, &[1.0, 0.0, 1.0, 0.0], &mut scores);
+        assert_eq!(scores, [-1.0, -1.0], "the first anchor is the mean");
+        // Now the mean is (0, 1); the anchor has moved a quarter of the way, to (0.75, 0.25).
+        running.score(layer, 0, &[0.0, 1.0, 0.0, 1.0], &mut scores);
+        assert!((scores[0] + 0.25 / 0.625f32.sqrt()).abs() < 1e-6, "{scores:?}");
+        running.score(layer, 1, &[0.0, 1.0, 0.0, 1.0], &mut scores);
+        assert_eq!(scores, [-1.0, -1.0], "each head has its own");
+        running.reset();
+        running.score(layer, 0, &[0.0, 2.0, 0.0, 2.0], &mut scores);
+        assert_eq!(scores, [-1.0, -1.0], "and forgets it with the cache");
+        KeyDiff::default().score(layer, 0, &[], &mut []);
     }
 }

@@ -18,7 +18,8 @@
 //! |---|---|
 //! | [`plan`](mod@plan) | [`KvState`], [`Variants`], [`Policy`], [`plan()`], [`Strategy`], [`InferenceStep`]: numbers in, numbers out |
 //! | [`geometry`] | [`KvGeometry`], [`KvTensor`]: which cache tensors each split has, as plain data |
-//! | [`mode`] | [`CacheMode`](mode::CacheMode), [`ModeKind`]: where a row's bytes lie and what moves |
+//! | [`mode`] | [`CacheMode`](mode::CacheMode), [`ModeKind`], [`Tile`](mode::Tile): where a row's bytes lie |
+//! | [`moves`] | [`Copies`](moves::Copies): what moves, as data, before it does |
 //! | [`manager`] | [`KvManager`], [`SplitGuard`]: the buffers, their jobs on worker threads, commit and rewind |
 //! | [`cells`] | [`CellTable`], [`SeqId`]: which row holds which position of which sequences |
 //! | [`group`] | [`CacheGroup`], [`LongContext`]: windows, rings, eviction by score, by group of layers |
@@ -27,10 +28,37 @@
 //! | [`snapshot`] | [`Snapshot`], [`GenieSlot`], [`PrefixStore`]: checked files, Genie's own, prefixes on disk |
 //! | [`error`] | [`KvError`]; the planner's own is [`PlanError`] |
 //!
+//! # The life of a step
+//!
+//! ```
+//! # use genie_types::{Ar, Cl, SplitIdx, VariantSpec};
+//! # use kvmanager::{KvDtype, KvForm, KvGeometry, KvManager, KvOptions, ModeKind, Policy, Variants};
+//! # let spec = |ar, cl| VariantSpec::new(Ar::new(ar).unwrap(), Cl::new(cl).unwrap()).unwrap();
+//! let geometry = KvGeometry::uniform(2, 4, 32, KvDtype::U8); // 2 layers, 4 heads of 32
+//! let variants = Variants::new([spec(1, 64), spec(8, 64), spec(1, 128), spec(8, 128)], KvForm::Concat, None)?;
+//! let options = KvOptions { mode: ModeKind::SMART_MASK, n_threads: 2 };
+//! let mut kv = KvManager::new(&geometry, variants, options)?;
+//! for step in kv.plan(60, &Policy::Genie)?.steps() {
+//!     kv.prepare(step)?; // the shape of the step; rows move to its stride
+//!     for split in (0..kv.n_splits()).map(SplitIdx) {
+//!         for view in kv.split(split)?.views() {
+//!             view.new.fill(7); // a graph reads `view.past` and writes `view.new`
+//!         }
+//!         kv.commit(split, step)?; // workers keep the new rows, while the next split runs
+//!     }
+//!     kv.advance(step)?;
+//! }
+//! kv.rewind(40)?;
+//! assert_eq!((kv.state().n_past, kv.state().n_valid_kv), (40, 40));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Layouts, modes, costs, operations, file formats and errors are written down in `docs/kv-cache.md`.
+//!
 //! # What it must never know
 //!
 //! QNN, handles, tokens' meaning, text. It owns bytes and moves them; it never runs a graph. Only [`snapshot`] touches
-//! files.
+//! files. No `unsafe`.
 
 #![forbid(unsafe_code)]
 

@@ -6,12 +6,15 @@
 //! A guard waits for its own split's jobs and for no other's. A plain decode step allocates nothing once the buffers
 //! stand.
 //!
-//! | Genie's request | here |
+//! The request modes of Genie's older manager, which its logs and its documents still name, are found here under those
+//! names too (search for them):
+//!
+//! | request | here |
 //! |---|---|
-//! | clear | [`clear`](KvManager::clear) |
-//! | set-variant | [`set_variant`](KvManager::set_variant), or with checks [`prepare`](KvManager::prepare) |
-//! | update-output, rewind | [`commit`](KvManager::commit), [`commit_selected`](KvManager::commit_selected), [`rewind`](KvManager::rewind) |
-//! | update-and-set | [`commit_and_set`](KvManager::commit_and_set) |
+//! | `CLEAR` | [`clear`](KvManager::clear) |
+//! | `SET_VARIANT` | [`set_variant`](KvManager::set_variant), or with checks [`prepare`](KvManager::prepare) |
+//! | `UPDATE_OUTPUT` | [`commit`](KvManager::commit), [`commit_selected`](KvManager::commit_selected); going back is [`rewind`](KvManager::rewind) |
+//! | `UPDATE_AND_SET` | [`commit_and_set`](KvManager::commit_and_set) |
 
 mod guard;
 mod image;
@@ -190,7 +193,7 @@ impl KvManager {
             min_head_dim: geometry.splits.iter().flat_map(|s| &s.tensors).map(|t| t.head_dim).min(),
             keeps_rows,
             rope: None,
-            scorer: Box::new(KeyDiff),
+            scorer: Box::new(KeyDiff::default()),
             on_rebind: None,
         })
     }

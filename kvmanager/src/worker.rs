@@ -1,4 +1,5 @@
-//! Worker threads for the byte moves. Buffers travel to a worker and back through channels, so nothing is locked.
+//! Worker threads for the byte moves. A shard of a split travels to a worker and back through channels, with the memory it
+//! owns: whoever holds it may move its bytes, nobody else can, and so there is nothing to lock and nothing to race for.
 
 use crate::KvError;
 use crate::buffer::AlignedBytes;

@@ -519,6 +519,26 @@ fn doubled_positions_are_refused_when_a_window_cannot_hold_them() {
 }
 
 #[test]
+fn a_divided_end_does_not_go_behind_other_rows() {
+    let actions = [Action::Process(2), Action::Process(13), Action::Divide(0, 14..15, 3), Action::Process(5)];
+    play(windowed(KvForm::Concat, 1, 2, 7, 2), &actions);
+}
+
+#[test]
+fn a_refused_step_turns_no_keys() {
+    let setup = Setup { mode: 1, dtype: KvDtype::F16, ..windowed(KvForm::Concat, 1, 1, 6, 2) };
+    let actions = [
+        Action::Process(5),
+        Action::Shift(0, 1..5, -1),
+        Action::Process(3),
+        Action::Shift(0, 0..1, 2),
+        Action::Process(2),
+        Action::ShiftOut(0, 1),
+    ];
+    play(setup, &actions);
+}
+
+#[test]
 fn a_graph_without_past_is_not_for_company() {
     let actions = [Action::Batch(vec![(1, 3), (1, 2), (1, 3)]), Action::Process(13)];
     play(windowed(KvForm::Concat, 3, 2, 1, 0), &actions);

@@ -23,6 +23,7 @@ impl KvManager {
     ///
     /// # Errors
     /// [`KvError::Rewind`] forward, or when rows that the next token needs were evicted; [`KvError::Worker`].
+    #[doc(alias = "UPDATE_OUTPUT")]
     pub fn rewind(&mut self, n_past: usize) -> Result<(), KvError> {
         let at = self.next[0];
         let why = if n_past > at {
@@ -55,9 +56,11 @@ impl KvManager {
     ///
     /// # Errors
     /// [`KvError::Worker`] when a job of this very call fails.
+    #[doc(alias = "CLEAR")]
     pub fn clear(&mut self) -> Result<(), KvError> {
         self.end_step();
         self.groups.iter_mut().for_each(GroupState::clear);
+        self.scorer.reset();
         self.next = [0; SeqId::COUNT];
         for at in 0..self.splits.len() {
             self.gather(at);
@@ -73,6 +76,7 @@ impl KvManager {
     ///
     /// # Errors
     /// [`KvError::Refused`], [`KvError::Worker`].
+    #[doc(alias = "seq_rm")]
     pub fn remove(&mut self, seq: SeqId, range: Range<usize>) -> Result<usize, KvError> {
         self.can("remove", seq)?;
         let mut freed = 0;
@@ -92,6 +96,7 @@ impl KvManager {
     ///
     /// # Errors
     /// [`KvError::Refused`], [`KvError::Worker`].
+    #[doc(alias = "seq_keep")]
     pub fn keep(&mut self, seq: SeqId) -> Result<(), KvError> {
         self.can("keep", seq)?;
         self.groups.iter_mut().for_each(|g| g.cells.keep(seq));
@@ -105,6 +110,7 @@ impl KvManager {
     ///
     /// # Errors
     /// [`KvError::Refused`].
+    #[doc(alias = "seq_cp")]
     pub fn share(&mut self, src: SeqId, dst: SeqId, range: Range<usize>) -> Result<(), KvError> {
         self.can("share", src)?;
         self.can("share", dst)?;
@@ -121,6 +127,7 @@ impl KvManager {
     ///
     /// # Errors
     /// [`KvError::Refused`], also when there are too few free rows; [`KvError::Worker`].
+    #[doc(alias = "seq_cp")]
     pub fn copy(&mut self, src: SeqId, dst: SeqId, range: Range<usize>) -> Result<(), KvError> {
         self.can("copy", src)?;
         self.can("copy", dst)?;
@@ -144,11 +151,13 @@ impl KvManager {
     }
 
     /// Moves a range of positions by `delta`; rows whose position would fall below 0 are dropped. Keys turn before the
-    /// next step, all pending shifts at once. A range that reaches the sequence's end moves the end too.
+    /// next step, all pending shifts at once. A range that reaches the sequence's end moves the end too, but never before a
+    /// row that the sequence still has.
     /// Rows shared with other sequences are copied first.
     ///
     /// # Errors
     /// [`KvError::Refused`], [`KvError::Worker`].
+    #[doc(alias = "seq_add")]
     pub fn shift(&mut self, seq: SeqId, range: Range<usize>, delta: isize) -> Result<(), KvError> {
         self.remap("shift", seq, range, |pos| pos.checked_add_signed(delta))
     }
@@ -157,6 +166,7 @@ impl KvManager {
     ///
     /// # Errors
     /// [`KvError::Refused`], also for a division by 0; [`KvError::Worker`].
+    #[doc(alias = "seq_div")]
     pub fn divide(&mut self, seq: SeqId, range: Range<usize>, by: usize) -> Result<(), KvError> {
         if by == 0 {
             return Err(self.refused("divide", "by 0".to_owned()));
@@ -187,6 +197,7 @@ impl KvManager {
     ///
     /// # Errors
     /// [`KvError::Refused`], [`KvError::Worker`].
+    #[doc(alias = "defrag")]
     pub fn compact(&mut self, max_moves: usize) -> Result<usize, KvError> {
         self.can("compact", SeqId(0))?;
         let mut n_moved = 0;
@@ -265,9 +276,11 @@ impl KvManager {
         for group in &mut self.groups {
             group.cells.map_positions(seq, range.clone(), &to);
         }
-        if next > 0 && range.contains(&(next - 1)) {
-            self.next[usize::from(seq.0)] = to(next - 1).map_or(0, |last| last + 1);
-        }
+        let moved = next > 0 && range.contains(&(next - 1));
+        let end = if moved { to(next - 1).map_or(0, |last| last + 1) } else { next };
+        // Never behind a row of its own: the next token would be taken for one of the past.
+        let rows = self.groups.iter().filter_map(|g| g.cells.pos_range(seq)).map(|(_, last)| last + 1);
+        self.next[usize::from(seq.0)] = rows.fold(end, usize::max);
         self.tidy()
     }
 

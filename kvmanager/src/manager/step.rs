@@ -63,6 +63,7 @@ impl KvManager {
     ///
     /// # Errors
     /// [`KvError::UnknownVariant`], [`KvError::PastTooLong`], [`KvError::Worker`].
+    #[doc(alias = "SET_VARIANT")]
     pub fn set_variant(&mut self, spec: VariantSpec) -> Result<(), KvError> {
         self.check_shape(spec, 0)?;
         for at in 0..self.splits.len() {
@@ -98,6 +99,7 @@ impl KvManager {
     ///
     /// # Errors
     /// [`KvError::UnknownSplit`], [`KvError::StepMismatch`], [`KvError::Worker`].
+    #[doc(alias = "UPDATE_OUTPUT")]
     pub fn commit(&mut self, split: SplitIdx, step: &InferenceStep) -> Result<(), KvError> {
         let at = self.check_step(split, step)?;
         self.keep_columns(step.n_process, |_| true)?;
@@ -109,6 +111,7 @@ impl KvManager {
     ///
     /// # Errors
     /// As [`commit`](Self::commit); [`KvError::UnknownVariant`], [`KvError::PastTooLong`] before anything is kept.
+    #[doc(alias = "UPDATE_AND_SET")]
     pub fn commit_and_set(&mut self, split: SplitIdx, step: &InferenceStep, next: VariantSpec) -> Result<(), KvError> {
         let at = self.check_step(split, step)?;
         if self.kept.is_none() {
@@ -211,6 +214,8 @@ impl KvManager {
     fn shape_for(&mut self, spec: VariantSpec) -> Result<(), KvError> {
         if self.keeps_rows {
             self.make_room(spec)?;
+            // Before keys turn, which costs precision: a shape that is refused must not.
+            self.check_shape(spec, 0)?;
             self.apply_shifts()?;
         }
         self.set_variant(spec)

@@ -235,9 +235,9 @@ impl Model {
             }
             group.rows.retain(|r| r.seqs != 0);
         }
-        if next > 0 && range.contains(&(next - 1)) {
-            self.next[usize::from(seq)] = to(next - 1).map_or(0, |last| last + 1);
-        }
+        let end = if next > 0 && range.contains(&(next - 1)) { to(next - 1).map_or(0, |last| last + 1) } else { next };
+        let own = self.groups.iter().flat_map(|g| &g.rows).filter(|r| r.seqs & bit(seq) != 0);
+        self.next[usize::from(seq)] = own.map(|r| r.pos + 1).fold(end, usize::max);
     }
 
     pub fn clear(&mut self) {
