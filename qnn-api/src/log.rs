@@ -80,6 +80,10 @@ pub(crate) unsafe extern "C" fn callback(format: *const c_char, level: QnnLog_Le
 }
 
 fn tell(line: &str, level: QnnLog_Level_t) {
+    // Libraries log from their exit handlers too, when this thread's storage, the subscriber's among it, is gone.
+    if LAST_WORDS.try_with(|_| ()).is_err() {
+        return;
+    }
     match level {
         qnn_sys::QNN_LOG_LEVEL_ERROR => {
             LAST_WORDS.with(|words| remember(&mut words.borrow_mut(), line));
@@ -111,6 +115,30 @@ fn remember(words: &mut Option<String>, line: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Logs while the thread ends.
+    struct Late;
+
+    impl Drop for Late {
+        fn drop(&mut self) {
+            assert!(LAST_WORDS.try_with(|_| ()).is_err(), "storage is freed last in, first out");
+            tell("good bye", qnn_sys::QNN_LOG_LEVEL_ERROR);
+        }
+    }
+
+    thread_local! {
+        static LATE: Late = const { Late };
+    }
+
+    #[test]
+    fn a_line_after_the_threads_storage_is_gone_is_dropped() {
+        // A panic in there would end the whole process.
+        let thread = std::thread::spawn(|| {
+            LATE.with(|_| ());
+            tell("storage that is freed before `LATE`", qnn_sys::QNN_LOG_LEVEL_ERROR);
+        });
+        thread.join().unwrap();
+    }
 
     #[test]
     fn error_lines_belong_to_the_call_that_failed() {
