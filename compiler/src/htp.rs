@@ -137,7 +137,8 @@ fn names() -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::CompileOptions;
+    use crate::testmodel::TestModel;
+    use crate::{CompileOptions, Family};
 
     #[test]
     fn targets_are_found_by_name() {
@@ -196,5 +197,23 @@ mod tests {
             );
             assert!(error.contains("`x-elite`") && !error.contains("sm8350"), "{error}");
         }
+    }
+
+    #[test]
+    fn other_backends_do_not_compile_for_a_chip() {
+        let place = tempfile::tempdir().unwrap();
+        TestModel::tiny(Family::Llama).write(&place.path().join("model")).unwrap();
+        let mut options = CompileOptions::new(place.path().join("model"), place.path().join("bundle"));
+        options.htp = Some(HtpOptions::for_target("sm8650").unwrap());
+        let providers = qnn_host::QnnInterface_getProviders;
+        let library = Library::linked(providers, Some(qnn_host::QnnSystemInterface_getProviders)).unwrap();
+        let backend = Backend::new(&library, &BackendOptions::default()).unwrap();
+        let error = crate::compile(&options, &backend, &mut crate::Silent).unwrap_err();
+        let message = "library `linked in` does not compile for target `sm8650`: it is `HOST_OPEN_GENIE`, expected an HTP \
+                       backend";
+        assert_eq!(error.to_string(), message);
+        let error = options.htp.unwrap().open(Path::new("/nowhere/libQnnHtp.so")).unwrap_err();
+        assert_eq!(error.to_string(), "cannot load library `/nowhere/libQnnHtp.so`");
+        assert!(!place.path().join("bundle").exists());
     }
 }

@@ -201,3 +201,50 @@ fn inspect_lists_graphs_and_tensors() {
     assert_eq!(record["variants"].as_array().unwrap().len(), 6);
     assert_eq!(record["vocab_size"], 2048);
 }
+
+#[test]
+fn targets_that_cannot_be_compiled_for_are_refused_with_a_hint() {
+    let place = tempfile::tempdir().unwrap();
+    let model = place.path().join("model");
+    TestModel::tiny(Family::Llama).write(&model).unwrap();
+    let (model, bundle) = (model.to_str().unwrap(), place.path().join("bundle"));
+    let host = place.path().join("libQnnHtp.so");
+    std::fs::write(&host, "no library").unwrap();
+    for (flags, said) in [
+        (&["--target", "sm9999"][..], "error: unknown target `sm9999`: expected one of `sm8550`, `sm8650`"),
+        (&["--target", "sm8350"], "error: target `sm8350` cannot run these graphs: its HTP is a V68"),
+        (&["--target", "sm8350"], "hint: V73 and later have it"),
+        (&["--target", "sm8650", "--precision", "f32"], "error: precision f32 for target `sm8650`"),
+        (&["--target", "sm8650", "--perf", "warp"], "error: unknown performance policy `warp`"),
+        (&["--target", "sm8650"], "error: no `libQnnHtp.so` on this machine"),
+        (&["--target", "sm8650"], "hint: `cargo xtask qnn-runtime` fetches it"),
+        (&["--target", "x-elite", "--backend", host.to_str().unwrap()], "cannot load library"),
+        (&["--share-weights"], "--target"),
+    ] {
+        let mut command = genie(place.path());
+        // An empty folder in its place: what `cargo xtask qnn-runtime` fetched must not be found.
+        command.env("QNN_RUNTIME_DIR", place.path().join("nothing"));
+        let args = ["compile", model, "-o", bundle.to_str().unwrap()];
+        let output = command.args(args).args(flags).stdin(Stdio::null()).output().unwrap();
+        assert_ne!(code(&output), 0, "{flags:?}");
+        assert!(stderr(&output).contains(said), "{flags:?}: {}", stderr(&output));
+        assert_eq!(stdout(&output), "");
+        assert!(!bundle.exists(), "{flags:?}");
+    }
+}
+
+#[test]
+fn quantised_weights_run_here_too() {
+    let place = tempfile::tempdir().unwrap();
+    let (model, bundle) = (place.path().join("model"), place.path().join("bundle"));
+    TestModel::tiny(Family::Qwen2).write(&model).unwrap();
+    let (model, out) = (model.to_str().unwrap(), bundle.to_str().unwrap());
+    let output = run(place.path(), &["compile", model, "-o", out, "--ar", "1,8", "--cl", "64", "--weights", "w8"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(!stderr(&output).contains("finalized"), "the host's times say nothing: {}", stderr(&output));
+    let manifest: Value = serde_json::from_slice(&std::fs::read(bundle.join("manifest.json")).unwrap()).unwrap();
+    assert_eq!(manifest["options"]["weights"], "w8");
+    assert_eq!(manifest["options"]["target"], Value::Null);
+    let output = run(place.path(), &["run", "-c", out, "--prompt-tokens", "1,2,3", "-n", "5", "--greedy", "--json"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+}

@@ -6,6 +6,7 @@ pub(crate) mod recorder;
 pub(crate) mod reference;
 
 use crate::family::Family;
+use crate::testing::edit_tensors;
 use crate::testmodel::{FileDtype, TestModel};
 use crate::{CompileOptions, Manifest, Precision, Silent, Splits, Weights, compile::compile_with};
 use genie_types::Dtype;
@@ -121,6 +122,32 @@ fn only_linear_weights_become_codes() {
         assert!(graph.tensors.iter().any(|t| t.info.name == "lm_head_weight"));
     }
     assert_eq!(compiled.manifest.options.weights, Weights::W8);
+}
+
+#[test]
+fn weights_that_no_code_can_stand_for_are_refused_by_name() {
+    let refused = |value: f32, precision: Precision| {
+        let dir = tempfile::tempdir().unwrap();
+        let source = dir.path().join("model");
+        TestModel::tiny(Family::Llama).write(&source).unwrap();
+        edit_tensors(&source.join("model.safetensors"), |header, data| {
+            let first = header["model.layers.1.mlp.up_proj.weight"]["data_offsets"][0].as_u64().unwrap() as usize;
+            // Row 3, column 5 of 64.
+            data[first + 4 * (3 * 64 + 5)..][..4].copy_from_slice(&value.to_le_bytes());
+        });
+        let mut options = CompileOptions::new(source, dir.path().join("bundle"));
+        (options.ars, options.cls, options.precision) = (vec![1], vec![16], precision);
+        options.weights = Weights::W8;
+        compile_with(&options, &mut FakeTarget::default(), &mut Silent).map_err(|error| error.to_string())
+    };
+    let at = "tensor `model.layers.1.mlp.up_proj.weight` has";
+    for (value, said) in [(f32::NAN, "NaN"), (f32::INFINITY, "inf"), (f32::NEG_INFINITY, "-inf")] {
+        let message = format!("{at} {said} at index [3, 5]: weights must be finite");
+        assert_eq!(refused(value, Precision::F16).unwrap_err(), message);
+    }
+    let message = format!("{at} 70000 at index [3, 5], which float16 cannot hold (largest 65504)");
+    assert_eq!(refused(70_000.0, Precision::F16).unwrap_err(), message);
+    assert!(refused(70_000.0, Precision::F32).is_ok(), "codes with a float32 scale hold it");
 }
 
 #[test]
