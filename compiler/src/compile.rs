@@ -5,7 +5,7 @@ use crate::bundle::{
 };
 use crate::checkpoint::Checkpoint;
 use crate::family::ModelSpec;
-use crate::lower::{self, Format, Piece, Source};
+use crate::lower::{self, Format, LinearForm, Piece, Source};
 use crate::manifest::{BUNDLE_FORMAT, BUNDLE_VERSION, FileEntry, GraphEntry, MANIFEST_FILE, Manifest, Options};
 use crate::progress::{Amount, Progress, Stage};
 use crate::size::Plan;
@@ -31,7 +31,8 @@ pub(crate) fn compile_with<T: Target>(
     let tokenizer = options.model_dir.join(TOKENIZER_FILE);
     check_tokenizer(&tokenizer, spec.vocab)?;
     note_oddities(options, &spec, &variants, progress);
-    let format = Format { precision: options.precision, weights: options.weights };
+    let form = if options.htp.is_some() { LinearForm::Conv2d } else { LinearForm::FullyConnected };
+    let format = Format { precision: options.precision, weights: options.weights, form };
     let mut cuts = (options.splits, options.layers_per_split);
     if let Some(htp) = &options.htp {
         cuts = Plan { spec: &spec, format, n_graphs: variants.len(), htp }.fit(cuts)?;

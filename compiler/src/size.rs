@@ -70,6 +70,7 @@ impl Plan<'_> {
 mod tests {
     use super::*;
     use crate::family::Family;
+    use crate::lower::LinearForm;
     use crate::testmodel::TestModel;
     use crate::{Precision, Weights};
 
@@ -91,7 +92,7 @@ mod tests {
     fn fit(change: impl FnOnce(&mut HtpOptions), weights: Weights, n_graphs: usize, asked: Cuts) -> Result<Cuts> {
         let mut htp = HtpOptions::for_target("sm8650").unwrap();
         change(&mut htp);
-        let format = Format { precision: Precision::F16, weights };
+        let format = Format { precision: Precision::F16, weights, form: LinearForm::Conv2d };
         Plan { spec: &billion(), format, n_graphs, htp: &htp }.fit(asked)
     }
 
@@ -141,7 +142,7 @@ mod tests {
     fn files_that_would_be_too_long_are_named_with_a_way_out() {
         let error = fit(|_| {}, Weights::Float, 3, (Splits::Mono, None)).unwrap_err();
         let message = error.to_string();
-        assert!(message.starts_with("`model.bin` would take about 7."), "{message}");
+        assert!(message.starts_with("`model.bin` would take about 9."), "{message}");
         assert!(message.ends_with(" GB for its 3 graphs, a context binary may take 2.1 GB"), "{message}");
         let hint = error.hint().unwrap();
         assert!(hint.starts_with("use `--splits lut-decoder-lmhead --layers-per-split 5`"), "{hint}");

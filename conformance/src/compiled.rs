@@ -34,6 +34,8 @@ pub struct Case {
     pub weights: Weights,
     /// Input widths.
     pub ars: &'static [u32],
+    /// Of the random weights: one with which no answer has an EOS, and the least margin is large.
+    pub seed: u64,
 }
 
 const TWO: &[u32] = &[1, 32];
@@ -45,27 +47,34 @@ pub const CASES: [Case; 9] = {
     use Splits::{DecoderLmhead, LutDecoderLmhead, Mono};
     use Weights::{Float, W8};
     [
-        case("llama_mono_f16", Llama, Mono, Float, TWO),
-        case("llama_split2_w8", Llama, DecoderLmhead, W8, THREE),
-        case("llama_split3_f16", Llama, LutDecoderLmhead, Float, THREE),
-        case("qwen2_mono_w8", Qwen2, Mono, W8, THREE),
-        case("qwen2_split2_f16", Qwen2, DecoderLmhead, Float, TWO),
-        case("qwen2_split3_w8", Qwen2, LutDecoderLmhead, W8, TWO),
-        case("qwen3_mono_f16", Qwen3, Mono, Float, THREE),
-        case("qwen3_split2_w8", Qwen3, DecoderLmhead, W8, TWO),
-        case("qwen3_split3_f16", Qwen3, LutDecoderLmhead, Float, THREE),
+        case("llama_mono_f16", Llama, Mono, Float, TWO, 125),
+        case("llama_split2_w8", Llama, DecoderLmhead, W8, THREE, 125),
+        case("llama_split3_f16", Llama, LutDecoderLmhead, Float, THREE, 125),
+        case("qwen2_mono_w8", Qwen2, Mono, W8, THREE, 43),
+        case("qwen2_split2_f16", Qwen2, DecoderLmhead, Float, TWO, 112),
+        case("qwen2_split3_w8", Qwen2, LutDecoderLmhead, W8, TWO, 98),
+        case("qwen3_mono_f16", Qwen3, Mono, Float, THREE, 69),
+        case("qwen3_split2_w8", Qwen3, DecoderLmhead, W8, TWO, 139),
+        case("qwen3_split3_f16", Qwen3, LutDecoderLmhead, Float, THREE, 67),
     ]
 };
 
-const fn case(name: &'static str, family: Family, splits: Splits, weights: Weights, ars: &'static [u32]) -> Case {
-    Case { name, family, splits, weights, ars }
+const fn case(
+    name: &'static str,
+    family: Family,
+    splits: Splits,
+    weights: Weights,
+    ars: &'static [u32],
+    seed: u64,
+) -> Case {
+    Case { name, family, splits, weights, ars, seed }
 }
 
 impl Case {
     /// The random model: small. Two of them use the embedding as LM head, in one file and in two.
     pub fn model(&self) -> TestModel {
         let tied = matches!(self.name, "qwen2_mono_w8" | "qwen3_split3_f16");
-        TestModel { tied, ..TestModel::tiny(self.family) }
+        TestModel { tied, seed: self.seed, ..TestModel::tiny(self.family) }
     }
 
     /// Writes the checkpoint to `folder/model` and compiles it into `folder/bundle`, for the chip when `htp` is given.

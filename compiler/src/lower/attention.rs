@@ -63,6 +63,7 @@ pub(super) fn lower<S: GraphSink>(
     let at = |part: &str| format!("model_layers_{layer}_self_attn_{part}");
 
     let h = graph.rms_norm(&format!("model_layers_{layer}_input_layernorm"), x, &weights.input_norm, spec.rms_eps)?;
+    let h = graph.rows(&at("rows_in"), &h)?;
     let q = project(graph, &at("q"), &h, &weights.q, weights.q_norm.as_ref(), n_heads, spec)?;
     let k = project(graph, &at("k"), &h, &weights.k, weights.k_norm.as_ref(), n_kv_heads, spec)?;
     let v = project(graph, &at("v"), &h, &weights.v, None, n_kv_heads, spec)?;
@@ -93,12 +94,13 @@ pub(super) fn lower<S: GraphSink>(
     let mixed = graph.reshape(&at("heads"), &mixed, vec![1, n_heads, n, head_dim], None)?;
     let mixed = graph.transpose(&at("rows"), &mixed, [0, 2, 1, 3])?;
     let mixed = graph.reshape(&at("merge"), &mixed, vec![1, n, n_heads * head_dim], None)?;
+    let mixed = graph.rows(&at("rows_out"), &mixed)?;
     let o = graph.linear(&at("o_proj"), &mixed, &weights.o.weight, weights.o.bias.as_ref())?;
     let o = graph.reshape(&at("o_rows"), &o, vec![1, n, spec.hidden], None)?;
     graph.add(&at("residual"), x, &o, None)
 }
 
-/// `h [1, n, hidden]` to heads `[1, heads, n, d]`, normalised per head where there is a gamma.
+/// Rows `h` to heads `[1, heads, n, d]`, normalised per head where there is a gamma.
 fn project<S: GraphSink>(
     graph: &mut Composer<S>,
     node: &str,
@@ -108,12 +110,13 @@ fn project<S: GraphSink>(
     heads: usize,
     spec: &ModelSpec,
 ) -> Result<Val<S::Tensor>> {
+    let n = h.dims[h.dims.len() - 2];
     let mut y = graph.linear(&format!("{node}_proj"), h, &linear.weight, linear.bias.as_ref())?;
     if let Some(gamma) = gamma {
         // A row a head: libQnnHtp 2.51 gives garbage for rank 4, rows narrower than 64 and more than one of them.
-        y = graph.reshape(&format!("{node}_norm_rows"), &y, vec![h.dims[1] * heads, spec.head_dim], None)?;
+        y = graph.reshape(&format!("{node}_norm_rows"), &y, vec![n * heads, spec.head_dim], None)?;
         y = graph.rms_norm(&format!("{node}_norm"), &y, gamma, spec.rms_eps)?;
     }
-    let y = graph.reshape(&format!("{node}_split"), &y, vec![1, h.dims[1], heads, spec.head_dim], None)?;
+    let y = graph.reshape(&format!("{node}_split"), &y, vec![1, n, heads, spec.head_dim], None)?;
     graph.transpose(&format!("{node}_heads"), &y, [0, 2, 1, 3])
 }

@@ -3,7 +3,7 @@
 //! A node named `x` writes the tensor `x_out`, unless the result is a graph output, which is named by the caller.
 //! *Source*: `docs/graph-contract.md`; op names, parameters and layouts as measured on libQnnHtp 2.51.
 
-use super::encode::Stored;
+use super::encode::{LinearForm, Stored};
 use super::sink::{GraphSink, Kind, Param};
 use crate::Result;
 use genie_types::{Dtype, TensorInfo};
@@ -19,11 +19,12 @@ pub(crate) struct Val<T> {
 pub(crate) struct Composer<S: GraphSink> {
     sink: S,
     dtype: Dtype,
+    form: LinearForm,
 }
 
 impl<S: GraphSink> Composer<S> {
-    pub(crate) fn new(sink: S, dtype: Dtype) -> Self {
-        Self { sink, dtype }
+    pub(crate) fn new(sink: S, dtype: Dtype, form: LinearForm) -> Self {
+        Self { sink, dtype, form }
     }
 
     pub(crate) fn into_sink(self) -> S {
@@ -72,7 +73,16 @@ impl<S: GraphSink> Composer<S> {
         self.op(node, "RmsNorm", &params, &[x, gamma], x.dims.clone(), None)
     }
 
-    /// `x [.., in]` through weights `[out, in]`: `[rows, out]`, all leading axes flattened.
+    /// `x [.., in]` as [`Self::linear`] takes it; layers of the same input share this.
+    pub(crate) fn rows(&mut self, node: &str, x: &Val<S::Tensor>) -> Result<Val<S::Tensor>> {
+        let (last, leading) = x.dims.split_last().expect("no tensor here is a scalar");
+        match self.form {
+            LinearForm::FullyConnected => Ok(x.clone()),
+            LinearForm::Conv2d => self.reshape(node, x, vec![1, 1, leading.iter().product(), *last], None),
+        }
+    }
+
+    /// Rows through weights `[out, in]` (or `[1, 1, in, out]`): `[rows, out]` (or `[1, 1, rows, out]`).
     pub(crate) fn linear(
         &mut self,
         node: &str,
@@ -82,7 +92,17 @@ impl<S: GraphSink> Composer<S> {
     ) -> Result<Val<S::Tensor>> {
         let rows = x.dims[..x.dims.len() - 1].iter().product();
         let inputs: Vec<_> = [x, weight].into_iter().chain(bias).collect();
-        self.op(node, "FullyConnected", &[], &inputs, vec![rows, weight.dims[0]], None)
+        match self.form {
+            LinearForm::FullyConnected => {
+                self.op(node, "FullyConnected", &[], &inputs, vec![rows, weight.dims[0]], None)
+            }
+            LinearForm::Conv2d => {
+                let stride = Param::U32Tensor { dims: vec![2], data: vec![1, 1] };
+                let padding = Param::U32Tensor { dims: vec![2, 2], data: vec![0; 4] };
+                let params = [("stride", stride), ("pad_amount", padding)];
+                self.op(node, "Conv2d", &params, &inputs, vec![1, 1, rows, weight.dims[3]], None)
+            }
+        }
     }
 
     /// The same elements under other extents.

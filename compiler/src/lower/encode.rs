@@ -36,10 +36,44 @@ impl Stored {
                 (weight.info(Dtype::F32), bytes)
             }
             Encoding::Plain(Precision::F16) => (weight.info(Dtype::F16), halves(checkpoint, weight, entry)?),
-            Encoding::RowCodes => row_codes(checkpoint, weight, entry, format.precision)?,
+            Encoding::RowCodes => row_codes(checkpoint, weight, entry, format)?,
         };
         debug_assert_eq!(bytes.len(), info.size_bytes());
+        let (info, bytes) = match (weight.role, format.form) {
+            (Role::Linear, LinearForm::Conv2d) => {
+                let bytes = columns(&bytes, weight.dims[0], info.dtype.size_bytes());
+                (TensorInfo { dims: format.form.dims(&weight.dims), ..info }, bytes)
+            }
+            _ => (info, bytes),
+        };
         Ok(Self { info, bytes, source_bytes: entry.bytes })
+    }
+}
+
+/// Which op a linear layer becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LinearForm {
+    /// `FullyConnected`, weights `[out, in]` as in checkpoints: what `qnn-host` reads without rearranging.
+    FullyConnected,
+    /// `Conv2d` of one by one, weights `[1, 1, in, out]`: what HTP libraries run fastest (`docs/compile.md`).
+    Conv2d,
+}
+
+impl LinearForm {
+    /// Extents of weights `[out, in]`.
+    fn dims(self, dims: &[usize]) -> Vec<usize> {
+        match self {
+            Self::FullyConnected => dims.to_vec(),
+            Self::Conv2d => vec![1, 1, dims[1], dims[0]],
+        }
+    }
+
+    /// The axis of output channels in them.
+    const fn channel_axis(self) -> u32 {
+        match self {
+            Self::FullyConnected => 0,
+            Self::Conv2d => 3,
+        }
     }
 }
 
@@ -50,6 +84,8 @@ pub(crate) struct Format {
     pub(crate) precision: Precision,
     /// Of linear layers.
     pub(crate) weights: Weights,
+    /// Of linear layers.
+    pub(crate) form: LinearForm,
 }
 
 enum Encoding {
@@ -58,6 +94,10 @@ enum Encoding {
 }
 
 impl Format {
+    /// Names and shapes of tensors as the checkpoint has them.
+    pub(crate) const PLAIN: Self =
+        Self { precision: Precision::F32, weights: Weights::Float, form: LinearForm::FullyConnected };
+
     fn of(self, role: Role) -> Encoding {
         match (self.weights, role) {
             (Weights::W8, Role::Linear) => Encoding::RowCodes,
@@ -96,25 +136,25 @@ fn row_codes(
     checkpoint: &Checkpoint,
     weight: &WeightSpec,
     entry: &TensorEntry,
-    precision: Precision,
+    format: Format,
 ) -> Result<(TensorInfo, Vec<u8>)> {
     let n_rows = weight.dims[0];
     let mut rows = RowScales::new(n_rows, weight.n_elems() / n_rows.max(1));
     let mut gate = weight.gate();
     for_each_scaled(checkpoint, weight, entry, |values| {
-        if precision == Precision::F16 {
+        if format.precision == Precision::F16 {
             check_range(&mut gate, values)?;
         }
         rows.measure(values);
         Ok(())
     })?;
-    rows.seal();
+    rows.seal(format.precision == Precision::F16);
     let mut codes = Vec::with_capacity(weight.n_elems());
     for_each_scaled(checkpoint, weight, entry, |values| {
         rows.encode(values, &mut codes);
         Ok(())
     })?;
-    Ok((weight.info(Dtype::SFixed8).with_quant(rows.quant()), codes))
+    Ok((weight.info(Dtype::SFixed8).with_quant(rows.quant(format.form.channel_axis())), codes))
 }
 
 /// The checkpoint's values times the folded scale.
@@ -135,6 +175,26 @@ fn for_each_scaled(
     })
 }
 
+/// Side of the square that is turned at a time: its rows and columns stay in the cache.
+const TILE: usize = 32;
+
+/// A row-major matrix of `n_rows` rows, column by column.
+fn columns(bytes: &[u8], n_rows: usize, width: usize) -> Vec<u8> {
+    let n_columns = bytes.len() / (n_rows * width).max(1);
+    let mut turned = vec![0; bytes.len()];
+    for row in (0..n_rows).step_by(TILE) {
+        for column in (0..n_columns).step_by(TILE) {
+            for r in row..(row + TILE).min(n_rows) {
+                for c in column..(column + TILE).min(n_columns) {
+                    let (from, to) = ((r * n_columns + c) * width, (c * n_rows + r) * width);
+                    turned[to..to + width].copy_from_slice(&bytes[from..from + width]);
+                }
+            }
+        }
+    }
+    turned
+}
+
 fn check_range(gate: &mut Gatekeeper<'_>, values: &[f32]) -> Result<()> {
     let limit = f16::MAX.to_f32();
     if let Some(at) = values.iter().position(|v| v.abs() > limit) {
@@ -148,5 +208,22 @@ fn push_le<T, const N: usize>(bytes: &mut Vec<u8>, values: &[T], to_le: impl Fn(
     bytes.resize(start + N * values.len(), 0);
     for (slot, value) in bytes[start..].as_chunks_mut().0.iter_mut().zip(values) {
         *slot = to_le(value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::columns;
+
+    #[test]
+    fn columns_of_any_extent_are_turned() {
+        for (rows, cols) in [(1, 1), (1, 70), (70, 1), (2, 3), (33, 65), (64, 32)] {
+            let elems: Vec<u16> = (0..rows * cols).map(|i| i as u16).collect();
+            let bytes: Vec<u8> = elems.iter().flat_map(|e| e.to_le_bytes()).collect();
+            let turned = columns(&bytes, rows, 2);
+            for (i, e) in turned.as_chunks().0.iter().enumerate() {
+                assert_eq!(u16::from_le_bytes(*e) as usize, i % rows * cols + i / rows, "{rows} x {cols} at {i}");
+            }
+        }
     }
 }

@@ -21,6 +21,7 @@ pub(super) fn lower<S: GraphSink>(
     let at = |part: &str| format!("model_layers_{layer}_mlp_{part}");
     let norm = format!("model_layers_{layer}_post_attention_layernorm");
     let h = graph.rms_norm(&norm, x, &weights.post_norm, spec.rms_eps)?;
+    let h = graph.rows(&at("rows"), &h)?;
     let gate = graph.linear(&at("gate_proj"), &h, &weights.gate.weight, weights.gate.bias.as_ref())?;
     let up = graph.linear(&at("up_proj"), &h, &weights.up.weight, weights.up.bias.as_ref())?;
     let share = graph.sigmoid(&at("sigmoid"), &gate)?;

@@ -25,16 +25,16 @@ pub(crate) use weights::Role;
 
 use crate::checkpoint::Checkpoint;
 use crate::family::ModelSpec;
-use crate::{Progress, Result, Weights};
+use crate::{Progress, Result};
 use composer::{Composer, Val};
-pub(crate) use encode::Format;
 use encode::Stored;
+pub(crate) use encode::{Format, LinearForm};
 use genie_types::{Dtype, VariantSpec};
 use weights::WeightSpec;
 
 /// Checks that every tensor of the model is there, with the shape and a type we read, before any work is done.
 pub(crate) fn check_weights(spec: &ModelSpec, checkpoint: &Checkpoint) -> Result<()> {
-    weights::of_piece(spec, &Piece::whole(spec), Weights::Float)
+    weights::of_piece(spec, &Piece::whole(spec), Format::PLAIN)
         .iter()
         .try_for_each(|w| checkpoint.expect(&w.name, &w.dims).map(drop))
 }
@@ -42,19 +42,19 @@ pub(crate) fn check_weights(spec: &ModelSpec, checkpoint: &Checkpoint) -> Result
 /// Weights that a piece reads: how many, and their bytes in the checkpoint.
 pub(crate) fn amount(spec: &ModelSpec, piece: &Piece, source: &Source<'_>) -> crate::Amount {
     let checkpoint = source.checkpoint;
-    let weights = weights::of_piece(spec, piece, source.format.weights);
+    let weights = weights::of_piece(spec, piece, source.format);
     let bytes = weights.iter().filter_map(|w| checkpoint.tensors().get(&w.name)).map(|t| t.bytes).sum();
     crate::Amount { items: weights.len() as u64, bytes }
 }
 
 /// Bytes of a piece's weights in one of its graphs.
 pub(crate) fn weight_bytes(spec: &ModelSpec, piece: &Piece, format: Format) -> u64 {
-    weights::of_piece(spec, piece, format.weights).iter().map(|w| format.size_bytes(w)).sum()
+    weights::of_piece(spec, piece, format).iter().map(|w| format.size_bytes(w)).sum()
 }
 
 /// All tensors of a model: name, extents, role.
 pub(crate) fn all_tensors(spec: &ModelSpec) -> Vec<(String, Vec<usize>, Role)> {
-    weights::of_piece(spec, &Piece::whole(spec), Weights::Float).into_iter().map(|w| (w.name, w.dims, w.role)).collect()
+    weights::of_piece(spec, &Piece::whole(spec), Format::PLAIN).into_iter().map(|w| (w.name, w.dims, w.role)).collect()
 }
 
 /// Where weights come from, and who is told.
@@ -81,9 +81,10 @@ pub(crate) fn lower<S: GraphSink>(
     graphs: Vec<(VariantSpec, S)>,
     source: &mut Source<'_>,
 ) -> Result<Vec<S>> {
-    let dtype = source.format.precision.dtype();
+    let Format { precision, form, .. } = source.format;
+    let dtype = precision.dtype();
     let mut graphs: Vec<(VariantSpec, Composer<S>)> =
-        graphs.into_iter().map(|(variant, sink)| (variant, Composer::new(sink, dtype))).collect();
+        graphs.into_iter().map(|(variant, sink)| (variant, Composer::new(sink, dtype, form))).collect();
 
     // What enters: ids or the residual stream of the piece before.
     let mut entering = Vec::with_capacity(graphs.len());
@@ -128,11 +129,9 @@ pub(crate) fn lower<S: GraphSink>(
     if piece.has_head {
         let norm = source.load(&weights::final_norm(spec), flows.iter_mut().map(|f| &mut f.graph))?;
         // A tied head in the embedding's own piece is the same tensor; elsewhere it has the same bytes.
-        let head = match table.filter(|_| weights::shares_table(spec, source.format.weights)) {
+        let head = match table.filter(|_| weights::shares_table(spec, source.format)) {
             Some(table) => table,
-            None => {
-                source.load(&weights::lm_head(spec, source.format.weights), flows.iter_mut().map(|f| &mut f.graph))?
-            }
+            None => source.load(&weights::lm_head(spec, source.format), flows.iter_mut().map(|f| &mut f.graph))?,
         };
         for (i, flow) in flows.iter_mut().enumerate() {
             head::lower(spec, flow, &norm[i], &head[i])?;

@@ -108,6 +108,29 @@ fn quantised_weights_compute_the_same_but_for_their_rounding() {
 }
 
 #[test]
+fn graphs_for_a_chip_compute_the_same_with_convolutions() {
+    let htp = crate::HtpOptions::for_target("sm8650").unwrap();
+    for (family, splits, weights, tolerance) in [
+        // In float16 the weights alone are rounded here.
+        (Family::Llama, Splits::Mono, Weights::Float, 5e-3),
+        (Family::Qwen2, Splits::DecoderLmhead, Weights::W8, 3e-2),
+        (Family::Qwen3, Splits::LutDecoderLmhead, Weights::W8, 3e-2),
+    ] {
+        for tied in [true, false] {
+            let model = TestModel { tied, mlp_bias: true, ..TestModel::tiny(family) };
+            let choose = |o: &mut CompileOptions| {
+                (o.htp, o.precision, o.splits, o.weights) = (Some(htp), Precision::F16, splits, weights);
+            };
+            check_logits(&model, choose, tolerance);
+            let graph = &compiled(&model, choose).contexts.pop().unwrap()[0];
+            assert!(graph.nodes.iter().all(|n| n.op != "FullyConnected"));
+            let head = graph.tensors.iter().find(|t| t.info.name == "lm_head_weight").unwrap();
+            assert_eq!(head.info.dims, [1, 1, model.hidden, model.vocab], "a copy of its own where tied");
+        }
+    }
+}
+
+#[test]
 fn only_linear_weights_become_codes() {
     let model = TestModel { tied: true, ..TestModel::tiny(Family::Qwen2) };
     let compiled = compiled(&model, |o| (o.weights, o.precision) = (Weights::W8, Precision::F16));

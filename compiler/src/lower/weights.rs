@@ -5,6 +5,7 @@
 //!
 //! *Shapes*: linear weights are `[out, in]`, as stored and as `FullyConnected` wants them.
 
+use super::encode::{Format, LinearForm};
 use super::piece::Piece;
 use crate::checkpoint::Gatekeeper;
 use crate::family::ModelSpec;
@@ -120,19 +121,19 @@ pub(super) fn final_norm(spec: &ModelSpec) -> WeightSpec {
     weight("model.norm.weight".into(), vec![spec.hidden], Role::Norm)
 }
 
-/// The LM head. A tied one is the embedding's tensor, but as codes it is another tensor with the same source.
-pub(super) fn lm_head(spec: &ModelSpec, weights: Weights) -> WeightSpec {
+/// The LM head. A tied one is the embedding's tensor, but in another format it is another tensor with the same source.
+pub(super) fn lm_head(spec: &ModelSpec, format: Format) -> WeightSpec {
     let head = weight("lm_head.weight".into(), vec![spec.vocab, spec.hidden], Role::Linear);
-    match (spec.tied, weights) {
+    match (spec.tied, shares_table(spec, format)) {
         (false, _) => head,
-        (true, Weights::Float) => embedding(spec),
-        (true, Weights::W8) => WeightSpec { name: embedding(spec).name, ..head },
+        (true, true) => embedding(spec),
+        (true, false) => WeightSpec { name: embedding(spec).name, ..head },
     }
 }
 
 /// True when the LM head is the very tensor that ids are looked up in, in a piece that has both.
-pub(super) fn shares_table(spec: &ModelSpec, weights: Weights) -> bool {
-    spec.tied && weights == Weights::Float
+pub(super) fn shares_table(spec: &ModelSpec, format: Format) -> bool {
+    spec.tied && format.weights == Weights::Float && format.form == LinearForm::FullyConnected
 }
 
 /// One decoder layer's tensors.
@@ -164,7 +165,7 @@ pub(super) fn of_layer(spec: &ModelSpec, layer: usize) -> LayerWeights<WeightSpe
 }
 
 /// Everything a piece reads, in reading order.
-pub(super) fn of_piece(spec: &ModelSpec, piece: &Piece, weights: Weights) -> Vec<WeightSpec> {
+pub(super) fn of_piece(spec: &ModelSpec, piece: &Piece, format: Format) -> Vec<WeightSpec> {
     let mut all = Vec::new();
     if piece.input.is_none() {
         all.push(embedding(spec));
@@ -174,8 +175,8 @@ pub(super) fn of_piece(spec: &ModelSpec, piece: &Piece, weights: Weights) -> Vec
     }
     if piece.has_head {
         all.push(final_norm(spec));
-        if piece.input.is_some() || !shares_table(spec, weights) {
-            all.push(lm_head(spec, weights));
+        if piece.input.is_some() || !shares_table(spec, format) {
+            all.push(lm_head(spec, format));
         }
     }
     all

@@ -95,10 +95,12 @@ pub(crate) fn decode(info: &TensorInfo, bytes: &[u8]) -> Vec<f32> {
         Dtype::F32 => bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect(),
         Dtype::F16 => bytes.as_chunks().0.iter().map(|b| f16::from_le_bytes(*b).to_f32()).collect(),
         Dtype::SFixed8 => {
-            let Quant::PerAxis { axis: 0, bits: None, scale_offsets } = &info.quant else { panic!("{info:?}") };
-            assert_eq!(scale_offsets.len(), info.dims[0]);
-            let width = bytes.len() / info.dims[0];
-            bytes.iter().enumerate().map(|(i, b)| f32::from(b.cast_signed()) * scale_offsets[i / width].0).collect()
+            let Quant::PerAxis { axis, bits: None, scale_offsets } = &info.quant else { panic!("{info:?}") };
+            let (channels, below) = info.dims[*axis as usize..].split_first().unwrap();
+            assert_eq!(scale_offsets.len(), *channels);
+            let below = below.iter().product::<usize>();
+            let scale = |i: usize| scale_offsets[i / below % channels].0;
+            bytes.iter().enumerate().map(|(i, b)| f32::from(b.cast_signed()) * scale(i)).collect()
         }
         other => panic!("no constant should be {other}"),
     }
@@ -154,6 +156,19 @@ fn compute(graph: &Graph, node: &Node, values: &[Vec<f32>]) -> Vec<f32> {
                     (sum + bias) as f32
                 };
                 input(1).chunks(last).enumerate().map(one).collect::<Vec<_>>()
+            };
+            input(0).chunks(last).flat_map(project).collect()
+        }
+        "Conv2d" => {
+            let n = dims(1)[3];
+            let project = |row: &[f32]| {
+                let one = |out: usize| {
+                    let sum: f64 =
+                        row.iter().enumerate().map(|(i, a)| f64::from(*a) * f64::from(input(1)[i * n + out])).sum();
+                    let bias = if node.inputs.len() == 3 { f64::from(input(2)[out]) } else { 0.0 };
+                    (sum + bias) as f32
+                };
+                (0..n).map(one).collect::<Vec<_>>()
             };
             input(0).chunks(last).flat_map(project).collect()
         }

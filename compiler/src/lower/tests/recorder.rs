@@ -71,6 +71,14 @@ impl Graph {
                 assert!(dims.len() == 2 || dims[2] == [dims[1][0]], "bias");
                 vec![dims[0].iter().product::<usize>() / last(0), dims[1][0]]
             }
+            "Conv2d" => {
+                assert_eq!((&dims[0][..2], &dims[1][..2]), (&[1, 1][..], &[1, 1][..]), "one by one");
+                assert_eq!(last(0), dims[1][2], "inner width");
+                assert!(dims.len() == 2 || dims[2] == [last(1)], "bias");
+                assert_eq!(param("stride"), Some(&Param::U32Tensor { dims: vec![2], data: vec![1, 1] }));
+                assert_eq!(param("pad_amount"), Some(&Param::U32Tensor { dims: vec![2, 2], data: vec![0; 4] }));
+                vec![1, 1, dims[0][2], last(1)]
+            }
             "Transpose" => match param("perm") {
                 Some(Param::U32Tensor { data, .. }) => data.iter().map(|&axis| dims[0][axis as usize]).collect(),
                 other => panic!("perm {other:?}"),
