@@ -13,7 +13,7 @@ mod candle_reference;
 mod rounded;
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use compiler::testmodel::TestModel;
 use compiler::{CONFIG_FILE, CompileOptions, Family, HtpOptions, Manifest, Silent, Splits, Weights, compile};
@@ -31,6 +31,12 @@ use qnn_api::{
 
 /// Largest difference of a logit, relative to the largest logit: float16 in every op of the emulator.
 const TOLERANCE: f32 = 0.012;
+
+/// The emulator keeps state for the whole process: backends of two tests at a time have crashed it.
+fn alone() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn open(folder: &Path, backend: &Arc<Backend>) -> (DialogConfig, Engine) {
     let config = DialogConfig::from_file(folder.join("bundle").join(CONFIG_FILE)).expect("our own config");
@@ -71,12 +77,14 @@ fn hold(case: &Case, reference: &str, found: &Comparison) {
 #[test]
 #[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
 fn the_emulator_says_what_host_and_candle_say() {
+    let _alone = alone();
     CASES.iter().for_each(check);
 }
 
 #[test]
 #[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
 fn a_dialog_over_a_chips_bundle_says_what_the_engine_says() {
+    let _alone = alone();
     let (case, folder) = (&CASES[0], tempfile::tempdir().unwrap());
     case.make_htp(folder.path());
     let backend = backends::htp(&BackendOptions::default());
@@ -96,6 +104,7 @@ fn a_dialog_over_a_chips_bundle_says_what_the_engine_says() {
 #[test]
 #[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
 fn every_chip_has_binaries_of_its_own() {
+    let _alone = alone();
     let place = tempfile::tempdir().unwrap();
     let model = place.path().join("model");
     TestModel { layers: 1, ..TestModel::tiny(Family::Llama) }.write(&model).unwrap();
@@ -116,6 +125,7 @@ fn every_chip_has_binaries_of_its_own() {
 #[test]
 #[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
 fn a_compilation_may_be_repeated_and_a_library_for_something_else_is_refused() {
+    let _alone = alone();
     let place = tempfile::tempdir().unwrap();
     let model = place.path().join("model");
     TestModel { layers: 1, ..TestModel::tiny(Family::Qwen2) }.write(&model).unwrap();
@@ -158,6 +168,7 @@ fn a_compilation_may_be_repeated_and_a_library_for_something_else_is_refused() {
 #[test]
 #[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
 fn shared_weights_are_in_the_file_once() {
+    let _alone = alone();
     let place = tempfile::tempdir().unwrap();
     let model = place.path().join("model");
     let wide = TestModel { layers: 1, hidden: 256, ffn: 1024, vocab: 2048, ..TestModel::tiny(Family::Llama) };
@@ -182,6 +193,7 @@ fn shared_weights_are_in_the_file_once() {
 #[test]
 #[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
 fn rows_of_any_scale_are_multiplied_right() {
+    let _alone = alone();
     const WIDTH: usize = 64;
     const STEP: f32 = 1.0 / 16_777_216.0;
     // All of them float16 numbers, as the compiler writes them: the first has no weight, the next are next to nothing.
