@@ -1,7 +1,7 @@
-//! The backends that the suite runs over: the host linked into the test, and the host as a shared library.
+//! The backends that the suite runs over: the host linked into the test, the host as a shared library, Qualcomm's HTP.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use qnn_api::library::runtime;
 use qnn_api::{Backend, BackendOptions, Library};
@@ -39,10 +39,20 @@ pub fn host_library() -> PathBuf {
 /// # Panics
 /// It is not there or does not start.
 pub fn htp(options: &BackendOptions) -> Arc<Backend> {
-    let path = runtime::find(runtime::HTP).expect("needs the QNN runtime: run `cargo xtask qnn-runtime`");
-    Backend::new(&Library::open(path).expect("the HTP library loads"), options).expect("the HTP library starts")
+    let library = Library::open_by_name(runtime::HTP);
+    let library = library.unwrap_or_else(|e| panic!("{e}\nhint: {}", e.hint().unwrap_or_default()));
+    Backend::new(&library, options).expect("the HTP library starts")
+}
+
+/// The same without a chip, one for all tests of a process.
+///
+/// # Panics
+/// As [`htp`].
+pub fn shared_htp() -> Arc<Backend> {
+    static SHARED: OnceLock<Arc<Backend>> = OnceLock::new();
+    SHARED.get_or_init(|| htp(&BackendOptions::default())).clone()
 }
 
 fn start(library: &Arc<Library>) -> Arc<Backend> {
-    Backend::new(library, &BackendOptions::default()).expect("the host starts")
+    Backend::new(library, &BackendOptions::default()).expect("the backend starts")
 }

@@ -14,5 +14,6 @@
 pub mod backends;
 pub mod bundles;
 pub mod compiled;
+pub mod golden;
 pub mod greedy;
 pub mod suite;

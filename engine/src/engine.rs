@@ -4,7 +4,7 @@
 //! only. LM heads run only where logits are wanted. After construction a decode step allocates nothing here.
 
 use genie_types::{SplitIdx, TokenId, VariantSpec};
-use kvmanager::{InferenceStep, KvManager, KvOptions, MaskCol, Policy, Strategy, Variants};
+use kvmanager::{InferenceStep, KvManager, KvOptions, MaskCol, PlanError, Policy, Strategy, Variants};
 use nsp_graph::{GraphKind, ModelLayout};
 
 use crate::cache;
@@ -172,11 +172,41 @@ impl<X: Executor> Engine<X> {
         self.check_tokens(tokens)?;
         let before = self.history.len();
         let mut strategy = std::mem::take(&mut self.strategy);
-        self.kv.plan_into(tokens.len(), &self.policy, &mut strategy)?;
+        match self.kv.plan_into(tokens.len(), &self.policy, &mut strategy) {
+            Err(PlanError::GenieGivesUp { n_past, n_piece }) => {
+                self.strategy = strategy;
+                return Err(self.give_up(tokens, n_past, n_piece));
+            }
+            planned => planned?,
+        }
         self.history.extend_from_slice(tokens);
         let done = self.run_steps(strategy.steps(), strategy.first(), before, want);
         self.strategy = strategy;
         done.map_err(|e| self.restore(before, e))
+    }
+
+    /// What the real one does before it answers status 4: the pieces that fit, then the one that does not, on the largest
+    /// CL; nobody sees its logits. Then back to where the call began, which the real one does not do.
+    fn give_up(&mut self, tokens: &[TokenId], n_past: usize, n_piece: usize) -> EngineError {
+        let before = self.history.len();
+        self.history.extend_from_slice(tokens);
+        let done = self.run_doomed(before, n_past, n_piece);
+        self.restore(before, done.err().unwrap_or(EngineError::GenieGivesUp { n_past, n_piece }))
+    }
+
+    fn run_doomed(&mut self, before: usize, n_past: usize, n_piece: usize) -> Result<(), EngineError> {
+        let fitting = self.kv.plan(n_past - before, &Policy::GenieStrict)?;
+        self.run_steps(fitting.steps(), fitting.first(), before, Want::Nothing)?;
+        // Where even the start of the piece lies beyond that graph's past, the real one reads nonsense; ours leaves it.
+        let whole = self.kv.plan(n_piece, &Policy::Genie)?;
+        let doomed = doomed_variant(&self.layout.variants, n_piece);
+        match whole.steps() {
+            [step, ..] if step.n_process == n_piece && Some(step.spec) == doomed => {
+                let is_last = n_past + n_piece == self.history.len();
+                self.step(step, n_past, is_last, None)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// `first`: position of the steps' first token; `before`: tokens of the dialog that are not new.
@@ -340,4 +370,13 @@ impl<X: Executor> TokenModel for Engine<X> {
     fn steps(&self) -> &StepLog {
         &self.log
     }
+}
+
+/// The graph that the real one takes for a piece that fits none: of the largest CL, the smallest AR that holds the piece,
+/// else the largest.
+fn doomed_variant(variants: &[VariantSpec], n_piece: usize) -> Option<VariantSpec> {
+    let cl = variants.iter().map(|v| v.ctx_size()).max()?;
+    let of_cl = || variants.iter().copied().filter(|v| v.ctx_size() == cl);
+    let holds = of_cl().filter(|v| v.variant().get() >= n_piece).min_by_key(|v| v.variant());
+    holds.or_else(|| of_cl().max_by_key(|v| v.variant()))
 }

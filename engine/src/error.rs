@@ -164,6 +164,16 @@ pub enum EngineError {
         limit: usize,
     },
 
+    /// Policy `genie` only: the real one gives up here with status 4. As it does, ours ran the pieces before and the one
+    /// that was too much; unlike it, the dialog's state is as before the call.
+    #[error("the real Genie gives up at {n_past} past tokens with a piece of {n_piece}; policy `serve` goes on")]
+    GenieGivesUp {
+        /// Tokens processed before the piece.
+        n_past: usize,
+        /// Tokens of the piece.
+        n_piece: usize,
+    },
+
     /// No plan for another reason.
     #[error(transparent)]
     Plan(PlanError),
@@ -208,6 +218,7 @@ impl From<PlanError> for EngineError {
     fn from(e: PlanError) -> Self {
         match e {
             PlanError::ContextExceeded { n_past, n_new, limit } => Self::ContextExceeded { n_past, n_new, limit },
+            PlanError::GenieGivesUp { n_past, n_piece } => Self::GenieGivesUp { n_past, n_piece },
             other => Self::Plan(other),
         }
     }

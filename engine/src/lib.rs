@@ -41,6 +41,7 @@
 //! | `io` | persistent buffers, shared by variants and between splits |
 //! | `feed`, `mask`, `rope`, `embed` | what a step's inputs are filled with |
 //! | `codes` | numbers to element types and back, logits among them |
+//! | [`profile`] | [`GraphProfile`]: what the backend says about the time of each graph |
 //! | [`step_log`] | [`StepLog`]: which graphs ran |
 //! | [`error`] | [`EngineError`] |
 //!
@@ -63,6 +64,7 @@ mod io;
 mod load;
 mod mask;
 pub mod model;
+pub mod profile;
 mod qnn;
 mod rope;
 pub mod step_log;
@@ -77,5 +79,6 @@ pub use executor::{Binding, ExecuteError, Executor};
 pub use kvmanager::{LongContext, ModeKind, Policy};
 pub use model::TokenModel;
 pub use nsp_graph::GroupOptions;
+pub use profile::GraphProfile;
 pub use qnn::QnnExecutor;
 pub use step_log::StepLog;

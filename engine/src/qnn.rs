@@ -3,12 +3,13 @@
 use nsp_graph::ModelLayout;
 use qnn_api::{Context, Graph};
 
-use crate::{Binding, EngineError, ExecuteError, Executor};
+use crate::{Binding, EngineError, ExecuteError, Executor, GraphProfile};
 
 /// Graphs of loaded context binaries, by split and then by graph. Each keeps its context alive.
 #[derive(Debug)]
 pub struct QnnExecutor {
     graphs: Vec<Vec<Graph>>,
+    profile: Option<GraphProfile>,
 }
 
 impl QnnExecutor {
@@ -23,7 +24,12 @@ impl QnnExecutor {
             found.map_err(|source| EngineError::FindGraph { graph: g.info.name.clone(), source })
         };
         let split = |s: &nsp_graph::Split| s.graphs.iter().map(find).collect::<Result<Vec<_>, _>>();
-        Ok(Self { graphs: layout.splits.iter().map(split).collect::<Result<_, _>>()? })
+        Ok(Self { graphs: layout.splits.iter().map(split).collect::<Result<_, _>>()?, profile: None })
+    }
+
+    /// Collects the backend's profile events of every run from now on; costs time.
+    pub fn set_profile(&mut self, profile: Option<GraphProfile>) {
+        self.profile = profile;
     }
 }
 
@@ -34,13 +40,25 @@ impl Executor for QnnExecutor {
         graph: usize,
         io: &mut dyn Iterator<Item = Binding<'io>>,
     ) -> Result<(), ExecuteError> {
-        let mut session = self.graphs[split][graph].session();
+        let graph = &mut self.graphs[split][graph];
+        let events = match &self.profile {
+            Some(profile) => Some((profile, profile.begin(graph.backend())?)),
+            None => None,
+        };
+        let mut session = graph.session();
         for binding in io {
             match binding {
                 Binding::Input(tensor, bytes) => session.input(tensor, bytes)?,
                 Binding::Output(tensor, bytes) => session.output(tensor, bytes)?,
             };
         }
-        Ok(session.run()?)
+        match &events {
+            None => Ok(session.run()?),
+            Some((profile, events)) => {
+                session.run_profiled(events)?;
+                profile.add(&session.info().name, &events.events()?);
+                Ok(())
+            }
+        }
     }
 }

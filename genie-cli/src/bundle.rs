@@ -38,7 +38,7 @@ pub fn config(path: &Path, printer: &Printer) -> Result<DialogConfig> {
 /// Opens the engine of a bundle with a planner policy.
 pub fn engine(config: &EngineConfig, backend: &Arc<Backend>, policy: PolicyArg) -> Result<Engine> {
     let mut engine = Engine::open(config, backend).context("cannot load the bundle's graphs")?;
-    if policy != PolicyArg::Genie {
+    if policy != PolicyArg::Serve {
         engine.set_policy(plan::policy(policy, engine.variants())?);
     }
     Ok(engine)

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use qnn_api::PerfPolicy;
 
 /// Generate text from compiled, fixed-shape graphs: on a Hexagon NPU, or right here.
 #[derive(Parser)]
@@ -44,18 +45,53 @@ pub enum Command {
 /// Which QNN library executes the graphs.
 #[derive(Args, Clone)]
 pub struct BackendArgs {
-    /// `host` for the embedded backend, or the path of a QNN library (`libQnnHtp.so`, `libQnnHost.so`).
-    #[arg(long, default_value = "host", value_name = "host|PATH")]
+    /// `host` for the embedded backend, `htp` for Qualcomm's libQnnHtp.so wherever it is found, or the path of a QNN library.
+    /// A config's own backend type is not looked at.
+    #[arg(long, default_value = "host", value_name = "host|htp|PATH")]
     pub backend: String,
+    /// The backend's library itself, instead of the one that `--backend` finds.
+    #[arg(long, value_name = "PATH")]
+    pub backend_lib: Option<PathBuf>,
     /// The system library that reads context binaries, when it is not beside the backend.
     #[arg(long, value_name = "PATH")]
     pub system_lib: Option<PathBuf>,
 }
 
+/// What an HTP backend is told about its chip.
+#[derive(Args, Clone, Default)]
+pub struct ChipArgs {
+    /// The chip to run on or to emulate, by name or by Qualcomm's number [default: the extension config's, else the
+    /// library's choice].
+    #[arg(long, value_name = "SOC")]
+    pub soc: Option<String>,
+    /// How fast the chip runs: a performance policy, or `none` to leave its clocks alone [default: the extension config's,
+    /// else burst].
+    #[arg(long, value_name = "POLICY", value_parser = perf_names())]
+    pub perf: Option<String>,
+}
+
+/// What `--perf` calls no vote for the clocks.
+pub const NO_VOTE: &str = "none";
+
+fn perf_names() -> clap::builder::PossibleValuesParser {
+    PerfPolicy::ALL.iter().map(|policy| policy.name()).chain([NO_VOTE]).collect::<Vec<_>>().into()
+}
+
+/// How much of a graph's time the backend tells.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum GraphProfileArg {
+    /// Times of whole executions.
+    Basic,
+    /// Times of nodes as well.
+    Detailed,
+}
+
 /// The order in which graphs are picked.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum PolicyArg {
-    /// What the real Genie does, and on where it gives up.
+    /// What the real Genie does, and on where it gives up although the context has room.
+    Serve,
+    /// Exactly what the real Genie does: the same graphs, and status 4 where it gives up.
     Genie,
     /// One variant for the whole input, re-picked at a context promotion only.
     FixedVariant,
@@ -86,12 +122,20 @@ pub struct RunArgs {
     /// Print time to first token and token rates when done.
     #[arg(long)]
     pub stats: bool,
+    /// Write times and rates of loading and of the query to a new file, in the JSON of Genie's profiles.
+    #[arg(long, value_name = "FILE")]
+    pub profile: Option<PathBuf>,
+    /// Add what the backend tells about the time of each graph, under `graphs`; slows it down.
+    #[arg(long, value_enum, value_name = "LEVEL", requires = "profile")]
+    pub graph_profile: Option<GraphProfileArg>,
     #[command(flatten)]
     pub sampler: SamplerArgs,
     #[command(flatten)]
     pub backend: BackendArgs,
+    #[command(flatten)]
+    pub chip: ChipArgs,
     /// Planner policy.
-    #[arg(long, value_enum, default_value = "genie")]
+    #[arg(long, value_enum, default_value = "serve")]
     pub policy: PolicyArg,
     /// Threads of the embedded backend [default: all cores].
     #[arg(long)]
@@ -263,8 +307,10 @@ pub struct VerifyArgs {
     pub json: bool,
     #[command(flatten)]
     pub backend: BackendArgs,
+    #[command(flatten)]
+    pub chip: ChipArgs,
     /// Planner policy.
-    #[arg(long, value_enum, default_value = "genie")]
+    #[arg(long, value_enum, default_value = "serve")]
     pub policy: PolicyArg,
 }
 

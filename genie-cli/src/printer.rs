@@ -28,7 +28,8 @@ impl Printer {
     pub fn start_log(&self) {
         let level = match (self.talk.quiet, self.talk.verbose) {
             (true, _) => "error",
-            (_, 0) => "warn",
+            // What a QNN library warns of is about itself (the emulator does so at every start); its errors stay.
+            (_, 0) => "warn,qnn=error",
             (_, 1) => "info",
             (_, 2) => "debug",
             _ => "trace",

@@ -248,3 +248,24 @@ fn quantised_weights_run_here_too() {
     let output = run(place.path(), &["run", "-c", out, "--prompt-tokens", "1,2,3", "-n", "5", "--greedy", "--json"]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
 }
+
+#[test]
+fn a_library_that_is_nowhere_is_told_with_every_place() {
+    let cache = tempfile::tempdir().unwrap();
+    let empty = tempfile::tempdir().unwrap();
+    let mut command = genie(cache.path());
+    let output =
+        command.args(["run", "-p", "x", "--backend", "htp"]).env("QNN_RUNTIME_DIR", empty.path()).output().unwrap();
+    assert_eq!(code(&output), 1);
+    for part in [
+        &format!("no `libQnnHtp.so` found; looked for `{}/libQnnHtp.so`", empty.path().display()),
+        "QNN_RUNTIME_DIR is set, so no other place counts",
+        "hint: `cargo xtask qnn-runtime` fetches Qualcomm's libraries",
+    ] {
+        assert!(stderr(&output).contains(part), "{part}: {}", stderr(&output));
+    }
+    let output = run(cache.path(), &["run", "-p", "x", "--backend-lib", "/nowhere/libQnnHtp.so"]);
+    assert!(stderr(&output).contains("cannot load library `/nowhere/libQnnHtp.so`"), "{}", stderr(&output));
+    let output = run(cache.path(), &["run", "-p", "x", "--perf", "burst"]);
+    assert!(stderr(&output).contains("has no clocks to vote for"), "{}", stderr(&output));
+}

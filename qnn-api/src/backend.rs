@@ -1,10 +1,10 @@
 //! A backend: the library at work, with its log and, where it has one, its device.
 //!
 //! *Threads*: no QNN document promises that one handle may be used from two threads at a time, so every call below a
-//! backend takes [`Backend::lock`]; handles may move between threads, calls never overlap.
+//! backend takes [`Backend::lock`], which is its library's; handles may move between threads, calls never overlap.
 
 use std::ffi::{CStr, CString};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use qnn_sys::{
     QNN_BACKEND_CONFIG_OPTION_PLATFORM, Qnn_BackendHandle_t, Qnn_LogHandle_t, QnnBackend_Config_t,
@@ -37,7 +37,6 @@ pub struct Backend {
     raw: RawBackend,
     _log: Option<RawLog>,
     library: Arc<Library>,
-    calls: Mutex<()>,
 }
 
 // SAFETY: nothing in the handles is bound to a thread (Genie creates and runs them on different ones), and calls that
@@ -56,7 +55,7 @@ impl Backend {
         let log_raw = log.as_ref().map_or(core::ptr::null_mut(), |log| log.raw);
         let raw = RawBackend::create(library, log_raw, options.platform.as_deref())?;
         let device = Device::create(library, log_raw, options.soc)?;
-        Ok(Arc::new(Self { device, raw, _log: log, library: library.clone(), calls: Mutex::new(()) }))
+        Ok(Arc::new(Self { device, raw, _log: log, library: library.clone() }))
     }
 
     /// The library behind it.
@@ -96,10 +95,9 @@ impl Backend {
         self.device.as_ref().map_or(core::ptr::null_mut(), Device::raw)
     }
 
-    /// Held during every call on handles of this backend.
+    /// Held during every call on handles of this backend's library.
     pub(crate) fn lock(&self) -> MutexGuard<'_, ()> {
-        // The mutex guards calls, not data: a panic in between leaves nothing half done.
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+        self.library.lock()
     }
 }
 
@@ -122,6 +120,7 @@ impl RawBackend {
         config.anon0.platformOption = platform.map_or(core::ptr::null(), CStr::as_ptr);
         let mut list = [&raw const config, core::ptr::null()];
         let configs = if platform.is_some() { list.as_mut_ptr() } else { core::ptr::null_mut() };
+        let _calls = library.lock();
         // SAFETY: a live log or none, no config or a null-ended list of one that outlives the call, an out pointer.
         unsafe { library.table.backend_create(log, configs, &raw mut raw) }
             .doing(library.shown(), || format!("start backend `{}`", library.provider()))?;
@@ -131,6 +130,7 @@ impl RawBackend {
 
 impl Drop for RawBackend {
     fn drop(&mut self) {
+        let _calls = self.library.lock();
         // SAFETY: live until here; contexts and device were freed before (they hold the backend, or are dropped first).
         log_failure("backendFree", unsafe { self.library.table.backend_free(self.raw) });
     }
@@ -146,11 +146,12 @@ impl RawLog {
     /// Nothing when the library has no log: then it is silent.
     fn open(library: &Arc<Library>, level: LogLevel) -> Option<Self> {
         let mut raw = core::ptr::null_mut();
+        let _calls = library.lock();
         // SAFETY: a callback with the slot's signature that lives as long as the program, and an out pointer.
         match unsafe { library.table.log_create(Some(log::callback), level.raw(), &raw mut raw) } {
             Ok(()) => Some(Self { raw, library: library.clone() }),
             Err(error) => {
-                tracing::debug!(?error, library = library.shown(), "no log");
+                tracing::debug!(%error, library = library.shown(), "no log");
                 None
             }
         }
@@ -159,6 +160,7 @@ impl RawLog {
 
 impl Drop for RawLog {
     fn drop(&mut self) {
+        let _calls = self.library.lock();
         // SAFETY: live until here; the backend that writes to it is dropped first.
         log_failure("logFree", unsafe { self.library.table.log_free(self.raw) });
     }
@@ -167,6 +169,6 @@ impl Drop for RawLog {
 /// A failing free is told, never raised.
 pub(crate) fn log_failure(call: &str, result: core::result::Result<(), crate::table::CallError>) {
     if let Err(error) = result {
-        tracing::warn!(?error, "`{call}` failed");
+        tracing::warn!(%error, "`{call}` failed");
     }
 }

@@ -87,7 +87,10 @@ impl Context {
         let library = backend.library();
         let (info, specs) = system::read(library, bytes.as_slice())?;
         let kept = matches!(bytes, Bytes::Mapped(_));
-        let persistent = kept && library.has_capability(QNN_PROPERTY_CONTEXT_SUPPORT_CONFIG_PERSISTENT_BINARY);
+        // The emulator claims to know the wish, then refuses every binary that comes with it, with error lines in its log.
+        let persistent = kept
+            && !library.is_emulator()
+            && library.has_capability(QNN_PROPERTY_CONTEXT_SUPPORT_CONFIG_PERSISTENT_BINARY);
         let mut raw = core::ptr::null_mut();
         let (from, n_bytes) = (bytes.as_slice().as_ptr(), bytes.as_slice().len() as u64);
         let calls = backend.lock();
@@ -108,7 +111,7 @@ impl Context {
             }
         };
         match create(persistent) {
-            // The HTP emulator claims to know the wish and then refuses every binary that comes with it.
+            // So might another library.
             Err(CallError::Answer(error)) if persistent && error.is_unsupported() => create(false),
             done => done,
         }

@@ -33,6 +33,7 @@ impl Device {
         }
         let configs = if custom.is_some() { list.as_mut_ptr() } else { core::ptr::null_mut() };
         let mut raw = core::ptr::null_mut();
+        let _calls = library.lock();
         // SAFETY: a live log or none; a null-terminated list whose entries live until the call returns; an out pointer.
         match unsafe { library.table.device_create(log, configs, &raw mut raw) } {
             Ok(()) => Ok(Some(Self { raw, soc, library: library.clone() })),
@@ -57,6 +58,7 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
+        let _calls = self.library.lock();
         // SAFETY: live until here; contexts on it hold the backend, which holds this.
         log_failure("deviceFree", unsafe { self.library.table.device_free(self.raw) });
     }

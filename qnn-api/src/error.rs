@@ -67,6 +67,16 @@ pub enum Error {
         /// The loader's words.
         source: libloading::Error,
     },
+    /// No file of that name in any of the places where QNN libraries are looked for.
+    #[error("no `{name}` found; looked for {}; {why}", shown(places))]
+    NotFound {
+        /// The file name.
+        name: String,
+        /// The files that were looked for, in order.
+        places: Vec<PathBuf>,
+        /// What came of the last resort.
+        why: String,
+    },
     /// The file is a library, but not of QNN.
     #[error("library `{library}` has no symbol `{symbol}`: it is not a QNN library of that kind")]
     Symbol {
@@ -203,6 +213,10 @@ pub enum Error {
     },
 }
 
+fn shown(places: &[PathBuf]) -> String {
+    places.iter().map(|place| format!("`{}`", place.display())).collect::<Vec<_>>().join(", ")
+}
+
 impl Error {
     /// What the user can do about it, apart from the text.
     pub fn hint(&self) -> Option<String> {
@@ -211,6 +225,11 @@ impl Error {
                 let newer = "the library was built for a newer system than this one";
                 foreign(path).or_else(|| source.to_string().contains("GLIBC").then(|| newer.to_owned()))
             }
+            Self::NotFound { .. } => Some(
+                "`cargo xtask qnn-runtime` fetches Qualcomm's libraries into target/; or set QNN_RUNTIME_DIR to their \
+                 folder, or give the file with `--backend-lib`"
+                    .into(),
+            ),
             Self::Symbol { .. } => Some("give the backend itself, e.g. `libQnnHtp.so` or `libQnnHost.so`".into()),
             Self::Version { found, need, .. } if found.0 == need.0 => Some("use a newer QAIRT release".into()),
             Self::NoSystem { tried, .. } => {
@@ -226,6 +245,18 @@ impl Error {
                     "no Hexagon chip answers here: run on a Snapdragon, with the x86-64 library (an emulator), or on the \
                      host backend"
                         .into(),
+                ),
+                1003 if cfg!(not(target_arch = "x86_64")) => Some(
+                    "ADSP_LIBRARY_PATH must name the folder of the `libQnnHtpV..Skel.so` of this chip; several folders \
+                     are parted by `;`"
+                        .into(),
+                ),
+                1100 if source.said.as_ref().is_some_and(|said| said.contains("VTCM pointer")) => Some(
+                    "the emulator cannot run graphs of different VTCM sizes while both are there: drop one context first"
+                        .into(),
+                ),
+                30010 => Some(
+                    "made for another backend? `--backend htp` reads Qualcomm's binaries, `--backend host` ours".into(),
                 ),
                 5005 | 1009 => Some("check that the binary was compiled for this SoC".into()),
                 _ => None,
@@ -304,6 +335,18 @@ mod tests {
         ] {
             assert!(text.contains(part), "{text}");
         }
+    }
+
+    #[test]
+    fn a_library_that_is_nowhere_names_every_place_and_the_way_out() {
+        let error = Error::NotFound {
+            name: "libQnnHtp.so".into(),
+            places: vec!["/a/libQnnHtp.so".into(), "/b/libQnnHtp.so".into()],
+            why: "the system's loader: no".into(),
+        };
+        let text = "no `libQnnHtp.so` found; looked for `/a/libQnnHtp.so`, `/b/libQnnHtp.so`; the system's loader: no";
+        assert_eq!(error.to_string(), text);
+        assert!(error.hint().unwrap().contains("cargo xtask qnn-runtime"));
     }
 
     #[test]

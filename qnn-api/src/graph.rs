@@ -9,6 +9,7 @@ use std::sync::Arc;
 use genie_types::{GraphInfo, TensorInfo};
 use qnn_sys::*;
 
+use crate::backend::Backend;
 use crate::context::ContextInner;
 use crate::convert::{Role, Store, c_name, raw_tensor};
 use crate::error::{Error, Result};
@@ -111,6 +112,11 @@ impl Graph {
     /// Name, inputs and outputs; sessions bind by index into these.
     pub fn info(&self) -> &GraphInfo {
         &self.info
+    }
+
+    /// The backend that runs it.
+    pub fn backend(&self) -> &Arc<Backend> {
+        &self.context.backend
     }
 
     /// Begins a run: bind every input and output, then run, as often as needed.

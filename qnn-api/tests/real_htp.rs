@@ -1,6 +1,6 @@
 //! The handles over Qualcomm's own `libQnnHtp.so`: on a host, the HTP emulator.
 //!
-//! Run with `cargo xtask qnn-runtime && cargo test -p qnn-api --test real_htp -- --ignored`.
+//! Run with `cargo xtask qnn-runtime && cargo test -p qnn-api --test '*_htp' -- --ignored`.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ fn backend() -> Arc<Backend> {
 }
 
 fn backend_for(soc: Option<u32>) -> Arc<Backend> {
-    let path = runtime::find(runtime::HTP).expect("run `cargo xtask qnn-runtime`, or set QNN_RUNTIME_DIR");
-    let library = Library::open(path).unwrap();
+    let library =
+        Library::open_by_name(runtime::HTP).unwrap_or_else(|e| panic!("{e}; {}", e.hint().unwrap_or_default()));
     Backend::new(&library, &BackendOptions { soc, ..Default::default() }).unwrap()
 }
 
@@ -74,7 +74,7 @@ fn run(graph: &mut Graph, profile: Option<&Profile>) -> Vec<u8> {
 }
 
 #[test]
-#[ignore = "needs Qualcomm's runtime: cargo xtask qnn-runtime"]
+#[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
 fn says_what_it_is() {
     let backend = backend();
     let library = backend.library();
@@ -83,13 +83,14 @@ fn says_what_it_is() {
     assert!(library.core_version() >= Version { major: 2, minor: 18, patch: 0 });
     assert!(library.build_id().unwrap().starts_with('v'), "{:?}", library.build_id());
     assert!(library.system().unwrap().0.ends_with("libQnnSystem.so"));
+    assert_eq!(library.is_emulator(), cfg!(target_arch = "x86_64"));
     assert_eq!(backend.device().unwrap().soc(), Some(SM8650));
     let operations = backend.operations().unwrap();
     assert!(operations.iter().any(|op| op.ends_with("::RotaryEmbedding")), "{} operations", operations.len());
 }
 
 #[test]
-#[ignore = "needs Qualcomm's runtime: cargo xtask qnn-runtime"]
+#[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
 fn composes_runs_saves_and_loads() {
     let backend = backend();
     let folder = tempfile::tempdir().unwrap();
@@ -126,7 +127,7 @@ fn composes_runs_saves_and_loads() {
 }
 
 #[test]
-#[ignore = "needs Qualcomm's runtime: cargo xtask qnn-runtime"]
+#[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
 fn profiles_and_votes() {
     let backend = backend();
     let context =
@@ -146,7 +147,7 @@ fn profiles_and_votes() {
 }
 
 #[test]
-#[ignore = "needs Qualcomm's runtime: cargo xtask qnn-runtime"]
+#[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
 fn refusals_are_told_with_the_librarys_words() {
     let backend = backend();
     let context = Context::create(&backend, &ContextOptions::default()).unwrap();
@@ -168,7 +169,7 @@ fn refusals_are_told_with_the_librarys_words() {
 }
 
 #[test]
-#[ignore = "needs Qualcomm's runtime: cargo xtask qnn-runtime"]
+#[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
 fn two_graphs_are_composed_side_by_side() {
     let backend = backend();
     let context = Context::create(&backend, &ContextOptions::default()).unwrap();
@@ -183,7 +184,7 @@ fn two_graphs_are_composed_side_by_side() {
 }
 
 #[test]
-#[ignore = "needs Qualcomm's runtime: cargo xtask qnn-runtime"]
+#[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
 fn a_binary_runs_on_a_backend_that_was_told_no_soc() {
     let (saved, fresh) = {
         let context = Context::create(&backend(), &ContextOptions::default()).unwrap();
@@ -192,4 +193,94 @@ fn a_binary_runs_on_a_backend_that_was_told_no_soc() {
     };
     let context = Context::from_bytes(&backend_for(None), &saved, &ContextOptions::default()).unwrap();
     assert_eq!(run(&mut context.graph("tiny").unwrap(), None), fresh);
+}
+
+#[test]
+#[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
+fn every_file_is_told_helpers_from_the_runtimes_own_folders_first() {
+    let backend = backend();
+    let files = backend.library().files();
+    let place = |name: &str| {
+        let found =
+            files.iter().position(|file| file.file_name().is_some_and(|f| f.to_string_lossy().starts_with(name)));
+        found.unwrap_or_else(|| panic!("no `{name}` among {files:?}"))
+    };
+    // The C++ runtime, each piece before those that need it, then the preparer, then the backend.
+    let order = ["libunwind", "libc++abi", "libc++-", "libHtpPrepare.so", "libQnnHtp.so", "libQnnSystem.so"].map(place);
+    assert!(order.is_sorted(), "{files:?}");
+    let home = runtime::find(runtime::HTP).unwrap().canonicalize().unwrap();
+    let home = home.parent().and_then(std::path::Path::parent).unwrap();
+    for at in order {
+        assert!(
+            files[at].canonicalize().unwrap().starts_with(home),
+            "{} is not of {}",
+            files[at].display(),
+            home.display()
+        );
+    }
+    assert!(std::env::var_os("LD_LIBRARY_PATH").is_none_or(|p| !p.to_string_lossy().contains("onnxruntime")));
+}
+
+#[test]
+#[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
+fn binaries_are_made_for_the_chip_that_was_asked_for() {
+    for soc in [43, 57, 69, 87, 60] {
+        let backend = backend_for(Some(soc));
+        let context = Context::create(&backend, &ContextOptions::default()).unwrap();
+        let mut graph = compose(&context, "tiny").unwrap();
+        let info = binary_info(backend.library(), &context.to_bytes().unwrap()).unwrap();
+        assert_eq!((info.soc, info.dsp_arch), (Some(soc), Soc::by_id(soc).map(|soc| soc.dsp_arch)), "{soc}");
+        for (ours, theirs) in floats(&run(&mut graph, None)).iter().zip(expected()) {
+            assert!((ours - theirs).abs() < 5e-3, "{soc}: {ours} against {theirs}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
+fn buffers_come_through_the_allocator() {
+    let backend = backend();
+    let context = Context::create(&backend, &ContextOptions::default()).unwrap();
+    let mut graph = compose(&context, "tiny").unwrap();
+    let info = graph.info().clone();
+    let mut x = context.allocate(&PlainMemory, &info.inputs[0]).unwrap();
+    let mut y = context.allocate(&PlainMemory, &info.outputs[0]).unwrap();
+    assert!(!x.is_shared() && !y.is_shared(), "a host has no memory to share");
+    x.bytes_mut().copy_from_slice(&bytes(&X));
+    let mut session = graph.session();
+    session.input_mem(0, &x).unwrap().output_mem(0, &mut y).unwrap();
+    session.run().unwrap();
+    assert_eq!(y.bytes(), run(&mut graph, None));
+}
+
+#[test]
+#[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
+fn cut_binaries_are_refused_with_an_error() {
+    let backend = backend();
+    let whole = {
+        let context = Context::create(&backend, &ContextOptions::default()).unwrap();
+        compose(&context, "tiny").unwrap();
+        context.to_bytes().unwrap()
+    };
+    for part in [1, 10, 50, 90, 99] {
+        let cut = &whole[..whole.len() * part / 100];
+        let error = Context::from_bytes(&backend, cut, &ContextOptions::default()).map(drop).unwrap_err();
+        let told = error.qnn().map(ToString::to_string).unwrap_or_else(|| error.to_string());
+        assert!(!told.contains("unknown error"), "{part} %: {told}");
+    }
+}
+
+#[test]
+#[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
+fn two_backends_in_two_threads_do_not_disturb_each_other() {
+    let work = || {
+        let context = Context::create(&backend(), &ContextOptions::default()).unwrap();
+        let mut graph = compose(&context, "tiny").unwrap();
+        let first = run(&mut graph, None);
+        (0..20).for_each(|_| assert_eq!(run(&mut graph, None), first));
+        first
+    };
+    let threads = [std::thread::spawn(work), std::thread::spawn(work), std::thread::spawn(work)];
+    let [a, b, c] = threads.map(|thread| thread.join().unwrap());
+    assert!(a == b && b == c);
 }

@@ -112,6 +112,14 @@ fn errors_have_names_and_components() {
         }
     }
     assert!(error::meaning(1009).unwrap().contains("SoC"));
+    // The numbers that users meet (features, 1.11).
+    let met =
+        [1000, 1002, 1003, 1004, 1005, 1006, 1007, 1008, 1009, 1010, 1011, 1100, 5000, 5001, 5002, 5003, 5004, 5005];
+    let met =
+        [&met[..], &[5008, 5010, 5012, 5013, 6000, 6001, 6002, 6003, 6004, 6025, 6031, 6033, 6035, 8003]].concat();
+    for code in [&met[..], &[14000, 14001, 14002, 14003, 30000, 30001, 30002, 30010]].concat() {
+        assert!(error::meaning(code).is_some() && error::name(code) != error::UNKNOWN, "{code}");
+    }
     for (name, value) in abi()["errors"].as_object().unwrap() {
         let value = value.as_u64().unwrap();
         assert!(generated::errors::ERRORS.contains(&(value, name.as_str())), "{name}");

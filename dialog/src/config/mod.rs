@@ -8,6 +8,7 @@
 
 mod checked;
 mod embedding;
+mod extensions;
 mod hints;
 mod history;
 mod node;
@@ -19,6 +20,7 @@ mod settings;
 mod support;
 mod tables;
 
+pub use extensions::HtpExtensions;
 pub use history::{GenieApi, refused_by};
 pub use problem::{ConfigError, Origin, Problem};
 pub use settings::{BackendSettings, ContextSettings};

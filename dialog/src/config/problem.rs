@@ -63,6 +63,14 @@ pub enum ConfigError {
         /// All of them, in the order of the file, cross-key rules last.
         problems: Vec<Problem>,
     },
+    /// JSON, but not a backend extension config.
+    #[error("{origin} is not a valid backend extension config: {}", listed(.problems))]
+    Extensions {
+        /// The file, or that it was a string.
+        origin: Origin,
+        /// All of them, in the order of the file.
+        problems: Vec<Problem>,
+    },
     /// Valid, but asks for what this build cannot do.
     #[error("{origin} asks for more than this build can do: {}", listed(.problems))]
     Unsupported {
@@ -86,9 +94,10 @@ impl ConfigError {
     pub fn problems(&self) -> &[Problem] {
         match self {
             Self::Read { .. } | Self::Syntax { .. } => &[],
-            Self::Invalid { problems, .. } | Self::Unsupported { problems, .. } | Self::Files { problems, .. } => {
-                problems
-            }
+            Self::Invalid { problems, .. }
+            | Self::Extensions { problems, .. }
+            | Self::Unsupported { problems, .. }
+            | Self::Files { problems, .. } => problems,
         }
     }
 }

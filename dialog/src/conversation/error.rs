@@ -29,6 +29,14 @@ pub enum DialogError {
         /// Most tokens there can be.
         limit: usize,
     },
+    /// Policy `genie` only: the real one gives up here. The conversation is as it was.
+    #[error("the real Genie gives up at {n_past} past tokens with a piece of {n_piece}; policy `serve` goes on")]
+    GenieGivesUp {
+        /// Tokens processed before the piece.
+        n_past: usize,
+        /// Tokens of the piece.
+        n_piece: usize,
+    },
     /// The conversation waits for `RESUME`.
     #[error("a query with sentence code {code} came while the dialog is paused, expected RESUME, REWIND or a reset")]
     Paused {
@@ -65,7 +73,18 @@ impl From<EngineError> for DialogError {
     fn from(e: EngineError) -> Self {
         match e {
             EngineError::ContextExceeded { n_past, n_new, limit } => Self::ContextExceeded { n_past, n_new, limit },
+            EngineError::GenieGivesUp { n_past, n_piece } => Self::GenieGivesUp { n_past, n_piece },
             other => Self::Engine(other),
+        }
+    }
+}
+
+impl DialogError {
+    /// The status that Genie's C functions return in this case: 4 at the context's limit, else -6 ("query failed").
+    pub fn genie_status(&self) -> i32 {
+        match self {
+            Self::ContextExceeded { .. } | Self::GenieGivesUp { .. } => 4,
+            _ => -6,
         }
     }
 }

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::bundle::{Cut, Form, PAD, Types, VOCAB, config};
 use super::toy::{Toy, reference};
-use crate::{Engine, EngineConfig, TokenModel};
+use crate::{Engine, EngineConfig, EngineError, TokenModel};
 
 const VARIANTS: &[(usize, usize)] = &[(1, 16), (4, 16), (1, 32), (4, 32)];
 
@@ -298,4 +298,51 @@ proptest! {
             prop_assert_eq!(engine.n_past(), tokens.len());
         }
     }
+}
+
+#[test]
+fn policy_genie_gives_up_where_the_real_one_does_and_keeps_the_dialog() {
+    struct Case {
+        prompt: usize,
+        ran: &'static [(&'static str, usize)],
+        gave_up: (usize, usize),
+    }
+    let cases = [
+        // Pieces of 4; the last one is too wide for the room that is left.
+        Case { prompt: 31, ran: &[("ar4_cl16", 3), ("ar4_cl32", 5)], gave_up: (28, 3) },
+        Case { prompt: 32, ran: &[("ar4_cl16", 3), ("ar4_cl32", 5)], gave_up: (28, 4) },
+    ];
+    let config = EngineConfig { policy: Policy::GenieStrict, ..config() };
+    let mut engine = engine(Form::plain(VARIANTS), &config);
+    let graphs = |engine: &Engine<Toy>| -> Vec<(String, usize)> {
+        let shape = |name: &str| name.split("_1_of").next().unwrap_or_default().to_owned();
+        engine.steps().runs().into_iter().map(|(name, n)| (shape(name), n)).collect()
+    };
+    for Case { prompt, ran, gave_up } in cases {
+        let tokens: Vec<u32> = (0..prompt as u32).map(|i| i % VOCAB as u32).collect();
+        engine.clear_steps();
+        let error = engine.process(&ids(&tokens)).unwrap_err().to_string();
+        let (n_past, n_piece) = gave_up;
+        assert_eq!(
+            error,
+            format!(
+                "the real Genie gives up at {n_past} past tokens with a piece of {n_piece}; policy `serve` goes on"
+            )
+        );
+        let ran: Vec<(String, usize)> = ran.iter().map(|&(name, n)| (name.to_owned(), n)).collect();
+        assert_eq!((graphs(&engine), engine.n_past()), (ran, 0), "{prompt} tokens");
+    }
+    // 31 rows are there after single steps; the 32nd is run, and nobody hears what it says.
+    let tokens: Vec<u32> = (0..32).map(|i| i % VOCAB as u32).collect();
+    for n in 0..31 {
+        let want = truth(&engine, &tokens[..=n]);
+        assert_eq!(engine.process(&ids(&tokens[n..=n])).unwrap(), want, "token {n}");
+    }
+    engine.clear_steps();
+    assert!(matches!(engine.process(&ids(&tokens[31..])), Err(EngineError::GenieGivesUp { n_past: 31, n_piece: 1 })));
+    assert_eq!((graphs(&engine), engine.n_past()), (vec![("ar1_cl32".to_owned(), 1)], 31));
+    // The dialog is as it was: another policy goes on from there.
+    engine.set_policy(Policy::Genie);
+    let want = truth(&engine, &tokens);
+    assert_eq!(engine.process(&ids(&tokens[31..])).unwrap(), want);
 }

@@ -96,6 +96,12 @@ impl Tiny {
 
     /// Logits of the last token, in double, over all tokens at once.
     pub fn logits(&self, tokens: &[u32]) -> Vec<f64> {
+        self.logits_with(tokens, |x| x)
+    }
+
+    /// The same with every number of keys and values changed, as a cache that rounds would.
+    pub fn logits_with(&self, tokens: &[u32], cached: impl Fn(f64) -> f64) -> Vec<f64> {
+        let cached = |row: Vec<f64>| -> Vec<f64> { row.into_iter().map(&cached).collect() };
         let row = |m: &Matrix, i: usize| -> Vec<f64> {
             m.data[i * m.dims[1]..(i + 1) * m.dims[1]].iter().map(|&x| x.into()).collect()
         };
@@ -103,8 +109,8 @@ impl Tiny {
         for layer in &self.layers {
             let h: Vec<_> = x.iter().map(|x| norm(x, &layer.norm1)).collect();
             let q: Vec<_> = h.iter().enumerate().map(|(p, h)| rotate(&mul(&layer.q, h), p)).collect();
-            let k: Vec<_> = h.iter().enumerate().map(|(p, h)| rotate(&mul(&layer.k, h), p)).collect();
-            let v: Vec<_> = h.iter().map(|h| mul(&layer.v, h)).collect();
+            let k: Vec<_> = h.iter().enumerate().map(|(p, h)| cached(rotate(&mul(&layer.k, h), p))).collect();
+            let v: Vec<_> = h.iter().map(|h| cached(mul(&layer.v, h))).collect();
             for p in 0..x.len() {
                 let mut mixed = vec![0.0; HEADS * HEAD_DIM];
                 for head in 0..HEADS {

@@ -21,8 +21,11 @@ pub fn run(args: &InspectArgs, printer: &Printer) -> Result<ExitStatus> {
     if !is_bundle {
         let (info, size) = read(&library, &args.path)?;
         if args.json {
-            printer.line(binary_json(&args.path, &info, size))?;
+            let mut document = binary_json(&args.path, &info, size);
+            document["backend"] = backend_json(&library);
+            printer.line(document)?;
         } else {
+            print_backend(&library, printer)?;
             print_binary(&args.path, &info, size, args.tensors, printer)?;
         }
         return Ok(ExitStatus::Done);
@@ -30,7 +33,7 @@ pub fn run(args: &InspectArgs, printer: &Printer) -> Result<ExitStatus> {
 
     let config = bundle::config(&args.path, printer)?;
     let backend = backend::open(&args.backend, None)?;
-    let engine = bundle::engine(config.engine(), &backend, PolicyArg::Genie)?;
+    let engine = bundle::engine(config.engine(), &backend, PolicyArg::Serve)?;
     let layout = engine.layout();
     let mut binaries = Vec::new();
     for path in &config.engine().ctx_bins {
@@ -50,6 +53,7 @@ pub fn run(args: &InspectArgs, printer: &Printer) -> Result<ExitStatus> {
             "variants": variants,
             "splits": splits,
             "binaries": binaries,
+            "backend": backend_json(&library),
         }))?;
         return Ok(ExitStatus::Done);
     }
@@ -68,7 +72,37 @@ pub fn run(args: &InspectArgs, printer: &Printer) -> Result<ExitStatus> {
     for (path, (info, size)) in &binaries {
         print_binary(path, info, *size, args.tensors, printer)?;
     }
+    print_backend(&library, printer)?;
     Ok(ExitStatus::Done)
+}
+
+/// The library that read it, and every file that came with it; nothing for the embedded one.
+fn print_backend(library: &Library, printer: &Printer) -> Result<()> {
+    if library.path().is_none() {
+        return Ok(());
+    }
+    printer.line(format_args!(
+        "read by {}, core API {}, build {}",
+        library.provider(),
+        library.core_version(),
+        library.build_id().unwrap_or_else(|_| "unknown".to_owned())
+    ))?;
+    for file in library.files() {
+        printer.line(format_args!("  loaded {}", file.display()))?;
+    }
+    Ok(())
+}
+
+fn backend_json(library: &Library) -> Value {
+    json!({
+        "provider": library.provider(),
+        "core_api": library.core_version().to_string(),
+        "backend_api": library.backend_version().to_string(),
+        "build_id": library.build_id().ok(),
+        "file": library.path().map(|path| path.display().to_string()),
+        "system": library.system().map(|(file, version)| json!({"file": file, "api": version.to_string()})),
+        "loaded": library.files().iter().map(|file| file.display().to_string()).collect::<Vec<_>>(),
+    })
 }
 
 fn read(library: &Arc<Library>, path: &Path) -> Result<(BinaryInfo, u64)> {

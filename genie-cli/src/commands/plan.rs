@@ -35,12 +35,12 @@ pub fn run(args: &PlanArgs, printer: &Printer) -> Result<ExitStatus> {
     let variants = match &args.config {
         Some(path) => {
             let config = bundle::config(path, printer)?;
-            let engine = bundle::engine(config.engine(), &backend::open(&args.backend, None)?, PolicyArg::Genie)?;
+            let engine = bundle::engine(config.engine(), &backend::open(&args.backend, None)?, PolicyArg::Serve)?;
             engine.variants().clone()
         }
         None => Variants::new(grid(&args.ar, &args.cl)?, KvForm::Concat, None)?,
     };
-    let wanted = args.policy.map_or(vec![PolicyArg::Genie, PolicyArg::FixedVariant, PolicyArg::Cost], |p| vec![p]);
+    let wanted = args.policy.map_or(vec![PolicyArg::Serve, PolicyArg::FixedVariant, PolicyArg::Cost], |p| vec![p]);
     let mut status = ExitStatus::Done;
     for &n_new in &args.tokens {
         for &arg in &wanted {
@@ -65,7 +65,8 @@ pub fn run(args: &PlanArgs, printer: &Printer) -> Result<ExitStatus> {
 /// The policy of a flag. `Cost` without a calibration takes a step's time to grow with its width and its context.
 pub fn policy(arg: PolicyArg, variants: &Variants) -> Result<Policy> {
     Ok(match arg {
-        PolicyArg::Genie => Policy::Genie,
+        PolicyArg::Serve => Policy::Genie,
+        PolicyArg::Genie => Policy::GenieStrict,
         PolicyArg::FixedVariant => Policy::FixedVariant,
         PolicyArg::Cost => {
             let nominal = |spec: &VariantSpec| {

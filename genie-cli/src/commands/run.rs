@@ -1,15 +1,19 @@
 //! `genie run`: a prompt in, text out.
 
 use std::io::Read;
+use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
 use dialog::{Chunk, Dialog, DialogConfig, Reply, SamplerSettings, SentenceCode, Signal, StopReason};
+use engine::GraphProfile;
+use engine::profile::{EventTimes, GraphTimes};
 use genie_types::TokenId;
+use qnn_api::ProfileLevel;
 use serde_json::{Value, json};
 
 use super::ExitStatus;
-use crate::cli::{RunArgs, SamplerArgs};
+use crate::cli::{GraphProfileArg, RunArgs, SamplerArgs};
 use crate::failure::Hinted;
 use crate::printer::Printer;
 use crate::{backend, bundle, demo};
@@ -28,7 +32,10 @@ pub fn run(args: &RunArgs, printer: &Printer) -> Result<ExitStatus> {
         None => demo::config(&args.backend, printer)?,
     };
     let config = bundle::config(&path, printer)?;
-    let mut dialog = open(args, &config)?;
+    if let Some(file) = &args.profile {
+        must_be_new(file)?;
+    }
+    let Opened { mut dialog, graphs, _running } = open(args, &config)?;
     let control = dialog.control();
     let mut broken = None;
     let callback = |chunk: Chunk<'_>| {
@@ -47,13 +54,31 @@ pub fn run(args: &RunArgs, printer: &Printer) -> Result<ExitStatus> {
         return Err(error);
     }
     report(args, printer, &dialog, &reply)?;
+    if let Some(file) = &args.profile {
+        write_profile(file, &dialog, graphs.as_ref())?;
+    }
     Ok(ExitStatus::Done)
 }
 
-fn open(args: &RunArgs, config: &DialogConfig) -> Result<Dialog> {
+/// A dialog ready to be asked.
+struct Opened {
+    dialog: Dialog,
+    graphs: Option<GraphProfile>,
+    /// Dropped last: the vote for the clocks stands until the dialog is gone.
+    _running: backend::Running,
+}
+
+fn open(args: &RunArgs, config: &DialogConfig) -> Result<Opened> {
     let began = Instant::now();
-    let backend = backend::open(&args.backend, args.threads)?;
-    let engine = bundle::engine(config.engine(), &backend, args.policy)?;
+    let running = backend::start(&args.backend, &args.chip, config.backend(), args.threads)?;
+    let mut engine = bundle::engine(config.engine(), &running.backend, args.policy)?;
+    let graphs = args.graph_profile.map(|level| {
+        GraphProfile::new(match level {
+            GraphProfileArg::Basic => ProfileLevel::Basic,
+            GraphProfileArg::Detailed => ProfileLevel::Detailed,
+        })
+    });
+    engine.executor_mut().set_profile(graphs.clone());
     let mut dialog = Dialog::new(config, Box::new(engine))?;
     dialog.set_init_time(began.elapsed());
     dialog.set_sampler(sampler(config.sampler().clone(), &args.sampler)?);
@@ -61,7 +86,28 @@ fn open(args: &RunArgs, config: &DialogConfig) -> Result<Dialog> {
     if let Some(limit) = args.max_tokens.or(demo_limit) {
         dialog.control().set_max_num_tokens(Some(limit as usize));
     }
-    Ok(dialog)
+    Ok(Opened { dialog, graphs, _running: running })
+}
+
+/// As the real one, a profile is not written over another file.
+fn must_be_new(file: &Path) -> Result<()> {
+    if file.exists() {
+        let hint = "name a file that is not there yet";
+        return Err(Hinted::error(format!("the profile file `{}` exists already", file.display()), hint));
+    }
+    Ok(())
+}
+
+/// Genie's document, with the graphs' own times beside it.
+fn write_profile(file: &Path, dialog: &Dialog, graphs: Option<&GraphProfile>) -> Result<()> {
+    let mut document = dialog.profile().to_json();
+    if let Some(graphs) = graphs {
+        let event = |e: EventTimes| json!({"name": e.name, "type": e.kind, "unit": e.unit, "count": e.count, "total": e.total, "max": e.max});
+        let graph = |g: GraphTimes| json!({"graph": g.graph, "runs": g.n_runs, "events": g.events.into_iter().map(event).collect::<Vec<_>>()});
+        document["graphs"] = graphs.graphs().into_iter().map(graph).collect();
+    }
+    std::fs::write(file, format!("{document:#}\n"))
+        .with_context(|| format!("cannot write the profile `{}`", file.display()))
 }
 
 fn prompt(args: &RunArgs) -> Result<Prompt> {

@@ -32,8 +32,8 @@ struct Outcome {
 /// Checks every prompt length; fails if one of them is off.
 pub fn run(args: &VerifyArgs, printer: &Printer) -> Result<ExitStatus> {
     let config = bundle::config(&args.bundle, printer)?;
-    let backend = backend::open(&args.backend, None)?;
-    let mut engine = bundle::engine(config.engine(), &backend, args.policy)?;
+    let running = backend::start(&args.backend, &args.chip, config.backend(), None)?;
+    let mut engine = bundle::engine(config.engine(), &running.backend, args.policy)?;
     let tolerance = args.tolerance.unwrap_or_else(|| tolerance(&engine));
     let lengths = match &args.lengths {
         Some(lengths) => lengths.clone(),

@@ -104,7 +104,7 @@ pub enum PlanError {
         widest_past: usize,
     },
     /// `GenieStrict` only: the real library executes this piece and then gives up with status 4.
-    #[error("the real Genie gives up at {n_past} past tokens with a piece of {n_piece}; policy `genie` would serve it")]
+    #[error("the real Genie gives up at {n_past} past tokens with a piece of {n_piece}; policy `serve` goes on")]
     GenieGivesUp {
         /// Tokens processed before the piece.
         n_past: usize,
@@ -115,7 +115,7 @@ pub enum PlanError {
     #[error("other sequences have rows in this cache, and no plan for one alone keeps them: run the steps as batches")]
     Shared,
     /// The cost table lacks a shape.
-    #[error("the cost table has no time for {spec}: calibrate again or choose policy `genie`")]
+    #[error("the cost table has no time for {spec}: calibrate again or choose policy `serve`")]
     MissingCost {
         /// The shape without a time.
         spec: VariantSpec,

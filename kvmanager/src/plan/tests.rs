@@ -231,7 +231,7 @@ fn cost_prefers_what_is_cheap() {
     assert_eq!(planned(&variants, 90, 38, &Policy::Cost(Arc::new(table))), "32/128x2");
     let table = CostTable::new([(spec(1, 128), 10.0)], 0.0, 0.0).unwrap();
     let missing = planned(&variants, 0, 5, &Policy::Cost(Arc::new(table)));
-    assert_eq!(missing, "the cost table has no time for ar32_cl128: calibrate again or choose policy `genie`");
+    assert_eq!(missing, "the cost table has no time for ar32_cl128: calibrate again or choose policy `serve`");
     let bad = CostTable::new([(spec(1, 128), f64::NAN)], 0.0, 0.0).unwrap_err();
     assert_eq!(bad.to_string(), "cost of ar1_cl128 is NaN: expected a finite number of at least 0");
 }

@@ -5,6 +5,7 @@
 //! and thread-local destructors whose code must stay mapped until the process ends.
 
 mod chatter;
+mod files;
 mod place;
 mod preload;
 mod provider;
@@ -12,7 +13,7 @@ pub mod runtime;
 mod system_library;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use qnn_sys::{GetProviders, GetSystemProviders};
 
@@ -47,6 +48,9 @@ impl From<qnn_sys::Qnn_Version_t> for Version {
 /// Backend id of Qualcomm's HTP libraries, and of everything that poses as one.
 pub const BACKEND_ID_HTP: u32 = 6;
 
+/// How Qualcomm's HTP libraries call their provider.
+const HTP_PROVIDER: &str = "HTP_QTI_AISW";
+
 /// A backend library with its tables; see the module for what it guards.
 pub struct Library {
     provider: String,
@@ -57,8 +61,13 @@ pub struct Library {
     shown: String,
     system: Option<System>,
     system_tried: Vec<String>,
+    calls: Arc<Mutex<()>>,
     pub(crate) table: Table,
 }
+
+/// Held during calls on handles of Qualcomm's HTP library, of whatever backend and however often it was opened: nobody
+/// promises that two of its backends may work at the same time.
+static HTP_CALLS: LazyLock<Arc<Mutex<()>>> = LazyLock::new(Arc::default);
 
 /// The system interface that goes with a backend.
 pub(crate) struct System {
@@ -78,8 +87,40 @@ impl Library {
     /// # Errors
     /// A file that is no library or no QNN backend, an interface that is too old.
     pub fn open(path: impl AsRef<Path>) -> Result<Arc<Self>> {
-        let path = path.as_ref();
+        Self::open_with(path.as_ref(), None)
+    }
+
+    /// The same with the system interface of another file than the one beside it.
+    ///
+    /// # Errors
+    /// As [`Library::open`]; and that file is no library or has no system interface.
+    pub fn open_with_system(path: impl AsRef<Path>, system: impl AsRef<Path>) -> Result<Arc<Self>> {
+        let system = SystemLibrary::open(system)?;
+        Self::open_with(path.as_ref(), Some(system))
+    }
+
+    /// Loads the backend of that file name from where [`runtime`] finds it; if that is nowhere, the system's loader is asked.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] with all places that were looked at; else as [`Library::open`].
+    pub fn open_by_name(name: &str) -> Result<Arc<Self>> {
+        let places = runtime::places(name);
+        if let Some(path) = places.iter().find(|path| path.is_file()) {
+            return Self::open(path);
+        }
+        let not_found = |why| Error::NotFound { name: name.to_owned(), places: places.clone(), why };
+        if std::env::var_os(runtime::DIR_VARIABLE).is_some_and(|folder| !folder.is_empty()) {
+            return Err(not_found(format!("{} is set, so no other place counts", runtime::DIR_VARIABLE)));
+        }
+        Self::open(name).map_err(|error| match error {
+            Error::Open { source, .. } => not_found(format!("the system's loader: {source}")),
+            other => other,
+        })
+    }
+
+    fn open_with(path: &Path, system: Option<SystemLibrary>) -> Result<Arc<Self>> {
         chatter::to_stderr();
+        files::note_before();
         preload::helpers_of(path);
         let shown = path.display().to_string();
         let file = preload::open(path).map_err(|source| Error::Open { path: path.to_owned(), source })?;
@@ -89,7 +130,10 @@ impl Library {
             .map_err(|_| Error::Symbol { library: shown.clone(), symbol: qnn_sys::GET_PROVIDERS })?;
         let found = place::file_of(get as *const core::ffi::c_void);
         let real = found.clone().unwrap_or_else(|| path.to_owned());
-        let (system, system_tried) = Self::find_system(&file, &real);
+        let (system, system_tried) = match system {
+            Some(given) => (Some(given.into_interface()), Vec::new()),
+            None => Self::find_system(&file, &real),
+        };
         // A library with running threads must not be unmapped.
         std::mem::forget(file);
         Self::assemble(get, system, system_tried, Some(real))
@@ -115,7 +159,9 @@ impl Library {
         let shown = path.as_ref().map_or_else(|| "linked in".to_owned(), |path| path.display().to_string());
         let chosen = provider::choose(get, &shown)?;
         tracing::debug!(library = %shown, provider = %chosen.name, core = %chosen.core, "library opened");
+        let calls = if chosen.name == HTP_PROVIDER { HTP_CALLS.clone() } else { Arc::default() };
         Ok(Arc::new(Self {
+            calls,
             provider: chosen.name,
             backend_id: chosen.backend_id,
             core_version: chosen.core,
@@ -161,6 +207,17 @@ impl Library {
         &self.shown
     }
 
+    /// Every file that was loaded for QNN libraries so far, dependencies and helpers included, as the loader found them; none
+    /// when all are linked in. Parts that a library opens late (the stub of a chip, say) are in it once they were opened.
+    pub fn files(&self) -> Vec<PathBuf> {
+        if self.path.is_some() { files::since() } else { Vec::new() }
+    }
+
+    /// True for Qualcomm's HTP library on a machine without a Hexagon: the emulator.
+    pub fn is_emulator(&self) -> bool {
+        cfg!(target_arch = "x86_64") && self.path.is_some() && self.provider == HTP_PROVIDER
+    }
+
     /// The provider's name, e.g. `HTP_QTI_AISW`.
     pub fn provider(&self) -> &str {
         &self.provider
@@ -203,6 +260,12 @@ impl Library {
     /// True when the library says that it supports a property of the core interface (`QNN_PROPERTY_...`).
     pub fn has_capability(&self, property: u32) -> bool {
         self.table.has_capability(property)
+    }
+
+    /// Held during every call on handles of this library.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, ()> {
+        // The mutex guards calls, not data: a panic in between leaves nothing half done.
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn system_table(&self) -> Result<&System> {

@@ -1,8 +1,11 @@
 //! Where Qualcomm's libraries are on this machine, if anywhere.
 //!
-//! `cargo xtask qnn-runtime` unpacks them to `target/qnn-runtime/{x86_64,aarch64}/onnxruntime_qnn/`; `QNN_RUNTIME_DIR`
-//! names any other folder. Without either the name is left to the system's loader, as on a device.
+//! Looked at in this order: the folder that `QNN_RUNTIME_DIR` names, and nothing else if it is set; the program's own
+//! folder and the `lib` beside it, as on a device; `target/qnn-runtime/{x86_64,aarch64}/onnxruntime_qnn`, where
+//! `cargo xtask qnn-runtime` unpacks them, above the program and above the current folder. After that a bare name is left
+//! to the system's loader.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// Environment variable with the folder of `libQnnHtp.so` and its kin.
@@ -12,36 +15,79 @@ pub const HTP: &str = "libQnnHtp.so";
 /// Folders below the named one that are looked into as well.
 const WHEEL: &str = "onnxruntime_qnn";
 
-/// The file of that name in `QNN_RUNTIME_DIR`, else in `target/qnn-runtime` above the program or the current folder.
-pub fn find(name: &str) -> Option<PathBuf> {
-    let named = std::env::var_os(DIR_VARIABLE).map(PathBuf::from);
-    if let Some(folder) = named {
-        return below(&folder, name);
-    }
-    let starts = [std::env::current_exe().ok(), std::env::current_dir().ok()];
-    starts.iter().flatten().flat_map(|start| start.ancestors()).find_map(|folder| {
-        let unpacked = |base: PathBuf| below(&base.join("qnn-runtime").join(std::env::consts::ARCH), name);
-        unpacked(folder.to_owned()).or_else(|| unpacked(folder.join("target")))
-    })
+/// Every file that could be the library of that name, in the order in which they are looked at.
+pub fn places(name: &str) -> Vec<PathBuf> {
+    places_from(name, std::env::var_os(DIR_VARIABLE), std::env::current_exe().ok(), std::env::current_dir().ok())
 }
 
-fn below(folder: &Path, name: &str) -> Option<PathBuf> {
-    [folder.join(name), folder.join(WHEEL).join(name)].into_iter().find(|path| path.is_file())
+/// The first of [`places`] that is there.
+pub fn find(name: &str) -> Option<PathBuf> {
+    places(name).into_iter().find(|path| path.is_file())
+}
+
+fn places_from(name: &str, named: Option<OsString>, program: Option<PathBuf>, here: Option<PathBuf>) -> Vec<PathBuf> {
+    if let Some(folder) = named.filter(|folder| !folder.is_empty()) {
+        return below(Path::new(&folder), name).into();
+    }
+    let mut places = Vec::new();
+    if let Some(folder) = program.as_deref().and_then(Path::parent) {
+        places.push(folder.join(name));
+        places.extend(folder.parent().map(|above| above.join("lib").join(name)));
+    }
+    let unpacked = |base: PathBuf| below(&base.join("qnn-runtime").join(std::env::consts::ARCH), name);
+    for start in [program, here].iter().flatten() {
+        for folder in start.ancestors().filter(|folder| !folder.as_os_str().is_empty()) {
+            // A program that cargo built lies below `target` itself.
+            if folder.file_name().is_some_and(|name| name == "target") {
+                places.extend(unpacked(folder.to_owned()));
+            }
+            places.extend(unpacked(folder.join("target")));
+        }
+    }
+    let mut seen = std::collections::HashSet::new();
+    places.retain(|place| seen.insert(place.clone()));
+    places
+}
+
+fn below(folder: &Path, name: &str) -> [PathBuf; 2] {
+    [folder.join(name), folder.join(WHEEL).join(name)]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn first(named: Option<&Path>, program: &Path, here: &Path) -> Option<PathBuf> {
+        let places =
+            places_from(HTP, named.map(Into::into), Some(program.join("target/debug/genie")), Some(here.to_owned()));
+        places.into_iter().find(|path| path.is_file())
+    }
+
     #[test]
-    fn a_wheel_is_found_in_its_own_folder() {
+    fn a_runtime_is_found_in_order() {
         let root = tempfile::tempdir().unwrap();
-        assert_eq!(below(root.path(), HTP), None);
-        let inside = root.path().join(WHEEL);
-        std::fs::create_dir(&inside).unwrap();
-        std::fs::write(inside.join(HTP), "").unwrap();
-        assert_eq!(below(root.path(), HTP), Some(inside.join(HTP)));
-        std::fs::write(root.path().join(HTP), "").unwrap();
-        assert_eq!(below(root.path(), HTP), Some(root.path().join(HTP)), "the folder itself comes first");
+        let put = |folder: &str| {
+            let folder = root.path().join(folder);
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(folder.join(HTP), "").unwrap();
+            folder.join(HTP)
+        };
+        let (program, here, named) = (root.path().join("p"), root.path().join("h/deep"), root.path().join("named"));
+        let arch = std::env::consts::ARCH;
+        assert_eq!(first(None, &program, &here), None);
+        let above_here = put(&format!("h/target/qnn-runtime/{arch}/onnxruntime_qnn"));
+        assert_eq!(first(None, &program, &here), Some(above_here));
+        let above_program = put(&format!("p/target/qnn-runtime/{arch}/onnxruntime_qnn"));
+        assert_eq!(first(None, &program, &here), Some(above_program));
+        let lib = put("p/target/lib");
+        assert_eq!(first(None, &program, &here), Some(lib));
+        let beside = put("p/target/debug");
+        assert_eq!(first(None, &program, &here), Some(beside));
+        // A folder that was named is the only one.
+        assert_eq!(first(Some(&named), &program, &here), None);
+        let wheel = put("named/onnxruntime_qnn");
+        assert_eq!(first(Some(&named), &program, &here), Some(wheel));
+        let itself = put("named");
+        assert_eq!(first(Some(&named), &program, &here), Some(itself));
     }
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use qnn_sys::GetSystemProviders;
 
-use super::{System, Version, chatter, place, preload};
+use super::{System, Version, chatter, files, place, preload};
 use crate::error::{Error, Result};
 
 /// A library's system interface.
@@ -22,6 +22,7 @@ impl SystemLibrary {
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         chatter::to_stderr();
+        files::note_before();
         preload::helpers_of(path);
         let shown = path.display().to_string();
         let file = preload::open(path).map_err(|source| Error::Open { path: path.to_owned(), source })?;
@@ -50,6 +51,10 @@ impl SystemLibrary {
     /// Version of the interface.
     pub fn version(&self) -> Version {
         self.system.version
+    }
+
+    pub(super) fn into_interface(self) -> System {
+        self.system
     }
 
     pub(crate) fn interface(&self) -> &System {

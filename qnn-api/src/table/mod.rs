@@ -20,6 +20,15 @@ pub(crate) enum CallError {
     Answer(QnnError),
 }
 
+impl core::fmt::Display for CallError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Missing(call) => write!(f, "the library does not offer `{call}`"),
+            Self::Answer(error) => error.fmt(f),
+        }
+    }
+}
+
 /// Adds the library and the attempt to a failed call.
 pub(crate) trait Doing<T> {
     /// `attempt` completes "cannot ...", with the names of the things.
