@@ -79,11 +79,12 @@ fn fixed<const N: usize>(src: &[u8], dst: &mut [u8], plan: &Copies) {
     }
 }
 
-/// Runs that are far apart when neighbours: past lengths are just below powers of two, so neighbouring lines fall
-/// into the same set of the processor's first cache, and stores to them wait for one another.
-const LANES: usize = 16;
+/// Past lengths are just below powers of two, so the columns of neighbouring lines lie a page apart but for a byte or
+/// two. A processor tells stores on their way apart by the low 12 bits of their addresses, in words of 8 bytes: such
+/// neighbours wait for one another. Lines eight apart do not.
+const LANES: usize = 8;
 
-/// One element a line, the decode step's case: every sixteenth line first, then their neighbours.
+/// One element a line, the decode step's case: every eighth line first, then their neighbours.
 fn interleaved<const N: usize>(src: &[u8], dst: &mut [u8], plan: &Copies) {
     for lane in 0..LANES.min(plan.n) {
         let (mut from, mut to) = (plan.src + lane * plan.src_step, plan.dst + lane * plan.dst_step);

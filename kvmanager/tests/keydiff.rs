@@ -1,0 +1,122 @@
+//! KeyDiff with several heads and wide steps, beside a naive one: each head has its own list of tokens, its own queue, and
+//! forgets tokens of its own; keys and values must always hold the same ones.
+
+use genie_types::{Ar, Cl, LayerIdx, SplitIdx, VariantSpec};
+use kvmanager::{
+    CacheGroup, KeyScorer, KvDtype, KvForm, KvGeometry, KvKind, KvLayout, KvManager, KvOptions, KvTensor, LongContext,
+    ModeKind, Policy, SplitGeometry, Variants,
+};
+use proptest::prelude::{ProptestConfig, prop, proptest};
+
+const HEADS: usize = 3;
+const DIM: usize = 4;
+
+/// What a token's key scores in a head: its first element. No two tokens score the same.
+fn score(token: usize, head: usize) -> f32 {
+    ((token * 7919 + head * 104_729) % 9973) as f32 + token as f32 / 1024.0
+}
+
+struct First;
+
+impl KeyScorer for First {
+    fn score(&mut self, _: LayerIdx, _: usize, keys: &[f32], scores: &mut [f32]) {
+        scores.iter_mut().zip(keys.chunks_exact(DIM)).for_each(|(score, key)| *score = key[0]);
+    }
+}
+
+#[derive(Default)]
+struct Naive {
+    /// Tokens by head.
+    rows: [Vec<usize>; HEADS],
+    queues: [Vec<usize>; HEADS],
+    age: usize,
+}
+
+impl Naive {
+    fn evict(&mut self, n: usize, sinks: usize, update_every: usize) {
+        let n = n.min(self.rows[0].len().saturating_sub(sinks));
+        if n == 0 {
+            return;
+        }
+        if self.queues[0].len() < n || self.age >= update_every {
+            self.age = 0;
+            for (head, (queue, rows)) in self.queues.iter_mut().zip(&self.rows).enumerate() {
+                *queue = rows.iter().copied().filter(|&token| token >= sinks).collect();
+                queue.sort_by(|&a, &b| score(a, head).total_cmp(&score(b, head)));
+            }
+        }
+        for (queue, rows) in self.queues.iter_mut().zip(&mut self.rows) {
+            let gone: Vec<usize> = queue.drain(..n).collect();
+            rows.retain(|token| !gone.contains(token));
+        }
+    }
+}
+
+fn column(tensor: &KvTensor, n: usize, col: usize, head: usize, dim: usize) -> usize {
+    match tensor.layout {
+        KvLayout::HeadDimSeq => (head * DIM + dim) * n + col,
+        KvLayout::HeadSeqDim => (head * n + col) * DIM + dim,
+    }
+}
+
+fn play(mode: ModeKind, transposed: bool, sinks: usize, update_every: usize, chunks: &[usize]) {
+    let value = KvTensor::new(KvKind::Value, 0, HEADS, DIM, KvDtype::F32);
+    let value = if transposed { value.transposed() } else { value };
+    let tensors = vec![KvTensor::new(KvKind::Key, 0, HEADS, DIM, KvDtype::F32), value];
+    let spec = |ar| VariantSpec::new(Ar::new(ar).unwrap(), Cl::new(16).unwrap()).unwrap();
+    let long = LongContext::KeyDiff { sinks, update_every };
+    let group = CacheGroup { long, ..CacheGroup::plain(KvForm::Concat) };
+    let variants = Variants::with_groups([spec(1), spec(4)], vec![group], Some(1000)).unwrap();
+    let geometry = KvGeometry { splits: vec![SplitGeometry { tensors }] };
+    let mut kv = KvManager::new(&geometry, variants, KvOptions { mode, n_threads: 0 }).unwrap();
+    kv.set_scorer(Box::new(First));
+    let mut naive = Naive::default();
+    for &n in chunks {
+        for step in kv.plan(n, &Policy::Genie).unwrap().steps() {
+            let room = 16 - step.variant();
+            kv.prepare(step).unwrap();
+            naive.evict(naive.rows[0].len().saturating_sub(room), sinks, update_every);
+            let n_rows = naive.rows[0].len();
+            assert_eq!(kv.state().n_valid_kv, n_rows);
+            let first = if mode == ModeKind::SMART_MASK { 0 } else { room - n_rows };
+            for view in kv.split(SplitIdx(0)).unwrap().views() {
+                for (head, rows) in naive.rows.iter().enumerate() {
+                    let read = |col| {
+                        let at = column(view.spec, room, first + col, head, 1) * 4;
+                        f32::from_le_bytes(view.past[at..at + 4].try_into().unwrap()) as usize
+                    };
+                    let mut held: Vec<_> = (0..n_rows).map(read).collect();
+                    held.sort_unstable();
+                    assert_eq!(&held, rows, "{} head {head} at {step}", view.spec.name());
+                }
+                for (col, head) in (0..step.n_process).flat_map(|col| (0..HEADS).map(move |head| (col, head))) {
+                    let token = step.n_past + col;
+                    for (dim, x) in [score(token, head), token as f32, 0.5, -0.5].into_iter().enumerate() {
+                        let at = column(view.spec, step.variant(), col, head, dim) * 4;
+                        view.new[at..at + 4].copy_from_slice(&x.to_le_bytes());
+                    }
+                }
+            }
+            kv.commit(SplitIdx(0), step).unwrap();
+            kv.advance(step).unwrap();
+            naive.evict((n_rows + step.n_process).saturating_sub(room), sinks, update_every);
+            naive.rows.iter_mut().for_each(|rows| rows.extend(step.n_past..step.n_past + step.n_process));
+            naive.age += 1;
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 1_000 })
+    })]
+
+    #[test]
+    fn each_head_forgets_what_its_queue_says(
+        mode in 0..3usize, transposed: bool, sinks in 0..5usize, update_every in 1..12usize,
+        chunks in prop::collection::vec(1..9usize, 1..24),
+    ) {
+        play(ModeKind::ALL[mode], transposed, sinks, update_every, &chunks);
+    }
+}
