@@ -43,9 +43,11 @@ impl<'a> GenieSlot<'a> {
     ///
     /// # Errors
     /// [`SnapshotError::Io`], [`SnapshotError::Kv`], [`SnapshotError::NotASnapshot`] when this cache has no form in
-    /// that file: several sequences, holes in the positions, groups.
+    /// that file: several sequences, holes in the positions, groups; [`SnapshotError::Corrupt`] for fewer tokens than rows.
     pub fn write(&self, kv: &mut KvManager, tokens: &[TokenId]) -> Result<(), SnapshotError> {
-        let bytes = to_bytes(&kv.export()?)?;
+        let image = kv.export()?;
+        let bytes = to_bytes(&image)?;
+        enough(tokens.len(), image.n_past())?;
         let history: Vec<u8> = tokens.iter().flat_map(|t| t.0.to_le_bytes()).collect();
         write_atomically(&self.kv_path(), |out| out.write_all(&bytes))?;
         write_atomically(&self.history_path(), |out| out.write_all(&history))
@@ -60,7 +62,12 @@ impl<'a> GenieSlot<'a> {
         // Older releases wrote one file for the only slot.
         let path = if named.exists() { named } else { self.dir.join(format!("kv-cache.{}.qnn-htp", self.role)) };
         let history = read_file(&self.history_path())?;
+        if !history.len().is_multiple_of(4) {
+            let why = format!("a token history of {} bytes, four make a token", history.len());
+            return Err(SnapshotError::Corrupt { why });
+        }
         let image = from_bytes(&read_file(&path)?, &kv.geometry()?)?;
+        enough(history.len() / 4, image.n_past())?;
         kv.import(&image)?;
         Ok(history.chunks_exact(4).map(|b| TokenId(u32::from_le_bytes([b[0], b[1], b[2], b[3]]))).collect())
     }
@@ -72,6 +79,14 @@ impl<'a> GenieSlot<'a> {
     fn history_path(&self) -> PathBuf {
         self.dir.join(format!("token-history-slot-{}", self.slot))
     }
+}
+
+/// Every row has its token; one more may wait to be processed.
+fn enough(n_tokens: usize, n_rows: usize) -> Result<(), SnapshotError> {
+    if n_tokens >= n_rows {
+        return Ok(());
+    }
+    Err(SnapshotError::Corrupt { why: format!("a token history of {n_tokens} for {n_rows} rows of cache") })
 }
 
 fn read_file(path: &Path) -> Result<Vec<u8>, SnapshotError> {

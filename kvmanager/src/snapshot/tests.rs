@@ -196,6 +196,19 @@ fn genie_reads_and_writes_the_same_folder() {
         slot.read(&mut other).unwrap();
         assert_eq!(rows(&mut other), before, "by the older name");
 
+        // A history that is cut short, within a token or before the last row.
+        let history = dir.path().join("token-history-slot-0");
+        let whole = std::fs::read(&history).unwrap();
+        for (n, expected) in [
+            (55, "corrupt snapshot: a token history of 55 bytes, four make a token"),
+            (48, "corrupt snapshot: a token history of 12 for 13 rows of cache"),
+        ] {
+            std::fs::write(&history, &whole[..n]).unwrap();
+            assert_eq!(slot.read(&mut other).unwrap_err().to_string(), expected);
+        }
+        assert!(slot.write(&mut other, &tokens(12)).is_err(), "nor is such a one written");
+        std::fs::write(&history, &whole).unwrap();
+
         let mut bytes = bytes;
         bytes.pop();
         std::fs::write(dir.path().join("kv-cache.primary.qnn-htp"), &bytes).unwrap();
