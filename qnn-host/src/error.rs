@@ -20,6 +20,8 @@ pub enum Component {
     Log,
     Profile,
     Device,
+    /// Votes for clocks and power.
+    Power,
     Signal,
     Message,
     System,
@@ -280,6 +282,9 @@ pub mod code {
     pub const PROFILE_INVALID_HANDLE: u64 = qnn_sys::QNN_PROFILE_ERROR_INVALID_HANDLE as u64;
     pub const DEVICE_INVALID_HANDLE: u64 = qnn_sys::QNN_DEVICE_ERROR_INVALID_HANDLE as u64;
     pub const DEVICE_INVALID_CONFIG: u64 = qnn_sys::QNN_DEVICE_ERROR_INVALID_CONFIG as u64;
+    pub const POWER_INVALID_INPUT: u64 = qnn_sys::QNN_HTP_PERF_INFRASTRUCTURE_ERROR_INVALID_INPUT as u64;
+    pub const POWER_UNSUPPORTED_CONFIG: u64 = qnn_sys::QNN_HTP_PERF_INFRASTRUCTURE_ERROR_UNSUPPORTED_CONFIG as u64;
+    pub const POWER_UNSUPPORTED: u64 = qnn_sys::QNN_HTP_PERF_INFRASTRUCTURE_ERROR_UNSUPPORTED as u64;
     pub const SYSTEM_INVALID_HANDLE: u64 = qnn_sys::QNN_SYSTEM_CONTEXT_ERROR_INVALID_HANDLE as u64;
     pub const SYSTEM_INVALID_ARGUMENT: u64 = qnn_sys::QNN_SYSTEM_CONTEXT_ERROR_INVALID_ARGUMENT as u64;
     pub const SYSTEM_MALFORMED_BINARY: u64 = qnn_sys::QNN_SYSTEM_CONTEXT_ERROR_MALFORMED_BINARY as u64;
@@ -299,6 +304,7 @@ impl Error {
                 C::Log => code::LOG_INVALID_HANDLE,
                 C::Profile => code::PROFILE_INVALID_HANDLE,
                 C::Device => code::DEVICE_INVALID_HANDLE,
+                C::Power => code::POWER_INVALID_INPUT,
                 C::Signal => code::SIGNAL_INVALID_HANDLE,
                 C::Message => code::ERROR_INVALID_ERROR_HANDLE,
                 C::System => code::SYSTEM_INVALID_HANDLE,
@@ -313,6 +319,7 @@ impl Error {
                 C::Signal => code::SIGNAL_INVALID_ARGUMENT,
                 C::Message => code::ERROR_INVALID_ARGUMENT,
                 C::System => code::SYSTEM_INVALID_ARGUMENT,
+                C::Power => code::POWER_INVALID_INPUT,
                 C::Profile | C::Device => code::COMMON_INVALID_ARGUMENT,
             },
             Self::Config { component, .. } => match component {
@@ -320,6 +327,7 @@ impl Error {
                 C::Context => code::CONTEXT_INVALID_CONFIG,
                 C::Graph => code::GRAPH_INVALID_ARGUMENT,
                 C::Device => code::DEVICE_INVALID_CONFIG,
+                C::Power => code::POWER_UNSUPPORTED_CONFIG,
                 C::Tensor | C::Mem | C::Log | C::Profile | C::Signal | C::Message | C::System => {
                     code::COMMON_INVALID_ARGUMENT
                 }
@@ -328,6 +336,7 @@ impl Error {
                 C::Backend => code::BACKEND_NOT_SUPPORTED,
                 C::Tensor => code::TENSOR_UNSUPPORTED_PARAM,
                 C::Mem => code::MEM_UNSUPPORTED_MEMTYPE,
+                C::Power => code::POWER_UNSUPPORTED,
                 C::Context | C::Graph | C::Log | C::Profile | C::Device | C::Signal | C::Message | C::System => {
                     code::COMMON_NOT_SUPPORTED
                 }

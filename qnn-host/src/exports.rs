@@ -7,11 +7,20 @@ use qnn_sys::{
 
 use crate::edge::{BACKEND_ID, CORE_VERSION, HOST_VERSION, INTERFACE, SYSTEM_INTERFACE};
 use crate::error::code;
+use crate::posing;
 
 static PROVIDER: QnnInterface_t = QnnInterface_t {
     backendId: BACKEND_ID,
     providerName: c"HOST_OPEN_GENIE".as_ptr(),
     apiVersion: Qnn_ApiVersion_t { coreApiVersion: CORE_VERSION, backendApiVersion: HOST_VERSION },
+    table: INTERFACE,
+};
+
+/// The same table under the HTP's name and numbers.
+static HTP_PROVIDER: QnnInterface_t = QnnInterface_t {
+    backendId: posing::HTP_BACKEND_ID,
+    providerName: c"HTP_OPEN_GENIE_HOST".as_ptr(),
+    apiVersion: Qnn_ApiVersion_t { coreApiVersion: CORE_VERSION, backendApiVersion: posing::HTP_VERSION },
     table: INTERFACE,
 };
 
@@ -26,6 +35,7 @@ static SYSTEM_PROVIDER: QnnSystemInterface_t = QnnSystemInterface_t {
 struct List<T: 'static>(&'static T);
 
 static PROVIDERS: List<QnnInterface_t> = List(&PROVIDER);
+static HTP_PROVIDERS: List<QnnInterface_t> = List(&HTP_PROVIDER);
 static SYSTEM_PROVIDERS: List<QnnSystemInterface_t> = List(&SYSTEM_PROVIDER);
 
 /// Hands a list out.
@@ -46,7 +56,7 @@ unsafe fn hand_out<T>(list: &'static List<T>, to: *mut *mut *const T, n: *mut u3
     QNN_SUCCESS
 }
 
-/// The core interface's providers: one. The list is read-only and lives as long as the library.
+/// The core interface's providers: one, the HTP's where the library was loaded under that name. The list is read-only and lives as long as the library.
 ///
 /// # Safety
 /// QNN's contract: pointers that are not null must be valid for writing.
@@ -55,8 +65,9 @@ pub unsafe extern "C" fn QnnInterface_getProviders(
     providers: *mut *mut *const QnnInterface_t,
     n_providers: *mut u32,
 ) -> Qnn_ErrorHandle_t {
+    let list = if posing::as_htp() { &HTP_PROVIDERS } else { &PROVIDERS };
     // SAFETY: the caller's promise.
-    unsafe { hand_out(&PROVIDERS, providers, n_providers) }
+    unsafe { hand_out(list, providers, n_providers) }
 }
 
 /// The system interface's providers: one. The list is read-only and lives as long as the library.

@@ -15,6 +15,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`exports`] | the two symbols a client looks for |
+//! | `posing` | whether it stands where the HTP's library is looked for |
 //! | `edge` | the slots of the tables; pointers become slices there and nowhere deeper |
 //! | [`error`] | every failure and its QNN number |
 //! | `registry` | handles that are never believed |
@@ -38,6 +39,7 @@ pub mod ir;
 pub mod kernels;
 pub mod passes;
 pub mod pool;
+mod posing;
 mod registry;
 pub mod validate;
 

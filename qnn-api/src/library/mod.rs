@@ -69,6 +69,13 @@ pub struct Library {
 /// promises that two of its backends may work at the same time.
 static HTP_CALLS: LazyLock<Arc<Mutex<()>>> = LazyLock::new(Arc::default);
 
+/// What [`Library::open`] does before it opens a library, for programs that open Qualcomm's others (`libGenie.so`)
+/// themselves: loads the helpers that lie beside it and points C's `stdout` at standard error.
+pub fn prepare(path: &Path) {
+    chatter::to_stderr();
+    preload::helpers_of(path);
+}
+
 /// The system interface that goes with a backend.
 pub(crate) struct System {
     pub(crate) table: SystemTable,
@@ -119,9 +126,8 @@ impl Library {
     }
 
     fn open_with(path: &Path, system: Option<SystemLibrary>) -> Result<Arc<Self>> {
-        chatter::to_stderr();
         files::note_before();
-        preload::helpers_of(path);
+        prepare(path);
         let shown = path.display().to_string();
         let file = preload::open(path).map_err(|source| Error::Open { path: path.to_owned(), source })?;
         // SAFETY: the symbol, where it exists, has this one signature in every QNN library; the library is never unloaded.

@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 
 use libloading::os::unix::{Library as UnixLibrary, RTLD_GLOBAL, RTLD_LOCAL, RTLD_NOW};
 
+use super::runtime::SYSTEM;
+
 /// C++ runtime pieces in dependency order, by how their file names begin.
 const RUNTIME: [&str; 3] = ["libunwind", "libc++abi", "libc++"];
 /// Parts of the HTP backend that it opens by bare name.
 const HTP_PARTS: [&str; 1] = ["libHtpPrepare.so"];
-/// The system interface's library.
-const SYSTEM: &str = "libQnnSystem.so";
 
 /// Loads a library with its own scope.
 pub(super) fn open(path: &Path) -> Result<libloading::Library, libloading::Error> {
@@ -27,7 +27,7 @@ pub(super) fn open(path: &Path) -> Result<libloading::Library, libloading::Error
 /// Loads what lies beside `backend` and is needed by it. What is missing or refused is left to the system's loader.
 pub(super) fn helpers_of(backend: &Path) {
     let Some(folder) = folder_of(backend) else { return };
-    for path in runtime_files(&folders_near(&folder)) {
+    for path in cpp_runtime(backend) {
         keep(&path, RTLD_GLOBAL);
     }
     if backend.file_name().is_some_and(|name| name == "libQnnHtp.so") {
@@ -35,6 +35,11 @@ pub(super) fn helpers_of(backend: &Path) {
             keep(part, RTLD_LOCAL);
         }
     }
+}
+
+/// The C++ runtime near a library, in the order in which its pieces need one another.
+pub(super) fn cpp_runtime(library: &Path) -> Vec<PathBuf> {
+    folder_of(library).map_or_else(Vec::new, |folder| runtime_files(&folders_near(&folder)))
 }
 
 /// Where the system library may be, best guess first.

@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 pub const DIR_VARIABLE: &str = "QNN_RUNTIME_DIR";
 /// The HTP backend's library.
 pub const HTP: &str = "libQnnHtp.so";
+/// The system interface's library.
+pub const SYSTEM: &str = "libQnnSystem.so";
 /// Folders below the named one that are looked into as well.
 const WHEEL: &str = "onnxruntime_qnn";
 
@@ -23,6 +25,11 @@ pub fn places(name: &str) -> Vec<PathBuf> {
 /// The first of [`places`] that is there.
 pub fn find(name: &str) -> Option<PathBuf> {
     places(name).into_iter().find(|path| path.is_file())
+}
+
+/// The C++ runtime that lies near one of Qualcomm's libraries, in the order in which its pieces need one another.
+pub fn cpp_runtime(library: &Path) -> Vec<PathBuf> {
+    super::preload::cpp_runtime(library)
 }
 
 fn places_from(name: &str, named: Option<OsString>, program: Option<PathBuf>, here: Option<PathBuf>) -> Vec<PathBuf> {

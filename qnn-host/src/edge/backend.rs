@@ -10,12 +10,13 @@ use qnn_sys::{
 };
 
 use crate::error::{Component, Error};
+use crate::posing;
 use crate::validate::{self, OPS};
 
 use super::guard::{guard, hear};
 use super::log::Log;
 use super::objects::{BACKENDS, Backend, Context, LOGS, find, take};
-use super::{op_config, raw};
+use super::{op_config, raw, trace};
 
 const BACKEND: Component = Component::Backend;
 
@@ -42,6 +43,9 @@ unsafe fn read(config: *const *const QnnBackend_Config_t) -> Result<usize, Error
     let mut threads = 0;
     // SAFETY: the caller's promise.
     for entry in unsafe { raw::list(config, BACKEND, "config") }? {
+        let custom = entry.option == q::QNN_BACKEND_CONFIG_OPTION_CUSTOM;
+        // SAFETY: plain data, and the option says which member it is; what it leads to is the client's promise.
+        unsafe { trace::note_config(entry.option, custom.then(|| entry.anon0.customConfig.cast_const())) };
         match entry.option {
             // Options of other backends are passed over, so that their clients run here unchanged.
             q::QNN_BACKEND_CONFIG_OPTION_CUSTOM | q::QNN_BACKEND_CONFIG_OPTION_ERROR_REPORTING => {}
@@ -108,7 +112,8 @@ pub(super) unsafe extern "C" fn set_config(
 
 pub(super) unsafe extern "C" fn get_api_version(out: *mut Qnn_ApiVersion_t) -> Qnn_ErrorHandle_t {
     guard("QnnBackend_getApiVersion", || {
-        let version = Qnn_ApiVersion_t { coreApiVersion: CORE_VERSION, backendApiVersion: HOST_VERSION };
+        let backend = if posing::as_htp() { posing::HTP_VERSION } else { HOST_VERSION };
+        let version = Qnn_ApiVersion_t { coreApiVersion: CORE_VERSION, backendApiVersion: backend };
         // SAFETY: QNN's contract: `out` is null or valid for writing.
         unsafe { raw::answer(out, version, BACKEND, "pVersion") }
     })

@@ -14,7 +14,7 @@ use crate::error::{Component, Error};
 use super::guard::{guard, hear};
 use super::objects::{BACKENDS, CONTEXTS, Context, DEVICES, GRAPHS, MEMS, State, find, take};
 use super::profile::timed;
-use super::raw;
+use super::{raw, trace};
 
 const CONTEXT: Component = Component::Context;
 
@@ -37,6 +37,9 @@ pub(super) unsafe fn read(config: *const *const QnnContext_Config_t) -> Result<O
     let mut options = Options::default();
     // SAFETY: the caller's promise.
     for entry in unsafe { raw::list(config, CONTEXT, "config") }? {
+        let custom = entry.option == q::QNN_CONTEXT_CONFIG_OPTION_CUSTOM;
+        // SAFETY: plain data, and the option says which member it is; what it leads to is the client's promise.
+        unsafe { trace::note_config(entry.option, custom.then(|| entry.anon0.customConfig.cast_const())) };
         match entry.option {
             q::QNN_CONTEXT_CONFIG_OPTION_CUSTOM
             | q::QNN_CONTEXT_CONFIG_OPTION_PRIORITY

@@ -18,7 +18,7 @@ use super::guard::{guard, hear};
 use super::log::Level;
 use super::objects::{BACKENDS, Backend, CONTEXTS, Context, Entry, Graph, State, find};
 use super::profile::timed;
-use super::raw;
+use super::{raw, trace};
 
 const CONTEXT: Component = Component::Context;
 
@@ -182,6 +182,7 @@ fn create_from(
         }
         // SAFETY: QNN's contract for the list.
         let options = unsafe { context::read(config.cast_const()) }?;
+        trace::note(|| format!("{size} bytes, profile {}, signal {}", !profile.is_null(), !signal.is_null()));
         timed(profile, q::QNN_PROFILE_EVENTTYPE_BACKEND, "context load", |_| {
             // SAFETY: QNN's contract for the buffer, and the meaning of the persistent-binary config.
             let context = unsafe { load(backend, &options, buffer, size) }?;

@@ -5,15 +5,16 @@ use std::sync::{Arc, LazyLock};
 use qnn_sys as q;
 use qnn_sys::{
     Qnn_DeviceHandle_t, Qnn_ErrorHandle_t, Qnn_LogHandle_t, QnnDevice_Config_t, QnnDevice_CoreInfo_t,
-    QnnDevice_HardwareDeviceInfo_t, QnnDevice_Infrastructure_t, QnnDevice_PlatformInfo_t,
+    QnnDevice_HardwareDeviceInfo_t, QnnDevice_PlatformInfo_t,
 };
 
 use crate::error::{Component, Error};
+use crate::posing;
 
 use super::backend::log_of;
 use super::guard::{guard, hear};
 use super::objects::{DEVICES, Device, find, take};
-use super::raw;
+use super::{raw, trace};
 
 const DEVICE: Component = Component::Device;
 
@@ -37,7 +38,7 @@ static PLATFORM: LazyLock<Platform> = LazyLock::new(|| {
         deviceType: 0,
         numCores: 1,
         cores: core,
-        deviceInfoExtension: std::ptr::null_mut(),
+        deviceInfoExtension: if posing::as_htp() { htp_extension() } else { std::ptr::null_mut() },
     };
     let device = Box::leak(Box::new(QnnDevice_HardwareDeviceInfo_t {
         version: q::QNN_DEVICE_HARDWARE_DEVICE_INFO_VERSION_1,
@@ -51,6 +52,16 @@ static PLATFORM: LazyLock<Platform> = LazyLock::new(|| {
         },
     }
 });
+
+/// What clients of the HTP read without asking: a chip of no known kind, with none of its memory.
+fn htp_extension() -> *mut std::ffi::c_void {
+    let chip = q::QnnHtpDevice_OnChipDeviceInfoExtension_t { arch: q::QNN_HTP_DEVICE_ARCH_NONE, ..Default::default() };
+    let extension = q::_QnnDevice_DeviceInfoExtension_t {
+        devType: q::QNN_HTP_DEVICE_TYPE_ON_CHIP,
+        anon0: q::_QnnDevice_DeviceInfoExtension_t_anon0 { onChipDevice: chip },
+    };
+    (&raw mut *Box::leak(Box::new(extension))).cast()
+}
 
 pub(super) unsafe extern "C" fn get_platform_info(
     logger: Qnn_LogHandle_t,
@@ -77,13 +88,6 @@ pub(super) unsafe extern "C" fn free_platform_info(
     })
 }
 
-pub(super) unsafe extern "C" fn get_infrastructure(out: *const QnnDevice_Infrastructure_t) -> Qnn_ErrorHandle_t {
-    guard("QnnDevice_getInfrastructure", || {
-        let _ = out;
-        Err(Error::Unsupported { component: DEVICE, what: "device infrastructure".to_owned() })
-    })
-}
-
 /// Known options are passed over.
 ///
 /// # Safety
@@ -91,6 +95,9 @@ pub(super) unsafe extern "C" fn get_infrastructure(out: *const QnnDevice_Infrast
 unsafe fn read(config: *const *const QnnDevice_Config_t) -> Result<(), Error> {
     // SAFETY: the caller's promise.
     for entry in unsafe { raw::list(config, DEVICE, "config") }? {
+        let custom = entry.option == q::QNN_DEVICE_CONFIG_OPTION_CUSTOM;
+        // SAFETY: plain data, and the option says which member it is; what it leads to is the client's promise.
+        unsafe { trace::note_config(entry.option, custom.then(|| entry.anon0.customConfig.cast_const())) };
         match entry.option {
             q::QNN_DEVICE_CONFIG_OPTION_CUSTOM | q::QNN_DEVICE_CONFIG_OPTION_PLATFORM_INFO => {}
             option => return Err(Error::Config { component: DEVICE, option, what: "expected 0 or 1".to_owned() }),

@@ -17,7 +17,7 @@ use super::log::Level;
 use super::objects::{CONTEXT_TENSOR, CONTEXTS, Context, Draft, Entry, GRAPHS, Graph, PROFILES, State, find};
 use super::profile::timed;
 use super::tensor::view;
-use super::{op_config, raw};
+use super::{op_config, raw, trace};
 
 const GRAPH: Component = Component::Graph;
 
@@ -28,6 +28,9 @@ const GRAPH: Component = Component::Graph;
 unsafe fn read(config: *const *const QnnGraph_Config_t) -> Result<(), Error> {
     // SAFETY: the caller's promise.
     for entry in unsafe { raw::list(config, GRAPH, "config") }? {
+        let custom = entry.option == q::QNN_GRAPH_CONFIG_OPTION_CUSTOM;
+        // SAFETY: plain data, and the option says which member it is; what it leads to is the client's promise.
+        unsafe { trace::note_config(entry.option, custom.then(|| entry.anon0.customConfig.cast_const())) };
         match entry.option {
             q::QNN_GRAPH_CONFIG_OPTION_CUSTOM
             | q::QNN_GRAPH_CONFIG_OPTION_PRIORITY
@@ -210,6 +213,7 @@ pub(super) unsafe extern "C" fn retrieve(
         hear(context.core.backend.log.as_ref());
         // SAFETY: QNN's contract for the string.
         let name = unsafe { raw::text(name, GRAPH, "graphName") }?;
+        trace::note(|| name.to_owned());
         let handle = retrieve_handle(&context, name)?;
         // SAFETY: QNN's contract: `out` is null or valid for writing.
         unsafe { raw::answer(out, handle, GRAPH, "graphHandle") }

@@ -12,7 +12,7 @@ use qnn_sys::{QNN_SUCCESS, Qnn_ErrorHandle_t};
 use crate::error::{Component, Error, code};
 
 use super::log::{Level, Log};
-use super::raw;
+use super::{raw, trace};
 
 thread_local! {
     /// The last failure of this thread: its number and its words.
@@ -25,9 +25,11 @@ thread_local! {
 
 /// Runs a body, turns what comes out into a number, and remembers the words.
 pub(super) fn guard(call: &'static str, body: impl FnOnce() -> Result<(), Error>) -> Qnn_ErrorHandle_t {
+    let began = trace::begin();
     let error = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => {
             hear(None);
+            began.end(call, QNN_SUCCESS);
             return QNN_SUCCESS;
         }
         Ok(Err(error)) => error,
@@ -40,6 +42,7 @@ pub(super) fn guard(call: &'static str, body: impl FnOnce() -> Result<(), Error>
         }
     };
     let number = error.code();
+    began.end(call, number);
     let message = format!("{call}: {error}");
     let hearer = HEARER.try_with(|h| h.take()).ok().flatten();
     if let Some(log) = hearer {

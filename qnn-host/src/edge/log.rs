@@ -16,7 +16,7 @@ use crate::error::{Component, Error};
 
 use super::guard::{guard, hear};
 use super::objects::{LOGS, find, take};
-use super::raw;
+use super::{raw, trace};
 
 /// The levels of QNN that are used here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -90,6 +90,7 @@ pub(super) unsafe extern "C" fn create(
     out: *mut Qnn_LogHandle_t,
 ) -> Qnn_ErrorHandle_t {
     guard("QnnLog_create", || {
+        trace::note(|| format!("level {level}, callback {}", callback.is_some()));
         if level == 0 {
             return Err(Error::Argument {
                 component: Component::Log,
@@ -111,6 +112,7 @@ pub(super) unsafe extern "C" fn create(
 
 pub(super) unsafe extern "C" fn set_level(log: Qnn_LogHandle_t, level: QnnLog_Level_t) -> Qnn_ErrorHandle_t {
     guard("QnnLog_setLogLevel", || {
+        trace::note(|| format!("level {level}"));
         let log = find(&LOGS, log)?;
         hear(Some(&log));
         if level == 0 {

@@ -15,7 +15,7 @@ use crate::ir::Dtype;
 use super::execute::Buffer;
 use super::guard::{guard, hear};
 use super::objects::{CONTEXTS, Core, MEMS, find, take};
-use super::raw;
+use super::{raw, trace};
 
 /// Registered memory. Invariant: `len` bytes at `start` are usable as long as this lives, by the mapping it keeps or by
 /// the client's promise.
@@ -56,6 +56,7 @@ pub(super) unsafe extern "C" fn register(
                 what: "expected a descriptor, found none".into(),
             });
         }
+        trace::note(|| format!("{n} of type {:?}", list.iter().map(|d| d.memType).collect::<Vec<_>>()));
         // All or nothing: handles are given out when every descriptor was good.
         // SAFETY: QNN's contract for the pointers inside of a descriptor.
         let made = list.iter().map(|d| unsafe { map(d, &context.core) }).collect::<Result<Vec<_>, _>>()?;

@@ -5,12 +5,12 @@
 //!
 //! | file | slots |
 //! |---|---|
-//! | `backend`, `property`, `device`, `log`, `profile`, `mem` | the objects around a context |
+//! | `backend`, `property`, `device`, `infrastructure`, `log`, `profile`, `mem` | the objects around a context |
 //! | `context`, `context_binary` | contexts: made, configured, serialised, loaded |
 //! | `graph`, `update` | graphs: composed, finalized, retrieved, changed |
 //! | `run`, `queue` | executions: now, and later |
 //! | `system`, `info` | the system interface: what is in a binary |
-//! | `guard` | messages |
+//! | `guard`, `trace` | messages; a record of all calls |
 
 mod backend;
 mod context;
@@ -20,6 +20,7 @@ mod execute;
 mod graph;
 mod guard;
 mod info;
+mod infrastructure;
 mod log;
 mod mem;
 mod objects;
@@ -32,6 +33,7 @@ mod run;
 mod system;
 mod table;
 mod tensor;
+mod trace;
 mod update;
 mod weights;
 

@@ -21,7 +21,7 @@ use crate::exec::Profile as StepProfile;
 use super::guard::{guard, hear};
 use super::log::Log;
 use super::objects::{BACKENDS, PROFILES, find, take};
-use super::raw;
+use super::{raw, trace};
 
 const PROFILE: Component = Component::Profile;
 const INDEX_BITS: u32 = 20;
@@ -117,6 +117,7 @@ pub(super) unsafe extern "C" fn create(
     out: *mut Qnn_ProfileHandle_t,
 ) -> Qnn_ErrorHandle_t {
     guard("QnnProfile_create", || {
+        trace::note(|| format!("level {level}"));
         let backend = find(&BACKENDS, backend)?;
         hear(backend.log.as_ref());
         if !matches!(level, q::QNN_PROFILE_LEVEL_BASIC | q::QNN_PROFILE_LEVEL_DETAILED) {

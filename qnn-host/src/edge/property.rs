@@ -4,6 +4,9 @@ use qnn_sys as q;
 use qnn_sys::{Qnn_ErrorHandle_t, QnnProperty_Key_t};
 
 use crate::error::code;
+use crate::posing;
+
+use super::trace;
 
 /// The answer for a key, `None` when QNN has no such key.
 pub(super) fn has(key: u32) -> Option<bool> {
@@ -48,6 +51,7 @@ pub(super) fn has(key: u32) -> Option<bool> {
         | q::QNN_PROPERTY_PROFILE_SUPPORTS_EXTENDED_EVENT
         | q::QNN_PROPERTY_GROUP_DEVICE => true,
         q::QNN_PROPERTY_MEMORY_SUPPORT_MEM_TYPE_ION => cfg!(unix),
+        q::QNN_PROPERTY_DEVICE_SUPPORT_INFRASTRUCTURE => posing::as_htp(),
         q::QNN_PROPERTY_BACKEND_SUPPORT_OP_PACKAGE
         | q::QNN_PROPERTY_BACKEND_SUPPORT_CUSTOM_PROPERTY
         | q::QNN_PROPERTY_CONTEXT_SUPPORT_CONFIG_MEMORY_LIMIT_HINT
@@ -103,7 +107,6 @@ pub(super) fn has(key: u32) -> Option<bool> {
         | q::QNN_PROPERTY_SIGNAL_SUPPORT_TIMEOUT
         | q::QNN_PROPERTY_PROFILE_SUPPORT_CUSTOM_CONFIG
         | q::QNN_PROPERTY_PROFILE_SUPPORT_OPTRACE_CONFIG
-        | q::QNN_PROPERTY_DEVICE_SUPPORT_INFRASTRUCTURE
         | q::QNN_PROPERTY_GROUP_CUSTOM
         | q::QNN_PROPERTY_CUSTOM_HTP_UNSIGNED_PD_SUPPORT => false,
         _ => return None,
@@ -112,9 +115,13 @@ pub(super) fn has(key: u32) -> Option<bool> {
 
 /// `QnnProperty_hasCapability`. "No" is an answer, not a failure, so it leaves no message.
 pub(super) unsafe extern "C" fn has_capability(key: QnnProperty_Key_t) -> Qnn_ErrorHandle_t {
-    match has(key) {
+    let call = trace::begin();
+    trace::note(|| format!("key {key}"));
+    let answer = match has(key) {
         Some(true) => q::QNN_SUCCESS,
         Some(false) => code::COMMON_NOT_SUPPORTED,
         None => code::PROPERTY_UNKNOWN_KEY,
-    }
+    };
+    call.end("QnnProperty_hasCapability", answer);
+    answer
 }

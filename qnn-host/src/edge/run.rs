@@ -16,6 +16,7 @@ use super::profile::timed;
 use super::queue::Job;
 use super::raw;
 use super::tensor::view;
+use super::trace;
 
 const GRAPH: Component = Component::Graph;
 
@@ -30,6 +31,16 @@ unsafe fn bind(
     outputs: &[Qnn_Tensor_t],
 ) -> Result<(), Error> {
     runner.start(binding);
+    trace::note(|| {
+        let by_handle = |t: &&Qnn_Tensor_t| {
+            // SAFETY: plain data at the same place in both versions of the struct.
+            unsafe { t.anon0.v1 }.memType == q::QNN_TENSORMEMTYPE_MEMHANDLE
+        };
+        let all = || inputs.iter().chain(outputs);
+        let versions = all().map(|t| t.version).collect::<std::collections::BTreeSet<_>>();
+        let (n_in, n_out, n_mem) = (inputs.len(), outputs.len(), all().filter(by_handle).count());
+        format!("{} in {n_in} out {n_out}, tensor versions {versions:?}, by handle {n_mem}", runner.ir.name)
+    });
     for (list, as_input) in [(inputs, true), (outputs, false)] {
         for tensor in list {
             // SAFETY: the caller's promise.

@@ -2,7 +2,10 @@
 
 use qnn_sys::{QnnInterfaceTable, QnnSystemInterfaceTable, stub};
 
-use super::{backend, context, context_binary, device, graph, guard, log, mem, profile, property, run, system, update};
+use super::{
+    backend, context, context_binary, device, graph, guard, infrastructure, log, mem, profile, property, run, system,
+    update,
+};
 
 /// The core interface.
 pub(crate) const INTERFACE: QnnInterfaceTable = QnnInterfaceTable {
@@ -51,7 +54,7 @@ pub(crate) const INTERFACE: QnnInterfaceTable = QnnInterfaceTable {
     memDeRegister: Some(mem::deregister),
     deviceGetPlatformInfo: Some(device::get_platform_info),
     deviceFreePlatformInfo: Some(device::free_platform_info),
-    deviceGetInfrastructure: Some(device::get_infrastructure),
+    deviceGetInfrastructure: Some(infrastructure::get),
     deviceCreate: Some(device::create),
     deviceSetConfig: Some(device::set_config),
     deviceGetInfo: Some(device::get_info),
