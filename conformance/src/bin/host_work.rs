@@ -1,9 +1,11 @@
 //! Time per decoded token: the real Genie against our engine, on the same bundle and the same `libqnn_host`.
 //!
-//! `cargo build --release -p conformance && target/release/host_work [--rounds N] [--tokens N] [--model tiny|demo]`. Each
-//! round runs both in processes of their own, one after the other; the first of a round changes from round to round. A
-//! run's figure is the median time between two callbacks; the medians over the rounds and their ratio are printed. What
-//! a token takes inside `graphExecute` is measured in runs of their own, from the backend's trace; the rest is host work.
+//! `cargo build --release -p conformance -p qnn-host && taskset -c 1 target/release/host_work [--rounds N] [--tokens N]
+//! [--model tiny|demo]`. Each round runs both in processes of their own, one after the other; the first of a round changes
+//! from round to round. A run's figure is the median time between two callbacks; the medians over the rounds and their
+//! ratio are printed. What a token takes inside `graphExecute` is measured in runs of their own, from the backend's trace;
+//! the rest is host work. On one core the backend works without a team, whose waking would drown what is looked for.
+//! The heap is not cleared here, as that would slow down whoever allocates; both must say the same tokens all the same.
 #![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};
@@ -18,6 +20,9 @@ type Failure = Box<dyn std::error::Error>;
 
 /// Tokens at the start of a reply that are left out: first touches of memory, and the switch of variants.
 const WARM_UP: usize = 8;
+
+/// The heap as the system gives it.
+const AS_IT_IS: (&str, &str) = ("MALLOC_PERTURB_", "0");
 
 struct Flags {
     rounds: usize,
@@ -69,7 +74,7 @@ fn run(flags: &Flags) -> Result<(), Failure> {
         let mut both = both.map(Some);
         for which in order {
             let (session, figures) = both[which].take().expect("each once");
-            let run = session.run()?;
+            let run = session.run_with(&[AS_IT_IS])?;
             let tokens = run.tokens().concat();
             if *said.get_or_insert_with(|| tokens.clone()) != tokens {
                 return Err(format!("round {round}: the two say different tokens").into());
@@ -80,8 +85,9 @@ fn run(flags: &Flags) -> Result<(), Failure> {
     let [in_real, in_ours] = [&real, &ours].map(|session| executing(session, folder.path()));
     let (in_real, in_ours) = (in_real?, in_ours?);
     let (real_us, our_us) = (median(real_us), median(our_us));
+    let cores = std::thread::available_parallelism()?;
     println!(
-        "{} model, {} tokens, {} rounds; microseconds per decoded token, medians",
+        "{} model, {} tokens, {} rounds, {cores} cores; microseconds per decoded token, medians",
         flags.model, flags.tokens, flags.rounds
     );
     println!("{:12} {:>10} {:>14} {:>10}", "", "per token", "graphExecute", "host work");
@@ -128,7 +134,7 @@ fn executing(session: &Session, folder: &Path) -> Result<f64, Failure> {
     for _ in 0..5 {
         let trace = folder.join("trace.txt");
         let _ = std::fs::remove_file(&trace);
-        session.run_with(&[("QNN_HOST_TRACE", trace.to_str().ok_or("a path in UTF-8")?)])?;
+        session.run_with(&[AS_IT_IS, ("QNN_HOST_TRACE", trace.to_str().ok_or("a path in UTF-8")?)])?;
         let text = std::fs::read_to_string(&trace)?;
         let decoding = text.lines().filter(|line| line.starts_with("QnnGraph_execute ar1_"));
         let micros = decoding.filter_map(|line| line.strip_suffix(" us")?.rsplit(' ').next()?.parse().ok());

@@ -1,0 +1,67 @@
+//! The real `libGenie.so` and our engine on the same `libQnnHtp.so`: bundles that we compile.
+//!
+//! Each dialog has a process of its own; the two of a pair run side by side.
+
+use std::path::Path;
+
+use compiler::CONFIG_FILE;
+use conformance::genie::{self, Act, Player, Run, Sentence, Session};
+use conformance::{backends, compiled};
+use qnn_api::library::runtime;
+
+/// A smaller distance of the two largest logits may flip between float16 and float32 sums.
+const MARGIN: f32 = 0.15;
+
+/// The session played by the real one and by ours, on Qualcomm's library.
+fn both(real: &Session) -> (Run, Run) {
+    let backend = runtime::find(runtime::HTP).expect("the emulator lies beside libGenie.so");
+    let ours = Session { player: Player::Ours { backend }, ..real.clone() };
+    std::thread::scope(|scope| {
+        let ours = scope.spawn(move || ours.run());
+        let real = real.run().unwrap_or_else(|e| panic!("the real one: {e}"));
+        (real, ours.join().expect("no panic").unwrap_or_else(|e| panic!("ours: {e}")))
+    })
+}
+
+fn ask(prompt: Vec<u32>, n: u32) -> Vec<Act> {
+    vec![Act::MaxTokens(n), Act::Tokens(prompt, Sentence::Complete)]
+}
+
+#[test]
+#[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
+fn bundles_of_ours_say_the_same_in_both() {
+    for case in compiled::CASES {
+        let name = case.name;
+        let folder = tempfile::tempdir().unwrap();
+        case.make_htp(&folder.path().join("htp"));
+        let prompt: Vec<u32> = case.prompt().iter().map(|token| token.0).collect();
+        let acts = ask(prompt, compiled::N_TOKENS as u32);
+        let session = Session::greedy(genie::library(), config(&folder.path().join("htp")), acts);
+        let (real, ours) = both(&session);
+        let (real, ours) = (real.tokens().concat(), ours.tokens().concat());
+        assert_eq!(real.len(), compiled::N_TOKENS, "{name}");
+        if let Some(at) = first_difference(&real, &ours) {
+            panic!("{name}: token {at} is {:?} of the real one, {:?} of ours", real.get(at), ours.get(at));
+        }
+
+        // The same model on our own backend: sums are rounded elsewhere, so close calls may fall otherwise.
+        let host = backends::linked();
+        case.make(&folder.path().join("host"), &host, None);
+        let session = Session { config: config(&folder.path().join("host")), ..session };
+        let said = session.play_ours(&host).unwrap().tokens().concat();
+        if let Some(at) = first_difference(&real, &said) {
+            let input = case.input().iter().map(|token| token.0).chain(real[..at].iter().copied()).collect::<Vec<_>>();
+            let margin = session.margin(&host, &input).unwrap();
+            eprintln!("{name}: host and HTP part at token {at}, margin {margin:.3}");
+            assert!(margin < MARGIN, "{name}: host and HTP part at token {at} with a margin of {margin:.3}");
+        }
+    }
+}
+
+fn config(folder: &Path) -> std::path::PathBuf {
+    folder.join("bundle").join(CONFIG_FILE)
+}
+
+fn first_difference(a: &[u32], b: &[u32]) -> Option<usize> {
+    (0..a.len().max(b.len())).find(|&i| a.get(i) != b.get(i))
+}
