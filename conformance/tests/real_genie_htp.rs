@@ -36,7 +36,7 @@ fn bundles_of_ours_say_the_same_in_both() {
         case.make_htp(&folder.path().join("htp"));
         let prompt: Vec<u32> = case.prompt().iter().map(|token| token.0).collect();
         let acts = ask(prompt, compiled::N_TOKENS as u32);
-        let session = Session::greedy(genie::library(), config(&folder.path().join("htp")), acts);
+        let session = Session::greedy(genie::library(), config(&folder.path().join("htp")), acts).endless();
         let (real, ours) = both(&session);
         let (real, ours) = (real.tokens().concat(), ours.tokens().concat());
         assert_eq!(real.len(), compiled::N_TOKENS, "{name}");

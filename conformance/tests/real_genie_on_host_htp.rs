@@ -77,7 +77,7 @@ fn it_says_what_our_engine_says() {
             (options.splits, options.layers_per_split, options.precision) = (c.splits, c.layers_per_split, c.precision);
         });
         let acts = vec![Act::MaxTokens(100), ask(prompt(c.prompt))];
-        let session = Session { log: LogLevel::Verbose, ..session(&stage, &bundle, acts) };
+        let session = Session { log: LogLevel::Verbose, ..session(&stage, &bundle, acts).endless() };
         let real = session.run().unwrap_or_else(|e| panic!("{name}: {e}"));
         let ours = session.play_ours(&backend).unwrap_or_else(|e| panic!("{name}: {e}"));
         assert_eq!(real.codes(), [0, 0], "{name}");

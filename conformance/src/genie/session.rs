@@ -92,6 +92,14 @@ impl Session {
         Self { library: library.into(), config: config.into(), changes, log: LogLevel::Off, acts, player: Player::Real }
     }
 
+    /// The same, but no token ends a reply.
+    #[must_use]
+    pub fn endless(mut self) -> Self {
+        // Padding takes the end token where it has none of its own.
+        merge(&mut self.changes, &serde_json::json!({ "dialog": { "context": { "eos-token": -1, "pad-token": 0 } } }));
+        self
+    }
+
     /// Plays the session in this process, by whom it names.
     ///
     /// # Errors
