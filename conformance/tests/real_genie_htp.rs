@@ -1,4 +1,4 @@
-//! The real `libGenie.so` and our engine on the same `libQnnHtp.so`: bundles that we compile.
+//! The real `libGenie.so` and our engine on the same `libQnnHtp.so`: recorded bundles, and bundles that we compile.
 //!
 //! Each dialog has a process of its own; the two of a pair run side by side.
 
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use compiler::CONFIG_FILE;
 use conformance::genie::{self, Act, Player, Run, Sentence, Session};
-use conformance::{backends, compiled};
+use conformance::{backends, compiled, golden};
 use qnn_api::library::runtime;
 
 /// A smaller distance of the two largest logits may flip between float16 and float32 sums.
@@ -25,6 +25,23 @@ fn both(real: &Session) -> (Run, Run) {
 
 fn ask(prompt: Vec<u32>, n: u32) -> Vec<Act> {
     vec![Act::MaxTokens(n), Act::Tokens(prompt, Sentence::Complete)]
+}
+
+#[test]
+#[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
+fn the_harness_hears_what_was_recorded() {
+    for (name, case) in [("fp16_ar1_32_cl128", "prompt5"), ("fp16_split2", "prompt5"), ("w8a16", "prompt5")] {
+        let bundle = golden::bundle(name);
+        let case = bundle.case(case);
+        let n = case.tokens.len().min(16);
+        let session =
+            Session::greedy(genie::library(), bundle.dir.join(CONFIG_FILE), ask(case.prompt.clone(), n as u32));
+        let (real, ours) = both(&session);
+        assert_eq!(real.tokens(), [&case.tokens[..n]], "{name}: the real one against its recording");
+        assert_eq!(ours.tokens(), [&case.tokens[..n]], "{name}: ours against the recording");
+        assert!(real.outcome.version >= [1, 13, 0], "{:?}", real.outcome.version);
+        assert_eq!(real.outcome.profile["header"]["artifact_type"], "GENIE_PROFILE");
+    }
 }
 
 #[test]
