@@ -1,7 +1,7 @@
 //! Kinds of bundles that the recordings do not have, composed for HTP by hand and run by the engine on Qualcomm's own
 //! library, against a double-precision reference without graphs, cache or float16.
 //!
-//! *Tolerances*: of the largest logit, 2 % in float16; 5 % where a key or value may round to the next of 255 codes.
+//! *Tolerances*: of the largest logit, 2 % in float16; 8 % where a key or value may round to the next of 255 codes.
 //! Where the reference's margin is 0.15 or more, the most likely token is the same.
 
 #[path = "kinds/compose.rs"]
@@ -58,7 +58,7 @@ fn best(logits: &[f64]) -> (usize, f64) {
 /// A prompt, then steps along the reference's own greedy tokens.
 fn check(engine: &mut Engine, form: &Form, n_prompt: usize, n_steps: usize) {
     let tiny = weights();
-    let tolerance = if form.kv == Dtype::UFixed8 { 5e-2 } else { 2e-2 };
+    let tolerance = if form.kv == Dtype::UFixed8 { 8e-2 } else { 2e-2 };
     engine.reset().unwrap();
     let mut tokens = prompt(n_prompt);
     let mut fresh = tokens.clone();

@@ -78,10 +78,11 @@ pub fn into_bundle(options: &CompileOptions, backend: &BackendArgs, printer: &Pr
     Ok(compiler::compile(options, &backend, &mut bars)?)
 }
 
-/// Qualcomm's library: that which `--backend` names, else the one on this machine.
+/// Qualcomm's library: that which `--backend-lib` or `--backend` names, else the one on this machine.
 fn htp_backend(htp: &HtpOptions, args: &BackendArgs) -> Result<Arc<Backend>> {
-    let named =
+    let path =
         Some(PathBuf::from(&args.backend)).filter(|path| path.components().count() > 1 || path.extension().is_some());
+    let named = args.backend_lib.clone().or(path);
     let library = named.or_else(|| runtime::find(runtime::HTP)).ok_or_else(|| {
         Hinted::error(
             format!(
