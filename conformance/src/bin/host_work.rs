@@ -87,7 +87,7 @@ fn run(flags: &Flags) -> Result<(), Failure> {
     let (real_us, our_us) = (median(real_us), median(our_us));
     let cores = std::thread::available_parallelism()?;
     println!(
-        "{} model, {} tokens, {} rounds, {cores} cores; microseconds per decoded token, medians",
+        "{} model, {} tokens, {} rounds, cores: {cores}; microseconds per decoded token, medians",
         flags.model, flags.tokens, flags.rounds
     );
     println!("{:12} {:>10} {:>14} {:>10}", "", "per token", "graphExecute", "host work");
