@@ -1,8 +1,9 @@
 //! Kinds of bundles that the recordings do not have, composed for HTP by hand and run by the engine on Qualcomm's own
 //! library, against a double-precision reference without graphs, cache or float16.
 //!
-//! *Tolerances*: of the largest logit, 2 % in float16; 8 % where a key or value may round to the next of 255 codes.
-//! Where the reference's margin is 0.15 or more, the most likely token is the same.
+//! *Tolerance*: 2 % of the largest logit. Where the reference's margin is 0.15 or more, the most likely token is the same.
+//! A cache of 8 bits is not among them: float16 noise moves keys to the next of 255 codes, so a reference says little. The
+//! recorded bundle `w8a16` has one, and equals the real Genie's tokens (`golden_htp.rs`).
 
 #[path = "kinds/compose.rs"]
 mod compose;
@@ -19,6 +20,9 @@ use half::f16;
 
 use compose::{Form, THREE, save};
 use tiny::{HEAD_DIM, HIDDEN, THETA, Tiny, VOCAB};
+
+/// Largest difference of two logits, over the largest logit.
+const TOLERANCE: f64 = 2e-2;
 
 fn weights() -> Tiny {
     Tiny::new(|x| f16::from_f32(x).to_f32())
@@ -58,7 +62,6 @@ fn best(logits: &[f64]) -> (usize, f64) {
 /// A prompt, then steps along the reference's own greedy tokens.
 fn check(engine: &mut Engine, form: &Form, n_prompt: usize, n_steps: usize) {
     let tiny = weights();
-    let tolerance = if form.kv == Dtype::UFixed8 { 8e-2 } else { 2e-2 };
     engine.reset().unwrap();
     let mut tokens = prompt(n_prompt);
     let mut fresh = tokens.clone();
@@ -68,7 +71,7 @@ fn check(engine: &mut Engine, form: &Form, n_prompt: usize, n_steps: usize) {
         let want = tiny.logits_with(&tokens, |x| form.cached(x));
         let top = want.iter().fold(0.0f64, |top, x| top.max(x.abs()));
         let off = found.iter().zip(&want).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max) / top;
-        assert!(off < tolerance, "{form:?}: off by {off} of the largest logit at {} of {n_prompt}", tokens.len());
+        assert!(off < TOLERANCE, "{form:?}: off by {off} of the largest logit at {} of {n_prompt}", tokens.len());
         let (next, margin) = best(&want);
         if margin >= 0.15 {
             assert_eq!(best(&found).0, next, "{form:?}: at {}, margin {margin}", tokens.len());
@@ -99,7 +102,7 @@ fn masks_and_rotary_rows_of_rank_3() {
 #[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
 fn a_cache_tensor_for_each_head() {
     check_kind(&Form { per_head: true, ..Form::PLAIN });
-    check_kind(&Form { per_head: true, kv: Dtype::UFixed8, ..Form::PLAIN });
+    check_kind(&Form { per_head: true, kv: Dtype::UFixed16, ..Form::PLAIN });
 }
 
 #[test]

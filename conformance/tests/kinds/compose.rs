@@ -34,7 +34,7 @@ pub struct Form {
     pub embeds: bool,
     /// Mask, rotary rows and logits in codes of 16 bits.
     pub wide: bool,
-    /// Type of keys and values: float16, or codes of 8 or 16 bits.
+    /// Type of keys and values: float16, or codes of 16 bits.
     pub kv: Dtype,
     /// Names of the binaries with what each holds.
     pub parts: &'static [(&'static str, Part)],
@@ -66,7 +66,6 @@ impl Form {
 
     fn kv_quant(&self) -> Quant {
         match self.kv {
-            Dtype::UFixed8 => Quant::PerTensor { scale: (REACH / 255.0) as f32, offset: -128 },
             Dtype::UFixed16 => Quant::PerTensor { scale: (REACH / 65535.0) as f32, offset: -32768 },
             _ => Quant::None,
         }
