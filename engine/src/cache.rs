@@ -1,7 +1,9 @@
 //! The layout's cache in the KV manager's words: groups with their lengths and rules, tensors with their types.
 
 use genie_types::{Dtype, SplitIdx};
-use kvmanager::{CacheGroup, KvDtype, KvForm, KvGeometry, KvKind, KvLayout, KvTensor, LongContext, SplitGeometry};
+use kvmanager::{
+    CacheGroup, KvDtype, KvForm, KvGeometry, KvKind, KvLayout, KvTensor, LongContext, ModeKind, SplitGeometry, Variants,
+};
 use nsp_graph::{CacheForm, InputRole, ModelLayout};
 
 use crate::{EngineConfig, EngineError};
@@ -36,11 +38,35 @@ fn width(layout: &ModelLayout, group: usize, variant: usize) -> Option<usize> {
     masks.next().and_then(|(_, t)| t.dims.last().copied())
 }
 
+/// The mode that is asked for, if it fits the format of the bundle's cache tensors; else the one that they ask for.
+pub(crate) fn mode(layout: &ModelLayout, wanted: Option<ModeKind>) -> Result<ModeKind, EngineError> {
+    let tensors = || layout.splits.iter().flat_map(|s| &s.kv);
+    let own = ModeKind::for_formats(tensors().map(|t| t.format));
+    let tiled = own == ModeKind::NATIVE_KV;
+    match wanted {
+        None => Ok(own),
+        Some(mode) if tensors().next().is_none() || (mode == ModeKind::NATIVE_KV) == tiled => Ok(mode),
+        Some(mode) => {
+            let expected = if tiled {
+                "`native-kv`, since the bundle's cache tensors are in hardware tiles"
+            } else {
+                "`smart-mask`, `shift-concat` or `pointer-shift`, since the bundle's cache tensors are flat"
+            };
+            Err(EngineError::Config { what: "cache mode", expected, found: format!("`{}`", mode.name()) })
+        }
+    }
+}
+
 /// The cache tensors, in the layout's order.
-pub(crate) fn geometry(layout: &ModelLayout) -> Result<KvGeometry, EngineError> {
-    if layout.native_kv {
-        let what = "a cache in hardware tiles (NATIVE_KV)".into();
-        return Err(EngineError::Unsupported { what, hint: "; export the model with a flat cache" });
+pub(crate) fn geometry(layout: &ModelLayout, variants: &Variants, mode: ModeKind) -> Result<KvGeometry, EngineError> {
+    let padded = |n: usize| mode.mode().padded(n);
+    for (group, spec) in variants.groups().iter().flat_map(|g| variants.specs().iter().map(move |s| (g, *s))) {
+        let lengths = [group.past_len(spec), spec.variant().get()];
+        if let Some(n) = lengths.into_iter().find(|&n| padded(n) != n) {
+            // What a graph with a partial tile wants to see there is not known.
+            let what = format!("a cache in hardware tiles with {n} rows (group `{}`, {spec})", group.prefix);
+            return Err(EngineError::Unsupported { what, hint: "; whole tiles have a multiple of 32" });
+        }
     }
     let split = |s: &nsp_graph::Split| {
         let tensors = s.kv.iter().map(|t| tensor(s.index, t)).collect::<Result<_, _>>()?;

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use genie_types::{Dtype, TokenId};
-use kvmanager::{LongContext, ModeKind, Policy};
+use kvmanager::{LongContext, ModeKind, ModelHash, Policy};
 use nsp_graph::GroupOptions;
 
 use crate::EngineError;
@@ -25,8 +25,8 @@ pub struct EngineConfig {
     pub pad_token: TokenId,
     /// How graphs are chosen.
     pub policy: Policy,
-    /// How cache rows lie and move.
-    pub kv_mode: ModeKind,
+    /// How cache rows lie and move; `None` for what the bundle's cache tensors ask for.
+    pub kv_mode: Option<ModeKind>,
     /// Token embeddings, for graphs that take `inputs_embeds`.
     pub embedding: Option<EmbeddingLut>,
     /// Cache groups with the names of their masks and indices; empty for the contract's names.
@@ -35,6 +35,9 @@ pub struct EngineConfig {
     pub long_context: Vec<(String, LongContext)>,
     /// Load and use only these graphs.
     pub select_graphs: Option<Vec<String>>,
+    /// What saved caches are marked with; `None` for a mark taken from the context binaries' bytes. Give the source's own
+    /// hash, and a saved cache fits every bundle of the same weights, whatever its AR and CL.
+    pub model_hash: Option<ModelHash>,
 }
 
 impl EngineConfig {
@@ -47,11 +50,12 @@ impl EngineConfig {
             rope: None,
             pad_token: TokenId(0),
             policy: Policy::default(),
-            kv_mode: ModeKind::default(),
+            kv_mode: None,
             embedding: None,
             cache_groups: Vec::new(),
             long_context: Vec::new(),
             select_graphs: None,
+            model_hash: None,
         }
     }
 

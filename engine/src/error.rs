@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use genie_types::{Dtype, TokenId};
-use kvmanager::{KvError, PlanError};
+use kvmanager::{KvError, PlanError, SeqId, SnapshotError};
 use nsp_graph::LayoutError;
 
 /// A refusal of the engine. Unless a variant says otherwise the dialog's state is as before the call.
@@ -204,6 +204,50 @@ pub enum EngineError {
         index: usize,
         /// Position of the input token.
         position: usize,
+    },
+
+    /// Tokens were removed or moved, or other sequences are there: the dialog cannot be processed again from its tokens.
+    #[error(
+        "the dialog cannot be processed again: its {n_known} tokens are not those of positions 0 to {n_past}, or other sequences are in the cache"
+    )]
+    NotReproducible {
+        /// Position of its next token.
+        n_past: usize,
+        /// Tokens that are known.
+        n_known: usize,
+    },
+
+    /// A draft that is not one step.
+    #[error("a draft of {found} tokens is not one step: the cache and the graphs can take 1 to {expected} here")]
+    DraftTooLong {
+        /// The most that fit.
+        expected: usize,
+        /// Tokens of the draft.
+        found: usize,
+    },
+
+    /// The same sequence twice in one batch.
+    #[error("sequence {} is in the batch twice, at places {first} and {second}", seq.0)]
+    SequenceTwice {
+        /// The sequence.
+        seq: SeqId,
+        /// Its first place.
+        first: usize,
+        /// Its second place.
+        second: usize,
+    },
+
+    /// A saved cache that cannot be written or is not accepted. The live dialog is as before.
+    #[error(transparent)]
+    Saved(#[from] SnapshotError),
+
+    /// A folder of a saved dialog that cannot be read or contradicts itself. The live dialog is as before.
+    #[error("cannot restore from `{dir}`: {why}")]
+    Restore {
+        /// The folder.
+        dir: PathBuf,
+        /// What is wrong.
+        why: String,
     },
 
     /// The state could not be put back after a failure; the engine was reset, `n_past` is 0.

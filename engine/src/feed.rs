@@ -35,6 +35,26 @@ enum Kind {
     Index(usize),
 }
 
+/// What a step is fed.
+#[derive(Debug)]
+pub(crate) struct Fill<'a> {
+    /// Index of its shape among the layout's variants.
+    pub(crate) variant: usize,
+    pub(crate) step: &'a InferenceStep,
+    /// Its `n_process` real tokens.
+    pub(crate) tokens: &'a [TokenId],
+    /// Their positions, unless they follow each other from `n_past` on.
+    pub(crate) positions: Option<&'a [usize]>,
+    /// The cache's rows are the first ones, and all of them are the dialog's: masks need not ask for each.
+    pub(crate) plain: bool,
+}
+
+impl Fill<'_> {
+    fn position(&self, i: usize) -> usize {
+        self.positions.map_or(self.step.n_past + i, |positions| positions[i])
+    }
+}
+
 /// All inputs that the engine fills.
 #[derive(Debug)]
 pub(crate) struct Feeds {
@@ -97,15 +117,9 @@ impl Feeds {
         self.feeds.iter().find_map(|f| if let Kind::Embeds(e) = &f.kind { Some(e.n_rows()) } else { None })
     }
 
-    /// Writes the inputs of the step that the cache is prepared for; `tokens` are its `n_process` real ones.
-    pub(crate) fn fill(
-        &mut self,
-        io: &mut Io,
-        kv: &KvManager,
-        variant: usize,
-        step: &InferenceStep,
-        tokens: &[TokenId],
-    ) -> Result<(), EngineError> {
+    /// Writes the inputs of the step that the cache is prepared for.
+    pub(crate) fn fill(&mut self, io: &mut Io, kv: &KvManager, fill: &Fill<'_>) -> Result<(), EngineError> {
+        let &Fill { variant, step, tokens, .. } = fill;
         let ar = step.variant();
         for &f in &self.by_variant[variant] {
             let Feed { buffer, kind } = &mut self.feeds[f];
@@ -119,7 +133,8 @@ impl Feeds {
                 Kind::Positions => {
                     let positions = &mut elements_mut::<u32>(bytes)[..ar];
                     positions[tokens.len()..].fill(0);
-                    (positions[..tokens.len()].iter_mut().zip(step.n_past as u32..)).for_each(|(to, at)| *to = at);
+                    (positions[..tokens.len()].iter_mut().enumerate())
+                        .for_each(|(i, to)| *to = fill.position(i) as u32);
                 }
                 Kind::Index(group) => {
                     let index = match kv.variants().groups()[*group].form {
@@ -128,15 +143,19 @@ impl Feeds {
                     };
                     elements_mut::<u32>(bytes)[0] = index as u32;
                 }
-                Kind::Mask(mask) => mask.update(bytes, step),
+                Kind::Mask(mask) if fill.plain => mask.update(bytes, step),
+                Kind::Mask(mask) => mask.ask(bytes, ar * kv.mask_width(0), kv)?,
                 Kind::GroupMask(group, shades) => shades.fill(bytes, ar * kv.mask_width(*group), kv, *group)?,
                 Kind::Rope(table) => {
-                    let (needed, there) = (step.n_past + tokens.len(), table.n_positions());
-                    if needed > there {
-                        let (n_past, n_new) = (step.n_past, tokens.len());
-                        return Err(EngineError::ContextExceeded { n_past, n_new, limit: there });
+                    let last = (0..tokens.len()).map(|i| fill.position(i)).max();
+                    if let Some(position) = last.filter(|&last| last >= table.n_positions()) {
+                        let limit = table.n_positions();
+                        return Err(EngineError::ContextExceeded { n_past: position, n_new: 1, limit });
                     }
-                    table.fill(bytes, step.n_past, tokens.len(), ar);
+                    match fill.positions {
+                        None => table.fill(bytes, step.n_past, tokens.len(), ar),
+                        Some(positions) => table.fill_at(bytes, positions, ar),
+                    }
                 }
                 Kind::Embeds(embedder) => embedder.fill(bytes, tokens, ar)?,
             }

@@ -35,9 +35,13 @@
 //! | [`model`] | [`TokenModel`]: what the layers above see |
 //! | [`config`] | [`EngineConfig`]: what an engine is told, as plain checked data |
 //! | `load` | [`Engine::open`]: files to contexts, layout, graphs |
-//! | `engine` | [`Engine`]: the run loop over a plan's steps and a model's splits |
+//! | `engine`, `run` | [`Engine`]: the run loop over a plan's steps and a model's splits |
+//! | [`sequences`] | the cache's operations: rewind, remove, share, copy, shift |
+//! | [`batch`] | several sequences in one step; drafts that are judged before they are kept |
+//! | [`saved`] | snapshots, Genie's cache file, a store of prompt beginnings |
+//! | [`calibrate`] | times for the planner's `Cost` policy |
 //! | [`executor`] | [`Executor`]: the seam to whatever runs a graph; `qnn` is the one over QNN |
-//! | `cache` | the layout's cache in the KV manager's words |
+//! | `cache`, `book` | the layout's cache in the KV manager's words; the tokens of its sequences |
 //! | `io` | persistent buffers, shared by variants and between splits |
 //! | `feed`, `mask`, `rope`, `embed` | what a step's inputs are filled with |
 //! | `codes` | numbers to element types and back, logits among them |
@@ -51,8 +55,11 @@
 
 #![forbid(unsafe_code)]
 
+pub mod batch;
+mod book;
 mod buffer;
 mod cache;
+pub mod calibrate;
 mod codes;
 pub mod config;
 mod embed;
@@ -67,16 +74,23 @@ pub mod model;
 pub mod profile;
 mod qnn;
 mod rope;
+mod run;
+pub mod saved;
+pub mod sequences;
 pub mod step_log;
 
 #[cfg(test)]
 mod tests;
 
+pub use batch::SeqTokens;
 pub use config::{EmbeddingLut, EngineConfig, LutDtype, RopeConfig, RopeScaling};
 pub use engine::Engine;
 pub use error::EngineError;
 pub use executor::{Binding, ExecuteError, Executor};
-pub use kvmanager::{LongContext, ModeKind, Policy};
+pub use kvmanager::snapshot::write_atomically;
+pub use kvmanager::{
+    Admission, Bound, Holes, LongContext, ModeKind, ModelHash, Policy, PrefixStore, SeqId, Snapshot, SnapshotError,
+};
 pub use model::TokenModel;
 pub use nsp_graph::GroupOptions;
 pub use profile::GraphProfile;

@@ -70,6 +70,12 @@ impl Mask {
         }
     }
 
+    /// The same from the cache's own books, for rows of several sequences or out of order.
+    pub(crate) fn ask(&mut self, bytes: &mut [u8], n: usize, kv: &KvManager) -> Result<(), KvError> {
+        self.held = None;
+        self.shades.fill(bytes, n, kv, 0)
+    }
+
     fn write<T: Copy>(&mut self, mask: &mut [T], step: &InferenceStep, shown: T, hidden: T) {
         let (ar, cl) = (step.variant(), step.ctx_size());
         let held = self.held.filter(|held| held.spec == step.spec);

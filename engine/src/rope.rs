@@ -4,6 +4,8 @@
 //! number cut down to the next lower step, as the real Genie makes it.
 //! *Traps*: rows of padding have position 0 (cos 1, sin 0), not the position they stand at.
 
+use kvmanager::{RopePairs, RopeSpec};
+
 use crate::codes::{Encoding, Rounding};
 use crate::config::{RopeConfig, RopeScaling};
 
@@ -42,6 +44,19 @@ impl RopeTable {
         real.copy_from_slice(&self.rows[first * self.row_bytes..(first + n) * self.row_bytes]);
         padding.chunks_exact_mut(self.row_bytes).for_each(|row| row.copy_from_slice(&self.rows[..self.row_bytes]));
     }
+
+    /// Fills `ar` rows: one for each position given, the rest as position 0.
+    pub(crate) fn fill_at(&self, bytes: &mut [u8], positions: &[usize], ar: usize) {
+        let rows = bytes[..ar * self.row_bytes].chunks_exact_mut(self.row_bytes);
+        for (row, at) in rows.zip(positions.iter().copied().chain(std::iter::repeat(0))) {
+            row.copy_from_slice(&self.rows[at * self.row_bytes..(at + 1) * self.row_bytes]);
+        }
+    }
+}
+
+/// The same rotation in the KV manager's words, for keys that move to other positions.
+pub(crate) fn spec(config: &RopeConfig) -> RopeSpec {
+    RopeSpec { frequencies: frequencies(config), pairs: RopePairs::HalfSplit }
 }
 
 /// Radians a position, by angle.

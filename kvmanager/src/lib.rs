@@ -95,4 +95,6 @@ pub use plan::{
     Variants, admit, plan, plan_batch,
 };
 pub use rope::{RopePairs, RopeSpec, ShiftLoss};
+pub use worker::{JobEvent, JobWatch};
+
 pub use snapshot::{GenieSlot, ModelHash, PrefixStore, Snapshot, SnapshotError};

@@ -39,7 +39,7 @@ use crate::mode::ModeKind;
 use crate::plan::{KvState, PlanError, Policy, Strategy, Variants, plan_into};
 use crate::rope::{RopeSpec, ShiftLoss};
 use crate::tensor_buf::{Run, Runs, TensorBuf};
-use crate::worker::{Pool, Shard};
+use crate::worker::{JobWatch, Pool, Shard};
 use crate::{KvError, KvForm};
 use genie_types::VariantSpec;
 use jobs::Split;
@@ -138,6 +138,7 @@ pub struct KvManager {
     rope: Option<Arc<RopeSpec>>,
     scorer: Box<dyn KeyScorer>,
     on_rebind: Option<Box<dyn FnMut(Rebind) + Send>>,
+    watch: Option<JobWatch>,
 }
 
 impl std::fmt::Debug for KvManager {
@@ -195,6 +196,7 @@ impl KvManager {
             rope: None,
             scorer: Box::new(KeyDiff::default()),
             on_rebind: None,
+            watch: None,
         })
     }
 
@@ -216,6 +218,11 @@ impl KvManager {
     /// Calls back whenever a split is lent whose past inputs begin elsewhere than last time (`PointerShift`).
     pub fn on_rebind(&mut self, callback: Box<dyn FnMut(Rebind) + Send>) {
         self.on_rebind = Some(callback);
+    }
+
+    /// Tells of every job as it begins and ends, on the thread that does it; a slow listener holds that job up.
+    pub fn watch_jobs(&mut self, watch: JobWatch) {
+        self.watch = Some(watch);
     }
 
     /// The shapes and groups it was made for.

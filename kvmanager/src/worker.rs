@@ -7,8 +7,24 @@ use crate::group::MAX_GROUPS;
 use crate::mode::ModeKind;
 use crate::tensor_buf::{Op, TensorBuf};
 use crossbeam::channel::{Receiver, Sender, bounded};
+use genie_types::SplitIdx;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::thread::JoinHandle;
+
+/// A job begins or has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JobEvent {
+    /// The split whose tensors it moves.
+    pub split: SplitIdx,
+    /// Which part of them.
+    pub shard: usize,
+    /// Whether it has ended.
+    pub ended: bool,
+}
+
+/// Someone who is told of jobs, on the thread that does them.
+pub type JobWatch = Arc<dyn Fn(JobEvent) + Send + Sync>;
 
 /// Some tensors of a split in one block of memory, moved as one.
 #[derive(Debug, Default)]
@@ -86,14 +102,23 @@ impl Ops {
 
 /// What to do to a shard, and where it goes afterwards.
 pub(crate) struct Job {
+    pub(crate) split: SplitIdx,
     pub(crate) shard: Shard,
     pub(crate) ops: Ops,
     pub(crate) mode: ModeKind,
     pub(crate) done: Sender<Shard>,
+    pub(crate) watch: Option<JobWatch>,
 }
 
 impl Job {
+    fn tell(&self, ended: bool) {
+        if let Some(watch) = &self.watch {
+            watch(JobEvent { split: self.split, shard: self.shard.index, ended });
+        }
+    }
+
     fn run(mut self) {
+        self.tell(false);
         let (shard, ops, mode) = (&mut self.shard, &self.ops, self.mode);
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             for op in ops.ops.iter().flatten() {
@@ -105,6 +130,7 @@ impl Job {
             let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a job panicked");
             self.shard.failed = Some(text.to_owned());
         }
+        self.tell(true);
         // The channel holds as many shards as the split has, so this never blocks; if the manager is gone, so is
         // the interest in the shard.
         let _ = self.done.send(self.shard);

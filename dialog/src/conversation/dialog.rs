@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use engine::TokenModel;
+use engine::{Admission, Bound, TokenModel};
 use genie_types::TokenId;
 
 use super::codes::{SentenceCode, StopReason};
@@ -21,18 +21,18 @@ use crate::tokenizer::Tokenizer;
 
 /// A conversation. Not tied to a backend: it knows its model by [`TokenModel`].
 pub struct Dialog {
-    model: Box<dyn TokenModel>,
+    pub(super) model: Box<dyn TokenModel>,
     tokenizer: Tokenizer,
-    sampler: Sampler,
+    pub(super) sampler: Sampler,
     kind: Box<dyn DialogKind>,
-    context: ContextSettings,
+    pub(super) context: ContextSettings,
     rules: StopRules,
     control: Control,
-    history: History,
+    pub(super) history: History,
     /// A `BEGIN` or `CONTINUE` was the last query.
-    open: bool,
+    pub(super) open: bool,
     /// Set while paused: the text side before the last token.
-    paused: Option<Stream>,
+    pub(super) paused: Option<Stream>,
     profile: Profile,
 }
 
@@ -264,7 +264,17 @@ impl Dialog {
         Ok(())
     }
 
-    fn limit(&self) -> usize {
+    /// How many tokens can still be said, special tokens included, and what stops the next.
+    pub fn admission(&self) -> Option<Admission> {
+        let fits = self.model.admission()?;
+        let left = self.limit().saturating_sub(self.history.n_past());
+        if left >= fits.n_fit {
+            return Some(fits);
+        }
+        Some(Admission { n_fit: left, bound: Bound::Context { limit: self.limit() } })
+    }
+
+    pub(super) fn limit(&self) -> usize {
         self.context.size.min(self.model.context_size())
     }
 

@@ -61,6 +61,9 @@ pub enum DialogError {
     /// Nothing in, nothing before: there is nothing to answer.
     #[error("the query has no tokens and no BOS token is set, expected at least one token")]
     Empty,
+    /// There is no conversation yet.
+    #[error("nothing to save: the dialog has no tokens yet")]
+    NothingToSave,
     /// A stop sequence that would match everywhere.
     #[error("stop sequence {index} is empty, expected at least one character")]
     EmptyStopSequence {

@@ -14,6 +14,32 @@ pub(super) struct History {
 }
 
 impl History {
+    /// Tokens with the lengths of their runs, the first of tokens that the model did not say; `None` if the numbers
+    /// contradict each other.
+    pub(super) fn restored(tokens: Vec<TokenId>, said_runs: &[usize], n_past: usize) -> Option<Self> {
+        let total = said_runs.iter().try_fold(0usize, |sum, n| sum.checked_add(*n))?;
+        if total != tokens.len() || n_past > tokens.len() || tokens.len() - n_past > 1 {
+            return None;
+        }
+        let runs = said_runs.iter().enumerate();
+        let generated = runs.flat_map(|(i, &n)| std::iter::repeat_n(i % 2 == 1, n)).collect();
+        Some(Self { tokens, generated, n_past })
+    }
+
+    /// Lengths of the runs of tokens that the model did not say and did, in turns.
+    pub(super) fn said_runs(&self) -> Vec<usize> {
+        let mut runs = Vec::new();
+        let mut said = false;
+        let mut rest = self.generated.as_slice();
+        while !rest.is_empty() {
+            let n = rest.iter().take_while(|g| **g == said).count();
+            runs.push(n);
+            rest = &rest[n..];
+            said = !said;
+        }
+        runs
+    }
+
     pub(super) fn tokens(&self) -> &[TokenId] {
         &self.tokens
     }
@@ -65,5 +91,28 @@ impl History {
     /// How many tokens at the start are the same.
     pub(super) fn common_prefix(&self, list: &[TokenId]) -> usize {
         self.tokens.iter().zip(list).take_while(|(a, b)| a == b).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_there_and_back() {
+        let mut history = History::default();
+        history.processed(&[1, 2, 3].map(TokenId));
+        history.said(TokenId(4));
+        history.processed(&[4, 5].map(TokenId));
+        history.said(TokenId(6));
+        assert_eq!(history.said_runs(), [3, 1, 1, 1]);
+        let again = History::restored(history.tokens.clone(), &history.said_runs(), history.n_past).unwrap();
+        assert_eq!(
+            (again.tokens, again.generated, again.n_past),
+            (history.tokens.clone(), history.generated.clone(), 5)
+        );
+        for (runs, n_past) in [(vec![3, 1], 5), (vec![6], 4), (vec![6], 7), (vec![usize::MAX, 7], 5)] {
+            assert!(History::restored(history.tokens.clone(), &runs, n_past).is_none(), "{runs:?} {n_past}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! What the engine refuses, in which words, and that nothing is lost by it.
 
 use genie_types::{DataFormat, TokenId};
-use kvmanager::LongContext;
+use kvmanager::{LongContext, ModeKind};
 use nsp_graph::{Options, analyze};
 
 use super::bundle::{Cut, Form, config};
@@ -64,8 +64,24 @@ fn models_that_are_not_yet_supported() {
     }
     let layout = analyze(&binaries, &Options::default()).unwrap();
     let err = Engine::with_executor(layout.clone(), Toy::new(layout), &config()).err().unwrap();
-    let want = "a cache in hardware tiles (NATIVE_KV) is not yet supported; export the model with a flat cache";
+    let want = "a cache in hardware tiles with 15 rows (group `past_`, AR-1 CL-16) is not yet supported; whole tiles have a multiple of 32";
     assert_eq!(err.to_string(), want);
+}
+
+#[test]
+fn a_cache_mode_must_fit_the_bundles_tensors() {
+    let layout = FORM.layout();
+    let with = |mode| EngineConfig { kv_mode: Some(mode), ..config() };
+    let err =
+        Engine::with_executor(layout.clone(), Toy::new(layout.clone()), &with(ModeKind::NATIVE_KV)).err().unwrap();
+    let want = "cache mode: expected `smart-mask`, `shift-concat` or `pointer-shift`, since the bundle's cache tensors are flat, found `native-kv`";
+    assert_eq!(err.to_string(), want);
+    let mode = |config| Engine::with_executor(layout.clone(), Toy::new(layout.clone()), &config).unwrap().kv_mode();
+    assert_eq!(mode(config()), ModeKind::SMART_MASK, "the bundle's own");
+    assert_eq!(mode(with(ModeKind::SHIFT_CONCAT)), ModeKind::SHIFT_CONCAT);
+    let scatter = Form { scatter: true, ..FORM }.layout();
+    let err = Engine::with_executor(scatter.clone(), Toy::new(scatter), &with(ModeKind::SHIFT_CONCAT)).err().unwrap();
+    assert!(err.to_string().starts_with("shift-concat refuses the scatter form"), "{err}");
 }
 
 #[test]

@@ -101,7 +101,7 @@ fn other_modes_of_the_cache() {
         for cut in [Cut::Mono, Cut::Four] {
             for prompt in [1, 5, 14, 27] {
                 let form = Form { cut, types: Types::Mixed, ..Form::plain(VARIANTS) };
-                check(form, &EngineConfig { kv_mode, n_threads: 1, ..config() }, prompt);
+                check(form, &EngineConfig { kv_mode: Some(kv_mode), n_threads: 1, ..config() }, prompt);
             }
         }
     }

@@ -71,7 +71,14 @@ impl KvManager {
         for i in 0..split.shards.len() {
             let shard = std::mem::take(&mut split.shards[i]);
             split.n_away += 1;
-            self.pool.run(Job { shard, ops: ops.clone(), mode: self.options.mode, done: split.done.clone() });
+            self.pool.run(Job {
+                split: SplitIdx(at),
+                shard,
+                ops: ops.clone(),
+                mode: self.options.mode,
+                done: split.done.clone(),
+                watch: self.watch.clone(),
+            });
         }
         Ok(())
     }

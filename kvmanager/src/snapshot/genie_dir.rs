@@ -15,6 +15,7 @@ use crate::manager::{GroupImage, KvImage};
 use crate::{KvManager, SeqId};
 use genie_types::TokenId;
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// The magic number of the cache file.
@@ -58,9 +59,7 @@ impl<'a> GenieSlot<'a> {
     /// # Errors
     /// Any [`SnapshotError`]; the cache is then as it was.
     pub fn read(&self, kv: &mut KvManager) -> Result<Vec<TokenId>, SnapshotError> {
-        let named = self.kv_path();
-        // Older releases wrote one file for the only slot.
-        let path = if named.exists() { named } else { self.dir.join(format!("kv-cache.{}.qnn-htp", self.role)) };
+        let path = self.found_path();
         let history = read_file(&self.history_path())?;
         if !history.len().is_multiple_of(4) {
             let why = format!("a token history of {} bytes, four make a token", history.len());
@@ -70,6 +69,29 @@ impl<'a> GenieSlot<'a> {
         enough(history.len() / 4, image.n_past())?;
         kv.import(&image)?;
         Ok(history.chunks_exact(4).map(|b| TokenId(u32::from_le_bytes([b[0], b[1], b[2], b[3]]))).collect())
+    }
+
+    /// Rows in the saved cache, by its header alone.
+    ///
+    /// # Errors
+    /// [`SnapshotError::Io`], [`SnapshotError::NotASnapshot`].
+    pub fn n_rows(&self) -> Result<usize, SnapshotError> {
+        let path = self.found_path();
+        let mut header = Vec::with_capacity(HEADER);
+        let io = |source| SnapshotError::Io { action: "read", path: path.clone(), source };
+        fs::File::open(&path).map_err(io)?.take(HEADER as u64).read_to_end(&mut header).map_err(io)?;
+        match header.as_slice() {
+            [_, _, _, _, magic @ .., low, high] if magic.starts_with(&KV_MAGIC.to_le_bytes()) && magic.len() == 10 => {
+                Ok(usize::from(u16::from_le_bytes([*low, *high])))
+            }
+            _ => unfit(format!("`{}` does not begin as Genie's cache file does", path.display())),
+        }
+    }
+
+    /// The file under its name, or under that of older releases, which wrote one file for the only slot.
+    fn found_path(&self) -> PathBuf {
+        let named = self.kv_path();
+        if named.exists() { named } else { self.dir.join(format!("kv-cache.{}.qnn-htp", self.role)) }
     }
 
     fn kv_path(&self) -> PathBuf {

@@ -1,0 +1,155 @@
+//! Measuring what the planner's `Cost` policy wants to know: the time of one step of each shape, and of a change of shape.
+//!
+//! *Units*: microseconds. A step is a whole step of the engine (inputs, all splits but LM heads of their own, new rows
+//! kept), with the cache filled as far as the shape allows. Every graph is run once before it is timed.
+
+use std::time::Instant;
+
+use genie_types::{TokenId, VariantSpec};
+use kvmanager::{Cell, GroupImage, InferenceStep, KvImage, MaskCol, SeqId};
+
+use crate::{Engine, EngineError, Executor, TokenModel};
+
+/// Times of one shape.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StepTimes {
+    /// The shape.
+    pub spec: VariantSpec,
+    /// One entry a run, in order.
+    pub us: Vec<f64>,
+}
+
+/// What was measured.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Measured {
+    /// By shape.
+    pub steps: Vec<StepTimes>,
+    /// A change of shape with an empty cache.
+    pub switch_us: f64,
+    /// What each row in the cache adds to it.
+    pub switch_us_per_row: f64,
+}
+
+/// The middle of a list; 0 for an empty one.
+pub fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    match sorted.len() {
+        0 => 0.0,
+        n if n % 2 == 1 => sorted[n / 2],
+        n => f64::midpoint(sorted[n / 2 - 1], sorted[n / 2]),
+    }
+}
+
+impl<X: Executor> Engine<X> {
+    /// Runs every shape `reps` times and changes between shapes with and without rows. The dialog is forgotten.
+    ///
+    /// # Errors
+    ///
+    /// A graph fails, or the cache does.
+    pub fn calibrate(&mut self, reps: usize) -> Result<Measured, EngineError> {
+        let specs = self.kv.variants().specs().to_vec();
+        let mut measured = Measured::default();
+        for &spec in &specs {
+            let mut us = Vec::with_capacity(reps);
+            for run in 0..=reps.max(1) {
+                let took = self.time_step(spec)?;
+                if run > 0 {
+                    us.push(took);
+                }
+            }
+            measured.steps.push(StepTimes { spec, us });
+        }
+        let rows = specs.iter().map(|&s| self.room(s)).min().unwrap_or(0);
+        let empty = self.time_switches(&specs, 0, reps)?;
+        measured.switch_us = median(&empty);
+        if rows > 0 {
+            let full = self.time_switches(&specs, rows, reps)?;
+            measured.switch_us_per_row = ((median(&full) - measured.switch_us) / rows as f64).max(0.0);
+        }
+        self.reset()?;
+        Ok(measured)
+    }
+
+    /// Rows that may be there as a step of that shape starts, with room for the step below the limit.
+    fn room(&self, spec: VariantSpec) -> usize {
+        let variants = self.kv.variants();
+        let room = variants.groups().iter().map(|g| g.room(spec)).min().unwrap_or(0);
+        room.min(variants.limit().saturating_sub(spec.variant().get()))
+    }
+
+    fn time_step(&mut self, spec: VariantSpec) -> Result<f64, EngineError> {
+        let rows = if spec.is_full_context() { 0 } else { self.room(spec) };
+        self.fill(rows)?;
+        let n_process = spec.variant().get().min(self.kv.variants().limit() - rows);
+        self.books[0].extend(&vec![TokenId(0); n_process], rows);
+        let step = InferenceStep {
+            spec,
+            n_past: rows,
+            n_valid_kv: rows,
+            n_process,
+            past_idx: MaskCol(0),
+            new_idx: MaskCol(0),
+        };
+        // The cache's own mask columns: a mode may keep its past elsewhere than at the left.
+        self.plain = false;
+        self.kv.set_variant(spec)?;
+        self.kv.settle()?;
+        let began = Instant::now();
+        self.step(&step, rows, false, None)?;
+        self.kv.settle()?;
+        Ok(began.elapsed().as_secs_f64() * 1e6)
+    }
+
+    /// Changes to the next shape and on, round and round.
+    fn time_switches(&mut self, specs: &[VariantSpec], rows: usize, reps: usize) -> Result<Vec<f64>, EngineError> {
+        let specs: Vec<_> = specs.iter().copied().filter(|s| !s.is_full_context()).collect();
+        let mut us = Vec::new();
+        let [first, _, ..] = specs.as_slice() else { return Ok(us) };
+        self.fill(rows)?;
+        self.kv.set_variant(*first)?;
+        self.kv.settle()?;
+        for _ in 0..reps.max(1) {
+            for &to in specs[1..].iter().chain([first]) {
+                let began = Instant::now();
+                self.kv.set_variant(to)?;
+                self.kv.settle()?;
+                us.push(began.elapsed().as_secs_f64() * 1e6);
+            }
+        }
+        Ok(us)
+    }
+
+    /// A cache with that many rows of zeros.
+    fn fill(&mut self, rows: usize) -> Result<(), EngineError> {
+        self.reset()?;
+        if rows == 0 {
+            return Ok(());
+        }
+        let tensors = self.kv.geometry()?;
+        let cells = (0..rows).map(|pos| Cell { pos, baked: pos, seqs: 1 }).collect();
+        let group = GroupImage { cells, mixed: false };
+        let zeros = |t: &kvmanager::KvTensor| {
+            let (element, size) = t.pad_element();
+            element[..size].repeat(t.rows_bytes(rows) / size)
+        };
+        let data = tensors.iter().map(zeros).collect();
+        let groups = vec![group; self.kv.variants().groups().len()];
+        self.kv.import(&KvImage { groups, next: vec![(SeqId(0), rows)], tensors, data })?;
+        self.books[0].extend(&vec![TokenId(0); rows], 0);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::median;
+
+    #[test]
+    fn the_middle() {
+        assert_eq!(median(&[]), 0.0);
+        assert_eq!(median(&[3.0]), 3.0);
+        assert_eq!(median(&[9.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&[9.0, 1.0, 2.0, 4.0]), 3.0);
+    }
+}
