@@ -4,6 +4,7 @@
 
 use crate::{CompileError, Precision, Result, Splits, Weights, fs};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use std::path::Path;
 
 /// File name of the manifest in a bundle.
@@ -105,6 +106,18 @@ pub struct GraphEntry {
 }
 
 impl Manifest {
+    /// Identifies the weights as they were compiled: the same for every choice of AR, CL and splits, since a cache of one
+    /// such bundle means the same in another.
+    pub fn model_mark(&self) -> [u8; 32] {
+        let mut options = serde_json::to_value(&self.options).expect("plain data becomes JSON");
+        if let Some(options) = options.as_object_mut() {
+            ["ar", "cl", "splits", "layers-per-split", "target", "shared-weights"]
+                .iter()
+                .for_each(|key| drop(options.remove(*key)));
+        }
+        Sha256::digest(format!("{}\n{}\n{options}", self.source.family, self.source.sha256)).into()
+    }
+
     /// Reads the manifest of a bundle directory.
     ///
     /// # Errors

@@ -15,6 +15,7 @@
 pub mod backends;
 pub mod bundles;
 pub mod compiled;
+pub mod decoder;
 pub mod genie;
 pub mod golden;
 pub mod greedy;

@@ -7,6 +7,7 @@ use genie_types::{SplitIdx, TokenId};
 use kvmanager::{BatchStep, BatchToken, SeqId, plan_batch};
 
 use crate::feed::Fill;
+use crate::run::Mark;
 use crate::{Engine, EngineError, Executor};
 
 /// New tokens of one sequence.
@@ -44,8 +45,8 @@ impl<X: Executor> Engine<X> {
                 return Err(EngineError::SequenceTwice { seq: input.seq, first, second });
             }
         }
-        let before: Vec<(SeqId, usize)> = inputs.iter().map(|i| (i.seq, self.kv.next_pos(i.seq))).collect();
         let steps = self.plan_batch(inputs)?;
+        let before: Vec<Mark> = inputs.iter().map(|i| self.mark_of(i.seq)).collect();
         let mut taken = vec![0; inputs.len()];
         for step in &steps {
             if let Err(e) = self.batch_step(step, inputs, &mut taken, each) {
@@ -76,7 +77,7 @@ impl<X: Executor> Engine<X> {
         let [only] = steps.as_slice() else {
             return Err(EngineError::DraftTooLong { expected: steps.first().map_or(0, |s| s.step.n_process), found });
         };
-        let before = [(draft.seq, self.kv.next_pos(draft.seq))];
+        let before = [self.mark_of(draft.seq)];
         match self.judged_step(only, draft, judge) {
             Ok(n) => Ok(n),
             Err(e) => Err(self.undo_batch(&before, e)),
@@ -189,20 +190,11 @@ impl<X: Executor> Engine<X> {
     }
 
     /// After a failure: every sequence back to where it stood.
-    fn undo_batch(&mut self, before: &[(SeqId, usize)], e: EngineError) -> EngineError {
-        let dialog =
-            before.iter().find(|(seq, _)| *seq == SeqId(0)).map_or(self.kv.next_pos(SeqId(0)), |&(_, pos)| pos);
+    fn undo_batch(&mut self, before: &[Mark], e: EngineError) -> EngineError {
         // A group that drops rows by itself may have dropped some for the tokens that are now taken back.
         let evicts = self.kv.variants().groups().iter().any(|g| g.evicts());
-        let moved = before.iter().any(|&(seq, pos)| self.kv.next_pos(seq) != pos);
-        let mut back = self.kv.rewind(dialog);
-        for &(seq, pos) in before {
-            self.books[usize::from(seq.0)].remove(&(pos..usize::MAX));
-            if seq != SeqId(0) && self.kv.next_pos(seq) > pos {
-                back = back.and_then(|()| self.kv.remove(seq, pos..usize::MAX).map(drop));
-            }
-        }
-        let back = back.and_then(|()| self.kv.settle());
+        let moved = before.iter().any(|mark| self.has_moved(mark));
+        let back = before.iter().try_for_each(|mark| self.take_back(*mark)).and_then(|()| Ok(self.kv.settle()?));
         let scrub = matches!(e, EngineError::NotFinite { .. });
         if back.is_ok() && !(evicts && moved) && (!scrub || self.scrub().is_ok()) {
             return e;

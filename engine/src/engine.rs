@@ -112,6 +112,11 @@ impl<X: Executor> Engine<X> {
         self.kv.variants()
     }
 
+    /// The policy that is planned by.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
     /// Plans by another policy from now on.
     pub fn set_policy(&mut self, policy: Policy) {
         self.policy = policy;

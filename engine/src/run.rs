@@ -4,13 +4,13 @@
 //! only. LM heads run only where logits are wanted. A decode step allocates nothing here.
 
 use genie_types::{SplitIdx, TokenId, VariantSpec};
-use kvmanager::{InferenceStep, KvError, MaskCol, SeqId};
+use kvmanager::{InferenceStep, KvError, MaskCol, PlanError, SeqId};
 use nsp_graph::GraphKind;
 
 use crate::codes::{self, Encoding};
 use crate::feed::Fill;
 use crate::io::Use;
-use crate::{Engine, EngineError, Executor, TokenModel};
+use crate::{Engine, EngineError, Executor, SeqTokens, TokenModel};
 
 /// Which logits a call wants.
 pub(crate) enum Want<'a> {
@@ -19,9 +19,10 @@ pub(crate) enum Want<'a> {
     Each(&'a mut dyn FnMut(usize, &[f32])),
 }
 
-/// Where the dialog stood before a call.
+/// Where a sequence stood before a call.
 #[derive(Clone, Copy)]
 pub(crate) struct Mark {
+    seq: SeqId,
     /// Tokens of the history.
     len: usize,
     /// Position of the next one.
@@ -63,7 +64,12 @@ impl<X: Executor> Engine<X> {
     }
 
     pub(crate) fn mark(&self) -> Mark {
-        Mark { len: self.books[0].len(), pos: self.kv.next_pos(SeqId(0)) }
+        self.mark_of(SeqId(0))
+    }
+
+    /// The cache knows the sequence.
+    pub(crate) fn mark_of(&self, seq: SeqId) -> Mark {
+        Mark { seq, len: self.books[usize::from(seq.0)].len(), pos: self.kv.next_pos(seq) }
     }
 
     pub(crate) fn check_tokens(&self, tokens: &[TokenId]) -> Result<(), EngineError> {
@@ -82,6 +88,10 @@ impl<X: Executor> Engine<X> {
         let planned = self.kv.plan_into(tokens.len(), &self.policy, &mut strategy);
         // Processing the history again needs all of it, each token at its own position.
         let again = strategy.first() < before.pos;
+        if planned == Err(PlanError::Shared) {
+            self.strategy = strategy;
+            return self.run_beside(tokens, want, before);
+        }
         if planned.is_err() || (again && !self.books[0].is_plain()) {
             self.strategy = strategy;
             return Err(match planned {
@@ -94,6 +104,22 @@ impl<X: Executor> Engine<X> {
         let done = self.run_steps(strategy.steps(), first, before.len, want);
         self.strategy = strategy;
         done.map_err(|e| self.repair(before, e))
+    }
+
+    /// The dialog's tokens as batches: the plan for one alone does not keep the rows of the sequences beside it.
+    fn run_beside(&mut self, tokens: &[TokenId], want: Want<'_>, before: Mark) -> Result<(), EngineError> {
+        let seq = SeqId(0);
+        match want {
+            Want::Nothing | Want::Last => self.process_batch(&[SeqTokens { seq, tokens }], &mut |_, _| ()),
+            Want::Each(each) => {
+                for (place, token) in tokens.iter().enumerate() {
+                    let tokens = std::slice::from_ref(token);
+                    let done = self.process_batch(&[SeqTokens { seq, tokens }], &mut |_, logits| each(place, logits));
+                    done.map_err(|e| if place > 0 { self.repair(before, e) } else { e })?;
+                }
+                Ok(())
+            }
+        }
     }
 
     /// `first`: place in the history of the steps' first token; `before`: tokens of the history that are not new.
@@ -207,11 +233,35 @@ impl<X: Executor> Engine<X> {
 
     /// After a failure: back to where the call began, by processing the dialog again if its rows cannot be had cheaper.
     pub(crate) fn repair(&mut self, before: Mark, e: EngineError) -> EngineError {
-        self.books[0].truncate(before.len);
-        let back = self.kv.rewind(before.pos).and_then(|()| self.kv.settle());
+        let back = self.take_back(before).and_then(|()| Ok(self.kv.settle()?));
         // Rows of nonsense must not even stay hidden: a share of zero times NaN is NaN.
         let scrub = matches!(e, EngineError::NotFinite { .. });
         if back.is_ok() && (!scrub || self.scrub().is_ok()) { e } else { self.rebuild(e) }
+    }
+
+    /// Brings a sequence back to where it stood, and abandons a step under way.
+    pub(crate) fn take_back(&mut self, before: Mark) -> Result<(), EngineError> {
+        let Mark { seq, len, pos } = before;
+        let book = &mut self.books[usize::from(seq.0)];
+        book.truncate(len);
+        self.kv.cancel()?;
+        if self.kv.next_pos(seq) == pos {
+            return Ok(());
+        }
+        // Rows that a shift has moved ahead cannot be told from those that came after.
+        if book.entries().any(|(_, at)| at >= pos) {
+            return Err(EngineError::NotReproducible { n_past: pos, n_known: len });
+        }
+        if seq == SeqId(0) {
+            self.kv.rewind(pos)?;
+        } else {
+            self.kv.remove(seq, pos..usize::MAX)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn has_moved(&self, before: &Mark) -> bool {
+        self.kv.next_pos(before.seq) != before.pos
     }
 
     /// Fills everything but the valid rows with the pad value.

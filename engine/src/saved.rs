@@ -57,7 +57,7 @@ impl<X: Executor> Engine<X> {
         if let Some(model) = self.keeper.model {
             return Ok(model);
         }
-        let model = mark_of(&self.keeper.ctx_bins)?;
+        let model = binaries_mark(&self.keeper.ctx_bins)?;
         Ok(*self.keeper.model.insert(model))
     }
 
@@ -219,8 +219,12 @@ impl<X: Executor> Engine<X> {
     }
 }
 
-/// Lengths and samples of files, in order.
-fn mark_of(paths: &[PathBuf]) -> Result<ModelHash, EngineError> {
+/// A mark of some files: their lengths, and samples of their bytes, in order.
+///
+/// # Errors
+///
+/// [`EngineError::ReadFile`].
+pub fn binaries_mark(paths: &[PathBuf]) -> Result<ModelHash, EngineError> {
     let mut halves = [Xxh3::with_seed(0), Xxh3::with_seed(1)];
     let mut block = vec![0; MARK_BYTES as usize];
     for path in paths {
@@ -330,12 +334,12 @@ mod tests {
         let mut changed = long.clone();
         *changed.last_mut().unwrap() = 8;
         let paths = [file("a", b""), file("b", b"x"), file("c", &long), file("d", &changed)];
-        let marks: Vec<_> = paths.iter().map(|p| mark_of(std::slice::from_ref(p)).unwrap()).collect();
+        let marks: Vec<_> = paths.iter().map(|p| binaries_mark(std::slice::from_ref(p)).unwrap()).collect();
         for (i, mark) in marks.iter().enumerate() {
             assert!(marks[..i].iter().all(|other| other != mark), "file {i}");
         }
-        assert_eq!(mark_of(&paths[2..3]).unwrap(), marks[2]);
-        let gone = mark_of(&[folder.path().join("gone")]).unwrap_err().to_string();
+        assert_eq!(binaries_mark(&paths[2..3]).unwrap(), marks[2]);
+        let gone = binaries_mark(&[folder.path().join("gone")]).unwrap_err().to_string();
         assert!(gone.starts_with("cannot read context binary"), "{gone}");
     }
 }

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use compiler::Manifest;
 use dialog::DialogConfig;
-use engine::{Engine, EngineConfig};
+use engine::{Engine, EngineConfig, ModelHash};
 use qnn_api::Backend;
 
 use crate::cli::PolicyArg;
@@ -33,6 +34,13 @@ pub fn config(path: &Path, printer: &Printer) -> Result<DialogConfig> {
         printer.say(format_args!("warning: {}: {warning}", path.display()));
     }
     Ok(config)
+}
+
+/// What saved caches of a bundle are marked with, so that they fit every bundle of the same weights; `None` for one
+/// without a manifest.
+pub fn model_hash(config: &Path) -> Option<ModelHash> {
+    let manifest = Manifest::read(config.parent()?).ok()?;
+    Some(ModelHash(manifest.model_mark()))
 }
 
 /// Opens the engine of a bundle with a planner policy.

@@ -36,6 +36,8 @@ pub enum Command {
     Inspect(InspectArgs),
     /// Show which graphs would run for a number of tokens, under each policy.
     Plan(PlanArgs),
+    /// Measure a bundle: prefill and decode rates, or with `--calibrate` the times that `--policy cost` plans by.
+    Bench(BenchArgs),
     /// Prove a bundle: generate with the cache and with full recomputation, and compare.
     Verify(VerifyArgs),
     /// Say what will go wrong with a bundle on a device, before anything is loaded there.
@@ -140,6 +142,34 @@ pub struct RunArgs {
     /// Threads of the embedded backend [default: all cores].
     #[arg(long)]
     pub threads: Option<usize>,
+    #[command(flatten)]
+    pub saved: SavedArgs,
+}
+
+/// What is kept between runs, and how the cache lies.
+#[derive(Args, Default, Clone)]
+pub struct SavedArgs {
+    /// Save the dialog into this folder when done, as Genie does and once more in a checked file.
+    #[arg(long, value_name = "DIR")]
+    pub save: Option<PathBuf>,
+    /// Go on with a dialog that this program or Genie has saved.
+    #[arg(long, value_name = "DIR")]
+    pub restore: Option<PathBuf>,
+    /// The prompt is the whole conversation: go back to what it shares with the restored one.
+    #[arg(long)]
+    pub rewind: bool,
+    /// Keep the caches of prompts in this folder, and begin with the longest known beginning.
+    #[arg(long, value_name = "DIR")]
+    pub prefix_cache: Option<PathBuf>,
+    /// Most that the prefix cache may hold, in MiB.
+    #[arg(long, value_name = "MIB", default_value_t = 1024)]
+    pub prefix_cache_mib: u64,
+    /// Shortest beginning that is worth keeping, in tokens.
+    #[arg(long, value_name = "TOKENS", default_value_t = 128)]
+    pub prefix_min: usize,
+    /// How cache rows lie and move [default: what the bundle asks for].
+    #[arg(long, value_name = "smart-mask|shift-concat|pointer-shift|native-kv")]
+    pub kv_mode: Option<String>,
 }
 
 /// Sampler settings that override the config's.
@@ -283,6 +313,36 @@ pub struct PlanArgs {
     #[arg(long, value_enum)]
     pub policy: Option<PolicyArg>,
     /// One JSON line a plan.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub backend: BackendArgs,
+}
+
+#[derive(Args)]
+pub struct BenchArgs {
+    /// The bundle's `genie_config.json`, or its folder; without it the built-in demo model is measured.
+    #[arg(long, short, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Measure each variant's step and the changes between them, and write `calibration.json` into the bundle.
+    #[arg(long)]
+    pub calibrate: bool,
+    /// Prompt lengths to prefill, in tokens.
+    #[arg(long, value_delimiter = ',', default_value = "128,512", value_name = "N,N")]
+    pub pp: Vec<usize>,
+    /// Numbers of tokens to decode, one by one.
+    #[arg(long, value_delimiter = ',', default_value = "64", value_name = "N,N")]
+    pub tg: Vec<usize>,
+    /// Runs of each; one more before them is not counted.
+    #[arg(long, default_value_t = 5)]
+    pub reps: usize,
+    /// Planner policy.
+    #[arg(long, value_enum, default_value = "genie")]
+    pub policy: PolicyArg,
+    /// Threads of the embedded backend [default: all cores].
+    #[arg(long)]
+    pub threads: Option<usize>,
+    /// One JSON document.
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]

@@ -5,6 +5,7 @@
 
 mod backend;
 mod bundle;
+mod calibration;
 mod cli;
 mod commands;
 mod demo;

@@ -1,5 +1,6 @@
 //! One file per command; each takes its flags and the printer and says how it went.
 
+mod bench;
 pub mod compile;
 mod doctor;
 mod inspect;
@@ -42,6 +43,7 @@ pub fn run(command: Command, printer: &Printer) -> Result<ExitStatus> {
         Command::Compile(args) => compile::run(&args, printer),
         Command::Inspect(args) => inspect::run(&args, printer),
         Command::Plan(args) => plan::run(&args, printer),
+        Command::Bench(args) => bench::run(&args, printer),
         Command::Verify(args) => verify::run(&args, printer),
         Command::Doctor(args) => doctor::run(&args, printer),
     }

@@ -6,6 +6,7 @@ use kvmanager::plan::{CostTable, KvForm, KvState, Policy, Strategy, Variants, pl
 use serde::Serialize;
 
 use super::ExitStatus;
+use crate::calibration::Here;
 use crate::cli::{PlanArgs, PolicyArg};
 use crate::failure::Hinted;
 use crate::printer::Printer;
@@ -32,24 +33,30 @@ struct StepRecord {
 
 /// Prints a table, or a JSON line, for every number of tokens and every policy.
 pub fn run(args: &PlanArgs, printer: &Printer) -> Result<ExitStatus> {
-    let variants = match &args.config {
+    let (variants, here) = match &args.config {
         Some(path) => {
-            let config = bundle::config(path, printer)?;
-            let engine = bundle::engine(config.engine(), &backend::open(&args.backend, None)?, PolicyArg::Serve)?;
-            engine.variants().clone()
+            let path = bundle::config_path(path)?;
+            let config = bundle::config(&path, printer)?;
+            let backend = backend::open(&args.backend, None)?;
+            let engine = bundle::engine(config.engine(), &backend, PolicyArg::Serve)?;
+            (engine.variants().clone(), Some(Here::new(&path, &config.engine().ctx_bins, &backend)?))
         }
-        None => Variants::new(grid(&args.ar, &args.cl)?, KvForm::Concat, None)?,
+        None => (Variants::new(grid(&args.ar, &args.cl)?, KvForm::Concat, None)?, None),
     };
     let wanted = args.policy.map_or(vec![PolicyArg::Serve, PolicyArg::FixedVariant, PolicyArg::Cost], |p| vec![p]);
+    let policy_of = |&arg: &PolicyArg| match &here {
+        Some(here) => here.policy(arg, &variants, printer),
+        None => policy(arg, &variants),
+    };
+    let policies = wanted.iter().map(policy_of).collect::<Result<Vec<_>>>()?;
     let mut status = ExitStatus::Done;
     for &n_new in &args.tokens {
-        for &arg in &wanted {
-            let policy = policy(arg, &variants)?;
-            match plan(&KvState::at(args.n_past), &variants, n_new, &policy) {
+        for policy in &policies {
+            match plan(&KvState::at(args.n_past), &variants, n_new, policy) {
                 Ok(strategy) if args.json => {
-                    printer.line(serde_json::to_string(&record(&policy, args.n_past, n_new, &strategy))?)?;
+                    printer.line(serde_json::to_string(&record(policy, args.n_past, n_new, &strategy))?)?;
                 }
-                Ok(strategy) => table(printer, &policy, n_new, &strategy)?,
+                Ok(strategy) => table(printer, policy, n_new, &strategy)?,
                 Err(error) => {
                     printer.failure(
                         &anyhow::Error::new(error).context(format!("{n_new} tokens, policy {}", policy.name())),

@@ -5,15 +5,18 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use dialog::{Chunk, Dialog, DialogConfig, Reply, SamplerSettings, SentenceCode, Signal, StopReason};
-use engine::GraphProfile;
+use dialog::{
+    Chunk, Dialog, DialogConfig, DialogError, Reply, SamplerSettings, SavedBy, SentenceCode, Signal, StopReason,
+};
 use engine::profile::{EventTimes, GraphTimes};
+use engine::{GraphProfile, ModeKind, PrefixStore};
 use genie_types::TokenId;
 use qnn_api::ProfileLevel;
 use serde_json::{Value, json};
 
 use super::ExitStatus;
-use crate::cli::{GraphProfileArg, RunArgs, SamplerArgs};
+use crate::calibration::Here;
+use crate::cli::{GraphProfileArg, PolicyArg, RunArgs, SamplerArgs};
 use crate::failure::Hinted;
 use crate::printer::Printer;
 use crate::{backend, bundle, demo};
@@ -31,11 +34,18 @@ pub fn run(args: &RunArgs, printer: &Printer) -> Result<ExitStatus> {
         Some(path) => path.clone(),
         None => demo::config(&args.backend, printer)?,
     };
+    let path = bundle::config_path(&path)?;
     let config = bundle::config(&path, printer)?;
     if let Some(file) = &args.profile {
         must_be_new(file)?;
     }
-    let Opened { mut dialog, graphs, _running } = open(args, &config)?;
+    let Opened { mut dialog, graphs, _running } = open(args, &path, &config, printer)?;
+    if let Some(folder) = &args.saved.restore {
+        let by = dialog.restore(folder).with_context(|| format!("cannot go on with `{}`", folder.display()))?;
+        let whose = if by == SavedBy::Genie { "Genie's own files" } else { "the checked snapshot" };
+        printer.say(format_args!("restored {} tokens from {whose}", dialog.history().len()));
+    }
+    let code = if args.saved.rewind { SentenceCode::Rewind } else { SentenceCode::Complete };
     let control = dialog.control();
     let mut broken = None;
     let callback = |chunk: Chunk<'_>| {
@@ -47,9 +57,10 @@ pub fn run(args: &RunArgs, printer: &Printer) -> Result<ExitStatus> {
         }
     };
     let reply = match &prompt {
-        Prompt::Text(text) => dialog.query(text, SentenceCode::Complete, callback),
-        Prompt::Tokens(tokens) => dialog.token_query(tokens, SentenceCode::Complete, callback),
-    }?;
+        Prompt::Text(text) => dialog.query(text, code, callback),
+        Prompt::Tokens(tokens) => dialog.token_query(tokens, code, callback),
+    };
+    let reply = reply.map_err(|e| explain(e, &dialog))?;
     if let Some(error) = broken {
         return Err(error);
     }
@@ -57,7 +68,21 @@ pub fn run(args: &RunArgs, printer: &Printer) -> Result<ExitStatus> {
     if let Some(file) = &args.profile {
         write_profile(file, &dialog, graphs.as_ref())?;
     }
+    if let Some(folder) = &args.saved.save {
+        let saved = dialog.save(folder).with_context(|| format!("cannot save into `{}`", folder.display()))?;
+        if let Some(why) = saved.without_genie {
+            printer.say(format_args!("saved without Genie's own files: {why}"));
+        }
+    }
     Ok(ExitStatus::Done)
+}
+
+/// Says how many tokens would have fit, where that was the matter.
+fn explain(error: DialogError, dialog: &Dialog) -> anyhow::Error {
+    match (&error, dialog.admission()) {
+        (DialogError::ContextExceeded { .. }, Some(fits)) => Hinted::error(error.to_string(), fits.to_string()),
+        _ => error.into(),
+    }
 }
 
 /// A dialog ready to be asked.
@@ -68,10 +93,22 @@ struct Opened {
     _running: backend::Running,
 }
 
-fn open(args: &RunArgs, config: &DialogConfig) -> Result<Opened> {
+fn open(args: &RunArgs, path: &Path, config: &DialogConfig, printer: &Printer) -> Result<Opened> {
     let began = Instant::now();
     let running = backend::start(&args.backend, &args.chip, config.backend(), args.threads)?;
-    let mut engine = bundle::engine(config.engine(), &running.backend, args.policy)?;
+    let mut engine_config = config.engine().clone();
+    engine_config.model_hash = bundle::model_hash(path);
+    engine_config.kv_mode = args.saved.kv_mode.as_deref().map(kv_mode).transpose()?;
+    let mut engine = bundle::engine(&engine_config, &running.backend, PolicyArg::Serve)?;
+    if args.policy != PolicyArg::Serve {
+        let here = Here::new(path, &engine_config.ctx_bins, &running.backend)?;
+        engine.set_policy(here.policy(args.policy, engine.variants(), printer)?);
+    }
+    if let Some(folder) = &args.saved.prefix_cache {
+        let model = engine.model_hash()?;
+        let store = PrefixStore::open(folder, model, args.saved.prefix_cache_mib << 20)?;
+        engine.set_prefix_store(store, args.saved.prefix_min);
+    }
     let graphs = args.graph_profile.map(|level| {
         GraphProfile::new(match level {
             GraphProfileArg::Basic => ProfileLevel::Basic,
@@ -108,6 +145,13 @@ fn write_profile(file: &Path, dialog: &Dialog, graphs: Option<&GraphProfile>) ->
     }
     std::fs::write(file, format!("{document:#}\n"))
         .with_context(|| format!("cannot write the profile `{}`", file.display()))
+}
+
+fn kv_mode(name: &str) -> Result<ModeKind> {
+    ModeKind::from_name(name).ok_or_else(|| {
+        let known: Vec<&str> = ModeKind::ALL.iter().map(ModeKind::name).collect();
+        Hinted::error(format!("unknown cache mode `{name}`"), format!("choose one of {}", known.join(", ")))
+    })
 }
 
 fn prompt(args: &RunArgs) -> Result<Prompt> {

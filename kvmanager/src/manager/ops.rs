@@ -41,6 +41,15 @@ impl KvManager {
         self.rewind_to(n_past)
     }
 
+    /// Abandons a step under way: rows that some splits have kept already are dropped, all others stay, also those that a
+    /// shift has moved ahead of where their sequence goes on.
+    ///
+    /// # Errors
+    /// [`KvError::Worker`].
+    pub fn cancel(&mut self) -> Result<(), KvError> {
+        self.abandon()
+    }
+
     /// Goes back to the longest common beginning of what the dialog has seen and a new list of tokens; returns its
     /// length. The last common token is given up too if it is the whole list, so that there is something to process.
     ///
@@ -185,7 +194,18 @@ impl KvManager {
             return Err(self.refused("shift out", format!("{sinks} sinks and {n} to drop, but {n_past} tokens")));
         }
         self.can_turn("shift out")?;
-        self.remove(SeqId(0), sinks..sinks + n)?;
+        // Both halves or neither: the rows behind the gap must be the dialog's own to be turned.
+        let (gap, rest) = (sinks..sinks + n, sinks + n..n_past);
+        for (i, group) in self.groups.iter().enumerate() {
+            let cells = &group.cells;
+            let freed = cells.count(SeqId(0), gap.clone()) - cells.n_shared(SeqId(0), gap.clone());
+            let (parting, free) = (cells.n_shared(SeqId(0), rest.clone()), group.capacity - cells.n_used() + freed);
+            if parting > free {
+                let why = format!("{parting} shared rows to part in group {i}, {free} free");
+                return Err(self.refused("shift out", why));
+            }
+        }
+        self.remove(SeqId(0), gap)?;
         // With nothing behind the gap, `remove` has moved the end already.
         if self.next[0] == n_past {
             self.shift(SeqId(0), sinks + n..n_past, -(n as isize))?;
