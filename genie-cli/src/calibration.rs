@@ -287,7 +287,7 @@ mod tests {
         }
         let more = variants(&[spec(1, 16), spec(4, 16), spec(4, 32)]);
         let why = here.accept(text.as_bytes(), &more).unwrap_err().to_string();
-        assert_eq!(why, "it is out of date: it has no time for AR-4 CL-32");
+        assert_eq!(why, "it is out of date: it has no time for ar4_cl32");
         let torn = here.accept(&text.as_bytes()[..text.len() / 2], &known).unwrap_err().to_string();
         assert!(torn.starts_with("it cannot be read: EOF"), "{torn}");
     }

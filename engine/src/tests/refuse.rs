@@ -64,7 +64,7 @@ fn models_that_are_not_yet_supported() {
     }
     let layout = analyze(&binaries, &Options::default()).unwrap();
     let err = Engine::with_executor(layout.clone(), Toy::new(layout), &config()).err().unwrap();
-    let want = "a cache in hardware tiles with 15 rows (group `past_`, AR-1 CL-16) is not yet supported; whole tiles have a multiple of 32";
+    let want = "a cache in hardware tiles with 15 rows (group `past_`, ar1_cl16) is not yet supported; whole tiles have a multiple of 32";
     assert_eq!(err.to_string(), want);
 }
 
