@@ -127,7 +127,7 @@ impl Dialog {
         let tokens = self.history.tokens();
         let runs = self.history.said_runs();
         // The last run of tokens that the model said, and of those before that it was given.
-        let n_generated = if runs.len() % 2 == 0 { runs.last().copied().unwrap_or(0) } else { 0 };
+        let n_generated = if runs.len().is_multiple_of(2) { runs.last().copied().unwrap_or(0) } else { 0 };
         let n_prompt = runs.iter().rev().nth(usize::from(n_generated > 0)).copied().unwrap_or(0);
         let unprocessed: Vec<u8> = self.history.unprocessed().map_or(Vec::new(), |last| {
             tokens.get(tokens.len() - n_generated).unwrap_or(&last).0.to_le_bytes().to_vec()
@@ -212,7 +212,7 @@ impl Dialog {
         let counters: Counters = serde_json::from_slice(&read(&dir.join(DIALOG))?)
             .map_err(|e| bad(dir, format!("`{DIALOG}` is not Genie's: {e}")))?;
         let bytes = read(&dir.join(HISTORY))?;
-        if bytes.len() % 4 != 0 {
+        if !bytes.len().is_multiple_of(4) {
             return Err(bad(dir, format!("`{HISTORY}` has {} bytes, expected a multiple of 4", bytes.len())));
         }
         let words = bytes.chunks_exact(4).map(|b| TokenId(u32::from_le_bytes([b[0], b[1], b[2], b[3]])));
