@@ -35,7 +35,7 @@
 //! | [`model`] | [`TokenModel`]: what the layers above see |
 //! | [`config`] | [`EngineConfig`]: what an engine is told, as plain checked data |
 //! | `load` | [`Engine::open`]: files to contexts, layout, graphs |
-//! | `engine`, `run` | [`Engine`]: the run loop over a plan's steps and a model's splits |
+//! | `engine`, `run`, `give_up` | [`Engine`]: the run loop over a plan's steps and a model's splits |
 //! | [`sequences`] | the cache's operations: rewind, remove, share, copy, shift |
 //! | [`batch`] | several sequences in one step; drafts that are judged before they are kept |
 //! | [`saved`] | snapshots, Genie's cache file, a store of prompt beginnings |
@@ -67,6 +67,7 @@ mod engine;
 pub mod error;
 pub mod executor;
 mod feed;
+mod give_up;
 mod io;
 mod load;
 mod mask;

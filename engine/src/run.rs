@@ -24,9 +24,9 @@ pub(crate) enum Want<'a> {
 pub(crate) struct Mark {
     seq: SeqId,
     /// Tokens of the history.
-    len: usize,
+    pub(crate) len: usize,
     /// Position of the next one.
-    pos: usize,
+    pub(crate) pos: usize,
 }
 
 impl<X: Executor> Engine<X> {
@@ -88,6 +88,10 @@ impl<X: Executor> Engine<X> {
         let planned = self.kv.plan_into(tokens.len(), &self.policy, &mut strategy);
         // Processing the history again needs all of it, each token at its own position.
         let again = strategy.first() < before.pos;
+        if let Err(PlanError::GenieGivesUp { n_past, n_piece }) = planned {
+            self.strategy = strategy;
+            return Err(self.give_up(tokens, n_past, n_piece));
+        }
         if planned == Err(PlanError::Shared) {
             self.strategy = strategy;
             return self.run_beside(tokens, want, before);
@@ -123,7 +127,7 @@ impl<X: Executor> Engine<X> {
     }
 
     /// `first`: place in the history of the steps' first token; `before`: tokens of the history that are not new.
-    fn run_steps(
+    pub(crate) fn run_steps(
         &mut self,
         steps: &[InferenceStep],
         first: usize,

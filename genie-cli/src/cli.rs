@@ -337,7 +337,7 @@ pub struct BenchArgs {
     #[arg(long, default_value_t = 5)]
     pub reps: usize,
     /// Planner policy.
-    #[arg(long, value_enum, default_value = "genie")]
+    #[arg(long, value_enum, default_value = "serve")]
     pub policy: PolicyArg,
     /// Threads of the embedded backend [default: all cores].
     #[arg(long)]

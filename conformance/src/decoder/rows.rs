@@ -298,8 +298,10 @@ impl<'a> Naive<'a> {
             }
         }
         self.rows.retain(|r| r.seqs != 0);
-        if next > 0 && range.contains(&(next - 1)) {
-            self.next[usize::from(seq)] = to(next - 1).map_or(0, |last| last + 1);
-        }
+        let moved = next > 0 && range.contains(&(next - 1));
+        let end = if moved { to(next - 1).map_or(0, |last| last + 1) } else { next };
+        // Never behind a row that is still there.
+        let own = self.rows.iter().filter(|r| r.seqs >> seq & 1 == 1 && r.gone.contains(&false));
+        self.next[usize::from(seq)] = own.map(|r| r.pos + 1).fold(end, usize::max);
     }
 }

@@ -68,7 +68,7 @@ pub fn run(args: &BenchArgs, printer: &Printer) -> Result<ExitStatus> {
     let config = bundle::config(&path, printer)?;
     let backend = backend::open(&args.backend, args.threads)?;
     let here = Here::new(&path, &config.engine().ctx_bins, &backend)?;
-    let mut engine = bundle::engine(config.engine(), &backend, PolicyArg::Genie)?;
+    let mut engine = bundle::engine(config.engine(), &backend, PolicyArg::Serve)?;
     if args.calibrate {
         return calibrate(args, printer, &here, &mut engine);
     }
