@@ -127,7 +127,7 @@ fn report(home: &Path) -> Result<()> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if name.starts_with("libQnn") || name == "libGenie.so" {
             let bytes = fs::read(&path).with_context(|| format!("cannot read `{}`", path.display()))?;
-            println!("  {name:<32} {}", build_inside(&bytes).unwrap_or("-"));
+            println!("  {name:<32} {}", build_inside(&bytes).or_else(|| release_inside(&bytes)).unwrap_or("-"));
             n_libraries += 1;
         } else if name.to_lowercase().contains("license") {
             println!("  licence: {}", path.display());
@@ -147,6 +147,14 @@ pub fn build_inside(bytes: &[u8]) -> Option<&str> {
     })
 }
 
+/// The release that libraries without a build id carry instead.
+fn release_inside(bytes: &[u8]) -> Option<&str> {
+    const BEFORE: &[u8] = b"AISW_VERSION: ";
+    let at = bytes.windows(BEFORE.len()).position(|window| window == BEFORE)? + BEFORE.len();
+    let n = bytes[at..].iter().take_while(|byte| byte.is_ascii_digit() || **byte == b'.').count();
+    std::str::from_utf8(&bytes[at..at + n]).ok().filter(|text| !text.is_empty())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,5 +165,7 @@ mod tests {
         assert_eq!(build_inside(&bytes), Some("v2.51.0.260929181845"));
         assert_eq!(build_inside(b"v2.5"), None);
         assert_eq!(build_inside(b"v2.51.0."), None);
+        assert_eq!(release_inside(b"\0AISW_VERSION: 2.51.0\0"), Some("2.51.0"));
+        assert_eq!(release_inside(b"AISW_VERSION: "), None);
     }
 }
