@@ -75,6 +75,32 @@ fn bundles_of_ours_say_the_same_in_both() {
     }
 }
 
+#[test]
+#[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
+fn a_session_with_an_8_bit_cache_moves_over_and_back() {
+    let bundle = golden::bundle("w8a16");
+    let (prompt, folder) = (bundle.case("prompt5").prompt.clone(), tempfile::tempdir().unwrap());
+    let [by_real, by_ours] = ["by_real", "by_ours"].map(|name| folder.path().join(name));
+    let backend = runtime::find(runtime::HTP).expect("the emulator lies beside libGenie.so");
+    let play = |player: &Player, acts| {
+        let real = Session::greedy(genie::library(), bundle.dir.join(CONFIG_FILE), acts);
+        Session { player: player.clone(), ..real }.run().unwrap_or_else(|e| panic!("{player:?}: {e}"))
+    };
+    let (real, ours) = (Player::Real, Player::Ours { backend });
+    let begin = |to: &Path| [ask(prompt.clone(), 6), vec![Act::Save(to.to_owned())]].concat();
+    let go_on = |from: &Path| [vec![Act::Restore(from.to_owned())], ask(vec![20, 21, 22], 8)].concat();
+
+    assert_eq!(play(&real, begin(&by_real)).tokens(), play(&ours, begin(&by_ours)).tokens());
+    // Only Genie's own files, so that ours could not take its own snapshot instead.
+    std::fs::remove_file(by_ours.join("open-genie.kvs")).unwrap();
+    let stayed = play(&real, go_on(&by_real));
+    assert!(stayed.codes() == [0, 0, 0] && stayed.tokens().concat().len() > 4, "{:?}", stayed.outcome);
+    for (player, from) in [(&ours, &by_real), (&real, &by_ours), (&ours, &by_ours)] {
+        let came = play(player, go_on(from));
+        assert_eq!(came.tokens(), stayed.tokens(), "{player:?} from `{}`", from.display());
+    }
+}
+
 fn config(folder: &Path) -> std::path::PathBuf {
     folder.join("bundle").join(CONFIG_FILE)
 }

@@ -226,3 +226,32 @@ fn its_codes_and_turns_are_ours() {
     assert_eq!((real.outcome.replies[0].code, ours.replies[0].code), (4, 4));
     assert!(real.tokens().is_empty() && ours.tokens().is_empty() && ours.executed.is_empty());
 }
+
+#[test]
+#[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
+fn a_saved_session_moves_over_and_back() {
+    let stage = stage();
+    for (family, splits) in [(Family::Llama, Splits::Mono), (Family::Qwen3, Splits::LutDecoderLmhead)] {
+        let (bundle, backend) = bundle(family, |options| options.splits = splits);
+        let folder = |name: &str| bundle.dir().join(name);
+        let begin = |to| vec![Act::MaxTokens(9), ask(prompt(21)), Act::Save(to)];
+        let go_on = |from| vec![Act::MaxTokens(12), Act::Restore(from), ask(prompt(5))];
+        // The token that ends a reply stands between two turns, so it must be a real one here.
+        let play = |acts| session(&stage, &bundle, acts);
+
+        let by_real = play(begin(folder("by_real"))).run().unwrap();
+        let by_ours = play(begin(folder("by_ours"))).play_ours(&backend).unwrap();
+        assert_eq!((by_real.codes(), by_real.tokens()), (vec![0, 0, 0], by_ours.tokens()), "{family}");
+        // Only Genie's own files, so that ours cannot take its own snapshot instead.
+        std::fs::remove_file(folder("by_ours").join("open-genie.kvs")).unwrap();
+
+        let stayed = play(go_on(folder("by_real"))).run().unwrap();
+        let came = play(go_on(folder("by_real"))).play_ours(&backend).unwrap();
+        let went = play(go_on(folder("by_ours"))).run().unwrap();
+        assert_eq!(stayed.codes(), [0, 0, 0], "{family}");
+        assert!(stayed.tokens().concat().len() > 4, "{family}: {:?}", stayed.tokens());
+        assert_eq!(came.tokens(), stayed.tokens(), "{family}: saved by the real one, taken up by ours");
+        assert_eq!(went.codes(), [0, 0, 0], "{family}");
+        assert_eq!(went.tokens(), stayed.tokens(), "{family}: saved by ours, taken up by the real one");
+    }
+}

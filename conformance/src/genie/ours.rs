@@ -103,8 +103,13 @@ impl Act {
                 dialog.reset()?;
                 return Ok(reply);
             }
-            Self::Save(folder) | Self::Restore(folder) => {
-                return Err(format!("`{}`: our dialog does not save sessions yet", folder.display()).into());
+            Self::Save(folder) => {
+                dialog.save(folder)?;
+                return Ok(reply);
+            }
+            Self::Restore(folder) => {
+                dialog.restore(folder)?;
+                return Ok(reply);
             }
         };
         reply.code = match done {
