@@ -113,7 +113,9 @@ struct Place {
 
 impl Place {
     fn graph_name(self, variant: VariantSpec) -> String {
-        format!("{variant}_{}_of_{}", self.split, self.n_splits)
+        // The real Genie orders splits by name, as text.
+        let width = self.n_splits.to_string().len();
+        format!("{variant}_{:0width$}_of_{}", self.split, self.n_splits)
     }
 }
 

@@ -296,6 +296,17 @@ fn split_wires_have_stable_names() {
 }
 
 #[test]
+fn more_than_nine_splits_stay_in_order_by_name() {
+    let model = TestModel { layers: 9, ..TestModel::tiny(Family::Llama) };
+    let compiled = compiled(&model, |o| {
+        (o.ars, o.cls, o.splits, o.layers_per_split) = (vec![1], vec![16], Splits::LutDecoderLmhead, Some(1));
+    });
+    let names: Vec<&str> = compiled.manifest.graphs.iter().map(|g| g.name.as_str()).collect();
+    assert_eq!((names.len(), names[0], names[10]), (11, "ar1_cl16_01_of_11", "ar1_cl16_11_of_11"));
+    assert!(names.is_sorted());
+}
+
+#[test]
 fn the_demo_shape_compiles() {
     let model = TestModel {
         layers: 6,
