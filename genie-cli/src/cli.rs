@@ -233,7 +233,7 @@ pub enum WeightsArg {
 #[derive(Args)]
 pub struct TargetArgs {
     /// Compile for this chip instead of this machine: sm8550, sm8650, sm8750, sm8850, x-elite and others. Needs
-    /// `libQnnHtp.so`: what `cargo xtask qnn-runtime` fetched, or the path given as `--backend`.
+    /// `libQnnHtp.so`: what `cargo xtask qnn-runtime` fetched, or `--backend-lib`.
     #[arg(long, value_name = "CHIP")]
     pub target: Option<String>,
     /// How fast the bundle asks the chip to run: a performance policy.

@@ -218,7 +218,7 @@ fn targets_that_cannot_be_compiled_for_are_refused_with_a_hint() {
         (&["--target", "sm8650", "--perf", "warp"], "error: unknown performance policy `warp`"),
         (&["--target", "sm8650"], "error: no `libQnnHtp.so` on this machine"),
         (&["--target", "sm8650"], "hint: `cargo xtask qnn-runtime` fetches it"),
-        (&["--target", "x-elite", "--backend", host.to_str().unwrap()], "cannot load library"),
+        (&["--target", "x-elite", "--backend-lib", host.to_str().unwrap()], "cannot load library"),
         (&["--share-weights"], "--target"),
     ] {
         let mut command = genie(place.path());

@@ -75,7 +75,7 @@ fn a_library_that_is_not_for_the_htp_is_refused() {
     let place = tempfile::tempdir().unwrap();
     let (model, bundle) = (place.path().join("model"), place.path().join("bundle"));
     TestModel::tiny(Family::Llama).write(&model).unwrap();
-    let output = compile(&model, &bundle, &["--target", "sm8550", "--backend", saver.to_str().unwrap()]);
+    let output = compile(&model, &bundle, &["--target", "sm8550", "--backend-lib", saver.to_str().unwrap()]);
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success() && !bundle.exists());
     assert!(said.contains("does not compile for target `sm8550`") && said.contains("hint: "), "{said}");

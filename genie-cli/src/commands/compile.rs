@@ -91,7 +91,7 @@ fn htp_backend(htp: &HtpOptions, args: &BackendArgs) -> Result<Arc<Backend>> {
                 htp.target()
             ),
             format!(
-                "`cargo xtask qnn-runtime` fetches it; or set {} to its folder, or give its path as `--backend`",
+                "`cargo xtask qnn-runtime` fetches it; or set {} to its folder, or give its path as `--backend-lib`",
                 runtime::DIR_VARIABLE
             ),
         )
