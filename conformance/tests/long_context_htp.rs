@@ -6,20 +6,18 @@
 
 use std::sync::Arc;
 
+use conformance::backends;
 use conformance::decoder::{Decoder, Form, Naive, Rule, Size, distance};
 use engine::{Engine, EngineConfig, LongContext, Policy, TokenModel};
 use genie_types::{Dtype, TokenId};
-use qnn_api::library::runtime;
-use qnn_api::{Backend, BackendOptions, Library};
+use qnn_api::{Backend, BackendOptions};
 
 const SM8650: u32 = 57;
 const TOLERANCE: f64 = 4e-2;
 const VARIANTS: &[(usize, usize)] = &[(1, 128), (32, 128)];
 
 fn backend() -> Arc<Backend> {
-    let path = runtime::find(runtime::HTP).expect("run `cargo xtask qnn-runtime`, or set QNN_RUNTIME_DIR");
-    let library = Library::open(path).expect("the HTP library loads");
-    Backend::new(&library, &BackendOptions { soc: Some(SM8650), ..Default::default() }).expect("the emulator starts")
+    backends::htp(&BackendOptions { soc: Some(SM8650), ..Default::default() })
 }
 
 fn form(scatter: bool) -> Form {
