@@ -128,11 +128,75 @@ pub enum Quant {
     Block {
         /// Length of a block on each axis.
         block_dims: Arc<[u32]>,
-        /// A scale for each block.
-        scales: Arc<[f32]>,
+        /// A scale for each block: many, so they are kept once a context and mapped as weights are.
+        scales: BlockScales,
         /// An offset for each block; empty means all zero.
         offsets: Arc<[i32]>,
     },
+}
+
+/// Scales of blocks, as bytes that graphs share and a file can hold.
+///
+/// *Layout*: f32, little-endian, no alignment promised.
+#[derive(Clone, Debug)]
+pub struct BlockScales(Bytes);
+
+impl BlockScales {
+    /// Bytes of one scale.
+    pub const BYTES: usize = size_of::<f32>();
+
+    /// Views bytes; `None` when they are no whole number of scales.
+    pub fn new(bytes: Bytes) -> Option<Self> {
+        bytes.len().is_multiple_of(Self::BYTES).then_some(Self(bytes))
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &Bytes {
+        &self.0
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len() / Self::BYTES
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Scale of block `i`.
+    ///
+    /// # Panics
+    /// When there is no such block.
+    pub fn get(&self, i: usize) -> f32 {
+        f32::from_le_bytes(self.0.as_chunks().0[i])
+    }
+
+    /// All of them, in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = f32> + '_ {
+        self.0.as_chunks().0.iter().map(|&bytes| f32::from_le_bytes(bytes))
+    }
+}
+
+impl PartialEq for BlockScales {
+    fn eq(&self, other: &Self) -> bool {
+        let same_place = self.0.as_ptr() == other.0.as_ptr() && self.0.len() == other.0.len();
+        same_place || self.0[..] == other.0[..]
+    }
+}
+
+impl FromIterator<f32> for BlockScales {
+    fn from_iter<I: IntoIterator<Item = f32>>(scales: I) -> Self {
+        let bytes: Vec<u8> = scales.into_iter().flat_map(f32::to_le_bytes).collect();
+        Self(Bytes::copy_from(&bytes))
+    }
+}
+
+impl<const N: usize> From<[f32; N]> for BlockScales {
+    fn from(scales: [f32; N]) -> Self {
+        scales.into_iter().collect()
+    }
 }
 
 /// Where a tensor's bytes come from.

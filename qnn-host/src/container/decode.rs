@@ -3,7 +3,7 @@
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::bytes::Bytes;
-use crate::ir::{Dtype, Graph, Node, Param, Quant, Role, Tensor, TensorId};
+use crate::ir::{BlockScales, Dtype, Graph, Node, Param, Quant, Role, Tensor, TensorId};
 use crate::validate;
 
 use super::wire::Reader;
@@ -67,7 +67,8 @@ pub fn summary(bytes: &[u8]) -> Result<Summary, FormatError> {
 pub fn decode(bytes: &Bytes, verify: Verify) -> Result<Image, FormatError> {
     let header = read_header(bytes)?;
     let (_, blobs, mut r) = read_tables(bytes, &header)?;
-    if verify == Verify::All || header.weights.len() as u64 <= EAGER_BYTES {
+    let verify = verify == Verify::All || header.weights.len() as u64 <= EAGER_BYTES;
+    if verify {
         for (i, blob) in blobs.iter().enumerate() {
             let found = xxh3_64(&bytes[blob.range.clone()]);
             if found != blob.hash {
@@ -102,7 +103,9 @@ pub fn decode(bytes: &Bytes, verify: Verify) -> Result<Image, FormatError> {
     }
     r.finish()?;
     for graph in &graphs {
-        validate::check_graph(graph).map_err(|source| FormatError::Graph { graph: graph.name.clone(), source })?;
+        let scales = |()| if verify { graph.tensors.iter().try_for_each(validate::check_scales) } else { Ok(()) };
+        let checked = validate::check_graph(graph).and_then(scales);
+        checked.map_err(|source| FormatError::Graph { graph: graph.name.clone(), source })?;
     }
     Ok(Image { graphs, packed })
 }
@@ -206,7 +209,7 @@ fn read_tensor(r: &mut Reader<'_>, data: &Data<'_>) -> Result<Tensor, FormatErro
     let dims = r.u32s()?;
     let number = r.u32()?;
     let dtype = Dtype::from_qnn(number).ok_or_else(|| r.malformed(format!("unknown element type {number:#06x}")))?;
-    let quant = read_quant(r)?;
+    let quant = read_quant(r, data)?;
     let data_format = r.u32()?;
     let role = match r.u8()? {
         0 => Role::Input,
@@ -222,24 +225,25 @@ fn read_tensor(r: &mut Reader<'_>, data: &Data<'_>) -> Result<Tensor, FormatErro
     Ok(Tensor { name, dims, dtype, quant, data_format, role })
 }
 
-fn read_quant(r: &mut Reader<'_>) -> Result<Quant, FormatError> {
-    let scales = |r: &mut Reader<'_>| {
-        let scales = r.u32s()?.into_iter().map(f32::from_bits).collect();
-        let offsets = r.u32s()?.into_iter().map(|v| v as i32).collect();
-        Ok::<_, FormatError>((scales, offsets))
-    };
+fn read_quant(r: &mut Reader<'_>, data: &Data<'_>) -> Result<Quant, FormatError> {
+    let scales = |r: &mut Reader<'_>| Ok::<_, FormatError>(r.u32s()?.into_iter().map(f32::from_bits));
+    let offsets = |r: &mut Reader<'_>| Ok::<_, FormatError>(r.u32s()?.into_iter().map(|v| v as i32).collect());
     Ok(match r.u8()? {
         0 => Quant::None,
         1 => Quant::PerTensor { scale: r.f32()?, offset: r.u32()? as i32 },
         2 => {
             let (axis, bits) = (r.u32()?, r.u32()?);
-            let (scales, offsets) = scales(r)?;
-            Quant::PerAxis { axis, bits, scales, offsets }
+            Quant::PerAxis { axis, bits, scales: scales(r)?.collect(), offsets: offsets(r)? }
         }
         3 => {
             let block_dims = r.u32s()?.into();
-            let (scales, offsets) = scales(r)?;
-            Quant::Block { block_dims, scales, offsets }
+            Quant::Block { block_dims, scales: scales(r)?.collect(), offsets: offsets(r)? }
+        }
+        4 => {
+            let (block_dims, blob) = (r.u32s()?.into(), r.u32()?);
+            let scales = BlockScales::new(data(r, blob)?);
+            let scales = scales.ok_or_else(|| r.malformed("scales that are no whole number of f32"))?;
+            Quant::Block { block_dims, scales, offsets: offsets(r)? }
         }
         other => return Err(r.malformed(format!("unknown encoding {other}"))),
     })

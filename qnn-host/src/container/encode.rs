@@ -185,9 +185,10 @@ fn write_tensor(w: &mut Writer, tensor: &Tensor, blobs: &mut Blobs) -> Result<()
             scale(w, scales, offsets)?;
         }
         Quant::Block { block_dims, scales, offsets } => {
-            w.u8(3);
+            w.u8(4);
             w.u32s(block_dims.iter().copied())?;
-            scale(w, scales, offsets)?;
+            w.u32(blobs.index(scales.bytes()));
+            w.u32s(offsets.iter().map(|&o| o as u32))?;
         }
     }
     w.u32(tensor.data_format);

@@ -41,7 +41,9 @@ pub use encode::{Plan, encode, plan};
 pub const MAGIC: [u8; 8] = *b"\x89OGHOST\n";
 
 /// The format this code writes, and the newest it reads.
-pub const FORMAT_VERSION: u32 = 1;
+///
+/// 2: scales of blocks are blobs (1 wrote them into the metadata, and is still read).
+pub const FORMAT_VERSION: u32 = 2;
 
 /// Size of the header, in bytes.
 pub const HEADER_BYTES: usize = 128;

@@ -41,9 +41,9 @@ impl Memory {
     }
 
     fn quant(&mut self, quant: &Quant) -> Qnn_QuantizeParams_t {
-        let pairs = |scales: &[f32], offsets: &[i32]| -> Box<[Qnn_ScaleOffset_t]> {
+        let pairs = |scales: &mut dyn Iterator<Item = f32>, offsets: &[i32]| -> Box<[Qnn_ScaleOffset_t]> {
             let offset = |i: usize| offsets.get(i).copied().unwrap_or(0);
-            scales.iter().enumerate().map(|(i, &scale)| Qnn_ScaleOffset_t { scale, offset: offset(i) }).collect()
+            scales.enumerate().map(|(i, scale)| Qnn_ScaleOffset_t { scale, offset: offset(i) }).collect()
         };
         let (encoding, anon0) = match quant {
             Quant::None => {
@@ -63,7 +63,7 @@ impl Memory {
                 let e = q::Qnn_AxisScaleOffset_t {
                     axis: *axis as i32,
                     numScaleOffsets: scales.len() as u32,
-                    scaleOffset: keep(&mut self.pairs, pairs(scales, offsets)),
+                    scaleOffset: keep(&mut self.pairs, pairs(&mut scales.iter().copied(), offsets)),
                 };
                 let mut anon0 = no_encoding();
                 anon0.axisScaleOffsetEncoding = e;
@@ -89,7 +89,7 @@ impl Memory {
             Quant::Block { block_dims, scales, offsets } => {
                 let e = q::Qnn_BlockEncoding_t {
                     blockSize: keep(&mut self.dims, block_dims.iter().copied().collect()),
-                    scaleOffset: keep(&mut self.pairs, pairs(scales, offsets)),
+                    scaleOffset: keep(&mut self.pairs, pairs(&mut scales.iter(), offsets)),
                 };
                 let mut anon0 = no_encoding();
                 anon0.blockEncoding = e;

@@ -185,7 +185,7 @@ impl Draft {
 
     /// Adds a checked tensor.
     pub(super) fn add_tensor(&mut self, tensor: Tensor, updateable: bool) -> Result<TensorId, Error> {
-        validate::check_tensor(&tensor).map_err(Error::TensorParam)?;
+        validate::check_tensor(&tensor).and_then(|()| validate::check_scales(&tensor)).map_err(Error::TensorParam)?;
         if self.names.contains_key(&tensor.name) {
             return Err(Error::TensorExists { graph: self.ir.name.clone(), tensor: tensor.name });
         }
@@ -277,7 +277,7 @@ impl Draft {
             (_, None) => {}
             (_, Some(_)) => return Err(refuse("expected no data, found some".to_owned())),
         }
-        validate::check_tensor(&next).map_err(Error::TensorParam)?;
+        validate::check_tensor(&next).and_then(|()| validate::check_scales(&next)).map_err(Error::TensorParam)?;
         *tensor = next;
         Ok(())
     }

@@ -5,8 +5,9 @@ use std::ffi::c_char;
 use qnn_sys as q;
 use qnn_sys::{Qnn_QuantizeParams_t, Qnn_Tensor_t};
 
+use crate::bytes::Bytes;
 use crate::error::{Component, Error};
-use crate::ir::{Dtype, Quant, Role, Tensor};
+use crate::ir::{BlockScales, Dtype, Quant, Role, Tensor};
 
 use super::execute::Buffer;
 use super::objects::{MEMS, find};
@@ -123,14 +124,14 @@ impl View<'_> {
         }
     }
 
-    /// The host's form of it, static data included through `keep`, which decides where the bytes live.
+    /// The host's form of it, static data and scales of blocks included through `keep`, which decides where bytes live.
     ///
     /// # Safety
     /// As for [`view`]; a static tensor's buffer must be readable for its length.
     pub(super) unsafe fn to_ir(
         &self,
         default_name: &str,
-        keep: impl FnOnce(&[u8]) -> crate::bytes::Bytes,
+        mut keep: impl FnMut(&[u8]) -> Bytes,
     ) -> Result<(Tensor, bool), Error> {
         // SAFETY: the caller's promise.
         let name = match unsafe { self.name() }? {
@@ -168,7 +169,7 @@ impl View<'_> {
             return Err(unsupported(format!("data format {}", self.format)));
         }
         // SAFETY: the caller's promise.
-        let quant = unsafe { quant(self.quant, self.dims, name) }?;
+        let quant = unsafe { quant(self.quant, self.dims, name, &mut keep) }?;
         let tensor =
             Tensor { name: name.to_owned(), dims: self.dims.to_vec(), dtype, quant, data_format: self.format, role };
         Ok((tensor, updateable))
@@ -179,7 +180,12 @@ impl View<'_> {
 ///
 /// # Safety
 /// Its pointers must be valid for the counts it states.
-pub(super) unsafe fn quant(params: &Qnn_QuantizeParams_t, dims: &[u32], name: &str) -> Result<Quant, Error> {
+unsafe fn quant(
+    params: &Qnn_QuantizeParams_t,
+    dims: &[u32],
+    name: &str,
+    keep: &mut impl FnMut(&[u8]) -> Bytes,
+) -> Result<Quant, Error> {
     if params.encodingDefinition != q::QNN_DEFINITION_DEFINED {
         return Ok(Quant::None);
     }
@@ -247,10 +253,13 @@ pub(super) unsafe fn quant(params: &Qnn_QuantizeParams_t, dims: &[u32], name: &s
             })?;
             // SAFETY: the caller's promise: a pair for each block.
             let pairs = unsafe { raw::slice(e.scaleOffset.cast_const(), n, TENSOR, "scaleOffset") }?;
+            let scales: Vec<u8> = pairs.iter().flat_map(|p| p.scale.to_le_bytes()).collect();
+            // All zero means none: there are many.
+            let plain = pairs.iter().all(|p| p.offset == 0);
             Ok(Quant::Block {
                 block_dims: blocks.into(),
-                scales: pairs.iter().map(|p| p.scale).collect(),
-                offsets: pairs.iter().map(|p| p.offset).collect(),
+                scales: BlockScales::new(keep(&scales)).expect("four bytes a scale"),
+                offsets: if plain { [].into() } else { pairs.iter().map(|p| p.offset).collect() },
             })
         }
         other => Err(Error::Unsupported { component: TENSOR, what: format!("tensor `{name}`: encoding {other}") }),

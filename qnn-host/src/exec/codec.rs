@@ -120,7 +120,7 @@ pub(crate) fn decode_constant(isa: Isa, constant: &Constant, shape: &[usize]) ->
             decode(isa, bytes, constant.dtype, None, &mut words);
             for (i, word) in words.iter_mut().enumerate() {
                 let block = block_of(i, shape, block_dims);
-                *word = rescaled(*word, scales[block], offsets.get(block));
+                *word = rescaled(*word, scales.get(block), offsets.get(block));
             }
         }
         _ => decode(isa, bytes, constant.dtype, None, &mut words),

@@ -1,6 +1,6 @@
 //! Between f32 and the types that numbers are stored in.
 
-use super::float::{Elem, with_elem};
+use super::float::{Elem, Load, with_elem};
 use super::isa::simd_fn;
 use super::simd::Simd;
 use super::{Floats, FloatsMut};
@@ -42,7 +42,7 @@ fn narrow_body<S: Simd>(s: S, x: &[f32], mut y: FloatsMut<'_>) {
 /// # Safety
 /// `n` elements are readable at `x` and writable at `y`.
 #[inline(always)]
-pub(super) unsafe fn move_all<S: Simd, A: Elem, B: Elem>(s: S, x: *const A, y: *mut B, n: usize) {
+pub(super) unsafe fn move_all<S: Simd, A: Load, B: Elem>(s: S, x: *const A, y: *mut B, n: usize) {
     let (whole, rest) = (n - n % S::LANES, n % S::LANES);
     for i in (0..whole).step_by(S::LANES) {
         // SAFETY: `i + LANES <= n`.

@@ -92,9 +92,9 @@ impl<'a> Floats<'a> {
         }
     }
 
-    /// Address of the first byte.
-    pub(crate) fn start(&self) -> *const u8 {
-        self.bytes.as_ptr()
+    /// The bytes that hold the numbers.
+    pub(crate) fn bytes(&self) -> &'a [u8] {
+        self.bytes
     }
 
     /// Start of the numbers; `E` must be the type that [`Floats::ty`] names for reads through it to make sense.
@@ -148,18 +148,8 @@ impl<'a> FloatsMut<'a> {
     }
 }
 
-/// A row-major matrix of any [`Float`] type, at any alignment: `rows` x `cols`, rows without gaps.
-#[derive(Clone, Copy)]
-pub(crate) struct FloatMat<'a> {
-    pub(crate) data: Floats<'a>,
-    pub(crate) rows: usize,
-    pub(crate) cols: usize,
-}
-
-/// An element type as a Rust type, for kernels that are compiled for each. Pointers to it need no alignment.
-pub(crate) trait Elem: Copy + 'static {
-    const TY: Float;
-
+/// What kernels can read as numbers, as a Rust type: they are compiled for each. Pointers to it need no alignment.
+pub(crate) trait Load: Copy + 'static {
     /// # Safety
     /// One element is readable at `p`.
     unsafe fn get(p: *const Self) -> f32;
@@ -167,12 +157,6 @@ pub(crate) trait Elem: Copy + 'static {
     /// # Safety
     /// `S::LANES` elements are readable at `p`.
     unsafe fn load<S: Simd>(s: S, p: *const Self) -> S::V;
-
-    /// Rounds to nearest even.
-    ///
-    /// # Safety
-    /// `S::LANES` elements are writable at `p`.
-    unsafe fn store<S: Simd>(s: S, p: *mut Self, v: S::V);
 
     /// The first `n < S::LANES` elements, zeros behind.
     ///
@@ -188,6 +172,17 @@ pub(crate) trait Elem: Copy + 'static {
             Self::load(s, lanes.as_ptr().cast())
         }
     }
+}
+
+/// A [`Float`] type as a Rust type.
+pub(crate) trait Elem: Load {
+    const TY: Float;
+
+    /// Rounds to nearest even.
+    ///
+    /// # Safety
+    /// `S::LANES` elements are writable at `p`.
+    unsafe fn store<S: Simd>(s: S, p: *mut Self, v: S::V);
 
     /// Writes the first `n < S::LANES` lanes.
     ///
@@ -204,9 +199,7 @@ pub(crate) trait Elem: Copy + 'static {
     }
 }
 
-impl Elem for f32 {
-    const TY: Float = Float::F32;
-
+impl Load for f32 {
     #[inline(always)]
     unsafe fn get(p: *const Self) -> f32 {
         // SAFETY: the caller's promise.
@@ -220,15 +213,19 @@ impl Elem for f32 {
     }
 
     #[inline(always)]
-    unsafe fn store<S: Simd>(s: S, p: *mut Self, v: S::V) {
-        // SAFETY: the caller's promise; vector stores need no alignment.
-        unsafe { s.store(p, v) }
-    }
-
-    #[inline(always)]
     unsafe fn load_first<S: Simd>(s: S, p: *const Self, n: usize) -> S::V {
         // SAFETY: the caller's promise.
         unsafe { s.load_first(p, n) }
+    }
+}
+
+impl Elem for f32 {
+    const TY: Float = Float::F32;
+
+    #[inline(always)]
+    unsafe fn store<S: Simd>(s: S, p: *mut Self, v: S::V) {
+        // SAFETY: the caller's promise; vector stores need no alignment.
+        unsafe { s.store(p, v) }
     }
 
     #[inline(always)]
@@ -238,9 +235,7 @@ impl Elem for f32 {
     }
 }
 
-impl Elem for f16 {
-    const TY: Float = Float::F16;
-
+impl Load for f16 {
     #[inline(always)]
     unsafe fn get(p: *const Self) -> f32 {
         // SAFETY: the caller's promise.
@@ -253,6 +248,10 @@ impl Elem for f16 {
         // SAFETY: the caller's promise.
         unsafe { s.load_f16(p) }
     }
+}
+
+impl Elem for f16 {
+    const TY: Float = Float::F16;
 
     #[inline(always)]
     unsafe fn store<S: Simd>(s: S, p: *mut Self, v: S::V) {
@@ -261,9 +260,7 @@ impl Elem for f16 {
     }
 }
 
-impl Elem for bf16 {
-    const TY: Float = Float::Bf16;
-
+impl Load for bf16 {
     #[inline(always)]
     unsafe fn get(p: *const Self) -> f32 {
         // SAFETY: the caller's promise.
@@ -276,6 +273,10 @@ impl Elem for bf16 {
         // SAFETY: the caller's promise.
         unsafe { s.load_bf16(p) }
     }
+}
+
+impl Elem for bf16 {
+    const TY: Float = Float::Bf16;
 
     #[inline(always)]
     unsafe fn store<S: Simd>(s: S, p: *mut Self, v: S::V) {

@@ -1,6 +1,6 @@
-//! The matrix of a linear layer: floats as the graph stores them, or packed codes.
+//! The matrix of a linear layer: rows as the graph stores them, or packed codes.
 
-use super::float::FloatMat;
+use super::rows::RowMat;
 use super::{Floats, Packed};
 
 /// A matrix with a row for each output.
@@ -9,7 +9,7 @@ pub struct Mat<'a>(Kind<'a>);
 
 #[derive(Clone, Copy)]
 enum Kind<'a> {
-    Floats(FloatMat<'a>),
+    Rows(RowMat<'a>),
     Packed(Packed<'a>),
 }
 
@@ -19,14 +19,32 @@ impl<'a> Mat<'a> {
     /// # Panics
     /// When `data` does not hold `rows * cols` numbers.
     pub fn new(data: Floats<'a>, rows: usize, cols: usize) -> Self {
-        assert_eq!(data.len(), rows * cols, "a matrix of {rows} x {cols} needs as many numbers");
-        Self(Kind::Floats(FloatMat { data, rows, cols }))
+        Self(Kind::Rows(RowMat::floats(data, rows, cols)))
+    }
+
+    /// Views signed bytes as a row-major matrix, rows without gaps, each multiplied by a scale of its own.
+    ///
+    /// # Panics
+    /// When there are not `rows * cols` bytes and `rows` scales.
+    pub fn codes(bytes: &'a [u8], scales: &'a [f32], rows: usize, cols: usize) -> Self {
+        Self(Kind::Rows(RowMat::codes(bytes, scales, rows, cols)))
+    }
+
+    /// Rows `range` of it. Packed rows begin at a multiple of sixteen.
+    ///
+    /// # Panics
+    /// When they do not lie inside.
+    pub fn slice(&self, range: std::ops::Range<usize>) -> Self {
+        Self(match self.0 {
+            Kind::Rows(mat) => Kind::Rows(mat.slice(range)),
+            Kind::Packed(packed) => Kind::Packed(packed.slice(range)),
+        })
     }
 
     /// Rows: outputs.
     pub fn rows(&self) -> usize {
         match self.0 {
-            Kind::Floats(mat) => mat.rows,
+            Kind::Rows(mat) => mat.rows,
             Kind::Packed(packed) => packed.rows(),
         }
     }
@@ -34,13 +52,13 @@ impl<'a> Mat<'a> {
     /// Columns: inputs.
     pub fn cols(&self) -> usize {
         match self.0 {
-            Kind::Floats(mat) => mat.cols,
+            Kind::Rows(mat) => mat.cols,
             Kind::Packed(packed) => packed.cols(),
         }
     }
 
-    pub(crate) fn floats(&self) -> Option<FloatMat<'a>> {
-        if let Kind::Floats(mat) = self.0 { Some(mat) } else { None }
+    pub(crate) fn as_rows(&self) -> Option<RowMat<'a>> {
+        if let Kind::Rows(mat) = self.0 { Some(mat) } else { None }
     }
 
     pub(crate) fn packed(&self) -> Option<Packed<'a>> {

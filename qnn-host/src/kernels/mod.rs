@@ -25,6 +25,7 @@ mod math;
 mod norm;
 pub mod packed;
 mod rope;
+mod rows;
 mod shared;
 mod simd;
 mod softmax;

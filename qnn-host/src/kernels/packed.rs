@@ -153,6 +153,17 @@ impl<'a> Packed<'a> {
         self.packing
     }
 
+    /// Rows `range`, which begin at a group.
+    ///
+    /// # Panics
+    /// When they do not, or do not lie inside.
+    pub fn slice(&self, range: std::ops::Range<usize>) -> Self {
+        assert!(range.start % GROUP == 0 && range.end <= self.rows, "rows {range:?} of {}", self.rows);
+        let bytes = self.group_bytes();
+        let data = &self.data[range.start / GROUP * bytes..range.end.div_ceil(GROUP) * bytes];
+        Self { data, rows: range.len(), ..*self }
+    }
+
     /// Start of group `group` (rows `16 * group ..`).
     pub(super) fn group(&self, group: usize) -> *const u8 {
         self.data[group * self.group_bytes()..].as_ptr()

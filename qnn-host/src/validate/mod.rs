@@ -18,7 +18,7 @@ mod wiring;
 
 use std::fmt;
 
-use crate::ir::{Graph, Node, Role, Tensor};
+use crate::ir::{Graph, Node, Quant, Role, Tensor};
 
 use call::Call;
 pub use spec::{Class, OpSpec, ParamKind, ParamSpec, Row};
@@ -144,10 +144,29 @@ pub fn check_tensor(tensor: &Tensor) -> Result<(), Violation> {
     }
     if let Role::Static(data) = &tensor.role
         && data.len() != bytes
+        && !(spec::may_pack_codes(tensor) && data.len() == bytes.div_ceil(2))
     {
         return Err(fault(format!("{bytes} bytes of data for {:?}", tensor.dims), format!("{}", data.len())));
     }
     spec::check_quant(tensor).map_err(|(expected, found)| fault(expected, found))
+}
+
+/// Checks what [`check_tensor`] leaves out, for it reads all of a large list: block scales must be finite.
+///
+/// # Errors
+/// The first scale that is not.
+pub fn check_scales(tensor: &Tensor) -> Result<(), Violation> {
+    let Quant::Block { scales, .. } = &tensor.quant else { return Ok(()) };
+    match scales.iter().enumerate().find(|(_, s)| !s.is_finite()) {
+        None => Ok(()),
+        Some((block, scale)) => Err(Violation {
+            node: "".into(),
+            op: "".into(),
+            subject: format!("tensor `{}`", tensor.name).into(),
+            expected: "finite scales".into(),
+            found: format!("{scale} for block {block}").into(),
+        }),
+    }
 }
 
 /// Checks a whole graph: every tensor, every node, and how they are wired.

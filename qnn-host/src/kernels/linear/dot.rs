@@ -1,9 +1,10 @@
 //! Few rows of `X`: dot products along `k`, weights streamed once.
 
-use super::super::float::{Elem, FloatMat, with_elem};
+use super::super::float::Load;
+use super::super::rows::{RowMat, with_row_elem};
 use super::super::isa::simd_fn;
 use super::super::simd::{Piece, Simd};
-use super::finish::{Biases, MAX_CHUNK, finish};
+use super::finish::{Affine, MAX_CHUNK, finish};
 use super::{Job, Linear, chunk_rows};
 use crate::pool::Worker;
 
@@ -24,9 +25,9 @@ unsafe fn body<S: Simd>(s: S, worker: Worker<'_>, job: &Job<'_>) {
     let mut task = worker.take();
     let mut first = 0;
     for layer in job.layers {
-        let Some(weights) = layer.weights.floats() else { continue };
+        let Some(weights) = layer.weights.as_rows() else { continue };
         let n = weights.rows;
-        let rows = chunk_rows(job.k, weights.data.ty(), MAX_CHUNK);
+        let rows = chunk_rows(job.k, weights.elem_bytes(), MAX_CHUNK);
         let tasks = n.div_ceil(rows);
         while task < first + tasks {
             let n0 = (task - first) * rows;
@@ -41,27 +42,27 @@ unsafe fn body<S: Simd>(s: S, worker: Worker<'_>, job: &Job<'_>) {
 /// # Safety
 /// `n0 .. n0 + count` are outputs of `layer`, `count <= MAX_CHUNK`, that this thread alone uses.
 #[inline(always)]
-unsafe fn chunk<S: Simd>(s: S, job: &Job<'_>, layer: &Linear<'_>, weights: FloatMat<'_>, n0: usize, count: usize) {
+unsafe fn chunk<S: Simd>(s: S, job: &Job<'_>, layer: &Linear<'_>, weights: RowMat<'_>, n0: usize, count: usize) {
     let mut main = [0.0f32; MAX_ROWS * MAX_CHUNK];
     let mut gate = [0.0f32; MAX_ROWS * MAX_CHUNK];
     // SAFETY: the products of `count` rows of weights with `m <= MAX_ROWS` rows fit; the rows exist.
     unsafe {
-        if let Some(g) = layer.gate.and_then(|g| g.weights.floats()) {
-            with_elem!(g.data.ty(), E => {
-                let w = g.data.ptr::<E>().add(n0 * job.k);
+        if let Some(g) = layer.gate.and_then(|g| g.weights.as_rows()) {
+            with_row_elem!(g.elem, E => {
+                let w = g.ptr::<E>().add(n0 * job.k);
                 s.outline(Products { job, w, count, to: gate.as_mut_ptr() });
             });
         }
-        with_elem!(weights.data.ty(), E => {
-            let w = weights.data.ptr::<E>().add(n0 * job.k);
+        with_row_elem!(weights.elem, E => {
+            let w = weights.ptr::<E>().add(n0 * job.k);
             s.outline(Products { job, w, count, to: main.as_mut_ptr() });
         });
     }
-    let biases = Biases::of(s, layer, n0, count);
+    let affine = Affine::of(s, layer, n0, count);
     for row in 0..job.m {
         let at = row * MAX_CHUNK;
         // SAFETY: row `row` of the products has `count <= MAX_CHUNK` numbers; the caller's promise covers the outputs.
-        unsafe { finish(s, layer, &biases, row, n0, count, main.as_ptr().add(at), gate.as_ptr().add(at)) };
+        unsafe { finish(s, layer, &affine, row, n0, count, main.as_ptr().add(at), gate.as_ptr().add(at)) };
     }
 }
 
@@ -75,7 +76,7 @@ struct Products<'a, E> {
     to: *mut f32,
 }
 
-impl<E: Elem> Piece for Products<'_, E> {
+impl<E: Load> Piece for Products<'_, E> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self, s: S) {
         let Self { job, w, count, to } = self;
@@ -114,7 +115,7 @@ impl<E: Elem> Piece for Products<'_, E> {
 /// # Safety
 /// The rows of `k` elements are readable; `to[row * MAX_CHUNK + i]` is writable.
 #[inline(always)]
-unsafe fn dots<S: Simd, E: Elem, const M: usize, const N: usize, const U: usize>(
+unsafe fn dots<S: Simd, E: Load, const M: usize, const N: usize, const U: usize>(
     s: S,
     x: *const f32,
     w: *const E,
@@ -183,7 +184,7 @@ unsafe fn dots<S: Simd, E: Elem, const M: usize, const N: usize, const U: usize>
 /// # Safety
 /// The loaders may be called for each row's start.
 #[inline(always)]
-unsafe fn accumulate<S: Simd, E: Elem, const M: usize, const N: usize>(
+unsafe fn accumulate<S: Simd, E: Load, const M: usize, const N: usize>(
     s: S,
     x: *const f32,
     w: *const E,

@@ -1,29 +1,73 @@
-//! The end of a linear layer: bias, gate, residual, store.
+//! The end of a linear layer: scales of rows, bias, gate, residual, store.
 
 use super::super::convert::move_all;
 use super::super::float::with_elem;
 use super::super::math::silu;
 use super::super::simd::Simd;
-use super::super::{Floats, SharedMut};
+use super::super::{Floats, Mat, SharedMut};
 use super::{Linear, Residual};
 
 /// Most outputs of one task.
 pub(super) const MAX_CHUNK: usize = 96;
 
-/// The biases of a task's outputs, widened; zeros where there is none.
-pub(super) struct Biases {
-    main: [f32; MAX_CHUNK],
-    gate: [f32; MAX_CHUNK],
+/// What sums of a task's outputs become: `sum * scale + bias`.
+pub(super) struct Affine {
+    main: Terms,
+    gate: Terms,
 }
 
-impl Biases {
+/// Scales (ones where rows have none) and biases (zeros where there is none), widened.
+struct Terms {
+    scale: [f32; MAX_CHUNK],
+    bias: [f32; MAX_CHUNK],
+}
+
+impl Affine {
     /// For the outputs `n0 .. n0 + count` of `layer`, `count <= MAX_CHUNK`.
     #[inline(always)]
     pub(super) fn of<S: Simd>(s: S, layer: &Linear<'_>, n0: usize, count: usize) -> Self {
-        let mut biases = Self { main: [0.0; MAX_CHUNK], gate: [0.0; MAX_CHUNK] };
-        widen(s, layer.bias, n0, &mut biases.main[..count]);
-        widen(s, layer.gate.and_then(|g| g.bias), n0, &mut biases.gate[..count]);
-        biases
+        let gate = layer.gate;
+        Self {
+            main: Terms::of(s, Some(layer.weights), layer.bias, n0, count),
+            gate: Terms::of(s, gate.map(|g| g.weights), gate.and_then(|g| g.bias), n0, count),
+        }
+    }
+}
+
+impl Terms {
+    #[inline(always)]
+    fn of<S: Simd>(s: S, weights: Option<Mat<'_>>, bias: Option<Floats<'_>>, n0: usize, count: usize) -> Self {
+        let mut terms = Self { scale: [1.0; MAX_CHUNK], bias: [0.0; MAX_CHUNK] };
+        widen(s, bias, n0, &mut terms.bias[..count]);
+        if let Some(rows) = weights.and_then(|w| w.as_rows())
+            && !rows.scales.is_empty()
+        {
+            terms.scale[..count].copy_from_slice(&rows.scales[n0..n0 + count]);
+        }
+        terms
+    }
+
+    /// A vector of sums from `at` on.
+    ///
+    /// # Safety
+    /// `S::LANES` sums are readable at `sums + at`, `at + S::LANES <= MAX_CHUNK`.
+    #[inline(always)]
+    unsafe fn apply<S: Simd>(&self, s: S, sums: *const f32, at: usize) -> S::V {
+        // SAFETY: the caller's promise.
+        unsafe { s.fma(s.load(sums.add(at)), s.load(self.scale.as_ptr().add(at)), s.load(self.bias.as_ptr().add(at))) }
+    }
+
+    /// [`Self::apply`] for the last `n < S::LANES` sums.
+    ///
+    /// # Safety
+    /// `n` sums are readable at `sums + at`, `at + n <= MAX_CHUNK`.
+    #[inline(always)]
+    unsafe fn apply_first<S: Simd>(&self, s: S, sums: *const f32, at: usize, n: usize) -> S::V {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let first = |p: *const f32| s.load_first(p.add(at), n);
+            s.fma(first(sums), first(self.scale.as_ptr()), first(self.bias.as_ptr()))
+        }
     }
 }
 
@@ -47,7 +91,7 @@ fn widen<S: Simd>(s: S, bias: Option<Floats<'_>>, n0: usize, to: &mut [f32]) {
 pub(super) unsafe fn finish<S: Simd>(
     s: S,
     layer: &Linear<'_>,
-    biases: &Biases,
+    affine: &Affine,
     row: usize,
     n0: usize,
     count: usize,
@@ -71,9 +115,9 @@ pub(super) unsafe fn finish<S: Simd>(
     for i in (0..whole).step_by(S::LANES) {
         // SAFETY: `i + LANES <= count`, for which all operands are readable and `out` writable.
         unsafe {
-            let mut v = s.add(s.load(main.add(i)), s.load(biases.main.as_ptr().add(i)));
+            let mut v = affine.main.apply(s, main, i);
             if gated {
-                v = s.mul(v, silu(s, s.add(s.load(gate.add(i)), s.load(biases.gate.as_ptr().add(i)))));
+                v = s.mul(v, silu(s, affine.gate.apply(s, gate, i)));
             }
             if let Some(residual) = residual {
                 v = s.add(v, s.load(residual.add(i)));
@@ -85,13 +129,12 @@ pub(super) unsafe fn finish<S: Simd>(
     if rest > 0 {
         // SAFETY: `rest` numbers are left behind `whole` in all of them.
         unsafe {
-            let first = |p: *const f32| s.load_first(p.add(whole), rest);
-            let mut v = s.add(first(main), first(biases.main.as_ptr()));
+            let mut v = affine.main.apply_first(s, main, whole, rest);
             if gated {
-                v = s.mul(v, silu(s, s.add(first(gate), first(biases.gate.as_ptr()))));
+                v = s.mul(v, silu(s, affine.gate.apply_first(s, gate, whole, rest)));
             }
             if let Some(residual) = residual {
-                v = s.add(v, first(residual));
+                v = s.add(v, s.load_first(residual.add(whole), rest));
             }
             s.store_first(out.add(whole), v, rest);
         }

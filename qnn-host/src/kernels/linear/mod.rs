@@ -1,10 +1,11 @@
 //! Linear layers: `Y[m, n] = X[m, k] W[n, k]^T`, and what is fused with them (bias, SwiGLU gate, residual).
 //!
-//! Float weights are read as the graph stores them, a row for each output, in any [`Float`] type; packed ones of 4 or 8 bits as
-//! [`super::packed`] lays them out. Sums are f32. A call takes several layers that read the same `X`, so that small ones
+//! Float weights are read as the graph stores them, a row for each output, in any [`super::Float`] type; so are signed bytes
+//! with a scale for each row. Packed ones of 4 or 8 bits are laid out as [`super::packed`] says, and only they have `X`
+//! quantised. Sums are f32. A call takes several layers that read the same `X`, so that small ones
 //! (query, key, value) share one pass over the threads.
 //!
-//! Two ways for floats (and two alike for `codes`), by the number of rows of `X`:
+//! Two ways for rows (and two alike for `codes`), by the number of rows of `X`:
 //! * *dot* (decode, short drafts): each thread streams rows of `W` once, and multiplies each with all rows of `X`.
 //! * *tiled* (prefill): `X` is transposed once into panels for all threads; each thread widens a panel of `W` rows at a time
 //!   into its first-level cache and multiplies register tiles.
@@ -16,7 +17,7 @@ mod finish;
 mod tests;
 mod tiled;
 
-use super::{Float, Floats, Isa, Mat, SharedMut};
+use super::{Floats, Isa, Mat, SharedMut};
 use crate::pool::{Pool, Worker};
 
 /// One linear layer of a call. `out` is `[m, n]`.
@@ -174,7 +175,7 @@ pub fn linear_on<'a>(
 
 /// Rows of weights that a thread takes at a time: about 64 KiB, so that taking costs nothing beside streaming them and the
 /// last task is short.
-fn chunk_rows(k: usize, ty: Float, limit: usize) -> usize {
-    let rows = (64 << 10) / (k * ty.size_bytes()).max(1);
+fn chunk_rows(k: usize, elem_bytes: usize, limit: usize) -> usize {
+    let rows = (64 << 10) / (k * elem_bytes).max(1);
     (rows / 4 * 4).clamp(4, limit)
 }

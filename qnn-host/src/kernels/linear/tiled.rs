@@ -14,10 +14,10 @@
 
 use super::super::Isa;
 use super::super::convert::move_all;
-use super::super::float::{FloatMat, with_elem};
+use super::super::rows::{RowMat, with_row_elem};
 use super::super::isa::simd_fn;
 use super::super::simd::{A_STRIDE, MAX_LANES, Simd, Tile};
-use super::finish::{Biases, MAX_CHUNK, finish};
+use super::finish::{Affine, MAX_CHUNK, finish};
 use super::{Job, Linear};
 use crate::pool::Worker;
 
@@ -70,7 +70,7 @@ unsafe fn body<S: Simd>(s: S, worker: Worker<'_>, job: &Job<'_>) {
     let mut task = worker.take();
     let mut first = 0;
     for layer in job.layers {
-        let Some(weights) = layer.weights.floats() else { continue };
+        let Some(weights) = layer.weights.as_rows() else { continue };
         let n = weights.rows;
         let tasks = n.div_ceil(chunk);
         while task < first + tasks {
@@ -86,7 +86,7 @@ unsafe fn body<S: Simd>(s: S, worker: Worker<'_>, job: &Job<'_>) {
 /// Outputs of a task: as many as the products' memory holds, but enough tasks that threads end together.
 #[inline(always)]
 fn chunk_len<S: Simd>(job: &Job<'_>, threads: usize) -> usize {
-    let outputs: usize = job.layers.iter().filter_map(|l| l.weights.floats()).map(|w| w.rows).sum();
+    let outputs: usize = job.layers.iter().filter_map(|l| l.weights.as_rows()).map(|w| w.rows).sum();
     let fair = outputs.div_ceil(4 * threads).next_multiple_of(S::TILE_ROWS);
     fair.min(MAX_CHUNK / S::TILE_ROWS * S::TILE_ROWS)
 }
@@ -131,7 +131,7 @@ unsafe fn outputs<S: Simd>(
     packed: *const f32,
     own: *mut f32,
     layer: &Linear<'_>,
-    weights: FloatMat<'_>,
+    weights: RowMat<'_>,
     n0: usize,
     count: usize,
 ) {
@@ -140,16 +140,16 @@ unsafe fn outputs<S: Simd>(
         let main = own.add(MAX_TILE_ROWS * A_STRIDE);
         (own, main, main.add(MAX_CHUNK * BLOCK_ROWS))
     };
-    let biases = Biases::of(s, layer, n0, count);
+    let affine = Affine::of(s, layer, n0, count);
     for row0 in (0..job.m).step_by(BLOCK_ROWS) {
         let rows = BLOCK_ROWS.min(job.m - row0);
         // SAFETY: the caller's promise; each part of the scratch is used for one thing.
         unsafe {
-            if let Some(g) = layer.gate.and_then(|g| g.weights.floats()) {
+            if let Some(g) = layer.gate.and_then(|g| g.weights.as_rows()) {
                 products(s, job, packed, panel, g, n0, count, row0, rows, gate);
             }
             products(s, job, packed, panel, weights, n0, count, row0, rows, main);
-            store(s, layer, &biases, n0, count, row0, rows, main, gate);
+            store(s, layer, &affine, n0, count, row0, rows, main, gate);
         }
     }
 }
@@ -165,7 +165,7 @@ unsafe fn products<S: Simd>(
     job: &Job<'_>,
     packed: *const f32,
     panel: *mut f32,
-    w: FloatMat<'_>,
+    w: RowMat<'_>,
     n0: usize,
     count: usize,
     row0: usize,
@@ -179,10 +179,10 @@ unsafe fn products<S: Simd>(
         for i in (0..count).step_by(S::TILE_ROWS) {
             // Rows past the end keep what the panel held: finite leftovers, whose products nobody reads.
             for r in 0..S::TILE_ROWS.min(count - i) {
-                with_elem!(w.data.ty(), E => {
+                with_row_elem!(w.elem, E => {
                     // SAFETY: row `n0 + i + r` of the weights has the columns `k0 .. k0 + k`; a row of the panel has room.
                     unsafe {
-                        let from = w.data.ptr::<E>().add((n0 + i + r) * job.k + k0);
+                        let from = w.ptr::<E>().add((n0 + i + r) * job.k + k0);
                         move_all::<S, E, f32>(s, from, panel.add(r * A_STRIDE), k);
                     }
                 });
@@ -208,9 +208,9 @@ unsafe fn products<S: Simd>(
 
 /// Asks for columns `k0 .. k0 + k` of a row, which need not exist.
 #[inline(always)]
-fn prefetch<S: Simd>(s: S, w: FloatMat<'_>, row: usize, k0: usize, k: usize) {
-    let size = w.data.ty().size_bytes();
-    let start = w.data.start().wrapping_add((row * w.cols + k0) * size);
+fn prefetch<S: Simd>(s: S, w: RowMat<'_>, row: usize, k0: usize, k: usize) {
+    let size = w.elem_bytes();
+    let start = w.ptr_bytes().wrapping_add((row * w.cols + k0) * size);
     for line in (0..k * size).step_by(64) {
         s.prefetch(start.wrapping_add(line));
     }
@@ -225,7 +225,7 @@ fn prefetch<S: Simd>(s: S, w: FloatMat<'_>, row: usize, k0: usize, k: usize) {
 unsafe fn store<S: Simd>(
     s: S,
     layer: &Linear<'_>,
-    biases: &Biases,
+    affine: &Affine,
     n0: usize,
     count: usize,
     row0: usize,
@@ -251,7 +251,7 @@ unsafe fn store<S: Simd>(
             let at = r * MAX_CHUNK;
             // SAFETY: line `r` has `count` products; the outputs of row `row0 + j + r` are this thread's.
             unsafe {
-                finish(s, layer, biases, row0 + j + r, n0, count, line.as_ptr().add(at), gate_line.as_ptr().add(at));
+                finish(s, layer, affine, row0 + j + r, n0, count, line.as_ptr().add(at), gate_line.as_ptr().add(at));
             }
         }
     }

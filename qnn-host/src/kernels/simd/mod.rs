@@ -75,6 +75,10 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// `LANES` bf16 are readable at `p`.
     unsafe fn load_bf16(self, p: *const bf16) -> Self::V;
 
+    /// # Safety
+    /// `LANES` bytes are readable at `p`.
+    unsafe fn load_i8(self, p: *const i8) -> Self::V;
+
     fn add(self, a: Self::V, b: Self::V) -> Self::V;
     fn sub(self, a: Self::V, b: Self::V) -> Self::V;
     fn mul(self, a: Self::V, b: Self::V) -> Self::V;

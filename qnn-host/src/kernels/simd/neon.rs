@@ -81,6 +81,14 @@ impl Simd for Neon {
     }
 
     #[inline(always)]
+    unsafe fn load_i8(self, p: *const i8) -> float32x4_t {
+        // SAFETY: the caller promised 4 bytes.
+        let four = unsafe { p.cast::<u32>().read_unaligned() };
+        // SAFETY: NEON is there, as the value itself says.
+        unsafe { vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(vcreate_s8(u64::from(four)))))) }
+    }
+
+    #[inline(always)]
     fn add(self, a: float32x4_t, b: float32x4_t) -> float32x4_t {
         op!(vaddq_f32(a, b))
     }

@@ -87,6 +87,12 @@ impl Simd for Plain {
     }
 
     #[inline(always)]
+    unsafe fn load_i8(self, p: *const i8) -> V {
+        // SAFETY: the caller promised `LANES` bytes.
+        unsafe { p.cast::<[i8; LANES]>().read() }.map(f32::from)
+    }
+
+    #[inline(always)]
     fn add(self, a: V, b: V) -> V {
         zip(a, b, |x, y| x + y)
     }

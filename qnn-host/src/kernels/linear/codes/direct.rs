@@ -4,7 +4,7 @@ use super::super::super::packed::{Bits, Packed, SCALES_BYTES, Scales};
 use super::super::super::simd::Simd;
 use super::super::super::simd::dot::{Dot, DotPiece, GROUP};
 use super::super::Job;
-use super::super::finish::{Biases, MAX_CHUNK, finish};
+use super::super::finish::{Affine, MAX_CHUNK, finish};
 use super::acts::Record;
 use super::{DIRECT_ROWS, LINE};
 use crate::pool::Worker;
@@ -37,10 +37,10 @@ pub(super) unsafe fn run<D: Dot>(d: D, worker: Worker<'_>, job: &Job<'_>, acts: 
                 }
                 products(d, weights, n0, count, acts, rows, blocks, main.as_mut_ptr());
                 let s = d.float();
-                let biases = Biases::of(s, layer, n0, count);
+                let affine = Affine::of(s, layer, n0, count);
                 for row in 0..job.m {
                     let at = row * MAX_CHUNK;
-                    finish(s, layer, &biases, row, n0, count, main.as_ptr().add(at), gate.as_ptr().add(at));
+                    finish(s, layer, &affine, row, n0, count, main.as_ptr().add(at), gate.as_ptr().add(at));
                 }
             }
             task = worker.take();

@@ -6,7 +6,7 @@
 
 use super::super::super::packed::{Bits, Packed, SCALES_BYTES, Scales};
 use super::super::super::simd::dot::{Dot, DotPiece, GROUP};
-use super::super::finish::{Biases, finish};
+use super::super::finish::{Affine, finish};
 use super::super::{Job, Linear};
 use super::acts::{Record, len_bytes};
 use crate::pool::Worker;
@@ -74,7 +74,7 @@ unsafe fn outputs<D: Dot>(
     count: usize,
 ) {
     let s = d.float();
-    let biases = Biases::of(s, layer, n0, count);
+    let affine = Affine::of(s, layer, n0, count);
     let width = count.div_ceil(GROUP) * GROUP;
     let main = own.wrapping_add(OPEN_LEN + SCALES_LEN);
     let gate = main.wrapping_add(PRODUCTS_LEN);
@@ -90,7 +90,7 @@ unsafe fn outputs<D: Dot>(
             products(d, weights, n0 / GROUP, width / GROUP, acts, rows, blocks, own, main);
             for row in 0..rows {
                 let at = row * width;
-                finish(s, layer, &biases, row0 + row, n0, count, main.add(at), gate.add(at));
+                finish(s, layer, &affine, row0 + row, n0, count, main.add(at), gate.add(at));
             }
         }
     }
