@@ -52,6 +52,17 @@ impl Bytes {
         Self { source: Source::Owned(lines.into()), range: 0..data.len() }
     }
 
+    /// `len` bytes of aligned memory, zeros that `fill` writes over.
+    pub fn filled(len: usize, fill: impl FnOnce(&mut [u8])) -> Self {
+        let mut lines: Arc<[Line]> = std::iter::repeat_n(Line([0; ALIGN]), len.div_ceil(ALIGN)).collect();
+        let owned = Arc::get_mut(&mut lines).expect("made just now, and not shared yet");
+        // SAFETY: `Line` is 64 plain bytes without padding, all patterns valid; the slice covers exactly the lines, which
+        // are borrowed mutably meanwhile.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(owned.as_mut_ptr().cast::<u8>(), owned.len() * ALIGN) };
+        fill(&mut bytes[..len]);
+        Self { source: Source::Owned(lines), range: 0..len }
+    }
+
     /// A range of a mapped file; `None` when it does not lie inside.
     pub fn mapped(map: Arc<Mmap>, range: Range<usize>) -> Option<Self> {
         (range.start <= range.end && range.end <= map.len()).then_some(Self { source: Source::Mapped(map), range })

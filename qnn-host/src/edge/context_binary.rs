@@ -17,6 +17,7 @@ use super::context::{self, Options, check_device};
 use super::guard::{guard, hear};
 use super::log::Level;
 use super::objects::{BACKENDS, Backend, CONTEXTS, Context, Entry, Graph, State, find};
+use super::packed_forms;
 use super::profile::timed;
 use super::{raw, trace};
 
@@ -38,7 +39,9 @@ fn plan(context: &Context) -> Result<Arc<container::Plan>, Error> {
             }
         });
     }
-    let plan = Arc::new(container::plan(&Image { graphs, packed: Vec::new() }).map_err(Error::Binary)?);
+    let shared = context.core.options.lock().shared.clone();
+    let packed = packed_forms::collect(&graphs, &shared);
+    let plan = Arc::new(container::plan(&Image { graphs, packed }).map_err(Error::Binary)?);
     *kept = Some(plan.clone());
     Ok(plan)
 }
@@ -135,6 +138,7 @@ unsafe fn load(backend: Arc<Backend>, options: &Options, buffer: *const c_void, 
     if options.persistent {
         *context.core.binary_at.lock() = Some(buffer.addr()..buffer.addr() + bytes.len());
     }
+    packed_forms::provide(&image, &context.core.options.lock().shared);
     let mut graphs = context.graphs.lock();
     for ir in image.graphs {
         let enabled = options.enabled.as_ref().is_none_or(|wanted| wanted.contains(&ir.name));

@@ -25,6 +25,7 @@ mod log;
 mod mem;
 mod objects;
 mod op_config;
+mod packed_forms;
 mod profile;
 mod property;
 mod queue;

@@ -179,8 +179,7 @@ mod tests {
 
     #[test]
     fn blocks_and_channels_have_their_own_scales() {
-        let constant =
-            |quant| Constant { bytes: Bytes::copy_from(&[1, 2, 3, 4, 5, 6, 7, 8]), dtype: Dtype::SFixed8, quant };
+        let constant = |quant| Constant::new(Bytes::copy_from(&[1, 2, 3, 4, 5, 6, 7, 8]), Dtype::SFixed8, quant);
         let numbers = |quant| -> Vec<f32> {
             let bytes = decode_constant(Isa::PLAIN, &constant(quant), &[2, 4]);
             bytes.as_chunks().0.iter().map(|&b| f32::from_ne_bytes(b)).collect()

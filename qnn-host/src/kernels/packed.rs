@@ -22,7 +22,8 @@ use std::fmt;
 
 use half::f16;
 
-use super::simd::dot::{BLOCK, GROUP};
+pub(crate) use super::simd::dot::BLOCK;
+use super::simd::dot::GROUP;
 
 /// Columns of a stretch.
 pub(super) const STRETCH: usize = 2 * BLOCK;
@@ -64,6 +65,18 @@ impl Packing {
         Self { bits: Bits::Four, scales: Scales::Row },
         Self { bits: Bits::Eight, scales: Scales::Row },
     ];
+
+    /// Names the format and its version in files.
+    pub(crate) fn tag(self) -> u32 {
+        const VERSION: u32 = 1;
+        let (bits, scales) = (if self.bits == Bits::Four { 4 } else { 8 }, u32::from(self.scales == Scales::Row));
+        bits << 16 | scales << 8 | VERSION
+    }
+
+    /// The format that a tag names, if it is known.
+    pub(crate) fn from_tag(tag: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|packing| packing.tag() == tag)
+    }
 
     /// Bytes of a matrix of `rows` x `cols`; `None` if that is too many to count.
     pub fn size_bytes(self, rows: usize, cols: usize) -> Option<usize> {

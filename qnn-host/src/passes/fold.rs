@@ -104,7 +104,7 @@ fn fold_transposes(net: &mut Net, shared: &SharedConstants) {
         let turned = shared.get(constant, &[rows, cols], Made::Transposed, || {
             Bytes::copy_from(&transposed(&constant.bytes, rows, cols, size))
         });
-        let source = Source::Const(Constant { bytes: turned, dtype: constant.dtype, quant });
+        let source = Source::Const(Constant::new(turned, constant.dtype, quant));
         let value = Value { source, ..net.value(output).clone() };
         net.values[output.0 as usize] = value;
     }

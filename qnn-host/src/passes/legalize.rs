@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use super::net::{Constant, Kind, Net, Node, Snap, Source, Value, ValueId};
 use super::op::Op;
 use super::shared::{Made, SharedConstants};
+use super::weights::is_row_codes;
 use crate::bytes::Bytes;
 use crate::exec::codec;
 use crate::ir::{Dtype, Quant};
@@ -56,7 +57,7 @@ pub(crate) fn words_value(like: &Value, bytes: Bytes) -> Value {
         Kind::Real => Dtype::F32,
         Kind::Int => Dtype::I32,
     };
-    let source = Source::Const(Constant { bytes, dtype, quant: Quant::None });
+    let source = Source::Const(Constant::new(bytes, dtype, Quant::None));
     Value { dtype, quant: Quant::None, snap: Snap::None, source, ..like.clone() }
 }
 
@@ -68,6 +69,7 @@ fn is_words(constant: &Constant) -> bool {
 fn reads_in_place(net: &Net, op: &Op, slot: usize, root: ValueId, fused: bool) -> bool {
     let value = net.value(root);
     let (dtype, quant, constant) = match &value.source {
+        Source::Const(constant) if constant.packing.is_some() => return true,
         Source::Const(constant) => (constant.dtype, &constant.quant, true),
         _ => (value.dtype, &value.quant, false),
     };
@@ -90,10 +92,4 @@ fn reads_in_place(net: &Net, op: &Op, slot: usize, root: ValueId, fused: bool) -
         },
         _ => false,
     }
-}
-
-/// Codes of a byte or two, with one scale for all rows or one for each.
-pub(crate) fn is_row_codes(dtype: Dtype, quant: &Quant) -> bool {
-    let codes = matches!(dtype, Dtype::SFixed8 | Dtype::UFixed8 | Dtype::SFixed16 | Dtype::UFixed16);
-    codes && matches!(quant, Quant::None | Quant::PerTensor { .. } | Quant::PerAxis { axis: 0, .. })
 }

@@ -1,7 +1,7 @@
 //! Turns a graph into a plan: checks, folding, fusion.
 //!
 //! `lower` (QNN nodes to typed operations) -> `fold` (what depends on constants only) -> `fuse` -> `dead` (what nobody
-//! reads) -> `legalize` (conversions for operands that a step cannot read as declared). `exec` schedules and places the
+//! reads) -> `weights` (block codes packed for the kernels) -> `legalize` (conversions for operands that a step cannot read as declared). `exec` schedules and places the
 //! result in memory.
 
 pub(crate) mod dead;
@@ -13,10 +13,12 @@ pub(crate) mod net;
 pub(crate) mod op;
 mod shared;
 pub(crate) mod symbol;
+pub(crate) mod weights;
 
 use crate::exec::{ExecError, PrepareOptions};
 use crate::ir::Graph;
 use net::Net;
+pub(crate) use shared::Made;
 pub use shared::SharedConstants;
 
 /// All passes.
@@ -28,6 +30,9 @@ pub(crate) fn compile(graph: &Graph, options: &PrepareOptions) -> Result<Net, Ex
         fuse::fuse(&mut net);
     }
     dead::remove(&mut net);
+    if options.fuse {
+        weights::pack(&mut net, &options.shared);
+    }
     legalize::legalize(&mut net, options.fuse, &options.shared);
     Ok(net)
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use super::op::Op;
 use crate::bytes::Bytes;
 use crate::ir::{Dtype, Quant};
+use crate::kernels::packed::Packing;
 
 /// Index of a [`Value`] in its [`Net`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -82,6 +83,15 @@ pub(crate) struct Constant {
     pub(crate) bytes: Bytes,
     pub(crate) dtype: Dtype,
     pub(crate) quant: Quant,
+    /// The bytes are no longer as declared but packed for the product kernels; only steps that know read them.
+    pub(crate) packing: Option<Packing>,
+}
+
+impl Constant {
+    /// Contents as declared.
+    pub(crate) fn new(bytes: Bytes, dtype: Dtype, quant: Quant) -> Self {
+        Self { bytes, dtype, quant, packing: None }
+    }
 }
 
 /// Where a value's contents come from.

@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::net::Constant;
 use crate::bytes::Bytes;
+use crate::kernels::packed::Packing;
 
 /// What was made of a constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -14,6 +15,8 @@ pub(crate) enum Made {
     Transposed,
     /// `f32` or `i32` words.
     Decoded,
+    /// For the product kernels.
+    Packed(Packing),
 }
 
 /// Made constants. Give all graphs of a context the same one, and weights that have to be rearranged are so only once.
@@ -31,16 +34,34 @@ impl SharedConstants {
     /// What was made of `source` before, or what `make` makes now.
     pub(crate) fn get(&self, source: &Constant, shape: &[usize], what: Made, make: impl FnOnce() -> Bytes) -> Bytes {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        let entries = made.entry((source.bytes.as_ptr().addr(), shape.to_vec(), what)).or_default();
-        let same =
-            |c: &Constant| c.bytes.len() == source.bytes.len() && c.dtype == source.dtype && c.quant == source.quant;
-        if let Some((_, bytes)) = entries.iter().find(|(c, _)| same(c)) {
+        let entries = made.entry(key(source, shape, what)).or_default();
+        if let Some((_, bytes)) = entries.iter().find(|(c, _)| is_same(c, source)) {
             return bytes.clone();
         }
         let bytes = make();
         entries.push((source.clone(), bytes.clone()));
         bytes
     }
+
+    /// Keeps what was made elsewhere.
+    pub(crate) fn put(&self, source: &Constant, shape: &[usize], what: Made, bytes: Bytes) {
+        self.get(source, shape, what, || bytes);
+    }
+
+    /// What was made of `source` before.
+    pub(crate) fn find(&self, source: &Constant, shape: &[usize], what: Made) -> Option<Bytes> {
+        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let entries = made.get(&key(source, shape, what))?;
+        entries.iter().find(|(c, _)| is_same(c, source)).map(|(_, bytes)| bytes.clone())
+    }
+}
+
+fn key(source: &Constant, shape: &[usize], what: Made) -> Key {
+    (source.bytes.as_ptr().addr(), shape.to_vec(), what)
+}
+
+fn is_same(a: &Constant, b: &Constant) -> bool {
+    a.bytes.len() == b.bytes.len() && a.dtype == b.dtype && a.quant == b.quant
 }
 
 impl fmt::Debug for SharedConstants {
@@ -58,7 +79,7 @@ mod tests {
     #[test]
     fn the_same_source_is_made_once() {
         let shared = SharedConstants::default();
-        let source = Constant { bytes: Bytes::copy_from(&[1, 2]), dtype: Dtype::U8, quant: Quant::None };
+        let source = Constant::new(Bytes::copy_from(&[1, 2]), Dtype::U8, Quant::None);
         let other = Constant { quant: Quant::PerTensor { scale: 1.0, offset: 0 }, ..source.clone() };
         let make = |byte| move || Bytes::copy_from(&[byte]);
         assert_eq!(shared.get(&source, &[2], Made::Decoded, make(5))[0], 5);

@@ -3,12 +3,22 @@
 use super::Violation;
 use super::call::Call;
 use super::math_ops::without;
+use crate::ir::{Quant, Role};
 
 type Shapes = Result<Vec<Vec<u32>>, Violation>;
 
 /// Data extents with the axis replaced by the whole index shape.
+///
+/// Rows keep their type; those of an encoded constant may also come out as the numbers that they stand for, which is how
+/// quantised embedding tables are read (an extension of ours: HTP documents equal types only).
 pub(super) fn gather(call: &Call<'_>) -> Shapes {
     let (data, index) = (call.dims(0)?, call.dims(1)?);
+    if let (Some(table), Some(out)) = (call.optional(0), call.outputs.first()) {
+        let encoded = matches!(table.role, Role::Static(_)) && table.quant != Quant::None;
+        if out.dtype != table.dtype && !(encoded && out.dtype.is_float()) {
+            return Err(call.bad_output(0, format!("{:?} as input 0", table.dtype), format!("{:?}", out.dtype)));
+        }
+    }
     let axis = call.axis("axis", 0, data.len())?;
     Ok(vec![[&data[..axis], index, &data[axis + 1..]].concat()])
 }

@@ -20,6 +20,7 @@ mod bits {
     pub(super) const UINT64: u32 = 1 << 7;
     pub(super) const F16: u32 = 1 << 8;
     pub(super) const F32: u32 = 1 << 9;
+    pub(super) const SFIX4: u32 = 1 << 10;
     pub(super) const SFIX8: u32 = 1 << 11;
     pub(super) const SFIX16: u32 = 1 << 12;
     pub(super) const SFIX32: u32 = 1 << 13;
@@ -153,8 +154,9 @@ pub static OPS: &[OpSpec] = &[
         outputs: (1, 1),
         params: &[req("axis", Int)],
         same_in: 0b1,
-        same_out: 0b1,
-        rows: &[row!(Moved: [ALL] [INDEX] => [ALL])],
+        // The output's type is `index_ops::gather`'s to check.
+        same_out: 0,
+        rows: &[row!(Moved: [ALL SFIX4] [INDEX] => [ALL])],
         shapes: index_ops::gather,
     },
     OpSpec {
@@ -165,7 +167,7 @@ pub static OPS: &[OpSpec] = &[
         same_in: 0b1,
         same_out: 0b1,
         rows: &[
-            row!(Float: [FLOAT] [F16 SFIX8 F32] [FLOAT] => [FLOAT]),
+            row!(Float: [FLOAT] [F16 SFIX4 SFIX8 F32] [FLOAT] => [FLOAT]),
             row!(Fixed: [UFIX16 SFIX16] [UFIX8 SFIX8 UFIX16 SFIX16] [UFIX8 SFIX32] => [UFIX16 SFIX16]),
             row!(Fixed: [UFIX8 SFIX8] [UFIX8 SFIX8] [UFIX8 SFIX32] => [UFIX8 SFIX8]),
         ],

@@ -6,9 +6,9 @@ use crate::exec::ops::linear::{Codes, Layer, Linear, Weights};
 use crate::exec::ops::linear_store::LinearStore;
 use crate::exec::step::Step;
 use crate::ir::Quant;
-use crate::passes::legalize::is_row_codes;
 use crate::passes::net::{Constant, Node, ValueId};
 use crate::passes::op::Op;
+use crate::passes::weights::{has_kernel, is_row_codes};
 
 impl Builder<'_> {
     /// The step of linear layers that read the same rows.
@@ -62,9 +62,13 @@ impl Builder<'_> {
     }
 
     fn weights(&self, node: &Node, id: ValueId) -> Result<Weights, ExecError> {
-        let Some(Constant { bytes, dtype, quant }) = self.net.constant(id) else {
+        let Some(constant) = self.net.constant(id) else {
             return Err(self.broken(node, "has weights that are not constant"));
         };
+        let Constant { bytes, dtype, quant, packing } = constant;
+        if let Some(packing) = *packing {
+            return Ok(Weights::Packed(bytes.clone(), packing));
+        }
         if dtype.is_float() {
             return Ok(Weights::Floats(self.src(id)));
         }
@@ -76,6 +80,11 @@ impl Builder<'_> {
             Quant::PerAxis { scales, offsets, .. } => (scales.to_vec(), offsets.to_vec()),
             _ => (vec![1.0], Vec::new()),
         };
+        if self.fast && has_kernel(constant) {
+            let rows = self.net.shape(id).first().copied().unwrap_or(0);
+            let scales = (0..rows).map(|row| scales[row % scales.len()]).collect();
+            return Ok(Weights::Bytes { bytes: bytes.clone(), scales });
+        }
         Ok(Weights::Codes(Codes { bytes: bytes.clone(), dtype: *dtype, scales, offsets }))
     }
 }

@@ -5,7 +5,7 @@ use crate::exec::ExecError;
 use crate::exec::ops::binary::{IntBinary, Pair, RealBinary, RealComparison, Select};
 use crate::exec::ops::convert::{Cast, Change, Copy};
 use crate::exec::ops::fast::{FastRmsNorm, FastRotate};
-use crate::exec::ops::gather::{Gather, GatherElements, GatherNd};
+use crate::exec::ops::gather::{Gather, GatherElements, GatherNd, GatherPacked};
 use crate::exec::ops::matmul::{Conv2d, MatMul};
 use crate::exec::ops::moves::{Concat, Pad, Strided};
 use crate::exec::ops::norm::{L2Norm, Norm, NormKind};
@@ -19,7 +19,7 @@ use crate::exec::ops::unary::{IntUnary, RealUnary};
 use crate::exec::ops::walk::{MAX_RANK, Walk, broadcast_shape};
 use crate::exec::ops::{BinaryOp, ScatterOp};
 use crate::exec::step::Step;
-use crate::passes::net::{Node, ValueId};
+use crate::passes::net::{Constant, Node, ValueId};
 use crate::passes::op::{Op, PadScheme};
 
 impl Builder<'_> {
@@ -251,6 +251,11 @@ impl Builder<'_> {
         let (shape, index_shape) = (self.shape(table), self.shape(index));
         match node.op {
             Op::Gather { axis } => {
+                if let Some(Constant { bytes, packing: Some(packing), .. }) = self.net.constant(table) {
+                    let shape = [shape[0], shape[1]];
+                    let (bytes, index) = (bytes.clone(), self.src(index));
+                    return self.each(node, GatherPacked { bytes, packing: *packing, index, shape });
+                }
                 let inner = shape[axis + 1..].iter().product::<usize>().max(1);
                 self.each(node, Gather { table: self.table(table), index: self.src(index), limit: shape[axis], inner })
             }

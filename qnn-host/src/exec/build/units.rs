@@ -4,6 +4,7 @@ use crate::exec::ops::linear::MAX_LAYERS;
 use crate::exec::plan::Access;
 use crate::passes::net::{Net, Node, Snap, Uses, ValueId};
 use crate::passes::op::Op;
+use crate::passes::weights::has_kernel;
 
 /// What becomes one step.
 pub(super) enum Unit {
@@ -47,24 +48,25 @@ pub(super) fn units(net: &Net, fast: bool) -> Vec<Unit> {
     units
 }
 
-/// The store that is the only reader of a linear layer of float weights.
+/// The store that is the only reader of a linear layer that the vector kernels take.
 fn only_store(net: &Net, uses: &Uses, index: usize) -> Option<usize> {
     let node = &net.nodes[index];
     let Op::Linear { residual: false, .. } = node.op else { return None };
     let root = net.root(node.output?);
-    let float = net.constant(node.inputs[1]).is_some_and(|c| c.dtype.is_float());
+    let taken = net.constant(node.inputs[1]).is_some_and(has_kernel);
     let plain =
-        float && net.value(root).n_elems() > 0 && net.value(root).snap == Snap::None && uses.readers(net, root) == 1;
+        taken && net.value(root).n_elems() > 0 && net.value(root).snap == Snap::None && uses.readers(net, root) == 1;
     let stores = |n: &Node| matches!(n.op, Op::Store { .. }) && net.root(n.inputs[0]) == root;
     net.nodes.iter().position(|n| plain && stores(n))
 }
 
-/// Later linear layers of float weights that need nothing but the same rows.
+/// Later linear layers that the vector kernels take and that need nothing but the same rows.
 fn peers(net: &Net, index: usize) -> Vec<usize> {
     let rows = |node: &Node| match node.op {
         Op::Linear { k, residual: false, .. } => {
-            let float = node.inputs[1..].iter().all(|&id| net.constant(id).is_some_and(|c| c.dtype.is_float()));
-            float.then(|| (net.root(node.inputs[0]), k))
+            let taken = net.constant(node.inputs[1]).is_some_and(has_kernel)
+                && node.inputs[2..].iter().all(|&id| net.constant(id).is_some_and(|c| c.dtype.is_float()));
+            taken.then(|| (net.root(node.inputs[0]), k))
         }
         _ => None,
     };

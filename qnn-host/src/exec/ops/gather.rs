@@ -1,8 +1,11 @@
 //! Reading at places that an index tensor names. A place outside of the table is an error, never a read.
 
-use crate::exec::cx::{Cx, Src};
+use crate::bytes::Bytes;
+use crate::exec::cx::{Cx, Src, Word};
 use crate::exec::load::Table;
 use crate::exec::step::{Fault, Fill};
+use crate::kernels::Packed;
+use crate::kernels::packed::Packing;
 
 /// `index` as a place in `0..limit`.
 pub(crate) fn place(index: i32, limit: usize) -> Result<usize, Fault> {
@@ -35,6 +38,32 @@ impl Fill for Gather {
 
     fn unit(&self) -> usize {
         self.inner
+    }
+}
+
+/// Rows of a packed table.
+pub(crate) struct GatherPacked {
+    pub(crate) bytes: Bytes,
+    pub(crate) packing: Packing,
+    pub(crate) index: Src,
+    /// Rows and columns of the table.
+    pub(crate) shape: [usize; 2],
+}
+
+impl Fill for GatherPacked {
+    type Elem = u32;
+
+    fn fill(&self, cx: &Cx<'_>, first: usize, out: &mut [u32]) -> Result<(), Fault> {
+        let [rows, cols] = self.shape;
+        let (index, table) = (cx.read::<i32>(&self.index), Packed::new(&self.bytes, self.packing, rows, cols));
+        for (r, out) in out.chunks_exact_mut(cols).enumerate() {
+            table.row(place(index[first / cols + r], rows)?, u32::as_real(out));
+        }
+        Ok(())
+    }
+
+    fn unit(&self) -> usize {
+        self.shape[1]
     }
 }
 

@@ -8,7 +8,8 @@ use crate::exec::cx::{Cx, Dst, Src, Word};
 use crate::exec::step::{Fault, Step};
 use crate::ir::Dtype;
 use crate::kernels::linear::{self, Gate, Residual};
-use crate::kernels::{Isa, Mat, SharedMut};
+use crate::kernels::packed::Packing;
+use crate::kernels::{Isa, Mat, Packed, SharedMut};
 use crate::pool::{Worker, share};
 
 /// Most layers of one step.
@@ -19,6 +20,10 @@ pub(crate) const MAX_LAYERS: usize = 4;
 pub(crate) enum Weights {
     /// `float16` or `float32`, read in place.
     Floats(Src),
+    /// Packed for the product kernels.
+    Packed(Bytes, Packing),
+    /// Signed bytes and a scale for each row, read in place.
+    Bytes { bytes: Bytes, scales: Box<[f32]> },
     /// Fixed-point codes with one scale for all rows or one a row; read in place by a plain kernel.
     Codes(Codes),
 }
@@ -56,16 +61,16 @@ pub(crate) struct Linear {
 }
 
 impl Layer {
-    /// Whether the vector kernel takes its weights.
-    pub(crate) fn is_floats(&self) -> bool {
-        let floats = |w: &Weights| matches!(w, Weights::Floats(_));
-        floats(&self.weights) && self.gate.as_ref().is_none_or(floats)
+    /// Whether the vector kernels take its weights.
+    pub(crate) fn has_kernel(&self) -> bool {
+        let has_kernel = |w: &Weights| !matches!(w, Weights::Codes(_));
+        has_kernel(&self.weights) && self.gate.as_ref().is_none_or(has_kernel)
     }
 }
 
 impl Linear {
     fn is_fast(&self) -> bool {
-        self.fast && self.layers.iter().all(|(layer, _)| layer.is_floats())
+        self.fast && self.layers.iter().all(|(layer, _)| layer.has_kernel())
     }
 }
 
@@ -98,7 +103,7 @@ impl Step for Linear {
     }
 }
 
-/// A layer as the kernel takes it; `None` if its weights are not floats.
+/// A layer as the kernel takes it; `None` if its weights have no kernel.
 pub(super) fn lend<'s>(
     cx: &'s Cx<'_>,
     layer: &'s Layer,
@@ -107,6 +112,8 @@ pub(super) fn lend<'s>(
 ) -> Option<linear::Linear<'s>> {
     let mat = |w: &'s Weights| match w {
         Weights::Floats(src) => Some(Mat::new(cx.floats(src), layer.n, k)),
+        Weights::Packed(bytes, packing) => Some(Packed::new(bytes, *packing, layer.n, k).into()),
+        Weights::Bytes { bytes, scales } => Some(Mat::codes(bytes, scales, layer.n, k)),
         Weights::Codes(_) => None,
     };
     let mut lent = linear::Linear::new(mat(&layer.weights)?, out);
@@ -159,6 +166,7 @@ fn plain(cx: &Cx<'_>, worker: Worker<'_>, layer: &Layer, dst: &Dst, x: &[f32], m
 fn products(cx: &Cx<'_>, weights: &Weights, j: usize, x: &[f32], k: usize, sums: &mut [f64]) {
     let (bytes, dtype, scale, offset) = match weights {
         Weights::Floats(src) => (cx.bytes(src), src.dtype, 1.0, 0),
+        Weights::Packed(..) | Weights::Bytes { .. } => unreachable!("only made where the vector kernels run"),
         Weights::Codes(codes) => {
             let scale = codes.scales[j % codes.scales.len()];
             let offset = codes.offsets.get(j % codes.offsets.len().max(1)).copied().unwrap_or(0);

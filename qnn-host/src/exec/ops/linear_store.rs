@@ -9,7 +9,7 @@ use crate::exec::cx::{Cx, Src};
 use crate::exec::step::{Fault, Step};
 use crate::ir::Dtype;
 use crate::kernels::linear;
-use crate::kernels::{Floats, Isa, Mat, SharedMut};
+use crate::kernels::{Isa, SharedMut};
 use crate::passes::net::Grid;
 use crate::pool::Worker;
 
@@ -50,9 +50,8 @@ impl Step for LinearStore {
             let count = self.stretch().min(n - first);
             // SAFETY: the first numbers of scratch, which the kernel is not given.
             let out = unsafe { SharedMut::from_raw(numbers.ptr(), m * count) };
-            let whole = lend(cx, &self.layer, self.k, out);
-            let part = whole.and_then(|layer| self.part(cx, layer, first, count));
-            if let Some(layer) = part {
+            if let Some(layer) = lend(cx, &self.layer, self.k, out) {
+                let layer = part(layer, first..first + count);
                 // SAFETY: as above; barriers lie around the use of `out` below.
                 unsafe { linear::linear(worker, cx.isa, x, m, &[layer], scratch) };
             }
@@ -68,6 +67,12 @@ impl Step for LinearStore {
     }
 }
 
+/// Some of a layer's outputs.
+fn part(layer: linear::Linear<'_>, outputs: std::ops::Range<usize>) -> linear::Linear<'_> {
+    let bias = layer.bias.map(|b| b.slice(outputs.clone()));
+    linear::Linear { weights: layer.weights.slice(outputs), bias, ..layer }
+}
+
 impl LinearStore {
     /// Outputs computed at a time.
     fn stretch(&self) -> usize {
@@ -81,20 +86,6 @@ impl LinearStore {
         assert!(first + second <= all.len(), "scratch as large as asked for");
         // SAFETY: two parts of the scratch that do not overlap (above).
         unsafe { (SharedMut::from_raw(all.ptr(), first), SharedMut::from_raw(all.ptr().add(first), second)) }
-    }
-
-    /// The layer's outputs from `first` on.
-    fn part<'s>(
-        &'s self,
-        cx: &'s Cx<'_>,
-        layer: linear::Linear<'s>,
-        first: usize,
-        count: usize,
-    ) -> Option<linear::Linear<'s>> {
-        let super::linear::Weights::Floats(weights) = &self.layer.weights else { return None };
-        let rows = cx.floats(weights).slice(first * self.k..(first + count) * self.k);
-        let bias: Option<Floats<'s>> = layer.bias.map(|b| b.slice(first..first + count));
-        Some(linear::Linear { weights: Mat::new(rows, count, self.k), bias, ..layer })
     }
 
     /// Writes `[m, count]` numbers into the columns `first..` of the client's `[m, n]`.

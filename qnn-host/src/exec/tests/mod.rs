@@ -1,5 +1,6 @@
 //! Whole graphs through preparation and execution; each operation against a reference in double precision.
 
+mod blocks;
 mod elementwise;
 mod errors;
 mod fusions;

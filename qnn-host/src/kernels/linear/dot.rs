@@ -1,8 +1,8 @@
 //! Few rows of `X`: dot products along `k`, weights streamed once.
 
 use super::super::float::Load;
-use super::super::rows::{RowMat, with_row_elem};
 use super::super::isa::simd_fn;
+use super::super::rows::{RowMat, with_row_elem};
 use super::super::simd::{Piece, Simd};
 use super::finish::{Affine, MAX_CHUNK, finish};
 use super::{Job, Linear, chunk_rows};

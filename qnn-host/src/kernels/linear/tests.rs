@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::kernels::Float;
 use crate::kernels::testing::{assert_close, encoded, isas, numbers};
 use crate::pool::PoolOptions;
 
@@ -12,6 +13,8 @@ struct Problem {
     n: usize,
     k: usize,
     ty: Float,
+    /// Weights are signed bytes with a scale for each row; `ty` is the biases' type.
+    codes: bool,
     shift: usize,
     bias: bool,
     gate: bool,
@@ -23,20 +26,30 @@ struct Data {
     x: Vec<f32>,
     /// Bytes as given to the kernel, and numbers as stored, for: weights, gate, bias, gate bias.
     operands: [(Vec<u8>, Vec<f32>); 4],
+    /// Of the rows of weights and gate, if they are codes.
+    scales: [Vec<f32>; 2],
     residual: Vec<f32>,
 }
 
 impl Problem {
     fn data(&self) -> Data {
         let operand = |len, i: u64| encoded(&numbers(len, self.seed ^ (i << 8)), self.ty, self.shift);
+        let scales = [6, 7].map(|i| numbers(self.n, self.seed ^ (i << 8)).iter().map(|s| s * 0.01).collect::<Vec<_>>());
+        let weights = |i: u64| match self.codes {
+            false => operand(self.n * self.k, i),
+            true => {
+                let codes = numbers(self.n * self.k, self.seed ^ (i << 8));
+                let codes: Vec<i8> = codes.iter().map(|x| (x * 70.0).clamp(-128.0, 127.0) as i8).collect();
+                let scale = |at: usize| scales[i as usize - 1][at / self.k];
+                let stored = codes.iter().enumerate().map(|(at, &c)| f32::from(c) * scale(at)).collect();
+                let bytes = vec![0xAA; self.shift].into_iter().chain(codes.iter().map(|c| c.cast_unsigned()));
+                (bytes.collect(), stored)
+            }
+        };
         Data {
             x: numbers(self.m * self.k, self.seed),
-            operands: [
-                operand(self.n * self.k, 1),
-                operand(self.n * self.k, 2),
-                operand(self.n, 3),
-                operand(self.n, 4),
-            ],
+            operands: [weights(1), weights(2), operand(self.n, 3), operand(self.n, 4)],
+            scales: scales.clone(),
             residual: numbers(self.m * self.n, self.seed ^ 5),
         }
     }
@@ -67,7 +80,10 @@ impl Problem {
 
     fn layer<'a>(&self, data: &'a Data, out: SharedMut<'a, f32>) -> Linear<'a> {
         let view = |i: usize| Floats::new(&data.operands[i].0[self.shift..], self.ty);
-        let mat = |i| Mat::new(view(i), self.n, self.k);
+        let mat = |i: usize| match self.codes {
+            false => Mat::new(view(i), self.n, self.k),
+            true => Mat::codes(&data.operands[i].0[self.shift..], &data.scales[i], self.n, self.k),
+        };
         let bias = |i| self.bias.then(|| view(i));
         Linear {
             weights: mat(0),
@@ -109,18 +125,18 @@ proptest! {
 
     #[test]
     fn few_rows_match_the_definition(
-        m in 1usize..9, n in 1usize..140, k in 1usize..200, ty in 0usize..3, shift in 0usize..2,
+        m in 1usize..9, n in 1usize..140, k in 1usize..200, ty in 0usize..3, codes: bool, shift in 0usize..2,
         bias: bool, gate: bool, residual in 0usize..3, threads in 1usize..4, seed: u64,
     ) {
-        Problem { m, n, k, ty: Float::ALL[ty], shift, bias, gate, residual, seed }.check(&pool(threads));
+        Problem { m, n, k, ty: Float::ALL[ty], codes, shift, bias, gate, residual, seed }.check(&pool(threads));
     }
 
     #[test]
     fn many_rows_match_the_definition(
-        m in 9usize..80, n in 1usize..220, k in 1usize..300, ty in 0usize..3, shift in 0usize..2,
+        m in 9usize..80, n in 1usize..220, k in 1usize..300, ty in 0usize..3, codes: bool, shift in 0usize..2,
         bias: bool, gate: bool, residual in 0usize..3, threads in 1usize..4, seed: u64,
     ) {
-        Problem { m, n, k, ty: Float::ALL[ty], shift, bias, gate, residual, seed }.check(&pool(threads));
+        Problem { m, n, k, ty: Float::ALL[ty], codes, shift, bias, gate, residual, seed }.check(&pool(threads));
     }
 }
 
@@ -129,7 +145,18 @@ fn blocks_meet_at_their_edges() {
     let pool = pool(2);
     for m in [16, 32, 33, 255, 256, 257, 300] {
         for (n, k) in [(97, 256), (96, 513), (1, 600)] {
-            let base = Problem { m, n, k, ty: Float::F16, shift: 0, bias: true, gate: false, residual: 1, seed: 7 };
+            let base = Problem {
+                m,
+                n,
+                k,
+                ty: Float::F16,
+                codes: m % 2 == 1,
+                shift: 0,
+                bias: true,
+                gate: false,
+                residual: 1,
+                seed: 7,
+            };
             base.check(&pool);
         }
     }
@@ -146,6 +173,7 @@ fn layers_of_one_call_are_as_if_alone() {
                 n,
                 k: 130,
                 ty: Float::F32,
+                codes: n == 5,
                 shift: 0,
                 bias: true,
                 gate,

@@ -14,8 +14,8 @@
 
 use super::super::Isa;
 use super::super::convert::move_all;
-use super::super::rows::{RowMat, with_row_elem};
 use super::super::isa::simd_fn;
+use super::super::rows::{RowMat, with_row_elem};
 use super::super::simd::{A_STRIDE, MAX_LANES, Simd, Tile};
 use super::finish::{Affine, MAX_CHUNK, finish};
 use super::{Job, Linear};

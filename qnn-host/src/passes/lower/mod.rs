@@ -102,7 +102,7 @@ impl<'g> Lower<'g> {
             Role::Static(bytes) => {
                 self.written[index] = true;
                 self.check_constant(tensor, bytes.len())?;
-                Source::Const(Constant { bytes: bytes.clone(), dtype: tensor.dtype, quant: tensor.quant.clone() })
+                Source::Const(Constant::new(bytes.clone(), tensor.dtype, tensor.quant.clone()))
             }
             Role::Output => {
                 snap = self.snap(tensor, index)?;

@@ -1,0 +1,117 @@
+//! Which weights the vector kernels take as they are, and packing those that they take in a form of their own.
+//!
+//! Block codes ([`Quant::Block`] along a row, blocks of a multiple of 32, scales that `float16` holds) are packed once a
+//! context; see [`crate::kernels::packed`]. Codes with a scale for each row are read in place.
+
+use super::net::{Constant, Net, Source, Value};
+use super::op::Op;
+use super::shared::{Made, SharedConstants};
+use crate::bytes::Bytes;
+use crate::ir::{BlockScales, Dtype, Quant};
+use crate::kernels::packed::{BLOCK, Bits, Packer, Packing, Scales};
+use half::f16;
+
+/// Packs the weights of linear layers and the tables of look-ups where that can be done without loss.
+pub(crate) fn pack(net: &mut Net, shared: &SharedConstants) {
+    for index in 0..net.nodes.len() {
+        let slots = match net.nodes[index].op {
+            Op::Linear { .. } => 1..2,
+            Op::GatedLinear { .. } => 1..3,
+            Op::Gather { axis: 0 } => 0..1,
+            _ => continue,
+        };
+        // A layer and its gate go together.
+        let packed: Option<Vec<Value>> = slots.clone().map(|slot| packed(net, index, slot, shared)).collect();
+        for (slot, value) in slots.zip(packed.into_iter().flatten()) {
+            net.nodes[index].inputs[slot] = net.add_value(value);
+        }
+    }
+}
+
+/// An operand of a node in packed form, if it has one.
+fn packed(net: &Net, index: usize, slot: usize, shared: &SharedConstants) -> Option<Value> {
+    let id = net.nodes[index].inputs[slot];
+    let (value, constant) = (net.value(id), net.constant(id)?);
+    let &[rows, cols] = value.shape.as_slice() else { return None };
+    let known = [Bits::Four, Bits::Eight].map(|bits| Packing { bits, scales: Scales::Block });
+    let known = known.into_iter().find(|&p| shared.find(constant, &value.shape, Made::Packed(p)).is_some());
+    let packing = match known {
+        Some(packing) => packing,
+        None => packing_of(constant, rows, cols)?,
+    };
+    let make = || packed_bytes(constant, packing, rows, cols);
+    let bytes = shared.get(constant, &value.shape, Made::Packed(packing), make);
+    let source =
+        Source::Const(Constant { bytes, dtype: constant.dtype, quant: constant.quant.clone(), packing: Some(packing) });
+    Some(Value { source, ..value.clone() })
+}
+
+/// The packing that keeps block codes bit for bit.
+pub(crate) fn packing_of(constant: &Constant, rows: usize, cols: usize) -> Option<Packing> {
+    let bits = match constant.dtype {
+        Dtype::SFixed8 => Bits::Eight,
+        Dtype::SFixed4 => Bits::Four,
+        _ => return None,
+    };
+    let Quant::Block { block_dims, scales, offsets } = &constant.quant else { return None };
+    let &[1, block] = block_dims.as_ref() else { return None };
+    let block = block as usize;
+    let fits = block.is_multiple_of(BLOCK) && cols.is_multiple_of(block) && scales.len() == rows * (cols / block);
+    let exact = || scales.iter().all(|scale| f16::from_f32(scale).to_f32() == scale);
+    (fits && offsets.iter().all(|&o| o == 0) && exact()).then_some(Packing { bits, scales: Scales::Block })
+}
+
+/// Packs constants that [`packing_of`] likes.
+fn packed_bytes(constant: &Constant, packing: Packing, rows: usize, cols: usize) -> Bytes {
+    let Quant::Block { scales, .. } = &constant.quant else { return Bytes::copy_from(&[]) };
+    let per_row = scales.len() / rows.max(1);
+    let repeat = cols / BLOCK / per_row.max(1);
+    let len = packing.size_bytes(rows, cols).expect("larger than its source, which is in memory, by an eighth at most");
+    let halves = constant.bytes.len() < rows * cols;
+    let (mut codes, mut wide) = (vec![0; cols], vec![0.0; cols / BLOCK]);
+    Bytes::filled(len, |bytes| {
+        let mut packer = Packer::new(bytes, packing, rows, cols);
+        for row in 0..rows {
+            read_codes(constant, halves, row * cols, &mut codes);
+            spread(scales, row * per_row, repeat, &mut wide);
+            packer.row(row, &codes, &wide).expect("codes of the element type, scales that float16 holds");
+        }
+    })
+}
+
+/// Codes from element `first` on; those of 4 bits may lie two a byte, the earlier in the lower half.
+fn read_codes(constant: &Constant, halves: bool, first: usize, codes: &mut [i8]) {
+    let low = |byte: u8| (byte << 4).cast_signed() >> 4;
+    for (i, code) in codes.iter_mut().enumerate() {
+        let at = first + i;
+        *code = match constant.dtype {
+            Dtype::SFixed4 if halves => low(constant.bytes[at / 2] >> (at % 2 * 4)),
+            Dtype::SFixed4 => low(constant.bytes[at]),
+            _ => constant.bytes[at].cast_signed(),
+        };
+    }
+}
+
+/// Each of a row's scales `repeat` times.
+fn spread(scales: &BlockScales, first: usize, repeat: usize, wide: &mut [f32]) {
+    for (i, scale) in wide.iter_mut().enumerate() {
+        *scale = scales.get(first + i / repeat);
+    }
+}
+
+/// Codes of a byte or two, with one scale for all rows or one for each.
+pub(crate) fn is_row_codes(dtype: Dtype, quant: &Quant) -> bool {
+    let codes = matches!(dtype, Dtype::SFixed8 | Dtype::UFixed8 | Dtype::SFixed16 | Dtype::UFixed16);
+    codes && matches!(quant, Quant::None | Quant::PerTensor { .. } | Quant::PerAxis { axis: 0, .. })
+}
+
+/// Whether the vector kernels take a layer's weights: numbers, packed codes, symmetric signed bytes.
+pub(crate) fn has_kernel(weights: &Constant) -> bool {
+    let symmetric = match &weights.quant {
+        Quant::PerTensor { offset, .. } => *offset == 0,
+        Quant::PerAxis { offsets, .. } => offsets.iter().all(|&o| o == 0),
+        _ => true,
+    };
+    let bytes = weights.dtype == Dtype::SFixed8 && is_row_codes(weights.dtype, &weights.quant) && symmetric;
+    weights.dtype.is_float() || weights.packing.is_some() || bytes
+}
