@@ -67,6 +67,8 @@ pub enum CompileError {
     NoCheckpoint { dir: PathBuf, pickled: Option<String> },
     #[error("`{}` is not a safetensors file: {detail}", path.display())]
     NotSafetensors { path: PathBuf, detail: String },
+    #[error("`{}` is not a GGUF file that we read: {detail}", path.display())]
+    NotGguf { path: PathBuf, detail: String },
     #[error("`{}` is torn: {detail}", path.display())]
     TornFile { path: PathBuf, detail: String },
     #[error("bad entry for tensor `{name}` in `{}`: {detail}", path.display())]

@@ -44,6 +44,7 @@ mod damage_tests;
 mod error;
 pub mod family;
 mod fs;
+mod gguf;
 mod htp;
 mod lower;
 pub mod manifest;
@@ -51,6 +52,7 @@ pub mod options;
 pub mod progress;
 mod qnn;
 mod size;
+mod source;
 mod target;
 #[cfg(test)]
 mod testing;

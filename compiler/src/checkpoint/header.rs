@@ -77,13 +77,13 @@ fn check(raw: RawEntry, shard: usize, data_start: u64) -> Result<TensorEntry, St
     let bytes = end.checked_sub(begin).ok_or_else(|| format!("its data ends at {end}, before it begins at {begin}"))?;
     let n_elems = raw.shape.iter().try_fold(1_usize, |n, &d| n.checked_mul(d));
     let n_elems = n_elems.ok_or_else(|| format!("shape {:?} overflows", raw.shape))?;
-    if let Some(width) = dtype.size_bytes() {
+    if let Some((_, width)) = dtype.block() {
         let needed = (n_elems as u64).checked_mul(width as u64);
         if needed != Some(bytes) {
             return Err(format!("{} {:?} does not fill {bytes} bytes", raw.dtype, raw.shape));
         }
     }
-    Ok(TensorEntry { shard, dtype, dims: raw.shape, offset, bytes })
+    Ok(TensorEntry { shard, dtype, dims: raw.shape, offset, bytes, paired_heads: None })
 }
 
 /// The tensors must lie side by side, cover the data, and end where the file ends.

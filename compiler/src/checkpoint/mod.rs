@@ -1,4 +1,5 @@
-//! Reads Hugging Face checkpoints: one or many safetensors files, each tensor streamed as f32.
+//! Reads checkpoints, each tensor streamed as f32: Hugging Face's (one or many safetensors files), or a GGUF file under
+//! Hugging Face's names.
 //!
 //! Files are read, not mapped: a tensor passes through a small buffer, so a file that shrinks while we work gives an
 //! error where a mapping would give a signal, and this crate stays free of `unsafe`.
@@ -12,11 +13,13 @@ mod read;
 #[cfg(test)]
 mod tests;
 
+use crate::gguf::{GgmlType, Gguf, hugging_face_name};
 use crate::{CompileError, Result};
 use near::nearest;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+pub use crate::gguf::BlockFormat;
 pub(crate) use read::{Gatekeeper, for_each_chunk};
 
 const SINGLE_FILE: &str = "model.safetensors";
@@ -43,6 +46,9 @@ pub struct TensorEntry {
     pub offset: u64,
     /// Length in bytes.
     pub bytes: u64,
+    /// Width of the heads whose rows lie in pairs `(0, d/2), (1, d/2 + 1), ...`, as llama.cpp turns Q and K of `llama` models;
+    /// they are read in Hugging Face's order.
+    pub paired_heads: Option<usize>,
 }
 
 /// Element types that weights are read from, and a name for those that are not.
@@ -54,6 +60,8 @@ pub enum SourceDtype {
     F16,
     /// Upper half of an IEEE single.
     Bf16,
+    /// Codes that share scales, of a GGUF file.
+    Blocks(BlockFormat),
     /// Any other type, by its name in the file.
     Other(String),
 }
@@ -68,11 +76,12 @@ impl SourceDtype {
         }
     }
 
-    /// Bytes of an element, for the types we read.
-    pub const fn size_bytes(&self) -> Option<usize> {
+    /// Elements and bytes of a block, for the types we read; plain numbers are blocks of one.
+    pub const fn block(&self) -> Option<(usize, usize)> {
         match self {
-            Self::F32 => Some(4),
-            Self::F16 | Self::Bf16 => Some(2),
+            Self::F32 => Some((1, 4)),
+            Self::F16 | Self::Bf16 => Some((1, 2)),
+            Self::Blocks(format) => Some((format.elems(), format.bytes())),
             Self::Other(_) => None,
         }
     }
@@ -99,6 +108,32 @@ impl Checkpoint {
             names.filter(|n| n.ends_with(".bin") || n.ends_with(".pth") || n.ends_with(".gguf")).min()
         });
         Err(CompileError::NoCheckpoint { dir: dir.into(), pickled })
+    }
+
+    /// The tensors of a GGUF file, by Hugging Face's names. `head_dim` as the model has it.
+    pub(crate) fn of_gguf(gguf: &Gguf, head_dim: usize) -> Result<Self> {
+        let pairs = gguf.architecture()? == "llama";
+        let entries = gguf.tensors.iter().filter_map(|(name, tensor)| {
+            let turned = pairs && ["attn_q.", "attn_k."].iter().any(|part| name.contains(part));
+            let dtype = match tensor.ty {
+                GgmlType::F32 => SourceDtype::F32,
+                GgmlType::F16 => SourceDtype::F16,
+                GgmlType::Bf16 => SourceDtype::Bf16,
+                GgmlType::Blocks(format) => SourceDtype::Blocks(format),
+                GgmlType::Other(number) => SourceDtype::Other(format!("ggml type {number}")),
+            };
+            let entry = TensorEntry {
+                shard: 0,
+                dtype,
+                dims: tensor.dims.clone(),
+                offset: tensor.offset,
+                bytes: tensor.bytes,
+                paired_heads: turned.then_some(head_dim),
+            };
+            Some((hugging_face_name(name)?, entry))
+        });
+        let dir = gguf.path.parent().unwrap_or(Path::new("")).into();
+        Ok(Self { dir, shards: vec![gguf.path.clone()], tensors: entries.collect() })
     }
 
     /// The directory it was opened from.
@@ -128,7 +163,7 @@ impl Checkpoint {
         if let SourceDtype::Other(dtype) = &entry.dtype {
             return Err(CompileError::UnsupportedDtype { name: name.into(), found: dtype.clone() });
         }
-        if entry.dims != dims {
+        if entry.dims != dims || entry.paired_heads.is_some_and(|d| d == 0 || !dims[0].is_multiple_of(d)) {
             return Err(CompileError::WrongShape {
                 name: name.into(),
                 expected: dims.into(),

@@ -20,23 +20,27 @@ pub(crate) fn for_each_chunk(
     mut each: impl FnMut(&[f32]) -> Result<()>,
 ) -> Result<()> {
     let path = &checkpoint.shards[entry.shard];
-    let width = entry
+    let (block_elems, block_bytes) = entry
         .dtype
-        .size_bytes()
+        .block()
         .ok_or_else(|| CompileError::UnsupportedDtype { name: name.into(), found: format!("{:?}", entry.dtype) })?;
     let mut file = fs::open(path)?;
     file.seek(SeekFrom::Start(entry.offset)).map_err(fs::io_err("seek in", path))?;
 
     let n_elems = entry.dims.iter().product::<usize>();
-    let chunk_elems = n_elems.min(CHUNK_ELEMS);
-    let mut raw = vec![0_u8; chunk_elems * width];
+    let cols = entry.dims[1..].iter().product::<usize>();
+    // Heads whose rows are turned are read whole.
+    let run_elems = entry.paired_heads.map_or(CHUNK_ELEMS, |head_dim| head_dim * cols);
+    let chunk_elems = n_elems.min(run_elems);
+    let mut raw = vec![0_u8; chunk_elems / block_elems * block_bytes];
     let mut values = vec![0_f32; chunk_elems];
+    let mut turned = Vec::new();
     let mut bits = Vec::new();
     let mut gate = Gatekeeper { name, dims: &entry.dims, done: 0 };
     let mut done = 0;
     while done < n_elems {
         let n = chunk_elems.min(n_elems - done);
-        let raw = &mut raw[..n * width];
+        let raw = &mut raw[..n / block_elems * block_bytes];
         file.read_exact(raw).map_err(|e| match e.kind() {
             ErrorKind::UnexpectedEof => CompileError::TornFile {
                 path: path.clone(),
@@ -44,8 +48,12 @@ pub(crate) fn for_each_chunk(
             },
             _ => fs::io_err("read", path)(e),
         })?;
-        let values = &mut values[..n];
+        let mut values = &mut values[..n];
         widen(&entry.dtype, raw, &mut bits, values);
+        if entry.paired_heads.is_some() {
+            unpair_rows(values, cols, &mut turned);
+            values = &mut turned;
+        }
         gate.pass(values)?;
         each(values)?;
         done += n;
@@ -53,12 +61,28 @@ pub(crate) fn for_each_chunk(
     Ok(())
 }
 
-fn widen(dtype: &SourceDtype, raw: &[u8], bits: &mut Vec<u16>, values: &mut [f32]) {
-    if *dtype == SourceDtype::F32 {
-        for (value, bytes) in values.iter_mut().zip(raw.as_chunks().0) {
-            *value = f32::from_le_bytes(*bytes);
+/// Rows of one head from `(0, d/2), (1, d/2 + 1), ...` to `0, 1, 2, ...`.
+fn unpair_rows(rows: &[f32], cols: usize, to: &mut Vec<f32>) {
+    let half = rows.len() / cols / 2;
+    to.clear();
+    for part in 0..2 {
+        for row in 0..half {
+            let at = (2 * row + part) * cols;
+            to.extend_from_slice(&rows[at..at + cols]);
         }
-        return;
+    }
+}
+
+fn widen(dtype: &SourceDtype, raw: &[u8], bits: &mut Vec<u16>, values: &mut [f32]) {
+    match dtype {
+        SourceDtype::F32 => {
+            for (value, bytes) in values.iter_mut().zip(raw.as_chunks().0) {
+                *value = f32::from_le_bytes(*bytes);
+            }
+            return;
+        }
+        SourceDtype::Blocks(format) => return format.decode(raw, values),
+        _ => {}
     }
     bits.clear();
     bits.extend(raw.as_chunks().0.iter().map(|bytes| u16::from_le_bytes(*bytes)));
@@ -107,6 +131,13 @@ impl Gatekeeper<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rows_in_pairs_are_put_in_order() {
+        let mut rows = Vec::new();
+        unpair_rows(&[0.0, 0.5, 2.0, 2.5, 1.0, 1.5, 3.0, 3.5], 2, &mut rows);
+        assert_eq!(rows, [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5]);
+    }
 
     #[test]
     fn the_gate_counts_over_runs() {

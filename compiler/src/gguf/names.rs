@@ -1,0 +1,49 @@
+//! Tensor names of llama.cpp's converters as Hugging Face writes them, which is how the rest of the compiler knows weights.
+
+/// The part of a layer: its name there, and here.
+const PARTS: [(&str, &str); 14] = [
+    ("attn_norm.weight", "input_layernorm.weight"),
+    ("attn_q.weight", "self_attn.q_proj.weight"),
+    ("attn_q.bias", "self_attn.q_proj.bias"),
+    ("attn_k.weight", "self_attn.k_proj.weight"),
+    ("attn_k.bias", "self_attn.k_proj.bias"),
+    ("attn_v.weight", "self_attn.v_proj.weight"),
+    ("attn_v.bias", "self_attn.v_proj.bias"),
+    ("attn_q_norm.weight", "self_attn.q_norm.weight"),
+    ("attn_k_norm.weight", "self_attn.k_norm.weight"),
+    ("attn_output.weight", "self_attn.o_proj.weight"),
+    ("ffn_norm.weight", "post_attention_layernorm.weight"),
+    ("ffn_gate.weight", "mlp.gate_proj.weight"),
+    ("ffn_up.weight", "mlp.up_proj.weight"),
+    ("ffn_down.weight", "mlp.down_proj.weight"),
+];
+
+/// The name that the rest of the compiler uses; `None` for tensors that no model of ours has.
+pub(crate) fn hugging_face_name(name: &str) -> Option<String> {
+    match name {
+        "token_embd.weight" => return Some("model.embed_tokens.weight".into()),
+        "output_norm.weight" => return Some("model.norm.weight".into()),
+        "output.weight" => return Some("lm_head.weight".into()),
+        _ => {}
+    }
+    let (layer, part) = name.strip_prefix("blk.")?.split_once('.')?;
+    let layer: usize = layer.parse().ok()?;
+    let (_, ours) = PARTS.iter().find(|(theirs, _)| *theirs == part)?;
+    Some(format!("model.layers.{layer}.{ours}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_translated_and_unknown_ones_are_not() {
+        let name = |n| hugging_face_name(n);
+        assert_eq!(name("blk.12.attn_q.bias").as_deref(), Some("model.layers.12.self_attn.q_proj.bias"));
+        assert_eq!(name("blk.0.ffn_down.weight").as_deref(), Some("model.layers.0.mlp.down_proj.weight"));
+        assert_eq!(name("output.weight").as_deref(), Some("lm_head.weight"));
+        for unknown in ["rope_freqs.weight", "blk.x.attn_q.weight", "blk.1.ffn_gate_exps.weight", "blk.1"] {
+            assert_eq!(name(unknown), None, "{unknown}");
+        }
+    }
+}

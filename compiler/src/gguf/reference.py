@@ -1,0 +1,16 @@
+#!/usr/bin/env python3
+"""Prints the expected numbers of `blocks_decode_as_the_reference_does` in tests.rs (pip install gguf==0.19.0 numpy)."""
+import numpy as np
+import gguf.quants as q
+from gguf import GGMLQuantizationType as T
+
+SIZES = {"Q4_0": 18, "Q8_0": 34, "Q4_K": 144, "Q6_K": 210}
+HALVES = {"Q4_0": [0], "Q8_0": [0], "Q4_K": [0, 2], "Q6_K": [208]}
+
+for name, size in SIZES.items():
+    block = np.array([(i * 73 + 41) % 256 for i in range(size)], dtype=np.uint8)
+    for n, at in enumerate(HALVES[name]):
+        block[at : at + 2] = np.array([0.0625 * (n + 1)], dtype=np.float16).view(np.uint8)
+    numbers = q.dequantize(block.reshape(1, size), T[name]).reshape(-1)
+    step = len(numbers) // 8
+    print(name, [float(x) for x in numbers[3::step]], float(numbers.astype(np.float64).sum()))

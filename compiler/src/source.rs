@@ -1,0 +1,63 @@
+//! A model to compile, in whichever form it came: a Hugging Face directory, or one GGUF file.
+//!
+//! A GGUF file's configuration and tokenizer are unpacked into a directory of our own as Hugging Face writes them, so that
+//! everything after this file reads one form only. Its weights are read where they lie.
+
+use crate::checkpoint::Checkpoint;
+use crate::family::ModelSpec;
+use crate::gguf::Gguf;
+use crate::{CompileError, Result, fs};
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// An opened model.
+#[derive(Debug)]
+pub(crate) struct Source {
+    /// What the lowering needs to know.
+    pub(crate) spec: ModelSpec,
+    /// The weights.
+    pub(crate) checkpoint: Checkpoint,
+    dir: PathBuf,
+    /// Holds `dir`, if we made it.
+    _unpacked: Option<TempDir>,
+}
+
+impl Source {
+    /// Opens a directory or a GGUF file.
+    ///
+    /// # Errors
+    /// Those of the configuration, the checkpoint or the GGUF file.
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        if !Gguf::is_one(path) {
+            let (spec, checkpoint) = (ModelSpec::load(path)?, Checkpoint::open(path)?);
+            return Ok(Self { spec, checkpoint, dir: path.into(), _unpacked: None });
+        }
+        let gguf = Gguf::open(path)?;
+        let unpacked = TempDir::new().map_err(fs::io_err("make a directory in", &std::env::temp_dir()))?;
+        let files =
+            [("config.json", gguf.config()?), ("tokenizer.json", gguf.tokenizer()?), ("tokenizer_config.json", gguf.tokenizer_config())];
+        for (name, value) in files {
+            let to = unpacked.path().join(name);
+            std::fs::write(&to, value.to_string()).map_err(fs::io_err("write", &to))?;
+        }
+        let spec = ModelSpec::load(unpacked.path()).map_err(|error| in_gguf(error, path))?;
+        let checkpoint = Checkpoint::of_gguf(&gguf, spec.head_dim)?;
+        Ok(Self { spec, checkpoint, dir: unpacked.path().into(), _unpacked: Some(unpacked) })
+    }
+
+    /// Where `tokenizer.json` and its like are.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+}
+
+/// Missing keys are the GGUF file's, which has no `config.json`.
+fn in_gguf(error: CompileError, path: &Path) -> CompileError {
+    match error {
+        CompileError::ConfigMissing { key } => CompileError::NotGguf {
+            path: path.into(),
+            detail: format!("its metadata does not tell the model's `{key}`"),
+        },
+        other => other,
+    }
+}
