@@ -3,17 +3,17 @@
 use crate::bundle::{
     CONFIG_FILE, HTP_CONFIG_FILE, OPTIONAL_FILES, Staging, TOKENIZER_FILE, check_tokenizer, genie_config, htp_config,
 };
-use crate::checkpoint::Checkpoint;
 use crate::family::ModelSpec;
-use crate::lower::{self, Format, LinearForm, Piece, Source};
+use crate::lower::{self, Format, LinearForm, Loss, Piece, Source};
 use crate::manifest::{BUNDLE_FORMAT, BUNDLE_VERSION, FileEntry, GraphEntry, MANIFEST_FILE, Manifest, Options};
+use crate::model::Model;
 use crate::progress::{Amount, Progress, Stage};
 use crate::size::Plan;
 use crate::target::{Target, TargetContext};
 use crate::{CompileOptions, Result, fs, manifest};
 use genie_types::VariantSpec;
 use sha2::{Digest, Sha256};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
 /// Compiles with any target; [`crate::compile()`] is this with a QNN backend.
@@ -25,28 +25,28 @@ pub(crate) fn compile_with<T: Target>(
     // All that can be refused is refused before anything is written.
     options.check()?;
     let variants = options.variants()?;
-    let spec = ModelSpec::load(&options.model_dir)?;
-    let checkpoint = Checkpoint::open(&options.model_dir)?;
-    lower::check_weights(&spec, &checkpoint)?;
-    let tokenizer = options.model_dir.join(TOKENIZER_FILE);
-    check_tokenizer(&tokenizer, spec.vocab)?;
-    note_oddities(options, &spec, &variants, progress);
+    let model = Model::open(&options.model_dir)?;
+    let Model { spec, checkpoint, .. } = &model;
+    lower::check_weights(spec, checkpoint)?;
+    check_tokenizer(&model.dir().join(TOKENIZER_FILE), spec.vocab)?;
+    note_oddities(options, spec, &variants, progress);
     let form = if options.htp.is_some() { LinearForm::Conv2d } else { LinearForm::FullyConnected };
     let format = Format { precision: options.precision, weights: options.weights, form };
     let mut cuts = (options.splits, options.layers_per_split);
     if let Some(htp) = &options.htp {
-        cuts = Plan { spec: &spec, format, n_graphs: variants.len(), htp }.fit(cuts)?;
+        cuts = Plan { spec, format, n_graphs: variants.len(), htp }.fit(cuts)?;
     }
     let staging = Staging::begin(&options.out_dir, &options.model_dir, options.force)?;
 
-    let source_hash = hash_model(&options.model_dir, progress)?;
-    let pieces = lower::cut(&spec, cuts.0, cuts.1);
+    let source_hash = hash_model(&model, progress)?;
+    let pieces = lower::cut(spec, cuts.0, cuts.1);
     let binaries = lower::file_names(&pieces);
     let mut graphs = Vec::new();
+    let mut loss = Loss::default();
     for (i, (piece, file)) in pieces.iter().zip(&binaries).enumerate() {
         let place = Place { split: i + 1, n_splits: pieces.len() };
-        let source = Source { checkpoint: &checkpoint, format, progress: &mut *progress };
-        compile_piece(&spec, piece, place, &variants, target, source, &staging.path(file))?;
+        let source = Source { checkpoint, format, loss: &mut loss, progress: &mut *progress };
+        compile_piece(spec, piece, place, &variants, target, source, &staging.path(file))?;
         if let Some(htp) = &options.htp {
             htp.check_file(file, &staging.path(file))?;
         }
@@ -59,16 +59,22 @@ pub(crate) fn compile_with<T: Target>(
         }));
     }
 
+    if let Some(relative) = loss.relative() {
+        let percent = 100.0 * relative;
+        progress
+            .note(&format!("rounding to {} moved the weights by {percent:.2} % (root mean square)", options.weights));
+    }
+
     let mut files = binaries.clone();
     for name in [TOKENIZER_FILE].iter().chain(OPTIONAL_FILES) {
-        let from = options.model_dir.join(name);
+        let from = model.dir().join(name);
         if *name == TOKENIZER_FILE || from.is_file() {
             std::fs::copy(&from, staging.path(name)).map_err(fs::io_err("copy", &from))?;
             files.push(name.to_string());
         }
     }
     let ctx_size = variants.iter().map(|v| v.ctx_size().get()).max().unwrap_or(0);
-    let config = genie_config(&spec, ctx_size, &binaries, options.htp.is_some());
+    let config = genie_config(spec, ctx_size, &binaries, options.htp.is_some());
     write_json(&staging.path(CONFIG_FILE), &config)?;
     files.push(CONFIG_FILE.into());
     if let Some(htp) = &options.htp {
@@ -168,19 +174,18 @@ fn note_oddities(options: &CompileOptions, spec: &ModelSpec, variants: &[Variant
     }
 }
 
-/// Hash of a model directory: everything `compile` reads, by name, length and content. Manifests hold it as
+/// Hash of a model, a directory or a GGUF file: everything `compile` reads, by name, length and content. Manifests hold it as
 /// [`manifest::Source::sha256`], so it tells whether a bundle is up to date.
 ///
 /// # Errors
 /// Files that cannot be read, a directory without a checkpoint.
-pub fn model_hash(dir: &Path) -> Result<String> {
-    hash_model(dir, &mut crate::Silent)
+pub fn model_hash(path: &Path) -> Result<String> {
+    hash_model(&Model::open(path)?, &mut crate::Silent)
 }
 
-fn hash_model(dir: &Path, progress: &mut dyn Progress) -> Result<String> {
+fn hash_model(model: &Model, progress: &mut dyn Progress) -> Result<String> {
     let small = ["config.json", "generation_config.json", TOKENIZER_FILE].iter().chain(OPTIONAL_FILES);
-    let mut paths: Vec<PathBuf> = small.map(|name| dir.join(name)).filter(|path| path.is_file()).collect();
-    paths.extend_from_slice(Checkpoint::open(dir)?.shards());
+    let paths = model.files(small.copied());
     let lengths = paths.iter().map(|path| fs::length(path)).collect::<Result<Vec<u64>>>()?;
 
     progress.begin(&Stage::Hash, Amount { items: paths.len() as u64, bytes: lengths.iter().sum() });

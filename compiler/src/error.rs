@@ -1,6 +1,7 @@
 //! What can go wrong, said so that the reader can act: the thing, what was found, what was expected.
 
 use crate::Splits;
+use crate::Weights;
 use std::path::PathBuf;
 
 /// This crate's results.
@@ -30,6 +31,8 @@ pub enum CompileError {
     UnknownTarget { name: String, known: Vec<String> },
     #[error("target `{target}` cannot run these graphs: its HTP is a V{arch}, which has no float16 arithmetic")]
     NoFloat16 { target: String, arch: u32 },
+    #[error("target `{target}` cannot run weights in the format `{weights}`: expected `float` or `w8`")]
+    HtpWeights { target: String, weights: Weights },
     #[error("precision f32 for target `{target}`: its HTP computes in float16")]
     HtpPrecision { target: String },
     #[error("library `{library}` does not compile for target `{target}`: it is `{provider}`, expected an HTP backend")]
@@ -89,6 +92,10 @@ pub enum CompileError {
     UnsupportedDtype { name: String, found: String },
     #[error("tensor `{name}` has {value} at index {index:?}: weights must be finite")]
     NotFinite { name: String, index: Vec<usize>, value: f32 },
+    #[error("tensor `{name}` of {dims:?} cannot be stored in blocks: need rows of a multiple of {block} elements")]
+    NoBlocks { name: String, dims: Vec<usize>, block: usize },
+    #[error("tensor `{name}` has {value}: a block with it would need a scale that float16 cannot hold")]
+    ScaleOverflow { name: String, value: f32 },
     #[error("tensor `{name}` has {value} at index {index:?}, which float16 cannot hold (largest 65504)")]
     F16Overflow { name: String, index: Vec<usize>, value: f32 },
 
@@ -144,6 +151,9 @@ impl CompileError {
             }
             Self::TooLong { .. } => "use `--layers-per-split` with fewer layers, or fewer `--ar` and `--cl`".into(),
             Self::LayersPerSplitInMono { .. } => "use `--splits decoder-lmhead` or `lut-decoder-lmhead`".into(),
+            Self::NoCheckpoint { dir, pickled: Some(file) } if file.ends_with(".gguf") => {
+                format!("compile the file itself: give `{}`", dir.join(file).display())
+            }
             Self::NoCheckpoint { pickled: Some(file), .. } => {
                 format!("`{file}` is in another format: save the model as safetensors first")
             }
@@ -160,6 +170,8 @@ impl CompileError {
                 near => format!("near names: {}", quoted(near)),
             },
             Self::WrongShape { .. } => "config.json may belong to another model".into(),
+            Self::NoBlocks { .. } | Self::ScaleOverflow { .. } => "use `--weights w8`".into(),
+            Self::HtpWeights { .. } => "use `--weights w8`, or leave the flag out for float16".into(),
             Self::F16Overflow { .. } => "use `--precision f32`".into(),
             Self::UnsupportedFeature { feature: "quantization_config", .. } => {
                 "start from the unquantised checkpoint".into()

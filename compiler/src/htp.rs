@@ -5,7 +5,7 @@
 //! *Traps*: the x86 library composes for any chip, but writes binaries that share weights between graphs and cannot load
 //! them again; so sharing is off unless asked for.
 
-use crate::{CompileError, Precision, Result};
+use crate::{CompileError, Precision, Result, Weights};
 use qnn_api::soc::{FIRST_FLOAT16_ARCH, SOCS};
 use qnn_api::{Backend, BackendOptions, ContextOptions, HtpGraphOptions, Library, PerfPolicy, Soc};
 use std::path::Path;
@@ -66,13 +66,14 @@ impl HtpOptions {
     }
 
     /// Refuses what the chip cannot run. All graphs of this compiler have float activations.
-    pub(crate) fn check(&self, precision: Precision) -> Result<()> {
+    pub(crate) fn check(&self, precision: Precision, weights: Weights) -> Result<()> {
         if self.soc.dsp_arch < FIRST_FLOAT16_ARCH {
             return Err(CompileError::NoFloat16 { target: self.target(), arch: self.soc.dsp_arch });
         }
-        match precision {
-            Precision::F16 => Ok(()),
-            Precision::F32 => Err(CompileError::HtpPrecision { target: self.target() }),
+        match (precision, weights) {
+            (Precision::F16, Weights::Float | Weights::W8) => Ok(()),
+            (Precision::F16, weights) => Err(CompileError::HtpWeights { target: self.target(), weights }),
+            (Precision::F32, _) => Err(CompileError::HtpPrecision { target: self.target() }),
         }
     }
 

@@ -48,11 +48,11 @@ mod gguf;
 mod htp;
 mod lower;
 pub mod manifest;
+mod model;
 pub mod options;
 pub mod progress;
 mod qnn;
 mod size;
-mod source;
 mod target;
 #[cfg(test)]
 mod testing;

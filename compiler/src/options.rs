@@ -11,7 +11,7 @@ use std::path::PathBuf;
 /// Everything `compile` needs to know. Plain values: [`crate::compile()`] checks them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompileOptions {
-    /// Hugging Face directory: `config.json`, safetensors, `tokenizer.json`.
+    /// Hugging Face directory (`config.json`, safetensors, `tokenizer.json`), or a GGUF file.
     pub model_dir: PathBuf,
     /// Bundle directory to make.
     pub out_dir: PathBuf,
@@ -79,7 +79,7 @@ impl CompileOptions {
     pub fn check(&self) -> Result<()> {
         self.variants()?;
         if let Some(htp) = &self.htp {
-            htp.check(self.precision)?;
+            htp.check(self.precision, self.weights)?;
         }
         match (self.layers_per_split, self.splits) {
             (Some(0), _) => Err(CompileError::ZeroLayersPerSplit),
@@ -130,15 +130,23 @@ impl Precision {
     }
 }
 
-/// How the weights of linear layers are stored. Embeddings, norms and biases keep the [`Precision`].
+/// How the weights of linear layers are stored. Norms and biases keep the [`Precision`]; so do embeddings but for the formats
+/// in blocks, which hold them (and a head that is tied to them) as `q8_0`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[allow(non_camel_case_types, reason = "the formats' own names")]
 pub enum Weights {
     /// In the precision of the activations.
     #[default]
     Float,
     /// Symmetric int8 with one scale for each output channel.
     W8,
+    /// Symmetric 4 bits with one scale for each output channel.
+    W4,
+    /// int8 in blocks of 32 inputs with a float16 scale each, as GGUF's format of that name. For the embedded backend.
+    Q8_0,
+    /// 4 bits in blocks of 32 inputs with a float16 scale each, as GGUF's format of that name. For the embedded backend.
+    Q4_0,
 }
 
 macro_rules! spelled {
@@ -170,7 +178,7 @@ spelled!(
     LutDecoderLmhead = "lut-decoder-lmhead"
 );
 spelled!(Precision, "precision", F32 = "f32", F16 = "f16");
-spelled!(Weights, "weight format", Float = "float", W8 = "w8");
+spelled!(Weights, "weight format", Float = "float", W8 = "w8", W4 = "w4", Q8_0 = "q8_0", Q4_0 = "q4_0");
 
 #[cfg(test)]
 mod tests {
@@ -193,7 +201,7 @@ mod tests {
         for splits in [Splits::Mono, Splits::DecoderLmhead, Splits::LutDecoderLmhead] {
             assert_eq!(splits.to_string().parse::<Splits>().unwrap(), splits);
         }
-        for weights in [Weights::Float, Weights::W8] {
+        for weights in [Weights::Float, Weights::W8, Weights::W4, Weights::Q8_0, Weights::Q4_0] {
             assert_eq!(weights.to_string().parse::<Weights>().unwrap(), weights);
         }
         assert_eq!("f32".parse::<Precision>().unwrap().dtype(), Dtype::F32);

@@ -227,6 +227,14 @@ pub enum WeightsArg {
     Float,
     /// int8 with one scale for each output channel.
     W8,
+    /// 4 bits with one scale for each output channel.
+    W4,
+    /// int8 in blocks of 32 inputs, as GGUF's Q8_0; embedded backend only.
+    #[value(name = "q8_0")]
+    Q8,
+    /// 4 bits in blocks of 32 inputs, as GGUF's Q4_0, embeddings as q8_0; embedded backend only.
+    #[value(name = "q4_0")]
+    Q4,
 }
 
 /// Compiling for a Hexagon chip with Qualcomm's `libQnnHtp.so`.
@@ -246,7 +254,7 @@ pub struct TargetArgs {
 
 #[derive(Args)]
 pub struct CompileArgs {
-    /// Folder with config.json, safetensors and tokenizer.json.
+    /// Folder with config.json, safetensors and tokenizer.json; or a GGUF file.
     pub model: PathBuf,
     /// The bundle's folder.
     #[arg(long, short, value_name = "BUNDLE")]

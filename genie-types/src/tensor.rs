@@ -49,9 +49,13 @@ impl TensorInfo {
         self.dims.iter().product()
     }
 
-    /// Bytes of a client buffer for it.
+    /// Bytes of a client buffer for it. Codes of 4 bits take a byte each, but in a block encoding lie two a byte, the
+    /// earlier in the lower half.
     pub fn size_bytes(&self) -> usize {
-        self.n_elems() * self.dtype.size_bytes()
+        match (self.dtype, &self.quant) {
+            (Dtype::SFixed4 | Dtype::UFixed4, Quant::Block { .. }) => self.n_elems().div_ceil(2),
+            _ => self.n_elems() * self.dtype.size_bytes(),
+        }
     }
 }
 

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 pub use crate::gguf::BlockFormat;
-pub(crate) use read::{Gatekeeper, for_each_chunk};
+pub(crate) use read::{Gatekeeper, for_each_chunk, for_each_raw};
 
 const SINGLE_FILE: &str = "model.safetensors";
 const INDEX_FILE: &str = "model.safetensors.index.json";

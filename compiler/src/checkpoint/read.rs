@@ -19,6 +19,27 @@ pub(crate) fn for_each_chunk(
     entry: &TensorEntry,
     mut each: impl FnMut(&[f32]) -> Result<()>,
 ) -> Result<()> {
+    let (mut values, mut bits) = (Vec::new(), Vec::new());
+    let mut gate = Gatekeeper { name, dims: &entry.dims, done: 0 };
+    let (block_elems, block_bytes) = entry.dtype.block().unwrap_or((1, 1));
+    for_each_raw(checkpoint, name, entry, |raw| {
+        values.resize(raw.len() / block_bytes * block_elems, 0.0);
+        widen(&entry.dtype, raw, &mut bits, &mut values);
+        gate.pass(&values)?;
+        each(&values)
+    })
+}
+
+/// Calls `each` with consecutive runs of the tensor's bytes as stored, whole blocks of them, rows in Hugging Face's order.
+///
+/// # Errors
+/// A type that we do not read, a read that fails or comes short, and whatever `each` returns.
+pub(crate) fn for_each_raw(
+    checkpoint: &Checkpoint,
+    name: &str,
+    entry: &TensorEntry,
+    mut each: impl FnMut(&[u8]) -> Result<()>,
+) -> Result<()> {
     let path = &checkpoint.shards[entry.shard];
     let (block_elems, block_bytes) = entry
         .dtype
@@ -28,19 +49,16 @@ pub(crate) fn for_each_chunk(
     file.seek(SeekFrom::Start(entry.offset)).map_err(fs::io_err("seek in", path))?;
 
     let n_elems = entry.dims.iter().product::<usize>();
-    let cols = entry.dims[1..].iter().product::<usize>();
-    // Heads whose rows are turned are read whole.
-    let run_elems = entry.paired_heads.map_or(CHUNK_ELEMS, |head_dim| head_dim * cols);
-    let chunk_elems = n_elems.min(run_elems);
-    let mut raw = vec![0_u8; chunk_elems / block_elems * block_bytes];
-    let mut values = vec![0_f32; chunk_elems];
+    let total = n_elems / block_elems * block_bytes;
+    let row_bytes = entry.dims[1..].iter().product::<usize>() * block_bytes / block_elems;
+    // Heads whose rows come in pairs are read whole.
+    let run = entry.paired_heads.map_or(CHUNK_ELEMS / block_elems * block_bytes, |head_dim| head_dim * row_bytes);
+    let mut buffer = vec![0_u8; total.min(run)];
     let mut turned = Vec::new();
-    let mut bits = Vec::new();
-    let mut gate = Gatekeeper { name, dims: &entry.dims, done: 0 };
     let mut done = 0;
-    while done < n_elems {
-        let n = chunk_elems.min(n_elems - done);
-        let raw = &mut raw[..n / block_elems * block_bytes];
+    while done < total {
+        let n = run.min(total - done);
+        let raw = &mut buffer[..n];
         file.read_exact(raw).map_err(|e| match e.kind() {
             ErrorKind::UnexpectedEof => CompileError::TornFile {
                 path: path.clone(),
@@ -48,27 +66,25 @@ pub(crate) fn for_each_chunk(
             },
             _ => fs::io_err("read", path)(e),
         })?;
-        let mut values = &mut values[..n];
-        widen(&entry.dtype, raw, &mut bits, values);
         if entry.paired_heads.is_some() {
-            unpair_rows(values, cols, &mut turned);
-            values = &mut turned;
+            unpair_rows(raw, row_bytes, &mut turned);
+            each(&turned)?;
+        } else {
+            each(raw)?;
         }
-        gate.pass(values)?;
-        each(values)?;
         done += n;
     }
     Ok(())
 }
 
 /// Rows of one head from `(0, d/2), (1, d/2 + 1), ...` to `0, 1, 2, ...`.
-fn unpair_rows(rows: &[f32], cols: usize, to: &mut Vec<f32>) {
-    let half = rows.len() / cols / 2;
+fn unpair_rows(rows: &[u8], row_bytes: usize, to: &mut Vec<u8>) {
+    let half = rows.len() / row_bytes / 2;
     to.clear();
     for part in 0..2 {
         for row in 0..half {
-            let at = (2 * row + part) * cols;
-            to.extend_from_slice(&rows[at..at + cols]);
+            let at = (2 * row + part) * row_bytes;
+            to.extend_from_slice(&rows[at..at + row_bytes]);
         }
     }
 }
@@ -135,8 +151,8 @@ mod tests {
     #[test]
     fn rows_in_pairs_are_put_in_order() {
         let mut rows = Vec::new();
-        unpair_rows(&[0.0, 0.5, 2.0, 2.5, 1.0, 1.5, 3.0, 3.5], 2, &mut rows);
-        assert_eq!(rows, [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5]);
+        unpair_rows(&[0, 1, 4, 5, 2, 3, 6, 7], 2, &mut rows);
+        assert_eq!(rows, [0, 1, 2, 3, 4, 5, 6, 7]);
     }
 
     #[test]

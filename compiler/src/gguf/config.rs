@@ -3,7 +3,7 @@
 //! *Trap*: a GGUF file keeps the `llama3` stretching of positions as a finished tensor of divisors, `rope_freqs.weight`. The
 //! rule's numbers are recovered from it and checked against all of it; divisors of any other rule are refused.
 
-use super::{Gguf, GgmlType, Value};
+use super::{GgmlType, Gguf, Value};
 use crate::{CompileError, Result, fs};
 use serde_json::{Map, json};
 use std::io::{Read, Seek, SeekFrom};
@@ -75,7 +75,8 @@ impl Gguf {
     }
 
     fn rope_scaling(&self, name: &str, theta: f64) -> Result<serde_json::Value> {
-        let refuse = |found: String, accepted| CompileError::UnsupportedFeature { feature: "rope scaling", found, accepted };
+        let refuse =
+            |found: String, accepted| CompileError::UnsupportedFeature { feature: "rope scaling", found, accepted };
         if let Some(kind) = self.values.get(&format!("{name}.rope.scaling.type")).and_then(Value::text)
             && kind != "none"
         {

@@ -99,13 +99,6 @@ impl GgmlType {
 }
 
 impl Gguf {
-    /// True when the file begins as GGUF does.
-    pub(crate) fn is_one(path: &Path) -> bool {
-        let mut head = [0; 4];
-        let read = std::fs::File::open(path).and_then(|mut f| std::io::Read::read_exact(&mut f, &mut head));
-        read.is_ok() && head == MAGIC
-    }
-
     /// Reads everything but the weights.
     ///
     /// # Errors

@@ -1,6 +1,13 @@
 //! Files made here, byte by byte; block formats against numbers that `reference.py` printed.
 
 use super::*;
+use crate::checkpoint::{Checkpoint, for_each_chunk};
+use crate::compile::compile_with;
+use crate::family::Family;
+use crate::lower::tests::recorder::FakeTarget;
+use crate::model::Model;
+use crate::testmodel::TestModel;
+use crate::{CompileOptions, Silent, Weights};
 use half::f16;
 use proptest::prelude::*;
 
@@ -53,8 +60,16 @@ fn draft() -> Draft {
         .value("llama.block_count", 4, &2u32.to_le_bytes())
         .value("llama.rope.freq_base", 6, &1e4f32.to_le_bytes())
         .value("tokenizer.ggml.add_bos_token", 7, &[1])
-        .value("tokenizer.ggml.tokens", 9, &[&8u32.to_le_bytes()[..], &2u64.to_le_bytes(), &text("a"), &text("b")].concat())
-        .value("tokenizer.ggml.scores", 9, &[&6u32.to_le_bytes()[..], &1u64.to_le_bytes(), &1f32.to_le_bytes()].concat())
+        .value(
+            "tokenizer.ggml.tokens",
+            9,
+            &[&8u32.to_le_bytes()[..], &2u64.to_le_bytes(), &text("a"), &text("b")].concat(),
+        )
+        .value(
+            "tokenizer.ggml.scores",
+            9,
+            &[&6u32.to_le_bytes()[..], &1u64.to_le_bytes(), &1f32.to_le_bytes()].concat(),
+        )
         .tensor("output_norm.weight", &[3], 0, vec![1; 12])
         .tensor("blk.0.attn_q.weight", &[32, 2], 8, vec![2; 68])
 }
@@ -96,11 +111,7 @@ fn bad_files_say_what_is_wrong() {
             "tensor `w` has rows of 31 elements, no multiple of 32",
         ),
         ("no axes", Draft::default().tensor("w", &[], 0, vec![]).bytes(), "tensor `w` has 0 axes"),
-        (
-            "twice",
-            Draft::default().value("a", 7, &[1]).value("a", 7, &[0]).bytes(),
-            "key `a` comes twice",
-        ),
+        ("twice", Draft::default().value("a", 7, &[1]).value("a", 7, &[0]).bytes(), "key `a` comes twice"),
     ];
     for (what, bytes, says) in cases {
         let error = open(&bytes).unwrap_err().to_string();
@@ -167,4 +178,130 @@ fn blocks_decode_as_the_reference_does() {
         assert_eq!(found, sampled, "{format:?}");
         assert_eq!(numbers.iter().map(|&x| f64::from(x)).sum::<f64>(), sum, "{format:?}");
     }
+}
+
+/// The tensors of a checkpoint as llama.cpp's converter names, orders and stores them, as numbers or blocks of eight bits.
+fn converted(dir: &Path, model: &TestModel, blocks: bool) -> Draft {
+    let spec = model.spec();
+    let name = spec.family.name();
+    let number =
+        |draft: Draft, key: &str, n: usize| draft.value(&format!("{name}.{key}"), 4, &(n as u32).to_le_bytes());
+    let float = |draft: Draft, key: &str, x: f32| draft.value(&format!("{name}.{key}"), 6, &x.to_le_bytes());
+    let mut draft = Draft::default().value("general.architecture", 8, &text(name));
+    for (key, n) in [
+        ("block_count", spec.n_layers),
+        ("embedding_length", spec.hidden),
+        ("feed_forward_length", spec.ffn),
+        ("attention.head_count", spec.n_heads),
+        ("attention.head_count_kv", spec.n_kv_heads),
+        ("attention.key_length", spec.head_dim),
+        ("context_length", 4096),
+    ] {
+        draft = number(draft, key, n);
+    }
+    draft = float(draft, "attention.layer_norm_rms_epsilon", spec.rms_eps);
+    draft = float(draft, "rope.freq_base", spec.rope.theta as f32);
+    let tokens: Vec<u8> = (0..spec.vocab).flat_map(|i| text(&format!("t{i}"))).collect();
+    let list = |kind: u32, n: usize, bytes: &[u8]| [&kind.to_le_bytes()[..], &(n as u64).to_le_bytes(), bytes].concat();
+    draft = draft
+        .value("tokenizer.ggml.model", 8, &text("gpt2"))
+        .value("tokenizer.ggml.tokens", 9, &list(8, spec.vocab, &tokens))
+        .value("tokenizer.ggml.merges", 9, &list(8, 0, &[]))
+        .value("tokenizer.ggml.eos_token_id", 4, &257u32.to_le_bytes());
+    let checkpoint = Checkpoint::open(dir).unwrap();
+    for (name, entry) in checkpoint.tensors() {
+        let mut values = Vec::new();
+        for_each_chunk(&checkpoint, name, entry, |run| {
+            values.extend_from_slice(run);
+            Ok(())
+        })
+        .unwrap();
+        if model.family == Family::Llama && (name.contains("q_proj") || name.contains("k_proj")) {
+            values = paired(&values, values.len() / entry.dims[0], spec.head_dim);
+        }
+        let dims: Vec<u64> = entry.dims.iter().rev().map(|&d| d as u64).collect();
+        let theirs = (0..spec.n_layers)
+            .flat_map(|layer| their_names(layer))
+            .chain(["token_embd.weight", "output_norm.weight", "output.weight"].map(String::from))
+            .find(|theirs| hugging_face_name(theirs).as_deref() == Some(name.as_str()))
+            .unwrap_or_else(|| panic!("`{name}` has a name there"));
+        draft = match blocks && dims.len() == 2 {
+            true => draft.tensor(&theirs, &dims, 8, q8_0(&values)),
+            false => draft.tensor(&theirs, &dims, 0, values.iter().flat_map(|v| v.to_le_bytes()).collect()),
+        };
+    }
+    draft
+}
+
+fn their_names(layer: usize) -> impl Iterator<Item = String> {
+    let parts = "attn_norm attn_q attn_k attn_v attn_q_norm attn_k_norm attn_output ffn_norm ffn_gate ffn_up ffn_down";
+    let named = move |part: &str| ["weight", "bias"].map(|end| format!("blk.{layer}.{part}.{end}"));
+    parts.split(' ').flat_map(named).collect::<Vec<_>>().into_iter()
+}
+
+/// Rows of each head as llama.cpp orders them: 0, d/2, 1, d/2 + 1, ...
+fn paired(values: &[f32], cols: usize, head_dim: usize) -> Vec<f32> {
+    let rows: Vec<&[f32]> = values.chunks(cols).collect();
+    let order =
+        |head: usize| (0..head_dim / 2).flat_map(move |j| [0, 1].map(|p| head * head_dim + p * head_dim / 2 + j));
+    (0..rows.len() / head_dim).flat_map(order).flat_map(|row| rows[row].iter().copied()).collect()
+}
+
+fn q8_0(values: &[f32]) -> Vec<u8> {
+    let block = |block: &[f32]| {
+        let scale = f16::from_f32(block.iter().fold(0.0f32, |m, v| m.max(v.abs())) / 127.0);
+        let code = |v: &f32| ((v / scale.to_f32()).round().clamp(-127.0, 127.0) as i8).cast_unsigned();
+        scale.to_le_bytes().into_iter().chain(block.iter().map(code)).collect::<Vec<u8>>()
+    };
+    values.chunks(32).flat_map(block).collect()
+}
+
+#[test]
+fn a_gguf_file_and_its_checkpoint_compile_to_the_same_graphs() {
+    for family in [Family::Llama, Family::Qwen2, Family::Qwen3] {
+        for tied in [true, false] {
+            let model = TestModel { tied, ..TestModel::tiny(family) };
+            let place = tempfile::tempdir().unwrap();
+            let dir = place.path().join("model");
+            model.write(&dir).unwrap();
+            let file = place.path().join("model.gguf");
+            std::fs::write(&file, converted(&dir, &model, false).bytes()).unwrap();
+            let compiled = |from: &Path, weights| {
+                let mut options = CompileOptions::new(from, place.path().join("bundle"));
+                (options.ars, options.cls, options.weights, options.force) = (vec![1, 4], vec![16], weights, true);
+                let mut target = FakeTarget::default();
+                compile_with(&options, &mut target, &mut Silent).unwrap();
+                target.saved.take()
+            };
+            let expected = compiled(&dir, Weights::Float);
+            assert!(compiled(&file, Weights::Float) == expected, "{family} tied: {tied}");
+
+            // Blocks of the file's own format come through bit for bit: rounding them again finds the same codes.
+            let blocks = place.path().join("q8_0.gguf");
+            std::fs::write(&blocks, converted(&dir, &model, true).bytes()).unwrap();
+            assert!(compiled(&blocks, Weights::Q8_0) == compiled(&dir, Weights::Q8_0), "{family} tied: {tied}, blocks");
+        }
+    }
+}
+
+#[test]
+fn what_the_metadata_lacks_or_has_too_much_of_is_named() {
+    let open = |draft: Draft| {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("m.gguf");
+        std::fs::write(&file, draft.bytes()).unwrap();
+        let error = Model::open(&file).unwrap_err().to_string();
+        error.replace(&*file.to_string_lossy(), "m.gguf")
+    };
+    let arch = |name: &str| Draft::default().value("general.architecture", 8, &text(name));
+    assert!(open(arch("gemma3")).starts_with("unsupported architecture `gemma3`"));
+    assert!(open(arch("llama")).contains("no `tokenizer.ggml.model`"));
+    let yarn = arch("llama").value("llama.rope.scaling.type", 8, &text("yarn"));
+    assert!(open(yarn).contains("found yarn"), "scaling");
+    let tokenizer = arch("llama")
+        .value("tokenizer.ggml.model", 8, &text("gpt2"))
+        .value("tokenizer.ggml.tokens", 9, &[&8u32.to_le_bytes()[..], &1u64.to_le_bytes(), &text("a")].concat())
+        .value("tokenizer.ggml.merges", 9, &[&8u32.to_le_bytes()[..], &0u64.to_le_bytes()].concat());
+    let error = open(tokenizer);
+    assert!(error.contains("`m.gguf` is not a GGUF file that we read: its metadata does not tell"), "{error}");
 }

@@ -3,6 +3,7 @@
 //! *Units*: folded scales multiply in double, then round once to f32 and once more to f16 where that is the precision.
 //! Linear weights may become int8 codes instead, see [`super::quantize`]: the folded scale is in their row scales then.
 
+use super::blocks::{Bits, blocks};
 use super::quantize::RowScales;
 use super::weights::{Role, WeightSpec};
 use crate::checkpoint::{Checkpoint, Gatekeeper, TensorEntry, for_each_chunk};
@@ -20,12 +21,15 @@ pub(crate) struct Stored {
     pub(crate) bytes: Vec<u8>,
     /// What it took in the checkpoint.
     pub(crate) source_bytes: u64,
+    /// What rounding to blocks cost.
+    pub(crate) loss: Loss,
 }
 
 impl Stored {
     /// Streams the weight through: only its converted form is held.
     pub(crate) fn read(checkpoint: &Checkpoint, weight: &WeightSpec, format: Format) -> Result<Self> {
         let entry = checkpoint.expect(&weight.name, &weight.dims)?;
+        let mut loss = Loss::default();
         let (info, bytes) = match format.of(weight.role) {
             Encoding::Plain(Precision::F32) => {
                 let mut bytes = Vec::with_capacity(4 * weight.n_elems());
@@ -36,7 +40,12 @@ impl Stored {
                 (weight.info(Dtype::F32), bytes)
             }
             Encoding::Plain(Precision::F16) => (weight.info(Dtype::F16), halves(checkpoint, weight, entry)?),
-            Encoding::RowCodes => row_codes(checkpoint, weight, entry, format)?,
+            Encoding::RowCodes(top) => row_codes(checkpoint, weight, entry, format, top)?,
+            Encoding::Blocks(bits) => {
+                let (info, bytes, lost) = blocks(checkpoint, weight, entry, bits)?;
+                loss = lost;
+                (info, bytes)
+            }
         };
         debug_assert_eq!(bytes.len(), info.size_bytes());
         let (info, bytes) = match (weight.role, format.form) {
@@ -46,7 +55,7 @@ impl Stored {
             }
             _ => (info, bytes),
         };
-        Ok(Self { info, bytes, source_bytes: entry.bytes })
+        Ok(Self { info, bytes, source_bytes: entry.bytes, loss })
     }
 }
 
@@ -88,9 +97,37 @@ pub(crate) struct Format {
     pub(crate) form: LinearForm,
 }
 
+/// Squares of what rounding moved, and of what there was.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Loss {
+    moved: f64,
+    whole: f64,
+}
+
+impl Loss {
+    /// One weight, and what it became.
+    pub(super) fn add(&mut self, weight: f32, rounded: f32) {
+        self.moved += f64::from(weight - rounded).powi(2);
+        self.whole += f64::from(weight).powi(2);
+    }
+
+    /// Another tensor's.
+    pub(crate) fn join(&mut self, other: Self) {
+        self.moved += other.moved;
+        self.whole += other.whole;
+    }
+
+    /// Root mean square of the moves over that of the weights; `None` when nothing was rounded.
+    pub(crate) fn relative(self) -> Option<f64> {
+        (self.whole > 0.0).then(|| (self.moved / self.whole).sqrt())
+    }
+}
+
 enum Encoding {
     Plain(Precision),
-    RowCodes,
+    /// The largest code.
+    RowCodes(i8),
+    Blocks(Bits),
 }
 
 impl Format {
@@ -100,8 +137,13 @@ impl Format {
 
     fn of(self, role: Role) -> Encoding {
         match (self.weights, role) {
-            (Weights::W8, Role::Linear) => Encoding::RowCodes,
-            (Weights::Float, _) | (Weights::W8, Role::Embedding | Role::Bias | Role::Norm) => {
+            (Weights::W8, Role::Linear) => Encoding::RowCodes(127),
+            (Weights::W4, Role::Linear) => Encoding::RowCodes(7),
+            (Weights::Q8_0, Role::Linear | Role::Embedding) | (Weights::Q4_0, Role::Embedding) => {
+                Encoding::Blocks(Bits::Eight)
+            }
+            (Weights::Q4_0, Role::Linear) => Encoding::Blocks(Bits::Four),
+            (_, Role::Bias | Role::Norm) | (Weights::Float | Weights::W8 | Weights::W4, _) => {
                 Encoding::Plain(self.precision)
             }
         }
@@ -112,7 +154,8 @@ impl Format {
         let (n_elems, n_rows) = (weight.n_elems() as u64, weight.dims[0] as u64);
         match self.of(weight.role) {
             Encoding::Plain(precision) => n_elems * precision.dtype().size_bytes() as u64,
-            Encoding::RowCodes => n_elems + 8 * n_rows,
+            Encoding::RowCodes(_) => n_elems + 8 * n_rows,
+            Encoding::Blocks(bits) => bits.size_bytes(n_elems),
         }
     }
 }
@@ -137,9 +180,10 @@ fn row_codes(
     weight: &WeightSpec,
     entry: &TensorEntry,
     format: Format,
+    top: i8,
 ) -> Result<(TensorInfo, Vec<u8>)> {
     let n_rows = weight.dims[0];
-    let mut rows = RowScales::new(n_rows, weight.n_elems() / n_rows.max(1));
+    let mut rows = RowScales::new(n_rows, weight.n_elems() / n_rows.max(1), top);
     let mut gate = weight.gate();
     for_each_scaled(checkpoint, weight, entry, |values| {
         if format.precision == Precision::F16 {

@@ -7,6 +7,7 @@
 //! `model_layers_{last}_out`, both `[1, n, hidden]`. The final norm belongs to the LM head's piece.
 
 mod attention;
+mod blocks;
 mod composer;
 mod encode;
 mod head;
@@ -28,7 +29,7 @@ use crate::family::ModelSpec;
 use crate::{Progress, Result};
 use composer::{Composer, Val};
 use encode::Stored;
-pub(crate) use encode::{Format, LinearForm};
+pub(crate) use encode::{Format, LinearForm, Loss};
 use genie_types::{Dtype, VariantSpec};
 use weights::WeightSpec;
 
@@ -61,6 +62,8 @@ pub(crate) fn all_tensors(spec: &ModelSpec) -> Vec<(String, Vec<usize>, Role)> {
 pub(crate) struct Source<'a> {
     pub(crate) checkpoint: &'a Checkpoint,
     pub(crate) format: Format,
+    /// What rounding to blocks cost so far.
+    pub(crate) loss: &'a mut Loss,
     pub(crate) progress: &'a mut dyn Progress,
 }
 
@@ -149,6 +152,7 @@ impl Source<'_> {
     ) -> Result<Vec<Val<S::Tensor>>> {
         let stored = Stored::read(self.checkpoint, weight, self.format)?;
         let handles = graphs.map(|graph| graph.constant(&stored)).collect::<Result<Vec<_>>>()?;
+        self.loss.join(stored.loss);
         self.progress.item(&weight.name, stored.source_bytes);
         Ok(handles)
     }

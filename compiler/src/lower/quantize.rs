@@ -1,7 +1,8 @@
-//! Symmetric int8 codes for linear weights: one scale for each row, that is for each output channel.
+//! Symmetric codes of 8 or 4 bits for linear weights: one scale for each row, that is for each output channel.
 //!
-//! *Shapes*: weights `[out, in]`; scales `[out]`, offsets 0. *Units*: `w = code * scale`, `scale = max |w| / 127`,
-//! codes -127 to 127, rounded to the nearest, so no weight moves by more than half a scale (of a row's largest: by 1/16 more in float16).
+//! *Shapes*: weights `[out, in]`; scales `[out]`, offsets 0. *Units*: `w = code * scale`, `scale = max |w| / 127` (7 for codes
+//! of 4 bits), codes -127 to 127 (-7 to 7), a byte each, rounded to the nearest, so no weight moves by more than half a scale
+//! (of a row's largest: by 1/16 more in float16).
 //!
 //! A row of zeros has scale 1 and codes 0; so has a row too small to have a scale. HTP libraries keep scales in float16:
 //! for float16 graphs a scale is rounded to that first, and the codes make up for it. (Measured on libQnnHtp 2.51: a scale of
@@ -11,23 +12,22 @@
 use genie_types::Quant;
 use half::f16;
 
-/// Largest code; -128 stays unused, so that codes are symmetric.
-const TOP: f32 = 127.0;
-
 /// Scales under construction, then codes, a run of elements at a time.
 pub(super) struct RowScales {
     /// Elements in a row.
     width: usize,
     /// Elements seen in this pass.
     done: usize,
+    /// Largest code; the smallest is its negative, so that codes are symmetric.
+    top: f32,
     /// Largest magnitude of each row in the first pass, scales after it.
     rows: Vec<f32>,
 }
 
 impl RowScales {
     /// For `n_rows` rows of `width` elements.
-    pub(super) fn new(n_rows: usize, width: usize) -> Self {
-        Self { width, done: 0, rows: vec![0.0; n_rows] }
+    pub(super) fn new(n_rows: usize, width: usize, top: i8) -> Self {
+        Self { width, done: 0, rows: vec![0.0; n_rows], top: top.into() }
     }
 
     /// First pass: the next elements.
@@ -40,7 +40,7 @@ impl RowScales {
         debug_assert_eq!(self.done, self.width * self.rows.len());
         self.done = 0;
         for row in &mut self.rows {
-            *row = match (*row / TOP, half) {
+            *row = match (*row / self.top, half) {
                 (scale, _) if scale < f32::MIN_POSITIVE => 1.0,
                 (scale, false) => scale,
                 (scale, true) => f16::from_f32(scale).max(f16::MIN_POSITIVE_SUBNORMAL).to_f32(),
@@ -50,15 +50,17 @@ impl RowScales {
 
     /// Second pass: the codes of the next elements are put at the end of `codes`.
     pub(super) fn encode(&mut self, values: &[f32], codes: &mut Vec<u8>) {
+        let top = self.top;
         self.each_row(values, |scale, part| {
-            let code = |v: &f32| (v / *scale).round().clamp(-TOP, TOP) as i8;
+            let code = |v: &f32| (v / *scale).round().clamp(-top, top) as i8;
             codes.extend(part.iter().map(|v| code(v).cast_unsigned()));
         });
     }
 
     /// What the codes mean, the output channels being on that axis.
     pub(super) fn quant(self, axis: u32) -> Quant {
-        Quant::PerAxis { axis, bits: None, scale_offsets: self.rows.into_iter().map(|scale| (scale, 0)).collect() }
+        let bits = (self.top < 8.0).then_some(4);
+        Quant::PerAxis { axis, bits, scale_offsets: self.rows.into_iter().map(|scale| (scale, 0)).collect() }
     }
 
     fn each_row(&mut self, mut values: &[f32], mut each: impl FnMut(&mut f32, &[f32])) {
@@ -78,7 +80,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn quantized(values: &[f32], width: usize, run: usize, half: bool) -> (Vec<i8>, Vec<f32>) {
-        let mut rows = RowScales::new(values.len() / width, width);
+        let mut rows = RowScales::new(values.len() / width, width, 127);
         values.chunks(run).for_each(|run| rows.measure(run));
         rows.seal(half);
         let mut codes = Vec::new();

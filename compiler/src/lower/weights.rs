@@ -133,7 +133,8 @@ pub(super) fn lm_head(spec: &ModelSpec, format: Format) -> WeightSpec {
 
 /// True when the LM head is the very tensor that ids are looked up in, in a piece that has both.
 pub(super) fn shares_table(spec: &ModelSpec, format: Format) -> bool {
-    spec.tied && format.weights == Weights::Float && format.form == LinearForm::FullyConnected
+    let same_format = !matches!(format.weights, Weights::W8 | Weights::W4);
+    spec.tied && same_format && format.form == LinearForm::FullyConnected
 }
 
 /// One decoder layer's tensors.

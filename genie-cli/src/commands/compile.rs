@@ -34,6 +34,9 @@ pub fn run(args: &CompileArgs, printer: &Printer) -> Result<ExitStatus> {
         weights: match args.weights {
             WeightsArg::Float => Weights::Float,
             WeightsArg::W8 => Weights::W8,
+            WeightsArg::W4 => Weights::W4,
+            WeightsArg::Q8 => Weights::Q8_0,
+            WeightsArg::Q4 => Weights::Q4_0,
         },
         htp: htp_options(args)?,
         force: args.force,

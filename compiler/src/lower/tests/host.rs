@@ -5,7 +5,7 @@ use super::recorder::{FakeTarget, Graph, Held};
 use crate::compile::compile_with;
 use crate::family::Family;
 use crate::testmodel::TestModel;
-use crate::{CompileOptions, Precision, Silent, Splits, compile};
+use crate::{CompileOptions, Precision, Silent, Splits, Weights, compile};
 use genie_types::{Dtype, TensorInfo};
 use half::f16;
 use qnn_api::{Backend, BackendOptions, Context, ContextOptions, Library};
@@ -50,6 +50,10 @@ fn inputs(graph: &Graph, vocab: usize) -> HashMap<String, Vec<f32>> {
 }
 
 fn check(model: &TestModel, splits: Splits, precision: Precision, tolerance: f32) {
+    check_weights(model, (splits, precision, Weights::Float), tolerance);
+}
+
+fn check_weights(model: &TestModel, (splits, precision, weights): (Splits, Precision, Weights), tolerance: f32) {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("model");
     model.write(&source).unwrap();
@@ -58,6 +62,7 @@ fn check(model: &TestModel, splits: Splits, precision: Precision, tolerance: f32
         cls: vec![16, 24],
         splits,
         precision,
+        weights,
         ..CompileOptions::new(source, dir.path().join("bundle"))
     };
     let mut target = FakeTarget::default();
@@ -105,6 +110,19 @@ fn the_host_computes_every_family_in_f32() {
     }
     let biased = TestModel { attention_bias: true, mlp_bias: true, tied: false, ..TestModel::tiny(Family::Llama) };
     check(&biased, Splits::LutDecoderLmhead, Precision::F32, 2e-5);
+}
+
+#[test]
+fn the_host_computes_codes() {
+    for tied in [true, false] {
+        let model = TestModel { tied, ..TestModel::tiny(Family::Llama) };
+        // Rows of codes meet activations as they are; in blocks, activations are rounded to 8 bits as well.
+        for (weights, tolerance) in
+            [(Weights::W8, 2e-5), (Weights::W4, 2e-5), (Weights::Q8_0, 3e-2), (Weights::Q4_0, 3e-2)]
+        {
+            check_weights(&model, (Splits::LutDecoderLmhead, Precision::F32, weights), tolerance);
+        }
+    }
 }
 
 #[test]

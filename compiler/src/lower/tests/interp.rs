@@ -94,13 +94,23 @@ pub(crate) fn decode(info: &TensorInfo, bytes: &[u8]) -> Vec<f32> {
     match info.dtype {
         Dtype::F32 => bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect(),
         Dtype::F16 => bytes.as_chunks().0.iter().map(|b| f16::from_le_bytes(*b).to_f32()).collect(),
-        Dtype::SFixed8 => {
-            let Quant::PerAxis { axis, bits: None, scale_offsets } = &info.quant else { panic!("{info:?}") };
-            let (channels, below) = info.dims[*axis as usize..].split_first().unwrap();
-            assert_eq!(scale_offsets.len(), *channels);
-            let below = below.iter().product::<usize>();
-            let scale = |i: usize| scale_offsets[i / below % channels].0;
-            bytes.iter().enumerate().map(|(i, b)| f32::from(b.cast_signed()) * scale(i)).collect()
+        Dtype::SFixed8 | Dtype::SFixed4 => {
+            let codes: Vec<i8> = match info.dtype {
+                Dtype::SFixed8 => bytes.iter().map(|b| b.cast_signed()).collect(),
+                _ => bytes.iter().flat_map(|b| [(b << 4).cast_signed() >> 4, b.cast_signed() >> 4]).collect(),
+            };
+            let (n_scales, below, scales) = match &info.quant {
+                Quant::PerAxis { axis, scale_offsets, .. } => {
+                    let (channels, below) = info.dims[*axis as usize..].split_first().unwrap();
+                    (*channels, below.iter().product::<usize>(), scale_offsets)
+                }
+                Quant::Block { block_dims, scale_offsets } if *block_dims == [1, 32] => {
+                    (info.dims[0] * info.dims[1] / 32, 32, scale_offsets)
+                }
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(scales.len(), n_scales);
+            codes.iter().enumerate().map(|(i, c)| f32::from(*c) * scales[i / below % n_scales].0).collect()
         }
         other => panic!("no constant should be {other}"),
     }

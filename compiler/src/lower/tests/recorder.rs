@@ -19,13 +19,13 @@ pub(crate) enum Held {
     Constant(Vec<u8>),
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Tensor {
     pub(crate) info: TensorInfo,
     pub(crate) held: Held,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Node {
     pub(crate) op: String,
     pub(crate) params: Vec<(String, Param)>,
@@ -34,7 +34,7 @@ pub(crate) struct Node {
 }
 
 /// One recorded graph; nodes refer to tensors by index.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, PartialEq, Default)]
 pub(crate) struct Graph {
     pub(crate) name: String,
     pub(crate) tensors: Vec<Tensor>,

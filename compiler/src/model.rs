@@ -12,42 +12,51 @@ use tempfile::TempDir;
 
 /// An opened model.
 #[derive(Debug)]
-pub(crate) struct Source {
+pub(crate) struct Model {
     /// What the lowering needs to know.
     pub(crate) spec: ModelSpec,
     /// The weights.
     pub(crate) checkpoint: Checkpoint,
     dir: PathBuf,
     /// Holds `dir`, if we made it.
-    _unpacked: Option<TempDir>,
+    unpacked: Option<TempDir>,
 }
 
-impl Source {
+impl Model {
     /// Opens a directory or a GGUF file.
     ///
     /// # Errors
     /// Those of the configuration, the checkpoint or the GGUF file.
     pub(crate) fn open(path: &Path) -> Result<Self> {
-        if !Gguf::is_one(path) {
+        if !path.is_file() {
             let (spec, checkpoint) = (ModelSpec::load(path)?, Checkpoint::open(path)?);
-            return Ok(Self { spec, checkpoint, dir: path.into(), _unpacked: None });
+            return Ok(Self { spec, checkpoint, dir: path.into(), unpacked: None });
         }
         let gguf = Gguf::open(path)?;
         let unpacked = TempDir::new().map_err(fs::io_err("make a directory in", &std::env::temp_dir()))?;
-        let files =
-            [("config.json", gguf.config()?), ("tokenizer.json", gguf.tokenizer()?), ("tokenizer_config.json", gguf.tokenizer_config())];
+        let files = [
+            ("config.json", gguf.config()?),
+            ("tokenizer.json", gguf.tokenizer()?),
+            ("tokenizer_config.json", gguf.tokenizer_config()),
+        ];
         for (name, value) in files {
             let to = unpacked.path().join(name);
             std::fs::write(&to, value.to_string()).map_err(fs::io_err("write", &to))?;
         }
         let spec = ModelSpec::load(unpacked.path()).map_err(|error| in_gguf(error, path))?;
         let checkpoint = Checkpoint::of_gguf(&gguf, spec.head_dim)?;
-        Ok(Self { spec, checkpoint, dir: unpacked.path().into(), _unpacked: Some(unpacked) })
+        Ok(Self { spec, checkpoint, dir: unpacked.path().into(), unpacked: Some(unpacked) })
     }
 
     /// Where `tokenizer.json` and its like are.
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// Everything that is read of it, for its hash: the small files first.
+    pub(crate) fn files(&self, small: impl Iterator<Item = &'static str>) -> Vec<PathBuf> {
+        let small = small.map(|name| self.dir.join(name)).filter(|path| self.unpacked.is_none() && path.is_file());
+        small.chain(self.checkpoint.shards().iter().cloned()).collect()
     }
 }
 

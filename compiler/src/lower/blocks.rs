@@ -1,0 +1,204 @@
+//! Codes in blocks of 32 along the inputs, a float16 scale for each block.
+//!
+//! *Layout*: `[out, in]`; 8-bit codes one a byte, 4-bit ones two a byte, the earlier in the lower half. Blocks of a GGUF file in
+//! the same format are taken over bit for bit, also times a power of two, which only moves their scales; other weights
+//! are rounded.
+//! *Units*: `w = code * scale`. 8 bits: `scale = max |w| / 127`; 4 bits: the largest magnitude becomes -8, whichever its sign.
+//! Scales are rounded to float16 before codes are chosen, so codes know the scale that they will be multiplied by.
+
+use super::encode::Loss;
+use super::weights::WeightSpec;
+use crate::checkpoint::{BlockFormat, Checkpoint, SourceDtype, TensorEntry, for_each_chunk, for_each_raw};
+use crate::{CompileError, Result};
+use genie_types::{Dtype, Quant, TensorInfo};
+use half::f16;
+
+/// Elements that share a scale.
+pub(super) const BLOCK: usize = 32;
+
+/// Bits of a code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bits {
+    /// -8 to 7.
+    Four,
+    /// -127 to 127.
+    Eight,
+}
+
+impl Bits {
+    fn dtype(self) -> Dtype {
+        if self == Self::Four { Dtype::SFixed4 } else { Dtype::SFixed8 }
+    }
+
+    /// Bytes of `n_elems` weights, as a client hands them over: codes and pairs of scale and offset.
+    pub(super) fn size_bytes(self, n_elems: u64) -> u64 {
+        let codes = if self == Self::Four { n_elems.div_ceil(2) } else { n_elems };
+        codes + n_elems / BLOCK as u64 * 8
+    }
+}
+
+/// Blocks under construction.
+struct Codes {
+    bits: Bits,
+    bytes: Vec<u8>,
+    scales: Vec<(f32, i32)>,
+    loss: Loss,
+}
+
+/// One weight as blocks.
+///
+/// # Errors
+/// Rows that are no whole number of blocks; weights that cannot be read, are not finite, or too large for their scales.
+pub(super) fn blocks(
+    checkpoint: &Checkpoint,
+    weight: &WeightSpec,
+    entry: &TensorEntry,
+    bits: Bits,
+) -> Result<(TensorInfo, Vec<u8>, Loss)> {
+    let cols = weight.dims.last().copied().unwrap_or(0);
+    if weight.dims.len() != 2 || !cols.is_multiple_of(BLOCK) {
+        return Err(CompileError::NoBlocks { name: weight.name.clone(), dims: weight.dims.clone(), block: BLOCK });
+    }
+    let n_blocks = weight.n_elems() / BLOCK;
+    let mut codes = Codes { bits, bytes: Vec::new(), scales: Vec::with_capacity(n_blocks), loss: Loss::default() };
+    match (&entry.dtype, bits) {
+        (SourceDtype::Blocks(format @ BlockFormat::Q8_0), Bits::Eight)
+        | (SourceDtype::Blocks(format @ BlockFormat::Q4_0), Bits::Four)
+            if is_power_of_two(weight.scale) =>
+        {
+            for_each_raw(checkpoint, &weight.name, entry, |raw| codes.take(*format, raw, weight))?;
+        }
+        _ => {
+            let mut scaled = Vec::new();
+            for_each_chunk(checkpoint, &weight.name, entry, |values| {
+                scaled.clear();
+                scaled.extend(values.iter().map(|v| (f64::from(*v) * weight.scale) as f32));
+                codes.round(&scaled, weight)
+            })?;
+        }
+    }
+    let Codes { bytes, scales, loss, .. } = codes;
+    let quant = Quant::Block { block_dims: vec![1, BLOCK as u32], scale_offsets: scales };
+    Ok((weight.info(bits.dtype()).with_quant(quant), bytes, loss))
+}
+
+fn is_power_of_two(scale: f64) -> bool {
+    scale.is_normal() && scale > 0.0 && scale.to_bits() << 12 == 0
+}
+
+impl Codes {
+    /// Blocks as they are.
+    fn take(&mut self, format: BlockFormat, raw: &[u8], weight: &WeightSpec) -> Result<()> {
+        for block in raw.chunks_exact(format.bytes()) {
+            let mut codes = [0; BLOCK];
+            let stored = format.codes(block, &mut codes).to_f32();
+            let scale = (f64::from(stored) * weight.scale) as f32;
+            // A scale among the smallest float16 has no half of itself there: such blocks are rounded like any other.
+            if f16::from_f32(scale).to_f32() == scale {
+                self.push(scale, &codes);
+            } else {
+                let values = codes.map(|code| f32::from(code) * scale);
+                self.round(&values, weight)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whole blocks of finite numbers, rounded.
+    fn round(&mut self, values: &[f32], weight: &WeightSpec) -> Result<()> {
+        for block in values.chunks_exact(BLOCK) {
+            let largest = block.iter().copied().fold(0.0f32, |m, v| if v.abs() > m.abs() { v } else { m });
+            let (scale, low, high) = match self.bits {
+                Bits::Eight => (largest.abs() / 127.0, -127.0, 127.0),
+                Bits::Four => (largest / -8.0, -8.0, 7.0),
+            };
+            let scale = f16::from_f32(scale).to_f32();
+            if !scale.is_finite() {
+                return Err(CompileError::ScaleOverflow { name: weight.name.clone(), value: largest });
+            }
+            let code = |v: &f32| if scale == 0.0 { 0 } else { (v / scale).round().clamp(low, high) as i8 };
+            let mut codes = [0; BLOCK];
+            for (to, v) in codes.iter_mut().zip(block) {
+                *to = code(v);
+                self.loss.add(*v, f32::from(*to) * scale);
+            }
+            self.push(scale, &codes);
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, scale: f32, codes: &[i8; BLOCK]) {
+        self.scales.push((scale, 0));
+        match self.bits {
+            Bits::Eight => self.bytes.extend(codes.map(i8::cast_unsigned)),
+            Bits::Four => {
+                let pair = |pair: &[i8; 2]| (pair[0] & 15).cast_unsigned() | pair[1].cast_unsigned() << 4;
+                self.bytes.extend(codes.as_chunks::<2>().0.iter().map(pair));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::weights::Role;
+    use super::*;
+    use proptest::prelude::*;
+
+    fn spec(scale: f64) -> WeightSpec {
+        WeightSpec { name: "w".into(), stored_as: "w".into(), dims: vec![1, 32], role: Role::Linear, scale }
+    }
+
+    fn rounded(bits: Bits, values: &[f32]) -> (Vec<f32>, f32) {
+        let mut codes = Codes { bits, bytes: Vec::new(), scales: Vec::new(), loss: Loss::default() };
+        codes.round(values, &spec(1.0)).unwrap();
+        let scale = codes.scales[0].0;
+        let code = |i: usize| match bits {
+            Bits::Eight => codes.bytes[i].cast_signed(),
+            Bits::Four => (codes.bytes[i / 2] >> (i % 2 * 4) << 4).cast_signed() >> 4,
+        };
+        ((0..32).map(|i| f32::from(code(i)) * scale).collect(), scale.abs())
+    }
+
+    proptest! {
+        #[test]
+        fn no_weight_moves_by_more_than_a_step_allows(values in prop::collection::vec(-100f32..100.0, 32)) {
+            let (eight, step) = rounded(Bits::Eight, &values);
+            for (v, e) in values.iter().zip(&eight) {
+                prop_assert!((v - e).abs() <= step * 0.57, "{} as {} in steps of {}", v, e, step);
+            }
+            // The far end of four bits is cut: 8 steps on one side, 7 on the other.
+            let (four, step) = rounded(Bits::Four, &values);
+            for (v, e) in values.iter().zip(&four) {
+                prop_assert!((v - e).abs() <= step * 1.01, "{} as {} in steps of {}", v, e, step);
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_of_the_same_format_are_taken_over() {
+        let mut raw = f16::from_f32(0.75).to_le_bytes().to_vec();
+        raw.extend((0..16).map(|i| i | (15 - i) << 4));
+        for (factor, scale) in [(1.0, 0.75), (0.125, 0.09375)] {
+            let mut codes = Codes { bits: Bits::Four, bytes: Vec::new(), scales: Vec::new(), loss: Loss::default() };
+            codes.take(BlockFormat::Q4_0, &raw, &spec(factor)).unwrap();
+            assert_eq!(codes.scales, [(scale, 0)]);
+            // -8, -7 first; 7, 6 from the middle on.
+            assert_eq!((codes.bytes[0], codes.bytes[8]), (0x98, 0x67));
+            assert_eq!(codes.loss, Loss::default(), "nothing was rounded");
+        }
+    }
+
+    #[test]
+    fn powers_of_two_are_known() {
+        assert!([1.0, 0.125, 0.25, 2.0].into_iter().all(is_power_of_two));
+        assert!(![0.0, 1.0 / 128f64.sqrt(), 3.0, -1.0, f64::NAN].into_iter().any(is_power_of_two));
+    }
+
+    #[test]
+    fn a_scale_beyond_float16_is_refused() {
+        let mut codes = Codes { bits: Bits::Four, bytes: Vec::new(), scales: Vec::new(), loss: Loss::default() };
+        let error = codes.round(&[1e6; 32], &spec(1.0)).unwrap_err();
+        assert!(error.to_string().contains("tensor `w` has 1000000"), "{error}");
+    }
+}
