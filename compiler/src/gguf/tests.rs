@@ -221,7 +221,7 @@ fn converted(dir: &Path, model: &TestModel, blocks: bool) -> Draft {
         }
         let dims: Vec<u64> = entry.dims.iter().rev().map(|&d| d as u64).collect();
         let theirs = (0..spec.n_layers)
-            .flat_map(|layer| their_names(layer))
+            .flat_map(their_names)
             .chain(["token_embd.weight", "output_norm.weight", "output.weight"].map(String::from))
             .find(|theirs| hugging_face_name(theirs).as_deref() == Some(name.as_str()))
             .unwrap_or_else(|| panic!("`{name}` has a name there"));

@@ -171,7 +171,7 @@ impl<'a> Packed<'a> {
     /// # Panics
     /// When they do not, or do not lie inside.
     pub fn slice(&self, range: std::ops::Range<usize>) -> Self {
-        assert!(range.start % GROUP == 0 && range.end <= self.rows, "rows {range:?} of {}", self.rows);
+        assert!(range.start.is_multiple_of(GROUP) && range.end <= self.rows, "rows {range:?} of {}", self.rows);
         let bytes = self.group_bytes();
         let data = &self.data[range.start / GROUP * bytes..range.end.div_ceil(GROUP) * bytes];
         Self { data, rows: range.len(), ..*self }
