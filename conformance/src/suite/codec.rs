@@ -142,7 +142,7 @@ fn code_range(dtype: Dtype, bits: Option<u32>) -> (i64, i64) {
     match dtype {
         Dtype::UFixed8 | Dtype::UFixed16 | Dtype::UFixed32 => (0, (1 << width) - 1),
         _ if bits.is_some() => (1 - (1 << (width - 1)), (1 << (width - 1)) - 1),
-        _ => (-(1 << (width - 1)), (1 << (width - 1)) - 1),
+        _ => (i64::MIN >> (64 - width), i64::MAX >> (64 - width)),
     }
 }
 
