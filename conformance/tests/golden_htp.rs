@@ -51,7 +51,7 @@ fn ask(dialog: &mut Dialog, case: &Case, max_tokens: Option<usize>) -> Answer {
 fn check_recordings(name: &str, n_cases: usize) {
     let golden = golden::bundle(name);
     assert_eq!(golden.cases.len(), n_cases);
-    let mut dialog = open(&golden, Policy::GenieStrict, SIZE);
+    let mut dialog = open(&golden, Policy::Genie, SIZE);
     for case in &golden.cases {
         let answer = ask(&mut dialog, case, case.max_tokens);
         assert_eq!(answer.tokens, case.tokens, "{name}, {}", case.name);
@@ -137,7 +137,7 @@ fn a_context_below_the_graphs_ends_where_it_says() {
     const SMALL: usize = 100;
     let golden = golden::bundle("fp16_ar1_32_cl128");
     let case = golden.case("prompt96");
-    for policy in [Policy::GenieStrict, Policy::Genie] {
+    for policy in [Policy::Genie, Policy::Serve] {
         let name = policy.name();
         let answer = ask(&mut open(&golden, policy, SMALL), case, None);
         let n = SMALL - case.with_bos.len() + 1;

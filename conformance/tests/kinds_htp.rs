@@ -163,7 +163,7 @@ fn several_widths_and_context_lengths_are_picked_as_measured() {
     ];
     let form = Form { variants: &[(1, 128), (8, 128), (32, 128), (1, 256), (8, 256), (32, 256)], ..Form::PLAIN };
     let folder = tempfile::tempdir().unwrap();
-    let mut engine = open(&form, folder.path(), |config| config.policy = Policy::GenieStrict);
+    let mut engine = open(&form, folder.path(), |config| config.policy = Policy::Genie);
     let runs = |engine: &Engine| -> Vec<(String, usize)> {
         engine.steps().runs().into_iter().map(|(name, n)| (name.to_owned(), n)).collect()
     };

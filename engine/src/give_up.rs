@@ -18,10 +18,10 @@ impl<X: Executor> Engine<X> {
     }
 
     fn run_doomed(&mut self, len: usize, pos: usize, n_past: usize, n_piece: usize) -> Result<(), EngineError> {
-        let fitting = self.kv.plan(n_past - pos, &Policy::GenieStrict)?;
+        let fitting = self.kv.plan(n_past - pos, &Policy::Genie)?;
         self.run_steps(fitting.steps(), len, len, Want::Nothing)?;
         // Where even the start of the piece lies beyond that graph's past, the real one reads nonsense; ours leaves it.
-        let whole = self.kv.plan(n_piece, &Policy::Genie)?;
+        let whole = self.kv.plan(n_piece, &Policy::Serve)?;
         let doomed = doomed_variant(&self.layout.variants, n_piece);
         match whole.steps() {
             [step, ..] if step.n_process == n_piece && Some(step.spec) == doomed => {

@@ -13,7 +13,7 @@ fn planning(c: &mut Criterion) {
     let times = specs.iter().map(|&s| (s, 500.0 + s.variant().get() as f64 * 20.0 + s.ctx_size().get() as f64 * 0.1));
     let table = CostTable::new(times, 300.0, 0.5).unwrap();
     let variants = Variants::new(specs, KvForm::Concat, None).unwrap();
-    for policy in [Policy::Genie, Policy::FixedVariant, Policy::Cost(Arc::new(table))] {
+    for policy in [Policy::Serve, Policy::FixedVariant, Policy::Cost(Arc::new(table))] {
         c.bench_function(&format!("plan/4096x12/{}", policy.name()), |b| {
             b.iter(|| plan(black_box(&KvState::default()), &variants, black_box(4096), &policy).unwrap());
         });

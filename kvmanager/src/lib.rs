@@ -6,7 +6,7 @@
 //!
 //! let spec = |ar, cl| VariantSpec::new(Ar::new(ar).unwrap(), Cl::new(cl).unwrap()).unwrap();
 //! let variants = Variants::new([spec(1, 512), spec(8, 512), spec(64, 512)], KvForm::Concat, None)?;
-//! let strategy = plan(&KvState::default(), &variants, 200, &Policy::Genie)?;
+//! let strategy = plan(&KvState::default(), &variants, 200, &Policy::Serve)?;
 //! let widths: Vec<_> = strategy.steps().iter().map(|s| (s.variant(), s.n_process)).collect();
 //! assert_eq!(widths, [(64, 64), (64, 64), (64, 64), (8, 8)]);
 //! # Ok::<(), kvmanager::PlanError>(())
@@ -38,7 +38,7 @@
 //! let variants = Variants::new([spec(1, 64), spec(8, 64), spec(1, 128), spec(8, 128)], KvForm::Concat, None)?;
 //! let options = KvOptions { mode: ModeKind::SMART_MASK, n_threads: 2 };
 //! let mut kv = KvManager::new(&geometry, variants, options)?;
-//! for step in kv.plan(60, &Policy::Genie)?.steps() {
+//! for step in kv.plan(60, &Policy::Serve)?.steps() {
 //!     kv.prepare(step)?; // the shape of the step; rows move to its stride
 //!     for split in (0..kv.n_splits()).map(SplitIdx) {
 //!         for view in kv.split(split)?.views() {

@@ -72,7 +72,7 @@ fn play(mode: ModeKind, transposed: bool, sinks: usize, update_every: usize, chu
     kv.set_scorer(Box::new(First));
     let mut naive = Naive::default();
     for &n in chunks {
-        for step in kv.plan(n, &Policy::Genie).unwrap().steps() {
+        for step in kv.plan(n, &Policy::Serve).unwrap().steps() {
             let room = 16 - step.variant();
             kv.prepare(step).unwrap();
             naive.evict(naive.rows[0].len().saturating_sub(room), sinks, update_every);

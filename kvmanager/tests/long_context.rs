@@ -127,7 +127,7 @@ fn a_window_alone_has_no_end_but_its_positions() {
         let mut kv = cache(variants, mode);
         let text = generate(&mut kv, &prompt(70, 1), 231);
         assert_eq!(text, reference(&[long], &prompt(70, 1), 231));
-        assert!(kv.plan(1, &kvmanager::Policy::Genie).is_err(), "position 300 is the limit");
+        assert!(kv.plan(1, &kvmanager::Policy::Serve).is_err(), "position 300 is the limit");
         // Rows that the next token needs are gone: back is only possible to the beginning, or nowhere.
         assert!(kv.rewind(100).is_err());
         kv.rewind(300).unwrap();

@@ -259,7 +259,7 @@ impl Run {
     }
 
     fn process(&mut self, n: usize, keep: Option<&[bool]>) {
-        let Ok(strategy) = self.kv.plan(n, &Policy::Genie) else { return };
+        let Ok(strategy) = self.kv.plan(n, &Policy::Serve) else { return };
         for step in strategy.steps() {
             if step.n_past == 0 && strategy.first() == 0 && self.model.next[0] != 0 {
                 // The whole history again: only without company, and only if the model agrees that it is dropped.
@@ -392,7 +392,7 @@ impl Run {
             }
             Action::Abandon => {
                 let n_past = self.model.next[0];
-                if let Ok(strategy) = self.kv.plan(2, &Policy::Genie)
+                if let Ok(strategy) = self.kv.plan(2, &Policy::Serve)
                     && strategy.first() == n_past
                     && self.model.groups.iter().all(|g| g.window.is_none() && g.ring.is_none())
                 {

@@ -8,7 +8,7 @@ pub fn main() -> Result<(), Box<dyn std::error::Error>> {
     let shapes = [shape(1, 128).ok_or("zero")??, shape(32, 128).ok_or("zero")??];
     let geometry = KvGeometry::uniform(16, 8, 64, KvDtype::U8);
     let mut kv = KvManager::new(&geometry, Variants::new(shapes, KvForm::Concat, None)?, KvOptions::default())?;
-    for (i, step) in kv.plan(40, &Policy::Genie)?.steps().iter().enumerate() {
+    for (i, step) in kv.plan(40, &Policy::Serve)?.steps().iter().enumerate() {
         kv.prepare(step)?;
         for view in kv.split(SplitIdx(0))?.views() {
             view.new.fill(step.n_past as u8); // your graph reads `view.past` and writes `view.new`

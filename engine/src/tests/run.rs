@@ -73,7 +73,7 @@ fn every_form_equals_the_model_without_cache() {
 #[test]
 fn every_prompt_length_and_policy() {
     let form = Form { cut: Cut::Four, ..Form::plain(VARIANTS) };
-    for policy in [Policy::Genie, Policy::FixedVariant] {
+    for policy in [Policy::Serve, Policy::FixedVariant] {
         for prompt in 1..=32 {
             check(form, &EngineConfig { policy: policy.clone(), ..config() }, prompt);
         }
@@ -312,7 +312,7 @@ fn policy_genie_gives_up_where_the_real_one_does_and_keeps_the_dialog() {
         Case { prompt: 31, ran: &[("ar4_cl16", 3), ("ar4_cl32", 5)], gave_up: (28, 3) },
         Case { prompt: 32, ran: &[("ar4_cl16", 3), ("ar4_cl32", 5)], gave_up: (28, 4) },
     ];
-    let config = EngineConfig { policy: Policy::GenieStrict, ..config() };
+    let config = EngineConfig { policy: Policy::Genie, ..config() };
     let mut engine = engine(Form::plain(VARIANTS), &config);
     let graphs = |engine: &Engine<Toy>| -> Vec<(String, usize)> {
         let shape = |name: &str| name.split("_1_of").next().unwrap_or_default().to_owned();
@@ -342,7 +342,7 @@ fn policy_genie_gives_up_where_the_real_one_does_and_keeps_the_dialog() {
     assert!(matches!(engine.process(&ids(&tokens[31..])), Err(EngineError::GenieGivesUp { n_past: 31, n_piece: 1 })));
     assert_eq!((graphs(&engine), engine.n_past()), (vec![("ar1_cl32".to_owned(), 1)], 31));
     // The dialog is as it was: another policy goes on from there.
-    engine.set_policy(Policy::Genie);
+    engine.set_policy(Policy::Serve);
     let want = truth(&engine, &tokens);
     assert_eq!(engine.process(&ids(&tokens[31..])).unwrap(), want);
 }

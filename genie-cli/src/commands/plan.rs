@@ -72,8 +72,8 @@ pub fn run(args: &PlanArgs, printer: &Printer) -> Result<ExitStatus> {
 /// The policy of a flag. `Cost` without a calibration takes a step's time to grow with its width and its context.
 pub fn policy(arg: PolicyArg, variants: &Variants) -> Result<Policy> {
     Ok(match arg {
-        PolicyArg::Serve => Policy::Genie,
-        PolicyArg::Genie => Policy::GenieStrict,
+        PolicyArg::Serve => Policy::Serve,
+        PolicyArg::Genie => Policy::Genie,
         PolicyArg::FixedVariant => Policy::FixedVariant,
         PolicyArg::Cost => {
             let nominal = |spec: &VariantSpec| {

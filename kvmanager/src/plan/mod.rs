@@ -103,7 +103,7 @@ pub enum PlanError {
         /// The widest past among the graphs long enough, 0 if there are none.
         widest_past: usize,
     },
-    /// `GenieStrict` only: the real library executes this piece and then gives up with status 4.
+    /// `Genie` only: the real library executes this piece and then gives up with status 4.
     #[error("the real Genie gives up at {n_past} past tokens with a piece of {n_piece}; policy `serve` goes on")]
     GenieGivesUp {
         /// Tokens processed before the piece.
@@ -160,7 +160,7 @@ fn check_groups(specs: &[VariantSpec], groups: &[CacheGroup]) -> Result<(), Plan
 /// Allocates the returned list and, under `Cost`, its tables; nothing else.
 ///
 /// # Errors
-/// [`PlanError`]; a prompt for which any sequence of steps exists is served by every policy but `GenieStrict`.
+/// [`PlanError`]; a prompt for which any sequence of steps exists is served by every policy but `Genie`.
 pub fn plan(state: &KvState, variants: &Variants, n_inputs: usize, policy: &Policy) -> Result<Strategy, PlanError> {
     let mut strategy = Strategy::default();
     plan_into(state, variants, n_inputs, policy, &mut strategy)?;
@@ -204,8 +204,8 @@ pub fn plan_into(
     }
     let mut walk = Walk::new(state, variants, target, gate.unwrap_or(0), strategy.take_steps());
     match policy {
-        Policy::Genie => walk.genie(),
-        Policy::GenieStrict => walk.genie_strict()?,
+        Policy::Serve => walk.serve(),
+        Policy::Genie => walk.genie()?,
         Policy::FixedVariant => walk.fixed(state.variant),
         Policy::Cost(table) => cost::run(&mut walk, state.variant, table)?,
     }

@@ -9,10 +9,10 @@ pub enum Policy {
     /// What libGenie 1.21 does today, going on where it gives up: pieces of the largest AR; for each piece the
     /// smallest CL whose smallest sufficient AR leaves room for its rows. Called `serve`.
     #[default]
-    Genie,
+    Serve,
     /// The same, but refusing where the real library does ([`PlanError::GenieGivesUp`](super::PlanError)). Called
     /// `genie`.
-    GenieStrict,
+    Genie,
     /// The older strategy loop: one AR for the whole input, picked again only when CL is promoted; never demotes.
     FixedVariant,
     /// Least total time under a measured table, by dynamic programming.
@@ -23,8 +23,8 @@ impl Policy {
     /// The name used on command lines and in tables.
     pub const fn name(&self) -> &'static str {
         match self {
-            Self::Genie => "serve",
-            Self::GenieStrict => "genie",
+            Self::Serve => "serve",
+            Self::Genie => "genie",
             Self::FixedVariant => "fixed-variant",
             Self::Cost(_) => "cost",
         }

@@ -51,8 +51,8 @@ fn second_turns_run_the_graphs_that_were_recorded() {
         let head: Vec<usize> = head.split(' ').map(|n| n.parse().unwrap()).collect();
         let &[n_past, n_new, status] = head.as_slice() else { panic!("{line}") };
         // Where the real one gives up (status 4) it has run the same graphs first.
-        assert_eq!(planned(&variants, n_past, n_new, &Policy::Genie), expected, "{line}");
-        let strict = plan(&KvState::at(n_past), &variants, n_new, &Policy::GenieStrict);
+        assert_eq!(planned(&variants, n_past, n_new, &Policy::Serve), expected, "{line}");
+        let strict = plan(&KvState::at(n_past), &variants, n_new, &Policy::Genie);
         assert_eq!(strict.is_err(), status == 4, "{line}: {strict:?}");
         n_cases += 1;
     }
@@ -90,14 +90,14 @@ fn first_turns_run_the_graphs_that_were_recorded() {
     let variants = grid(&[1, 8, 32], &[128, 256]);
     for (tokens, expected) in cases {
         for n in tokens {
-            assert_eq!(planned(&variants, 0, n, &Policy::GenieStrict), expected, "{n} tokens");
             assert_eq!(planned(&variants, 0, n, &Policy::Genie), expected, "{n} tokens");
+            assert_eq!(planned(&variants, 0, n, &Policy::Serve), expected, "{n} tokens");
         }
     }
     for n in 233..=256 {
-        let refused = planned(&variants, 0, n, &Policy::GenieStrict);
+        let refused = planned(&variants, 0, n, &Policy::Genie);
         assert!(refused.starts_with("the real Genie gives up at 224 past tokens"), "{refused}");
-        assert_eq!(planned(&variants, 0, n, &Policy::Genie), whole(3, 5, ""), "ours serves {n} tokens");
+        assert_eq!(planned(&variants, 0, n, &Policy::Serve), whole(3, 5, ""), "ours serves {n} tokens");
     }
 }
 
@@ -105,8 +105,8 @@ fn first_turns_run_the_graphs_that_were_recorded() {
 fn decoding_goes_down_to_the_small_context_again() {
     // 119 tokens: the last piece needs CL-256, then AR-1 fits CL-128 for 8 steps. Measured.
     let variants = grid(&[1, 8, 32], &[128, 256]);
-    assert_eq!(planned(&variants, 0, 119, &Policy::Genie), "32/128x3 32/256");
-    let decode: Vec<_> = (119..129).map(|past| planned(&variants, past, 1, &Policy::Genie)).collect();
+    assert_eq!(planned(&variants, 0, 119, &Policy::Serve), "32/128x3 32/256");
+    let decode: Vec<_> = (119..129).map(|past| planned(&variants, past, 1, &Policy::Serve)).collect();
     assert_eq!(decode, [vec!["1/128"; 8], vec!["1/256"; 2]].concat());
 }
 
@@ -122,37 +122,37 @@ fn cases_made_by_hand() {
     let case = |variants, past, n, policy, expected| Case { variants, past, n, policy, expected };
     let cases = [
         // The three examples of the planner's issue.
-        case(grid(&[1, 8, 64], &[512]), 0, 50, Policy::Genie, "64/512"),
-        case(grid(&[1, 8, 64], &[512]), 0, 200, Policy::Genie, "64/512x3 8/512"),
-        case(grid(&[1, 8, 64], &[512]), 50, 1, Policy::Genie, "1/512"),
+        case(grid(&[1, 8, 64], &[512]), 0, 50, Policy::Serve, "64/512"),
+        case(grid(&[1, 8, 64], &[512]), 0, 200, Policy::Serve, "64/512x3 8/512"),
+        case(grid(&[1, 8, 64], &[512]), 50, 1, Policy::Serve, "1/512"),
         // The older loop pads the tail on the same graph and never goes down.
         case(grid(&[1, 8, 64], &[512]), 0, 200, Policy::FixedVariant, "64/512x4"),
         case(grid(&[1, 32], &[128, 256]), 0, 119, Policy::FixedVariant, "32/128x3 32/256"),
         case(grid(&[1, 32], &[128, 256]), 96, 1, Policy::FixedVariant, "1/128"),
         // Served where the real one gives up: a tail too wide for the last CL runs as its last step,
-        case(grid(&[1, 32], &[128]), 0, 98, Policy::Genie, "32/128x4"),
-        case(grid(&[1, 32], &[128]), 0, 128, Policy::Genie, "32/128x4"),
-        case(grid(&[1, 32], &[128]), 127, 1, Policy::Genie, "1/128"),
+        case(grid(&[1, 32], &[128]), 0, 98, Policy::Serve, "32/128x4"),
+        case(grid(&[1, 32], &[128]), 0, 128, Policy::Serve, "32/128x4"),
+        case(grid(&[1, 32], &[128]), 127, 1, Policy::Serve, "1/128"),
         // is split when no such step is possible,
-        case(grid(&[1, 32], &[128]), 100, 20, Policy::Genie, "1/128x20"),
-        case(grid(&[1, 8, 32], &[128]), 100, 28, Policy::Genie, "8/128x3 1/128x4"),
+        case(grid(&[1, 32], &[128]), 100, 20, Policy::Serve, "1/128x20"),
+        case(grid(&[1, 8, 32], &[128]), 100, 28, Policy::Serve, "8/128x3 1/128x4"),
         // and an AR-8 graph is never fed 32 tokens.
-        case(specs(&[(8, 128), (1, 256), (32, 256)]), 0, 34, Policy::Genie, "8/128x5"),
+        case(specs(&[(8, 128), (1, 256), (32, 256)]), 0, 34, Policy::Serve, "8/128x5"),
         // Six tokens first, or the last 32 would have no graph.
-        case(specs(&[(32, 128), (1, 64)]), 90, 38, Policy::Genie, "32/128x2"),
+        case(specs(&[(32, 128), (1, 64)]), 90, 38, Policy::Serve, "32/128x2"),
         // A wide graph without past serves a first prompt; later only the whole history fits it.
-        case(specs(&[(1, 64), (128, 128)]), 0, 50, Policy::Genie, "1/64x50"),
-        case(specs(&[(1, 64), (128, 128)]), 0, 65, Policy::Genie, "128/128"),
-        case(specs(&[(1, 64), (128, 128)]), 64, 1, Policy::Genie, "128/128"),
-        case(specs(&[(16, 16), (64, 64)]), 10, 1, Policy::Genie, "16/16"),
-        case(specs(&[(16, 16), (64, 64)]), 16, 1, Policy::Genie, "64/64"),
+        case(specs(&[(1, 64), (128, 128)]), 0, 50, Policy::Serve, "1/64x50"),
+        case(specs(&[(1, 64), (128, 128)]), 0, 65, Policy::Serve, "128/128"),
+        case(specs(&[(1, 64), (128, 128)]), 64, 1, Policy::Serve, "128/128"),
+        case(specs(&[(16, 16), (64, 64)]), 10, 1, Policy::Serve, "16/16"),
+        case(specs(&[(16, 16), (64, 64)]), 16, 1, Policy::Serve, "64/64"),
         // Refusals name the numbers.
-        case(grid(&[1, 32], &[128]), 0, 129, Policy::Genie, "context limit exceeded: 0 past + 129 new tokens > 128"),
+        case(grid(&[1, 32], &[128]), 0, 129, Policy::Serve, "context limit exceeded: 0 past + 129 new tokens > 128"),
         case(
             grid(&[32], &[128]),
             100,
             1,
-            Policy::Genie,
+            Policy::Serve,
             "no graph can go on: 100 rows of past and 1 new tokens, but the graphs that reach 101 rows hold at most 96 of past",
         ),
     ];
@@ -164,8 +164,8 @@ fn cases_made_by_hand() {
 #[test]
 fn a_size_below_the_context_limits_the_dialog() {
     let variants = Variants::new([spec(1, 256), spec(32, 256)], KvForm::Concat, Some(128)).unwrap();
-    assert!(plan(&KvState::at(127), &variants, 1, &Policy::Genie).is_ok());
-    let err = plan(&KvState::at(128), &variants, 1, &Policy::Genie).unwrap_err();
+    assert!(plan(&KvState::at(127), &variants, 1, &Policy::Serve).is_ok());
+    let err = plan(&KvState::at(128), &variants, 1, &Policy::Serve).unwrap_err();
     assert_eq!(err, PlanError::ContextExceeded { n_past: 128, n_new: 1, limit: 128 });
     let err = Variants::new([spec(1, 128)], KvForm::Concat, Some(256)).unwrap_err();
     assert_eq!(err.to_string(), "context size 256 does not fit the graphs: expected 1 to 128, the largest CL loaded");
@@ -173,7 +173,7 @@ fn a_size_below_the_context_limits_the_dialog() {
 
 #[test]
 fn steps_print_as_genie_logs_them() {
-    let strategy = plan(&KvState::default(), &grid(&[1, 32], &[128]), 33, &Policy::Genie).unwrap();
+    let strategy = plan(&KvState::default(), &grid(&[1, 32], &[128]), 33, &Policy::Serve).unwrap();
     let lines: Vec<_> = strategy.steps().iter().enumerate().map(|(i, s)| s.numbered(i).to_string()).collect();
     assert_eq!(
         lines,
@@ -200,7 +200,7 @@ impl ufmt::uWrite for Fixed {
 
 #[test]
 fn steps_print_without_a_heap() {
-    let strategy = plan(&KvState::default(), &grid(&[1, 32], &[128]), 1, &Policy::Genie).unwrap();
+    let strategy = plan(&KvState::default(), &grid(&[1, 32], &[128]), 1, &Policy::Serve).unwrap();
     let mut out = Fixed([0; 128], 0);
     ufmt::uwrite!(out, "{:?}", strategy.steps()[0]).unwrap();
     assert_eq!(
@@ -212,7 +212,7 @@ fn steps_print_without_a_heap() {
 #[test]
 fn scatter_graphs_put_new_columns_behind_the_past() {
     let variants = Variants::new([spec(1, 128), spec(32, 128)], KvForm::Scatter, None).unwrap();
-    let strategy = plan(&KvState::default(), &variants, 34, &Policy::Genie).unwrap();
+    let strategy = plan(&KvState::default(), &variants, 34, &Policy::Serve).unwrap();
     let columns: Vec<_> = strategy.steps().iter().map(|s| s.new_idx.0).collect();
     assert_eq!(columns, [0, 32]);
 }
@@ -269,7 +269,7 @@ fn admission_says_what_stops_it() {
 #[test]
 fn decode_and_prefill_share_steps() {
     let variants = grid(&[1, 8, 32], &[128]);
-    let steps = plan_batch(20, &[(10, 1), (10, 1), (0, 38)], &variants, &Policy::Genie).unwrap();
+    let steps = plan_batch(20, &[(10, 1), (10, 1), (0, 38)], &variants, &Policy::Serve).unwrap();
     let spans: Vec<Vec<_>> = steps.iter().map(|s| s.spans.iter().map(|s| (s.index, s.n)).collect()).collect();
     assert_eq!(spans, [vec![(0, 1), (1, 1), (2, 30)], vec![(2, 8)]]);
     assert_eq!(steps[1].step.spec, spec(8, 128));
@@ -367,12 +367,12 @@ proptest! {
         let table = Arc::new(CostTable::new(times, 7.0, 0.5).unwrap());
         let variant = Some(*current.get(variants.specs()));
         let state = KvState { n_past: past, n_valid_kv: past.saturating_sub(evicted), variant };
-        let strict = plan(&state, &variants, n, &Policy::GenieStrict);
-        for policy in [Policy::Genie, Policy::FixedVariant, Policy::Cost(table.clone())] {
+        let strict = plan(&state, &variants, n, &Policy::Genie);
+        for policy in [Policy::Serve, Policy::FixedVariant, Policy::Cost(table.clone())] {
             match plan(&state, &variants, n, &policy) {
                 Ok(strategy) => {
                     check(&state, &variants, n, &policy, &strategy);
-                    if let (Policy::Genie, Ok(strict)) = (&policy, &strict) {
+                    if let (Policy::Serve, Ok(strict)) = (&policy, &strict) {
                         prop_assert_eq!(&strategy, strict, "where the real one goes on, ours does the same");
                     }
                 }
@@ -390,7 +390,7 @@ proptest! {
     #[test]
     fn a_fresh_prompt_that_fits_the_context_is_served(variants in any_variants(200), n in 1usize..200) {
         prop_assume!(n <= variants.limit());
-        for policy in [Policy::Genie, Policy::FixedVariant] {
+        for policy in [Policy::Serve, Policy::FixedVariant] {
             prop_assert!(plan(&KvState::default(), &variants, n, &policy).is_ok());
         }
     }
@@ -399,7 +399,7 @@ proptest! {
     fn admission_is_what_plans_accept(variants in any_variants(96), past in 0usize..96, evicted in 0usize..40) {
         let state = KvState { n_past: past, n_valid_kv: past.saturating_sub(evicted), variant: None };
         let admission = admit(&state, &variants);
-        let accepts = |n| plan(&state, &variants, n, &Policy::Genie).is_ok();
+        let accepts = |n| plan(&state, &variants, n, &Policy::Serve).is_ok();
         prop_assert!(admission.n_fit == 0 || accepts(admission.n_fit), "{admission}");
         prop_assert!(!accepts(admission.n_fit + 1), "{admission}");
     }
@@ -408,7 +408,7 @@ proptest! {
     fn batches_serve_every_token_once(
         variants in any_variants(96), rows in 0usize..60, sequences in prop::collection::vec((0usize..60, 0usize..30), 1..6),
     ) {
-        if let Ok(steps) = plan_batch(rows, &sequences, &variants, &Policy::Genie) {
+        if let Ok(steps) = plan_batch(rows, &sequences, &variants, &Policy::Serve) {
             let mut served = vec![0; sequences.len()];
             for BatchStep { step, spans } in &steps {
                 prop_assert_eq!(spans.iter().map(|s| s.n).sum::<usize>(), step.n_process);
@@ -432,7 +432,7 @@ proptest! {
                 let least = brute_force_us(&variants, &table, past, past + n, state.variant);
                 prop_assert!((us - least).abs() < 1e-6, "{us} is not the least, {least}");
             }
-            for policy in [Policy::Genie, Policy::FixedVariant] {
+            for policy in [Policy::Serve, Policy::FixedVariant] {
                 let other = plan(&state, &variants, n, &policy).unwrap();
                 prop_assert!(us <= table.total_us(other.steps(), state.variant).unwrap() + 1e-6);
             }

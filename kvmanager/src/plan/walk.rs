@@ -56,7 +56,7 @@ impl<'v> Walk<'v> {
 
     /// Pieces of the largest AR, each put on the first CL whose pick leaves room. What a step leaves of its piece
     /// (the real one never leaves any) goes into the next.
-    pub(super) fn genie(&mut self) {
+    pub(super) fn serve(&mut self) {
         while self.rows < self.target {
             let piece = self.variants.ar_max().min(self.target - self.rows);
             let (spec, n) = self.roomy(piece).unwrap_or_else(|| self.tight(piece));
@@ -65,7 +65,7 @@ impl<'v> Walk<'v> {
     }
 
     /// The same, stopping where the real one does.
-    pub(super) fn genie_strict(&mut self) -> Result<(), PlanError> {
+    pub(super) fn genie(&mut self) -> Result<(), PlanError> {
         while self.rows < self.target {
             let piece = self.variants.ar_max().min(self.target - self.rows);
             match self.roomy(piece) {

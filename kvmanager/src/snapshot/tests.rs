@@ -22,7 +22,7 @@ fn cache(mode: ModeKind, shapes: &[(u32, u32)], dtype: KvDtype) -> KvManager {
 
 /// Processes tokens; their bytes follow from their serial number.
 fn feed(kv: &mut KvManager, n: usize, seed: usize) {
-    for step in kv.plan(n, &Policy::Genie).unwrap().steps() {
+    for step in kv.plan(n, &Policy::Serve).unwrap().steps() {
         kv.prepare(step).unwrap();
         for (t, view) in kv.split(SplitIdx(0)).unwrap().views().enumerate() {
             let bytes = view.new.iter_mut().enumerate();

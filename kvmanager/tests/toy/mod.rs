@@ -114,7 +114,7 @@ pub fn run(kv: &mut KvManager, step: &InferenceStep, tokens: &[(u32, BatchToken)
 
 /// Processes tokens of the dialog; returns what comes next.
 pub fn process(kv: &mut KvManager, tokens: &[u32]) -> u32 {
-    let strategy = kv.plan(tokens.len(), &Policy::Genie).unwrap();
+    let strategy = kv.plan(tokens.len(), &Policy::Serve).unwrap();
     let (mut at, mut last) = (0, 0);
     for step in strategy.steps() {
         kv.prepare(step).unwrap();
