@@ -241,6 +241,11 @@ impl Tensor {
     pub fn size_bytes(&self) -> usize {
         self.n_elems() * self.dtype.size_bytes()
     }
+
+    /// Whether static data may hold two codes a byte, the earlier in the lower half: 4-bit codes of a block encoding.
+    pub fn may_pack_codes(&self) -> bool {
+        matches!(self.dtype, Dtype::SFixed4 | Dtype::UFixed4) && matches!(self.quant, Quant::Block { .. })
+    }
 }
 
 /// A parameter of a node.

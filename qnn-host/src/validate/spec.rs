@@ -223,9 +223,3 @@ pub(super) fn check_quant(tensor: &Tensor) -> Result<(), (String, String)> {
         }
     }
 }
-
-/// Whether static data may hold two codes a byte, the earlier in the lower half: 4-bit codes of a block encoding.
-pub(super) fn may_pack_codes(tensor: &Tensor) -> bool {
-    let four_bits = matches!(tensor.dtype, Dtype::SFixed4 | Dtype::UFixed4);
-    four_bits && matches!(tensor.quant, Quant::Block { .. })
-}

@@ -160,8 +160,7 @@ impl<'g> Lower<'g> {
     fn check_constant(&self, tensor: &Tensor, found: usize) -> Result<(), ExecError> {
         let bad = |what: String| Err(self.fault(format!("constant `{}`: {what}", tensor.name)));
         let n = tensor.n_elems();
-        let four_bits = matches!(tensor.dtype, Dtype::SFixed4 | Dtype::UFixed4);
-        let packed = four_bits && matches!(tensor.quant, Quant::Block { .. }) && found == n.div_ceil(2);
+        let packed = tensor.may_pack_codes() && found == n.div_ceil(2);
         if found != tensor.size_bytes() && !packed {
             return bad(format!("expected {} bytes, found {found}", tensor.size_bytes()));
         }
