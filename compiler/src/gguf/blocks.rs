@@ -3,8 +3,13 @@
 //! ```text
 //! Q8_0   32 elements    f16 d | 32 x i8                                     d * code
 //! Q4_0   32 elements    f16 d | 16 bytes: element i below, i + 16 above      d * (code - 8)
+//! Q4_1   32 elements    f16 d | f16 m | 16 bytes as above                    d * code + m
+//! Q5_0   32 elements    f16 d | u32: element i's fifth bit at i | 16 bytes    d * (code - 16)
+//! Q5_1   32 elements    f16 d | f16 m | u32 | 16 bytes                       d * code + m
 //! Q4_K  256 elements    f16 d | f16 m | 12 bytes: 8 scales, 8 minima of 6 bits | 128 bytes: 64 elements to 32 bytes,
 //!                       the first 32 below                                  d * scale * code - m * minimum
+//! Q5_K  256 elements    as Q4_K, with 32 bytes of fifth bits before the codes: that of element i of sub-block s is bit s
+//!                       of byte i
 //! Q6_K  256 elements    128 bytes of lower 4 bits | 64 bytes of upper 2 bits | 16 x i8 scale | f16 d
 //!                                                                           d * scale * (code - 32)
 //! ```
@@ -17,10 +22,18 @@ use half::f16;
 pub enum BlockFormat {
     /// 4 bits, blocks of 32.
     Q4_0,
+    /// 4 bits, blocks of 32 with a minimum.
+    Q4_1,
+    /// 5 bits, blocks of 32: what llama.cpp puts for k-formats where rows are no multiple of 256.
+    Q5_0,
+    /// 5 bits, blocks of 32 with a minimum.
+    Q5_1,
     /// 8 bits, blocks of 32.
     Q8_0,
     /// 4 bits, sub-blocks of 32 with scale and minimum, eight to a block.
     Q4K,
+    /// As `Q4K` with 5 bits.
+    Q5K,
     /// 6 bits, sub-blocks of 16 with a scale, sixteen to a block.
     Q6K,
 }
@@ -32,8 +45,8 @@ impl BlockFormat {
     /// Elements of a block.
     pub const fn elems(self) -> usize {
         match self {
-            Self::Q4_0 | Self::Q8_0 => 32,
-            Self::Q4K | Self::Q6K => K,
+            Self::Q4_0 | Self::Q4_1 | Self::Q5_0 | Self::Q5_1 | Self::Q8_0 => 32,
+            Self::Q4K | Self::Q5K | Self::Q6K => K,
         }
     }
 
@@ -41,8 +54,12 @@ impl BlockFormat {
     pub const fn bytes(self) -> usize {
         match self {
             Self::Q4_0 => 2 + 16,
+            Self::Q4_1 => 2 + 2 + 16,
+            Self::Q5_0 => 2 + 4 + 16,
+            Self::Q5_1 => 2 + 2 + 4 + 16,
             Self::Q8_0 => 2 + 32,
             Self::Q4K => 2 + 2 + 12 + K / 2,
+            Self::Q5K => 2 + 2 + 12 + K / 8 + K / 2,
             Self::Q6K => K / 2 + K / 4 + K / 16 + 2,
         }
     }
@@ -55,18 +72,31 @@ impl BlockFormat {
         assert_eq!(bytes.len() / self.bytes() * self.elems(), to.len(), "whole blocks");
         for (bytes, to) in bytes.chunks_exact(self.bytes()).zip(to.chunks_exact_mut(self.elems())) {
             match self {
-                Self::Q4_0 | Self::Q8_0 => {
+                Self::Q4_0 | Self::Q5_0 | Self::Q8_0 => {
                     let mut codes = [0; 32];
                     let scale = self.codes(bytes, &mut codes).to_f32();
                     to.iter_mut().zip(codes).for_each(|(to, code)| *to = scale * f32::from(code));
                 }
-                Self::Q4K => q4_k(bytes, to),
+                Self::Q4_1 => with_minimum(bytes, [0; 4], &bytes[4..], to),
+                Self::Q5_1 => with_minimum(bytes, [bytes[4], bytes[5], bytes[6], bytes[7]], &bytes[8..], to),
+                Self::Q4K => sub_blocks(bytes, None, &bytes[16..], to),
+                Self::Q5K => sub_blocks(bytes, Some(&bytes[16..48]), &bytes[48..], to),
                 Self::Q6K => q6_k(bytes, to),
             }
         }
     }
 
-    /// Codes and scale of one block of `Q4_0` or `Q8_0`.
+    /// Bits of a code where a block is a scale and 32 codes, and nothing else: such a block fits any format of as many bits or more.
+    pub(crate) const fn plain_bits(self) -> Option<u32> {
+        match self {
+            Self::Q4_0 => Some(4),
+            Self::Q5_0 => Some(5),
+            Self::Q8_0 => Some(8),
+            Self::Q4_1 | Self::Q5_1 | Self::Q4K | Self::Q5K | Self::Q6K => None,
+        }
+    }
+
+    /// Codes and scale of one block of `Q4_0`, `Q5_0` or `Q8_0`.
     ///
     /// # Panics
     /// For other formats.
@@ -75,31 +105,44 @@ impl BlockFormat {
         match self {
             Self::Q8_0 => codes.iter_mut().zip(data).for_each(|(code, &byte)| *code = byte.cast_signed()),
             Self::Q4_0 => {
-                let (low, high) = codes.split_at_mut(16);
-                for ((low, high), &byte) in low.iter_mut().zip(high).zip(data) {
-                    *low = (byte & 15).cast_signed() - 8;
-                    *high = (byte >> 4).cast_signed() - 8;
-                }
+                let unsigned = in_halves([0; 4], data);
+                codes.iter_mut().zip(unsigned).for_each(|(code, u)| *code = u.cast_signed() - 8);
             }
-            Self::Q4K | Self::Q6K => panic!("{self:?} has no single scale"),
+            Self::Q5_0 => {
+                let unsigned = in_halves([data[0], data[1], data[2], data[3]], &data[4..]);
+                codes.iter_mut().zip(unsigned).for_each(|(code, u)| *code = u.cast_signed() - 16);
+            }
+            Self::Q4_1 | Self::Q5_1 | Self::Q4K | Self::Q5K | Self::Q6K => panic!("{self:?} has no single scale"),
         }
         half(block, 0)
     }
+}
+
+/// Codes of 32 elements: the first 16 in the lower halves of the bytes, the others above, their fifth bits apart.
+fn in_halves(fifth: [u8; 4], data: &[u8]) -> [u8; 32] {
+    let fifth = u32::from_le_bytes(fifth);
+    std::array::from_fn(|i| data[i % 16] >> (i / 16 * 4) & 15 | ((fifth >> i & 1) as u8) << 4)
+}
+
+fn with_minimum(block: &[u8], fifth: [u8; 4], data: &[u8], to: &mut [f32]) {
+    let (d, m) = (half(block, 0).to_f32(), half(block, 2).to_f32());
+    to.iter_mut().zip(in_halves(fifth, data)).for_each(|(to, code)| *to = d * f32::from(code) + m);
 }
 
 fn half(bytes: &[u8], at: usize) -> f16 {
     f16::from_le_bytes([bytes[at], bytes[at + 1]])
 }
 
-fn q4_k(block: &[u8], to: &mut [f32]) {
+fn sub_blocks(block: &[u8], fifth: Option<&[u8]>, data: &[u8], to: &mut [f32]) {
     let (d, m) = (half(block, 0).to_f32(), half(block, 2).to_f32());
-    let (packed, data) = (&block[4..16], &block[16..]);
+    let packed = &block[4..16];
     for (sub, to) in to.chunks_exact_mut(32).enumerate() {
         let (scale, minimum) = scale_and_minimum(packed, sub);
         let (scale, minimum) = (d * f32::from(scale), m * f32::from(minimum));
         let shift = sub % 2 * 4;
-        for (to, byte) in to.iter_mut().zip(&data[sub / 2 * 32..]) {
-            *to = scale * f32::from(byte >> shift & 15) - minimum;
+        for (i, (to, byte)) in to.iter_mut().zip(&data[sub / 2 * 32..]).enumerate() {
+            let fifth = fifth.map_or(0, |bits| bits[i] >> sub & 1);
+            *to = scale * f32::from(byte >> shift & 15 | fifth << 4) - minimum;
         }
     }
 }

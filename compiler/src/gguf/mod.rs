@@ -80,8 +80,12 @@ impl GgmlType {
             1 => Self::F16,
             30 => Self::Bf16,
             2 => Self::Blocks(BlockFormat::Q4_0),
+            3 => Self::Blocks(BlockFormat::Q4_1),
+            6 => Self::Blocks(BlockFormat::Q5_0),
+            7 => Self::Blocks(BlockFormat::Q5_1),
             8 => Self::Blocks(BlockFormat::Q8_0),
             12 => Self::Blocks(BlockFormat::Q4K),
+            13 => Self::Blocks(BlockFormat::Q5K),
             14 => Self::Blocks(BlockFormat::Q6K),
             other => Self::Other(other),
         }

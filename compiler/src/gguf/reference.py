@@ -4,8 +4,8 @@ import numpy as np
 import gguf.quants as q
 from gguf import GGMLQuantizationType as T
 
-SIZES = {"Q4_0": 18, "Q8_0": 34, "Q4_K": 144, "Q6_K": 210}
-HALVES = {"Q4_0": [0], "Q8_0": [0], "Q4_K": [0, 2], "Q6_K": [208]}
+SIZES = {"Q4_0": 18, "Q4_1": 20, "Q5_0": 22, "Q5_1": 24, "Q8_0": 34, "Q4_K": 144, "Q5_K": 176, "Q6_K": 210}
+HALVES = {name: [0] if name in ("Q4_0", "Q5_0", "Q8_0") else [208] if name == "Q6_K" else [0, 2] for name in SIZES}
 
 for name, size in SIZES.items():
     block = np.array([(i * 73 + 41) % 256 for i in range(size)], dtype=np.uint8)

@@ -4,10 +4,11 @@ use super::*;
 use crate::checkpoint::{Checkpoint, for_each_chunk};
 use crate::compile::compile_with;
 use crate::family::Family;
-use crate::lower::tests::recorder::FakeTarget;
+use crate::lower::tests::recorder::{FakeTarget, Graph, Held};
 use crate::model::Model;
 use crate::testmodel::TestModel;
 use crate::{CompileOptions, Silent, Weights};
+use genie_types::{Dtype, Quant};
 use half::f16;
 use proptest::prelude::*;
 
@@ -148,6 +149,24 @@ fn blocks_decode_as_the_reference_does() {
             sum: -2.0625,
         },
         Case {
+            format: BlockFormat::Q4_1,
+            halves: &[0, 2],
+            sampled: [0.625, 0.875, 0.125, 0.375, 0.25, 0.375, 0.5625, 0.6875],
+            sum: 18.0625,
+        },
+        Case {
+            format: BlockFormat::Q5_0,
+            halves: &[0],
+            sampled: [0.625, 0.875, -0.875, -0.625, 0.6875, -0.1875, -1.0, 0.125],
+            sum: -2.8125,
+        },
+        Case {
+            format: BlockFormat::Q5_1,
+            halves: &[0, 2],
+            sampled: [1.875, 0.125, 0.375, 1.625, 1.375, 1.5625, 1.6875, 0.8125],
+            sum: 35.3125,
+        },
+        Case {
             format: BlockFormat::Q8_0,
             halves: &[0],
             sampled: [-6.625, -4.375, -2.125, 0.125, 2.375, 4.625, 6.875, -6.875],
@@ -158,6 +177,12 @@ fn blocks_decode_as_the_reference_does() {
             halves: &[0, 2],
             sampled: [-2.875, 5.125, 7.375, 26.0, 2.125, 31.75, 13.5, -2.875],
             sum: 2683.5,
+        },
+        Case {
+            format: BlockFormat::Q5K,
+            halves: &[0, 2],
+            sampled: [-2.875, 7.875, 38.375, 31.0, 23.125, 37.5, 13.5, -2.875],
+            sum: 6228.5,
         },
         Case {
             format: BlockFormat::Q6K,
@@ -180,8 +205,11 @@ fn blocks_decode_as_the_reference_does() {
     }
 }
 
-/// The tensors of a checkpoint as llama.cpp's converter names, orders and stores them, as numbers or blocks of eight bits.
-fn converted(dir: &Path, model: &TestModel, blocks: bool) -> Draft {
+/// Number of a block format in files, and its encoder.
+type Encoder = (u32, fn(&[f32]) -> Vec<u8>);
+
+/// The tensors of a checkpoint as llama.cpp's converter names, orders and stores them, matrices as blocks if an encoder is given.
+fn converted(dir: &Path, model: &TestModel, blocks: Option<Encoder>) -> Draft {
     let spec = model.spec();
     let name = spec.family.name();
     let number =
@@ -225,9 +253,9 @@ fn converted(dir: &Path, model: &TestModel, blocks: bool) -> Draft {
             .chain(["token_embd.weight", "output_norm.weight", "output.weight"].map(String::from))
             .find(|theirs| hugging_face_name(theirs).as_deref() == Some(name.as_str()))
             .unwrap_or_else(|| panic!("`{name}` has a name there"));
-        draft = match blocks && dims.len() == 2 {
-            true => draft.tensor(&theirs, &dims, 8, q8_0(&values)),
-            false => draft.tensor(&theirs, &dims, 0, values.iter().flat_map(|v| v.to_le_bytes()).collect()),
+        draft = match blocks.filter(|_| dims.len() == 2) {
+            Some((ty, encode)) => draft.tensor(&theirs, &dims, ty, encode(&values)),
+            None => draft.tensor(&theirs, &dims, 0, values.iter().flat_map(|v| v.to_le_bytes()).collect()),
         };
     }
     draft
@@ -256,6 +284,86 @@ fn q8_0(values: &[f32]) -> Vec<u8> {
     values.chunks(32).flat_map(block).collect()
 }
 
+fn q4_0(values: &[f32]) -> Vec<u8> {
+    let block = |block: &[f32]| {
+        let scale = f16::from_f32(block.iter().fold(0.0f32, |m, v| if v.abs() > m.abs() { *v } else { m }) / -8.0);
+        let code = |v: f32| (v / scale.to_f32() + 8.0).round().clamp(0.0, 15.0) as u8;
+        scale
+            .to_le_bytes()
+            .into_iter()
+            .chain((0..16).map(|i| code(block[i]) | code(block[i + 16]) << 4))
+            .collect::<Vec<u8>>()
+    };
+    values.chunks(32).flat_map(block).collect()
+}
+
+/// Scales and codes of a tensor's blocks, one after the other.
+type Coded = (Vec<f32>, Vec<i8>);
+
+fn of_file(file: &Path, name: &str, head_dim: usize, format: BlockFormat) -> Coded {
+    let checkpoint = Checkpoint::of_gguf(&Gguf::open(file).unwrap(), head_dim).unwrap();
+    let mut found = Coded::default();
+    crate::checkpoint::for_each_raw(&checkpoint, name, &checkpoint.tensors()[name], |raw| {
+        for block in raw.chunks(format.bytes()) {
+            let mut codes = [0; 32];
+            found.0.push(format.codes(block, &mut codes).to_f32());
+            found.1.extend(codes);
+        }
+        Ok(())
+    })
+    .unwrap();
+    found
+}
+
+fn of_graph(graph: &Graph, name: &str) -> Coded {
+    let tensor = graph.tensors.iter().find(|t| t.info.name == name.replace('.', "_")).unwrap();
+    let (Held::Constant(bytes), Quant::Block { scale_offsets, .. }) = (&tensor.held, &tensor.info.quant) else {
+        panic!("{name}: {:?}", tensor.info)
+    };
+    let codes = match tensor.info.dtype {
+        Dtype::SFixed8 => bytes.iter().map(|b| b.cast_signed()).collect(),
+        _ => bytes.iter().flat_map(|b| [(b << 4).cast_signed() >> 4, b.cast_signed() >> 4]).collect(),
+    };
+    (scale_offsets.iter().map(|(scale, _)| *scale).collect(), codes)
+}
+
+#[test]
+fn blocks_come_through_bit_for_bit_whatever_the_heads_width() {
+    // 1 / sqrt(16) is a power of two, the others are not.
+    for head_dim in [16, 32, 96, 128] {
+        for (encoder, format, weights) in [
+            ((8, q8_0 as fn(&[f32]) -> Vec<u8>), BlockFormat::Q8_0, Weights::Q8_0),
+            ((2, q4_0), BlockFormat::Q4_0, Weights::Q4_0),
+            // Four bits fit into eight.
+            ((2, q4_0), BlockFormat::Q4_0, Weights::Q8_0),
+        ] {
+            for family in [Family::Llama, Family::Qwen2] {
+                let model = TestModel { head_dim, tied: false, ..TestModel::tiny(family) };
+                let place = tempfile::tempdir().unwrap();
+                let (dir, file) = (place.path().join("model"), place.path().join("model.gguf"));
+                model.write(&dir).unwrap();
+                std::fs::write(&file, converted(&dir, &model, Some(encoder)).bytes()).unwrap();
+                let mut options = CompileOptions::new(&file, place.path().join("bundle"));
+                (options.ars, options.cls, options.weights) = (vec![1], vec![16], weights);
+                let mut target = FakeTarget::default();
+                compile_with(&options, &mut target, &mut Silent).unwrap();
+                let graph = &target.saved.take()[0][0];
+                let scaled =
+                    graph.nodes.iter().filter(|n| n.params.is_empty() && n.op == "ElementWiseMultiply").count();
+                assert_eq!(scaled, model.layers * if head_dim == 16 { 2 } else { 3 }, "scores are scaled if need be");
+                for part in ["q", "k", "v", "o"] {
+                    let name = format!("model.layers.1.self_attn.{part}_proj.weight");
+                    let (mut scales, codes) = of_file(&file, &name, head_dim, format);
+                    if part == "q" && head_dim == 16 {
+                        scales.iter_mut().for_each(|scale| *scale *= 0.25);
+                    }
+                    assert!(of_graph(graph, &name) == (scales, codes), "{family} {head_dim} {weights}: {name}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn a_gguf_file_and_its_checkpoint_compile_to_the_same_graphs() {
     for family in [Family::Llama, Family::Qwen2, Family::Qwen3] {
@@ -265,7 +373,7 @@ fn a_gguf_file_and_its_checkpoint_compile_to_the_same_graphs() {
             let dir = place.path().join("model");
             model.write(&dir).unwrap();
             let file = place.path().join("model.gguf");
-            std::fs::write(&file, converted(&dir, &model, false).bytes()).unwrap();
+            std::fs::write(&file, converted(&dir, &model, None).bytes()).unwrap();
             let compiled = |from: &Path, weights| {
                 let mut options = CompileOptions::new(from, place.path().join("bundle"));
                 (options.ars, options.cls, options.weights, options.force) = (vec![1, 4], vec![16], weights, true);
@@ -278,7 +386,7 @@ fn a_gguf_file_and_its_checkpoint_compile_to_the_same_graphs() {
 
             // Blocks of the file's own format come through bit for bit: rounding them again finds the same codes.
             let blocks = place.path().join("q8_0.gguf");
-            std::fs::write(&blocks, converted(&dir, &model, true).bytes()).unwrap();
+            std::fs::write(&blocks, converted(&dir, &model, Some((8, q8_0))).bytes()).unwrap();
             assert!(compiled(&blocks, Weights::Q8_0) == compiled(&dir, Weights::Q8_0), "{family} tied: {tied}, blocks");
         }
     }

@@ -8,10 +8,11 @@
 //! v [n, Hkv*d] -> .. -> [1, Hkv, n, d]                            -> [Hkv, 1, n, d] = past_value_out
 //! K = past_key_in | past_key_out      [Hkv, 1, d, m]
 //! V = past_value_in | past_value_out  [Hkv, 1, m, d]
-//! softmax(q K + mask) V  [Hkv, G, n, d] -> [1, H, n, d] -> [1, n, H, d] -> [1, n, H*d]
+//! softmax(q K (* c) + mask) V  [Hkv, G, n, d] -> [1, H, n, d] -> [1, n, H, d] -> [1, n, H*d]
 //! ```
 //!
-//! When n == m there is no past: K and V are the new columns alone. `1 / sqrt(d)` is in the weights already.
+//! When n == m there is no past: K and V are the new columns alone. `1 / sqrt(d)` is in the weights already, or where it
+//! would cost them bits, it is `c`.
 
 use super::Flow;
 use super::composer::{Composer, Val};
@@ -29,13 +30,16 @@ pub(super) struct Steps<T> {
     cos: Val<T>,
     /// `[1, n, d/2]`.
     sin: Val<T>,
+    /// `[1]`, times the scores; none where the weights hold it.
+    scale: Option<Val<T>>,
 }
 
 impl<T: Copy + core::fmt::Debug> Steps<T> {
-    /// Declares mask and positions as inputs.
+    /// Declares mask and positions as inputs, and what scores are multiplied by, if anything.
     pub(super) fn declare<S: GraphSink<Tensor = T>>(
         spec: &ModelSpec,
         variant: VariantSpec,
+        scale: Option<f64>,
         graph: &mut Composer<S>,
     ) -> Result<Self> {
         let (n, m, width) = (variant.variant().get(), variant.ctx_size().get(), spec.rope_dim());
@@ -45,7 +49,8 @@ impl<T: Copy + core::fmt::Debug> Steps<T> {
         let sin = graph.input("position_ids_sin", vec![1, 1, n, width], dtype)?;
         let cos = graph.reshape("rope_cos", &cos, vec![1, n, width], None)?;
         let sin = graph.reshape("rope_sin", &sin, vec![1, n, width], None)?;
-        Ok(Self { mask, cos, sin })
+        let scale = scale.map(|scale| graph.scalar("attention_scale", scale as f32)).transpose()?;
+        Ok(Self { mask, cos, sin, scale })
     }
 }
 
@@ -87,7 +92,10 @@ pub(super) fn lower<S: GraphSink>(
     };
 
     let q = graph.reshape(&at("q_groups"), &q, vec![n_kv_heads, spec.group_size(), n, head_dim], None)?;
-    let scores = graph.matmul(&at("scores"), &q, &k)?;
+    let mut scores = graph.matmul(&at("scores"), &q, &k)?;
+    if let Some(scale) = &steps.scale {
+        scores = graph.mul(&at("scaled"), &scores, scale)?;
+    }
     let scores = graph.add(&at("mask"), &scores, &steps.mask, None)?;
     let shares = graph.softmax(&at("softmax"), &scores)?;
     let mixed = graph.matmul(&at("mix"), &shares, &v)?;

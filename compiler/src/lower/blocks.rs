@@ -1,14 +1,14 @@
 //! Codes in blocks of 32 along the inputs, a float16 scale for each block.
 //!
 //! *Layout*: `[out, in]`; 8-bit codes one a byte, 4-bit ones two a byte, the earlier in the lower half. Blocks of a GGUF file in
-//! the same format are taken over bit for bit, also times a power of two, which only moves their scales; other weights
-//! are rounded.
+//! the same format, or in one of fewer bits, are taken over code for code, also times a power of two, which only moves their
+//! scales; other weights are rounded.
 //! *Units*: `w = code * scale`. 8 bits: `scale = max |w| / 127`; 4 bits: the largest magnitude becomes -8, whichever its sign.
 //! Scales are rounded to float16 before codes are chosen, so codes know the scale that they will be multiplied by.
 
 use super::encode::Loss;
 use super::weights::WeightSpec;
-use crate::checkpoint::{BlockFormat, Checkpoint, SourceDtype, TensorEntry, for_each_chunk, for_each_raw};
+use crate::checkpoint::{BlockFormat, Checkpoint, Gatekeeper, SourceDtype, TensorEntry, for_each_chunk, for_each_raw};
 use crate::{CompileError, Result};
 use genie_types::{Dtype, Quant, TensorInfo};
 use half::f16;
@@ -28,6 +28,11 @@ pub(crate) enum Bits {
 impl Bits {
     fn dtype(self) -> Dtype {
         if self == Self::Four { Dtype::SFixed4 } else { Dtype::SFixed8 }
+    }
+
+    /// True where blocks of that format need no rounding.
+    fn hold(self, format: BlockFormat) -> bool {
+        format.plain_bits().is_some_and(|bits| bits <= if self == Self::Four { 4 } else { 8 })
     }
 
     /// Bytes of `n_elems` weights, as a client hands them over: codes and pairs of scale and offset.
@@ -62,11 +67,9 @@ pub(super) fn blocks(
     let n_blocks = weight.n_elems() / BLOCK;
     let mut codes = Codes { bits, bytes: Vec::new(), scales: Vec::with_capacity(n_blocks), loss: Loss::default() };
     match (&entry.dtype, bits) {
-        (SourceDtype::Blocks(format @ BlockFormat::Q8_0), Bits::Eight)
-        | (SourceDtype::Blocks(format @ BlockFormat::Q4_0), Bits::Four)
-            if is_power_of_two(weight.scale) =>
-        {
-            for_each_raw(checkpoint, &weight.name, entry, |raw| codes.take(*format, raw, weight))?;
+        (SourceDtype::Blocks(format), bits) if bits.hold(*format) && is_power_of_two(weight.scale) => {
+            let mut gate = weight.gate();
+            for_each_raw(checkpoint, &weight.name, entry, |raw| codes.take(*format, raw, weight, &mut gate))?;
         }
         _ => {
             let mut scaled = Vec::new();
@@ -82,16 +85,22 @@ pub(super) fn blocks(
     Ok((weight.info(bits.dtype()).with_quant(quant), bytes, loss))
 }
 
-fn is_power_of_two(scale: f64) -> bool {
+/// Factors that move exponents only.
+pub(super) fn is_power_of_two(scale: f64) -> bool {
     scale.is_normal() && scale > 0.0 && scale.to_bits() << 12 == 0
 }
 
 impl Codes {
     /// Blocks as they are.
-    fn take(&mut self, format: BlockFormat, raw: &[u8], weight: &WeightSpec) -> Result<()> {
+    fn take(&mut self, format: BlockFormat, raw: &[u8], weight: &WeightSpec, gate: &mut Gatekeeper<'_>) -> Result<()> {
         for block in raw.chunks_exact(format.bytes()) {
             let mut codes = [0; BLOCK];
             let stored = format.codes(block, &mut codes).to_f32();
+            if stored.is_finite() {
+                gate.done += BLOCK
+            } else {
+                gate.pass(&[stored; BLOCK])?
+            }
             let scale = (f64::from(stored) * weight.scale) as f32;
             // A scale among the smallest float16 has no half of itself there: such blocks are rounded like any other.
             if f16::from_f32(scale).to_f32() == scale {
@@ -181,11 +190,24 @@ mod tests {
         raw.extend((0..16).map(|i| i | (15 - i) << 4));
         for (factor, scale) in [(1.0, 0.75), (0.125, 0.09375)] {
             let mut codes = Codes { bits: Bits::Four, bytes: Vec::new(), scales: Vec::new(), loss: Loss::default() };
-            codes.take(BlockFormat::Q4_0, &raw, &spec(factor)).unwrap();
+            let spec = spec(factor);
+            codes.take(BlockFormat::Q4_0, &raw, &spec, &mut spec.gate()).unwrap();
             assert_eq!(codes.scales, [(scale, 0)]);
             // -8, -7 first; 7, 6 from the middle on.
             assert_eq!((codes.bytes[0], codes.bytes[8]), (0x98, 0x67));
             assert_eq!(codes.loss, Loss::default(), "nothing was rounded");
+        }
+    }
+
+    #[test]
+    fn a_scale_that_is_no_number_is_refused() {
+        for scale in [f16::INFINITY, f16::NAN] {
+            let mut raw = vec![0; 36];
+            raw[18..20].copy_from_slice(&scale.to_le_bytes());
+            let mut codes = Codes { bits: Bits::Four, bytes: Vec::new(), scales: Vec::new(), loss: Loss::default() };
+            let spec = WeightSpec { dims: vec![2, 32], ..spec(1.0) };
+            let error = codes.take(BlockFormat::Q4_0, &raw, &spec, &mut spec.gate()).unwrap_err();
+            assert!(error.to_string().contains("at index [1, 0]: weights must be finite"), "{error}");
         }
     }
 

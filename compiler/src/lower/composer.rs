@@ -7,6 +7,7 @@ use super::encode::{LinearForm, Stored};
 use super::sink::{GraphSink, Kind, Param};
 use crate::Result;
 use genie_types::{Dtype, TensorInfo};
+use half::f16;
 
 /// A tensor and its extents.
 #[derive(Clone, Debug)]
@@ -46,6 +47,16 @@ impl<S: GraphSink> Composer<S> {
     pub(crate) fn constant(&mut self, stored: &Stored) -> Result<Val<S::Tensor>> {
         let tensor = self.sink.constant(&stored.info, &stored.bytes)?;
         Ok(Val { tensor, dims: stored.info.dims.clone() })
+    }
+
+    /// A number that is not a weight, `[1]`.
+    pub(crate) fn scalar(&mut self, name: &str, value: f32) -> Result<Val<S::Tensor>> {
+        let bytes = match self.dtype {
+            Dtype::F16 => f16::from_f32(value).to_le_bytes().to_vec(),
+            _ => value.to_le_bytes().to_vec(),
+        };
+        let tensor = self.sink.constant(&TensorInfo::new(name, vec![1], self.dtype), &bytes)?;
+        Ok(Val { tensor, dims: vec![1] })
     }
 
     /// Rows of `table [v, w]` by `ids [1, n]`: `[1, n, w]`.
@@ -167,7 +178,7 @@ impl<S: GraphSink> Composer<S> {
         self.op(node, "ElementWiseAdd", &[], &[a, b], a.dims.clone(), out)
     }
 
-    /// Product of two tensors of the same extents.
+    /// Product; `b` may be broadcast.
     pub(crate) fn mul(&mut self, node: &str, a: &Val<S::Tensor>, b: &Val<S::Tensor>) -> Result<Val<S::Tensor>> {
         self.op(node, "ElementWiseMultiply", &[], &[a, b], a.dims.clone(), None)
     }

@@ -114,14 +114,16 @@ pub(crate) fn lower<S: GraphSink>(
         };
         let steps = match piece.layers.is_empty() {
             true => None,
-            false => Some(attention::Steps::declare(spec, variant, &mut graph)?),
+            false => {
+                Some(attention::Steps::declare(spec, variant, weights::score_scale(spec, source.format), &mut graph)?)
+            }
         };
         flows.push(Flow { variant, graph, x, steps });
     }
 
     for layer in piece.layers.clone() {
-        let held =
-            weights::of_layer(spec, layer).try_map(|w| source.load(w, flows.iter_mut().map(|f| &mut f.graph)))?;
+        let held = weights::of_layer(spec, layer, source.format)
+            .try_map(|w| source.load(w, flows.iter_mut().map(|f| &mut f.graph)))?;
         let out = (layer + 1 == piece.layers.end).then_some(piece.output.as_deref()).flatten();
         for (i, flow) in flows.iter_mut().enumerate() {
             let weights = held.map(|per_graph| per_graph[i].clone());

@@ -1,10 +1,12 @@
 //! Which tensors of the checkpoint a piece needs: names, shapes, roles, and what is folded into them.
 //!
 //! The attention's `1 / sqrt(head_dim)` is folded here: into Wq and its bias, or into the query norm's gamma where
-//! queries are normalised afterwards (a norm would undo a scale applied before it).
+//! queries are normalised afterwards (a norm would undo a scale applied before it). Blocks keep their float16 scales, so that
+//! those of a file come through bit for bit: what is no power of two is left to the scores, see [`score_scale`].
 //!
 //! *Shapes*: linear weights are `[out, in]`, as stored and as `FullyConnected` wants them.
 
+use super::blocks::is_power_of_two;
 use super::encode::{Format, LinearForm};
 use super::piece::Piece;
 use crate::checkpoint::Gatekeeper;
@@ -137,8 +139,19 @@ pub(super) fn shares_table(spec: &ModelSpec, format: Format) -> bool {
     spec.tied && same_format && format.form == LinearForm::FullyConnected
 }
 
+/// What the scores of attention are still to be multiplied by; `None` when the weights hold all of it.
+pub(super) fn score_scale(spec: &ModelSpec, format: Format) -> Option<f64> {
+    let scale = attention_scale(spec);
+    let in_blocks = matches!(format.weights, Weights::Q8_0 | Weights::Q4_0);
+    (in_blocks && !spec.qk_norm && !is_power_of_two(scale)).then_some(scale)
+}
+
+fn attention_scale(spec: &ModelSpec) -> f64 {
+    1.0 / (spec.head_dim as f64).sqrt()
+}
+
 /// One decoder layer's tensors.
-pub(super) fn of_layer(spec: &ModelSpec, layer: usize) -> LayerWeights<WeightSpec> {
+pub(super) fn of_layer(spec: &ModelSpec, layer: usize, format: Format) -> LayerWeights<WeightSpec> {
     let at = |part: &str| format!("model.layers.{layer}.{part}");
     let linear = |part: &str, out: usize, inner: usize, bias: bool, scale: f64| Linear {
         weight: WeightSpec { scale, ..weight(at(&format!("{part}.weight")), vec![out, inner], Role::Linear) },
@@ -148,8 +161,8 @@ pub(super) fn of_layer(spec: &ModelSpec, layer: usize) -> LayerWeights<WeightSpe
 
     let ModelSpec { hidden, ffn, head_dim, biases, .. } = *spec;
     let (q_out, kv_out) = (spec.n_heads * head_dim, spec.n_kv_heads * head_dim);
-    let attention_scale = 1.0 / (head_dim as f64).sqrt();
-    let (q_scale, q_norm_scale) = if spec.qk_norm { (1.0, attention_scale) } else { (attention_scale, 1.0) };
+    let folded = if score_scale(spec, format).is_some() { 1.0 } else { attention_scale(spec) };
+    let (q_scale, q_norm_scale) = if spec.qk_norm { (1.0, folded) } else { (folded, 1.0) };
     LayerWeights {
         input_norm: norm("input_layernorm", hidden),
         q: linear("self_attn.q_proj", q_out, hidden, biases.qkv, q_scale),
@@ -172,7 +185,7 @@ pub(super) fn of_piece(spec: &ModelSpec, piece: &Piece, format: Format) -> Vec<W
         all.push(embedding(spec));
     }
     for layer in piece.layers.clone() {
-        of_layer(spec, layer).map(|w| all.push(w.clone()));
+        of_layer(spec, layer, format).map(|w| all.push(w.clone()));
     }
     if piece.has_head {
         all.push(final_norm(spec));
