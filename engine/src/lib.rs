@@ -45,6 +45,7 @@
 //! | `io` | persistent buffers, shared by variants and between splits |
 //! | `feed`, `mask`, `rope`, `embed` | what a step's inputs are filled with |
 //! | `codes` | numbers to element types and back, logits among them |
+//! | [`surprise`] | how well a model foretells tokens: nats, perplexity |
 //! | [`profile`] | [`GraphProfile`]: what the backend says about the time of each graph |
 //! | [`step_log`] | [`StepLog`]: which graphs ran |
 //! | [`error`] | [`EngineError`] |
@@ -79,6 +80,7 @@ mod run;
 pub mod saved;
 pub mod sequences;
 pub mod step_log;
+pub mod surprise;
 
 #[cfg(test)]
 mod tests;

@@ -40,6 +40,8 @@ pub enum Command {
     Bench(BenchArgs),
     /// Prove a bundle: generate with the cache and with full recomputation, and compare.
     Verify(VerifyArgs),
+    /// Measure how well a bundle foretells a text: nats a token and perplexity.
+    Perplexity(PerplexityArgs),
     /// Say what will go wrong with a bundle on a device, before anything is loaded there.
     Doctor(DoctorArgs),
 }
@@ -380,6 +382,34 @@ pub struct VerifyArgs {
     /// Planner policy.
     #[arg(long, value_enum, default_value = "serve")]
     pub policy: PolicyArg,
+}
+
+#[derive(Args)]
+pub struct PerplexityArgs {
+    /// The text, or `-` for stdin.
+    pub file: PathBuf,
+    /// The bundle's `genie_config.json`, or its folder; without it the built-in demo model is measured.
+    #[arg(long, short, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Tokens of a window; each begins afresh [default: the context length].
+    #[arg(long, value_name = "TOKENS")]
+    pub window: Option<usize>,
+    /// Measure only so many windows from the start of the text [default: all].
+    #[arg(long, value_name = "WINDOWS")]
+    pub max_windows: Option<usize>,
+    /// One JSON document.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub backend: BackendArgs,
+    #[command(flatten)]
+    pub chip: ChipArgs,
+    /// Planner policy.
+    #[arg(long, value_enum, default_value = "serve")]
+    pub policy: PolicyArg,
+    /// Threads of the embedded backend [default: all cores].
+    #[arg(long)]
+    pub threads: Option<usize>,
 }
 
 #[derive(Args)]

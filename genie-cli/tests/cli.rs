@@ -116,6 +116,50 @@ fn plans_are_tables_or_json() {
 }
 
 #[test]
+fn perplexity_knows_a_likely_text_from_an_unlikely_one() {
+    let cache = tempfile::tempdir().unwrap();
+    let told = |text: &str, extra: &[&str]| {
+        let file = cache.path().join("text.txt");
+        std::fs::write(&file, text).unwrap();
+        let output = run(cache.path(), &[&["perplexity", file.to_str().unwrap(), "-q"], extra].concat());
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        stdout(&output).to_owned()
+    };
+    let measure = |text: &str, extra: &[&str]| -> Value {
+        serde_json::from_str(&told(text, &[extra, &["--json"]].concat())).unwrap()
+    };
+    let verse = "ROMEO:\nO, she doth teach the torches to burn bright!\n";
+    let likely = measure(verse, &[]);
+    let (nats, tokens) = (likely["nats-per-token"].as_f64().unwrap(), likely["tokens"].as_u64().unwrap());
+    assert!((1.0..5.5).contains(&nats), "{likely}");
+    assert!((nats.exp() / likely["perplexity"].as_f64().unwrap() - 1.0).abs() < 1e-9, "{likely}");
+    assert_eq!((&likely["window"], &likely["windows"]), (&Value::from(512), &Value::from(1)));
+    let unlikely: String = verse.chars().rev().collect();
+    assert!(measure(&unlikely, &[])["nats-per-token"].as_f64().unwrap() > nats + 1.0);
+
+    // Each window begins afresh, so shorter ones tell less; all tokens are foretold, for this model has a BOS.
+    let short = measure(verse, &["--window", "4"]);
+    assert_eq!((short["tokens"].as_u64(), short["windows"].as_u64()), (Some(tokens), Some(tokens.div_ceil(4))));
+    assert!(short["nats-per-token"].as_f64().unwrap() > nats, "{short}");
+    assert_eq!(measure(verse, &["--window", "4", "--max-windows", "2"])["tokens"], 8);
+    assert!(told(verse, &[]).ends_with(&format!("perplexity  {:.3}\n", nats.exp())));
+
+    let empty = cache.path().join("empty.txt");
+    std::fs::write(&empty, "").unwrap();
+    let (empty, missing) = (empty.to_str().unwrap(), cache.path().join("missing.txt"));
+    for (args, said) in [
+        (&["perplexity", empty][..], "error: nothing to foretell in 0 tokens"),
+        (&["perplexity", empty, "--window", "513"], "the context holds 512 tokens"),
+        (&["perplexity", empty, "--window", "0"], "hint: choose from 1 to 512"),
+        (&["perplexity", missing.to_str().unwrap()], "error: cannot read the text `"),
+    ] {
+        let output = run(cache.path(), args);
+        assert_eq!((code(&output), stdout(&output)), (1, ""));
+        assert!(stderr(&output).contains(said), "{}", stderr(&output));
+    }
+}
+
+#[test]
 fn mistakes_end_in_one_error_and_a_hint() {
     let cache = tempfile::tempdir().unwrap();
     let none = run(cache.path(), &["run"]);

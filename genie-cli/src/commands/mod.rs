@@ -4,6 +4,7 @@ mod bench;
 pub mod compile;
 mod doctor;
 mod inspect;
+mod perplexity;
 pub mod plan;
 mod run;
 mod verify;
@@ -45,6 +46,7 @@ pub fn run(command: Command, printer: &Printer) -> Result<ExitStatus> {
         Command::Plan(args) => plan::run(&args, printer),
         Command::Bench(args) => bench::run(&args, printer),
         Command::Verify(args) => verify::run(&args, printer),
+        Command::Perplexity(args) => perplexity::run(&args, printer),
         Command::Doctor(args) => doctor::run(&args, printer),
     }
 }
