@@ -132,11 +132,15 @@ impl<X: Executor> Engine<X> {
     ) -> Result<(), EngineError> {
         tracing::trace!(step = %step.step, n_sequences = step.spans.len(), "batch step");
         let ends = |taken: &[usize], index: usize, n: usize| taken[index] + n == inputs[index].tokens.len();
-        let wanted = step.spans.iter().any(|span| ends(taken, span.index, span.n));
         let columns = self.columns(step, inputs, taken);
         let variant = self.prepare_columns(step, &columns)?;
+        let lasts = step.spans.iter().scan(0, |column, span| {
+            *column += span.n;
+            Some((*column - 1, ends(taken, span.index, span.n)))
+        });
+        self.head.ask(lasts.filter(|(_, ends)| *ends).map(|(row, _)| row));
         for s in 0..self.layout.splits.len() {
-            if self.execute(s, variant, wanted)? {
+            if self.execute(s, variant)? {
                 self.kv.commit(SplitIdx(s), &step.step)?;
             }
         }
@@ -148,7 +152,7 @@ impl<X: Executor> Engine<X> {
         for span in &step.spans {
             column += span.n;
             if ends(taken, span.index, span.n) {
-                self.read_logits_at(&step.step, column - 1, columns.positions[column - 1])?;
+                self.read_logits_at(column - 1, columns.positions[column - 1])?;
                 each(span.index, &self.logits);
             }
             taken[span.index] += span.n;
@@ -164,15 +168,16 @@ impl<X: Executor> Engine<X> {
     ) -> Result<usize, EngineError> {
         let columns = self.columns(step, &[draft], &[0]);
         let variant = self.prepare_columns(step, &columns)?;
+        self.head.ask(0..columns.tokens.len());
         let mut with_rows = Vec::new();
         for s in 0..self.layout.splits.len() {
-            if self.execute(s, variant, true)? {
+            if self.execute(s, variant)? {
                 with_rows.push(SplitIdx(s));
             }
         }
         let mut rows = Vec::with_capacity(columns.tokens.len() * self.logits.len());
         for row in 0..columns.tokens.len() {
-            self.read_logits_at(&step.step, row, columns.positions[row])?;
+            self.read_logits_at(row, columns.positions[row])?;
             rows.extend_from_slice(&self.logits);
         }
         let rows: Vec<&[f32]> = rows.chunks_exact(self.logits.len()).collect();

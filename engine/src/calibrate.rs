@@ -96,7 +96,7 @@ impl<X: Executor> Engine<X> {
         self.kv.set_variant(spec)?;
         self.kv.settle()?;
         let began = Instant::now();
-        self.step(&step, rows, false, None)?;
+        self.step(&step, rows, 0..0, None)?;
         self.kv.settle()?;
         Ok(began.elapsed().as_secs_f64() * 1e6)
     }

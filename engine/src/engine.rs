@@ -13,6 +13,7 @@ use crate::codes::Encoding;
 use crate::config::EngineConfig;
 use crate::executor::Executor;
 use crate::feed::Feeds;
+use crate::head::Head;
 use crate::io::{Io, Use};
 use crate::rope;
 use crate::run::Want;
@@ -29,6 +30,7 @@ pub struct Engine<X = QnnExecutor> {
     pub(crate) kv: KvManager,
     pub(crate) io: Io,
     pub(crate) feeds: Feeds,
+    pub(crate) head: Head,
     pub(crate) policy: Policy,
     /// The last plan, whose list the next one is written to.
     pub(crate) strategy: Strategy,
@@ -85,6 +87,7 @@ impl<X: Executor> Engine<X> {
             log_base: log_base.collect(),
             executor,
             kv,
+            head: Head::new(&layout, &io),
             io,
             feeds,
             policy: config.policy.clone(),

@@ -27,7 +27,7 @@ impl<X: Executor> Engine<X> {
             [step, ..] if step.n_process == n_piece && Some(step.spec) == doomed => {
                 let at = len + n_past - pos;
                 let is_last = at + n_piece == self.books[0].len();
-                self.step(step, at, is_last, None)
+                self.step(step, at, if is_last { n_piece - 1..n_piece } else { 0..0 }, None)
             }
             _ => Ok(()),
         }

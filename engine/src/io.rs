@@ -95,6 +95,11 @@ impl Io {
         self.graphs[split][graph].slots[buffer].is_some()
     }
 
+    /// Bytes of the buffer that a graph reads or writes, if it is bound to it.
+    pub(crate) fn bound_bytes(&self, split: usize, graph: usize, buffer: usize) -> Option<usize> {
+        self.graphs[split][graph].slots[buffer].map(|slot| slot.len)
+    }
+
     /// Everything a graph reads and writes, each tensor once.
     pub(crate) fn bind<'io>(
         &'io mut self,

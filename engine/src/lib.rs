@@ -42,6 +42,7 @@
 //! | [`calibrate`] | times for the planner's `Cost` policy |
 //! | [`executor`] | [`Executor`]: the seam to whatever runs a graph; `qnn` is the one over QNN |
 //! | `cache`, `book` | the layout's cache in the KV manager's words; the tokens of its sequences |
+//! | `head` | logits for the rows that are asked for, by a narrower LM head where there is one |
 //! | `io` | persistent buffers, shared by variants and between splits |
 //! | `feed`, `mask`, `rope`, `embed` | what a step's inputs are filled with |
 //! | `codes` | numbers to element types and back, logits among them |
@@ -69,6 +70,7 @@ pub mod error;
 pub mod executor;
 mod feed;
 mod give_up;
+mod head;
 mod io;
 mod load;
 mod mask;

@@ -1,10 +1,12 @@
 //! The run loop: plan, fill, execute split by split, keep the new rows, hand out logits; and the way back after a failure.
 //!
 //! While split `i + 1` executes, the KV manager's workers copy the new rows of split `i`; a split waits for its own rows
-//! only. LM heads run only where logits are wanted. A decode step allocates nothing here.
+//! only. LM heads run only where logits are wanted, for the rows that are. A decode step allocates nothing here.
+
+use core::ops::Range;
 
 use genie_types::{SplitIdx, TokenId, VariantSpec};
-use kvmanager::{InferenceStep, KvError, MaskCol, PlanError, SeqId};
+use kvmanager::{InferenceStep, KvError, MaskCol, PlanError, Policy, SeqId};
 use nsp_graph::GraphKind;
 
 use crate::codes::{self, Encoding};
@@ -56,7 +58,8 @@ impl<X: Executor> Engine<X> {
                     past_idx: MaskCol(0),
                     new_idx: MaskCol(0),
                 };
-                let done = self.step(&step, 0, true, None).and_then(|()| self.read_logits(&step, tokens.len() - 1));
+                let last = tokens.len() - 1;
+                let done = self.step(&step, 0, last..tokens.len(), None).and_then(|()| self.read_logits(&step, last));
                 done.map_err(|e| self.repair(before, e))?;
                 Ok(&self.logits)
             }
@@ -138,17 +141,17 @@ impl<X: Executor> Engine<X> {
         for (i, step) in steps.iter().enumerate() {
             let last = i + 1 == steps.len();
             let wanted = match want {
-                Want::Nothing => false,
-                Want::Last => last,
-                Want::Each(_) => at + step.n_process > before,
+                Want::Last if last => step.n_process - 1..step.n_process,
+                Want::Nothing | Want::Last => 0..0,
+                Want::Each(_) => before.saturating_sub(at).min(step.n_process)..step.n_process,
             };
-            self.step(step, at, wanted, steps.get(i + 1).map(|next| next.spec))?;
+            self.step(step, at, wanted.clone(), steps.get(i + 1).map(|next| next.spec))?;
             match &mut want {
                 Want::Nothing => {}
                 Want::Last if last => self.read_logits(step, step.n_process - 1)?,
                 Want::Last => {}
                 Want::Each(each) => {
-                    for row in before.saturating_sub(at)..step.n_process {
+                    for row in wanted {
                         self.read_logits(step, row)?;
                         each(at + row - before, &self.logits);
                     }
@@ -159,22 +162,24 @@ impl<X: Executor> Engine<X> {
         Ok(())
     }
 
-    /// One step of the dialog through all splits; its tokens are `history[at..at + n_process]`.
+    /// One step of the dialog through all splits; its tokens are `history[at..at + n_process]`, and `rows` of them are
+    /// asked for logits.
     pub(crate) fn step(
         &mut self,
         step: &InferenceStep,
         at: usize,
-        want_logits: bool,
+        rows: Range<usize>,
         next: Option<VariantSpec>,
     ) -> Result<(), EngineError> {
-        tracing::trace!(%step, want_logits, "step");
+        tracing::trace!(%step, ?rows, "step");
         let variant = self.variant_of(step);
         self.kv.prepare(step)?;
         let tokens = &self.books[0].tokens()[at..at + step.n_process];
         let fill = Fill { variant, step, tokens, positions: None, plain: self.is_plain() };
         self.feeds.fill(&mut self.io, &self.kv, &fill)?;
+        self.head.ask(rows);
         for s in 0..self.layout.splits.len() {
-            if !self.execute(s, variant, want_logits)? {
+            if !self.execute(s, variant)? {
                 continue;
             }
             match next.filter(|next| *next != step.spec) {
@@ -190,13 +195,18 @@ impl<X: Executor> Engine<X> {
         self.layout.variant_index(step.spec).expect("the planner picks from the layout's variants")
     }
 
-    /// Runs a split's graph, unless it is an LM head and no logits are wanted; says whether there are rows to keep.
-    pub(crate) fn execute(&mut self, s: usize, variant: usize, want_logits: bool) -> Result<bool, EngineError> {
+    /// Runs a split's graph, unless it is an LM head that is asked for nothing; says whether there are rows to keep.
+    pub(crate) fn execute(&mut self, s: usize, variant: usize) -> Result<bool, EngineError> {
         let split = &self.layout.splits[s];
-        if split.kind == GraphKind::LmHead && !want_logits {
+        if split.kind == GraphKind::LmHead && !self.head.is_asked() {
             return Ok(false);
         }
-        let g = split.by_variant[variant];
+        let mut g = split.by_variant[variant];
+        if s + 1 == self.layout.splits.len() {
+            // The real Genie runs the head of the step's own width.
+            let narrow = !matches!(self.policy, Policy::Genie);
+            g = self.head.choose(g, narrow, &mut self.io);
+        }
         let mut guard = self.kv.split(SplitIdx(s))?;
         let ran = self.executor.execute(s, g, &mut self.io.bind(s, g, guard.views()));
         ran.map_err(|source| EngineError::Execute { graph: split.graphs[g].info.name.clone(), source })?;
@@ -204,21 +214,15 @@ impl<X: Executor> Engine<X> {
         Ok(!split.kv.is_empty())
     }
 
-    /// Turns a row of the last step's logits into numbers.
+    /// Turns a row of the last step's logits, one that was asked for, into numbers.
     pub(crate) fn read_logits(&mut self, step: &InferenceStep, row: usize) -> Result<(), EngineError> {
-        self.read_logits_at(step, row, step.n_past + row)
+        self.read_logits_at(row, step.n_past + row)
     }
 
     /// The same for a row whose token stands elsewhere.
-    pub(crate) fn read_logits_at(
-        &mut self,
-        step: &InferenceStep,
-        row: usize,
-        position: usize,
-    ) -> Result<(), EngineError> {
-        let variant = self.variant_of(step);
+    pub(crate) fn read_logits_at(&mut self, row: usize, position: usize) -> Result<(), EngineError> {
         let last = self.layout.splits.len() - 1;
-        let g = self.layout.splits[last].by_variant[variant];
+        let (g, row) = self.head.place_of(row);
         let buffer = self.io.logits(last, g).expect("the layout's last split has logits");
         let Use::Logits(dtype, quant) = &self.io.uses()[buffer] else { unreachable!("asked for logits") };
         let encoding = Encoding::of(*dtype, quant).expect("checked when the engine was made");

@@ -135,7 +135,7 @@ fn nonsense_logits_are_an_error_and_leave_no_trace() {
     let err = engine.process(&ids(&[2, 3])).unwrap_err().to_string();
     assert_eq!(
         err,
-        "logits of graph `ar4_cl16_2_of_2` contain NaN at token 42, position 2; the weights or an activation overflow are to blame"
+        "logits of graph `ar1_cl16_2_of_2` contain NaN at token 42, position 2; the weights or an activation overflow are to blame"
     );
     assert_eq!(engine.n_past(), 1);
     assert_eq!(engine.process(&ids(&[2, 3])).unwrap(), want);

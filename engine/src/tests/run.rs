@@ -1,13 +1,13 @@
 //! Cached generation says what the model says without a cache, whatever the form, the plan and the history.
 
 use genie_types::{Quant, TokenId};
-use kvmanager::{LongContext, ModeKind, Policy};
+use kvmanager::{LongContext, ModeKind, Policy, SeqId};
 use nsp_graph::InputRole;
 use proptest::prelude::*;
 
 use super::bundle::{Cut, Form, PAD, Types, VOCAB, config};
 use super::toy::{Toy, reference};
-use crate::{Engine, EngineConfig, EngineError, TokenModel};
+use crate::{Engine, EngineConfig, EngineError, SeqTokens, TokenModel};
 
 const VARIANTS: &[(usize, usize)] = &[(1, 16), (4, 16), (1, 32), (4, 32)];
 
@@ -172,7 +172,7 @@ fn heads_run_where_logits_are_wanted() {
             "ar4_cl16_2_of_3",
             "ar4_cl16_1_of_3",
             "ar4_cl16_2_of_3",
-            "ar4_cl16_3_of_3",
+            "ar1_cl16_3_of_3",
             "ar1_cl16_1_of_3",
             "ar1_cl16_2_of_3",
             "ar1_cl16_1_of_3",
@@ -183,6 +183,48 @@ fn heads_run_where_logits_are_wanted() {
     engine.clear_steps();
     assert!(engine.steps().is_empty());
     assert_eq!(ids(&[1, 2, 3, 4, 5, 6, 7, 8]), engine.history());
+}
+
+#[test]
+fn heads_run_for_the_rows_that_are_asked_for() {
+    const SETS: &[(usize, usize)] = &[(1, 32), (2, 32), (8, 16), (8, 32)];
+    let form = Form { cut: Cut::Two, types: Types::Mixed, ..Form::plain(SETS) };
+    let heads = |engine: &Engine<Toy>| -> Vec<String> {
+        engine.steps().names().filter(|name| name.ends_with("2_of_2")).map(str::to_owned).collect()
+    };
+    let tokens: Vec<u32> = (0..19).map(|i| (i * 11 + 2) % VOCAB as u32).collect();
+    struct Case {
+        policy: Policy,
+        last: &'static [&'static str],
+        rows: &'static [&'static str],
+    }
+    let cases = [
+        // The tail of 3 runs on AR-8; its last row alone, or its last two after 17 that are known.
+        Case { policy: Policy::Serve, last: &["ar1_cl32_2_of_2"], rows: &["ar2_cl32_2_of_2"] },
+        // As the real one does: the head of the step.
+        Case { policy: Policy::Genie, last: &["ar8_cl32_2_of_2"], rows: &["ar2_cl32_2_of_2"] },
+    ];
+    for Case { policy, last, rows } in cases {
+        let mut engine = engine(form, &EngineConfig { policy, ..config() });
+        let want = truth(&engine, &tokens);
+        assert_eq!(engine.process(&ids(&tokens)).unwrap(), want);
+        assert_eq!(heads(&engine), last);
+        engine.rewind(17).unwrap();
+        engine.clear_steps();
+        let mut found = Vec::new();
+        engine.process_rows(&ids(&tokens[17..]), &mut |_, logits| found.push(logits.to_vec())).unwrap();
+        assert_eq!(found, [truth(&engine, &tokens[..18]), truth(&engine, &tokens)]);
+        assert_eq!(heads(&engine), rows);
+    }
+    // Of two sequences in one step the ends are wanted, wherever they lie.
+    let mut engine = engine(form, &config());
+    let others = [4, 5, 6];
+    let batch =
+        [SeqTokens { seq: SeqId(0), tokens: &ids(&tokens[..4]) }, SeqTokens { seq: SeqId(1), tokens: &ids(&others) }];
+    let mut found = Vec::new();
+    engine.process_batch(&batch, &mut |_, logits| found.push(logits.to_vec())).unwrap();
+    assert_eq!(found, [truth(&engine, &tokens[..4]), truth(&engine, &others)]);
+    assert_eq!(heads(&engine), ["ar2_cl32_2_of_2"]);
 }
 
 #[test]
