@@ -343,16 +343,22 @@ pub struct BenchArgs {
     /// Numbers of tokens to decode, one by one.
     #[arg(long, value_delimiter = ',', default_value = "64", value_name = "N,N")]
     pub tg: Vec<usize>,
+    /// Tokens in the cache before decoding begins; every `--tg` is measured at each of them.
+    #[arg(long, value_delimiter = ',', default_value = "0", value_name = "N,N")]
+    pub fill: Vec<usize>,
     /// Runs of each; one more before them is not counted.
     #[arg(long, default_value_t = 5)]
     pub reps: usize,
+    /// Measure memory bandwidth and arithmetic peaks as well, on as many threads; then rates are told as shares of them.
+    #[arg(long)]
+    pub limits: bool,
     /// Planner policy.
     #[arg(long, value_enum, default_value = "serve")]
     pub policy: PolicyArg,
     /// Threads of the embedded backend [default: all cores].
     #[arg(long)]
     pub threads: Option<usize>,
-    /// One JSON document.
+    /// One JSON line a measure.
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! What outlives a run: saved dialogs, kept prompts, calibrations; and the bench that measures.
+//! What outlives a run: saved dialogs, kept prompts, calibrations.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -130,26 +130,4 @@ fn a_calibration_is_measured_used_and_refused_elsewhere() {
     let said = done(run(cache.path(), &["run", "-p", "A", "-n", "2", "--policy", "cost"]));
     assert!(stderr(&said).contains("there is none"), "{}", stderr(&said));
     assert!(stderr(&said).contains("genie bench --calibrate"), "{}", stderr(&said));
-}
-
-#[test]
-fn a_bench_tells_middle_least_and_most() {
-    let cache = tempfile::tempdir().unwrap();
-    let args = ["bench", "--pp", "20", "--tg", "3", "--reps", "2", "--threads", "1", "--json"];
-    let report = record(&done(run(cache.path(), &args)));
-    let results = report["results"].as_array().unwrap();
-    assert_eq!(results.iter().map(|r| r["test"].as_str().unwrap()).collect::<Vec<_>>(), ["pp20", "tg3"]);
-    for result in results {
-        for what in ["ms", "tokens-per-second"] {
-            let [min, median, max] = ["min", "median", "max"].map(|key| result[what][key].as_f64().unwrap());
-            assert!(0.0 < min && min <= median && median <= max, "{result}");
-        }
-    }
-    assert_eq!(report["threads"], 1);
-    let output = run(cache.path(), &["bench", "--pp", "512"]);
-    assert!(
-        stderr(&output).contains("`--pp 512` cannot be measured: the context holds 512 tokens"),
-        "{}",
-        stderr(&output)
-    );
 }

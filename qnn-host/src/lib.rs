@@ -24,6 +24,7 @@
 //! | [`container`] | context binaries |
 //! | [`passes`], [`exec`] | from a graph to steps, and running them |
 //! | [`kernels`], [`pool`] | arithmetic and threads |
+//! | [`limits`], [`traffic`] | what the machine can do at most, and what a graph asks of it: for measuring |
 //!
 //! # What it never does
 //!
@@ -37,10 +38,12 @@ pub mod exec;
 pub mod exports;
 pub mod ir;
 pub mod kernels;
+pub mod limits;
 pub mod passes;
 pub mod pool;
 mod posing;
 mod registry;
+pub mod traffic;
 pub mod validate;
 
 pub use exports::{QnnInterface_getProviders, QnnSystemInterface_getProviders};

@@ -1,0 +1,36 @@
+//! Tells the program which commit it was built from: `GENIE_COMMIT`, when it is set, else what git says. Without git, or
+//! outside of a repository, there is none, and nothing fails.
+
+use std::path::Path;
+use std::process::Command;
+
+fn main() {
+    println!("cargo::rerun-if-env-changed=GENIE_COMMIT");
+    if let Some(commit) = std::env::var("GENIE_COMMIT").ok().filter(|commit| !commit.is_empty()).or_else(ask_git) {
+        println!("cargo::rustc-env=GENIE_COMMIT={commit}");
+    }
+}
+
+/// The commit, with `-changed` behind it when a tracked file differs.
+fn ask_git() -> Option<String> {
+    // Every commit is a line of this log; a change of a source may make the tree differ.
+    let log = git(&["rev-parse", "--git-path", "logs/HEAD"])?;
+    if Path::new(&log).exists() {
+        println!("cargo::rerun-if-changed={log}");
+    }
+    for folder in std::fs::read_dir("..").ok()?.flatten() {
+        let sources = folder.path().join("src");
+        if sources.is_dir() {
+            println!("cargo::rerun-if-changed={}", sources.display());
+        }
+    }
+    let commit = git(&["rev-parse", "--short=12", "HEAD"])?;
+    let changed = !git(&["status", "--porcelain", "--untracked-files=no"])?.is_empty();
+    Some(if changed { commit + "-changed" } else { commit })
+}
+
+fn git(args: &[&str]) -> Option<String> {
+    let output = Command::new("git").args(args).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| text.trim().to_owned())
+}

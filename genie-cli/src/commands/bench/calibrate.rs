@@ -1,0 +1,27 @@
+//! `genie bench --calibrate`: a bundle's steps, timed and kept beside it.
+
+use anyhow::{Context, Result};
+use engine::Engine;
+use engine::calibrate::median;
+
+use crate::calibration::Here;
+use crate::cli::BenchArgs;
+use crate::commands::ExitStatus;
+use crate::printer::Printer;
+
+/// Measures every shape, writes the calibration and prints it.
+pub fn run(args: &BenchArgs, printer: &Printer, here: &Here, engine: &mut Engine) -> Result<ExitStatus> {
+    let measured = engine.calibrate(args.reps).context("cannot measure the bundle")?;
+    let path = here.write(&measured, args.threads)?;
+    if args.json {
+        printer.line(std::fs::read_to_string(&path)?.trim_end())?;
+    } else {
+        for step in &measured.steps {
+            printer.line(format_args!("{:<16} {:>10.1} us", step.spec.to_string(), median(&step.us)))?;
+        }
+        let (fixed, by_row) = (measured.switch_us, measured.switch_us_per_row);
+        printer.line(format_args!("change of shape  {fixed:>10.1} us, and {by_row:.4} us a row"))?;
+    }
+    printer.say(format_args!("written to {}", path.display()));
+    Ok(ExitStatus::Done)
+}

@@ -1,0 +1,135 @@
+//! What is measured, and timing it.
+
+use std::fmt;
+use std::time::Instant;
+
+use anyhow::Result;
+use engine::{Engine, TokenModel};
+use genie_types::TokenId;
+
+use crate::cli::BenchArgs;
+use crate::failure::Hinted;
+
+/// One thing to time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Test {
+    /// A prompt of so many tokens into an empty cache.
+    Prefill(usize),
+    /// So many tokens, one by one.
+    Decode {
+        /// Tokens.
+        n: usize,
+        /// Tokens in the cache before the first of them.
+        fill: usize,
+    },
+}
+
+impl Test {
+    /// Tokens that are timed.
+    pub fn tokens(&self) -> usize {
+        match *self {
+            Self::Prefill(n) | Self::Decode { n, .. } => n,
+        }
+    }
+}
+
+/// `pp128`, `tg64`, `tg64@4000`.
+impl fmt::Display for Test {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Prefill(n) => write!(f, "pp{n}"),
+            Self::Decode { n, fill: 0 } => write!(f, "tg{n}"),
+            Self::Decode { n, fill } => write!(f, "tg{n}@{fill}"),
+        }
+    }
+}
+
+/// All tests that the flags ask for, in their order; refused before the first if one cannot be.
+pub fn tests(args: &BenchArgs, engine: &Engine) -> Result<Vec<Test>> {
+    let limit = engine.context_size();
+    let fits = |flag: &str, n: usize| {
+        if 0 < n && n < limit {
+            return Ok(());
+        }
+        let what = format!("`--{flag} {n}` cannot be measured: the context holds {limit} tokens");
+        Err(Hinted::error(what, format!("choose from 1 to {}", limit - 1)))
+    };
+    let mut tests = Vec::new();
+    for &n in &args.pp {
+        fits("pp", n)?;
+        tests.push(Test::Prefill(n));
+    }
+    for &n in &args.tg {
+        fits("tg", n)?;
+        for &fill in &args.fill {
+            if fill + n > limit {
+                let what = format!("`--fill {fill}` leaves no room for `--tg {n}`: the context holds {limit} tokens");
+                return Err(Hinted::error(what, format!("fill {} at most, or decode fewer", limit - n)));
+            }
+            tests.push(Test::Decode { n, fill });
+        }
+    }
+    Ok(tests)
+}
+
+/// Runs a test once uncounted and `reps` times more; the seconds of each.
+pub fn run(test: &Test, engine: &mut Engine, reps: usize) -> Result<Vec<f64>> {
+    engine.reset()?;
+    let tokens = made_up(engine, engine.context_size());
+    let mut seconds = Vec::with_capacity(reps);
+    for run in 0..=reps {
+        let took = match *test {
+            Test::Prefill(n) => {
+                engine.reset()?;
+                let began = Instant::now();
+                engine.process(&tokens[..n])?;
+                began.elapsed()
+            }
+            Test::Decode { n, fill } => {
+                // What fills the cache stays from run to run.
+                engine.rewind(fill.min(engine.n_past()))?;
+                fill_up(engine, &tokens[..fill])?;
+                let began = Instant::now();
+                for token in &tokens[fill..fill + n] {
+                    engine.process(std::slice::from_ref(token))?;
+                }
+                began.elapsed()
+            }
+        };
+        if run > 0 {
+            seconds.push(took.as_secs_f64());
+        }
+    }
+    Ok(seconds)
+}
+
+/// Brings what is missing of `tokens` into the cache, the last of them alone: so the change to the shape for single tokens
+/// is behind us when timing begins.
+fn fill_up(engine: &mut Engine, tokens: &[TokenId]) -> Result<()> {
+    if engine.n_past() >= tokens.len() {
+        return Ok(());
+    }
+    let (last, first) = tokens[engine.n_past()..].split_last().expect("fewer are there than are wanted");
+    if !first.is_empty() {
+        engine.prefill(first)?;
+    }
+    engine.process(std::slice::from_ref(last))?;
+    Ok(())
+}
+
+/// Tokens of no meaning.
+pub fn made_up(engine: &Engine, n: usize) -> Vec<TokenId> {
+    let vocab = engine.vocab_size() as u32;
+    (0..n as u32).map(|i| TokenId((i * 31 + 7) % vocab)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Test;
+
+    #[test]
+    fn names_say_tokens_and_fill() {
+        let tests = [Test::Prefill(128), Test::Decode { n: 64, fill: 0 }, Test::Decode { n: 64, fill: 4000 }];
+        assert_eq!(tests.map(|t| t.to_string()), ["pp128", "tg64", "tg64@4000"]);
+    }
+}

@@ -1,0 +1,133 @@
+//! `genie bench` from the outside: one JSON line a measure, tables, and what it refuses.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use assert_cmd::cargo::CommandCargoExt;
+use serde_json::Value;
+
+/// `genie bench` on the demo model, with a cache folder of its own.
+fn bench(cache: &Path, args: &[&str]) -> Output {
+    let mut command = Command::cargo_bin("genie").unwrap();
+    command.env("GENIE_CACHE", cache).env_remove("GENIE_LOG").arg("bench").args(args);
+    command.stdin(Stdio::null()).output().unwrap()
+}
+
+fn stdout(output: &Output) -> &str {
+    std::str::from_utf8(&output.stdout).unwrap()
+}
+
+fn stderr(output: &Output) -> &str {
+    std::str::from_utf8(&output.stderr).unwrap()
+}
+
+fn done(output: Output) -> Output {
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    output
+}
+
+/// Every line of stdout, each of which must be an object.
+fn records(output: &Output) -> Vec<Value> {
+    let parse = |line: &str| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"));
+    let records: Vec<Value> = stdout(output).lines().map(parse).collect();
+    assert!(records.iter().all(Value::is_object));
+    records
+}
+
+fn names(records: &[Value]) -> Vec<&str> {
+    records.iter().map(|r| r["test"].as_str().unwrap()).collect()
+}
+
+/// A table with `0` for every number and one blank for many.
+fn form(table: &str) -> String {
+    let mut form = String::new();
+    for line in table.lines() {
+        for word in line.split_whitespace() {
+            let number = word.parse::<f64>().is_ok();
+            form += if number { "0" } else { word };
+            form.push(' ');
+        }
+        form.truncate(form.trim_end_matches(' ').len());
+        form.push('\n');
+    }
+    form
+}
+
+#[test]
+fn each_measure_is_a_line_with_where_and_what_it_measured() {
+    let cache = tempfile::tempdir().unwrap();
+    let args = ["--pp", "20,33", "--tg", "3", "--fill", "0,40", "--reps", "2", "--threads", "1", "--json"];
+    let records = records(&done(bench(cache.path(), &args)));
+    assert_eq!(names(&records), ["pp20", "pp33", "tg3", "tg3@40"]);
+    for record in &records {
+        let number = |key: &str| record[key].as_f64().unwrap_or_else(|| panic!("{key}: {record}"));
+        let [min, middle, max] = ["min", "tok_s", "max"].map(number);
+        assert!(0.0 < min && min <= middle && middle <= max, "{record}");
+        let samples: Vec<f64> = record["samples_ts"].as_array().unwrap().iter().map(|s| s.as_f64().unwrap()).collect();
+        assert_eq!(samples.len(), 2, "{record}");
+        assert!(samples.contains(&min) && samples.contains(&max), "{record}");
+        assert!(number("ms") > 0.0 && number("bytes") > 1e6, "{record}");
+        assert_eq!((&record["threads"], &record["reps"]), (&1.into(), &2.into()));
+        assert!(record["machine"]["cores"].as_u64().unwrap() > 0 && record["machine"]["isa"].is_string(), "{record}");
+        assert!(record["bundle"].as_str().unwrap().ends_with("genie_config.json"), "{record}");
+        assert!(record["backend"].as_str().unwrap().starts_with("HOST_OPEN_GENIE "), "{record}");
+        assert!(record.get("share").is_none(), "nothing to be a share of: {record}");
+    }
+    let decode = &records[2];
+    let gb_s = decode["bytes"].as_f64().unwrap() * decode["tok_s"].as_f64().unwrap() / 1e9;
+    assert!((decode["gb_s"].as_f64().unwrap() / gb_s - 1.0).abs() < 1e-9, "{decode}");
+    assert_eq!((decode["fill"].as_u64(), records[3]["fill"].as_u64()), (Some(0), Some(40)));
+}
+
+#[test]
+fn limits_come_first_and_rates_are_shares_of_them() {
+    let cache = tempfile::tempdir().unwrap();
+    let args = ["--pp", "8", "--tg", "2", "--reps", "1", "--threads", "2", "--limits", "--json"];
+    let records = records(&done(bench(cache.path(), &args)));
+    let limits = ["read-bandwidth", "int8-peak", "f32-peak"];
+    assert_eq!(names(&records), [&limits[..], &limits, &["pp8", "tg2"]].concat());
+    let threads: Vec<_> = records[..6].iter().map(|r| r["threads"].as_u64().unwrap()).collect();
+    assert_eq!(threads, [1, 1, 1, 2, 2, 2]);
+    let share = |record: &Value, rate: &str, limit: &Value| {
+        let want = record[rate].as_f64().unwrap() / limit["max"].as_f64().unwrap();
+        assert!((record["share"].as_f64().unwrap() / want - 1.0).abs() < 1e-9, "{record}");
+    };
+    share(&records[6], "gop_s", &records[4]);
+    share(&records[7], "gb_s", &records[3]);
+}
+
+#[test]
+fn tables_have_heads_and_units() {
+    let cache = tempfile::tempdir().unwrap();
+    let args = ["--pp", "8", "--tg", "2", "--fill", "0,9", "--reps", "1", "--threads", "1"];
+    let head = "test ms tokens/s min .. max GB/s Gop/s share\n";
+    let plain = form(stdout(&done(bench(cache.path(), &args))));
+    assert_eq!(plain, format!("{head}pp8 0 0 0 .. 0 - 0 -\ntg2 0 0 0 .. 0 0 - -\ntg2@9 0 0 0 .. 0 0 - -\n"));
+    let limited = form(stdout(&done(bench(cache.path(), &[&args[..], &["--limits"]].concat()))));
+    let limits = "limit threads median min .. max\nread-bandwidth 0 0 0 .. 0 GB/s\nint8-peak 0 0 0 .. 0 Gop/s\nf32-peak 0 0 0 .. 0 Gop/s\n";
+    assert_eq!(
+        limited,
+        format!("{limits}\n{head}pp8 0 0 0 .. 0 - 0 0 %\ntg2 0 0 0 .. 0 0 - 0 %\ntg2@9 0 0 0 .. 0 0 - 0 %\n")
+    );
+}
+
+#[test]
+fn what_cannot_be_measured_is_refused_before_anything_is() {
+    let cache = tempfile::tempdir().unwrap();
+    for (args, code, said) in [
+        (&["--pp", "512"][..], 1, "`--pp 512` cannot be measured: the context holds 512 tokens"),
+        (&["--pp", "128,0"], 1, "hint: choose from 1 to 511"),
+        (&["--tg", "600"], 1, "`--tg 600` cannot be measured"),
+        (&["--tg", "64", "--fill", "0,449"], 1, "`--fill 449` leaves no room for `--tg 64`"),
+        (&["--tg", "64", "--fill", "0,449"], 1, "hint: fill 448 at most, or decode fewer"),
+        (&["--pp", "12,x"], 2, "invalid value 'x' for '--pp <N,N>'"),
+        (&["--fill", "-3"], 2, "--fill"),
+        (&["--reps", "0"], 1, "hint: give at least 1"),
+        (&["--threads", "0"], 1, "`--threads 0` runs nothing"),
+    ] {
+        let output = bench(cache.path(), args);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(said), "{args:?}: {}", stderr(&output));
+        assert_eq!(stdout(&output), "", "{args:?}");
+    }
+}

@@ -1,0 +1,195 @@
+//! Loops that do one thing only, for measuring how fast this CPU does it: reading memory, products of 8-bit codes, f32
+//! multiply-adds.
+//!
+//! The products of codes run the register tile that the kernels in earnest have, on operands that stay in the first-level
+//! cache; a rate found here is what no kernel over [`Simd`] and [`Dot`] can pass.
+
+use std::hint::black_box;
+
+use super::isa::{dot_fn, simd_fn};
+use super::simd::Simd;
+use super::simd::dot::{Dot, DotPiece, GROUP};
+
+/// Vectors under way at a time in [`read`].
+const STREAMS: usize = 8;
+/// Bytes ahead of the read ones that [`read_ahead`] asks for.
+const AHEAD: usize = 2048;
+/// Steps of a round of [`products`]; the operands of so many fit in the first-level cache.
+const QUADS: usize = 32;
+/// Rounds between two looks at the sums: few enough that they stay in 32 bits.
+const REPEATS: usize = 32;
+/// Largest register tile: rows of activations and groups of weights.
+const MOST: (usize, usize) = (8, 3);
+/// Multiply-adds under way at a time: more than two units finish in the time of one.
+const CHAINS: usize = 12;
+/// Multiply-adds of each chain in a round.
+const MULTIPLY_ADDS: usize = 256;
+
+simd_fn! {
+    /// Reads every number (a tail of less than 512 bytes aside) in order and answers a sum of them.
+    pub(crate) fn read(x: &[f32]) -> f32 = read_plainly
+}
+
+simd_fn! {
+    /// The same, asking for cache lines ahead of the reading.
+    pub(crate) fn read_ahead(x: &[f32]) -> f32 = read_asking
+}
+
+#[inline(always)]
+fn read_plainly<S: Simd>(s: S, x: &[f32]) -> f32 {
+    read_by::<S, false>(s, x)
+}
+
+#[inline(always)]
+fn read_asking<S: Simd>(s: S, x: &[f32]) -> f32 {
+    read_by::<S, true>(s, x)
+}
+
+#[inline(always)]
+fn read_by<S: Simd, const ASK: bool>(s: S, x: &[f32]) -> f32 {
+    let mut sums = [s.zero(); STREAMS];
+    for chunk in x.chunks_exact(STREAMS * S::LANES) {
+        if ASK {
+            for line in (0..size_of_val(chunk)).step_by(64) {
+                s.prefetch(chunk.as_ptr().wrapping_byte_add(AHEAD + line));
+            }
+        }
+        for (i, sum) in sums.iter_mut().enumerate() {
+            // SAFETY: the chunk has `STREAMS` vectors.
+            *sum = s.add(*sum, unsafe { s.load(chunk.as_ptr().add(i * S::LANES)) });
+        }
+    }
+    sums.into_iter().fold(0.0, |total, sum| total + s.sum(sum))
+}
+
+/// Operands of [`products`].
+#[repr(C, align(64))]
+pub(crate) struct Codes {
+    weights: [[[u8; 4 * GROUP]; MOST.1]; QUADS],
+    acts: [[[i8; 4]; MOST.0]; QUADS],
+    sums: [[f32; GROUP]; MOST.0 * MOST.1],
+}
+
+impl Codes {
+    /// Small codes of both signs.
+    pub(crate) fn new() -> Box<Self> {
+        Box::new(Self {
+            weights: std::array::from_fn(|q| [std::array::from_fn(|i| ((q + i) % 16) as u8); MOST.1]),
+            acts: std::array::from_fn(|q| std::array::from_fn(|r| [1, -2, (q % 5) as i8 - 2, r as i8 - 3])),
+            sums: [[0.0; GROUP]; MOST.0 * MOST.1],
+        })
+    }
+}
+
+/// Multiplies `rounds` times and answers how many operations that were: two for each product.
+pub(crate) fn products(isa: super::Isa, codes: &mut Codes, rounds: usize) -> u64 {
+    let mut dots = 0;
+    // SAFETY: the body has no demands of its own.
+    unsafe { run_products(isa, codes, rounds, &mut dots) };
+    // A dot is four products in each of its rows.
+    dots * 4 * GROUP as u64 * 2
+}
+
+dot_fn! {
+    unsafe fn run_products(codes: &mut Codes, rounds: usize, dots: &mut u64) = products_by
+}
+
+/// # Safety
+/// None.
+#[inline(always)]
+unsafe fn products_by<D: Dot>(d: D, codes: &mut Codes, rounds: usize, dots: &mut u64) {
+    let shape = match D::TILE {
+        (8, 3) => (8, 3),
+        (8, 2) => (8, 2),
+        (8, _) => (8, 1),
+        (4, 2) => (4, 2),
+        (4, _) => (4, 1),
+        _ => (2, 1),
+    };
+    // SAFETY: the pieces have no demands.
+    unsafe {
+        match shape {
+            (8, 3) => d.outline(Rounds::<8, 3>(codes, rounds)),
+            (8, 2) => d.outline(Rounds::<8, 2>(codes, rounds)),
+            (8, _) => d.outline(Rounds::<8, 1>(codes, rounds)),
+            (4, 2) => d.outline(Rounds::<4, 2>(codes, rounds)),
+            (4, _) => d.outline(Rounds::<4, 1>(codes, rounds)),
+            _ => d.outline(Rounds::<2, 1>(codes, rounds)),
+        }
+    }
+    *dots = (rounds * REPEATS * QUADS * shape.0 * shape.1) as u64;
+}
+
+/// Rounds of a tile of `R` rows and `G` groups, as a function of its own. Safe to run; `R` and `G` are at most [`MOST`].
+struct Rounds<'a, const R: usize, const G: usize>(&'a mut Codes, usize);
+
+impl<const R: usize, const G: usize> DotPiece for Rounds<'_, R, G> {
+    #[inline(always)]
+    unsafe fn run<D: Dot>(self, d: D) {
+        const { assert!(R <= MOST.0 && G <= MOST.1) };
+        let Self(codes, rounds) = self;
+        for _ in 0..rounds {
+            let mut sums = [[d.sums(0); G]; R];
+            for _ in 0..REPEATS {
+                // What may have changed must be read again: no product can be carried over from the round before.
+                let Codes { weights, acts, .. } = black_box(&*codes);
+                for (weights, acts) in weights.iter().zip(acts) {
+                    // SAFETY: 64 bytes each.
+                    let w: [D::Codes; G] = std::array::from_fn(|g| unsafe { d.load(weights[g].as_ptr()) });
+                    for (sums, x) in sums.iter_mut().zip(acts) {
+                        // SAFETY: 4 bytes.
+                        let x = unsafe { d.quad(x.as_ptr()) };
+                        for (sum, w) in sums.iter_mut().zip(w) {
+                            *sum = d.dot(*sum, w, x);
+                        }
+                    }
+                }
+            }
+            for (to, sum) in codes.sums.iter_mut().zip(sums.into_iter().flatten()) {
+                // SAFETY: 16 numbers.
+                unsafe { d.store_group(to.as_mut_ptr(), d.to_float(sum)) };
+            }
+        }
+    }
+}
+
+simd_fn! {
+    /// Multiplies and adds `rounds` times, in registers alone, and answers how many operations that were (two for each
+    /// multiply-add) and a sum of the results.
+    pub(crate) fn multiply_adds(rounds: usize) -> (u64, f32) = multiply_adds_by
+}
+
+#[inline(always)]
+fn multiply_adds_by<S: Simd>(s: S, rounds: usize) -> (u64, f32) {
+    let (x, y) = (s.splat(black_box(0.999)), s.splat(black_box(1e-4)));
+    let mut sums: [S::V; CHAINS] = std::array::from_fn(|i| s.splat(i as f32));
+    for _ in 0..rounds * MULTIPLY_ADDS {
+        for sum in &mut sums {
+            *sum = s.fma(*sum, x, y);
+        }
+    }
+    let total = sums.into_iter().fold(0.0, |total, sum| total + s.sum(sum));
+    ((rounds * MULTIPLY_ADDS * CHAINS * S::LANES * 2) as u64, total)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::Isa;
+
+    #[test]
+    fn every_unit_reads_all_and_counts_what_it_did() {
+        let x: Vec<f32> = (0..1024).map(|i| (i % 7) as f32).collect();
+        let sum: f32 = x.iter().sum();
+        for isa in Isa::available() {
+            assert_eq!((read(isa, &x), read_ahead(isa, &x)), (sum, sum), "{}", isa.name());
+            let mut codes = Codes::new();
+            let (one, three) = (products(isa, &mut codes, 1), products(isa, &mut codes, 3));
+            assert!(one > 0 && three == 3 * one, "{}: {one} {three}", isa.name());
+            assert!(codes.sums[0].iter().any(|&s| s != 0.0), "{}", isa.name());
+            let (one, three) = (multiply_adds(isa, 1), multiply_adds(isa, 3));
+            assert!(one.0 > 0 && three.0 == 3 * one.0, "{}: {one:?} {three:?}", isa.name());
+            assert!(one.1.is_finite() && one.1 > three.1, "{}: they fade: {one:?} {three:?}", isa.name());
+        }
+    }
+}
