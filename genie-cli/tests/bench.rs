@@ -56,9 +56,9 @@ fn form(table: &str) -> String {
 #[test]
 fn each_measure_is_a_line_with_where_and_what_it_measured() {
     let cache = tempfile::tempdir().unwrap();
-    let args = ["--pp", "20,33", "--tg", "3", "--fill", "0,40", "--reps", "2", "--threads", "1", "--json"];
+    let args = ["--pp", "20,512", "--tg", "3", "--fill", "0,40", "--reps", "2", "--threads", "1", "--json"];
     let records = records(&done(bench(cache.path(), &args)));
-    assert_eq!(names(&records), ["pp20", "pp33", "tg3", "tg3@40"]);
+    assert_eq!(names(&records), ["pp20", "pp512", "tg3", "tg3@40"]);
     for record in &records {
         let number = |key: &str| record[key].as_f64().unwrap_or_else(|| panic!("{key}: {record}"));
         let [min, middle, max] = ["min", "tok_s", "max"].map(number);
@@ -115,13 +115,13 @@ fn tables_have_heads_and_units() {
 fn what_cannot_be_measured_is_refused_before_anything_is() {
     let cache = tempfile::tempdir().unwrap();
     for (args, code, said) in [
-        (&["--pp", "512"][..], 1, "`--pp 512` cannot be measured: the context holds 512 tokens"),
-        (&["--pp", "128,0"], 1, "hint: choose from 1 to 511"),
+        (&["--pp", "513"][..], 1, "`--pp 513` cannot be measured: the context holds 512 tokens"),
+        (&["--pp", "128,0"], 1, "hint: choose from 1 to 512"),
         (&["--tg", "600"], 1, "`--tg 600` cannot be measured"),
         (&["--tg", "64", "--fill", "0,449"], 1, "`--fill 449` leaves no room for `--tg 64`"),
         (&["--tg", "64", "--fill", "0,449"], 1, "hint: fill 448 at most, or decode fewer"),
         (&["--pp", "12,x"], 2, "invalid value 'x' for '--pp <N,N>'"),
-        (&["--fill", "-3"], 2, "--fill"),
+        (&["--fill=-3"], 2, "invalid value '-3' for '--fill <N,N>'"),
         (&["--reps", "0"], 1, "hint: give at least 1"),
         (&["--threads", "0"], 1, "`--threads 0` runs nothing"),
     ] {

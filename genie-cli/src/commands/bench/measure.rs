@@ -48,11 +48,11 @@ impl fmt::Display for Test {
 pub fn tests(args: &BenchArgs, engine: &Engine) -> Result<Vec<Test>> {
     let limit = engine.context_size();
     let fits = |flag: &str, n: usize| {
-        if 0 < n && n < limit {
+        if 0 < n && n <= limit {
             return Ok(());
         }
         let what = format!("`--{flag} {n}` cannot be measured: the context holds {limit} tokens");
-        Err(Hinted::error(what, format!("choose from 1 to {}", limit - 1)))
+        Err(Hinted::error(what, format!("choose from 1 to {limit}")))
     };
     let mut tests = Vec::new();
     for &n in &args.pp {
