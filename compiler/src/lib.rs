@@ -27,6 +27,7 @@
 //! | `size` | how long files will be, and where to cut |
 //! | `target`, `qnn` | where graphs are composed: a library behind the QNN table |
 //! | `bundle`, [`manifest`] | the directory that comes out, and the list of what is in it |
+//! | [`dequantize()`] | what a weight format leaves of a model, as a checkpoint |
 //! | [`progress`] | what the caller is told meanwhile |
 //! | [`testmodel`] | small random checkpoints, written to disk |
 //!
@@ -41,6 +42,7 @@ pub mod checkpoint;
 mod compile;
 #[cfg(test)]
 mod damage_tests;
+mod dequantize;
 mod error;
 pub mod family;
 mod fs;
@@ -61,6 +63,7 @@ pub mod testmodel;
 pub use bundle::{CONFIG_FILE, HTP_CONFIG_FILE, TOKENIZER_FILE};
 pub use checkpoint::Checkpoint;
 pub use compile::model_hash;
+pub use dequantize::dequantize;
 pub use error::{CompileError, Result};
 pub use family::{Family, ModelSpec};
 pub use htp::{FILE_LIMIT, HtpOptions};

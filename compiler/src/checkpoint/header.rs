@@ -1,4 +1,4 @@
-//! The JSON header of one safetensors file, checked against the file's length.
+//! The JSON header of one safetensors file: read and checked against the file's length, or made.
 //!
 //! ```text
 //! | header length N: u64 LE | N bytes of JSON | tensor data, dense, offsets count from here |
@@ -7,6 +7,7 @@
 use super::{SourceDtype, TensorEntry};
 use crate::{CompileError, Result, fs};
 use serde::Deserialize;
+use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
@@ -20,6 +21,24 @@ struct RawEntry {
     dtype: String,
     shape: Vec<usize>,
     data_offsets: [u64; 2],
+}
+
+/// Length and header of a file with those tensors, all of one type of `width` bytes, one after the other.
+pub(crate) fn file_header<'t>(
+    dtype: &str,
+    width: usize,
+    tensors: impl Iterator<Item = (&'t str, &'t [usize])>,
+) -> Vec<u8> {
+    let mut header = Map::from_iter([(METADATA_KEY.to_string(), json!({ "format": "pt" }))]);
+    let mut at = 0;
+    for (name, dims) in tensors {
+        let end = at + width * dims.iter().product::<usize>();
+        header.insert(name.into(), json!({ "dtype": dtype, "shape": dims, "data_offsets": [at, end] }));
+        at = end;
+    }
+    let mut header = Value::Object(header).to_string().into_bytes();
+    header.resize(header.len().next_multiple_of(8), b' ');
+    [&(header.len() as u64).to_le_bytes(), header.as_slice()].concat()
 }
 
 /// The tensors of one file, their offsets made absolute.
@@ -45,8 +64,9 @@ pub(super) fn read(path: &Path, shard: usize) -> Result<BTreeMap<String, TensorE
     }
     let mut header = vec![0; header_bytes as usize];
     file.read_exact(&mut header).map_err(fs::io_err("read", path))?;
-    let raw: BTreeMap<String, serde_json::Value> = serde_json::from_slice(&header).map_err(|e| {
-        CompileError::NotSafetensors { path: path.into(), detail: format!("its header is not a JSON object: {e}") }
+    let raw: BTreeMap<String, Value> = serde_json::from_slice(&header).map_err(|e| CompileError::NotSafetensors {
+        path: path.into(),
+        detail: format!("its header is not a JSON object: {e}"),
     })?;
 
     let mut tensors = BTreeMap::new();

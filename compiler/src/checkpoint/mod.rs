@@ -20,9 +20,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 pub use crate::gguf::BlockFormat;
+pub(crate) use header::file_header;
 pub(crate) use read::{Gatekeeper, for_each_chunk, for_each_raw};
 
-const SINGLE_FILE: &str = "model.safetensors";
+/// The weights, where they are in one file.
+pub(crate) const SINGLE_FILE: &str = "model.safetensors";
 const INDEX_FILE: &str = "model.safetensors.index.json";
 
 /// An opened checkpoint: which tensors there are and where their bytes lie.

@@ -15,12 +15,14 @@ mod layer;
 mod mlp;
 mod piece;
 mod quantize;
+mod rounded;
 mod sink;
 #[cfg(test)]
 pub(crate) mod tests;
 mod weights;
 
 pub(crate) use piece::{Piece, cut, file_names};
+pub(crate) use rounded::rounded_weights;
 pub(crate) use sink::{GraphSink, Kind, Param};
 pub(crate) use weights::Role;
 

@@ -2,11 +2,12 @@
 
 use super::random::Noise;
 use super::{BOS, EOS, FileDtype, TestModel};
+use crate::checkpoint::file_header;
 use crate::family::Family;
 use crate::lower::{Role, all_tensors};
 use crate::{Result, fs};
 use half::{bf16, f16};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, json};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -110,21 +111,12 @@ pub(super) fn write_weights(model: &TestModel, dir: &Path) -> Result<()> {
 
 fn write_file(model: &TestModel, path: &Path, tensors: &[Tensor]) -> Result<()> {
     let width = if model.dtype == FileDtype::F32 { 4 } else { 2 };
-    let mut header = Map::from_iter([("__metadata__".to_string(), json!({ "format": "pt" }))]);
-    let mut at = 0;
-    for tensor in tensors {
-        let end = at + width * tensor.n_elems();
-        let dtype = dtype_names(model.dtype).0;
-        header.insert(tensor.name.clone(), json!({ "dtype": dtype, "shape": tensor.dims, "data_offsets": [at, end] }));
-        at = end;
-    }
-    let mut header = Value::Object(header).to_string().into_bytes();
-    header.resize(header.len().next_multiple_of(8), b' ');
+    let listed = tensors.iter().map(|t| (t.name.as_str(), t.dims.as_slice()));
+    let header = file_header(dtype_names(model.dtype).0, width, listed);
 
     let file = File::create(path).map_err(fs::io_err("create", path))?;
     let mut out = BufWriter::with_capacity(1 << 16, file);
     let written = || -> std::io::Result<()> {
-        out.write_all(&(header.len() as u64).to_le_bytes())?;
         out.write_all(&header)?;
         for tensor in tensors {
             write_values(model, tensor, &mut out)?;

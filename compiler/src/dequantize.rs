@@ -1,0 +1,52 @@
+//! What a weight format leaves of a model, as a checkpoint in float32: each weight rounded as a bundle would hold it, and back.
+//!
+//! So the rounding of weights can be told from everything else: a float32 bundle of this checkpoint is the exact graph of the
+//! rounded weights, and other programs can be asked what they make of them.
+//! *Trap*: a factor that is folded into a weight is taken out again after the rounding, which may cost the last bit.
+
+use crate::bundle::{OPTIONAL_FILES, TOKENIZER_FILE};
+use crate::checkpoint::{SINGLE_FILE, file_header};
+use crate::lower::{Format, LinearForm, rounded_weights};
+use crate::model::Model;
+use crate::{Precision, Result, Weights, fs};
+use serde_json::{Value, json};
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+/// Writes the checkpoint to the folder `to`, which is made if it is not there. `precision` is that of the bundle.
+///
+/// A tied LM head that a bundle stores in another way than the embedding becomes a tensor of its own.
+///
+/// # Errors
+/// Those of [`crate::compile()`] up to the graphs; files that cannot be written.
+pub fn dequantize(model: &Path, precision: Precision, weights: Weights, to: &Path) -> Result<()> {
+    let source = Model::open(model)?;
+    let format = Format { precision, weights, form: LinearForm::FullyConnected };
+    let all = rounded_weights(&source.spec, format);
+
+    std::fs::create_dir_all(to).map_err(fs::io_err("create", to))?;
+    let path = to.join(SINGLE_FILE);
+    let mut out = BufWriter::new(File::create(&path).map_err(fs::io_err("create", &path))?);
+    let mut write = |bytes: &[u8]| out.write_all(bytes).map_err(fs::io_err("write", &path));
+    write(&file_header("F32", 4, all.iter().map(|w| (w.name.as_str(), w.dims()))))?;
+    for weight in &all {
+        for value in weight.read(&source.checkpoint, format)? {
+            write(&value.to_le_bytes())?;
+        }
+    }
+    out.flush().map_err(fs::io_err("write", &path))?;
+
+    let config = source.dir().join("config.json");
+    let mut json: Value = fs::from_json(&config, &fs::read(&config)?)?;
+    json["torch_dtype"] = json!("float32");
+    json["tie_word_embeddings"] = json!(!all.iter().any(|weight| weight.name == "lm_head.weight"));
+    fs::write(&to.join("config.json"), json.to_string().as_bytes())?;
+    for name in ["generation_config.json", TOKENIZER_FILE].iter().chain(OPTIONAL_FILES) {
+        let from = source.dir().join(name);
+        if from.is_file() {
+            std::fs::copy(&from, to.join(name)).map_err(fs::io_err("copy", &from))?;
+        }
+    }
+    Ok(())
+}
