@@ -98,6 +98,6 @@ pub use kvmanager::{
 };
 pub use model::TokenModel;
 pub use nsp_graph::GroupOptions;
-pub use profile::GraphProfile;
+pub use profile::{GraphProfile, GraphRun};
 pub use qnn::QnnExecutor;
 pub use step_log::StepLog;

@@ -2,7 +2,8 @@
 //!
 //! *Units*: as the library has them, told with each figure (microseconds, cycles, bytes).
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use qnn_api::{Backend, Profile, ProfileEvent, ProfileLevel, ProfileUnit};
 
@@ -11,6 +12,23 @@ use qnn_api::{Backend, Profile, ProfileEvent, ProfileLevel, ProfileUnit};
 pub struct GraphProfile {
     level: ProfileLevel,
     graphs: Arc<Mutex<Vec<GraphTimes>>>,
+    /// Only for [`GraphProfile::keeping_runs`].
+    runs: Option<Arc<Mutex<Vec<GraphRun>>>>,
+}
+
+/// One run of a graph.
+#[derive(Clone, Debug)]
+pub struct GraphRun {
+    /// The graph.
+    pub graph: String,
+    /// When it was handed to the library.
+    pub began: Instant,
+    /// Until it came back.
+    pub took: Duration,
+    /// What making the profile and reading it cost, before and after.
+    pub told: Duration,
+    /// What the library said.
+    pub events: Vec<ProfileEvent>,
 }
 
 /// Everything said about one graph.
@@ -44,12 +62,22 @@ pub struct EventTimes {
 impl GraphProfile {
     /// An empty collection of events of that level.
     pub fn new(level: ProfileLevel) -> Self {
-        Self { level, graphs: Arc::default() }
+        Self { level, graphs: Arc::default(), runs: None }
+    }
+
+    /// One that keeps each run by itself as well, until it is taken.
+    pub fn keeping_runs(level: ProfileLevel) -> Self {
+        Self { runs: Some(Arc::default()), ..Self::new(level) }
+    }
+
+    /// The runs since the last call, in order; none unless they are kept.
+    pub fn take_runs(&self) -> Vec<GraphRun> {
+        self.runs.as_ref().map(|runs| std::mem::take(&mut *lock(runs))).unwrap_or_default()
     }
 
     /// What has been said so far, graph by graph in the order of their first run.
     pub fn graphs(&self) -> Vec<GraphTimes> {
-        self.graphs.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.graphs).clone()
     }
 
     /// A fresh profile of the library for one run: libraries differ in whether a second run clears the first one's events.
@@ -58,15 +86,23 @@ impl GraphProfile {
     }
 
     /// Adds a run of a graph.
-    pub(crate) fn add(&self, graph: &str, events: &[ProfileEvent]) {
-        let mut graphs = self.graphs.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = graphs.iter().position(|times| times.graph == graph).unwrap_or_else(|| {
-            graphs.push(GraphTimes { graph: graph.to_owned(), n_runs: 0, events: Vec::new() });
+    pub(crate) fn add(&self, run: GraphRun) {
+        let mut graphs = lock(&self.graphs);
+        let graph = &run.graph;
+        let at = graphs.iter().position(|times| times.graph == *graph).unwrap_or_else(|| {
+            graphs.push(GraphTimes { graph: graph.clone(), n_runs: 0, events: Vec::new() });
             graphs.len() - 1
         });
         graphs[at].n_runs += 1;
-        events.iter().for_each(|event| graphs[at].add(event, ""));
+        run.events.iter().for_each(|event| graphs[at].add(event, ""));
+        if let Some(runs) = &self.runs {
+            lock(runs).push(run);
+        }
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl GraphTimes {
@@ -110,13 +146,32 @@ mod tests {
         ProfileEvent { kind: 400, value, unit: ProfileUnit::Microseconds, name: name.into(), parts }
     }
 
+    fn run(graph: &str, event: ProfileEvent) -> GraphRun {
+        let (began, took, told) = (Instant::now(), Duration::ZERO, Duration::ZERO);
+        GraphRun { graph: graph.into(), began, took, told, events: vec![event] }
+    }
+
+    #[test]
+    fn runs_are_kept_on_request_and_taken_once() {
+        let (plain, keeping) =
+            (GraphProfile::new(ProfileLevel::Basic), GraphProfile::keeping_runs(ProfileLevel::Basic));
+        for profile in [&plain, &keeping] {
+            profile.add(run("a", event("execute", 1, vec![])));
+            profile.add(run("b", event("execute", 2, vec![])));
+        }
+        assert!(plain.take_runs().is_empty());
+        assert_eq!(keeping.take_runs().iter().map(|run| run.graph.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+        assert!(keeping.take_runs().is_empty());
+        assert_eq!(plain.graphs(), keeping.graphs());
+    }
+
     #[test]
     fn runs_add_up_by_graph_and_event() {
         let profile = GraphProfile::new(ProfileLevel::Detailed);
         let clone = profile.clone();
-        profile.add("ar32", &[event("execute", 50, vec![event("node", 30, vec![])])]);
-        profile.add("ar1", &[event("execute", 5, vec![])]);
-        profile.add("ar32", &[event("execute", 70, vec![event("node", 20, vec![])])]);
+        profile.add(run("ar32", event("execute", 50, vec![event("node", 30, vec![])])));
+        profile.add(run("ar1", event("execute", 5, vec![])));
+        profile.add(run("ar32", event("execute", 70, vec![event("node", 20, vec![])])));
         let times =
             |name: &str, count, total, max| EventTimes { name: name.into(), kind: 400, unit: "us", count, total, max };
         let want = [

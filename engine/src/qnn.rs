@@ -1,8 +1,11 @@
 //! The executor over a QNN backend: one finalised graph for each graph of the layout.
 
+use std::time::Instant;
+
 use nsp_graph::ModelLayout;
 use qnn_api::{Context, Graph};
 
+use crate::profile::GraphRun;
 use crate::{Binding, EngineError, ExecuteError, Executor, GraphProfile};
 
 /// Graphs of loaded context binaries, by split and then by graph. Each keeps its context alive.
@@ -42,7 +45,10 @@ impl Executor for QnnExecutor {
     ) -> Result<(), ExecuteError> {
         let graph = &mut self.graphs[split][graph];
         let events = match &self.profile {
-            Some(profile) => Some((profile, profile.begin(graph.backend())?)),
+            Some(profile) => {
+                let began = Instant::now();
+                Some((profile, profile.begin(graph.backend())?, began.elapsed()))
+            }
             None => None,
         };
         let mut session = graph.session();
@@ -54,9 +60,13 @@ impl Executor for QnnExecutor {
         }
         match &events {
             None => Ok(session.run()?),
-            Some((profile, events)) => {
+            Some((profile, events, made)) => {
+                let began = Instant::now();
                 session.run_profiled(events)?;
-                profile.add(&session.info().name, &events.events()?);
+                let took = began.elapsed();
+                let (graph, events) = (session.info().name.clone(), events.events()?);
+                let told = *made + began.elapsed() - took;
+                profile.add(GraphRun { graph, began, took, told, events });
                 Ok(())
             }
         }

@@ -352,6 +352,12 @@ pub struct BenchArgs {
     /// Measure memory bandwidth and arithmetic peaks as well, on as many threads; then rates are told as shares of them.
     #[arg(long)]
     pub limits: bool,
+    /// Tell where the time of each test goes, op by op; each is run again for it.
+    #[arg(long)]
+    pub profile: bool,
+    /// Write the last step of each test as a Chrome trace: ops in graphs in the step.
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
     /// Planner policy.
     #[arg(long, value_enum, default_value = "serve")]
     pub policy: PolicyArg,

@@ -112,6 +112,42 @@ fn tables_have_heads_and_units() {
 }
 
 #[test]
+fn a_profile_tells_where_the_time_of_a_step_goes() {
+    let cache = tempfile::tempdir().unwrap();
+    let args = ["--pp", "40", "--tg", "3", "--fill", "9", "--reps", "1", "--threads", "1", "--profile"];
+    let json = records(&done(bench(cache.path(), &[&args[..], &["--json"]].concat())));
+    for of in ["pp40", "tg3@9"] {
+        let rows: Vec<&Value> = json.iter().filter(|r| r["test"] == "profile" && r["of"] == of).collect();
+        let count = |op: &str| rows.iter().find(|r| r["op"] == op).map(|r| r["count"].as_f64().unwrap());
+        assert!(count("Attention") > Some(0.0) && count("(engine, outside graphs)") == Some(1.0), "{of}: {rows:?}");
+        let share: f64 = rows.iter().map(|r| r["share"].as_f64().unwrap()).sum();
+        assert!((share - 1.0).abs() < 1e-6, "{of}: {share}");
+    }
+    let table = form(stdout(&done(bench(cache.path(), &args))));
+    assert!(table.contains("\n\na step of pp40 count us share\n"), "{table}");
+    assert!(table.contains(
+        "\n(graph, outside ops) 0 0 0 %\n(engine, outside graphs) 0 0 0 %\n\na step of tg3@9 count us share\n"
+    ));
+}
+
+#[test]
+fn a_trace_has_ops_in_graphs_in_steps() {
+    let cache = tempfile::tempdir().unwrap();
+    let file = cache.path().join("trace.json");
+    let trace = file.to_str().unwrap();
+    done(bench(cache.path(), &["--pp", "200", "--tg", "2", "--reps", "1", "--threads", "1", "--trace", trace]));
+    let trace: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let slices: Vec<&Value> = trace["traceEvents"].as_array().unwrap().iter().filter(|e| e["ph"] == "X").collect();
+    let named =
+        |cat: &str| slices.iter().filter(|e| e["cat"] == cat).map(|e| e["name"].as_str().unwrap()).collect::<Vec<_>>();
+    assert_eq!(named("step"), ["pp200", "tg2"]);
+    // 72 on top of 128 pad to 128, for which the shorter context has no room any more.
+    assert_eq!(named("graph"), ["ar128_cl256_1_of_1", "ar128_cl512_1_of_1", "ar1_cl256_1_of_1"]);
+    assert!(named("op").contains(&"Attention"), "{:?}", named("op"));
+    assert!(slices.iter().all(|e| e["ts"].is_number() && e["dur"].as_f64().unwrap() >= 0.0));
+}
+
+#[test]
 fn what_cannot_be_measured_is_refused_before_anything_is() {
     let cache = tempfile::tempdir().unwrap();
     for (args, code, said) in [
@@ -122,6 +158,8 @@ fn what_cannot_be_measured_is_refused_before_anything_is() {
         (&["--tg", "64", "--fill", "0,449"], 1, "hint: fill 448 at most, or decode fewer"),
         (&["--pp", "12,x"], 2, "invalid value 'x' for '--pp <N,N>'"),
         (&["--fill=-3"], 2, "invalid value '-3' for '--fill <N,N>'"),
+        (&["--trace", "/nowhere/trace.json"], 1, "cannot write `/nowhere/trace.json`, which `--trace` asks for"),
+        (&["--trace", "/"], 1, "hint: name a file in a folder that is there"),
         (&["--reps", "0"], 1, "hint: give at least 1"),
         (&["--threads", "0"], 1, "`--threads 0` runs nothing"),
     ] {

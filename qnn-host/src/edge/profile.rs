@@ -57,18 +57,24 @@ pub(super) struct Timed<'a> {
     profile: &'a Profile,
     started: Instant,
     steps: Vec<Event>,
+    /// Of the steps so far.
+    nanoseconds: u64,
 }
 
 impl StepProfile for Timed<'_> {
     fn step(&mut self, name: &str, op: &str, elapsed_ns: u64) {
         let name = CString::new(format!("{name}:{op}").replace('\0', "?")).unwrap_or_default();
-        self.steps.push(Event { kind: q::QNN_PROFILE_EVENTTYPE_NODE, name, microseconds: elapsed_ns / 1000 });
+        // From whole microsecond to whole microsecond, so that short steps add up to what they took.
+        let before = self.nanoseconds / 1000;
+        self.nanoseconds = self.nanoseconds.saturating_add(elapsed_ns);
+        let microseconds = self.nanoseconds / 1000 - before;
+        self.steps.push(Event { kind: q::QNN_PROFILE_EVENTTYPE_NODE, name, microseconds });
     }
 }
 
 impl Profile {
     pub(super) fn start(&self) -> Timed<'_> {
-        Timed { profile: self, started: Instant::now(), steps: Vec::new() }
+        Timed { profile: self, started: Instant::now(), steps: Vec::new(), nanoseconds: 0 }
     }
 }
 

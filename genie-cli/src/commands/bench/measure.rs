@@ -78,29 +78,33 @@ pub fn run(test: &Test, engine: &mut Engine, reps: usize) -> Result<Vec<f64>> {
     let tokens = made_up(engine, engine.context_size());
     let mut seconds = Vec::with_capacity(reps);
     for run in 0..=reps {
-        let took = match *test {
-            Test::Prefill(n) => {
-                engine.reset()?;
-                let began = Instant::now();
-                engine.process(&tokens[..n])?;
-                began.elapsed()
-            }
-            Test::Decode { n, fill } => {
-                // What fills the cache stays from run to run.
-                engine.rewind(fill.min(engine.n_past()))?;
-                fill_up(engine, &tokens[..fill])?;
-                let began = Instant::now();
-                for token in &tokens[fill..fill + n] {
-                    engine.process(std::slice::from_ref(token))?;
-                }
-                began.elapsed()
-            }
-        };
+        let steps = ready(test, engine, &tokens)?;
+        let began = Instant::now();
+        for step in steps {
+            engine.process(step)?;
+        }
         if run > 0 {
-            seconds.push(took.as_secs_f64());
+            seconds.push(began.elapsed().as_secs_f64());
         }
     }
     Ok(seconds)
+}
+
+/// Brings the cache to where the test begins; what the engine is to be given, piece by piece: all of a prompt, or each of
+/// the tokens.
+pub fn ready<'t>(test: &Test, engine: &mut Engine, tokens: &'t [TokenId]) -> Result<std::slice::Chunks<'t, TokenId>> {
+    match *test {
+        Test::Prefill(n) => {
+            engine.reset()?;
+            Ok(tokens[..n].chunks(n))
+        }
+        Test::Decode { n, fill } => {
+            // What fills the cache stays from run to run.
+            engine.rewind(fill.min(engine.n_past()))?;
+            fill_up(engine, &tokens[..fill])?;
+            Ok(tokens[fill..fill + n].chunks(1))
+        }
+    }
 }
 
 /// Brings what is missing of `tokens` into the cache, the last of them alone: so the change to the shape for single tokens

@@ -2,16 +2,21 @@
 //! `--policy cost` plans by.
 //!
 //! *Units*: milliseconds, tokens a second, 10^9 bytes or operations a second. Each test runs once uncounted, then `--reps`
-//! times. Tokens are made up: speed does not depend on them. A measure is printed as soon as it is there.
+//! times. Tokens are made up: speed does not depend on them. A measure is printed as soon as it is there. Profiles are taken
+//! in runs of their own, after all measures.
 
 mod calibrate;
 mod limits;
 mod measure;
+mod outfile;
+mod profile;
 mod record;
 mod table;
+mod trace;
 mod work;
 
 use anyhow::Result;
+use engine::Engine;
 
 use super::ExitStatus;
 use crate::calibration::Here;
@@ -20,6 +25,7 @@ use crate::failure::Hinted;
 use crate::printer::Printer;
 use crate::{backend, bundle, demo};
 use limits::Ceiling;
+use measure::Test;
 use record::{About, Record};
 use work::Work;
 
@@ -30,6 +36,9 @@ pub fn run(args: &BenchArgs, printer: &Printer) -> Result<ExitStatus> {
     }
     if args.threads == Some(0) {
         return Err(Hinted::error("`--threads 0` runs nothing", "give at least 1, or leave it out for all cores"));
+    }
+    if let Some(path) = &args.trace {
+        outfile::must_be_writable("--trace", path)?;
     }
     let path = match &args.config {
         Some(path) => bundle::config_path(path)?,
@@ -54,5 +63,34 @@ pub fn run(args: &BenchArgs, printer: &Printer) -> Result<ExitStatus> {
         let seconds = measure::run(test, &mut engine, args.reps)?;
         out.measure(&Record::new(&about, test, &seconds, &work, &ceiling))?;
     }
+    if args.profile || args.trace.is_some() {
+        profiles(args, &tests, &mut engine, printer, &mut out)?;
+    }
     Ok(ExitStatus::Done)
+}
+
+/// Runs each test again under a profile.
+fn profiles(
+    args: &BenchArgs,
+    tests: &[Test],
+    engine: &mut Engine,
+    printer: &Printer,
+    out: &mut table::Out<'_>,
+) -> Result<()> {
+    let mut last = Vec::new();
+    for test in tests {
+        let mut steps = profile::steps(test, engine, args.reps)?;
+        let times = if args.profile { profile::times(&steps) } else { Vec::new() };
+        for time in &times {
+            out.op(time)?;
+        }
+        last.extend(steps.pop());
+    }
+    if last.iter().all(|step| step.runs.iter().all(|run| profile::nodes(&run.events).is_empty())) {
+        printer.say("warning: this backend tells no times of ops; only graphs are shown");
+    }
+    match &args.trace {
+        Some(path) => outfile::write("--trace", path, &trace::document(&last).to_string()),
+        None => Ok(()),
+    }
 }

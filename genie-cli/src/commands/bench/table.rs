@@ -3,6 +3,7 @@
 use anyhow::Result;
 
 use super::limits::Limit;
+use super::profile::OpTime;
 use super::record::Record;
 use crate::printer::Printer;
 
@@ -14,11 +15,13 @@ pub struct Out<'a> {
     under: Table,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 enum Table {
     None,
     Limits,
     Measures,
+    /// Ops of that test.
+    Ops(String),
 }
 
 impl<'a> Out<'a> {
@@ -62,6 +65,17 @@ impl<'a> Out<'a> {
             "{:<12} {:>12.2} {:>12.1} {range:>22} {gb_s:>8} {gop_s:>8} {share:>7}",
             r.test, r.ms, r.tok_s
         ))
+    }
+
+    /// A kind of op.
+    pub fn op(&mut self, r: &OpTime) -> Result<()> {
+        if self.json {
+            return self.printer.line(serde_json::to_string(r)?);
+        }
+        let head = || format!("{:<26} {:>9} {:>12} {:>7}", format!("a step of {}", r.of), "count", "us", "share");
+        self.head(Table::Ops(r.of.clone()), head)?;
+        let (op, share) = (&r.op, r.share * 100.0);
+        self.printer.line(format_args!("{op:<26} {:>9.1} {:>12.1} {share:>5.1} %", r.count, r.us))
     }
 
     fn head(&mut self, table: Table, head: impl FnOnce() -> String) -> Result<()> {

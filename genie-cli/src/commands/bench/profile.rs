@@ -1,0 +1,163 @@
+//! `--profile`: where the time of a step goes, by the backend's own profile events.
+//!
+//! *Units*: microseconds, of one step: a whole prompt, or one token. An op's time runs until all threads are done with its
+//! phase; what is not in an op is in its graph (the call and what surrounds it), the rest is the engine's.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use engine::{Engine, GraphProfile, GraphRun, TokenModel};
+use qnn_api::{ProfileEvent, ProfileLevel, ProfileUnit};
+use serde::Serialize;
+
+use super::measure::{self, Test};
+
+/// QNN's type of the event of a node.
+pub const NODE: u32 = 404;
+/// What a graph spends outside of its ops.
+const IN_GRAPHS: &str = "(graph, outside ops)";
+/// What a step spends outside of its graphs.
+const IN_ENGINE: &str = "(engine, outside graphs)";
+
+/// One step as it went.
+pub struct Step {
+    /// The test it is of.
+    pub test: Test,
+    /// When it began.
+    pub began: Instant,
+    /// All of it, the reading of the profile included.
+    pub wall: Duration,
+    /// The graphs that ran in it.
+    pub runs: Vec<GraphRun>,
+}
+
+/// A row of the table.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct OpTime {
+    /// Always `profile`.
+    pub test: &'static str,
+    /// The test that was run.
+    pub of: String,
+    /// The kind of op, or a name in brackets for what is outside of ops.
+    pub op: String,
+    /// How often it ran in a step.
+    pub count: f64,
+    /// Its time in a step.
+    pub us: f64,
+    /// Of the step.
+    pub share: f64,
+}
+
+/// Runs a test once uncounted, then with a profile: a prompt `reps` times, tokens once.
+pub fn steps(test: &Test, engine: &mut Engine, reps: usize) -> Result<Vec<Step>> {
+    measure::run(test, engine, 0)?;
+    let profile = GraphProfile::keeping_runs(ProfileLevel::Detailed);
+    let tokens = measure::made_up(engine, engine.context_size());
+    let reps = if matches!(test, Test::Prefill(_)) { reps } else { 1 };
+    let mut steps = Vec::new();
+    for _ in 0..reps {
+        let pieces = measure::ready(test, engine, &tokens)?;
+        engine.executor_mut().set_profile(Some(profile.clone()));
+        for piece in pieces {
+            let began = Instant::now();
+            engine.process(piece)?;
+            steps.push(Step { test: *test, began, wall: began.elapsed(), runs: profile.take_runs() });
+        }
+        engine.executor_mut().set_profile(None);
+    }
+    Ok(steps)
+}
+
+/// Adds the steps of a test up: kinds of ops with the longest first, then what is outside of them.
+pub fn times(steps: &[Step]) -> Vec<OpTime> {
+    let Some(first) = steps.first() else { return Vec::new() };
+    let mut ops: BTreeMap<&str, (usize, u64)> = BTreeMap::new();
+    let (mut wall, mut graphs, mut n_graphs) = (Duration::ZERO, Duration::ZERO, 0);
+    for step in steps {
+        wall += step.wall.saturating_sub(step.runs.iter().map(|run| run.told).sum());
+        for run in &step.runs {
+            graphs += run.took;
+            n_graphs += 1;
+            for event in nodes(&run.events) {
+                let (count, us) = ops.entry(kind(&event.name)).or_default();
+                *count += 1;
+                *us += event.value;
+            }
+        }
+    }
+    let (n, wall_us, graphs_us) = (steps.len() as f64, micros(wall), micros(graphs));
+    let ops_us: u64 = ops.values().map(|(_, us)| us).sum();
+    let row = |op: &str, count: usize, us: f64| OpTime {
+        test: "profile",
+        of: first.test.to_string(),
+        op: op.to_owned(),
+        count: count as f64 / n,
+        us: us / n,
+        share: if wall_us > 0.0 { us / wall_us } else { 0.0 },
+    };
+    let mut rows: Vec<OpTime> = ops.iter().map(|(op, &(count, us))| row(op, count, us as f64)).collect();
+    rows.sort_by(|a, b| b.us.total_cmp(&a.us));
+    rows.push(row(IN_GRAPHS, n_graphs, (graphs_us - ops_us as f64).max(0.0)));
+    rows.push(row(IN_ENGINE, steps.len(), (wall_us - graphs_us).max(0.0)));
+    rows
+}
+
+/// The events of nodes, in microseconds, wherever they stand.
+pub fn nodes(events: &[ProfileEvent]) -> Vec<&ProfileEvent> {
+    let mut found = Vec::new();
+    for event in events {
+        if event.kind == NODE && event.unit == ProfileUnit::Microseconds {
+            found.push(event);
+        }
+        found.extend(nodes(&event.parts));
+    }
+    found
+}
+
+/// The kind of op: our own events are called `node:Kind`.
+pub fn kind(name: &str) -> &str {
+    name.rsplit_once(':').map_or(name, |(_, kind)| kind)
+}
+
+fn micros(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    pub fn event(kind: u32, name: &str, value: u64, parts: Vec<ProfileEvent>) -> ProfileEvent {
+        ProfileEvent { kind, value, unit: ProfileUnit::Microseconds, name: name.into(), parts }
+    }
+
+    /// A token: 100 us, 5 of them for the profile; two graphs of 40 us with three ops.
+    pub fn step() -> Step {
+        let began = Instant::now();
+        let us = Duration::from_micros;
+        let run = |at, told, parts| GraphRun {
+            graph: "ar1".into(),
+            began: began + us(at),
+            took: us(40),
+            told: us(told),
+            events: vec![event(400, "ar1", 39, parts)],
+        };
+        let first = vec![event(NODE, "q:Linear", 20, vec![]), event(NODE, "norm:RmsNorm", 5, vec![])];
+        let runs = vec![run(5, 2, first), run(50, 3, vec![event(NODE, "a:b:Linear", 30, vec![])])];
+        Step { test: Test::Decode { n: 1, fill: 7 }, began, wall: us(100), runs }
+    }
+
+    #[test]
+    fn ops_graphs_and_engine_add_up_to_the_step() {
+        let rows = times(&[step(), step()]);
+        let short: Vec<_> = rows.iter().map(|r| (r.op.as_str(), r.count, r.us.round())).collect();
+        assert_eq!(
+            short,
+            [("Linear", 2.0, 50.0), ("RmsNorm", 1.0, 5.0), (IN_GRAPHS, 2.0, 25.0), (IN_ENGINE, 1.0, 15.0)]
+        );
+        assert!((rows.iter().map(|r| r.share).sum::<f64>() - 1.0).abs() < 1e-9);
+        assert!(rows.iter().all(|r| r.of == "tg1@7"));
+        assert!(times(&[]).is_empty());
+    }
+}
