@@ -40,13 +40,18 @@ pub(crate) fn compile_with<T: Target>(
 
     let source_hash = hash_model(&model, progress)?;
     let pieces = lower::cut(spec, cuts.0, cuts.1);
-    let binaries = lower::file_names(&pieces);
+    let mut binaries = lower::file_names(&pieces, options.one_file);
     let mut graphs = Vec::new();
     let mut loss = Loss::default();
+    // A context goes on as long as the pieces lie in its file.
+    let mut open = None;
     for (i, (piece, file)) in pieces.iter().zip(&binaries).enumerate() {
         let place = Place { split: i + 1, n_splits: pieces.len() };
         let source = Source { checkpoint, format, loss: &mut loss, progress: &mut *progress };
-        compile_piece(spec, piece, place, &variants, target, source, &staging.path(file))?;
+        let context = open.take().map_or_else(|| target.context(), Ok)?;
+        let path = staging.path(file);
+        let save = (binaries.get(i + 1) != Some(file)).then_some(&*path);
+        open = compile_piece(spec, piece, place, &variants, context, source, save)?;
         if let Some(htp) = &options.htp {
             htp.check_file(file, &staging.path(file))?;
         }
@@ -65,6 +70,7 @@ pub(crate) fn compile_with<T: Target>(
             .note(&format!("rounding to {} moved the weights by {percent:.2} % (root mean square)", options.weights));
     }
 
+    binaries.dedup();
     let mut files = binaries.clone();
     for name in [TOKENIZER_FILE].iter().chain(OPTIONAL_FILES) {
         let from = model.dir().join(name);
@@ -96,6 +102,7 @@ pub(crate) fn compile_with<T: Target>(
             cl: ascending(&options.cls),
             splits: cuts.0,
             layers_per_split: cuts.1,
+            one_file: options.one_file,
             precision: options.precision,
             weights: options.weights,
             target: options.htp.as_ref().map(crate::HtpOptions::target),
@@ -125,17 +132,17 @@ impl Place {
     }
 }
 
-fn compile_piece<T: Target>(
+/// Adds a piece's graphs to a context. `save`: where to write it; else it is given back, to go on with.
+fn compile_piece<C: TargetContext>(
     spec: &ModelSpec,
     piece: &Piece,
     place: Place,
     variants: &[VariantSpec],
-    target: &mut T,
+    mut context: C,
     mut source: Source<'_>,
-    path: &Path,
-) -> Result<()> {
+    save: Option<&Path>,
+) -> Result<Option<C>> {
     let Place { split, n_splits } = place;
-    let mut context = target.context()?;
     let open = variants.iter().map(|&v| Ok((v, context.compose(&place.graph_name(v))?))).collect::<Result<Vec<_>>>()?;
 
     let stage = Stage::Weights { split, n_splits };
@@ -154,9 +161,12 @@ fn compile_piece<T: Target>(
         source.progress.timed(&name, began.elapsed());
         source.progress.item(&name, 0);
     }
-    context.save(path)?;
+    let open = match save {
+        Some(path) => context.save(path).map(|()| None)?,
+        None => Some(context),
+    };
     source.progress.end(&stage);
-    Ok(())
+    Ok(open)
 }
 
 fn note_oddities(options: &CompileOptions, spec: &ModelSpec, variants: &[VariantSpec], progress: &mut dyn Progress) {

@@ -23,6 +23,8 @@ pub enum CompileError {
     ZeroLayersPerSplit,
     #[error("{layers} layers per split asked for, but layout `mono` has only one split")]
     LayersPerSplitInMono { layers: usize },
+    #[error("all splits in one file is for the embedded backend, but the target is `{target}`")]
+    OneFileForChip { target: String },
     #[error("unknown {what} `{found}`: expected one of {}", quoted(expected))]
     UnknownWord { what: &'static str, found: String, expected: &'static [&'static str] },
 

@@ -56,6 +56,9 @@ pub struct Options {
     pub splits: Splits,
     /// Decoder layers in a split, when limited.
     pub layers_per_split: Option<usize>,
+    /// All splits lie in one file.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub one_file: bool,
     /// Element type.
     pub precision: Precision,
     /// How weights of linear layers are stored; bundles of before this key have them in the precision.
@@ -111,7 +114,7 @@ impl Manifest {
     pub fn model_mark(&self) -> [u8; 32] {
         let mut options = serde_json::to_value(&self.options).expect("plain data becomes JSON");
         if let Some(options) = options.as_object_mut() {
-            ["ar", "cl", "splits", "layers-per-split", "target", "shared-weights"]
+            ["ar", "cl", "splits", "layers-per-split", "one-file", "target", "shared-weights"]
                 .iter()
                 .for_each(|key| drop(options.remove(*key)));
         }

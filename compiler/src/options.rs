@@ -23,6 +23,9 @@ pub struct CompileOptions {
     pub splits: Splits,
     /// Decoder layers in a split; `None` puts them all in one. Needs a layout other than [`Splits::Mono`].
     pub layers_per_split: Option<usize>,
+    /// All splits in one context binary, which then holds what they share (the table of a tied head) once. For the
+    /// embedded backend; chips read a file for each split.
+    pub one_file: bool,
     /// Element type of activations, cache and whatever weights are not quantised.
     pub precision: Precision,
     /// How the weights of linear layers are stored.
@@ -43,6 +46,7 @@ impl CompileOptions {
             cls: vec![512, 2048],
             splits: Splits::Mono,
             layers_per_split: None,
+            one_file: false,
             precision: Precision::F16,
             weights: Weights::Float,
             htp: None,
@@ -75,11 +79,14 @@ impl CompileOptions {
     ///
     /// # Errors
     /// Those of [`Self::variants`]; a `layers_per_split` of zero or without a split layout; a chip that cannot run
-    /// the precision.
+    /// the precision, or is to read all splits from one file.
     pub fn check(&self) -> Result<()> {
         self.variants()?;
         if let Some(htp) = &self.htp {
             htp.check(self.precision, self.weights)?;
+            if self.one_file {
+                return Err(CompileError::OneFileForChip { target: htp.target() });
+            }
         }
         match (self.layers_per_split, self.splits) {
             (Some(0), _) => Err(CompileError::ZeroLayersPerSplit),

@@ -43,7 +43,7 @@ impl Plan<'_> {
     /// The first file that is too long, and its length.
     fn too_long(&self, (splits, layers): Cuts) -> Option<(String, u64)> {
         let pieces = lower::cut(self.spec, splits, layers);
-        let names = lower::file_names(&pieces);
+        let names = lower::file_names(&pieces, false);
         names.into_iter().zip(pieces.iter().map(|piece| self.bytes(piece))).find(|(_, n)| *n > self.htp.file_limit)
     }
 

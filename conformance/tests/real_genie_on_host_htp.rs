@@ -231,8 +231,16 @@ fn its_codes_and_turns_are_ours() {
 #[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
 fn a_saved_session_moves_over_and_back() {
     let stage = stage();
-    for (family, splits) in [(Family::Llama, Splits::Mono), (Family::Qwen3, Splits::LutDecoderLmhead)] {
-        let (bundle, backend) = bundle(family, |options| options.splits = splits);
+    // The second has both of its splits in one file.
+    let cases = [
+        (Family::Llama, Splits::Mono),
+        (Family::Qwen2, Splits::DecoderLmhead),
+        (Family::Qwen3, Splits::LutDecoderLmhead),
+    ];
+    for (family, splits) in cases {
+        let (bundle, backend) = bundle(family, |options| {
+            (options.splits, options.one_file) = (splits, splits == Splits::DecoderLmhead);
+        });
         let folder = |name: &str| bundle.dir().join(name);
         let begin = |to| vec![Act::MaxTokens(9), ask(prompt(21)), Act::Save(to)];
         let go_on = |from| vec![Act::MaxTokens(12), Act::Restore(from), ask(prompt(5))];

@@ -28,6 +28,8 @@ fn bundle(case: &Case, backend: &Arc<Backend>, folder: &std::path::Path) -> Engi
         cls: vec![32, 64],
         splits: case.splits,
         layers_per_split: case.layers_per_split,
+        // As the command line does by default.
+        one_file: case.splits == Splits::DecoderLmhead,
         precision: case.precision,
         ..CompileOptions::new(folder.join("model"), folder.join("bundle"))
     };

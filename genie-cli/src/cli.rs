@@ -203,9 +203,10 @@ pub struct SamplerArgs {
 /// How the decoder is cut into context binaries.
 #[derive(Clone, Copy, ValueEnum)]
 pub enum SplitsArg {
-    /// One binary, or as few as the limit of 2 GiB a file allows with `--target`.
+    /// The decoder and the LM head, in one binary; with `--target`, uncut if the limit of 2 GiB a file allows it, else in
+    /// as few as it does.
     Auto,
-    /// One binary with everything.
+    /// Uncut: each graph holds everything.
     Mono,
     /// The decoder, then the LM head.
     DecoderLmhead,

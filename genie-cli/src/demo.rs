@@ -5,12 +5,15 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use compiler::{CompileOptions, Precision};
+use compiler::{CompileOptions, Precision, Splits};
 
 use crate::cli::BackendArgs;
 use crate::commands::compile;
 use crate::failure::Hinted;
 use crate::printer::Printer;
+
+/// The LM head apart, as `genie compile` does by default: it then runs for single rows.
+const SPLITS: Splits = Splits::DecoderLmhead;
 
 /// The checkpoint, file by file.
 const FILES: [(&str, &[u8]); 4] = [
@@ -43,6 +46,8 @@ pub fn config(backend: &BackendArgs, printer: &Printer) -> Result<PathBuf> {
     let options = CompileOptions {
         ars: vec![1, 32, 128],
         cls: vec![256, 512],
+        splits: SPLITS,
+        one_file: true,
         precision: Precision::F16,
         force: true,
         ..CompileOptions::new(model.path(), &bundle)
@@ -67,11 +72,12 @@ fn cache_dir() -> Result<PathBuf> {
         })
 }
 
-/// Changes with the model, with this program's version, and with the host's binary format.
+/// Changes with the model and its cut, with this program's version, and with the host's binary format.
 fn key() -> String {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();
     FILES.hash(&mut hasher);
+    SPLITS.to_string().hash(&mut hasher);
     env!("CARGO_PKG_VERSION").hash(&mut hasher);
     qnn_host::container::FORMAT_VERSION.hash(&mut hasher);
     format!("{:016x}", hasher.finish())

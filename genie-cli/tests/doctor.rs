@@ -75,7 +75,10 @@ fn json_is_one_document() {
     assert_eq!((&report["errors"], &report["warnings"]), (&json!(2), &json!(1)));
     let device = json!({"name": "SM8650", "soc": 57, "dsp_arch": 75, "vtcm_mb": 8, "here": false});
     assert_eq!((&report["device"], &report["genie_api"]), (&device, &json!("1.0")));
-    assert_eq!(report["bundle"]["binaries"][0]["graphs"], json!(["ar1_cl32_1_of_1", "ar8_cl32_1_of_1"]));
+    assert_eq!(
+        report["bundle"]["binaries"][0]["graphs"],
+        json!(["ar1_cl32_1_of_2", "ar8_cl32_1_of_2", "ar1_cl32_2_of_2", "ar8_cl32_2_of_2"])
+    );
     for key in ["id", "severity", "at", "what", "why", "do"] {
         assert!(report["findings"][0][key].as_str().is_some_and(|text| !text.is_empty()), "{key}");
     }

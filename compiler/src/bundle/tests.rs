@@ -343,3 +343,21 @@ fn a_file_may_not_pass_the_limit_neither_planned_nor_made() {
     let error = htp.check_file("model.bin", &dir.path().join("long.bin")).unwrap_err();
     assert_eq!(error.to_string(), "`model.bin` came out at 1 kB, a context binary may take 1 kB");
 }
+
+#[test]
+fn splits_may_lie_in_one_file() {
+    let Place { dir: _dir, model, out } = place();
+    let apart = compile(&model, &out, |o| o.splits = Splits::DecoderLmhead).unwrap();
+    let together = compile(&model, &out, |o| (o.splits, o.one_file) = (Splits::DecoderLmhead, true)).unwrap();
+    assert_eq!(names(&out), BUNDLE);
+    let graphs = |m: &Manifest| m.graphs.iter().map(|g| (g.name.clone(), g.split)).collect::<Vec<_>>();
+    assert_eq!(graphs(&together), graphs(&apart));
+    assert!(together.graphs.iter().all(|g| g.file == "model.bin"), "{:?}", together.graphs);
+    assert_eq!(together.model_mark(), apart.model_mark());
+    let config: Value = serde_json::from_slice(&std::fs::read(out.join(CONFIG_FILE)).unwrap()).unwrap();
+    assert_eq!(config["dialog"]["engine"]["model"]["binary"]["ctx-bins"], json!(["model.bin"]));
+
+    let htp = HtpOptions::for_target("sm8650").unwrap();
+    let error = compile(&model, &out, |o| (o.htp, o.one_file) = (Some(htp), true)).unwrap_err();
+    assert_eq!(error.to_string(), "all splits in one file is for the embedded backend, but the target is `sm8650`");
+}

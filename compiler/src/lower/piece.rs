@@ -66,13 +66,17 @@ pub(crate) fn cut(spec: &ModelSpec, splits: Splits, layers_per_split: Option<usi
     pieces
 }
 
+/// The context binary of a model that lies in one.
+const MODEL_FILE: &str = "model.bin";
+
 /// File names of the pieces' context binaries, in the same order: `model.bin`, or `lut.bin`, `decoder.bin` (numbered
-/// from 1 when there are several) and `lmhead.bin`.
-pub(crate) fn file_names(pieces: &[Piece]) -> Vec<String> {
+/// from 1 when there are several) and `lmhead.bin`; `model.bin` for all of them if they share `one_file`.
+pub(crate) fn file_names(pieces: &[Piece], one_file: bool) -> Vec<String> {
     let n_decoders = pieces.iter().filter(|p| p.kind == PieceKind::Decoder).count();
     let mut decoder = 0;
     let name = |piece: &Piece| match piece.kind {
-        PieceKind::Model => "model.bin".into(),
+        _ if one_file => MODEL_FILE.into(),
+        PieceKind::Model => MODEL_FILE.into(),
         PieceKind::Lut => "lut.bin".into(),
         PieceKind::Lmhead => "lmhead.bin".into(),
         PieceKind::Decoder if n_decoders == 1 => "decoder.bin".into(),

@@ -22,10 +22,12 @@ pub fn run(args: &CompileArgs, printer: &Printer) -> Result<ExitStatus> {
         ars: args.ar.clone(),
         cls: args.cl.clone(),
         splits: match args.splits {
+            SplitsArg::Auto if args.target.target.is_none() => Splits::DecoderLmhead,
             SplitsArg::Auto | SplitsArg::Mono => Splits::Mono,
             SplitsArg::DecoderLmhead => Splits::DecoderLmhead,
             SplitsArg::LutDecoderLmhead => Splits::LutDecoderLmhead,
         },
+        one_file: matches!(args.splits, SplitsArg::Auto) && args.target.target.is_none(),
         layers_per_split: args.layers_per_split,
         precision: match args.precision {
             PrecisionArg::F32 => Precision::F32,

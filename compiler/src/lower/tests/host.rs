@@ -133,3 +133,31 @@ fn the_host_computes_splits_in_f16() {
         check(&TestModel::tiny(Family::Llama), splits, Precision::F16, 5e-3);
     }
 }
+
+#[test]
+fn a_file_holds_a_tied_table_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = TestModel { vocab: 2000, ..TestModel::tiny(Family::Llama) };
+    assert!(model.tied);
+    model.write(&dir.path().join("model")).unwrap();
+    let table = (model.vocab * model.hidden) as u64;
+    for (weights, table) in [(Weights::Float, 2 * table), (Weights::Q8_0, table)] {
+        let bytes = |splits, one_file| -> u64 {
+            let options = CompileOptions {
+                ars: vec![1, 8],
+                cls: vec![32],
+                splits,
+                one_file,
+                weights,
+                force: true,
+                ..CompileOptions::new(dir.path().join("model"), dir.path().join("bundle"))
+            };
+            let manifest = compile(&options, &host(), &mut Silent).unwrap();
+            manifest.files.iter().filter(|f| f.path.ends_with(".bin")).map(|f| f.bytes).sum()
+        };
+        let whole = bytes(Splits::Mono, false);
+        let [together, apart] = [true, false].map(|one_file| bytes(Splits::DecoderLmhead, one_file));
+        assert!(together < whole + table / 2, "{weights}: {together} bytes, uncut {whole}");
+        assert!(apart > whole + table, "{weights}: {apart} bytes, uncut {whole}");
+    }
+}
