@@ -17,6 +17,7 @@ pub mod bundles;
 pub mod compiled;
 pub mod decoder;
 pub mod genie;
+pub mod gguf;
 pub mod golden;
 pub mod greedy;
 pub mod suite;
