@@ -359,6 +359,10 @@ pub struct BenchArgs {
     /// Write the last step of each test as a Chrome trace: ops in graphs in the step.
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
+    /// Draw tokens a second against prompt length and context fill, as an SVG.
+    #[cfg(feature = "plot")]
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
     /// Planner policy.
     #[arg(long, value_enum, default_value = "serve")]
     pub policy: PolicyArg,

@@ -151,6 +151,18 @@ fn a_trace_has_ops_in_graphs_in_steps() {
 }
 
 #[test]
+fn a_plot_has_a_point_for_each_test() {
+    let cache = tempfile::tempdir().unwrap();
+    let file = cache.path().join("rates.svg");
+    let args = ["--pp", "8,16", "--tg", "2", "--fill", "0,20,40", "--reps", "1", "--threads", "1"];
+    done(bench(cache.path(), &[&args[..], &["--plot", file.to_str().unwrap()]].concat()));
+    let svg = std::fs::read_to_string(&file).unwrap();
+    assert!(svg.starts_with("<svg "), "{svg}");
+    assert_eq!(svg.matches("<circle").count(), 5, "{svg}");
+    assert!(svg.contains("1 thread of"), "{svg}");
+}
+
+#[test]
 fn what_cannot_be_measured_is_refused_before_anything_is() {
     let cache = tempfile::tempdir().unwrap();
     for (args, code, said) in [
@@ -162,6 +174,7 @@ fn what_cannot_be_measured_is_refused_before_anything_is() {
         (&["--pp", "12,x"], 2, "invalid value 'x' for '--pp <N,N>'"),
         (&["--fill=-3"], 2, "invalid value '-3' for '--fill <N,N>'"),
         (&["--trace", "/nowhere/trace.json"], 1, "cannot write `/nowhere/trace.json`, which `--trace` asks for"),
+        (&["--plot", "/nowhere/rates.svg"], 1, "cannot write `/nowhere/rates.svg`, which `--plot` asks for"),
         (&["--trace", "/"], 1, "hint: name a file in a folder that is there"),
         (&["--reps", "0"], 1, "hint: give at least 1"),
         (&["--threads", "0"], 1, "`--threads 0` runs nothing"),

@@ -9,6 +9,8 @@ mod calibrate;
 mod limits;
 mod measure;
 mod outfile;
+#[cfg(feature = "plot")]
+mod plot;
 mod profile;
 mod record;
 mod table;
@@ -40,6 +42,10 @@ pub fn run(args: &BenchArgs, printer: &Printer) -> Result<ExitStatus> {
     if let Some(path) = &args.trace {
         outfile::must_be_writable("--trace", path)?;
     }
+    #[cfg(feature = "plot")]
+    if let Some(path) = &args.plot {
+        outfile::must_be_writable("--plot", path)?;
+    }
     let path = match &args.config {
         Some(path) => bundle::config_path(path)?,
         None => demo::config(&args.backend, printer)?,
@@ -59,9 +65,18 @@ pub fn run(args: &BenchArgs, printer: &Printer) -> Result<ExitStatus> {
     let mut out = table::Out::new(printer, args.json);
     let ceiling =
         if args.limits { limits::measure(about.threads, args.reps, &about, &mut out)? } else { Ceiling::default() };
+    #[cfg(feature = "plot")]
+    let mut plot = plot::Plot::default();
     for test in &tests {
         let seconds = measure::run(test, &mut engine, args.reps)?;
-        out.measure(&Record::new(&about, test, &seconds, &work, &ceiling))?;
+        let record = Record::new(&about, test, &seconds, &work, &ceiling);
+        out.measure(&record)?;
+        #[cfg(feature = "plot")]
+        plot.add(test, &record);
+    }
+    #[cfg(feature = "plot")]
+    if let Some(path) = &args.plot {
+        outfile::write("--plot", path, &plot.svg(&about.title())?)?;
     }
     if args.profile || args.trace.is_some() {
         profiles(args, &tests, &mut engine, printer, &mut out)?;

@@ -59,6 +59,17 @@ impl About {
     }
 }
 
+#[cfg(feature = "plot")]
+impl About {
+    /// What a picture is titled with.
+    pub fn title(&self) -> String {
+        let bundle = Path::new(&self.bundle).parent().and_then(Path::file_name).unwrap_or_default();
+        let (cpu, isa, threads) = (&self.machine.cpu, self.machine.isa, self.threads);
+        let many = if threads == 1 { "" } else { "s" };
+        format!("{}, {threads} thread{many} of {cpu} ({isa})", bundle.to_string_lossy())
+    }
+}
+
 /// The middle, the smallest and the largest.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
