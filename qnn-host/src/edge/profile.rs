@@ -56,6 +56,8 @@ static SERIAL: AtomicU64 = AtomicU64::new(1);
 pub(super) struct Timed<'a> {
     profile: &'a Profile,
     started: Instant,
+    /// When the first step was told of: they are all, once the work is done, so that telling does not count as work.
+    done: Option<Instant>,
     steps: Vec<Event>,
     /// Of the steps so far.
     nanoseconds: u64,
@@ -63,6 +65,7 @@ pub(super) struct Timed<'a> {
 
 impl StepProfile for Timed<'_> {
     fn step(&mut self, name: &str, op: &str, elapsed_ns: u64) {
+        self.done.get_or_insert_with(Instant::now);
         let name = CString::new(format!("{name}:{op}").replace('\0', "?")).unwrap_or_default();
         // From whole microsecond to whole microsecond, so that short steps add up to what they took.
         let before = self.nanoseconds / 1000;
@@ -74,7 +77,7 @@ impl StepProfile for Timed<'_> {
 
 impl Profile {
     pub(super) fn start(&self) -> Timed<'_> {
-        Timed { profile: self, started: Instant::now(), steps: Vec::new(), nanoseconds: 0 }
+        Timed { profile: self, started: Instant::now(), done: None, steps: Vec::new(), nanoseconds: 0 }
     }
 }
 
@@ -86,7 +89,7 @@ impl<'a> Timed<'a> {
 
     /// Ends the call: its events replace those of the one before.
     pub(super) fn finish(self, kind: u32, name: &str) {
-        let took: Duration = self.started.elapsed();
+        let took: Duration = self.done.unwrap_or_else(Instant::now) - self.started;
         let name = CString::new(name.replace('\0', "?")).unwrap_or_default();
         let mut record = self.profile.record.lock();
         record.generation = (record.generation + 1) % (1 << GENERATION_BITS);

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::build::{self, Slot};
 use super::cx::Cx;
@@ -90,7 +90,13 @@ impl Executable {
         let failure = Failure { phase: AtomicUsize::new(usize::MAX), first: Mutex::new(None) };
         let times: Option<Vec<AtomicU64>> =
             profile.is_some().then(|| self.slots.iter().map(|_| AtomicU64::new(0)).collect());
+        let began = times.as_ref().map(|_| Instant::now());
         pool.run(&|worker| self.walk(&cx, worker, &failure, times.as_deref()));
+        if let (Some(began), Some([first @ .., last])) = (began, times.as_deref()) {
+            // The last step ends when all threads are done, as the last of every phase does.
+            let before: u64 = first.iter().map(|time| time.load(Ordering::Relaxed)).sum();
+            last.store(nanoseconds(began.elapsed()).saturating_sub(before), Ordering::Relaxed);
+        }
         if let Some((_, error)) = failure.first.into_inner().unwrap_or_else(PoisonError::into_inner) {
             return Err(error);
         }
@@ -132,11 +138,15 @@ impl Executable {
             }
             if let (Some(times), Some(since)) = (times, &mut since) {
                 let now = Instant::now();
-                let elapsed = now.duration_since(std::mem::replace(since, now)).as_nanos();
-                times[index].store(u64::try_from(elapsed).unwrap_or(u64::MAX), Ordering::Relaxed);
+                let elapsed = now.duration_since(std::mem::replace(since, now));
+                times[index].store(nanoseconds(elapsed), Ordering::Relaxed);
             }
         }
     }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The first failure of a run.

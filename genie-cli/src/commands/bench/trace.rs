@@ -8,7 +8,7 @@ use std::time::Duration;
 use engine::GraphRun;
 use serde_json::{Value, json};
 
-use super::profile::{Step, kind, nodes};
+use super::profile::{Step, kind, nodes, took};
 
 /// Between two steps.
 const GAP_US: f64 = 100.0;
@@ -30,7 +30,7 @@ pub fn document(steps: &[Step]) -> Value {
 }
 
 fn graph(events: &mut Vec<Value>, run: &GraphRun, at: f64) {
-    let (end, nodes) = (at + micros(run.took), nodes(&run.events));
+    let (end, nodes) = (at + micros(took(run)), nodes(&run.events));
     events.push(slice(&run.graph, "graph", at, end - at, json!({"ops": nodes.len()})));
     let mut at = at;
     for event in nodes {
@@ -68,7 +68,7 @@ mod tests {
             inner.iter().all(|i| outer.iter().any(|o| o.0 <= i.0 && i.0 + i.1 <= o.0 + o.1 + 1e-6))
         };
         assert!(inside(&graphs, &steps) && inside(&ops, &graphs), "{document}");
-        assert_eq!(steps, [(0.0, 100.0), (200.0, 100.0)]);
+        assert_eq!(steps, [(0.0, 102.0), (202.0, 102.0)]);
         assert_eq!(slices[2]["name"], "Linear");
         assert_eq!(slices[2]["args"]["node"], "q:Linear");
     }
