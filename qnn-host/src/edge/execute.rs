@@ -183,7 +183,7 @@ impl Runner {
             // staging of the same length, which nothing else touches while the room is locked.
             outputs.push(unsafe { std::slice::from_raw_parts_mut(start, buffer.len) });
         }
-        let mut arena = core.arena.lock();
+        let mut arena = core.backend.arena.lock();
         let done = self.executable.run(&self.pool, &mut arena, inputs, outputs, profile);
         inputs.clear();
         outputs.clear();

@@ -1,7 +1,7 @@
 //! What the client's handles stand for, and the registries that know them.
 //!
 //! ```text
-//! Backend ──< Core (one a context: arena, weights) ──< Graph
+//! Backend (threads, arena) ──< Core (one a context: weights) ──< Graph
 //!                └── Context: names and order of the graphs
 //! ```
 //! A graph keeps its core alive, a core its backend; nothing points back up, so dropping a context's graphs frees all.
@@ -62,17 +62,20 @@ fn bad_handle<T>(registry: &Registry<T>, handle: *mut std::ffi::c_void) -> Error
     Error::InvalidHandle { component, found: handle.addr() }
 }
 
-/// A backend: its log and its threads.
+/// A backend: its log, its threads, and the memory that runs on them work in.
 pub(super) struct Backend {
     pub(super) log: Option<Arc<Log>>,
     /// Threads of a run; 0 means as many as there are cores.
     pub(super) threads: usize,
     pool: OnceLock<Arc<Pool>>,
+    /// Scratch memory of runs, as large as the hungriest graph of all contexts asks. Its lock makes runs take turns, as
+    /// the threads would make them anyway.
+    pub(super) arena: Mutex<Arena>,
 }
 
 impl Backend {
     pub(super) fn new(log: Option<Arc<Log>>, threads: usize) -> Self {
-        Self { log, threads, pool: OnceLock::new() }
+        Self { log, threads, pool: OnceLock::new(), arena: Mutex::default() }
     }
 
     /// The threads, started when first needed.
@@ -95,8 +98,6 @@ pub(super) struct Core {
     pub(super) weights: Mutex<WeightStore>,
     /// How graphs are prepared; holds what they make of their weights, so that variants share that too.
     pub(super) options: Mutex<PrepareOptions>,
-    /// Scratch memory of runs. Its lock makes runs of one context take turns.
-    pub(super) arena: Mutex<Arena>,
     /// Static tensors made for the whole context; their ids carry [`CONTEXT_TENSOR`].
     pub(super) tensors: RwLock<Vec<Tensor>>,
     /// The context is being freed: waiting calls give up.
@@ -135,7 +136,6 @@ impl Context {
             backend,
             weights: Mutex::default(),
             options: Mutex::default(),
-            arena: Mutex::default(),
             tensors: RwLock::default(),
             closed: AtomicBool::new(false),
             queue: Queue::default(),
@@ -370,7 +370,7 @@ impl Graph {
         let pool = self.core.backend.pool()?;
         let options = self.core.options.lock().clone();
         let executable = Executable::prepare(&ir, &options).map_err(failed)?;
-        self.core.arena.lock().ensure(executable.arena_bytes(pool.threads()));
+        self.core.backend.arena.lock().ensure(executable.arena_bytes(pool.threads()));
         Ok(Runner::new(ir, executable, pool, updateable))
     }
 

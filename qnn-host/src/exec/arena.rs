@@ -2,14 +2,16 @@
 
 use crate::bytes::ALIGN;
 
-#[derive(Clone, Copy)]
-#[repr(C, align(64))]
-struct Line([u8; ALIGN]);
-
-/// Scratch memory of runs. Give each graph of a context the same one: it is as large as the largest asked for.
+/// Scratch memory of runs. Give all graphs of a backend the same one: it is as large as the largest asked for.
+///
+/// Pages that no run has touched cost nothing: the memory comes zeroed from the system, and nobody fills it.
 #[derive(Default)]
 pub struct Arena {
-    lines: Vec<Line>,
+    /// A little larger than asked for; what counts begins at `start`. An aligned allocation would be filled with zeros by
+    /// hand, page by page.
+    block: Vec<u8>,
+    start: usize,
+    len: usize,
 }
 
 impl Arena {
@@ -20,21 +22,23 @@ impl Arena {
 
     /// Makes it at least that large; what it held is lost when it grows. Allocates only then.
     pub fn ensure(&mut self, bytes: usize) {
-        let lines = bytes.div_ceil(ALIGN);
-        if lines > self.lines.len() {
-            self.lines = Vec::new();
-            self.lines = vec![Line([0; ALIGN]); lines];
+        let len = bytes.next_multiple_of(ALIGN);
+        if len > self.len {
+            *self = Self::default();
+            let block = vec![0; len + ALIGN - 1];
+            let start = block.as_ptr().addr().wrapping_neg() % ALIGN;
+            *self = Self { block, start, len };
         }
     }
 
     /// Its size, in bytes.
     pub fn bytes(&self) -> usize {
-        self.lines.len() * ALIGN
+        self.len
     }
 
     /// Start of the memory; valid for `bytes()` bytes, all initialised, aligned to [`ALIGN`].
     pub(crate) fn base(&mut self) -> *mut u8 {
-        self.lines.as_mut_ptr().cast()
+        self.block[self.start..].as_mut_ptr()
     }
 }
 
