@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use compiler::testmodel::TestModel;
-use compiler::{CONFIG_FILE, CompileOptions, Family, Silent, compile};
+use compiler::{CONFIG_FILE, CompileOptions, Family, Silent, Splits, compile};
 use conformance::backends;
 use conformance::genie::{self, Act, Player, Sentence, Session, Stage};
 
@@ -115,6 +115,9 @@ fn bundle(folder: &Path, model: &str, tokens: u32) -> Result<PathBuf, Failure> {
     let options = CompileOptions {
         ars: vec![1, 32],
         cls: vec![(tokens + 32).next_power_of_two().max(128)],
+        // What `genie compile` makes by default.
+        splits: Splits::DecoderLmhead,
+        one_file: true,
         ..CompileOptions::new(model_dir, folder.join("bundle"))
     };
     compile(&options, &backends::loaded(), &mut Silent)?;
@@ -128,7 +131,7 @@ fn intervals(at_ns: &[u64]) -> Vec<f64> {
     at.windows(2).map(|pair| (pair[1] - pair[0]) as f64 / 1e3).collect()
 }
 
-/// Median time of a decoding `graphExecute`, in microseconds, by the backend's own trace.
+/// Median time that a decoded token spends in `graphExecute`, of all splits, in microseconds, by the backend's own trace.
 fn executing(session: &Session, folder: &Path) -> Result<f64, Failure> {
     let mut medians = Vec::new();
     for _ in 0..5 {
@@ -136,9 +139,19 @@ fn executing(session: &Session, folder: &Path) -> Result<f64, Failure> {
         let _ = std::fs::remove_file(&trace);
         session.run_with(&[AS_IT_IS, ("QNN_HOST_TRACE", trace.to_str().ok_or("a path in UTF-8")?)])?;
         let text = std::fs::read_to_string(&trace)?;
-        let decoding = text.lines().filter(|line| line.starts_with("QnnGraph_execute ar1_"));
-        let micros = decoding.filter_map(|line| line.strip_suffix(" us")?.rsplit(' ').next()?.parse().ok());
-        medians.push(median(micros.skip(WARM_UP).collect()));
+        let mut tokens: Vec<f64> = Vec::new();
+        for line in text.lines().filter(|line| line.starts_with("QnnGraph_execute ar1_")) {
+            let Some(micros) = line.strip_suffix(" us").and_then(|line| line.rsplit(' ').next()?.parse().ok()) else {
+                continue;
+            };
+            match tokens.last_mut() {
+                _ if line.contains("_1_of_") => tokens.push(micros),
+                Some(token) => *token += micros,
+                // The LM head of the prompt.
+                None => {}
+            }
+        }
+        medians.push(median(tokens.split_off(WARM_UP.min(tokens.len()))));
     }
     Ok(median(medians))
 }
