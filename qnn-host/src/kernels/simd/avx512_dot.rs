@@ -28,7 +28,7 @@ impl Dot for Vnni512 {
     type Quad = __m512i;
     /// The instructions multiply unsigned with signed codes: weights are the unsigned ones.
     const BYTE_OFFSET: i32 = 128;
-    const TILE: (usize, usize) = (8, 3);
+    const TILE: (usize, usize) = (4, 3);
 
     #[inline(always)]
     unsafe fn outline<P: DotPiece>(self, piece: P) {

@@ -9,8 +9,8 @@ use super::acts::Record;
 use super::{DIRECT_ROWS, LINE};
 use crate::pool::Worker;
 
-/// Bytes of weights that a thread takes at a time.
-const TASK_BYTES: usize = 64 << 10;
+/// Bytes of weights that a thread takes at a time: each change of place interrupts the stream from memory.
+const TASK_BYTES: usize = 128 << 10;
 
 /// # Safety
 /// As [`super::run`]; `acts` is a panel of `rows` (a power of two) of quantised rows, complete.
@@ -103,7 +103,7 @@ impl<const FOUR: bool, const BLOCK_SCALES: bool> DotPiece for Group<FOUR, BLOCK_
             match rows {
                 1 => group::<D, 1, FOUR, BLOCK_SCALES>(d, weights, acts, 1, 0, blocks, to),
                 2 => group::<D, 2, FOUR, BLOCK_SCALES>(d, weights, acts, 2, 0, blocks, to),
-                _ if D::TILE.0 >= 8 => {
+                _ if D::TILE.1 >= 3 => {
                     for row in (0..rows).step_by(4) {
                         group::<D, 4, FOUR, BLOCK_SCALES>(d, weights, acts, rows, row, blocks, to);
                     }
@@ -134,7 +134,7 @@ unsafe fn group<D: Dot, const R: usize, const FOUR: bool, const BLOCK_SCALES: bo
     to: *mut f32,
 ) {
     /// How far ahead of use weights are asked for, in bytes.
-    const AHEAD: usize = 1536;
+    const AHEAD: usize = 4096;
     let mut results = [d.zero(); R];
     let mut at = if BLOCK_SCALES { weights } else { weights.wrapping_add(SCALES_BYTES) };
     for block in 0..blocks {

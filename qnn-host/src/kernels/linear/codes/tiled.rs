@@ -5,6 +5,7 @@
 //! of a layer and of its gate, `[panel][row][groups * 16]` f32.
 
 use super::super::super::packed::{Bits, Packed, SCALES_BYTES, Scales};
+use super::super::super::simd::Simd;
 use super::super::super::simd::dot::{Dot, DotPiece, GROUP};
 use super::super::finish::{Affine, finish};
 use super::super::{Job, Linear};
@@ -134,7 +135,16 @@ unsafe fn products<D: Dot>(
                 }
             }
         }
+        // The next columns' weights come from memory while these are multiplied.
+        let next0 = block0 + count;
+        let next_lines = OPEN_BLOCKS.min(blocks - next0) / 2 * packing.stretch_bytes() / 64;
+        let next = packing.group_header() + next0 / 2 * packing.stretch_bytes();
         for panel in 0..panels {
+            for line in next_lines * panel / panels..next_lines * (panel + 1) / panels {
+                for group in 0..groups {
+                    d.float().prefetch(w.group(group0 + group).wrapping_add(next + 64 * line));
+                }
+            }
             // SAFETY: panel `panel` has these blocks; its products fit.
             unsafe {
                 let tile = Tile {
@@ -225,8 +235,8 @@ unsafe fn by_shape<D: Dot, const BLOCK_SCALES: bool>(d: D, groups: usize, t: Til
     // SAFETY: the caller's promise; each arm is the unit's own shape.
     unsafe {
         match (D::TILE, groups) {
-            ((8, 3), 3) => d.outline(TilePiece::<8, 3, BLOCK_SCALES>(t)),
-            ((8, 3), 2) => d.outline(TilePiece::<8, 2, BLOCK_SCALES>(t)),
+            ((4, 3), 3) => d.outline(TilePiece::<4, 3, BLOCK_SCALES>(t)),
+            ((4, 3), 2) => d.outline(TilePiece::<4, 2, BLOCK_SCALES>(t)),
             ((8, _), _) => d.outline(TilePiece::<8, 1, BLOCK_SCALES>(t)),
             ((4, _), _) => d.outline(TilePiece::<4, 1, BLOCK_SCALES>(t)),
             _ => d.outline(TilePiece::<2, 1, BLOCK_SCALES>(t)),
