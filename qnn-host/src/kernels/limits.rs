@@ -19,7 +19,7 @@ const QUADS: usize = 32;
 /// Rounds between two looks at the sums: few enough that they stay in 32 bits.
 const REPEATS: usize = 32;
 /// Largest register tile: rows of activations and groups of weights.
-const MOST: (usize, usize) = (8, 3);
+const MOST: (usize, usize) = (4, 3);
 /// Multiply-adds under way at a time: more than two units finish in the time of one.
 const CHAINS: usize = 12;
 /// Multiply-adds of each chain in a round.
@@ -99,20 +99,14 @@ dot_fn! {
 #[inline(always)]
 unsafe fn products_by<D: Dot>(d: D, codes: &mut Codes, rounds: usize, dots: &mut u64) {
     let shape = match D::TILE {
-        (8, 3) => (8, 3),
-        (8, 2) => (8, 2),
-        (8, _) => (8, 1),
-        (4, 2) => (4, 2),
+        (4, 3) => (4, 3),
         (4, _) => (4, 1),
         _ => (2, 1),
     };
     // SAFETY: the pieces have no demands.
     unsafe {
         match shape {
-            (8, 3) => d.outline(Rounds::<8, 3>(codes, rounds)),
-            (8, 2) => d.outline(Rounds::<8, 2>(codes, rounds)),
-            (8, _) => d.outline(Rounds::<8, 1>(codes, rounds)),
-            (4, 2) => d.outline(Rounds::<4, 2>(codes, rounds)),
+            (4, 3) => d.outline(Rounds::<4, 3>(codes, rounds)),
             (4, _) => d.outline(Rounds::<4, 1>(codes, rounds)),
             _ => d.outline(Rounds::<2, 1>(codes, rounds)),
         }

@@ -43,7 +43,7 @@ pub struct PoolOptions {
 
 impl Default for PoolOptions {
     fn default() -> Self {
-        Self { threads: 0, spin: Duration::from_micros(50), pin: Vec::new() }
+        Self { threads: 0, spin: Duration::from_micros(500), pin: Vec::new() }
     }
 }
 

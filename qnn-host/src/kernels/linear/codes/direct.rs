@@ -1,5 +1,7 @@
 //! Few rows of `X`: packed weights stream from memory through registers once.
 
+use std::mem::MaybeUninit;
+
 use super::super::super::packed::{Bits, Packed, SCALES_BYTES, Scales};
 use super::super::super::simd::Simd;
 use super::super::super::simd::dot::{Dot, DotPiece, GROUP};
@@ -27,20 +29,21 @@ pub(super) unsafe fn run<D: Dot>(d: D, worker: Worker<'_>, job: &Job<'_>, acts: 
         while task < first + tasks {
             let n0 = (task - first) * chunk;
             let count = chunk.min(n - n0);
-            let mut main = [0.0f32; DIRECT_ROWS * MAX_CHUNK];
-            let mut gate = [0.0f32; DIRECT_ROWS * MAX_CHUNK];
+            let mut main = [const { MaybeUninit::<f32>::uninit() }; DIRECT_ROWS * MAX_CHUNK];
+            let mut gate = main;
+            let (main, gate) = (main.as_mut_ptr().cast::<f32>(), gate.as_mut_ptr().cast::<f32>());
             // SAFETY: the chunk lies inside the layer, and this thread alone took it; products of `rows <= DIRECT_ROWS` rows
-            // with whole groups fit.
+            // with whole groups fit, and are written before they are read (those of a gate only if there is one).
             unsafe {
                 if let Some(g) = layer.gate.and_then(|g| g.weights.packed()) {
-                    products(d, g, n0, count, acts, rows, blocks, gate.as_mut_ptr());
+                    products(d, g, n0, count, acts, rows, blocks, gate);
                 }
-                products(d, weights, n0, count, acts, rows, blocks, main.as_mut_ptr());
+                products(d, weights, n0, count, acts, rows, blocks, main);
                 let s = d.float();
                 let affine = Affine::of(s, layer, n0, count);
                 for row in 0..job.m {
                     let at = row * MAX_CHUNK;
-                    finish(s, layer, &affine, row, n0, count, main.as_ptr().add(at), gate.as_ptr().add(at));
+                    finish(s, layer, &affine, row, n0, count, main.add(at), gate.add(at));
                 }
             }
             task = worker.take();

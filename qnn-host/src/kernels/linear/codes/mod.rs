@@ -29,7 +29,7 @@ const LINE: usize = 16;
 
 /// f32 numbers of scratch for `m` rows of `k` numbers.
 pub(super) fn scratch_len(_: Isa, m: usize, k: usize, threads: usize) -> usize {
-    // Panels are of at most 8 rows on any CPU.
+    // Panels are of at most 8 rows: of the rows at hand, or of a tile.
     let quantised = acts::len_bytes(m.next_multiple_of(8), blocks(k)).div_ceil(4).next_multiple_of(LINE);
     let copies = if is_small(m, k) { threads } else { 1 };
     LINE + copies * quantised + if m > DIRECT_ROWS { threads * tiled::THREAD_LEN } else { 0 }

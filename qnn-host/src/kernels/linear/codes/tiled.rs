@@ -237,7 +237,6 @@ unsafe fn by_shape<D: Dot, const BLOCK_SCALES: bool>(d: D, groups: usize, t: Til
         match (D::TILE, groups) {
             ((4, 3), 3) => d.outline(TilePiece::<4, 3, BLOCK_SCALES>(t)),
             ((4, 3), 2) => d.outline(TilePiece::<4, 2, BLOCK_SCALES>(t)),
-            ((8, _), _) => d.outline(TilePiece::<8, 1, BLOCK_SCALES>(t)),
             ((4, _), _) => d.outline(TilePiece::<4, 1, BLOCK_SCALES>(t)),
             _ => d.outline(TilePiece::<2, 1, BLOCK_SCALES>(t)),
         }
