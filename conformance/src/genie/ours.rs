@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use dialog::{Dialog, DialogConfig, DialogError, SentenceCode};
-use engine::{Engine, TokenModel as _};
+use engine::{Engine, EngineConfig, Policy, TokenModel as _};
 use genie_types::TokenId;
 use qnn_api::Backend;
 
@@ -36,7 +36,20 @@ impl Session {
     /// # Errors
     /// The config, the bundle or an act is refused.
     pub fn play_ours(&self, backend: &Arc<Backend>) -> Result<OurRun, Box<dyn std::error::Error>> {
-        let mut dialog = self.our_dialog(backend)?;
+        self.play_with(self.our_dialog(backend)?)
+    }
+
+    /// The same by the policy that runs the very graphs the real one runs, heads as wide as their steps among them.
+    ///
+    /// # Errors
+    /// As [`Session::play_ours`].
+    pub fn play_as_genie(&self, backend: &Arc<Backend>) -> Result<OurRun, Box<dyn std::error::Error>> {
+        let config = self.our_config()?;
+        let as_genie = EngineConfig { policy: Policy::Genie, ..config.engine().clone() };
+        self.play_with(Dialog::new(&config, Box::new(Engine::open(&as_genie, backend)?))?)
+    }
+
+    fn play_with(&self, mut dialog: Dialog) -> Result<OurRun, Box<dyn std::error::Error>> {
         let replies = self.acts.iter().map(|act| act.play_ours(&mut dialog)).collect::<Result<_, _>>()?;
         let executed = dialog.model().steps().names().map(str::to_owned).collect();
         Ok(OurRun { replies, executed })
