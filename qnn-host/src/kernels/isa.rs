@@ -3,6 +3,8 @@
 #[cfg(target_arch = "x86_64")]
 use super::simd::avx2::Avx2;
 #[cfg(target_arch = "x86_64")]
+use super::simd::avx2_dot::AvxVnni;
+#[cfg(target_arch = "x86_64")]
 use super::simd::avx512::Avx512;
 #[cfg(target_arch = "x86_64")]
 use super::simd::avx512_dot::Vnni512;
@@ -36,6 +38,8 @@ pub(super) enum DotLevel {
     #[cfg(target_arch = "x86_64")]
     Avx2(Avx2),
     #[cfg(target_arch = "x86_64")]
+    AvxVnni(AvxVnni),
+    #[cfg(target_arch = "x86_64")]
     Vnni512(Vnni512),
     #[cfg(target_arch = "aarch64")]
     Neon(Neon),
@@ -62,6 +66,8 @@ impl Isa {
         match (self.0, self.1) {
             (Level::Plain(_), _) => "plain",
             #[cfg(target_arch = "x86_64")]
+            (Level::Avx2(_), DotLevel::AvxVnni(_)) => "avx2vnni",
+            #[cfg(target_arch = "x86_64")]
             (Level::Avx2(_), _) => "avx2",
             #[cfg(target_arch = "x86_64")]
             (Level::Avx512(_), DotLevel::Vnni512(_)) => "avx512vnni",
@@ -75,7 +81,7 @@ impl Isa {
     }
 
     #[cfg(target_arch = "x86_64")]
-    fn special() -> [Option<Self>; 3] {
+    fn special() -> [Option<Self>; 4] {
         let has2 =
             is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c");
         let has512 = has2
@@ -83,10 +89,12 @@ impl Isa {
             && is_x86_feature_detected!("avx512bw")
             && is_x86_feature_detected!("avx512dq")
             && is_x86_feature_detected!("avx512vl");
+        let vnni2 = has2 && is_x86_feature_detected!("avxvnni");
         let vnni = has512 && is_x86_feature_detected!("avx512vnni");
         let (two, wide) = (Avx2(()), Avx512(()));
         [
             has2.then_some(Self(Level::Avx2(two), DotLevel::Avx2(two))),
+            vnni2.then_some(Self(Level::Avx2(two), DotLevel::AvxVnni(AvxVnni(two)))),
             has512.then_some(Self(Level::Avx512(wide), DotLevel::Avx2(two))),
             vnni.then_some(Self(Level::Avx512(wide), DotLevel::Vnni512(Vnni512(wide)))),
         ]
@@ -198,6 +206,12 @@ macro_rules! dot_fn {
                 // SAFETY: the caller's promise is the body's.
                 unsafe { $body(d, $($arg),*) }
             }
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma,f16c,avxvnni")]
+            unsafe fn avx_vnni(d: $crate::kernels::simd::avx2_dot::AvxVnni, $($arg: $ty),*) {
+                // SAFETY: the caller's promise is the body's.
+                unsafe { $body(d, $($arg),*) }
+            }
             #[cfg(target_arch = "aarch64")]
             #[target_feature(enable = "dotprod")]
             unsafe fn neon_dot(d: $crate::kernels::simd::neon_dot::NeonDot, $($arg: $ty),*) {
@@ -210,6 +224,8 @@ macro_rules! dot_fn {
                     $crate::kernels::isa::DotLevel::Plain(d) => $body(d, $($arg),*),
                     #[cfg(target_arch = "x86_64")]
                     $crate::kernels::isa::DotLevel::Avx2(d) => avx2(d, $($arg),*),
+                    #[cfg(target_arch = "x86_64")]
+                    $crate::kernels::isa::DotLevel::AvxVnni(d) => avx_vnni(d, $($arg),*),
                     #[cfg(target_arch = "x86_64")]
                     $crate::kernels::isa::DotLevel::Vnni512(d) => vnni512(d, $($arg),*),
                     #[cfg(target_arch = "aarch64")]

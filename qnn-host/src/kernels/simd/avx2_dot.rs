@@ -1,4 +1,5 @@
-//! [`Dot`] on AVX2: sixteen rows are two registers of eight.
+//! [`Dot`] on AVX2: sixteen rows are two registers of eight. With AVX-VNNI a product of quads is one instruction a register;
+//! without, five, of which two bring signs to the side that may have them.
 
 use std::arch::x86_64::*;
 
@@ -8,6 +9,10 @@ use super::Simd;
 use super::avx2::Avx2;
 use super::dot::{Dot, DotPiece};
 
+/// Proof that the CPU has AVX-VNNI as well; made only by detection in [`super::super::isa`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AvxVnni(pub(in super::super) Avx2);
+
 /// An intrinsic without pointers.
 macro_rules! op {
     ($e:expr) => {{
@@ -16,169 +21,212 @@ macro_rules! op {
     }};
 }
 
-impl Dot for Avx2 {
-    type Float = Self;
-    type Codes = [__m256i; 2];
-    type Sums = [__m256i; 2];
-    type Group = [__m256; 2];
-    type Quad = __m256i;
-    const BYTE_OFFSET: i32 = 0;
-    const TILE: (usize, usize) = (4, 1);
+/// The two units differ in what signed codes become, and in one operation.
+macro_rules! impl_dot {
+    ($unit:ty, $features:literal, $float:expr, $offset:literal, $bytes:expr, $dot:expr) => {
+        impl Dot for $unit {
+            type Float = Avx2;
+            type Codes = [__m256i; 2];
+            type Sums = [__m256i; 2];
+            type Group = [__m256; 2];
+            type Quad = __m256i;
+            const BYTE_OFFSET: i32 = $offset;
+            const TILE: (usize, usize) = (4, 1);
 
-    #[inline(always)]
-    unsafe fn outline<P: DotPiece>(self, piece: P) {
-        #[target_feature(enable = "avx2,fma,f16c")]
-        #[inline(never)]
-        unsafe fn run<P: DotPiece>(d: Avx2, piece: P) {
-            // SAFETY: the caller's promise is the piece's.
-            unsafe { piece.run(d) }
+            #[inline(always)]
+            unsafe fn outline<P: DotPiece>(self, piece: P) {
+                #[target_feature(enable = $features)]
+                #[inline(never)]
+                unsafe fn run<P: DotPiece>(d: $unit, piece: P) {
+                    // SAFETY: the caller's promise is the piece's.
+                    unsafe { piece.run(d) }
+                }
+                // SAFETY: as above; `self` proves that the CPU has these features.
+                unsafe { run(self, piece) }
+            }
+
+            #[inline(always)]
+            fn float(self) -> Avx2 {
+                $float(self)
+            }
+
+            #[inline(always)]
+            unsafe fn load(self, p: *const u8) -> [__m256i; 2] {
+                // SAFETY: the caller promised 64 bytes.
+                unsafe { [_mm256_loadu_si256(p.cast()), _mm256_loadu_si256(p.add(32).cast())] }
+            }
+
+            #[inline(always)]
+            unsafe fn store(self, p: *mut u8, codes: [__m256i; 2]) {
+                // SAFETY: the caller promised 64 bytes.
+                unsafe {
+                    _mm256_storeu_si256(p.cast(), codes[0]);
+                    _mm256_storeu_si256(p.add(32).cast(), codes[1]);
+                }
+            }
+
+            #[inline(always)]
+            fn bytes(self, [a, b]: [__m256i; 2]) -> [__m256i; 2] {
+                op!([$bytes(a), $bytes(b)])
+            }
+
+            #[inline(always)]
+            fn low(self, [a, b]: [__m256i; 2]) -> [__m256i; 2] {
+                op!({
+                    let mask = _mm256_set1_epi8(15);
+                    [_mm256_and_si256(a, mask), _mm256_and_si256(b, mask)]
+                })
+            }
+
+            #[inline(always)]
+            fn high(self, [a, b]: [__m256i; 2]) -> [__m256i; 2] {
+                op!({
+                    let mask = _mm256_set1_epi8(15);
+                    [
+                        _mm256_and_si256(_mm256_srli_epi16::<4>(a), mask),
+                        _mm256_and_si256(_mm256_srli_epi16::<4>(b), mask),
+                    ]
+                })
+            }
+
+            #[inline(always)]
+            unsafe fn quad(self, p: *const i8) -> __m256i {
+                // SAFETY: the caller promised 4 bytes.
+                unsafe { _mm256_set1_epi32(p.cast::<i32>().read_unaligned()) }
+            }
+
+            #[inline(always)]
+            fn sums(self, start: i32) -> [__m256i; 2] {
+                op!([_mm256_set1_epi32(start); 2])
+            }
+
+            #[inline(always)]
+            fn dot(self, sums: [__m256i; 2], codes: [__m256i; 2], quad: __m256i) -> [__m256i; 2] {
+                op!([$dot(sums[0], codes[0], quad), $dot(sums[1], codes[1], quad)])
+            }
+
+            #[inline(always)]
+            fn to_float(self, [a, b]: [__m256i; 2]) -> [__m256; 2] {
+                op!([_mm256_cvtepi32_ps(a), _mm256_cvtepi32_ps(b)])
+            }
+
+            #[inline(always)]
+            fn zero(self) -> [__m256; 2] {
+                op!([_mm256_setzero_ps(); 2])
+            }
+
+            #[inline(always)]
+            unsafe fn load_group(self, p: *const f32) -> [__m256; 2] {
+                // SAFETY: the caller promised 16 numbers.
+                unsafe { [_mm256_loadu_ps(p), _mm256_loadu_ps(p.add(8))] }
+            }
+
+            #[inline(always)]
+            unsafe fn load_group_f16(self, p: *const f16) -> [__m256; 2] {
+                // SAFETY: the caller promised 16 numbers.
+                unsafe { [self.float().load_f16(p), self.float().load_f16(p.add(8))] }
+            }
+
+            #[inline(always)]
+            unsafe fn store_group(self, p: *mut f32, [a, b]: [__m256; 2]) {
+                // SAFETY: the caller promised 16 numbers.
+                unsafe {
+                    _mm256_storeu_ps(p, a);
+                    _mm256_storeu_ps(p.add(8), b);
+                }
+            }
+
+            #[inline(always)]
+            fn mul(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
+                op!([_mm256_mul_ps(a[0], b[0]), _mm256_mul_ps(a[1], b[1])])
+            }
+
+            #[inline(always)]
+            fn mul_splat(self, a: [__m256; 2], x: f32) -> [__m256; 2] {
+                op!({
+                    let x = _mm256_set1_ps(x);
+                    [_mm256_mul_ps(a[0], x), _mm256_mul_ps(a[1], x)]
+                })
+            }
+
+            #[inline(always)]
+            fn fma(self, a: [__m256; 2], b: [__m256; 2], c: [__m256; 2]) -> [__m256; 2] {
+                op!([_mm256_fmadd_ps(a[0], b[0], c[0]), _mm256_fmadd_ps(a[1], b[1], c[1])])
+            }
+
+            #[inline(always)]
+            fn fma_splat(self, a: [__m256; 2], x: f32, c: [__m256; 2]) -> [__m256; 2] {
+                op!({
+                    let x = _mm256_set1_ps(x);
+                    [_mm256_fmadd_ps(a[0], x, c[0]), _mm256_fmadd_ps(a[1], x, c[1])]
+                })
+            }
+
+            #[inline(always)]
+            unsafe fn quantize(self, x: *const f32, to: *mut i8) -> (f32, i32) {
+                // SAFETY: the caller promised 32 numbers and 32 bytes; the rest is register work.
+                unsafe {
+                    let v: [__m256; 4] = std::array::from_fn(|i| _mm256_loadu_ps(x.add(8 * i)));
+                    let sign = _mm256_set1_ps(-0.0);
+                    let largest = v.map(|v| _mm256_andnot_ps(sign, v));
+                    let largest =
+                        _mm256_max_ps(_mm256_max_ps(largest[0], largest[1]), _mm256_max_ps(largest[2], largest[3]));
+                    let largest = self.float().max_lane(largest);
+                    let (scale, inverse) = if largest > 0.0 { (largest / 127.0, 127.0 / largest) } else { (0.0, 0.0) };
+                    let inverse = _mm256_set1_ps(inverse);
+                    let q = v.map(|v| _mm256_cvtps_epi32(_mm256_mul_ps(v, inverse)));
+                    // Packing works on halves of registers; the permutation puts the quads back in order.
+                    let bytes = _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3]));
+                    let order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+                    _mm256_storeu_si256(to.cast(), _mm256_permutevar8x32_epi32(bytes, order));
+                    let sum = _mm256_add_epi32(_mm256_add_epi32(q[0], q[1]), _mm256_add_epi32(q[2], q[3]));
+                    let half = _mm_add_epi32(_mm256_castsi256_si128(sum), _mm256_extracti128_si256::<1>(sum));
+                    let pair = _mm_add_epi32(half, _mm_shuffle_epi32::<0b01_00_11_10>(half));
+                    (scale, _mm_cvtsi128_si32(_mm_add_epi32(pair, _mm_shuffle_epi32::<0b10_11_00_01>(pair))))
+                }
+            }
         }
-        // SAFETY: as above; `self` proves that the CPU has these features.
-        unsafe { run(self, piece) }
-    }
+    };
+}
 
-    #[inline(always)]
-    fn float(self) -> Self {
-        self
-    }
+/// # Safety
+/// None.
+#[inline(always)]
+unsafe fn as_they_are(codes: __m256i) -> __m256i {
+    codes
+}
 
-    #[inline(always)]
-    unsafe fn load(self, p: *const u8) -> [__m256i; 2] {
-        // SAFETY: the caller promised 64 bytes.
-        unsafe { [_mm256_loadu_si256(p.cast()), _mm256_loadu_si256(p.add(32).cast())] }
-    }
+/// Signed codes, 128 larger: the instruction multiplies unsigned with signed ones, and weights are the unsigned ones.
+///
+/// # Safety
+/// The CPU has AVX2.
+#[inline(always)]
+unsafe fn raised(codes: __m256i) -> __m256i {
+    // SAFETY: the caller's promise.
+    unsafe { _mm256_xor_si256(codes, _mm256_set1_epi8(-128)) }
+}
 
-    #[inline(always)]
-    unsafe fn store(self, p: *mut u8, codes: [__m256i; 2]) {
-        // SAFETY: the caller promised 64 bytes.
-        unsafe {
-            _mm256_storeu_si256(p.cast(), codes[0]);
-            _mm256_storeu_si256(p.add(32).cast(), codes[1]);
-        }
-    }
-
-    #[inline(always)]
-    fn bytes(self, codes: [__m256i; 2]) -> [__m256i; 2] {
-        codes
-    }
-
-    #[inline(always)]
-    fn low(self, [a, b]: [__m256i; 2]) -> [__m256i; 2] {
-        op!({
-            let mask = _mm256_set1_epi8(15);
-            [_mm256_and_si256(a, mask), _mm256_and_si256(b, mask)]
-        })
-    }
-
-    #[inline(always)]
-    fn high(self, [a, b]: [__m256i; 2]) -> [__m256i; 2] {
-        op!({
-            let mask = _mm256_set1_epi8(15);
-            [_mm256_and_si256(_mm256_srli_epi16::<4>(a), mask), _mm256_and_si256(_mm256_srli_epi16::<4>(b), mask)]
-        })
-    }
-
-    #[inline(always)]
-    unsafe fn quad(self, p: *const i8) -> __m256i {
-        // SAFETY: the caller promised 4 bytes.
-        unsafe { _mm256_set1_epi32(p.cast::<i32>().read_unaligned()) }
-    }
-
-    #[inline(always)]
-    fn sums(self, start: i32) -> [__m256i; 2] {
-        op!([_mm256_set1_epi32(start); 2])
-    }
-
-    /// `maddubs` wants one side unsigned, and holds pairs at 16 bits: magnitudes of the codes (at most 128) with activations
-    /// (at most 127) that take over the codes' signs, so a pair is at most 32,512.
-    #[inline(always)]
-    fn dot(self, sums: [__m256i; 2], codes: [__m256i; 2], quad: __m256i) -> [__m256i; 2] {
-        op!({
-            let one = |sum, code| {
-                let pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(code), _mm256_sign_epi8(quad, code));
-                _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
-            };
-            [one(sums[0], codes[0]), one(sums[1], codes[1])]
-        })
-    }
-
-    #[inline(always)]
-    fn to_float(self, [a, b]: [__m256i; 2]) -> [__m256; 2] {
-        op!([_mm256_cvtepi32_ps(a), _mm256_cvtepi32_ps(b)])
-    }
-
-    #[inline(always)]
-    fn zero(self) -> [__m256; 2] {
-        op!([_mm256_setzero_ps(); 2])
-    }
-
-    #[inline(always)]
-    unsafe fn load_group(self, p: *const f32) -> [__m256; 2] {
-        // SAFETY: the caller promised 16 numbers.
-        unsafe { [_mm256_loadu_ps(p), _mm256_loadu_ps(p.add(8))] }
-    }
-
-    #[inline(always)]
-    unsafe fn load_group_f16(self, p: *const f16) -> [__m256; 2] {
-        // SAFETY: the caller promised 16 numbers.
-        unsafe { [self.load_f16(p), self.load_f16(p.add(8))] }
-    }
-
-    #[inline(always)]
-    unsafe fn store_group(self, p: *mut f32, [a, b]: [__m256; 2]) {
-        // SAFETY: the caller promised 16 numbers.
-        unsafe {
-            _mm256_storeu_ps(p, a);
-            _mm256_storeu_ps(p.add(8), b);
-        }
-    }
-
-    #[inline(always)]
-    fn mul(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
-        op!([_mm256_mul_ps(a[0], b[0]), _mm256_mul_ps(a[1], b[1])])
-    }
-
-    #[inline(always)]
-    fn mul_splat(self, a: [__m256; 2], x: f32) -> [__m256; 2] {
-        op!({
-            let x = _mm256_set1_ps(x);
-            [_mm256_mul_ps(a[0], x), _mm256_mul_ps(a[1], x)]
-        })
-    }
-
-    #[inline(always)]
-    fn fma(self, a: [__m256; 2], b: [__m256; 2], c: [__m256; 2]) -> [__m256; 2] {
-        op!([_mm256_fmadd_ps(a[0], b[0], c[0]), _mm256_fmadd_ps(a[1], b[1], c[1])])
-    }
-
-    #[inline(always)]
-    fn fma_splat(self, a: [__m256; 2], x: f32, c: [__m256; 2]) -> [__m256; 2] {
-        op!({
-            let x = _mm256_set1_ps(x);
-            [_mm256_fmadd_ps(a[0], x, c[0]), _mm256_fmadd_ps(a[1], x, c[1])]
-        })
-    }
-
-    #[inline(always)]
-    unsafe fn quantize(self, x: *const f32, to: *mut i8) -> (f32, i32) {
-        // SAFETY: the caller promised 32 numbers and 32 bytes; the rest is register work.
-        unsafe {
-            let v: [__m256; 4] = std::array::from_fn(|i| _mm256_loadu_ps(x.add(8 * i)));
-            let sign = _mm256_set1_ps(-0.0);
-            let largest = v.map(|v| _mm256_andnot_ps(sign, v));
-            let largest = _mm256_max_ps(_mm256_max_ps(largest[0], largest[1]), _mm256_max_ps(largest[2], largest[3]));
-            let largest = self.max_lane(largest);
-            let (scale, inverse) = if largest > 0.0 { (largest / 127.0, 127.0 / largest) } else { (0.0, 0.0) };
-            let inverse = _mm256_set1_ps(inverse);
-            let q = v.map(|v| _mm256_cvtps_epi32(_mm256_mul_ps(v, inverse)));
-            // Packing works on halves of registers; the permutation puts the quads back in order.
-            let bytes = _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3]));
-            let order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-            _mm256_storeu_si256(to.cast(), _mm256_permutevar8x32_epi32(bytes, order));
-            let sum = _mm256_add_epi32(_mm256_add_epi32(q[0], q[1]), _mm256_add_epi32(q[2], q[3]));
-            let half = _mm_add_epi32(_mm256_castsi256_si128(sum), _mm256_extracti128_si256::<1>(sum));
-            let pair = _mm_add_epi32(half, _mm_shuffle_epi32::<0b01_00_11_10>(half));
-            (scale, _mm_cvtsi128_si32(_mm_add_epi32(pair, _mm_shuffle_epi32::<0b10_11_00_01>(pair))))
-        }
+/// `maddubs` wants one side unsigned, and holds pairs at 16 bits: magnitudes of the codes (at most 128) with activations
+/// (at most 127) that take over the codes' signs, so a pair is at most 32,512.
+///
+/// # Safety
+/// The CPU has AVX2.
+#[inline(always)]
+unsafe fn widened(sum: __m256i, code: __m256i, quad: __m256i) -> __m256i {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(code), _mm256_sign_epi8(quad, code));
+        _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
     }
 }
+
+/// # Safety
+/// The CPU has AVX-VNNI.
+#[inline(always)]
+unsafe fn vnni(sum: __m256i, code: __m256i, quad: __m256i) -> __m256i {
+    // SAFETY: the caller's promise.
+    unsafe { _mm256_dpbusd_avx_epi32(sum, code, quad) }
+}
+
+impl_dot!(Avx2, "avx2,fma,f16c", |unit: Avx2| unit, 0, as_they_are, widened);
+impl_dot!(AvxVnni, "avx2,fma,f16c,avxvnni", |unit: AvxVnni| unit.0, 128, raised, vnni);
