@@ -1,6 +1,5 @@
 //! From `--backend` and its kin to a QNN backend that is up.
 
-use std::ffi::CString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -11,6 +10,7 @@ use qnn_api::{Backend, BackendOptions, Library, PerfPolicy, PowerVote, Soc};
 
 use crate::cli::{BackendArgs, ChipArgs, NO_VOTE};
 use crate::failure::Hinted;
+use crate::threads::Threads;
 
 /// The library that the flags name: the embedded one, Qualcomm's, or a file.
 pub fn library(args: &BackendArgs) -> Result<Arc<Library>> {
@@ -43,15 +43,21 @@ fn embedded() -> Result<Arc<Library>> {
 }
 
 /// Opens it and sets it up; `threads` is for the embedded backend.
-pub fn open(args: &BackendArgs, threads: Option<usize>) -> Result<Arc<Backend>> {
+pub fn open(args: &BackendArgs, threads: &Threads) -> Result<Arc<Backend>> {
     open_for(args, threads, None)
 }
 
-fn open_for(args: &BackendArgs, threads: Option<usize>, soc: Option<u32>) -> Result<Arc<Backend>> {
+fn open_for(args: &BackendArgs, threads: &Threads, soc: Option<u32>) -> Result<Arc<Backend>> {
     let library = library(args)?;
     // Other libraries do not know the option, and some refuse what they do not know.
     let ours = library.provider().starts_with("HOST_");
-    let platform = threads.filter(|_| ours).and_then(|n| CString::new(format!("host_threads:{n}")).ok());
+    if !threads.pin().is_empty() && !ours {
+        return Err(Hinted::error(
+            format!("`--pin` is for the embedded backend, found `{}`", library.provider()),
+            "leave it out, or use `--backend host`",
+        ));
+    }
+    let platform = threads.platform().filter(|_| ours);
     let backend = Backend::new(&library, &BackendOptions { platform, soc, ..BackendOptions::default() });
     let backend = backend.with_context(|| format!("cannot start backend `{}`", library.shown()))?;
     tell(&library);
@@ -79,7 +85,7 @@ pub struct Running {
 }
 
 /// Opens a backend for a bundle: its config's extensions name chip and clocks, flags overrule them.
-pub fn start(args: &BackendArgs, chip: &ChipArgs, config: &BackendSettings, threads: Option<usize>) -> Result<Running> {
+pub fn start(args: &BackendArgs, chip: &ChipArgs, config: &BackendSettings, threads: &Threads) -> Result<Running> {
     let extensions = HtpExtensions::from_files(&config.extensions)?;
     let soc = match &chip.soc {
         Some(name) => Some(soc(name)?),

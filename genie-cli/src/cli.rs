@@ -1,6 +1,7 @@
 //! The flags of every command, as clap reads them.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use qnn_api::PerfPolicy;
@@ -141,11 +142,43 @@ pub struct RunArgs {
     /// Planner policy.
     #[arg(long, value_enum, default_value = "serve")]
     pub policy: PolicyArg,
-    /// Threads of the embedded backend [default: all cores].
-    #[arg(long)]
-    pub threads: Option<usize>,
+    #[command(flatten)]
+    pub threads: ThreadArgs,
     #[command(flatten)]
     pub saved: SavedArgs,
+}
+
+/// Threads of the embedded backend.
+#[derive(Args, Default, Clone)]
+pub struct ThreadArgs {
+    /// Threads of the embedded backend [default: all cores, or those of `--pin`].
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
+    /// Keep the embedded backend's threads on these cores, the first one on the first and so on; `config` takes those of
+    /// the config's `cpu-mask`.
+    #[arg(long, value_name = "CORE,CORE|config")]
+    pub pin: Option<PinArg>,
+}
+
+/// Where threads are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PinArg {
+    /// On these cores.
+    Cores(Vec<usize>),
+    /// On those of the config's mask.
+    Config,
+}
+
+impl FromStr for PinArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "config" {
+            return Ok(Self::Config);
+        }
+        let core = |one: &str| one.trim().parse().map_err(|_| format!("expected a core's number, found `{one}`"));
+        text.split(',').map(core).collect::<Result<_, _>>().map(Self::Cores)
+    }
 }
 
 /// What is kept between runs, and how the cache lies.
@@ -366,9 +399,8 @@ pub struct BenchArgs {
     /// Planner policy.
     #[arg(long, value_enum, default_value = "serve")]
     pub policy: PolicyArg,
-    /// Threads of the embedded backend [default: all cores].
-    #[arg(long)]
-    pub threads: Option<usize>,
+    #[command(flatten)]
+    pub threads: ThreadArgs,
     /// One JSON line a measure.
     #[arg(long)]
     pub json: bool,
@@ -424,9 +456,8 @@ pub struct PerplexityArgs {
     /// Planner policy.
     #[arg(long, value_enum, default_value = "serve")]
     pub policy: PolicyArg,
-    /// Threads of the embedded backend [default: all cores].
-    #[arg(long)]
-    pub threads: Option<usize>,
+    #[command(flatten)]
+    pub threads: ThreadArgs,
 }
 
 #[derive(Args)]

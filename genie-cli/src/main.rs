@@ -11,6 +11,7 @@ mod commands;
 mod demo;
 mod failure;
 mod printer;
+mod threads;
 
 use std::process::ExitCode;
 

@@ -80,6 +80,17 @@ fn each_measure_is_a_line_with_where_and_what_it_measured() {
 }
 
 #[test]
+fn threads_stay_on_the_cores_that_are_asked_for() {
+    let cache = tempfile::tempdir().unwrap();
+    let core = qnn_host::pool::cores()[0];
+    let pin = core.to_string();
+    let args = ["--pp", "8", "--tg", "2", "--reps", "1", "--pin", &pin, "--json"];
+    for record in records(&done(bench(cache.path(), &args))) {
+        assert_eq!((&record["threads"], &record["pin"]), (&1.into(), &serde_json::json!([core])), "{record}");
+    }
+}
+
+#[test]
 fn limits_come_first_and_rates_are_shares_of_them() {
     let cache = tempfile::tempdir().unwrap();
     let args = ["--pp", "8", "--tg", "2", "--reps", "1", "--threads", "2", "--limits", "--json"];
@@ -178,6 +189,9 @@ fn what_cannot_be_measured_is_refused_before_anything_is() {
         (&["--trace", "/"], 1, "hint: name a file in a folder that is there"),
         (&["--reps", "0"], 1, "hint: give at least 1"),
         (&["--threads", "0"], 1, "`--threads 0` runs nothing"),
+        (&["--pin", "1023"], 1, "this process may use"),
+        (&["--pin", "1023"], 1, "found core 1023"),
+        (&["--pin", "0,x"], 2, "expected a core's number, found `x`"),
     ] {
         let output = bench(cache.path(), args);
         assert_eq!(output.status.code(), Some(code), "{args:?}: {}", stderr(&output));

@@ -26,7 +26,8 @@ pub struct BackendOptions {
     /// The SoC to compile or emulate for, by Qualcomm's number (57 = SM8650); the library's choice if not given.
     /// Only HTP libraries look at it.
     pub soc: Option<u32>,
-    /// `key:value` pairs with `;` between, as the library's manual names them; `host_threads:N` for ours.
+    /// `key:value` pairs with `;` between, as the library's manual names them; `host_threads:N` and
+    /// `host_pin:A,B,..` for ours.
     pub platform: Option<CString>,
 }
 

@@ -15,6 +15,7 @@ use crate::backend;
 use crate::cli::{BackendArgs, CompileArgs, PrecisionArg, SplitsArg, WeightsArg};
 use crate::failure::Hinted;
 use crate::printer::Printer;
+use crate::threads::Threads;
 
 /// Compiles and says where the config is.
 pub fn run(args: &CompileArgs, printer: &Printer) -> Result<ExitStatus> {
@@ -77,7 +78,7 @@ pub fn into_bundle(options: &CompileOptions, backend: &BackendArgs, printer: &Pr
     options.check()?;
     let backend = match &options.htp {
         Some(htp) => htp_backend(htp, backend)?,
-        None => backend::open(backend, None)?,
+        None => backend::open(backend, &Threads::default())?,
     };
     let mut bars = Bars { printer, bar: None, times: options.htp.is_some() };
     Ok(compiler::compile(options, &backend, &mut bars)?)

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::ExitStatus;
 use crate::cli::{InspectArgs, PolicyArg};
 use crate::printer::Printer;
+use crate::threads::Threads;
 use crate::{backend, bundle};
 
 /// Tells a binary from a bundle by its name, and prints what it holds.
@@ -32,7 +33,7 @@ pub fn run(args: &InspectArgs, printer: &Printer) -> Result<ExitStatus> {
     }
 
     let config = bundle::config(&args.path, printer)?;
-    let backend = backend::open(&args.backend, None)?;
+    let backend = backend::open(&args.backend, &Threads::default())?;
     let engine = bundle::engine(config.engine(), &backend, PolicyArg::Serve)?;
     let layout = engine.layout();
     let mut binaries = Vec::new();

@@ -16,6 +16,7 @@ use super::ExitStatus;
 use crate::cli::PerplexityArgs;
 use crate::failure::Hinted;
 use crate::printer::Printer;
+use crate::threads::Threads;
 use crate::{backend, bundle, demo};
 
 /// The document of `--json`.
@@ -43,7 +44,8 @@ pub fn run(args: &PerplexityArgs, printer: &Printer) -> Result<ExitStatus> {
     };
     let config = bundle::config(&path, printer)?;
     let tokens = Tokenizer::from_file(config.tokenizer())?.encode(&text)?;
-    let running = backend::start(&args.backend, &args.chip, config.backend(), args.threads)?;
+    let threads = Threads::new(&args.threads, config.backend().cpu_mask)?;
+    let running = backend::start(&args.backend, &args.chip, config.backend(), &threads)?;
     let mut engine = bundle::engine(config.engine(), &running.backend, args.policy)?;
 
     let (limit, bos) = (engine.context_size(), config.context().bos);

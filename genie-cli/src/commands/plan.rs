@@ -10,6 +10,7 @@ use crate::calibration::Here;
 use crate::cli::{PlanArgs, PolicyArg};
 use crate::failure::Hinted;
 use crate::printer::Printer;
+use crate::threads::Threads;
 use crate::{backend, bundle};
 
 /// One plan, as a JSON line.
@@ -37,7 +38,7 @@ pub fn run(args: &PlanArgs, printer: &Printer) -> Result<ExitStatus> {
         Some(path) => {
             let path = bundle::config_path(path)?;
             let config = bundle::config(&path, printer)?;
-            let backend = backend::open(&args.backend, None)?;
+            let backend = backend::open(&args.backend, &Threads::default())?;
             let engine = bundle::engine(config.engine(), &backend, PolicyArg::Serve)?;
             (engine.variants().clone(), Some(Here::new(&path, &config.engine().ctx_bins, &backend)?))
         }

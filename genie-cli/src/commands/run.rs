@@ -19,6 +19,7 @@ use crate::calibration::Here;
 use crate::cli::{GraphProfileArg, PolicyArg, RunArgs, SamplerArgs};
 use crate::failure::Hinted;
 use crate::printer::Printer;
+use crate::threads::Threads;
 use crate::{backend, bundle, demo};
 
 /// What goes in.
@@ -95,7 +96,8 @@ struct Opened {
 
 fn open(args: &RunArgs, path: &Path, config: &DialogConfig, printer: &Printer) -> Result<Opened> {
     let began = Instant::now();
-    let running = backend::start(&args.backend, &args.chip, config.backend(), args.threads)?;
+    let threads = Threads::new(&args.threads, config.backend().cpu_mask)?;
+    let running = backend::start(&args.backend, &args.chip, config.backend(), &threads)?;
     let mut engine_config = config.engine().clone();
     engine_config.model_hash = bundle::model_hash(path);
     engine_config.kv_mode = args.saved.kv_mode.as_deref().map(kv_mode).transpose()?;

@@ -12,6 +12,7 @@ use super::ExitStatus;
 use crate::cli::VerifyArgs;
 use crate::failure::Hinted;
 use crate::printer::Printer;
+use crate::threads::Threads;
 use crate::{backend, bundle};
 
 /// What one prompt length came to.
@@ -32,7 +33,7 @@ struct Outcome {
 /// Checks every prompt length; fails if one of them is off.
 pub fn run(args: &VerifyArgs, printer: &Printer) -> Result<ExitStatus> {
     let config = bundle::config(&args.bundle, printer)?;
-    let running = backend::start(&args.backend, &args.chip, config.backend(), None)?;
+    let running = backend::start(&args.backend, &args.chip, config.backend(), &Threads::default())?;
     let mut engine = bundle::engine(config.engine(), &running.backend, args.policy)?;
     let tolerance = args.tolerance.unwrap_or_else(|| tolerance(&engine));
     let lengths = match &args.lengths {

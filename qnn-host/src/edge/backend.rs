@@ -10,12 +10,14 @@ use qnn_sys::{
 };
 
 use crate::error::{Component, Error};
+use crate::pool;
 use crate::posing;
 use crate::validate::{self, OPS};
 
 use super::guard::{guard, hear};
 use super::log::Log;
 use super::objects::{BACKENDS, Backend, Context, LOGS, find, take};
+use super::platform::Platform;
 use super::{op_config, raw, trace};
 
 const BACKEND: Component = Component::Backend;
@@ -35,12 +37,11 @@ pub(super) fn log_of(handle: Qnn_LogHandle_t) -> Result<Option<Arc<Log>>, Error>
     if handle.is_null() { Ok(None) } else { find(&LOGS, handle).map(Some) }
 }
 
-/// What the config list asks for: the number of threads.
+/// What the config list asks for, on top of `platform`.
 ///
 /// # Safety
 /// A list as QNN asks.
-unsafe fn read(config: *const *const QnnBackend_Config_t) -> Result<usize, Error> {
-    let mut threads = 0;
+unsafe fn read(config: *const *const QnnBackend_Config_t, mut platform: Platform) -> Result<Platform, Error> {
     // SAFETY: the caller's promise.
     for entry in unsafe { raw::list(config, BACKEND, "config") }? {
         let custom = entry.option == q::QNN_BACKEND_CONFIG_OPTION_CUSTOM;
@@ -53,23 +54,12 @@ unsafe fn read(config: *const *const QnnBackend_Config_t) -> Result<usize, Error
                 // SAFETY: plain data, and the option says which member it is.
                 let text = unsafe { entry.anon0.platformOption };
                 // SAFETY: the caller's promise.
-                threads = platform(unsafe { raw::text(text, BACKEND, "platformOption") }?, threads)?;
+                platform.read(unsafe { raw::text(text, BACKEND, "platformOption") }?, &pool::cores())?;
             }
             option => return Err(Error::Config { component: BACKEND, option, what: "expected 0 to 2".to_owned() }),
         }
     }
-    Ok(threads)
-}
-
-/// Platform options are `key:value` pairs with `;` between; ours is `host_threads:N`, others are passed over.
-fn platform(text: &str, threads: usize) -> Result<usize, Error> {
-    let mine = text.split(';').filter_map(|pair| pair.trim().strip_prefix("host_threads:")).next_back();
-    let Some(n) = mine else { return Ok(threads) };
-    n.trim().parse().ok().filter(|n| *n <= 1024).ok_or_else(|| Error::Config {
-        component: BACKEND,
-        option: q::QNN_BACKEND_CONFIG_OPTION_PLATFORM,
-        what: format!("expected `host_threads:` 0 to 1024, found `{n}`"),
-    })
+    Ok(platform)
 }
 
 pub(super) unsafe extern "C" fn create(
@@ -81,8 +71,8 @@ pub(super) unsafe extern "C" fn create(
         let log = log_of(logger)?;
         hear(log.as_ref());
         // SAFETY: QNN's contract for the list.
-        let threads = unsafe { read(config.cast_const()) }?;
-        let handle = BACKENDS.add(Arc::new(Backend::new(log, threads)));
+        let platform = unsafe { read(config.cast_const(), Platform::default()) }?;
+        let handle = BACKENDS.add(Arc::new(Backend::new(log, platform)));
         // SAFETY: QNN's contract: `out` is null or valid for writing.
         unsafe { raw::answer(out, handle, BACKEND, "backend") }.inspect_err(|_| {
             BACKENDS.remove(handle);
@@ -98,12 +88,12 @@ pub(super) unsafe extern "C" fn set_config(
         let backend = find(&BACKENDS, backend)?;
         hear(backend.log.as_ref());
         // SAFETY: QNN's contract for the list.
-        let threads = unsafe { read(config.cast_const()) }?;
-        if threads != 0 && threads != backend.threads {
+        let platform = unsafe { read(config.cast_const(), backend.platform.clone()) }?;
+        if platform != backend.platform {
             return Err(Error::Config {
                 component: BACKEND,
                 option: q::QNN_BACKEND_CONFIG_OPTION_PLATFORM,
-                what: "expected `host_threads` when the backend is made, found it later".to_owned(),
+                what: "expected `host_threads` and `host_pin` when the backend is made, found them later".to_owned(),
             });
         }
         Ok(())

@@ -11,6 +11,8 @@
 //! | `run`, `queue` | executions: now, and later |
 //! | `system`, `info` | the system interface: what is in a binary |
 //! | `guard`, `trace` | messages; a record of all calls |
+//!
+//! `platform` has the options that are this backend's own.
 
 mod backend;
 mod context;
@@ -26,6 +28,7 @@ mod mem;
 mod objects;
 mod op_config;
 mod packed_forms;
+mod platform;
 mod profile;
 mod property;
 mod queue;

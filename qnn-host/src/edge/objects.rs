@@ -24,6 +24,7 @@ use crate::validate::{self, Wiring};
 use super::execute::Runner;
 use super::log::Log;
 use super::mem::Mem;
+use super::platform::Platform;
 use super::profile::Profile;
 use super::queue::Queue;
 use super::system::SystemContext;
@@ -65,8 +66,8 @@ fn bad_handle<T>(registry: &Registry<T>, handle: *mut std::ffi::c_void) -> Error
 /// A backend: its log, its threads, and the memory that runs on them work in.
 pub(super) struct Backend {
     pub(super) log: Option<Arc<Log>>,
-    /// Threads of a run; 0 means as many as there are cores.
-    pub(super) threads: usize,
+    /// How its threads are made.
+    pub(super) platform: Platform,
     pool: OnceLock<Arc<Pool>>,
     /// Scratch memory of runs, as large as the hungriest graph of all contexts asks. Its lock makes runs take turns, as
     /// the threads would make them anyway.
@@ -74,8 +75,8 @@ pub(super) struct Backend {
 }
 
 impl Backend {
-    pub(super) fn new(log: Option<Arc<Log>>, threads: usize) -> Self {
-        Self { log, threads, pool: OnceLock::new(), arena: Mutex::default() }
+    pub(super) fn new(log: Option<Arc<Log>>, platform: Platform) -> Self {
+        Self { log, platform, pool: OnceLock::new(), arena: Mutex::default() }
     }
 
     /// The threads, started when first needed.
@@ -83,8 +84,8 @@ impl Backend {
         if let Some(pool) = self.pool.get() {
             return Ok(pool.clone());
         }
-        let pool =
-            Pool::new(&PoolOptions { threads: self.threads, ..PoolOptions::default() }).map_err(Error::Thread)?;
+        let Platform { threads, pin } = self.platform.clone();
+        let pool = Pool::new(&PoolOptions { threads, pin, ..PoolOptions::default() }).map_err(Error::Thread)?;
         Ok(self.pool.get_or_init(|| Arc::new(pool)).clone())
     }
 }

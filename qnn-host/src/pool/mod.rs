@@ -18,6 +18,7 @@ mod tests;
 
 use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
+use std::collections::HashSet;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -27,17 +28,19 @@ use std::time::Duration;
 use std::{fmt, io, thread};
 
 use gate::Gate;
+pub use pin::{cores, shown};
 pub use split::share;
 
 /// How to make a [`Pool`].
 #[derive(Clone, Debug)]
 pub struct PoolOptions {
-    /// Threads, the caller included; 0 means as many as the machine offers this process.
+    /// Threads, the caller included; 0 means one for each core of `pin`, or as many as the machine offers this process.
     pub threads: usize,
-    /// How long a waiting thread spins before it sleeps. Ignored (no spinning) with more threads than cores.
+    /// How long a waiting thread spins before it sleeps. Ignored (no spinning) with more threads than cores to run on.
     pub spin: Duration,
-    /// Cores to pin workers to, by index: worker `i` (from 1) gets `pin[i % pin.len()]`. Empty pins nothing. The calling
-    /// thread belongs to the client and is never pinned. Linux only, ignored elsewhere.
+    /// Cores to run on, by number: thread `i` gets `pin[i % pin.len()]`. Workers stay there; the calling thread (thread 0)
+    /// belongs to the client, so it goes there for the length of a run and then back. Empty pins nothing. A wish: cores
+    /// that do not exist (see [`cores`]) change nothing, nor does any on systems other than Linux.
     pub pin: Vec<usize>,
 }
 
@@ -51,6 +54,8 @@ impl Default for PoolOptions {
 pub struct Pool {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
+    /// The caller's core during a run.
+    home: Option<usize>,
     /// Held for the length of a run.
     turn: Mutex<()>,
 }
@@ -117,7 +122,11 @@ impl Pool {
     /// # Errors
     /// When the system refuses a thread.
     pub fn new(options: &PoolOptions) -> io::Result<Self> {
-        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let pin = &options.pin;
+        let cores = match pin.iter().collect::<HashSet<_>>().len() {
+            0 => thread::available_parallelism().map_or(1, usize::from),
+            pinned => pinned,
+        };
         let threads = if options.threads == 0 { cores } else { options.threads };
         let shared = Arc::new(Shared {
             threads,
@@ -132,10 +141,11 @@ impl Pool {
             stop: AtomicBool::new(false),
             payload: Mutex::new(None),
         });
-        let mut pool = Self { shared, workers: Vec::with_capacity(threads - 1), turn: Mutex::new(()) };
+        let workers = Vec::with_capacity(threads - 1);
+        let mut pool = Self { shared, workers, home: pin.first().copied(), turn: Mutex::new(()) };
         for index in 1..threads {
             let shared = Arc::clone(&pool.shared);
-            let core = (!options.pin.is_empty()).then(|| options.pin[index % options.pin.len()]);
+            let core = (!pin.is_empty()).then(|| pin[index % pin.len()]);
             let worker = thread::Builder::new().name(format!("qnn-host-{index}")).spawn(move || {
                 if let Some(core) = core {
                     pin::to_core(core);
@@ -165,10 +175,16 @@ impl Pool {
     /// # Panics
     /// When `task` panics on any thread: with the payload of one of them, after all threads have left the closure.
     pub fn run(&self, task: &(dyn Fn(Worker<'_>) + Sync)) {
-        if self.shared.threads == 1 || INSIDE.get() {
-            return task(Worker { index: 0, count: 1, next: &Line::default(), shared: None });
+        let inline = || task(Worker { index: 0, count: 1, next: &Line::default(), shared: None });
+        if INSIDE.get() {
+            return inline();
+        }
+        if self.shared.threads == 1 {
+            let _home = self.home.and_then(pin::Pinned::to);
+            return inline();
         }
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _home = self.home.and_then(pin::Pinned::to);
         let shared = &*self.shared;
         shared.publish(task);
         let mine = catch_unwind(AssertUnwindSafe(|| shared.enter(0, task)));

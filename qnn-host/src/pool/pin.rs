@@ -1,22 +1,110 @@
-//! Binds the calling thread to a core, where the system can.
+//! Binds threads to cores, where the system can (Linux, Android); elsewhere cores are not known and nothing happens.
 
-/// Asks for `core`; a refusal (no such core, not allowed) leaves the thread where it was, as pinning is only a wish.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-pub(super) fn to_core(core: usize) {
-    /// The kernel's mask of cores, 1,024 bits as the C library has it.
+mod mask {
+    //! The system's mask of cores of a thread.
+
+    /// 1,024 bits, as the C library has it.
     #[repr(C)]
-    struct CpuSet([u64; 16]);
+    #[derive(Clone, Copy)]
+    pub(super) struct CpuSet([u64; 16]);
+
     unsafe extern "C" {
         fn sched_setaffinity(pid: i32, size: usize, mask: *const CpuSet) -> i32;
+        fn sched_getaffinity(pid: i32, size: usize, mask: *mut CpuSet) -> i32;
     }
-    let mut set = CpuSet([0; 16]);
-    if let Some(word) = set.0.get_mut(core / 64) {
-        *word |= 1 << (core % 64);
-        // SAFETY: the C library (which `std` links) reads `size` bytes at `mask`, which is that large; pid 0 is this
-        // thread.
-        unsafe { sched_setaffinity(0, size_of::<CpuSet>(), &raw const set) };
+
+    impl CpuSet {
+        /// A single core; `None` past the mask's end.
+        pub(super) fn of(core: usize) -> Option<Self> {
+            let mut set = Self([0; 16]);
+            *set.0.get_mut(core / 64)? |= 1 << (core % 64);
+            Some(set)
+        }
+
+        /// Those of the calling thread, if the system tells.
+        pub(super) fn of_this_thread() -> Option<Self> {
+            let mut set = Self([0; 16]);
+            // SAFETY: the C library (which `std` links) writes at most `size` bytes at `mask`, which is that large; pid 0 is this
+            // thread.
+            let done = unsafe { sched_getaffinity(0, size_of::<Self>(), &raw mut set) };
+            (done >= 0).then_some(set)
+        }
+
+        /// Makes them the calling thread's; a refusal leaves the thread where it was.
+        pub(super) fn apply(&self) {
+            // SAFETY: the C library reads `size` bytes at `mask`, which is that large; pid 0 is this thread.
+            unsafe { sched_setaffinity(0, size_of::<Self>(), self) };
+        }
+
+        pub(super) fn cores(self) -> impl Iterator<Item = usize> {
+            (0..1024).filter(move |core| self.0[core / 64] >> (core % 64) & 1 == 1)
+        }
+    }
+}
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+mod mask {
+    //! No masks.
+
+    pub(super) enum CpuSet {}
+
+    impl CpuSet {
+        pub(super) fn of(_: usize) -> Option<Self> {
+            None
+        }
+
+        pub(super) fn of_this_thread() -> Option<Self> {
+            None
+        }
+
+        pub(super) fn apply(&self) {}
+
+        pub(super) fn cores(self) -> impl Iterator<Item = usize> {
+            std::iter::empty()
+        }
     }
 }
 
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-pub(super) fn to_core(_core: usize) {}
+use mask::CpuSet;
+
+/// The cores that the calling thread may run on, ascending; none where the system does not tell.
+pub fn cores() -> Vec<usize> {
+    CpuSet::of_this_thread().map(|set| set.cores().collect()).unwrap_or_default()
+}
+
+/// Numbers of cores, ascending, as people write them: `0-3, 6`.
+pub fn shown(cores: &[usize]) -> String {
+    let runs = cores.chunk_by(|a, b| a + 1 == *b);
+    let shown: Vec<String> = runs
+        .map(|run| match run {
+            [first, .., last] => format!("{first}-{last}"),
+            one => one.iter().map(usize::to_string).collect(),
+        })
+        .collect();
+    shown.join(", ")
+}
+
+/// Asks for `core` for the rest of the calling thread's life; a refusal leaves it where it was.
+pub(super) fn to_core(core: usize) {
+    if let Some(set) = CpuSet::of(core) {
+        set.apply();
+    }
+}
+
+/// The calling thread on one core; where it was before, once dropped.
+pub(super) struct Pinned(CpuSet);
+
+impl Pinned {
+    /// `None` where the way back would not be known.
+    pub(super) fn to(core: usize) -> Option<Self> {
+        let (before, there) = (CpuSet::of_this_thread()?, CpuSet::of(core)?);
+        there.apply();
+        Some(Self(before))
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        self.0.apply();
+    }
+}

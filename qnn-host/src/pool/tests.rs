@@ -151,3 +151,38 @@ fn shares_are_contiguous_aligned_and_complete() {
         }
     }
 }
+
+#[test]
+#[cfg(target_os = "linux")]
+fn pinned_threads_run_on_their_cores_and_the_caller_goes_back() {
+    let before = cores();
+    assert!(!before.is_empty(), "Linux tells");
+    let pin: Vec<usize> = before.iter().rev().copied().take(2).collect();
+    for (threads, count) in [(0, pin.len()), (1, 1), (3, 3)] {
+        let pool =
+            Pool::new(&PoolOptions { threads, pin: pin.clone(), ..PoolOptions::default() }).expect("threads start");
+        assert_eq!(pool.threads(), count, "{threads} asked for");
+        for _ in 0..3 {
+            pool.run(&|w| assert_eq!(cores(), [pin[w.index() % pin.len()]], "thread {}", w.index()));
+            assert_eq!(cores(), before, "the caller is free again");
+        }
+        catch_unwind(AssertUnwindSafe(|| pool.run(&|_| panic!("on purpose")))).expect_err("the panic comes out");
+        assert_eq!(cores(), before, "also after a panic");
+    }
+}
+
+#[test]
+fn cores_that_do_not_exist_change_nothing() {
+    let before = cores();
+    let pin = vec![1023, usize::MAX];
+    let pool = Pool::new(&PoolOptions { threads: 2, pin, ..PoolOptions::default() }).expect("threads start");
+    pool.run(&|_| assert_eq!(cores(), before));
+    assert_eq!(cores(), before);
+}
+
+#[test]
+fn cores_are_shown_as_runs() {
+    for (cores, text) in [(&[][..], ""), (&[3], "3"), (&[0, 1], "0-1"), (&[0, 1, 2, 5, 7, 8], "0-2, 5, 7-8")] {
+        assert_eq!(shown(cores), text);
+    }
+}

@@ -211,15 +211,22 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn new() -> Self {
+        Self::with(c"host_threads:2").expect("a backend of two threads")
+    }
+
+    /// A backend with platform options, or the number that refuses them.
+    pub(crate) fn with(platform: &CStr) -> Result<Self, u64> {
         let table = interface().table;
         let mut option = QnnBackend_Config_t {
             option: QNN_BACKEND_CONFIG_OPTION_PLATFORM,
-            anon0: QnnBackend_Config_t_anon0 { platformOption: c"host_threads:2".as_ptr() },
+            anon0: QnnBackend_Config_t_anon0 { platformOption: platform.as_ptr() },
         };
         let mut list = [&raw mut option as *const _, null()];
         let mut backend = null_mut();
-        assert_eq!(call!(table, backendCreate(null_mut(), list.as_mut_ptr(), &raw mut backend)), 0);
-        Self { table, backend }
+        match call!(table, backendCreate(null_mut(), list.as_mut_ptr(), &raw mut backend)) {
+            0 => Ok(Self { table, backend }),
+            code => Err(code),
+        }
     }
 
     pub(crate) fn context(&self) -> Qnn_ContextHandle_t {

@@ -1,6 +1,6 @@
 //! Several threads at once, and executions that wait.
 
-use std::ffi::{CStr, c_void};
+use std::ffi::{CStr, CString, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -44,6 +44,26 @@ fn graphs_of_one_context_run_from_many_threads() {
         }
     });
     client.free(context);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn threads_are_pinned_to_cores_that_exist() {
+    use qnn_host::pool::cores;
+
+    let before = cores();
+    let last = before.last().expect("Linux tells its cores");
+    let client = Client::with(&CString::new(format!("host_pin:{last},{}", before[0])).unwrap()).expect("they exist");
+    let context = client.context();
+    let small = Small::ready(&client, context, c"small", 3);
+    small.check(&client, small.graph);
+    assert_eq!(cores(), before, "the caller is free after a run");
+    client.free(context);
+
+    let Err(code) = Client::with(c"host_threads:2;host_pin:0,1023") else { panic!("core 1023 was taken") };
+    let message = client.message(code);
+    assert!(message.contains("expected `host_pin:` some of the cores"), "{message}");
+    assert!(message.contains("found `1023`"), "{message}");
 }
 
 #[test]

@@ -8,11 +8,18 @@ use crate::calibration::Here;
 use crate::cli::BenchArgs;
 use crate::commands::ExitStatus;
 use crate::printer::Printer;
+use crate::threads::Threads;
 
 /// Measures every shape, writes the calibration and prints it.
-pub fn run(args: &BenchArgs, printer: &Printer, here: &Here, engine: &mut Engine) -> Result<ExitStatus> {
+pub fn run(
+    args: &BenchArgs,
+    threads: &Threads,
+    printer: &Printer,
+    here: &Here,
+    engine: &mut Engine,
+) -> Result<ExitStatus> {
     let measured = engine.calibrate(args.reps).context("cannot measure the bundle")?;
-    let path = here.write(&measured, args.threads)?;
+    let path = here.write(&measured, threads.count())?;
     if args.json {
         printer.line(std::fs::read_to_string(&path)?.trim_end())?;
     } else {

@@ -25,6 +25,7 @@ use crate::calibration::Here;
 use crate::cli::{BenchArgs, PolicyArg};
 use crate::failure::Hinted;
 use crate::printer::Printer;
+use crate::threads::Threads;
 use crate::{backend, bundle, demo};
 use limits::Ceiling;
 use measure::Test;
@@ -36,7 +37,7 @@ pub fn run(args: &BenchArgs, printer: &Printer) -> Result<ExitStatus> {
     if args.reps == 0 {
         return Err(Hinted::error("`--reps 0` measures nothing", "give at least 1"));
     }
-    if args.threads == Some(0) {
+    if args.threads.threads == Some(0) {
         return Err(Hinted::error("`--threads 0` runs nothing", "give at least 1, or leave it out for all cores"));
     }
     if let Some(path) = &args.trace {
@@ -51,16 +52,17 @@ pub fn run(args: &BenchArgs, printer: &Printer) -> Result<ExitStatus> {
         None => demo::config(&args.backend, printer)?,
     };
     let config = bundle::config(&path, printer)?;
-    let backend = backend::open(&args.backend, args.threads)?;
+    let threads = Threads::new(&args.threads, config.backend().cpu_mask)?;
+    let backend = backend::open(&args.backend, &threads)?;
     let here = Here::new(&path, &config.engine().ctx_bins, &backend)?;
     let mut engine = bundle::engine(config.engine(), &backend, PolicyArg::Serve)?;
     if args.calibrate {
-        return calibrate::run(args, printer, &here, &mut engine);
+        return calibrate::run(args, &threads, printer, &here, &mut engine);
     }
     engine.set_policy(here.policy(args.policy, engine.variants(), printer)?);
     let tests = measure::tests(args, &engine)?;
     let work = Work::of(&engine, &config.engine().ctx_bins)?;
-    let about = About::new(&path, &here, args, engine.policy().name());
+    let about = About::new(&path, &here, &threads, engine.policy().name());
 
     let mut out = table::Out::new(printer, args.json);
     let ceiling =

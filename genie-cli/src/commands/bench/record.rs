@@ -9,13 +9,16 @@ use super::limits::Ceiling;
 use super::measure::Test;
 use super::work::Work;
 use crate::calibration::Here;
-use crate::cli::BenchArgs;
+use crate::threads::Threads;
 
 /// What is the same for all measures of a run.
 #[derive(Serialize)]
 pub struct About {
     /// Threads of the embedded backend.
     pub threads: usize,
+    /// The cores that they are kept on, if they are.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pin: Vec<usize>,
     /// Where.
     pub machine: Machine,
     /// The commit that this program was built from, when it is known.
@@ -40,10 +43,11 @@ pub struct Machine {
 
 impl About {
     /// This bundle, here.
-    pub fn new(config: &Path, here: &Here, args: &BenchArgs, policy: &'static str) -> Self {
+    pub fn new(config: &Path, here: &Here, threads: &Threads, policy: &'static str) -> Self {
         let (backend, machine) = (here.backend(), here.machine());
         Self {
-            threads: args.threads.unwrap_or(machine.cores),
+            threads: threads.count().unwrap_or(machine.cores),
+            pin: threads.pin().to_vec(),
             machine: Machine {
                 cpu: machine.cpu.clone(),
                 cores: machine.cores,

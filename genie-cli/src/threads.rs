@@ -1,0 +1,107 @@
+//! `--threads` and `--pin`: what they ask of the embedded backend, checked against this machine.
+
+use std::ffi::CString;
+
+use anyhow::Result;
+use qnn_host::pool;
+
+use crate::cli::{PinArg, ThreadArgs};
+use crate::failure::Hinted;
+
+/// The threads of the embedded backend.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Threads {
+    /// How many, where that was said.
+    count: Option<usize>,
+    /// Their cores; empty pins nothing.
+    pin: Vec<usize>,
+}
+
+impl Threads {
+    /// What the flags say; `mask` is the config's `cpu-mask`.
+    pub fn new(args: &ThreadArgs, mask: u64) -> Result<Self> {
+        let pin = match &args.pin {
+            None => Vec::new(),
+            Some(PinArg::Cores(cores)) => checked(cores.clone(), &pool::cores(), "--pin")?,
+            Some(PinArg::Config) => checked(of_mask(mask), &pool::cores(), "`cpu-mask` of the config, for --pin")?,
+        };
+        Ok(Self { count: args.threads, pin })
+    }
+
+    /// How many, where the flags tell; if not, there will be one for each core of the machine.
+    pub fn count(&self) -> Option<usize> {
+        self.count.or((!self.pin.is_empty()).then_some(self.pin.len()))
+    }
+
+    /// Their cores; empty if they are not pinned.
+    pub fn pin(&self) -> &[usize] {
+        &self.pin
+    }
+
+    /// The backend's platform options, if there is anything to ask for.
+    pub fn platform(&self) -> Option<CString> {
+        let count = self.count.map(|n| format!("host_threads:{n}"));
+        let cores: Vec<String> = self.pin.iter().map(usize::to_string).collect();
+        let pin = (!self.pin.is_empty()).then(|| format!("host_pin:{}", cores.join(",")));
+        let all: Vec<String> = count.into_iter().chain(pin).collect();
+        CString::new(all.join(";")).ok().filter(|text| !text.is_empty())
+    }
+}
+
+/// The CPUs of a mask, bit 0 first.
+fn of_mask(mask: u64) -> Vec<usize> {
+    (0..64).filter(|bit| mask >> bit & 1 == 1).collect()
+}
+
+fn checked(pin: Vec<usize>, cores: &[usize], asked: &str) -> Result<Vec<usize>> {
+    if cores.is_empty() {
+        return Err(Hinted::error("`--pin` needs a system that tells its cores, such as Linux", "leave it out"));
+    }
+    let may = pool::shown(cores);
+    if pin.is_empty() {
+        return Err(Hinted::error(
+            format!("{asked}: expected at least one core, found none"),
+            format!("give some of {may}"),
+        ));
+    }
+    match pin.iter().find(|core| !cores.contains(core)) {
+        None => Ok(pin),
+        Some(core) => Err(Hinted::error(
+            format!("{asked}: expected cores that this process may use ({may}), found core {core}"),
+            format!("give some of {may}, as `--pin {}`, or leave it out", cores[0]),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_become_platform_options() {
+        let text = |count, pin: &[usize]| {
+            Threads { count, pin: pin.to_vec() }.platform().map(|text| text.into_string().expect("ASCII"))
+        };
+        assert_eq!(text(None, &[]), None);
+        assert_eq!(text(Some(2), &[]).as_deref(), Some("host_threads:2"));
+        assert_eq!(text(None, &[1, 0]).as_deref(), Some("host_pin:1,0"));
+        assert_eq!(text(Some(3), &[4]).as_deref(), Some("host_threads:3;host_pin:4"));
+    }
+
+    #[test]
+    fn threads_are_counted_as_the_backend_counts() {
+        let count = |count, pin: &[usize]| Threads { count, pin: pin.to_vec() }.count();
+        assert_eq!([count(None, &[]), count(None, &[0, 5]), count(Some(3), &[0, 5])], [None, Some(2), Some(3)]);
+    }
+
+    #[test]
+    fn cores_of_a_mask_and_those_that_are_missing() {
+        assert_eq!(of_mask(0xe0), [5, 6, 7]);
+        assert_eq!(of_mask(1 << 63 | 1), [0, 63]);
+        let error = |pin: Vec<usize>, cores: &[usize]| checked(pin, cores, "--pin").expect_err("refused").to_string();
+        assert_eq!(error(vec![0, 5], &[0, 1]), "--pin: expected cores that this process may use (0-1), found core 5");
+        assert_eq!(error(of_mask(0), &[0, 1]), "--pin: expected at least one core, found none");
+        assert!(error(vec![0], &[]).contains("tells its cores"));
+        assert_eq!(checked(vec![3, 1], &[1, 2, 3], "--pin").expect("they exist"), [3, 1]);
+    }
+}
