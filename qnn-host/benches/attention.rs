@@ -1,8 +1,9 @@
-//! Attention of the Llama-3.2-1B shape: ids `attention/<rows>+<visible past>of<past>/<type>`. Decode throughput is bytes of visible
+//! Attention of the Llama-3.2-1B shape: ids `attention/<rows>+<visible past>of<past>/<type of the past>`, with `x<layers>` where
+//! layers take turns, so that the caches stream from memory; a time is that of one layer. Decode throughput is bytes of visible
 //! keys and values.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use qnn_host::kernels::attention::{Attention, Span, attention_on};
+use qnn_host::kernels::attention::{Attention, Codes, Rows, Span, attention_on};
 use qnn_host::kernels::{Float, Floats, Isa};
 use qnn_host::pool::{Pool, PoolOptions};
 
@@ -10,9 +11,17 @@ const HEADS: usize = 32;
 const KV_HEADS: usize = 8;
 const DIM: usize = 64;
 
-/// Half precision: 0.25.
-fn cache(len: usize) -> Vec<u8> {
-    0x3400u16.to_ne_bytes().repeat(KV_HEADS * DIM * len)
+/// Keys or values of `layers` layers in half precision: 0.25.
+fn cache(layers: usize, len: usize) -> Vec<u8> {
+    0x3400u16.to_ne_bytes().repeat(layers * KV_HEADS * DIM * len)
+}
+
+/// Bytes as a type of keys and values.
+fn read_as<'a>(ty: &str, bytes: &'a [u8]) -> Rows<'a> {
+    match ty {
+        "u8" => Rows::Codes(Codes { bytes, scale: 0.01, offset: -128 }),
+        _ => Floats::new(bytes, Float::F16).into(),
+    }
 }
 
 fn benches(c: &mut Criterion) {
@@ -20,9 +29,16 @@ fn benches(c: &mut Criterion) {
     let isa = Isa::detect();
     let mut scratch = Vec::new();
     let mut group = c.benchmark_group("attention");
-    for (rows, past, visible) in [(1, 4095, 100), (1, 4095, 4000), (32, 992, 200), (128, 1920, 0), (128, 3968, 3000)] {
+    for (layers, rows, past, visible) in [
+        (1, 1, 4095, 100),
+        (1, 1, 4095, 4000),
+        (16, 1, 4095, 4000),
+        (1, 32, 992, 200),
+        (1, 128, 1920, 0),
+        (1, 128, 3968, 3000),
+    ] {
         let total = past + rows;
-        let (past_bytes, new_bytes) = (cache(past), cache(rows));
+        let (past_bytes, new_bytes) = (cache(2 * layers, past), cache(1, rows));
         let mut mask = vec![-1000.0f32; rows * total];
         for (row, mask) in mask.chunks_exact_mut(total).enumerate() {
             mask[..visible].fill(0.0);
@@ -30,36 +46,43 @@ fn benches(c: &mut Criterion) {
         }
         let q = vec![0.1f32; rows * HEADS * DIM];
         let mut out = vec![0.0; q.len()];
-        let f16 = |bytes| Floats::new(bytes, Float::F16);
-        let spans = [
-            Span { keys: f16(&past_bytes), values: f16(&past_bytes), len: past },
-            Span { keys: f16(&new_bytes), values: f16(&new_bytes), len: rows },
-        ];
-        if rows == 1 {
-            group.throughput(Throughput::Bytes((4 * KV_HEADS * DIM * (visible + 1)) as u64));
-        } else {
-            group.throughput(Throughput::Elements(rows as u64));
-        }
-        group.bench_function(BenchmarkId::new(format!("{rows}+{visible}of{past}"), "f16"), |b| {
-            b.iter(|| {
-                let job = |out| Attention {
-                    q: &q,
-                    q_row_stride: HEADS * DIM,
-                    q_head_stride: DIM,
-                    rows,
-                    heads: HEADS,
-                    kv_heads: KV_HEADS,
-                    dim: DIM,
-                    scale: 1.0,
-                    spans: &spans,
-                    mask: Some(Floats::f32(&mask)),
-                    out,
-                    out_row_stride: HEADS * DIM,
-                    out_head_stride: DIM,
-                };
-                attention_on(&pool, isa, job, &mut out, &mut scratch);
+        for (ty, size) in [("f16", 2), ("u8", 1)] {
+            let caches: Vec<_> =
+                past_bytes.chunks_exact(size * KV_HEADS * DIM * past).map(|b| read_as(ty, b)).collect();
+            let new = read_as("f16", &new_bytes);
+            let mut turns = (0..layers).cycle();
+            if rows == 1 {
+                group.throughput(Throughput::Bytes((2 * KV_HEADS * DIM * (size * visible + 2)) as u64));
+            } else {
+                group.throughput(Throughput::Elements(rows as u64));
+            }
+            let turn = if layers > 1 { format!("x{layers}") } else { String::new() };
+            group.bench_function(BenchmarkId::new(format!("{rows}+{visible}of{past}{turn}"), ty), |b| {
+                b.iter(|| {
+                    let layer = turns.next().unwrap_or(0);
+                    let spans = [
+                        Span { keys: caches[2 * layer], values: caches[2 * layer + 1], len: past },
+                        Span { keys: new, values: new, len: rows },
+                    ];
+                    let job = |out| Attention {
+                        q: &q,
+                        q_row_stride: HEADS * DIM,
+                        q_head_stride: DIM,
+                        rows,
+                        heads: HEADS,
+                        kv_heads: KV_HEADS,
+                        dim: DIM,
+                        scale: 1.0,
+                        spans: &spans,
+                        mask: Some(Floats::f32(&mask)),
+                        out,
+                        out_row_stride: HEADS * DIM,
+                        out_head_stride: DIM,
+                    };
+                    attention_on(&pool, isa, job, &mut out, &mut scratch);
+                });
             });
-        });
+        }
     }
     group.finish();
 }

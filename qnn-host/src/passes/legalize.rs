@@ -11,6 +11,7 @@ use super::shared::{Made, SharedConstants};
 use super::weights::is_row_codes;
 use crate::bytes::Bytes;
 use crate::exec::codec;
+use crate::exec::ops::attention::is_fast;
 use crate::ir::{Dtype, Quant};
 use crate::kernels::Isa;
 
@@ -66,6 +67,11 @@ fn is_words(constant: &Constant) -> bool {
     matches!(constant.dtype, Dtype::F32 | Dtype::I32 | Dtype::U32) && constant.bytes.as_ptr().cast::<u32>().is_aligned()
 }
 
+/// Codes that attention reads in place.
+fn is_u8_codes(dtype: Dtype, quant: &Quant) -> bool {
+    dtype == Dtype::UFixed8 && matches!(quant, Quant::None | Quant::PerTensor { .. })
+}
+
 fn reads_in_place(net: &Net, op: &Op, slot: usize, root: ValueId, fused: bool) -> bool {
     let value = net.value(root);
     let (dtype, quant, constant) = match &value.source {
@@ -87,7 +93,7 @@ fn reads_in_place(net: &Net, op: &Op, slot: usize, root: ValueId, fused: bool) -
         Op::ScatterMask { .. } => slot == 0 && float,
         Op::Attention(op) => match slot {
             0 => false,
-            1 | 2 if op.past > 0 => float,
+            1 | 2 if op.past > 0 => float || !constant && is_u8_codes(dtype, quant) && is_fast(&op),
             n => op.mask && n == op.mask_slot() && float,
         },
         _ => false,

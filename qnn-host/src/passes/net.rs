@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use super::lower::code_range;
 use super::op::Op;
 use crate::bytes::Bytes;
 use crate::ir::{Dtype, Quant};
@@ -54,6 +55,19 @@ pub(crate) struct Grid {
 }
 
 impl Grid {
+    /// That of elements of `dtype`; `None` if they are not fixed-point.
+    pub(crate) fn of(dtype: Dtype, quant: &Quant) -> Option<Self> {
+        if dtype.is_float() || Kind::of(dtype) == Kind::Int {
+            return None;
+        }
+        let (scale, offset) = match *quant {
+            Quant::PerTensor { scale, offset } => (scale, offset),
+            _ => (1.0, 0),
+        };
+        let (min, max) = code_range(dtype);
+        Some(Self { scale, offset, min, max })
+    }
+
     /// The nearest code (halves away from zero), clamped; NaN becomes the code of zero.
     pub(crate) fn code(&self, real: f32) -> i64 {
         let code = (f64::from(real) / f64::from(self.scale)).round() - f64::from(self.offset);
@@ -126,6 +140,20 @@ impl Value {
 
     pub(crate) fn n_elems(&self) -> usize {
         self.shape.iter().product()
+    }
+
+    /// The grid of its declared type, if that is fixed-point.
+    pub(crate) fn grid(&self) -> Option<Grid> {
+        Grid::of(self.dtype, &self.quant)
+    }
+
+    /// Rounding that leaves its numbers as they are: that by which it was written, or that of the client's type.
+    pub(crate) fn rounded(&self) -> Snap {
+        match (&self.source, self.grid()) {
+            (Source::Input(_), Some(grid)) => Snap::Grid(grid),
+            (Source::Input(_), None) if self.dtype == Dtype::F16 => Snap::F16,
+            _ => self.snap,
+        }
     }
 }
 

@@ -8,7 +8,6 @@ use crate::exec::ops::store::{Round, Store};
 use crate::exec::plan::{self, Access};
 use crate::exec::step::{Each, Fill, Step};
 use crate::ir::{Dtype, Quant};
-use crate::passes::lower::code_range;
 use crate::passes::net::{Grid, Kind, Net, Node, Source, ValueId};
 use crate::passes::op::Op;
 use units::Unit;
@@ -110,7 +109,7 @@ impl Builder<'_> {
             Source::Input(_) => (value.dtype, &value.quant),
             Source::Node | Source::View(_) => (Dtype::F32, &Quant::None),
         };
-        Table { src: self.src(id), grid: grid_of(dtype, quant) }
+        Table { src: self.src(id), grid: Grid::of(dtype, quant) }
     }
 
     fn shape(&self, id: ValueId) -> &[usize] {
@@ -142,30 +141,17 @@ impl Builder<'_> {
 
     fn store(&self, node: &Node, output: usize) -> Box<dyn Step> {
         let port = &self.net.outputs[output];
-        let (x, grid) = (self.src(node.inputs[0]), grid_of(port.dtype, &port.quant));
+        let (x, grid) = (self.src(node.inputs[0]), Grid::of(port.dtype, &port.quant));
         Box::new(Store { x, output, dtype: port.dtype, grid })
     }
 
     fn attention(&self, node: &Node, op: crate::passes::op::AttentionOp) -> Result<Box<dyn Step>, ExecError> {
-        let mut rest = node.inputs.iter().map(|&id| self.src(id));
+        let mut rest = node.inputs.iter().map(|&id| self.table(id));
         let mut next = || rest.next().ok_or_else(|| self.broken(node, "lacks operands"));
-        let q = next()?;
+        let q = next()?.src;
         let past = if op.past > 0 { Some([next()?, next()?]) } else { None };
-        let new = [next()?, next()?];
-        let mask = if op.mask { Some(next()?) } else { None };
+        let new = [next()?.src, next()?.src];
+        let mask = if op.mask { Some(next()?.src) } else { None };
         Ok(Box::new(Attention { op, q, past, new, mask, dst: self.dst(self.output(node)?) }))
     }
-}
-
-/// The grid of fixed-point elements; `None` for other types.
-fn grid_of(dtype: Dtype, quant: &Quant) -> Option<Grid> {
-    if dtype.is_float() || Kind::of(dtype) == Kind::Int {
-        return None;
-    }
-    let (scale, offset) = match *quant {
-        Quant::PerTensor { scale, offset } => (scale, offset),
-        _ => (1.0, 0),
-    };
-    let (min, max) = code_range(dtype);
-    Some(Grid { scale, offset, min, max })
 }

@@ -5,9 +5,11 @@
 //! is computed in full, as a softmax would: its result is finite.
 
 use crate::exec::cx::{Cx, Dst, Src};
+use crate::exec::load::Table;
 use crate::exec::step::{Fault, Step};
 use crate::kernels::attention as kernel;
 use crate::kernels::{Floats, Isa};
+use crate::passes::net::Grid;
 use crate::passes::op::AttentionOp;
 use crate::pool::Worker;
 
@@ -18,7 +20,8 @@ pub(crate) const HIDDEN: f32 = -900.0;
 pub(crate) struct Attention {
     pub(crate) op: AttentionOp,
     pub(crate) q: Src,
-    pub(crate) past: Option<[Src; 2]>,
+    /// Codes of 8 bits are read in place by the vector kernel only.
+    pub(crate) past: Option<[Table; 2]>,
     pub(crate) new: [Src; 2],
     pub(crate) mask: Option<Src>,
     pub(crate) dst: Dst,
@@ -48,7 +51,7 @@ impl Step for Attention {
 }
 
 /// Whether the vector kernel takes it.
-fn is_fast(op: &AttentionOp) -> bool {
+pub(crate) fn is_fast(op: &AttentionOp) -> bool {
     !op.keys_by_row && op.head_dim <= kernel::MAX_DIM
 }
 
@@ -56,8 +59,13 @@ impl Attention {
     fn fast(&self, cx: &Cx<'_>, worker: Worker<'_>) {
         let AttentionOp { kv_heads, group, rows, head_dim, past, new, scale, .. } = self.op;
         let heads = kv_heads * group;
-        let new = span(cx, &self.new, new);
-        let both = [self.past.as_ref().map_or(new, |p| span(cx, p, past)), new];
+        let [keys, values] = self.new.each_ref().map(|src| cx.floats(src).into());
+        let new = kernel::Span { keys, values, len: new };
+        let mut both = [new; 2];
+        if let Some(tables) = &self.past {
+            let [keys, values] = tables.each_ref().map(|table| in_place(cx, table));
+            both[0] = kernel::Span { keys, values, len: past };
+        }
         // Row stride and head stride.
         let strides = |by_row: bool| if by_row { (heads * head_dim, head_dim) } else { (head_dim, rows * head_dim) };
         let (q_row_stride, q_head_stride) = strides(self.op.q_by_row);
@@ -102,12 +110,13 @@ impl Attention {
     }
 
     fn parts<'s>(&'s self, cx: &'s Cx<'_>, head: usize) -> [Option<Part<'s>>; 2] {
-        let part = |[k, v]: &'s [Src; 2], n: usize| {
+        let part = |[k, v]: [&'s Src; 2], n: usize| {
             let len = n * self.op.head_dim;
             let of = |src: &'s Src| cx.floats(src).slice(head * len..(head + 1) * len);
             Part { k: of(k), v: of(v), n }
         };
-        [self.past.as_ref().map(|p| part(p, self.op.past)), Some(part(&self.new, self.op.new))]
+        let past = self.past.as_ref().map(|p| part(p.each_ref().map(|table| &table.src), self.op.past));
+        [past, Some(part(self.new.each_ref(), self.op.new))]
     }
 
     fn row(
@@ -153,8 +162,12 @@ impl Attention {
     }
 }
 
-fn span<'s>(cx: &'s Cx<'_>, [keys, values]: &'s [Src; 2], len: usize) -> kernel::Span<'s> {
-    kernel::Span { keys: cx.floats(keys), values: cx.floats(values), len }
+/// Keys or values of the past, wherever they are.
+fn in_place<'s>(cx: &'s Cx<'_>, Table { src, grid }: &'s Table) -> kernel::Rows<'s> {
+    match *grid {
+        None => cx.floats(src).into(),
+        Some(Grid { scale, offset, .. }) => kernel::Rows::Codes(kernel::Codes { bytes: cx.bytes(src), scale, offset }),
+    }
 }
 
 /// Keys or values of one head: `n` of them.

@@ -10,6 +10,7 @@
 use super::super::float::{Elem, with_elem};
 use super::super::simd::Simd;
 use super::super::softmax::{exp_sum, maximum, scale};
+use super::source::{Source, with_source};
 use super::team::Plan;
 use super::{Attention, COLS, Span, direct, mask, packed};
 
@@ -148,17 +149,21 @@ impl<'a> Block<'a> {
     #[inline(always)]
     unsafe fn absorb<S: Simd>(&self, s: S, span: &Span<'_>, at: usize, count: usize, masked: Option<usize>) {
         let head = self.at.kv_head * self.job.dim * span.len;
-        // SAFETY: head `kv_head` of the span begins at `head`; the columns exist.
+        // SAFETY: head `kv_head` of the span begins at `head`; the columns exist, and `count <= COLS` scores of each query.
         unsafe {
-            with_elem!(span.keys.ty(), E => {
-                let keys = span.keys.ptr::<E>().add(head + at);
-                let (block, stride) = (self, span.len);
+            with_source!(span.keys, keys => {
+                let (block, stride, keys) = (self, span.len, keys.from(head + at));
                 if self.direct {
                     s.outline(direct::Scores { block, keys, stride, count });
                 } else {
                     s.outline(packed::Scores { block, keys, stride, count });
                 }
             });
+            if span.keys.scale() != 1.0 {
+                for query in 0..self.count() {
+                    scale(s, self.scores.add(query * COLS), count, span.keys.scale());
+                }
+            }
         }
         if let (Some(mask), Some(column)) = (self.job.mask, masked) {
             let total: usize = self.job.spans.iter().map(|span| span.len).sum();
@@ -175,13 +180,17 @@ impl<'a> Block<'a> {
         }
         for query in 0..self.count() {
             // SAFETY: `count <= COLS` scores of this query.
-            unsafe { self.weigh(s, query, count) };
+            unsafe {
+                self.weigh(s, query, count);
+                if span.values.scale() != 1.0 {
+                    scale(s, self.scores.add(query * COLS), count, span.values.scale());
+                }
+            }
         }
         // SAFETY: as above, for the values.
         unsafe {
-            with_elem!(span.values.ty(), E => {
-                let values = span.values.ptr::<E>().add(head + at * self.job.dim);
-                let block = self;
+            with_source!(span.values, values => {
+                let (block, values) = (self, values.from(head + at * self.job.dim));
                 if self.direct {
                     s.outline(direct::Weighted { block, values, count });
                 } else {

@@ -1,19 +1,19 @@
 //! Products for few queries: keys and values go from memory through registers once, for four queries at a time.
 
-use super::super::float::Elem;
 use super::super::simd::{Piece, Simd};
 use super::COLS;
 use super::block::Block;
+use super::source::Source;
 
 /// As [`super::packed::Scores`], which see.
-pub(super) struct Scores<'a, E> {
+pub(super) struct Scores<'a, R> {
     pub(super) block: &'a Block<'a>,
-    pub(super) keys: *const E,
+    pub(super) keys: R,
     pub(super) stride: usize,
     pub(super) count: usize,
 }
 
-impl<E: Elem> Piece for Scores<'_, E> {
+impl<R: Source> Piece for Scores<'_, R> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self, s: S) {
         let Self { block, keys, stride, count } = self;
@@ -21,11 +21,11 @@ impl<E: Elem> Piece for Scores<'_, E> {
         // SAFETY: queries in fours stay inside the padded memory (a multiple of four); columns stay under `count`.
         unsafe {
             match queries {
-                1 => score::<S, E, 1>(s, block, 0, keys, stride, count),
-                2 => score::<S, E, 2>(s, block, 0, keys, stride, count),
+                1 => score::<S, R, 1>(s, block, 0, keys, stride, count),
+                2 => score::<S, R, 2>(s, block, 0, keys, stride, count),
                 _ => {
                     for query in (0..queries).step_by(4) {
-                        score::<S, E, 4>(s, block, query, keys, stride, count);
+                        score::<S, R, 4>(s, block, query, keys, stride, count);
                     }
                 }
             }
@@ -36,11 +36,11 @@ impl<E: Elem> Piece for Scores<'_, E> {
 /// # Safety
 /// `query .. query + Q` are queries of the padded memory; `count` columns are readable.
 #[inline(always)]
-unsafe fn score<S: Simd, E: Elem, const Q: usize>(
+unsafe fn score<S: Simd, R: Source, const Q: usize>(
     s: S,
     block: &Block<'_>,
     query: usize,
-    keys: *const E,
+    keys: R,
     stride: usize,
     count: usize,
 ) {
@@ -49,18 +49,18 @@ unsafe fn score<S: Simd, E: Elem, const Q: usize>(
     unsafe {
         if S::MANY_REGISTERS {
             while j + 4 * S::LANES <= count {
-                score_tile::<S, E, Q, 4>(s, block, query, keys, stride, j, S::LANES);
+                score_tile::<S, R, Q, 4>(s, block, query, keys, stride, j, S::LANES);
                 j += 4 * S::LANES;
             }
         } else {
             while j + 2 * S::LANES <= count {
-                score_tile::<S, E, Q, 2>(s, block, query, keys, stride, j, S::LANES);
+                score_tile::<S, R, Q, 2>(s, block, query, keys, stride, j, S::LANES);
                 j += 2 * S::LANES;
             }
         }
         while j < count {
             let n = S::LANES.min(count - j);
-            score_tile::<S, E, Q, 1>(s, block, query, keys, stride, j, n);
+            score_tile::<S, R, Q, 1>(s, block, query, keys, stride, j, n);
             j += n;
         }
     }
@@ -71,11 +71,11 @@ unsafe fn score<S: Simd, E: Elem, const Q: usize>(
 /// # Safety
 /// As [`score`].
 #[inline(always)]
-unsafe fn score_tile<S: Simd, E: Elem, const Q: usize, const V: usize>(
+unsafe fn score_tile<S: Simd, R: Source, const Q: usize, const V: usize>(
     s: S,
     block: &Block<'_>,
     query: usize,
-    keys: *const E,
+    keys: R,
     stride: usize,
     j: usize,
     n: usize,
@@ -85,15 +85,15 @@ unsafe fn score_tile<S: Simd, E: Elem, const Q: usize, const V: usize>(
     unsafe {
         let q = block.queries.add(query * COLS);
         for d in 0..block.job.dim {
-            let row = keys.add(d * stride + j);
+            let row = keys.from(d * stride + j);
             // Rows lie far apart: no hardware stream follows so many, so ask for the next columns of this one.
-            let next = row.wrapping_add(V * S::LANES);
-            for line in (0..V * S::LANES * size_of::<E>()).step_by(64) {
-                s.prefetch(next.wrapping_byte_add(line));
+            let next = row.from(V * S::LANES).start();
+            for line in (0..V * S::LANES * R::BYTES).step_by(64) {
+                s.prefetch(next.wrapping_add(line));
             }
             let mut k = [s.zero(); V];
             for (v, k) in k.iter_mut().enumerate() {
-                *k = if n == S::LANES { E::load(s, row.add(v * S::LANES)) } else { E::load_first(s, row, n) };
+                *k = if n == S::LANES { row.load(s, v * S::LANES) } else { row.load_first(s, 0, n) };
             }
             for (i, acc) in acc.iter_mut().enumerate() {
                 let x = s.splat(*q.add(i * COLS + d));
@@ -112,13 +112,13 @@ unsafe fn score_tile<S: Simd, E: Elem, const Q: usize, const V: usize>(
 }
 
 /// As [`super::packed::Weighted`], which see.
-pub(super) struct Weighted<'a, E> {
+pub(super) struct Weighted<'a, R> {
     pub(super) block: &'a Block<'a>,
-    pub(super) values: *const E,
+    pub(super) values: R,
     pub(super) count: usize,
 }
 
-impl<E: Elem> Piece for Weighted<'_, E> {
+impl<R: Source> Piece for Weighted<'_, R> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self, s: S) {
         let Self { block, values, count } = self;
@@ -126,11 +126,11 @@ impl<E: Elem> Piece for Weighted<'_, E> {
         // SAFETY: queries in fours stay inside the padded memory (a multiple of four).
         unsafe {
             match queries {
-                1 => weigh::<S, E, 1>(s, block, 0, values, count),
-                2 => weigh::<S, E, 2>(s, block, 0, values, count),
+                1 => weigh::<S, R, 1>(s, block, 0, values, count),
+                2 => weigh::<S, R, 2>(s, block, 0, values, count),
                 _ => {
                     for query in (0..queries).step_by(4) {
-                        weigh::<S, E, 4>(s, block, query, values, count);
+                        weigh::<S, R, 4>(s, block, query, values, count);
                     }
                 }
             }
@@ -141,31 +141,25 @@ impl<E: Elem> Piece for Weighted<'_, E> {
 /// # Safety
 /// `query .. query + Q` are queries of the padded memory; `count` rows are readable.
 #[inline(always)]
-unsafe fn weigh<S: Simd, E: Elem, const Q: usize>(
-    s: S,
-    block: &Block<'_>,
-    query: usize,
-    values: *const E,
-    count: usize,
-) {
+unsafe fn weigh<S: Simd, R: Source, const Q: usize>(s: S, block: &Block<'_>, query: usize, values: R, count: usize) {
     let dim = block.job.dim;
     let mut d = 0;
     // SAFETY: each step stays under `dim`.
     unsafe {
         if S::MANY_REGISTERS {
             while d + 4 * S::LANES <= dim {
-                weigh_tile::<S, E, Q, 4>(s, block, query, values, count, d, S::LANES);
+                weigh_tile::<S, R, Q, 4>(s, block, query, values, count, d, S::LANES);
                 d += 4 * S::LANES;
             }
         } else {
             while d + 2 * S::LANES <= dim {
-                weigh_tile::<S, E, Q, 2>(s, block, query, values, count, d, S::LANES);
+                weigh_tile::<S, R, Q, 2>(s, block, query, values, count, d, S::LANES);
                 d += 2 * S::LANES;
             }
         }
         while d < dim {
             let n = S::LANES.min(dim - d);
-            weigh_tile::<S, E, Q, 1>(s, block, query, values, count, d, n);
+            weigh_tile::<S, R, Q, 1>(s, block, query, values, count, d, n);
             d += n;
         }
     }
@@ -176,11 +170,11 @@ unsafe fn weigh<S: Simd, E: Elem, const Q: usize>(
 /// # Safety
 /// As [`weigh`].
 #[inline(always)]
-unsafe fn weigh_tile<S: Simd, E: Elem, const Q: usize, const V: usize>(
+unsafe fn weigh_tile<S: Simd, R: Source, const Q: usize, const V: usize>(
     s: S,
     block: &Block<'_>,
     query: usize,
-    values: *const E,
+    values: R,
     count: usize,
     d: usize,
     n: usize,
@@ -196,10 +190,10 @@ unsafe fn weigh_tile<S: Simd, E: Elem, const Q: usize, const V: usize>(
         }
         let weights = block.scores.add(query * COLS);
         for j in 0..count {
-            let row = values.add(j * block.job.dim + d);
+            let row = values.from(j * block.job.dim + d);
             let mut x = [s.zero(); V];
             for (v, x) in x.iter_mut().enumerate() {
-                *x = if n == S::LANES { E::load(s, row.add(v * S::LANES)) } else { E::load_first(s, row, n) };
+                *x = if n == S::LANES { row.load(s, v * S::LANES) } else { row.load_first(s, 0, n) };
             }
             for (i, acc) in acc.iter_mut().enumerate() {
                 let w = s.splat(*weights.add(i * COLS + j));

@@ -13,12 +13,14 @@
 //! *Method*: blocks of up to `COLS` visible columns, softmax kept online (running maximum, sum and weighted values for each
 //! query), all query heads of a group and several rows in one pass. Two ways to multiply: *direct* from memory for few
 //! queries, where reading keys and values is all the cost, and *packed* for many, where a block is widened into the cache
-//! once and multiplied in register tiles.
+//! once and multiplied in register tiles. Codes of 8 bits are widened to whole numbers by either; their scales multiply scores
+//! and weights.
 
 mod block;
 mod direct;
 pub mod mask;
 mod packed;
+mod source;
 mod team;
 #[cfg(test)]
 mod tests;
@@ -26,6 +28,7 @@ mod tests;
 use super::simd::A_STRIDE;
 use super::{Floats, Isa, SharedMut};
 use crate::pool::{Pool, Worker};
+pub use source::{Codes, Rows};
 
 /// Longest head that these kernels take.
 pub const MAX_DIM: usize = A_STRIDE;
@@ -37,9 +40,9 @@ const COLS: usize = A_STRIDE;
 #[derive(Clone, Copy)]
 pub struct Span<'a> {
     /// `[kv_heads, dim, len]`.
-    pub keys: Floats<'a>,
+    pub keys: Rows<'a>,
     /// `[kv_heads, len, dim]`.
-    pub values: Floats<'a>,
+    pub values: Rows<'a>,
     /// Positions.
     pub len: usize,
 }

@@ -1,22 +1,21 @@
 //! Products for many queries: a block of keys or values is widened into the cache once, then multiplied in register tiles.
 
-use super::super::convert::move_all;
-use super::super::float::Elem;
 use super::super::simd::{Piece, Simd, Tile};
 use super::COLS;
 use super::block::Block;
+use super::source::Source;
 
 /// `scores[query][j] = queries[query] . keys[.., j]` for `count` columns at `keys` (rows of `dim`, `stride` apart).
 ///
 /// Safe to run while the invariant of [`Block`] holds and the columns are readable.
-pub(super) struct Scores<'a, E> {
+pub(super) struct Scores<'a, R> {
     pub(super) block: &'a Block<'a>,
-    pub(super) keys: *const E,
+    pub(super) keys: R,
     pub(super) stride: usize,
     pub(super) count: usize,
 }
 
-impl<E: Elem> Piece for Scores<'_, E> {
+impl<R: Source> Piece for Scores<'_, R> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self, s: S) {
         let Self { block, keys, stride, count } = self;
@@ -26,7 +25,7 @@ impl<E: Elem> Piece for Scores<'_, E> {
         unsafe {
             for d in 0..dim {
                 let to = block.keys.add(d * COLS);
-                move_all::<S, E, f32>(s, keys.add(d * stride), to, count);
+                keys.from(d * stride).widen(s, to, count);
                 to.add(count).write_bytes(0, count.next_multiple_of(pair) - count);
             }
             for query in (0..block.padded).step_by(S::TILE_ROWS) {
@@ -44,13 +43,13 @@ impl<E: Elem> Piece for Scores<'_, E> {
 /// `sums[query] += sum_j scores[query][j] * values[j]` for `count` rows of `dim` at `values`.
 ///
 /// Safe to run while the invariant of [`Block`] holds and the rows are readable.
-pub(super) struct Weighted<'a, E> {
+pub(super) struct Weighted<'a, R> {
     pub(super) block: &'a Block<'a>,
-    pub(super) values: *const E,
+    pub(super) values: R,
     pub(super) count: usize,
 }
 
-impl<E: Elem> Piece for Weighted<'_, E> {
+impl<R: Source> Piece for Weighted<'_, R> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self, s: S) {
         let Self { block, values, count } = self;
@@ -60,7 +59,7 @@ impl<E: Elem> Piece for Weighted<'_, E> {
         unsafe {
             for j in 0..count {
                 let to = block.values.add(j * stride);
-                move_all::<S, E, f32>(s, values.add(j * dim), to, dim);
+                values.from(j * dim).widen(s, to, dim);
                 to.add(dim).write_bytes(0, stride - dim);
             }
             for query in (0..block.padded).step_by(S::TILE_ROWS) {

@@ -20,6 +20,10 @@ struct Problem {
     real_rows: usize,
     hidden: f32,
     ty: Float,
+    /// Past keys and values are codes of 8 bits rather than of that type.
+    past_codes: bool,
+    /// So are new ones.
+    new_codes: bool,
     shift: usize,
     scale: f32,
     masked: bool,
@@ -52,7 +56,13 @@ impl Problem {
     fn data(&self) -> Data {
         let span = |len, i: u64| {
             let data = numbers(self.kv_heads * self.dim * len, self.seed ^ (i << 8));
-            encoded(&data, self.ty, self.shift)
+            if !self.is_codes(i) {
+                return encoded(&data, self.ty, self.shift);
+            }
+            let (scale, offset) = self.grid(i);
+            let codes = data.iter().map(|x| (x.abs() * 127.0) as u8);
+            let stored = codes.clone().map(|c| (i32::from(c) + offset) as f32 * scale).collect();
+            (std::iter::repeat_n(0xAA, self.shift).chain(codes).collect(), stored)
         };
         let mut mask = numbers(self.rows * self.total(), self.seed ^ 77);
         for (row, mask) in mask.chunks_exact_mut(self.total()).enumerate() {
@@ -72,6 +82,25 @@ impl Problem {
             values: [span(self.past, 3), span(self.rows, 4)],
             mask: encoded(&mask, self.ty, self.shift),
         }
+    }
+
+    /// Whether keys (1, 2) or values (3, 4) of the past or the new ones are codes.
+    fn is_codes(&self, i: u64) -> bool {
+        if i % 2 == 1 { self.past_codes } else { self.new_codes }
+    }
+
+    /// Scale and offset of such: ranges of 1 to 4, around zero or beside it.
+    fn grid(&self, i: u64) -> (f32, i32) {
+        let bits = (self.seed ^ i).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        ((1.0 + (bits % 1000) as f32 / 333.0) / 255.0, -((bits >> 12 & 255) as i32))
+    }
+
+    fn rows<'a>(&self, bytes: &'a [u8], i: u64) -> Rows<'a> {
+        if !self.is_codes(i) {
+            return self.view(bytes).into();
+        }
+        let (scale, offset) = self.grid(i);
+        Rows::Codes(Codes { bytes: &bytes[self.shift..], scale, offset })
     }
 
     fn reference(&self, data: &Data) -> Vec<f64> {
@@ -111,7 +140,11 @@ impl Problem {
     }
 
     fn run(&self, isa: Isa, pool: &Pool, data: &Data) -> Vec<f32> {
-        let span = |i: usize, len| Span { keys: self.view(&data.keys[i].0), values: self.view(&data.values[i].0), len };
+        let span = |i: usize, len| Span {
+            keys: self.rows(&data.keys[i].0, i as u64 + 1),
+            values: self.rows(&data.values[i].0, i as u64 + 3),
+            len,
+        };
         let spans = [span(0, self.past), span(1, self.rows)];
         let (row_stride, head_stride) = self.strides();
         let job = |out| Attention {
@@ -152,7 +185,7 @@ fn pool(threads: usize) -> Pool {
 fn problem() -> impl Strategy<Value = Problem> {
     let shape = (1usize..20, 1usize..4, 1usize..6, 1usize..40, prop_oneof![Just(0usize), 1usize..700]);
     let rest =
-        (0.0f64..1.0, 0.0f64..1.0, 0usize..3, 0usize..2, any::<bool>(), any::<bool>(), any::<u64>(), any::<bool>());
+        (0.0f64..1.0, 0.0f64..1.0, 0usize..5, 0usize..2, any::<bool>(), any::<bool>(), any::<u64>(), any::<bool>());
     (shape, rest).prop_map(
         |((rows, kv_heads, group, half, past), (valid, real, ty, shift, masked, by_head, seed, deep))| Problem {
             rows,
@@ -163,7 +196,9 @@ fn problem() -> impl Strategy<Value = Problem> {
             valid: (past as f64 * valid) as usize,
             real_rows: 1 + (rows as f64 * real) as usize,
             hidden: if deep { -65504.0 } else { -1000.0 },
-            ty: Float::ALL[ty],
+            ty: Float::ALL[ty % 3],
+            past_codes: ty >= 3,
+            new_codes: ty == 4,
             shift,
             scale: 0.25,
             masked,
@@ -192,6 +227,8 @@ const DECODE: Problem = Problem {
     real_rows: 1,
     hidden: -1000.0,
     ty: Float::F16,
+    past_codes: false,
+    new_codes: false,
     shift: 1,
     scale: 0.125,
     masked: true,
@@ -204,7 +241,9 @@ fn few_heads_share_long_contexts_by_ranges() {
     let pool = pool(2);
     for valid in [0, 1, 511, 512, 1500, 2047] {
         for rows in [1, 2, 4] {
-            Problem { valid, rows, real_rows: rows, past: 2048 - rows, ..DECODE }.check(&pool);
+            for past_codes in [false, true] {
+                Problem { valid, rows, real_rows: rows, past: 2048 - rows, past_codes, ..DECODE }.check(&pool);
+            }
         }
     }
 }
@@ -214,7 +253,9 @@ fn many_rows_in_several_blocks() {
     let pool = pool(2);
     for (kv_heads, group, dim, past) in [(2, 4, 64, 200), (1, 7, 128, 0), (1, 1, 80, 300), (1, 70, 16, 40)] {
         for rows in [70, 130] {
-            Problem { rows, kv_heads, group, dim, past, valid: past / 2, real_rows: rows - 3, ..DECODE }.check(&pool);
+            let problem = Problem { rows, kv_heads, group, dim, past, valid: past / 2, real_rows: rows - 3, ..DECODE };
+            problem.check(&pool);
+            Problem { past_codes: true, new_codes: rows == 70, ..problem }.check(&pool);
         }
     }
 }

@@ -81,6 +81,12 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    unsafe fn load_u8(self, p: *const u8) -> __m256 {
+        // SAFETY: the caller promised 8 bytes.
+        unsafe { _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(p.cast()))) }
+    }
+
+    #[inline(always)]
     fn add(self, a: __m256, b: __m256) -> __m256 {
         op!(_mm256_add_ps(a, b))
     }

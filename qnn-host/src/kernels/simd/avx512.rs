@@ -99,6 +99,12 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
+    unsafe fn load_u8(self, p: *const u8) -> __m512 {
+        // SAFETY: the caller promised 16 bytes.
+        unsafe { _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(p.cast()))) }
+    }
+
+    #[inline(always)]
     fn add(self, a: __m512, b: __m512) -> __m512 {
         op!(_mm512_add_ps(a, b))
     }

@@ -79,6 +79,10 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// `LANES` bytes are readable at `p`.
     unsafe fn load_i8(self, p: *const i8) -> Self::V;
 
+    /// # Safety
+    /// `LANES` bytes are readable at `p`.
+    unsafe fn load_u8(self, p: *const u8) -> Self::V;
+
     fn add(self, a: Self::V, b: Self::V) -> Self::V;
     fn sub(self, a: Self::V, b: Self::V) -> Self::V;
     fn mul(self, a: Self::V, b: Self::V) -> Self::V;

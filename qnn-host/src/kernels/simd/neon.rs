@@ -89,6 +89,14 @@ impl Simd for Neon {
     }
 
     #[inline(always)]
+    unsafe fn load_u8(self, p: *const u8) -> float32x4_t {
+        // SAFETY: the caller promised 4 bytes.
+        let four = unsafe { p.cast::<u32>().read_unaligned() };
+        // SAFETY: NEON is there, as the value itself says.
+        unsafe { vcvtq_f32_u32(vmovl_u16(vget_low_u16(vmovl_u8(vcreate_u8(u64::from(four)))))) }
+    }
+
+    #[inline(always)]
     fn add(self, a: float32x4_t, b: float32x4_t) -> float32x4_t {
         op!(vaddq_f32(a, b))
     }

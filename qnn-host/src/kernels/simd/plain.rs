@@ -93,6 +93,12 @@ impl Simd for Plain {
     }
 
     #[inline(always)]
+    unsafe fn load_u8(self, p: *const u8) -> V {
+        // SAFETY: the caller promised `LANES` bytes.
+        unsafe { p.cast::<[u8; LANES]>().read() }.map(f32::from)
+    }
+
+    #[inline(always)]
     fn add(self, a: V, b: V) -> V {
         zip(a, b, |x, y| x + y)
     }

@@ -188,7 +188,7 @@ fn grouping(m: &Match<'_>, id: ValueId, batch: &[usize]) -> Option<(usize, usize
 
 /// Past and new, and the length of the past, if a value is their concatenation along that axis (counted from the end).
 fn concatenated(m: &Match<'_>, id: ValueId, axis_from_end: usize) -> Option<(ValueId, ValueId, usize)> {
-    let node: &Node = m.maker(id)?;
+    let node = m.mover(id)?;
     let (Op::Concat { axis }, &[past, new]) = (&node.op, node.inputs.as_slice()) else { return None };
     let shape = m.net.shape(node.output?);
     let same_rows = shape.last_chunk::<2>() == m.net.shape(id).last_chunk::<2>();

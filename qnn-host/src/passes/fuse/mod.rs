@@ -11,7 +11,7 @@ mod turns;
 use super::dead;
 use super::net::{Kind, Net, Node, Snap, Uses, ValueId};
 use super::op::Op;
-use crate::exec::ops::BinaryOp;
+use crate::exec::ops::{BinaryOp, ScatterOp};
 
 /// All fusions; later ones see what earlier ones made.
 pub(crate) fn fuse(net: &mut Net) {
@@ -54,6 +54,24 @@ impl<'n> Match<'n> {
         let unrounded = self.net.value(self.net.root(id)).snap == Snap::None;
         let index = self.uses.producer(self.net, id)?;
         unrounded.then(|| &self.net.nodes[index])
+    }
+
+    /// As [`Match::maker`], of a value that moves others; it may be rounded as they are already.
+    pub(super) fn mover(&self, id: ValueId) -> Option<&'n Node> {
+        let node = &self.net.nodes[self.uses.producer(self.net, id)?];
+        let moved = match (&node.op, node.inputs.as_slice()) {
+            (Op::Concat { .. }, all) => all.to_vec(),
+            (
+                Op::ScatterElements { op: ScatterOp::Replace, .. } | Op::ScatterNd(ScatterOp::Replace),
+                &[to, _, from],
+            ) => {
+                vec![to, from]
+            }
+            _ => return None,
+        };
+        let root = |id| self.net.value(self.net.root(id));
+        let snap = root(id).snap;
+        (snap == Snap::None || moved.into_iter().all(|id| root(id).rounded() == snap)).then_some(node)
     }
 
     /// As [`Match::maker`], when nobody else reads the value.

@@ -33,7 +33,7 @@ enum Listed {
 
 /// Takes a value apart if it is scattered along that axis (counted from the end), alike for all else.
 pub(super) fn scattered(m: &Match<'_>, symbols: &mut Symbols, id: ValueId, axis_from_end: usize) -> Option<Scattered> {
-    let node = m.maker(id)?;
+    let node = m.mover(id)?;
     let (&[past, index, new], shape) = (node.inputs.as_slice().first_chunk::<3>()?, m.net.shape(node.output?));
     let axis = shape.len().checked_sub(axis_from_end)?;
     let same_rows = m.net.shape(id).last_chunk::<2>() == shape.last_chunk::<2>();

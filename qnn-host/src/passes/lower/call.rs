@@ -168,7 +168,7 @@ impl<'a, 'g> Call<'a, 'g> {
         let net = &mut self.lower.net;
         let root = net.root(input);
         let wanted = net.value(output).snap;
-        let given = net.value(root).snap;
+        let given = net.value(root).rounded();
         // Nobody else reads what is viewed, so it may be rounded where it is written.
         let alone = (root.0 as usize) < self.lower.readers.len()
             && self.lower.readers[root.0 as usize] == 1

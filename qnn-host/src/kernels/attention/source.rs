@@ -1,0 +1,199 @@
+//! What keys and values are read from: numbers, or codes of 8 bits on a grid.
+//!
+//! *Units*: a code stands for `(code + offset) * scale`. Widening a code in a register yields `code + offset`, a whole number
+//! that f32 holds exactly (for offsets below 2^24); the scale is left to [`super::block`], which multiplies scores and
+//! weights by it: one product for each column rather than for each number.
+
+use super::super::Floats;
+use super::super::float::{Elem, Load};
+use super::super::simd::Simd;
+
+/// Codes of 8 bits without a sign: `real = (code + offset) * scale`.
+#[derive(Clone, Copy)]
+pub struct Codes<'a> {
+    /// The codes.
+    pub bytes: &'a [u8],
+    /// Step between two codes.
+    pub scale: f32,
+    /// Added to a code: minus the code of zero.
+    pub offset: i32,
+}
+
+/// Keys or values of a span.
+#[derive(Clone, Copy)]
+pub enum Rows<'a> {
+    /// Numbers.
+    Floats(Floats<'a>),
+    /// Codes.
+    Codes(Codes<'a>),
+}
+
+impl Rows<'_> {
+    /// Number of elements.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Floats(floats) => floats.len(),
+            Self::Codes(codes) => codes.bytes.len(),
+        }
+    }
+
+    /// What is left to multiply by.
+    #[inline(always)]
+    pub(super) fn scale(&self) -> f32 {
+        match self {
+            Self::Floats(_) => 1.0,
+            Self::Codes(codes) => codes.scale,
+        }
+    }
+}
+
+impl<'a> From<Floats<'a>> for Rows<'a> {
+    fn from(floats: Floats<'a>) -> Self {
+        Self::Floats(floats)
+    }
+}
+
+/// [`Rows`] of one kind, as a Rust type: products are compiled for each.
+pub(super) trait Source: Copy {
+    /// Bytes of an element.
+    const BYTES: usize;
+
+    /// The elements from `i` on.
+    fn from(self, i: usize) -> Self;
+
+    /// Where they begin.
+    fn start(self) -> *const u8;
+
+    /// Elements `i .. i + LANES`, unscaled.
+    ///
+    /// # Safety
+    /// They are readable.
+    unsafe fn load<S: Simd>(self, s: S, i: usize) -> S::V;
+
+    /// Elements `i .. i + n`, `n < LANES`, and something finite behind.
+    ///
+    /// # Safety
+    /// They are readable.
+    unsafe fn load_first<S: Simd>(self, s: S, i: usize, n: usize) -> S::V;
+
+    /// Writes `n` elements as f32, unscaled.
+    ///
+    /// # Safety
+    /// They are readable, and `n` numbers writable at `to`.
+    #[inline(always)]
+    unsafe fn widen<S: Simd>(self, s: S, to: *mut f32, n: usize) {
+        let (whole, rest) = (n - n % S::LANES, n % S::LANES);
+        // SAFETY: `i + LANES <= n`; `rest` elements are left behind `whole`.
+        unsafe {
+            for i in (0..whole).step_by(S::LANES) {
+                s.store(to.add(i), self.load(s, i));
+            }
+            if rest > 0 {
+                s.store_first(to.add(whole), self.load_first(s, whole, rest), rest);
+            }
+        }
+    }
+}
+
+/// Numbers.
+#[derive(Clone, Copy)]
+pub(super) struct Numbers<E>(pub(super) *const E);
+
+impl<E: Elem> Source for Numbers<E> {
+    const BYTES: usize = size_of::<E>();
+
+    #[inline(always)]
+    fn from(self, i: usize) -> Self {
+        Self(self.0.wrapping_add(i))
+    }
+
+    #[inline(always)]
+    fn start(self) -> *const u8 {
+        self.0.cast()
+    }
+
+    #[inline(always)]
+    unsafe fn load<S: Simd>(self, s: S, i: usize) -> S::V {
+        // SAFETY: the caller's promise.
+        unsafe { E::load(s, self.0.add(i)) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_first<S: Simd>(self, s: S, i: usize, n: usize) -> S::V {
+        // SAFETY: the caller's promise.
+        unsafe { E::load_first(s, self.0.add(i), n) }
+    }
+}
+
+/// Codes with their offset.
+#[derive(Clone, Copy)]
+pub(super) struct Centred {
+    codes: *const u8,
+    offset: f32,
+}
+
+impl Centred {
+    #[inline(always)]
+    pub(super) fn new(codes: &Codes<'_>) -> Self {
+        Self { codes: codes.bytes.as_ptr(), offset: codes.offset as f32 }
+    }
+}
+
+impl Source for Centred {
+    const BYTES: usize = 1;
+
+    #[inline(always)]
+    fn from(self, i: usize) -> Self {
+        Self { codes: self.codes.wrapping_add(i), ..self }
+    }
+
+    #[inline(always)]
+    fn start(self) -> *const u8 {
+        self.codes
+    }
+
+    #[inline(always)]
+    unsafe fn load<S: Simd>(self, s: S, i: usize) -> S::V {
+        // SAFETY: the caller's promise.
+        s.add(unsafe { s.load_u8(self.codes.add(i)) }, s.splat(self.offset))
+    }
+
+    #[inline(always)]
+    unsafe fn load_first<S: Simd>(self, s: S, i: usize, n: usize) -> S::V {
+        // SAFETY: the caller's promise.
+        s.add(unsafe { u8::load_first(s, self.codes.add(i), n) }, s.splat(self.offset))
+    }
+}
+
+impl Load for u8 {
+    #[inline(always)]
+    unsafe fn get(p: *const Self) -> f32 {
+        // SAFETY: the caller's promise.
+        f32::from(unsafe { *p })
+    }
+
+    #[inline(always)]
+    unsafe fn load<S: Simd>(s: S, p: *const Self) -> S::V {
+        // SAFETY: the caller's promise.
+        unsafe { s.load_u8(p) }
+    }
+}
+
+/// Runs `$body` with `$source` standing for the rows as a [`Source`].
+macro_rules! with_source {
+    ($rows:expr, $source:ident => $body:expr) => {
+        match &$rows {
+            $crate::kernels::attention::Rows::Floats(floats) => {
+                $crate::kernels::float::with_elem!(floats.ty(), E => {
+                    let $source = $crate::kernels::attention::source::Numbers(floats.ptr::<E>());
+                    $body
+                })
+            }
+            $crate::kernels::attention::Rows::Codes(codes) => {
+                let $source = $crate::kernels::attention::source::Centred::new(codes);
+                $body
+            }
+        }
+    };
+}
+pub(super) use with_source;
