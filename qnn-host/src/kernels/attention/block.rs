@@ -10,6 +10,7 @@
 use super::super::float::{Elem, with_elem};
 use super::super::simd::Simd;
 use super::super::softmax::{exp_sum, maximum, scale};
+use super::ahead::Ahead;
 use super::source::{Source, with_source};
 use super::team::Plan;
 use super::{Attention, COLS, Span, direct, mask, packed};
@@ -132,29 +133,37 @@ impl<'a> Block<'a> {
             let (a, b) = (from.clamp(first, first + stretches), to.clamp(first, first + stretches));
             let start = (a - first) * mask::STRETCH;
             let len = ((b - first) * mask::STRETCH).min(span.len) - start.min(span.len);
-            for run in mask::Runs::new(&classes[a..b], len, COLS) {
+            let mut runs = mask::Runs::new(&classes[a..b], len, COLS).peekable();
+            while let Some(run) = runs.next() {
                 let at = start + run.first;
+                let follows = runs.peek().filter(|next| next.first == run.first + run.count);
+                let next = follows.map_or(0, |next| next.count);
                 // SAFETY: the run lies inside the span; the caller's promise.
-                unsafe { self.absorb(s, span, at, run.count, run.mixed.then_some(column + at)) };
+                unsafe { self.absorb(s, span, [at, run.count, next], run.mixed.then_some(column + at)) };
             }
             first += stretches;
             column += span.len;
         }
     }
 
-    /// Absorbs columns `at .. at + count` of a span, `count <= COLS`; adds the mask from column `masked` on, if given.
+    /// Absorbs columns `at .. at + count` of a span, `count <= COLS`, behind which `next` more will follow; adds the mask from
+    /// column `masked` on, if given.
     ///
     /// # Safety
     /// The invariant; the columns exist.
     #[inline(always)]
-    unsafe fn absorb<S: Simd>(&self, s: S, span: &Span<'_>, at: usize, count: usize, masked: Option<usize>) {
-        let head = self.at.kv_head * self.job.dim * span.len;
+    unsafe fn absorb<S: Simd>(&self, s: S, span: &Span<'_>, [at, count, next]: [usize; 3], masked: Option<usize>) {
+        let (dim, Span { keys, values, len }) = (self.job.dim, span);
+        let head = self.at.kv_head * dim * len;
+        let values_ahead = Ahead::new(values.place(head + at * dim), 0, 1, count * dim * values.size_bytes());
+        let (key, stride) = (keys.place(head + at + count), len * keys.size_bytes());
+        let keys_ahead = Ahead::new(key, stride, dim, next * keys.size_bytes());
         // SAFETY: head `kv_head` of the span begins at `head`; the columns exist, and `count <= COLS` scores of each query.
         unsafe {
             with_source!(span.keys, keys => {
                 let (block, stride, keys) = (self, span.len, keys.from(head + at));
                 if self.direct {
-                    s.outline(direct::Scores { block, keys, stride, count });
+                    s.outline(direct::Scores { block, keys, stride, count, ahead: values_ahead });
                 } else {
                     s.outline(packed::Scores { block, keys, stride, count });
                 }
@@ -192,7 +201,7 @@ impl<'a> Block<'a> {
             with_source!(span.values, values => {
                 let (block, values) = (self, values.from(head + at * self.job.dim));
                 if self.direct {
-                    s.outline(direct::Weighted { block, values, count });
+                    s.outline(direct::Weighted { block, values, count, ahead: keys_ahead });
                 } else {
                     s.outline(packed::Weighted { block, values, count });
                 }

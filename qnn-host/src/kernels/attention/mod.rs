@@ -14,8 +14,9 @@
 //! query), all query heads of a group and several rows in one pass. Two ways to multiply: *direct* from memory for few
 //! queries, where reading keys and values is all the cost, and *packed* for many, where a block is widened into the cache
 //! once and multiplied in register tiles. Codes of 8 bits are widened to whole numbers by either; their scales multiply scores
-//! and weights.
+//! and weights. When direct, the memory that is read next is asked for meanwhile (`ahead`).
 
+mod ahead;
 mod block;
 mod direct;
 pub mod mask;

@@ -37,6 +37,25 @@ impl Rows<'_> {
         }
     }
 
+    /// Bytes of an element.
+    #[inline(always)]
+    pub(super) fn size_bytes(&self) -> usize {
+        match self {
+            Self::Floats(floats) => floats.ty().size_bytes(),
+            Self::Codes(_) => 1,
+        }
+    }
+
+    /// Where element `i` is, or would be.
+    #[inline(always)]
+    pub(super) fn place(&self, i: usize) -> *const u8 {
+        let bytes = match self {
+            Self::Floats(floats) => floats.bytes(),
+            Self::Codes(codes) => codes.bytes,
+        };
+        bytes.as_ptr().wrapping_add(i * self.size_bytes())
+    }
+
     /// What is left to multiply by.
     #[inline(always)]
     pub(super) fn scale(&self) -> f32 {

@@ -1,0 +1,82 @@
+//! Memory that is asked for while other work goes on.
+//!
+//! Scores read keys and weights read values, in turns and far apart. Left alone, memory rests at each turn, and the first lines
+//! behind it are waited for. So scores ask for the values that are read next, and weights for the next block's keys: a few
+//! lines at each step, evenly, lest they stand in each other's way.
+
+use super::super::simd::Simd;
+
+/// Bytes that come at once: a cache line of most CPUs.
+const LINE: usize = 64;
+
+/// Lines still to be asked for: some from each of several rows.
+#[derive(Clone, Copy)]
+pub(super) struct Ahead {
+    row: *const u8,
+    stride: usize,
+    rows: usize,
+    /// Lines of a row, and how many of the current one were asked for.
+    lines: usize,
+    asked: usize,
+    /// Lines to ask for at each step.
+    share: usize,
+}
+
+impl Ahead {
+    /// `rows` rows of `len` bytes, `stride` bytes apart. They need not be readable.
+    #[inline(always)]
+    pub(super) fn new(start: *const u8, stride: usize, rows: usize, len: usize) -> Self {
+        // A row need not begin with a line. No bytes are no lines.
+        let lines = if len == 0 { 0 } else { (start.addr() % LINE + len).div_ceil(LINE) };
+        Self { row: start, stride, rows: if len == 0 { 0 } else { rows }, lines, asked: 0, share: 0 }
+    }
+
+    /// Divides what is left among so many steps.
+    #[inline(always)]
+    pub(super) fn spread(&mut self, steps: usize) {
+        self.share = (self.rows * self.lines).div_ceil(steps.max(1));
+    }
+
+    /// Asks for a step's share.
+    #[inline(always)]
+    pub(super) fn step<S: Simd>(&mut self, s: S) {
+        for _ in 0..self.share {
+            let Some(line) = self.next() else { return };
+            s.prefetch(line);
+        }
+    }
+
+    /// An address in the next line.
+    #[inline(always)]
+    fn next(&mut self) -> Option<*const u8> {
+        if self.rows == 0 {
+            return None;
+        }
+        let line = self.row.wrapping_add(self.asked * LINE);
+        self.asked += 1;
+        if self.asked == self.lines {
+            (self.asked, self.rows) = (0, self.rows - 1);
+            self.row = self.row.wrapping_add(self.stride);
+        }
+        Some(line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_line_of_each_row_is_asked_for_once() {
+        // Rows of 100 bytes: on two lines, or on three where they begin near the end of one.
+        for (start, lines) in [(0, vec![0, 1, 8, 9]), (60, vec![0, 1, 2, 8, 9, 10])] {
+            let start = std::ptr::without_provenance(start);
+            let mut ahead = Ahead::new(start, 8 * LINE, 2, 100);
+            ahead.spread(4);
+            assert_eq!(ahead.share, lines.len().div_ceil(4));
+            let found: Vec<usize> = std::iter::from_fn(|| ahead.next()).map(|p| p.addr() / LINE).collect();
+            assert_eq!(found, lines);
+        }
+        assert!(Ahead::new(std::ptr::null(), 64, 8, 0).next().is_none(), "no bytes are no lines");
+    }
+}
