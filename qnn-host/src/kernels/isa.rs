@@ -11,7 +11,7 @@ use super::simd::avx512_dot::Vnni512;
 #[cfg(target_arch = "aarch64")]
 use super::simd::neon::Neon;
 #[cfg(target_arch = "aarch64")]
-use super::simd::neon_dot::NeonDot;
+use super::simd::neon_dot::{NeonDot, NeonI8mm};
 use super::simd::plain::Plain;
 
 /// An instruction set that this CPU has. Values come from [`Isa::detect`] and [`Isa::available`] only, so holding one
@@ -45,6 +45,8 @@ pub(super) enum DotLevel {
     Neon(Neon),
     #[cfg(target_arch = "aarch64")]
     NeonDot(NeonDot),
+    #[cfg(target_arch = "aarch64")]
+    NeonI8mm(NeonI8mm),
 }
 
 impl Isa {
@@ -74,6 +76,8 @@ impl Isa {
             #[cfg(target_arch = "x86_64")]
             (Level::Avx512(_), _) => "avx512",
             #[cfg(target_arch = "aarch64")]
+            (Level::Neon(_), DotLevel::NeonI8mm(_)) => "neoni8mm",
+            #[cfg(target_arch = "aarch64")]
             (Level::Neon(_), DotLevel::NeonDot(_)) => "neondot",
             #[cfg(target_arch = "aarch64")]
             (Level::Neon(_), _) => "neon",
@@ -101,13 +105,15 @@ impl Isa {
     }
 
     #[cfg(target_arch = "aarch64")]
-    fn special() -> [Option<Self>; 2] {
+    fn special() -> [Option<Self>; 3] {
         let neon = std::arch::is_aarch64_feature_detected!("neon");
         let dot = neon && std::arch::is_aarch64_feature_detected!("dotprod");
+        let matrix = dot && std::arch::is_aarch64_feature_detected!("i8mm");
         let unit = Neon(());
         [
             neon.then_some(Self(Level::Neon(unit), DotLevel::Neon(unit))),
             dot.then_some(Self(Level::Neon(unit), DotLevel::NeonDot(NeonDot(unit)))),
+            matrix.then_some(Self(Level::Neon(unit), DotLevel::NeonI8mm(NeonI8mm(NeonDot(unit))))),
         ]
     }
 
@@ -218,6 +224,12 @@ macro_rules! dot_fn {
                 // SAFETY: the caller's promise is the body's.
                 unsafe { $body(d, $($arg),*) }
             }
+            #[cfg(target_arch = "aarch64")]
+            #[target_feature(enable = "dotprod,i8mm")]
+            unsafe fn neon_i8mm(d: $crate::kernels::simd::neon_dot::NeonI8mm, $($arg: $ty),*) {
+                // SAFETY: the caller's promise is the body's.
+                unsafe { $body(d, $($arg),*) }
+            }
             // SAFETY: the caller's promise is the body's; the token `d` proves that the CPU has the features of its path.
             unsafe {
                 match isa.1 {
@@ -232,6 +244,8 @@ macro_rules! dot_fn {
                     $crate::kernels::isa::DotLevel::Neon(d) => $body(d, $($arg),*),
                     #[cfg(target_arch = "aarch64")]
                     $crate::kernels::isa::DotLevel::NeonDot(d) => neon_dot(d, $($arg),*),
+                    #[cfg(target_arch = "aarch64")]
+                    $crate::kernels::isa::DotLevel::NeonI8mm(d) => neon_i8mm(d, $($arg),*),
                 }
             }
         }

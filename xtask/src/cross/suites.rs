@@ -17,7 +17,7 @@ pub enum Step {
     Libraries,
     /// The suite of qnn-host on a CPU with everything.
     HostMax,
-    /// The suite of qnn-host on a CPU without the dot product extension.
+    /// The suite of qnn-host on a CPU without the dot product and matrix extensions.
     HostA53,
     /// Qualcomm's own system library reads our binaries; its HTP library says why it cannot start.
     Decode,
@@ -46,7 +46,7 @@ pub fn run(toolchain: &Toolchain, target: &str, cases: Option<u32>, only: &[Step
 
 /// The whole suite of the backend, after a check that the emulated CPU has the vector unit which it stands for.
 fn host(toolchain: &Toolchain, target: &str, cpu: &str, cases: Option<u32>) -> Result<()> {
-    let unit = if cpu == "max" { "neondot" } else { "neon" };
+    let unit = if cpu == "max" { "neoni8mm" } else { "neon" };
     let check = ["--", "--ignored", "the_best_unit_is_the_one_that_this_cpu_is_known_to_have"];
     let only_check = [&["--package", "qnn-host", "--lib"][..], &check].concat();
     cargo_test(toolchain, target, cpu, cases, &only_check, &[("QNN_HOST_UNIT", unit)])?;

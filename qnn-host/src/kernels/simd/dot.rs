@@ -62,6 +62,50 @@ pub(crate) trait Dot: Copy + Send + Sync + 'static {
 
     fn dot(self, sums: Self::Sums, codes: Self::Codes, quad: Self::Quad) -> Self::Sums;
 
+    /// Keeps the codes of two quads that follow each other (the first at an even place), ready for [`Dot::products`].
+    ///
+    /// # Safety
+    /// 128 bytes are writable at `p`.
+    #[inline(always)]
+    unsafe fn store_opened(self, p: *mut u8, first: Self::Codes, second: Self::Codes) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.store(p, first);
+            self.store(p.add(64), second);
+        }
+    }
+
+    /// `R` rows of activations, `[quad][R][4]` at `acts`, times `G` groups of weights, at `codes` as [`Dot::store_opened`] left them
+    /// and `stride` bytes apart: `quads` of each, an even number. The sums of row `r` start with `starts[r]`.
+    ///
+    /// # Safety
+    /// `R` is [`Dot::TILE`]'s, `G` at most that. Activations and weights are readable, and so are `R` starts, which begin at a
+    /// multiple of 4.
+    #[inline(always)]
+    unsafe fn products<const R: usize, const G: usize>(
+        self,
+        codes: *const u8,
+        stride: usize,
+        acts: *const i8,
+        quads: usize,
+        starts: *const i32,
+    ) -> [[Self::Sums; G]; R] {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let mut sums: [[Self::Sums; G]; R] = std::array::from_fn(|r| [self.sums(*starts.add(r)); G]);
+            for quad in 0..quads {
+                let w: [Self::Codes; G] = std::array::from_fn(|g| self.load(codes.add(g * stride + 64 * quad)));
+                for (r, sums) in sums.iter_mut().enumerate() {
+                    let x = self.quad(acts.add((quad * R + r) * 4));
+                    for (sum, w) in sums.iter_mut().zip(w) {
+                        *sum = self.dot(*sum, w, x);
+                    }
+                }
+            }
+            sums
+        }
+    }
+
     fn to_float(self, sums: Self::Sums) -> Self::Group;
 
     fn zero(self) -> Self::Group;

@@ -1,5 +1,17 @@
 //! [`Dot`] on NEON: sixteen rows are four registers. With the dot product extension a product of quads is one instruction
 //! a register; without, five.
+//!
+//! With the matrix extension (i8mm), tiles of many rows take `smmla`: two rows of weights times two of activations, eight codes
+//! of each, 32 products an instruction where `sdot` makes 16. Packed weights lie as ever. Two quads are interleaved when a block
+//! is opened for the tiles, which is done once for all rows of activations:
+//!
+//! ```text
+//! packed, opened for sdot    quad 0 of rows 0 1 2 3 | quad 0 of rows 4 .. 7 | .. | quad 1 of rows 0 1 2 3 | ..
+//! opened for smmla           row 0: quads 0 1, row 1: quads 0 1 | row 2, row 3 | .. | row 14, row 15
+//! ```
+//!
+//! Counted in vector instructions for four rows times sixteen, a block: 64 products, 8 to interleave activations and 16 to sort
+//! sums, against 128 products and 32 broadcasts. Few rows, which wait for memory, keep `sdot`.
 
 use std::arch::aarch64::*;
 use std::arch::asm;
@@ -7,12 +19,16 @@ use std::arch::asm;
 use half::f16;
 
 use super::Simd;
-use super::dot::{Dot, DotPiece, quantize_plainly};
+use super::dot::{Dot, DotPiece, GROUP, quantize_plainly};
 use super::neon::Neon;
 
 /// Proof that the CPU has the dot product extension as well; made only by detection in [`super::super::isa`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NeonDot(pub(in super::super) Neon);
+
+/// Proof that the CPU has the matrix extension besides; made only by detection in [`super::super::isa`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NeonI8mm(pub(in super::super) NeonDot);
 
 /// An intrinsic without pointers.
 macro_rules! op {
@@ -46,9 +62,9 @@ macro_rules! each {
     }};
 }
 
-/// The two units differ in one operation.
+/// The units differ in the product, and in `more`: methods of their own.
 macro_rules! impl_dot {
-    ($unit:ty, $features:literal, $float:expr, $dot:expr) => {
+    ($unit:ty, $features:literal, $float:expr, $dot:expr, { $($more:item)* }) => {
         impl Dot for $unit {
             type Float = Neon;
             type Codes = [int8x16_t; 4];
@@ -175,6 +191,8 @@ macro_rules! impl_dot {
                 // SAFETY: the caller's promise.
                 unsafe { quantize_plainly(x, to) }
             }
+
+            $($more)*
         }
     };
 }
@@ -210,5 +228,96 @@ unsafe fn widened(sums: int32x4_t, codes: int8x16_t, quad: int8x16_t) -> int32x4
     }
 }
 
-impl_dot!(NeonDot, "neon,dotprod", |unit: NeonDot| unit.0, sdot);
-impl_dot!(Neon, "neon", |unit: Neon| unit, widened);
+/// Two rows of weights times two rows of activations: `[w0 x0, w0 x1, w1 x0, w1 x1]`.
+///
+/// # Safety
+/// The CPU has the matrix extension.
+#[inline(always)]
+unsafe fn smmla(sums: int32x4_t, codes: int8x16_t, acts: int8x16_t) -> int32x4_t {
+    let mut sums = sums;
+    // Not `pure`, as `sdot` is: products then stay in order, each next to its load. Moved about, they run out of registers.
+    // SAFETY: the caller's promise; the instruction reads and writes registers only.
+    unsafe {
+        asm!(
+            ".arch_extension i8mm",
+            "smmla {s:v}.4s, {c:v}.16b, {x:v}.16b",
+            s = inout(vreg) sums,
+            c = in(vreg) codes,
+            x = in(vreg) acts,
+            options(nomem, nostack, preserves_flags),
+        );
+    }
+    sums
+}
+
+/// Of two registers with quads of four rows: both quads of rows 0 and 1, both quads of rows 2 and 3.
+///
+/// # Safety
+/// The CPU has NEON.
+#[inline(always)]
+unsafe fn interleaved(first: int8x16_t, second: int8x16_t) -> [int8x16_t; 2] {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let (a, b) = (vreinterpretq_s32_s8(first), vreinterpretq_s32_s8(second));
+        [vreinterpretq_s8_s32(vzip1q_s32(a, b)), vreinterpretq_s8_s32(vzip2q_s32(a, b))]
+    }
+}
+
+impl_dot!(Neon, "neon", |unit: Neon| unit, widened, {});
+impl_dot!(NeonDot, "neon,dotprod", |unit: NeonDot| unit.0, sdot, {});
+impl_dot!(NeonI8mm, "neon,dotprod,i8mm", |unit: NeonI8mm| unit.0.0, sdot, {
+    #[inline(always)]
+    unsafe fn store_opened(self, p: *mut u8, first: [int8x16_t; 4], second: [int8x16_t; 4]) {
+        for (i, (first, second)) in first.into_iter().zip(second).enumerate() {
+            // SAFETY: the caller promised 128 bytes.
+            unsafe {
+                let [a, b] = interleaved(first, second);
+                vst1q_s8(p.add(32 * i).cast(), a);
+                vst1q_s8(p.add(32 * i + 16).cast(), b);
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn products<const R: usize, const G: usize>(
+        self,
+        codes: *const u8,
+        stride: usize,
+        acts: *const i8,
+        quads: usize,
+        starts: *const i32,
+    ) -> [[[int32x4_t; 4]; G]; R] {
+        assert!(R == Self::TILE.0, "a tile has {} rows, not {R}", Self::TILE.0);
+        // SAFETY: the caller's promise; the rows are four.
+        unsafe {
+            // Of rows 2p and 2p + 1: for each two rows of a group, four sums.
+            let mut squares: [[[int32x4_t; GROUP / 2]; G]; 2] = std::array::from_fn(|p| {
+                let starts = vld1_s32(starts.add(2 * p));
+                [[vcombine_s32(starts, starts); GROUP / 2]; G]
+            });
+            for pair in 0..quads / 2 {
+                let x = acts.add(32 * pair);
+                let x = interleaved(vld1q_s8(x), vld1q_s8(x.add(16)));
+                for g in 0..G {
+                    let w = codes.add(g * stride + 128 * pair);
+                    for i in 0..GROUP / 2 {
+                        let w = vld1q_s8(w.add(16 * i).cast());
+                        for (squares, x) in squares.iter_mut().zip(x) {
+                            squares[g][i] = smmla(squares[g][i], w, x);
+                        }
+                    }
+                }
+            }
+            let mut sums = [[self.sums(0); G]; R];
+            for (p, squares) in squares.into_iter().enumerate() {
+                for (g, squares) in squares.into_iter().enumerate() {
+                    for (i, [a, b]) in squares.as_chunks::<2>().0.iter().enumerate() {
+                        sums[2 * p][g][i] = vuzp1q_s32(*a, *b);
+                        sums[2 * p + 1][g][i] = vuzp2q_s32(*a, *b);
+                    }
+                }
+            }
+            sums
+        }
+    }
+});

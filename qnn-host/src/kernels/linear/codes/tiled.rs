@@ -1,12 +1,13 @@
 //! Many rows of `X`: weights are opened into bytes in the first-level cache, a few groups and 256 columns at a time, and
 //! multiplied with all panels of quantised rows in register tiles.
 //!
-//! *Scratch of a thread*: opened codes `[group][block][8 quads][64]`, their scales `[group][block][16]` f32, and the products
+//! *Scratch of a thread*: opened codes `[group][block][8 quads][64]` (two quads at a time as the unit likes
+//! them), their scales `[group][block][16]` f32, and the products
 //! of a layer and of its gate, `[panel][row][groups * 16]` f32.
 
 use super::super::super::packed::{Bits, Packed, SCALES_BYTES, Scales};
 use super::super::super::simd::Simd;
-use super::super::super::simd::dot::{Dot, DotPiece, GROUP};
+use super::super::super::simd::dot::{BLOCK, Dot, DotPiece, GROUP};
 use super::super::finish::{Affine, finish};
 use super::super::{Job, Linear};
 use super::acts::{Record, len_bytes};
@@ -196,14 +197,14 @@ unsafe fn open_blocks<D: Dot, const FOUR: bool>(
                 from = from.add(SCALES_BYTES);
             }
             let to = codes.add(block * OPEN_BYTES);
-            for i in 0..if FOUR { 4 } else { 8 } {
-                let packed = d.load(from);
-                from = from.add(64);
+            for i in (0..if FOUR { 4 } else { 8 }).step_by(2) {
+                let (a, b) = (d.load(from), d.load(from.add(64)));
+                from = from.add(128);
                 if FOUR {
-                    d.store(to.add(64 * i), d.low(packed));
-                    d.store(to.add(64 * (i + 4)), d.high(packed));
+                    d.store_opened(to.add(64 * i), d.low(a), d.low(b));
+                    d.store_opened(to.add(64 * (i + 4)), d.high(a), d.high(b));
                 } else {
-                    d.store(to.add(64 * i), d.bytes(packed));
+                    d.store_opened(to.add(64 * i), d.bytes(a), d.bytes(b));
                 }
             }
         }
@@ -265,20 +266,8 @@ unsafe fn tile<D: Dot, const R: usize, const G: usize, const BLOCK_SCALES: bool>
         let codes = t.codes.wrapping_add(block * OPEN_BYTES);
         // SAFETY: the block exists in all operands.
         unsafe {
-            let mut sums: [[D::Sums; G]; R] = std::array::from_fn(|r| {
-                let start = if t.four { record.start4(r) } else { record.start8(r) };
-                [d.sums(*start); G]
-            });
-            for quad in 0..8 {
-                let w: [D::Codes; G] =
-                    std::array::from_fn(|g| d.load(codes.add(g * OPEN_BLOCKS * OPEN_BYTES + 64 * quad)));
-                for (r, sums) in sums.iter_mut().enumerate() {
-                    let x = d.quad(record.quad(quad, r));
-                    for (sum, w) in sums.iter_mut().zip(w) {
-                        *sum = d.dot(*sum, w, x);
-                    }
-                }
-            }
+            let starts = if t.four { record.start4(0) } else { record.start8(0) };
+            let sums = d.products::<R, G>(codes, OPEN_BLOCKS * OPEN_BYTES, record.quad(0, 0), BLOCK / 4, starts);
             let scales: [D::Group; G] = std::array::from_fn(|g| {
                 if BLOCK_SCALES { d.load_group(t.scales.add((g * OPEN_BLOCKS + block) * GROUP)) } else { d.zero() }
             });
