@@ -156,15 +156,23 @@ fn scale_and_minimum(packed: &[u8], sub: usize) -> (u8, u8) {
     (low & 15 | scale >> 2 & 48, low >> 4 | minimum >> 2 & 48)
 }
 
-fn q6_k(block: &[u8], to: &mut [f32]) {
+/// Codes and the scales of each 16 of one block of `Q6_K`: products of a float16 and whole numbers, which f32 holds.
+pub(crate) fn q6_k_parts(block: &[u8]) -> ([i8; K], [f32; K / 16]) {
     let (low, rest) = block.split_at(K / 2);
     let (high, rest) = rest.split_at(K / 4);
     let d = half(rest, K / 16).to_f32();
-    for (i, to) in to.iter_mut().enumerate() {
+    let code = |i: usize| {
         let (half, row, col) = (i / 128, i / 32 % 4, i % 32);
         let low = low[half * 64 + row % 2 * 32 + col] >> (row / 2 * 4) & 15;
         let high = high[half * 32 + col] >> (row * 2) & 3;
-        let code = (low | high << 4).cast_signed() - 32;
-        *to = d * f32::from(rest[i / 16].cast_signed()) * f32::from(code);
+        (low | high << 4).cast_signed() - 32
+    };
+    (std::array::from_fn(code), std::array::from_fn(|i| d * f32::from(rest[i].cast_signed())))
+}
+
+fn q6_k(block: &[u8], to: &mut [f32]) {
+    let (codes, scales) = q6_k_parts(block);
+    for (i, (to, code)) in to.iter_mut().zip(codes).enumerate() {
+        *to = scales[i / 16] * f32::from(code);
     }
 }

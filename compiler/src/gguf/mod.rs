@@ -23,6 +23,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 pub use blocks::BlockFormat;
+pub(crate) use blocks::q6_k_parts;
 pub(crate) use names::hugging_face_name;
 pub(crate) use value::Value;
 

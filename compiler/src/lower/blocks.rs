@@ -1,4 +1,4 @@
-//! Codes in blocks of 32 along the inputs, a float16 scale for each block.
+//! Codes in blocks of 32 along the inputs, a float16 scale for each block; and those of Q6_K as they are, in blocks of 16.
 //!
 //! *Layout*: `[out, in]`; 8-bit codes one a byte, 4-bit ones two a byte, the earlier in the lower half. Blocks of a GGUF file in
 //! the same format, or in one of fewer bits, are taken over code for code, also times a power of two, which only moves their
@@ -10,6 +10,7 @@
 use super::encode::Loss;
 use super::weights::WeightSpec;
 use crate::checkpoint::{BlockFormat, Checkpoint, Gatekeeper, SourceDtype, TensorEntry, for_each_chunk, for_each_raw};
+use crate::gguf::q6_k_parts;
 use crate::{CompileError, Result};
 use genie_types::{Dtype, Quant, TensorInfo};
 use half::f16;
@@ -24,11 +25,18 @@ pub(crate) enum Bits {
     Four,
     /// -127 to 127.
     Eight,
+    /// -32 to 31, a byte each, blocks of 16: what `Q6_K` has, and only taken over from there.
+    Six,
 }
 
 impl Bits {
     fn dtype(self) -> Dtype {
         if self == Self::Four { Dtype::SFixed4 } else { Dtype::SFixed8 }
+    }
+
+    /// Elements that share a scale.
+    fn block(self) -> usize {
+        if self == Self::Six { BLOCK / 2 } else { BLOCK }
     }
 
     /// True where blocks of that format need no rounding.
@@ -39,7 +47,7 @@ impl Bits {
     /// Bytes of `n_elems` weights, as a client hands them over: codes and pairs of scale and offset.
     pub(super) fn size_bytes(self, n_elems: u64) -> u64 {
         let codes = if self == Self::Four { n_elems.div_ceil(2) } else { n_elems };
-        codes + n_elems / BLOCK as u64 * 8
+        codes + n_elems / self.block() as u64 * 8
     }
 }
 
@@ -65,9 +73,13 @@ pub(super) fn blocks(
     if weight.dims.len() != 2 || !cols.is_multiple_of(BLOCK) {
         return Err(CompileError::NoBlocks { name: weight.name.clone(), dims: weight.dims.clone(), block: BLOCK });
     }
-    let n_blocks = weight.n_elems() / BLOCK;
+    let n_blocks = weight.n_elems() / bits.block();
     let mut codes = Codes { bits, bytes: Vec::new(), scales: Vec::with_capacity(n_blocks), loss: Loss::default() };
     match (&entry.dtype, bits) {
+        (_, Bits::Six) => {
+            let mut gate = weight.gate();
+            for_each_raw(checkpoint, &weight.name, entry, |raw| codes.take_six(raw, weight, &mut gate))?;
+        }
         (SourceDtype::Blocks(format), bits) if bits.hold(*format) && is_power_of_two(weight.scale) => {
             let mut gate = weight.gate();
             for_each_raw(checkpoint, &weight.name, entry, |raw| codes.take(*format, raw, weight, &mut gate))?;
@@ -82,7 +94,7 @@ pub(super) fn blocks(
         }
     }
     let Codes { bytes, scales, loss, .. } = codes;
-    let quant = Quant::Block { block_dims: vec![1, BLOCK as u32], scale_offsets: scales };
+    let quant = Quant::Block { block_dims: vec![1, bits.block() as u32], scale_offsets: scales };
     Ok((weight.info(bits.dtype()).with_quant(quant), bytes, loss))
 }
 
@@ -114,6 +126,23 @@ impl Codes {
         Ok(())
     }
 
+    /// Blocks of `Q6_K`.
+    fn take_six(&mut self, raw: &[u8], weight: &WeightSpec, gate: &mut Gatekeeper<'_>) -> Result<()> {
+        for block in raw.chunks_exact(BlockFormat::Q6K.bytes()) {
+            let (codes, scales) = q6_k_parts(block);
+            for scale in scales {
+                if scale.is_finite() {
+                    gate.done += BLOCK / 2;
+                } else {
+                    gate.pass(&[scale; BLOCK / 2])?;
+                }
+                self.scales.push(((f64::from(scale) * weight.scale) as f32, 0));
+            }
+            self.bytes.extend(codes.map(i8::cast_unsigned));
+        }
+        Ok(())
+    }
+
     /// Whole blocks of finite numbers, rounded.
     fn round(&mut self, values: &[f32], weight: &WeightSpec) -> Result<()> {
         for block in values.as_chunks::<BLOCK>().0 {
@@ -121,6 +150,7 @@ impl Codes {
             let (scale, low, high) = match self.bits {
                 Bits::Eight => (f16::from_f32(largest.abs() / 127.0).to_f32(), -127.0, 127.0),
                 Bits::Four => (four_bit_scale(block, largest), FOUR.0, FOUR.1),
+                Bits::Six => unreachable!("blocks of six bits are only taken over"),
             };
             if !scale.is_finite() {
                 return Err(CompileError::ScaleOverflow { name: weight.name.clone(), value: largest });
@@ -139,7 +169,7 @@ impl Codes {
     fn push(&mut self, scale: f32, codes: &[i8; BLOCK]) {
         self.scales.push((scale, 0));
         match self.bits {
-            Bits::Eight => self.bytes.extend(codes.map(i8::cast_unsigned)),
+            Bits::Eight | Bits::Six => self.bytes.extend(codes.map(i8::cast_unsigned)),
             Bits::Four => {
                 let pair = |pair: &[i8; 2]| (pair[0] & 15).cast_unsigned() | pair[1].cast_unsigned() << 4;
                 self.bytes.extend(codes.as_chunks::<2>().0.iter().map(pair));
@@ -208,7 +238,7 @@ mod tests {
         codes.round(values, &spec(1.0)).unwrap();
         let scale = codes.scales[0].0;
         let code = |i: usize| match bits {
-            Bits::Eight => codes.bytes[i].cast_signed(),
+            Bits::Eight | Bits::Six => codes.bytes[i].cast_signed(),
             Bits::Four => (codes.bytes[i / 2] >> (i % 2 * 4) << 4).cast_signed() >> 4,
         };
         ((0..32).map(|i| f32::from(code(i)) * scale).collect(), scale.abs())
@@ -261,6 +291,27 @@ mod tests {
             let error = codes.take(BlockFormat::Q4_0, &raw, &spec, &mut spec.gate()).unwrap_err();
             assert!(error.to_string().contains("at index [1, 0]: weights must be finite"), "{error}");
         }
+    }
+
+    #[test]
+    fn six_bits_are_taken_over_with_their_two_levels_of_scales() {
+        let mut raw = vec![0u8; 210];
+        raw[0] = 0x3f; // element 0: 15 below; element 64: 3 below
+        raw[128] = 0b10_01_00_11; // upper bits: element 0: 3, element 32: 0, element 64: 1, element 96: 2
+        (0..16).for_each(|i| raw[192 + i] = (3 * i) as u8);
+        raw[208..].copy_from_slice(&f16::from_f32(-0.37).to_le_bytes());
+        let mut codes = Codes { bits: Bits::Six, bytes: Vec::new(), scales: Vec::new(), loss: Loss::default() };
+        let spec = WeightSpec { dims: vec![1, 256], ..spec(0.125) };
+        codes.take_six(&raw, &spec, &mut spec.gate()).unwrap();
+        let code = |i: usize| codes.bytes[i].cast_signed();
+        assert_eq!([0, 1, 32, 64, 96].map(code), [63 - 32, -32, -32, 19 - 32, 32 - 32]);
+        let d = f16::from_f32(-0.37).to_f32();
+        assert!((0..16).all(|i| codes.scales[i] == (d * (3 * i) as f32 / 8.0, 0)));
+        assert_eq!(codes.loss, Loss::default(), "nothing was rounded");
+
+        raw[208..].copy_from_slice(&f16::INFINITY.to_le_bytes());
+        let error = codes.take_six(&raw, &spec, &mut spec.gate()).unwrap_err();
+        assert!(error.to_string().contains("weights must be finite"), "{error}");
     }
 
     #[test]

@@ -3,10 +3,10 @@
 //! *Units*: folded scales multiply in double, then round once to f32 and once more to f16 where that is the precision.
 //! Linear weights may become int8 codes instead, see [`super::quantize`]: the folded scale is in their row scales then.
 
-use super::blocks::{Bits, blocks};
+use super::blocks::{Bits, blocks, is_power_of_two};
 use super::quantize::RowScales;
 use super::weights::{Role, WeightSpec};
-use crate::checkpoint::{Checkpoint, Gatekeeper, TensorEntry, for_each_chunk};
+use crate::checkpoint::{BlockFormat, Checkpoint, Gatekeeper, SourceDtype, TensorEntry, for_each_chunk};
 use crate::{CompileError, Precision, Result, Weights};
 use genie_types::{Dtype, TensorInfo};
 use half::f16;
@@ -42,6 +42,9 @@ impl Stored {
             Encoding::Plain(Precision::F16) => (weight.info(Dtype::F16), halves(checkpoint, weight, entry)?),
             Encoding::RowCodes(top) => row_codes(checkpoint, weight, entry, format, top)?,
             Encoding::Blocks(bits) => {
+                // A file's own six bits lose nothing, and need fewer bytes than eight.
+                let six = entry.dtype == SourceDtype::Blocks(BlockFormat::Q6K) && is_power_of_two(weight.scale);
+                let bits = if six { Bits::Six } else { bits };
                 let (info, bytes, lost) = blocks(checkpoint, weight, entry, bits)?;
                 loss = lost;
                 (info, bytes)

@@ -29,6 +29,7 @@ mod rope;
 mod rows;
 mod shared;
 mod simd;
+pub(crate) mod six;
 mod softmax;
 #[cfg(test)]
 mod testing;

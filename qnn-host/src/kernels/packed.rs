@@ -15,6 +15,8 @@
 //!         4 bits: 4 pairs of quads x 16 rows x 4 bytes        256 bytes; code + 8; quad i below, quad i + 4 above
 //! ```
 //!
+//! Codes of 6 bits have steps and scales of their own, and longer stretches: see [`super::six`].
+//!
 //! The same bytes serve every CPU: what differs is how many of the sixteen rows fit in a register. Bytes that begin at a
 //! multiple of 64 keep every load inside a cache line.
 
@@ -24,6 +26,7 @@ use half::f16;
 
 pub(crate) use super::simd::dot::BLOCK;
 use super::simd::dot::GROUP;
+use super::six;
 
 /// Columns of a stretch.
 pub(super) const STRETCH: usize = 2 * BLOCK;
@@ -35,6 +38,8 @@ pub(super) const SCALES_BYTES: usize = 64;
 pub enum Bits {
     /// -8..=7.
     Four,
+    /// -32..=31, with scales for each 16 columns that are whole numbers times one number for each 256.
+    Six,
     /// -128..=127.
     Eight,
 }
@@ -59,17 +64,23 @@ pub struct Packing {
 
 impl Packing {
     /// All formats.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         Self { bits: Bits::Four, scales: Scales::Block },
         Self { bits: Bits::Eight, scales: Scales::Block },
         Self { bits: Bits::Four, scales: Scales::Row },
         Self { bits: Bits::Eight, scales: Scales::Row },
+        Self { bits: Bits::Six, scales: Scales::Block },
     ];
 
     /// Names the format and its version in files.
     pub(crate) fn tag(self) -> u32 {
         const VERSION: u32 = 1;
-        let (bits, scales) = (if self.bits == Bits::Four { 4 } else { 8 }, u32::from(self.scales == Scales::Row));
+        let bits = match self.bits {
+            Bits::Four => 4,
+            Bits::Six => 6,
+            Bits::Eight => 8,
+        };
+        let scales = u32::from(self.scales == Scales::Row);
         bits << 16 | scales << 8 | VERSION
     }
 
@@ -80,19 +91,29 @@ impl Packing {
 
     /// Bytes of a matrix of `rows` x `cols`; `None` if that is too many to count.
     pub fn size_bytes(self, rows: usize, cols: usize) -> Option<usize> {
-        let stretches = cols.div_ceil(STRETCH).checked_mul(self.stretch_bytes())?;
+        let stretches = cols.div_ceil(self.stretch_cols()).checked_mul(self.stretch_bytes())?;
         rows.div_ceil(GROUP).checked_mul(stretches.checked_add(self.group_header())?)
     }
 
     pub(super) fn block_bytes(self) -> usize {
         match self.bits {
             Bits::Four => GROUP * BLOCK / 2,
+            Bits::Six => six::BLOCK_BYTES,
             Bits::Eight => GROUP * BLOCK,
         }
     }
 
     pub(super) fn stretch_header(self) -> usize {
-        if self.scales == Scales::Block { SCALES_BYTES } else { 0 }
+        match (self.bits, self.scales) {
+            (Bits::Six, _) => six::BLOCKS_AT,
+            (_, Scales::Block) => SCALES_BYTES,
+            (_, Scales::Row) => 0,
+        }
+    }
+
+    /// Columns of a stretch.
+    pub(super) fn stretch_cols(self) -> usize {
+        if self.bits == Bits::Six { six::STRETCH } else { STRETCH }
     }
 
     pub(super) fn group_header(self) -> usize {
@@ -100,7 +121,7 @@ impl Packing {
     }
 
     pub(super) fn stretch_bytes(self) -> usize {
-        self.stretch_header() + 2 * self.block_bytes()
+        self.stretch_header() + self.stretch_cols() / BLOCK * self.block_bytes()
     }
 
     /// Where block `block` of the group that begins at 0 begins.
@@ -123,12 +144,17 @@ impl Packing {
         match self.bits {
             Bits::Eight => (quad * 4 * GROUP + lane, 0),
             Bits::Four => (quad % 4 * 4 * GROUP + lane, if quad < 4 { 0 } else { 4 }),
+            Bits::Six => unreachable!("codes of six bits lie apart"),
         }
     }
 
     /// Scales of a row of `cols` columns.
     pub fn scales_of_row(self, cols: usize) -> usize {
-        if self.scales == Scales::Row { 1 } else { cols.div_ceil(BLOCK) }
+        match (self.bits, self.scales) {
+            (_, Scales::Row) => 1,
+            (Bits::Six, _) => cols.div_ceil(six::SUB),
+            _ => cols.div_ceil(BLOCK),
+        }
     }
 }
 
@@ -184,7 +210,7 @@ impl<'a> Packed<'a> {
 
     /// Bytes from group to group.
     pub(super) fn group_bytes(&self) -> usize {
-        self.packing.group_header() + self.cols.div_ceil(STRETCH) * self.packing.stretch_bytes()
+        group_bytes(self.packing, self.cols)
     }
 
     /// Widens row `row`, as an embedding look-up needs it.
@@ -195,6 +221,11 @@ impl<'a> Packed<'a> {
         assert!(row < self.rows && to.len() == self.cols, "row {row} of {} into {} numbers", self.rows, to.len());
         let group = &self.data[row / GROUP * self.group_bytes()..][..self.group_bytes()];
         let (packing, row) = (self.packing, row % GROUP);
+        if packing.bits == Bits::Six {
+            let stretches = group.chunks_exact(packing.stretch_bytes());
+            stretches.zip(to.chunks_mut(six::STRETCH)).for_each(|(stretch, to)| six::read(stretch, row, to));
+            return;
+        }
         for (block, to) in to.chunks_mut(BLOCK).enumerate() {
             let at = packing.scale_at(row, block);
             let scale = match packing.scales {
@@ -206,12 +237,17 @@ impl<'a> Packed<'a> {
                 let (byte, shift) = packing.code_at(row, col);
                 let code = match packing.bits {
                     Bits::Eight => codes[byte].cast_signed(),
-                    Bits::Four => (codes[byte] >> shift & 15).cast_signed() - 8,
+                    _ => (codes[byte] >> shift & 15).cast_signed() - 8,
                 };
                 *to = f32::from(code) * scale;
             }
         }
     }
+}
+
+/// Bytes from group to group.
+fn group_bytes(packing: Packing, cols: usize) -> usize {
+    packing.group_header() + cols.div_ceil(packing.stretch_cols()) * packing.stretch_bytes()
 }
 
 impl fmt::Debug for Packed<'_> {
@@ -250,7 +286,7 @@ impl fmt::Display for PackError {
                 write!(f, "scale {scale} of row {row}, block {block}: expected a number that float16 holds exactly")
             }
             Self::Code { row, col, code } => {
-                write!(f, "code {code} of row {row}, column {col}: expected 4 bits, -8 to 7")
+                write!(f, "code {code} of row {row}, column {col}: expected one that the format's bits hold")
             }
         }
     }
@@ -288,9 +324,12 @@ impl<'a> Packer<'a> {
         let (packing, cols) = (self.packing, self.cols);
         assert!(row < self.rows && codes.len() == cols, "row {row} of {}, {} codes", self.rows, codes.len());
         assert_eq!(scales.len(), packing.scales_of_row(cols), "scales of a row");
-        let group_bytes = packing.group_header() + cols.div_ceil(STRETCH) * packing.stretch_bytes();
+        let group_bytes = group_bytes(packing, cols);
         let group = &mut self.data[row / GROUP * group_bytes..][..group_bytes];
         let in_group = row % GROUP;
+        if packing.bits == Bits::Six {
+            return Self::row_of_six(group, row, codes, scales);
+        }
         for (block, &scale) in scales.iter().enumerate() {
             let at = packing.scale_at(in_group, block);
             match packing.scales {
@@ -314,7 +353,22 @@ impl<'a> Packer<'a> {
                         let kept = to[byte] & !(15 << shift);
                         to[byte] = kept | ((code + 8).cast_unsigned() << shift);
                     }
-                    Bits::Four => return Err(PackError::Code { row, col: block * BLOCK + i, code }),
+                    _ => return Err(PackError::Code { row, col: block * BLOCK + i, code }),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn row_of_six(group: &mut [u8], row: usize, codes: &[i8], scales: &[f32]) -> Result<(), PackError> {
+        let bytes = six::BLOCKS_AT + six::STRETCH / BLOCK * six::BLOCK_BYTES;
+        let parts = codes.chunks(six::STRETCH).zip(scales.chunks(six::STRETCH / six::SUB));
+        for (i, (stretch, (codes, scales))) in group.chunks_exact_mut(bytes).zip(parts).enumerate() {
+            match six::write(stretch, row % GROUP, codes, scales) {
+                Some(Ok(())) => {}
+                Some(Err(at)) => return Err(PackError::Code { row, col: i * six::STRETCH + at, code: codes[at] }),
+                None => {
+                    return Err(PackError::Scale { row, block: i * (six::STRETCH / six::SUB), scale: scales[0] });
                 }
             }
         }
@@ -331,7 +385,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn rows_come_back_as_they_went_in(rows in 1usize..40, cols in 1usize..200, format in 0usize..4, seed: u64) {
+        fn rows_come_back_as_they_went_in(rows in 1usize..40, cols in 1usize..200, format in 0usize..5, seed: u64) {
             let packing = Packing::ALL[format];
             let (bytes, stored) = packed_numbers(packing, rows, cols, seed);
             let packed = Packed::new(&bytes, packing, rows, cols);
@@ -348,6 +402,8 @@ mod tests {
         // Four bits and a half for Q4_0, eight and a half for Q8_0, as there.
         let size = |i: usize| Packing::ALL[i].size_bytes(2048, 2048).expect("small");
         assert_eq!([0, 1, 2, 3].map(size), [2048 * 64 * 18, 2048 * 64 * 34, 2048 * 1028, 2048 * 2052]);
+        // Q6_K has 210 bytes for 256 weights; its scale is an f32 here.
+        assert_eq!(size(4), 2048 * 8 * 212);
         assert_eq!(Packing::ALL[0].size_bytes(1, 1), Some(576));
         assert_eq!(Packing::ALL[1].size_bytes(usize::MAX, usize::MAX), None);
     }
@@ -362,6 +418,6 @@ mod tests {
         assert_eq!(error.to_string(), "scale 1.0001 of row 1, block 1: expected a number that float16 holds exactly");
         codes[33] = 8;
         let error = packer.row(1, &codes, &[0.5, 1.0]).expect_err("five bits");
-        assert_eq!(error.to_string(), "code 8 of row 1, column 33: expected 4 bits, -8 to 7");
+        assert_eq!(error.to_string(), "code 8 of row 1, column 33: expected one that the format's bits hold");
     }
 }

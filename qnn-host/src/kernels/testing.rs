@@ -70,15 +70,31 @@ pub(crate) fn packed_numbers(packing: Packing, rows: usize, cols: usize, seed: u
     let (raw, scales) = (numbers(rows * cols, seed), numbers(rows * packing.scales_of_row(cols), seed ^ 99));
     let mut stored = Vec::with_capacity(rows * cols);
     for (row, raw) in raw.chunks_exact(cols).enumerate() {
-        let (low, high) = if packing.bits == Bits::Four { (-8.0, 7.0) } else { (-128.0, 127.0) };
+        let (low, high) = match packing.bits {
+            Bits::Four => (-8.0, 7.0),
+            Bits::Six => (-32.0, 31.0),
+            Bits::Eight => (-128.0, 127.0),
+        };
         // Many codes at the ends of the range, where sums of products would overflow first.
         let codes: Vec<i8> = raw.iter().map(|x| (x * 70.0).clamp(low, high) as i8).collect();
         let scales: Vec<f32> = scales[row * packing.scales_of_row(cols)..][..packing.scales_of_row(cols)]
             .iter()
-            .map(|x| if packing.scales == Scales::Block { f16::from_f32(x * 0.01).to_f32() } else { x * 0.01 })
+            .map(|x| match (packing.bits, packing.scales) {
+                (Bits::Six, _) => (x * 12.0).trunc() * 0.000_976_562_5,
+                (_, Scales::Block) => f16::from_f32(x * 0.01).to_f32(),
+                (_, Scales::Row) => x * 0.01,
+            })
             .collect();
         packer.row(row, &codes, &scales).expect("codes and scales fit");
-        let scale = |col: usize| scales[if packing.scales == Scales::Row { 0 } else { col / 32 }];
+        let shared = cols.div_ceil(scales.len());
+        let shared = if packing.scales == Scales::Row {
+            shared
+        } else if packing.bits == Bits::Six {
+            16
+        } else {
+            32
+        };
+        let scale = |col: usize| scales[col / shared];
         stored.extend(codes.iter().enumerate().map(|(col, &c)| f32::from(c) * scale(col)));
     }
     (bytes, stored)

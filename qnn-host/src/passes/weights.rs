@@ -1,7 +1,7 @@
 //! Which weights the vector kernels take as they are, and packing those that they take in a form of their own.
 //!
 //! Block codes ([`Quant::Block`] along a row, blocks of a multiple of 32, scales that `float16` holds) are packed once a
-//! context; see [`crate::kernels::packed`]. Codes with a scale for each row are read in place.
+//! context, and so are codes of 6 bits in blocks of 16 with scales of two levels; see [`crate::kernels::packed`]. Codes with a scale for each row are read in place.
 
 use super::net::{Constant, Net, Source, Value};
 use super::op::Op;
@@ -9,6 +9,7 @@ use super::shared::{Made, SharedConstants};
 use crate::bytes::Bytes;
 use crate::ir::{BlockScales, Dtype, Quant};
 use crate::kernels::packed::{BLOCK, Bits, Packer, Packing, Scales};
+use crate::kernels::six::{STRETCH, SUB, factors};
 use half::f16;
 
 /// Packs the weights of linear layers and the tables of look-ups where that can be done without loss.
@@ -22,10 +23,16 @@ pub(crate) fn pack(net: &mut Net, shared: &SharedConstants) {
         };
         // A layer and its gate go together.
         let packed: Option<Vec<Value>> = slots.clone().map(|slot| packed(net, index, slot, shared)).collect();
+        let packed = packed.filter(|values| values.windows(2).all(|pair| is_six(&pair[0]) == is_six(&pair[1])));
         for (slot, value) in slots.zip(packed.into_iter().flatten()) {
             net.nodes[index].inputs[slot] = net.add_value(value);
         }
     }
+}
+
+/// Whether a packed operand has 6 bits.
+fn is_six(value: &Value) -> bool {
+    matches!(&value.source, Source::Const(Constant { packing: Some(packing), .. }) if packing.bits == Bits::Six)
 }
 
 /// An operand of a node in packed form, if it has one.
@@ -33,7 +40,7 @@ fn packed(net: &Net, index: usize, slot: usize, shared: &SharedConstants) -> Opt
     let id = net.nodes[index].inputs[slot];
     let (value, constant) = (net.value(id), net.constant(id)?);
     let &[rows, cols] = value.shape.as_slice() else { return None };
-    let known = [Bits::Four, Bits::Eight].map(|bits| Packing { bits, scales: Scales::Block });
+    let known = [Bits::Four, Bits::Six, Bits::Eight].map(|bits| Packing { bits, scales: Scales::Block });
     let known = known.into_iter().find(|&p| shared.find(constant, &value.shape, Made::Packed(p)).is_some());
     let packing = match known {
         Some(packing) => packing,
@@ -56,25 +63,39 @@ pub(crate) fn packing_of(constant: &Constant, rows: usize, cols: usize) -> Optio
     let Quant::Block { block_dims, scales, offsets } = &constant.quant else { return None };
     let &[1, block] = block_dims.as_ref() else { return None };
     let block = block as usize;
+    if (bits, block) == (Bits::Eight, SUB) {
+        return fits_six(constant, scales, offsets, cols).then_some(Packing { bits: Bits::Six, scales: Scales::Block });
+    }
     let fits = block.is_multiple_of(BLOCK) && cols.is_multiple_of(block) && scales.len() == rows * (cols / block);
     let exact = || scales.iter().all(|scale| f16::from_f32(scale).to_f32() == scale);
     (fits && offsets.iter().all(|&o| o == 0) && exact()).then_some(Packing { bits, scales: Scales::Block })
+}
+
+/// Whether codes in blocks of 16 need no more than 6 bits, and their scales are whole numbers times one number for each 256.
+fn fits_six(constant: &Constant, scales: &BlockScales, offsets: &[i32], cols: usize) -> bool {
+    if !cols.is_multiple_of(STRETCH) || !offsets.iter().all(|&o| o == 0) {
+        return false;
+    }
+    let small = constant.bytes.iter().all(|&code| (-32..32).contains(&code.cast_signed()));
+    let parts = |first: usize| -> [f32; STRETCH / SUB] { std::array::from_fn(|i| scales.get(first + i)) };
+    small && (0..scales.len()).step_by(STRETCH / SUB).all(|first| factors(&parts(first)).is_some())
 }
 
 /// Packs constants that [`packing_of`] likes.
 fn packed_bytes(constant: &Constant, packing: Packing, rows: usize, cols: usize) -> Bytes {
     let Quant::Block { scales, .. } = &constant.quant else { return Bytes::copy_from(&[]) };
     let per_row = scales.len() / rows.max(1);
-    let repeat = cols / BLOCK / per_row.max(1);
+    let wanted = packing.scales_of_row(cols);
+    let repeat = wanted / per_row.max(1);
     let len = packing.size_bytes(rows, cols).expect("larger than its source, which is in memory, by an eighth at most");
     let halves = constant.bytes.len() < rows * cols;
-    let (mut codes, mut wide) = (vec![0; cols], vec![0.0; cols / BLOCK]);
+    let (mut codes, mut wide) = (vec![0; cols], vec![0.0; wanted]);
     Bytes::filled(len, |bytes| {
         let mut packer = Packer::new(bytes, packing, rows, cols);
         for row in 0..rows {
             read_codes(constant, halves, row * cols, &mut codes);
             spread(scales, row * per_row, repeat, &mut wide);
-            packer.row(row, &codes, &wide).expect("codes of the element type, scales that float16 holds");
+            packer.row(row, &codes, &wide).expect("codes and scales that were looked at before");
         }
     })
 }

@@ -23,6 +23,14 @@ impl Blocks {
         Self { dtype, codes, scales, block, dims: [n, k] }
     }
 
+    /// 6 bits in blocks of 16, whose scales are whole numbers of one for each 256: as Q6_K.
+    fn six(noise: &mut Noise, [n, k]: [usize; 2]) -> Self {
+        let codes = (0..n * k).map(|_| ((noise.bits() % 64) as i32 - 32) as i8).collect();
+        let unit = |i: usize| f16::from_f32(0.000_2 + 0.000_01 * (i % 7) as f32).to_f32();
+        let scales = (0..n * k / 16).map(|i| unit(i / 16) * ((i * 37 % 256) as f32 - 128.0)).collect();
+        Self { dtype: Dtype::SFixed8, codes, scales, block: 16, dims: [n, k] }
+    }
+
     fn number(&self, row: usize, col: usize) -> f64 {
         let at = row * self.dims[1] + col;
         f64::from(self.codes[at]) * f64::from(self.scales[at / self.block])
@@ -61,14 +69,20 @@ fn bound(w: &Blocks, x: &[f32], row: usize) -> f64 {
 #[test]
 fn layers_of_blocks_are_packed_and_within_the_bound_of_their_activations() {
     let mut noise = Noise(11);
-    for (m, [n, k]) in [(1, [48, 64]), (3, [33, 96]), (20, [70, 128])] {
-        for (dtype, block, halves) in
-            [(Dtype::SFixed8, 32, false), (Dtype::SFixed4, 32, true), (Dtype::SFixed4, 64, false)]
-        {
-            if k % block != 0 {
+    for (m, [n, k]) in [(1, [48, 64]), (3, [33, 96]), (20, [70, 128]), (1, [40, 512]), (11, [40, 256])] {
+        for (dtype, block, halves) in [
+            (Dtype::SFixed8, 32, false),
+            (Dtype::SFixed4, 32, true),
+            (Dtype::SFixed4, 64, false),
+            (Dtype::SFixed8, 16, false),
+        ] {
+            if k % block != 0 || block == 16 && k % 256 != 0 {
                 continue;
             }
-            let weights = Blocks::new(&mut noise, dtype, [n, k], block);
+            let weights = match block {
+                16 => Blocks::six(&mut noise, [n, k]),
+                _ => Blocks::new(&mut noise, dtype, [n, k], block),
+            };
             let x = noise.floats(m * k);
             let mut b = Build::new();
             let input = b.input("x", &[m as u32, k as u32], Dtype::F32);
@@ -121,18 +135,21 @@ fn a_gate_of_blocks_joins_its_layer_and_half_logits_come_in_stretches() {
 #[test]
 fn rows_of_blocks_are_gathered_exactly() {
     let mut noise = Noise(13);
-    for (dtype, halves) in [(Dtype::SFixed8, false), (Dtype::SFixed4, true)] {
-        let table = Blocks::new(&mut noise, dtype, [37, 64], 32);
+    for (dtype, halves, k) in [(Dtype::SFixed8, false, 64), (Dtype::SFixed4, true, 64), (Dtype::SFixed8, false, 256)] {
+        let table = match k {
+            256 => Blocks::six(&mut noise, [37, k]),
+            _ => Blocks::new(&mut noise, dtype, [37, k], 32),
+        };
         let mut b = Build::new();
         let ids = b.input("ids", &[1, 3], Dtype::I32);
         let w = table.tensor(&mut b, halves);
-        let out = b.output("rows", &[1, 3, 64], Dtype::F32);
+        let out = b.output("rows", &[1, 3, k as u32], Dtype::F32);
         b.node("Gather", &[("axis", Param::Int(0))], &[w, ids], &[out]);
         let bytes: Vec<u8> = [36i32, 0, 17].iter().flat_map(|x| x.to_ne_bytes()).collect();
         for fuse in [false, true] {
             let found = numbers_of(Dtype::F32, &run(&b.graph, fuse, 2, std::slice::from_ref(&bytes)).expect("runs")[0]);
             for (i, found) in found.iter().enumerate() {
-                let wanted = table.number([36, 0, 17][i / 64], i % 64) as f32;
+                let wanted = table.number([36, 0, 17][i / k], i % k) as f32;
                 assert!((found - wanted).abs() <= wanted.abs() * 1e-6, "[{i}] {found}, expected {wanted}");
             }
         }

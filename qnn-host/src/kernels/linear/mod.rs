@@ -17,6 +17,7 @@ mod finish;
 mod tests;
 mod tiled;
 
+use super::packed::Bits;
 use super::{Floats, Isa, Mat, SharedMut};
 use crate::pool::{Pool, Worker};
 
@@ -112,8 +113,17 @@ pub unsafe fn linear(
     // SAFETY: operands fit the shapes as checked; the caller's promise is the one that the paths ask for.
     unsafe {
         let packed = layers.iter().filter(|l| l.weights.packed().is_some()).count();
-        if packed > 0 {
-            codes::run(isa, worker, &job);
+        let bits =
+            |six| layers.iter().any(|l| l.weights.packed().is_some_and(|w| (w.packing().bits == Bits::Six) == six));
+        let (others, six) = (bits(false), bits(true));
+        if others {
+            codes::run(isa, worker, &job, false);
+        }
+        if others && six {
+            worker.barrier();
+        }
+        if six {
+            codes::run(isa, worker, &job, true);
         }
         if packed > 0 && packed < layers.len() {
             worker.barrier();
@@ -137,11 +147,8 @@ fn check(layer: &Linear<'_>, m: usize, k: usize) {
     fits(&layer.weights, &layer.bias);
     if let Some(gate) = &layer.gate {
         fits(&gate.weights, &gate.bias);
-        assert_eq!(
-            gate.weights.packed().is_some(),
-            layer.weights.packed().is_some(),
-            "a gate is packed if its layer is"
-        );
+        let six = |w: &Mat<'_>| w.packed().map(|w| w.packing().bits == Bits::Six);
+        assert_eq!(six(&gate.weights), six(&layer.weights), "a gate is packed as its layer is, in 6 bits or in others");
     }
     assert_eq!(layer.out.len(), m * n, "the result is {m} rows of {n}");
     if let Residual::Rows(rows) = layer.residual {

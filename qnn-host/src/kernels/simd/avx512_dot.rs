@@ -75,6 +75,25 @@ impl Dot for Vnni512 {
     }
 
     #[inline(always)]
+    fn six(self, lower: __m512i, upper: __m512i, i: u32) -> __m512i {
+        op!({
+            let upper = match i {
+                0 => _mm512_slli_epi16::<4>(upper),
+                1 => _mm512_slli_epi16::<2>(upper),
+                2 => upper,
+                _ => _mm512_srli_epi16::<2>(upper),
+            };
+            _mm512_or_si512(lower, _mm512_and_si512(upper, _mm512_set1_epi8(0x30)))
+        })
+    }
+
+    #[inline(always)]
+    unsafe fn load_group_i8(self, p: *const i8) -> __m512 {
+        // SAFETY: the caller promised 16 bytes.
+        unsafe { _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(p.cast()))) }
+    }
+
+    #[inline(always)]
     unsafe fn quad(self, p: *const i8) -> __m512i {
         // SAFETY: the caller promised 4 bytes.
         unsafe { _mm512_set1_epi32(p.cast::<i32>().read_unaligned()) }

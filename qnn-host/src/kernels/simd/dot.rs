@@ -54,6 +54,30 @@ pub(crate) trait Dot: Copy + Send + Sync + 'static {
     /// The upper four bits of each byte.
     fn high(self, codes: Self::Codes) -> Self::Codes;
 
+    /// Codes of 6 bits, 0 to 63: the lower four bits, and two above them from bits `2 * i` and `2 * i + 1` of `upper`, `i < 4`.
+    #[inline(always)]
+    fn six(self, lower: Self::Codes, upper: Self::Codes, i: u32) -> Self::Codes {
+        let (mut low, mut high) = ([0u8; 4 * GROUP], [0u8; 4 * GROUP]);
+        // SAFETY: 64 bytes each.
+        unsafe {
+            self.store(low.as_mut_ptr(), lower);
+            self.store(high.as_mut_ptr(), upper);
+            low.iter_mut().zip(high).for_each(|(low, high)| *low |= (high >> (2 * i) & 3) << 4);
+            self.load(low.as_ptr())
+        }
+    }
+
+    /// # Safety
+    /// 16 signed bytes are readable at `p`.
+    #[inline(always)]
+    unsafe fn load_group_i8(self, p: *const i8) -> Self::Group {
+        // SAFETY: the caller promised 16 bytes; 16 numbers lie on the stack.
+        unsafe {
+            let numbers = p.cast::<[i8; GROUP]>().read_unaligned().map(f32::from);
+            self.load_group(numbers.as_ptr())
+        }
+    }
+
     /// # Safety
     /// 4 bytes are readable at `p`.
     unsafe fn quad(self, p: *const i8) -> Self::Quad;

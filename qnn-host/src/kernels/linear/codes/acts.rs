@@ -5,13 +5,15 @@
 //! ```text
 //! quads  8 x R x 4 signed bytes      [quad][row][4]
 //! scales R x f32
-//! starts R x i32, R x i32            -8 * sum of codes, -BYTE_OFFSET * sum of codes
+//! starts R x i32, R x i32            -8 * sum of codes, -BYTE_OFFSET * sum of codes;
+//!                                    with weights of 6 bits: -32 * sum of codes of each half
 //! ```
 //!
-//! Weights enter products as unsigned numbers on some CPUs, 8 (4 bits) or 128 (8 bits) too large; the starts of the sums take
+//! Weights enter products as unsigned numbers on some CPUs, 8 (4 bits), 32 (6 bits) or 128 (8 bits) too large; the starts of the sums take
 //! that back. Missing rows and columns are zeros.
 
 use super::super::super::simd::dot::{BLOCK, Dot};
+use super::super::super::six;
 use super::super::Job;
 
 /// Bytes of a record for each row.
@@ -60,14 +62,28 @@ impl Record {
     pub(super) fn start8(&self, row: usize) -> *const i32 {
         self.start.wrapping_add(self.rows * (BLOCK + 8) + 4 * row).cast()
     }
+
+    /// A row's start of sums of one half of the block with 6-bit codes, in place of the others.
+    #[inline(always)]
+    pub(super) fn start6(&self, half: usize, row: usize) -> *const i32 {
+        if half == 0 { self.start4(row) } else { self.start8(row) }
+    }
 }
 
-/// Quantises rows `row0 .. row0 + rows` into the panel at `to`.
+/// Quantises rows `row0 .. row0 + rows` into the panel at `to`, for weights of 6 bits or for others.
 ///
 /// # Safety
 /// `to` begins at a multiple of 4, and `len_bytes(rows, blocks)` bytes are writable there.
 #[inline(always)]
-pub(super) unsafe fn quantize<D: Dot>(d: D, job: &Job<'_>, row0: usize, rows: usize, blocks: usize, to: *mut u8) {
+pub(super) unsafe fn quantize<D: Dot>(
+    d: D,
+    job: &Job<'_>,
+    row0: usize,
+    rows: usize,
+    blocks: usize,
+    six: bool,
+    to: *mut u8,
+) {
     let real = job.m.saturating_sub(row0).min(rows);
     for row in 0..rows {
         for block in 0..blocks {
@@ -90,8 +106,14 @@ pub(super) unsafe fn quantize<D: Dot>(d: D, job: &Job<'_>, row0: usize, rows: us
                     record.quad(quad, row).cast_mut().cast::<[i8; 4]>().write(*four);
                 }
                 record.scale(row).cast_mut().write(scale);
-                record.start4(row).cast_mut().write(-8 * sum);
-                record.start8(row).cast_mut().write(-D::BYTE_OFFSET * sum);
+                let starts = if six {
+                    let first = codes[..BLOCK / 2].iter().map(|&code| i32::from(code)).sum::<i32>();
+                    [-six::OFFSET * first, -six::OFFSET * (sum - first)]
+                } else {
+                    [-8 * sum, -D::BYTE_OFFSET * sum]
+                };
+                record.start4(row).cast_mut().write(starts[0]);
+                record.start8(row).cast_mut().write(starts[1]);
             }
         }
     }

@@ -8,7 +8,7 @@ use super::super::super::simd::dot::{Dot, DotPiece, GROUP};
 use super::super::Job;
 use super::super::finish::{Affine, MAX_CHUNK, finish};
 use super::acts::Record;
-use super::{DIRECT_ROWS, LINE};
+use super::{DIRECT_ROWS, LINE, packed, six};
 use crate::pool::Worker;
 
 /// Bytes of weights that a thread takes at a time: each change of place interrupts the stream from memory.
@@ -17,11 +17,19 @@ const TASK_BYTES: usize = 128 << 10;
 /// # Safety
 /// As [`super::run`]; `acts` is a panel of `rows` (a power of two) of quantised rows, complete.
 #[inline(always)]
-pub(super) unsafe fn run<D: Dot>(d: D, worker: Worker<'_>, job: &Job<'_>, acts: *const u8, rows: usize, blocks: usize) {
+pub(super) unsafe fn run<D: Dot>(
+    d: D,
+    worker: Worker<'_>,
+    job: &Job<'_>,
+    six: bool,
+    acts: *const u8,
+    rows: usize,
+    blocks: usize,
+) {
     let mut task = worker.take();
     let mut first = 0;
     for layer in job.layers {
-        let Some(weights) = layer.weights.packed() else { continue };
+        let Some(weights) = packed(layer, six) else { continue };
         let n = weights.rows();
         let groups = (TASK_BYTES / weights.group_bytes()).clamp(1, MAX_CHUNK / GROUP);
         let chunk = groups * GROUP;
@@ -75,6 +83,7 @@ unsafe fn products<D: Dot>(
         unsafe {
             let to = to.add(i);
             match (packing.bits, packing.scales) {
+                (Bits::Six, _) => d.outline(six::Group { weights, acts, rows, blocks, to }),
                 (Bits::Four, Scales::Block) => d.outline(Group::<true, true> { weights, acts, rows, blocks, to }),
                 (Bits::Eight, Scales::Block) => d.outline(Group::<false, true> { weights, acts, rows, blocks, to }),
                 (Bits::Four, Scales::Row) => d.outline(Group::<true, false> { weights, acts, rows, blocks, to }),

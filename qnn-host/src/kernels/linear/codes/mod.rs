@@ -9,15 +9,17 @@
 
 mod acts;
 mod direct;
+mod six;
 #[cfg(test)]
 mod tests;
 mod tiled;
 
 use super::super::Isa;
 use super::super::isa::dot_fn;
-use super::super::packed::STRETCH;
+use super::super::packed::{Bits, Packed, STRETCH};
 use super::super::simd::dot::{BLOCK, Dot};
-use super::Job;
+use super::super::six as six_bits;
+use super::{Job, Linear};
 use crate::pool::Worker;
 
 /// Most rows of `X` that are multiplied straight from memory.
@@ -30,7 +32,7 @@ const LINE: usize = 16;
 /// f32 numbers of scratch for `m` rows of `k` numbers.
 pub(super) fn scratch_len(_: Isa, m: usize, k: usize, threads: usize) -> usize {
     // Panels are of at most 8 rows: of the rows at hand, or of a tile.
-    let quantised = acts::len_bytes(m.next_multiple_of(8), blocks(k)).div_ceil(4).next_multiple_of(LINE);
+    let quantised = acts::len_bytes(m.next_multiple_of(8), blocks(k, true)).div_ceil(4).next_multiple_of(LINE);
     let copies = if is_small(m, k) { threads } else { 1 };
     LINE + copies * quantised + if m > DIRECT_ROWS { threads * tiled::THREAD_LEN } else { 0 }
 }
@@ -39,26 +41,33 @@ fn is_small(m: usize, k: usize) -> bool {
     m <= DIRECT_ROWS && m * k <= SMALL_X
 }
 
-/// Blocks along `k`, in whole stretches.
-fn blocks(k: usize) -> usize {
-    k.div_ceil(STRETCH) * (STRETCH / BLOCK)
+/// Blocks along `k`, in whole stretches of weights of 6 bits or of others.
+fn blocks(k: usize, six: bool) -> usize {
+    let stretch = if six { six_bits::STRETCH } else { STRETCH };
+    k.div_ceil(stretch) * (stretch / BLOCK)
+}
+
+/// A layer's weights, if they are packed and of 6 bits or of others, as asked.
+#[inline(always)]
+fn packed<'a>(layer: &Linear<'a>, six: bool) -> Option<Packed<'a>> {
+    layer.weights.packed().filter(|w| (w.packing().bits == Bits::Six) == six)
 }
 
 dot_fn! {
-    /// Computes the layers with packed weights.
+    /// Computes the layers with packed weights of 6 bits, or those of others.
     ///
     /// # Safety
     /// As [`super::linear`], operands and scratch checked.
-    pub(super) unsafe fn run(worker: Worker<'_>, job: &Job<'_>) = body
+    pub(super) unsafe fn run(worker: Worker<'_>, job: &Job<'_>, six: bool) = body
 }
 
 /// # Safety
 /// As [`run`].
 #[inline(always)]
-unsafe fn body<D: Dot>(d: D, worker: Worker<'_>, job: &Job<'_>) {
+unsafe fn body<D: Dot>(d: D, worker: Worker<'_>, job: &Job<'_>, six: bool) {
     let scratch = job.scratch.ptr();
     let scratch = scratch.wrapping_add(scratch.align_offset(4 * LINE));
-    let blocks = blocks(job.k);
+    let blocks = blocks(job.k, six);
     let direct = job.m <= DIRECT_ROWS;
     let rows = if direct { job.m.next_power_of_two() } else { D::TILE.0 };
     let panels = job.m.div_ceil(rows);
@@ -72,17 +81,17 @@ unsafe fn body<D: Dot>(d: D, worker: Worker<'_>, job: &Job<'_>) {
         let mut panel = if small { 0 } else { worker.take() };
         while panel < panels {
             let to = to.cast::<u8>().add(acts::len_bytes(panel * rows, blocks));
-            acts::quantize(d, job, panel * rows, rows, blocks, to);
+            acts::quantize(d, job, panel * rows, rows, blocks, six, to);
             panel = if small { panel + 1 } else { worker.take() };
         }
         if !small {
             worker.barrier();
         }
         if direct {
-            direct::run(d, worker, job, to.cast(), rows, blocks);
+            direct::run(d, worker, job, six, to.cast(), rows, blocks);
         } else {
             let own = scratch.add(quantised + worker.index() * tiled::THREAD_LEN);
-            tiled::run(d, worker, job, to.cast(), blocks, own);
+            tiled::run(d, worker, job, six, to.cast(), blocks, own);
         }
     }
 }

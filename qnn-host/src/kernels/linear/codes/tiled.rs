@@ -1,16 +1,18 @@
 //! Many rows of `X`: weights are opened into bytes in the first-level cache, a few groups and 256 columns at a time, and
 //! multiplied with all panels of quantised rows in register tiles.
 //!
-//! *Scratch of a thread*: opened codes `[group][block][8 quads][64]` (two quads at a time as the unit likes
-//! them), their scales `[group][block][16]` f32, and the products
+//! *Scratch of a thread*: opened codes `[group][block][8 quads][64]` (two quads at a time as the unit likes them), their scales
+//! `[group][block][16]` (6 bits: one for each half of a block) f32, and the products
 //! of a layer and of its gate, `[panel][row][groups * 16]` f32.
 
 use super::super::super::packed::{Bits, Packed, SCALES_BYTES, Scales};
 use super::super::super::simd::Simd;
 use super::super::super::simd::dot::{BLOCK, Dot, DotPiece, GROUP};
+use super::super::super::six;
 use super::super::finish::{Affine, finish};
 use super::super::{Job, Linear};
 use super::acts::{Record, len_bytes};
+use super::packed;
 use crate::pool::Worker;
 
 /// Most groups of a task.
@@ -21,10 +23,12 @@ const OPEN_BLOCKS: usize = 8;
 const BLOCK_ROWS: usize = 256;
 /// Bytes of an opened block.
 const OPEN_BYTES: usize = 512;
+/// Opened scales of a group: one or two for each block of each row.
+const GROUP_SCALES: usize = 2 * OPEN_BLOCKS * GROUP;
 /// Floats of opened codes.
 const OPEN_LEN: usize = MAX_GROUPS * OPEN_BLOCKS * OPEN_BYTES / 4;
 /// Floats of opened scales.
-const SCALES_LEN: usize = MAX_GROUPS * OPEN_BLOCKS * GROUP;
+const SCALES_LEN: usize = MAX_GROUPS * GROUP_SCALES;
 /// Floats of products.
 const PRODUCTS_LEN: usize = BLOCK_ROWS * MAX_GROUPS * GROUP;
 /// Floats of scratch of a thread.
@@ -37,6 +41,7 @@ pub(super) unsafe fn run<D: Dot>(
     d: D,
     worker: Worker<'_>,
     job: &Job<'_>,
+    six: bool,
     acts: *const u8,
     blocks: usize,
     own: *mut f32,
@@ -45,7 +50,7 @@ pub(super) unsafe fn run<D: Dot>(
     let mut task = worker.take();
     let mut first = 0;
     for layer in job.layers {
-        let Some(weights) = layer.weights.packed() else { continue };
+        let Some(weights) = packed(layer, six) else { continue };
         let n = weights.rows();
         let tasks = n.div_ceil(chunk);
         while task < first + tasks {
@@ -119,27 +124,29 @@ unsafe fn products<D: Dot>(
     let panels = rows.div_ceil(D::TILE.0);
     let packing = w.packing();
     let by_block = packing.scales == Scales::Block;
+    let stretch_blocks = packing.stretch_cols() / BLOCK;
     // SAFETY: whole panels of products fit, as `BLOCK_ROWS` is a multiple of a panel's rows.
     unsafe { to.write_bytes(0, panels * D::TILE.0 * groups * GROUP) };
     for block0 in (0..blocks).step_by(OPEN_BLOCKS) {
         let count = OPEN_BLOCKS.min(blocks - block0);
         for group in 0..groups {
-            let stretch = packing.group_header() + block0 / 2 * packing.stretch_bytes();
+            let stretch = packing.group_header() + block0 / stretch_blocks * packing.stretch_bytes();
             // SAFETY: the group has `count` (an even number) blocks from `block0` (as well) on; the opened ones fit.
             unsafe {
                 let from = w.group(group0 + group).add(stretch);
                 let codes = open.cast::<u8>().add(group * OPEN_BLOCKS * OPEN_BYTES);
-                let scales = scales.add(group * OPEN_BLOCKS * GROUP);
+                let scales = scales.add(group * GROUP_SCALES);
                 match packing.bits {
                     Bits::Four => open_blocks::<D, true>(d, from, count, by_block, codes, scales),
+                    Bits::Six => open_six(d, from, codes, scales),
                     Bits::Eight => open_blocks::<D, false>(d, from, count, by_block, codes, scales),
                 }
             }
         }
         // The next columns' weights come from memory while these are multiplied.
         let next0 = block0 + count;
-        let next_lines = OPEN_BLOCKS.min(blocks - next0) / 2 * packing.stretch_bytes() / 64;
-        let next = packing.group_header() + next0 / 2 * packing.stretch_bytes();
+        let next_lines = OPEN_BLOCKS.min(blocks - next0) / stretch_blocks * packing.stretch_bytes() / 64;
+        let next = packing.group_header() + next0 / stretch_blocks * packing.stretch_bytes();
         for panel in 0..panels {
             for line in next_lines * panel / panels..next_lines * (panel + 1) / panels {
                 for group in 0..groups {
@@ -157,7 +164,11 @@ unsafe fn products<D: Dot>(
                     four: packing.bits == Bits::Four,
                     to: to.add(panel * D::TILE.0 * groups * GROUP),
                 };
-                if by_block { by_shape::<D, true>(d, groups, tile) } else { by_shape::<D, false>(d, groups, tile) }
+                match (packing.bits, by_block) {
+                    (Bits::Six, _) => by_shape::<D, true, 2>(d, groups, tile),
+                    (_, true) => by_shape::<D, true, 1>(d, groups, tile),
+                    (_, false) => by_shape::<D, false, 1>(d, groups, tile),
+                }
             }
         }
     }
@@ -211,12 +222,40 @@ unsafe fn open_blocks<D: Dot, const FOUR: bool>(
     }
 }
 
+/// Opens a stretch of 6-bit codes at `from`.
+///
+/// # Safety
+/// It is readable, and what is opened writable.
+#[inline(always)]
+unsafe fn open_six<D: Dot>(d: D, from: *const u8, codes: *mut u8, scales: *mut f32) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let row_scales = d.load_group(from.cast());
+        for sub in 0..six::STRETCH / six::SUB {
+            let steps = d.load_group_i8(from.add(six::STEPS_AT + sub * GROUP).cast());
+            d.store_group(scales.add(sub * GROUP), d.mul(steps, row_scales));
+        }
+        for block in 0..six::STRETCH / BLOCK {
+            let (from, to) = (from.add(six::BLOCKS_AT + block * six::BLOCK_BYTES), codes.add(block * OPEN_BYTES));
+            let upper = [d.load(from.add(six::UPPER_AT)), d.load(from.add(six::UPPER_AT + 64))];
+            for i in [0, 2] {
+                let (a, b) = (d.load(from.add(64 * i)), d.load(from.add(64 * (i + 1))));
+                let (at, next) = (i as u32, i as u32 + 1);
+                let low = (d.six(d.low(a), upper[0], at), d.six(d.low(b), upper[0], next));
+                let high = (d.six(d.high(a), upper[1], at), d.six(d.high(b), upper[1], next));
+                d.store_opened(to.add(64 * i), low.0, low.1);
+                d.store_opened(to.add(64 * (i + 4)), high.0, high.1);
+            }
+        }
+    }
+}
+
 /// The operands of a register tile.
 #[derive(Clone, Copy)]
 struct Tile {
     /// Opened codes, groups `OPEN_BLOCKS * OPEN_BYTES` apart.
     codes: *const u8,
-    /// Opened scales, groups `OPEN_BLOCKS * GROUP` apart.
+    /// Opened scales, groups [`GROUP_SCALES`] apart.
     scales: *const f32,
     /// A panel, from its first block on.
     acts: *const u8,
@@ -232,44 +271,53 @@ struct Tile {
 /// # Safety
 /// The operands have the shapes that [`Tile`] tells, panels of the unit's rows; `groups` are at most those of `D::TILE`.
 #[inline(always)]
-unsafe fn by_shape<D: Dot, const BLOCK_SCALES: bool>(d: D, groups: usize, t: Tile) {
+unsafe fn by_shape<D: Dot, const BLOCK_SCALES: bool, const PARTS: usize>(d: D, groups: usize, t: Tile) {
     // SAFETY: the caller's promise; each arm is the unit's own shape.
     unsafe {
         match (D::TILE, groups) {
-            ((4, 3), 3) => d.outline(TilePiece::<4, 3, BLOCK_SCALES>(t)),
-            ((4, 3), 2) => d.outline(TilePiece::<4, 2, BLOCK_SCALES>(t)),
-            ((4, _), _) => d.outline(TilePiece::<4, 1, BLOCK_SCALES>(t)),
-            _ => d.outline(TilePiece::<2, 1, BLOCK_SCALES>(t)),
+            ((4, 3), 3) => d.outline(TilePiece::<4, 3, BLOCK_SCALES, PARTS>(t)),
+            ((4, 3), 2) => d.outline(TilePiece::<4, 2, BLOCK_SCALES, PARTS>(t)),
+            ((4, _), _) => d.outline(TilePiece::<4, 1, BLOCK_SCALES, PARTS>(t)),
+            _ => d.outline(TilePiece::<2, 1, BLOCK_SCALES, PARTS>(t)),
         }
     }
 }
 
 /// [`tile`] as a function of its own.
-struct TilePiece<const R: usize, const G: usize, const BLOCK_SCALES: bool>(Tile);
+struct TilePiece<const R: usize, const G: usize, const BLOCK_SCALES: bool, const PARTS: usize>(Tile);
 
-impl<const R: usize, const G: usize, const BLOCK_SCALES: bool> DotPiece for TilePiece<R, G, BLOCK_SCALES> {
+impl<const R: usize, const G: usize, const BLOCK_SCALES: bool, const PARTS: usize> DotPiece
+    for TilePiece<R, G, BLOCK_SCALES, PARTS>
+{
     #[inline(always)]
     unsafe fn run<D: Dot>(self, d: D) {
         // SAFETY: the caller's promise.
-        unsafe { tile::<D, R, G, BLOCK_SCALES>(d, self.0) }
+        unsafe { tile::<D, R, G, BLOCK_SCALES, PARTS>(d, self.0) }
     }
 }
 
-/// `R` rows of a panel times `G` groups, added to the products.
+/// `R` rows of a panel times `G` groups, added to the products; blocks have `PARTS` scales a row, 1 or 2.
 ///
 /// # Safety
 /// The operands have the shapes that [`Tile`] tells, panels of `R` rows.
 #[inline(always)]
-unsafe fn tile<D: Dot, const R: usize, const G: usize, const BLOCK_SCALES: bool>(d: D, t: Tile) {
-    for block in 0..t.blocks {
+unsafe fn tile<D: Dot, const R: usize, const G: usize, const BLOCK_SCALES: bool, const PARTS: usize>(d: D, t: Tile) {
+    for at in 0..t.blocks * PARTS {
+        let (block, part) = (at / PARTS, at % PARTS);
         let record = Record::at(t.acts, R, t.block0 + block);
         let codes = t.codes.wrapping_add(block * OPEN_BYTES);
         // SAFETY: the block exists in all operands.
         unsafe {
-            let starts = if t.four { record.start4(0) } else { record.start8(0) };
-            let sums = d.products::<R, G>(codes, OPEN_BLOCKS * OPEN_BYTES, record.quad(0, 0), BLOCK / 4, starts);
+            let starts = match PARTS {
+                2 => record.start6(part, 0),
+                _ if t.four => record.start4(0),
+                _ => record.start8(0),
+            };
+            let (first, quads) = (part * 4, BLOCK / 4 / PARTS);
+            let codes = codes.add(64 * first);
+            let sums = d.products::<R, G>(codes, OPEN_BLOCKS * OPEN_BYTES, record.quad(first, 0), quads, starts);
             let scales: [D::Group; G] = std::array::from_fn(|g| {
-                if BLOCK_SCALES { d.load_group(t.scales.add((g * OPEN_BLOCKS + block) * GROUP)) } else { d.zero() }
+                if BLOCK_SCALES { d.load_group(t.scales.add(g * GROUP_SCALES + at * GROUP)) } else { d.zero() }
             });
             for (r, sums) in sums.into_iter().enumerate() {
                 let x = *record.scale(r);
