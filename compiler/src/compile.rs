@@ -11,7 +11,7 @@ use crate::progress::{Amount, Progress, Stage};
 use crate::size::Plan;
 use crate::target::{Target, TargetContext};
 use crate::{CompileOptions, Result, fs, manifest};
-use genie_types::VariantSpec;
+use genie_types::Variant;
 use sha2::{Digest, Sha256};
 use std::path::Path;
 use std::time::Instant;
@@ -59,8 +59,8 @@ pub(crate) fn compile_with<T: Target>(
             name: place.graph_name(variant),
             file: file.clone(),
             split: place.split,
-            ar: variant.variant().get(),
-            cl: variant.ctx_size().get(),
+            ar: variant.ar().get(),
+            cl: variant.cl().get(),
         }));
     }
 
@@ -79,7 +79,7 @@ pub(crate) fn compile_with<T: Target>(
             files.push(name.to_string());
         }
     }
-    let ctx_size = variants.iter().map(|v| v.ctx_size().get()).max().unwrap_or(0);
+    let ctx_size = variants.iter().map(|v| v.cl().get()).max().unwrap_or(0);
     let config = genie_config(spec, ctx_size, &binaries, options.htp.is_some());
     write_json(&staging.path(CONFIG_FILE), &config)?;
     files.push(CONFIG_FILE.into());
@@ -125,7 +125,7 @@ struct Place {
 }
 
 impl Place {
-    fn graph_name(self, variant: VariantSpec) -> String {
+    fn graph_name(self, variant: Variant) -> String {
         // The real Genie orders splits by name, as text.
         let width = self.n_splits.to_string().len();
         format!("{variant}_{:0width$}_of_{}", self.split, self.n_splits)
@@ -137,7 +137,7 @@ fn compile_piece<C: TargetContext>(
     spec: &ModelSpec,
     piece: &Piece,
     place: Place,
-    variants: &[VariantSpec],
+    variants: &[Variant],
     mut context: C,
     mut source: Source<'_>,
     save: Option<&Path>,
@@ -169,13 +169,13 @@ fn compile_piece<C: TargetContext>(
     Ok(open)
 }
 
-fn note_oddities(options: &CompileOptions, spec: &ModelSpec, variants: &[VariantSpec], progress: &mut dyn Progress) {
+fn note_oddities(options: &CompileOptions, spec: &ModelSpec, variants: &[Variant], progress: &mut dyn Progress) {
     for &ar in &options.ars {
         for &cl in options.cls.iter().filter(|&&cl| cl < ar) {
             progress.note(&format!("left out AR-{ar} CL-{cl}: wider than its context"));
         }
     }
-    let longest = variants.iter().map(|v| v.ctx_size().get()).max().unwrap_or(0);
+    let longest = variants.iter().map(|v| v.cl().get()).max().unwrap_or(0);
     if let Some(trained) = spec.max_positions.filter(|&trained| longest > trained) {
         progress.note(&format!("CL-{longest} is longer than the {trained} positions the model was trained for"));
     }

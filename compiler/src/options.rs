@@ -4,7 +4,7 @@
 
 use crate::{CompileError, HtpOptions, Result};
 use core::{fmt, str::FromStr};
-use genie_types::{Ar, Cl, Dtype, VariantSpec};
+use genie_types::{Ar, Cl, Dtype, Variant};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -58,13 +58,13 @@ impl CompileOptions {
     ///
     /// # Errors
     /// An empty list, a zero, or an AR wider than every CL.
-    pub fn variants(&self) -> Result<Vec<VariantSpec>> {
+    pub fn variants(&self) -> Result<Vec<Variant>> {
         let ars = widths("AR", &self.ars, Ar::new)?;
         let cls = widths("CL", &self.cls, Cl::new)?;
         let mut variants = Vec::new();
         for &ar in &ars {
             let before = variants.len();
-            variants.extend(cls.iter().filter_map(|&cl| VariantSpec::new(ar, cl).ok()));
+            variants.extend(cls.iter().filter_map(|&cl| Variant::from_widths(ar, cl).ok()));
             if variants.len() == before {
                 let longest = cls.iter().map(|cl| cl.get()).max().unwrap_or(0);
                 return Err(CompileError::ArTooWide { ar: ar.get(), longest_cl: longest });
@@ -193,7 +193,7 @@ mod tests {
 
     fn names(ars: &[u32], cls: &[u32]) -> Result<Vec<String>> {
         let options = CompileOptions { ars: ars.into(), cls: cls.into(), ..CompileOptions::new("m", "o") };
-        Ok(options.variants()?.iter().map(VariantSpec::to_string).collect())
+        Ok(options.variants()?.iter().map(Variant::to_string).collect())
     }
 
     #[test]

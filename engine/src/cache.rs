@@ -61,7 +61,7 @@ pub(crate) fn mode(layout: &ModelLayout, wanted: Option<ModeKind>) -> Result<Mod
 pub(crate) fn geometry(layout: &ModelLayout, variants: &Variants, mode: ModeKind) -> Result<KvGeometry, EngineError> {
     let padded = |n: usize| mode.mode().padded(n);
     for (group, spec) in variants.groups().iter().flat_map(|g| variants.specs().iter().map(move |s| (g, *s))) {
-        let lengths = [group.past_len(spec), spec.variant().get()];
+        let lengths = [group.past_len(spec), spec.ar().get()];
         if let Some(n) = lengths.into_iter().find(|&n| padded(n) != n) {
             // What a graph with a partial tile wants to see there is not known.
             let what = format!("a cache in hardware tiles with {n} rows (group `{}`, {spec})", group.prefix);

@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use genie_types::{TokenId, VariantSpec};
+use genie_types::{TokenId, Variant};
 use kvmanager::{Cell, GroupImage, InferenceStep, KvImage, MaskCol, SeqId};
 
 use crate::{Engine, EngineError, Executor, TokenModel};
@@ -14,7 +14,7 @@ use crate::{Engine, EngineError, Executor, TokenModel};
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepTimes {
     /// The shape.
-    pub spec: VariantSpec,
+    pub spec: Variant,
     /// One entry a run, in order.
     pub us: Vec<f64>,
 }
@@ -72,16 +72,16 @@ impl<X: Executor> Engine<X> {
     }
 
     /// Rows that may be there as a step of that shape starts, with room for the step below the limit.
-    fn room(&self, spec: VariantSpec) -> usize {
+    fn room(&self, spec: Variant) -> usize {
         let variants = self.kv.variants();
         let room = variants.groups().iter().map(|g| g.room(spec)).min().unwrap_or(0);
-        room.min(variants.limit().saturating_sub(spec.variant().get()))
+        room.min(variants.limit().saturating_sub(spec.ar().get()))
     }
 
-    fn time_step(&mut self, spec: VariantSpec) -> Result<f64, EngineError> {
+    fn time_step(&mut self, spec: Variant) -> Result<f64, EngineError> {
         let rows = if spec.is_full_context() { 0 } else { self.room(spec) };
         self.fill(rows)?;
-        let n_process = spec.variant().get().min(self.kv.variants().limit() - rows);
+        let n_process = spec.ar().get().min(self.kv.variants().limit() - rows);
         self.books[0].extend(&vec![TokenId(0); n_process], rows);
         let step = InferenceStep {
             spec,
@@ -102,7 +102,7 @@ impl<X: Executor> Engine<X> {
     }
 
     /// Changes to the next shape and on, round and round.
-    fn time_switches(&mut self, specs: &[VariantSpec], rows: usize, reps: usize) -> Result<Vec<f64>, EngineError> {
+    fn time_switches(&mut self, specs: &[Variant], rows: usize, reps: usize) -> Result<Vec<f64>, EngineError> {
         let specs: Vec<_> = specs.iter().copied().filter(|s| !s.is_full_context()).collect();
         let mut us = Vec::new();
         let [first, _, ..] = specs.as_slice() else { return Ok(us) };

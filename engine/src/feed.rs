@@ -120,7 +120,7 @@ impl Feeds {
     /// Writes the inputs of the step that the cache is prepared for.
     pub(crate) fn fill(&mut self, io: &mut Io, kv: &KvManager, fill: &Fill<'_>) -> Result<(), EngineError> {
         let &Fill { variant, step, tokens, .. } = fill;
-        let ar = step.variant();
+        let ar = step.ar();
         for &f in &self.by_variant[variant] {
             let Feed { buffer, kind } = &mut self.feeds[f];
             let bytes = io.buffers[*buffer].bytes_mut();

@@ -1,6 +1,6 @@
 //! What the real Genie does with a prompt that its rule has no place for, under the policy that gives up where it does.
 
-use genie_types::{TokenId, VariantSpec};
+use genie_types::{TokenId, Variant};
 use kvmanager::Policy;
 
 use crate::run::Want;
@@ -36,9 +36,9 @@ impl<X: Executor> Engine<X> {
 
 /// The graph that the real one takes for a piece that fits none: of the largest CL, the smallest AR that holds the piece,
 /// else the largest.
-fn doomed_variant(variants: &[VariantSpec], n_piece: usize) -> Option<VariantSpec> {
-    let cl = variants.iter().map(|v| v.ctx_size()).max()?;
-    let of_cl = || variants.iter().copied().filter(|v| v.ctx_size() == cl);
-    let holds = of_cl().filter(|v| v.variant().get() >= n_piece).min_by_key(|v| v.variant());
-    holds.or_else(|| of_cl().max_by_key(|v| v.variant()))
+fn doomed_variant(variants: &[Variant], n_piece: usize) -> Option<Variant> {
+    let cl = variants.iter().map(|v| v.cl()).max()?;
+    let of_cl = || variants.iter().copied().filter(|v| v.cl() == cl);
+    let holds = of_cl().filter(|v| v.ar().get() >= n_piece).min_by_key(|v| v.ar());
+    holds.or_else(|| of_cl().max_by_key(|v| v.ar()))
 }

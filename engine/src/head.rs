@@ -63,7 +63,7 @@ impl Head {
                 })
                 .collect()
         };
-        let widest = layout.variants.iter().map(|v| v.variant().get()).max().unwrap_or(0);
+        let widest = layout.variants.iter().map(|v| v.ar().get()).max().unwrap_or(0);
         Self {
             narrower: split.graphs.iter().enumerate().map(|(g, graph)| narrower(g, graph)).collect(),
             reads: split.graphs.iter().enumerate().map(|(g, graph)| reads(g, graph)).collect(),

@@ -77,7 +77,7 @@ impl Mask {
     }
 
     fn write<T: Copy>(&mut self, mask: &mut [T], step: &InferenceStep, shown: T, hidden: T) {
-        let (ar, cl) = (step.variant(), step.ctx_size());
+        let (ar, cl) = (step.ar(), step.cl());
         let held = self.held.filter(|held| held.spec == step.spec);
         if held.is_none() {
             mask[..ar * cl].fill(hidden);
@@ -124,7 +124,7 @@ fn difference(a: &[Range<usize>; 2], b: &[Range<usize>; 2], mut each: impl FnMut
 
 #[cfg(test)]
 mod tests {
-    use genie_types::{Ar, Cl, VariantSpec};
+    use genie_types::Variant;
     use kvmanager::MaskCol;
     use proptest::prelude::*;
 
@@ -132,7 +132,7 @@ mod tests {
     use crate::buffer::{Buffer, elements};
 
     fn step(ar: u32, cl: u32, n_valid_kv: usize, n_process: usize, scatter: bool) -> InferenceStep {
-        let spec = VariantSpec::new(Ar::new(ar).unwrap(), Cl::new(cl).unwrap()).unwrap();
+        let spec = Variant::new(ar, cl).unwrap();
         let new_idx = MaskCol(if scatter { n_valid_kv } else { spec.past_capacity() });
         InferenceStep { spec, n_past: n_valid_kv, n_valid_kv, n_process, past_idx: MaskCol(0), new_idx }
     }

@@ -5,7 +5,7 @@
 
 use core::ops::Range;
 
-use genie_types::{SplitIdx, TokenId, VariantSpec};
+use genie_types::{SplitIdx, TokenId, Variant};
 use kvmanager::{InferenceStep, KvError, MaskCol, PlanError, Policy, SeqId};
 use nsp_graph::GraphKind;
 
@@ -40,7 +40,7 @@ impl<X: Executor> Engine<X> {
     /// As [`TokenModel::process`]; the state before the call is gone in any case.
     pub fn recompute(&mut self, tokens: &[TokenId]) -> Result<&[f32], EngineError> {
         self.reset()?;
-        let fits = |spec: &&VariantSpec| spec.is_full_context() && spec.variant().get() >= tokens.len();
+        let fits = |spec: &&Variant| spec.is_full_context() && spec.ar().get() >= tokens.len();
         let limit = self.context_size();
         let whole = self.layout.variants.iter().find(fits).copied();
         let evicts = self.kv.variants().groups().iter().any(|g| g.evicts());
@@ -169,7 +169,7 @@ impl<X: Executor> Engine<X> {
         step: &InferenceStep,
         at: usize,
         rows: Range<usize>,
-        next: Option<VariantSpec>,
+        next: Option<Variant>,
     ) -> Result<(), EngineError> {
         tracing::trace!(%step, ?rows, "step");
         let variant = self.variant_of(step);

@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use genie_types::{TokenId, VariantSpec};
+use genie_types::{TokenId, Variant};
 use kvmanager::{CellTable, Holes, JobWatch, KvError, SeqId, ShiftLoss};
 
 use crate::{Engine, EngineError, Executor, TokenModel};
@@ -51,7 +51,7 @@ impl<X: Executor> Engine<X> {
     /// # Errors
     ///
     /// [`EngineError::Kv`]: no such graph, or more rows than its past holds.
-    pub fn set_variant(&mut self, spec: VariantSpec) -> Result<(), EngineError> {
+    pub fn set_variant(&mut self, spec: Variant) -> Result<(), EngineError> {
         Ok(self.kv.set_variant(spec)?)
     }
 

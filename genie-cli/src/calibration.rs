@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use engine::calibrate::{Measured, median};
-use genie_types::{Ar, Cl, VariantSpec};
+use genie_types::Variant;
 use kvmanager::plan::{CostTable, Policy, Variants};
 use qnn_api::Backend;
 use serde::{Deserialize, Serialize};
@@ -133,8 +133,8 @@ impl Here {
     /// Writes what was measured.
     pub fn write(&self, measured: &Measured, threads: Option<usize>) -> Result<PathBuf> {
         let steps = measured.steps.iter().map(|s| Step {
-            ar: s.spec.variant().get() as u32,
-            cl: s.spec.ctx_size().get() as u32,
+            ar: s.spec.ar().get() as u32,
+            cl: s.spec.cl().get() as u32,
             median_us: median(&s.us),
             min_us: s.us.iter().copied().fold(f64::INFINITY, f64::min),
             max_us: s.us.iter().copied().fold(0.0, f64::max),
@@ -210,7 +210,7 @@ impl Here {
         if file.binaries != self.binaries {
             return Err(Unfit::Stale("the context binaries have changed since".into()));
         }
-        let spec = |s: &Step| Some((VariantSpec::new(Ar::new(s.ar)?, Cl::new(s.cl)?).ok()?, s.median_us));
+        let spec = |s: &Step| Some((Variant::new(s.ar, s.cl).ok()?, s.median_us));
         let steps: Vec<_> = file.steps.iter().filter_map(spec).collect();
         if let Some(missing) = variants.specs().iter().find(|s| steps.iter().all(|(known, _)| known != *s)) {
             return Err(Unfit::Stale(format!("it has no time for {missing}")));
@@ -237,8 +237,8 @@ mod tests {
 
     use super::*;
 
-    fn spec(ar: u32, cl: u32) -> VariantSpec {
-        VariantSpec::new(Ar::new(ar).unwrap(), Cl::new(cl).unwrap()).unwrap()
+    fn spec(ar: u32, cl: u32) -> Variant {
+        Variant::new(ar, cl).unwrap()
     }
 
     fn here(folder: &Path) -> Here {
@@ -254,7 +254,7 @@ mod tests {
     fn a_calibration_is_used_where_it_was_measured_and_nowhere_else() {
         let folder = tempfile::tempdir().unwrap();
         let here = here(folder.path());
-        let variants = |specs: &[VariantSpec]| Variants::new(specs.iter().copied(), KvForm::Concat, None).unwrap();
+        let variants = |specs: &[Variant]| Variants::new(specs.iter().copied(), KvForm::Concat, None).unwrap();
         let known = variants(&[spec(1, 16), spec(4, 16)]);
         assert_eq!(here.table(&known).unwrap_err(), Unfit::Missing);
         let steps = vec![

@@ -1,21 +1,21 @@
-//! The plain words that two or more of our crates share. No logic, no dependencies.
+//! Plain data types that two or more of our crates share. No logic, no dependencies.
 //!
 //! ```
-//! use genie_types::{Ar, Cl, VariantSpec};
+//! use genie_types::Variant;
 //!
-//! let spec = VariantSpec::new(Ar::new(32).unwrap(), Cl::new(512).unwrap()).unwrap();
-//! assert_eq!(spec.past_capacity(), 480);
-//! assert_eq!(spec.to_string(), "ar32_cl512");
+//! let variant = Variant::new(32, 512).unwrap();
+//! assert_eq!(variant.past_capacity(), 480);
+//! assert_eq!(variant.to_string(), "ar32_cl512");
 //! ```
 //!
 //! # What is in here
 //!
-//! | module | words |
+//! | module | types |
 //! |---|---|
-//! | [`variant`] | [`Ar`], [`Cl`], [`VariantSpec`]: which fixed shape a graph was compiled for |
+//! | [`variant`] | [`Ar`], [`Cl`], [`Variant`]: which fixed shape a graph was compiled for |
 //! | [`tensor`] | [`TensorInfo`], [`GraphInfo`]: what a context binary says about itself |
 //! | [`dtype`] | [`Dtype`]: element types and their widths |
-//! | [`quant`] | [`Quant`]: how codes become numbers |
+//! | [`quant`] | [`Quant`]: how quantised values become numbers |
 //! | [`ids`] | [`TokenId`], [`LayerIdx`], [`SplitIdx`], [`GraphIdx`] |
 //!
 //! # What it must never know
@@ -34,4 +34,4 @@ pub use dtype::Dtype;
 pub use ids::{GraphIdx, LayerIdx, SplitIdx, TokenId};
 pub use quant::Quant;
 pub use tensor::{DataFormat, GraphInfo, TensorInfo};
-pub use variant::{Ar, Cl, VariantError, VariantSpec};
+pub use variant::{Ar, Cl, Variant, VariantError};

@@ -1,6 +1,6 @@
 //! What can go wrong in the cache. The planner has its own: [`PlanError`](crate::PlanError).
 
-use genie_types::{Dtype, SplitIdx, VariantSpec};
+use genie_types::{Dtype, SplitIdx, Variant};
 
 /// A refusal of the cache. Unless a variant says otherwise, nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -31,7 +31,7 @@ pub enum KvError {
     #[error("no graph of shape {spec}: the cache can take {known}")]
     UnknownVariant {
         /// The shape asked for.
-        spec: VariantSpec,
+        spec: Variant,
         /// The shapes there are.
         known: String,
     },
@@ -59,7 +59,7 @@ pub enum KvError {
     #[error("{spec} holds {past_len} rows of past, the cache has {n_rows}")]
     PastTooLong {
         /// The shape asked for.
-        spec: VariantSpec,
+        spec: Variant,
         /// Rows of its past.
         past_len: usize,
         /// Rows in the cache.

@@ -4,7 +4,7 @@
 //! of layers with a context of its own (`swa_`).
 
 use crate::KvForm;
-use genie_types::VariantSpec;
+use genie_types::Variant;
 
 /// Groups a cache may have.
 pub const MAX_GROUPS: usize = 4;
@@ -46,7 +46,7 @@ pub struct CacheGroup {
     /// How its graphs take their past.
     pub form: KvForm,
     /// Its own context length for each shape of the model; the model's where a shape is not listed.
-    pub ctx: Vec<(VariantSpec, usize)>,
+    pub ctx: Vec<(Variant, usize)>,
     /// What it keeps.
     pub long: LongContext,
 }
@@ -58,17 +58,17 @@ impl CacheGroup {
     }
 
     /// Its context length in a graph of that shape.
-    pub fn ctx_of(&self, spec: VariantSpec) -> usize {
-        self.ctx.iter().find(|(s, _)| *s == spec).map_or(spec.ctx_size().get(), |&(_, ctx)| ctx)
+    pub fn ctx_of(&self, spec: Variant) -> usize {
+        self.ctx.iter().find(|(s, _)| *s == spec).map_or(spec.cl().get(), |&(_, ctx)| ctx)
     }
 
     /// Rows it may hold as a step of that shape starts.
-    pub fn room(&self, spec: VariantSpec) -> usize {
-        self.ctx_of(spec).saturating_sub(spec.variant().get())
+    pub fn room(&self, spec: Variant) -> usize {
+        self.ctx_of(spec).saturating_sub(spec.ar().get())
     }
 
     /// Rows of the past input in a graph of that shape.
-    pub fn past_len(&self, spec: VariantSpec) -> usize {
+    pub fn past_len(&self, spec: Variant) -> usize {
         match self.form {
             // A graph as wide as its context has no past inputs in either form.
             KvForm::Scatter if self.room(spec) > 0 => self.ctx_of(spec),
@@ -83,7 +83,7 @@ impl CacheGroup {
 
     /// Tokens after which a step of that shape can still start: no limit when the group makes room by itself.
     /// `largest` says that no shape has a longer context.
-    pub(crate) fn reach(&self, spec: VariantSpec, largest: bool) -> usize {
+    pub(crate) fn reach(&self, spec: Variant, largest: bool) -> usize {
         let room = self.room(spec);
         let endless = match self.long {
             LongContext::None => false,
@@ -95,7 +95,7 @@ impl CacheGroup {
     }
 
     /// Rows left of `rows` tokens when a step of that shape starts.
-    pub(crate) fn resident(&self, spec: VariantSpec, rows: usize) -> usize {
+    pub(crate) fn resident(&self, spec: Variant, rows: usize) -> usize {
         match self.long {
             LongContext::None => rows,
             LongContext::Window { size, sinks } => rows.min(size - 1 + sinks),

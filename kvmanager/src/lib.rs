@@ -1,13 +1,13 @@
 //! The planner and the KV cache for graphs of fixed shape: which graph runs next, and where its past lies.
 //!
 //! ```
-//! use genie_types::{Ar, Cl, VariantSpec};
+//! use genie_types::Variant;
 //! use kvmanager::{KvForm, KvState, Policy, Variants, plan};
 //!
-//! let spec = |ar, cl| VariantSpec::new(Ar::new(ar).unwrap(), Cl::new(cl).unwrap()).unwrap();
+//! let spec = |ar, cl| Variant::new(ar, cl).unwrap();
 //! let variants = Variants::new([spec(1, 512), spec(8, 512), spec(64, 512)], KvForm::Concat, None)?;
 //! let strategy = plan(&KvState::default(), &variants, 200, &Policy::Serve)?;
-//! let widths: Vec<_> = strategy.steps().iter().map(|s| (s.variant(), s.n_process)).collect();
+//! let widths: Vec<_> = strategy.steps().iter().map(|s| (s.ar(), s.n_process)).collect();
 //! assert_eq!(widths, [(64, 64), (64, 64), (64, 64), (8, 8)]);
 //! # Ok::<(), kvmanager::PlanError>(())
 //! ```
@@ -31,9 +31,9 @@
 //! # The life of a step
 //!
 //! ```
-//! # use genie_types::{Ar, Cl, SplitIdx, VariantSpec};
+//! # use genie_types::{SplitIdx, Variant};
 //! # use kvmanager::{KvDtype, KvForm, KvGeometry, KvManager, KvOptions, ModeKind, Policy, Variants};
-//! # let spec = |ar, cl| VariantSpec::new(Ar::new(ar).unwrap(), Cl::new(cl).unwrap()).unwrap();
+//! # let spec = |ar, cl| Variant::new(ar, cl).unwrap();
 //! let geometry = KvGeometry::uniform(2, 4, 32, KvDtype::U8); // 2 layers, 4 heads of 32
 //! let variants = Variants::new([spec(1, 64), spec(8, 64), spec(1, 128), spec(8, 128)], KvForm::Concat, None)?;
 //! let options = KvOptions { mode: ModeKind::SMART_MASK, n_threads: 2 };

@@ -41,7 +41,7 @@ use crate::rope::{RopeSpec, ShiftLoss};
 use crate::tensor_buf::{Run, Runs, TensorBuf};
 use crate::worker::{JobWatch, Pool, Shard};
 use crate::{KvError, KvForm};
-use genie_types::VariantSpec;
+use genie_types::Variant;
 use jobs::Split;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -118,7 +118,7 @@ pub struct KvManager {
     variants: Variants,
     options: KvOptions,
     holes: Holes,
-    spec: Option<VariantSpec>,
+    spec: Option<Variant>,
     /// Next position of each sequence; that of sequence 0 is `n_past`.
     next: [usize; SeqId::COUNT],
     /// The tokens of the prepared step.

@@ -1,7 +1,7 @@
 //! KeyDiff with several heads and wide steps, beside a naive one: each head has its own list of tokens, its own queue, and
 //! forgets tokens of its own; keys and values must always hold the same ones.
 
-use genie_types::{Ar, Cl, LayerIdx, SplitIdx, VariantSpec};
+use genie_types::{LayerIdx, SplitIdx, Variant};
 use kvmanager::{
     CacheGroup, KeyScorer, KvDtype, KvForm, KvGeometry, KvKind, KvLayout, KvManager, KvOptions, KvTensor, LongContext,
     ModeKind, Policy, SplitGeometry, Variants,
@@ -63,7 +63,7 @@ fn play(mode: ModeKind, transposed: bool, sinks: usize, update_every: usize, chu
     let value = KvTensor::new(KvKind::Value, 0, HEADS, DIM, KvDtype::F32);
     let value = if transposed { value.transposed() } else { value };
     let tensors = vec![KvTensor::new(KvKind::Key, 0, HEADS, DIM, KvDtype::F32), value];
-    let spec = |ar| VariantSpec::new(Ar::new(ar).unwrap(), Cl::new(16).unwrap()).unwrap();
+    let spec = |ar| Variant::new(ar, 16).unwrap();
     let long = LongContext::KeyDiff { sinks, update_every };
     let group = CacheGroup { long, ..CacheGroup::plain(KvForm::Concat) };
     let variants = Variants::with_groups([spec(1), spec(4)], vec![group], Some(1000)).unwrap();
@@ -73,7 +73,7 @@ fn play(mode: ModeKind, transposed: bool, sinks: usize, update_every: usize, chu
     let mut naive = Naive::default();
     for &n in chunks {
         for step in kv.plan(n, &Policy::Serve).unwrap().steps() {
-            let room = 16 - step.variant();
+            let room = 16 - step.ar();
             kv.prepare(step).unwrap();
             naive.evict(naive.rows[0].len().saturating_sub(room), sinks, update_every);
             let n_rows = naive.rows[0].len();
@@ -92,7 +92,7 @@ fn play(mode: ModeKind, transposed: bool, sinks: usize, update_every: usize, chu
                 for (col, head) in (0..step.n_process).flat_map(|col| (0..HEADS).map(move |head| (col, head))) {
                     let token = step.n_past + col;
                     for (dim, x) in [score(token, head), token as f32, 0.5, -0.5].into_iter().enumerate() {
-                        let at = column(view.spec, step.variant(), col, head, dim) * 4;
+                        let at = column(view.spec, step.ar(), col, head, dim) * 4;
                         view.new[at..at + 4].copy_from_slice(&x.to_le_bytes());
                     }
                 }

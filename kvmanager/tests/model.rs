@@ -110,7 +110,7 @@ fn build(setup: &Setup, mode: ModeKind, shapes: usize) -> Result<KvManager, KvEr
     }
     groups.push(default);
     if setup.groups == 2 {
-        let ctx = specs.iter().map(|&s| (s, s.ctx_size().get().div_ceil(2).max(s.variant().get() + 1))).collect();
+        let ctx = specs.iter().map(|&s| (s, s.cl().get().div_ceil(2).max(s.ar().get() + 1))).collect();
         groups.push(CacheGroup { prefix: "swa_".to_owned(), form: setup.form, ctx, long: window });
     }
     let variants = Variants::with_groups(specs, groups, if setup.groups % 2 == 1 { Some(60) } else { None }).unwrap();
@@ -175,7 +175,7 @@ impl Run {
             for view in guard.views() {
                 view.new.fill(0xEE);
                 for col in 0..tokens.len() {
-                    token_bytes(view.spec, self.setup.mode, step.variant(), col, first + col, view.new);
+                    token_bytes(view.spec, self.setup.mode, step.ar(), col, first + col, view.new);
                 }
             }
             match keep {
@@ -191,20 +191,20 @@ impl Run {
 
     /// Rows that each group may hold as a step starts, or once it is kept: beyond the past of a shape there is still its
     /// context, unless it is the last.
-    fn limits(&self, spec: genie_types::VariantSpec, kept: bool) -> Vec<usize> {
+    fn limits(&self, spec: genie_types::Variant, kept: bool) -> Vec<usize> {
         let variants = self.kv.variants();
-        let wide = kept && spec.ctx_size().get() < variants.max_ctx();
+        let wide = kept && spec.cl().get() < variants.max_ctx();
         variants.groups().iter().map(|g| if wide { g.ctx_of(spec) } else { g.room(spec) }).collect()
     }
 
     /// What the graph would see: past inputs and mask, against the model.
-    fn check_inputs(&mut self, spec: genie_types::VariantSpec, tokens: &[BatchToken]) {
+    fn check_inputs(&mut self, spec: genie_types::Variant, tokens: &[BatchToken]) {
         self.model.expire();
         self.model.make_room(&self.limits(spec, false));
         self.model.turn();
         for group in 0..self.model.groups.len() {
             let rule = self.kv.variants().groups()[group].clone();
-            let (ar, width) = (spec.variant().get(), rule.ctx_of(spec));
+            let (ar, width) = (spec.ar().get(), rule.ctx_of(spec));
             let past_len = rule.past_len(spec);
             let mut mask = vec![0u8; ar * width];
             self.kv.fill_mask(group, 0, 1, &mut mask).unwrap();
@@ -296,8 +296,8 @@ impl Run {
         let used: Vec<_> = (0..self.model.groups.len()).map(|g| self.model.groups[g].rows.len()).collect();
         let rules = self.kv.variants().groups().to_vec();
         let specs = self.kv.variants().specs().to_vec();
-        let fits = |s: &&genie_types::VariantSpec| {
-            s.variant().get() >= tokens.len() && rules.iter().zip(&used).all(|(r, &n)| n <= r.room(**s))
+        let fits = |s: &&genie_types::Variant| {
+            s.ar().get() >= tokens.len() && rules.iter().zip(&used).all(|(r, &n)| n <= r.room(**s))
         };
         let Some(&spec) = specs.iter().find(fits) else { return };
         self.kv.prepare_batch(spec, &tokens).unwrap();

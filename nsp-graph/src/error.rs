@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use genie_types::VariantSpec;
+use genie_types::Variant;
 
 use crate::layout::GraphKind;
 
@@ -160,7 +160,7 @@ pub enum LayoutError {
 
     /// A split lacks a shape that others have.
     #[error("split {split} has no graph for {spec}; it has {found}, and `{other}` needs it")]
-    VariantMissing { split: usize, spec: VariantSpec, found: Box<str>, other: Box<str> },
+    VariantMissing { split: usize, spec: Variant, found: Box<str>, other: Box<str> },
 
     /// The first split has no token input.
     #[error("{at} is the first split but has neither `input_ids` nor `inputs_embeds`{near}")]

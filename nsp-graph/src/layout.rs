@@ -6,7 +6,7 @@
 
 use core::fmt;
 
-use genie_types::{Ar, Cl, DataFormat, Dtype, GraphIdx, GraphInfo, LayerIdx, Quant, SplitIdx, TensorInfo, VariantSpec};
+use genie_types::{Ar, Cl, DataFormat, Dtype, GraphIdx, GraphInfo, LayerIdx, Quant, SplitIdx, TensorInfo, Variant};
 
 /// Part of the model that a graph computes, told by its tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -244,7 +244,7 @@ pub enum Note {
         /// The graph.
         graph: String,
         /// The variant it serves.
-        spec: VariantSpec,
+        spec: Variant,
     },
     /// An image encoder was found; text generation leaves it alone.
     ImageEncoder {
@@ -275,7 +275,7 @@ pub struct ModelLayout {
     /// Execution order.
     pub splits: Vec<Split>,
     /// Every AR/CL pair that all splits have: by CL, then AR.
-    pub variants: Vec<VariantSpec>,
+    pub variants: Vec<Variant>,
     /// Cache groups; the default one first.
     pub groups: Vec<CacheGroup>,
     /// Tensors between splits.
@@ -294,13 +294,13 @@ pub struct ModelLayout {
 
 impl ModelLayout {
     /// Index of a variant in [`ModelLayout::variants`].
-    pub fn variant_index(&self, spec: VariantSpec) -> Option<usize> {
+    pub fn variant_index(&self, spec: Variant) -> Option<usize> {
         self.variants.binary_search(&spec).ok()
     }
 
     /// The longest compiled context.
-    pub fn max_ctx_size(&self) -> usize {
-        self.variants.last().map_or(0, |v| v.ctx_size().get())
+    pub fn max_cl(&self) -> usize {
+        self.variants.last().map_or(0, |v| v.cl().get())
     }
 
     /// Layers with a cache.

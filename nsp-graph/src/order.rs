@@ -3,7 +3,7 @@
 //! Order: by the `_i_of_k` of the names; where no name has one, a binary is a split and binaries are ordered by the
 //! name of their first graph, as the real Genie orders them. Whole-model graphs are always one split.
 
-use genie_types::{Cl, VariantSpec};
+use genie_types::{Cl, Variant};
 
 use crate::error::LayoutError;
 use crate::layout::{GraphKind, Note};
@@ -87,14 +87,14 @@ pub(crate) fn split_kind(split: &[Draft<'_>]) -> GraphKind {
 }
 
 /// All AR/CL pairs of graphs whose shapes tell the CL, by CL, then AR.
-pub(crate) fn variants(splits: &[Vec<Draft<'_>>]) -> Result<Vec<VariantSpec>, LayoutError> {
+pub(crate) fn variants(splits: &[Vec<Draft<'_>>]) -> Result<Vec<Variant>, LayoutError> {
     let all = || splits.iter().flatten();
     let telling = all().any(|d| d.carries_cl);
     let mut specs = Vec::new();
     for draft in all().filter(|d| d.carries_cl || !telling) {
         let cl = draft.cl.ok_or_else(|| LayoutError::NoCl { at: draft.at() })?;
         let exceeds = |_| LayoutError::ArExceedsCl { at: draft.at(), ar: draft.ar.get(), cl: cl.get() };
-        specs.push(VariantSpec::new(draft.ar, cl).map_err(exceeds)?);
+        specs.push(Variant::from_widths(draft.ar, cl).map_err(exceeds)?);
     }
     specs.sort_unstable();
     specs.dedup();
@@ -108,20 +108,20 @@ pub(crate) fn serve(
     number: usize,
     split: &[Draft<'_>],
     splits: &[Vec<Draft<'_>>],
-    variants: &[VariantSpec],
+    variants: &[Variant],
     notes: &mut Vec<Note>,
 ) -> Result<Vec<usize>, LayoutError> {
     let mut by_variant = Vec::with_capacity(variants.len());
     for spec in variants {
-        let of_ar = |want: &dyn Fn(&Draft<'_>) -> bool| split.iter().position(|d| d.ar == spec.variant() && want(d));
-        let exact = of_ar(&|d| d.cl == Some(spec.ctx_size())).or_else(|| of_ar(&|d| d.cl.is_none()));
+        let of_ar = |want: &dyn Fn(&Draft<'_>) -> bool| split.iter().position(|d| d.ar == spec.ar() && want(d));
+        let exact = of_ar(&|d| d.cl == Some(spec.cl())).or_else(|| of_ar(&|d| d.cl.is_none()));
         let borrowed = || {
             let found = of_ar(&|d| !d.carries_cl)?;
             notes.push(Note::CtxBorrowed { graph: split[found].info.name.clone(), spec: *spec });
             Some(found)
         };
         by_variant.push(exact.or_else(borrowed).ok_or_else(|| {
-            let needs = |d: &&Draft<'_>| d.ar == spec.variant() && d.cl == Some(spec.ctx_size());
+            let needs = |d: &&Draft<'_>| d.ar == spec.ar() && d.cl == Some(spec.cl());
             let other = splits.iter().flatten().find(needs).map_or("", |d| d.info.name.as_str());
             let found: Vec<String> = split.iter().map(|d| shape_words(d.ar.get(), d.cl)).collect();
             LayoutError::VariantMissing {

@@ -20,7 +20,7 @@ use super::sink::GraphSink;
 use super::weights::{LayerWeights, Linear};
 use crate::Result;
 use crate::family::ModelSpec;
-use genie_types::VariantSpec;
+use genie_types::Variant;
 
 /// What every layer of a graph attends by.
 pub(super) struct Steps<T> {
@@ -38,11 +38,11 @@ impl<T: Copy + core::fmt::Debug> Steps<T> {
     /// Declares mask and positions as inputs, and what scores are multiplied by, if anything.
     pub(super) fn declare<S: GraphSink<Tensor = T>>(
         spec: &ModelSpec,
-        variant: VariantSpec,
+        variant: Variant,
         scale: Option<f64>,
         graph: &mut Composer<S>,
     ) -> Result<Self> {
-        let (n, m, width) = (variant.variant().get(), variant.ctx_size().get(), spec.rope_dim());
+        let (n, m, width) = (variant.ar().get(), variant.cl().get(), spec.rope_dim());
         let dtype = graph.dtype();
         let mask = graph.input("attention_mask", vec![1, 1, n, m], dtype)?;
         let cos = graph.input("position_ids_cos", vec![1, 1, n, width], dtype)?;
@@ -63,7 +63,7 @@ pub(super) fn lower<S: GraphSink>(
 ) -> Result<Val<S::Tensor>> {
     let Flow { variant, graph, x, steps } = flow;
     let steps = steps.as_ref().expect("a piece with layers declares mask and positions");
-    let (n, past) = (variant.variant().get(), variant.past_capacity());
+    let (n, past) = (variant.ar().get(), variant.past_capacity());
     let ModelSpec { n_heads, n_kv_heads, head_dim, .. } = *spec;
     let at = |part: &str| format!("model_layers_{layer}_self_attn_{part}");
 

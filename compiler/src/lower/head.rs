@@ -17,6 +17,6 @@ pub(super) fn lower<S: GraphSink>(
     let h = graph.rms_norm("model_norm", x, norm, spec.rms_eps)?;
     let h = graph.rows("lm_head_rows_in", &h)?;
     let logits = graph.linear("lm_head", &h, head, None)?;
-    graph.reshape("lm_head_rows", &logits, vec![1, variant.variant().get(), spec.vocab], Some("logits"))?;
+    graph.reshape("lm_head_rows", &logits, vec![1, variant.ar().get(), spec.vocab], Some("logits"))?;
     Ok(())
 }

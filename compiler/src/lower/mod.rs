@@ -32,7 +32,7 @@ use crate::{Progress, Result};
 use composer::{Composer, Val};
 use encode::Stored;
 pub(crate) use encode::{Format, LinearForm, Loss};
-use genie_types::{Dtype, VariantSpec};
+use genie_types::{Dtype, Variant};
 use weights::WeightSpec;
 
 /// Checks that every tensor of the model is there, with the shape and a type we read, before any work is done.
@@ -71,7 +71,7 @@ pub(crate) struct Source<'a> {
 
 /// One open graph and what flows through it so far.
 struct Flow<S: GraphSink> {
-    variant: VariantSpec,
+    variant: Variant,
     graph: Composer<S>,
     /// The residual stream, `[1, n, hidden]`.
     x: Val<S::Tensor>,
@@ -83,18 +83,18 @@ struct Flow<S: GraphSink> {
 pub(crate) fn lower<S: GraphSink>(
     spec: &ModelSpec,
     piece: &Piece,
-    graphs: Vec<(VariantSpec, S)>,
+    graphs: Vec<(Variant, S)>,
     source: &mut Source<'_>,
 ) -> Result<Vec<S>> {
     let Format { precision, form, .. } = source.format;
     let dtype = precision.dtype();
-    let mut graphs: Vec<(VariantSpec, Composer<S>)> =
+    let mut graphs: Vec<(Variant, Composer<S>)> =
         graphs.into_iter().map(|(variant, sink)| (variant, Composer::new(sink, dtype, form))).collect();
 
     // What enters: ids or the residual stream of the piece before.
     let mut entering = Vec::with_capacity(graphs.len());
     for (variant, graph) in &mut graphs {
-        let n = variant.variant().get();
+        let n = variant.ar().get();
         entering.push(match &piece.input {
             None => graph.input("input_ids", vec![1, n], Dtype::I32)?,
             Some(name) => graph.input(name, vec![1, n, spec.hidden], dtype)?,

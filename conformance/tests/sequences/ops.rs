@@ -2,7 +2,7 @@
 
 use conformance::decoder::{Decoder, Entry, Form, Naive, Rule, distance};
 use engine::{Engine, EngineError, SeqId, SeqTokens, TokenModel};
-use genie_types::{TokenId, VariantSpec};
+use genie_types::{TokenId, Variant};
 use kvmanager::KvError;
 use proptest::prelude::*;
 
@@ -147,7 +147,7 @@ impl<'a> Pair<'a> {
         Ok(())
     }
 
-    pub fn apply(&mut self, op: &Op, specs: &[VariantSpec]) -> Outcome {
+    pub fn apply(&mut self, op: &Op, specs: &[Variant]) -> Outcome {
         let range = |a: usize, b: usize| a.min(b)..a.max(b);
         match op {
             Op::Process(n) | Op::Rows(n) | Op::Prefill(n) => {

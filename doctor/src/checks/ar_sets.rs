@@ -19,7 +19,7 @@ pub fn check(case: &Case, found: &mut Findings) {
     let Some(Ok(layout)) = case.layout() else { return };
     let mut by_cl: BTreeMap<usize, Vec<String>> = BTreeMap::new();
     for spec in &layout.variants {
-        by_cl.entry(spec.ctx_size().get()).or_default().push(spec.variant().to_string());
+        by_cl.entry(spec.cl().get()).or_default().push(spec.ar().to_string());
     }
     let mut sets = by_cl.values();
     let first = sets.next();

@@ -15,12 +15,12 @@ pub const RULE: Rule = Rule {
 pub fn check(case: &Case, found: &mut Findings) {
     let (Some(config), Some(Ok(layout))) = (case.config(), case.layout()) else { return };
     let drops = config.engine("/longcontext").is_some();
-    let longest = layout.max_ctx_size();
+    let longest = layout.max_cl();
     if let Some(size) = config.number("/context/size")
         && !drops
         && size > longest as i64
     {
-        let mut cls: Vec<usize> = layout.variants.iter().map(|v| v.ctx_size().get()).collect();
+        let mut cls: Vec<usize> = layout.variants.iter().map(|v| v.cl().get()).collect();
         cls.dedup();
         let cls: Vec<String> = cls.iter().map(|cl| format!("CL-{cl}")).collect();
         let what = format!("{size} tokens, but the graphs have {}", cls.join(", "));

@@ -86,7 +86,7 @@ fn other_sets_of_variants() {
         [&[(1, 16)], &[(4, 16)], &[(2, 8), (1, 16), (8, 16)], &[(16, 16)], &[(1, 16), (16, 16)], &[(8, 16), (1, 24)]];
     for variants in sets {
         let form = Form { cut: Cut::Three, ..Form::plain(variants) };
-        let longest = form.layout().max_ctx_size();
+        let longest = form.layout().max_cl();
         // AR-4 alone leaves no room for single steps at the end: up to there it must be right.
         let config = if variants == [(4, 16)] { EngineConfig { context_size: Some(13), ..config() } } else { config() };
         for prompt in 1..=longest.min(config.context_size.unwrap_or(longest)) {

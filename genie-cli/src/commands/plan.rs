@@ -1,7 +1,7 @@
 //! `genie plan`: which graphs would run for a number of tokens, under each policy. Nothing is executed.
 
 use anyhow::{Context, Result};
-use genie_types::{Ar, Cl, VariantSpec};
+use genie_types::{Ar, Cl, Variant};
 use kvmanager::plan::{CostTable, KvForm, KvState, Policy, Strategy, Variants, plan};
 use serde::Serialize;
 
@@ -77,8 +77,8 @@ pub fn policy(arg: PolicyArg, variants: &Variants) -> Result<Policy> {
         PolicyArg::Genie => Policy::Genie,
         PolicyArg::FixedVariant => Policy::FixedVariant,
         PolicyArg::Cost => {
-            let nominal = |spec: &VariantSpec| {
-                let (ar, cl) = (spec.variant().get() as f64, spec.ctx_size().get() as f64);
+            let nominal = |spec: &Variant| {
+                let (ar, cl) = (spec.ar().get() as f64, spec.cl().get() as f64);
                 (*spec, 100.0 + ar * (1.0 + cl / 4096.0))
             };
             Policy::Cost(CostTable::new(variants.specs().iter().map(nominal), 1.0, 0.01)?.into())
@@ -87,14 +87,14 @@ pub fn policy(arg: PolicyArg, variants: &Variants) -> Result<Policy> {
 }
 
 /// All pairs that a graph can have.
-fn grid(ars: &[u32], cls: &[u32]) -> Result<Vec<VariantSpec>> {
+fn grid(ars: &[u32], cls: &[u32]) -> Result<Vec<Variant>> {
     let mut specs = Vec::new();
     for &cl in cls {
         let cl = Cl::new(cl).context("`--cl 0`: expected a context length of at least 1 token")?;
         for &ar in ars {
             let ar = Ar::new(ar).context("`--ar 0`: expected a width of at least 1 token")?;
             // A width past this context simply has no graph here; another context may have it.
-            specs.extend(VariantSpec::new(ar, cl).ok());
+            specs.extend(Variant::from_widths(ar, cl).ok());
         }
     }
     if specs.is_empty() {
@@ -116,7 +116,7 @@ fn record(policy: &Policy, n_past: usize, n_new: usize, strategy: &Strategy) -> 
 }
 
 fn table(printer: &Printer, policy: &Policy, n_new: usize, strategy: &Strategy) -> Result<()> {
-    let padding: usize = strategy.steps().iter().map(|s| s.variant() - s.n_process).sum();
+    let padding: usize = strategy.steps().iter().map(|s| s.ar() - s.n_process).sum();
     printer.line(format_args!(
         "{n_new} tokens, policy {}: {} steps, {padding} tokens of padding",
         policy.name(),
@@ -129,8 +129,8 @@ fn table(printer: &Printer, policy: &Policy, n_new: usize, strategy: &Strategy) 
     for (i, s) in strategy.steps().iter().enumerate() {
         printer.line(format_args!(
             "  {i:>5} {:>6} {:>6} {:>8} {:>8} {:>10} {:>9} {:>8}",
-            s.variant(),
-            s.ctx_size(),
+            s.ar(),
+            s.cl(),
             s.n_past,
             s.n_valid_kv,
             s.n_process,

@@ -86,7 +86,7 @@ fn tolerance(engine: &Engine) -> f32 {
 /// The edges of chunking, by the largest AR, as far as they fit; then the longest prompts.
 fn lengths(engine: &Engine) -> Vec<usize> {
     let limit = engine.context_size();
-    let ar = engine.layout().variants.iter().map(|v| v.variant().get()).max().unwrap_or(1);
+    let ar = engine.layout().variants.iter().map(|v| v.ar().get()).max().unwrap_or(1);
     let mut lengths = vec![1, ar.saturating_sub(1), ar, ar + 1, 2 * ar + 3, limit - limit.min(20), limit - 1, limit];
     lengths.retain(|&n| n > 0 && n <= limit);
     lengths.sort_unstable();

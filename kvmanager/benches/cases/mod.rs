@@ -5,7 +5,7 @@
 //! that many lines of the processor's cache, 64 bytes for each 1 or 2. `lines_bytes` says how much that is: no layout
 //! with the sequence last can come nearer to a block copy.
 
-use genie_types::{Ar, Cl, SplitIdx, VariantSpec};
+use genie_types::{SplitIdx, Variant};
 use kvmanager::mode::Place;
 use kvmanager::{
     CacheGroup, InferenceStep, KvDtype, KvForm, KvGeometry, KvKind, KvManager, KvOptions, KvTensor, LongContext,
@@ -50,8 +50,8 @@ pub fn models() -> Vec<Model> {
     models
 }
 
-fn spec(ar: u32, cl: u32) -> VariantSpec {
-    VariantSpec::new(Ar::new(ar).unwrap(), Cl::new(cl).unwrap()).unwrap()
+fn spec(ar: u32, cl: u32) -> Variant {
+    Variant::new(ar, cl).unwrap()
 }
 
 fn manager(geometry: &KvGeometry, mode: ModeKind, long: LongContext, n_threads: usize) -> KvManager {
@@ -62,7 +62,7 @@ fn manager(geometry: &KvGeometry, mode: ModeKind, long: LongContext, n_threads: 
     KvManager::new(geometry, variants, KvOptions { mode, n_threads }).unwrap()
 }
 
-fn step(spec: VariantSpec, n_past: usize, n_process: usize) -> InferenceStep {
+fn step(spec: Variant, n_past: usize, n_process: usize) -> InferenceStep {
     let new_idx = MaskCol(spec.past_capacity());
     InferenceStep { spec, n_past, n_valid_kv: n_past, n_process, past_idx: MaskCol(0), new_idx }
 }
@@ -74,7 +74,7 @@ fn push(kv: &mut KvManager, step: &InferenceStep) {
 }
 
 /// Fills the cache with `n` rows by steps of 128 of CL 4,096, then takes a shape.
-fn filled(kv: &mut KvManager, n: usize, shape: VariantSpec) {
+fn filled(kv: &mut KvManager, n: usize, shape: Variant) {
     kv.clear().unwrap();
     let wide = spec(128, 4096);
     kv.set_variant(wide).unwrap();
@@ -82,7 +82,7 @@ fn filled(kv: &mut KvManager, n: usize, shape: VariantSpec) {
     set(kv, shape);
 }
 
-fn set(kv: &mut KvManager, shape: VariantSpec) {
+fn set(kv: &mut KvManager, shape: Variant) {
     kv.set_variant(shape).unwrap();
     kv.settle().unwrap();
 }
@@ -117,7 +117,7 @@ fn append(
     }
 }
 
-fn switch(model: &Model, op: &'static str, from: VariantSpec, to: VariantSpec, rows: usize, threads: usize) -> Case {
+fn switch(model: &Model, op: &'static str, from: Variant, to: Variant, rows: usize, threads: usize) -> Case {
     let mut kv = manager(&model.geometry, ModeKind::SMART_MASK, LongContext::None, threads);
     filled(&mut kv, rows, from);
     Case {

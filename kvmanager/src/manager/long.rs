@@ -12,11 +12,11 @@ use crate::keydiff::{self, Queue};
 use crate::tensor_buf::Op;
 use crate::worker::Shard;
 use crate::{KvError, KvForm};
-use genie_types::VariantSpec;
+use genie_types::Variant;
 
 impl KvManager {
     /// Brings every group into what a step of that shape can see, with a free block for a scatter graph.
-    pub(super) fn make_room(&mut self, spec: VariantSpec) -> Result<(), KvError> {
+    pub(super) fn make_room(&mut self, spec: Variant) -> Result<(), KvError> {
         for group in 0..self.groups.len() {
             let state = &mut self.groups[group];
             let room = state.rule.room(spec);
@@ -41,10 +41,10 @@ impl KvManager {
         self.sync_extents()
     }
 
-    fn close_holes(&mut self, group: usize, spec: VariantSpec) -> Result<(), KvError> {
+    fn close_holes(&mut self, group: usize, spec: Variant) -> Result<(), KvError> {
         let dense = self.is_dense(group);
         let state = &mut self.groups[group];
-        let (room, ar) = (state.rule.room(spec), spec.variant().get());
+        let (room, ar) = (state.rule.room(spec), spec.ar().get());
         let moves = match state.rule.form {
             _ if dense => state.cells.compact(0, usize::MAX),
             KvForm::Concat => state.cells.compact(room, usize::MAX),
@@ -79,7 +79,7 @@ impl KvManager {
     pub(super) fn place(&mut self, group: usize) -> Result<(), KvError> {
         let Some(spec) = self.spec else { return Ok(()) };
         let (first, dense) = (self.next[0], self.is_dense(group));
-        let largest = spec.ctx_size().get() == self.variants.max_ctx();
+        let largest = spec.cl().get() == self.variants.max_ctx();
         let mut after = self.next;
         for i in 0..self.kept_columns.len() {
             let token = self.token(i, first);

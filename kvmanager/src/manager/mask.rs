@@ -31,7 +31,7 @@ impl KvManager {
             let (expected, found) = ("one, for a group the cache has".to_owned(), format!("none, for group {group}"));
             return Err(KvError::StepMismatch { what: "the prepared step", expected, found });
         };
-        let (ar, width) = (spec.variant().get(), state.rule.ctx_of(spec));
+        let (ar, width) = (spec.ar().get(), state.rule.ctx_of(spec));
         super::step::same("elements of the mask", ar * width, out.len())?;
         out.fill(hidden);
         let past_len = state.rule.past_len(spec);

@@ -6,7 +6,7 @@ use crate::plan::InferenceStep;
 use crate::tensor_buf::{Op, Run, Runs};
 use crate::worker::Ops;
 use crate::{KvError, KvForm};
-use genie_types::{SplitIdx, VariantSpec};
+use genie_types::{SplitIdx, Variant};
 
 impl KvManager {
     /// Gives the cache the shape of a step of the dialog and checks that it belongs here: rows that the long-context
@@ -43,10 +43,10 @@ impl KvManager {
     /// # Errors
     /// As [`prepare`](Self::prepare), but any positions are taken; [`KvError::StepMismatch`] when there are more
     /// tokens than columns, or none.
-    pub fn prepare_batch(&mut self, spec: VariantSpec, tokens: &[BatchToken]) -> Result<(), KvError> {
+    pub fn prepare_batch(&mut self, spec: Variant, tokens: &[BatchToken]) -> Result<(), KvError> {
         self.idle("preparing a step")?;
-        if tokens.is_empty() || tokens.len() > spec.variant().get() {
-            same("tokens of the batch, at most AR", spec.variant().get(), tokens.len())?;
+        if tokens.is_empty() || tokens.len() > spec.ar().get() {
+            same("tokens of the batch, at most AR", spec.ar().get(), tokens.len())?;
         }
         if let Some(bad) = tokens.iter().find(|t| usize::from(t.seq.0) >= SeqId::COUNT) {
             same("sequence number, below", SeqId::COUNT, usize::from(bad.seq.0))?;
@@ -64,7 +64,7 @@ impl KvManager {
     /// # Errors
     /// [`KvError::UnknownVariant`], [`KvError::PastTooLong`], [`KvError::Worker`].
     #[doc(alias = "SET_VARIANT")]
-    pub fn set_variant(&mut self, spec: VariantSpec) -> Result<(), KvError> {
+    pub fn set_variant(&mut self, spec: Variant) -> Result<(), KvError> {
         self.check_shape(spec, 0)?;
         for at in 0..self.splits.len() {
             let ops = self.shape_ops(at, spec);
@@ -112,7 +112,7 @@ impl KvManager {
     /// # Errors
     /// As [`commit`](Self::commit); [`KvError::UnknownVariant`], [`KvError::PastTooLong`] before anything is kept.
     #[doc(alias = "UPDATE_AND_SET")]
-    pub fn commit_and_set(&mut self, split: SplitIdx, step: &InferenceStep, next: VariantSpec) -> Result<(), KvError> {
+    pub fn commit_and_set(&mut self, split: SplitIdx, step: &InferenceStep, next: Variant) -> Result<(), KvError> {
         let at = self.check_step(split, step)?;
         if self.kept.is_none() {
             self.check_shape(next, step.n_process)?;
@@ -211,7 +211,7 @@ impl KvManager {
         }
     }
 
-    fn shape_for(&mut self, spec: VariantSpec) -> Result<(), KvError> {
+    fn shape_for(&mut self, spec: Variant) -> Result<(), KvError> {
         if self.keeps_rows {
             self.make_room(spec)?;
             // Before keys turn, which costs precision: a shape that is refused must not.
@@ -221,8 +221,8 @@ impl KvManager {
         self.set_variant(spec)
     }
 
-    fn shape_ops(&mut self, at: usize, spec: VariantSpec) -> Ops {
-        let ar = spec.variant().get();
+    fn shape_ops(&mut self, at: usize, spec: Variant) -> Ops {
+        let ar = spec.ar().get();
         let split = &mut self.splits[at];
         let mut ops = Ops::default();
         for (group, state) in self.groups.iter().enumerate() {
@@ -236,7 +236,7 @@ impl KvManager {
         ops
     }
 
-    fn check_shape(&self, spec: VariantSpec, n_more: usize) -> Result<(), KvError> {
+    fn check_shape(&self, spec: Variant, n_more: usize) -> Result<(), KvError> {
         if !self.variants.contains(spec) {
             let known: Vec<_> = self.variants.specs().iter().map(|s| s.to_string()).collect();
             return Err(KvError::UnknownVariant { spec, known: known.join(", ") });
@@ -272,8 +272,8 @@ impl KvManager {
         if !self.batch {
             same("n_past", self.next[0], step.n_past)?;
         }
-        if step.n_process > step.variant() {
-            same("n_process, at most AR", step.variant(), step.n_process)?;
+        if step.n_process > step.ar() {
+            same("n_process, at most AR", step.ar(), step.n_process)?;
         }
         Ok(at)
     }
@@ -298,7 +298,7 @@ impl KvManager {
         Ok(())
     }
 
-    fn append(&mut self, at: usize, then: Option<VariantSpec>) -> Result<(), KvError> {
+    fn append(&mut self, at: usize, then: Option<Variant>) -> Result<(), KvError> {
         self.splits[at].committed = true;
         let mut ops = Ops::default();
         for group in 0..self.groups.len() {

@@ -4,10 +4,10 @@ use super::*;
 use crate::tensor_buf::Op;
 use crate::worker::Ops;
 use crate::{InferenceStep, KvDtype, KvForm, KvGeometry, KvKind, KvLayout, KvTensor, SplitGeometry};
-use genie_types::{Ar, Cl, SplitIdx};
+use genie_types::SplitIdx;
 
-fn spec(ar: u32, cl: u32) -> VariantSpec {
-    VariantSpec::new(Ar::new(ar).unwrap(), Cl::new(cl).unwrap()).unwrap()
+fn spec(ar: u32, cl: u32) -> Variant {
+    Variant::new(ar, cl).unwrap()
 }
 
 fn geometry() -> KvGeometry {
@@ -51,7 +51,7 @@ fn run_split(kv: &mut KvManager, split: SplitIdx, step: &InferenceStep) {
     for view in guard.views() {
         let spec = *view.spec;
         assert_eq!(view.past.len(), spec.rows_bytes(past_len));
-        assert_eq!(view.new.len(), spec.rows_bytes(step.variant()));
+        assert_eq!(view.new.len(), spec.rows_bytes(step.ar()));
         for row in 0..step.n_valid_kv {
             each_element(&spec, |head, dim| {
                 let at = index(&spec, past_len, step.past_idx.0 + row, head, dim);
@@ -61,7 +61,7 @@ fn run_split(kv: &mut KvManager, split: SplitIdx, step: &InferenceStep) {
         view.new.fill(0xEE);
         for i in 0..step.n_process {
             each_element(&spec, |head, dim| {
-                view.new[index(&spec, step.variant(), i, head, dim)] = byte(&spec, step.n_past + i, head, dim);
+                view.new[index(&spec, step.ar(), i, head, dim)] = byte(&spec, step.n_past + i, head, dim);
             });
         }
     }
@@ -77,7 +77,7 @@ fn process(kv: &mut KvManager, n: usize, policy: &Policy) -> String {
             kv.commit(split, step).unwrap();
         }
         kv.advance(step).unwrap();
-        ran.push(format!("{}/{}", step.variant(), step.ctx_size()));
+        ran.push(format!("{}/{}", step.ar(), step.cl()));
     }
     ran.join(" ")
 }

@@ -46,7 +46,7 @@ pub fn admit(state: &KvState, variants: &Variants) -> Admission {
     let with_past = with_past.map(|s| s.cap.saturating_add(s.ar()) - n_valid_kv).max().unwrap_or(0);
     // A graph without past takes the whole history again.
     let without = variants.specs().iter().filter(|s| s.is_full_context());
-    let without = without.map(|s| s.variant().get().saturating_sub(n_past)).max().unwrap_or(0);
+    let without = without.map(|s| s.ar().get().saturating_sub(n_past)).max().unwrap_or(0);
     let rows = with_past.max(without);
     if left <= rows {
         Admission { n_fit: left, bound: Bound::Context { limit: variants.limit() } }

@@ -13,13 +13,13 @@
 //! tokens to count on.
 
 use super::{PlanError, variants::Shape, walk::Walk};
-use genie_types::VariantSpec;
+use genie_types::Variant;
 
 /// Measured times, one for each shape, and what a change of shape costs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CostTable {
     /// Sorted by shape.
-    steps: Vec<(VariantSpec, f64)>,
+    steps: Vec<(Variant, f64)>,
     switch_us: f64,
     switch_us_per_row: f64,
     n_expected: usize,
@@ -32,7 +32,7 @@ impl CostTable {
     /// # Errors
     /// [`PlanError::BadCost`] for a time that is negative or not finite.
     pub fn new(
-        steps: impl IntoIterator<Item = (VariantSpec, f64)>,
+        steps: impl IntoIterator<Item = (Variant, f64)>,
         switch_us: f64,
         switch_us_per_row: f64,
     ) -> Result<Self, PlanError> {
@@ -65,12 +65,12 @@ impl CostTable {
     }
 
     /// Time of one step of that shape.
-    pub fn step_us(&self, spec: VariantSpec) -> Option<f64> {
+    pub fn step_us(&self, spec: Variant) -> Option<f64> {
         self.steps.binary_search_by_key(&spec, |&(s, _)| s).ok().map(|i| self.steps[i].1)
     }
 
     /// The measured shapes and their times.
-    pub fn steps(&self) -> &[(VariantSpec, f64)] {
+    pub fn steps(&self) -> &[(Variant, f64)] {
         &self.steps
     }
 
@@ -83,7 +83,7 @@ impl CostTable {
     ///
     /// # Errors
     /// [`PlanError::MissingCost`].
-    pub fn total_us(&self, steps: &[super::InferenceStep], current: Option<VariantSpec>) -> Result<f64, PlanError> {
+    pub fn total_us(&self, steps: &[super::InferenceStep], current: Option<Variant>) -> Result<f64, PlanError> {
         let mut last = current;
         let mut total = 0.0;
         for step in steps {
@@ -108,7 +108,7 @@ struct From {
 const START: u32 = u32::MAX;
 
 /// Fills the walk with the cheapest plan.
-pub(super) fn run(walk: &mut Walk<'_>, current: Option<VariantSpec>, table: &CostTable) -> Result<(), PlanError> {
+pub(super) fn run(walk: &mut Walk<'_>, current: Option<Variant>, table: &CostTable) -> Result<(), PlanError> {
     let (specs, shapes) = (walk.variants().specs(), walk.variants().shapes());
     let us = specs
         .iter()
@@ -142,7 +142,7 @@ pub(super) fn run(walk: &mut Walk<'_>, current: Option<VariantSpec>, table: &Cos
                 (cost[at + cheapest] + switch_us, cheapest as u32)
             };
             let after = before + us[w];
-            let full = walk.reach(row, spec.variant().get());
+            let full = walk.reach(row, spec.ar().get());
             let mut arrive = |end: usize| {
                 let to = (end - start) * n_specs + w;
                 if after < cost[to] {

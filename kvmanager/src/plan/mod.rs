@@ -1,9 +1,9 @@
 //! Plans one turn as a list of graph executions. Pure: numbers in, numbers out.
 //!
-//! *Units*: tokens. *Shapes*: a concat graph sees `ctx_size - variant` rows of past, a scatter graph `ctx_size`.
+//! *Units*: tokens. *Shapes*: a concat graph sees `cl - ar` rows of past, a scatter graph `ctx_size`.
 //!
 //! *What fits*. A step runs when the rows in the cache fit the past of its graph as it starts (`n_valid_kv <=
-//! ctx_size - variant`, both forms), and when positions stay below the limit (`n_past + n <= min(size, largest CL)`).
+//! cl - ar`, both forms), and when positions stay below the limit (`n_past + n <= min(size, largest CL)`).
 //! So AR-1 at CL-128 runs with 127 rows and yields the logits of token 128: a context of 128 serves a prompt of 128.
 //! The rows of such a last step lie beyond its own graph's past; the cache keeps them by widening (see
 //! [`KvManager::commit`](crate::KvManager::commit)), so that rewinding and saving stay exact.
@@ -32,7 +32,7 @@ pub use step::{InferenceStep, MaskCol, Strategy};
 pub use variants::{KvForm, Variants};
 
 use crate::group::{CacheGroup, LongContext, MAX_GROUPS};
-use genie_types::VariantSpec;
+use genie_types::Variant;
 use walk::Walk;
 
 /// How far the dialog has come.
@@ -45,7 +45,7 @@ pub struct KvState {
     /// Rows filled in the cache.
     pub n_valid_kv: usize,
     /// The shape the cache has now; `None` before the first step. Only `FixedVariant` and `Cost` look at it.
-    pub variant: Option<VariantSpec>,
+    pub variant: Option<Variant>,
 }
 
 impl KvState {
@@ -118,7 +118,7 @@ pub enum PlanError {
     #[error("the cost table has no time for {spec}: calibrate again or choose policy `serve`")]
     MissingCost {
         /// The shape without a time.
-        spec: VariantSpec,
+        spec: Variant,
     },
     /// A time or rate that is negative, infinite or not a number.
     #[error("cost of {what} is {value}: expected a finite number of at least 0")]
@@ -131,7 +131,7 @@ pub enum PlanError {
 }
 
 /// What must hold for the cache groups of a set of shapes.
-fn check_groups(specs: &[VariantSpec], groups: &[CacheGroup]) -> Result<(), PlanError> {
+fn check_groups(specs: &[Variant], groups: &[CacheGroup]) -> Result<(), PlanError> {
     let bad = |index: usize, why: String| {
         let prefix = groups.get(index).map_or_else(String::new, |g| g.prefix.clone());
         Err(PlanError::BadGroup { index, prefix, why })
@@ -147,7 +147,7 @@ fn check_groups(specs: &[VariantSpec], groups: &[CacheGroup]) -> Result<(), Plan
             }
             _ => {}
         }
-        let narrow = specs.iter().find(|&&s| group.ctx_of(s) < s.variant().get());
+        let narrow = specs.iter().find(|&&s| group.ctx_of(s) < s.ar().get());
         if let Some(spec) = narrow {
             return bad(index, format!("context of {} is shorter than the step of {spec}", group.ctx_of(*spec)));
         }

@@ -3,7 +3,7 @@
 use crate::group::CacheGroup;
 use crate::mode::CacheMode;
 use core::fmt;
-use genie_types::VariantSpec;
+use genie_types::Variant;
 use ufmt::{uDebug, uDisplay, uWrite, uwrite};
 
 /// A column of the attention mask.
@@ -16,7 +16,7 @@ pub struct MaskCol(pub usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InferenceStep {
     /// The shape to run.
-    pub spec: VariantSpec,
+    pub spec: Variant,
     /// Position of the step's first token.
     pub n_past: usize,
     /// Rows in the cache as the step starts.
@@ -31,13 +31,13 @@ pub struct InferenceStep {
 
 impl InferenceStep {
     /// AR of the graph: tokens with padding.
-    pub const fn variant(&self) -> usize {
-        self.spec.variant().get()
+    pub const fn ar(&self) -> usize {
+        self.spec.ar().get()
     }
 
     /// CL of the graph.
-    pub const fn ctx_size(&self) -> usize {
-        self.spec.ctx_size().get()
+    pub const fn cl(&self) -> usize {
+        self.spec.cl().get()
     }
 
     /// The same step with `Step i: ` before it, as in Genie's log.
@@ -51,8 +51,8 @@ impl uDisplay for InferenceStep {
         uwrite!(
             f,
             "AR-{} CL-{} n_past={} n_kv={} n_process={} @ past_idx={} new_idx={}",
-            self.variant(),
-            self.ctx_size(),
+            self.ar(),
+            self.cl(),
             self.n_past,
             self.n_valid_kv,
             self.n_process,
@@ -123,7 +123,7 @@ impl Strategy {
     }
 
     /// The naive reference: all `end` tokens of the dialog in one step without past.
-    pub(super) fn reprocess(mut steps: Vec<InferenceStep>, spec: VariantSpec, end: usize) -> Self {
+    pub(super) fn reprocess(mut steps: Vec<InferenceStep>, spec: Variant, end: usize) -> Self {
         steps.push(InferenceStep {
             spec,
             n_past: 0,

@@ -1,13 +1,12 @@
 //! The planner against recordings of the real Genie, against hand-made cases, and against its own promises.
 
 use super::{Strategy, *};
-use genie_types::{Ar, Cl};
 use proptest::prelude::{Just, ProptestConfig, any, prop, prop_assert, prop_assert_eq, prop_assume, proptest};
 use proptest::strategy::Strategy as Generator;
 use std::sync::Arc;
 
-fn spec(ar: u32, cl: u32) -> VariantSpec {
-    VariantSpec::new(Ar::new(ar).unwrap(), Cl::new(cl).unwrap()).unwrap()
+fn spec(ar: u32, cl: u32) -> Variant {
+    Variant::new(ar, cl).unwrap()
 }
 
 fn grid(ars: &[u32], cls: &[u32]) -> Variants {
@@ -21,7 +20,7 @@ fn specs(list: &[(u32, u32)]) -> Variants {
 
 /// Graphs of a plan as `AR/CL`, repeats as `xN`.
 fn graphs(strategy: &Strategy) -> String {
-    let mut runs: Vec<(VariantSpec, usize)> = Vec::new();
+    let mut runs: Vec<(Variant, usize)> = Vec::new();
     for step in strategy.steps() {
         match runs.last_mut() {
             Some((last, n)) if *last == step.spec => *n += 1,
@@ -30,7 +29,7 @@ fn graphs(strategy: &Strategy) -> String {
     }
     let text = runs.iter().map(|(spec, n)| {
         let repeats = if *n > 1 { format!("x{n}") } else { String::new() };
-        format!("{}/{}{repeats}", spec.variant(), spec.ctx_size())
+        format!("{}/{}{repeats}", spec.ar(), spec.cl())
     });
     text.collect::<Vec<_>>().join(" ")
 }
@@ -276,20 +275,14 @@ fn decode_and_prefill_share_steps() {
 }
 
 /// The cheapest plan by trying every step length at every row.
-fn brute_force_us(
-    variants: &Variants,
-    table: &CostTable,
-    rows: usize,
-    target: usize,
-    last: Option<VariantSpec>,
-) -> f64 {
+fn brute_force_us(variants: &Variants, table: &CostTable, rows: usize, target: usize, last: Option<Variant>) -> f64 {
     let mut best = std::collections::HashMap::new();
     fn go(
-        best: &mut std::collections::HashMap<(usize, Option<VariantSpec>), f64>,
+        best: &mut std::collections::HashMap<(usize, Option<Variant>), f64>,
         (v, t): (&Variants, &CostTable),
         rows: usize,
         target: usize,
-        last: Option<VariantSpec>,
+        last: Option<Variant>,
     ) -> f64 {
         if rows == target {
             return 0.0;
@@ -300,7 +293,7 @@ fn brute_force_us(
         let mut least = f64::INFINITY;
         for &spec in v.specs().iter().filter(|s| rows <= s.past_capacity()) {
             let switch = if last.is_none_or(|l| l == spec) { 0.0 } else { t.switch_us(rows) };
-            for n in 1..=spec.variant().get().min(target - rows) {
+            for n in 1..=spec.ar().get().min(target - rows) {
                 let rest = go(best, (v, t), rows + n, target, Some(spec));
                 least = least.min(switch + t.step_us(spec).unwrap() + rest);
             }
@@ -327,11 +320,11 @@ fn check(state: &KvState, variants: &Variants, n: usize, policy: &Policy, strate
     assert_eq!(strategy.n_tokens(), if reprocessed { state.n_past + n } else { n });
     for step in strategy.steps() {
         assert!(variants.contains(step.spec));
-        assert!(0 < step.n_process && step.n_process <= step.variant(), "{step}");
+        assert!(0 < step.n_process && step.n_process <= step.ar(), "{step}");
         assert_eq!((step.n_past, step.n_valid_kv), (n_past, rows), "{step}");
         assert!(step.spec.is_full_context() || step.n_valid_kv <= step.spec.past_capacity(), "{step}");
         assert!(!step.spec.is_full_context() || step.n_valid_kv == 0, "{step}");
-        assert!(step.new_idx.0 + step.variant() <= step.ctx_size(), "{step}");
+        assert!(step.new_idx.0 + step.ar() <= step.cl(), "{step}");
         n_past += step.n_process;
         rows += step.n_process;
     }
@@ -348,7 +341,7 @@ fn reachable(variants: &Variants, rows: usize, target: usize) -> bool {
             continue;
         }
         for spec in variants.specs().iter().filter(|s| row <= s.past_capacity()) {
-            let to = (row + spec.variant().get()).min(target);
+            let to = (row + spec.ar().get()).min(target);
             seen[row + 1..=to].fill(true);
         }
     }
@@ -380,7 +373,7 @@ proptest! {
                 Err(PlanError::NoRoom { .. }) => {
                     // Nothing else could have served it either.
                     prop_assert!(!reachable(&variants, state.n_valid_kv, state.n_valid_kv + n));
-                    prop_assert!(!variants.specs().iter().any(|s| s.is_full_context() && s.variant().get() >= past + n));
+                    prop_assert!(!variants.specs().iter().any(|s| s.is_full_context() && s.ar().get() >= past + n));
                 }
                 Err(e) => prop_assert!(false, "{e}"),
             }

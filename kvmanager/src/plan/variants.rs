@@ -2,7 +2,7 @@
 
 use super::PlanError;
 use crate::group::CacheGroup;
-use genie_types::VariantSpec;
+use genie_types::Variant;
 use std::sync::Arc;
 
 /// How the graphs take their past.
@@ -18,14 +18,14 @@ pub enum KvForm {
 /// A shape and the tokens after which it can still start.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
-    pub(super) spec: VariantSpec,
+    pub(super) spec: Variant,
     /// `CL - AR`, or no limit when every group makes room by itself.
     pub(super) cap: usize,
 }
 
 impl Shape {
     pub(super) fn ar(&self) -> usize {
-        self.spec.variant().get()
+        self.spec.ar().get()
     }
 }
 
@@ -41,7 +41,7 @@ struct Level {
 /// Invariants: not empty, sorted by CL then AR, without doubles; at least one group.
 #[derive(Clone, Debug)]
 pub struct Variants {
-    specs: Vec<VariantSpec>,
+    specs: Vec<Variant>,
     shapes: Vec<Shape>,
     levels: Vec<Level>,
     groups: Arc<[CacheGroup]>,
@@ -55,11 +55,7 @@ impl Variants {
     ///
     /// # Errors
     /// [`PlanError::NoVariants`], [`PlanError::BadSize`].
-    pub fn new(
-        specs: impl IntoIterator<Item = VariantSpec>,
-        form: KvForm,
-        size: Option<usize>,
-    ) -> Result<Self, PlanError> {
+    pub fn new(specs: impl IntoIterator<Item = Variant>, form: KvForm, size: Option<usize>) -> Result<Self, PlanError> {
         Self::with_groups(specs, vec![CacheGroup::plain(form)], size)
     }
 
@@ -69,7 +65,7 @@ impl Variants {
     /// # Errors
     /// [`PlanError::NoVariants`], [`PlanError::BadSize`], [`PlanError::BadGroup`].
     pub fn with_groups(
-        specs: impl IntoIterator<Item = VariantSpec>,
+        specs: impl IntoIterator<Item = Variant>,
         groups: Vec<CacheGroup>,
         size: Option<usize>,
     ) -> Result<Self, PlanError> {
@@ -77,7 +73,7 @@ impl Variants {
         specs.sort_unstable();
         specs.dedup();
         let last = *specs.last().ok_or(PlanError::NoVariants)?;
-        let max_ctx = last.ctx_size().get();
+        let max_ctx = last.cl().get();
         super::check_groups(&specs, &groups)?;
         let limit = size.unwrap_or(max_ctx);
         if limit == 0 || (limit > max_ctx && !groups[0].evicts()) {
@@ -86,13 +82,13 @@ impl Variants {
         let mut levels: Vec<Level> = Vec::new();
         for (i, spec) in specs.iter().enumerate() {
             match levels.last_mut() {
-                Some(level) if specs[level.start].ctx_size() == spec.ctx_size() => level.end = i + 1,
+                Some(level) if specs[level.start].cl() == spec.cl() => level.end = i + 1,
                 _ => levels.push(Level { start: i, end: i + 1 }),
             }
         }
-        let ar_max = specs.iter().map(|s| s.variant().get()).max().unwrap_or(1);
-        let cap = |spec: VariantSpec| {
-            let largest = spec.ctx_size() == last.ctx_size();
+        let ar_max = specs.iter().map(|s| s.ar().get()).max().unwrap_or(1);
+        let cap = |spec: Variant| {
+            let largest = spec.cl() == last.cl();
             groups.iter().map(|g| g.reach(spec, largest)).min().unwrap_or(0)
         };
         let shapes = specs.iter().map(|&spec| Shape { spec, cap: cap(spec) }).collect();
@@ -100,7 +96,7 @@ impl Variants {
     }
 
     /// All shapes, CL ascending, then AR.
-    pub fn specs(&self) -> &[VariantSpec] {
+    pub fn specs(&self) -> &[Variant] {
         &self.specs
     }
 
@@ -126,7 +122,7 @@ impl Variants {
 
     /// The largest CL.
     pub fn max_ctx(&self) -> usize {
-        self.specs.last().map_or(0, |s| s.ctx_size().get())
+        self.specs.last().map_or(0, |s| s.cl().get())
     }
 
     /// True when every shape has AR == CL: there is no cache, the history is processed each time.
@@ -135,12 +131,12 @@ impl Variants {
     }
 
     /// Whether the set has that shape.
-    pub fn contains(&self, spec: VariantSpec) -> bool {
+    pub fn contains(&self, spec: Variant) -> bool {
         self.specs.binary_search(&spec).is_ok()
     }
 
     /// Rows of the default group that are left of `rows` tokens as a step starts.
-    pub(super) fn resident(&self, spec: VariantSpec, rows: usize) -> usize {
+    pub(super) fn resident(&self, spec: Variant, rows: usize) -> usize {
         self.groups[0].resident(spec, rows)
     }
 
@@ -156,8 +152,8 @@ impl Variants {
     }
 
     /// The smallest shape without past that takes `n` tokens at once.
-    pub(super) fn full_context(&self, n: usize) -> Option<VariantSpec> {
-        self.specs.iter().copied().find(|s| s.is_full_context() && s.variant().get() >= n)
+    pub(super) fn full_context(&self, n: usize) -> Option<Variant> {
+        self.specs.iter().copied().find(|s| s.is_full_context() && s.ar().get() >= n)
     }
 
     /// For each CL, ascending, the smallest AR of at least `n`, else the largest.
@@ -166,8 +162,8 @@ impl Variants {
     }
 
     /// The CL level of a shape, for a policy that never demotes.
-    pub(super) fn level_of(&self, spec: VariantSpec) -> usize {
-        self.levels.iter().position(|l| self.specs[l.start].ctx_size() >= spec.ctx_size()).unwrap_or(0)
+    pub(super) fn level_of(&self, spec: Variant) -> usize {
+        self.levels.iter().position(|l| self.specs[l.start].cl() >= spec.cl()).unwrap_or(0)
     }
 
     /// The pick at one level; `None` past the last.

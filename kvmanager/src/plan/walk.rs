@@ -6,7 +6,7 @@
 
 use super::variants::Shape;
 use super::{InferenceStep, KvForm, KvState, MaskCol, PlanError, Strategy, Variants};
-use genie_types::VariantSpec;
+use genie_types::Variant;
 
 /// A plan under way.
 pub(super) struct Walk<'v> {
@@ -77,7 +77,7 @@ impl<'v> Walk<'v> {
     }
 
     /// One AR for all that remains, picked again at each promotion.
-    pub(super) fn fixed(&mut self, current: Option<VariantSpec>) {
+    pub(super) fn fixed(&mut self, current: Option<Variant>) {
         let mut level = current.map_or(0, |spec| self.variants.level_of(spec));
         while self.rows < self.target {
             let Some(shape) = self.variants.pick(level, self.target - self.rows) else {
@@ -98,7 +98,7 @@ impl<'v> Walk<'v> {
     }
 
     /// The real one's rule: the first CL whose pick holds the rows there are and those that come.
-    fn roomy(&self, piece: usize) -> Option<(VariantSpec, usize)> {
+    fn roomy(&self, piece: usize) -> Option<(Variant, usize)> {
         self.variants
             .picks(piece)
             .filter(|shape| self.rows + piece <= shape.cap)
@@ -107,7 +107,7 @@ impl<'v> Walk<'v> {
     }
 
     /// Where the real one gives up: a graph that can take the piece as its last, else the one that takes most of it.
-    fn tight(&self, piece: usize) -> (VariantSpec, usize) {
+    fn tight(&self, piece: usize) -> (Variant, usize) {
         let takes_all = |s: &Shape| s.ar() >= piece && self.rows <= s.cap && self.clamp(piece) == piece;
         if let Some(shape) = self.variants.picks(piece).find(takes_all) {
             return (shape.spec, piece);
@@ -117,7 +117,7 @@ impl<'v> Walk<'v> {
             .iter()
             .filter(|s| self.rows <= s.cap)
             .map(|s| (s.spec, self.clamp(piece.min(s.ar()))))
-            .max_by_key(|&(s, n)| (n, core::cmp::Reverse((s.variant(), s.ctx_size()))))
+            .max_by_key(|&(s, n)| (n, core::cmp::Reverse((s.ar(), s.cl()))))
             .filter(|&(_, n)| n > 0)
             // The gate's own graph reaches the target in one step from the gate, and any other point below it
             // leaves at least one token before it.
@@ -138,7 +138,7 @@ impl<'v> Walk<'v> {
         if row + n >= self.target { self.target } else { (row + n).min(self.gate.max(row)) }
     }
 
-    pub(super) fn push(&mut self, spec: VariantSpec, n: usize) {
+    pub(super) fn push(&mut self, spec: Variant, n: usize) {
         let n_valid_kv = self.variants.resident(spec, self.rows);
         let new_idx = match self.variants.form() {
             KvForm::Concat => spec.past_capacity(),

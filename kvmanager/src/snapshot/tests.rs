@@ -2,12 +2,12 @@
 
 use super::*;
 use crate::{Holes, KvDtype, KvForm, KvGeometry, KvOptions, ModeKind, Policy, SeqId, Variants};
-use genie_types::{Ar, Cl, SplitIdx, VariantSpec};
+use genie_types::{SplitIdx, Variant};
 
 const MODEL: ModelHash = ModelHash([7; 32]);
 
-fn spec(ar: u32, cl: u32) -> VariantSpec {
-    VariantSpec::new(Ar::new(ar).unwrap(), Cl::new(cl).unwrap()).unwrap()
+fn spec(ar: u32, cl: u32) -> Variant {
+    Variant::new(ar, cl).unwrap()
 }
 
 fn cache(mode: ModeKind, shapes: &[(u32, u32)], dtype: KvDtype) -> KvManager {

@@ -1,13 +1,13 @@
 //! The naive cache: rows in a `Vec`, each with its position, its owners and its bytes. Also the test's own reading of
 //! every layout, written from the documentation and not from the code.
 
-use genie_types::{Ar, Cl, VariantSpec};
+use genie_types::Variant;
 use half::f16;
 use kvmanager::{BatchToken, KvDtype, KvGeometry, KvKind, KvLayout, KvManager, KvTensor, LongContext};
 use std::ops::Range;
 
-pub fn spec(ar: u32, cl: u32) -> VariantSpec {
-    VariantSpec::new(Ar::new(ar).unwrap(), Cl::new(cl).unwrap()).unwrap()
+pub fn spec(ar: u32, cl: u32) -> Variant {
+    Variant::new(ar, cl).unwrap()
 }
 
 /// One token's row in all tensors of a group.

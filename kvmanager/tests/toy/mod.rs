@@ -4,17 +4,17 @@
 //! A row holds its token and its position. A group's output for a token is a sum over the visible columns, read through
 //! the mask and the past bytes as a graph would; the next token follows from the outputs of all groups.
 
-use genie_types::{Ar, Cl, SplitIdx, VariantSpec};
+use genie_types::{SplitIdx, Variant};
 use kvmanager::{
     BatchToken, InferenceStep, KvDtype, KvForm, KvGeometry, KvKind, KvManager, KvTensor, LongContext, Policy, SeqId,
     SplitGeometry, Variants,
 };
 
-pub fn spec(ar: u32, cl: u32) -> VariantSpec {
-    VariantSpec::new(Ar::new(ar).unwrap(), Cl::new(cl).unwrap()).unwrap()
+pub fn spec(ar: u32, cl: u32) -> Variant {
+    Variant::new(ar, cl).unwrap()
 }
 
-pub fn grid(ars: &[u32], cls: &[u32]) -> Vec<VariantSpec> {
+pub fn grid(ars: &[u32], cls: &[u32]) -> Vec<Variant> {
     cls.iter().flat_map(|&cl| ars.iter().map(move |&ar| spec(ar, cl))).collect()
 }
 
@@ -63,7 +63,7 @@ fn column(view: &[u8], kind: KvKind, n: usize, col: usize) -> (u32, u32) {
 
 /// Runs one prepared step; returns what each token of it would say next.
 pub fn run(kv: &mut KvManager, step: &InferenceStep, tokens: &[(u32, BatchToken)]) -> Vec<u32> {
-    let ar = step.variant();
+    let ar = step.ar();
     let mut outputs = vec![vec![0; kv.n_splits()]; tokens.len()];
     let masks: Vec<_> = (0..kv.n_splits())
         .map(|group| {
@@ -139,6 +139,6 @@ pub fn prompt(n: usize, seed: u32) -> Vec<u32> {
     (0..n as u32).map(|i| (i * 37 + seed * 101 + 5) % 251).collect()
 }
 
-pub fn plain(specs: Vec<VariantSpec>, form: KvForm) -> Variants {
+pub fn plain(specs: Vec<Variant>, form: KvForm) -> Variants {
     Variants::new(specs, form, None).unwrap()
 }

@@ -70,7 +70,7 @@ fn bundles_of_the_contract() {
     ];
     for case in cases {
         let layout = case.model.layout(case.variants).unwrap_or_else(|e| panic!("{}: {e}", case.name));
-        let specs: Vec<_> = layout.variants.iter().map(|v| (v.variant().get(), v.ctx_size().get())).collect();
+        let specs: Vec<_> = layout.variants.iter().map(|v| (v.ar().get(), v.cl().get())).collect();
         let mut want = case.variants.to_vec();
         want.sort_by_key(|&(ar, cl)| (cl, ar));
         assert_eq!(specs, want, "{}", case.name);
@@ -93,7 +93,7 @@ fn check_roles(layout: &ModelLayout, name: &str) {
     for split in &layout.splits {
         for (v, spec) in layout.variants.iter().enumerate() {
             let graph = split.graph(v);
-            assert_eq!(graph.ar, spec.variant(), "{name}");
+            assert_eq!(graph.ar, spec.ar(), "{name}");
             assert_eq!(graph.inputs.len(), graph.info.inputs.len(), "{name}");
             assert_eq!(graph.outputs.len(), graph.info.outputs.len(), "{name}");
             for (role, t) in graph.inputs.iter().zip(&graph.info.inputs) {
