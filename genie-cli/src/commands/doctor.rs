@@ -1,8 +1,8 @@
 //! `genie doctor`: what will go wrong with a bundle, or with this machine's libraries, before anything is loaded.
 
 use anyhow::{Context, Result};
-use dialog::config::GenieApi;
 use doctor::{DoctorError, Report, Request, Severity, Surroundings, collect, examine};
+use genie_bundle::config::GenieApi;
 use qnn_api::soc::SOCS;
 use qnn_api::{Soc, SystemLibrary};
 
