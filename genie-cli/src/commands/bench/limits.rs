@@ -1,7 +1,7 @@
 //! `--limits`: what the machine can do at most, measured on the threads that the bundle runs on.
 
 use anyhow::{Context, Result};
-use qnn_host::limits::{Limits, ReadMemory};
+use qnn_host::roofline::{Limits, ReadMemory};
 use serde::Serialize;
 
 use super::record::{About, Spread};

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use engine::Engine;
-use qnn_host::traffic::Traffic;
+use qnn_host::weight_traffic::Traffic;
 
 /// What a token costs; `None` where it is not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
