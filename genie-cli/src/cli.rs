@@ -11,14 +11,14 @@ use qnn_api::PerfPolicy;
 #[command(name = "genie", version, propagate_version = true)]
 pub struct Cli {
     #[command(flatten)]
-    pub talk: Talk,
+    pub talk: Verbosity,
     #[command(subcommand)]
     pub command: Command,
 }
 
 /// How much is said on stderr.
 #[derive(Args, Clone, Copy)]
-pub struct Talk {
+pub struct Verbosity {
     /// Say nothing but errors.
     #[arg(long, short, global = true, conflicts_with = "verbose")]
     pub quiet: bool,

@@ -140,7 +140,7 @@ fn chip_clocks_and_profile_by_flags() {
     let unknown = genie(&[&base[..], &["--perf", "warp"]].concat());
     assert_eq!(unknown.status.code(), Some(2), "{}", stderr(&unknown));
     let chip = genie(&[&base[..], &["--soc", "sm9999"]].concat());
-    assert!(stderr(&chip).contains("unknown chip `sm9999`"), "{}", stderr(&chip));
+    assert!(stderr(&chip).contains("unknown SoC `sm9999`"), "{}", stderr(&chip));
 }
 
 #[test]

@@ -6,9 +6,9 @@ use kvmanager::plan::{CostTable, KvForm, KvState, Policy, Strategy, Variants, pl
 use serde::Serialize;
 
 use super::ExitStatus;
-use crate::calibration::Here;
+use crate::calibration::CalibrationContext;
 use crate::cli::{PlanArgs, PolicyArg};
-use crate::failure::Hinted;
+use crate::failure::UserError;
 use crate::printer::Printer;
 use crate::threads::Threads;
 use crate::{backend, bundle};
@@ -40,7 +40,7 @@ pub fn run(args: &PlanArgs, printer: &Printer) -> Result<ExitStatus> {
             let config = bundle::config(&path, printer)?;
             let backend = backend::open(&args.backend, &Threads::default())?;
             let engine = bundle::engine(config.engine(), &backend, PolicyArg::Serve)?;
-            (engine.variants().clone(), Some(Here::new(&path, &config.engine().ctx_bins, &backend)?))
+            (engine.variants().clone(), Some(CalibrationContext::new(&path, &config.engine().ctx_bins, &backend)?))
         }
         None => (Variants::new(grid(&args.ar, &args.cl)?, KvForm::Concat, None)?, None),
     };
@@ -55,7 +55,7 @@ pub fn run(args: &PlanArgs, printer: &Printer) -> Result<ExitStatus> {
         for policy in &policies {
             match plan(&KvState::at(args.n_past), &variants, n_new, policy) {
                 Ok(strategy) if args.json => {
-                    printer.line(serde_json::to_string(&record(policy, args.n_past, n_new, &strategy))?)?;
+                    printer.data_line(serde_json::to_string(&record(policy, args.n_past, n_new, &strategy))?)?;
                 }
                 Ok(strategy) => table(printer, policy, n_new, &strategy)?,
                 Err(error) => {
@@ -98,7 +98,10 @@ fn grid(ars: &[u32], cls: &[u32]) -> Result<Vec<Variant>> {
         }
     }
     if specs.is_empty() {
-        return Err(Hinted::error("every AR is wider than every CL", "give a `--cl` of at least the smallest `--ar`"));
+        return Err(UserError::error(
+            "every AR is wider than every CL",
+            "give a `--cl` of at least the smallest `--ar`",
+        ));
     }
     Ok(specs)
 }
@@ -117,17 +120,17 @@ fn record(policy: &Policy, n_past: usize, n_new: usize, strategy: &Strategy) -> 
 
 fn table(printer: &Printer, policy: &Policy, n_new: usize, strategy: &Strategy) -> Result<()> {
     let padding: usize = strategy.steps().iter().map(|s| s.ar() - s.n_process).sum();
-    printer.line(format_args!(
+    printer.data_line(format_args!(
         "{n_new} tokens, policy {}: {} steps, {padding} tokens of padding",
         policy.name(),
         strategy.steps().len()
     ))?;
-    printer.line(format_args!(
+    printer.data_line(format_args!(
         "  {:>5} {:>6} {:>6} {:>8} {:>8} {:>10} {:>9} {:>8}",
         "step", "AR", "CL", "n_past", "n_kv", "n_process", "past_idx", "new_idx"
     ))?;
     for (i, s) in strategy.steps().iter().enumerate() {
-        printer.line(format_args!(
+        printer.data_line(format_args!(
             "  {i:>5} {:>6} {:>6} {:>8} {:>8} {:>10} {:>9} {:>8}",
             s.ar(),
             s.cl(),
