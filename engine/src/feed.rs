@@ -4,7 +4,7 @@
 //! the right (pad token, position 0, hidden mask rows).
 
 use genie_types::TokenId;
-use kvmanager::{InferenceStep, KvForm, KvManager, LongContext};
+use kvmanager::{InferenceStep, KvForm, KvCache, LongContext};
 use nsp_graph::{GraphLayout, InputRole, ModelLayout};
 
 use crate::EngineError;
@@ -70,7 +70,7 @@ impl Feeds {
         layout: &ModelLayout,
         io: &Io,
         config: &EngineConfig,
-        kv: &KvManager,
+        kv: &KvCache,
     ) -> Result<Self, EngineError> {
         let limit = kv.variants().limit();
         let plain = |group: usize| group == 0 && kv.variants().groups()[group].long == LongContext::None;
@@ -118,7 +118,7 @@ impl Feeds {
     }
 
     /// Writes the inputs of the step that the cache is prepared for.
-    pub(crate) fn fill(&mut self, io: &mut Io, kv: &KvManager, fill: &Fill<'_>) -> Result<(), EngineError> {
+    pub(crate) fn fill(&mut self, io: &mut Io, kv: &KvCache, fill: &Fill<'_>) -> Result<(), EngineError> {
         let &Fill { variant, step, tokens, .. } = fill;
         let ar = step.ar();
         for &f in &self.by_variant[variant] {
