@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use genie_types::TokenId;
-use kvmanager::{Admission, Holes, KvCache, KvOptions, ModeKind, Policy, SeqId, Snapshot, Plan, Variants, admit};
+use kvmanager::{Admission, Holes, KvCache, KvOptions, ModeKind, Plan, Policy, SeqId, Snapshot, Variants, admit};
 use nsp_graph::ModelLayout;
 
 use crate::book::Book;

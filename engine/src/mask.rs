@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use genie_types::Dtype;
 use half::f16;
-use kvmanager::{InferenceStep, KvError, KvCache};
+use kvmanager::{InferenceStep, KvCache, KvError};
 
 use crate::buffer::elements_mut;
 

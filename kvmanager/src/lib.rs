@@ -86,12 +86,12 @@ pub use geometry::{KvDtype, KvGeometry, KvKind, KvLayout, KvTensor, SplitGeometr
 pub use group::{CacheGroup, LongContext};
 pub use keydiff::{KeyDiff, KeyScorer};
 pub use manager::{
-    BatchToken, GroupImage, Holes, KvImage, KvCache, KvOptions, MovedBytes, Rebind, SplitGuard, TensorView,
+    BatchToken, GroupImage, Holes, KvCache, KvImage, KvOptions, MovedBytes, Rebind, SplitGuard, TensorView,
     common_prefix,
 };
 pub use mode::ModeKind;
 pub use plan::{
-    Admission, BatchStep, Bound, CostTable, InferenceStep, KvForm, KvState, MaskCol, PlanError, Policy, Span, Plan,
+    Admission, BatchStep, Bound, CostTable, InferenceStep, KvForm, KvState, MaskCol, Plan, PlanError, Policy, Span,
     Variants, admit, plan, plan_batch,
 };
 pub use rope::{RopePairs, RopeSpec, ShiftLoss};

@@ -36,7 +36,7 @@ use crate::geometry::{KvGeometry, KvKind};
 use crate::group::CacheGroup;
 use crate::keydiff::{HeadId, KeyDiff, KeyScorer, Queue};
 use crate::mode::ModeKind;
-use crate::plan::{KvState, PlanError, Policy, Plan, Variants, plan_into};
+use crate::plan::{KvState, Plan, PlanError, Policy, Variants, plan_into};
 use crate::rope::{RopeSpec, ShiftLoss};
 use crate::tensor_buf::{Run, Runs, TensorBuf};
 use crate::worker::{JobWatch, Pool, Shard};

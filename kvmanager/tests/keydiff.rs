@@ -3,7 +3,7 @@
 
 use genie_types::{LayerIdx, SplitIdx, Variant};
 use kvmanager::{
-    CacheGroup, KeyScorer, KvDtype, KvForm, KvGeometry, KvKind, KvLayout, KvCache, KvOptions, KvTensor, LongContext,
+    CacheGroup, KeyScorer, KvCache, KvDtype, KvForm, KvGeometry, KvKind, KvLayout, KvOptions, KvTensor, LongContext,
     ModeKind, Policy, SplitGeometry, Variants,
 };
 use proptest::prelude::{ProptestConfig, prop, proptest};

@@ -5,7 +5,7 @@ mod toy;
 
 use genie_types::{SplitIdx, TokenId};
 use kvmanager::{
-    BatchToken, CacheGroup, InferenceStep, KvForm, KvCache, KvOptions, LongContext, ModeKind, ModelHash, RopeSpec,
+    BatchToken, CacheGroup, InferenceStep, KvCache, KvForm, KvOptions, LongContext, ModeKind, ModelHash, RopeSpec,
     SeqId, Snapshot, Variants,
 };
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -71,9 +71,8 @@ fn d5_after_a_reset_the_first_step_is_that_of_a_fresh_dialog() {
     let mut fresh = cache(variants(), ModeKind::SMART_MASK);
     fresh.set_variant(spec(8, 64)).unwrap();
     for split in [SplitIdx(0), SplitIdx(1)] {
-        let past = |kv: &mut KvCache| -> Vec<Vec<u8>> {
-            kv.split(split).unwrap().views().map(|v| v.past.to_vec()).collect()
-        };
+        let past =
+            |kv: &mut KvCache| -> Vec<Vec<u8>> { kv.split(split).unwrap().views().map(|v| v.past.to_vec()).collect() };
         assert_eq!(past(&mut used), past(&mut fresh), "not a byte is left");
     }
     assert_eq!(generate(&mut used, &prompt(20, 4), 30), generate(&mut fresh, &prompt(20, 4), 30));

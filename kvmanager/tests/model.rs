@@ -10,7 +10,7 @@ mod naive;
 use genie_types::SplitIdx;
 use kvmanager::mode::{NativeKv, Tile};
 use kvmanager::{
-    BatchToken, CacheGroup, Holes, InferenceStep, KvDtype, KvError, KvForm, KvGeometry, KvKind, KvCache, KvOptions,
+    BatchToken, CacheGroup, Holes, InferenceStep, KvCache, KvDtype, KvError, KvForm, KvGeometry, KvKind, KvOptions,
     KvTensor, LongContext, ModeKind, Policy, RopeSpec, SeqId, SplitGeometry, Variants,
 };
 use naive::{Model, read_past, spec, token_bytes};

@@ -1,7 +1,7 @@
 //! Plans a prompt of 40 tokens over two variants and keeps its rows: all that a runtime of your own has to do.
 
 use genie_types::{SplitIdx, Variant};
-use kvmanager::{KvDtype, KvForm, KvGeometry, KvCache, KvOptions, Policy, Variants};
+use kvmanager::{KvCache, KvDtype, KvForm, KvGeometry, KvOptions, Policy, Variants};
 
 pub fn main() -> Result<(), Box<dyn std::error::Error>> {
     let variants = [Variant::new(1, 128)?, Variant::new(32, 128)?];

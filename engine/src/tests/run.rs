@@ -367,9 +367,7 @@ fn policy_genie_gives_up_where_the_real_one_does_and_keeps_the_dialog() {
         let (n_past, n_piece) = gave_up;
         assert_eq!(
             error,
-            format!(
-                "libGenie gives up at {n_past} past tokens with a chunk of {n_piece}; policy `lenient` goes on"
-            )
+            format!("libGenie gives up at {n_past} past tokens with a chunk of {n_piece}; policy `lenient` goes on")
         );
         let ran: Vec<(String, usize)> = ran.iter().map(|&(name, n)| (name.to_owned(), n)).collect();
         assert_eq!((graphs(&engine), engine.n_past()), (ran, 0), "{prompt} tokens");

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use genie_types::{Ar, Cl, Variant};
-use kvmanager::plan::{CostTable, KvForm, KvState, Policy, Plan, Variants, plan};
+use kvmanager::plan::{CostTable, KvForm, KvState, Plan, Policy, Variants, plan};
 use serde::Serialize;
 
 use super::ExitStatus;

@@ -8,8 +8,8 @@
 use genie_types::{SplitIdx, Variant};
 use kvmanager::mode::Place;
 use kvmanager::{
-    CacheGroup, InferenceStep, KvDtype, KvForm, KvGeometry, KvKind, KvCache, KvOptions, KvTensor, LongContext,
-    MaskCol, ModeKind, ModelHash, Snapshot, Variants, moves,
+    CacheGroup, InferenceStep, KvCache, KvDtype, KvForm, KvGeometry, KvKind, KvOptions, KvTensor, LongContext, MaskCol,
+    ModeKind, ModelHash, Snapshot, Variants, moves,
 };
 use std::path::Path;
 

@@ -243,10 +243,7 @@ fn pointer_shift_appends_no_bytes_of_values() {
     let keys = KvGeometry { splits: vec![SplitGeometry { tensors: geometry.splits[0].tensors[..1].to_vec() }] };
     let variants = || grid(&[1], &[64], KvForm::Concat);
     let new_columns = 4;
-    assert_eq!(
-        KvCache::required_bytes(&keys, &variants(), ModeKind::POINTER_SHIFT),
-        (4 + 1) * (64 - 1) + new_columns
-    );
+    assert_eq!(KvCache::required_bytes(&keys, &variants(), ModeKind::POINTER_SHIFT), (4 + 1) * (64 - 1) + new_columns);
 
     for n_threads in [0, 2] {
         let options = KvOptions { mode: ModeKind::POINTER_SHIFT, n_threads };

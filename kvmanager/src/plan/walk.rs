@@ -5,7 +5,7 @@
 //! graphs that reach the target. So it never paints itself into a corner: see [`Variants::widest_past`].
 
 use super::variants::Shape;
-use super::{InferenceStep, KvForm, KvState, MaskCol, PlanError, Plan, Variants};
+use super::{InferenceStep, KvForm, KvState, MaskCol, Plan, PlanError, Variants};
 use genie_types::Variant;
 
 /// A plan under way.

@@ -28,7 +28,7 @@ pub use genie_dir::{GenieSlot, KV_MAGIC};
 pub use prefix_store::PrefixStore;
 
 use crate::manager::KvImage;
-use crate::{KvError, KvCache};
+use crate::{KvCache, KvError};
 use genie_types::TokenId;
 use sections::ReadError;
 use std::fs::File;

@@ -3,7 +3,7 @@
 
 use genie_types::Variant;
 use half::f16;
-use kvmanager::{BatchToken, KvDtype, KvGeometry, KvKind, KvLayout, KvCache, KvTensor, LongContext};
+use kvmanager::{BatchToken, KvCache, KvDtype, KvGeometry, KvKind, KvLayout, KvTensor, LongContext};
 use std::ops::Range;
 
 pub fn spec(ar: u32, cl: u32) -> Variant {

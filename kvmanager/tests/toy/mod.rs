@@ -6,7 +6,7 @@
 
 use genie_types::{SplitIdx, Variant};
 use kvmanager::{
-    BatchToken, InferenceStep, KvDtype, KvForm, KvGeometry, KvKind, KvCache, KvTensor, LongContext, Policy, SeqId,
+    BatchToken, InferenceStep, KvCache, KvDtype, KvForm, KvGeometry, KvKind, KvTensor, LongContext, Policy, SeqId,
     SplitGeometry, Variants,
 };
 
