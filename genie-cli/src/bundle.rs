@@ -45,7 +45,7 @@ pub fn model_hash(config: &Path) -> Option<ModelHash> {
 /// Opens the engine of a bundle with a planner policy.
 pub fn engine(config: &EngineConfig, backend: &Arc<Backend>, policy: PolicyArg) -> Result<Engine> {
     let mut engine = Engine::open(config, backend).context("cannot load the bundle's graphs")?;
-    if policy != PolicyArg::Serve {
+    if policy != PolicyArg::Lenient {
         engine.set_policy(plan::policy(policy, engine.variants())?);
     }
     Ok(engine)

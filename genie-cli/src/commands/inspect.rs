@@ -34,7 +34,7 @@ pub fn run(args: &InspectArgs, printer: &Printer) -> Result<ExitStatus> {
 
     let config = bundle::config(&args.path, printer)?;
     let backend = backend::open(&args.backend, &Threads::default())?;
-    let engine = bundle::engine(config.engine(), &backend, PolicyArg::Serve)?;
+    let engine = bundle::engine(config.engine(), &backend, PolicyArg::Lenient)?;
     let layout = engine.layout();
     let mut binaries = Vec::new();
     for path in &config.engine().ctx_bins {

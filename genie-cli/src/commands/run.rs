@@ -101,8 +101,8 @@ fn open(args: &RunArgs, path: &Path, config: &DialogConfig, printer: &Printer) -
     let mut engine_config = config.engine().clone();
     engine_config.model_hash = bundle::model_hash(path);
     engine_config.kv_mode = args.saved.kv_mode.as_deref().map(kv_mode).transpose()?;
-    let mut engine = bundle::engine(&engine_config, &running.backend, PolicyArg::Serve)?;
-    if args.policy != PolicyArg::Serve {
+    let mut engine = bundle::engine(&engine_config, &running.backend, PolicyArg::Lenient)?;
+    if args.policy != PolicyArg::Lenient {
         let here = CalibrationContext::new(path, &engine_config.ctx_bins, &running.backend)?;
         engine.set_policy(here.policy(args.policy, engine.variants(), printer)?);
     }

@@ -55,7 +55,7 @@ pub fn run(args: &BenchArgs, printer: &Printer) -> Result<ExitStatus> {
     let threads = Threads::new(&args.threads, config.backend().cpu_mask)?;
     let backend = backend::open(&args.backend, &threads)?;
     let here = CalibrationContext::new(&path, &config.engine().ctx_bins, &backend)?;
-    let mut engine = bundle::engine(config.engine(), &backend, PolicyArg::Serve)?;
+    let mut engine = bundle::engine(config.engine(), &backend, PolicyArg::Lenient)?;
     if args.calibrate {
         return calibrate::run(args, &threads, printer, &here, &mut engine);
     }
