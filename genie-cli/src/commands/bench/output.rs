@@ -2,13 +2,13 @@
 
 use anyhow::Result;
 
-use super::limits::Limit;
 use super::profile::OpTime;
 use super::record::Record;
+use super::roofline::Limit;
 use crate::printer::Printer;
 
 /// Where measures go, one by one.
-pub struct Out<'a> {
+pub struct Output<'a> {
     printer: &'a Printer,
     json: bool,
     /// The table that rows are added to.
@@ -24,7 +24,7 @@ enum Table {
     Ops(String),
 }
 
-impl<'a> Out<'a> {
+impl<'a> Output<'a> {
     /// Nothing is printed yet.
     pub fn new(printer: &'a Printer, json: bool) -> Self {
         Self { printer, json, under: Table::None }
@@ -33,7 +33,7 @@ impl<'a> Out<'a> {
     /// A limit of the machine.
     pub fn limit(&mut self, limit: &Limit<'_>) -> Result<()> {
         if self.json {
-            return self.printer.line(serde_json::to_string(limit)?);
+            return self.printer.data_line(serde_json::to_string(limit)?);
         }
         let range = "min .. max";
         self.head(Table::Limits, || format!("{:<16} {:>7} {:>10} {range:>22}", "limit", "threads", "median"))?;
@@ -42,13 +42,14 @@ impl<'a> Out<'a> {
             None => (limit.gop_s.unwrap_or_default(), "Gop/s"),
         };
         let range = format!("{:.1} .. {:.1}", limit.min, limit.max);
-        self.printer.line(format_args!("{:<16} {:>7} {middle:>10.1} {range:>22} {unit}", limit.test, limit.threads))
+        self.printer
+            .data_line(format_args!("{:<16} {:>7} {middle:>10.1} {range:>22} {unit}", limit.test, limit.threads))
     }
 
     /// A test.
     pub fn measure(&mut self, r: &Record<'_>) -> Result<()> {
         if self.json {
-            return self.printer.line(serde_json::to_string(r)?);
+            return self.printer.data_line(serde_json::to_string(r)?);
         }
         let range = "min .. max";
         self.head(Table::Measures, || {
@@ -61,7 +62,7 @@ impl<'a> Out<'a> {
         let range = format!("{:.1} .. {:.1}", r.min, r.max);
         let share = r.share.map_or_else(|| "-".to_owned(), |share| format!("{:.1} %", share * 100.0));
         let (gb_s, gop_s) = (number(r.gb_s), number(r.gop_s));
-        self.printer.line(format_args!(
+        self.printer.data_line(format_args!(
             "{:<12} {:>12.2} {:>12.1} {range:>22} {gb_s:>8} {gop_s:>8} {share:>7}",
             r.test, r.ms, r.tok_s
         ))
@@ -70,12 +71,12 @@ impl<'a> Out<'a> {
     /// A kind of op.
     pub fn op(&mut self, r: &OpTime) -> Result<()> {
         if self.json {
-            return self.printer.line(serde_json::to_string(r)?);
+            return self.printer.data_line(serde_json::to_string(r)?);
         }
         let head = || format!("{:<26} {:>9} {:>12} {:>7}", format!("a step of {}", r.of), "count", "us", "share");
         self.head(Table::Ops(r.of.clone()), head)?;
         let (op, share) = (&r.op, r.share * 100.0);
-        self.printer.line(format_args!("{op:<26} {:>9.1} {:>12.1} {share:>5.1} %", r.count, r.us))
+        self.printer.data_line(format_args!("{op:<26} {:>9.1} {:>12.1} {share:>5.1} %", r.count, r.us))
     }
 
     fn head(&mut self, table: Table, head: impl FnOnce() -> String) -> Result<()> {
@@ -83,9 +84,9 @@ impl<'a> Out<'a> {
             return Ok(());
         }
         if self.under != Table::None {
-            self.printer.line("")?;
+            self.printer.data_line("")?;
         }
         self.under = table;
-        self.printer.line(head())
+        self.printer.data_line(head())
     }
 }

@@ -4,16 +4,16 @@ use anyhow::{Context, Result};
 use qnn_host::roofline::{Limits, ReadMemory};
 use serde::Serialize;
 
-use super::record::{About, Spread};
-use super::table::Out;
-use crate::failure::Hinted;
+use super::output::Output;
+use super::record::{RunMetadata, Summary};
+use crate::failure::UserError;
 
 /// Fewest passes of a limit: they take milliseconds.
 const LEAST_PASSES: usize = 9;
 
 /// The best passes on all threads; `None` where nothing was measured. By the second.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Ceiling {
+pub struct Roofline {
     /// Bytes read.
     pub read_bytes: Option<f64>,
     /// Operations on 8-bit codes.
@@ -47,19 +47,19 @@ pub struct Limit<'a> {
 }
 
 /// Measures with one thread, with two, with four and so on, and with all that are asked for; prints; answers the last.
-pub fn measure(threads: usize, reps: usize, about: &About, out: &mut Out<'_>) -> Result<Ceiling> {
+pub fn measure(threads: usize, reps: usize, about: &RunMetadata, out: &mut Output<'_>) -> Result<Roofline> {
     let memory = ReadMemory::new().map_err(|error| {
-        Hinted::error(format!("no memory to measure its bandwidth with: {error}"), "leave `--limits` out")
+        UserError::error(format!("no memory to measure its bandwidth with: {error}"), "leave `--limits` out")
     })?;
     let passes = reps.max(LEAST_PASSES);
-    let mut ceiling = Ceiling::default();
+    let mut ceiling = Roofline::default();
     for n in counts(threads) {
         let limits = Limits::new(n).with_context(|| format!("cannot start {n} threads"))?;
         let read = limits.read_bandwidth(&memory, passes);
         let (int8, f32) = (limits.int8_ops(passes), limits.f32_ops(passes));
         for (test, rates) in [("read-bandwidth", &read), ("int8-peak", &int8), ("f32-peak", &f32)] {
             let giga: Vec<f64> = rates.iter().map(|rate| rate / 1e9).collect();
-            let spread = Spread::of(&giga);
+            let spread = Summary::of(&giga);
             let bytes = test == "read-bandwidth";
             out.limit(&Limit {
                 test,
@@ -73,7 +73,7 @@ pub fn measure(threads: usize, reps: usize, about: &About, out: &mut Out<'_>) ->
                 commit: about.commit,
             })?;
         }
-        ceiling = Ceiling { read_bytes: Some(Spread::of(&read).max), int8_ops: Some(Spread::of(&int8).max) };
+        ceiling = Roofline { read_bytes: Some(Summary::of(&read).max), int8_ops: Some(Summary::of(&int8).max) };
     }
     Ok(ceiling)
 }

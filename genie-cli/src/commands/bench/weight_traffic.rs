@@ -10,7 +10,7 @@ use qnn_host::weight_traffic::Traffic;
 
 /// What a token costs; `None` where it is not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Work {
+pub struct WeightTraffic {
     /// Bytes of weights that a step of the narrowest graphs reads.
     pub step_bytes: Option<u64>,
     /// Weights of the products that each token of a prompt goes through; those that make logits are left out, as only
@@ -18,7 +18,7 @@ pub struct Work {
     pub prompt_weights: Option<u64>,
 }
 
-impl Work {
+impl WeightTraffic {
     /// Reads the head of each binary.
     pub fn of(engine: &Engine, ctx_bins: &[PathBuf]) -> Result<Self> {
         let layout = engine.layout();
