@@ -85,7 +85,7 @@ pub struct StepCost {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CalibrationMismatch {
     /// The bundle has none.
-    #[error("there is none")]
+    #[error("the file does not exist")]
     Missing,
     /// Not a file that was written here, with the reason.
     #[error("it cannot be read: {0}")]
@@ -162,7 +162,7 @@ impl Calibration {
             return Err(CalibrationMismatch::Foreign { what, measured, here });
         }
         if self.binaries != binaries {
-            return Err(CalibrationMismatch::Stale("the context binaries have changed since".into()));
+            return Err(CalibrationMismatch::Stale("the context binaries have changed".into()));
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
-//! `calibration.json` in a bundle: what its steps cost on a backend and a machine, for `--policy cost`.
+//! `calibration.json` in a bundle: measured step times on one backend and machine, for `--policy cost`.
 //!
-//! Written whole or not at all. It is used only where it was measured: with the same backend and build, on the same
-//! machine, for the same context binaries and shapes. Otherwise the planner takes nominal costs, and says why.
+//! Written atomically. It is used only with the same backend and build, on the same machine, for the same context binaries
+//! and variants; otherwise the planner uses nominal costs and the reason is printed.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,16 +18,16 @@ use crate::cli::PolicyArg;
 use crate::commands::plan;
 use crate::printer::Printer;
 
-/// What a calibration has to agree with.
-pub struct Here {
+/// What a calibration must match to be used: backend, machine, context binaries.
+pub struct CalibrationContext {
     folder: PathBuf,
     backend: BackendId,
     machine: Machine,
     binaries: String,
 }
 
-impl Here {
-    /// This machine, that backend, the binaries of the bundle whose config lies at `config`.
+impl CalibrationContext {
+    /// This machine, a backend, and the context binaries of the bundle with this config file.
     pub fn new(config: &Path, ctx_bins: &[PathBuf], backend: &Arc<Backend>) -> Result<Self> {
         let library = backend.library();
         let build_id = library.build_id().unwrap_or_else(|_| "unknown".into());
@@ -50,7 +50,7 @@ impl Here {
         &self.machine
     }
 
-    /// Writes what was measured.
+    /// Writes measured step times into the bundle; returns the file's path.
     pub fn write(&self, measured: &Measured, threads: Option<usize>) -> Result<PathBuf> {
         let steps = measured.steps.iter().map(|s| StepCost {
             ar: s.spec.ar().get() as u32,
@@ -78,7 +78,7 @@ impl Here {
         Ok(path)
     }
 
-    /// The policy of a flag; for `cost` from the bundle's calibration, or with a warning from nominal costs.
+    /// The policy of a flag; `cost` uses the bundle's calibration, or nominal costs with a warning.
     pub fn policy(&self, arg: PolicyArg, variants: &Variants, printer: &Printer) -> Result<Policy> {
         if arg != PolicyArg::Cost {
             return plan::policy(arg, variants);
@@ -87,8 +87,9 @@ impl Here {
             Ok(table) => Ok(Policy::Cost(table.into())),
             Err(why) => {
                 let path = self.folder.join(CALIBRATION_FILE);
-                printer.say(format_args!("warning: nominal costs are used, not `{}`: {why}", path.display()));
-                printer.say("hint: `genie bench --calibrate` measures this bundle here and writes that file");
+                printer.info(format_args!("warning: using nominal costs, not `{}`: {why}", path.display()));
+                printer
+                    .info("hint: `genie bench --calibrate` measures this bundle on this machine and writes that file");
                 plan::policy(arg, variants)
             }
         }
@@ -121,8 +122,8 @@ mod tests {
         Variant::new(ar, cl).unwrap()
     }
 
-    fn here(folder: &Path) -> Here {
-        Here {
+    fn here(folder: &Path) -> CalibrationContext {
+        CalibrationContext {
             folder: folder.to_owned(),
             backend: BackendId { name: "HOST".into(), build_id: "1".into() },
             machine: Machine { platform: "linux x".into(), cpu: "c".into(), cores: 2 },
@@ -154,7 +155,7 @@ mod tests {
                 text.replace("\"c\"", "\"d\""),
                 "it was measured with another machine: `linux x, d with 2 cores`, here it is `linux x, c with 2 cores`",
             ),
-            (text.replace("\"ab\"", "\"cd\""), "it is out of date: the context binaries have changed since"),
+            (text.replace("\"ab\"", "\"cd\""), "it is out of date: the context binaries have changed"),
             (text.replace("\"version\": 1", "\"version\": 9"), "its version 9 is newer than this program reads (1)"),
             (text.replace(FORMAT, "other"), "it cannot be read: format `other`, expected `open-genie-calibration`"),
             (

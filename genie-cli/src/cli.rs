@@ -11,14 +11,14 @@ use qnn_api::PerfPolicy;
 #[command(name = "genie", version, propagate_version = true)]
 pub struct Cli {
     #[command(flatten)]
-    pub talk: Talk,
+    pub talk: Verbosity,
     #[command(subcommand)]
     pub command: Command,
 }
 
 /// How much is said on stderr.
 #[derive(Args, Clone, Copy)]
-pub struct Talk {
+pub struct Verbosity {
     /// Say nothing but errors.
     #[arg(long, short, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
@@ -95,7 +95,8 @@ pub enum GraphProfileArg {
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum PolicyArg {
     /// What the real Genie does, and on where it gives up although the context has room.
-    Serve,
+    #[value(alias = "serve")]
+    Lenient,
     /// Exactly what the real Genie does: the same graphs, and status 4 where it gives up.
     Genie,
     /// One variant for the whole input, re-picked at a context promotion only.
@@ -140,7 +141,7 @@ pub struct RunArgs {
     #[command(flatten)]
     pub chip: ChipArgs,
     /// Planner policy.
-    #[arg(long, value_enum, default_value = "serve")]
+    #[arg(long, value_enum, default_value = "lenient")]
     pub policy: PolicyArg,
     #[command(flatten)]
     pub threads: ThreadArgs,
@@ -397,7 +398,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
     /// Planner policy.
-    #[arg(long, value_enum, default_value = "serve")]
+    #[arg(long, value_enum, default_value = "lenient")]
     pub policy: PolicyArg,
     #[command(flatten)]
     pub threads: ThreadArgs,
@@ -429,7 +430,7 @@ pub struct VerifyArgs {
     #[command(flatten)]
     pub chip: ChipArgs,
     /// Planner policy.
-    #[arg(long, value_enum, default_value = "serve")]
+    #[arg(long, value_enum, default_value = "lenient")]
     pub policy: PolicyArg,
 }
 
@@ -454,7 +455,7 @@ pub struct PerplexityArgs {
     #[command(flatten)]
     pub chip: ChipArgs,
     /// Planner policy.
-    #[arg(long, value_enum, default_value = "serve")]
+    #[arg(long, value_enum, default_value = "lenient")]
     pub policy: PolicyArg,
     #[command(flatten)]
     pub threads: ThreadArgs,

@@ -9,7 +9,7 @@ use compiler::{CompileOptions, Precision, Splits};
 
 use crate::cli::BackendArgs;
 use crate::commands::compile;
-use crate::failure::Hinted;
+use crate::failure::UserError;
 use crate::printer::Printer;
 
 /// The LM head apart, as `genie compile` does by default: it then runs for single rows.
@@ -33,7 +33,7 @@ pub fn config(backend: &BackendArgs, printer: &Printer) -> Result<PathBuf> {
     if config.exists() {
         return Ok(config);
     }
-    printer.say(format_args!("compiling the demo model into {} (once)", bundle.display()));
+    printer.info(format_args!("compiling the demo model into {} (once)", bundle.display()));
     let parent = bundle.parent().context("the cache folder has a parent")?;
     std::fs::create_dir_all(parent).with_context(|| format!("cannot make the cache folder `{}`", parent.display()))?;
     let model = tempfile::Builder::new()
@@ -65,7 +65,7 @@ fn cache_dir() -> Result<PathBuf> {
         .or_else(|| home("LOCALAPPDATA", "open-genie"))
         .or_else(|| home("HOME", ".cache/open-genie"))
         .ok_or_else(|| {
-            Hinted::error(
+            UserError::error(
                 "no cache folder: none of GENIE_CACHE, XDG_CACHE_HOME, HOME is set",
                 "set GENIE_CACHE to a folder that can be written",
             )

@@ -8,18 +8,18 @@ use anyhow::Result;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tracing_subscriber::EnvFilter;
 
-use crate::cli::Talk;
+use crate::cli::Verbosity;
 use crate::failure;
 
 /// Decides what reaches the terminal.
 pub struct Printer {
-    talk: Talk,
+    talk: Verbosity,
     colour: bool,
 }
 
 impl Printer {
     /// Colours only on a terminal, and not when `NO_COLOR` is set.
-    pub fn new(talk: &Talk) -> Self {
+    pub fn new(talk: &Verbosity) -> Self {
         let colour = stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
         Self { talk: *talk, colour }
     }
@@ -44,13 +44,13 @@ impl Printer {
     }
 
     /// A line of data.
-    pub fn line(&self, text: impl Display) -> Result<()> {
+    pub fn data_line(&self, text: impl Display) -> Result<()> {
         writeln!(stdout().lock(), "{text}")?;
         Ok(())
     }
 
     /// A piece of data, shown at once: streamed text.
-    pub fn piece(&self, text: &str) -> Result<()> {
+    pub fn data(&self, text: &str) -> Result<()> {
         let mut out = stdout().lock();
         out.write_all(text.as_bytes())?;
         out.flush()?;
@@ -58,7 +58,7 @@ impl Printer {
     }
 
     /// A remark.
-    pub fn say(&self, text: impl Display) {
+    pub fn info(&self, text: impl Display) {
         if !self.talk.quiet {
             // A closed stderr is nobody listening, not a failure.
             let _ = writeln!(stderr().lock(), "{text}");

@@ -13,7 +13,7 @@ use qnn_api::{Backend, PerfPolicy};
 use super::ExitStatus;
 use crate::backend;
 use crate::cli::{BackendArgs, CompileArgs, PrecisionArg, SplitsArg, WeightsArg};
-use crate::failure::Hinted;
+use crate::failure::UserError;
 use crate::printer::Printer;
 use crate::threads::Threads;
 
@@ -46,14 +46,14 @@ pub fn run(args: &CompileArgs, printer: &Printer) -> Result<ExitStatus> {
         ..CompileOptions::new(&args.model, &args.output)
     };
     let manifest = into_bundle(&options, &args.backend, printer)?;
-    printer.line(args.output.join(genie_bundle::CONFIG_FILE).display())?;
+    printer.data_line(args.output.join(genie_bundle::CONFIG_FILE).display())?;
     if let Some(target) = &manifest.options.target {
         let binaries = manifest.files.iter().filter(|f| f.path.ends_with(".bin"));
         let (n, bytes) = binaries.fold((0, 0), |(n, bytes), f| (n + 1, bytes + f.bytes));
         let (n_graphs, build) = (manifest.graphs.len(), &manifest.backend.build_id);
         let shown = indicatif::DecimalBytes(bytes);
         let files = if n == 1 { "file" } else { "files" };
-        printer.say(format_args!("{n_graphs} graphs in {n} {files} for {target}, {shown}, made by {build}"));
+        printer.info(format_args!("{n_graphs} graphs in {n} {files} for {target}, {shown}, made by {build}"));
     }
     Ok(ExitStatus::Done)
 }
@@ -63,7 +63,7 @@ fn htp_options(args: &CompileArgs) -> Result<Option<HtpOptions>> {
     let name = &args.target.perf;
     let performance = PerfPolicy::from_name(name).ok_or_else(|| {
         let known = PerfPolicy::ALL.map(PerfPolicy::name).join("`, `");
-        Hinted::error(format!("unknown performance policy `{name}`"), format!("use one of `{known}`"))
+        UserError::error(format!("unknown performance policy `{name}`"), format!("use one of `{known}`"))
     })?;
     Ok(Some(HtpOptions {
         performance,
@@ -90,7 +90,7 @@ fn htp_backend(htp: &HtpOptions, args: &BackendArgs) -> Result<Arc<Backend>> {
         Some(PathBuf::from(&args.backend)).filter(|path| path.components().count() > 1 || path.extension().is_some());
     let named = args.backend_lib.clone().or(path);
     let library = named.or_else(|| runtime::find(runtime::HTP)).ok_or_else(|| {
-        Hinted::error(
+        UserError::error(
             format!(
                 "no `{}` on this machine: it is Qualcomm's library that compiles for target `{}`",
                 runtime::HTP,
@@ -134,7 +134,7 @@ impl Progress for Bars<'_> {
 
     fn timed(&mut self, graph: &str, took: Duration) {
         if let Some((bar, _)) = self.bar.as_ref().filter(|_| self.times) {
-            bar.suspend(|| self.printer.say(format_args!("finalized {graph} in {:.2} s", took.as_secs_f64())));
+            bar.suspend(|| self.printer.info(format_args!("finalized {graph} in {:.2} s", took.as_secs_f64())));
         }
     }
 
@@ -145,6 +145,6 @@ impl Progress for Bars<'_> {
     }
 
     fn note(&mut self, text: &str) {
-        self.printer.say(format_args!("note: {text}"));
+        self.printer.info(format_args!("note: {text}"));
     }
 }

@@ -8,7 +8,7 @@ use qnn_api::{Soc, SystemLibrary};
 
 use super::ExitStatus;
 use crate::cli::DoctorArgs;
-use crate::failure::Hinted;
+use crate::failure::UserError;
 use crate::printer::Printer;
 
 /// Collects, examines, reports. Errors among the findings end in 1, questions that make no sense in 2.
@@ -29,16 +29,16 @@ pub fn run(args: &DoctorArgs, printer: &Printer) -> Result<ExitStatus> {
                 DoctorError::NoSubject { .. } => "give a bundle's folder, its genie_config.json or a context binary",
                 _ => "give a folder with `libQnnHtp.so` and `libQnnSystem.so`",
             };
-            printer.failure(&Hinted::error(error.to_string(), hint));
+            printer.failure(&UserError::error(error.to_string(), hint));
             return Ok(ExitStatus::Usage);
         }
     };
     let findings = examine(&case);
     let report = Report { case: &case, findings: &findings };
     if args.json {
-        printer.line(report.to_json())?;
+        printer.data_line(report.to_json())?;
     } else {
-        printer.line(report)?;
+        printer.data_line(report)?;
     }
     let bad = report.count(Severity::Error) > 0 || (args.strict && !findings.is_empty());
     Ok(if bad { ExitStatus::Failed } else { ExitStatus::Done })
@@ -48,11 +48,11 @@ fn request(args: &DoctorArgs) -> Result<Request> {
     let soc = |name: &String| {
         let known = name.parse().ok().and_then(Soc::by_id).or_else(|| Soc::by_name(name));
         let names = || SOCS.iter().map(|soc| soc.name.to_lowercase()).collect::<Vec<_>>().join(", ");
-        known.ok_or_else(|| Hinted::error(format!("unknown chip `{name}`"), format!("known are {}", names())))
+        known.ok_or_else(|| UserError::error(format!("unknown chip `{name}`"), format!("known are {}", names())))
     };
     let api = |text: &String| {
         let hint = "two numbers, for example `1.21`; that of QAIRT 2.51";
-        GenieApi::parse(text).ok_or_else(|| Hinted::error(format!("`{text}` is no version of Genie's API"), hint))
+        GenieApi::parse(text).ok_or_else(|| UserError::error(format!("`{text}` is no version of Genie's API"), hint))
     };
     Ok(Request {
         subject: args.bundle.clone(),

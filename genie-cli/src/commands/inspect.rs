@@ -24,7 +24,7 @@ pub fn run(args: &InspectArgs, printer: &Printer) -> Result<ExitStatus> {
         if args.json {
             let mut document = binary_json(&args.path, &info, size);
             document["backend"] = backend_json(&library);
-            printer.line(document)?;
+            printer.data_line(document)?;
         } else {
             print_backend(&library, printer)?;
             print_binary(&args.path, &info, size, args.tensors, printer)?;
@@ -34,7 +34,7 @@ pub fn run(args: &InspectArgs, printer: &Printer) -> Result<ExitStatus> {
 
     let config = bundle::config(&args.path, printer)?;
     let backend = backend::open(&args.backend, &Threads::default())?;
-    let engine = bundle::engine(config.engine(), &backend, PolicyArg::Serve)?;
+    let engine = bundle::engine(config.engine(), &backend, PolicyArg::Lenient)?;
     let layout = engine.layout();
     let mut binaries = Vec::new();
     for path in &config.engine().ctx_bins {
@@ -48,7 +48,7 @@ pub fn run(args: &InspectArgs, printer: &Printer) -> Result<ExitStatus> {
             .iter()
             .map(|s| json!({"kind": format!("{:?}", s.kind), "graphs": s.graphs.iter().map(|g| &g.info.name).collect::<Vec<_>>()}))
             .collect();
-        printer.line(json!({
+        printer.data_line(json!({
             "context_size": config.context().size,
             "vocab_size": layout.vocab_size,
             "variants": variants,
@@ -58,11 +58,11 @@ pub fn run(args: &InspectArgs, printer: &Printer) -> Result<ExitStatus> {
         }))?;
         return Ok(ExitStatus::Done);
     }
-    printer.line(format_args!("bundle {}", config.base().display()))?;
-    printer.line(format_args!("  context size {}, vocabulary {}", config.context().size, layout.vocab_size))?;
-    printer.line(format_args!("  variants {}", variants.join(", ")))?;
+    printer.data_line(format_args!("bundle {}", config.base().display()))?;
+    printer.data_line(format_args!("  context size {}, vocabulary {}", config.context().size, layout.vocab_size))?;
+    printer.data_line(format_args!("  variants {}", variants.join(", ")))?;
     for (i, split) in layout.splits.iter().enumerate() {
-        printer.line(format_args!(
+        printer.data_line(format_args!(
             "  split {} of {}: {:?}, {} graphs",
             i + 1,
             layout.splits.len(),
@@ -82,14 +82,14 @@ fn print_backend(library: &Library, printer: &Printer) -> Result<()> {
     if library.path().is_none() {
         return Ok(());
     }
-    printer.line(format_args!(
+    printer.data_line(format_args!(
         "read by {}, core API {}, build {}",
         library.provider(),
         library.core_version(),
         library.build_id().unwrap_or_else(|_| "unknown".to_owned())
     ))?;
     for file in library.files() {
-        printer.line(format_args!("  loaded {}", file.display()))?;
+        printer.data_line(format_args!("  loaded {}", file.display()))?;
     }
     Ok(())
 }
@@ -116,7 +116,7 @@ fn read(library: &Arc<Library>, path: &Path) -> Result<(BinaryInfo, u64)> {
 }
 
 fn print_binary(path: &Path, info: &BinaryInfo, size: u64, tensors: bool, printer: &Printer) -> Result<()> {
-    printer.line(format_args!(
+    printer.data_line(format_args!(
         "{}: {:.1} MB, {} graphs, made by {}",
         path.display(),
         size as f64 / 1e6,
@@ -124,10 +124,10 @@ fn print_binary(path: &Path, info: &BinaryInfo, size: u64, tensors: bool, printe
         info.build_id
     ))?;
     if let Some(soc) = info.soc {
-        printer.line(format_args!("  SoC {soc}"))?;
+        printer.data_line(format_args!("  SoC {soc}"))?;
     }
     for graph in &info.graphs {
-        printer.line(format_args!(
+        printer.data_line(format_args!(
             "  {}: {} inputs ({:.1} MB), {} outputs ({:.1} MB)",
             graph.name,
             graph.inputs.len(),
@@ -138,7 +138,7 @@ fn print_binary(path: &Path, info: &BinaryInfo, size: u64, tensors: bool, printe
         if tensors {
             for (way, list) in [("in", &graph.inputs), ("out", &graph.outputs)] {
                 for t in list {
-                    printer.line(format_args!(
+                    printer.data_line(format_args!(
                         "    {way:>3} {:<32} {:<10} {:?}{}",
                         t.name,
                         t.dtype,

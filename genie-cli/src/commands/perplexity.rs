@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::ExitStatus;
 use crate::cli::PerplexityArgs;
-use crate::failure::Hinted;
+use crate::failure::UserError;
 use crate::printer::Printer;
 use crate::threads::Threads;
 use crate::{backend, bundle, demo};
@@ -52,7 +52,7 @@ pub fn run(args: &PerplexityArgs, printer: &Printer) -> Result<ExitStatus> {
     let window = args.window.unwrap_or(limit);
     let least = if bos.is_some() { 1 } else { 2 };
     if window < least || window > limit {
-        return Err(Hinted::error(
+        return Err(UserError::error(
             format!("`--window {window}` cannot be measured: the context holds {limit} tokens"),
             format!("choose from {least} to {limit}"),
         ));
@@ -67,7 +67,7 @@ pub fn run(args: &PerplexityArgs, printer: &Printer) -> Result<ExitStatus> {
     bar.finish_and_clear();
     if all.tokens == 0 {
         let hint = "give a file with text, and `--max-windows` at least 1";
-        return Err(Hinted::error(format!("nothing to foretell in {} tokens", tokens.len()), hint));
+        return Err(UserError::error(format!("nothing to foretell in {} tokens", tokens.len()), hint));
     }
     let report = Report {
         bundle: path.display().to_string(),
@@ -80,12 +80,12 @@ pub fn run(args: &PerplexityArgs, printer: &Printer) -> Result<ExitStatus> {
         perplexity: all.perplexity(),
     };
     if args.json {
-        printer.line(serde_json::to_string(&report)?)?;
+        printer.data_line(serde_json::to_string(&report)?)?;
     } else {
         let Report { windows, tokens, nats_per_token: nats, standard_error: error, perplexity, .. } = report;
-        printer.line(format_args!("tokens      {tokens} in {windows} windows of {window}"))?;
-        printer.line(format_args!("nats        {nats:.4} a token, standard error {error:.4}"))?;
-        printer.line(format_args!("perplexity  {perplexity:.3}"))?;
+        printer.data_line(format_args!("tokens      {tokens} in {windows} windows of {window}"))?;
+        printer.data_line(format_args!("nats        {nats:.4} a token, standard error {error:.4}"))?;
+        printer.data_line(format_args!("perplexity  {perplexity:.3}"))?;
     }
     Ok(ExitStatus::Done)
 }

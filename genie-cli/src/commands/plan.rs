@@ -2,13 +2,13 @@
 
 use anyhow::{Context, Result};
 use genie_types::{Ar, Cl, Variant};
-use kvmanager::plan::{CostTable, KvForm, KvState, Policy, Strategy, Variants, plan};
+use kvmanager::plan::{CostTable, KvForm, KvState, Plan, Policy, Variants, plan};
 use serde::Serialize;
 
 use super::ExitStatus;
-use crate::calibration::Here;
+use crate::calibration::CalibrationContext;
 use crate::cli::{PlanArgs, PolicyArg};
-use crate::failure::Hinted;
+use crate::failure::UserError;
 use crate::printer::Printer;
 use crate::threads::Threads;
 use crate::{backend, bundle};
@@ -39,12 +39,12 @@ pub fn run(args: &PlanArgs, printer: &Printer) -> Result<ExitStatus> {
             let path = bundle::config_path(path)?;
             let config = bundle::config(&path, printer)?;
             let backend = backend::open(&args.backend, &Threads::default())?;
-            let engine = bundle::engine(config.engine(), &backend, PolicyArg::Serve)?;
-            (engine.variants().clone(), Some(Here::new(&path, &config.engine().ctx_bins, &backend)?))
+            let engine = bundle::engine(config.engine(), &backend, PolicyArg::Lenient)?;
+            (engine.variants().clone(), Some(CalibrationContext::new(&path, &config.engine().ctx_bins, &backend)?))
         }
         None => (Variants::new(grid(&args.ar, &args.cl)?, KvForm::Concat, None)?, None),
     };
-    let wanted = args.policy.map_or(vec![PolicyArg::Serve, PolicyArg::FixedVariant, PolicyArg::Cost], |p| vec![p]);
+    let wanted = args.policy.map_or(vec![PolicyArg::Lenient, PolicyArg::FixedVariant, PolicyArg::Cost], |p| vec![p]);
     let policy_of = |&arg: &PolicyArg| match &here {
         Some(here) => here.policy(arg, &variants, printer),
         None => policy(arg, &variants),
@@ -55,7 +55,7 @@ pub fn run(args: &PlanArgs, printer: &Printer) -> Result<ExitStatus> {
         for policy in &policies {
             match plan(&KvState::at(args.n_past), &variants, n_new, policy) {
                 Ok(strategy) if args.json => {
-                    printer.line(serde_json::to_string(&record(policy, args.n_past, n_new, &strategy))?)?;
+                    printer.data_line(serde_json::to_string(&record(policy, args.n_past, n_new, &strategy))?)?;
                 }
                 Ok(strategy) => table(printer, policy, n_new, &strategy)?,
                 Err(error) => {
@@ -73,7 +73,7 @@ pub fn run(args: &PlanArgs, printer: &Printer) -> Result<ExitStatus> {
 /// The policy of a flag. `Cost` without a calibration takes a step's time to grow with its width and its context.
 pub fn policy(arg: PolicyArg, variants: &Variants) -> Result<Policy> {
     Ok(match arg {
-        PolicyArg::Serve => Policy::Serve,
+        PolicyArg::Lenient => Policy::Lenient,
         PolicyArg::Genie => Policy::Genie,
         PolicyArg::FixedVariant => Policy::FixedVariant,
         PolicyArg::Cost => {
@@ -98,12 +98,15 @@ fn grid(ars: &[u32], cls: &[u32]) -> Result<Vec<Variant>> {
         }
     }
     if specs.is_empty() {
-        return Err(Hinted::error("every AR is wider than every CL", "give a `--cl` of at least the smallest `--ar`"));
+        return Err(UserError::error(
+            "every AR is wider than every CL",
+            "give a `--cl` of at least the smallest `--ar`",
+        ));
     }
     Ok(specs)
 }
 
-fn record(policy: &Policy, n_past: usize, n_new: usize, strategy: &Strategy) -> PlanRecord {
+fn record(policy: &Policy, n_past: usize, n_new: usize, strategy: &Plan) -> PlanRecord {
     let step = |s: &kvmanager::plan::InferenceStep| StepRecord {
         graph: s.spec.to_string(),
         n_past: s.n_past,
@@ -115,19 +118,19 @@ fn record(policy: &Policy, n_past: usize, n_new: usize, strategy: &Strategy) -> 
     PlanRecord { policy: policy.name(), n_past, n_new, steps: strategy.steps().iter().map(step).collect() }
 }
 
-fn table(printer: &Printer, policy: &Policy, n_new: usize, strategy: &Strategy) -> Result<()> {
+fn table(printer: &Printer, policy: &Policy, n_new: usize, strategy: &Plan) -> Result<()> {
     let padding: usize = strategy.steps().iter().map(|s| s.ar() - s.n_process).sum();
-    printer.line(format_args!(
+    printer.data_line(format_args!(
         "{n_new} tokens, policy {}: {} steps, {padding} tokens of padding",
         policy.name(),
         strategy.steps().len()
     ))?;
-    printer.line(format_args!(
+    printer.data_line(format_args!(
         "  {:>5} {:>6} {:>6} {:>8} {:>8} {:>10} {:>9} {:>8}",
         "step", "AR", "CL", "n_past", "n_kv", "n_process", "past_idx", "new_idx"
     ))?;
     for (i, s) in strategy.steps().iter().enumerate() {
-        printer.line(format_args!(
+        printer.data_line(format_args!(
             "  {i:>5} {:>6} {:>6} {:>8} {:>8} {:>10} {:>9} {:>8}",
             s.ar(),
             s.cl(),

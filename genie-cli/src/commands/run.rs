@@ -15,9 +15,9 @@ use qnn_api::ProfileLevel;
 use serde_json::{Value, json};
 
 use super::ExitStatus;
-use crate::calibration::Here;
+use crate::calibration::CalibrationContext;
 use crate::cli::{GraphProfileArg, PolicyArg, RunArgs, SamplerArgs};
-use crate::failure::Hinted;
+use crate::failure::UserError;
 use crate::printer::Printer;
 use crate::threads::Threads;
 use crate::{backend, bundle, demo};
@@ -44,14 +44,14 @@ pub fn run(args: &RunArgs, printer: &Printer) -> Result<ExitStatus> {
     if let Some(folder) = &args.saved.restore {
         let by = dialog.restore(folder).with_context(|| format!("cannot go on with `{}`", folder.display()))?;
         let whose = if by == SavedBy::Genie { "Genie's own files" } else { "the checked snapshot" };
-        printer.say(format_args!("restored {} tokens from {whose}", dialog.history().len()));
+        printer.info(format_args!("restored {} tokens from {whose}", dialog.history().len()));
     }
     let code = if args.saved.rewind { SentenceCode::Rewind } else { SentenceCode::Complete };
     let control = dialog.control();
     let mut broken = None;
     let callback = |chunk: Chunk<'_>| {
         if !args.json && broken.is_none() {
-            broken = printer.piece(chunk.text).err();
+            broken = printer.data(chunk.text).err();
             if broken.is_some() {
                 control.signal(Signal::Abort); // nobody reads any more
             }
@@ -72,7 +72,7 @@ pub fn run(args: &RunArgs, printer: &Printer) -> Result<ExitStatus> {
     if let Some(folder) = &args.saved.save {
         let saved = dialog.save(folder).with_context(|| format!("cannot save into `{}`", folder.display()))?;
         if let Some(why) = saved.without_genie {
-            printer.say(format_args!("saved without Genie's own files: {why}"));
+            printer.info(format_args!("saved without Genie's own files: {why}"));
         }
     }
     Ok(ExitStatus::Done)
@@ -81,7 +81,7 @@ pub fn run(args: &RunArgs, printer: &Printer) -> Result<ExitStatus> {
 /// Says how many tokens would have fit, where that was the matter.
 fn explain(error: DialogError, dialog: &Dialog) -> anyhow::Error {
     match (&error, dialog.admission()) {
-        (DialogError::ContextExceeded { .. }, Some(fits)) => Hinted::error(error.to_string(), fits.to_string()),
+        (DialogError::ContextExceeded { .. }, Some(fits)) => UserError::error(error.to_string(), fits.to_string()),
         _ => error.into(),
     }
 }
@@ -91,7 +91,7 @@ struct Opened {
     dialog: Dialog,
     graphs: Option<GraphProfile>,
     /// Dropped last: the vote for the clocks stands until the dialog is gone.
-    _running: backend::Running,
+    _running: backend::ActiveBackend,
 }
 
 fn open(args: &RunArgs, path: &Path, config: &DialogConfig, printer: &Printer) -> Result<Opened> {
@@ -101,9 +101,9 @@ fn open(args: &RunArgs, path: &Path, config: &DialogConfig, printer: &Printer) -
     let mut engine_config = config.engine().clone();
     engine_config.model_hash = bundle::model_hash(path);
     engine_config.kv_mode = args.saved.kv_mode.as_deref().map(kv_mode).transpose()?;
-    let mut engine = bundle::engine(&engine_config, &running.backend, PolicyArg::Serve)?;
-    if args.policy != PolicyArg::Serve {
-        let here = Here::new(path, &engine_config.ctx_bins, &running.backend)?;
+    let mut engine = bundle::engine(&engine_config, &running.backend, PolicyArg::Lenient)?;
+    if args.policy != PolicyArg::Lenient {
+        let here = CalibrationContext::new(path, &engine_config.ctx_bins, &running.backend)?;
         engine.set_policy(here.policy(args.policy, engine.variants(), printer)?);
     }
     if let Some(folder) = &args.saved.prefix_cache {
@@ -132,7 +132,7 @@ fn open(args: &RunArgs, path: &Path, config: &DialogConfig, printer: &Printer) -
 fn must_be_new(file: &Path) -> Result<()> {
     if file.exists() {
         let hint = "name a file that is not there yet";
-        return Err(Hinted::error(format!("the profile file `{}` exists already", file.display()), hint));
+        return Err(UserError::error(format!("the profile file `{}` exists already", file.display()), hint));
     }
     Ok(())
 }
@@ -152,7 +152,7 @@ fn write_profile(file: &Path, dialog: &Dialog, graphs: Option<&GraphProfile>) ->
 fn kv_mode(name: &str) -> Result<ModeKind> {
     ModeKind::from_name(name).ok_or_else(|| {
         let known: Vec<&str> = ModeKind::ALL.iter().map(ModeKind::name).collect();
-        Hinted::error(format!("unknown cache mode `{name}`"), format!("choose one of {}", known.join(", ")))
+        UserError::error(format!("unknown cache mode `{name}`"), format!("choose one of {}", known.join(", ")))
     })
 }
 
@@ -173,7 +173,7 @@ fn prompt(args: &RunArgs) -> Result<Prompt> {
             let text = std::fs::read_to_string(path);
             Ok(Prompt::Text(text.with_context(|| format!("cannot read the prompt file `{}`", path.display()))?))
         }
-        None => Err(Hinted::error(
+        None => Err(UserError::error(
             "no prompt",
             "give `--prompt TEXT`, `--prompt-file FILE` (`-` is stdin) or `--prompt-tokens IDS`",
         )),
@@ -209,11 +209,11 @@ fn sampler(mut settings: SamplerSettings, args: &SamplerArgs) -> Result<SamplerS
 
 fn report(args: &RunArgs, printer: &Printer, dialog: &Dialog, reply: &Reply) -> Result<()> {
     if args.json {
-        printer.line(record(dialog, reply))?;
+        printer.data_line(record(dialog, reply))?;
     } else {
-        printer.line("")?;
+        printer.data_line("")?;
         if reply.stop == StopReason::ContextLimit {
-            printer.say(format_args!("the context is full: {} tokens", dialog.n_past()));
+            printer.info(format_args!("the context is full: {} tokens", dialog.n_past()));
         }
     }
     if args.stats {
@@ -248,8 +248,8 @@ fn stats(printer: &Printer, reply: &Reply) {
     let kpis = &reply.kpis;
     let rate = |rate: Option<f64>| rate.map_or("-".to_owned(), |r| format!("{r:.1} tokens/s"));
     let first = kpis.time_to_first_token.map_or("-".to_owned(), |t| format!("{:.2} ms", t.as_secs_f64() * 1e3));
-    printer.say(format_args!("prompt         {:>6} tokens, {}", kpis.n_prompt, rate(kpis.prompt_rate())));
-    printer.say(format_args!("first token    {first}"));
-    printer.say(format_args!("generation     {:>6} tokens, {}", kpis.n_generated, rate(kpis.generation_rate())));
-    printer.say(format_args!("stopped by     {}", reply.stop));
+    printer.info(format_args!("prompt         {:>6} tokens, {}", kpis.n_prompt, rate(kpis.prompt_rate())));
+    printer.info(format_args!("first token    {first}"));
+    printer.info(format_args!("generation     {:>6} tokens, {}", kpis.n_generated, rate(kpis.generation_rate())));
+    printer.info(format_args!("stopped by     {}", reply.stop));
 }

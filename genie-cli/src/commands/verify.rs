@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::ExitStatus;
 use crate::cli::VerifyArgs;
-use crate::failure::Hinted;
+use crate::failure::UserError;
 use crate::printer::Printer;
 use crate::threads::Threads;
 use crate::{backend, bundle};
@@ -42,7 +42,7 @@ pub fn run(args: &VerifyArgs, printer: &Printer) -> Result<ExitStatus> {
     };
     let limit = engine.context_size();
     if let Some(&length) = lengths.iter().find(|&&n| n == 0 || n > limit) {
-        return Err(Hinted::error(
+        return Err(UserError::error(
             format!("a prompt of {length} tokens cannot be verified"),
             format!("choose lengths from 1 to {limit}, the context size"),
         ));
@@ -52,9 +52,9 @@ pub fn run(args: &VerifyArgs, printer: &Printer) -> Result<ExitStatus> {
         let outcome = verify(&mut engine, length, args.tokens, tolerance, printer)?;
         all_ok &= outcome.ok;
         if args.json {
-            printer.line(serde_json::to_string(&outcome)?)?;
+            printer.data_line(serde_json::to_string(&outcome)?)?;
         } else {
-            printer.line(format_args!(
+            printer.data_line(format_args!(
                 "prompt {:>5}: {} of {} tokens equal, {} ties, logits within {:.1e} of {tolerance:.0e}{}",
                 outcome.prompt_tokens,
                 outcome.generated - outcome.wrong_tokens - outcome.ties,
@@ -66,7 +66,7 @@ pub fn run(args: &VerifyArgs, printer: &Printer) -> Result<ExitStatus> {
         }
     }
     if !all_ok {
-        printer.say("cached generation and full recomputation differ: the cache or a graph is wrong");
+        printer.info("cached generation and full recomputation differ: the cache or a graph is wrong");
     }
     Ok(if all_ok { ExitStatus::Done } else { ExitStatus::Failed })
 }

@@ -8,7 +8,7 @@ use engine::{Engine, TokenModel};
 use genie_types::TokenId;
 
 use crate::cli::BenchArgs;
-use crate::failure::Hinted;
+use crate::failure::UserError;
 
 /// One thing to time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub fn tests(args: &BenchArgs, engine: &Engine) -> Result<Vec<Test>> {
             return Ok(());
         }
         let what = format!("`--{flag} {n}` cannot be measured: the context holds {limit} tokens");
-        Err(Hinted::error(what, format!("choose from 1 to {limit}")))
+        Err(UserError::error(what, format!("choose from 1 to {limit}")))
     };
     let mut tests = Vec::new();
     for &n in &args.pp {
@@ -64,7 +64,7 @@ pub fn tests(args: &BenchArgs, engine: &Engine) -> Result<Vec<Test>> {
         for &fill in &args.fill {
             if fill + n > limit {
                 let what = format!("`--fill {fill}` leaves no room for `--tg {n}`: the context holds {limit} tokens");
-                return Err(Hinted::error(what, format!("fill {} at most, or decode fewer", limit - n)));
+                return Err(UserError::error(what, format!("fill {} at most, or decode fewer", limit - n)));
             }
             tests.push(Test::Decode { n, fill });
         }

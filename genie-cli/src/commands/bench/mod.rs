@@ -6,39 +6,39 @@
 //! in runs of their own, after all measures.
 
 mod calibrate;
-mod limits;
 mod measure;
 mod outfile;
+mod output;
 #[cfg(feature = "plot")]
 mod plot;
 mod profile;
 mod record;
-mod table;
+mod roofline;
 mod trace;
-mod work;
+mod weight_traffic;
 
 use anyhow::Result;
 use engine::Engine;
 
 use super::ExitStatus;
-use crate::calibration::Here;
+use crate::calibration::CalibrationContext;
 use crate::cli::{BenchArgs, PolicyArg};
-use crate::failure::Hinted;
+use crate::failure::UserError;
 use crate::printer::Printer;
 use crate::threads::Threads;
 use crate::{backend, bundle, demo};
-use limits::Ceiling;
 use measure::Test;
-use record::{About, Record};
-use work::Work;
+use record::{Record, RunMetadata};
+use roofline::Roofline;
+use weight_traffic::WeightTraffic;
 
 /// Measures and prints, or measures and writes the calibration.
 pub fn run(args: &BenchArgs, printer: &Printer) -> Result<ExitStatus> {
     if args.reps == 0 {
-        return Err(Hinted::error("`--reps 0` measures nothing", "give at least 1"));
+        return Err(UserError::error("`--reps 0` measures nothing", "give at least 1"));
     }
     if args.threads.threads == Some(0) {
-        return Err(Hinted::error("`--threads 0` runs nothing", "give at least 1, or leave it out for all cores"));
+        return Err(UserError::error("`--threads 0` runs nothing", "give at least 1, or leave it out for all cores"));
     }
     if let Some(path) = &args.trace {
         outfile::must_be_writable("--trace", path)?;
@@ -54,19 +54,19 @@ pub fn run(args: &BenchArgs, printer: &Printer) -> Result<ExitStatus> {
     let config = bundle::config(&path, printer)?;
     let threads = Threads::new(&args.threads, config.backend().cpu_mask)?;
     let backend = backend::open(&args.backend, &threads)?;
-    let here = Here::new(&path, &config.engine().ctx_bins, &backend)?;
-    let mut engine = bundle::engine(config.engine(), &backend, PolicyArg::Serve)?;
+    let here = CalibrationContext::new(&path, &config.engine().ctx_bins, &backend)?;
+    let mut engine = bundle::engine(config.engine(), &backend, PolicyArg::Lenient)?;
     if args.calibrate {
         return calibrate::run(args, &threads, printer, &here, &mut engine);
     }
     engine.set_policy(here.policy(args.policy, engine.variants(), printer)?);
     let tests = measure::tests(args, &engine)?;
-    let work = Work::of(&engine, &config.engine().ctx_bins)?;
-    let about = About::new(&path, &here, &threads, engine.policy().name());
+    let work = WeightTraffic::of(&engine, &config.engine().ctx_bins)?;
+    let about = RunMetadata::new(&path, &here, &threads, engine.policy().name());
 
-    let mut out = table::Out::new(printer, args.json);
+    let mut out = output::Output::new(printer, args.json);
     let ceiling =
-        if args.limits { limits::measure(about.threads, args.reps, &about, &mut out)? } else { Ceiling::default() };
+        if args.limits { roofline::measure(about.threads, args.reps, &about, &mut out)? } else { Roofline::default() };
     #[cfg(feature = "plot")]
     let mut plot = plot::Plot::default();
     for test in &tests {
@@ -92,7 +92,7 @@ fn profiles(
     tests: &[Test],
     engine: &mut Engine,
     printer: &Printer,
-    out: &mut table::Out<'_>,
+    out: &mut output::Output<'_>,
 ) -> Result<()> {
     let mut last = Vec::new();
     for test in tests {
@@ -104,7 +104,7 @@ fn profiles(
         last.extend(steps.pop());
     }
     if last.iter().all(|step| step.runs.iter().all(|run| profile::nodes(&run.events).is_empty())) {
-        printer.say("warning: this backend tells no times of ops; only graphs are shown");
+        printer.info("warning: this backend tells no times of ops; only graphs are shown");
     }
     match &args.trace {
         Some(path) => outfile::write("--trace", path, &trace::document(&last).to_string()),

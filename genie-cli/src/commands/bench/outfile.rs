@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::failure::Hinted;
+use crate::failure::UserError;
 
 /// Tries the folder of a file that a flag names.
 pub fn must_be_writable(flag: &str, path: &Path) -> Result<()> {
@@ -25,5 +25,5 @@ pub fn write(flag: &str, path: &Path, text: &str) -> Result<()> {
 
 fn refused(flag: &str, path: &Path, why: &str) -> anyhow::Error {
     let what = format!("cannot write `{}`, which `{flag}` asks for: {why}", path.display());
-    Hinted::error(what, "name a file in a folder that is there and can be written")
+    UserError::error(what, "name a file in a folder that is there and can be written")
 }

@@ -5,15 +5,15 @@ use std::path::Path;
 use engine::calibrate::median;
 use serde::Serialize;
 
-use super::limits::Ceiling;
 use super::measure::Test;
-use super::work::Work;
-use crate::calibration::Here;
+use super::roofline::Roofline;
+use super::weight_traffic::WeightTraffic;
+use crate::calibration::CalibrationContext;
 use crate::threads::Threads;
 
 /// What is the same for all measures of a run.
 #[derive(Serialize)]
-pub struct About {
+pub struct RunMetadata {
     /// Threads of the embedded backend.
     pub threads: usize,
     /// The cores that they are kept on, if they are.
@@ -41,9 +41,9 @@ pub struct Machine {
     isa: &'static str,
 }
 
-impl About {
+impl RunMetadata {
     /// This bundle, here.
-    pub fn new(config: &Path, here: &Here, threads: &Threads, policy: &'static str) -> Self {
+    pub fn new(config: &Path, here: &CalibrationContext, threads: &Threads, policy: &'static str) -> Self {
         let (backend, machine) = (here.backend(), here.machine());
         Self {
             threads: threads.count().unwrap_or(machine.cores),
@@ -64,7 +64,7 @@ impl About {
 }
 
 #[cfg(feature = "plot")]
-impl About {
+impl RunMetadata {
     /// What a picture is titled with.
     pub fn title(&self) -> String {
         let bundle = Path::new(&self.bundle).parent().and_then(Path::file_name).unwrap_or_default();
@@ -76,7 +76,7 @@ impl About {
 
 /// The middle, the smallest and the largest.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Spread {
+pub struct Summary {
     /// The middle.
     pub median: f64,
     /// The smallest.
@@ -85,7 +85,7 @@ pub struct Spread {
     pub max: f64,
 }
 
-impl Spread {
+impl Summary {
     /// Of at least one value.
     pub fn of(values: &[f64]) -> Self {
         let min = values.iter().copied().fold(f64::INFINITY, f64::min);
@@ -127,15 +127,15 @@ pub struct Record<'a> {
     /// Runs that count.
     pub reps: usize,
     #[serde(flatten)]
-    about: &'a About,
+    about: &'a RunMetadata,
 }
 
 impl<'a> Record<'a> {
     /// From the seconds of each run.
-    pub fn new(about: &'a About, test: &Test, seconds: &[f64], work: &Work, ceiling: &Ceiling) -> Self {
+    pub fn new(about: &'a RunMetadata, test: &Test, seconds: &[f64], work: &WeightTraffic, ceiling: &Roofline) -> Self {
         let tokens = test.tokens();
         let samples_ts: Vec<f64> = seconds.iter().map(|s| tokens as f64 / s).collect();
-        let Spread { median: tok_s, min, max } = Spread::of(&samples_ts);
+        let Summary { median: tok_s, min, max } = Summary::of(&samples_ts);
         let (fill, rate, limit) = match *test {
             Test::Prefill(_) => (0, work.prompt_weights.map(|n| 2.0 * n as f64 * tok_s), ceiling.int8_ops),
             Test::Decode { fill, .. } => (fill, work.step_bytes.map(|n| n as f64 * tok_s), ceiling.read_bytes),
