@@ -36,13 +36,21 @@ pub mod container;
 pub mod error;
 pub mod exec;
 pub mod exports;
+pub mod graph;
 mod htp_alias;
 pub mod ir;
 pub mod kernels;
 pub mod passes;
 pub mod pool;
+pub mod prepare;
 mod registry;
 pub mod roofline;
+pub mod step;
+mod storage;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
 pub mod validate;
 pub mod weight_traffic;
 
