@@ -15,7 +15,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`exports`] | the two symbols a client looks for |
-//! | `posing` | whether it stands where the HTP's library is looked for |
+//! | `htp_alias` | whether it stands where the HTP's library is looked for |
 //! | `edge` | the slots of the tables; pointers become slices there and nowhere deeper |
 //! | [`error`] | every failure and its QNN number |
 //! | `registry` | handles that are never believed |
@@ -31,20 +31,20 @@
 //! Know what a model, a token or a cache is; believe a handle or a file; copy weights that a client promised to keep.
 
 pub mod bytes;
+mod capi;
 pub mod container;
-mod edge;
 pub mod error;
 pub mod exec;
 pub mod exports;
+mod htp_alias;
 pub mod ir;
 pub mod kernels;
-pub mod limits;
 pub mod passes;
 pub mod pool;
-mod posing;
 mod registry;
-pub mod traffic;
+pub mod roofline;
 pub mod validate;
+pub mod weight_traffic;
 
 pub use exports::{QnnInterface_getProviders, QnnSystemInterface_getProviders};
 

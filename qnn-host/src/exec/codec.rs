@@ -1,10 +1,10 @@
 //! Between declared element types and the two that steps work on. Bytes need no alignment.
 
 use crate::bytes::Bytes;
-use crate::exec::cx::Word;
+use crate::exec::run_context::Lane32;
 use crate::ir::{Dtype, Quant};
 use crate::kernels::{Float, Floats, FloatsMut, Isa, convert};
-use crate::passes::net::{Constant, Grid, Kind};
+use crate::passes::net::{Constant, QuantGrid, Storage};
 
 /// Words as bytes.
 fn as_bytes(words: &[u32]) -> &[u8] {
@@ -16,7 +16,7 @@ fn as_bytes(words: &[u32]) -> &[u8] {
 ///
 /// # Panics
 /// When `bytes` does not hold exactly as many elements as `out`.
-pub(crate) fn decode(isa: Isa, bytes: &[u8], dtype: Dtype, grid: Option<Grid>, out: &mut [u32]) {
+pub(crate) fn decode(isa: Isa, bytes: &[u8], dtype: Dtype, grid: Option<QuantGrid>, out: &mut [u32]) {
     assert_eq!(bytes.len(), out.len() * dtype.size_bytes(), "as many elements as words");
     macro_rules! each {
         ($n:literal, $f:expr) => {
@@ -53,7 +53,7 @@ pub(crate) fn decode(isa: Isa, bytes: &[u8], dtype: Dtype, grid: Option<Grid>, o
 ///
 /// # Panics
 /// When `out` does not hold exactly as many elements as `words`.
-pub(crate) fn encode(isa: Isa, words: &[u32], dtype: Dtype, grid: Option<Grid>, out: &mut [u8]) {
+pub(crate) fn encode(isa: Isa, words: &[u32], dtype: Dtype, grid: Option<QuantGrid>, out: &mut [u8]) {
     assert_eq!(out.len(), words.len() * dtype.size_bytes(), "as many elements as words");
     macro_rules! each {
         ($n:literal, $f:expr) => {
@@ -102,8 +102,8 @@ pub(crate) fn decode_constant(isa: Isa, constant: &Constant, shape: &[usize]) ->
         unpacked = constant.bytes.iter().flat_map(|b| [b & 15, b >> 4]).take(n).collect::<Vec<u8>>();
         &unpacked
     };
-    let one = |scale, offset| Some(Grid { scale, offset, min: i64::MIN, max: i64::MAX });
-    let fixed = Kind::of(constant.dtype) == Kind::Real && !constant.dtype.is_float();
+    let one = |scale, offset| Some(QuantGrid { scale, offset, min: i64::MIN, max: i64::MAX });
+    let fixed = Storage::of(constant.dtype) == Storage::F32 && !constant.dtype.is_float();
     match &constant.quant {
         Quant::PerTensor { scale, offset } if fixed => {
             decode(isa, bytes, constant.dtype, one(*scale, *offset), &mut words);
@@ -153,9 +153,9 @@ mod tests {
     fn every_type_survives_a_round_trip() {
         for dtype in Dtype::ALL {
             let numbers: [i32; 4] = if matches!(dtype, Dtype::Bool8) { [0, 1, 1, 0] } else { [0, 1, 5, 7] };
-            let words = numbers.map(|x| match Kind::of(dtype) {
-                Kind::Real => (x as f32).to_bits(),
-                Kind::Int => x.cast_unsigned(),
+            let words = numbers.map(|x| match Storage::of(dtype) {
+                Storage::F32 => (x as f32).to_bits(),
+                Storage::I32 => x.cast_unsigned(),
             });
             let mut bytes = vec![0; 4 * dtype.size_bytes()];
             encode(Isa::PLAIN, &words, dtype, None, &mut bytes);
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn codes_are_rounded_and_clamped() {
-        let grid = Grid { scale: 0.5, offset: -10, min: 0, max: 255 };
+        let grid = QuantGrid { scale: 0.5, offset: -10, min: 0, max: 255 };
         let words = [0.0f32, 0.26, -100.0, 1e9, f32::NAN].map(f32::to_bits);
         let mut bytes = [0; 5];
         encode(Isa::PLAIN, &words, Dtype::UFixed8, Some(grid), &mut bytes);

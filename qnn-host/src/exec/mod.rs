@@ -8,13 +8,13 @@
 pub mod arena;
 mod build;
 pub(crate) mod codec;
-mod cx;
 pub mod error;
 pub mod executable;
 mod load;
 pub(crate) mod ops;
 mod plan;
 pub mod profile;
+mod run_context;
 mod step;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -4,7 +4,7 @@ use half::f16;
 
 use super::{Arena, ExecError, Executable, PrepareOptions};
 use crate::bytes::Bytes;
-use crate::ir::{Dtype, Graph, Node, Param, Quant, Role, Tensor, TensorId};
+use crate::ir::{Dtype, Node, Param, Quant, Role, SourceGraph, Tensor, TensorId};
 use crate::pool::{Pool, PoolOptions};
 
 /// Noise that is the same on every run.
@@ -56,12 +56,12 @@ pub(crate) fn numbers_of(dtype: Dtype, bytes: &[u8]) -> Vec<f32> {
 
 /// A graph in the making.
 pub(crate) struct Build {
-    pub(crate) graph: Graph,
+    pub(crate) graph: SourceGraph,
 }
 
 impl Build {
     pub(crate) fn new() -> Self {
-        Self { graph: Graph { name: "test".to_owned(), ..Graph::default() } }
+        Self { graph: SourceGraph { name: "test".to_owned(), ..SourceGraph::default() } }
     }
 
     pub(crate) fn tensor(&mut self, name: &str, dims: &[u32], dtype: Dtype, quant: Quant, role: Role) -> TensorId {
@@ -126,13 +126,18 @@ pub(crate) fn ints(values: &[i64]) -> Param {
 }
 
 /// Outputs of one run, as bytes.
-pub(crate) fn run(graph: &Graph, fuse: bool, threads: usize, inputs: &[Vec<u8>]) -> Result<Vec<Vec<u8>>, ExecError> {
+pub(crate) fn run(
+    graph: &SourceGraph,
+    fuse: bool,
+    threads: usize,
+    inputs: &[Vec<u8>],
+) -> Result<Vec<Vec<u8>>, ExecError> {
     run_at(graph, fuse, threads, inputs, 0)
 }
 
 /// The same with client buffers that many bytes behind an aligned address.
 fn run_at(
-    graph: &Graph,
+    graph: &SourceGraph,
     fuse: bool,
     threads: usize,
     inputs: &[Vec<u8>],
@@ -170,7 +175,7 @@ fn run_at(
 
 /// Runs with and without fusion, on one and on three threads; every output must agree within `tolerance`, relative to the
 /// largest number of the output. Returns the unfused outputs.
-pub(crate) fn compare(graph: &Graph, inputs: &[Vec<u8>], tolerance: f32) -> Vec<Vec<f32>> {
+pub(crate) fn compare(graph: &SourceGraph, inputs: &[Vec<u8>], tolerance: f32) -> Vec<Vec<f32>> {
     let plain = run(graph, false, 1, inputs).expect("runs unfused");
     let ids: Vec<TensorId> = graph.outputs().collect();
     let wanted: Vec<Vec<f32>> =
@@ -193,6 +198,6 @@ pub(crate) fn compare(graph: &Graph, inputs: &[Vec<u8>], tolerance: f32) -> Vec<
 }
 
 /// What an executable is made of: labels in order.
-pub(crate) fn labels(graph: &Graph) -> Vec<&'static str> {
+pub(crate) fn labels(graph: &SourceGraph) -> Vec<&'static str> {
     Executable::prepare(graph, &PrepareOptions::default()).expect("prepares").labels()
 }

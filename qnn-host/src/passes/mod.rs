@@ -16,13 +16,13 @@ pub(crate) mod symbol;
 pub(crate) mod weights;
 
 use crate::exec::{ExecError, PrepareOptions};
-use crate::ir::Graph;
-use net::Net;
-pub(crate) use shared::Made;
+use crate::ir::SourceGraph;
+use net::TypedGraph;
+pub(crate) use shared::Derived;
 pub use shared::SharedConstants;
 
 /// All passes.
-pub(crate) fn compile(graph: &Graph, options: &PrepareOptions) -> Result<Net, ExecError> {
+pub(crate) fn compile(graph: &SourceGraph, options: &PrepareOptions) -> Result<TypedGraph, ExecError> {
     let mut net = lower::lower(graph)?;
     dead::remove(&mut net);
     fold::fold(&mut net, &options.shared)?;

@@ -1,6 +1,6 @@
 //! The form of a graph that passes work on: typed operations over values, in execution order.
 //!
-//! *Units and dtype*: a [`Kind::Real`] value is kept as `f32`, a [`Kind::Int`] value as `i32`; client inputs and constants
+//! *Units and dtype*: a [`Storage::F32`] value is kept as `f32`, a [`Storage::I32`] value as `i32`; client inputs and constants
 //! keep their declared type until a node that cannot read it makes `legalize` add a conversion.
 //! *Invariants*: every node has at most one output; a node stands after the nodes that write its inputs; a view has as
 //! many elements as what it views, in the same order. A rewrite replaces the last node of what it fuses, so the order
@@ -14,20 +14,20 @@ use crate::bytes::Bytes;
 use crate::ir::{Dtype, Quant};
 use crate::kernels::packed::Packing;
 
-/// Index of a [`Value`] in its [`Net`].
+/// Index of a [`Value`] in its [`TypedGraph`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ValueId(pub(crate) u32);
 
 /// How a value is kept between nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum Storage {
     /// Numbers: `f32`.
-    Real,
+    F32,
     /// Integers and booleans: `i32`; 32-bit unsigned ones by their bits, 64-bit ones saturated.
-    Int,
+    I32,
 }
 
-impl Kind {
+impl Storage {
     /// The kind that holds elements of `dtype`.
     pub(crate) fn of(dtype: Dtype) -> Self {
         match dtype {
@@ -39,25 +39,25 @@ impl Kind {
             | Dtype::U16
             | Dtype::U32
             | Dtype::U64
-            | Dtype::Bool8 => Self::Int,
-            _ => Self::Real,
+            | Dtype::Bool8 => Self::I32,
+            _ => Self::F32,
         }
     }
 }
 
 /// The grid of a fixed-point type: `real = (code + offset) * scale`, codes clamped to `min..=max`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Grid {
+pub(crate) struct QuantGrid {
     pub(crate) scale: f32,
     pub(crate) offset: i32,
     pub(crate) min: i64,
     pub(crate) max: i64,
 }
 
-impl Grid {
+impl QuantGrid {
     /// That of elements of `dtype`; `None` if they are not fixed-point.
     pub(crate) fn of(dtype: Dtype, quant: &Quant) -> Option<Self> {
-        if dtype.is_float() || Kind::of(dtype) == Kind::Int {
+        if dtype.is_float() || Storage::of(dtype) == Storage::I32 {
             return None;
         }
         let (scale, offset) = match *quant {
@@ -82,13 +82,13 @@ impl Grid {
 
 /// Rounding that a value undergoes when it is written, so that later nodes read what a client would.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Snap {
+pub(crate) enum Rounding {
     /// None: kept in `f32`.
     None,
     /// To the nearest `float16`.
     F16,
     /// To a fixed-point grid.
-    Grid(Grid),
+    Quantised(QuantGrid),
 }
 
 /// Fixed contents.
@@ -129,13 +129,13 @@ pub(crate) struct Value {
     /// As declared: what a client buffer, or a cast, makes of it.
     pub(crate) dtype: Dtype,
     pub(crate) quant: Quant,
-    pub(crate) snap: Snap,
+    pub(crate) rounding: Rounding,
     pub(crate) source: Source,
 }
 
 impl Value {
-    pub(crate) fn kind(&self) -> Kind {
-        Kind::of(self.dtype)
+    pub(crate) fn storage(&self) -> Storage {
+        Storage::of(self.dtype)
     }
 
     pub(crate) fn n_elems(&self) -> usize {
@@ -143,16 +143,16 @@ impl Value {
     }
 
     /// The grid of its declared type, if that is fixed-point.
-    pub(crate) fn grid(&self) -> Option<Grid> {
-        Grid::of(self.dtype, &self.quant)
+    pub(crate) fn grid(&self) -> Option<QuantGrid> {
+        QuantGrid::of(self.dtype, &self.quant)
     }
 
     /// Rounding that leaves its numbers as they are: that by which it was written, or that of the client's type.
-    pub(crate) fn rounded(&self) -> Snap {
+    pub(crate) fn rounded(&self) -> Rounding {
         match (&self.source, self.grid()) {
-            (Source::Input(_), Some(grid)) => Snap::Grid(grid),
-            (Source::Input(_), None) if self.dtype == Dtype::F16 => Snap::F16,
-            _ => self.snap,
+            (Source::Input(_), Some(grid)) => Rounding::Quantised(grid),
+            (Source::Input(_), None) if self.dtype == Dtype::F16 => Rounding::F16,
+            _ => self.rounding,
         }
     }
 }
@@ -179,7 +179,7 @@ pub(crate) struct Port {
 
 /// A graph of typed operations.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Net {
+pub(crate) struct TypedGraph {
     pub(crate) name: String,
     pub(crate) values: Vec<Value>,
     pub(crate) nodes: Vec<Node>,
@@ -195,17 +195,17 @@ pub(crate) struct Uses {
 
 impl Uses {
     /// Index of the node that writes the value.
-    pub(crate) fn producer(&self, net: &Net, id: ValueId) -> Option<usize> {
+    pub(crate) fn producer(&self, net: &TypedGraph, id: ValueId) -> Option<usize> {
         self.producer[net.root(id).0 as usize]
     }
 
     /// How many operands are this value, stores included.
-    pub(crate) fn readers(&self, net: &Net, id: ValueId) -> u32 {
+    pub(crate) fn readers(&self, net: &TypedGraph, id: ValueId) -> u32 {
         self.readers[net.root(id).0 as usize]
     }
 }
 
-impl Net {
+impl TypedGraph {
     pub(crate) fn value(&self, id: ValueId) -> &Value {
         &self.values[id.0 as usize]
     }
@@ -236,17 +236,17 @@ impl Net {
     }
 
     /// A value that a node will write, unrounded.
-    pub(crate) fn add_temp(&mut self, name: &str, shape: &[usize], kind: Kind) -> ValueId {
+    pub(crate) fn add_temp(&mut self, name: &str, shape: &[usize], kind: Storage) -> ValueId {
         let dtype = match kind {
-            Kind::Real => Dtype::F32,
-            Kind::Int => Dtype::I32,
+            Storage::F32 => Dtype::F32,
+            Storage::I32 => Dtype::I32,
         };
         self.add_value(Value {
             name: name.into(),
             shape: shape.to_vec(),
             dtype,
             quant: Quant::None,
-            snap: Snap::None,
+            rounding: Rounding::None,
             source: Source::Node,
         })
     }

@@ -12,10 +12,10 @@ pub(crate) enum Op {
     Store {
         output: usize,
     },
-    /// `x` -> itself, rounded as the output's snap says: a conversion between number types.
+    /// `x` -> itself, rounded as the output's rounding says: a conversion between number types.
     Copy,
     /// `x` -> the other kind, by value.
-    Change,
+    ConvertStorage,
     /// `x` -> the code or value that a cast makes of it, quantisation ignored.
     Cast(CastOp),
     Unary(UnaryOp),
@@ -149,9 +149,9 @@ pub(crate) enum Op {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct CastOp {
     /// From a fixed-point number: its code, not its value.
-    pub(crate) from: Option<super::net::Grid>,
+    pub(crate) from: Option<super::net::QuantGrid>,
     /// To a fixed-point number: the value becomes its code.
-    pub(crate) to: Option<super::net::Grid>,
+    pub(crate) to: Option<super::net::QuantGrid>,
     /// To a boolean: anything but zero is one.
     pub(crate) boolean: bool,
 }
@@ -204,7 +204,7 @@ impl Op {
             Self::Load => "Load",
             Self::Store { .. } => "Store",
             Self::Copy => "Convert",
-            Self::Change => "Change",
+            Self::ConvertStorage => "ConvertStorage",
             Self::Cast(_) => "Cast",
             Self::Unary(op) => op.label(),
             Self::Binary(op) => op.label(),

@@ -10,7 +10,7 @@ use crate::kernels::packed::Packing;
 
 /// What was made of a constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Made {
+pub(crate) enum Derived {
     /// A matrix, transposed.
     Transposed,
     /// `f32` or `i32` words.
@@ -19,20 +19,20 @@ pub(crate) enum Made {
     Packed(Packing),
 }
 
-/// Made constants. Give all graphs of a context the same one, and weights that have to be rearranged are so only once.
+/// Derived constants. Give all graphs of a context the same one, and weights that have to be rearranged are so only once.
 #[derive(Default)]
 pub struct SharedConstants {
     made: Mutex<HashMap<Key, Vec<Entry>>>,
 }
 
 /// Address, shape, and what was made.
-type Key = (usize, Vec<usize>, Made);
+type Key = (usize, Vec<usize>, Derived);
 /// The source, kept so that its address goes on naming it, and what was made of it.
 type Entry = (Constant, Bytes);
 
 impl SharedConstants {
     /// What was made of `source` before, or what `make` makes now.
-    pub(crate) fn get(&self, source: &Constant, shape: &[usize], what: Made, make: impl FnOnce() -> Bytes) -> Bytes {
+    pub(crate) fn get(&self, source: &Constant, shape: &[usize], what: Derived, make: impl FnOnce() -> Bytes) -> Bytes {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         let entries = made.entry(key(source, shape, what)).or_default();
         if let Some((_, bytes)) = entries.iter().find(|(c, _)| is_same(c, source)) {
@@ -44,19 +44,19 @@ impl SharedConstants {
     }
 
     /// Keeps what was made elsewhere.
-    pub(crate) fn put(&self, source: &Constant, shape: &[usize], what: Made, bytes: Bytes) {
+    pub(crate) fn put(&self, source: &Constant, shape: &[usize], what: Derived, bytes: Bytes) {
         self.get(source, shape, what, || bytes);
     }
 
     /// What was made of `source` before.
-    pub(crate) fn find(&self, source: &Constant, shape: &[usize], what: Made) -> Option<Bytes> {
+    pub(crate) fn find(&self, source: &Constant, shape: &[usize], what: Derived) -> Option<Bytes> {
         let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         let entries = made.get(&key(source, shape, what))?;
         entries.iter().find(|(c, _)| is_same(c, source)).map(|(_, bytes)| bytes.clone())
     }
 }
 
-fn key(source: &Constant, shape: &[usize], what: Made) -> Key {
+fn key(source: &Constant, shape: &[usize], what: Derived) -> Key {
     (source.bytes.as_ptr().addr(), shape.to_vec(), what)
 }
 
@@ -82,10 +82,10 @@ mod tests {
         let source = Constant::new(Bytes::copy_from(&[1, 2]), Dtype::U8, Quant::None);
         let other = Constant { quant: Quant::PerTensor { scale: 1.0, offset: 0 }, ..source.clone() };
         let make = |byte| move || Bytes::copy_from(&[byte]);
-        assert_eq!(shared.get(&source, &[2], Made::Decoded, make(5))[0], 5);
-        assert_eq!(shared.get(&source.clone(), &[2], Made::Decoded, make(6))[0], 5);
-        assert_eq!(shared.get(&source, &[1, 2], Made::Decoded, make(7))[0], 7);
-        assert_eq!(shared.get(&other, &[2], Made::Decoded, make(8))[0], 8);
-        assert_eq!(shared.get(&source, &[2], Made::Transposed, make(9))[0], 9);
+        assert_eq!(shared.get(&source, &[2], Derived::Decoded, make(5))[0], 5);
+        assert_eq!(shared.get(&source.clone(), &[2], Derived::Decoded, make(6))[0], 5);
+        assert_eq!(shared.get(&source, &[1, 2], Derived::Decoded, make(7))[0], 7);
+        assert_eq!(shared.get(&other, &[2], Derived::Decoded, make(8))[0], 8);
+        assert_eq!(shared.get(&source, &[2], Derived::Transposed, make(9))[0], 9);
     }
 }

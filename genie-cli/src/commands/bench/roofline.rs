@@ -1,7 +1,7 @@
 //! `--limits`: the machine's peak rates, measured with the bundle's thread count.
 
 use anyhow::{Context, Result};
-use qnn_host::limits::{Limits, ReadMemory};
+use qnn_host::roofline::{Limits, ReadMemory};
 use serde::Serialize;
 
 use super::output::Output;

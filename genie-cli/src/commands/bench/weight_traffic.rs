@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use engine::Engine;
-use qnn_host::traffic::Traffic;
+use qnn_host::weight_traffic::Traffic;
 
 /// The work per token; `None` if unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

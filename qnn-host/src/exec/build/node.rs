@@ -3,7 +3,7 @@
 use super::Builder;
 use crate::exec::ExecError;
 use crate::exec::ops::binary::{IntBinary, Pair, RealBinary, RealComparison, Select};
-use crate::exec::ops::convert::{Cast, Change, Copy};
+use crate::exec::ops::convert::{Cast, ConvertStorage, Copy};
 use crate::exec::ops::fast::{FastRmsNorm, FastRotate};
 use crate::exec::ops::gather::{Gather, GatherElements, GatherNd, GatherPacked};
 use crate::exec::ops::matmul::{Conv2d, MatMul};
@@ -70,7 +70,7 @@ impl Builder<'_> {
         let behind = |axis: usize| shape[axis + 1..].iter().product::<usize>();
         match &node.op {
             Op::Copy => self.each(node, Copy(x)),
-            Op::Change => self.each(node, Change { x, to_real: !real }),
+            Op::ConvertStorage => self.each(node, ConvertStorage { x, to_real: !real }),
             Op::Cast(op) => {
                 let to_real = self.is_real(self.output(node)?);
                 self.each(node, Cast { x, op: *op, from_real: real, to_real })

@@ -1,7 +1,7 @@
 //! Operations on pairs of elements, broadcast, and the choice between two.
 
 use super::walk::Walk;
-use crate::exec::cx::{Cx, Src, Word};
+use crate::exec::run_context::{Lane32, RunContext, Src};
 use crate::exec::step::{Fault, Fill};
 
 /// An operation on two elements. Comparisons and logic yield 0 or 1.
@@ -79,7 +79,7 @@ pub(crate) struct Pair {
 
 impl Pair {
     /// `out[i] = f(a[i], b[i])`.
-    fn map<A: Word, R>(&self, cx: &Cx<'_>, first: usize, out: &mut [R], f: impl Fn(A, A) -> R) {
+    fn map<A: Lane32, R>(&self, cx: &RunContext<'_>, first: usize, out: &mut [R], f: impl Fn(A, A) -> R) {
         let (a, b) = (cx.read::<A>(&self.a), cx.read::<A>(&self.b));
         self.walk.runs(first, out.len(), |run| {
             let out = &mut out[run.at..run.at + run.len];
@@ -106,7 +106,7 @@ impl Pair {
     }
 
     /// Comparisons of any type.
-    fn compare<A: Word + PartialOrd>(&self, cx: &Cx<'_>, first: usize, out: &mut [i32]) {
+    fn compare<A: Lane32 + PartialOrd>(&self, cx: &RunContext<'_>, first: usize, out: &mut [i32]) {
         match self.op {
             BinaryOp::Equal => self.map(cx, first, out, |a: A, b| i32::from(a == b)),
             BinaryOp::Greater => self.map(cx, first, out, |a: A, b| i32::from(a > b)),
@@ -124,7 +124,7 @@ pub(crate) struct RealBinary(pub(crate) Pair);
 impl Fill for RealBinary {
     type Elem = f32;
 
-    fn fill(&self, cx: &Cx<'_>, first: usize, out: &mut [f32]) -> Result<(), Fault> {
+    fn fill(&self, cx: &RunContext<'_>, first: usize, out: &mut [f32]) -> Result<(), Fault> {
         let pair = &self.0;
         match pair.op {
             BinaryOp::Add => pair.map(cx, first, out, |a: f32, b| a + b),
@@ -150,7 +150,7 @@ pub(crate) struct IntBinary(pub(crate) Pair);
 impl Fill for IntBinary {
     type Elem = i32;
 
-    fn fill(&self, cx: &Cx<'_>, first: usize, out: &mut [i32]) -> Result<(), Fault> {
+    fn fill(&self, cx: &RunContext<'_>, first: usize, out: &mut [i32]) -> Result<(), Fault> {
         let pair = &self.0;
         let guarded = |a: i32, b: i32, f: fn(i32, i32) -> i32| if b == 0 { 0 } else { f(a, b) };
         match pair.op {
@@ -202,7 +202,7 @@ pub(crate) struct RealComparison(pub(crate) Pair);
 impl Fill for RealComparison {
     type Elem = i32;
 
-    fn fill(&self, cx: &Cx<'_>, first: usize, out: &mut [i32]) -> Result<(), Fault> {
+    fn fill(&self, cx: &RunContext<'_>, first: usize, out: &mut [i32]) -> Result<(), Fault> {
         self.0.compare::<f32>(cx, first, out);
         Ok(())
     }
@@ -219,7 +219,7 @@ pub(crate) struct Select {
 impl Fill for Select {
     type Elem = u32;
 
-    fn fill(&self, cx: &Cx<'_>, first: usize, out: &mut [u32]) -> Result<(), Fault> {
+    fn fill(&self, cx: &RunContext<'_>, first: usize, out: &mut [u32]) -> Result<(), Fault> {
         let condition = cx.read::<i32>(&self.condition);
         let (a, b) = (cx.read::<u32>(&self.a), cx.read::<u32>(&self.b));
         self.walk.runs(first, out.len(), |run| {

@@ -1,7 +1,7 @@
 //! Moving elements as they are: by strides (transposition, slice, repetition), side by side, with a border.
 
 use super::walk::{Walk, strides_of};
-use crate::exec::cx::{Cx, Src};
+use crate::exec::run_context::{RunContext, Src};
 use crate::exec::step::{Fault, Fill};
 use crate::passes::op::PadScheme;
 
@@ -40,7 +40,7 @@ impl Strided {
 impl Fill for Strided {
     type Elem = u32;
 
-    fn fill(&self, cx: &Cx<'_>, first: usize, out: &mut [u32]) -> Result<(), Fault> {
+    fn fill(&self, cx: &RunContext<'_>, first: usize, out: &mut [u32]) -> Result<(), Fault> {
         let x = cx.read::<u32>(&self.x);
         self.walk.runs(first, out.len(), |run| {
             let out = &mut out[run.at..run.at + run.len];
@@ -65,7 +65,7 @@ pub(crate) struct Concat {
 impl Fill for Concat {
     type Elem = u32;
 
-    fn fill(&self, cx: &Cx<'_>, first: usize, out: &mut [u32]) -> Result<(), Fault> {
+    fn fill(&self, cx: &RunContext<'_>, first: usize, out: &mut [u32]) -> Result<(), Fault> {
         for (r, out) in out.chunks_exact_mut(self.row).enumerate() {
             let row = first / self.row + r;
             let mut at = 0;
@@ -96,7 +96,7 @@ pub(crate) struct Pad {
 impl Fill for Pad {
     type Elem = u32;
 
-    fn fill(&self, cx: &Cx<'_>, first: usize, out: &mut [u32]) -> Result<(), Fault> {
+    fn fill(&self, cx: &RunContext<'_>, first: usize, out: &mut [u32]) -> Result<(), Fault> {
         let x = cx.read::<u32>(&self.x);
         for (i, out) in out.iter_mut().enumerate() {
             let (mut rest, mut from, mut stride, mut inside) = (first + i, 0, 1, true);

@@ -1,7 +1,7 @@
 //! Writing updates at places that an index tensor names, over a copy of the data. A place outside is an error.
 
 use super::gather::{along_axis, slice_at};
-use crate::exec::cx::{Cx, Dst, Src};
+use crate::exec::run_context::{Dst, RunContext, Src};
 use crate::exec::step::{Fault, Step};
 use crate::pool::Worker;
 
@@ -34,7 +34,7 @@ pub(crate) struct Scatter {
 }
 
 impl Step for Scatter {
-    fn run(&self, cx: &Cx<'_>, worker: Worker<'_>) -> Result<(), Fault> {
+    fn run(&self, cx: &RunContext<'_>, worker: Worker<'_>) -> Result<(), Fault> {
         if worker.index() != 0 {
             return Ok(());
         }

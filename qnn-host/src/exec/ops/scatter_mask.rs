@@ -1,7 +1,7 @@
 //! The mask of attention over a past and the new columns that replace some of it.
 
 use super::gather::place;
-use crate::exec::cx::{Cx, Src};
+use crate::exec::run_context::{RunContext, Src};
 use crate::exec::step::{Fault, Fill};
 
 /// Hides a column even from rows whose other columns are all hidden; finite, so that no difference is undefined.
@@ -19,7 +19,7 @@ pub(crate) struct ScatterMask {
 impl Fill for ScatterMask {
     type Elem = f32;
 
-    fn fill(&self, cx: &Cx<'_>, first: usize, out: &mut [f32]) -> Result<(), Fault> {
+    fn fill(&self, cx: &RunContext<'_>, first: usize, out: &mut [f32]) -> Result<(), Fault> {
         let (mask, columns) = (cx.floats(&self.mask), cx.read::<i32>(&self.columns));
         let ascending = columns.is_sorted_by(|a, b| a < b);
         for (r, out) in out.chunks_exact_mut(self.unit()).enumerate() {

@@ -1,6 +1,6 @@
 //! Operations on single elements.
 
-use crate::exec::cx::{Cx, Src};
+use crate::exec::run_context::{RunContext, Src};
 use crate::exec::step::{Fault, Fill};
 
 /// An operation on one element.
@@ -156,7 +156,7 @@ pub(crate) struct RealUnary {
 impl Fill for RealUnary {
     type Elem = f32;
 
-    fn fill(&self, cx: &Cx<'_>, first: usize, out: &mut [f32]) -> Result<(), Fault> {
+    fn fill(&self, cx: &RunContext<'_>, first: usize, out: &mut [f32]) -> Result<(), Fault> {
         let x = &cx.read::<f32>(&self.x)[first..first + out.len()];
         match self.op {
             UnaryOp::Sigmoid => crate::kernels::elementwise::sigmoid(cx.isa, x, out),
@@ -175,7 +175,7 @@ pub(crate) struct IntUnary {
 impl Fill for IntUnary {
     type Elem = i32;
 
-    fn fill(&self, cx: &Cx<'_>, first: usize, out: &mut [i32]) -> Result<(), Fault> {
+    fn fill(&self, cx: &RunContext<'_>, first: usize, out: &mut [i32]) -> Result<(), Fault> {
         let x = &cx.read::<i32>(&self.x)[first..first + out.len()];
         out.iter_mut().zip(x).for_each(|(out, &x)| *out = self.op.int(x));
         Ok(())

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::super::testing::{Build, Noise, bytes_of, compare, ints, labels};
-use crate::ir::{Dtype, Graph, Param, Quant, Role, TensorId};
+use crate::ir::{Dtype, Param, Quant, Role, SourceGraph, TensorId};
 
 #[derive(Clone, Copy, Debug)]
 struct Case {
@@ -81,7 +81,7 @@ impl Cache<'_> {
     }
 }
 
-fn graph(case: Case) -> Graph {
+fn graph(case: Case) -> SourceGraph {
     let Case { kv, group, n, past, hd, scatter, grids, .. } = case;
     let m = if scatter { past } else { past + n };
     let mut b = Build::new();
@@ -107,7 +107,7 @@ fn graph(case: Case) -> Graph {
 }
 
 /// The first `n_past` columns are filled; rows see those, and new ones up to themselves.
-fn inputs(graph: &Graph, case: Case, n_past: u32, seed: u64) -> Vec<Vec<u8>> {
+fn inputs(graph: &SourceGraph, case: Case, n_past: u32, seed: u64) -> Vec<Vec<u8>> {
     let mut noise = Noise(seed);
     let new_at = if case.scatter { n_past } else { case.past };
     let of = |id| {

@@ -4,10 +4,10 @@ use proptest::prelude::*;
 
 use super::super::testing::{Build, Noise, bytes_of, compare, ints, labels};
 use super::llama::{Shape, decoder, inputs};
-use crate::ir::{Dtype, Graph, Param, TensorId};
+use crate::ir::{Dtype, Param, SourceGraph, TensorId};
 
 /// Noise for every input.
-fn noise(graph: &Graph, seed: u64) -> Vec<Vec<u8>> {
+fn noise(graph: &SourceGraph, seed: u64) -> Vec<Vec<u8>> {
     let mut noise = Noise(seed);
     graph.inputs().map(|id| bytes_of(graph.tensor(id).dtype, &noise.floats(graph.tensor(id).n_elems()))).collect()
 }

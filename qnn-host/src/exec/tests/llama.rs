@@ -2,7 +2,7 @@
 
 use super::super::testing::{Build, Noise, bytes_of, compare, ints, labels, run};
 use super::super::{Executable, PrepareOptions};
-use crate::ir::{Dtype, Graph, Param, Role, TensorId};
+use crate::ir::{Dtype, Param, Role, SourceGraph, TensorId};
 
 /// Extents and variants of a decoder.
 #[derive(Clone, Copy, Debug)]
@@ -140,7 +140,7 @@ impl Decoder {
 }
 
 /// A whole model, ids to logits, with weights of that seed.
-pub(super) fn decoder(s: Shape, seed: u64) -> Graph {
+pub(super) fn decoder(s: Shape, seed: u64) -> SourceGraph {
     let mut dec = Decoder { b: Build::new(), s, noise: Noise(seed) };
     let [n, m, hd, d, v] = [s.ar, s.cl, s.head_dim, s.hidden, s.vocab].map(|x| x as u32);
     let ids = dec.b.input("input_ids", &[1, n], Dtype::I32);
@@ -161,7 +161,7 @@ pub(super) fn decoder(s: Shape, seed: u64) -> Graph {
 }
 
 /// Inputs for `n_past` rows of past and `n_new` real tokens; the rest is padding, as an engine pads.
-pub(super) fn inputs(graph: &Graph, s: Shape, n_past: usize, n_new: usize, seed: u64) -> Vec<Vec<u8>> {
+pub(super) fn inputs(graph: &SourceGraph, s: Shape, n_past: usize, n_new: usize, seed: u64) -> Vec<Vec<u8>> {
     let mut noise = Noise(seed);
     graph
         .inputs()

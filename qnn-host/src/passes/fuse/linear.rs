@@ -2,11 +2,11 @@
 
 use super::{Match, rewrite};
 use crate::exec::ops::BinaryOp;
-use crate::passes::net::{Net, ValueId};
+use crate::passes::net::{TypedGraph, ValueId};
 use crate::passes::op::Op;
 
 /// Rewrites sums whose one side is a linear layer that nobody else reads.
-pub(super) fn fuse(net: &mut Net) {
+pub(super) fn fuse(net: &mut TypedGraph) {
     rewrite(net, |op| *op == Op::Binary(BinaryOp::Add), fused);
 }
 

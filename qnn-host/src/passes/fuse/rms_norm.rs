@@ -2,11 +2,11 @@
 
 use super::{Match, rewrite};
 use crate::exec::ops::{BinaryOp, ReduceOp, UnaryOp};
-use crate::passes::net::{Net, ValueId};
+use crate::passes::net::{TypedGraph, ValueId};
 use crate::passes::op::Op;
 
 /// Rewrites the product with the root, then the product with gamma.
-pub(super) fn fuse(net: &mut Net) {
+pub(super) fn fuse(net: &mut TypedGraph) {
     rewrite(
         net,
         |op| matches!(op, Op::Binary(BinaryOp::Multiply | BinaryOp::Divide)),

@@ -2,11 +2,11 @@
 
 use super::{Match, rewrite};
 use crate::exec::ops::BinaryOp;
-use crate::passes::net::{Net, ValueId};
+use crate::passes::net::{TypedGraph, ValueId};
 use crate::passes::op::Op;
 
 /// Rewrites the concatenation of the rotated halves.
-pub(super) fn fuse(net: &mut Net) {
+pub(super) fn fuse(net: &mut TypedGraph) {
     rewrite(net, |op| matches!(op, Op::Concat { .. }), fused);
 }
 

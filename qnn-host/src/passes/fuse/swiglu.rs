@@ -2,11 +2,11 @@
 
 use super::{Match, rewrite};
 use crate::exec::ops::{BinaryOp, UnaryOp};
-use crate::passes::net::{Net, ValueId};
+use crate::passes::net::{TypedGraph, ValueId};
 use crate::passes::op::Op;
 
 /// Rewrites the last product.
-pub(super) fn fuse(net: &mut Net) {
+pub(super) fn fuse(net: &mut TypedGraph) {
     rewrite(net, |op| *op == Op::Binary(BinaryOp::Multiply), fused);
 }
 

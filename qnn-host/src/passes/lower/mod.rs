@@ -14,17 +14,17 @@ mod reduce;
 
 pub(crate) use call::Call;
 
-use super::net::{Constant, Grid, Kind, Net, Port, Snap, Source, Value, ValueId};
+use super::net::{Constant, Port, QuantGrid, Rounding, Source, Storage, TypedGraph, Value, ValueId};
 use crate::exec::ExecError;
-use crate::ir::{Dtype, Graph, Node, Quant, Role, Tensor, TensorId};
+use crate::ir::{Dtype, Node, Quant, Role, SourceGraph, Tensor, TensorId};
 
 /// Most elements of a tensor: more than any machine holds, and sums of sizes never overflow.
 const MAX_ELEMS: usize = if usize::BITS >= 64 { 1 << 38 } else { 1 << 28 };
 
 /// The net so far, and what is known of the graph's tensors. A tensor's value has the tensor's index.
 pub(crate) struct Lower<'g> {
-    pub(crate) graph: &'g Graph,
-    pub(crate) net: Net,
+    pub(crate) graph: &'g SourceGraph,
+    pub(crate) net: TypedGraph,
     /// How many node inputs each tensor is.
     readers: Vec<u32>,
     /// Whether its contents exist by now.
@@ -34,7 +34,7 @@ pub(crate) struct Lower<'g> {
 }
 
 /// Lowers a whole graph.
-pub(crate) fn lower(graph: &Graph) -> Result<Net, ExecError> {
+pub(crate) fn lower(graph: &SourceGraph) -> Result<TypedGraph, ExecError> {
     let mut lower = Lower::new(graph)?;
     for node in &graph.nodes {
         lower_node(&mut Call::new(&mut lower, node)?)?;
@@ -60,11 +60,11 @@ fn lower_node(call: &mut Call<'_, '_>) -> Result<(), ExecError> {
 }
 
 impl<'g> Lower<'g> {
-    fn new(graph: &'g Graph) -> Result<Self, ExecError> {
+    fn new(graph: &'g SourceGraph) -> Result<Self, ExecError> {
         let n = graph.tensors.len();
         let mut lower = Self {
             graph,
-            net: Net { name: graph.name.clone(), ..Net::default() },
+            net: TypedGraph { name: graph.name.clone(), ..TypedGraph::default() },
             readers: vec![0; n],
             written: vec![false; n],
             output: vec![None; n],
@@ -91,7 +91,7 @@ impl<'g> Lower<'g> {
             dtype: tensor.dtype,
             quant: tensor.quant.clone(),
         };
-        let mut snap = Snap::None;
+        let mut rounding = Rounding::None;
         let source = match &tensor.role {
             Role::Input => {
                 self.grid(tensor)?;
@@ -105,13 +105,13 @@ impl<'g> Lower<'g> {
                 Source::Const(Constant::new(bytes.clone(), tensor.dtype, tensor.quant.clone()))
             }
             Role::Output => {
-                snap = self.snap(tensor, index)?;
+                rounding = self.rounding(tensor, index)?;
                 self.net.outputs.push(port());
                 self.output[index] = Some(self.net.outputs.len() - 1);
                 Source::Node
             }
             Role::Native => {
-                snap = self.snap(tensor, index)?;
+                rounding = self.rounding(tensor, index)?;
                 Source::Node
             }
             Role::Null => Source::Node,
@@ -121,25 +121,25 @@ impl<'g> Lower<'g> {
             return Err(self.fault(format!("tensor `{}` is too large: {:?}", tensor.name, tensor.dims)));
         }
         let (dtype, quant) = (tensor.dtype, tensor.quant.clone());
-        Ok(Value { name: tensor.name.as_str().into(), shape, dtype, quant, snap, source })
+        Ok(Value { name: tensor.name.as_str().into(), shape, dtype, quant, rounding, source })
     }
 
     /// The rounding that readers of a tensor must see: its grid, or `float16` when a client sees it too. An output that
     /// no node reads is rounded by its store alone.
-    fn snap(&self, tensor: &Tensor, index: usize) -> Result<Snap, ExecError> {
+    fn rounding(&self, tensor: &Tensor, index: usize) -> Result<Rounding, ExecError> {
         let is_output = matches!(tensor.role, Role::Output);
         let grid = self.grid(tensor)?;
         Ok(match grid {
-            _ if is_output && self.readers[index] == 0 => Snap::None,
-            Some(grid) => Snap::Grid(grid),
-            None if is_output && tensor.dtype == Dtype::F16 => Snap::F16,
-            None => Snap::None,
+            _ if is_output && self.readers[index] == 0 => Rounding::None,
+            Some(grid) => Rounding::Quantised(grid),
+            None if is_output && tensor.dtype == Dtype::F16 => Rounding::F16,
+            None => Rounding::None,
         })
     }
 
     /// The grid of a fixed-point tensor that is not a constant.
-    fn grid(&self, tensor: &Tensor) -> Result<Option<Grid>, ExecError> {
-        if tensor.dtype.is_float() || Kind::of(tensor.dtype) == Kind::Int {
+    fn grid(&self, tensor: &Tensor) -> Result<Option<QuantGrid>, ExecError> {
+        if tensor.dtype.is_float() || Storage::of(tensor.dtype) == Storage::I32 {
             return Ok(None);
         }
         let (scale, offset) = match tensor.quant {
@@ -154,7 +154,7 @@ impl<'g> Lower<'g> {
             return Err(self.fault(format!("tensor `{}`: scale must be positive, found {scale}", tensor.name)));
         }
         let (min, max) = code_range(tensor.dtype);
-        Ok(Some(Grid { scale, offset, min, max }))
+        Ok(Some(QuantGrid { scale, offset, min, max }))
     }
 
     fn check_constant(&self, tensor: &Tensor, found: usize) -> Result<(), ExecError> {

@@ -1,7 +1,7 @@
 //! Votes for clocks and power, for clients of the HTP: taken, checked, and without effect.
 //!
 //! The struct behind `deviceGetInfrastructure` is of the backend's own making, so it is there only where this library
-//! stands for the HTP's ([`crate::posing`]).
+//! stands for the HTP's ([`crate::htp_alias`]).
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -14,7 +14,7 @@ use qnn_sys::{
 };
 
 use crate::error::{Component, Error};
-use crate::posing;
+use crate::htp_alias;
 
 use super::guard::guard;
 use super::{raw, trace};
@@ -47,7 +47,7 @@ static VOTES: Mutex<(BTreeSet<u32>, u32)> = Mutex::new((BTreeSet::new(), 0));
 /// `deviceGetInfrastructure`: the client's pointer to const is an out pointer all the same.
 pub(super) unsafe extern "C" fn get(out: *const QnnDevice_Infrastructure_t) -> Qnn_ErrorHandle_t {
     guard("QnnDevice_getInfrastructure", || {
-        if !posing::as_htp() {
+        if !htp_alias::as_htp() {
             return Err(Error::Unsupported { component: Component::Device, what: "device infrastructure".to_owned() });
         }
         let table = (&raw const TABLE.0).cast_mut().cast();

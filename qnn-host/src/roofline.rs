@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use memmap2::MmapMut;
 
-use crate::kernels::{Isa, limits};
+use crate::kernels::{Isa, roofline};
 use crate::pool::{Pool, PoolOptions, Worker};
 
 /// Least memory that [`Limits::read_bandwidth`] reads in a pass.
@@ -84,7 +84,7 @@ impl Limits {
     /// for lines ahead.
     pub fn read_bandwidth(&self, memory: &ReadMemory, passes: usize) -> Vec<f64> {
         let numbers = memory.numbers();
-        let ways = [limits::read, limits::read_ahead].map(|read| {
+        let ways = [roofline::read, roofline::read_ahead].map(|read| {
             self.passes(passes, &|worker| {
                 let part = &numbers[worker.share(numbers.len(), 1024)];
                 black_box(read(self.isa, part));
@@ -97,12 +97,12 @@ impl Limits {
 
     /// Operations a second on products of 8-bit codes.
     pub fn int8_ops(&self, passes: usize) -> Vec<f64> {
-        self.arithmetic(passes, &|rounds| limits::products(self.isa, black_box(&mut limits::Codes::new()), rounds))
+        self.arithmetic(passes, &|rounds| roofline::products(self.isa, black_box(&mut roofline::Codes::new()), rounds))
     }
 
     /// Operations a second on f32 multiply-adds.
     pub fn f32_ops(&self, passes: usize) -> Vec<f64> {
-        self.arithmetic(passes, &|rounds| black_box(limits::multiply_adds(self.isa, rounds)).0)
+        self.arithmetic(passes, &|rounds| black_box(roofline::multiply_adds(self.isa, rounds)).0)
     }
 
     /// Finds how many rounds take long enough, and runs as many on each thread.

@@ -1,7 +1,7 @@
 //! What the client's handles stand for, and the registries that know them.
 //!
 //! ```text
-//! Backend (threads, arena) ──< Core (one a context: weights) ──< Graph
+//! Backend (threads, arena) ──< ContextShared (one a context: weights) ──< Graph
 //!                └── Context: names and order of the graphs
 //! ```
 //! A graph keeps its core alive, a core its backend; nothing points back up, so dropping a context's graphs frees all.
@@ -94,7 +94,7 @@ impl Backend {
 pub(super) struct Device;
 
 /// What all graphs of a context share.
-pub(super) struct Core {
+pub(super) struct ContextShared {
     pub(super) backend: Arc<Backend>,
     pub(super) weights: Mutex<WeightStore>,
     /// How graphs are prepared; holds what they make of their weights, so that variants share that too.
@@ -117,7 +117,7 @@ pub(super) const CONTEXT_TENSOR: u32 = 1 << 31;
 
 /// A context: named graphs over one core.
 pub(super) struct Context {
-    pub(super) core: Arc<Core>,
+    pub(super) core: Arc<ContextShared>,
     /// In the order they were made.
     pub(super) graphs: Mutex<Vec<Entry>>,
 }
@@ -133,7 +133,7 @@ pub(super) struct Entry {
 
 impl Context {
     pub(super) fn new(backend: Arc<Backend>) -> Self {
-        let core = Core {
+        let core = ContextShared {
             backend,
             weights: Mutex::default(),
             options: Mutex::default(),
@@ -150,7 +150,7 @@ impl Context {
 /// A graph, being composed or ready to run.
 pub(super) struct Graph {
     pub(super) name: String,
-    pub(super) core: Arc<Core>,
+    pub(super) core: Arc<ContextShared>,
     pub(super) state: RwLock<State>,
 }
 
@@ -159,7 +159,7 @@ pub(super) enum State {
     /// Tensors and nodes are being added.
     Composing(Box<Draft>),
     /// Complete and checked, from a binary, not prepared yet.
-    Loaded(Arc<ir::Graph>),
+    Loaded(Arc<ir::SourceGraph>),
     /// Prepared.
     Ready(Box<Runner>),
     /// The context was freed.
@@ -169,7 +169,7 @@ pub(super) enum State {
 /// A graph being composed.
 #[derive(Default)]
 pub(super) struct Draft {
-    pub(super) ir: ir::Graph,
+    pub(super) ir: ir::SourceGraph,
     names: HashMap<String, TensorId>,
     node_names: HashSet<String>,
     wiring: Wiring,
@@ -181,7 +181,7 @@ pub(super) struct Draft {
 
 impl Draft {
     pub(super) fn new(name: &str) -> Self {
-        Self { ir: ir::Graph { name: name.to_owned(), ..ir::Graph::default() }, ..Self::default() }
+        Self { ir: ir::SourceGraph { name: name.to_owned(), ..ir::SourceGraph::default() }, ..Self::default() }
     }
 
     /// Adds a checked tensor.
@@ -200,7 +200,7 @@ impl Draft {
     }
 
     /// The tensor behind a client's id; a context tensor is taken into the graph when first used.
-    pub(super) fn resolve(&mut self, core: &Core, id: u32, name: &str) -> Result<TensorId, Error> {
+    pub(super) fn resolve(&mut self, core: &ContextShared, id: u32, name: &str) -> Result<TensorId, Error> {
         let missing = || Error::NoSuchTensor { graph: self.ir.name.clone(), tensor: name.to_owned(), id };
         if id & CONTEXT_TENSOR == 0 {
             let index = id.checked_sub(1).filter(|&i| (i as usize) < self.ir.tensors.len()).ok_or_else(missing)?;
@@ -290,7 +290,7 @@ impl Draft {
 }
 
 impl Graph {
-    pub(super) fn new(core: Arc<Core>, name: &str, state: State) -> Self {
+    pub(super) fn new(core: Arc<ContextShared>, name: &str, state: State) -> Self {
         Self { name: name.to_owned(), core, state: RwLock::new(state) }
     }
 
@@ -366,7 +366,7 @@ impl Graph {
         Ok(())
     }
 
-    fn prepare(&self, ir: Arc<ir::Graph>, updateable: Vec<TensorId>) -> Result<Runner, Error> {
+    fn prepare(&self, ir: Arc<ir::SourceGraph>, updateable: Vec<TensorId>) -> Result<Runner, Error> {
         let failed = |source| Error::Finalize { graph: self.name.clone(), source: Box::new(source) };
         let pool = self.core.backend.pool()?;
         let options = self.core.options.lock().clone();

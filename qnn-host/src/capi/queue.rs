@@ -12,7 +12,7 @@ use qnn_sys::{Qnn_NotifyFn_t, Qnn_NotifyStatus_t, Qnn_ProfileHandle_t};
 use crate::error::Error;
 
 use super::execute::Binding;
-use super::guard::{guard, hear};
+use super::guard::{guard, set_error_log};
 use super::objects::Graph;
 use super::profile::timed;
 
@@ -46,7 +46,7 @@ impl Job {
     fn run(mut self) {
         let graph = &self.graph;
         let status = guard("QnnGraph_executeAsync", || {
-            hear(graph.core.backend.log.as_ref());
+            set_error_log(graph.core.backend.log.as_ref());
             let profile = std::ptr::without_provenance_mut(self.profile);
             timed(profile, q::QNN_PROFILE_EVENTTYPE_EXECUTE, &graph.name, |steps| {
                 if graph.closed() {

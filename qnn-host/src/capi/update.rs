@@ -7,7 +7,7 @@ use qnn_sys::{Qnn_ContextHandle_t, Qnn_ErrorHandle_t, Qnn_GraphHandle_t, Qnn_Ten
 use crate::error::{Component, Error};
 use crate::ir::Role;
 
-use super::guard::{guard, hear};
+use super::guard::{guard, set_error_log};
 use super::objects::{CONTEXTS, GRAPHS, find};
 use super::raw;
 use super::tensor::view;
@@ -21,7 +21,7 @@ pub(super) unsafe extern "C" fn graph_tensors(
 ) -> Qnn_ErrorHandle_t {
     guard("QnnTensor_updateGraphTensors", || {
         let graph = find(&GRAPHS, graph)?;
-        hear(graph.core.backend.log.as_ref());
+        set_error_log(graph.core.backend.log.as_ref());
         // SAFETY: QNN's contract: `n` pointers.
         let list = unsafe { raw::slice(tensors.cast_const(), n as usize, TENSOR, "tensor") }?;
         graph.reopen()?;
@@ -65,7 +65,7 @@ pub(super) unsafe extern "C" fn context_tensors(
 ) -> Qnn_ErrorHandle_t {
     guard("QnnTensor_updateContextTensors", || {
         let context = find(&CONTEXTS, context)?;
-        hear(context.core.backend.log.as_ref());
+        set_error_log(context.core.backend.log.as_ref());
         let _ = (tensors, n);
         Err(Error::Unsupported { component: TENSOR, what: "updates of context tensors".to_owned() })
     })

@@ -2,6 +2,6 @@
 
 mod client;
 mod hostile;
-mod life;
+mod lifecycle;
 mod objects;
 mod parallel;

@@ -9,10 +9,10 @@ use qnn_sys::{
 };
 
 use crate::error::{Component, Error};
-use crate::posing;
+use crate::htp_alias;
 
 use super::backend::log_of;
-use super::guard::{guard, hear};
+use super::guard::{guard, set_error_log};
 use super::objects::{DEVICES, Device, find, take};
 use super::{raw, trace};
 
@@ -38,7 +38,7 @@ static PLATFORM: LazyLock<Platform> = LazyLock::new(|| {
         deviceType: 0,
         numCores: 1,
         cores: core,
-        deviceInfoExtension: if posing::as_htp() { htp_extension() } else { std::ptr::null_mut() },
+        deviceInfoExtension: if htp_alias::as_htp() { htp_extension() } else { std::ptr::null_mut() },
     };
     let device = Box::leak(Box::new(QnnDevice_HardwareDeviceInfo_t {
         version: q::QNN_DEVICE_HARDWARE_DEVICE_INFO_VERSION_1,
@@ -68,7 +68,7 @@ pub(super) unsafe extern "C" fn get_platform_info(
     out: *mut *const QnnDevice_PlatformInfo_t,
 ) -> Qnn_ErrorHandle_t {
     guard("QnnDevice_getPlatformInfo", || {
-        hear(log_of(logger)?.as_ref());
+        set_error_log(log_of(logger)?.as_ref());
         // SAFETY: QNN's contract: `out` is null or valid for writing.
         unsafe { raw::answer(out, &raw const PLATFORM.info, DEVICE, "platformInfo") }
     })
@@ -79,7 +79,7 @@ pub(super) unsafe extern "C" fn free_platform_info(
     info: *const QnnDevice_PlatformInfo_t,
 ) -> Qnn_ErrorHandle_t {
     guard("QnnDevice_freePlatformInfo", || {
-        hear(log_of(logger)?.as_ref());
+        set_error_log(log_of(logger)?.as_ref());
         if std::ptr::eq(info, &raw const PLATFORM.info) {
             return Ok(());
         }
@@ -112,7 +112,7 @@ pub(super) unsafe extern "C" fn create(
     out: *mut Qnn_DeviceHandle_t,
 ) -> Qnn_ErrorHandle_t {
     guard("QnnDevice_create", || {
-        hear(log_of(logger)?.as_ref());
+        set_error_log(log_of(logger)?.as_ref());
         // SAFETY: QNN's contract for the list.
         unsafe { read(config.cast_const()) }?;
         let handle = DEVICES.add(Arc::new(Device));

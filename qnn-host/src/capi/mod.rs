@@ -1,7 +1,7 @@
-//! The C edge: one function for each slot of the table, and what their handles stand for.
+//! The C API: one function for each slot of the table, and what their handles stand for.
 //!
 //! Pointers become slices, strings and references in `raw`, `tensor` and `op_config`, and nowhere deeper. Every body
-//! runs inside `guard`, so a panic or an error leaves as a number with words to be asked for.
+//! runs inside `guard`, so a panic or an error becomes a QNN number and a message that the client can fetch.
 //!
 //! | file | slots |
 //! |---|---|

@@ -14,7 +14,7 @@ use crate::container::{self, Image, Verify};
 use crate::error::{Component, Error};
 
 use super::context::{self, Options, check_device};
-use super::guard::{guard, hear};
+use super::guard::{guard, set_error_log};
 use super::log::Level;
 use super::objects::{BACKENDS, Backend, CONTEXTS, Context, Entry, Graph, State, find};
 use super::packed_forms;
@@ -52,7 +52,7 @@ pub(super) unsafe extern "C" fn get_size(
 ) -> Qnn_ErrorHandle_t {
     guard("QnnContext_getBinarySize", || {
         let context = find(&CONTEXTS, context)?;
-        hear(context.core.backend.log.as_ref());
+        set_error_log(context.core.backend.log.as_ref());
         let size = plan(&context)?.total_bytes() as u64;
         // SAFETY: QNN's contract: `out` is null or valid for writing.
         unsafe { raw::answer(out, size, CONTEXT, "binaryBufferSize") }
@@ -67,7 +67,7 @@ pub(super) unsafe extern "C" fn get(
 ) -> Qnn_ErrorHandle_t {
     guard("QnnContext_getBinary", || {
         let context = find(&CONTEXTS, context)?;
-        hear(context.core.backend.log.as_ref());
+        set_error_log(context.core.backend.log.as_ref());
         let argument = |what: String| Error::Argument { component: CONTEXT, what };
         let plan = plan(&context)?;
         let needed = plan.total_bytes();
@@ -147,7 +147,7 @@ unsafe fn load(backend: Arc<Backend>, options: &Options, buffer: *const c_void, 
         graphs.push(Entry { graph, handle: None, enabled });
     }
     drop(graphs);
-    if let Some(log) = context.core.backend.log.as_ref().filter(|log| log.hears(Level::Info)) {
+    if let Some(log) = context.core.backend.log.as_ref().filter(|log| log.enabled(Level::Info)) {
         let how = if options.persistent { "in place" } else { "copied" };
         log.say(
             Level::Info,
@@ -178,7 +178,7 @@ fn create_from(
 ) -> Qnn_ErrorHandle_t {
     guard(call, || {
         let backend = find(&BACKENDS, backend)?;
-        hear(backend.log.as_ref());
+        set_error_log(backend.log.as_ref());
         check_device(device)?;
         no_signal(signal)?;
         if out.is_null() {
@@ -240,7 +240,7 @@ pub(super) unsafe extern "C" fn create_with_callback(
     const CALL: &str = "QnnContext_createFromBinaryWithCallback";
     if !callback.is_null() {
         return guard(CALL, || {
-            find(&BACKENDS, backend).map(|b| hear(b.log.as_ref()))?;
+            find(&BACKENDS, backend).map(|b| set_error_log(b.log.as_ref()))?;
             Err(Error::Unsupported { component: CONTEXT, what: "binaries handed over by callback".to_owned() })
         });
     }
@@ -256,7 +256,7 @@ pub(super) unsafe extern "C" fn create_list(
     signal: Qnn_SignalHandle_t,
 ) -> Qnn_ErrorHandle_t {
     guard("QnnContext_createFromBinaryListAsync", || {
-        hear(find(&BACKENDS, backend)?.log.as_ref());
+        set_error_log(find(&BACKENDS, backend)?.log.as_ref());
         check_device(device)?;
         no_signal(signal)?;
         // SAFETY: QNN's contract for the lists.
@@ -318,7 +318,7 @@ pub(super) unsafe extern "C" fn validate(
     size: Qnn_ContextBinarySize_t,
 ) -> Qnn_ErrorHandle_t {
     guard("QnnContext_validateBinary", || {
-        hear(find(&BACKENDS, backend)?.log.as_ref());
+        set_error_log(find(&BACKENDS, backend)?.log.as_ref());
         check_device(device)?;
         // SAFETY: QNN's contract for the list.
         unsafe { context::read(config.cast_const()) }?;

@@ -10,11 +10,11 @@ use qnn_sys::{
 };
 
 use crate::error::{Component, Error};
+use crate::htp_alias;
 use crate::pool;
-use crate::posing;
 use crate::validate::{self, OPS};
 
-use super::guard::{guard, hear};
+use super::guard::{guard, set_error_log};
 use super::log::Log;
 use super::objects::{BACKENDS, Backend, Context, LOGS, find, take};
 use super::platform::Platform;
@@ -69,7 +69,7 @@ pub(super) unsafe extern "C" fn create(
 ) -> Qnn_ErrorHandle_t {
     guard("QnnBackend_create", || {
         let log = log_of(logger)?;
-        hear(log.as_ref());
+        set_error_log(log.as_ref());
         // SAFETY: QNN's contract for the list.
         let platform = unsafe { read(config.cast_const(), Platform::default()) }?;
         let handle = BACKENDS.add(Arc::new(Backend::new(log, platform)));
@@ -86,7 +86,7 @@ pub(super) unsafe extern "C" fn set_config(
 ) -> Qnn_ErrorHandle_t {
     guard("QnnBackend_setConfig", || {
         let backend = find(&BACKENDS, backend)?;
-        hear(backend.log.as_ref());
+        set_error_log(backend.log.as_ref());
         // SAFETY: QNN's contract for the list.
         let platform = unsafe { read(config.cast_const(), backend.platform.clone()) }?;
         if platform != backend.platform {
@@ -102,7 +102,7 @@ pub(super) unsafe extern "C" fn set_config(
 
 pub(super) unsafe extern "C" fn get_api_version(out: *mut Qnn_ApiVersion_t) -> Qnn_ErrorHandle_t {
     guard("QnnBackend_getApiVersion", || {
-        let backend = if posing::as_htp() { posing::HTP_VERSION } else { HOST_VERSION };
+        let backend = if htp_alias::as_htp() { htp_alias::HTP_VERSION } else { HOST_VERSION };
         let version = Qnn_ApiVersion_t { coreApiVersion: CORE_VERSION, backendApiVersion: backend };
         // SAFETY: QNN's contract: `out` is null or valid for writing.
         unsafe { raw::answer(out, version, BACKEND, "pVersion") }
@@ -142,7 +142,7 @@ pub(super) unsafe extern "C" fn get_supported_operations(
 ) -> Qnn_ErrorHandle_t {
     guard("QnnBackend_getSupportedOperations", || {
         let backend = find(&BACKENDS, backend)?;
-        hear(backend.log.as_ref());
+        set_error_log(backend.log.as_ref());
         // SAFETY: QNN's contract: both are null or valid for writing.
         unsafe { raw::answer(out, OPERATIONS.0.as_ptr(), BACKEND, "operations") }?;
         // SAFETY: as above.
@@ -156,7 +156,7 @@ pub(super) unsafe extern "C" fn validate_op_config(
 ) -> Qnn_ErrorHandle_t {
     guard("QnnBackend_validateOpConfig", || {
         let backend = find(&BACKENDS, backend)?;
-        hear(backend.log.as_ref());
+        set_error_log(backend.log.as_ref());
         let scratch = Context::new(backend);
         let as_config = |e| match e {
             Error::Node(v) | Error::TensorParam(v) => Error::OpConfig(v),
@@ -174,7 +174,7 @@ pub(super) unsafe extern "C" fn get_property(
 ) -> Qnn_ErrorHandle_t {
     guard("QnnBackend_getProperty", || {
         let backend = find(&BACKENDS, backend)?;
-        hear(backend.log.as_ref());
+        set_error_log(backend.log.as_ref());
         if properties.is_null() {
             return Err(Error::Null { component: BACKEND, what: "properties" });
         }

@@ -14,7 +14,7 @@ use qnn_sys::{Qnn_ErrorHandle_t, Qnn_LogHandle_t, QnnLog_Callback_t, QnnLog_Leve
 
 use crate::error::{Component, Error};
 
-use super::guard::{guard, hear};
+use super::guard::{guard, set_error_log};
 use super::objects::{LOGS, find, take};
 use super::{raw, trace};
 
@@ -26,7 +26,7 @@ pub(super) enum Level {
     Info = 3,
 }
 
-/// A client's callback and what it wants to hear.
+/// A client's callback and what it wants to set_error_log.
 pub(super) struct Log {
     callback: QnnLog_Callback_t,
     level: AtomicU32,
@@ -38,14 +38,14 @@ pub(super) struct Log {
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 impl Log {
-    /// True when a message of that level would be heard; ask before formatting a fine one.
-    pub(super) fn hears(&self, level: Level) -> bool {
+    /// True when a message of that level is passed on; check before formatting a costly one.
+    pub(super) fn enabled(&self, level: Level) -> bool {
         level as u32 <= self.level.load(Ordering::Relaxed)
     }
 
-    /// Says something, if the client wants to hear it.
+    /// Says something, if the client wants to set_error_log it.
     pub(super) fn say(&self, level: Level, message: &str) {
-        if !self.hears(level) {
+        if !self.enabled(level) {
             return;
         }
         let Some(callback) = self.callback else {
@@ -114,7 +114,7 @@ pub(super) unsafe extern "C" fn set_level(log: Qnn_LogHandle_t, level: QnnLog_Le
     guard("QnnLog_setLogLevel", || {
         trace::note(|| format!("level {level}"));
         let log = find(&LOGS, log)?;
-        hear(Some(&log));
+        set_error_log(Some(&log));
         if level == 0 {
             return Err(Error::Argument {
                 component: Component::Log,

@@ -37,7 +37,7 @@ pub(crate) struct Dst {
 }
 
 /// Element types of the arena: four bytes, every pattern valid.
-pub(crate) trait Word: Copy + Send + Sync + Default + 'static {
+pub(crate) trait Lane32: Copy + Send + Sync + Default + 'static {
     /// The same memory as numbers.
     fn as_real(words: &mut [Self]) -> &mut [f32] {
         // SAFETY: every implementor has the size and alignment of `f32`, every pattern is valid for both; the borrow
@@ -46,12 +46,12 @@ pub(crate) trait Word: Copy + Send + Sync + Default + 'static {
     }
 }
 
-impl Word for f32 {}
-impl Word for i32 {}
-impl Word for u32 {}
+impl Lane32 for f32 {}
+impl Lane32 for i32 {}
+impl Lane32 for u32 {}
 
 /// One run's memory.
-pub(crate) struct Cx<'r> {
+pub(crate) struct RunContext<'r> {
     pub(crate) isa: Isa,
     base: *mut u8,
     arena_bytes: usize,
@@ -64,9 +64,9 @@ pub(crate) struct Cx<'r> {
 
 // SAFETY: the pointers name memory that outlives the run; threads keep apart in it by the plan (arena) and by the shares
 // that steps take of their outputs.
-unsafe impl Sync for Cx<'_> {}
+unsafe impl Sync for RunContext<'_> {}
 
-impl<'r> Cx<'r> {
+impl<'r> RunContext<'r> {
     /// Views a run's memory. The first `scratch_at` bytes of the arena hold values, the rest is scratch.
     pub(crate) fn new(
         isa: Isa,
@@ -95,11 +95,11 @@ impl<'r> Cx<'r> {
     }
 
     /// An operand in the arena or an aligned constant, as numbers of four bytes.
-    pub(crate) fn read<'s, T: Word>(&'s self, src: &'s Src) -> &'s [T] {
+    pub(crate) fn read<'s, T: Lane32>(&'s self, src: &'s Src) -> &'s [T] {
         let bytes = self.bytes(src);
         let start = bytes.as_ptr().cast::<T>();
         assert!(start.is_aligned() && src.dtype.size_bytes() == 4, "operand is no aligned array of four-byte numbers");
-        // SAFETY: aligned (above), initialised, every pattern is valid for a `Word`; the length is that of the bytes.
+        // SAFETY: aligned (above), initialised, every pattern is valid for a `Lane32`; the length is that of the bytes.
         unsafe { std::slice::from_raw_parts(start, bytes.len() / size_of::<T>()) }
     }
 
@@ -110,7 +110,7 @@ impl<'r> Cx<'r> {
     }
 
     /// An operand to write, shared between the threads.
-    pub(crate) fn write<T: Word>(&self, dst: &Dst) -> SharedMut<'_, T> {
+    pub(crate) fn write<T: Lane32>(&self, dst: &Dst) -> SharedMut<'_, T> {
         let n = dst.n * size_of::<T>();
         assert!(dst.offset + n <= self.arena_bytes && dst.offset.is_multiple_of(align_of::<T>()), "bad plan: {dst:?}");
         // SAFETY: inside the arena and aligned (above); initialised; readers of these bytes are other steps.
@@ -127,7 +127,7 @@ impl<'r> Cx<'r> {
     }
 
     /// Memory for the running step alone, shared between the threads: at least as much as it asked for, aligned to 64.
-    pub(crate) fn scratch<T: Word>(&self) -> SharedMut<'_, T> {
+    pub(crate) fn scratch<T: Lane32>(&self) -> SharedMut<'_, T> {
         let n = (self.arena_bytes - self.scratch_at) / size_of::<T>();
         // SAFETY: the scratch part of the arena, which holds no value; aligned as the plan rounds its start to 64.
         unsafe { SharedMut::from_raw(self.base.add(self.scratch_at).cast(), n) }

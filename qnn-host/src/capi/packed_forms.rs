@@ -6,20 +6,20 @@
 use std::collections::HashSet;
 
 use crate::container::{Image, Packed};
-use crate::ir::{Graph, Quant, Role, Tensor, TensorId};
+use crate::ir::{Quant, Role, SourceGraph, Tensor, TensorId};
 use crate::kernels::packed::Packing;
 use crate::passes::net::Constant;
-use crate::passes::{Made, SharedConstants};
+use crate::passes::{Derived, SharedConstants};
 
 /// Packed forms of the static tensors of `graphs`, each once.
-pub(super) fn collect(graphs: &[Graph], shared: &SharedConstants) -> Vec<Packed> {
+pub(super) fn collect(graphs: &[SourceGraph], shared: &SharedConstants) -> Vec<Packed> {
     let mut forms = Vec::new();
     let mut seen = HashSet::new();
     for (g, graph) in graphs.iter().enumerate() {
         for (t, tensor) in graph.tensors.iter().enumerate() {
             let Some((constant, shape)) = block_constant(tensor) else { continue };
             for packing in Packing::ALL {
-                let Some(data) = shared.find(&constant, &shape, Made::Packed(packing)) else { continue };
+                let Some(data) = shared.find(&constant, &shape, Derived::Packed(packing)) else { continue };
                 if seen.insert(data.as_ptr().addr()) {
                     forms.push(Packed { of: (g, TensorId(t as u32)), tag: packing.tag(), data });
                 }
@@ -36,7 +36,7 @@ pub(super) fn provide(image: &Image, shared: &SharedConstants) {
         let Some((constant, shape)) = block_constant(image.graphs[graph].tensor(tensor)) else { continue };
         let fits = |p: &Packing| p.size_bytes(shape[0], shape[1]) == Some(form.data.len());
         if let Some(packing) = Packing::from_tag(form.tag).filter(fits) {
-            shared.put(&constant, &shape, Made::Packed(packing), form.data.clone());
+            shared.put(&constant, &shape, Derived::Packed(packing), form.data.clone());
         }
     }
 }
@@ -61,7 +61,7 @@ mod tests {
     use crate::pool::Pool;
 
     /// A layer of `[16, 64]` in blocks of 32, of 8 bits or 4.
-    fn layer(dtype: Dtype, name: &str) -> Graph {
+    fn layer(dtype: Dtype, name: &str) -> SourceGraph {
         let mut b = Build::new();
         let x = b.input("x", &[1, 64], Dtype::F32);
         let codes: Vec<u8> = (0..16 * 64).map(|i| (i * 37 % 251) as u8).collect();
@@ -70,10 +70,10 @@ mod tests {
         let w = b.tensor("w", &[16, 64], dtype, quant, Role::Static(Bytes::copy_from(&codes)));
         let y = b.output("y", &[1, 16], Dtype::F32);
         b.node("FullyConnected", &[], &[x, w], &[y]);
-        Graph { name: name.to_owned(), ..b.graph }
+        SourceGraph { name: name.to_owned(), ..b.graph }
     }
 
-    fn run(graph: &Graph, shared: &Arc<SharedConstants>) -> Vec<u8> {
+    fn run(graph: &SourceGraph, shared: &Arc<SharedConstants>) -> Vec<u8> {
         let options = PrepareOptions { shared: shared.clone(), ..PrepareOptions::default() };
         let executable = Executable::prepare(graph, &options).expect("prepares");
         let x: Vec<u8> = (0..64).flat_map(|i| (i as f32 / 16.0 - 2.0).to_ne_bytes()).collect();

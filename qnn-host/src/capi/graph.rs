@@ -12,7 +12,7 @@ use qnn_sys::{
 use crate::error::{Component, Error};
 use crate::ir::Role;
 
-use super::guard::{guard, hear};
+use super::guard::{guard, set_error_log};
 use super::log::Level;
 use super::objects::{CONTEXT_TENSOR, CONTEXTS, Context, Draft, Entry, GRAPHS, Graph, PROFILES, State, find};
 use super::profile::timed;
@@ -54,7 +54,7 @@ pub(super) unsafe extern "C" fn create(
 ) -> Qnn_ErrorHandle_t {
     guard("QnnGraph_create", || {
         let context = find(&CONTEXTS, context)?;
-        hear(context.core.backend.log.as_ref());
+        set_error_log(context.core.backend.log.as_ref());
         // SAFETY: QNN's contract for the string.
         let name = unsafe { raw::text(name, GRAPH, "graphName") }?;
         // SAFETY: QNN's contract for the list.
@@ -82,7 +82,7 @@ pub(super) unsafe extern "C" fn set_config(
 ) -> Qnn_ErrorHandle_t {
     guard("QnnGraph_setConfig", || {
         let graph = find(&GRAPHS, graph)?;
-        hear(graph.core.backend.log.as_ref());
+        set_error_log(graph.core.backend.log.as_ref());
         // SAFETY: QNN's contract for the list.
         unsafe { read(config.cast_const()) }
     })
@@ -103,7 +103,7 @@ pub(super) unsafe extern "C" fn create_tensor(
 ) -> Qnn_ErrorHandle_t {
     guard("QnnTensor_createGraphTensor", || {
         let graph = find(&GRAPHS, graph)?;
-        hear(graph.core.backend.log.as_ref());
+        set_error_log(graph.core.backend.log.as_ref());
         // SAFETY: QNN's contract for the tensor and its pointers.
         let view = unsafe { view(raw::reference(tensor.cast_const(), Component::Tensor, "tensor")?) }?;
         let id = graph.draft(|draft| {
@@ -126,7 +126,7 @@ pub(super) unsafe extern "C" fn create_context_tensor(
 ) -> Qnn_ErrorHandle_t {
     guard("QnnTensor_createContextTensor", || {
         let context = find(&CONTEXTS, context)?;
-        hear(context.core.backend.log.as_ref());
+        set_error_log(context.core.backend.log.as_ref());
         // SAFETY: QNN's contract for the tensor and its pointers.
         let view = unsafe { view(raw::reference(tensor.cast_const(), Component::Tensor, "tensor")?) }?;
         let keep = |data: &[u8]| context.core.weights.lock().intern(data);
@@ -154,7 +154,7 @@ pub(super) unsafe extern "C" fn create_context_tensor(
 pub(super) unsafe extern "C" fn add_node(graph: Qnn_GraphHandle_t, config: Qnn_OpConfig_t) -> Qnn_ErrorHandle_t {
     guard("QnnGraph_addNode", || {
         let graph = find(&GRAPHS, graph)?;
-        hear(graph.core.backend.log.as_ref());
+        set_error_log(graph.core.backend.log.as_ref());
         graph.draft(|draft| {
             // SAFETY: QNN's contract for the pointers in the config.
             let node = unsafe { op_config::to_node(&config, draft, &graph.core) }?;
@@ -170,12 +170,12 @@ pub(super) unsafe extern "C" fn finalize(
 ) -> Qnn_ErrorHandle_t {
     guard("QnnGraph_finalize", || {
         let graph = find(&GRAPHS, graph)?;
-        hear(graph.core.backend.log.as_ref());
+        set_error_log(graph.core.backend.log.as_ref());
         if !signal.is_null() {
             return Err(Error::Unsupported { component: GRAPH, what: "signals".to_owned() });
         }
         timed(profile, q::QNN_PROFILE_EVENTTYPE_FINALIZE, &graph.name, |_| graph.finalize())?;
-        if let Some(log) = graph.core.backend.log.as_ref().filter(|log| log.hears(Level::Info)) {
+        if let Some(log) = graph.core.backend.log.as_ref().filter(|log| log.enabled(Level::Info)) {
             let weights = graph.core.weights.lock().total_bytes();
             log.say(Level::Info, &format!("graph `{}` is ready; {weights} bytes of weights so far", graph.name));
         }
@@ -210,7 +210,7 @@ pub(super) unsafe extern "C" fn retrieve(
 ) -> Qnn_ErrorHandle_t {
     guard("QnnGraph_retrieve", || {
         let context = find(&CONTEXTS, context)?;
-        hear(context.core.backend.log.as_ref());
+        set_error_log(context.core.backend.log.as_ref());
         // SAFETY: QNN's contract for the string.
         let name = unsafe { raw::text(name, GRAPH, "graphName") }?;
         trace::note(|| name.to_owned());

@@ -4,7 +4,7 @@ use qnn_sys as q;
 use qnn_sys::{Qnn_ErrorHandle_t, QnnProperty_Key_t};
 
 use crate::error::code;
-use crate::posing;
+use crate::htp_alias;
 
 use super::trace;
 
@@ -51,7 +51,7 @@ pub(super) fn has(key: u32) -> Option<bool> {
         | q::QNN_PROPERTY_PROFILE_SUPPORTS_EXTENDED_EVENT
         | q::QNN_PROPERTY_GROUP_DEVICE => true,
         q::QNN_PROPERTY_MEMORY_SUPPORT_MEM_TYPE_ION => cfg!(unix),
-        q::QNN_PROPERTY_DEVICE_SUPPORT_INFRASTRUCTURE => posing::as_htp(),
+        q::QNN_PROPERTY_DEVICE_SUPPORT_INFRASTRUCTURE => htp_alias::as_htp(),
         q::QNN_PROPERTY_BACKEND_SUPPORT_OP_PACKAGE
         | q::QNN_PROPERTY_BACKEND_SUPPORT_CUSTOM_PROPERTY
         | q::QNN_PROPERTY_CONTEXT_SUPPORT_CONFIG_MEMORY_LIMIT_HINT

@@ -13,8 +13,8 @@ use crate::error::{Component, Error};
 use crate::ir::Dtype;
 
 use super::execute::Buffer;
-use super::guard::{guard, hear};
-use super::objects::{CONTEXTS, Core, MEMS, find, take};
+use super::guard::{guard, set_error_log};
+use super::objects::{CONTEXTS, ContextShared, MEMS, find, take};
 use super::{raw, trace};
 
 /// Registered memory. Invariant: `len` bytes at `start` are usable as long as this lives, by the mapping it keeps or by
@@ -24,7 +24,7 @@ pub(super) struct Mem {
     len: usize,
     _map: Option<MmapRaw>,
     /// Whose context it was registered with; freed with it.
-    pub(super) core: Arc<Core>,
+    pub(super) core: Arc<ContextShared>,
 }
 
 // SAFETY: an address with a promise about what is there; the mapping may be used from any thread.
@@ -47,7 +47,7 @@ pub(super) unsafe extern "C" fn register(
 ) -> Qnn_ErrorHandle_t {
     guard("QnnMem_register", || {
         let context = find(&CONTEXTS, context)?;
-        hear(context.core.backend.log.as_ref());
+        set_error_log(context.core.backend.log.as_ref());
         // SAFETY: QNN's contract: `n` descriptors.
         let list = unsafe { raw::slice(descriptors, n as usize, Component::Mem, "memDescriptors") }?;
         if list.is_empty() {
@@ -76,7 +76,7 @@ pub(super) unsafe extern "C" fn register(
 ///
 /// # Safety
 /// Its pointers must be as QNN asks.
-unsafe fn map(d: &Qnn_MemDescriptor_t, core: &Arc<Core>) -> Result<Mem, Error> {
+unsafe fn map(d: &Qnn_MemDescriptor_t, core: &Arc<ContextShared>) -> Result<Mem, Error> {
     let argument = |what: String| Error::Argument { component: Component::Mem, what };
     // SAFETY: the caller's promise.
     let dims =

@@ -12,7 +12,7 @@ use thiserror::Error;
 
 use crate::bytes::Bytes;
 use crate::container::{FormatError, Image, Verify, decode, is_ours};
-use crate::ir::{Graph, Node, Quant, Role, TensorId};
+use crate::ir::{Node, Quant, Role, SourceGraph, TensorId};
 use crate::kernels::packed::Packing;
 
 /// What one node reads.
@@ -66,7 +66,7 @@ impl Traffic {
 
     /// From a binary that was read.
     pub fn of(image: &Image) -> Self {
-        let reads = |graph: &Graph| graph.nodes.iter().filter_map(|node| read(image, graph, node)).collect();
+        let reads = |graph: &SourceGraph| graph.nodes.iter().filter_map(|node| read(image, graph, node)).collect();
         Self { graphs: image.graphs.iter().map(|graph| (graph.name.clone(), reads(graph))).collect() }
     }
 
@@ -76,7 +76,7 @@ impl Traffic {
     }
 }
 
-fn read(image: &Image, graph: &Graph, node: &Node) -> Option<Read> {
+fn read(image: &Image, graph: &SourceGraph, node: &Node) -> Option<Read> {
     let look_up = matches!(node.op.as_str(), "Gather" | "GatherElements" | "GatherNd");
     let product = matches!(node.op.as_str(), "FullyConnected" | "MatMul" | "Conv2d");
     let last = |id: &TensorId| graph.tensor(*id).dims.last().copied().unwrap_or(1);
@@ -126,7 +126,7 @@ mod tests {
     use crate::kernels::packed::{Bits, Scales};
 
     /// A look-up of 2 rows of 64 in a table of 16, and a layer that shares the table.
-    fn tied() -> Graph {
+    fn tied() -> SourceGraph {
         let mut b = Build::new();
         let ids = b.input("ids", &[2], Dtype::I32);
         let table = Role::Static(Bytes::copy_from(&[1; 16 * 64 * 2]));
@@ -135,7 +135,7 @@ mod tests {
         let y = b.output("y", &[2, 16], Dtype::F16);
         b.node("Gather", &[("axis", Param::Int(0))], &[w, ids], &[x]);
         b.node("FullyConnected", &[], &[x, w], &[y]);
-        Graph { name: "tied".into(), ..b.graph }
+        SourceGraph { name: "tied".into(), ..b.graph }
     }
 
     #[test]
@@ -158,7 +158,7 @@ mod tests {
         let w = b.tensor("w", &[16, 64], Dtype::SFixed4, quant, codes);
         let y = b.output("y", &[1, 16], Dtype::F32);
         b.node("FullyConnected", &[], &[x, w], &[y]);
-        let mut image = Image { graphs: vec![Graph { name: "g".into(), ..b.graph }], packed: Vec::new() };
+        let mut image = Image { graphs: vec![SourceGraph { name: "g".into(), ..b.graph }], packed: Vec::new() };
         let bytes = |image: &Image| Traffic::of(image).graph("g").expect("it is there")[0].bytes;
         assert_eq!(bytes(&image), 16 * 64 + 32 * 4, "codes and scales");
         let packing = Packing { bits: Bits::Four, scales: Scales::Block };

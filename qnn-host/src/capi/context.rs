@@ -11,7 +11,7 @@ use qnn_sys::{
 
 use crate::error::{Component, Error};
 
-use super::guard::{guard, hear};
+use super::guard::{guard, set_error_log};
 use super::objects::{BACKENDS, CONTEXTS, Context, DEVICES, GRAPHS, MEMS, State, find, take};
 use super::profile::timed;
 use super::{raw, trace};
@@ -89,7 +89,7 @@ pub(super) unsafe extern "C" fn create(
 ) -> Qnn_ErrorHandle_t {
     guard("QnnContext_create", || {
         let backend = find(&BACKENDS, backend)?;
-        hear(backend.log.as_ref());
+        set_error_log(backend.log.as_ref());
         check_device(device)?;
         // SAFETY: QNN's contract for the list.
         let options = unsafe { read(config.cast_const()) }?;
@@ -109,7 +109,7 @@ pub(super) unsafe extern "C" fn set_config(
 ) -> Qnn_ErrorHandle_t {
     guard("QnnContext_setConfig", || {
         let context = find(&CONTEXTS, context)?;
-        hear(context.core.backend.log.as_ref());
+        set_error_log(context.core.backend.log.as_ref());
         // SAFETY: QNN's contract for the list.
         let options = unsafe { read(config.cast_const()) }?;
         if options.persistent || options.enabled.is_some() {
@@ -137,7 +137,7 @@ pub(super) unsafe extern "C" fn finalize(
 ) -> Qnn_ErrorHandle_t {
     guard("QnnContext_finalize", || {
         let context = find(&CONTEXTS, context)?;
-        hear(context.core.backend.log.as_ref());
+        set_error_log(context.core.backend.log.as_ref());
         timed(profile, q::QNN_PROFILE_EVENTTYPE_FINALIZE, "context finalize", |_| {
             let graphs: Vec<_> = context.graphs.lock().iter().map(|e| e.graph.clone()).collect();
             for graph in graphs {
@@ -156,7 +156,7 @@ pub(super) unsafe extern "C" fn finalize(
 pub(super) unsafe extern "C" fn free(context: Qnn_ContextHandle_t, profile: Qnn_ProfileHandle_t) -> Qnn_ErrorHandle_t {
     guard("QnnContext_free", || {
         let context = take(&CONTEXTS, context)?;
-        hear(context.core.backend.log.as_ref());
+        set_error_log(context.core.backend.log.as_ref());
         timed(profile, q::QNN_PROFILE_EVENTTYPE_DEINIT, "context free", |_| {
             close(&context);
             Ok(())

@@ -1,6 +1,6 @@
 //! Runs a prepared graph on the client's buffers.
 //!
-//! A run allocates nothing here: the tables were made when the graph was prepared, the lists of buffers keep their room
+//! A run allocates nothing here: the tables were made when the graph was prepared, the lists of buffers keep their capacity
 //! between runs. Client buffers are checked one by one (id, element type, extents, size), every tensor of the graph
 //! exactly once, and then against each other: an output that shares bytes with an input is computed aside and copied
 //! when the run is over, two outputs that share bytes are refused.
@@ -11,14 +11,14 @@ use parking_lot::Mutex;
 
 use crate::error::Error;
 use crate::exec::{Executable, Profile as StepProfile};
-use crate::ir::{Graph, Role, TensorId};
+use crate::ir::{Role, SourceGraph, TensorId};
 use crate::pool::Pool;
 
 use super::mem::Mem;
-use super::objects::Core;
+use super::objects::ContextShared;
 
 /// A client's tensor, as far as a run needs it.
-pub(super) struct Given<'a> {
+pub(super) struct ClientTensor<'a> {
     /// The client's id: index of the tensor plus one.
     pub(super) id: u32,
     /// QNN's number of the element type.
@@ -55,9 +55,9 @@ enum Slot {
     Inner,
 }
 
-/// Lists that keep their room from run to run. Invariant: empty between runs, so no reference is kept.
+/// Lists that keep their capacity from run to run. Invariant: empty between runs, so no reference is kept.
 #[derive(Default)]
-struct Room {
+struct RunScratch {
     inputs: Vec<&'static [u8]>,
     outputs: Vec<&'static mut [u8]>,
     ranges: Vec<(usize, usize, usize)>,
@@ -68,7 +68,7 @@ struct Room {
 
 /// A prepared graph with its tables.
 pub(super) struct Runner {
-    pub(super) ir: Arc<Graph>,
+    pub(super) ir: Arc<SourceGraph>,
     pub(super) updateable: Vec<TensorId>,
     executable: Executable,
     pool: Arc<Pool>,
@@ -77,16 +77,21 @@ pub(super) struct Runner {
     outputs: Vec<TensorId>,
     /// The binding of calls that wait for their run; its lock makes them take turns.
     pub(super) binding: Mutex<Binding>,
-    room: Mutex<Room>,
+    scratch: Mutex<RunScratch>,
 }
 
 impl Runner {
-    pub(super) fn new(ir: Arc<Graph>, executable: Executable, pool: Arc<Pool>, updateable: Vec<TensorId>) -> Self {
+    pub(super) fn new(
+        ir: Arc<SourceGraph>,
+        executable: Executable,
+        pool: Arc<Pool>,
+        updateable: Vec<TensorId>,
+    ) -> Self {
         let (inputs, outputs): (Vec<_>, Vec<_>) = (ir.inputs().collect(), ir.outputs().collect());
         let mut slots = vec![Slot::Inner; ir.tensors.len()];
         inputs.iter().enumerate().for_each(|(i, id)| slots[id.0 as usize] = Slot::Input(i));
         outputs.iter().enumerate().for_each(|(i, id)| slots[id.0 as usize] = Slot::Output(i));
-        let room = Room {
+        let scratch = RunScratch {
             inputs: Vec::with_capacity(inputs.len()),
             outputs: Vec::with_capacity(outputs.len()),
             ranges: Vec::with_capacity(inputs.len() + outputs.len()),
@@ -99,7 +104,7 @@ impl Runner {
                 outputs: Vec::with_capacity(outputs.len()),
                 mems: Vec::new(),
             }),
-            room: Mutex::new(room),
+            scratch: Mutex::new(scratch),
             ir,
             updateable,
             executable,
@@ -120,7 +125,7 @@ impl Runner {
     }
 
     /// Checks a client's tensor and puts it into its place.
-    pub(super) fn bind(&self, binding: &mut Binding, given: &Given<'_>, as_input: bool) -> Result<(), Error> {
+    pub(super) fn bind(&self, binding: &mut Binding, given: &ClientTensor<'_>, as_input: bool) -> Result<(), Error> {
         let slot = given.id.checked_sub(1).and_then(|i| Some((i, *self.slots.get(i as usize)?)));
         let Some((index, slot)) = slot else {
             return Err(Error::NoSuchTensor { graph: self.ir.name.clone(), tensor: String::new(), id: given.id });
@@ -161,17 +166,17 @@ impl Runner {
     /// write inputs or touch outputs until this returns: the contract of `graphExecute`.
     pub(super) unsafe fn run(
         &self,
-        core: &Core,
+        core: &ContextShared,
         binding: &Binding,
         profile: Option<&mut dyn StepProfile>,
     ) -> Result<(), Error> {
         self.complete(binding)?;
-        let mut room = self.room.lock();
-        let room = Emptied(&mut room);
-        self.untangle(room.0, binding)?;
-        let Room { inputs, outputs, aside, staging, .. } = &mut *room.0;
+        let mut scratch = self.scratch.lock();
+        let scratch = ClearOnDrop(&mut scratch);
+        self.resolve_aliasing(scratch.0, binding)?;
+        let RunScratch { inputs, outputs, aside, staging, .. } = &mut *scratch.0;
         // SAFETY: `bind` checked the length, the caller promises validity; an output that shares bytes with an input is
-        // replaced by staging below. `Emptied` lets go of the references before this function returns.
+        // replaced by staging below. `ClearOnDrop` lets go of the references before this function returns.
         let view = |b: &Buffer| unsafe { std::slice::from_raw_parts(b.start.cast_const(), b.len) };
         inputs.extend(binding.inputs.iter().flatten().map(view));
         for (i, buffer) in binding.outputs.iter().flatten().enumerate() {
@@ -179,8 +184,8 @@ impl Runner {
                 Some(k) => staging[k].as_mut_ptr(),
                 None => buffer.start,
             };
-            // SAFETY: either the client's output, which shares bytes with no other buffer of this run (`untangle`), or
-            // staging of the same length, which nothing else touches while the room is locked.
+            // SAFETY: either the client's output, which shares bytes with no other buffer of this run (`resolve_aliasing`), or
+            // staging of the same length, which nothing else touches while the scratch is locked.
             outputs.push(unsafe { std::slice::from_raw_parts_mut(start, buffer.len) });
         }
         let mut arena = core.backend.arena.lock();
@@ -211,24 +216,24 @@ impl Runner {
         Ok(())
     }
 
-    /// Finds the outputs that must be computed aside, and makes room for them.
-    fn untangle(&self, room: &mut Room, binding: &Binding) -> Result<(), Error> {
+    /// Finds the outputs that must be computed aside, and provides staging for them.
+    fn resolve_aliasing(&self, scratch: &mut RunScratch, binding: &Binding) -> Result<(), Error> {
         const INPUT: usize = usize::MAX;
-        room.ranges.clear();
-        room.aside.clear();
+        scratch.ranges.clear();
+        scratch.aside.clear();
         for (list, is_output) in [(&binding.inputs, false), (&binding.outputs, true)] {
             for (i, b) in list.iter().flatten().enumerate() {
                 let start = b.start.addr();
-                room.ranges.push((start, start.saturating_add(b.len), if is_output { i } else { INPUT }));
+                scratch.ranges.push((start, start.saturating_add(b.len), if is_output { i } else { INPUT }));
             }
         }
-        room.ranges.sort_unstable();
+        scratch.ranges.sort_unstable();
         let (mut in_end, mut out_end, mut out) = (0, 0, INPUT);
-        for &(start, end, who) in &room.ranges {
+        for &(start, end, who) in &scratch.ranges {
             if who == INPUT {
                 in_end = in_end.max(end);
-                if start < out_end && !room.aside.contains(&out) {
-                    room.aside.push(out);
+                if start < out_end && !scratch.aside.contains(&out) {
+                    scratch.aside.push(out);
                 }
                 continue;
             }
@@ -243,16 +248,16 @@ impl Runner {
                 });
             }
             if start < in_end {
-                room.aside.push(who);
+                scratch.aside.push(who);
             }
             (out_end, out) = (end, who);
         }
-        for k in 0..room.aside.len() {
-            let bytes = self.ir.tensor(self.outputs[room.aside[k]]).size_bytes();
-            if room.staging.len() == k {
-                room.staging.push(Vec::new());
+        for k in 0..scratch.aside.len() {
+            let bytes = self.ir.tensor(self.outputs[scratch.aside[k]]).size_bytes();
+            if scratch.staging.len() == k {
+                scratch.staging.push(Vec::new());
             }
-            room.staging[k].resize(bytes, 0);
+            scratch.staging[k].resize(bytes, 0);
         }
         Ok(())
     }
@@ -264,10 +269,10 @@ impl Runner {
     }
 }
 
-/// Lets go of the references in the room, also when a run panics.
-struct Emptied<'a>(&'a mut Room);
+/// Drops the references in the scratch, also when a run panics.
+struct ClearOnDrop<'a>(&'a mut RunScratch);
 
-impl Drop for Emptied<'_> {
+impl Drop for ClearOnDrop<'_> {
     fn drop(&mut self) {
         self.0.inputs.clear();
         self.0.outputs.clear();

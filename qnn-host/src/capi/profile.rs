@@ -18,7 +18,7 @@ use qnn_sys::{
 use crate::error::{Component, Error};
 use crate::exec::Profile as StepProfile;
 
-use super::guard::{guard, hear};
+use super::guard::{guard, set_error_log};
 use super::log::Log;
 use super::objects::{BACKENDS, PROFILES, find, take};
 use super::{raw, trace};
@@ -128,7 +128,7 @@ pub(super) unsafe extern "C" fn create(
     guard("QnnProfile_create", || {
         trace::note(|| format!("level {level}"));
         let backend = find(&BACKENDS, backend)?;
-        hear(backend.log.as_ref());
+        set_error_log(backend.log.as_ref());
         if !matches!(level, q::QNN_PROFILE_LEVEL_BASIC | q::QNN_PROFILE_LEVEL_DETAILED) {
             let what = format!("expected level BASIC (1) or DETAILED (2), found {level}");
             return Err(Error::Argument { component: PROFILE, what });
@@ -153,7 +153,7 @@ pub(super) unsafe extern "C" fn set_config(
 ) -> Qnn_ErrorHandle_t {
     guard("QnnProfile_setConfig", || {
         let profile = find(&PROFILES, profile)?;
-        hear(profile.log.as_ref());
+        set_error_log(profile.log.as_ref());
         // SAFETY: QNN's contract: a null-terminated list.
         for option in unsafe { raw::list(config.cast_const(), PROFILE, "config") }? {
             match option.option {
@@ -182,7 +182,7 @@ pub(super) unsafe extern "C" fn get_events(
 ) -> Qnn_ErrorHandle_t {
     guard("QnnProfile_getEvents", || {
         let profile = find(&PROFILES, profile)?;
-        hear(profile.log.as_ref());
+        set_error_log(profile.log.as_ref());
         let record = profile.record.lock();
         // SAFETY: QNN's contract: both are null or valid for writing. The ids stay where they are until the next call
         // that is given this profile.

@@ -9,7 +9,7 @@ use qnn_sys::{
 };
 
 use crate::container::{Image, Summary};
-use crate::ir::{Graph, Quant, Role, Tensor, TensorId};
+use crate::ir::{Quant, Role, SourceGraph, Tensor, TensorId};
 
 use super::backend::{BACKEND_ID, CORE_VERSION, HOST_VERSION};
 
@@ -124,7 +124,7 @@ impl Memory {
         Qnn_Tensor_t { version: q::QNN_TENSOR_VERSION_1, anon0: q::Qnn_Tensor_t_anon0 { v1 } }
     }
 
-    fn graph(&mut self, graph: &Graph) -> QnnSystemContext_GraphInfo_t {
+    fn graph(&mut self, graph: &SourceGraph) -> QnnSystemContext_GraphInfo_t {
         let mut list = |ids: Vec<TensorId>| {
             let tensors: Box<[_]> = ids.into_iter().map(|id| self.tensor(id, graph.tensor(id))).collect();
             (tensors.len() as u32, keep(&mut self.tensors, tensors))

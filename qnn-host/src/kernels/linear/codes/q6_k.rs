@@ -1,8 +1,8 @@
 //! Few rows of `X` times weights of 6 bits; see [`super::direct`], whose place this takes for them.
 
+use super::super::super::q6_k::{BLOCK_BYTES, BLOCKS_AT, STEPS_AT, STRETCH, UPPER_AT};
 use super::super::super::simd::Simd;
 use super::super::super::simd::dot::{Dot, DotPiece, GROUP};
-use super::super::super::six::{BLOCK_BYTES, BLOCKS_AT, STEPS_AT, STRETCH, UPPER_AT};
 use super::super::finish::MAX_CHUNK;
 use super::BLOCK;
 use super::acts::Record;

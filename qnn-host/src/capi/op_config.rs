@@ -8,7 +8,7 @@ use crate::error::{Component, Error};
 use crate::ir::{Dtype, Node, Param, Role, Tensor, TensorId};
 use crate::validate::{MAX_RANK, Violation};
 
-use super::objects::{Core, Draft};
+use super::objects::{ContextShared, Draft};
 use super::raw;
 use super::tensor::view;
 
@@ -21,7 +21,7 @@ const GRAPH: Component = Component::Graph;
 ///
 /// # Safety
 /// The pointers in `config` must be as QNN asks.
-pub(super) unsafe fn to_node(config: &Qnn_OpConfig_t, draft: &mut Draft, core: &Core) -> Result<Node, Error> {
+pub(super) unsafe fn to_node(config: &Qnn_OpConfig_t, draft: &mut Draft, core: &ContextShared) -> Result<Node, Error> {
     let v1 = v1(config)?;
     // SAFETY: the caller's promise.
     let (name, op) = unsafe { names(v1) }?;
@@ -96,7 +96,7 @@ pub(super) unsafe fn to_node(config: &Qnn_OpConfig_t, draft: &mut Draft, core: &
 ///
 /// # Safety
 /// The pointers in `config` must be as QNN asks.
-pub(super) unsafe fn to_lone_node(config: &Qnn_OpConfig_t, core: &Core) -> Result<(Draft, Node), Error> {
+pub(super) unsafe fn to_lone_node(config: &Qnn_OpConfig_t, core: &ContextShared) -> Result<(Draft, Node), Error> {
     let v1 = v1(config)?;
     let mut draft = Draft::new("(validation)");
     let mut place = |list: &[Qnn_Tensor_t], as_output: bool| {

@@ -9,8 +9,8 @@ use qnn_sys::{
 
 use crate::error::{Component, Error};
 
-use super::execute::{Binding, Given, Runner};
-use super::guard::{guard, hear};
+use super::execute::{Binding, ClientTensor, Runner};
+use super::guard::{guard, set_error_log};
 use super::objects::{GRAPHS, find};
 use super::profile::timed;
 use super::queue::Job;
@@ -46,7 +46,7 @@ unsafe fn bind(
             // SAFETY: the caller's promise.
             let view = unsafe { view(tensor) }?;
             let buffer = view.buffer(&mut binding.mems)?;
-            let given = Given { id: view.id, dtype: view.dtype, dims: view.dims, buffer };
+            let given = ClientTensor { id: view.id, dtype: view.dtype, dims: view.dims, buffer };
             runner.bind(binding, &given, as_input)?;
         }
     }
@@ -75,7 +75,7 @@ pub(super) unsafe extern "C" fn execute(
 ) -> Qnn_ErrorHandle_t {
     guard("QnnGraph_execute", || {
         let graph = find(&GRAPHS, graph)?;
-        hear(graph.core.backend.log.as_ref());
+        set_error_log(graph.core.backend.log.as_ref());
         if !signal.is_null() {
             return Err(Error::Unsupported { component: GRAPH, what: "signals".to_owned() });
         }
@@ -112,7 +112,7 @@ pub(super) unsafe extern "C" fn execute_async(
 ) -> Qnn_ErrorHandle_t {
     guard("QnnGraph_executeAsync", || {
         let graph = find(&GRAPHS, graph)?;
-        hear(graph.core.backend.log.as_ref());
+        set_error_log(graph.core.backend.log.as_ref());
         if !signal.is_null() {
             return Err(Error::Unsupported { component: GRAPH, what: "signals".to_owned() });
         }
