@@ -8,7 +8,7 @@ use genie_bundle::config::{BackendSettings, HtpExtensions};
 use qnn_api::library::runtime;
 use qnn_api::{Backend, BackendOptions, Library, PerfPolicy, PowerVote, Soc};
 
-use crate::cli::{BackendArgs, ChipArgs, NO_VOTE};
+use crate::args::{BackendArgs, NO_VOTE, SocArgs};
 use crate::failure::UserError;
 use crate::threads::Threads;
 
@@ -85,19 +85,14 @@ pub struct ActiveBackend {
 }
 
 /// Opens a backend for a bundle. The config's backend extensions name SoC and clocks; flags override them.
-pub fn start(
-    args: &BackendArgs,
-    chip: &ChipArgs,
-    config: &BackendSettings,
-    threads: &Threads,
-) -> Result<ActiveBackend> {
+pub fn start(args: &BackendArgs, soc: &SocArgs, config: &BackendSettings, threads: &Threads) -> Result<ActiveBackend> {
     let extensions = HtpExtensions::from_files(&config.extensions)?;
-    let soc = match &chip.soc {
-        Some(name) => Some(soc(name)?),
+    let id = match &soc.soc {
+        Some(name) => Some(soc_id(name)?),
         None => extensions.soc,
     };
-    let backend = open_for(args, threads, soc)?;
-    let _vote = match (&chip.perf, &extensions.perf_profile) {
+    let backend = open_for(args, threads, id)?;
+    let _vote = match (&soc.perf, &extensions.perf_profile) {
         (Some(name), _) if name == NO_VOTE => None,
         // Explicitly requested: a library without clocks to vote for is an error.
         (Some(name), _) => {
@@ -143,7 +138,7 @@ fn policy(name: &str) -> Result<PerfPolicy> {
 }
 
 /// Qualcomm's number of a SoC given by name or number.
-fn soc(name: &str) -> Result<u32> {
+fn soc_id(name: &str) -> Result<u32> {
     if let Ok(number) = name.parse() {
         return Ok(number);
     }

@@ -9,8 +9,7 @@ use engine::{Engine, EngineConfig, ModelHash};
 use genie_bundle::{BundleError, Manifest};
 use qnn_api::Backend;
 
-use crate::cli::PolicyArg;
-use crate::commands::plan;
+use crate::args::PolicyArg;
 use crate::failure::UserError;
 use crate::printer::Printer;
 
@@ -45,7 +44,7 @@ pub fn model_hash(config: &Path) -> Option<ModelHash> {
 pub fn engine(config: &EngineConfig, backend: &Arc<Backend>, policy: PolicyArg) -> Result<Engine> {
     let mut engine = Engine::open(config, backend).context("cannot load the bundle's graphs")?;
     if policy != PolicyArg::Lenient {
-        engine.set_policy(plan::policy(policy, engine.variants())?);
+        engine.set_policy(policy.policy(engine.variants())?);
     }
     Ok(engine)
 }

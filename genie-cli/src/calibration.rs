@@ -14,8 +14,7 @@ use genie_types::Variant;
 use kvmanager::plan::{CostTable, Policy, Variants};
 use qnn_api::Backend;
 
-use crate::cli::PolicyArg;
-use crate::commands::plan;
+use crate::args::PolicyArg;
 use crate::printer::Printer;
 
 /// What a calibration must match to be used: backend, machine, context binaries.
@@ -81,7 +80,7 @@ impl CalibrationContext {
     /// The policy of a flag; `cost` uses the bundle's calibration, or nominal costs with a warning.
     pub fn policy(&self, arg: PolicyArg, variants: &Variants, printer: &Printer) -> Result<Policy> {
         if arg != PolicyArg::Cost {
-            return plan::policy(arg, variants);
+            return arg.policy(variants);
         }
         match self.table(variants) {
             Ok(table) => Ok(Policy::Cost(table.into())),
@@ -90,7 +89,7 @@ impl CalibrationContext {
                 printer.info(format_args!("warning: using nominal costs, not `{}`: {why}", path.display()));
                 printer
                     .info("hint: `genie bench --calibrate` measures this bundle on this machine and writes that file");
-                plan::policy(arg, variants)
+                arg.policy(variants)
             }
         }
     }

@@ -1,13 +1,13 @@
-//! What an error chain says to a person: its causes without repeats, a hint, and whether it is one at all.
+//! Errors for the user: causes without repeats, hints, and broken pipes, which are no failure.
 
 use std::io;
 
-/// A reader that went away (`genie ... | head`) is no failure.
+/// True if the reader of stdout has closed the pipe (`genie ... | head`).
 pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|e| e.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe))
 }
 
-/// The causes below the error, leaving out those whose text the one above already holds.
+/// The causes below the error, without those that the text above already contains.
 pub fn causes(error: &anyhow::Error) -> Vec<String> {
     let mut above = error.to_string();
     let mut causes = Vec::new();
@@ -21,7 +21,7 @@ pub fn causes(error: &anyhow::Error) -> Vec<String> {
     causes
 }
 
-/// An error with a hint of what to do about it.
+/// An error that the user can fix, with a hint how.
 #[derive(Debug)]
 pub struct UserError {
     message: String,

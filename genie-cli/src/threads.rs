@@ -5,7 +5,7 @@ use std::ffi::CString;
 use anyhow::Result;
 use qnn_host::pool;
 
-use crate::cli::{PinArg, ThreadArgs};
+use crate::args::{PinArg, ThreadArgs};
 use crate::failure::UserError;
 
 /// The threads of the embedded backend.

@@ -1,7 +1,7 @@
-//! `genie inspect`: what is in a context binary or a bundle.
+//! `genie inspect`: lists the graphs and tensors of a context binary or a bundle.
 
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
@@ -9,14 +9,29 @@ use genie_types::{GraphInfo, Quant, TensorInfo};
 use qnn_api::{BinaryInfo, Library, binary_info};
 use serde_json::{Value, json};
 
-use super::ExitStatus;
-use crate::cli::{InspectArgs, PolicyArg};
+use crate::args::{BackendArgs, PolicyArg};
+use crate::exit::ExitStatus;
 use crate::printer::Printer;
 use crate::threads::Threads;
 use crate::{backend, bundle};
 
-/// Tells a binary from a bundle by its name, and prints what it holds.
-pub fn run(args: &InspectArgs, printer: &Printer) -> Result<ExitStatus> {
+/// Flags of `genie inspect`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// A context binary, a bundle's folder, or its `genie_config.json`.
+    pub path: PathBuf,
+    /// Print one JSON document.
+    #[arg(long)]
+    pub json: bool,
+    /// List every tensor, not only the counts.
+    #[arg(long)]
+    pub tensors: bool,
+    #[command(flatten)]
+    pub backend: BackendArgs,
+}
+
+/// Prints what a binary or a bundle holds; a folder or a `.json` file is a bundle.
+pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     let is_bundle = args.path.is_dir() || args.path.extension().is_some_and(|e| e == "json");
     let library = backend::library(&args.backend)?;
     if !is_bundle {
@@ -77,7 +92,7 @@ pub fn run(args: &InspectArgs, printer: &Printer) -> Result<ExitStatus> {
     Ok(ExitStatus::Done)
 }
 
-/// The library that read it, and every file that came with it; nothing for the embedded one.
+/// The library that read the binaries, and the files it was loaded from; nothing for the embedded backend.
 fn print_backend(library: &Library, printer: &Printer) -> Result<()> {
     if library.path().is_none() {
         return Ok(());
@@ -117,7 +132,7 @@ fn read(library: &Arc<Library>, path: &Path) -> Result<(BinaryInfo, u64)> {
 
 fn print_binary(path: &Path, info: &BinaryInfo, size: u64, tensors: bool, printer: &Printer) -> Result<()> {
     printer.data_line(format_args!(
-        "{}: {:.1} MB, {} graphs, made by {}",
+        "{}: {:.1} MB, {} graphs, compiled by {}",
         path.display(),
         size as f64 / 1e6,
         info.graphs.len(),

@@ -1,4 +1,4 @@
-//! How measures reach the reader: JSON lines, or tables whose head comes before their first row.
+//! Prints results as JSON lines, or as tables with a header before the first row.
 
 use anyhow::Result;
 
@@ -7,11 +7,11 @@ use super::record::Record;
 use super::roofline::Limit;
 use crate::printer::Printer;
 
-/// Where measures go, one by one.
+/// Prints results one by one.
 pub struct Output<'a> {
     printer: &'a Printer,
     json: bool,
-    /// The table that rows are added to.
+    /// The current table.
     under: Table,
 }
 
@@ -20,39 +20,39 @@ enum Table {
     None,
     Limits,
     Measures,
-    /// Ops of that test.
+    /// Ops of a test.
     Ops(String),
 }
 
 impl<'a> Output<'a> {
-    /// Nothing is printed yet.
+    /// Prints nothing yet.
     pub fn new(printer: &'a Printer, json: bool) -> Self {
         Self { printer, json, under: Table::None }
     }
 
-    /// A limit of the machine.
+    /// Prints a limit of the machine.
     pub fn limit(&mut self, limit: &Limit<'_>) -> Result<()> {
         if self.json {
             return self.printer.data_line(serde_json::to_string(limit)?);
         }
         let range = "min .. max";
-        self.head(Table::Limits, || format!("{:<16} {:>7} {:>10} {range:>22}", "limit", "threads", "median"))?;
-        let (middle, unit) = match limit.gb_s {
+        self.header(Table::Limits, || format!("{:<16} {:>7} {:>10} {range:>22}", "limit", "threads", "median"))?;
+        let (median, unit) = match limit.gb_s {
             Some(gb_s) => (gb_s, "GB/s"),
             None => (limit.gop_s.unwrap_or_default(), "Gop/s"),
         };
         let range = format!("{:.1} .. {:.1}", limit.min, limit.max);
         self.printer
-            .data_line(format_args!("{:<16} {:>7} {middle:>10.1} {range:>22} {unit}", limit.test, limit.threads))
+            .data_line(format_args!("{:<16} {:>7} {median:>10.1} {range:>22} {unit}", limit.test, limit.threads))
     }
 
-    /// A test.
+    /// Prints a test's result.
     pub fn measure(&mut self, r: &Record<'_>) -> Result<()> {
         if self.json {
             return self.printer.data_line(serde_json::to_string(r)?);
         }
         let range = "min .. max";
-        self.head(Table::Measures, || {
+        self.header(Table::Measures, || {
             format!(
                 "{:<12} {:>12} {:>12} {range:>22} {:>8} {:>8} {:>7}",
                 "test", "ms", "tokens/s", "GB/s", "Gop/s", "share"
@@ -68,18 +68,18 @@ impl<'a> Output<'a> {
         ))
     }
 
-    /// A kind of op.
+    /// Prints an op type's time.
     pub fn op(&mut self, r: &OpTime) -> Result<()> {
         if self.json {
             return self.printer.data_line(serde_json::to_string(r)?);
         }
-        let head = || format!("{:<26} {:>9} {:>12} {:>7}", format!("a step of {}", r.of), "count", "us", "share");
-        self.head(Table::Ops(r.of.clone()), head)?;
+        let header = || format!("{:<26} {:>9} {:>12} {:>7}", format!("a step of {}", r.of), "count", "us", "share");
+        self.header(Table::Ops(r.of.clone()), header)?;
         let (op, share) = (&r.op, r.share * 100.0);
         self.printer.data_line(format_args!("{op:<26} {:>9.1} {:>12.1} {share:>5.1} %", r.count, r.us))
     }
 
-    fn head(&mut self, table: Table, head: impl FnOnce() -> String) -> Result<()> {
+    fn header(&mut self, table: Table, header: impl FnOnce() -> String) -> Result<()> {
         if self.under == table {
             return Ok(());
         }
@@ -87,6 +87,6 @@ impl<'a> Output<'a> {
             self.printer.data_line("")?;
         }
         self.under = table;
-        self.printer.data_line(head())
+        self.printer.data_line(header())
     }
 }

@@ -1,6 +1,6 @@
-//! What a token costs a bundle: bytes of weights that a decode step reads, weights that a prompt token is multiplied with.
+//! The work per token: bytes of weights that a decode step reads, weights that a prompt token is multiplied with.
 //!
-//! Told by the binaries of the embedded backend; others' binaries are closed to us, and nothing is said of them.
+//! Known for binaries of the embedded backend only; the format of others is not public.
 
 use std::path::PathBuf;
 
@@ -8,28 +8,27 @@ use anyhow::{Context, Result};
 use engine::Engine;
 use qnn_host::weight_traffic::Traffic;
 
-/// What a token costs; `None` where it is not known.
+/// The work per token; `None` if unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WeightTraffic {
-    /// Bytes of weights that a step of the narrowest graphs reads.
+    /// Bytes of weights that a step of the smallest variant reads.
     pub step_bytes: Option<u64>,
-    /// Weights of the products that each token of a prompt goes through; those that make logits are left out, as only
-    /// the last token needs them.
+    /// Weights that each prompt token is multiplied with, without those of the logits: only the last token needs them.
     pub prompt_weights: Option<u64>,
 }
 
 impl WeightTraffic {
-    /// Reads the head of each binary.
+    /// Reads the header of each binary.
     pub fn of(engine: &Engine, ctx_bins: &[PathBuf]) -> Result<Self> {
         let layout = engine.layout();
         let mut files = Vec::with_capacity(ctx_bins.len());
         for path in ctx_bins {
-            let traffic = Traffic::of_file(path).with_context(|| format!("cannot look into `{}`", path.display()))?;
+            let traffic = Traffic::of_file(path).with_context(|| format!("cannot read `{}`", path.display()))?;
             let Some(traffic) = traffic else { return Ok(Self::default()) };
             files.push(traffic);
         }
         let mut reads = Vec::new();
-        // By CL, then AR: the first one is the narrowest.
+        // Sorted by CL, then AR: the first one is the smallest.
         for split in &layout.splits {
             let graph = split.graph(0);
             reads.extend(files[graph.binary].graph(&graph.info.name).unwrap_or_default());

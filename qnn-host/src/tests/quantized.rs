@@ -1,8 +1,8 @@
 //! Fixed-point tensors: correct by decoding and encoding around float arithmetic.
 
-use super::super::testing::{Build, Noise, labels, numbers_of, run};
 use crate::bytes::Bytes;
 use crate::ir::{Dtype, Param, Quant, Role, TensorId};
+use crate::testing::{Build, Noise, labels, numbers_of, run};
 
 fn per_tensor(scale: f32, offset: i32) -> Quant {
     Quant::PerTensor { scale, offset }

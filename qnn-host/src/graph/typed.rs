@@ -8,88 +8,15 @@
 
 use std::sync::Arc;
 
-use super::lower::code_range;
-use super::op::Op;
 use crate::bytes::Bytes;
+use crate::graph::op::Op;
 use crate::ir::{Dtype, Quant};
 use crate::kernels::packed::Packing;
+use crate::storage::{QuantGrid, Rounding, Storage};
 
 /// Index of a [`Value`] in its [`TypedGraph`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ValueId(pub(crate) u32);
-
-/// How a value is kept between nodes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Storage {
-    /// Numbers: `f32`.
-    F32,
-    /// Integers and booleans: `i32`; 32-bit unsigned ones by their bits, 64-bit ones saturated.
-    I32,
-}
-
-impl Storage {
-    /// The kind that holds elements of `dtype`.
-    pub(crate) fn of(dtype: Dtype) -> Self {
-        match dtype {
-            Dtype::I8
-            | Dtype::I16
-            | Dtype::I32
-            | Dtype::I64
-            | Dtype::U8
-            | Dtype::U16
-            | Dtype::U32
-            | Dtype::U64
-            | Dtype::Bool8 => Self::I32,
-            _ => Self::F32,
-        }
-    }
-}
-
-/// The grid of a fixed-point type: `real = (code + offset) * scale`, codes clamped to `min..=max`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct QuantGrid {
-    pub(crate) scale: f32,
-    pub(crate) offset: i32,
-    pub(crate) min: i64,
-    pub(crate) max: i64,
-}
-
-impl QuantGrid {
-    /// That of elements of `dtype`; `None` if they are not fixed-point.
-    pub(crate) fn of(dtype: Dtype, quant: &Quant) -> Option<Self> {
-        if dtype.is_float() || Storage::of(dtype) == Storage::I32 {
-            return None;
-        }
-        let (scale, offset) = match *quant {
-            Quant::PerTensor { scale, offset } => (scale, offset),
-            _ => (1.0, 0),
-        };
-        let (min, max) = code_range(dtype);
-        Some(Self { scale, offset, min, max })
-    }
-
-    /// The nearest code (halves away from zero), clamped; NaN becomes the code of zero.
-    pub(crate) fn code(&self, real: f32) -> i64 {
-        let code = (f64::from(real) / f64::from(self.scale)).round() - f64::from(self.offset);
-        (code as i64).clamp(self.min, self.max)
-    }
-
-    /// What a code stands for.
-    pub(crate) fn real(&self, code: i64) -> f32 {
-        ((code + i64::from(self.offset)) as f64 * f64::from(self.scale)) as f32
-    }
-}
-
-/// Rounding that a value undergoes when it is written, so that later nodes read what a client would.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Rounding {
-    /// None: kept in `f32`.
-    None,
-    /// To the nearest `float16`.
-    F16,
-    /// To a fixed-point grid.
-    Quantised(QuantGrid),
-}
 
 /// Fixed contents.
 #[derive(Clone, Debug)]

@@ -1,10 +1,13 @@
 //! Graphs that do not hang together: an error that names the thing, never a panic.
 
-use super::super::testing::{Build, bytes_of, ints, run};
-use super::super::{Arena, ExecError, Executable, PrepareOptions};
 use crate::bytes::Bytes;
+use crate::exec::Executable;
+use crate::graph::ExecError;
 use crate::ir::{Dtype, Param, Quant, Role, TensorId};
 use crate::pool::Pool;
+use crate::prepare::PrepareOptions;
+use crate::step::Arena;
+use crate::testing::{Build, bytes_of, ints, run};
 
 fn message(b: &Build) -> String {
     let messages = [true, false].map(|fuse| {

@@ -1,8 +1,8 @@
 //! Products of matrices in all forms.
 
-use super::super::testing::ints;
 use super::reference::{Case, T};
 use crate::ir::{Dtype, Param};
+use crate::testing::ints;
 
 #[test]
 fn fully_connected() {

@@ -2,9 +2,9 @@
 
 use proptest::prelude::*;
 
-use super::super::testing::{Build, Noise, bytes_of, compare, ints, labels};
 use super::llama::{Shape, decoder, inputs};
 use crate::ir::{Dtype, Param, SourceGraph, TensorId};
+use crate::testing::{Build, Noise, bytes_of, compare, ints, labels};
 
 /// Noise for every input.
 fn noise(graph: &SourceGraph, seed: u64) -> Vec<Vec<u8>> {

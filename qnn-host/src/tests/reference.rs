@@ -1,7 +1,7 @@
 //! References in double precision: tensors by index, and a check of one operation against them.
 
-use super::super::testing::{Build, Noise, bytes_of, numbers_of, run};
 use crate::ir::{Dtype, Param, TensorId};
+use crate::testing::{Build, Noise, bytes_of, numbers_of, run};
 
 /// A tensor of numbers.
 #[derive(Clone, Debug)]

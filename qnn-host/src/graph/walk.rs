@@ -121,6 +121,32 @@ impl<const N: usize> Walk<N> {
     }
 }
 
+impl Walk<1> {
+    /// Axis `a` of the result is axis `perm[a]` of `shape`.
+    pub(crate) fn transpose(shape: &[usize], perm: &[usize]) -> Self {
+        let own = strides_of(shape);
+        let dims: Vec<usize> = perm.iter().map(|&a| shape[a]).collect();
+        let strides: Vec<[isize; 1]> = perm.iter().map(|&a| [own[a] as isize]).collect();
+        Self::new(&dims, &strides, [0])
+    }
+
+    /// `counts` elements of each axis, from `begin` on, every `stride`-th.
+    pub(crate) fn slice(shape: &[usize], begin: &[usize], stride: &[i64], counts: &[usize]) -> Self {
+        let own = strides_of(shape);
+        let strides: Vec<[isize; 1]> = own.iter().zip(stride).map(|(&o, &s)| [o as isize * s as isize]).collect();
+        let base: usize = own.iter().zip(begin).map(|(o, b)| o * b).sum();
+        Self::new(counts, &strides, [base as isize])
+    }
+
+    /// Each axis repeated as a whole.
+    pub(crate) fn tile(shape: &[usize], multiples: &[usize]) -> Self {
+        let own = strides_of(shape);
+        let dims: Vec<usize> = multiples.iter().zip(shape).flat_map(|(&m, &d)| [m, d]).collect();
+        let strides: Vec<[isize; 1]> = own.iter().flat_map(|&s| [[0], [s as isize]]).collect();
+        Self::new(&dims, &strides, [0])
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,9 +2,9 @@
 
 use half::f16;
 
-use super::super::testing::{Build, Noise, labels, numbers_of, run};
 use crate::bytes::Bytes;
 use crate::ir::{Dtype, Param, Quant, Role, TensorId};
+use crate::testing::{Build, Noise, labels, numbers_of, run};
 
 /// Codes, scales and the numbers that they stand for, `[n, k]`.
 struct Blocks {

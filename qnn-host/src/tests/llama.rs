@@ -1,8 +1,9 @@
 //! Decoder layers as a compiler lowers them, fused against unfused.
 
-use super::super::testing::{Build, Noise, bytes_of, compare, ints, labels, run};
-use super::super::{Executable, PrepareOptions};
+use crate::exec::Executable;
 use crate::ir::{Dtype, Param, Role, SourceGraph, TensorId};
+use crate::prepare::PrepareOptions;
+use crate::testing::{Build, Noise, bytes_of, compare, ints, labels, run};
 
 /// Extents and variants of a decoder.
 #[derive(Clone, Copy, Debug)]

@@ -1,8 +1,8 @@
 //! Softmax, norms, reductions, ranking, rotation.
 
-use super::super::testing::ints;
 use super::reference::{Case, T};
 use crate::ir::{Dtype, Param};
+use crate::testing::ints;
 
 #[test]
 fn softmax_along_any_axis() {

@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 
-use super::super::testing::{Build, Noise, bytes_of, compare, ints, labels, run};
 use crate::ir::{Dtype, Param, TensorId};
+use crate::testing::{Build, Noise, bytes_of, compare, ints, labels, run};
 
 #[derive(Clone, Copy, Debug)]
 struct Shape {

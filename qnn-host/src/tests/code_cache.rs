@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 
-use super::super::testing::{Build, Noise, bytes_of, compare, ints, labels};
 use crate::ir::{Dtype, Param, Quant, Role, SourceGraph, TensorId};
+use crate::testing::{Build, Noise, bytes_of, compare, ints, labels};
 
 #[derive(Clone, Copy, Debug)]
 struct Case {

@@ -1,10 +1,11 @@
 //! Between declared element types and the two that steps work on. Bytes need no alignment.
 
 use crate::bytes::Bytes;
-use crate::exec::run_context::Lane32;
+use crate::graph::typed::Constant;
 use crate::ir::{Dtype, Quant};
 use crate::kernels::{Float, Floats, FloatsMut, Isa, convert};
-use crate::passes::net::{Constant, QuantGrid, Storage};
+use crate::step::Lane32;
+use crate::storage::{QuantGrid, Storage};
 
 /// Words as bytes.
 fn as_bytes(words: &[u32]) -> &[u8] {

@@ -2,10 +2,13 @@
 
 use half::f16;
 
-use super::{Arena, ExecError, Executable, PrepareOptions};
 use crate::bytes::Bytes;
+use crate::exec::Executable;
+use crate::graph::ExecError;
 use crate::ir::{Dtype, Node, Param, Quant, Role, SourceGraph, Tensor, TensorId};
 use crate::pool::{Pool, PoolOptions};
+use crate::prepare::PrepareOptions;
+use crate::step::Arena;
 
 /// Noise that is the same on every run.
 #[derive(Clone)]

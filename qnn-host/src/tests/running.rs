@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
-use super::super::testing::{Build, Noise, bytes_of, compare, ints, numbers_of, run};
-use super::super::{Arena, Executable, PrepareOptions, StepTimes};
 use super::llama::{Shape, decoder, inputs};
+use crate::exec::Executable;
+use crate::exec::StepTimes;
 use crate::ir::{Dtype, Param};
 use crate::pool::{Pool, PoolOptions};
+use crate::prepare::PrepareOptions;
+use crate::step::Arena;
+use crate::testing::{Build, Noise, bytes_of, compare, ints, numbers_of, run};
 
 #[test]
 fn every_step_has_a_time_and_a_name() {

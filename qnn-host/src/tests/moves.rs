@@ -1,8 +1,8 @@
 //! Operations that move elements: exact.
 
-use super::super::testing::ints;
 use super::reference::{Case, T};
 use crate::ir::{Dtype, Param};
+use crate::testing::ints;
 
 #[test]
 fn reshape_and_friends_keep_the_order() {

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
-use super::net::Constant;
 use crate::bytes::Bytes;
+use crate::graph::typed::Constant;
 use crate::kernels::packed::Packing;
 
 /// What was made of a constant.

@@ -1,8 +1,13 @@
 //! What a prepared graph is made of: steps that all threads of a run walk through together.
 
-use super::run_context::{Dst, Lane32, RunContext};
-use crate::passes::net::Rounding;
+mod arena;
+mod run_context;
+
+pub use arena::Arena;
+pub(crate) use run_context::{Dst, Lane32, Place, RunContext, Src};
+
 use crate::pool::{Worker, share};
+use crate::storage::Rounding;
 
 /// A failure inside a step; the executor adds the node's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

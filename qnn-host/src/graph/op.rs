@@ -1,8 +1,12 @@
 //! Typed operations: QNN's op types with their parameters read, families merged and shapes made explicit.
 
-use crate::exec::ops::{BinaryOp, ReduceOp, ScatterOp, UnaryOp};
+use crate::graph::scalar::BinaryOp;
+use crate::graph::scalar::ReduceOp;
+use crate::graph::scalar::ScatterOp;
+use crate::graph::scalar::UnaryOp;
+use crate::storage::QuantGrid;
 
-/// What a node computes. Operands are listed in the order of [`super::net::Node::inputs`]; those in brackets are there
+/// What a node computes. Operands are listed in the order of [`crate::graph::typed::Node::inputs`]; those in brackets are there
 /// when the flag of that name is set.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Op {
@@ -149,9 +153,9 @@ pub(crate) enum Op {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct CastOp {
     /// From a fixed-point number: its code, not its value.
-    pub(crate) from: Option<super::net::QuantGrid>,
+    pub(crate) from: Option<QuantGrid>,
     /// To a fixed-point number: the value becomes its code.
-    pub(crate) to: Option<super::net::QuantGrid>,
+    pub(crate) to: Option<QuantGrid>,
     /// To a boolean: anything but zero is one.
     pub(crate) boolean: bool,
 }
