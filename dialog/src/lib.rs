@@ -15,7 +15,7 @@
 //!
 //! ```no_run
 //! use dialog::{Dialog, DialogConfig, SentenceCode};
-//! # fn open(_: &engine::EngineConfig) -> Box<dyn engine::TokenModel> { unimplemented!() }
+//! # fn open(_: &engine::EngineConfig) -> Box<dyn engine::TokenModel + Send> { unimplemented!() }
 //!
 //! let config = DialogConfig::from_file("bundle/genie_config.json")?;
 //! let mut dialog = Dialog::new(&config, open(config.engine()))?;
@@ -49,7 +49,7 @@ pub mod tokenizer;
 
 pub use config::{ConfigError, DialogConfig};
 pub use conversation::{
-    Chunk, Control, Dialog, DialogError, Reply, SaveReport, SavedBy, SentenceCode, Signal, StopReason,
+    Chunk, Control, Dialog, DialogError, Generation, Reply, SaveReport, SavedBy, SentenceCode, Signal, StopReason,
 };
 pub use kpi::{Profile, QueryKpis};
 pub use sampler::{Sampler, SamplerError, SamplerSettings};
