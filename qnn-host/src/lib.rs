@@ -46,7 +46,7 @@ mod registry;
 pub mod traffic;
 pub mod validate;
 
-pub use exports::{QnnInterface_getProviders, QnnSystemInterface_getProviders};
+pub use exports::{QnnInterface_getProviders, QnnSystemInterface_getProviders, providers};
 
 /// Names the build in context binaries and to clients.
 pub const BUILD_ID: &str = concat!("qnn-host-", env!("CARGO_PKG_VERSION"));
