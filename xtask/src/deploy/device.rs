@@ -106,7 +106,7 @@ impl Probe {
             dir = quoted(dir)
         );
         let output = device.shell(&script)?;
-        check(device, "probe it", &output)?;
+        check(device, "read its properties", &output)?;
         let mut lines = output.out.lines().map(str::trim);
         let mut next = |what: &str| {
             lines.next().filter(|line| !line.is_empty()).with_context(|| {
@@ -179,7 +179,7 @@ mod tests {
         for (device, expected) in [
             (
                 Fake(255, "", "ssh: Could not resolve hostname board"),
-                "cannot look around on `board`: the connection failed: ssh: Could not resolve hostname board\nhint: check the name",
+                "cannot read its properties on `board`: the connection failed: ssh: Could not resolve hostname board\nhint: check the name",
             ),
             (Fake(255, "", "connect to host board port 22: Connection refused"), "is sshd running"),
             (Fake(255, "", "me@board: Permission denied (publickey)."), "names a key"),
