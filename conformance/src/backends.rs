@@ -40,7 +40,8 @@ pub fn host_library() -> PathBuf {
 /// It is not there or does not start.
 pub fn htp(options: &BackendOptions) -> Arc<Backend> {
     let library = Library::open_by_name(runtime::HTP);
-    let library = library.unwrap_or_else(|e| panic!("{e}\nhint: {}", e.hint().map_or_else(String::new, |hint| hint.to_string())));
+    let library =
+        library.unwrap_or_else(|e| panic!("{e}\nhint: {}", e.hint().map_or_else(String::new, |hint| hint.to_string())));
     Backend::new(&library, options).expect("the HTP library starts")
 }
 

@@ -1,8 +1,8 @@
 //! The two symbols that a QNN client looks for; all else is reached through the tables they hand out.
 
 use qnn_sys::{
-    LinkedProviders, QNN_SUCCESS, Qnn_ApiVersion_t, Qnn_ErrorHandle_t, Qnn_Version_t, QnnInterface_t, QnnSystemInterface_t,
-    SYSTEM_VERSION,
+    LinkedProviders, QNN_SUCCESS, Qnn_ApiVersion_t, Qnn_ErrorHandle_t, Qnn_Version_t, QnnInterface_t,
+    QnnSystemInterface_t, SYSTEM_VERSION,
 };
 
 use crate::capi::{BACKEND_ID, CORE_VERSION, HOST_VERSION, INTERFACE, SYSTEM_INTERFACE};
