@@ -1,4 +1,4 @@
-//! Options of contexts and graphs, and the C configs that carry them.
+//! Wishes for contexts and graphs, and the C configs that say them.
 
 use qnn_sys::*;
 
@@ -7,13 +7,13 @@ use crate::convert::ConfigList;
 /// How urgent a context's or graph's work is among others on the chip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Priority {
-    /// Below the default.
+    /// Others go first.
     Low,
-    /// The default.
+    /// As everyone.
     Normal,
-    /// Above the default.
+    /// A little before everyone.
     NormalHigh,
-    /// Highest.
+    /// First.
     High,
 }
 
@@ -28,7 +28,7 @@ impl Priority {
     }
 }
 
-/// Options of a context. The default sets nothing.
+/// Wishes for a context. The default asks for nothing.
 #[derive(Clone, Debug, Default)]
 pub struct ContextOptions {
     /// Urgency of its graphs.
@@ -37,7 +37,7 @@ pub struct ContextOptions {
     pub htp_weight_sharing: bool,
 }
 
-/// Options of a graph under construction. The default sets nothing.
+/// Wishes for a graph that is being composed. The default asks for nothing.
 #[derive(Clone, Debug, Default)]
 pub struct GraphOptions {
     /// Urgency.
@@ -46,7 +46,7 @@ pub struct GraphOptions {
     pub htp: Option<HtpGraphOptions>,
 }
 
-/// HTP's options of a graph; sent only to an HTP backend.
+/// What an HTP library may be told about a graph; sent only if the backend is one.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct HtpGraphOptions {
     /// Compute float graphs in float16 (what the chip has).
@@ -168,9 +168,9 @@ mod tests {
     }
 
     #[test]
-    fn every_option_becomes_a_config_and_htps_only_for_htp() {
-        let htp = HtpGraphOptions { float16: true, vtcm_mb: Some(8), optimization: Some(3), hvx_threads: Some(4) };
-        let graph = GraphOptions { priority: Some(Priority::High), htp: Some(htp) };
+    fn every_wish_becomes_a_config_and_htps_only_for_htp() {
+        let wishes = HtpGraphOptions { float16: true, vtcm_mb: Some(8), optimization: Some(3), hvx_threads: Some(4) };
+        let graph = GraphOptions { priority: Some(Priority::High), htp: Some(wishes) };
         assert_eq!(options(&mut graph.configs(true).list, |c| c.option), [3, 0, 0, 0, 0]);
         assert_eq!(options(&mut graph.configs(false).list, |c| c.option), [3]);
         let context = ContextOptions { priority: Some(Priority::Low), htp_weight_sharing: true };

@@ -5,7 +5,7 @@ use core::ffi::c_void;
 use genie_types::{Dtype, Quant, TensorInfo};
 use qnn_sys::*;
 
-use super::{new_handle, number, record};
+use super::{answer, new_handle, number};
 use crate::convert::{Role, raw_tensor};
 
 /// The slots that the tests need.
@@ -38,12 +38,12 @@ pub(crate) fn outputs() -> Vec<TensorInfo> {
 unsafe extern "C" fn create(out: *mut *mut c_void) -> u64 {
     // SAFETY: an out pointer.
     unsafe { *out = new_handle() };
-    record("systemContextCreate", String::new)
+    answer("systemContextCreate", String::new)
 }
 
 unsafe extern "C" fn free(context: *mut c_void) -> u64 {
     let _ = number(context);
-    record("systemContextFree", String::new)
+    answer("systemContextFree", String::new)
 }
 
 /// C structs of tensors, leaked with what they point at.
@@ -155,5 +155,5 @@ unsafe extern "C" fn binary_info(
     };
     // SAFETY: an out pointer.
     unsafe { *out = describe(version) };
-    record("systemContextGetBinaryInfo", String::new)
+    answer("systemContextGetBinaryInfo", String::new)
 }

@@ -13,7 +13,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 fn host() -> Arc<Backend> {
-    let library = Library::linked(qnn_host::providers()).unwrap();
+    let providers = qnn_host::QnnInterface_getProviders;
+    let library = Library::linked(providers, Some(qnn_host::QnnSystemInterface_getProviders)).unwrap();
     Backend::new(&library, &BackendOptions::default()).unwrap()
 }
 

@@ -1,0 +1,55 @@
+//! `cargo xtask codegen`: writes the tables of `qnn-sys/src/generated` from the measured ABI in `qnn-sys/abi/qnn-abi.json`.
+//!
+//! `--check` compares instead, so that nobody edits generated files by hand.
+
+mod ctype;
+mod emit;
+
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use serde_json::Value;
+
+use crate::workspace::root;
+
+/// What to do with the generated files.
+#[derive(Args)]
+pub struct CodegenArgs {
+    /// Compare only, and fail when a file differs.
+    #[arg(long)]
+    pub check: bool,
+}
+
+/// Generates or checks.
+pub fn run(args: &CodegenArgs) -> Result<()> {
+    let crate_dir = root().join("qnn-sys");
+    let json = crate_dir.join("abi/qnn-abi.json");
+    let text = std::fs::read_to_string(&json).with_context(|| format!("cannot read `{}`", json.display()))?;
+    let abi: Value = serde_json::from_str(&text).with_context(|| format!("`{}` is not JSON", json.display()))?;
+    let files = [
+        ("mod.rs", emit::index()),
+        ("constants.rs", emit::constants(&abi)?),
+        ("types.rs", emit::types(&abi)?),
+        ("functions.rs", emit::functions(&abi)?),
+        ("tables.rs", emit::tables(&abi)?),
+        ("layout.rs", emit::layout(&abi)?),
+        ("errors.rs", emit::errors(&abi)?),
+    ];
+    for (name, body) in files {
+        write_or_check(&crate_dir.join("src/generated").join(name), &body, args.check)?;
+    }
+    Ok(())
+}
+
+fn write_or_check(path: &Path, body: &str, check: bool) -> Result<()> {
+    let shown = path.display();
+    if check {
+        let found = std::fs::read_to_string(path).with_context(|| format!("cannot read `{shown}`"))?;
+        ensure!(found == body, "`{shown}` is not what `cargo xtask codegen` writes; run it and commit the result");
+    } else {
+        std::fs::create_dir_all(path.parent().context("generated files lie in a folder")?)?;
+        std::fs::write(path, body).with_context(|| format!("cannot write `{shown}`"))?;
+    }
+    Ok(())
+}
