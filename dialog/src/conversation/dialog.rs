@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use engine::{Admission, Bound, TokenModel};
+use engine::{Admission, Bound, PrefixCache, TokenModel};
 use genie_types::TokenId;
 
 use super::codes::SentenceCode;
@@ -34,6 +34,7 @@ pub struct Dialog {
     pub(super) open: bool,
     /// Set while paused: the text side before the last token.
     pub(super) paused: Option<Stream>,
+    prefix_cache: Option<PrefixCache>,
     pub(super) profile: Profile,
 }
 
@@ -79,6 +80,7 @@ impl Dialog {
             history: History::default(),
             open: false,
             paused: None,
+            prefix_cache: None,
             profile: Profile::default(),
         }
     }
@@ -172,6 +174,7 @@ impl Dialog {
             context: &self.context,
             limit,
             control: &self.control,
+            prefix_cache: self.prefix_cache.as_ref(),
             query,
         };
         (&mut *self.kind, turn)
@@ -224,10 +227,13 @@ impl Dialog {
             self.paused = Some(query.stream.clone());
         }
         if !query.input.is_empty() {
-            self.model.prefill(&query.input)?;
+            match &self.prefix_cache {
+                Some(cache) => cache.prefill(&mut *self.model, &query.input)?,
+                None => self.model.prefill(&query.input)?,
+            }
             self.history.processed(&query.input);
         }
-        query.start.replay.take().into_iter().for_each(|token| self.history.said(token));
+        query.start.replay.take().into_iter().for_each(|token| self.history.push_generated(token));
         self.open = matches!(code, SentenceCode::Begin | SentenceCode::Continue);
         query.kpis.prefill_time = Some(query.began.elapsed());
         self.profile.queried(query.began, &query.kpis);
@@ -282,6 +288,11 @@ impl Dialog {
         }
         self.rules = StopRules::new(sequences, &self.tokenizer);
         Ok(())
+    }
+
+    /// Looks for a stored prefix of the first prompt from now on, and keeps its prefixes.
+    pub fn set_prefix_cache(&mut self, cache: Option<PrefixCache>) {
+        self.prefix_cache = cache;
     }
 
     /// Draws tokens another way from now on; penalties and random sequence start over.

@@ -28,5 +28,4 @@ pub use error::DialogError;
 pub use generation::Generation;
 pub use kind::{Basic, DialogKind};
 pub use reply::{Chunk, Reply};
-pub use saved::{SaveReport, SavedBy};
 pub use turn::Turn;
