@@ -89,7 +89,7 @@ struct Program {
 fn build(toolchain: &Toolchain, target: &str, packages: &[&str]) -> Result<Vec<Program>> {
     let names = packages.iter().flat_map(|name| ["--package", name]);
     let args: Vec<&str> =
-        ["test", "--no-run", "--target", target, "--message-format", "json"].into_iter().chain(names).collect();
+        ["test", "--no-run", "--target", target, "--message-format", "json-render-diagnostics"].into_iter().chain(names).collect();
     eprintln!("$ cargo {}", args.join(" "));
     let mut command = Command::new("cargo");
     command.args(&args).envs(borrowed(toolchain.env())).current_dir(root()).stderr(std::process::Stdio::inherit());

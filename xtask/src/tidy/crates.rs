@@ -74,7 +74,6 @@ pub const WORDS_PENDING: &[&str] = &[
     "compiler",
     "conformance",
     "dialog",
-    "docs",
     "doctor",
     "engine",
     "genie-bundle",
