@@ -176,7 +176,7 @@ impl CompileError {
             Self::OutputOccupied { .. } => "choose another directory, or use `--force` to replace it".into(),
             Self::Bundle(BundleError::ManifestVersion { .. }) => "compile the bundle again with this build, or use a newer one".into(),
             Self::Bundle(BundleError::FileChanged { .. }) => "compile the bundle again".into(),
-            Self::Backend(error) => return error.hint(),
+            Self::Backend(error) => return error.hint().map(|hint| hint.to_string()),
             _ => return None,
         })
     }

@@ -17,14 +17,14 @@ use super::{borrowed, decode};
 use crate::workspace::root;
 
 /// Crates without kernels; the emulated CPU does not matter to them.
-const LIBRARIES: [&str; 3] = ["qnn-sys", "nsp-graph", "kvmanager"];
+const LIBRARIES: [&str; 4] = ["qnn-sys", "nsp-graph", "kvmanager", "session-store"];
 /// The crate with kernels.
 const HOST: &str = "qnn-host";
 
 /// A part of `cargo xtask test`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Step {
-    /// The suites of qnn-sys, nsp-graph and kvmanager.
+    /// The suites of qnn-sys, nsp-graph, kvmanager and session-store.
     Libraries,
     /// The suite of qnn-host on a CPU with everything.
     HostMax,
@@ -88,8 +88,10 @@ struct Program {
 /// Builds the test programs of some packages.
 fn build(toolchain: &Toolchain, target: &str, packages: &[&str]) -> Result<Vec<Program>> {
     let names = packages.iter().flat_map(|name| ["--package", name]);
-    let args: Vec<&str> =
-        ["test", "--no-run", "--target", target, "--message-format", "json-render-diagnostics"].into_iter().chain(names).collect();
+    let args: Vec<&str> = ["test", "--no-run", "--target", target, "--message-format", "json-render-diagnostics"]
+        .into_iter()
+        .chain(names)
+        .collect();
     eprintln!("$ cargo {}", args.join(" "));
     let mut command = Command::new("cargo");
     command.args(&args).envs(borrowed(toolchain.env())).current_dir(root()).stderr(std::process::Stdio::inherit());
