@@ -1,6 +1,6 @@
-//! What to compile, from where to where, and into which shapes.
+//! What to compile: model, output, variants, splits, number formats.
 //!
-//! *Units*: AR, CL in tokens. *Invariants*: [`CompileOptions::variants`] and [`CompileOptions::check`] say what holds.
+//! *Units*: AR, CL in tokens. *Invariants*: checked by [`CompileOptions::variants`] and [`CompileOptions::check`].
 
 use crate::{CompileError, HtpOptions, Result};
 use core::{fmt, str::FromStr};
@@ -8,7 +8,7 @@ use genie_types::{Ar, Cl, Dtype, Variant};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Everything `compile` needs to know. Plain values: [`crate::compile()`] checks them.
+/// The input of [`crate::compile()`], which checks it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompileOptions {
     /// Hugging Face directory (`config.json`, safetensors, `tokenizer.json`), or a GGUF file.
@@ -23,16 +23,16 @@ pub struct CompileOptions {
     pub splits: Splits,
     /// Decoder layers in a split; `None` puts them all in one. Needs a layout other than [`Splits::Mono`].
     pub layers_per_split: Option<usize>,
-    /// All splits in one context binary, which then holds what they share (the table of a tied head) once. For the
-    /// embedded backend; chips read a file for each split.
+    /// Puts all splits into one context binary, which then holds shared tensors (the table of a tied head) once. For the
+    /// embedded backend; chips read one file per split.
     pub one_file: bool,
-    /// Element type of activations, cache and whatever weights are not quantised.
+    /// Element type of activations, cache and weights that are not quantised.
     pub precision: Precision,
     /// How the weights of linear layers are stored.
     pub weights: Weights,
-    /// The Hexagon chip to compile for; `None` for whatever the backend runs on.
+    /// The Hexagon chip to compile for; `None` for the backend's own device.
     pub htp: Option<HtpOptions>,
-    /// Replace an output directory that is not a bundle of ours.
+    /// Replace an output directory that is not a bundle.
     pub force: bool,
 }
 
@@ -54,7 +54,7 @@ impl CompileOptions {
         }
     }
 
-    /// The shapes to compile, ascending by context length, then width; duplicates dropped.
+    /// The variants to compile, ascending by context length, then width, without duplicates.
     ///
     /// # Errors
     /// An empty list, a zero, or an AR wider than every CL.
@@ -103,7 +103,7 @@ fn widths<T>(what: &'static str, values: &[u32], make: impl Fn(u32) -> Option<T>
     values.iter().map(|&n| make(n).ok_or(CompileError::ZeroWidth { what })).collect()
 }
 
-/// Where the model is cut. Each piece becomes one context binary.
+/// Where the model is cut. Each split becomes one context binary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Splits {
@@ -137,8 +137,8 @@ impl Precision {
     }
 }
 
-/// How the weights of linear layers are stored. Norms and biases keep the [`Precision`]; so do embeddings but for the formats
-/// in blocks, which hold them (and a head that is tied to them) as `q8_0`.
+/// How the weights of linear layers are stored. Norms and biases keep the [`Precision`]; so do embeddings, except in the block
+/// formats, which store them (and a head that is tied to them) as `q8_0`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[allow(non_camel_case_types, reason = "the formats' own names")]
@@ -146,13 +146,13 @@ pub enum Weights {
     /// In the precision of the activations.
     #[default]
     Float,
-    /// Symmetric int8 with one scale for each output channel.
+    /// Symmetric int8 with one scale per output channel.
     W8,
-    /// Symmetric 4 bits with one scale for each output channel.
+    /// Symmetric 4 bits with one scale per output channel.
     W4,
-    /// int8 in blocks of 32 inputs with a float16 scale each, as GGUF's format of that name. For the embedded backend.
+    /// int8 in blocks of 32 inputs with a float16 scale each, as GGUF's `Q8_0`. For the embedded backend.
     Q8_0,
-    /// 4 bits in blocks of 32 inputs with a float16 scale each, as GGUF's format of that name. For the embedded backend.
+    /// 4 bits in blocks of 32 inputs with a float16 scale each, as GGUF's `Q4_0`. For the embedded backend.
     Q4_0,
 }
 
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn words_read_back_as_they_print() {
+    fn words_parse_as_they_print() {
         for splits in [Splits::Mono, Splits::DecoderLmhead, Splits::LutDecoderLmhead] {
             assert_eq!(splits.to_string().parse::<Splits>().unwrap(), splits);
         }
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_options_say_why() {
+    fn bad_options_are_refused_with_the_reason() {
         struct Case {
             change: fn(&mut CompileOptions),
             message: &'static str,

@@ -48,7 +48,7 @@ pub fn hint(error: &anyhow::Error) -> Option<String> {
     error.chain().find_map(|e| {
         let own = e.downcast_ref::<Hinted>().map(|h| h.hint.clone());
         own.or_else(|| e.downcast_ref::<qnn_api::Error>()?.hint())
-            .or_else(|| e.downcast_ref::<compiler::CompileError>()?.hint())
+            .or_else(|| crate::compile_hint::of(e.downcast_ref()?))
     })
 }
 

@@ -8,6 +8,7 @@ mod bundle;
 mod calibration;
 mod cli;
 mod commands;
+mod compile_hint;
 mod demo;
 mod failure;
 mod printer;

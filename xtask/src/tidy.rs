@@ -26,7 +26,7 @@ const LAYERS: [(&str, &[&str]); 13] = [
     ("nsp-graph", &["genie-types"]),
     ("kvmanager", &["genie-types"]),
     ("engine", &["genie-types", "qnn-api", "nsp-graph", "kvmanager"]),
-    ("compiler", &["genie-types", "qnn-api"]),
+    ("compiler", &["genie-types", "qnn-api", "nsp-graph"]),
     ("dialog", &["genie-types", "engine"]),
     ("doctor", &["genie-types", "qnn-api", "nsp-graph", "dialog"]),
     (

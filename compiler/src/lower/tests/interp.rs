@@ -20,7 +20,7 @@ pub(crate) fn rope_tables(model: &TestModel, n: usize) -> Tables {
 }
 
 /// The graphs of one variant, with the cache between them.
-pub(crate) struct Pieces<'a> {
+pub(crate) struct RecordedModel<'a> {
     graphs: Vec<&'a Graph>,
     ar: usize,
     past: usize,
@@ -30,7 +30,7 @@ pub(crate) struct Pieces<'a> {
     cache: Values,
 }
 
-impl<'a> Pieces<'a> {
+impl<'a> RecordedModel<'a> {
     pub(crate) fn new(model: &TestModel, contexts: &'a [Vec<Graph>], ar: usize, cl: usize) -> Self {
         let named = |graphs: &'a Vec<Graph>| graphs.iter().find(|g| g.name.starts_with(&format!("ar{ar}_cl{cl}_")));
         let graphs: Vec<&Graph> = contexts.iter().map(|c| named(c).unwrap()).collect();

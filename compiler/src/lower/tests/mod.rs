@@ -10,7 +10,7 @@ use crate::testing::edit_tensors;
 use crate::testmodel::{FileDtype, TestModel};
 use crate::{CompileOptions, Manifest, Precision, Silent, Splits, Weights, compile::compile_with};
 use genie_types::Dtype;
-use interp::{Pieces, rope_tables};
+use interp::{RecordedModel, rope_tables};
 use recorder::{FakeTarget, Graph, Held};
 use reference::Reference;
 use std::path::Path;
@@ -37,8 +37,8 @@ fn compiled(model: &TestModel, change: impl FnOnce(&mut CompileOptions)) -> Comp
 
 /// Runs `tokens` through the recorded graphs, `chunk` at a time on the AR given, and gives every row of logits.
 fn run(model: &TestModel, contexts: &[Vec<Graph>], ar: usize, cl: usize, tokens: &[u32]) -> Vec<Vec<f32>> {
-    let mut pieces = Pieces::new(model, contexts, ar, cl);
-    tokens.chunks(ar).flat_map(|chunk| pieces.step(chunk)).collect()
+    let mut model_run = RecordedModel::new(model, contexts, ar, cl);
+    tokens.chunks(ar).flat_map(|chunk| model_run.step(chunk)).collect()
 }
 
 /// Largest difference over the largest reference value.
@@ -65,7 +65,7 @@ fn check_logits(model: &TestModel, change: impl FnOnce(&mut CompileOptions), tol
 
 #[test]
 fn graphs_compute_the_model_they_were_lowered_from() {
-    for family in [Family::Llama, Family::Qwen2, Family::Qwen3] {
+    for &family in Family::ALL {
         for tied in [true, false] {
             check_logits(&TestModel { tied, ..TestModel::tiny(family) }, |_| {}, 2e-5);
         }
