@@ -181,7 +181,7 @@ fn several_widths_and_context_lengths_are_picked_as_measured() {
     assert_eq!(runs(&engine), named(&[(32, 128, 3), (32, 256, 1), (1, 128, 8), (1, 256, 2)]));
     // 233 tokens: the last piece has no room in the recorded one. The default policy runs the same graphs and goes on.
     let error = engine.reset().and_then(|()| engine.prefill(&ids(&prompt(233)))).unwrap_err().to_string();
-    assert_eq!(error, "the real Genie gives up at 224 past tokens with a piece of 9; policy `serve` goes on");
+    assert_eq!(error, "libGenie gives up at 224 past tokens with a chunk of 9; policy `lenient` goes on");
     engine.set_policy(Policy::default());
     engine.clear_steps();
     check(&mut engine, &form, 233, 1);

@@ -41,7 +41,7 @@ pub struct EngineConfig {
 }
 
 impl EngineConfig {
-    /// The defaults for those binaries: all of the context, no worker threads, no rotary inputs, policy `serve`.
+    /// The defaults for those binaries: all of the context, no worker threads, no rotary inputs, policy `lenient`.
     pub fn new(ctx_bins: impl IntoIterator<Item = impl Into<PathBuf>>) -> Self {
         Self {
             ctx_bins: ctx_bins.into_iter().map(Into::into).collect(),

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use genie_types::TokenId;
-use kvmanager::{Admission, Holes, KvManager, KvOptions, ModeKind, Policy, SeqId, Snapshot, Strategy, Variants, admit};
+use kvmanager::{Admission, Holes, KvCache, KvOptions, ModeKind, Plan, Policy, SeqId, Snapshot, Variants, admit};
 use nsp_graph::ModelLayout;
 
 use crate::book::Book;
@@ -27,13 +27,13 @@ use crate::{EngineError, QnnExecutor, StepLog, TokenModel};
 pub struct Engine<X = QnnExecutor> {
     pub(crate) layout: ModelLayout,
     pub(crate) executor: X,
-    pub(crate) kv: KvManager,
+    pub(crate) kv: KvCache,
     pub(crate) io: Io,
     pub(crate) feeds: Feeds,
     pub(crate) head: Head,
     pub(crate) policy: Policy,
     /// The last plan, whose list the next one is written to.
-    pub(crate) strategy: Strategy,
+    pub(crate) strategy: Plan,
     /// By sequence.
     pub(crate) books: Vec<Book>,
     /// Nothing but the dialog, in order, has been in the cache since it was cleared: its rows are the first ones.
@@ -58,7 +58,7 @@ impl<X: Executor> Engine<X> {
         let variants = Variants::with_groups(layout.variants.iter().copied(), groups, config.context_size)?;
         let limit = variants.limit();
         let options = KvOptions { mode: cache::mode(&layout, config.kv_mode)?, n_threads: config.n_threads };
-        let mut kv = KvManager::new(&cache::geometry(&layout, &variants, options.mode)?, variants, options)?;
+        let mut kv = KvCache::new(&cache::geometry(&layout, &variants, options.mode)?, variants, options)?;
         if let Some(rope) = config.rope.as_ref().filter(|_| layout.rope_dim.is_some()) {
             kv.set_rope(rope::spec(rope));
         }
@@ -91,7 +91,7 @@ impl<X: Executor> Engine<X> {
             io,
             feeds,
             policy: config.policy.clone(),
-            strategy: Strategy::default(),
+            strategy: Plan::default(),
             books: std::iter::once(Book::with_capacity(limit))
                 .chain((1..SeqId::COUNT).map(|_| Book::default()))
                 .collect(),

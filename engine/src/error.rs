@@ -166,7 +166,7 @@ pub enum EngineError {
 
     /// Policy `genie` only: the real one gives up here with status 4. As it does, ours ran the pieces before and the one
     /// that was too much; unlike it, the dialog's state is as before the call.
-    #[error("the real Genie gives up at {n_past} past tokens with a piece of {n_piece}; policy `serve` goes on")]
+    #[error("libGenie gives up at {n_past} past tokens with a chunk of {n_piece}; policy `lenient` goes on")]
     GenieGivesUp {
         /// Tokens processed before the piece.
         n_past: usize,

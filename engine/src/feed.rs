@@ -4,7 +4,7 @@
 //! the right (pad token, position 0, hidden mask rows).
 
 use genie_types::TokenId;
-use kvmanager::{InferenceStep, KvForm, KvManager, LongContext};
+use kvmanager::{InferenceStep, KvCache, KvForm, LongContext};
 use nsp_graph::{GraphLayout, InputRole, ModelLayout};
 
 use crate::EngineError;
@@ -66,12 +66,7 @@ pub(crate) struct Feeds {
 
 impl Feeds {
     /// Rotary tables cover all positions that the cache's limit allows.
-    pub(crate) fn new(
-        layout: &ModelLayout,
-        io: &Io,
-        config: &EngineConfig,
-        kv: &KvManager,
-    ) -> Result<Self, EngineError> {
+    pub(crate) fn new(layout: &ModelLayout, io: &Io, config: &EngineConfig, kv: &KvCache) -> Result<Self, EngineError> {
         let limit = kv.variants().limit();
         let plain = |group: usize| group == 0 && kv.variants().groups()[group].long == LongContext::None;
         let mut feeds = Vec::new();
@@ -118,7 +113,7 @@ impl Feeds {
     }
 
     /// Writes the inputs of the step that the cache is prepared for.
-    pub(crate) fn fill(&mut self, io: &mut Io, kv: &KvManager, fill: &Fill<'_>) -> Result<(), EngineError> {
+    pub(crate) fn fill(&mut self, io: &mut Io, kv: &KvCache, fill: &Fill<'_>) -> Result<(), EngineError> {
         let &Fill { variant, step, tokens, .. } = fill;
         let ar = step.ar();
         for &f in &self.by_variant[variant] {

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use genie_types::Dtype;
 use half::f16;
-use kvmanager::{InferenceStep, KvError, KvManager};
+use kvmanager::{InferenceStep, KvCache, KvError};
 
 use crate::buffer::elements_mut;
 
@@ -38,7 +38,7 @@ impl Shades {
     }
 
     /// Writes a group's mask of `n` elements for the step that the cache is prepared for, whatever was there before.
-    pub(crate) fn fill(self, bytes: &mut [u8], n: usize, kv: &KvManager, group: usize) -> Result<(), KvError> {
+    pub(crate) fn fill(self, bytes: &mut [u8], n: usize, kv: &KvCache, group: usize) -> Result<(), KvError> {
         match self {
             Self::F32 => kv.fill_mask(group, HIDDEN, 0.0, &mut elements_mut::<f32>(bytes)[..n]),
             Self::F16 => kv.fill_mask(group, f16::from_f32(HIDDEN), f16::ZERO, &mut elements_mut(bytes)[..n]),
@@ -71,7 +71,7 @@ impl Mask {
     }
 
     /// The same from the cache's own books, for rows of several sequences or out of order.
-    pub(crate) fn ask(&mut self, bytes: &mut [u8], n: usize, kv: &KvManager) -> Result<(), KvError> {
+    pub(crate) fn ask(&mut self, bytes: &mut [u8], n: usize, kv: &KvCache) -> Result<(), KvError> {
         self.held = None;
         self.shades.fill(bytes, n, kv, 0)
     }

@@ -1,7 +1,7 @@
-//! `calibration.json` in a bundle: what its steps cost on a backend and a machine, for `--policy cost`.
+//! `calibration.json` in a bundle: measured step times on one backend and machine, for `--policy cost`.
 //!
-//! Written whole or not at all. It is used only where it was measured: with the same backend and build, on the same
-//! machine, for the same context binaries and shapes. Otherwise the planner takes nominal costs, and says why.
+//! Written atomically. It is used only with the same backend and build, on the same machine, for the same context binaries
+//! and variants; otherwise the planner uses nominal costs and the reason is printed.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -14,8 +14,7 @@ use kvmanager::plan::{CostTable, Policy, Variants};
 use qnn_api::Backend;
 use serde::{Deserialize, Serialize};
 
-use crate::cli::PolicyArg;
-use crate::commands::plan;
+use crate::args::PolicyArg;
 use crate::printer::Printer;
 
 /// File name in a bundle's folder.
@@ -33,7 +32,7 @@ pub struct Calibration {
     build: String,
     backend: BackendId,
     machine: Machine,
-    /// Threads of the embedded backend; none means all cores.
+    /// Threads of the embedded backend; `None`: all cores.
     threads: Option<usize>,
     /// Lengths and samples of the context binaries.
     binaries: String,
@@ -48,18 +47,18 @@ pub struct Calibration {
 pub struct BackendId {
     /// Provider name.
     pub name: String,
-    /// Build id as the library tells it.
+    /// Build id, as the library reports it.
     pub build_id: String,
 }
 
-/// Where it ran.
+/// The machine that ran them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// Operating system and architecture.
     pub platform: String,
     /// The processor, as the system names it.
     pub cpu: String,
-    /// Threads that can run at once.
+    /// Hardware threads.
     pub cores: usize,
 }
 
@@ -76,7 +75,7 @@ struct Step {
 
 /// Why a calibration is not used.
 #[derive(Debug, PartialEq)]
-enum Unfit {
+enum CalibrationMismatch {
     Missing,
     Unreadable(String),
     Newer(u32),
@@ -84,10 +83,10 @@ enum Unfit {
     Stale(String),
 }
 
-impl fmt::Display for Unfit {
+impl fmt::Display for CalibrationMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Missing => f.write_str("there is none"),
+            Self::Missing => f.write_str("the file does not exist"),
             Self::Unreadable(why) => write!(f, "it cannot be read: {why}"),
             Self::Newer(version) => write!(f, "its version {version} is newer than this program reads ({VERSION})"),
             Self::Foreign { what, measured, here } => {
@@ -98,16 +97,16 @@ impl fmt::Display for Unfit {
     }
 }
 
-/// What a calibration has to agree with.
-pub struct Here {
+/// What a calibration must match to be used: backend, machine, context binaries.
+pub struct CalibrationContext {
     folder: PathBuf,
     backend: BackendId,
     machine: Machine,
     binaries: String,
 }
 
-impl Here {
-    /// This machine, that backend, the binaries of the bundle whose config lies at `config`.
+impl CalibrationContext {
+    /// This machine, a backend, and the context binaries of the bundle with this config file.
     pub fn new(config: &Path, ctx_bins: &[PathBuf], backend: &Arc<Backend>) -> Result<Self> {
         let library = backend.library();
         let build_id = library.build_id().unwrap_or_else(|_| "unknown".into());
@@ -130,7 +129,7 @@ impl Here {
         &self.machine
     }
 
-    /// Writes what was measured.
+    /// Writes measured step times into the bundle; returns the file's path.
     pub fn write(&self, measured: &Measured, threads: Option<usize>) -> Result<PathBuf> {
         let steps = measured.steps.iter().map(|s| Step {
             ar: s.spec.ar().get() as u32,
@@ -159,43 +158,44 @@ impl Here {
         Ok(path)
     }
 
-    /// The policy of a flag; for `cost` from the bundle's calibration, or with a warning from nominal costs.
+    /// The policy of a flag; `cost` uses the bundle's calibration, or nominal costs with a warning.
     pub fn policy(&self, arg: PolicyArg, variants: &Variants, printer: &Printer) -> Result<Policy> {
         if arg != PolicyArg::Cost {
-            return plan::policy(arg, variants);
+            return arg.policy(variants);
         }
         match self.table(variants) {
             Ok(table) => Ok(Policy::Cost(table.into())),
             Err(why) => {
                 let path = self.folder.join(FILE);
-                printer.say(format_args!("warning: nominal costs are used, not `{}`: {why}", path.display()));
-                printer.say("hint: `genie bench --calibrate` measures this bundle here and writes that file");
-                plan::policy(arg, variants)
+                printer.info(format_args!("warning: using nominal costs, not `{}`: {why}", path.display()));
+                printer
+                    .info("hint: `genie bench --calibrate` measures this bundle on this machine and writes that file");
+                arg.policy(variants)
             }
         }
     }
 
-    fn table(&self, variants: &Variants) -> Result<CostTable, Unfit> {
+    fn table(&self, variants: &Variants) -> Result<CostTable, CalibrationMismatch> {
         let bytes = match std::fs::read(self.folder.join(FILE)) {
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Err(Unfit::Missing),
-            read => read.map_err(|e| Unfit::Unreadable(e.to_string()))?,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Err(CalibrationMismatch::Missing),
+            read => read.map_err(|e| CalibrationMismatch::Unreadable(e.to_string()))?,
         };
         self.accept(&bytes, variants)
     }
 
-    fn accept(&self, bytes: &[u8], variants: &Variants) -> Result<CostTable, Unfit> {
+    fn accept(&self, bytes: &[u8], variants: &Variants) -> Result<CostTable, CalibrationMismatch> {
         #[derive(Deserialize)]
         struct Head {
             format: String,
             version: u32,
         }
-        let unreadable = |e: serde_json::Error| Unfit::Unreadable(e.to_string());
+        let unreadable = |e: serde_json::Error| CalibrationMismatch::Unreadable(e.to_string());
         let head: Head = serde_json::from_slice(bytes).map_err(unreadable)?;
         if head.format != FORMAT {
-            return Err(Unfit::Unreadable(format!("format `{}`, expected `{FORMAT}`", head.format)));
+            return Err(CalibrationMismatch::Unreadable(format!("format `{}`, expected `{FORMAT}`", head.format)));
         }
         if head.version > VERSION {
-            return Err(Unfit::Newer(head.version));
+            return Err(CalibrationMismatch::Newer(head.version));
         }
         let file: Calibration = serde_json::from_slice(bytes).map_err(unreadable)?;
         let shown = |b: &BackendId| format!("{} {}", b.name, b.build_id);
@@ -205,17 +205,18 @@ impl Here {
             ("machine", named(&file.machine), named(&self.machine)),
         ];
         if let Some((what, measured, here)) = pairs.into_iter().find(|(_, measured, here)| measured != here) {
-            return Err(Unfit::Foreign { what, measured, here });
+            return Err(CalibrationMismatch::Foreign { what, measured, here });
         }
         if file.binaries != self.binaries {
-            return Err(Unfit::Stale("the context binaries have changed since".into()));
+            return Err(CalibrationMismatch::Stale("the context binaries have changed".into()));
         }
         let spec = |s: &Step| Some((Variant::new(s.ar, s.cl).ok()?, s.median_us));
         let steps: Vec<_> = file.steps.iter().filter_map(spec).collect();
         if let Some(missing) = variants.specs().iter().find(|s| steps.iter().all(|(known, _)| known != *s)) {
-            return Err(Unfit::Stale(format!("it has no time for {missing}")));
+            return Err(CalibrationMismatch::Stale(format!("it has no time for {missing}")));
         }
-        CostTable::new(steps, file.switch_us, file.switch_us_per_row).map_err(|e| Unfit::Unreadable(e.to_string()))
+        CostTable::new(steps, file.switch_us, file.switch_us_per_row)
+            .map_err(|e| CalibrationMismatch::Unreadable(e.to_string()))
     }
 }
 
@@ -241,8 +242,8 @@ mod tests {
         Variant::new(ar, cl).unwrap()
     }
 
-    fn here(folder: &Path) -> Here {
-        Here {
+    fn here(folder: &Path) -> CalibrationContext {
+        CalibrationContext {
             folder: folder.to_owned(),
             backend: BackendId { name: "HOST".into(), build_id: "1".into() },
             machine: Machine { platform: "linux x".into(), cpu: "c".into(), cores: 2 },
@@ -256,7 +257,7 @@ mod tests {
         let here = here(folder.path());
         let variants = |specs: &[Variant]| Variants::new(specs.iter().copied(), KvForm::Concat, None).unwrap();
         let known = variants(&[spec(1, 16), spec(4, 16)]);
-        assert_eq!(here.table(&known).unwrap_err(), Unfit::Missing);
+        assert_eq!(here.table(&known).unwrap_err(), CalibrationMismatch::Missing);
         let steps = vec![
             StepTimes { spec: spec(1, 16), us: vec![30.0, 10.0, 11.0] },
             StepTimes { spec: spec(4, 16), us: vec![25.0] },
@@ -273,7 +274,7 @@ mod tests {
                 text.replace("\"c\"", "\"d\""),
                 "it was measured with another machine: `linux x, d with 2 cores`, here it is `linux x, c with 2 cores`",
             ),
-            (text.replace("\"ab\"", "\"cd\""), "it is out of date: the context binaries have changed since"),
+            (text.replace("\"ab\"", "\"cd\""), "it is out of date: the context binaries have changed"),
             (text.replace("\"version\": 1", "\"version\": 9"), "its version 9 is newer than this program reads (1)"),
             (text.replace(FORMAT, "other"), "it cannot be read: format `other`, expected `open-genie-calibration`"),
             (

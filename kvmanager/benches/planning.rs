@@ -11,7 +11,7 @@ fn planning(c: &mut Criterion) {
     let times = specs.iter().map(|&s| (s, 500.0 + s.ar().get() as f64 * 20.0 + s.cl().get() as f64 * 0.1));
     let table = CostTable::new(times, 300.0, 0.5).unwrap();
     let variants = Variants::new(specs, KvForm::Concat, None).unwrap();
-    for policy in [Policy::Serve, Policy::FixedVariant, Policy::Cost(Arc::new(table))] {
+    for policy in [Policy::Lenient, Policy::FixedVariant, Policy::Cost(Arc::new(table))] {
         c.bench_function(&format!("plan/4096x12/{}", policy.name()), |b| {
             b.iter(|| plan(black_box(&KvState::default()), &variants, black_box(4096), &policy).unwrap());
         });

@@ -111,7 +111,7 @@ pub enum KvError {
     },
     /// The buffers do not fit into memory.
     #[error(
-        "no memory for {bytes} bytes of cache: {why}; ask `KvManager::required_bytes` beforehand, or take a smaller CL"
+        "no memory for {bytes} bytes of cache: {why}; ask `KvCache::required_bytes` beforehand, or take a smaller CL"
     )]
     Memory {
         /// Bytes asked for in one block.

@@ -6,7 +6,7 @@
 //!
 //! let spec = |ar, cl| Variant::new(ar, cl).unwrap();
 //! let variants = Variants::new([spec(1, 512), spec(8, 512), spec(64, 512)], KvForm::Concat, None)?;
-//! let strategy = plan(&KvState::default(), &variants, 200, &Policy::Serve)?;
+//! let strategy = plan(&KvState::default(), &variants, 200, &Policy::Lenient)?;
 //! let widths: Vec<_> = strategy.steps().iter().map(|s| (s.ar(), s.n_process)).collect();
 //! assert_eq!(widths, [(64, 64), (64, 64), (64, 64), (8, 8)]);
 //! # Ok::<(), kvmanager::PlanError>(())
@@ -16,11 +16,11 @@
 //!
 //! | module | words |
 //! |---|---|
-//! | [`plan`](mod@plan) | [`KvState`], [`Variants`], [`Policy`], [`plan()`], [`Strategy`], [`InferenceStep`]: numbers in, numbers out |
+//! | [`plan`](mod@plan) | [`KvState`], [`Variants`], [`Policy`], [`plan()`], [`Plan`], [`InferenceStep`]: numbers in, numbers out |
 //! | [`geometry`] | [`KvGeometry`], [`KvTensor`]: which cache tensors each split has, as plain data |
 //! | [`mode`] | [`CacheMode`](mode::CacheMode), [`ModeKind`], [`Tile`](mode::Tile): where a row's bytes lie |
 //! | [`moves`] | [`Copies`](moves::Copies): what moves, as data, before it does |
-//! | [`manager`] | [`KvManager`], [`SplitGuard`]: the buffers, their jobs on worker threads, commit and rewind |
+//! | [`manager`] | [`KvCache`], [`SplitGuard`]: the buffers, their jobs on worker threads, commit and rewind |
 //! | [`cells`] | [`CellTable`], [`SeqId`]: which row holds which position of which sequences |
 //! | [`group`] | [`CacheGroup`], [`LongContext`]: windows, rings, eviction by score, by group of layers |
 //! | [`rope`] | [`RopeSpec`], [`ShiftLoss`]: moving keys to other positions, and what it costs |
@@ -32,13 +32,13 @@
 //!
 //! ```
 //! # use genie_types::{SplitIdx, Variant};
-//! # use kvmanager::{KvDtype, KvForm, KvGeometry, KvManager, KvOptions, ModeKind, Policy, Variants};
+//! # use kvmanager::{KvDtype, KvForm, KvGeometry, KvCache, KvOptions, ModeKind, Policy, Variants};
 //! # let spec = |ar, cl| Variant::new(ar, cl).unwrap();
 //! let geometry = KvGeometry::uniform(2, 4, 32, KvDtype::U8); // 2 layers, 4 heads of 32
 //! let variants = Variants::new([spec(1, 64), spec(8, 64), spec(1, 128), spec(8, 128)], KvForm::Concat, None)?;
 //! let options = KvOptions { mode: ModeKind::SMART_MASK, n_threads: 2 };
-//! let mut kv = KvManager::new(&geometry, variants, options)?;
-//! for step in kv.plan(60, &Policy::Serve)?.steps() {
+//! let mut kv = KvCache::new(&geometry, variants, options)?;
+//! for step in kv.plan(60, &Policy::Lenient)?.steps() {
 //!     kv.prepare(step)?; // the shape of the step; rows move to its stride
 //!     for split in (0..kv.n_splits()).map(SplitIdx) {
 //!         for view in kv.split(split)?.views() {
@@ -86,12 +86,12 @@ pub use geometry::{KvDtype, KvGeometry, KvKind, KvLayout, KvTensor, SplitGeometr
 pub use group::{CacheGroup, LongContext};
 pub use keydiff::{KeyDiff, KeyScorer};
 pub use manager::{
-    BatchToken, GroupImage, Holes, KvImage, KvManager, KvOptions, MovedBytes, Rebind, SplitGuard, TensorView,
+    BatchToken, GroupImage, Holes, KvCache, KvImage, KvOptions, MovedBytes, Rebind, SplitGuard, TensorView,
     common_prefix,
 };
 pub use mode::ModeKind;
 pub use plan::{
-    Admission, BatchStep, Bound, CostTable, InferenceStep, KvForm, KvState, MaskCol, PlanError, Policy, Span, Strategy,
+    Admission, BatchStep, Bound, CostTable, InferenceStep, KvForm, KvState, MaskCol, Plan, PlanError, Policy, Span,
     Variants, admit, plan, plan_batch,
 };
 pub use rope::{RopePairs, RopeSpec, ShiftLoss};

@@ -1,8 +1,8 @@
 //! The cache of a model: buffers by split, the jobs on them, and the state the planner starts from.
 //!
-//! The life of a step: [`prepare`](KvManager::prepare) gives the cache the step's shape; for each split, the guard
-//! from [`split`](KvManager::split) lends past and new columns to the graph, and [`commit`](KvManager::commit) starts
-//! the copy of the new columns on worker threads, while the next split runs; [`advance`](KvManager::advance) ends it.
+//! The life of a step: [`prepare`](KvCache::prepare) gives the cache the step's shape; for each split, the guard
+//! from [`split`](KvCache::split) lends past and new columns to the graph, and [`commit`](KvCache::commit) starts
+//! the copy of the new columns on worker threads, while the next split runs; [`advance`](KvCache::advance) ends it.
 //! A guard waits for its own split's jobs and for no other's. A plain decode step allocates nothing once the buffers
 //! stand.
 //!
@@ -11,10 +11,10 @@
 //!
 //! | request | here |
 //! |---|---|
-//! | `CLEAR` | [`clear`](KvManager::clear) |
-//! | `SET_VARIANT` | [`set_variant`](KvManager::set_variant), or with checks [`prepare`](KvManager::prepare) |
-//! | `UPDATE_OUTPUT` | [`commit`](KvManager::commit), [`commit_selected`](KvManager::commit_selected); going back is [`rewind`](KvManager::rewind) |
-//! | `UPDATE_AND_SET` | [`commit_and_set`](KvManager::commit_and_set) |
+//! | `CLEAR` | [`clear`](KvCache::clear) |
+//! | `SET_VARIANT` | [`set_variant`](KvCache::set_variant), or with checks [`prepare`](KvCache::prepare) |
+//! | `UPDATE_OUTPUT` | [`commit`](KvCache::commit), [`commit_selected`](KvCache::commit_selected); going back is [`rewind`](KvCache::rewind) |
+//! | `UPDATE_AND_SET` | [`commit_and_set`](KvCache::commit_and_set) |
 
 mod guard;
 mod image;
@@ -36,7 +36,7 @@ use crate::geometry::{KvGeometry, KvKind};
 use crate::group::CacheGroup;
 use crate::keydiff::{HeadId, KeyDiff, KeyScorer, Queue};
 use crate::mode::ModeKind;
-use crate::plan::{KvState, PlanError, Policy, Strategy, Variants, plan_into};
+use crate::plan::{KvState, Plan, PlanError, Policy, Variants, plan_into};
 use crate::rope::{RopeSpec, ShiftLoss};
 use crate::tensor_buf::{Run, Runs, TensorBuf};
 use crate::worker::{JobWatch, Pool, Shard};
@@ -53,7 +53,7 @@ pub enum Holes {
     #[default]
     Close,
     /// Leave them, and fill them with new rows later; masks then have to come from
-    /// [`fill_mask`](KvManager::fill_mask).
+    /// [`fill_mask`](KvCache::fill_mask).
     Keep,
 }
 
@@ -110,7 +110,7 @@ struct GroupState {
 }
 
 /// The KV cache of a model. See the [module](self).
-pub struct KvManager {
+pub struct KvCache {
     // Before the splits: dropping it ends the workers.
     pool: Pool,
     splits: Vec<Split>,
@@ -141,15 +141,15 @@ pub struct KvManager {
     watch: Option<JobWatch>,
 }
 
-impl std::fmt::Debug for KvManager {
+impl std::fmt::Debug for KvCache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut out = f.debug_struct("KvManager");
+        let mut out = f.debug_struct("KvCache");
         out.field("state", &self.state()).field("mode", &self.options.mode.name());
         out.field("n_splits", &self.splits.len()).finish_non_exhaustive()
     }
 }
 
-impl KvManager {
+impl KvCache {
     /// Allocates all buffers, filled with the pad value, and starts the workers.
     ///
     /// # Errors
@@ -306,8 +306,8 @@ impl KvManager {
     /// # Errors
     /// [`PlanError`]; [`PlanError::Shared`] when other sequences have rows in a group that evicts, or when only a graph
     /// without past could go on.
-    pub fn plan(&self, n_inputs: usize, policy: &Policy) -> Result<Strategy, PlanError> {
-        let mut strategy = Strategy::default();
+    pub fn plan(&self, n_inputs: usize, policy: &Policy) -> Result<Plan, PlanError> {
+        let mut strategy = Plan::default();
         self.plan_into(n_inputs, policy, &mut strategy)?;
         Ok(strategy)
     }
@@ -316,7 +316,7 @@ impl KvManager {
     ///
     /// # Errors
     /// As [`plan`](Self::plan).
-    pub fn plan_into(&self, n_inputs: usize, policy: &Policy, strategy: &mut Strategy) -> Result<(), PlanError> {
+    pub fn plan_into(&self, n_inputs: usize, policy: &Policy, strategy: &mut Plan) -> Result<(), PlanError> {
         let has_company = |g: &&GroupState| g.cells.n_used_without(SeqId(0)) > 0;
         plan_into(&self.state(), &self.variants, n_inputs, policy, strategy)?;
         let evicts = self.groups.iter().filter(has_company).any(|g| g.rule.evicts());

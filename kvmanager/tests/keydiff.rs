@@ -3,7 +3,7 @@
 
 use genie_types::{LayerIdx, SplitIdx, Variant};
 use kvmanager::{
-    CacheGroup, KeyScorer, KvDtype, KvForm, KvGeometry, KvKind, KvLayout, KvManager, KvOptions, KvTensor, LongContext,
+    CacheGroup, KeyScorer, KvCache, KvDtype, KvForm, KvGeometry, KvKind, KvLayout, KvOptions, KvTensor, LongContext,
     ModeKind, Policy, SplitGeometry, Variants,
 };
 use proptest::prelude::{ProptestConfig, prop, proptest};
@@ -68,11 +68,11 @@ fn play(mode: ModeKind, transposed: bool, sinks: usize, update_every: usize, chu
     let group = CacheGroup { long, ..CacheGroup::plain(KvForm::Concat) };
     let variants = Variants::with_groups([spec(1), spec(4)], vec![group], Some(1000)).unwrap();
     let geometry = KvGeometry { splits: vec![SplitGeometry { tensors }] };
-    let mut kv = KvManager::new(&geometry, variants, KvOptions { mode, n_threads: 0 }).unwrap();
+    let mut kv = KvCache::new(&geometry, variants, KvOptions { mode, n_threads: 0 }).unwrap();
     kv.set_scorer(Box::new(First));
     let mut naive = Naive::default();
     for &n in chunks {
-        for step in kv.plan(n, &Policy::Serve).unwrap().steps() {
+        for step in kv.plan(n, &Policy::Lenient).unwrap().steps() {
             let room = 16 - step.ar();
             kv.prepare(step).unwrap();
             naive.evict(naive.rows[0].len().saturating_sub(room), sinks, update_every);

@@ -10,7 +10,7 @@ mod naive;
 use genie_types::SplitIdx;
 use kvmanager::mode::{NativeKv, Tile};
 use kvmanager::{
-    BatchToken, CacheGroup, Holes, InferenceStep, KvDtype, KvError, KvForm, KvGeometry, KvKind, KvManager, KvOptions,
+    BatchToken, CacheGroup, Holes, InferenceStep, KvCache, KvDtype, KvError, KvForm, KvGeometry, KvKind, KvOptions,
     KvTensor, LongContext, ModeKind, Policy, RopeSpec, SeqId, SplitGeometry, Variants,
 };
 use naive::{Model, read_past, spec, token_bytes};
@@ -98,7 +98,7 @@ fn geometry(setup: &Setup) -> KvGeometry {
     KvGeometry { splits: vec![split(0..1), SplitGeometry::default(), split(1..2)] }
 }
 
-fn build(setup: &Setup, mode: ModeKind, shapes: usize) -> Result<KvManager, KvError> {
+fn build(setup: &Setup, mode: ModeKind, shapes: usize) -> Result<KvCache, KvError> {
     let specs: Vec<_> = SHAPES[shapes % SHAPES.len()].iter().map(|&(ar, cl)| spec(ar, cl)).collect();
     let window = LongContext::Window { size: setup.window, sinks: setup.sinks };
     let mut default = CacheGroup::plain(setup.form);
@@ -115,7 +115,7 @@ fn build(setup: &Setup, mode: ModeKind, shapes: usize) -> Result<KvManager, KvEr
     }
     let variants = Variants::with_groups(specs, groups, if setup.groups % 2 == 1 { Some(60) } else { None }).unwrap();
     let options = KvOptions { mode, n_threads: setup.n_threads };
-    let mut kv = KvManager::new(&geometry(setup), variants, options)?;
+    let mut kv = KvCache::new(&geometry(setup), variants, options)?;
     kv.set_holes(setup.holes);
     kv.set_rope(RopeSpec::new(100.0, 2));
     Ok(kv)
@@ -123,7 +123,7 @@ fn build(setup: &Setup, mode: ModeKind, shapes: usize) -> Result<KvManager, KvEr
 
 struct Run {
     setup: Setup,
-    kv: KvManager,
+    kv: KvCache,
     model: Model,
     serial: usize,
 }
@@ -259,7 +259,7 @@ impl Run {
     }
 
     fn process(&mut self, n: usize, keep: Option<&[bool]>) {
-        let Ok(strategy) = self.kv.plan(n, &Policy::Serve) else { return };
+        let Ok(strategy) = self.kv.plan(n, &Policy::Lenient) else { return };
         for step in strategy.steps() {
             if step.n_past == 0 && strategy.first() == 0 && self.model.next[0] != 0 {
                 // The whole history again: only without company, and only if the model agrees that it is dropped.
@@ -392,7 +392,7 @@ impl Run {
             }
             Action::Abandon => {
                 let n_past = self.model.next[0];
-                if let Ok(strategy) = self.kv.plan(2, &Policy::Serve)
+                if let Ok(strategy) = self.kv.plan(2, &Policy::Lenient)
                     && strategy.first() == n_past
                     && self.model.groups.iter().all(|g| g.window.is_none() && g.ring.is_none())
                 {

@@ -5,9 +5,9 @@ use qnn_sys::{
     SYSTEM_VERSION,
 };
 
-use crate::edge::{BACKEND_ID, CORE_VERSION, HOST_VERSION, INTERFACE, SYSTEM_INTERFACE};
+use crate::capi::{BACKEND_ID, CORE_VERSION, HOST_VERSION, INTERFACE, SYSTEM_INTERFACE};
 use crate::error::code;
-use crate::posing;
+use crate::htp_alias;
 
 static PROVIDER: QnnInterface_t = QnnInterface_t {
     backendId: BACKEND_ID,
@@ -18,9 +18,9 @@ static PROVIDER: QnnInterface_t = QnnInterface_t {
 
 /// The same table under the HTP's name and numbers.
 static HTP_PROVIDER: QnnInterface_t = QnnInterface_t {
-    backendId: posing::HTP_BACKEND_ID,
+    backendId: htp_alias::HTP_BACKEND_ID,
     providerName: c"HTP_OPEN_GENIE_HOST".as_ptr(),
-    apiVersion: Qnn_ApiVersion_t { coreApiVersion: CORE_VERSION, backendApiVersion: posing::HTP_VERSION },
+    apiVersion: Qnn_ApiVersion_t { coreApiVersion: CORE_VERSION, backendApiVersion: htp_alias::HTP_VERSION },
     table: INTERFACE,
 };
 
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn QnnInterface_getProviders(
     providers: *mut *mut *const QnnInterface_t,
     n_providers: *mut u32,
 ) -> Qnn_ErrorHandle_t {
-    let list = if posing::as_htp() { &HTP_PROVIDERS } else { &PROVIDERS };
+    let list = if htp_alias::as_htp() { &HTP_PROVIDERS } else { &PROVIDERS };
     // SAFETY: the caller's promise.
     unsafe { hand_out(list, providers, n_providers) }
 }

@@ -30,7 +30,7 @@ pub enum DialogError {
         limit: usize,
     },
     /// Policy `genie` only: the real one gives up here. The conversation is as it was.
-    #[error("the real Genie gives up at {n_past} past tokens with a piece of {n_piece}; policy `serve` goes on")]
+    #[error("libGenie gives up at {n_past} past tokens with a chunk of {n_piece}; policy `lenient` goes on")]
     GenieGivesUp {
         /// Tokens processed before the piece.
         n_past: usize,

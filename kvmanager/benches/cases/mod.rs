@@ -8,8 +8,8 @@
 use genie_types::{SplitIdx, Variant};
 use kvmanager::mode::Place;
 use kvmanager::{
-    CacheGroup, InferenceStep, KvDtype, KvForm, KvGeometry, KvKind, KvManager, KvOptions, KvTensor, LongContext,
-    MaskCol, ModeKind, ModelHash, Snapshot, Variants, moves,
+    CacheGroup, InferenceStep, KvCache, KvDtype, KvForm, KvGeometry, KvKind, KvOptions, KvTensor, LongContext, MaskCol,
+    ModeKind, ModelHash, Snapshot, Variants, moves,
 };
 use std::path::Path;
 
@@ -29,9 +29,9 @@ pub struct Case {
     pub bytes: usize,
     /// Bytes of the cache lines written, where that is another number.
     pub lines_bytes: Option<usize>,
-    pub kv: KvManager,
-    pub run: Box<dyn Fn(&mut KvManager)>,
-    pub reset: Box<dyn Fn(&mut KvManager)>,
+    pub kv: KvCache,
+    pub run: Box<dyn Fn(&mut KvCache)>,
+    pub reset: Box<dyn Fn(&mut KvCache)>,
 }
 
 /// KV shapes of Llama 3.2 1B and Llama 3.1 8B.
@@ -54,12 +54,12 @@ fn spec(ar: u32, cl: u32) -> Variant {
     Variant::new(ar, cl).unwrap()
 }
 
-fn manager(geometry: &KvGeometry, mode: ModeKind, long: LongContext, n_threads: usize) -> KvManager {
+fn manager(geometry: &KvGeometry, mode: ModeKind, long: LongContext, n_threads: usize) -> KvCache {
     let specs = [1024, 4096].iter().flat_map(|&cl| [spec(1, cl), spec(128, cl)]);
     let group = CacheGroup { long, ..CacheGroup::plain(KvForm::Concat) };
     let size = (long != LongContext::None).then_some(1 << 30);
     let variants = Variants::with_groups(specs, vec![group], size).unwrap();
-    KvManager::new(geometry, variants, KvOptions { mode, n_threads }).unwrap()
+    KvCache::new(geometry, variants, KvOptions { mode, n_threads }).unwrap()
 }
 
 fn step(spec: Variant, n_past: usize, n_process: usize) -> InferenceStep {
@@ -67,14 +67,14 @@ fn step(spec: Variant, n_past: usize, n_process: usize) -> InferenceStep {
     InferenceStep { spec, n_past, n_valid_kv: n_past, n_process, past_idx: MaskCol(0), new_idx }
 }
 
-fn push(kv: &mut KvManager, step: &InferenceStep) {
+fn push(kv: &mut KvCache, step: &InferenceStep) {
     kv.commit(SplitIdx(0), step).unwrap();
     kv.advance(step).unwrap();
     kv.settle().unwrap();
 }
 
 /// Fills the cache with `n` rows by steps of 128 of CL 4,096, then takes a shape.
-fn filled(kv: &mut KvManager, n: usize, shape: Variant) {
+fn filled(kv: &mut KvCache, n: usize, shape: Variant) {
     kv.clear().unwrap();
     let wide = spec(128, 4096);
     kv.set_variant(wide).unwrap();
@@ -82,7 +82,7 @@ fn filled(kv: &mut KvManager, n: usize, shape: Variant) {
     set(kv, shape);
 }
 
-fn set(kv: &mut KvManager, shape: Variant) {
+fn set(kv: &mut KvCache, shape: Variant) {
     kv.set_variant(shape).unwrap();
     kv.settle().unwrap();
 }
@@ -172,10 +172,10 @@ fn snapshot(model: &Model, dir: &Path, save: bool) -> Case {
     let path = dir.join(format!("{}.kvs", model.name.replace('/', "-")));
     let write = {
         let path = path.clone();
-        move |kv: &mut KvManager| Snapshot::take(kv, ModelHash::default(), &[]).unwrap().write(&path).unwrap()
+        move |kv: &mut KvCache| Snapshot::take(kv, ModelHash::default(), &[]).unwrap().write(&path).unwrap()
     };
     write(&mut kv);
-    let read = move |kv: &mut KvManager| Snapshot::read(&path).unwrap().restore(kv, ModelHash::default()).unwrap();
+    let read = move |kv: &mut KvCache| Snapshot::read(&path).unwrap().restore(kv, ModelHash::default()).unwrap();
     Case {
         op: if save { "snapshot save 1024" } else { "snapshot restore 1024" },
         who: if save { "with fsync" } else { "smart-mask" },

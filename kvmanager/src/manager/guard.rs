@@ -19,7 +19,7 @@ pub struct TensorView<'a> {
     pub new: &'a mut [u8],
 }
 
-/// A split's tensors at home, all jobs done. Drop it before [`commit`](crate::KvManager::commit).
+/// A split's tensors at home, all jobs done. Drop it before [`commit`](crate::KvCache::commit).
 #[derive(Debug)]
 pub struct SplitGuard<'a> {
     shards: &'a mut [Shard],

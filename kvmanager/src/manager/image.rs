@@ -3,7 +3,7 @@
 //! *Shapes*: for each tensor `n` rows in layout-neutral form, keys `[n_heads, head_dim, n]`, values
 //! `[n_heads, n, head_dim]`, in the tensor's own type. Row `i` of a group's tensors is cell `i` of its image.
 
-use super::KvManager;
+use super::KvCache;
 use crate::KvError;
 use crate::cells::{Cell, SeqId};
 use crate::geometry::KvTensor;
@@ -67,7 +67,7 @@ impl KvImage {
     }
 }
 
-impl KvManager {
+impl KvCache {
     /// The tensors there are, by split and then by the split's own order, in the layout that images have.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Splits and their jobs: tensors leave for the workers with moves to make and come home when someone needs them.
 
-use super::KvManager;
+use super::KvCache;
 use crate::KvError;
 use crate::group::MAX_GROUPS;
 use crate::tensor_buf::{Op, TensorBuf};
@@ -52,7 +52,7 @@ impl Split {
     }
 }
 
-impl KvManager {
+impl KvCache {
     /// Waits for all jobs.
     ///
     /// # Errors

@@ -4,7 +4,7 @@
 //! all its slots, a window exactly its last keys. What a changed shape cannot hold is dropped as a step is prepared.
 
 use super::step::runs;
-use super::{GroupState, KvManager};
+use super::{GroupState, KvCache};
 use crate::cells::{Cell, CellTable, RowMove, SeqId};
 use crate::geometry::KvKind;
 use crate::group::LongContext;
@@ -14,7 +14,7 @@ use crate::worker::Shard;
 use crate::{KvError, KvForm};
 use genie_types::Variant;
 
-impl KvManager {
+impl KvCache {
     /// Brings every group into what a step of that shape can see, with a free block for a scatter graph.
     pub(super) fn make_room(&mut self, spec: Variant) -> Result<(), KvError> {
         for group in 0..self.groups.len() {

@@ -3,12 +3,12 @@
 //! *Shapes*: `[AR, CL]` of a group, row-major. Columns as in the graph contract: past at `past_idx + slot`, new tokens
 //! at `CL - AR + i` (concat) or `cache_index + i` (scatter). Valid from `prepare` to the first `commit`.
 
-use super::{BatchToken, KvManager};
+use super::{BatchToken, KvCache};
 use crate::cells::Cell;
 use crate::group::LongContext;
 use crate::{KvError, KvForm};
 
-impl KvManager {
+impl KvCache {
     /// The cache index of a group for the prepared step: where its scatter graph writes the new columns.
     pub fn cache_index(&self, group: usize) -> usize {
         self.groups.get(group).map_or(0, |g| g.block)

@@ -4,7 +4,7 @@
 //! cannot do them: one that keeps no rows (AR == CL only), one whose heads hold different tokens (`KeyDiff`), and
 //! shifts without a [`RopeSpec`](crate::RopeSpec).
 
-use super::{GroupState, KvManager};
+use super::{GroupState, KvCache};
 use crate::KvError;
 use crate::cells::{RowMove, SeqId};
 use crate::group::LongContext;
@@ -18,7 +18,7 @@ pub fn common_prefix(a: &[TokenId], b: &[TokenId]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-impl KvManager {
+impl KvCache {
     /// Goes back to the first `n_past` tokens of the dialog. Also abandons a step under way.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! One step: prepare, lend, commit, advance.
 
-use super::{BatchToken, Holes, KvManager, SplitGuard};
+use super::{BatchToken, Holes, KvCache, SplitGuard};
 use crate::cells::SeqId;
 use crate::plan::InferenceStep;
 use crate::tensor_buf::{Op, Run, Runs};
@@ -8,7 +8,7 @@ use crate::worker::Ops;
 use crate::{KvError, KvForm};
 use genie_types::{SplitIdx, Variant};
 
-impl KvManager {
+impl KvCache {
     /// Gives the cache the shape of a step of the dialog and checks that it belongs here: rows that the long-context
     /// rule drops are dropped, pending shifts applied, holes closed as far as the shape needs it. A step from position
     /// 0 (the history is processed again) drops all rows.

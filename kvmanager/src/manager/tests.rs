@@ -45,7 +45,7 @@ fn each_element(tensor: &KvTensor, mut f: impl FnMut(usize, usize)) {
 }
 
 /// Plays the graph: checks that the past holds tokens `0..n_valid_kv`, writes the step's rows and rubbish after them.
-fn run_split(kv: &mut KvManager, split: SplitIdx, step: &InferenceStep) {
+fn run_split(kv: &mut KvCache, split: SplitIdx, step: &InferenceStep) {
     let past_len = kv.variants().groups()[0].past_len(step.spec);
     let mut guard = kv.split(split).unwrap();
     for view in guard.views() {
@@ -67,7 +67,7 @@ fn run_split(kv: &mut KvManager, split: SplitIdx, step: &InferenceStep) {
     }
 }
 
-fn process(kv: &mut KvManager, n: usize, policy: &Policy) -> String {
+fn process(kv: &mut KvCache, n: usize, policy: &Policy) -> String {
     let strategy = kv.plan(n, policy).unwrap();
     let mut ran = Vec::new();
     for step in strategy.steps() {
@@ -87,8 +87,8 @@ fn grid(ars: &[u32], cls: &[u32], form: KvForm) -> Variants {
     Variants::new(specs, form, None).unwrap()
 }
 
-fn manager(variants: Variants, n_threads: usize) -> KvManager {
-    KvManager::new(&geometry(), variants, KvOptions { n_threads, ..KvOptions::default() }).unwrap()
+fn manager(variants: Variants, n_threads: usize) -> KvCache {
+    KvCache::new(&geometry(), variants, KvOptions { n_threads, ..KvOptions::default() }).unwrap()
 }
 
 #[test]
@@ -96,14 +96,14 @@ fn rows_survive_prefill_decode_and_every_change_of_shape() {
     for form in [KvForm::Concat, KvForm::Scatter] {
         for n_threads in [0, 1, 3] {
             let mut kv = manager(grid(&[1, 8, 32], &[64, 128], form), n_threads);
-            assert_eq!(process(&mut kv, 41, &Policy::Serve), "32/64 32/128");
+            assert_eq!(process(&mut kv, 41, &Policy::Lenient), "32/64 32/128");
             for _ in 41..127 {
-                process(&mut kv, 1, &Policy::Serve);
+                process(&mut kv, 1, &Policy::Lenient);
             }
             kv.rewind(70).unwrap();
-            assert_eq!(process(&mut kv, 20, &Policy::Serve), "32/128");
+            assert_eq!(process(&mut kv, 20, &Policy::Lenient), "32/128");
             kv.rewind(10).unwrap();
-            assert_eq!(process(&mut kv, 2, &Policy::Serve), "8/64");
+            assert_eq!(process(&mut kv, 2, &Policy::Lenient), "8/64");
             assert_eq!(kv.state(), KvState { n_past: 12, n_valid_kv: 12, variant: Some(spec(8, 64)) });
         }
     }
@@ -112,25 +112,25 @@ fn rows_survive_prefill_decode_and_every_change_of_shape() {
 #[test]
 fn the_last_step_of_a_full_context_keeps_its_rows() {
     let mut kv = manager(grid(&[1, 32], &[64, 128], KvForm::Concat), 2);
-    assert_eq!(process(&mut kv, 128, &Policy::Serve), "32/64 32/128 32/128 32/128");
+    assert_eq!(process(&mut kv, 128, &Policy::Lenient), "32/64 32/128 32/128 32/128");
     assert_eq!(kv.state().n_valid_kv, 128);
     // AR-32 had room for 96 rows; all 127 are there for AR-1.
     kv.rewind(127).unwrap();
-    assert_eq!(process(&mut kv, 1, &Policy::Serve), "1/128");
+    assert_eq!(process(&mut kv, 1, &Policy::Lenient), "1/128");
     kv.rewind(40).unwrap();
-    assert_eq!(process(&mut kv, 3, &Policy::Serve), "32/128");
+    assert_eq!(process(&mut kv, 3, &Policy::Lenient), "32/128");
 }
 
 #[test]
 fn a_graph_without_past_fills_the_cache_for_the_others() {
     let variants = Variants::new([spec(1, 32), spec(48, 48)], KvForm::Concat, None).unwrap();
     let mut kv = manager(variants, 0);
-    assert_eq!(process(&mut kv, 33, &Policy::Serve), "48/48");
+    assert_eq!(process(&mut kv, 33, &Policy::Lenient), "48/48");
     kv.rewind(20).unwrap();
-    assert_eq!(process(&mut kv, 2, &Policy::Serve), "1/32 1/32");
+    assert_eq!(process(&mut kv, 2, &Policy::Lenient), "1/32 1/32");
     kv.rewind(2).unwrap();
     // 40 tokens are more than AR-1 at CL-32 can reach: all 42 run again without past.
-    assert_eq!(process(&mut kv, 40, &Policy::Serve), "48/48");
+    assert_eq!(process(&mut kv, 40, &Policy::Lenient), "48/48");
     assert_eq!(kv.state().n_past, 42);
 }
 
@@ -138,18 +138,18 @@ fn a_graph_without_past_fills_the_cache_for_the_others() {
 fn full_context_only_keeps_no_rows() {
     let variants = Variants::new([spec(16, 16), spec(32, 32)], KvForm::Concat, None).unwrap();
     let mut kv = manager(variants, 2);
-    assert_eq!(process(&mut kv, 5, &Policy::Serve), "16/16");
-    assert_eq!(process(&mut kv, 12, &Policy::Serve), "32/32");
+    assert_eq!(process(&mut kv, 5, &Policy::Lenient), "16/16");
+    assert_eq!(process(&mut kv, 12, &Policy::Lenient), "32/32");
     assert_eq!(kv.state(), KvState { n_past: 17, n_valid_kv: 0, variant: Some(spec(32, 32)) });
     kv.rewind(3).unwrap();
-    assert_eq!(process(&mut kv, 1, &Policy::Serve), "16/16");
+    assert_eq!(process(&mut kv, 1, &Policy::Lenient), "16/16");
     assert_eq!(kv.state().n_past, 4);
 }
 
 #[test]
 fn update_and_set_ends_in_the_shape_of_the_next_step() {
     let mut kv = manager(grid(&[1, 8], &[32, 64], KvForm::Concat), 2);
-    let strategy = kv.plan(41, &Policy::Serve).unwrap();
+    let strategy = kv.plan(41, &Policy::Lenient).unwrap();
     kv.prepare(&strategy.steps()[0]).unwrap();
     for (i, step) in strategy.steps().iter().enumerate() {
         for split in (0..kv.n_splits()).map(SplitIdx) {
@@ -164,14 +164,14 @@ fn update_and_set_ends_in_the_shape_of_the_next_step() {
             kv.prepare(next).unwrap();
         }
     }
-    assert_eq!(process(&mut kv, 1, &Policy::Serve), "1/64");
+    assert_eq!(process(&mut kv, 1, &Policy::Lenient), "1/64");
 }
 
 #[test]
 fn selected_rows_close_up() {
     let mut kv = manager(grid(&[1, 8], &[32], KvForm::Concat), 1);
-    process(&mut kv, 3, &Policy::Serve);
-    let step = kv.plan(6, &Policy::Serve).unwrap().steps()[0];
+    process(&mut kv, 3, &Policy::Lenient);
+    let step = kv.plan(6, &Policy::Lenient).unwrap().steps()[0];
     kv.prepare(&step).unwrap();
     for split in (0..kv.n_splits()).map(SplitIdx) {
         run_split(&mut kv, split, &step);
@@ -189,14 +189,14 @@ fn selected_rows_close_up() {
 #[test]
 fn cleared_rows_hold_the_pad_value() {
     let mut kv = manager(grid(&[1, 8], &[32], KvForm::Concat), 2);
-    process(&mut kv, 12, &Policy::Serve);
+    process(&mut kv, 12, &Policy::Lenient);
     kv.clear().unwrap();
     kv.set_variant(spec(1, 32)).unwrap();
     for (split, pad) in [(1, 128), (2, 0)] {
         let mut guard = kv.split(SplitIdx(split)).unwrap();
         assert!(guard.views().all(|view| view.past.iter().all(|&b| b == pad)), "split {split}");
     }
-    assert_eq!(process(&mut kv, 9, &Policy::Serve), "8/32 1/32");
+    assert_eq!(process(&mut kv, 9, &Policy::Lenient), "8/32 1/32");
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn refusals_name_what_differs() {
     assert_eq!(kv.split(SplitIdx(9)).map(|_| ()).unwrap_err().to_string(), "no split 9: the cache has 4");
     let err = kv.set_variant(spec(4, 32)).unwrap_err();
     assert_eq!(err.to_string(), "no graph of shape ar4_cl32: the cache can take ar1_cl32, ar8_cl32");
-    process(&mut kv, 28, &Policy::Serve);
+    process(&mut kv, 28, &Policy::Lenient);
     let err = kv.set_variant(spec(8, 32)).unwrap_err();
     assert_eq!(err.to_string(), "ar8_cl32 holds 24 rows of past, the cache has 28");
     let err = kv.rewind(29).unwrap_err();
@@ -218,7 +218,7 @@ fn refusals_name_what_differs() {
         err.to_string(),
         "cannot rewind to 29: the cache stands at 28 tokens with 28 rows; only backwards is possible"
     );
-    let step = kv.plan(1, &Policy::Serve).unwrap().steps()[0];
+    let step = kv.plan(1, &Policy::Lenient).unwrap().steps()[0];
     kv.prepare(&step).unwrap();
     kv.commit(SplitIdx(1), &step).unwrap();
     let err = kv.commit(SplitIdx(1), &step).unwrap_err();
@@ -243,29 +243,26 @@ fn pointer_shift_appends_no_bytes_of_values() {
     let keys = KvGeometry { splits: vec![SplitGeometry { tensors: geometry.splits[0].tensors[..1].to_vec() }] };
     let variants = || grid(&[1], &[64], KvForm::Concat);
     let new_columns = 4;
-    assert_eq!(
-        KvManager::required_bytes(&keys, &variants(), ModeKind::POINTER_SHIFT),
-        (4 + 1) * (64 - 1) + new_columns
-    );
+    assert_eq!(KvCache::required_bytes(&keys, &variants(), ModeKind::POINTER_SHIFT), (4 + 1) * (64 - 1) + new_columns);
 
     for n_threads in [0, 2] {
         let options = KvOptions { mode: ModeKind::POINTER_SHIFT, n_threads };
-        let mut kv = KvManager::new(&geometry, variants(), options).unwrap();
+        let mut kv = KvCache::new(&geometry, variants(), options).unwrap();
         for n in 1..=63 {
-            process(&mut kv, 1, &Policy::Serve);
+            process(&mut kv, 1, &Policy::Lenient);
             let keys = 2 * 4 * n;
             assert_eq!(kv.moved_bytes().unwrap(), MovedBytes { keys, values: 0 }, "{n} tokens");
         }
         // The 64th row has no graph to go to: the buffer becomes a plain store, and that does move.
-        process(&mut kv, 1, &Policy::Serve);
+        process(&mut kv, 1, &Policy::Lenient);
         let image = kv.export().unwrap();
         assert_eq!(image.groups[0].cells.len(), 64);
         kv.clear().unwrap();
         assert_eq!(kv.moved_bytes().unwrap(), MovedBytes::default());
     }
     // Smart mask copies the same keys and all the values.
-    let mut kv = KvManager::new(&geometry, variants(), KvOptions::default()).unwrap();
-    process(&mut kv, 5, &Policy::Serve);
+    let mut kv = KvCache::new(&geometry, variants(), KvOptions::default()).unwrap();
+    process(&mut kv, 5, &Policy::Lenient);
     assert_eq!(kv.moved_bytes().unwrap(), MovedBytes { keys: 2 * 4 * 5, values: 2 * 4 * 5 });
 }
 
@@ -274,8 +271,8 @@ fn what_a_cache_will_take_is_known_before() {
     for mode in [ModeKind::SMART_MASK, ModeKind::SHIFT_CONCAT, ModeKind::POINTER_SHIFT] {
         for form in [KvForm::Concat, KvForm::Scatter] {
             let variants = grid(&[1, 8], &[32, 64], form);
-            let told = KvManager::required_bytes(&geometry(), &variants, mode);
-            match KvManager::new(&geometry(), variants, KvOptions { mode, n_threads: 3 }) {
+            let told = KvCache::required_bytes(&geometry(), &variants, mode);
+            match KvCache::new(&geometry(), variants, KvOptions { mode, n_threads: 3 }) {
                 Ok(mut kv) => assert_eq!(kv.buffer_bytes().unwrap(), told, "{}", mode.name()),
                 Err(e) => assert!(form == KvForm::Scatter && mode != ModeKind::SMART_MASK, "{e}"),
             }
@@ -297,27 +294,27 @@ fn transposed_values_and_a_type_for_each_tensor_live_side_by_side() {
     flat.splits[0].tensors[3] = flat.splits[0].tensors[3].canonical();
     for mode in [ModeKind::SMART_MASK, ModeKind::SHIFT_CONCAT, ModeKind::POINTER_SHIFT] {
         let options = KvOptions { mode, n_threads: 1 };
-        let mut kv = KvManager::new(&geometry, grid(&[1, 8], &[32, 64], KvForm::Concat), options).unwrap();
-        process(&mut kv, 41, &Policy::Serve);
+        let mut kv = KvCache::new(&geometry, grid(&[1, 8], &[32, 64], KvForm::Concat), options).unwrap();
+        process(&mut kv, 41, &Policy::Lenient);
         kv.rewind(20).unwrap();
-        process(&mut kv, 3, &Policy::Serve);
+        process(&mut kv, 3, &Policy::Lenient);
         // Images know one layout, so rows go over to a model whose values are not transposed, and back.
         let image = kv.export().unwrap();
-        let mut other = KvManager::new(&flat, grid(&[4], &[48], KvForm::Concat), options).unwrap();
+        let mut other = KvCache::new(&flat, grid(&[4], &[48], KvForm::Concat), options).unwrap();
         other.import(&image).unwrap();
-        process(&mut other, 2, &Policy::Serve);
+        process(&mut other, 2, &Policy::Lenient);
         other.rewind(23).unwrap();
         assert_eq!(other.export().unwrap(), image);
         kv.clear().unwrap();
         kv.import(&image).unwrap();
-        process(&mut kv, 5, &Policy::Serve);
+        process(&mut kv, 5, &Policy::Lenient);
     }
 }
 
 #[test]
 fn a_split_waits_for_its_own_jobs_only() {
     let mut kv = manager(grid(&[1, 8], &[32], KvForm::Concat), 3);
-    process(&mut kv, 11, &Policy::Serve);
+    process(&mut kv, 11, &Policy::Lenient);
     kv.set_variant(spec(1, 32)).unwrap();
     kv.settle().unwrap();
     // A job of split 1 does not end before split 2 has been lent; if that waited too, the clock would end it.
@@ -340,12 +337,12 @@ fn a_split_waits_for_its_own_jobs_only() {
 fn a_job_that_fails_is_told_and_clear_starts_afresh() {
     for n_threads in [0, 2] {
         let mut kv = manager(grid(&[1, 8], &[32], KvForm::Concat), n_threads);
-        process(&mut kv, 5, &Policy::Serve);
+        process(&mut kv, 5, &Policy::Lenient);
         kv.start(1, Ops::one(Op::Fail)).unwrap();
         let told = kv.split(SplitIdx(1)).map(|_| ()).unwrap_err().to_string();
         assert_eq!(told, "cache worker: a job on split 1 failed: asked to fail; `clear` starts afresh");
         assert!(kv.export().is_err() && kv.split(SplitIdx(2)).is_ok());
         kv.clear().unwrap();
-        assert_eq!(process(&mut kv, 9, &Policy::Serve), "8/32 1/32");
+        assert_eq!(process(&mut kv, 9, &Policy::Lenient), "8/32 1/32");
     }
 }

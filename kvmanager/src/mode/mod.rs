@@ -1,6 +1,6 @@
 //! Modes: where the bytes of a row lie, and what has to move when rows come, go or the shape changes.
 //!
-//! The cache's meaning is the same under all of them; [`KvManager`](crate::KvManager) asks the mode only the questions
+//! The cache's meaning is the same under all of them; [`KvCache`](crate::KvCache) asks the mode only the questions
 //! of [`CacheMode`] and moves bytes itself.
 //!
 //! | mode | past input | an append costs | graph's address |

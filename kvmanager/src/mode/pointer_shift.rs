@@ -15,7 +15,7 @@
 //! the past are apart; such values are copied like keys. Graphs for this mode have a tensor for each head.
 //!
 //! *Trap*: the graph's input address changes with each step; bind it anew, or take it from
-//! [`KvManager::on_rebind`](crate::KvManager::on_rebind).
+//! [`KvCache::on_rebind`](crate::KvCache::on_rebind).
 
 use super::{CacheMode, Place};
 use crate::geometry::{KvLayout, KvTensor};

@@ -6,10 +6,10 @@
 //! cl - ar`, both forms), and when positions stay below the limit (`n_past + n <= min(size, largest CL)`).
 //! So AR-1 at CL-128 runs with 127 rows and yields the logits of token 128: a context of 128 serves a prompt of 128.
 //! The rows of such a last step lie beyond its own graph's past; the cache keeps them by widening (see
-//! [`KvManager::commit`](crate::KvManager::commit)), so that rewinding and saving stay exact.
+//! [`KvCache::commit`](crate::KvCache::commit)), so that rewinding and saving stay exact.
 //!
 //! *Invariants*: the steps' `n_process` add up to the tokens asked for (to the whole history when it is
-//! reprocessed, see [`Strategy::first`]); `0 < n_process <= variant`; the same input gives the same plan.
+//! reprocessed, see [`Plan::first`]); `0 < n_process <= variant`; the same input gives the same plan.
 //!
 //! *Source*: the rules measured on libGenie 1.21 (recordings in `testdata/`); names follow Genie's `InferenceStep`.
 
@@ -28,7 +28,7 @@ pub use admission::{Admission, Bound, admit};
 pub use batch::{BatchStep, Span, plan_batch};
 pub use cost::CostTable;
 pub use policy::Policy;
-pub use step::{InferenceStep, MaskCol, Strategy};
+pub use step::{InferenceStep, MaskCol, Plan};
 pub use variants::{KvForm, Variants};
 
 use crate::group::{CacheGroup, LongContext, MAX_GROUPS};
@@ -104,7 +104,7 @@ pub enum PlanError {
         widest_past: usize,
     },
     /// `Genie` only: the real library executes this piece and then gives up with status 4.
-    #[error("the real Genie gives up at {n_past} past tokens with a piece of {n_piece}; policy `serve` goes on")]
+    #[error("libGenie gives up at {n_past} past tokens with a chunk of {n_piece}; policy `lenient` goes on")]
     GenieGivesUp {
         /// Tokens processed before the piece.
         n_past: usize,
@@ -115,7 +115,7 @@ pub enum PlanError {
     #[error("other sequences have rows in this cache, and no plan for one alone keeps them: run the steps as batches")]
     Shared,
     /// The cost table lacks a shape.
-    #[error("the cost table has no time for {spec}: calibrate again or choose policy `serve`")]
+    #[error("the cost table has no time for {spec}: calibrate again or choose policy `lenient`")]
     MissingCost {
         /// The shape without a time.
         spec: Variant,
@@ -161,8 +161,8 @@ fn check_groups(specs: &[Variant], groups: &[CacheGroup]) -> Result<(), PlanErro
 ///
 /// # Errors
 /// [`PlanError`]; a prompt for which any sequence of steps exists is served by every policy but `Genie`.
-pub fn plan(state: &KvState, variants: &Variants, n_inputs: usize, policy: &Policy) -> Result<Strategy, PlanError> {
-    let mut strategy = Strategy::default();
+pub fn plan(state: &KvState, variants: &Variants, n_inputs: usize, policy: &Policy) -> Result<Plan, PlanError> {
+    let mut strategy = Plan::default();
     plan_into(state, variants, n_inputs, policy, &mut strategy)?;
     Ok(strategy)
 }
@@ -176,11 +176,11 @@ pub fn plan_into(
     variants: &Variants,
     n_inputs: usize,
     policy: &Policy,
-    strategy: &mut Strategy,
+    strategy: &mut Plan,
 ) -> Result<(), PlanError> {
     let &KvState { n_past, n_valid_kv, .. } = state;
     if n_inputs == 0 {
-        *strategy = Strategy::new(strategy.take_steps(), n_past);
+        *strategy = Plan::new(strategy.take_steps(), n_past);
         return Ok(());
     }
     let limit = variants.limit();
@@ -196,7 +196,7 @@ pub fn plan_into(
         // Only a graph without past can serve this: it takes the whole history again.
         return match variants.full_context(end) {
             Some(spec) => {
-                *strategy = Strategy::reprocess(strategy.take_steps(), spec, end);
+                *strategy = Plan::reprocess(strategy.take_steps(), spec, end);
                 Ok(())
             }
             None => Err(PlanError::NoRoom { n_valid_kv, n_new: n_inputs, widest_past: gate.unwrap_or(0) }),
@@ -204,7 +204,7 @@ pub fn plan_into(
     }
     let mut walk = Walk::new(state, variants, target, gate.unwrap_or(0), strategy.take_steps());
     match policy {
-        Policy::Serve => walk.serve(),
+        Policy::Lenient => walk.serve(),
         Policy::Genie => walk.genie()?,
         Policy::FixedVariant => walk.fixed(state.variant),
         Policy::Cost(table) => cost::run(&mut walk, state.variant, table)?,

@@ -7,9 +7,9 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Default)]
 pub enum Policy {
     /// What libGenie 1.21 does today, going on where it gives up: pieces of the largest AR; for each piece the
-    /// smallest CL whose smallest sufficient AR leaves room for its rows. Called `serve`.
+    /// smallest CL whose smallest sufficient AR leaves room for its rows. Called `lenient`.
     #[default]
-    Serve,
+    Lenient,
     /// The same, but refusing where the real library does ([`PlanError::GenieGivesUp`](super::PlanError)). Called
     /// `genie`.
     Genie,
@@ -23,7 +23,7 @@ impl Policy {
     /// The name used on command lines and in tables.
     pub const fn name(&self) -> &'static str {
         match self {
-            Self::Serve => "serve",
+            Self::Lenient => "lenient",
             Self::Genie => "genie",
             Self::FixedVariant => "fixed-variant",
             Self::Cost(_) => "cost",

@@ -106,12 +106,12 @@ impl uWrite for Bridge<'_, '_> {
 
 /// The steps that serve one turn.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Strategy {
+pub struct Plan {
     steps: Vec<InferenceStep>,
     first: usize,
 }
 
-impl Strategy {
+impl Plan {
     pub(super) fn new(steps: Vec<InferenceStep>, first: usize) -> Self {
         Self { steps, first }
     }

@@ -1,6 +1,6 @@
 //! The planner against recordings of the real Genie, against hand-made cases, and against its own promises.
 
-use super::{Strategy, *};
+use super::{Plan, *};
 use proptest::prelude::{Just, ProptestConfig, any, prop, prop_assert, prop_assert_eq, prop_assume, proptest};
 use proptest::strategy::Strategy as Generator;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ fn specs(list: &[(u32, u32)]) -> Variants {
 }
 
 /// Graphs of a plan as `AR/CL`, repeats as `xN`.
-fn graphs(strategy: &Strategy) -> String {
+fn graphs(strategy: &Plan) -> String {
     let mut runs: Vec<(Variant, usize)> = Vec::new();
     for step in strategy.steps() {
         match runs.last_mut() {
@@ -50,7 +50,7 @@ fn second_turns_run_the_graphs_that_were_recorded() {
         let head: Vec<usize> = head.split(' ').map(|n| n.parse().unwrap()).collect();
         let &[n_past, n_new, status] = head.as_slice() else { panic!("{line}") };
         // Where the real one gives up (status 4) it has run the same graphs first.
-        assert_eq!(planned(&variants, n_past, n_new, &Policy::Serve), expected, "{line}");
+        assert_eq!(planned(&variants, n_past, n_new, &Policy::Lenient), expected, "{line}");
         let strict = plan(&KvState::at(n_past), &variants, n_new, &Policy::Genie);
         assert_eq!(strict.is_err(), status == 4, "{line}: {strict:?}");
         n_cases += 1;
@@ -90,13 +90,13 @@ fn first_turns_run_the_graphs_that_were_recorded() {
     for (tokens, expected) in cases {
         for n in tokens {
             assert_eq!(planned(&variants, 0, n, &Policy::Genie), expected, "{n} tokens");
-            assert_eq!(planned(&variants, 0, n, &Policy::Serve), expected, "{n} tokens");
+            assert_eq!(planned(&variants, 0, n, &Policy::Lenient), expected, "{n} tokens");
         }
     }
     for n in 233..=256 {
         let refused = planned(&variants, 0, n, &Policy::Genie);
-        assert!(refused.starts_with("the real Genie gives up at 224 past tokens"), "{refused}");
-        assert_eq!(planned(&variants, 0, n, &Policy::Serve), whole(3, 5, ""), "ours serves {n} tokens");
+        assert!(refused.starts_with("libGenie gives up at 224 past tokens"), "{refused}");
+        assert_eq!(planned(&variants, 0, n, &Policy::Lenient), whole(3, 5, ""), "ours serves {n} tokens");
     }
 }
 
@@ -104,8 +104,8 @@ fn first_turns_run_the_graphs_that_were_recorded() {
 fn decoding_goes_down_to_the_small_context_again() {
     // 119 tokens: the last piece needs CL-256, then AR-1 fits CL-128 for 8 steps. Measured.
     let variants = grid(&[1, 8, 32], &[128, 256]);
-    assert_eq!(planned(&variants, 0, 119, &Policy::Serve), "32/128x3 32/256");
-    let decode: Vec<_> = (119..129).map(|past| planned(&variants, past, 1, &Policy::Serve)).collect();
+    assert_eq!(planned(&variants, 0, 119, &Policy::Lenient), "32/128x3 32/256");
+    let decode: Vec<_> = (119..129).map(|past| planned(&variants, past, 1, &Policy::Lenient)).collect();
     assert_eq!(decode, [vec!["1/128"; 8], vec!["1/256"; 2]].concat());
 }
 
@@ -121,37 +121,37 @@ fn cases_made_by_hand() {
     let case = |variants, past, n, policy, expected| Case { variants, past, n, policy, expected };
     let cases = [
         // The three examples of the planner's issue.
-        case(grid(&[1, 8, 64], &[512]), 0, 50, Policy::Serve, "64/512"),
-        case(grid(&[1, 8, 64], &[512]), 0, 200, Policy::Serve, "64/512x3 8/512"),
-        case(grid(&[1, 8, 64], &[512]), 50, 1, Policy::Serve, "1/512"),
+        case(grid(&[1, 8, 64], &[512]), 0, 50, Policy::Lenient, "64/512"),
+        case(grid(&[1, 8, 64], &[512]), 0, 200, Policy::Lenient, "64/512x3 8/512"),
+        case(grid(&[1, 8, 64], &[512]), 50, 1, Policy::Lenient, "1/512"),
         // The older loop pads the tail on the same graph and never goes down.
         case(grid(&[1, 8, 64], &[512]), 0, 200, Policy::FixedVariant, "64/512x4"),
         case(grid(&[1, 32], &[128, 256]), 0, 119, Policy::FixedVariant, "32/128x3 32/256"),
         case(grid(&[1, 32], &[128, 256]), 96, 1, Policy::FixedVariant, "1/128"),
         // Served where the real one gives up: a tail too wide for the last CL runs as its last step,
-        case(grid(&[1, 32], &[128]), 0, 98, Policy::Serve, "32/128x4"),
-        case(grid(&[1, 32], &[128]), 0, 128, Policy::Serve, "32/128x4"),
-        case(grid(&[1, 32], &[128]), 127, 1, Policy::Serve, "1/128"),
+        case(grid(&[1, 32], &[128]), 0, 98, Policy::Lenient, "32/128x4"),
+        case(grid(&[1, 32], &[128]), 0, 128, Policy::Lenient, "32/128x4"),
+        case(grid(&[1, 32], &[128]), 127, 1, Policy::Lenient, "1/128"),
         // is split when no such step is possible,
-        case(grid(&[1, 32], &[128]), 100, 20, Policy::Serve, "1/128x20"),
-        case(grid(&[1, 8, 32], &[128]), 100, 28, Policy::Serve, "8/128x3 1/128x4"),
+        case(grid(&[1, 32], &[128]), 100, 20, Policy::Lenient, "1/128x20"),
+        case(grid(&[1, 8, 32], &[128]), 100, 28, Policy::Lenient, "8/128x3 1/128x4"),
         // and an AR-8 graph is never fed 32 tokens.
-        case(specs(&[(8, 128), (1, 256), (32, 256)]), 0, 34, Policy::Serve, "8/128x5"),
+        case(specs(&[(8, 128), (1, 256), (32, 256)]), 0, 34, Policy::Lenient, "8/128x5"),
         // Six tokens first, or the last 32 would have no graph.
-        case(specs(&[(32, 128), (1, 64)]), 90, 38, Policy::Serve, "32/128x2"),
+        case(specs(&[(32, 128), (1, 64)]), 90, 38, Policy::Lenient, "32/128x2"),
         // A wide graph without past serves a first prompt; later only the whole history fits it.
-        case(specs(&[(1, 64), (128, 128)]), 0, 50, Policy::Serve, "1/64x50"),
-        case(specs(&[(1, 64), (128, 128)]), 0, 65, Policy::Serve, "128/128"),
-        case(specs(&[(1, 64), (128, 128)]), 64, 1, Policy::Serve, "128/128"),
-        case(specs(&[(16, 16), (64, 64)]), 10, 1, Policy::Serve, "16/16"),
-        case(specs(&[(16, 16), (64, 64)]), 16, 1, Policy::Serve, "64/64"),
+        case(specs(&[(1, 64), (128, 128)]), 0, 50, Policy::Lenient, "1/64x50"),
+        case(specs(&[(1, 64), (128, 128)]), 0, 65, Policy::Lenient, "128/128"),
+        case(specs(&[(1, 64), (128, 128)]), 64, 1, Policy::Lenient, "128/128"),
+        case(specs(&[(16, 16), (64, 64)]), 10, 1, Policy::Lenient, "16/16"),
+        case(specs(&[(16, 16), (64, 64)]), 16, 1, Policy::Lenient, "64/64"),
         // Refusals name the numbers.
-        case(grid(&[1, 32], &[128]), 0, 129, Policy::Serve, "context limit exceeded: 0 past + 129 new tokens > 128"),
+        case(grid(&[1, 32], &[128]), 0, 129, Policy::Lenient, "context limit exceeded: 0 past + 129 new tokens > 128"),
         case(
             grid(&[32], &[128]),
             100,
             1,
-            Policy::Serve,
+            Policy::Lenient,
             "no graph can go on: 100 rows of past and 1 new tokens, but the graphs that reach 101 rows hold at most 96 of past",
         ),
     ];
@@ -163,8 +163,8 @@ fn cases_made_by_hand() {
 #[test]
 fn a_size_below_the_context_limits_the_dialog() {
     let variants = Variants::new([spec(1, 256), spec(32, 256)], KvForm::Concat, Some(128)).unwrap();
-    assert!(plan(&KvState::at(127), &variants, 1, &Policy::Serve).is_ok());
-    let err = plan(&KvState::at(128), &variants, 1, &Policy::Serve).unwrap_err();
+    assert!(plan(&KvState::at(127), &variants, 1, &Policy::Lenient).is_ok());
+    let err = plan(&KvState::at(128), &variants, 1, &Policy::Lenient).unwrap_err();
     assert_eq!(err, PlanError::ContextExceeded { n_past: 128, n_new: 1, limit: 128 });
     let err = Variants::new([spec(1, 128)], KvForm::Concat, Some(256)).unwrap_err();
     assert_eq!(err.to_string(), "context size 256 does not fit the graphs: expected 1 to 128, the largest CL loaded");
@@ -172,7 +172,7 @@ fn a_size_below_the_context_limits_the_dialog() {
 
 #[test]
 fn steps_print_as_genie_logs_them() {
-    let strategy = plan(&KvState::default(), &grid(&[1, 32], &[128]), 33, &Policy::Serve).unwrap();
+    let strategy = plan(&KvState::default(), &grid(&[1, 32], &[128]), 33, &Policy::Lenient).unwrap();
     let lines: Vec<_> = strategy.steps().iter().enumerate().map(|(i, s)| s.numbered(i).to_string()).collect();
     assert_eq!(
         lines,
@@ -199,7 +199,7 @@ impl ufmt::uWrite for Fixed {
 
 #[test]
 fn steps_print_without_a_heap() {
-    let strategy = plan(&KvState::default(), &grid(&[1, 32], &[128]), 1, &Policy::Serve).unwrap();
+    let strategy = plan(&KvState::default(), &grid(&[1, 32], &[128]), 1, &Policy::Lenient).unwrap();
     let mut out = Fixed([0; 128], 0);
     ufmt::uwrite!(out, "{:?}", strategy.steps()[0]).unwrap();
     assert_eq!(
@@ -211,7 +211,7 @@ fn steps_print_without_a_heap() {
 #[test]
 fn scatter_graphs_put_new_columns_behind_the_past() {
     let variants = Variants::new([spec(1, 128), spec(32, 128)], KvForm::Scatter, None).unwrap();
-    let strategy = plan(&KvState::default(), &variants, 34, &Policy::Serve).unwrap();
+    let strategy = plan(&KvState::default(), &variants, 34, &Policy::Lenient).unwrap();
     let columns: Vec<_> = strategy.steps().iter().map(|s| s.new_idx.0).collect();
     assert_eq!(columns, [0, 32]);
 }
@@ -230,7 +230,7 @@ fn cost_prefers_what_is_cheap() {
     assert_eq!(planned(&variants, 90, 38, &Policy::Cost(Arc::new(table))), "32/128x2");
     let table = CostTable::new([(spec(1, 128), 10.0)], 0.0, 0.0).unwrap();
     let missing = planned(&variants, 0, 5, &Policy::Cost(Arc::new(table)));
-    assert_eq!(missing, "the cost table has no time for ar32_cl128: calibrate again or choose policy `serve`");
+    assert_eq!(missing, "the cost table has no time for ar32_cl128: calibrate again or choose policy `lenient`");
     let bad = CostTable::new([(spec(1, 128), f64::NAN)], 0.0, 0.0).unwrap_err();
     assert_eq!(bad.to_string(), "cost of ar1_cl128 is NaN: expected a finite number of at least 0");
 }
@@ -268,7 +268,7 @@ fn admission_says_what_stops_it() {
 #[test]
 fn decode_and_prefill_share_steps() {
     let variants = grid(&[1, 8, 32], &[128]);
-    let steps = plan_batch(20, &[(10, 1), (10, 1), (0, 38)], &variants, &Policy::Serve).unwrap();
+    let steps = plan_batch(20, &[(10, 1), (10, 1), (0, 38)], &variants, &Policy::Lenient).unwrap();
     let spans: Vec<Vec<_>> = steps.iter().map(|s| s.spans.iter().map(|s| (s.index, s.n)).collect()).collect();
     assert_eq!(spans, [vec![(0, 1), (1, 1), (2, 30)], vec![(2, 8)]]);
     assert_eq!(steps[1].step.spec, spec(8, 128));
@@ -313,7 +313,7 @@ fn any_variants(max_cl: u32) -> impl Generator<Value = Variants> {
 }
 
 /// What every plan promises; `rows` tells evicted dialogs from whole ones.
-fn check(state: &KvState, variants: &Variants, n: usize, policy: &Policy, strategy: &Strategy) {
+fn check(state: &KvState, variants: &Variants, n: usize, policy: &Policy, strategy: &Plan) {
     let reprocessed = strategy.first() != state.n_past;
     let (mut n_past, mut rows) = if reprocessed { (0, 0) } else { (state.n_past, state.n_valid_kv) };
     assert_eq!(strategy.first(), n_past);
@@ -361,11 +361,11 @@ proptest! {
         let variant = Some(*current.get(variants.specs()));
         let state = KvState { n_past: past, n_valid_kv: past.saturating_sub(evicted), variant };
         let strict = plan(&state, &variants, n, &Policy::Genie);
-        for policy in [Policy::Serve, Policy::FixedVariant, Policy::Cost(table.clone())] {
+        for policy in [Policy::Lenient, Policy::FixedVariant, Policy::Cost(table.clone())] {
             match plan(&state, &variants, n, &policy) {
                 Ok(strategy) => {
                     check(&state, &variants, n, &policy, &strategy);
-                    if let (Policy::Serve, Ok(strict)) = (&policy, &strict) {
+                    if let (Policy::Lenient, Ok(strict)) = (&policy, &strict) {
                         prop_assert_eq!(&strategy, strict, "where the real one goes on, ours does the same");
                     }
                 }
@@ -383,7 +383,7 @@ proptest! {
     #[test]
     fn a_fresh_prompt_that_fits_the_context_is_served(variants in any_variants(200), n in 1usize..200) {
         prop_assume!(n <= variants.limit());
-        for policy in [Policy::Serve, Policy::FixedVariant] {
+        for policy in [Policy::Lenient, Policy::FixedVariant] {
             prop_assert!(plan(&KvState::default(), &variants, n, &policy).is_ok());
         }
     }
@@ -392,7 +392,7 @@ proptest! {
     fn admission_is_what_plans_accept(variants in any_variants(96), past in 0usize..96, evicted in 0usize..40) {
         let state = KvState { n_past: past, n_valid_kv: past.saturating_sub(evicted), variant: None };
         let admission = admit(&state, &variants);
-        let accepts = |n| plan(&state, &variants, n, &Policy::Serve).is_ok();
+        let accepts = |n| plan(&state, &variants, n, &Policy::Lenient).is_ok();
         prop_assert!(admission.n_fit == 0 || accepts(admission.n_fit), "{admission}");
         prop_assert!(!accepts(admission.n_fit + 1), "{admission}");
     }
@@ -401,7 +401,7 @@ proptest! {
     fn batches_serve_every_token_once(
         variants in any_variants(96), rows in 0usize..60, sequences in prop::collection::vec((0usize..60, 0usize..30), 1..6),
     ) {
-        if let Ok(steps) = plan_batch(rows, &sequences, &variants, &Policy::Serve) {
+        if let Ok(steps) = plan_batch(rows, &sequences, &variants, &Policy::Lenient) {
             let mut served = vec![0; sequences.len()];
             for BatchStep { step, spans } in &steps {
                 prop_assert_eq!(spans.iter().map(|s| s.n).sum::<usize>(), step.n_process);
@@ -425,7 +425,7 @@ proptest! {
                 let least = brute_force_us(&variants, &table, past, past + n, state.variant);
                 prop_assert!((us - least).abs() < 1e-6, "{us} is not the least, {least}");
             }
-            for policy in [Policy::Serve, Policy::FixedVariant] {
+            for policy in [Policy::Lenient, Policy::FixedVariant] {
                 let other = plan(&state, &variants, n, &policy).unwrap();
                 prop_assert!(us <= table.total_us(other.steps(), state.variant).unwrap() + 1e-6);
             }

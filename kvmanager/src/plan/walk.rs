@@ -5,7 +5,7 @@
 //! graphs that reach the target. So it never paints itself into a corner: see [`Variants::widest_past`].
 
 use super::variants::Shape;
-use super::{InferenceStep, KvForm, KvState, MaskCol, PlanError, Strategy, Variants};
+use super::{InferenceStep, KvForm, KvState, MaskCol, Plan, PlanError, Variants};
 use genie_types::Variant;
 
 /// A plan under way.
@@ -34,8 +34,8 @@ impl<'v> Walk<'v> {
         Self { variants, steps, ahead, first: state.n_past, rows: state.n_valid_kv, target, gate }
     }
 
-    pub(super) fn finish(self) -> Strategy {
-        Strategy::new(self.steps, self.first)
+    pub(super) fn finish(self) -> Plan {
+        Plan::new(self.steps, self.first)
     }
 
     pub(super) fn variants(&self) -> &'v Variants {

@@ -12,7 +12,7 @@ use super::{SnapshotError, write_atomically};
 use crate::cells::Cell;
 use crate::geometry::{KvDtype, KvTensor};
 use crate::manager::{GroupImage, KvImage};
-use crate::{KvManager, SeqId};
+use crate::{KvCache, SeqId};
 use genie_types::TokenId;
 use std::fs;
 use std::io::Read;
@@ -45,7 +45,7 @@ impl<'a> GenieSlot<'a> {
     /// # Errors
     /// [`SnapshotError::Io`], [`SnapshotError::Kv`], [`SnapshotError::NotASnapshot`] when this cache has no form in
     /// that file: several sequences, holes in the positions, groups; [`SnapshotError::Corrupt`] for fewer tokens than rows.
-    pub fn write(&self, kv: &mut KvManager, tokens: &[TokenId]) -> Result<(), SnapshotError> {
+    pub fn write(&self, kv: &mut KvCache, tokens: &[TokenId]) -> Result<(), SnapshotError> {
         let image = kv.export()?;
         let bytes = to_bytes(&image)?;
         enough(tokens.len(), image.n_past())?;
@@ -58,7 +58,7 @@ impl<'a> GenieSlot<'a> {
     ///
     /// # Errors
     /// Any [`SnapshotError`]; the cache is then as it was.
-    pub fn read(&self, kv: &mut KvManager) -> Result<Vec<TokenId>, SnapshotError> {
+    pub fn read(&self, kv: &mut KvCache) -> Result<Vec<TokenId>, SnapshotError> {
         let path = self.found_path();
         let history = read_file(&self.history_path())?;
         if !history.len().is_multiple_of(4) {

@@ -28,7 +28,7 @@ pub use genie_dir::{GenieSlot, KV_MAGIC};
 pub use prefix_store::PrefixStore;
 
 use crate::manager::KvImage;
-use crate::{KvError, KvManager};
+use crate::{KvCache, KvError};
 use genie_types::TokenId;
 use sections::ReadError;
 use std::fs::File;
@@ -119,7 +119,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// [`SnapshotError::Kv`].
-    pub fn take(kv: &mut KvManager, model: ModelHash, tokens: &[TokenId]) -> Result<Self, SnapshotError> {
+    pub fn take(kv: &mut KvCache, model: ModelHash, tokens: &[TokenId]) -> Result<Self, SnapshotError> {
         Ok(Self { model, tokens: tokens.to_vec(), image: kv.export()?, extra: Vec::new() })
     }
 
@@ -127,7 +127,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// [`SnapshotError::OtherModel`], [`SnapshotError::Kv`]; the cache is then as it was.
-    pub fn restore(&self, kv: &mut KvManager, model: ModelHash) -> Result<(), SnapshotError> {
+    pub fn restore(&self, kv: &mut KvCache, model: ModelHash) -> Result<(), SnapshotError> {
         if self.model != model {
             return Err(SnapshotError::OtherModel { expected: model, found: self.model });
         }

@@ -10,19 +10,19 @@ fn spec(ar: u32, cl: u32) -> Variant {
     Variant::new(ar, cl).unwrap()
 }
 
-fn cache(mode: ModeKind, shapes: &[(u32, u32)], dtype: KvDtype) -> KvManager {
+fn cache(mode: ModeKind, shapes: &[(u32, u32)], dtype: KvDtype) -> KvCache {
     let mut geometry = KvGeometry::uniform(2, 2, 32, dtype);
     for (i, tensor) in geometry.splits[0].tensors.iter_mut().enumerate() {
         tensor.offset = -128;
         tensor.scale = if dtype == KvDtype::U8 { 0.5 + i as f32 } else { 0.0 };
     }
     let variants = Variants::new(shapes.iter().map(|&(ar, cl)| spec(ar, cl)), KvForm::Concat, None).unwrap();
-    KvManager::new(&geometry, variants, KvOptions { mode, n_threads: 1 }).unwrap()
+    KvCache::new(&geometry, variants, KvOptions { mode, n_threads: 1 }).unwrap()
 }
 
 /// Processes tokens; their bytes follow from their serial number.
-fn feed(kv: &mut KvManager, n: usize, seed: usize) {
-    for step in kv.plan(n, &Policy::Serve).unwrap().steps() {
+fn feed(kv: &mut KvCache, n: usize, seed: usize) {
+    for step in kv.plan(n, &Policy::Lenient).unwrap().steps() {
         kv.prepare(step).unwrap();
         for (t, view) in kv.split(SplitIdx(0)).unwrap().views().enumerate() {
             let bytes = view.new.iter_mut().enumerate();
@@ -38,7 +38,7 @@ fn tokens(n: u32) -> Vec<TokenId> {
 }
 
 /// Rows in the order of positions, whatever the cell order.
-fn rows(kv: &mut KvManager) -> KvImage {
+fn rows(kv: &mut KvCache) -> KvImage {
     kv.export().unwrap()
 }
 
@@ -148,7 +148,7 @@ fn a_folder_of_the_real_genie_is_read_and_written_byte_for_byte() {
                 (tensor.scale, tensor.offset) = (scales[i % 2 * 2 + i / 2], -128);
             }
             let variants = Variants::new(shapes.iter().map(|&(ar, cl)| spec(ar, cl)), KvForm::Concat, None).unwrap();
-            KvManager::new(&geometry, variants, KvOptions { mode, n_threads: 0 }).unwrap()
+            KvCache::new(&geometry, variants, KvOptions { mode, n_threads: 0 }).unwrap()
         };
         for mode in ModeKind::ALL {
             let mut kv = new(mode, &[(1, 64), (32, 128)]);

@@ -3,7 +3,7 @@
 
 use genie_types::Variant;
 use half::f16;
-use kvmanager::{BatchToken, KvDtype, KvGeometry, KvKind, KvLayout, KvManager, KvTensor, LongContext};
+use kvmanager::{BatchToken, KvCache, KvDtype, KvGeometry, KvKind, KvLayout, KvTensor, LongContext};
 use std::ops::Range;
 
 pub fn spec(ar: u32, cl: u32) -> Variant {
@@ -39,7 +39,7 @@ fn bit(seq: u8) -> u64 {
 }
 
 impl Model {
-    pub fn new(geometry: &KvGeometry, kv: &KvManager) -> Self {
+    pub fn new(geometry: &KvGeometry, kv: &KvCache) -> Self {
         let tensors: Vec<_> = geometry.splits.iter().flat_map(|s| s.tensors.clone()).collect();
         let groups = kv.variants().groups().iter().enumerate().map(|(i, rule)| Group {
             tensors: tensors.iter().filter(|t| t.group == i).copied().collect(),
@@ -193,14 +193,14 @@ impl Model {
         }
     }
 
-    pub fn can_part(&self, seq: u8, range: Range<usize>, kv: &KvManager) -> bool {
+    pub fn can_part(&self, seq: u8, range: Range<usize>, kv: &KvCache) -> bool {
         self.groups.iter().enumerate().all(|(i, group)| {
             let shared = |r: &&Row| r.seqs & bit(seq) != 0 && r.seqs != bit(seq) && range.contains(&r.pos);
             group.rows.len() + group.rows.iter().filter(shared).count() <= kv.cells(i).unwrap().capacity()
         })
     }
 
-    pub fn can_copy(&self, src: u8, range: Range<usize>, kv: &KvManager) -> bool {
+    pub fn can_copy(&self, src: u8, range: Range<usize>, kv: &KvCache) -> bool {
         self.groups.iter().enumerate().all(|(i, group)| {
             let wanted = |r: &&Row| r.seqs & bit(src) != 0 && range.contains(&r.pos);
             group.rows.len() + group.rows.iter().filter(wanted).count() <= kv.cells(i).unwrap().capacity()

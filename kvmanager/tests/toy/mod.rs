@@ -6,7 +6,7 @@
 
 use genie_types::{SplitIdx, Variant};
 use kvmanager::{
-    BatchToken, InferenceStep, KvDtype, KvForm, KvGeometry, KvKind, KvManager, KvTensor, LongContext, Policy, SeqId,
+    BatchToken, InferenceStep, KvCache, KvDtype, KvForm, KvGeometry, KvKind, KvTensor, LongContext, Policy, SeqId,
     SplitGeometry, Variants,
 };
 
@@ -62,7 +62,7 @@ fn column(view: &[u8], kind: KvKind, n: usize, col: usize) -> (u32, u32) {
 }
 
 /// Runs one prepared step; returns what each token of it would say next.
-pub fn run(kv: &mut KvManager, step: &InferenceStep, tokens: &[(u32, BatchToken)]) -> Vec<u32> {
+pub fn run(kv: &mut KvCache, step: &InferenceStep, tokens: &[(u32, BatchToken)]) -> Vec<u32> {
     let ar = step.ar();
     let mut outputs = vec![vec![0; kv.n_splits()]; tokens.len()];
     let masks: Vec<_> = (0..kv.n_splits())
@@ -113,8 +113,8 @@ pub fn run(kv: &mut KvManager, step: &InferenceStep, tokens: &[(u32, BatchToken)
 }
 
 /// Processes tokens of the dialog; returns what comes next.
-pub fn process(kv: &mut KvManager, tokens: &[u32]) -> u32 {
-    let strategy = kv.plan(tokens.len(), &Policy::Serve).unwrap();
+pub fn process(kv: &mut KvCache, tokens: &[u32]) -> u32 {
+    let strategy = kv.plan(tokens.len(), &Policy::Lenient).unwrap();
     let (mut at, mut last) = (0, 0);
     for step in strategy.steps() {
         kv.prepare(step).unwrap();
@@ -127,7 +127,7 @@ pub fn process(kv: &mut KvManager, tokens: &[u32]) -> u32 {
 }
 
 /// Prompt in, `n` tokens out.
-pub fn generate(kv: &mut KvManager, prompt: &[u32], n: usize) -> Vec<u32> {
+pub fn generate(kv: &mut KvCache, prompt: &[u32], n: usize) -> Vec<u32> {
     let mut out = vec![process(kv, prompt)];
     while out.len() < n {
         out.push(process(kv, &out[out.len() - 1..]));
