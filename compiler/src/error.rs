@@ -1,6 +1,7 @@
 //! What can go wrong: each message names the object, what was found, and what was expected.
 
 use crate::{Hint, Splits, Weights};
+use genie_bundle::BundleError;
 use std::path::PathBuf;
 
 /// This crate's results.
@@ -24,8 +25,6 @@ pub enum CompileError {
     LayersPerSplitInMono { layers: usize },
     #[error("all splits in one file is for the embedded backend, but the target is `{target}`")]
     OneFileForChip { target: String },
-    #[error("unknown {what} `{found}`: expected one of {}", quoted(expected))]
-    UnknownWord { what: &'static str, found: String, expected: &'static [&'static str] },
 
     // Targets.
     #[error("unknown target `{name}`: expected one of {}", quoted(known))]
@@ -113,12 +112,8 @@ pub enum CompileError {
     OutputIsFile { path: PathBuf },
     #[error("`{}` cannot be a bundle directory: {why}", path.display())]
     OutputUnfit { path: PathBuf, why: &'static str },
-    #[error("`{}` has format `{found}`, expected `{expected}`", path.display())]
-    ManifestFormat { path: PathBuf, found: String, expected: &'static str },
-    #[error("`{}` has version {found}, this build reads versions up to {newest}", path.display())]
-    ManifestVersion { path: PathBuf, found: u32, newest: u32 },
-    #[error("`{}` differs from its manifest: found {found}, expected {expected}", path.display())]
-    FileChanged { path: PathBuf, expected: String, found: String },
+    #[error(transparent)]
+    Bundle(#[from] BundleError),
 
     // Backend.
     #[error(transparent)]
@@ -161,8 +156,8 @@ impl CompileError {
             Self::F16Overflow { .. } => Hint::PrecisionF32,
             Self::UnsupportedFeature { feature: "quantization_config", .. } => Hint::UnquantisedCheckpoint,
             Self::OutputOccupied { .. } => Hint::OtherDirectoryOrForce,
-            Self::ManifestVersion { .. } => Hint::CompileAgainOrNewerBuild,
-            Self::FileChanged { .. } => Hint::CompileAgain,
+            Self::Bundle(BundleError::ManifestVersion { .. }) => Hint::CompileAgainOrNewerBuild,
+            Self::Bundle(BundleError::FileChanged { .. }) => Hint::CompileAgain,
             _ => return None,
         })
     }

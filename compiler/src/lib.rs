@@ -27,7 +27,7 @@
 //! | `lower` | a [`ModelSpec`] to QNN ops, all variants side by side, each weight read once |
 //! | `size` | predicted file lengths, and where to cut |
 //! | `target`, `qnn` | where graphs are composed: a library behind the QNN table |
-//! | `bundle`, [`manifest`] | the output directory and its list of files and graphs |
+//! | `bundle` | the output directory; its file names and its manifest are [`genie_bundle`]'s |
 //! | [`dequantize()`] | the quantised weights of a model as a float32 checkpoint |
 //! | [`CompileError`], [`Hint`] | errors, and advice as data, for a front end to word |
 //! | [`progress`] | progress reports |
@@ -52,7 +52,6 @@ mod gguf;
 mod hint;
 mod htp;
 mod lower;
-pub mod manifest;
 mod model;
 pub mod options;
 pub mod progress;
@@ -63,15 +62,14 @@ mod target;
 mod testing;
 pub mod testmodel;
 
-pub use bundle::{CONFIG_FILE, HTP_CONFIG_FILE, TOKENIZER_FILE};
 pub use checkpoint::Checkpoint;
 pub use compile::model_hash;
 pub use dequantize::dequantize;
 pub use error::{CompileError, Result};
 pub use family::{Family, ModelSpec};
+pub use genie_bundle::{CONFIG_FILE, Manifest};
 pub use hint::Hint;
 pub use htp::{FILE_LIMIT, HtpOptions};
-pub use manifest::Manifest;
 pub use options::{CompileOptions, Precision, Splits, Weights};
 pub use progress::{Amount, Progress, Silent, Stage};
 pub use qnn::compile;

@@ -1,8 +1,8 @@
-//! What older Genie versions refuse of a config that the newest one takes.
+//! What older Genie versions reject of a config that the newest one accepts.
 //!
 //! *Source*: the schemas of API 1.0 (QAIRT 2.25) and 1.21 (2.51), and release notes between them. A key is listed with the
-//! newest version that is known to lack it; versions after that one, for which nothing is known, are given the benefit of
-//! the doubt.
+//! newest version that is known to lack it; versions after that one, for which nothing is known, are taken to have
+//! the key.
 
 use serde_json::Value;
 
@@ -77,8 +77,8 @@ const LATER_KEYS: &[(&str, u32)] = &[
 const LATER_TYPES: &[(&str, u32)] =
     &[("kv-share", 0), ("ssd-q1", 1), ("lade", 1), ("spd", 1), ("multistream", 1), ("eaglet", 1)];
 
-/// What that version would refuse although the newest one takes it. Empty for the newest, and for what is no dialog.
-pub fn refused_by(document: &Value, api: GenieApi) -> Vec<Problem> {
+/// What that version rejects although the newest one accepts it. Empty for the newest, and for a document without a dialog.
+pub fn rejected_by(document: &Value, api: GenieApi) -> Vec<Problem> {
     let mut out = Vec::new();
     let Some(dialog) = Node::root(document).get("dialog") else { return out };
     let lacks = |newest_without: u32| api.major == 1 && api.minor <= newest_without;
@@ -132,11 +132,11 @@ mod tests {
     }
 
     fn pointers(document: &Value, api: &str) -> Vec<String> {
-        refused_by(document, GenieApi::parse(api).unwrap()).into_iter().map(|p| p.pointer).collect()
+        rejected_by(document, GenieApi::parse(api).unwrap()).into_iter().map(|p| p.pointer).collect()
     }
 
     #[test]
-    fn older_versions_refuse_more() {
+    fn older_versions_reject_more() {
         const ALL: [&str; 4] = [
             "/dialog/max-num-tokens",
             "/dialog/engine/model/positional-encoding",

@@ -1,4 +1,4 @@
-//! What is wrong with a config, where, and what would help.
+//! What is wrong with a config, where, and what to do about it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -10,12 +10,13 @@ pub struct Problem {
     pub pointer: String,
     /// What was expected and what was found.
     pub message: String,
-    /// What to do about it, where we know.
+    /// What to do about it, where that is known.
     pub hint: Option<String>,
 }
 
 impl Problem {
-    pub(super) fn new(pointer: impl Into<String>, message: impl Into<String>) -> Self {
+    /// A finding without a hint.
+    pub fn new(pointer: impl Into<String>, message: impl Into<String>) -> Self {
         Self { pointer: pointer.into(), message: message.into(), hint: None }
     }
 
@@ -44,7 +45,7 @@ pub enum ConfigError {
     Read {
         /// The file.
         path: PathBuf,
-        /// The reason the system gave.
+        /// The system's reason.
         source: std::io::Error,
     },
     /// Not JSON.
@@ -71,7 +72,7 @@ pub enum ConfigError {
         /// All of them, in the order of the file.
         problems: Vec<Problem>,
     },
-    /// Valid, but asks for what this build cannot do.
+    /// Valid, but asks for a feature that this build does not have.
     #[error("{origin} asks for more than this build can do: {}", listed(.problems))]
     Unsupported {
         /// The file, or that it was a string.

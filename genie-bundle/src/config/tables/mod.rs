@@ -13,7 +13,7 @@ use super::schema::{Block, Type, block, req};
 /// The whole document: one key, `dialog`.
 pub(super) const ROOT: Block = block(&[req("dialog", Type::Block(&dialog::DIALOG))]);
 
-/// Other documents that Genie knows; a config of that kind gets told so.
+/// Other documents that Genie knows; a config of that kind is named in the error.
 pub(super) const OTHER_ROOTS: &[&str] = &[
     "embedding",
     "standalone-engine",

@@ -1,7 +1,7 @@
 //! The backend extension config that a bundle may name (`htp_backend_ext_config.json`): chip and clocks.
 //!
-//! Of its many keys we act on the chip's number and the performance profile. The others steer Qualcomm's own tools and are
-//! left alone, known or not; what we act on must have the right type.
+//! Of its many keys the chip's number and the performance profile have an effect here. The others configure Qualcomm's own
+//! tools and are ignored, known or not; the keys with an effect must have the right type.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::problem::{ConfigError, Origin, Problem};
 
-/// What extension configs say that we act on. The first that says a thing counts.
+/// The keys of extension configs that have an effect here. The first file that has a key counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HtpExtensions {
     /// The chip, by Qualcomm's number (`soc_model`, or `soc_id`).
@@ -24,7 +24,7 @@ impl HtpExtensions {
     /// Reads the files in order.
     ///
     /// # Errors
-    /// A file that cannot be read, is no JSON, or has one of our keys with a value of another type.
+    /// A file that cannot be read, is no JSON, or has one of these keys with a value of another type.
     pub fn from_files(paths: &[PathBuf]) -> Result<Self, ConfigError> {
         let mut all = Self::default();
         for path in paths {
@@ -66,7 +66,7 @@ impl HtpExtensions {
         for key in ["soc_model", "soc_id"] {
             match device.get(key).map(|value| (value, value.as_u64().and_then(|n| u32::try_from(n).ok()))) {
                 None => {}
-                // 0 is how some configs say "unknown".
+                // Some configs write 0 for "unknown".
                 Some((_, Some(0))) => {}
                 Some((_, Some(n))) => self.soc = self.soc.or(Some(n)),
                 Some((value, None)) => {
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_file_that_says_a_thing_counts() {
+    fn the_first_file_with_a_key_counts() {
         let folder = tempfile::tempdir().unwrap();
         let file = |name: &str, text: &str| {
             let path = folder.path().join(name);

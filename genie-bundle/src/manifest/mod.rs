@@ -2,13 +2,18 @@
 //!
 //! Nothing in it depends on time or place, so the same model and options give the same manifest.
 
-use crate::{CompileError, Precision, Result, Splits, Weights, fs};
-use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
+mod formats;
+
+pub use formats::{Precision, Splits, UnknownWord, Weights};
+
 use std::path::Path;
 
-/// File name of the manifest in a bundle.
-pub const MANIFEST_FILE: &str = "manifest.json";
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::hash::hash_file;
+use crate::{BundleError, MANIFEST_FILE};
+
 /// Value of [`Manifest::format`].
 pub const BUNDLE_FORMAT: &str = "open-genie-bundle";
 /// Version written by this build, and the newest one it reads.
@@ -40,7 +45,7 @@ pub struct Source {
     pub family: String,
     /// Name of the model directory.
     pub name: String,
-    /// [`crate::model_hash`] of that directory.
+    /// The compiler's hash of that directory.
     pub sha256: String,
 }
 
@@ -61,7 +66,7 @@ pub struct Options {
     pub one_file: bool,
     /// Element type.
     pub precision: Precision,
-    /// How weights of linear layers are stored; bundles of before this key have them in the precision.
+    /// How weights of linear layers are stored; bundles without this key have them in the precision.
     #[serde(default)]
     pub weights: Weights,
     /// The chip, by the name that `--target` takes; absent when compiled for what the backend runs on.
@@ -78,7 +83,7 @@ pub struct Options {
 pub struct BackendId {
     /// Provider name.
     pub name: String,
-    /// Build id as the library tells it.
+    /// Build id as the library reports it.
     pub build_id: String,
 }
 
@@ -125,7 +130,7 @@ impl Manifest {
     ///
     /// # Errors
     /// A missing or unreadable file, another format, a newer version.
-    pub fn read(bundle: &Path) -> Result<Self> {
+    pub fn read(bundle: &Path) -> Result<Self, BundleError> {
         /// The part that every version has.
         #[derive(Deserialize)]
         struct Head {
@@ -133,27 +138,28 @@ impl Manifest {
             version: u32,
         }
         let path = bundle.join(MANIFEST_FILE);
-        let bytes = fs::read(&path)?;
-        let head: Head = fs::from_json(&path, &bytes)?;
+        let bytes = std::fs::read(&path).map_err(BundleError::io("read", &path))?;
+        let json = |source| BundleError::Json { path: path.clone(), source };
+        let head: Head = serde_json::from_slice(&bytes).map_err(json)?;
         if head.format != BUNDLE_FORMAT {
-            return Err(CompileError::ManifestFormat { path, found: head.format, expected: BUNDLE_FORMAT });
+            return Err(BundleError::ManifestFormat { path, found: head.format, expected: BUNDLE_FORMAT });
         }
         if head.version > BUNDLE_VERSION {
-            return Err(CompileError::ManifestVersion { path, found: head.version, newest: BUNDLE_VERSION });
+            return Err(BundleError::ManifestVersion { path, found: head.version, newest: BUNDLE_VERSION });
         }
-        fs::from_json(&path, &bytes)
+        serde_json::from_slice(&bytes).map_err(json)
     }
 
     /// Checks that every listed file is there with the listed length and hash.
     ///
     /// # Errors
     /// The first file that is missing or differs.
-    pub fn verify_files(&self, bundle: &Path) -> Result<()> {
+    pub fn verify_files(&self, bundle: &Path) -> Result<(), BundleError> {
         for file in &self.files {
             let path = bundle.join(&file.path);
-            let found = fs::hash_file(&path)?;
+            let found = hash_file(&path)?;
             if (found.bytes, &found.sha256) != (file.bytes, &file.sha256) {
-                return Err(CompileError::FileChanged {
+                return Err(BundleError::FileChanged {
                     path,
                     expected: format!("{} bytes, sha256 {}", file.bytes, file.sha256),
                     found: format!("{} bytes, sha256 {}", found.bytes, found.sha256),

@@ -1,4 +1,4 @@
-//! What must hold between keys: rules that no table can say. Each adds all that it finds.
+//! Rules between keys, which no table can express. Each adds all problems that it finds.
 
 mod dialog;
 mod engine;

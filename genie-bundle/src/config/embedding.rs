@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use engine::{EmbeddingLut, LutDtype};
 use genie_types::Dtype;
 use serde::Deserialize;
 
-use super::checked::resolve;
 use super::node::Node;
 use super::problem::Problem;
+use super::settings::{EmbeddingSettings, TableDtype};
+use super::values::resolve;
 
 const AT: &str = "/dialog/embedding";
 
@@ -28,7 +28,7 @@ struct RawQuant {
     offset: f64,
 }
 
-/// What of the block this build cannot do.
+/// Features of the block that this build does not have.
 pub(super) fn unsupported(dialog: &Node<'_>, out: &mut Vec<Problem>) {
     let Some(e) = dialog.get("embedding") else { return };
     if e.str("type") == Some("callback") {
@@ -46,7 +46,7 @@ pub(super) fn unsupported(dialog: &Node<'_>, out: &mut Vec<Problem>) {
     }
 }
 
-pub(super) fn lut(raw: RawEmbedding, base: &Path, problems: &mut Vec<Problem>) -> Option<EmbeddingLut> {
+pub(super) fn table(raw: RawEmbedding, base: &Path, problems: &mut Vec<Problem>) -> Option<EmbeddingSettings> {
     let mut bad = |key: &str, message: &str| problems.push(Problem::new(format!("{AT}/{key}"), message));
     if raw.size == 0 {
         bad("size", "expected at least 1, found 0");
@@ -61,10 +61,10 @@ pub(super) fn lut(raw: RawEmbedding, base: &Path, problems: &mut Vec<Problem>) -
         Some("ufixed16") => Some(Dtype::UFixed16),
         Some("sfixed8") => Some(Dtype::SFixed8),
         Some("sfixed16") => Some(Dtype::SFixed16),
-        _ => return Some(EmbeddingLut { path: resolve(base, &path), size: raw.size, dtype: LutDtype::Float32 }),
+        _ => return Some(EmbeddingSettings { path: resolve(base, &path), size: raw.size, dtype: TableDtype::Float32 }),
     };
     let dtype = match (fixed, raw.quant_param) {
-        (None, _) => LutDtype::Native,
+        (None, _) => TableDtype::Native,
         (Some(_), None) => {
             bad("quant-param", "required for a table of fixed-point codes");
             return None;
@@ -76,8 +76,8 @@ pub(super) fn lut(raw: RawEmbedding, base: &Path, problems: &mut Vec<Problem>) -
             if q.offset.fract() != 0.0 || q.offset.abs() > f64::from(i32::MAX) {
                 bad("quant-param/offset", &format!("expected a 32-bit integer, found {}", q.offset));
             }
-            LutDtype::Fixed { dtype, scale: q.scale, offset: q.offset as i32 }
+            TableDtype::Fixed { dtype, scale: q.scale, offset: q.offset as i32 }
         }
     };
-    Some(EmbeddingLut { path: resolve(base, &path), size: raw.size, dtype })
+    Some(EmbeddingSettings { path: resolve(base, &path), size: raw.size, dtype })
 }

@@ -1,11 +1,11 @@
-//! A JSON value together with its place, so that rules can name what they complain about.
+//! A JSON value together with its place, so that rules can name what a problem is about.
 
 use serde_json::Value;
 
 use super::problem::Problem;
 use super::schema::join;
 
-/// A value and its JSON pointer. Absent or misshapen children are simply not there: the schema has reported them.
+/// A value and its JSON pointer. Absent or misshapen children count as absent: the schema has reported them.
 #[derive(Clone)]
 pub(super) struct Node<'v> {
     value: &'v Value,

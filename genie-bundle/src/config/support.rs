@@ -1,10 +1,10 @@
-//! What this build cannot do yet, by name, and what it leaves aside with a word.
+//! Features that this build does not have yet, by name, and keys that it ignores with a warning.
 
 use super::embedding;
 use super::node::Node;
 use super::problem::Problem;
 
-/// Every feature of a valid config that would have to be refused.
+/// Every feature of a valid config that must be refused.
 pub(super) fn unsupported(root: &Node<'_>) -> Vec<Problem> {
     let mut out = Vec::new();
     let Some(d) = root.get("dialog") else { return out };
@@ -111,13 +111,13 @@ fn not_yet(parent: &Node<'_>, key: &str, what: &str) -> Problem {
     parent.problem_at(key, format!("{what} is not yet supported"))
 }
 
-/// What is valid, but does nothing, or does other than the writer may think.
+/// Keys that are valid but do nothing, or something else than the writer may expect.
 pub(super) fn warnings(root: &Node<'_>) -> Vec<Problem> {
     let mut out = Vec::new();
     let Some(d) = root.get("dialog") else { return out };
     if !d.has("sampler") {
         let problem = d.problem_at("sampler", "absent: Genie's defaults are used");
-        out.push(problem.hint("the real Genie refuses to create a dialog without it"));
+        out.push(problem.hint("libGenie refuses to create a dialog without it"));
     }
     if d.has("debug") {
         out.push(d.problem_at("debug", "ignored: this build dumps no tensors"));

@@ -1,8 +1,8 @@
-//! Guesses what the writer of a config meant.
+//! Suggests what the writer of a config meant.
 
 use super::schema::{Block, Type};
 
-/// The likeliest intention behind a key that a block does not know: a misspelling, or a key of another block.
+/// The likeliest meaning of a key that a block does not know: a misspelling, or a key of another block.
 pub(super) fn for_unknown_key(name: &str, block: &Block, root: &Block) -> Option<String> {
     // snake_case is the commonest slip, and may be too far for the edit distance.
     let dashed = name.replace('_', "-");
@@ -20,13 +20,13 @@ pub(super) fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>)
     let limit = (word.chars().count() / 3).clamp(1, 3);
     candidates
         .filter(|c| !c.is_empty())
-        .map(|c| (edits(&word.to_lowercase(), &c.to_lowercase()), c))
+        .map(|c| (strsim::levenshtein(&word.to_lowercase(), &c.to_lowercase()), c))
         .filter(|(n, _)| *n <= limit)
         .min_by_key(|(n, _)| *n)
         .map(|(_, c)| c)
 }
 
-/// Pointer of the first block, depth first, that has the key. Short common words say nothing about a place.
+/// Pointer of the first block, depth first, that has the key. Short common words do not point to a block.
 fn place_of(name: &str, block: &Block, pointer: &str) -> Option<String> {
     if matches!(name, "version" | "type" | "path" | "name" | "prefix" | "size") {
         return None;
@@ -53,33 +53,9 @@ fn block_of(ty: &Type) -> Option<&'static Block> {
     }
 }
 
-/// Levenshtein distance in characters.
-fn edits(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, ca) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, cb) in b.iter().enumerate() {
-            let change = diagonal + usize::from(ca != *cb);
-            diagonal = row[j + 1];
-            row[j + 1] = change.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn edits_count_insertions_deletions_and_changes() {
-        for (a, b, n) in [("", "abc", 3), ("kitten", "sitting", 3), ("temp", "temp", 0), ("top-k", "topk", 1)] {
-            assert_eq!(edits(a, b), n, "{a} {b}");
-            assert_eq!(edits(b, a), n, "{b} {a}");
-        }
-    }
 
     #[test]
     fn far_words_are_no_hint() {

@@ -1,56 +1,64 @@
-//! From a validated document to values: token ids, absolute paths, sampler settings.
+//! From a validated document to values: token ids, absolute paths, numbers in range.
 //!
-//! What the schema lets through but nobody can use (a context of size 0, a token id of -7) is found here.
+//! Reports what the schema accepts but nothing can use: a context of size 0, a token id of -7.
 
 use std::path::{Path, PathBuf};
 
-use engine::{EngineConfig, GroupOptions, RopeConfig, RopeScaling};
 use genie_types::TokenId;
 
 use super::embedding;
 use super::problem::Problem;
-use super::raw::{
-    OneOrMany, RawBackend, RawContext, RawDialog, RawEngine, RawHtp, RawPositions, RawSampler, RawScaling,
-};
+use super::raw::{OneOrMany, RawBackend, RawContext, RawDialog, RawHtp, RawPositions, RawScaling};
 use super::rules::parse_mask;
-use super::settings::{BackendSettings, ContextSettings};
-use crate::sampler::{SamplerSettings, SettingsError, TokenPenalty};
+use super::settings::{BackendSettings, ContextSettings, EngineSettings, Llama3Scaling, RopeSettings, SamplerSettings};
 
-/// All values of a dialog, before they are wrapped up.
+/// All values of a dialog.
+#[derive(Clone, Debug)]
 pub(super) struct Values {
     pub(super) context: ContextSettings,
     pub(super) sampler: SamplerSettings,
     pub(super) tokenizer: PathBuf,
-    pub(super) engine: EngineConfig,
+    pub(super) engine: EngineSettings,
     pub(super) backend: BackendSettings,
     pub(super) stop_sequences: Vec<String>,
     pub(super) max_num_tokens: Option<usize>,
 }
 
-pub(super) fn values(raw: RawDialog, base: &Path, problems: &mut Vec<Problem>) -> Option<Values> {
+pub(super) fn values(raw: RawDialog, base: &Path, problems: &mut Vec<Problem>) -> Values {
     for (i, s) in raw.stop_sequence.iter().enumerate() {
         if s.is_empty() {
             problems.push(Problem::new(format!("/dialog/stop-sequence/{i}"), "expected a non-empty string"));
         }
     }
     let context = context(&raw.context, problems);
-    let sampler = sampler(raw.sampler).map_err(|e| {
-        let at = if e.key.ends_with("penalty") { "token-penalty/" } else { "" };
-        let message = format!("expected {}, found {}", e.expected, e.value);
-        problems.push(Problem::new(format!("/dialog/sampler/{at}{}", e.key), message));
-    });
+    let sampler = raw.sampler.unwrap_or_default();
+    // The schema compares in float64; the value must stay in range as the float32 that samplers use.
+    if let Some(p) = sampler.token_penalty.as_ref().and_then(|p| p.repetition_penalty)
+        && !(p.is_finite() && p > 0.0)
+    {
+        let message = format!("expected a finite number above 0, found {p}");
+        problems.push(Problem::new("/dialog/sampler/token-penalty/repetition-penalty", message));
+    }
     let backend = backend(&raw.engine.backend, base);
-    let mut engine = engine(raw.engine, &context, base, problems);
-    engine.embedding = raw.embedding.and_then(|e| embedding::lut(e, base, problems));
-    Some(Values {
+    let positions = raw.engine.model.positional_encoding.and_then(|p| p.into_vec().into_iter().next());
+    let rope = rope(positions, &raw.engine.backend.htp, problems);
+    let engine = EngineSettings {
+        ctx_bins: raw.engine.model.binary.ctx_bins.iter().map(|p| resolve(base, p)).collect(),
+        n_threads: raw.engine.n_threads,
+        rope,
+        cache_groups: raw.engine.cache_groups,
+        select_graphs: raw.engine.backend.htp.execute_select_graphs,
+        embedding: raw.embedding.and_then(|e| embedding::table(e, base, problems)),
+    };
+    Values {
         context,
-        sampler: sampler.ok()?,
+        sampler,
         tokenizer: resolve(base, &raw.tokenizer.path),
         engine,
         backend,
         stop_sequences: raw.stop_sequence,
         max_num_tokens: raw.max_num_tokens,
-    })
+    }
 }
 
 /// Relative paths start at the config's folder, so a bundle can be moved and run from anywhere.
@@ -88,55 +96,6 @@ fn context(raw: &RawContext, problems: &mut Vec<Problem>) -> ContextSettings {
     }
 }
 
-fn sampler(raw: Option<RawSampler>) -> Result<SamplerSettings, SettingsError> {
-    let mut s = SamplerSettings::default();
-    let Some(raw) = raw else { return Ok(s) };
-    // A seed of -1 asks for a random one; other negative seeds are taken bit for bit, as C does.
-    s = s.with_seed(raw.seed.filter(|seed| *seed != -1).map(i32::cast_unsigned)).with_greedy(raw.greedy);
-    if let Some(temp) = raw.temp {
-        s = s.with_temp(temp)?;
-    }
-    if let Some(k) = raw.top_k {
-        s = s.with_top_k(k);
-    }
-    if let Some(p) = raw.top_p {
-        s = s.with_top_p(p)?;
-    }
-    if let Some(p) = raw.token_penalty {
-        let off = TokenPenalty::default();
-        s = s.with_penalty(TokenPenalty {
-            last_n: p.penalize_last_n.unwrap_or(off.last_n),
-            repetition: p.repetition_penalty.unwrap_or(off.repetition),
-            presence: p.presence_penalty.unwrap_or(off.presence),
-            frequency: p.frequency_penalty.unwrap_or(off.frequency),
-        })?;
-    }
-    Ok(s)
-}
-
-fn engine(raw: RawEngine, context: &ContextSettings, base: &Path, problems: &mut Vec<Problem>) -> EngineConfig {
-    let positions = raw.model.positional_encoding.and_then(|p| p.into_vec().into_iter().next());
-    let rope = rope(positions, &raw.backend.htp, problems);
-    let mut config = EngineConfig::new(raw.model.binary.ctx_bins.iter().map(|p| resolve(base, p)));
-    config.context_size = Some(context.size);
-    config.n_threads = raw.n_threads;
-    config.rope = rope;
-    // Genie's rule: the pad token, else the first EOS. Padded rows are masked, so any id does.
-    config.pad_token = context.pad.or(context.eos.first().copied()).unwrap_or(TokenId(0));
-    config.cache_groups = raw
-        .cache_groups
-        .into_iter()
-        .map(|g| GroupOptions {
-            prefix: g.prefix,
-            mask: g.attention_mask_tensor_name,
-            index: g.cache_index_tensor_name,
-        })
-        .collect();
-    let select = raw.backend.htp.execute_select_graphs;
-    config.select_graphs = (!select.is_empty()).then_some(select);
-    config
-}
-
 fn backend(raw: &RawBackend, base: &Path) -> BackendSettings {
     let htp = &raw.htp;
     let extensions = raw.extensions.as_ref().map_or(&[][..], OneOrMany::as_slice);
@@ -155,7 +114,7 @@ fn backend(raw: &RawBackend, base: &Path) -> BackendSettings {
 const DEFAULT_THETA: f64 = 10_000.0;
 
 /// Rotary positions, where their width is stated: the block of the model, or the older keys of `QnnHtp`.
-fn rope(positions: Option<RawPositions>, htp: &RawHtp, problems: &mut Vec<Problem>) -> Option<RopeConfig> {
+fn rope(positions: Option<RawPositions>, htp: &RawHtp, problems: &mut Vec<Problem>) -> Option<RopeSettings> {
     const AT: &str = "/dialog/engine/model/positional-encoding";
     const HTP: &str = "/dialog/engine/backend/QnnHtp";
     let (dim, theta, scaling, dim_at, theta_at) = match positions {
@@ -166,9 +125,9 @@ fn rope(positions: Option<RawPositions>, htp: &RawHtp, problems: &mut Vec<Proble
     if !theta.is_finite() || theta <= 0.0 {
         problems.push(Problem::new(theta_at, format!("expected a number above 0, found {theta}")));
     }
-    let scaling = scaling.map_or(RopeScaling::Default, |s| rope_scaling(&s, &format!("{AT}/rope-scaling"), problems));
+    let llama3 = scaling.and_then(|s| rope_scaling(&s, &format!("{AT}/rope-scaling"), problems));
     match (dim?, usize::try_from(dim?)) {
-        (1.., Ok(rope_dim)) => Some(RopeConfig { rope_dim, theta, scaling }),
+        (1.., Ok(dim)) => Some(RopeSettings { dim, theta, llama3 }),
         (found, _) => {
             problems.push(Problem::new(dim_at, format!("expected at least 1, found {found}")));
             None
@@ -176,9 +135,9 @@ fn rope(positions: Option<RawPositions>, htp: &RawHtp, problems: &mut Vec<Proble
     }
 }
 
-fn rope_scaling(s: &RawScaling, at: &str, problems: &mut Vec<Problem>) -> RopeScaling {
+fn rope_scaling(s: &RawScaling, at: &str, problems: &mut Vec<Problem>) -> Option<Llama3Scaling> {
     if s.rope_type.as_deref() != Some("llama3") {
-        return RopeScaling::Default;
+        return None;
     }
     let mut need = |key: &str, value: Option<f64>| {
         let message = match value {
@@ -199,10 +158,10 @@ fn rope_scaling(s: &RawScaling, at: &str, problems: &mut Vec<Problem>) -> RopeSc
         let message = format!("expected more than `low-freq-factor`, {low}, found {high}");
         problems.push(Problem::new(format!("{at}/high-freq-factor"), message));
     }
-    match (factor, low, high, original) {
-        (Some(factor), Some(low_freq_factor), Some(high_freq_factor), Some(original_max_position)) => {
-            RopeScaling::Llama3 { factor, low_freq_factor, high_freq_factor, original_max_position }
-        }
-        _ => RopeScaling::Default,
-    }
+    Some(Llama3Scaling {
+        factor: factor?,
+        low_freq_factor: low?,
+        high_freq_factor: high?,
+        original_max_position: original?,
+    })
 }

@@ -10,7 +10,7 @@ use super::problem::Problem;
 
 /// What a value may be.
 pub(super) enum Type {
-    /// Anything: Genie does not look inside either.
+    /// Anything: Genie does not look inside.
     Any,
     /// Any object.
     AnyBlock,
@@ -28,7 +28,7 @@ pub(super) enum Type {
     Num(f64, f64),
     /// A number strictly between the two.
     Between(f64, f64),
-    /// An array of at least so many items of a type.
+    /// An array of at least this many items of a type.
     List(&'static Type, usize),
     Block(&'static Block),
     /// The type, of these, whose JSON kind fits the value.
@@ -239,7 +239,7 @@ fn int_range(min: i128, max: i128) -> String {
 }
 
 fn num_range(min: f64, max: f64) -> String {
-    // The largest f32 is a limit in name only; nobody wants to read its digits.
+    // The largest f32 is no limit in practice; its digits are left out.
     if max >= f64::from(f32::MAX) {
         format!("a number of at least {min}")
     } else {

@@ -1,4 +1,4 @@
-//! Rules of the `QnnHtp` block: what excludes what.
+//! Rules of the `QnnHtp` block: keys that exclude each other.
 
 use super::super::node::Node;
 use super::super::problem::Problem;

@@ -1,10 +1,11 @@
 //! The JSON as serde sees it, after the schema has accepted it: only the blocks that a basic dialog on `QnnHtp` uses.
 //!
-//! Unknown keys are not refused here because the tables did that already, with better words and for all kinds.
+//! Unknown keys are not refused here: the tables have done that, with a better message and for all kinds.
 
 use serde::Deserialize;
 
 use super::embedding::RawEmbedding;
+use super::settings::{CacheGroupSettings, SamplerSettings};
 
 #[derive(Deserialize)]
 pub(super) struct RawRoot {
@@ -16,7 +17,7 @@ pub(super) struct RawRoot {
 #[serde(rename_all = "kebab-case")]
 pub(super) struct RawDialog {
     pub(super) context: RawContext,
-    pub(super) sampler: Option<RawSampler>,
+    pub(super) sampler: Option<SamplerSettings>,
     pub(super) tokenizer: RawTokenizer,
     pub(super) engine: RawEngine,
     pub(super) embedding: Option<RawEmbedding>,
@@ -38,27 +39,6 @@ pub(super) struct RawContext {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) struct RawSampler {
-    pub(super) seed: Option<i32>,
-    pub(super) temp: Option<f32>,
-    pub(super) top_k: Option<usize>,
-    pub(super) top_p: Option<f32>,
-    #[serde(default)]
-    pub(super) greedy: bool,
-    pub(super) token_penalty: Option<RawPenalty>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) struct RawPenalty {
-    pub(super) penalize_last_n: Option<usize>,
-    pub(super) repetition_penalty: Option<f32>,
-    pub(super) presence_penalty: Option<f32>,
-    pub(super) frequency_penalty: Option<f32>,
-}
-
-#[derive(Deserialize)]
 pub(super) struct RawTokenizer {
     pub(super) path: String,
 }
@@ -70,15 +50,7 @@ pub(super) struct RawEngine {
     pub(super) backend: RawBackend,
     pub(super) model: RawModel,
     #[serde(default)]
-    pub(super) cache_groups: Vec<RawCacheGroup>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) struct RawCacheGroup {
-    pub(super) prefix: String,
-    pub(super) attention_mask_tensor_name: Option<String>,
-    pub(super) cache_index_tensor_name: Option<String>,
+    pub(super) cache_groups: Vec<CacheGroupSettings>,
 }
 
 #[derive(Deserialize)]
