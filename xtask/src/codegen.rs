@@ -1,6 +1,6 @@
 //! `cargo xtask codegen`: writes the tables of `qnn-sys/src/generated` from the measured ABI in `qnn-sys/abi/qnn-abi.json`.
 //!
-//! `--check` compares instead, so that nobody edits generated files by hand.
+//! `--check` compares instead, so that an edit of a generated file by hand is found.
 
 mod ctype;
 mod emit;

@@ -67,7 +67,7 @@ impl Machine {
     }
 }
 
-/// Fetches, checks, unpacks, and says what is there.
+/// Fetches, checks, unpacks, and prints what is there.
 pub fn run(args: &QnnRuntimeArgs) -> Result<()> {
     report(&unpacked(args.target, args.force)?)
 }

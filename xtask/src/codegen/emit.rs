@@ -173,7 +173,7 @@ pub fn layout(abi: &Value) -> Result<String> {
     Ok(format!("{out}];\n\n{asserts}"))
 }
 
-/// Offsets inside an anonymous union may be told from the outer struct; this is what to take off.
+/// Offsets inside an anonymous union may be given from the outer struct; this is what to take off.
 fn anonymous_offset(abi: &Value, name: &str) -> Result<u64> {
     let own = &abi["structs"][name];
     Ok(members(own)?.iter().filter_map(|m| m["offset"].as_u64()).min().unwrap_or(0))

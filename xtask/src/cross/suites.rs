@@ -19,7 +19,7 @@ pub enum Step {
     HostMax,
     /// The suite of qnn-host on a CPU without the dot product and matrix extensions.
     HostA53,
-    /// Qualcomm's own system library reads our binaries; its HTP library says why it cannot start.
+    /// Qualcomm's own system library reads our binaries; its HTP library reports why it cannot start.
     Decode,
 }
 
