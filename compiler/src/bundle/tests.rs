@@ -84,7 +84,7 @@ fn a_failure_leaves_the_earlier_bundle() {
 }
 
 #[test]
-fn newer_and_foreign_manifests_are_told_apart() {
+fn newer_and_foreign_manifests_differ() {
     let Place { dir: _dir, model, out } = place();
     compile(&model, &out, |_| {}).unwrap();
     edit(&out, "manifest.json", |m| *m = json!({ "format": m["format"], "version": 9, "new": true }));
@@ -233,7 +233,7 @@ fn the_dialog_configuration_is_this() {
     assert_eq!(format!("{config:#}"), expected);
 }
 
-/// The keys of each object, required first after a `!`, as the real Genie 1.21 has them. What is not listed here, its
+/// The keys of each object, required first after a `!`, as in libGenie 1.21. A key that is not listed here, its
 /// schema rejects.
 const SCHEMA: &[(&str, &str, &str)] = &[
     ("", "dialog", ""),

@@ -1,4 +1,4 @@
-//! Qwen 2 and 2.5: Llama's graph with biases on Q, K and V, whatever the configuration says.
+//! Qwen 2 and 2.5: Llama's graph with biases on Q, K and V, whatever the configuration has.
 //!
 //! *Source*: `Qwen2Config` and the attention of `Qwen2ForCausalLM` in Hugging Face transformers.
 

@@ -95,7 +95,7 @@ pub(crate) fn decode(info: &TensorInfo, bytes: &[u8]) -> Vec<f32> {
         Dtype::F32 => bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect(),
         Dtype::F16 => bytes.as_chunks().0.iter().map(|b| f16::from_le_bytes(*b).to_f32()).collect(),
         Dtype::SFixed8 | Dtype::SFixed4 => {
-            let codes: Vec<i8> = match info.dtype {
+            let q: Vec<i8> = match info.dtype {
                 Dtype::SFixed8 => bytes.iter().map(|b| b.cast_signed()).collect(),
                 _ => bytes.iter().flat_map(|b| [(b << 4).cast_signed() >> 4, b.cast_signed() >> 4]).collect(),
             };
@@ -110,7 +110,7 @@ pub(crate) fn decode(info: &TensorInfo, bytes: &[u8]) -> Vec<f32> {
                 other => panic!("{other:?}"),
             };
             assert_eq!(scales.len(), n_scales);
-            codes.iter().enumerate().map(|(i, c)| f32::from(*c) * scales[i / below % n_scales].0).collect()
+            q.iter().enumerate().map(|(i, q)| f32::from(*q) * scales[i / below % n_scales].0).collect()
         }
         other => panic!("no constant should be {other}"),
     }
