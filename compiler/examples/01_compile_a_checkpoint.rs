@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// Compiles variants for decode (AR-1) and prefill (AR-32) in two splits, with int8 weights.
 pub fn run(model: &Path, bundle: &Path) -> Result<Manifest, Box<dyn Error>> {
-    let host = Library::linked(qnn_host::QnnInterface_getProviders, Some(qnn_host::QnnSystemInterface_getProviders))?;
+    let host = Library::linked(qnn_host::providers())?;
     let backend = Backend::new(&host, &BackendOptions::default())?;
     let options = CompileOptions {
         ars: vec![1, 32],

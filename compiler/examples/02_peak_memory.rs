@@ -58,7 +58,7 @@ pub fn run(layers: usize, vocab: usize) -> Result<(), Box<dyn Error>> {
 
     let dir = tempfile::tempdir()?;
     model.write(&dir.path().join("model"))?;
-    let host = Library::linked(qnn_host::QnnInterface_getProviders, Some(qnn_host::QnnSystemInterface_getProviders))?;
+    let host = Library::linked(qnn_host::providers())?;
     let backend = Backend::new(&host, &BackendOptions::default())?;
     let options = CompileOptions::new(dir.path().join("model"), dir.path().join("bundle"));
     let mut peak = Peak::default();

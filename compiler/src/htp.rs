@@ -81,7 +81,7 @@ impl HtpOptions {
         if library.provider().starts_with(PROVIDER) {
             return Ok(());
         }
-        let (library, provider) = (library.shown().into(), library.provider().into());
+        let (library, provider) = (library.display_name().into(), library.provider().into());
         Err(CompileError::NotHtp { target: self.target(), library, provider })
     }
 
@@ -205,8 +205,7 @@ mod tests {
         TestModel::tiny(Family::Llama).write(&place.path().join("model")).unwrap();
         let mut options = CompileOptions::new(place.path().join("model"), place.path().join("bundle"));
         options.htp = Some(HtpOptions::for_target("sm8650").unwrap());
-        let providers = qnn_host::QnnInterface_getProviders;
-        let library = Library::linked(providers, Some(qnn_host::QnnSystemInterface_getProviders)).unwrap();
+        let library = Library::linked(qnn_host::providers()).unwrap();
         let backend = Backend::new(&library, &BackendOptions::default()).unwrap();
         let error = crate::compile(&options, &backend, &mut crate::Silent).unwrap_err();
         let message = "library `linked in` does not compile for target `sm8650`: it is `HOST_OPEN_GENIE`, expected an HTP \

@@ -6,7 +6,7 @@
 //!
 //! let dir = tempfile::tempdir()?;
 //! TestModel::tiny(Family::Qwen3).write(&dir.path().join("model"))?;
-//! let host = Library::linked(qnn_host::QnnInterface_getProviders, Some(qnn_host::QnnSystemInterface_getProviders))?;
+//! let host = Library::linked(qnn_host::providers())?;
 //! let backend = Backend::new(&host, &BackendOptions::default())?;
 //! let mut options = CompileOptions::new(dir.path().join("model"), dir.path().join("bundle"));
 //! (options.ars, options.cls) = (vec![1, 16], vec![64]);

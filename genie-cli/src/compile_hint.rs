@@ -2,12 +2,9 @@
 
 use compiler::{CompileError, Hint};
 
-/// The hint of a compile error, or of the backend error in it.
+/// The hint of a compile error.
 pub fn of(error: &CompileError) -> Option<String> {
-    match error {
-        CompileError::Backend(error) => error.hint(),
-        error => error.hint().map(|hint| words(&hint)),
-    }
+    error.hint().map(|hint| words(&hint))
 }
 
 fn words(hint: &Hint) -> String {

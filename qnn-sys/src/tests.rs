@@ -63,12 +63,12 @@ fn slots_of_core_2_18_are_the_first_62() {
 fn the_stub_refuses_in_every_slot() {
     let table = stub::interface();
     // SAFETY: the stub looks at none of its arguments.
-    let answer =
+    let code =
         unsafe { table.graphFinalize.unwrap()(core::ptr::null_mut(), core::ptr::null_mut(), core::ptr::null_mut()) };
-    assert_eq!(answer, stub::NOT_SUPPORTED);
+    assert_eq!(code, stub::NOT_SUPPORTED);
     // SAFETY: as above.
-    let answer = unsafe { stub::system_interface().systemContextCreate.unwrap()(core::ptr::null_mut()) };
-    assert_eq!(answer, stub::NOT_SUPPORTED);
+    let code = unsafe { stub::system_interface().systemContextCreate.unwrap()(core::ptr::null_mut()) };
+    assert_eq!(code, stub::NOT_SUPPORTED);
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn errors_have_names_and_components() {
     assert_eq!(error::name(1000), "QNN_COMMON_ERROR_NOT_SUPPORTED");
     assert_eq!(error::name(5005), "QNN_CONTEXT_ERROR_CREATE_FROM_BINARY");
     assert_eq!(error::name(u64::MAX), "unknown error");
-    let telling = [
+    let named = [
         (0, "QNN_SUCCESS"),
         (1002, "QNN_COMMON_ERROR_MEM_ALLOC"),
         (2000, "QNN_PROPERTY_ERROR_UNKNOWN_KEY"),
@@ -84,7 +84,7 @@ fn errors_have_names_and_components() {
         (12000, "QNN_PROFILE_ERROR_INVALID_HANDLE"),
         (30000, "QNN_SYSTEM_CONTEXT_ERROR_INVALID_HANDLE"),
     ];
-    for (code, expected) in telling {
+    for (code, expected) in named {
         assert_eq!(error::name(code), expected);
     }
     // The bounds of every range name their component.
@@ -112,7 +112,7 @@ fn errors_have_names_and_components() {
         }
     }
     assert!(error::meaning(1009).unwrap().contains("SoC"));
-    // The numbers that users meet (features, 1.11).
+    // The numbers that users meet.
     let met =
         [1000, 1002, 1003, 1004, 1005, 1006, 1007, 1008, 1009, 1010, 1011, 1100, 5000, 5001, 5002, 5003, 5004, 5005];
     let met =
@@ -130,8 +130,8 @@ fn errors_have_names_and_components() {
 fn one_soc_config_serves_both_layouts() {
     let config = htp::SocConfig::new(57);
     // SAFETY: sixteen plain bytes without padding.
-    let words: [u32; 4] = unsafe { core::mem::transmute(config) };
-    assert_eq!(words, [0, 57, 57, 0]);
+    let fields: [u32; 4] = unsafe { core::mem::transmute(config) };
+    assert_eq!(fields, [0, 57, 57, 0]);
 }
 
 /// Layouts as `bindgen` wrote them into its own checks: sizes by struct, offsets by struct and field.

@@ -16,7 +16,7 @@ use crate::qnn_runtime::{self, Machine};
 use crate::workspace::{files, root, sh};
 
 /// What the HTP library prints on a machine without the chip, and what we add.
-const NO_CHIP: [&str; 3] = ["`backendCreate` answered 4000", "No Snapdragon SOC detected", "hint: "];
+const NO_CHIP: [&str; 3] = ["`backendCreate` returned 4000", "No Snapdragon SOC detected", "hint: "];
 
 /// Compares what the libraries of two machines print.
 pub fn run(toolchain: &Toolchain, target: &str) -> Result<()> {

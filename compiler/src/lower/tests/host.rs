@@ -13,8 +13,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 fn host() -> Arc<Backend> {
-    let providers = qnn_host::QnnInterface_getProviders;
-    let library = Library::linked(providers, Some(qnn_host::QnnSystemInterface_getProviders)).unwrap();
+    let library = Library::linked(qnn_host::providers()).unwrap();
     Backend::new(&library, &BackendOptions::default()).unwrap()
 }
 

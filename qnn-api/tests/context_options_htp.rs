@@ -1,4 +1,4 @@
-//! Wishes for a graph, on Qualcomm's own library: what was asked for is what the binary says it was planned for.
+//! Options of a graph on Qualcomm's own library: a binary records what was asked for.
 //!
 //! A process of its own: the emulator cannot run graphs of different VTCM sizes while both are there.
 
@@ -30,11 +30,11 @@ fn run(graph: &mut Graph) -> Result<Vec<u8>> {
 
 #[test]
 #[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
-fn wishes_for_a_graph_arrive() {
-    let library =
-        Library::open_by_name(runtime::HTP).unwrap_or_else(|e| panic!("{e}; {}", e.hint().unwrap_or_default()));
+fn options_of_a_graph_arrive() {
+    let library = Library::open_by_name(runtime::HTP)
+        .unwrap_or_else(|e| panic!("{e}; {}", e.hint().map_or_else(String::new, |hint| hint.to_string())));
     let backend = Backend::new(&library, &BackendOptions { soc: Some(57), ..Default::default() }).unwrap();
-    let wish = |vtcm_mb, optimization, hvx_threads| HtpGraphOptions {
+    let htp = |vtcm_mb, optimization, hvx_threads| HtpGraphOptions {
         float16: true,
         vtcm_mb: Some(vtcm_mb),
         optimization: Some(optimization),
@@ -42,12 +42,12 @@ fn wishes_for_a_graph_arrive() {
     };
     // Softmax of equal numbers: 1/64 each, 0x2400 in float16, give or take a few steps of its last place.
     let is_right = |pair: &[u8]| u16::from_le_bytes([pair[0], pair[1]]).abs_diff(0x2400) <= 8;
-    for (wish, vtcm) in [(wish(2, 1, 2), 2 << 20), (wish(8, 3, 4), 8 << 20), (wish(4, 2, 4), 4 << 20)] {
-        let (context, mut graph) = compose(&backend, wish);
-        assert!(run(&mut graph).unwrap().chunks_exact(2).all(is_right), "{wish:?}");
+    for (htp, vtcm) in [(htp(2, 1, 2), 2 << 20), (htp(8, 3, 4), 8 << 20), (htp(4, 2, 4), 4 << 20)] {
+        let (context, mut graph) = compose(&backend, htp);
+        assert!(run(&mut graph).unwrap().chunks_exact(2).all(is_right), "{htp:?}");
         let info = binary_info(&library, &context.to_bytes().unwrap()).unwrap();
-        let told = info.htp_graphs.first().copied().flatten().unwrap_or_else(|| panic!("nothing told: {info:?}"));
-        let found = (told.vtcm_bytes, Some(told.optimization), Some(told.hvx_threads));
-        assert_eq!(found, (vtcm, wish.optimization, wish.hvx_threads), "{told:?}");
+        let noted = info.htp_graphs.first().copied().flatten().unwrap_or_else(|| panic!("no note: {info:?}"));
+        let found = (noted.vtcm_bytes, Some(noted.optimization), Some(noted.hvx_threads));
+        assert_eq!(found, (vtcm, htp.optimization, htp.hvx_threads), "{noted:?}");
     }
 }

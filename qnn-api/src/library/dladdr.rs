@@ -4,7 +4,7 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-/// What `dladdr` tells (POSIX).
+/// What `dladdr` writes (POSIX).
 #[repr(C)]
 struct DlInfo {
     file: *const c_char,

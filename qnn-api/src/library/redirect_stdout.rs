@@ -1,4 +1,4 @@
-//! Keeping loaded libraries off our standard output.
+//! Keeps loaded libraries off this program's standard output.
 //!
 //! The HTP emulator prints a line about its thread-local storage through C's `stdout` for each of its parts. Programs
 //! here write data to standard output, so C's stream is pointed at standard error; Rust's own does not go through it.
@@ -15,8 +15,8 @@ pub(super) fn to_stderr() {
             static stderr: *mut c_void;
         }
         static ONCE: Once = Once::new();
-        // SAFETY: glibc documents both as ordinary variables that a program may assign; `Once` keeps us from racing
-        // with ourselves, and printing code reads the pointer once per call.
+        // SAFETY: glibc documents both as ordinary variables that a program may assign; `Once` prevents a race
+        // with itself, and printing code reads the pointer once per call.
         ONCE.call_once(|| unsafe { stdout = stderr });
     }
 }
