@@ -48,9 +48,8 @@ pub mod sampler;
 pub mod tokenizer;
 
 pub use config::{ConfigError, DialogConfig};
-pub use conversation::{
-    Chunk, Control, Dialog, DialogError, Reply, SaveReport, SavedBy, SentenceCode, Signal, StopReason,
-};
+pub use conversation::{Chunk, Control, Dialog, DialogError, Reply, SentenceCode, Signal, StopReason};
 pub use kpi::{Profile, QueryKpis};
 pub use sampler::{Sampler, SamplerError, SamplerSettings};
+pub use session_store::{SaveFormat, SaveReport};
 pub use tokenizer::{Detokenizer, Tokenizer, TokenizerError};

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use engine::{Admission, Bound, TokenModel};
+use engine::{Admission, Bound, PrefixCache, TokenModel};
 use genie_types::TokenId;
 
 use super::codes::{SentenceCode, StopReason};
@@ -33,6 +33,7 @@ pub struct Dialog {
     pub(super) open: bool,
     /// Set while paused: the text side before the last token.
     pub(super) paused: Option<Stream>,
+    prefix_cache: Option<PrefixCache>,
     profile: Profile,
 }
 
@@ -78,6 +79,7 @@ impl Dialog {
             history: History::default(),
             open: false,
             paused: None,
+            prefix_cache: None,
             profile: Profile::default(),
         }
     }
@@ -208,6 +210,7 @@ impl Dialog {
             history: &mut self.history,
             context: &self.context,
             control: &self.control,
+            prefix_cache: self.prefix_cache.as_ref(),
             rules,
             stream,
             before_last: None,
@@ -243,10 +246,13 @@ impl Dialog {
         mut kpis: QueryKpis,
     ) -> Result<Reply, DialogError> {
         if !input.is_empty() {
-            self.model.prefill(&input)?;
+            match &self.prefix_cache {
+                Some(cache) => cache.prefill(&mut *self.model, &input)?,
+                None => self.model.prefill(&input)?,
+            }
             self.history.processed(&input);
         }
-        replay.into_iter().for_each(|token| self.history.said(token));
+        replay.into_iter().for_each(|token| self.history.push_generated(token));
         self.open = matches!(code, SentenceCode::Begin | SentenceCode::Continue);
         kpis.prefill_time = Some(began.elapsed());
         self.profile.queried(began, &kpis);
@@ -301,6 +307,11 @@ impl Dialog {
         }
         self.rules = StopRules::new(sequences, &self.tokenizer);
         Ok(())
+    }
+
+    /// Looks for a stored prefix of the first prompt from now on, and keeps its prefixes.
+    pub fn set_prefix_cache(&mut self, cache: Option<PrefixCache>) {
+        self.prefix_cache = cache;
     }
 
     /// Draws tokens another way from now on; penalties and random sequence start over.

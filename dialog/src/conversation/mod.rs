@@ -26,5 +26,4 @@ pub use dialog::Dialog;
 pub use error::DialogError;
 pub use kind::{Basic, DialogKind};
 pub use reply::{Chunk, Reply};
-pub use saved::{SaveReport, SavedBy};
 pub use turn::Turn;

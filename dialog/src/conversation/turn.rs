@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use engine::TokenModel;
+use engine::{PrefixCache, TokenModel};
 use genie_types::TokenId;
 
 use super::codes::{SentenceCode, StopReason};
@@ -26,6 +26,7 @@ pub struct Turn<'a> {
     pub(super) context: &'a ContextSettings,
     pub(super) limit: usize,
     pub(super) control: &'a Control,
+    pub(super) prefix_cache: Option<&'a PrefixCache>,
     pub(super) rules: &'a StopRules,
     pub(super) stream: Stream,
     /// The stream as it was before the last token, to say that token again after a pause.
@@ -50,7 +51,14 @@ impl Turn<'_> {
         let input = std::mem::take(&mut self.start.input);
         let token = match self.start.replay.take() {
             Some(token) => token,
-            None => self.process(&input)?,
+            None => match self.prefix_cache.filter(|_| self.history.n_past() == 0) {
+                Some(cache) => {
+                    let logits = cache.process(self.model, &input)?;
+                    let token = self.sampler.sample(&logits)?;
+                    self.accept(&input, token)
+                }
+                None => self.process(&input)?,
+            },
         };
         let now = Instant::now();
         self.first_token = Some(now);
@@ -64,7 +72,7 @@ impl Turn<'_> {
     /// The tokenizer cannot turn it into text, or the model cannot be rewound to before a stop sequence.
     pub fn deliver(&mut self, token: TokenId) -> Result<Option<StopReason>, DialogError> {
         let place = self.history.len();
-        self.history.said(token);
+        self.history.push_generated(token);
         if self.context.eos.contains(&token) {
             return Ok(Some(StopReason::Eos));
         }
@@ -111,11 +119,15 @@ impl Turn<'_> {
     }
 
     fn process(&mut self, input: &[TokenId]) -> Result<TokenId, DialogError> {
-        let logits = self.model.process(input)?;
-        let token = self.sampler.sample(logits)?;
+        let token = self.sampler.sample(self.model.process(input)?)?;
+        Ok(self.accept(input, token))
+    }
+
+    /// The input is processed, and the token was drawn from its logits.
+    fn accept(&mut self, input: &[TokenId], token: TokenId) -> TokenId {
         self.history.processed(input);
         self.sampler.accept(token);
-        Ok(token)
+        token
     }
 
     /// Everything from the token that the match began in is forgotten, in the cache as well.

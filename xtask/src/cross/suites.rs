@@ -8,12 +8,12 @@ use super::{borrowed, decode};
 use crate::workspace::sh;
 
 /// Crates without kernels; the emulated CPU does not matter to them.
-const LIBRARIES: [&str; 3] = ["qnn-sys", "nsp-graph", "kvmanager"];
+const LIBRARIES: [&str; 4] = ["qnn-sys", "nsp-graph", "kvmanager", "session-store"];
 
 /// A part of `cargo xtask test`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Step {
-    /// The suites of qnn-sys, nsp-graph and kvmanager.
+    /// The suites of qnn-sys, nsp-graph, kvmanager and session-store.
     Libraries,
     /// The suite of qnn-host on a CPU with everything.
     HostMax,

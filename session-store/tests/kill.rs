@@ -2,7 +2,8 @@
 //! processes share a prefix store.
 
 use genie_types::TokenId;
-use kvmanager::{Cell, GroupImage, KvDtype, KvImage, KvKind, KvTensor, ModelHash, PrefixStore, SeqId, Snapshot};
+use kvmanager::{Cell, GroupImage, KvDtype, KvImage, KvKind, KvTensor, SeqId};
+use session_store::{ModelHash, PrefixStore, SavedSequence, SavedToken, Snapshot};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -20,12 +21,14 @@ fn snapshot(fill: u8, n: usize) -> Snapshot {
         tensors: vec![tensor; 4],
         data: vec![vec![fill; tensor.rows_bytes(n)]; 4],
     };
-    Snapshot { model: MODEL, tokens: vec![TokenId(u32::from(fill)); n], image, extra: Vec::new() }
+    let tokens = SavedToken::prompt(&vec![TokenId(u32::from(fill)); n]);
+    let sequences = vec![SavedSequence { seq: SeqId(0), tokens }];
+    Snapshot { model: MODEL, image, sequences, ..Snapshot::default() }
 }
 
 fn is_whole(s: &Snapshot) -> bool {
-    let fill = s.tokens[0].0 as u8;
-    s.tokens.len() == ROWS && s.image.data.iter().flatten().all(|&b| b == fill)
+    let fill = s.tokens().next().unwrap().0 as u8;
+    s.tokens().len() == ROWS && s.image.data.iter().flatten().all(|&b| b == fill)
 }
 
 /// Runs one of the ignored tests below in a process of its own; under the emulator that `TEST_RUNNER` names, if it does.
@@ -49,7 +52,7 @@ fn path_of_child() -> std::path::PathBuf {
 
 #[test]
 #[ignore = "the process that is killed"]
-fn write_for_ever() {
+fn write_repeatedly() {
     let path = path_of_child();
     for fill in (0..=255u8).cycle() {
         snapshot(fill, ROWS).write(&path).unwrap();
@@ -83,7 +86,7 @@ fn a_killed_writer_leaves_a_valid_snapshot() {
     // Pseudo-random moments, spread over several writes.
     let mut random = 0x2545_F491_u64;
     for round in 0..200 {
-        let mut writer = child("write_for_ever", &path);
+        let mut writer = child("write_repeatedly", &path);
         // Wait until it writes: its first temporary file, or a changed snapshot.
         let start = Instant::now();
         let busy = || std::fs::read_dir(dir.path()).unwrap().count() > 1 + n_left;

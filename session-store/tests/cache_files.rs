@@ -1,8 +1,14 @@
-//! Snapshots: back in any shape and mode, refused when anything is wrong, shared between processes, readable by Genie.
+//! Snapshots, libGenie's folder and the prefix store against a live cache: restored in any shape and mode, refused when
+//! anything is wrong.
 
-use super::*;
-use crate::{Holes, KvDtype, KvForm, KvGeometry, KvOptions, ModeKind, Policy, SeqId, Variants};
-use genie_types::{SplitIdx, Variant};
+use std::path::Path;
+
+use genie_types::{SplitIdx, TokenId, Variant};
+use kvmanager::{Holes, KvCache, KvDtype, KvForm, KvGeometry, KvImage, KvOptions, ModeKind, Policy, SeqId, Variants};
+use session_store::{
+    DialogState, FolderFault, GenieFolder, ModelHash, NoGenieForm, PrefixStore, SavedSequence, SavedToken, Snapshot,
+    StoreError,
+};
 
 const MODEL: ModelHash = ModelHash([7; 32]);
 
@@ -37,22 +43,46 @@ fn tokens(n: u32) -> Vec<TokenId> {
     (0..n).map(TokenId).collect()
 }
 
-/// Rows in the order of positions, whatever the cell order.
 fn rows(kv: &mut KvCache) -> KvImage {
     kv.export().unwrap()
+}
+
+/// A dialog of those tokens, the last not processed if there are more than rows.
+fn take(kv: &mut KvCache, tokens: &[TokenId]) -> Snapshot {
+    let image = kv.export().unwrap();
+    let (processed, last) = tokens.split_at(tokens.len().min(image.n_past()));
+    let sequences = match processed {
+        [] => Vec::new(),
+        _ => vec![SavedSequence { seq: SeqId(0), tokens: SavedToken::prompt(processed) }],
+    };
+    let dialog = last.first().map(|&t| DialogState { unprocessed: Some(t), ..DialogState::default() });
+    Snapshot { model: MODEL, image, sequences, dialog, user_data: Vec::new() }
+}
+
+fn restore(snapshot: &Snapshot, kv: &mut KvCache, model: ModelHash) -> Result<(), StoreError> {
+    snapshot.check_model(model)?;
+    Ok(kv.import(&snapshot.image)?)
+}
+
+/// Reads libGenie's cache and history into a live cache.
+fn read(folder: &GenieFolder<'_>, kv: &mut KvCache) -> Result<Vec<TokenId>, StoreError> {
+    let tokens = folder.read_history()?;
+    let tensors = kv.geometry()?;
+    kv.import(&folder.read_cache(&tensors, tokens.len())?)?;
+    Ok(tokens)
 }
 
 #[test]
 fn restores_into_any_shape_and_mode() {
     let mut kv = cache(ModeKind::SMART_MASK, &[(1, 64), (8, 64)], KvDtype::U8);
     feed(&mut kv, 29, 0);
-    let saved = Snapshot::take(&mut kv, MODEL, &tokens(30)).unwrap();
+    let saved = take(&mut kv, &tokens(30));
     let back = Snapshot::from_bytes(&saved.to_bytes()).unwrap();
     assert_eq!(back, saved);
     for mode in ModeKind::ALL {
         let mut other = cache(mode, &[(1, 32), (4, 128)], KvDtype::U8);
         feed(&mut other, 3, 99);
-        back.restore(&mut other, MODEL).unwrap();
+        restore(&back, &mut other, MODEL).unwrap();
         assert_eq!(rows(&mut other), saved.image, "{}", mode.name());
         assert_eq!(other.state().n_past, 29);
         feed(&mut other, 20, 1);
@@ -65,7 +95,7 @@ fn restores_into_any_shape_and_mode() {
 fn every_refusal_says_why_and_leaves_the_cache() {
     let mut kv = cache(ModeKind::SMART_MASK, &[(1, 64), (8, 64)], KvDtype::U8);
     feed(&mut kv, 20, 0);
-    let snapshot = Snapshot::take(&mut kv, MODEL, &tokens(20)).unwrap();
+    let snapshot = take(&mut kv, &tokens(20));
     let good = snapshot.to_bytes();
     let flip = |at: usize| {
         let mut bytes = good.clone();
@@ -73,11 +103,11 @@ fn every_refusal_says_why_and_leaves_the_cache() {
         bytes
     };
     let mut newer = good.clone();
-    newer[8] = 2;
+    newer[8] = 3;
     let cases = [
         (Vec::new(), "not a cache snapshot: only 0 bytes".to_owned()),
         (b"GNKVSNAQ12345678".to_vec(), "not a cache snapshot: another magic".to_owned()),
-        (newer, "snapshot version 2 is newer than this build reads (up to 1)".to_owned()),
+        (newer, "snapshot version 3 is newer than this build reads (up to 2)".to_owned()),
         (
             good[..good.len() - 1].to_vec(),
             format!("torn snapshot: {} bytes, its header says {}", good.len() - 1, good.len()),
@@ -94,15 +124,15 @@ fn every_refusal_says_why_and_leaves_the_cache() {
 
     let before = rows(&mut kv);
     let other = ModelHash([8; 32]);
-    let err = snapshot.restore(&mut kv, other).unwrap_err();
+    let err = restore(&snapshot, &mut kv, other).unwrap_err();
     assert_eq!(err.to_string(), "snapshot of model 0707070707070707, this is 0808080808080808");
     let mut longer = cache(ModeKind::SMART_MASK, &[(8, 256)], KvDtype::U8);
     feed(&mut longer, 100, 0);
-    let err = Snapshot::take(&mut longer, MODEL, &[]).unwrap().restore(&mut kv, MODEL).unwrap_err();
+    let err = restore(&take(&mut longer, &[]), &mut kv, MODEL).unwrap_err();
     assert_eq!(err.to_string(), "saved rows do not fit this cache: group 0 has 100 rows saved, this cache holds 64");
     let mut halves = cache(ModeKind::SMART_MASK, &[(8, 64)], KvDtype::F16);
     feed(&mut halves, 5, 0);
-    let err = Snapshot::take(&mut halves, MODEL, &[]).unwrap().restore(&mut kv, MODEL).unwrap_err();
+    let err = restore(&take(&mut halves, &[]), &mut kv, MODEL).unwrap_err();
     assert!(err.to_string().starts_with("saved rows do not fit this cache: `past_key_0` is KvTensor"), "{err}");
     assert_eq!(rows(&mut kv), before);
 }
@@ -111,7 +141,7 @@ fn every_refusal_says_why_and_leaves_the_cache() {
 fn no_damage_makes_it_panic() {
     let mut kv = cache(ModeKind::SMART_MASK, &[(8, 16)], KvDtype::U8);
     feed(&mut kv, 3, 0);
-    let good = Snapshot::take(&mut kv, MODEL, &tokens(3)).unwrap().to_bytes();
+    let good = take(&mut kv, &tokens(4)).to_bytes();
     for at in 0..if cfg!(miri) { 40 } else { good.len() } {
         assert!(Snapshot::from_bytes(&good[..at]).is_err(), "cut at {at}");
         for bit in [0, 3, 7] {
@@ -124,7 +154,7 @@ fn no_damage_makes_it_panic() {
 
 #[test]
 #[cfg_attr(miri, ignore = "reads files")]
-fn a_folder_of_the_real_genie_is_read_and_written_byte_for_byte() {
+fn a_folder_of_libgenie_is_read_and_written_byte_for_byte() {
     struct Case {
         folder: &'static str,
         dtype: KvDtype,
@@ -152,12 +182,12 @@ fn a_folder_of_the_real_genie_is_read_and_written_byte_for_byte() {
         };
         for mode in ModeKind::ALL {
             let mut kv = new(mode, &[(1, 64), (32, 128)]);
-            let history = GenieSlot::new(&real).read(&mut kv).unwrap();
-            let said = [256, 90, 91, 92, 93, 94, 403, 266, 70, 260, 336, 273, 448, 407].map(TokenId);
-            assert_eq!(history, said, "prompt, then what was generated; the last is not in the cache yet");
+            let history = read(&GenieFolder::new(&real), &mut kv).unwrap();
+            let expected = [256, 90, 91, 92, 93, 94, 403, 266, 70, 260, 336, 273, 448, 407].map(TokenId);
+            assert_eq!(history, expected, "prompt, then what was generated; the last is not in the cache yet");
             assert_eq!((kv.state().n_past, kv.state().n_valid_kv), (13, 13));
             let dir = tempfile::tempdir().unwrap();
-            GenieSlot::new(dir.path()).write(&mut kv, &history).unwrap();
+            GenieFolder::new(dir.path()).write_cache(&rows(&mut kv), &history).unwrap();
             for file in ["kv-slot-0.primary.qnn-htp", "token-history-slot-0"] {
                 let (own, real) = (std::fs::read(dir.path().join(file)), std::fs::read(real.join(file)));
                 assert_eq!(own.unwrap(), real.unwrap(), "{folder}/{file} by {}", mode.name());
@@ -174,8 +204,8 @@ fn genie_reads_and_writes_the_same_folder() {
         let mut kv = cache(ModeKind::SMART_MASK, &[(1, 64), (8, 64)], dtype);
         feed(&mut kv, 13, 0);
         let before = rows(&mut kv);
-        let slot = GenieSlot::new(dir.path());
-        slot.write(&mut kv, &tokens(14)).unwrap();
+        let folder = GenieFolder::new(dir.path());
+        folder.write_cache(&before, &tokens(14)).unwrap();
         let bytes = std::fs::read(dir.path().join("kv-slot-0.primary.qnn-htp")).unwrap();
         // The header that libGenie 1.21 wrote for 2 layers, 2 heads of 32, 13 rows.
         assert_eq!(bytes[..16], [4, 0, 0, 0, 0xDE, 0xC0, 0, 0, 0, 0, 2, 0, 32, 0, 13, 0]);
@@ -188,43 +218,51 @@ fn genie_reads_and_writes_the_same_folder() {
         assert_eq!(scales, if dtype == KvDtype::U8 { [0.5, 2.5, 1.5, 3.5] } else { [0.0; 4] });
 
         let mut other = cache(ModeKind::SHIFT_CONCAT, &[(1, 32)], dtype);
-        assert_eq!(slot.read(&mut other).unwrap(), tokens(14));
+        assert_eq!(read(&folder, &mut other).unwrap(), tokens(14));
         assert_eq!(rows(&mut other), before);
         std::fs::rename(dir.path().join("kv-slot-0.primary.qnn-htp"), dir.path().join("kv-cache.primary.qnn-htp"))
             .unwrap();
         other.clear().unwrap();
-        slot.read(&mut other).unwrap();
+        read(&folder, &mut other).unwrap();
         assert_eq!(rows(&mut other), before, "by the older name");
 
         // A history that is cut short, within a token or before the last row.
         let history = dir.path().join("token-history-slot-0");
         let whole = std::fs::read(&history).unwrap();
         for (n, expected) in [
-            (55, "corrupt snapshot: a token history of 55 bytes, four make a token"),
-            (48, "corrupt snapshot: a token history of 12 for 13 rows of cache"),
+            (55, "`token-history-slot-0` has 55 bytes, expected a multiple of 4"),
+            (48, "the cache file has 13 rows, but the token history 12 tokens, expected as many or one more"),
         ] {
             std::fs::write(&history, &whole[..n]).unwrap();
-            assert_eq!(slot.read(&mut other).unwrap_err().to_string(), expected);
+            let why = format!("cannot restore from `{}`: {expected}", dir.path().display());
+            assert_eq!(read(&folder, &mut other).unwrap_err().to_string(), why);
         }
-        assert!(slot.write(&mut other, &tokens(12)).is_err(), "nor is such a one written");
+        let err = folder.write_cache(&rows(&mut other), &tokens(12)).unwrap_err();
+        assert!(
+            matches!(err, StoreError::NoGenieForm(NoGenieForm::TooFewTokens { n_tokens: 12, n_rows: 13 })),
+            "{err}"
+        );
         std::fs::write(&history, &whole).unwrap();
 
         let mut bytes = bytes;
         bytes.pop();
         std::fs::write(dir.path().join("kv-cache.primary.qnn-htp"), &bytes).unwrap();
-        assert!(matches!(slot.read(&mut other), Err(SnapshotError::Torn { .. })));
+        assert!(matches!(read(&folder, &mut other), Err(StoreError::Torn { .. })));
         bytes[4] = 0;
         std::fs::write(dir.path().join("kv-cache.primary.qnn-htp"), &bytes).unwrap();
-        let err = slot.read(&mut other).unwrap_err();
-        assert_eq!(err.to_string(), "not a cache snapshot: magic 0xc000, Genie's cache file has 0xc0de");
+        let err = read(&folder, &mut other).unwrap_err();
+        let why = "`kv-cache.primary.qnn-htp` does not begin as Genie's cache file does: magic 0xc000, expected 0xc0de";
+        assert!(err.to_string().ends_with(why), "{err}");
+        assert!(matches!(err, StoreError::Folder { fault: FolderFault::Magic { found: Some(0xc000), .. }, .. }));
         assert_eq!(rows(&mut other), before, "a refusal changes nothing");
     }
     let mut kv = cache(ModeKind::SMART_MASK, &[(8, 64)], KvDtype::U8);
     kv.set_holes(Holes::Keep);
     feed(&mut kv, 6, 0);
     kv.remove(SeqId(0), 1..3).unwrap();
-    let err = GenieSlot::new(dir.path()).write(&mut kv, &[]).unwrap_err();
-    assert_eq!(err.to_string(), "not a cache snapshot: the cache is not one dialog from position 0 without gaps");
+    let err = GenieFolder::new(dir.path()).write_cache(&rows(&mut kv), &[]).unwrap_err();
+    let why = "Genie's cache file has no form for this cache: it is not one dialog from position 0 without gaps";
+    assert_eq!(err.to_string(), why);
 }
 
 #[test]
@@ -237,7 +275,7 @@ fn the_store_finds_the_longest_prefix_and_forgets_the_least_recent() {
         feed(&mut kv, n as usize, 0);
         let mut list = tokens(n);
         list[0] = TokenId(first);
-        Snapshot::take(&mut kv, MODEL, &list).unwrap()
+        take(&mut kv, &list)
     };
     let (short, long, other) = (snapshot(8, 0), snapshot(16, 0), snapshot(16, 5));
     let size = long.to_bytes().len() as u64;
