@@ -36,6 +36,20 @@ pub const CRATES: &[Crate] = &[
     library("compiler", &["genie-types", "genie-bundle", "qnn-api", "nsp-graph"]),
     library("dialog", &["genie-types", "genie-bundle", "session-store", "engine"]),
     library("doctor", &["genie-types", "genie-bundle", "qnn-api", "nsp-graph"]),
+    library(
+        "open-genie",
+        &[
+            "genie-types",
+            "genie-bundle",
+            "qnn-api",
+            "qnn-host",
+            "kvmanager",
+            "session-store",
+            "engine",
+            "compiler",
+            "dialog",
+        ],
+    ),
     program(
         "genie-cli",
         &[
@@ -49,6 +63,7 @@ pub const CRATES: &[Crate] = &[
             "engine",
             "compiler",
             "dialog",
+            "open-genie",
             "doctor",
         ],
     ),
