@@ -12,11 +12,11 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use genie_types::TokenId;
-use kvmanager::{GenieSlot, ModelHash, PrefixStore, SeqId, Snapshot, SnapshotError};
+use kvmanager::{GenieSlot, ModelHash, Overflow, PrefixStore, SeqId, Snapshot, SnapshotError};
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::book::Book;
-use crate::run::Want;
+use crate::run::{LogitsRequest, SeqTokens};
+use crate::transcript::Transcript;
 use crate::{Engine, EngineConfig, EngineError, Executor, TokenModel};
 
 const BOOKS: &[u8; 4] = b"GNBK";
@@ -68,8 +68,8 @@ impl<X: Executor> Engine<X> {
     /// [`EngineError::Saved`] for a cache without rows (AR == CL).
     pub fn snapshot(&mut self, extra: &[u8]) -> Result<Snapshot, EngineError> {
         let model = self.model_hash()?;
-        let mut snapshot = Snapshot::take(&mut self.kv, model, self.books[0].tokens())?;
-        snapshot.extra = write_books(&self.books);
+        let mut snapshot = Snapshot::take(&mut self.kv, model, self.sequences.of(SeqId(0)).tokens())?;
+        snapshot.extra = write_books(self.sequences.all());
         snapshot.extra.extend_from_slice(extra);
         Ok(snapshot)
     }
@@ -87,14 +87,11 @@ impl<X: Executor> Engine<X> {
         }
         let (n_past, limit) = (snapshot.image.n_past(), self.kv.variants().limit());
         if n_past > limit {
-            return Err(EngineError::ContextExceeded { n_past: 0, n_new: n_past, limit });
+            return Err(Overflow::ContextExceeded { n_past: 0, n_new: n_past, limit }.into());
         }
         let model = self.model_hash()?;
         snapshot.restore(&mut self.kv, model)?;
-        let alone =
-            books[1..].iter().all(Book::is_empty) && snapshot.image.next.iter().all(|(seq, _)| *seq == SeqId(0));
-        self.plain = alone && books[0].is_plain();
-        self.books = books;
+        self.sequences.replace(books);
         Ok(extra)
     }
 
@@ -104,7 +101,7 @@ impl<X: Executor> Engine<X> {
     ///
     /// [`EngineError::Saved`], also when this cache has no form in that file: several sequences, gaps, cache groups.
     pub fn save_genie_slot(&mut self, dir: &Path, tokens: &[TokenId]) -> Result<(), EngineError> {
-        if self.books[1..].iter().any(|book| !book.is_empty()) {
+        if self.sequences.only() != Some(SeqId(0)) {
             let why = "several sequences are in the cache; that file knows one".to_owned();
             return Err(SnapshotError::NotASnapshot { why }.into());
         }
@@ -126,12 +123,11 @@ impl<X: Executor> Engine<X> {
         }
         let limit = self.kv.variants().limit();
         if n_rows > limit {
-            return Err(EngineError::ContextExceeded { n_past: 0, n_new: n_rows, limit });
+            return Err(Overflow::ContextExceeded { n_past: 0, n_new: n_rows, limit }.into());
         }
         slot.read(&mut self.kv)?;
-        self.books.iter_mut().for_each(Book::clear);
-        self.books[0].extend(&tokens[..n_rows], 0);
-        self.plain = true;
+        self.sequences.clear();
+        self.sequences.of_mut(SeqId(0)).extend(&tokens[..n_rows], 0);
         Ok(())
     }
 
@@ -142,9 +138,13 @@ impl<X: Executor> Engine<X> {
         self.keeper.store = Some((store, min.max(1)));
     }
 
+    fn run_dialog(&mut self, tokens: &[TokenId], want: LogitsRequest) -> Result<(), EngineError> {
+        self.run(&[SeqTokens { seq: SeqId(0), tokens }], want, &mut |_, _, _| ())
+    }
+
     /// Processes the tokens, with what the store knows of them if the dialog begins here.
-    pub(crate) fn run_known(&mut self, tokens: &[TokenId], want: Want<'_>) -> Result<(), EngineError> {
-        let begins = self.kv.next_pos(SeqId(0)) == 0 && self.books[1..].iter().all(Book::is_empty);
+    pub(crate) fn run_known(&mut self, tokens: &[TokenId], want: LogitsRequest) -> Result<(), EngineError> {
+        let begins = self.kv.next_pos(SeqId(0)) == 0 && self.sequences.only() == Some(SeqId(0));
         match self.keeper.store.take() {
             Some((store, min)) if begins && tokens.len() >= min => {
                 let done = self.run_stored(&store, min, tokens, want);
@@ -157,7 +157,7 @@ impl<X: Executor> Engine<X> {
             }
             store => {
                 self.keeper.store = store;
-                self.run(tokens, want)
+                self.run_dialog(tokens, want)
             }
         }
     }
@@ -167,10 +167,10 @@ impl<X: Executor> Engine<X> {
         store: &PrefixStore,
         min: usize,
         tokens: &[TokenId],
-        want: Want<'_>,
+        want: LogitsRequest,
     ) -> Result<(), EngineError> {
         self.check_tokens(tokens)?;
-        self.kv.plan(tokens.len(), &self.policy)?;
+        self.kv.plan(&[(SeqId(0), tokens.len())], &self.policy)?;
         let mut at = self.known_prefix(store, min, tokens);
         let found = at;
         // The last token is run in any case: its logits are wanted.
@@ -180,11 +180,11 @@ impl<X: Executor> Engine<X> {
         }
         let stops = std::iter::successors(Some(min), |n| n.checked_mul(2)).take_while(|&n| n < tokens.len());
         for stop in stops.filter(|&stop| stop > found) {
-            self.run(&tokens[at..stop], Want::Nothing)?;
+            self.run_dialog(&tokens[at..stop], LogitsRequest::Nothing)?;
             at = stop;
             self.put_in(store);
         }
-        self.run(&tokens[at..], want)?;
+        self.run_dialog(&tokens[at..], want)?;
         if found < tokens.len() {
             self.put_in(store);
         }
@@ -247,7 +247,7 @@ pub fn binaries_mark(paths: &[PathBuf]) -> Result<ModelHash, EngineError> {
     Ok(ModelHash(mark))
 }
 
-fn write_books(books: &[Book]) -> Vec<u8> {
+fn write_books(books: &[Transcript]) -> Vec<u8> {
     let used = || books.iter().enumerate().filter(|(_, book)| !book.is_empty());
     let mut out = BOOKS.to_vec();
     out.extend((used().count() as u32).to_le_bytes());
@@ -263,8 +263,8 @@ fn write_books(books: &[Book]) -> Vec<u8> {
 }
 
 /// The sequences of a snapshot, and the caller's bytes.
-fn read_books(snapshot: &Snapshot) -> Result<(Vec<Book>, Vec<u8>), String> {
-    let mut books = vec![Book::default(); SeqId::COUNT];
+fn read_books(snapshot: &Snapshot) -> Result<(Vec<Transcript>, Vec<u8>), String> {
+    let mut books = vec![Transcript::default(); SeqId::COUNT];
     let Some(mut rest) = snapshot.extra.strip_prefix(BOOKS) else {
         // Taken by another user of the cache: one dialog from the beginning.
         if snapshot.tokens.len() != snapshot.image.n_past() {
@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn sequences_survive_and_nonsense_is_named() {
-        let mut books = vec![Book::default(); SeqId::COUNT];
+        let mut books = vec![Transcript::default(); SeqId::COUNT];
         books[0].extend(&[5, 6].map(TokenId), 0);
         books[3].push(TokenId(9), 70_000_000_000);
         let mut snapshot = Snapshot { tokens: vec![TokenId(5), TokenId(6)], ..Snapshot::default() };

@@ -10,7 +10,7 @@
 use crate::rope::Turn;
 use std::ops::Range;
 
-/// A sequence, 0 to 63. A dialog is sequence 0.
+/// A sequence, 0 to 63.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SeqId(pub u8);
 
@@ -18,7 +18,7 @@ impl SeqId {
     /// Sequences a table can tell apart.
     pub const COUNT: usize = 64;
 
-    const fn bit(self) -> u64 {
+    pub(crate) const fn bit(self) -> u64 {
         1 << (self.0 % 64)
     }
 }
@@ -40,7 +40,7 @@ impl Cell {
         self.seqs & seq.bit() != 0
     }
 
-    /// Whether nobody owns it.
+    /// Whether no sequence owns it.
     pub const fn is_free(&self) -> bool {
         self.seqs == 0
     }

@@ -20,7 +20,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use engine::saved::callers_bytes;
-use engine::{EngineError, Snapshot, SnapshotError, write_atomically};
+use engine::{EngineError, Overflow, Snapshot, SnapshotError, write_atomically};
 use genie_types::TokenId;
 use serde::{Deserialize, Serialize};
 
@@ -159,7 +159,7 @@ impl Dialog {
         let found = self.find(dir)?;
         let limit = self.limit();
         if found.history.n_past() > limit {
-            return Err(DialogError::ContextExceeded { n_past: 0, n_new: found.history.n_past(), limit });
+            return Err(Overflow::ContextExceeded { n_past: 0, n_new: found.history.n_past(), limit }.into());
         }
         Mt19937::from_text(&found.rng).map_err(|e| bad(dir, format!("`{RNG}`: {e}")))?;
         match &found.snapshot {

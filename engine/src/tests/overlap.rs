@@ -110,7 +110,7 @@ fn run(calls: &[usize], held: usize, until: usize, enough: fn(usize) -> usize, l
     // The last step's jobs may be held for an execution that no longer comes: let them go.
     log.0.lock().unwrap().begun[until] += last;
     log.1.notify_all();
-    engine.settle().unwrap();
+    engine.wait_all().unwrap();
     drop(engine);
     Arc::try_unwrap(log).map_err(|_| "the engine is gone").unwrap().0.into_inner().unwrap()
 }

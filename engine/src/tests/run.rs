@@ -1,7 +1,7 @@
 //! Cached generation says what the model says without a cache, whatever the form, the plan and the history.
 
 use genie_types::{Quant, TokenId};
-use kvmanager::{LongContext, ModeKind, Policy, SeqId};
+use kvmanager::{LongContext, ModeKind, Overflow, Policy, SeqId};
 use nsp_graph::InputRole;
 use proptest::prelude::*;
 
@@ -379,7 +379,7 @@ fn policy_genie_gives_up_where_the_real_one_does_and_keeps_the_dialog() {
         assert_eq!(engine.process(&ids(&tokens[n..=n])).unwrap(), want, "token {n}");
     }
     engine.clear_steps();
-    assert!(matches!(engine.process(&ids(&tokens[31..])), Err(EngineError::GenieGivesUp { n_past: 31, n_piece: 1 })));
+    assert!(matches!(engine.process(&ids(&tokens[31..])), Err(EngineError::Overflow(Overflow::GenieGivesUp { n_past: 31, n_piece: 1 }))));
     assert_eq!((graphs(&engine), engine.n_past()), (vec![("ar1_cl32".to_owned(), 1)], 31));
     // The dialog is as it was: another policy goes on from there.
     engine.set_policy(Policy::Lenient);

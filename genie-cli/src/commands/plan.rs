@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use genie_types::{Ar, Cl, Variant};
-use kvmanager::plan::{CostTable, KvForm, KvState, Plan, Policy, Variants, plan};
+use kvmanager::plan::{CostTable, KvForm, KvState, Plan, Policy, Request, Variants, plan};
 use serde::Serialize;
 
 use super::ExitStatus;
@@ -53,7 +53,7 @@ pub fn run(args: &PlanArgs, printer: &Printer) -> Result<ExitStatus> {
     let mut status = ExitStatus::Done;
     for &n_new in &args.tokens {
         for policy in &policies {
-            match plan(&KvState::at(args.n_past), &variants, n_new, policy) {
+            match plan(&KvState::at(args.n_past), &[request(args.n_past, n_new)], &variants, policy) {
                 Ok(strategy) if args.json => {
                     printer.line(serde_json::to_string(&record(policy, args.n_past, n_new, &strategy))?)?;
                 }
@@ -68,6 +68,10 @@ pub fn run(args: &PlanArgs, printer: &Printer) -> Result<ExitStatus> {
         }
     }
     Ok(status)
+}
+
+fn request(n_past: usize, n_new: usize) -> Request {
+    Request { n_past, n_new, ..Request::default() }
 }
 
 /// The policy of a flag. `Cost` without a calibration takes a step's time to grow with its width and its context.
@@ -105,10 +109,10 @@ fn grid(ars: &[u32], cls: &[u32]) -> Result<Vec<Variant>> {
 
 fn record(policy: &Policy, n_past: usize, n_new: usize, strategy: &Plan) -> PlanRecord {
     let step = |s: &kvmanager::plan::InferenceStep| StepRecord {
-        graph: s.spec.to_string(),
-        n_past: s.n_past,
+        graph: s.variant.to_string(),
+        n_past: s.n_past(),
         n_valid_kv: s.n_valid_kv,
-        n_process: s.n_process,
+        n_process: s.n_process(),
         past_idx: s.past_idx.0,
         new_idx: s.new_idx.0,
     };
@@ -116,7 +120,7 @@ fn record(policy: &Policy, n_past: usize, n_new: usize, strategy: &Plan) -> Plan
 }
 
 fn table(printer: &Printer, policy: &Policy, n_new: usize, strategy: &Plan) -> Result<()> {
-    let padding: usize = strategy.steps().iter().map(|s| s.ar() - s.n_process).sum();
+    let padding: usize = strategy.steps().iter().map(|s| s.ar() - s.n_process()).sum();
     printer.line(format_args!(
         "{n_new} tokens, policy {}: {} steps, {padding} tokens of padding",
         policy.name(),
@@ -131,9 +135,9 @@ fn table(printer: &Printer, policy: &Policy, n_new: usize, strategy: &Plan) -> R
             "  {i:>5} {:>6} {:>6} {:>8} {:>8} {:>10} {:>9} {:>8}",
             s.ar(),
             s.cl(),
-            s.n_past,
+            s.n_past(),
             s.n_valid_kv,
-            s.n_process,
+            s.n_process(),
             s.past_idx.0,
             s.new_idx.0
         ))?;

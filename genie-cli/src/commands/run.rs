@@ -9,7 +9,7 @@ use dialog::{
     Chunk, Dialog, DialogConfig, DialogError, Reply, SamplerSettings, SavedBy, SentenceCode, Signal, StopReason,
 };
 use engine::profile::{EventTimes, GraphTimes};
-use engine::{GraphProfile, ModeKind, PrefixStore};
+use engine::{GraphProfile, ModeKind, Overflow, PrefixStore};
 use genie_types::TokenId;
 use qnn_api::ProfileLevel;
 use serde_json::{Value, json};
@@ -81,7 +81,7 @@ pub fn run(args: &RunArgs, printer: &Printer) -> Result<ExitStatus> {
 /// Says how many tokens would have fit, where that was the matter.
 fn explain(error: DialogError, dialog: &Dialog) -> anyhow::Error {
     match (&error, dialog.admission()) {
-        (DialogError::ContextExceeded { .. }, Some(fits)) => Hinted::error(error.to_string(), fits.to_string()),
+        (DialogError::Overflow(Overflow::ContextExceeded { .. }), Some(fits)) => Hinted::error(error.to_string(), fits.to_string()),
         _ => error.into(),
     }
 }

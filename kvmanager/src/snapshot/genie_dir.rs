@@ -11,7 +11,7 @@
 use super::{SnapshotError, write_atomically};
 use crate::cells::Cell;
 use crate::geometry::{KvDtype, KvTensor};
-use crate::manager::{GroupImage, KvImage};
+use crate::cache::{GroupImage, KvImage};
 use crate::{KvCache, SeqId};
 use genie_types::TokenId;
 use std::fs;

@@ -27,7 +27,7 @@ pub use file::write_atomically;
 pub use genie_dir::{GenieSlot, KV_MAGIC};
 pub use prefix_store::PrefixStore;
 
-use crate::manager::KvImage;
+use crate::cache::KvImage;
 use crate::{KvCache, KvError};
 use genie_types::TokenId;
 use sections::ReadError;

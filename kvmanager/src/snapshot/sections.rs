@@ -6,7 +6,7 @@
 use super::{ModelHash, Snapshot, SnapshotError, VERSION};
 use crate::cells::{Cell, SeqId};
 use crate::geometry::{KvDtype, KvKind, KvLayout, KvTensor};
-use crate::manager::{GroupImage, KvImage};
+use crate::cache::{GroupImage, KvImage};
 use genie_types::{LayerIdx, TokenId};
 use std::io::{Read, Write};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
