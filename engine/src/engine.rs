@@ -1,11 +1,10 @@
 //! A loaded model with its cache, and what it reports of itself. The loop is in `run`, one step in `graphs`, the cache's
 //! operations in `sequences`.
 
-use std::path::Path;
-
 use genie_types::TokenId;
-use kvmanager::{Admission, KvCache, KvOptions, ModeKind, Policy, SeqId, Snapshot, Variants, admit};
+use kvmanager::{Admission, KvCache, KvOptions, ModeKind, Policy, SeqId, Variants, admit};
 use nsp_graph::ModelLayout;
+use session_store::{CacheSchema, Snapshot};
 
 use crate::cache;
 use crate::codes::Encoding;
@@ -17,7 +16,7 @@ use crate::head::Head;
 use crate::io::{Io, Use};
 use crate::rope;
 use crate::run::{LogitsRequest, Scratch, SeqTokens};
-use crate::saved::Keeper;
+use crate::saved::ModelIdentity;
 use crate::transcript::{Sequences, Transcript};
 use crate::{EngineError, QnnExecutor, StepLog, TokenModel};
 
@@ -32,7 +31,7 @@ pub struct Engine<X = QnnExecutor> {
     pub(crate) policy: Policy,
     pub(crate) scratch: Scratch,
     pub(crate) vocab_size: usize,
-    pub(crate) keeper: Keeper,
+    pub(crate) identity: ModelIdentity,
 }
 
 impl<X: Executor> Engine<X> {
@@ -80,7 +79,7 @@ impl<X: Executor> Engine<X> {
             sequences: Sequences::new(limit),
             policy: config.policy.clone(),
             vocab_size,
-            keeper: Keeper::new(config),
+            identity: ModelIdentity::new(config),
             graphs: Graphs {
                 executor,
                 head: Head::new(&layout, &io),
@@ -139,6 +138,10 @@ impl<X: Executor> Engine<X> {
         self.kv.mode()
     }
 
+    fn run_dialog(&mut self, tokens: &[TokenId], request: LogitsRequest) -> Result<(), EngineError> {
+        self.run(&[SeqTokens { seq: SeqId(0), tokens }], request, &mut |_, _, _| ())
+    }
+
     /// How many tokens the dialog can still take, and what stops it.
     pub fn admission(&self) -> Admission {
         admit(&self.kv.state(), self.kv.variants())
@@ -171,12 +174,12 @@ impl<X: Executor> TokenModel for Engine<X> {
         if tokens.is_empty() {
             return Err(EngineError::NoTokens);
         }
-        self.run_known(tokens, LogitsRequest::Last)?;
+        self.run_dialog(tokens, LogitsRequest::Last)?;
         Ok(&self.graphs.logits)
     }
 
     fn prefill(&mut self, tokens: &[TokenId]) -> Result<(), EngineError> {
-        self.run_known(tokens, LogitsRequest::Nothing)
+        self.run_dialog(tokens, LogitsRequest::Nothing)
     }
 
     fn process_rows(&mut self, tokens: &[TokenId], each: &mut dyn FnMut(usize, &[f32])) -> Result<(), EngineError> {
@@ -196,20 +199,16 @@ impl<X: Executor> TokenModel for Engine<X> {
         Ok(())
     }
 
-    fn snapshot(&mut self, extra: &[u8]) -> Result<Snapshot, EngineError> {
-        Engine::snapshot(self, extra)
+    fn cache_schema(&mut self) -> Result<CacheSchema, EngineError> {
+        Engine::cache_schema(self)
     }
 
-    fn restore_snapshot(&mut self, snapshot: &Snapshot) -> Result<Vec<u8>, EngineError> {
+    fn snapshot(&mut self) -> Result<Snapshot, EngineError> {
+        Engine::snapshot(self)
+    }
+
+    fn restore_snapshot(&mut self, snapshot: &Snapshot) -> Result<(), EngineError> {
         Engine::restore_snapshot(self, snapshot)
-    }
-
-    fn save_genie_slot(&mut self, dir: &Path, tokens: &[TokenId]) -> Result<(), EngineError> {
-        Engine::save_genie_slot(self, dir, tokens)
-    }
-
-    fn restore_genie_slot(&mut self, dir: &Path, tokens: &[TokenId]) -> Result<(), EngineError> {
-        Engine::restore_genie_slot(self, dir, tokens)
     }
 
     fn steps(&self) -> &StepLog {

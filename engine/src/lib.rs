@@ -39,7 +39,8 @@
 //! | `graphs` | one step: inputs, splits in order, logits |
 //! | `rollback`, `genie_overflow` | the way back after a failure; what libGenie does when nothing fits |
 //! | [`sequences`] | the cache's operations: rewind, remove, share, copy, shift |
-//! | [`saved`] | snapshots, Genie's cache file, a store of prompt beginnings |
+//! | `saved` | the cache with its sequences as a snapshot, and back |
+//! | [`prefix_cache`] | [`PrefixCache`]: prompt prefixes kept on disk |
 //! | [`calibrate`] | times for the planner's `Cost` policy |
 //! | [`executor`] | [`Executor`]: the seam to whatever runs a graph; `qnn` is the one over QNN |
 //! | `cache` | the layout's cache in kvmanager's words |
@@ -76,12 +77,13 @@ mod io;
 mod load;
 mod mask;
 pub mod model;
+pub mod prefix_cache;
 pub mod profile;
 mod qnn;
 mod rollback;
 mod rope;
 mod run;
-pub mod saved;
+mod saved;
 pub mod sequences;
 pub mod step_log;
 pub mod surprise;
@@ -94,15 +96,13 @@ pub use config::{EmbeddingLut, EngineConfig, LutDtype, RopeConfig, RopeScaling};
 pub use engine::Engine;
 pub use error::EngineError;
 pub use executor::{Binding, ExecuteError, Executor};
-pub use kvmanager::snapshot::write_atomically;
-pub use kvmanager::{
-    Admission, ContextLimit, HolePolicy, LongContext, ModeKind, ModelHash, Overflow, PlanError, Policy, PrefixStore, SeqId, Snapshot,
-    SnapshotError,
-};
+pub use kvmanager::{Admission, ContextLimit, HolePolicy, LongContext, ModeKind, Overflow, PlanError, Policy, SeqId};
 pub use model::TokenModel;
 pub use nsp_graph::GroupOptions;
+pub use prefix_cache::PrefixCache;
 pub use profile::{GraphProfile, GraphRun};
 pub use qnn::QnnExecutor;
 pub use run::SeqTokens;
+pub use session_store::{CacheSchema, ModelHash, Snapshot};
 pub use step_log::StepLog;
 pub use transcript::Transcript;

@@ -131,7 +131,8 @@ impl<X: Executor> Engine<X> {
         let fits = |spec: &&Variant| spec.is_full_context() && spec.ar().get() >= tokens.len();
         let whole = self.graphs.layout.variants.iter().find(fits).copied();
         let evicts = self.kv.variants().groups().iter().any(|g| g.evicts());
-        let Some(variant) = whole.filter(|_| !evicts && !tokens.is_empty() && tokens.len() <= self.context_size()) else {
+        let Some(variant) = whole.filter(|_| !evicts && !tokens.is_empty() && tokens.len() <= self.context_size())
+        else {
             return self.process(tokens);
         };
         self.check_tokens(tokens)?;

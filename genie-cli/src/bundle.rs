@@ -1,43 +1,40 @@
-//! Opening a bundle: config, engine, and what the flags change about them.
+//! Opens a bundle's config and engine, with the flags that change them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use compiler::Manifest;
 use dialog::DialogConfig;
 use engine::{Engine, EngineConfig, ModelHash};
+use genie_bundle::{BundleError, Manifest};
 use qnn_api::Backend;
 
-use crate::cli::PolicyArg;
-use crate::commands::plan;
-use crate::failure::Hinted;
+use crate::args::PolicyArg;
+use crate::failure::UserError;
 use crate::printer::Printer;
 
-/// The config file of a path that is it, or its bundle's folder.
+/// The config file: the path itself, or `genie_config.json` in the folder that the path names.
 pub fn config_path(path: &Path) -> Result<PathBuf> {
-    let config = if path.is_dir() { path.join(compiler::CONFIG_FILE) } else { path.to_owned() };
-    if config.exists() {
-        return Ok(config);
-    }
-    Err(Hinted::error(
-        format!("`{}` does not exist", config.display()),
-        "give a bundle's folder or its genie_config.json; `genie compile` makes one",
-    ))
+    genie_bundle::config_path(path).map_err(|error| match error {
+        BundleError::NoConfig { .. } => UserError::error(
+            error.to_string(),
+            "give a bundle's folder or its `genie_config.json`; `genie compile` makes a bundle",
+        ),
+        other => other.into(),
+    })
 }
 
-/// Reads and checks a bundle's config, and passes its warnings on.
+/// Reads and checks a bundle's config, and prints its warnings.
 pub fn config(path: &Path, printer: &Printer) -> Result<DialogConfig> {
     let path = config_path(path)?;
     let config = DialogConfig::from_file(&path)?;
     for warning in config.warnings() {
-        printer.say(format_args!("warning: {}: {warning}", path.display()));
+        printer.info(format_args!("warning: {}: {warning}", path.display()));
     }
     Ok(config)
 }
 
-/// What saved caches of a bundle are marked with, so that they fit every bundle of the same weights; `None` for one
-/// without a manifest.
+/// Hash of the bundle's weights, which saved caches carry; `None` for a bundle without a manifest.
 pub fn model_hash(config: &Path) -> Option<ModelHash> {
     let manifest = Manifest::read(config.parent()?).ok()?;
     Some(ModelHash(manifest.model_mark()))
@@ -47,7 +44,7 @@ pub fn model_hash(config: &Path) -> Option<ModelHash> {
 pub fn engine(config: &EngineConfig, backend: &Arc<Backend>, policy: PolicyArg) -> Result<Engine> {
     let mut engine = Engine::open(config, backend).context("cannot load the bundle's graphs")?;
     if policy != PolicyArg::Lenient {
-        engine.set_policy(plan::policy(policy, engine.variants())?);
+        engine.set_policy(policy.policy(engine.variants())?);
     }
     Ok(engine)
 }

@@ -1,18 +1,18 @@
-//! The model that comes with the program: compiled on first use into a cache folder, run from there after.
+//! The built-in demo model: compiled into a cache folder on first use, run from there afterwards.
 //!
-//! The folder's name holds a digest of the model and the builds that compiled it, so a new version makes a new bundle.
+//! The folder's name holds a hash of the model and of the versions that compiled it, so a new version compiles a new bundle.
 
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use compiler::{CompileOptions, Precision, Splits};
 
-use crate::cli::BackendArgs;
+use crate::args::BackendArgs;
 use crate::commands::compile;
-use crate::failure::Hinted;
+use crate::failure::UserError;
 use crate::printer::Printer;
 
-/// The LM head apart, as `genie compile` does by default: it then runs for single rows.
+/// The LM head as a split of its own, as `genie compile` does by default: it then runs for single rows.
 const SPLITS: Splits = Splits::DecoderLmhead;
 
 /// The checkpoint, file by file.
@@ -23,23 +23,24 @@ const FILES: [(&str, &[u8]); 4] = [
     ("tokenizer.json", include_bytes!("../../models/demo/tokenizer.json")),
 ];
 
-/// Tokens that `genie run` generates with the demo when nobody says how many.
+/// Default of `genie run --max-tokens` with the demo.
 pub const MAX_TOKENS: u32 = 200;
 
-/// The config of the compiled demo; compiles it if this version has not yet.
+/// The config of the compiled demo; compiles it if this version has not done so.
 pub fn config(backend: &BackendArgs, printer: &Printer) -> Result<PathBuf> {
     let bundle = cache_dir()?.join(format!("demo-{}", key()));
-    let config = bundle.join(compiler::CONFIG_FILE);
+    let config = bundle.join(genie_bundle::CONFIG_FILE);
     if config.exists() {
         return Ok(config);
     }
-    printer.say(format_args!("compiling the demo model into {} (once)", bundle.display()));
+    printer.info(format_args!("compiling the demo model into {} (once)", bundle.display()));
     let parent = bundle.parent().context("the cache folder has a parent")?;
-    std::fs::create_dir_all(parent).with_context(|| format!("cannot make the cache folder `{}`", parent.display()))?;
+    std::fs::create_dir_all(parent)
+        .with_context(|| format!("cannot create the cache folder `{}`", parent.display()))?;
     let model = tempfile::Builder::new()
         .prefix("demo-model-")
         .tempdir_in(parent)
-        .with_context(|| format!("cannot write in `{}`", parent.display()))?;
+        .with_context(|| format!("cannot write to `{}`", parent.display()))?;
     for (name, bytes) in FILES {
         std::fs::write(model.path().join(name), bytes).with_context(|| format!("cannot write the demo's `{name}`"))?;
     }
@@ -65,14 +66,14 @@ fn cache_dir() -> Result<PathBuf> {
         .or_else(|| home("LOCALAPPDATA", "open-genie"))
         .or_else(|| home("HOME", ".cache/open-genie"))
         .ok_or_else(|| {
-            Hinted::error(
+            UserError::error(
                 "no cache folder: none of GENIE_CACHE, XDG_CACHE_HOME, HOME is set",
-                "set GENIE_CACHE to a folder that can be written",
+                "set GENIE_CACHE to a writable folder",
             )
         })
 }
 
-/// Changes with the model and its cut, with this program's version, and with the host's binary format.
+/// Changes with the model, its splits, this program's version and the host backend's binary format.
 fn key() -> String {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();

@@ -1,13 +1,13 @@
-//! What an error chain says to a person: its causes without repeats, a hint, and whether it is one at all.
+//! Errors for the user: causes without repeats, hints, and broken pipes, which are no failure.
 
 use std::io;
 
-/// A reader that went away (`genie ... | head`) is no failure.
+/// True if the reader of stdout has closed the pipe (`genie ... | head`).
 pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|e| e.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe))
 }
 
-/// The causes below the error, leaving out those whose text the one above already holds.
+/// The causes below the error, without those that the text above already contains.
 pub fn causes(error: &anyhow::Error) -> Vec<String> {
     let mut above = error.to_string();
     let mut causes = Vec::new();
@@ -21,35 +21,54 @@ pub fn causes(error: &anyhow::Error) -> Vec<String> {
     causes
 }
 
-/// An error with a hint of what to do about it.
+/// An error that the user can fix, with a hint how.
 #[derive(Debug)]
-pub struct Hinted {
+pub struct UserError {
     message: String,
     hint: String,
 }
 
-impl Hinted {
+impl UserError {
     /// As an `anyhow` error.
     pub fn error(message: impl Into<String>, hint: impl Into<String>) -> anyhow::Error {
         anyhow::Error::new(Self { message: message.into(), hint: hint.into() })
     }
 }
 
-impl std::fmt::Display for Hinted {
+impl std::fmt::Display for UserError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.message)
     }
 }
 
-impl std::error::Error for Hinted {}
+impl std::error::Error for UserError {}
 
 /// The first hint along the chain.
 pub fn hint(error: &anyhow::Error) -> Option<String> {
     error.chain().find_map(|e| {
-        let own = e.downcast_ref::<Hinted>().map(|h| h.hint.clone());
-        own.or_else(|| e.downcast_ref::<qnn_api::Error>()?.hint())
-            .or_else(|| e.downcast_ref::<compiler::CompileError>()?.hint())
+        let own = e.downcast_ref::<UserError>().map(|h| h.hint.clone());
+        let compile = || e.downcast_ref::<compiler::CompileError>();
+        let backend = e.downcast_ref::<qnn_api::Error>().or_else(|| match compile()? {
+            compiler::CompileError::Backend(error) => Some(error),
+            _ => None,
+        });
+        own.or_else(|| Some(backend_hint(&backend?.hint()?))).or_else(|| crate::compile_hint::of(compile()?))
     })
+}
+
+/// A backend's hint, in terms of this program's flags where it has some.
+fn backend_hint(hint: &qnn_api::Hint) -> String {
+    match hint {
+        qnn_api::Hint::InstallRuntime => format!(
+            "`cargo xtask qnn-runtime` fetches Qualcomm's libraries into target/; or set {} to their folder, or give the \
+             file with `--backend-lib`",
+            qnn_api::library::runtime::DIR_VARIABLE
+        ),
+        qnn_api::Hint::OtherBackend => {
+            "made for another backend? `--backend htp` reads Qualcomm's binaries, `--backend host` ours".into()
+        }
+        other => other.to_string(),
+    }
 }
 
 #[cfg(test)]
@@ -71,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_hint_survives_context() {
-        let error = Hinted::error("no", "do that").context("cannot");
+        let error = UserError::error("no", "do that").context("cannot");
         assert_eq!(hint(&error).as_deref(), Some("do that"));
     }
 }

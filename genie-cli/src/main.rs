@@ -1,14 +1,17 @@
-//! `genie`: text from compiled graphs, on an NPU or on this machine. Flags, printing and exit codes; nothing more.
+//! `genie`: generates text from compiled graphs, on an NPU or on this machine's CPU. Flags, printing and exit codes; no more.
 //!
-//! stdout is data, stderr is talk. Exit codes: 0 done, 1 failed in a way the user can mend, 2 bad usage.
+//! stdout carries data, stderr everything else. Exit codes: 0 done, 1 failed in a way that the user can fix, 2 bad usage.
 #![forbid(unsafe_code)]
 
+mod args;
 mod backend;
 mod bundle;
 mod calibration;
 mod cli;
 mod commands;
+mod compile_hint;
 mod demo;
+mod exit;
 mod failure;
 mod printer;
 mod threads;
@@ -18,10 +21,10 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    let args = cli::Cli::parse();
-    let printer = printer::Printer::new(&args.talk);
+    let cli = cli::Cli::parse();
+    let printer = printer::Printer::new(cli.verbosity);
     printer.start_log();
-    match commands::run(args.command, &printer) {
+    match cli.command.run(&printer) {
         Ok(status) => status.into(),
         Err(error) if failure::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {

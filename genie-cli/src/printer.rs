@@ -1,4 +1,4 @@
-//! stdout is data, stderr is talk: who says what, and in which colour.
+//! Prints data to stdout and everything else to stderr, in colour on a terminal.
 
 use std::fmt::Display;
 use std::io::{IsTerminal, Write, stderr, stdout};
@@ -8,27 +8,27 @@ use anyhow::Result;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tracing_subscriber::EnvFilter;
 
-use crate::cli::Talk;
+use crate::args::Verbosity;
 use crate::failure;
 
-/// Decides what reaches the terminal.
+/// Writes to stdout and stderr, as verbose as the flags ask.
 pub struct Printer {
-    talk: Talk,
+    verbosity: Verbosity,
     colour: bool,
 }
 
 impl Printer {
     /// Colours only on a terminal, and not when `NO_COLOR` is set.
-    pub fn new(talk: &Talk) -> Self {
+    pub fn new(verbosity: Verbosity) -> Self {
         let colour = stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
-        Self { talk: *talk, colour }
+        Self { verbosity, colour }
     }
 
     /// Sends the libraries' log to stderr; `GENIE_LOG` overrides the flags.
     pub fn start_log(&self) {
-        let level = match (self.talk.quiet, self.talk.verbose) {
+        let level = match (self.verbosity.quiet, self.verbosity.verbose) {
             (true, _) => "error",
-            // What a QNN library warns of is about itself (the emulator does so at every start); its errors stay.
+            // QNN libraries warn about themselves (the emulator at every start): their errors only.
             (_, 0) => "warn,qnn=error",
             (_, 1) => "info",
             (_, 2) => "debug",
@@ -44,23 +44,23 @@ impl Printer {
     }
 
     /// A line of data.
-    pub fn line(&self, text: impl Display) -> Result<()> {
+    pub fn data_line(&self, text: impl Display) -> Result<()> {
         writeln!(stdout().lock(), "{text}")?;
         Ok(())
     }
 
-    /// A piece of data, shown at once: streamed text.
-    pub fn piece(&self, text: &str) -> Result<()> {
+    /// Data without a line end, flushed: streamed text.
+    pub fn data(&self, text: &str) -> Result<()> {
         let mut out = stdout().lock();
         out.write_all(text.as_bytes())?;
         out.flush()?;
         Ok(())
     }
 
-    /// A remark.
-    pub fn say(&self, text: impl Display) {
-        if !self.talk.quiet {
-            // A closed stderr is nobody listening, not a failure.
+    /// A message on stderr; not when quiet.
+    pub fn info(&self, text: impl Display) {
+        if !self.verbosity.quiet {
+            // A closed stderr is no failure.
             let _ = writeln!(stderr().lock(), "{text}");
         }
     }
@@ -78,7 +78,7 @@ impl Printer {
         let _ = stderr().lock().write_all(text.as_bytes());
     }
 
-    /// A bar of `length` items or bytes; hidden when quiet or when stderr is not a terminal.
+    /// A progress bar of `length` items or bytes; hidden when quiet or when stderr is not a terminal.
     pub fn bar(&self, length: u64, what: &str, bytes: bool) -> ProgressBar {
         let bar = ProgressBar::with_draw_target(Some(length), self.target());
         let style = ProgressStyle::with_template(if bytes {
@@ -93,6 +93,6 @@ impl Printer {
     }
 
     fn target(&self) -> ProgressDrawTarget {
-        if self.talk.quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() }
+        if self.verbosity.quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() }
     }
 }

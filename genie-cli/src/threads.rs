@@ -1,24 +1,24 @@
-//! `--threads` and `--pin`: what they ask of the embedded backend, checked against this machine.
+//! `--threads` and `--pin`, checked against this machine and written as platform options of the embedded backend.
 
 use std::ffi::CString;
 
 use anyhow::Result;
 use qnn_host::pool;
 
-use crate::cli::{PinArg, ThreadArgs};
-use crate::failure::Hinted;
+use crate::args::{PinArg, ThreadArgs};
+use crate::failure::UserError;
 
 /// The threads of the embedded backend.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Threads {
-    /// How many, where that was said.
+    /// Number of threads, if given.
     count: Option<usize>,
-    /// Their cores; empty pins nothing.
+    /// One core per thread; empty: not pinned.
     pin: Vec<usize>,
 }
 
 impl Threads {
-    /// What the flags say; `mask` is the config's `cpu-mask`.
+    /// From the flags; `mask` is the config's `cpu-mask`.
     pub fn new(args: &ThreadArgs, mask: u64) -> Result<Self> {
         let pin = match &args.pin {
             None => Vec::new(),
@@ -28,17 +28,17 @@ impl Threads {
         Ok(Self { count: args.threads, pin })
     }
 
-    /// How many, where the flags tell; if not, there will be one for each core of the machine.
+    /// Number of threads, if the flags set it; otherwise the backend uses one per core.
     pub fn count(&self) -> Option<usize> {
         self.count.or((!self.pin.is_empty()).then_some(self.pin.len()))
     }
 
-    /// Their cores; empty if they are not pinned.
+    /// The cores that threads are pinned to; empty if they are not pinned.
     pub fn pin(&self) -> &[usize] {
         &self.pin
     }
 
-    /// The backend's platform options, if there is anything to ask for.
+    /// The backend's platform options; `None` if no flag is set.
     pub fn platform(&self) -> Option<CString> {
         let count = self.count.map(|n| format!("host_threads:{n}"));
         let cores: Vec<String> = self.pin.iter().map(usize::to_string).collect();
@@ -48,27 +48,27 @@ impl Threads {
     }
 }
 
-/// The CPUs of a mask, bit 0 first.
+/// The cores of a bit mask, lowest first.
 fn of_mask(mask: u64) -> Vec<usize> {
     (0..64).filter(|bit| mask >> bit & 1 == 1).collect()
 }
 
 fn checked(pin: Vec<usize>, cores: &[usize], asked: &str) -> Result<Vec<usize>> {
     if cores.is_empty() {
-        return Err(Hinted::error("`--pin` needs a system that tells its cores, such as Linux", "leave it out"));
+        return Err(UserError::error("`--pin` needs a system that lists its cores, such as Linux", "remove `--pin`"));
     }
     let may = pool::shown(cores);
     if pin.is_empty() {
-        return Err(Hinted::error(
+        return Err(UserError::error(
             format!("{asked}: expected at least one core, found none"),
-            format!("give some of {may}"),
+            format!("choose from cores {may}"),
         ));
     }
     match pin.iter().find(|core| !cores.contains(core)) {
         None => Ok(pin),
-        Some(core) => Err(Hinted::error(
+        Some(core) => Err(UserError::error(
             format!("{asked}: expected cores that this process may use ({may}), found core {core}"),
-            format!("give some of {may}, as `--pin {}`, or leave it out", cores[0]),
+            format!("choose from cores {may}, for example `--pin {}`, or remove `--pin`", cores[0]),
         )),
     }
 }
@@ -98,10 +98,10 @@ mod tests {
     fn cores_of_a_mask_and_those_that_are_missing() {
         assert_eq!(of_mask(0xe0), [5, 6, 7]);
         assert_eq!(of_mask(1 << 63 | 1), [0, 63]);
-        let error = |pin: Vec<usize>, cores: &[usize]| checked(pin, cores, "--pin").expect_err("refused").to_string();
+        let error = |pin: Vec<usize>, cores: &[usize]| checked(pin, cores, "--pin").expect_err("rejected").to_string();
         assert_eq!(error(vec![0, 5], &[0, 1]), "--pin: expected cores that this process may use (0-1), found core 5");
         assert_eq!(error(of_mask(0), &[0, 1]), "--pin: expected at least one core, found none");
-        assert!(error(vec![0], &[]).contains("tells its cores"));
+        assert!(error(vec![0], &[]).contains("lists its cores"));
         assert_eq!(checked(vec![3, 1], &[1, 2, 3], "--pin").expect("they exist"), [3, 1]);
     }
 }

@@ -1,4 +1,4 @@
-//! `genie bench` from the outside: one JSON line a measure, tables, and what it refuses.
+//! The output and errors of `genie bench`: JSON lines, tables, rejected flags.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -38,7 +38,7 @@ fn names(records: &[Value]) -> Vec<&str> {
     records.iter().map(|r| r["test"].as_str().unwrap()).collect()
 }
 
-/// A table with `0` for every number and one blank for many.
+/// A table with `0` for each number and single spaces.
 fn form(table: &str) -> String {
     let mut form = String::new();
     for line in table.lines() {
@@ -54,7 +54,7 @@ fn form(table: &str) -> String {
 }
 
 #[test]
-fn each_measure_is_a_line_with_where_and_what_it_measured() {
+fn each_result_is_a_json_line_with_machine_and_bundle() {
     let cache = tempfile::tempdir().unwrap();
     let args = ["--pp", "20,512", "--tg", "3", "--fill", "0,40", "--reps", "2", "--threads", "1", "--json"];
     let records = records(&done(bench(cache.path(), &args)));
@@ -71,7 +71,7 @@ fn each_measure_is_a_line_with_where_and_what_it_measured() {
         assert!(record["machine"]["cores"].as_u64().unwrap() > 0 && record["machine"]["isa"].is_string(), "{record}");
         assert!(record["bundle"].as_str().unwrap().ends_with("genie_config.json"), "{record}");
         assert!(record["backend"].as_str().unwrap().starts_with("HOST_OPEN_GENIE "), "{record}");
-        assert!(record.get("share").is_none(), "nothing to be a share of: {record}");
+        assert!(record.get("share").is_none(), "no peak was measured: {record}");
     }
     let decode = &records[2];
     let gb_s = decode["bytes"].as_f64().unwrap() * decode["tok_s"].as_f64().unwrap() / 1e9;
@@ -80,7 +80,7 @@ fn each_measure_is_a_line_with_where_and_what_it_measured() {
 }
 
 #[test]
-fn threads_stay_on_the_cores_that_are_asked_for() {
+fn pinned_cores_are_in_the_record() {
     let cache = tempfile::tempdir().unwrap();
     let core = qnn_host::pool::cores()[0];
     let pin = core.to_string();
@@ -123,7 +123,7 @@ fn tables_have_heads_and_units() {
 }
 
 #[test]
-fn a_profile_tells_where_the_time_of_a_step_goes() {
+fn a_profile_shows_the_time_of_each_op() {
     let cache = tempfile::tempdir().unwrap();
     let args = ["--pp", "40", "--tg", "3", "--fill", "9", "--reps", "1", "--threads", "1", "--profile"];
     let json = records(&done(bench(cache.path(), &[&args[..], &["--json"]].concat())));
@@ -152,7 +152,7 @@ fn a_trace_has_ops_in_graphs_in_steps() {
     let named =
         |cat: &str| slices.iter().filter(|e| e["cat"] == cat).map(|e| e["name"].as_str().unwrap()).collect::<Vec<_>>();
     assert_eq!(named("step"), ["pp200", "tg2"]);
-    // 72 on top of 128 pad to 128, for which the shorter context has no room any more.
+    // 72 tokens after 128 are padded to 128, which the shorter context cannot hold.
     assert_eq!(
         named("graph"),
         ["ar128_cl256_1_of_2", "ar128_cl512_1_of_2", "ar1_cl512_2_of_2", "ar1_cl256_1_of_2", "ar1_cl256_2_of_2"]
@@ -174,20 +174,20 @@ fn a_plot_has_a_point_for_each_test() {
 }
 
 #[test]
-fn what_cannot_be_measured_is_refused_before_anything_is() {
+fn invalid_tests_are_rejected_before_the_first_runs() {
     let cache = tempfile::tempdir().unwrap();
-    for (args, code, said) in [
+    for (args, code, want) in [
         (&["--pp", "513"][..], 1, "`--pp 513` cannot be measured: the context holds 512 tokens"),
-        (&["--pp", "128,0"], 1, "hint: choose from 1 to 512"),
+        (&["--pp", "128,0"], 1, "hint: choose 1 to 512 tokens"),
         (&["--tg", "600"], 1, "`--tg 600` cannot be measured"),
         (&["--tg", "64", "--fill", "0,449"], 1, "`--fill 449` leaves no room for `--tg 64`"),
-        (&["--tg", "64", "--fill", "0,449"], 1, "hint: fill 448 at most, or decode fewer"),
+        (&["--tg", "64", "--fill", "0,449"], 1, "hint: use a fill of at most 448, or decode fewer tokens"),
         (&["--pp", "12,x"], 2, "invalid value 'x' for '--pp <N,N>'"),
         (&["--fill=-3"], 2, "invalid value '-3' for '--fill <N,N>'"),
-        (&["--trace", "/nowhere/trace.json"], 1, "cannot write `/nowhere/trace.json`, which `--trace` asks for"),
-        (&["--plot", "/nowhere/rates.svg"], 1, "cannot write `/nowhere/rates.svg`, which `--plot` asks for"),
-        (&["--trace", "/"], 1, "hint: name a file in a folder that is there"),
-        (&["--reps", "0"], 1, "hint: give at least 1"),
+        (&["--trace", "/nowhere/trace.json"], 1, "cannot write `/nowhere/trace.json` for `--trace`"),
+        (&["--plot", "/nowhere/rates.svg"], 1, "cannot write `/nowhere/rates.svg` for `--plot`"),
+        (&["--trace", "/"], 1, "hint: choose a file in an existing, writable folder"),
+        (&["--reps", "0"], 1, "hint: use at least 1"),
         (&["--threads", "0"], 1, "`--threads 0` runs nothing"),
         (&["--pin", "1023"], 1, "this process may use"),
         (&["--pin", "1023"], 1, "found core 1023"),
@@ -195,7 +195,7 @@ fn what_cannot_be_measured_is_refused_before_anything_is() {
     ] {
         let output = bench(cache.path(), args);
         assert_eq!(output.status.code(), Some(code), "{args:?}: {}", stderr(&output));
-        assert!(stderr(&output).contains(said), "{args:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(want), "{args:?}: {}", stderr(&output));
         assert_eq!(stdout(&output), "", "{args:?}");
     }
 }

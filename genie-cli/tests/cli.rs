@@ -1,4 +1,4 @@
-//! The program from the outside: what it prints where, what it answers, and how it ends.
+//! The program as a user runs it: stdout, stderr and exit codes.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -8,7 +8,7 @@ use compiler::Family;
 use compiler::testmodel::TestModel;
 use serde_json::Value;
 
-/// `genie` with a cache folder of its own, so that tests do not meet.
+/// `genie` with its own cache folder, so that tests do not share one.
 fn genie(cache: &Path) -> Command {
     let mut command = Command::cargo_bin("genie").unwrap();
     command.env("GENIE_CACHE", cache).env_remove("GENIE_LOG");
@@ -40,7 +40,7 @@ fn the_demo_compiles_once_then_runs() {
     assert!(stderr(&first).contains("compiling the demo model"), "{}", stderr(&first));
     let second = run(cache.path(), &args);
     assert_eq!(stderr(&second), "");
-    assert_eq!(stdout(&second), stdout(&first), "the same seed says the same");
+    assert_eq!(stdout(&second), stdout(&first), "the same seed generates the same text");
     assert!(stdout(&second).len() > 20, "{}", stdout(&second));
 }
 
@@ -120,7 +120,7 @@ fn plans_are_tables_or_json() {
 #[test]
 fn perplexity_knows_a_likely_text_from_an_unlikely_one() {
     let cache = tempfile::tempdir().unwrap();
-    let told = |text: &str, extra: &[&str]| {
+    let output_of = |text: &str, extra: &[&str]| {
         let file = cache.path().join("text.txt");
         std::fs::write(&file, text).unwrap();
         let output = run(cache.path(), &[&["perplexity", file.to_str().unwrap(), "-q"], extra].concat());
@@ -128,7 +128,7 @@ fn perplexity_knows_a_likely_text_from_an_unlikely_one() {
         stdout(&output).to_owned()
     };
     let measure = |text: &str, extra: &[&str]| -> Value {
-        serde_json::from_str(&told(text, &[extra, &["--json"]].concat())).unwrap()
+        serde_json::from_str(&output_of(text, &[extra, &["--json"]].concat())).unwrap()
     };
     let verse = "ROMEO:\nO, she doth teach the torches to burn bright!\n";
     let likely = measure(verse, &[]);
@@ -139,25 +139,25 @@ fn perplexity_knows_a_likely_text_from_an_unlikely_one() {
     let unlikely: String = verse.chars().rev().collect();
     assert!(measure(&unlikely, &[])["nats-per-token"].as_f64().unwrap() > nats + 1.0);
 
-    // Each window begins afresh, so shorter ones tell less; all tokens are foretold, for this model has a BOS.
+    // Shorter windows have less context; all tokens are predicted, as this model has a BOS token.
     let short = measure(verse, &["--window", "4"]);
     assert_eq!((short["tokens"].as_u64(), short["windows"].as_u64()), (Some(tokens), Some(tokens.div_ceil(4))));
     assert!(short["nats-per-token"].as_f64().unwrap() > nats, "{short}");
     assert_eq!(measure(verse, &["--window", "4", "--max-windows", "2"])["tokens"], 8);
-    assert!(told(verse, &[]).ends_with(&format!("perplexity  {:.3}\n", nats.exp())));
+    assert!(output_of(verse, &[]).ends_with(&format!("perplexity  {:.3}\n", nats.exp())));
 
     let empty = cache.path().join("empty.txt");
     std::fs::write(&empty, "").unwrap();
     let (empty, missing) = (empty.to_str().unwrap(), cache.path().join("missing.txt"));
-    for (args, said) in [
-        (&["perplexity", empty][..], "error: nothing to foretell in 0 tokens"),
+    for (args, want) in [
+        (&["perplexity", empty][..], "error: nothing to predict in 0 tokens"),
         (&["perplexity", empty, "--window", "513"], "the context holds 512 tokens"),
-        (&["perplexity", empty, "--window", "0"], "hint: choose from 1 to 512"),
+        (&["perplexity", empty, "--window", "0"], "hint: choose 1 to 512 tokens"),
         (&["perplexity", missing.to_str().unwrap()], "error: cannot read the text `"),
     ] {
         let output = run(cache.path(), args);
         assert_eq!((code(&output), stdout(&output)), (1, ""));
-        assert!(stderr(&output).contains(said), "{}", stderr(&output));
+        assert!(stderr(&output).contains(want), "{}", stderr(&output));
     }
 }
 
@@ -178,7 +178,7 @@ fn mistakes_end_in_one_error_and_a_hint() {
     assert_eq!(code(&run(cache.path(), &["inspect", "Cargo.toml"])), 1);
 }
 
-/// Compiles a random model and verifies it over all the lengths that matter.
+/// Compiles a random model and verifies it at the default prompt lengths.
 fn verify(family: Family, splits: &str, extra: &[&str]) {
     let place = tempfile::tempdir().unwrap();
     let (model, bundle) = (place.path().join("model"), place.path().join("bundle"));
@@ -249,23 +249,23 @@ fn inspect_lists_graphs_and_tensors() {
 }
 
 #[test]
-fn targets_that_cannot_be_compiled_for_are_refused_with_a_hint() {
+fn socs_that_cannot_be_compiled_for_are_rejected_with_a_hint() {
     let place = tempfile::tempdir().unwrap();
     let model = place.path().join("model");
     TestModel::tiny(Family::Llama).write(&model).unwrap();
     let (model, bundle) = (model.to_str().unwrap(), place.path().join("bundle"));
     let host = place.path().join("libQnnHtp.so");
     std::fs::write(&host, "no library").unwrap();
-    for (flags, said) in [
-        (&["--target", "sm9999"][..], "error: unknown target `sm9999`: expected one of `sm8550`, `sm8650`"),
-        (&["--target", "sm8350"], "error: target `sm8350` cannot run these graphs: its HTP is a V68"),
-        (&["--target", "sm8350"], "hint: V73 and later have it"),
-        (&["--target", "sm8650", "--precision", "f32"], "error: precision f32 for target `sm8650`"),
-        (&["--target", "sm8650", "--perf", "warp"], "error: unknown performance policy `warp`"),
-        (&["--target", "sm8650"], "error: no `libQnnHtp.so` on this machine"),
-        (&["--target", "sm8650"], "hint: `cargo xtask qnn-runtime` fetches it"),
-        (&["--target", "x-elite", "--backend-lib", host.to_str().unwrap()], "cannot load library"),
-        (&["--share-weights"], "--target"),
+    for (flags, want) in [
+        (&["--soc", "sm9999"][..], "error: unknown target `sm9999`: expected one of `sm8550`, `sm8650`"),
+        (&["--soc", "sm8350"], "error: target `sm8350` cannot run these graphs: its HTP is a V68"),
+        (&["--soc", "sm8350"], "hint: V73 and later have it"),
+        (&["--soc", "sm8650", "--precision", "f32"], "error: precision f32 for target `sm8650`"),
+        (&["--soc", "sm8650", "--perf", "warp"], "error: unknown performance policy `warp`"),
+        (&["--soc", "sm8650"], "error: no `libQnnHtp.so` on this machine"),
+        (&["--soc", "sm8650"], "hint: `cargo xtask qnn-runtime` fetches it"),
+        (&["--soc", "x-elite", "--backend-lib", host.to_str().unwrap()], "cannot load library"),
+        (&["--share-weights"], "--soc"),
     ] {
         let mut command = genie(place.path());
         // An empty folder in its place: what `cargo xtask qnn-runtime` fetched must not be found.
@@ -273,21 +273,21 @@ fn targets_that_cannot_be_compiled_for_are_refused_with_a_hint() {
         let args = ["compile", model, "-o", bundle.to_str().unwrap()];
         let output = command.args(args).args(flags).stdin(Stdio::null()).output().unwrap();
         assert_ne!(code(&output), 0, "{flags:?}");
-        assert!(stderr(&output).contains(said), "{flags:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(want), "{flags:?}: {}", stderr(&output));
         assert_eq!(stdout(&output), "");
         assert!(!bundle.exists(), "{flags:?}");
     }
 }
 
 #[test]
-fn quantised_weights_run_here_too() {
+fn quantised_weights_run_on_the_embedded_backend() {
     let place = tempfile::tempdir().unwrap();
     let (model, bundle) = (place.path().join("model"), place.path().join("bundle"));
     TestModel::tiny(Family::Qwen2).write(&model).unwrap();
     let (model, out) = (model.to_str().unwrap(), bundle.to_str().unwrap());
     let output = run(place.path(), &["compile", model, "-o", out, "--ar", "1,8", "--cl", "64", "--weights", "w8"]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
-    assert!(!stderr(&output).contains("finalized"), "the host's times say nothing: {}", stderr(&output));
+    assert!(!stderr(&output).contains("finalized"), "compile times of the host are not printed: {}", stderr(&output));
     let manifest: Value = serde_json::from_slice(&std::fs::read(bundle.join("manifest.json")).unwrap()).unwrap();
     assert_eq!(manifest["options"]["weights"], "w8");
     assert_eq!(manifest["options"]["target"], Value::Null);
@@ -296,7 +296,7 @@ fn quantised_weights_run_here_too() {
 }
 
 #[test]
-fn a_library_that_is_nowhere_is_told_with_every_place() {
+fn a_missing_library_is_reported_with_every_place_searched() {
     let cache = tempfile::tempdir().unwrap();
     let empty = tempfile::tempdir().unwrap();
     let mut command = genie(cache.path());

@@ -1,11 +1,12 @@
-//! `genie compile --target` from the outside, with Qualcomm's own library.
+//! `genie compile --soc` with Qualcomm's library.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use assert_cmd::cargo::CommandCargoExt;
+use compiler::Family;
 use compiler::testmodel::TestModel;
-use compiler::{Family, HTP_CONFIG_FILE, Manifest};
+use genie_bundle::{HTP_CONFIG_FILE, Manifest};
 use qnn_api::library::runtime;
 
 fn genie(args: &[&str]) -> Output {
@@ -20,25 +21,25 @@ fn compile(model: &Path, bundle: &Path, flags: &[&str]) -> Output {
 
 #[test]
 #[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
-fn a_bundle_for_a_chip_comes_out_the_same_each_time_and_runs() {
+fn a_bundle_for_a_soc_is_reproducible_and_runs() {
     let library = runtime::find(runtime::HTP).expect("needs the QNN runtime: run `cargo xtask qnn-runtime`");
     let place = tempfile::tempdir().unwrap();
     let model = place.path().join("model");
     TestModel::tiny(Family::Llama).write(&model).unwrap();
     let bundles = ["first", "second"].map(|name| place.path().join(name));
     for bundle in &bundles {
-        let output = compile(&model, bundle, &["--target", "sm8650", "--weights", "w8", "--perf", "balanced"]);
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.success(), "{said}");
+        let output = compile(&model, bundle, &["--soc", "sm8650", "--weights", "w8", "--perf", "balanced"]);
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{message}");
         assert_eq!(
             String::from_utf8(output.stdout).unwrap().trim(),
             bundle.join("genie_config.json").to_str().unwrap()
         );
-        // The time of each graph, and what was made; nothing of the library's own chatter.
-        let times = said.lines().filter(|line| line.starts_with("finalized ar") && line.ends_with(" s")).count();
-        assert_eq!(times, 2, "{said}");
-        assert!(said.contains("2 graphs in 1 file for sm8650"), "{said}");
-        assert!(!said.contains("GraphHtpSettings"), "{said}");
+        // The time of each graph and the result; nothing that the library prints.
+        let times = message.lines().filter(|line| line.starts_with("finalized ar") && line.ends_with(" s")).count();
+        assert_eq!(times, 2, "{message}");
+        assert!(message.contains("2 graphs in 1 file for sm8650"), "{message}");
+        assert!(!message.contains("GraphHtpSettings"), "{message}");
     }
     let read = |bundle: &Path, file: &str| std::fs::read(bundle.join(file)).unwrap();
     let manifest = Manifest::read(&bundles[0]).unwrap();
@@ -70,13 +71,13 @@ fn a_bundle_for_a_chip_comes_out_the_same_each_time_and_runs() {
 
 #[test]
 #[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
-fn a_library_that_is_not_for_the_htp_is_refused() {
+fn a_library_that_is_not_for_the_htp_is_rejected() {
     let saver = runtime::find("libQnnSaver.so").expect("needs the QNN runtime: run `cargo xtask qnn-runtime`");
     let place = tempfile::tempdir().unwrap();
     let (model, bundle) = (place.path().join("model"), place.path().join("bundle"));
     TestModel::tiny(Family::Llama).write(&model).unwrap();
-    let output = compile(&model, &bundle, &["--target", "sm8550", "--backend-lib", saver.to_str().unwrap()]);
-    let said = String::from_utf8(output.stderr).unwrap();
+    let output = compile(&model, &bundle, &["--soc", "sm8550", "--backend-lib", saver.to_str().unwrap()]);
+    let message = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success() && !bundle.exists());
-    assert!(said.contains("does not compile for target `sm8550`") && said.contains("hint: "), "{said}");
+    assert!(message.contains("does not compile for target `sm8550`") && message.contains("hint: "), "{message}");
 }

@@ -1,4 +1,4 @@
-//! `genie doctor` from the outside: what it prints where, and how it ends.
+//! The output and exit codes of `genie doctor`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -8,7 +8,7 @@ use compiler::Family;
 use compiler::testmodel::TestModel;
 use serde_json::{Value, json};
 
-/// `genie` on a machine without QNN libraries, as far as it can tell.
+/// `genie` in an environment without QNN libraries.
 fn genie(folder: &Path, args: &[&str]) -> Output {
     let mut command = Command::cargo_bin("genie").unwrap();
     command.current_dir(folder).env("QNN_RUNTIME_DIR", "/no/such/folder").env("GENIE_CACHE", folder);
@@ -46,7 +46,7 @@ fn ids(report: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn good_bundles_end_in_0_and_broken_ones_in_1() {
+fn good_bundles_exit_with_0_and_broken_ones_with_1() {
     let folder = tempfile::tempdir().unwrap();
     let bundle = bundle(folder.path());
     for subject in ["bundle", "bundle/genie_config.json", "bundle/model.bin"] {
@@ -83,14 +83,14 @@ fn json_is_one_document() {
         assert!(report["findings"][0][key].as_str().is_some_and(|text| !text.is_empty()), "{key}");
     }
 
-    // A warning alone is not serious, unless one wants it to be.
+    // A warning alone is no failure without `--strict`.
     let warned = genie(folder.path(), &["doctor", "bundle", "--json"]);
     assert_eq!((code(&warned), ids(&serde_json::from_slice(&warned.stdout).unwrap())), (0, vec!["kv-dim"]));
     assert_eq!(code(&genie(folder.path(), &["doctor", "bundle", "--strict"])), 1);
 }
 
 #[test]
-fn without_a_bundle_the_machine_is_examined() {
+fn without_a_bundle_the_machine_is_checked() {
     let folder = tempfile::tempdir().unwrap();
     let output = genie(folder.path(), &["doctor", "--json"]);
     assert_eq!(code(&output), 0, "{}", text(&output.stderr));
@@ -100,12 +100,12 @@ fn without_a_bundle_the_machine_is_examined() {
 }
 
 #[test]
-fn questions_that_make_no_sense_end_in_2() {
+fn invalid_flags_exit_with_2() {
     let folder = tempfile::tempdir().unwrap();
     for (args, want) in [
         (&["doctor", "nowhere"][..], "nowhere` does not exist"),
-        (&["doctor", "--soc", "sm9"], "unknown chip `sm9`"),
-        (&["doctor", "--genie-api", "new"], "`new` is no version of Genie's API"),
+        (&["doctor", "--soc", "sm9"], "unknown SoC `sm9`"),
+        (&["doctor", "--genie-api", "new"], "`new` is no version of the Genie API"),
         (&["doctor", "--libs", "nowhere"], "nowhere` to look for libraries in"),
         (&["doctor", "--no-such-flag"], "unexpected argument"),
     ] {

@@ -1,4 +1,4 @@
-//! The program on Qualcomm's own library: bundles of the real Genie, by the flags that a user gives.
+//! `genie run` with Qualcomm's library on bundles made for libGenie.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -37,7 +37,7 @@ fn stderr(output: &Output) -> &str {
 
 fn record(output: &Output) -> Value {
     assert!(output.status.success(), "{}", stderr(output));
-    assert_eq!(stdout(output).lines().count(), 1, "the library may not write into our data: {}", stdout(output));
+    assert_eq!(stdout(output).lines().count(), 1, "the library must not write to stdout: {}", stdout(output));
     serde_json::from_str(stdout(output)).unwrap()
 }
 
@@ -52,7 +52,7 @@ fn every_golden_bundle_runs_by_its_config() {
         let record = record(&output);
         assert_eq!(record["tokens"], serde_json::json!(TOKENS), "{name}");
         assert_eq!(record["input"][0], 256, "{name}: BOS goes first");
-        // The library's own banner is on stderr; our log has no errors to tell.
+        // The library prints its banner on stderr; the log holds no errors or warnings.
         assert!(!stderr(&output).contains("ERROR") && !stderr(&output).contains("WARN"), "{}", stderr(&output));
     }
 }
@@ -130,13 +130,13 @@ fn chip_clocks_and_profile_by_flags() {
             graph["events"].as_array().unwrap().iter().any(|e| e["unit"] == "us" && e["total"].as_u64() > Some(0));
         assert!(timed, "{graph:#}");
     }
-    // A profile is not written over another file, and clocks that do not exist are refused.
+    // A profile does not overwrite a file, and unknown performance policies are rejected.
     let again = genie(&[&base[..], &profiled].concat());
-    assert!(stderr(&again).contains("exists already"), "{}", stderr(&again));
+    assert!(stderr(&again).contains("already exists"), "{}", stderr(&again));
     let unknown = genie(&[&base[..], &["--perf", "warp"]].concat());
     assert_eq!(unknown.status.code(), Some(2), "{}", stderr(&unknown));
     let chip = genie(&[&base[..], &["--soc", "sm9999"]].concat());
-    assert!(stderr(&chip).contains("unknown chip `sm9999`"), "{}", stderr(&chip));
+    assert!(stderr(&chip).contains("unknown SoC `sm9999`"), "{}", stderr(&chip));
 }
 
 #[test]
@@ -160,10 +160,10 @@ fn the_library_is_chosen_by_flag_and_by_variable() {
     let mut command = Command::cargo_bin("genie").unwrap();
     let nowhere = command.args(run).args(["--backend", "htp"]).env("QNN_RUNTIME_DIR", empty.path()).output().unwrap();
     assert_eq!(nowhere.status.code(), Some(1));
-    let said = stderr(&nowhere);
+    let message = stderr(&nowhere);
     for part in
         [empty.path().to_str().unwrap(), "QNN_RUNTIME_DIR is set, so no other place counts", "cargo xtask qnn-runtime"]
     {
-        assert!(said.contains(part), "{part}: {said}");
+        assert!(message.contains(part), "{part}: {message}");
     }
 }

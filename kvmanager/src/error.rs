@@ -55,7 +55,9 @@ pub enum KvError {
         n_rows: usize,
     },
     /// A split was committed: it cannot be lent or committed again in this step, and the step's masks are past.
-    #[error("split {split} is committed: lend splits and fill masks before the commits, and commit each split once per step")]
+    #[error(
+        "split {split} is committed: lend splits and fill masks before the commits, and commit each split once per step"
+    )]
     Committed {
         /// The split.
         split: SplitIdx,

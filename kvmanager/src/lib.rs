@@ -40,7 +40,6 @@
 //! | [`group`] | [`CacheGroup`], [`LongContext`]: windows, rings, eviction by score, by group of layers |
 //! | [`rope`] | [`RopeSpec`], [`ShiftLoss`]: moving keys to other positions, and what it costs |
 //! | [`keydiff`] | [`KeyScorer`], [`KeyDiff`]: which keys are worth keeping |
-//! | [`snapshot`] | [`Snapshot`], [`GenieSlot`], [`PrefixStore`]: checked files, Genie's own, prefixes on disk |
 //! | [`error`] | [`KvError`], [`Reason`]; the planner's own is [`PlanError`], and [`Overflow`] what does not fit |
 //!
 //! # Plans alone
@@ -62,8 +61,7 @@
 //!
 //! # What it must never know
 //!
-//! QNN, handles, tokens' meaning, text. It owns bytes and moves them; it never runs a graph. Only [`snapshot`] touches
-//! files. No `unsafe`.
+//! QNN, handles, tokens, text, files. It owns bytes and moves them; it never runs a graph. No `unsafe`.
 
 #![forbid(unsafe_code)]
 
@@ -77,7 +75,6 @@ pub mod mode;
 pub mod moves;
 pub mod plan;
 pub mod rope;
-pub mod snapshot;
 
 mod buffer;
 mod codec;
@@ -101,5 +98,3 @@ pub use plan::{
 pub use rope::{RopePairs, RopeSpec, ShiftLoss};
 pub use tensor_buf::TensorView;
 pub use worker::{JobEvent, JobWatch};
-
-pub use snapshot::{GenieSlot, ModelHash, PrefixStore, Snapshot, SnapshotError};

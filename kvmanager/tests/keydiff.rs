@@ -3,8 +3,8 @@
 
 use genie_types::{LayerIdx, SplitIdx, Variant};
 use kvmanager::{
-    CacheGroup, Keep, KeyScorer, KvCache, KvDtype, KvForm, KvGeometry, KvKind, KvLayout, KvOptions, KvTensor, LongContext,
-    ModeKind, Policy, SeqId, SplitGeometry, Variants,
+    CacheGroup, Keep, KeyScorer, KvCache, KvDtype, KvForm, KvGeometry, KvKind, KvLayout, KvOptions, KvTensor,
+    LongContext, ModeKind, Policy, SeqId, SplitGeometry, Variants,
 };
 use proptest::prelude::{ProptestConfig, prop, proptest};
 

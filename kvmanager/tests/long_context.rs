@@ -3,10 +3,9 @@
 
 mod toy;
 
-use genie_types::{SplitIdx, TokenId};
-use kvmanager::{
-    CacheGroup, KvCache, KvForm, KvOptions, LongContext, ModeKind, ModelHash, Policy, RopeSpec, SeqId, Snapshot, Variants,
-};
+use genie_types::SplitIdx;
+use kvmanager::{CacheGroup, KvCache, KvForm, KvOptions, LongContext, ModeKind, Policy, RopeSpec, SeqId, Variants};
+use session_store::Snapshot;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use toy::{generate, geometry, grid, look, plain, process, prompt, reference, run, spec};
@@ -68,12 +67,11 @@ fn d5_after_a_reset_the_first_step_is_that_of_a_fresh_dialog() {
     used.clear().unwrap();
     let mut fresh = cache(variants(), ModeKind::SMART_MASK);
     for split in [SplitIdx(0), SplitIdx(1)] {
-        let past =
-            |kv: &mut KvCache| -> Vec<Vec<u8>> {
-                let step = look(kv, spec(8, 64));
-                let mut running = kv.begin(&step).unwrap();
-                running.split(split).unwrap().views().map(|v| v.past.to_vec()).collect()
-            };
+        let past = |kv: &mut KvCache| -> Vec<Vec<u8>> {
+            let step = look(kv, spec(8, 64));
+            let mut running = kv.begin(&step).unwrap();
+            running.split(split).unwrap().views().map(|v| v.past.to_vec()).collect()
+        };
         assert_eq!(past(&mut used), past(&mut fresh), "not a byte is left");
     }
     assert_eq!(generate(&mut used, &prompt(20, 4), 30), generate(&mut fresh, &prompt(20, 4), 30));
@@ -88,12 +86,11 @@ fn d6_saved_with_a_window_and_restored_it_goes_on_as_if_never_saved() {
         for &n in lengths {
             let mut kv = cache(variants(), ModeKind::SMART_MASK);
             let first = process(&mut kv, &prompt(n, 2));
-            let tokens: Vec<_> = prompt(n, 2).into_iter().map(TokenId).collect();
-            let saved = Snapshot::take(&mut kv, ModelHash::default(), &tokens).unwrap().to_bytes();
+            let saved = Snapshot { image: kv.export().unwrap(), ..Snapshot::default() }.to_bytes();
 
             let mut back = cache(variants(), ModeKind::SMART_MASK);
             generate(&mut back, &prompt(100, 9), 3);
-            Snapshot::from_bytes(&saved).unwrap().restore(&mut back, ModelHash::default()).unwrap();
+            back.import(&Snapshot::from_bytes(&saved).unwrap().image).unwrap();
             let expected = reference(&rules, &prompt(n, 2), 41);
             assert_eq!(first, expected[0]);
             assert_eq!(generate(&mut back, &expected[..1], 40), expected[1..], "{n} tokens, restored");

@@ -10,8 +10,8 @@ mod naive;
 use genie_types::SplitIdx;
 use kvmanager::mode::{NativeKv, Tile};
 use kvmanager::{
-    CacheGroup, Column, Columns, HolePolicy, InferenceStep, Keep, KvCache, KvDtype, KvError, KvForm, KvGeometry, KvKind,
-    KvOptions, KvTensor, LongContext, ModeKind, Policy, RopeSpec, SeqId, SplitGeometry, Step, Variants,
+    CacheGroup, Column, Columns, HolePolicy, InferenceStep, Keep, KvCache, KvDtype, KvError, KvForm, KvGeometry,
+    KvKind, KvOptions, KvTensor, LongContext, ModeKind, Policy, RopeSpec, SeqId, SplitGeometry, Step, Variants,
 };
 use naive::{Model, read_past, spec, token_bytes};
 use proptest::prelude::*;
@@ -382,9 +382,8 @@ fn check_inputs(step: &mut Step<'_>, model: &mut Model, limits: &[usize], setup:
         for i in 0..ar {
             let mut seen = vec![0u8; width];
             if let Some(token) = tokens.get(i) {
-                let visible = |pos: usize| {
-                    model.groups[group].window.is_none_or(|(w, s)| pos + w > token.pos || pos < s)
-                };
+                let visible =
+                    |pos: usize| model.groups[group].window.is_none_or(|(w, s)| pos + w > token.pos || pos < s);
                 for (slot, cell) in &cells {
                     if cell.has(token.seq) && cell.pos <= token.pos && visible(cell.pos) {
                         seen[past + slot] = 1;

@@ -1,13 +1,13 @@
 //! The two symbols that a QNN client looks for; all else is reached through the tables they hand out.
 
 use qnn_sys::{
-    QNN_SUCCESS, Qnn_ApiVersion_t, Qnn_ErrorHandle_t, Qnn_Version_t, QnnInterface_t, QnnSystemInterface_t,
-    SYSTEM_VERSION,
+    LinkedProviders, QNN_SUCCESS, Qnn_ApiVersion_t, Qnn_ErrorHandle_t, Qnn_Version_t, QnnInterface_t,
+    QnnSystemInterface_t, SYSTEM_VERSION,
 };
 
-use crate::edge::{BACKEND_ID, CORE_VERSION, HOST_VERSION, INTERFACE, SYSTEM_INTERFACE};
+use crate::capi::{BACKEND_ID, CORE_VERSION, HOST_VERSION, INTERFACE, SYSTEM_INTERFACE};
 use crate::error::code;
-use crate::posing;
+use crate::htp_alias;
 
 static PROVIDER: QnnInterface_t = QnnInterface_t {
     backendId: BACKEND_ID,
@@ -18,9 +18,9 @@ static PROVIDER: QnnInterface_t = QnnInterface_t {
 
 /// The same table under the HTP's name and numbers.
 static HTP_PROVIDER: QnnInterface_t = QnnInterface_t {
-    backendId: posing::HTP_BACKEND_ID,
+    backendId: htp_alias::HTP_BACKEND_ID,
     providerName: c"HTP_OPEN_GENIE_HOST".as_ptr(),
-    apiVersion: Qnn_ApiVersion_t { coreApiVersion: CORE_VERSION, backendApiVersion: posing::HTP_VERSION },
+    apiVersion: Qnn_ApiVersion_t { coreApiVersion: CORE_VERSION, backendApiVersion: htp_alias::HTP_VERSION },
     table: INTERFACE,
 };
 
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn QnnInterface_getProviders(
     providers: *mut *mut *const QnnInterface_t,
     n_providers: *mut u32,
 ) -> Qnn_ErrorHandle_t {
-    let list = if posing::as_htp() { &HTP_PROVIDERS } else { &PROVIDERS };
+    let list = if htp_alias::as_htp() { &HTP_PROVIDERS } else { &PROVIDERS };
     // SAFETY: the caller's promise.
     unsafe { hand_out(list, providers, n_providers) }
 }
@@ -81,4 +81,10 @@ pub unsafe extern "C" fn QnnSystemInterface_getProviders(
 ) -> Qnn_ErrorHandle_t {
     // SAFETY: the caller's promise.
     unsafe { hand_out(&SYSTEM_PROVIDERS, providers, n_providers) }
+}
+
+/// Both entry points, for a program that links this backend: `qnn_api::Library::linked(qnn_host::providers())`.
+pub const fn providers() -> LinkedProviders {
+    // SAFETY: both hand out statics of this crate, whose tables are written for the versions that they state.
+    unsafe { LinkedProviders::new(QnnInterface_getProviders, Some(QnnSystemInterface_getProviders)) }
 }

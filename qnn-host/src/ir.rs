@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::bytes::Bytes;
 
-/// Index into [`Graph::tensors`].
+/// Index into [`SourceGraph::tensors`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TensorId(pub u32);
 
@@ -287,7 +287,7 @@ impl Node {
 
 /// A whole graph.
 #[derive(Clone, Debug, Default)]
-pub struct Graph {
+pub struct SourceGraph {
     /// Unique in its context.
     pub name: String,
     /// All tensors; a [`TensorId`] indexes it.
@@ -296,7 +296,7 @@ pub struct Graph {
     pub nodes: Vec<Node>,
 }
 
-impl Graph {
+impl SourceGraph {
     /// The tensor with that id.
     pub fn tensor(&self, id: TensorId) -> &Tensor {
         &self.tensors[id.0 as usize]

@@ -15,38 +15,48 @@
 //! | module | what |
 //! |---|---|
 //! | [`exports`] | the two symbols a client looks for |
-//! | `posing` | whether it stands where the HTP's library is looked for |
-//! | `edge` | the slots of the tables; pointers become slices there and nowhere deeper |
+//! | `htp_alias` | whether the library was loaded under the name of the HTP's |
+//! | `capi` | the slots of the tables; pointers become slices there and nowhere deeper |
 //! | [`error`] | every failure and its QNN number |
-//! | `registry` | handles that are never believed |
-//! | [`ir`], [`bytes`] | a graph as described, and its shared bytes |
-//! | [`validate`] | the ops and their rules |
+//! | `registry` | handles: looked up, never dereferenced |
+//! | [`ir`], [`bytes`] | a graph as the client described it, and its shared bytes |
+//! | [`validate`] | checks of tensors, nodes and whole graphs |
 //! | [`container`] | context binaries |
-//! | [`passes`], [`exec`] | from a graph to steps, and running them |
+//! | [`prepare`], [`passes`] | from a described graph to one that is ready to run |
+//! | [`graph`], [`step`] | typed operations, and the steps that they become |
+//! | [`exec`] | scheduling and running steps |
 //! | [`kernels`], [`pool`] | arithmetic and threads |
-//! | [`limits`], [`traffic`] | what the machine can do at most, and what a graph asks of it: for measuring |
+//! | [`roofline`], [`weight_traffic`] | for measuring: what the machine can do at most, and what a graph asks of it |
 //!
 //! # What it never does
 //!
 //! Know what a model, a token or a cache is; believe a handle or a file; copy weights that a client promised to keep.
 
 pub mod bytes;
+mod capi;
 pub mod container;
-mod edge;
 pub mod error;
 pub mod exec;
 pub mod exports;
+pub mod graph;
+mod htp_alias;
 pub mod ir;
 pub mod kernels;
-pub mod limits;
 pub mod passes;
 pub mod pool;
-mod posing;
+pub mod prepare;
 mod registry;
-pub mod traffic;
+pub mod roofline;
+pub mod step;
+mod storage;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
 pub mod validate;
+pub mod weight_traffic;
 
-pub use exports::{QnnInterface_getProviders, QnnSystemInterface_getProviders};
+pub use exports::{QnnInterface_getProviders, QnnSystemInterface_getProviders, providers};
 
 /// Names the build in context binaries and to clients.
 pub const BUILD_ID: &str = concat!("qnn-host-", env!("CARGO_PKG_VERSION"));

@@ -1,7 +1,7 @@
 //! A run allocates nothing on the calling thread, once everything has its room.
 
-#[path = "table/client.rs"]
-#[expect(dead_code, unused_imports, reason = "shared with the tests of the table")]
+#[path = "capi/client.rs"]
+#[expect(dead_code, unused_imports, reason = "shared with the tests of the C API")]
 mod client;
 
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -11,12 +11,12 @@ use crate::{Engine, EngineConfig, EngineError, SeqTokens, TokenModel};
 
 const VARIANTS: &[(usize, usize)] = &[(1, 16), (4, 16), (1, 32), (4, 32)];
 
-fn engine(form: Form, config: &EngineConfig) -> Engine<Toy> {
+pub(super) fn engine(form: Form, config: &EngineConfig) -> Engine<Toy> {
     let layout = form.layout();
     Engine::with_executor(layout.clone(), Toy::new(layout), config).unwrap_or_else(|e| panic!("{form:?}: {e}"))
 }
 
-fn truth(engine: &Engine<Toy>, tokens: &[u32]) -> Vec<f32> {
+pub(super) fn truth(engine: &Engine<Toy>, tokens: &[u32]) -> Vec<f32> {
     windowed(engine, tokens, usize::MAX)
 }
 
@@ -32,7 +32,7 @@ fn windowed(engine: &Engine<Toy>, tokens: &[u32], window: usize) -> Vec<f32> {
     )
 }
 
-fn ids(tokens: &[u32]) -> Vec<TokenId> {
+pub(super) fn ids(tokens: &[u32]) -> Vec<TokenId> {
     tokens.iter().copied().map(TokenId).collect()
 }
 
@@ -379,7 +379,10 @@ fn policy_genie_gives_up_where_the_real_one_does_and_keeps_the_dialog() {
         assert_eq!(engine.process(&ids(&tokens[n..=n])).unwrap(), want, "token {n}");
     }
     engine.clear_steps();
-    assert!(matches!(engine.process(&ids(&tokens[31..])), Err(EngineError::Overflow(Overflow::GenieGivesUp { n_past: 31, n_piece: 1 }))));
+    assert!(matches!(
+        engine.process(&ids(&tokens[31..])),
+        Err(EngineError::Overflow(Overflow::GenieGivesUp { n_past: 31, n_piece: 1 }))
+    ));
     assert_eq!((graphs(&engine), engine.n_past()), (vec![("ar1_cl32".to_owned(), 1)], 31));
     // The dialog is as it was: another policy goes on from there.
     engine.set_policy(Policy::Lenient);

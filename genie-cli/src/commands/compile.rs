@@ -1,34 +1,121 @@
-//! `genie compile`: a Hugging Face folder becomes a bundle.
+//! `genie compile`: compiles a Hugging Face folder or a GGUF file into a bundle.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use clap::ValueEnum;
 use compiler::{Amount, CompileOptions, HtpOptions, Manifest, Precision, Progress, Splits, Stage, Weights};
 use indicatif::ProgressBar;
 use qnn_api::library::runtime;
 use qnn_api::{Backend, PerfPolicy};
 
-use super::ExitStatus;
+use crate::args::{BackendArgs, VariantArgs};
 use crate::backend;
-use crate::cli::{BackendArgs, CompileArgs, PrecisionArg, SplitsArg, WeightsArg};
-use crate::failure::Hinted;
+use crate::exit::ExitStatus;
+use crate::failure::UserError;
 use crate::printer::Printer;
 use crate::threads::Threads;
 
-/// Compiles and says where the config is.
-pub fn run(args: &CompileArgs, printer: &Printer) -> Result<ExitStatus> {
+/// Flags of `genie compile`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Folder with `config.json`, safetensors and `tokenizer.json`; or a GGUF file.
+    pub model: PathBuf,
+    /// Folder of the bundle.
+    #[arg(long, short, value_name = "BUNDLE")]
+    pub output: PathBuf,
+    #[command(flatten)]
+    pub variants: VariantArgs,
+    /// Where to cut the model into context binaries.
+    #[arg(long, value_enum, default_value = "auto")]
+    pub splits: SplitsArg,
+    /// Decoder layers per split [default: all, or as many as the file limit allows].
+    #[arg(long, value_name = "LAYERS")]
+    pub layers_per_split: Option<usize>,
+    /// Type of activations, and of weights that `--weights` does not quantise.
+    #[arg(long, value_enum, default_value = "f16")]
+    pub precision: PrecisionArg,
+    /// How the weights of linear layers are stored.
+    #[arg(long, value_enum, default_value = "float")]
+    pub weights: WeightsArg,
+    #[command(flatten)]
+    pub htp: HtpArgs,
+    /// Replace an existing bundle.
+    #[arg(long)]
+    pub force: bool,
+    #[command(flatten)]
+    pub backend: BackendArgs,
+}
+
+/// Compiling for a Hexagon SoC with Qualcomm's `libQnnHtp.so`.
+#[derive(clap::Args)]
+pub struct HtpArgs {
+    /// Compile for this SoC instead of this machine: sm8550, sm8650, sm8750, sm8850, x-elite and others. Needs
+    /// `libQnnHtp.so`, from `cargo xtask qnn-runtime` or `--backend-lib`.
+    #[arg(long, alias = "target", value_name = "SOC")]
+    pub soc: Option<String>,
+    /// Performance policy that the bundle requests on the SoC.
+    #[arg(long, value_name = "POLICY", default_value = "burst")]
+    pub perf: String,
+    /// Store one copy of the weights for all graphs of a file. Devices load such files, the x86 emulator does not.
+    #[arg(long, requires = "soc")]
+    pub share_weights: bool,
+}
+
+/// How the decoder is cut into context binaries.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum SplitsArg {
+    /// Decoder and LM head as two splits in one file; with `--soc`, uncut if it fits the limit of 2 GiB per file, else in
+    /// as few splits as fit.
+    Auto,
+    /// Uncut: each graph holds the whole model.
+    Mono,
+    /// The decoder, then the LM head.
+    DecoderLmhead,
+    /// The embedding table, the decoder, the LM head.
+    LutDecoderLmhead,
+}
+
+/// Type of weights and activations.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum PrecisionArg {
+    /// float32.
+    F32,
+    /// float16, with float32 sums.
+    F16,
+}
+
+/// How the weights of linear layers are stored.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum WeightsArg {
+    /// In the type of the activations.
+    Float,
+    /// int8 with one scale per output channel.
+    W8,
+    /// 4 bits with one scale per output channel.
+    W4,
+    /// int8 in blocks of 32 inputs, as GGUF's Q8_0; embedded backend only.
+    #[value(name = "q8_0")]
+    Q8,
+    /// 4 bits in blocks of 32 inputs, as GGUF's Q4_0, embeddings as q8_0; embedded backend only.
+    #[value(name = "q4_0")]
+    Q4,
+}
+
+/// Compiles, then prints the path of the config.
+pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     let options = CompileOptions {
-        ars: args.ar.clone(),
-        cls: args.cl.clone(),
+        ars: args.variants.ar.clone(),
+        cls: args.variants.cl.clone(),
         splits: match args.splits {
-            SplitsArg::Auto if args.target.target.is_none() => Splits::DecoderLmhead,
+            SplitsArg::Auto if args.htp.soc.is_none() => Splits::DecoderLmhead,
             SplitsArg::Auto | SplitsArg::Mono => Splits::Mono,
             SplitsArg::DecoderLmhead => Splits::DecoderLmhead,
             SplitsArg::LutDecoderLmhead => Splits::LutDecoderLmhead,
         },
-        one_file: matches!(args.splits, SplitsArg::Auto) && args.target.target.is_none(),
+        one_file: matches!(args.splits, SplitsArg::Auto) && args.htp.soc.is_none(),
         layers_per_split: args.layers_per_split,
         precision: match args.precision {
             PrecisionArg::F32 => Precision::F32,
@@ -46,34 +133,34 @@ pub fn run(args: &CompileArgs, printer: &Printer) -> Result<ExitStatus> {
         ..CompileOptions::new(&args.model, &args.output)
     };
     let manifest = into_bundle(&options, &args.backend, printer)?;
-    printer.line(args.output.join(compiler::CONFIG_FILE).display())?;
+    printer.data_line(args.output.join(genie_bundle::CONFIG_FILE).display())?;
     if let Some(target) = &manifest.options.target {
         let binaries = manifest.files.iter().filter(|f| f.path.ends_with(".bin"));
         let (n, bytes) = binaries.fold((0, 0), |(n, bytes), f| (n + 1, bytes + f.bytes));
         let (n_graphs, build) = (manifest.graphs.len(), &manifest.backend.build_id);
         let shown = indicatif::DecimalBytes(bytes);
         let files = if n == 1 { "file" } else { "files" };
-        printer.say(format_args!("{n_graphs} graphs in {n} {files} for {target}, {shown}, made by {build}"));
+        printer.info(format_args!("{n_graphs} graphs in {n} {files} for {target}, {shown}, compiled by {build}"));
     }
     Ok(ExitStatus::Done)
 }
 
-fn htp_options(args: &CompileArgs) -> Result<Option<HtpOptions>> {
-    let Some(target) = &args.target.target else { return Ok(None) };
-    let name = &args.target.perf;
+fn htp_options(args: &Args) -> Result<Option<HtpOptions>> {
+    let Some(soc) = &args.htp.soc else { return Ok(None) };
+    let name = &args.htp.perf;
     let performance = PerfPolicy::from_name(name).ok_or_else(|| {
         let known = PerfPolicy::ALL.map(PerfPolicy::name).join("`, `");
-        Hinted::error(format!("unknown performance policy `{name}`"), format!("use one of `{known}`"))
+        UserError::error(format!("unknown performance policy `{name}`"), format!("use one of `{known}`"))
     })?;
     Ok(Some(HtpOptions {
         performance,
-        share_weights: args.target.share_weights,
+        share_weights: args.htp.share_weights,
         cut_to_fit: matches!(args.splits, SplitsArg::Auto),
-        ..HtpOptions::for_target(target)?
+        ..HtpOptions::for_target(soc)?
     }))
 }
 
-/// Compiles with bars.
+/// Compiles with progress bars.
 pub fn into_bundle(options: &CompileOptions, backend: &BackendArgs, printer: &Printer) -> Result<Manifest> {
     options.check()?;
     let backend = match &options.htp {
@@ -84,20 +171,16 @@ pub fn into_bundle(options: &CompileOptions, backend: &BackendArgs, printer: &Pr
     Ok(compiler::compile(options, &backend, &mut bars)?)
 }
 
-/// Qualcomm's library: that which `--backend-lib` or `--backend` names, else the one on this machine.
+/// Qualcomm's library: from `--backend-lib` or `--backend`, else the one found on this machine.
 fn htp_backend(htp: &HtpOptions, args: &BackendArgs) -> Result<Arc<Backend>> {
     let path =
         Some(PathBuf::from(&args.backend)).filter(|path| path.components().count() > 1 || path.extension().is_some());
     let named = args.backend_lib.clone().or(path);
     let library = named.or_else(|| runtime::find(runtime::HTP)).ok_or_else(|| {
-        Hinted::error(
+        UserError::error(
+            format!("no `{}` on this machine; compiling for SoC `{}` needs it", runtime::HTP, htp.target()),
             format!(
-                "no `{}` on this machine: it is Qualcomm's library that compiles for target `{}`",
-                runtime::HTP,
-                htp.target()
-            ),
-            format!(
-                "`cargo xtask qnn-runtime` fetches it; or set {} to its folder, or give its path as `--backend-lib`",
+                "`cargo xtask qnn-runtime` fetches it; or set {} to its folder, or pass its path as `--backend-lib`",
                 runtime::DIR_VARIABLE
             ),
         )
@@ -105,11 +188,11 @@ fn htp_backend(htp: &HtpOptions, args: &BackendArgs) -> Result<Arc<Backend>> {
     htp.open(&library).with_context(|| format!("cannot compile with `{}`", library.display()))
 }
 
-/// One bar a stage; it counts bytes where they say something, else items.
+/// One progress bar per stage; counts bytes where the stage has them, else items.
 struct Bars<'a> {
     printer: &'a Printer,
     bar: Option<(ProgressBar, bool)>,
-    /// Tell how long each graph took: the host needs next to nothing, an HTP library may need minutes.
+    /// Print each graph's time: negligible on the host, perhaps minutes with an HTP library.
     times: bool,
 }
 
@@ -134,7 +217,7 @@ impl Progress for Bars<'_> {
 
     fn timed(&mut self, graph: &str, took: Duration) {
         if let Some((bar, _)) = self.bar.as_ref().filter(|_| self.times) {
-            bar.suspend(|| self.printer.say(format_args!("finalized {graph} in {:.2} s", took.as_secs_f64())));
+            bar.suspend(|| self.printer.info(format_args!("finalized {graph} in {:.2} s", took.as_secs_f64())));
         }
     }
 
@@ -145,6 +228,6 @@ impl Progress for Bars<'_> {
     }
 
     fn note(&mut self, text: &str) {
-        self.printer.say(format_args!("note: {text}"));
+        self.printer.info(format_args!("note: {text}"));
     }
 }

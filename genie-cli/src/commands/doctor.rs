@@ -1,18 +1,44 @@
-//! `genie doctor`: what will go wrong with a bundle, or with this machine's libraries, before anything is loaded.
+//! `genie doctor`: checks a bundle, or this machine's libraries, for problems on a device without loading anything there.
+
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use dialog::config::GenieApi;
 use doctor::{DoctorError, Report, Request, Severity, Surroundings, collect, examine};
+use genie_bundle::config::GenieApi;
 use qnn_api::soc::SOCS;
 use qnn_api::{Soc, SystemLibrary};
 
-use super::ExitStatus;
-use crate::cli::DoctorArgs;
-use crate::failure::Hinted;
+use crate::exit::ExitStatus;
+use crate::failure::UserError;
 use crate::printer::Printer;
 
-/// Collects, examines, reports. Errors among the findings end in 1, questions that make no sense in 2.
-pub fn run(args: &DoctorArgs, printer: &Printer) -> Result<ExitStatus> {
+/// Flags of `genie doctor`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// A bundle's folder, its `genie_config.json`, or a context binary [default: check this machine's libraries only].
+    pub bundle: Option<PathBuf>,
+    /// Target device: a SoC by name or Qualcomm's number [default: this machine's SoC, if it has one].
+    #[arg(long, value_name = "sm8650|x-elite|57|..")]
+    pub soc: Option<String>,
+    /// Look for QNN's libraries in this folder first.
+    #[arg(long, value_name = "DIR")]
+    pub libs: Option<PathBuf>,
+    /// Version of the Genie API that reads the config [default: that of the libraries' release].
+    #[arg(long, value_name = "1.21")]
+    pub genie_api: Option<String>,
+    /// Print one JSON document.
+    #[arg(long)]
+    pub json: bool,
+    /// Exit with 1 on warnings as well as errors.
+    #[arg(long)]
+    pub strict: bool,
+    /// Do not compare the files' contents with the hashes in the manifest.
+    #[arg(long, alias = "quick")]
+    pub skip_hashes: bool,
+}
+
+/// Collects, examines, reports. The exit code is 1 if a finding is an error, 2 if a flag's value makes no sense.
+pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     let request = match request(args) {
         Ok(request) => request,
         Err(error) => {
@@ -20,45 +46,45 @@ pub fn run(args: &DoctorArgs, printer: &Printer) -> Result<ExitStatus> {
             return Ok(ExitStatus::Usage);
         }
     };
-    let host = SystemLibrary::linked(qnn_host::QnnSystemInterface_getProviders);
+    let host = SystemLibrary::linked(qnn_host::providers());
     let host = host.context("cannot use the embedded backend")?;
     let case = match collect(&request, &Surroundings::here(), &[("embedded backend", host)]) {
         Ok(case) => case,
         Err(error) => {
             let hint = match error {
-                DoctorError::NoSubject { .. } => "give a bundle's folder, its genie_config.json or a context binary",
-                _ => "give a folder with `libQnnHtp.so` and `libQnnSystem.so`",
+                DoctorError::NoSubject { .. } => "use a bundle's folder, its `genie_config.json` or a context binary",
+                _ => "use a folder with `libQnnHtp.so` and `libQnnSystem.so`",
             };
-            printer.failure(&Hinted::error(error.to_string(), hint));
+            printer.failure(&UserError::error(error.to_string(), hint));
             return Ok(ExitStatus::Usage);
         }
     };
     let findings = examine(&case);
     let report = Report { case: &case, findings: &findings };
     if args.json {
-        printer.line(report.to_json())?;
+        printer.data_line(report.to_json())?;
     } else {
-        printer.line(report)?;
+        printer.data_line(report)?;
     }
     let bad = report.count(Severity::Error) > 0 || (args.strict && !findings.is_empty());
     Ok(if bad { ExitStatus::Failed } else { ExitStatus::Done })
 }
 
-fn request(args: &DoctorArgs) -> Result<Request> {
+fn request(args: &Args) -> Result<Request> {
     let soc = |name: &String| {
         let known = name.parse().ok().and_then(Soc::by_id).or_else(|| Soc::by_name(name));
         let names = || SOCS.iter().map(|soc| soc.name.to_lowercase()).collect::<Vec<_>>().join(", ");
-        known.ok_or_else(|| Hinted::error(format!("unknown chip `{name}`"), format!("known are {}", names())))
+        known.ok_or_else(|| UserError::error(format!("unknown SoC `{name}`"), format!("use one of {}", names())))
     };
     let api = |text: &String| {
-        let hint = "two numbers, for example `1.21`; that of QAIRT 2.51";
-        GenieApi::parse(text).ok_or_else(|| Hinted::error(format!("`{text}` is no version of Genie's API"), hint))
+        let hint = "use two numbers, for example `1.21` for QAIRT 2.51";
+        GenieApi::parse(text).ok_or_else(|| UserError::error(format!("`{text}` is no version of the Genie API"), hint))
     };
     Ok(Request {
         subject: args.bundle.clone(),
         soc: args.soc.as_ref().map(soc).transpose()?,
         genie_api: args.genie_api.as_ref().map(api).transpose()?,
         libraries: args.libs.clone(),
-        quick: args.quick,
+        quick: args.skip_hashes,
     })
 }

@@ -1,7 +1,7 @@
-//! `genie inspect`: what is in a context binary or a bundle.
+//! `genie inspect`: lists the graphs and tensors of a context binary or a bundle.
 
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
@@ -9,14 +9,29 @@ use genie_types::{GraphInfo, Quant, TensorInfo};
 use qnn_api::{BinaryInfo, Library, binary_info};
 use serde_json::{Value, json};
 
-use super::ExitStatus;
-use crate::cli::{InspectArgs, PolicyArg};
+use crate::args::{BackendArgs, PolicyArg};
+use crate::exit::ExitStatus;
 use crate::printer::Printer;
 use crate::threads::Threads;
 use crate::{backend, bundle};
 
-/// Tells a binary from a bundle by its name, and prints what it holds.
-pub fn run(args: &InspectArgs, printer: &Printer) -> Result<ExitStatus> {
+/// Flags of `genie inspect`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// A context binary, a bundle's folder, or its `genie_config.json`.
+    pub path: PathBuf,
+    /// Print one JSON document.
+    #[arg(long)]
+    pub json: bool,
+    /// List every tensor, not only the counts.
+    #[arg(long)]
+    pub tensors: bool,
+    #[command(flatten)]
+    pub backend: BackendArgs,
+}
+
+/// Prints what a binary or a bundle holds; a folder or a `.json` file is a bundle.
+pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     let is_bundle = args.path.is_dir() || args.path.extension().is_some_and(|e| e == "json");
     let library = backend::library(&args.backend)?;
     if !is_bundle {
@@ -24,7 +39,7 @@ pub fn run(args: &InspectArgs, printer: &Printer) -> Result<ExitStatus> {
         if args.json {
             let mut document = binary_json(&args.path, &info, size);
             document["backend"] = backend_json(&library);
-            printer.line(document)?;
+            printer.data_line(document)?;
         } else {
             print_backend(&library, printer)?;
             print_binary(&args.path, &info, size, args.tensors, printer)?;
@@ -48,7 +63,7 @@ pub fn run(args: &InspectArgs, printer: &Printer) -> Result<ExitStatus> {
             .iter()
             .map(|s| json!({"kind": format!("{:?}", s.kind), "graphs": s.graphs.iter().map(|g| &g.info.name).collect::<Vec<_>>()}))
             .collect();
-        printer.line(json!({
+        printer.data_line(json!({
             "context_size": config.context().size,
             "vocab_size": layout.vocab_size,
             "variants": variants,
@@ -58,11 +73,11 @@ pub fn run(args: &InspectArgs, printer: &Printer) -> Result<ExitStatus> {
         }))?;
         return Ok(ExitStatus::Done);
     }
-    printer.line(format_args!("bundle {}", config.base().display()))?;
-    printer.line(format_args!("  context size {}, vocabulary {}", config.context().size, layout.vocab_size))?;
-    printer.line(format_args!("  variants {}", variants.join(", ")))?;
+    printer.data_line(format_args!("bundle {}", config.base().display()))?;
+    printer.data_line(format_args!("  context size {}, vocabulary {}", config.context().size, layout.vocab_size))?;
+    printer.data_line(format_args!("  variants {}", variants.join(", ")))?;
     for (i, split) in layout.splits.iter().enumerate() {
-        printer.line(format_args!(
+        printer.data_line(format_args!(
             "  split {} of {}: {:?}, {} graphs",
             i + 1,
             layout.splits.len(),
@@ -77,19 +92,19 @@ pub fn run(args: &InspectArgs, printer: &Printer) -> Result<ExitStatus> {
     Ok(ExitStatus::Done)
 }
 
-/// The library that read it, and every file that came with it; nothing for the embedded one.
+/// The library that read the binaries, and the files it was loaded from; nothing for the embedded backend.
 fn print_backend(library: &Library, printer: &Printer) -> Result<()> {
     if library.path().is_none() {
         return Ok(());
     }
-    printer.line(format_args!(
+    printer.data_line(format_args!(
         "read by {}, core API {}, build {}",
         library.provider(),
         library.core_version(),
         library.build_id().unwrap_or_else(|_| "unknown".to_owned())
     ))?;
     for file in library.files() {
-        printer.line(format_args!("  loaded {}", file.display()))?;
+        printer.data_line(format_args!("  loaded {}", file.display()))?;
     }
     Ok(())
 }
@@ -116,18 +131,18 @@ fn read(library: &Arc<Library>, path: &Path) -> Result<(BinaryInfo, u64)> {
 }
 
 fn print_binary(path: &Path, info: &BinaryInfo, size: u64, tensors: bool, printer: &Printer) -> Result<()> {
-    printer.line(format_args!(
-        "{}: {:.1} MB, {} graphs, made by {}",
+    printer.data_line(format_args!(
+        "{}: {:.1} MB, {} graphs, compiled by {}",
         path.display(),
         size as f64 / 1e6,
         info.graphs.len(),
         info.build_id
     ))?;
     if let Some(soc) = info.soc {
-        printer.line(format_args!("  SoC {soc}"))?;
+        printer.data_line(format_args!("  SoC {soc}"))?;
     }
     for graph in &info.graphs {
-        printer.line(format_args!(
+        printer.data_line(format_args!(
             "  {}: {} inputs ({:.1} MB), {} outputs ({:.1} MB)",
             graph.name,
             graph.inputs.len(),
@@ -138,7 +153,7 @@ fn print_binary(path: &Path, info: &BinaryInfo, size: u64, tensors: bool, printe
         if tensors {
             for (way, list) in [("in", &graph.inputs), ("out", &graph.outputs)] {
                 for t in list {
-                    printer.line(format_args!(
+                    printer.data_line(format_args!(
                         "    {way:>3} {:<32} {:<10} {:?}{}",
                         t.name,
                         t.dtype,

@@ -1,52 +1,52 @@
-//! One file per command; each takes its flags and the printer and says how it went.
+//! The list of commands. Each is one file with its flags (`Args`) and its `run`; a new one adds `mod`, a variant and an arm.
 
 mod bench;
 pub mod compile;
 mod doctor;
 mod inspect;
 mod perplexity;
-pub mod plan;
+mod plan;
 mod run;
 mod verify;
 
-use std::process::ExitCode;
-
 use anyhow::Result;
 
-use crate::cli::Command;
+use crate::exit::ExitStatus;
 use crate::printer::Printer;
 
-/// How a command ended when nothing broke.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ExitStatus {
-    /// Did what was asked: 0.
-    Done,
-    /// Ran to its end and the answer is no: 1.
-    Failed,
-    /// The question made no sense, as a bad flag does: 2.
-    Usage,
+/// A command with its flags.
+#[derive(clap::Subcommand)]
+pub enum Command {
+    /// Generate text from a prompt.
+    Run(run::Args),
+    /// Compile a Hugging Face folder or a GGUF file into a bundle.
+    Compile(compile::Args),
+    /// Show the graphs, variants, splits, tensors and sizes of a bundle or a context binary.
+    Inspect(inspect::Args),
+    /// Show which graphs would run for a number of tokens, under each policy.
+    Plan(plan::Args),
+    /// Measure prefill and decode rates of a bundle; with `--calibrate`, the step times for `--policy cost`.
+    Bench(bench::Args),
+    /// Compare generation with the KV cache against full recomputation.
+    Verify(verify::Args),
+    /// Compute the perplexity of a text under a bundle.
+    Perplexity(perplexity::Args),
+    /// Check a bundle for problems on a target device, without loading it.
+    Doctor(doctor::Args),
 }
 
-impl From<ExitStatus> for ExitCode {
-    fn from(status: ExitStatus) -> Self {
-        match status {
-            ExitStatus::Done => Self::SUCCESS,
-            ExitStatus::Failed => Self::FAILURE,
-            ExitStatus::Usage => Self::from(2),
+impl Command {
+    /// Runs the command.
+    pub fn run(self, printer: &Printer) -> Result<ExitStatus> {
+        match self {
+            Self::Run(args) => run::run(&args, printer),
+            Self::Compile(args) => compile::run(&args, printer),
+            Self::Inspect(args) => inspect::run(&args, printer),
+            Self::Plan(args) => plan::run(&args, printer),
+            Self::Bench(args) => bench::run(&args, printer),
+            Self::Verify(args) => verify::run(&args, printer),
+            Self::Perplexity(args) => perplexity::run(&args, printer),
+            Self::Doctor(args) => doctor::run(&args, printer),
         }
-    }
-}
-
-/// Hands the flags to their command.
-pub fn run(command: Command, printer: &Printer) -> Result<ExitStatus> {
-    match command {
-        Command::Run(args) => run::run(&args, printer),
-        Command::Compile(args) => compile::run(&args, printer),
-        Command::Inspect(args) => inspect::run(&args, printer),
-        Command::Plan(args) => plan::run(&args, printer),
-        Command::Bench(args) => bench::run(&args, printer),
-        Command::Verify(args) => verify::run(&args, printer),
-        Command::Perplexity(args) => perplexity::run(&args, printer),
-        Command::Doctor(args) => doctor::run(&args, printer),
     }
 }

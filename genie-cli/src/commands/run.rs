@@ -1,59 +1,163 @@
-//! `genie run`: a prompt in, text out.
+//! `genie run`: generates text from a prompt.
 
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
+use clap::ValueEnum;
 use dialog::{
-    Chunk, Dialog, DialogConfig, DialogError, Reply, SamplerSettings, SavedBy, SentenceCode, Signal, StopReason,
+    Chunk, Dialog, DialogConfig, DialogError, Reply, SamplerSettings, SaveFormat, SentenceCode, Signal, StopReason,
 };
 use engine::profile::{EventTimes, GraphTimes};
-use engine::{GraphProfile, ModeKind, Overflow, PrefixStore};
+use engine::{GraphProfile, ModeKind, Overflow, PrefixCache};
 use genie_types::TokenId;
 use qnn_api::ProfileLevel;
 use serde_json::{Value, json};
+use session_store::PrefixStore;
 
-use super::ExitStatus;
-use crate::calibration::Here;
-use crate::cli::{GraphProfileArg, PolicyArg, RunArgs, SamplerArgs};
-use crate::failure::Hinted;
+use crate::args::{BackendArgs, BundleArgs, PolicyArg, SocArgs, ThreadArgs};
+use crate::calibration::CalibrationContext;
+use crate::exit::ExitStatus;
+use crate::failure::UserError;
 use crate::printer::Printer;
 use crate::threads::Threads;
 use crate::{backend, bundle, demo};
 
-/// What goes in.
+/// Flags of `genie run`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The prompt.
+    #[arg(long, short, conflicts_with_all = ["prompt_file", "prompt_tokens"])]
+    pub prompt: Option<String>,
+    /// Read the prompt from a file, or from stdin with `-`.
+    #[arg(long, short = 'f', value_name = "FILE", conflicts_with = "prompt_tokens")]
+    pub prompt_file: Option<PathBuf>,
+    /// Token ids instead of text; the BOS token is put before them, as in Genie's token queries.
+    #[arg(long, value_name = "IDS", value_delimiter = ',')]
+    pub prompt_tokens: Option<Vec<u32>>,
+    /// Largest number of tokens to generate [default: the config's; else 200 for the demo; else until the context is full].
+    #[arg(long, short = 'n', value_name = "TOKENS")]
+    pub max_tokens: Option<u32>,
+    #[command(flatten)]
+    pub bundle: BundleArgs,
+    /// Print one JSON line at the end instead of streaming text: tokens, text, stop reason, executed graphs and KPIs.
+    #[arg(long)]
+    pub json: bool,
+    /// Print time to first token (ms) and token rates (tokens/s) to stderr at the end.
+    #[arg(long)]
+    pub stats: bool,
+    /// Write the times and rates of loading and of the query to a new file, in the JSON format of Genie's profiles.
+    #[arg(long, value_name = "FILE")]
+    pub profile: Option<PathBuf>,
+    /// Include the backend's per-graph timings under `graphs`. Adds overhead.
+    #[arg(long, value_enum, value_name = "LEVEL", requires = "profile")]
+    pub graph_profile: Option<GraphProfileArg>,
+    #[command(flatten)]
+    pub sampler: SamplerArgs,
+    #[command(flatten)]
+    pub backend: BackendArgs,
+    #[command(flatten)]
+    pub soc: SocArgs,
+    /// Planner policy.
+    #[arg(long, value_enum, default_value_t)]
+    pub policy: PolicyArg,
+    #[command(flatten)]
+    pub threads: ThreadArgs,
+    #[command(flatten)]
+    pub saved: SavedArgs,
+}
+
+/// How detailed the backend's timings are.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum GraphProfileArg {
+    /// One time per graph execution.
+    Basic,
+    /// Times of nodes as well.
+    Detailed,
+}
+
+/// What is kept between runs, and the layout of the cache.
+#[derive(clap::Args, Default, Clone)]
+pub struct SavedArgs {
+    /// Save the dialog into this folder at the end: Genie's files, and a snapshot with checksums.
+    #[arg(long, value_name = "DIR")]
+    pub save: Option<PathBuf>,
+    /// Continue a dialog that this program or Genie saved.
+    #[arg(long, value_name = "DIR")]
+    pub restore: Option<PathBuf>,
+    /// Treat the prompt as the whole conversation: rewind to the prefix that it shares with the restored dialog.
+    #[arg(long)]
+    pub rewind: bool,
+    /// Keep the caches of prompts in this folder, and start from the longest stored prefix of the prompt.
+    #[arg(long, value_name = "DIR")]
+    pub prefix_cache: Option<PathBuf>,
+    /// Size limit of the prefix cache, in MiB.
+    #[arg(long, value_name = "MIB", default_value_t = 1024)]
+    pub prefix_cache_mib: u64,
+    /// Shortest prefix to store, in tokens.
+    #[arg(long, alias = "prefix-min", value_name = "TOKENS", default_value_t = 128)]
+    pub prefix_min_tokens: usize,
+    /// Layout of the KV cache [default: the bundle's].
+    #[arg(long, value_name = "smart-mask|shift-concat|pointer-shift|native-kv")]
+    pub kv_mode: Option<String>,
+}
+
+/// Sampler settings that override the config's.
+#[derive(clap::Args, Default, Clone)]
+pub struct SamplerArgs {
+    /// Temperature; 0 always takes the most likely token [default: the config's].
+    #[arg(long)]
+    pub temp: Option<f32>,
+    /// Keep the K most likely tokens; 0 keeps all [default: the config's].
+    #[arg(long, value_name = "K")]
+    pub top_k: Option<u32>,
+    /// Keep the most likely tokens up to this total probability; 1 keeps all [default: the config's].
+    #[arg(long, value_name = "P")]
+    pub top_p: Option<f32>,
+    /// Seed of the random numbers; -1 for a new one in each run [default: the config's].
+    #[arg(long, allow_negative_numbers = true)]
+    pub seed: Option<i32>,
+    /// Always take the most likely token.
+    #[arg(long)]
+    pub greedy: bool,
+    /// Divide the logits of recent tokens by this; 1 is off [default: the config's].
+    #[arg(long, value_name = "R")]
+    pub repetition_penalty: Option<f32>,
+    /// Number of recent tokens that are penalised [default: the config's, else 64].
+    #[arg(long, value_name = "N")]
+    pub penalize_last_n: Option<u32>,
+}
+
+/// The prompt, as text or token ids.
 enum Prompt {
     Text(String),
     Tokens(Vec<TokenId>),
 }
 
-/// Opens the bundle (or the demo), asks, streams, reports.
-pub fn run(args: &RunArgs, printer: &Printer) -> Result<ExitStatus> {
+/// Opens the bundle or the demo, runs the query, streams the reply, reports.
+pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     let prompt = prompt(args)?;
-    let path = match &args.config {
-        Some(path) => path.clone(),
-        None => demo::config(&args.backend, printer)?,
-    };
-    let path = bundle::config_path(&path)?;
+    let path = args.bundle.path(&args.backend, printer)?;
     let config = bundle::config(&path, printer)?;
     if let Some(file) = &args.profile {
         must_be_new(file)?;
     }
-    let Opened { mut dialog, graphs, _running } = open(args, &path, &config, printer)?;
+    let Opened { mut dialog, graphs, _active } = open(args, &path, &config, printer)?;
     if let Some(folder) = &args.saved.restore {
-        let by = dialog.restore(folder).with_context(|| format!("cannot go on with `{}`", folder.display()))?;
-        let whose = if by == SavedBy::Genie { "Genie's own files" } else { "the checked snapshot" };
-        printer.say(format_args!("restored {} tokens from {whose}", dialog.history().len()));
+        let by =
+            dialog.restore(folder).with_context(|| format!("cannot restore the dialog in `{}`", folder.display()))?;
+        let whose = if by == SaveFormat::Genie { "Genie's files" } else { "the snapshot" };
+        printer.info(format_args!("restored {} tokens from {whose}", dialog.history().len()));
     }
     let code = if args.saved.rewind { SentenceCode::Rewind } else { SentenceCode::Complete };
     let control = dialog.control();
     let mut broken = None;
     let callback = |chunk: Chunk<'_>| {
         if !args.json && broken.is_none() {
-            broken = printer.piece(chunk.text).err();
+            broken = printer.data(chunk.text).err();
             if broken.is_some() {
-                control.signal(Signal::Abort); // nobody reads any more
+                control.signal(Signal::Abort); // the reader is gone
             }
         }
     };
@@ -72,45 +176,49 @@ pub fn run(args: &RunArgs, printer: &Printer) -> Result<ExitStatus> {
     if let Some(folder) = &args.saved.save {
         let saved = dialog.save(folder).with_context(|| format!("cannot save into `{}`", folder.display()))?;
         if let Some(why) = saved.without_genie {
-            printer.say(format_args!("saved without Genie's own files: {why}"));
+            printer.info(format_args!("saved without Genie's files: {why}"));
         }
     }
     Ok(ExitStatus::Done)
 }
 
-/// Says how many tokens would have fit, where that was the matter.
+/// Adds the remaining capacity to context-overflow errors.
 fn explain(error: DialogError, dialog: &Dialog) -> anyhow::Error {
     match (&error, dialog.admission()) {
-        (DialogError::Overflow(Overflow::ContextExceeded { .. }), Some(fits)) => Hinted::error(error.to_string(), fits.to_string()),
+        (DialogError::Overflow(Overflow::ContextExceeded { .. }), Some(fits)) => {
+            UserError::error(error.to_string(), fits.to_string())
+        }
         _ => error.into(),
     }
 }
 
-/// A dialog ready to be asked.
+/// A dialog that is ready for a query.
 struct Opened {
     dialog: Dialog,
     graphs: Option<GraphProfile>,
-    /// Dropped last: the vote for the clocks stands until the dialog is gone.
-    _running: backend::Running,
+    /// Dropped last: the power vote outlives the dialog.
+    _active: backend::ActiveBackend,
 }
 
-fn open(args: &RunArgs, path: &Path, config: &DialogConfig, printer: &Printer) -> Result<Opened> {
+fn open(args: &Args, path: &Path, config: &DialogConfig, printer: &Printer) -> Result<Opened> {
     let began = Instant::now();
     let threads = Threads::new(&args.threads, config.backend().cpu_mask)?;
-    let running = backend::start(&args.backend, &args.chip, config.backend(), &threads)?;
+    let active = backend::start(&args.backend, &args.soc, config.backend(), &threads)?;
     let mut engine_config = config.engine().clone();
     engine_config.model_hash = bundle::model_hash(path);
     engine_config.kv_mode = args.saved.kv_mode.as_deref().map(kv_mode).transpose()?;
-    let mut engine = bundle::engine(&engine_config, &running.backend, PolicyArg::Lenient)?;
+    let mut engine = bundle::engine(&engine_config, &active.backend, PolicyArg::Lenient)?;
     if args.policy != PolicyArg::Lenient {
-        let here = Here::new(path, &engine_config.ctx_bins, &running.backend)?;
-        engine.set_policy(here.policy(args.policy, engine.variants(), printer)?);
+        let calibration = CalibrationContext::new(path, &engine_config.ctx_bins, &active.backend)?;
+        engine.set_policy(calibration.policy(args.policy, engine.variants(), printer)?);
     }
-    if let Some(folder) = &args.saved.prefix_cache {
-        let model = engine.model_hash()?;
-        let store = PrefixStore::open(folder, model, args.saved.prefix_cache_mib << 20)?;
-        engine.set_prefix_store(store, args.saved.prefix_min);
-    }
+    let prefix_cache = match &args.saved.prefix_cache {
+        Some(folder) => {
+            let store = PrefixStore::open(folder, engine.model_hash()?, args.saved.prefix_cache_mib << 20)?;
+            Some(PrefixCache::new(store, args.saved.prefix_min_tokens))
+        }
+        None => None,
+    };
     let graphs = args.graph_profile.map(|level| {
         GraphProfile::new(match level {
             GraphProfileArg::Basic => ProfileLevel::Basic,
@@ -119,25 +227,26 @@ fn open(args: &RunArgs, path: &Path, config: &DialogConfig, printer: &Printer) -
     });
     engine.executor_mut().set_profile(graphs.clone());
     let mut dialog = Dialog::new(config, Box::new(engine))?;
+    dialog.set_prefix_cache(prefix_cache);
     dialog.set_init_time(began.elapsed());
     dialog.set_sampler(sampler(config.sampler().clone(), &args.sampler)?);
-    let demo_limit = args.config.is_none().then_some(demo::MAX_TOKENS);
+    let demo_limit = args.bundle.config.is_none().then_some(demo::MAX_TOKENS);
     if let Some(limit) = args.max_tokens.or(demo_limit) {
         dialog.control().set_max_num_tokens(Some(limit as usize));
     }
-    Ok(Opened { dialog, graphs, _running: running })
+    Ok(Opened { dialog, graphs, _active: active })
 }
 
-/// As the real one, a profile is not written over another file.
+/// As libGenie, does not overwrite an existing file with a profile.
 fn must_be_new(file: &Path) -> Result<()> {
     if file.exists() {
-        let hint = "name a file that is not there yet";
-        return Err(Hinted::error(format!("the profile file `{}` exists already", file.display()), hint));
+        let hint = "choose a file that does not exist";
+        return Err(UserError::error(format!("the profile file `{}` already exists", file.display()), hint));
     }
     Ok(())
 }
 
-/// Genie's document, with the graphs' own times beside it.
+/// Writes Genie's profile document, with the backend's graph times under `graphs`.
 fn write_profile(file: &Path, dialog: &Dialog, graphs: Option<&GraphProfile>) -> Result<()> {
     let mut document = dialog.profile().to_json();
     if let Some(graphs) = graphs {
@@ -152,11 +261,11 @@ fn write_profile(file: &Path, dialog: &Dialog, graphs: Option<&GraphProfile>) ->
 fn kv_mode(name: &str) -> Result<ModeKind> {
     ModeKind::from_name(name).ok_or_else(|| {
         let known: Vec<&str> = ModeKind::ALL.iter().map(ModeKind::name).collect();
-        Hinted::error(format!("unknown cache mode `{name}`"), format!("choose one of {}", known.join(", ")))
+        UserError::error(format!("unknown cache mode `{name}`"), format!("use one of {}", known.join(", ")))
     })
 }
 
-fn prompt(args: &RunArgs) -> Result<Prompt> {
+fn prompt(args: &Args) -> Result<Prompt> {
     if let Some(tokens) = &args.prompt_tokens {
         return Ok(Prompt::Tokens(tokens.iter().copied().map(TokenId).collect()));
     }
@@ -173,14 +282,14 @@ fn prompt(args: &RunArgs) -> Result<Prompt> {
             let text = std::fs::read_to_string(path);
             Ok(Prompt::Text(text.with_context(|| format!("cannot read the prompt file `{}`", path.display()))?))
         }
-        None => Err(Hinted::error(
+        None => Err(UserError::error(
             "no prompt",
-            "give `--prompt TEXT`, `--prompt-file FILE` (`-` is stdin) or `--prompt-tokens IDS`",
+            "use `--prompt TEXT`, `--prompt-file FILE` (`-` for stdin) or `--prompt-tokens IDS`",
         )),
     }
 }
 
-/// The config's sampler with what the flags change.
+/// The config's sampler settings with the flags' overrides.
 fn sampler(mut settings: SamplerSettings, args: &SamplerArgs) -> Result<SamplerSettings> {
     if let Some(temp) = args.temp {
         settings = settings.with_temp(temp)?;
@@ -207,13 +316,13 @@ fn sampler(mut settings: SamplerSettings, args: &SamplerArgs) -> Result<SamplerS
     Ok(settings)
 }
 
-fn report(args: &RunArgs, printer: &Printer, dialog: &Dialog, reply: &Reply) -> Result<()> {
+fn report(args: &Args, printer: &Printer, dialog: &Dialog, reply: &Reply) -> Result<()> {
     if args.json {
-        printer.line(record(dialog, reply))?;
+        printer.data_line(record(dialog, reply))?;
     } else {
-        printer.line("")?;
+        printer.data_line("")?;
         if reply.stop == StopReason::ContextLimit {
-            printer.say(format_args!("the context is full: {} tokens", dialog.n_past()));
+            printer.info(format_args!("stopped: the context is full, {} tokens", dialog.n_past()));
         }
     }
     if args.stats {
@@ -248,8 +357,8 @@ fn stats(printer: &Printer, reply: &Reply) {
     let kpis = &reply.kpis;
     let rate = |rate: Option<f64>| rate.map_or("-".to_owned(), |r| format!("{r:.1} tokens/s"));
     let first = kpis.time_to_first_token.map_or("-".to_owned(), |t| format!("{:.2} ms", t.as_secs_f64() * 1e3));
-    printer.say(format_args!("prompt         {:>6} tokens, {}", kpis.n_prompt, rate(kpis.prompt_rate())));
-    printer.say(format_args!("first token    {first}"));
-    printer.say(format_args!("generation     {:>6} tokens, {}", kpis.n_generated, rate(kpis.generation_rate())));
-    printer.say(format_args!("stopped by     {}", reply.stop));
+    printer.info(format_args!("prompt         {:>6} tokens, {}", kpis.n_prompt, rate(kpis.prompt_rate())));
+    printer.info(format_args!("first token    {first}"));
+    printer.info(format_args!("generation     {:>6} tokens, {}", kpis.n_generated, rate(kpis.generation_rate())));
+    printer.info(format_args!("stopped by     {}", reply.stop));
 }

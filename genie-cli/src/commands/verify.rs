@@ -1,40 +1,70 @@
-//! `genie verify`: proof that a bundle's cached generation says what full recomputation says.
+//! `genie verify`: compares generation with the KV cache against full recomputation.
 //!
-//! For every prompt length the model generates greedily with its cache. Then, for each generated token, the whole
-//! history is run again from nothing, and the two rows of logits and their most likely tokens are compared.
+//! For each prompt length the model generates greedily with its cache. Then, for each generated token, all tokens before it
+//! are run again with an empty cache, and the two rows of logits and their most likely tokens are compared.
+
+use std::path::PathBuf;
 
 use anyhow::Result;
 use engine::{Engine, TokenModel};
 use genie_types::{Dtype, TokenId};
 use serde::Serialize;
 
-use super::ExitStatus;
-use crate::cli::VerifyArgs;
-use crate::failure::Hinted;
+use crate::args::{BackendArgs, PolicyArg, SocArgs};
+use crate::exit::ExitStatus;
+use crate::failure::UserError;
 use crate::printer::Printer;
 use crate::threads::Threads;
 use crate::{backend, bundle};
 
-/// What one prompt length came to.
+/// Flags of `genie verify`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The bundle's folder or its `genie_config.json`.
+    pub bundle: PathBuf,
+    /// Tokens to generate per prompt length.
+    #[arg(long, short = 'n', default_value_t = 200)]
+    pub tokens: usize,
+    /// Prompt lengths, in tokens [default: 1, AR-1, AR, AR+1, 2*AR+3, N-20, N-1 and N, for the largest AR and the
+    /// context size N].
+    #[arg(long, value_delimiter = ',', value_name = "N,N")]
+    pub lengths: Option<Vec<usize>>,
+    /// Largest allowed difference of logits, relative to the row's largest logit [default: 1e-4 for float32 graphs, else
+    /// 2e-2].
+    #[arg(long)]
+    pub tolerance: Option<f32>,
+    /// Print one JSON line per prompt length.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub backend: BackendArgs,
+    #[command(flatten)]
+    pub soc: SocArgs,
+    /// Planner policy.
+    #[arg(long, value_enum, default_value_t)]
+    pub policy: PolicyArg,
+}
+
+/// The result of one prompt length.
 #[derive(Serialize)]
 struct Outcome {
     prompt_tokens: usize,
     generated: usize,
-    /// Tokens that differ although the recomputed logits tell them apart by more than the tolerance.
+    /// Tokens that differ although the recomputed logits differ by more than the tolerance.
     wrong_tokens: usize,
-    /// Tokens that differ within the tolerance: a tie, not an error.
+    /// Tokens that differ where the recomputed logits are equal within the tolerance: no error.
     ties: usize,
-    /// Largest difference of two logits over the largest logit of its row.
+    /// Largest difference of two logits, relative to the row's largest logit.
     max_relative_difference: f32,
     executed: Vec<(String, usize)>,
     ok: bool,
 }
 
-/// Checks every prompt length; fails if one of them is off.
-pub fn run(args: &VerifyArgs, printer: &Printer) -> Result<ExitStatus> {
+/// Checks each prompt length; the status is `Failed` if one differs.
+pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     let config = bundle::config(&args.bundle, printer)?;
-    let running = backend::start(&args.backend, &args.chip, config.backend(), &Threads::default())?;
-    let mut engine = bundle::engine(config.engine(), &running.backend, args.policy)?;
+    let active = backend::start(&args.backend, &args.soc, config.backend(), &Threads::default())?;
+    let mut engine = bundle::engine(config.engine(), &active.backend, args.policy)?;
     let tolerance = args.tolerance.unwrap_or_else(|| tolerance(&engine));
     let lengths = match &args.lengths {
         Some(lengths) => lengths.clone(),
@@ -42,9 +72,9 @@ pub fn run(args: &VerifyArgs, printer: &Printer) -> Result<ExitStatus> {
     };
     let limit = engine.context_size();
     if let Some(&length) = lengths.iter().find(|&&n| n == 0 || n > limit) {
-        return Err(Hinted::error(
+        return Err(UserError::error(
             format!("a prompt of {length} tokens cannot be verified"),
-            format!("choose lengths from 1 to {limit}, the context size"),
+            format!("choose lengths from 1 to {limit} tokens, the context size"),
         ));
     }
     let mut all_ok = true;
@@ -52,9 +82,9 @@ pub fn run(args: &VerifyArgs, printer: &Printer) -> Result<ExitStatus> {
         let outcome = verify(&mut engine, length, args.tokens, tolerance, printer)?;
         all_ok &= outcome.ok;
         if args.json {
-            printer.line(serde_json::to_string(&outcome)?)?;
+            printer.data_line(serde_json::to_string(&outcome)?)?;
         } else {
-            printer.line(format_args!(
+            printer.data_line(format_args!(
                 "prompt {:>5}: {} of {} tokens equal, {} ties, logits within {:.1e} of {tolerance:.0e}{}",
                 outcome.prompt_tokens,
                 outcome.generated - outcome.wrong_tokens - outcome.ties,
@@ -66,12 +96,12 @@ pub fn run(args: &VerifyArgs, printer: &Printer) -> Result<ExitStatus> {
         }
     }
     if !all_ok {
-        printer.say("cached generation and full recomputation differ: the cache or a graph is wrong");
+        printer.info("generation with the cache and full recomputation differ: the cache or a graph is wrong");
     }
     Ok(if all_ok { ExitStatus::Done } else { ExitStatus::Failed })
 }
 
-/// What rounding may do: much less than a wrong row of cache would.
+/// Larger than rounding errors, much smaller than the effect of a wrong cache row.
 fn tolerance(engine: &Engine) -> f32 {
     let is_f32 = engine
         .layout()
@@ -83,7 +113,7 @@ fn tolerance(engine: &Engine) -> f32 {
     if is_f32 { 1e-4 } else { 2e-2 }
 }
 
-/// The edges of chunking, by the largest AR, as far as they fit; then the longest prompts.
+/// The edges of chunks of the largest AR that fit, then the longest prompts.
 fn lengths(engine: &Engine) -> Vec<usize> {
     let limit = engine.context_size();
     let ar = engine.layout().variants.iter().map(|v| v.ar().get()).max().unwrap_or(1);
@@ -95,8 +125,8 @@ fn lengths(engine: &Engine) -> Vec<usize> {
 }
 
 fn verify(engine: &mut Engine, length: usize, n: usize, tolerance: f32, printer: &Printer) -> Result<Outcome> {
-    let mut tokens = made_up(length, engine.vocab_size());
-    // The row after the prompt gives one token; each further token takes a place in the context.
+    let mut tokens = pseudo_random(length, engine.vocab_size());
+    // The prompt's logits give one token; each further token takes one cell of the context.
     let n = n.min(engine.context_size() - length + 1);
     let bar = printer.bar(n as u64, &format!("prompt {length}"), false);
     engine.reset()?;
@@ -139,8 +169,8 @@ fn verify(engine: &mut Engine, length: usize, n: usize, tolerance: f32, printer:
     Ok(outcome)
 }
 
-/// A prompt without meaning that is the same every time.
-fn made_up(length: usize, vocab: usize) -> Vec<TokenId> {
+/// A pseudo-random prompt, the same in each run.
+fn pseudo_random(length: usize, vocab: usize) -> Vec<TokenId> {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut next = || {
         state ^= state << 13;
@@ -151,7 +181,7 @@ fn made_up(length: usize, vocab: usize) -> Vec<TokenId> {
     (0..length).map(|_| next()).collect()
 }
 
-/// The most likely token; the lowest id of equals.
+/// The most likely token; the lowest id if several are.
 fn argmax(logits: &[f32]) -> TokenId {
     let mut best = 0;
     for (i, x) in logits.iter().enumerate() {

@@ -54,8 +54,8 @@ use crate::worker::JobWatch;
 use genie_types::Variant;
 use group_state::{GroupState, capacity, longest_past};
 use positions::Positions;
-use step::StepBuffers;
 use std::sync::Arc;
+use step::StepBuffers;
 use store::Store;
 
 /// What to do with holes that a removal leaves in a group that keeps everything.

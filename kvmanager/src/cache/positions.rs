@@ -56,7 +56,8 @@ impl Positions {
     pub(super) fn advance(&mut self, column: Column, in_order: bool) {
         let next = &mut self.next[usize::from(column.seq.0)];
         *next = (*next).max(column.pos + 1);
-        self.contents = if in_order && self.is_alone(column.seq) { Contents::InOrder(column.seq) } else { Contents::Mixed };
+        self.contents =
+            if in_order && self.is_alone(column.seq) { Contents::InOrder(column.seq) } else { Contents::Mixed };
     }
 
     /// Rows were removed inside a sequence, shared or moved.

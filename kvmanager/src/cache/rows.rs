@@ -3,8 +3,8 @@
 //! Rows are dropped when a step is kept, never while it runs, so every step sees what the rule promises it: a ring
 //! all its slots, a window exactly its last keys. What another variant cannot hold is dropped as a step begins.
 
-use super::{HolePolicy, KvCache};
 use super::step::runs;
+use super::{HolePolicy, KvCache};
 use crate::KvError;
 use crate::cells::RowMove;
 use crate::geometry::{KvForm, KvKind};
@@ -200,6 +200,7 @@ impl KvCache {
     /// Whether a group's rows are always `0..n`.
     pub(super) fn is_dense(&self, group: usize) -> bool {
         let long = self.groups[group].rule.long;
-        matches!(long, LongContext::KeyDiff { .. }) || (long == LongContext::None && self.settings.holes == HolePolicy::Close)
+        matches!(long, LongContext::KeyDiff { .. })
+            || (long == LongContext::None && self.settings.holes == HolePolicy::Close)
     }
 }

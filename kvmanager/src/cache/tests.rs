@@ -210,7 +210,11 @@ fn a_step_that_is_dropped_or_rolled_back_leaves_no_row() {
                     run_split(&mut running, split, &step);
                     running.commit(split, Keep::All).unwrap();
                 }
-                if by_drop { drop(running) } else { running.rollback().unwrap() }
+                if by_drop {
+                    drop(running)
+                } else {
+                    running.rollback().unwrap()
+                }
                 assert_eq!(kv.export().unwrap(), before, "{n_committed} splits committed");
             }
         }
@@ -248,7 +252,8 @@ fn refusals_name_what_differs() {
     let step = look(&kv, 1, 32);
     let mut running = kv.begin(&step).unwrap();
     running.commit(SplitIdx(1), Keep::All).unwrap();
-    let again = "split 1 is committed: lend splits and fill masks before the commits, and commit each split once per step";
+    let again =
+        "split 1 is committed: lend splits and fill masks before the commits, and commit each split once per step";
     assert_eq!(running.commit(SplitIdx(1), Keep::All).unwrap_err().to_string(), again);
     assert_eq!(running.split(SplitIdx(1)).map(|_| ()).unwrap_err().to_string(), again);
     assert_eq!(running.fill_mask(0, 0, 1, &mut [0; 32]).unwrap_err().to_string(), again);

@@ -17,8 +17,8 @@
 //! (`facts/qnn-ops.md`), so no graph has read these tiles yet.
 
 use super::{CacheMode, Place};
-use crate::error::{KvError, Reason};
 use crate::buffer::fill;
+use crate::error::{KvError, Reason};
 use crate::geometry::{KvLayout, KvTensor};
 use crate::rows::{Rows, transfer_elements};
 

@@ -114,12 +114,10 @@ mod tests {
         let column = |seq, pos| Column { seq: SeqId(seq), pos };
         let given = [column(0, 4), column(0, 5), column(1, 6), column(0, 6), column(0, 8)];
         let columns: Columns = given.into_iter().collect();
-        assert_eq!(columns.slices().map(|s| (s.seq.0, s.first, s.n)).collect::<Vec<_>>(), [
-            (0, 4, 2),
-            (1, 6, 1),
-            (0, 6, 1),
-            (0, 8, 1)
-        ]);
+        assert_eq!(
+            columns.slices().map(|s| (s.seq.0, s.first, s.n)).collect::<Vec<_>>(),
+            [(0, 4, 2), (1, 6, 1), (0, 6, 1), (0, 8, 1)]
+        );
         assert_eq!(columns.iter().collect::<Vec<_>>(), given);
         assert_eq!((columns.len(), columns.contiguous(), columns.first()), (5, false, Some(given[0])));
         let one: Columns = given[..2].iter().copied().collect();

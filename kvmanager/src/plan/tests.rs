@@ -291,7 +291,10 @@ fn a_graph_without_past_drops_no_other_sequence() {
     let variants = specs(&[(1, 64), (128, 128)]);
     let both = requests(&[(0, 40), (0, 30)]);
     assert_eq!(plan(&KvState::at(0), &both, &variants, &Policy::Lenient).unwrap().n_tokens(), 70);
-    assert_eq!(plan(&KvState::at(40), &requests(&[(40, 1), (0, 30)]), &variants, &Policy::Lenient), Err(PlanError::Shared));
+    assert_eq!(
+        plan(&KvState::at(40), &requests(&[(40, 1), (0, 30)]), &variants, &Policy::Lenient),
+        Err(PlanError::Shared)
+    );
     let shared = KvState { shared: true, ..KvState::at(64) };
     assert_eq!(plan_one(&shared, &variants, 1, &Policy::Lenient), Err(PlanError::Shared));
     assert!(plan_one(&KvState::at(64), &variants, 1, &Policy::Lenient).unwrap().is_reprocess());

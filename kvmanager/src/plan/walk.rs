@@ -6,7 +6,9 @@
 //! graphs that reach the target. So a next step always exists: see [`Variants::widest_past`].
 
 use super::variants::Shape;
-use super::{Columns, InferenceStep, KvForm, KvState, MaskCol, Overflow, Plan, PlanError, Request, SequenceSlice, Variants};
+use super::{
+    Columns, InferenceStep, KvForm, KvState, MaskCol, Overflow, Plan, PlanError, Request, SequenceSlice, Variants,
+};
 use genie_types::Variant;
 
 /// A plan under way.

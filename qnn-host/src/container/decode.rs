@@ -3,7 +3,7 @@
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::bytes::Bytes;
-use crate::ir::{BlockScales, Dtype, Graph, Node, Param, Quant, Role, Tensor, TensorId};
+use crate::ir::{BlockScales, Dtype, Node, Param, Quant, Role, SourceGraph, Tensor, TensorId};
 use crate::validate;
 
 use super::wire::Reader;
@@ -86,7 +86,7 @@ pub fn decode(bytes: &Bytes, verify: Verify) -> Result<Image, FormatError> {
     if n != header.graphs as usize {
         return Err(r.malformed(format!("expected {} graphs as the header says, found {n}", header.graphs)));
     }
-    let mut graphs: Vec<Graph> = Vec::new();
+    let mut graphs: Vec<SourceGraph> = Vec::new();
     for _ in 0..n {
         let graph = read_graph(&mut r, &data)?;
         if graph.name.is_empty() || graphs.iter().any(|g| g.name == graph.name) {
@@ -110,7 +110,7 @@ pub fn decode(bytes: &Bytes, verify: Verify) -> Result<Image, FormatError> {
     Ok(Image { graphs, packed })
 }
 
-fn find_static(graphs: &[Graph], data: &Bytes) -> Option<(usize, TensorId)> {
+fn find_static(graphs: &[SourceGraph], data: &Bytes) -> Option<(usize, TensorId)> {
     graphs.iter().enumerate().find_map(|(g, graph)| {
         let same =
             |t: &Tensor| matches!(&t.role, Role::Static(d) if d.as_ptr() == data.as_ptr() && d.len() == data.len());
@@ -195,13 +195,13 @@ fn read_tables<'a>(bytes: &'a [u8], header: &Header) -> Result<(String, Vec<Blob
 
 type Data<'a> = dyn Fn(&Reader<'_>, u32) -> Result<Bytes, FormatError> + 'a;
 
-fn read_graph(r: &mut Reader<'_>, data: &Data<'_>) -> Result<Graph, FormatError> {
+fn read_graph(r: &mut Reader<'_>, data: &Data<'_>) -> Result<SourceGraph, FormatError> {
     let name = r.text()?;
     let n = r.count(18)?;
     let tensors = (0..n).map(|_| read_tensor(r, data)).collect::<Result<Vec<_>, _>>()?;
     let n = r.count(20)?;
     let nodes = (0..n).map(|_| read_node(r, tensors.len())).collect::<Result<Vec<_>, _>>()?;
-    Ok(Graph { name, tensors, nodes })
+    Ok(SourceGraph { name, tensors, nodes })
 }
 
 fn read_tensor(r: &mut Reader<'_>, data: &Data<'_>) -> Result<Tensor, FormatError> {

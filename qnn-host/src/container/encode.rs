@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::bytes::Bytes;
-use crate::ir::{Graph, Node, Param, Quant, Role, Tensor};
+use crate::ir::{Node, Param, Quant, Role, SourceGraph, Tensor};
 
 use super::wire::Writer;
 use super::{BLOB_ALIGN, FORMAT_VERSION, FormatError, HEADER_BYTES, Image, MAGIC, PAGE};
@@ -150,7 +150,7 @@ pub fn plan(image: &Image) -> Result<Plan, FormatError> {
     Ok(Plan { head: head.bytes, weights_offset, blobs: blobs.list, total })
 }
 
-fn write_graph(w: &mut Writer, graph: &Graph, blobs: &mut Blobs) -> Result<(), FormatError> {
+fn write_graph(w: &mut Writer, graph: &SourceGraph, blobs: &mut Blobs) -> Result<(), FormatError> {
     w.text(&graph.name)?;
     w.len(graph.tensors.len())?;
     for tensor in &graph.tensors {

@@ -31,7 +31,7 @@ mod wire;
 use thiserror::Error;
 
 use crate::bytes::Bytes;
-use crate::ir::Graph;
+use crate::ir::SourceGraph;
 use crate::validate::Violation;
 
 pub use decode::{Summary, decode, is_ours, summary};
@@ -72,7 +72,7 @@ pub struct Packed {
 #[derive(Clone, Debug, Default)]
 pub struct Image {
     /// The graphs, in the order they were made.
-    pub graphs: Vec<Graph>,
+    pub graphs: Vec<SourceGraph>,
     /// Packed forms of weights.
     pub packed: Vec<Packed>,
 }

@@ -10,10 +10,10 @@ fn tensor(name: &str, dims: &[u32], role: Role) -> Tensor {
 }
 
 /// y = FullyConnected(x [rows, 4], w [3, 4]); z = Transpose(y), with an encoding on z for good measure.
-fn graph(name: &str, rows: u32, weights: &Bytes) -> Graph {
+fn graph(name: &str, rows: u32, weights: &Bytes) -> SourceGraph {
     let mut z = tensor("z", &[3, rows], Role::Output);
     z.quant = Quant::PerAxis { axis: 0, bits: 0, scales: [0.5, 1.0, 2.0].into(), offsets: [0, -1, 3].into() };
-    Graph {
+    SourceGraph {
         name: name.into(),
         tensors: vec![
             tensor("x", &[rows, 4], Role::Input),
@@ -74,7 +74,7 @@ fn what_was_written_is_read() {
     let (wrote, read) = (image(), read(&file()).unwrap());
     for (a, b) in wrote.graphs.iter().zip(&read.graphs) {
         assert_eq!(format!("{a:?}"), format!("{b:?}"));
-        let data = |g: &Graph| match &g.tensors[1].role {
+        let data = |g: &SourceGraph| match &g.tensors[1].role {
             Role::Static(d) => d.to_vec(),
             other => panic!("{other:?}"),
         };

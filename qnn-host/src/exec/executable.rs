@@ -2,38 +2,20 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::build::{self, Slot};
-use super::cx::Cx;
-use super::step::Fault;
-use super::{Arena, ExecError, Profile};
-use crate::ir::Graph;
+use super::Profile;
+use super::build::{self, ScheduledStep};
+use crate::graph::ExecError;
+use crate::graph::typed::{Port, TypedGraph};
 use crate::kernels::Isa;
-use crate::passes::net::{Net, Port};
-use crate::passes::{self, SharedConstants};
 use crate::pool::{Pool, Worker};
-
-/// Choices of [`Executable::prepare`].
-#[derive(Clone, Debug)]
-pub struct PrepareOptions {
-    /// Join nodes into fused steps (linear layers with their surroundings, attention, ...). Off, every node runs on its
-    /// own, by the plain kernels: the reference that tests compare with.
-    pub fuse: bool,
-    /// Constants made from constants (weights transposed or decoded); the same for all graphs of a context.
-    pub shared: Arc<SharedConstants>,
-}
-
-impl Default for PrepareOptions {
-    fn default() -> Self {
-        Self { fuse: true, shared: Arc::default() }
-    }
-}
+use crate::step::{Arena, Fault, RunContext};
 
 /// A checked, fused and planned graph. It holds weights and no state, so it can be shared between threads.
 pub struct Executable {
-    slots: Vec<Slot>,
+    steps: Vec<ScheduledStep>,
     inputs: Vec<Port>,
     outputs: Vec<Port>,
     /// Bytes of arena for values; scratch follows.
@@ -42,20 +24,12 @@ pub struct Executable {
 }
 
 impl Executable {
-    /// Checks, folds, fuses and plans `graph`.
-    ///
-    /// # Errors
-    /// Nodes that contradict their operands, operations that the host lacks.
-    pub fn prepare(graph: &Graph, options: &PrepareOptions) -> Result<Self, ExecError> {
-        Self::from_net(passes::compile(graph, options)?, options.fuse)
-    }
-
     /// Plans a legal net.
-    pub(crate) fn from_net(net: Net, fast: bool) -> Result<Self, ExecError> {
+    pub(crate) fn from_net(net: TypedGraph, fast: bool) -> Result<Self, ExecError> {
         let built = build::build(&net, fast)?;
-        let Net { name, inputs, outputs, .. } = net;
-        let (slots, value_bytes) = (built.slots, built.value_bytes);
-        let executable = Self { slots, inputs, outputs, value_bytes, isa: Isa::detect() };
+        let TypedGraph { name, inputs, outputs, .. } = net;
+        let (steps, value_bytes) = (built.steps, built.value_bytes);
+        let executable = Self { steps, inputs, outputs, value_bytes, isa: Isa::detect() };
         let bytes = executable.arena_bytes(1);
         match Vec::<u8>::new().try_reserve_exact(bytes) {
             Ok(()) => Ok(executable),
@@ -65,7 +39,7 @@ impl Executable {
 
     /// Bytes of arena that a run with that many threads needs.
     pub fn arena_bytes(&self, threads: usize) -> usize {
-        let scratch = self.slots.iter().map(|slot| slot.step.scratch_bytes(threads)).max().unwrap_or(0);
+        let scratch = self.steps.iter().map(|scheduled| scheduled.step.scratch_bytes(threads)).max().unwrap_or(0);
         self.value_bytes + scratch
     }
 
@@ -86,10 +60,10 @@ impl Executable {
         check(&self.inputs, "input", inputs.iter().map(|b| b.len()))?;
         check(&self.outputs, "output", outputs.iter().map(|b| b.len()))?;
         arena.ensure(self.arena_bytes(pool.threads()));
-        let cx = Cx::new(self.isa, arena, self.value_bytes, inputs, outputs);
+        let cx = RunContext::new(self.isa, arena, self.value_bytes, inputs, outputs);
         let failure = Failure { phase: AtomicUsize::new(usize::MAX), first: Mutex::new(None) };
         let times: Option<Vec<AtomicU64>> =
-            profile.is_some().then(|| self.slots.iter().map(|_| AtomicU64::new(0)).collect());
+            profile.is_some().then(|| self.steps.iter().map(|_| AtomicU64::new(0)).collect());
         let began = times.as_ref().map(|_| Instant::now());
         pool.run(&|worker| self.walk(&cx, worker, &failure, times.as_deref()));
         if let (Some(began), Some([first @ .., last])) = (began, times.as_deref()) {
@@ -101,8 +75,8 @@ impl Executable {
             return Err(error);
         }
         if let (Some(profile), Some(times)) = (profile, times) {
-            for (slot, time) in self.slots.iter().zip(times) {
-                profile.step(&slot.name, slot.label, time.into_inner());
+            for (scheduled, time) in self.steps.iter().zip(times) {
+                profile.step(&scheduled.name, scheduled.label, time.into_inner());
             }
         }
         Ok(())
@@ -111,28 +85,28 @@ impl Executable {
     /// What its steps are, in order; for tests.
     #[cfg(test)]
     pub(crate) fn labels(&self) -> Vec<&'static str> {
-        self.slots.iter().map(|slot| slot.label).collect()
+        self.steps.iter().map(|scheduled| scheduled.label).collect()
     }
 
     /// Stretches between barriers; for tests.
     #[cfg(test)]
     pub(crate) fn phases(&self) -> usize {
-        self.slots.last().map_or(0, |slot| slot.phase + 1)
+        self.steps.last().map_or(0, |scheduled| scheduled.phase + 1)
     }
 
     /// All steps, on one of the threads.
-    fn walk(&self, cx: &Cx<'_>, worker: Worker<'_>, failure: &Failure, times: Option<&[AtomicU64]>) {
+    fn walk(&self, cx: &RunContext<'_>, worker: Worker<'_>, failure: &Failure, times: Option<&[AtomicU64]>) {
         let times = times.filter(|_| worker.index() == 0);
         let mut since = times.map(|_| Instant::now());
-        for (index, slot) in self.slots.iter().enumerate() {
-            if let Err(fault) = slot.step.run(cx, worker) {
-                failure.report(slot, index, fault);
+        for (index, scheduled) in self.steps.iter().enumerate() {
+            if let Err(fault) = scheduled.step.run(cx, worker) {
+                failure.report(scheduled, index, fault);
             }
-            let next = self.slots.get(index + 1);
-            if next.is_some_and(|next| next.phase != slot.phase) {
+            let next = self.steps.get(index + 1);
+            if next.is_some_and(|next| next.phase != scheduled.phase) {
                 worker.barrier();
                 // A report of this phase or an earlier one was made before the barrier, so all threads leave here.
-                if failure.phase.load(Ordering::Acquire) <= slot.phase {
+                if failure.phase.load(Ordering::Acquire) <= scheduled.phase {
                     return;
                 }
             }
@@ -158,15 +132,15 @@ struct Failure {
 }
 
 impl Failure {
-    fn report(&self, slot: &Slot, index: usize, fault: Fault) {
+    fn report(&self, scheduled: &ScheduledStep, index: usize, fault: Fault) {
         let error = match fault {
-            Fault::Index { index, limit } => ExecError::Index { node: slot.name.to_string(), index, limit },
+            Fault::Index { index, limit } => ExecError::Index { node: scheduled.name.to_string(), index, limit },
         };
         let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
         if first.as_ref().is_none_or(|&(earlier, _)| index < earlier) {
             *first = Some((index, error));
         }
-        self.phase.fetch_min(slot.phase, Ordering::Release);
+        self.phase.fetch_min(scheduled.phase, Ordering::Release);
     }
 }
 
@@ -189,7 +163,7 @@ fn check(
 
 impl fmt::Debug for Executable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let steps: Vec<_> = self.slots.iter().map(|s| (s.phase, s.label, &*s.name)).collect();
+        let steps: Vec<_> = self.steps.iter().map(|s| (s.phase, s.label, &*s.name)).collect();
         f.debug_struct("Executable")
             .field("value_bytes", &self.value_bytes)
             .field("steps", &steps)

@@ -24,9 +24,9 @@ use std::fmt;
 
 use half::f16;
 
+use super::q6_k;
 pub(crate) use super::simd::dot::BLOCK;
 use super::simd::dot::GROUP;
-use super::six;
 
 /// Columns of a stretch.
 pub(super) const STRETCH: usize = 2 * BLOCK;
@@ -98,14 +98,14 @@ impl Packing {
     pub(super) fn block_bytes(self) -> usize {
         match self.bits {
             Bits::Four => GROUP * BLOCK / 2,
-            Bits::Six => six::BLOCK_BYTES,
+            Bits::Six => q6_k::BLOCK_BYTES,
             Bits::Eight => GROUP * BLOCK,
         }
     }
 
     pub(super) fn stretch_header(self) -> usize {
         match (self.bits, self.scales) {
-            (Bits::Six, _) => six::BLOCKS_AT,
+            (Bits::Six, _) => q6_k::BLOCKS_AT,
             (_, Scales::Block) => SCALES_BYTES,
             (_, Scales::Row) => 0,
         }
@@ -113,7 +113,7 @@ impl Packing {
 
     /// Columns of a stretch.
     pub(super) fn stretch_cols(self) -> usize {
-        if self.bits == Bits::Six { six::STRETCH } else { STRETCH }
+        if self.bits == Bits::Six { q6_k::STRETCH } else { STRETCH }
     }
 
     pub(super) fn group_header(self) -> usize {
@@ -152,7 +152,7 @@ impl Packing {
     pub fn scales_of_row(self, cols: usize) -> usize {
         match (self.bits, self.scales) {
             (_, Scales::Row) => 1,
-            (Bits::Six, _) => cols.div_ceil(six::SUB),
+            (Bits::Six, _) => cols.div_ceil(q6_k::SUB),
             _ => cols.div_ceil(BLOCK),
         }
     }
@@ -223,7 +223,7 @@ impl<'a> Packed<'a> {
         let (packing, row) = (self.packing, row % GROUP);
         if packing.bits == Bits::Six {
             let stretches = group.chunks_exact(packing.stretch_bytes());
-            stretches.zip(to.chunks_mut(six::STRETCH)).for_each(|(stretch, to)| six::read(stretch, row, to));
+            stretches.zip(to.chunks_mut(q6_k::STRETCH)).for_each(|(stretch, to)| q6_k::read(stretch, row, to));
             return;
         }
         for (block, to) in to.chunks_mut(BLOCK).enumerate() {
@@ -361,14 +361,14 @@ impl<'a> Packer<'a> {
     }
 
     fn row_of_six(group: &mut [u8], row: usize, codes: &[i8], scales: &[f32]) -> Result<(), PackError> {
-        let bytes = six::BLOCKS_AT + six::STRETCH / BLOCK * six::BLOCK_BYTES;
-        let parts = codes.chunks(six::STRETCH).zip(scales.chunks(six::STRETCH / six::SUB));
+        let bytes = q6_k::BLOCKS_AT + q6_k::STRETCH / BLOCK * q6_k::BLOCK_BYTES;
+        let parts = codes.chunks(q6_k::STRETCH).zip(scales.chunks(q6_k::STRETCH / q6_k::SUB));
         for (i, (stretch, (codes, scales))) in group.chunks_exact_mut(bytes).zip(parts).enumerate() {
-            match six::write(stretch, row % GROUP, codes, scales) {
+            match q6_k::write(stretch, row % GROUP, codes, scales) {
                 Some(Ok(())) => {}
-                Some(Err(at)) => return Err(PackError::Code { row, col: i * six::STRETCH + at, code: codes[at] }),
+                Some(Err(at)) => return Err(PackError::Code { row, col: i * q6_k::STRETCH + at, code: codes[at] }),
                 None => {
-                    return Err(PackError::Scale { row, block: i * (six::STRETCH / six::SUB), scale: scales[0] });
+                    return Err(PackError::Scale { row, block: i * (q6_k::STRETCH / q6_k::SUB), scale: scales[0] });
                 }
             }
         }

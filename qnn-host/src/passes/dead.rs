@@ -1,9 +1,9 @@
 //! Removes nodes whose output nobody reads.
 
-use super::net::Net;
+use crate::graph::typed::TypedGraph;
 
 /// Keeps what stores need.
-pub(crate) fn remove(net: &mut Net) {
+pub(crate) fn remove(net: &mut TypedGraph) {
     let mut needed = vec![false; net.values.len()];
     let mut keep = vec![false; net.nodes.len()];
     for (index, node) in net.nodes.iter().enumerate().rev() {

@@ -6,16 +6,19 @@
 use std::collections::HashSet;
 
 use super::legalize::words_value;
-use super::net::{Constant, Kind, Net, Node, Port, Snap, Source, Value, ValueId};
-use super::op::Op;
-use super::shared::{Made, SharedConstants};
 use crate::bytes::Bytes;
-use crate::exec::{Arena, ExecError, Executable};
+use crate::exec::Executable;
+use crate::graph::ExecError;
+use crate::graph::op::Op;
+use crate::graph::shared::{Derived, SharedConstants};
+use crate::graph::typed::{Constant, Node, Port, Source, TypedGraph, Value, ValueId};
 use crate::ir::{Dtype, Quant};
 use crate::pool::Pool;
+use crate::step::Arena;
+use crate::storage::{Rounding, Storage};
 
 /// Replaces foldable nodes by constants.
-pub(crate) fn fold(net: &mut Net, shared: &SharedConstants) -> Result<(), ExecError> {
+pub(crate) fn fold(net: &mut TypedGraph, shared: &SharedConstants) -> Result<(), ExecError> {
     fold_transposes(net, shared);
     // A linear layer of constants waits for its weights.
     while fold_once(net)? {}
@@ -23,7 +26,7 @@ pub(crate) fn fold(net: &mut Net, shared: &SharedConstants) -> Result<(), ExecEr
 }
 
 /// Folds what can be; false if nothing can.
-fn fold_once(net: &mut Net) -> Result<bool, ExecError> {
+fn fold_once(net: &mut TypedGraph) -> Result<bool, ExecError> {
     let mut known: HashSet<ValueId> = HashSet::new();
     let foldable: Vec<bool> = net
         .nodes
@@ -56,15 +59,16 @@ fn fold_once(net: &mut Net) -> Result<bool, ExecError> {
 }
 
 /// Runs `nodes` alone; the contents of `wanted` as words.
-fn evaluate(net: &Net, mut nodes: Vec<Node>, wanted: &[ValueId]) -> Result<Vec<Bytes>, ExecError> {
+fn evaluate(net: &TypedGraph, mut nodes: Vec<Node>, wanted: &[ValueId]) -> Result<Vec<Bytes>, ExecError> {
     let mut outputs = Vec::new();
     for (output, &id) in wanted.iter().enumerate() {
         let value = net.value(id);
-        let dtype = if value.kind() == Kind::Real { Dtype::F32 } else { Dtype::I32 };
+        let dtype = if value.storage() == Storage::F32 { Dtype::F32 } else { Dtype::I32 };
         outputs.push(Port { name: value.name.clone(), n_elems: value.n_elems(), dtype, quant: Quant::None });
         nodes.push(Node { name: value.name.clone(), op: Op::Store { output }, inputs: vec![id], output: None });
     }
-    let mut part = Net { name: net.name.clone(), values: net.values.clone(), nodes, inputs: Vec::new(), outputs };
+    let mut part =
+        TypedGraph { name: net.name.clone(), values: net.values.clone(), nodes, inputs: Vec::new(), outputs };
     super::dead::remove(&mut part);
     super::legalize::legalize(&mut part, false, &SharedConstants::default());
     let mut buffers: Vec<Vec<u8>> = wanted.iter().map(|&id| vec![0; 4 * net.value(id).n_elems()]).collect();
@@ -74,7 +78,7 @@ fn evaluate(net: &Net, mut nodes: Vec<Node>, wanted: &[ValueId]) -> Result<Vec<B
 }
 
 /// Turns constant matrices without changing their element type.
-fn fold_transposes(net: &mut Net, shared: &SharedConstants) {
+fn fold_transposes(net: &mut TypedGraph, shared: &SharedConstants) {
     for index in 0..net.nodes.len() {
         let node = &net.nodes[index];
         let (Op::Transpose { perm }, &[input], Some(output)) = (&node.op, node.inputs.as_slice(), node.output) else {
@@ -83,7 +87,7 @@ fn fold_transposes(net: &mut Net, shared: &SharedConstants) {
         let (&[rows, cols], [1, 0], Some(constant)) = (net.shape(input), perm.as_slice(), net.constant(input)) else {
             continue;
         };
-        if net.value(output).snap != Snap::None {
+        if net.value(output).rounding != Rounding::None {
             continue;
         }
         let size = constant.dtype.size_bytes();
@@ -101,14 +105,14 @@ fn fold_transposes(net: &mut Net, shared: &SharedConstants) {
         if constant.bytes.len() != rows * cols * size {
             continue;
         }
-        let turned = shared.get(constant, &[rows, cols], Made::Transposed, || {
+        let turned = shared.get(constant, &[rows, cols], Derived::Transposed, || {
             Bytes::copy_from(&transposed(&constant.bytes, rows, cols, size))
         });
         let source = Source::Const(Constant::new(turned, constant.dtype, quant));
         let value = Value { source, ..net.value(output).clone() };
         net.values[output.0 as usize] = value;
     }
-    let Net { values, nodes, .. } = net;
+    let TypedGraph { values, nodes, .. } = net;
     nodes.retain(|n| n.output.is_none_or(|id| !matches!(values[id.0 as usize].source, Source::Const(_))));
 }
 

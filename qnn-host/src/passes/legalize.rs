@@ -5,18 +5,19 @@
 
 use std::collections::HashMap;
 
-use super::net::{Constant, Kind, Net, Node, Snap, Source, Value, ValueId};
-use super::op::Op;
-use super::shared::{Made, SharedConstants};
-use super::weights::is_row_codes;
 use crate::bytes::Bytes;
-use crate::exec::codec;
 use crate::exec::ops::attention::is_fast;
+use crate::graph::codec;
+use crate::graph::op::Op;
+use crate::graph::shared::{Derived, SharedConstants};
+use crate::graph::typed::{Constant, Node, Source, TypedGraph, Value, ValueId};
+use crate::graph::weight_format::is_row_codes;
 use crate::ir::{Dtype, Quant};
 use crate::kernels::Isa;
+use crate::storage::{Rounding, Storage};
 
 /// Rewrites operands; conversions come first and are shared.
-pub(crate) fn legalize(net: &mut Net, fused: bool, shared: &SharedConstants) {
+pub(crate) fn legalize(net: &mut TypedGraph, fused: bool, shared: &SharedConstants) {
     let mut loads = Vec::new();
     let mut loaded: HashMap<ValueId, ValueId> = HashMap::new();
     for index in 0..net.nodes.len() {
@@ -33,13 +34,13 @@ pub(crate) fn legalize(net: &mut Net, fused: bool, shared: &SharedConstants) {
                 (Source::Const(constant), None) => {
                     let shape = net.shape(root);
                     let decode = || codec::decode_constant(Isa::detect(), constant, shape);
-                    let bytes = shared.get(constant, shape, Made::Decoded, decode);
+                    let bytes = shared.get(constant, shape, Derived::Decoded, decode);
                     let value = words_value(net.value(root), bytes);
                     net.add_value(value)
                 }
                 (Source::Input(_), None) => {
                     let (name, shape) = (net.value(root).name.clone(), net.shape(root).to_vec());
-                    let temp = net.add_temp(&name, &shape, net.value(root).kind());
+                    let temp = net.add_temp(&name, &shape, net.value(root).storage());
                     loads.push(Node { name, op: Op::Load, inputs: vec![root], output: Some(temp) });
                     temp
                 }
@@ -54,12 +55,12 @@ pub(crate) fn legalize(net: &mut Net, fused: bool, shared: &SharedConstants) {
 
 /// A constant with these words for contents.
 pub(crate) fn words_value(like: &Value, bytes: Bytes) -> Value {
-    let dtype = match like.kind() {
-        Kind::Real => Dtype::F32,
-        Kind::Int => Dtype::I32,
+    let dtype = match like.storage() {
+        Storage::F32 => Dtype::F32,
+        Storage::I32 => Dtype::I32,
     };
     let source = Source::Const(Constant::new(bytes, dtype, Quant::None));
-    Value { dtype, quant: Quant::None, snap: Snap::None, source, ..like.clone() }
+    Value { dtype, quant: Quant::None, rounding: Rounding::None, source, ..like.clone() }
 }
 
 /// Whether a constant can be read as `f32` or `i32` where it lies.
@@ -72,7 +73,7 @@ fn is_u8_codes(dtype: Dtype, quant: &Quant) -> bool {
     dtype == Dtype::UFixed8 && matches!(quant, Quant::None | Quant::PerTensor { .. })
 }
 
-fn reads_in_place(net: &Net, op: &Op, slot: usize, root: ValueId, fused: bool) -> bool {
+fn reads_in_place(net: &TypedGraph, op: &Op, slot: usize, root: ValueId, fused: bool) -> bool {
     let value = net.value(root);
     let (dtype, quant, constant) = match &value.source {
         Source::Const(constant) if constant.packing.is_some() => return true,

@@ -6,13 +6,13 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::net::{Kind, Net, Uses, ValueId};
-use super::op::Op;
-use crate::exec::codec;
-use crate::exec::ops::BinaryOp;
-use crate::exec::ops::moves::Strided;
-use crate::exec::ops::walk::{MAX_RANK, Walk, broadcast_shape};
+use crate::graph::codec;
+use crate::graph::op::Op;
+use crate::graph::scalar::BinaryOp;
+use crate::graph::typed::{TypedGraph, Uses, ValueId};
+use crate::graph::walk::{MAX_RANK, Walk, broadcast_shape};
 use crate::kernels::Isa;
+use crate::storage::Storage;
 
 /// Number of an expression; equal numbers mean equal values.
 pub(crate) type Sym = u32;
@@ -39,13 +39,13 @@ pub(crate) struct Symbols {
 
 impl Symbols {
     /// The elements of an integer tensor; `None` if there are too many.
-    pub(crate) fn of(&mut self, net: &Net, uses: &Uses, id: ValueId) -> Option<Rc<[Sym]>> {
+    pub(crate) fn of(&mut self, net: &TypedGraph, uses: &Uses, id: ValueId) -> Option<Rc<[Sym]>> {
         let root = net.root(id);
         if let Some(known) = self.known.get(&root) {
             return known.clone();
         }
         let value = net.value(root);
-        let symbols = (value.kind() == Kind::Int && value.n_elems() <= MAX_ELEMS).then(|| {
+        let symbols = (value.storage() == Storage::I32 && value.n_elems() <= MAX_ELEMS).then(|| {
             let made = self.computed(net, uses, root);
             made.unwrap_or_else(|| (0..value.n_elems() as u32).map(|i| self.number(Expr::Element(root, i))).collect())
         });
@@ -91,7 +91,7 @@ impl Symbols {
     }
 
     /// Constants, and what a few operations make of known operands.
-    fn computed(&mut self, net: &Net, uses: &Uses, root: ValueId) -> Option<Rc<[Sym]>> {
+    fn computed(&mut self, net: &TypedGraph, uses: &Uses, root: ValueId) -> Option<Rc<[Sym]>> {
         if let Some(constant) = net.constant(root) {
             let bytes = codec::decode_constant(Isa::PLAIN, constant, net.shape(root));
             let numbers = bytes.as_chunks().0.iter().map(|&b| Expr::Number(i32::from_ne_bytes(b)));
@@ -103,9 +103,9 @@ impl Symbols {
         let first = *node.inputs.first().filter(|_| !deep)?;
         let shape = net.shape(first);
         let walk = match &node.op {
-            Op::Transpose { perm } => Strided::transpose(shape, perm),
-            Op::Tile { multiples } => Strided::tile(shape, multiples),
-            Op::Slice { begin, stride, counts } => Strided::slice(shape, begin, stride, counts),
+            Op::Transpose { perm } => Walk::transpose(shape, perm),
+            Op::Tile { multiples } => Walk::tile(shape, multiples),
+            Op::Slice { begin, stride, counts } => Walk::slice(shape, begin, stride, counts),
             Op::Copy => return self.of(net, uses, first),
             Op::Binary(op @ (BinaryOp::Add | BinaryOp::Subtract | BinaryOp::Multiply)) => {
                 let other = node.inputs[1];
@@ -133,7 +133,7 @@ impl Symbols {
         Some(made.into())
     }
 
-    fn joined(&mut self, net: &Net, uses: &Uses, parts: &[ValueId], axis: usize, n: usize) -> Option<Rc<[Sym]>> {
+    fn joined(&mut self, net: &TypedGraph, uses: &Uses, parts: &[ValueId], axis: usize, n: usize) -> Option<Rc<[Sym]>> {
         let row = |id: ValueId| net.shape(id)[axis..].iter().product::<usize>();
         let parts: Option<Vec<_>> = parts.iter().map(|&id| Some((self.of(net, uses, id)?, row(id)))).collect();
         let parts = parts?;

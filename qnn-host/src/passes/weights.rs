@@ -3,17 +3,17 @@
 //! Block codes ([`Quant::Block`] along a row, blocks of a multiple of 32, scales that `float16` holds) are packed once a
 //! context, and so are codes of 6 bits in blocks of 16 with scales of two levels; see [`crate::kernels::packed`]. Codes with a scale for each row are read in place.
 
-use super::net::{Constant, Net, Source, Value};
-use super::op::Op;
-use super::shared::{Made, SharedConstants};
 use crate::bytes::Bytes;
+use crate::graph::op::Op;
+use crate::graph::shared::{Derived, SharedConstants};
+use crate::graph::typed::{Constant, Source, TypedGraph, Value};
 use crate::ir::{BlockScales, Dtype, Quant};
 use crate::kernels::packed::{BLOCK, Bits, Packer, Packing, Scales};
-use crate::kernels::six::{STRETCH, SUB, factors};
+use crate::kernels::q6_k::{STRETCH, SUB, factors};
 use half::f16;
 
 /// Packs the weights of linear layers and the tables of look-ups where that can be done without loss.
-pub(crate) fn pack(net: &mut Net, shared: &SharedConstants) {
+pub(crate) fn pack(net: &mut TypedGraph, shared: &SharedConstants) {
     for index in 0..net.nodes.len() {
         let slots = match net.nodes[index].op {
             Op::Linear { .. } => 1..2,
@@ -36,18 +36,18 @@ fn is_six(value: &Value) -> bool {
 }
 
 /// An operand of a node in packed form, if it has one.
-fn packed(net: &Net, index: usize, slot: usize, shared: &SharedConstants) -> Option<Value> {
+fn packed(net: &TypedGraph, index: usize, slot: usize, shared: &SharedConstants) -> Option<Value> {
     let id = net.nodes[index].inputs[slot];
     let (value, constant) = (net.value(id), net.constant(id)?);
     let &[rows, cols] = value.shape.as_slice() else { return None };
     let known = [Bits::Four, Bits::Six, Bits::Eight].map(|bits| Packing { bits, scales: Scales::Block });
-    let known = known.into_iter().find(|&p| shared.find(constant, &value.shape, Made::Packed(p)).is_some());
+    let known = known.into_iter().find(|&p| shared.find(constant, &value.shape, Derived::Packed(p)).is_some());
     let packing = match known {
         Some(packing) => packing,
         None => packing_of(constant, rows, cols)?,
     };
     let make = || packed_bytes(constant, packing, rows, cols);
-    let bytes = shared.get(constant, &value.shape, Made::Packed(packing), make);
+    let bytes = shared.get(constant, &value.shape, Derived::Packed(packing), make);
     let source =
         Source::Const(Constant { bytes, dtype: constant.dtype, quant: constant.quant.clone(), packing: Some(packing) });
     Some(Value { source, ..value.clone() })
@@ -118,21 +118,4 @@ fn spread(scales: &BlockScales, first: usize, repeat: usize, wide: &mut [f32]) {
     for (i, scale) in wide.iter_mut().enumerate() {
         *scale = scales.get(first + i / repeat);
     }
-}
-
-/// Codes of a byte or two, with one scale for all rows or one for each.
-pub(crate) fn is_row_codes(dtype: Dtype, quant: &Quant) -> bool {
-    let codes = matches!(dtype, Dtype::SFixed8 | Dtype::UFixed8 | Dtype::SFixed16 | Dtype::UFixed16);
-    codes && matches!(quant, Quant::None | Quant::PerTensor { .. } | Quant::PerAxis { axis: 0, .. })
-}
-
-/// Whether the vector kernels take a layer's weights: numbers, packed codes, symmetric signed bytes.
-pub(crate) fn has_kernel(weights: &Constant) -> bool {
-    let symmetric = match &weights.quant {
-        Quant::PerTensor { offset, .. } => *offset == 0,
-        Quant::PerAxis { offsets, .. } => offsets.iter().all(|&o| o == 0),
-        _ => true,
-    };
-    let bytes = weights.dtype == Dtype::SFixed8 && is_row_codes(weights.dtype, &weights.quant) && symmetric;
-    weights.dtype.is_float() || weights.packing.is_some() || bytes
 }

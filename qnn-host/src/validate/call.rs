@@ -1,6 +1,6 @@
 //! One node with its tensors at hand, and the words for what is wrong with it.
 
-use crate::ir::{Graph, Node, Param, Role, Tensor};
+use crate::ir::{Node, Param, Role, SourceGraph, Tensor};
 
 use super::Violation;
 
@@ -16,7 +16,7 @@ pub(super) type Ints<'a> = (&'a [u32], &'a [i64]);
 
 impl<'a> Call<'a> {
     /// The ids must lie in the graph.
-    pub(super) fn new(graph: &'a Graph, node: &'a Node) -> Self {
+    pub(super) fn new(graph: &'a SourceGraph, node: &'a Node) -> Self {
         let given = |t: &'a Tensor| (!matches!(t.role, Role::Null)).then_some(t);
         Self {
             node,

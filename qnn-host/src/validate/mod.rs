@@ -18,7 +18,7 @@ mod wiring;
 
 use std::fmt;
 
-use crate::ir::{Graph, Node, Quant, Role, Tensor};
+use crate::ir::{Node, Quant, Role, SourceGraph, Tensor};
 
 use call::Call;
 pub use spec::{Class, OpSpec, ParamKind, ParamSpec, Row};
@@ -64,7 +64,7 @@ pub fn spec(op: &str) -> Option<&'static OpSpec> {
 ///
 /// # Errors
 /// The first rule it breaks.
-pub fn check_node(graph: &Graph, node: &Node) -> Result<(), Violation> {
+pub fn check_node(graph: &SourceGraph, node: &Node) -> Result<(), Violation> {
     let fault = |subject: &str, expected: String, found: String| Violation {
         node: node.name.as_str().into(),
         op: node.op.as_str().into(),
@@ -173,7 +173,7 @@ pub fn check_scales(tensor: &Tensor) -> Result<(), Violation> {
 ///
 /// # Errors
 /// The first rule it breaks.
-pub fn check_graph(graph: &Graph) -> Result<(), Violation> {
+pub fn check_graph(graph: &SourceGraph) -> Result<(), Violation> {
     let mut names = std::collections::HashSet::new();
     for tensor in &graph.tensors {
         check_tensor(tensor)?;

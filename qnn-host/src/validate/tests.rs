@@ -18,9 +18,9 @@ type T<'a> = (Dtype, &'a [u32]);
 /// Op, parameters, inputs, outputs.
 type Sample = (&'static str, Vec<(&'static str, Param)>, Vec<T<'static>>, Vec<T<'static>>);
 
-fn node(op: &str, params: &[(&str, Param)], inputs: &[T<'_>], outputs: &[T<'_>]) -> Graph {
-    let mut graph = Graph { name: "g".into(), ..Graph::default() };
-    let ids = |graph: &mut Graph, list: &[T<'_>], prefix: &str, role: &Role| {
+fn node(op: &str, params: &[(&str, Param)], inputs: &[T<'_>], outputs: &[T<'_>]) -> SourceGraph {
+    let mut graph = SourceGraph { name: "g".into(), ..SourceGraph::default() };
+    let ids = |graph: &mut SourceGraph, list: &[T<'_>], prefix: &str, role: &Role| {
         let place = |(i, t): (usize, &T<'_>)| {
             graph.tensors.push(of(format!("{prefix}{i}"), *t, if t.1.is_empty() { Role::Null } else { role.clone() }));
             TensorId(graph.tensors.len() as u32 - 1)
@@ -34,7 +34,7 @@ fn node(op: &str, params: &[(&str, Param)], inputs: &[T<'_>], outputs: &[T<'_>])
     graph
 }
 
-fn check(graph: &Graph) -> Result<(), String> {
+fn check(graph: &SourceGraph) -> Result<(), String> {
     check_graph(graph).map_err(|v| v.to_string())
 }
 
@@ -48,8 +48,10 @@ const I: Dtype = Dtype::I32;
 const B: Dtype = Dtype::Bool8;
 
 /// What the checks accept must also be what the executor can prepare and run, on zeros at least.
-fn runs(graph: &Graph) {
-    use crate::exec::{Arena, Executable, PrepareOptions};
+fn runs(graph: &SourceGraph) {
+    use crate::exec::Executable;
+    use crate::prepare::PrepareOptions;
+    use crate::step::Arena;
     let op = &graph.nodes[0].op;
     let executable = Executable::prepare(graph, &PrepareOptions::default()).unwrap_or_else(|e| panic!("{op}: {e}"));
     let inputs: Vec<_> = graph.inputs().map(|id| vec![0u8; graph.tensor(id).size_bytes()]).collect();
@@ -210,7 +212,7 @@ fn every_op_passes_and_runs() {
 fn violations_name_the_place() {
     let f = |d: &'static [u32]| (F, d);
     let u = Param::UInt;
-    let cases: Vec<(Graph, &str)> = vec![
+    let cases: Vec<(SourceGraph, &str)> = vec![
         (
             node("Silu", &[], &[f(&[1])], &[f(&[1])]),
             "node `n` (Silu), op type: expected an op this backend has, found `Silu`",

@@ -1,6 +1,6 @@
 //! Who makes which tensor: once, before it is read, and never the client's inputs or constants.
 
-use crate::ir::{Graph, Node, Role, TensorId};
+use crate::ir::{Node, Role, SourceGraph, TensorId};
 
 use super::Violation;
 
@@ -15,7 +15,7 @@ impl Wiring {
     ///
     /// # Errors
     /// It reads a tensor that nobody has made yet, or writes one that is not its to write. Nothing is added then.
-    pub fn add(&mut self, graph: &Graph, node: &Node) -> Result<(), Violation> {
+    pub fn add(&mut self, graph: &SourceGraph, node: &Node) -> Result<(), Violation> {
         self.made.resize(graph.tensors.len(), false);
         let fault = |subject: String, expected: &str, found: &str| Violation {
             node: node.name.as_str().into(),
@@ -60,7 +60,7 @@ impl Wiring {
     ///
     /// # Errors
     /// Names the first output that no node makes, or an empty graph.
-    pub fn finish(&self, graph: &Graph) -> Result<(), Violation> {
+    pub fn finish(&self, graph: &SourceGraph) -> Result<(), Violation> {
         let fault = |expected: &str, found: String| Violation {
             node: "".into(),
             op: "".into(),

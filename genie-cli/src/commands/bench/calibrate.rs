@@ -1,34 +1,34 @@
-//! `genie bench --calibrate`: a bundle's steps, timed and kept beside it.
+//! `genie bench --calibrate`: measures a bundle's step times and writes them into the bundle.
 
 use anyhow::{Context, Result};
 use engine::Engine;
 use engine::calibrate::median;
 
-use crate::calibration::Here;
-use crate::cli::BenchArgs;
-use crate::commands::ExitStatus;
+use super::Args;
+use crate::calibration::CalibrationContext;
+use crate::exit::ExitStatus;
 use crate::printer::Printer;
 use crate::threads::Threads;
 
-/// Measures every shape, writes the calibration and prints it.
+/// Measures each variant, writes the calibration and prints it.
 pub fn run(
-    args: &BenchArgs,
+    args: &Args,
     threads: &Threads,
     printer: &Printer,
-    here: &Here,
+    calibration: &CalibrationContext,
     engine: &mut Engine,
 ) -> Result<ExitStatus> {
     let measured = engine.calibrate(args.reps).context("cannot measure the bundle")?;
-    let path = here.write(&measured, threads.count())?;
+    let path = calibration.write(&measured, threads.count())?;
     if args.json {
-        printer.line(std::fs::read_to_string(&path)?.trim_end())?;
+        printer.data_line(std::fs::read_to_string(&path)?.trim_end())?;
     } else {
         for step in &measured.steps {
-            printer.line(format_args!("{:<16} {:>10.1} us", step.spec.to_string(), median(&step.us)))?;
+            printer.data_line(format_args!("{:<16} {:>10.1} us", step.spec.to_string(), median(&step.us)))?;
         }
         let (fixed, by_row) = (measured.switch_us, measured.switch_us_per_row);
-        printer.line(format_args!("change of shape  {fixed:>10.1} us, and {by_row:.4} us a row"))?;
+        printer.data_line(format_args!("variant switch   {fixed:>10.1} us, and {by_row:.4} us per row"))?;
     }
-    printer.say(format_args!("written to {}", path.display()));
+    printer.info(format_args!("wrote {}", path.display()));
     Ok(ExitStatus::Done)
 }

@@ -1,4 +1,4 @@
-//! What is measured, and timing it.
+//! The tests of a run, and how each is timed.
 
 use std::fmt;
 use std::time::Instant;
@@ -7,17 +7,17 @@ use anyhow::Result;
 use engine::{Engine, TokenModel};
 use genie_types::TokenId;
 
-use crate::cli::BenchArgs;
-use crate::failure::Hinted;
+use super::Args;
+use crate::failure::UserError;
 
-/// One thing to time.
+/// A test to time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Test {
-    /// A prompt of so many tokens into an empty cache.
+    /// A prompt of that length into an empty cache.
     Prefill(usize),
-    /// So many tokens, one by one.
+    /// Tokens, one by one.
     Decode {
-        /// Tokens.
+        /// Tokens to decode.
         n: usize,
         /// Tokens in the cache before the first of them.
         fill: usize,
@@ -44,15 +44,15 @@ impl fmt::Display for Test {
     }
 }
 
-/// All tests that the flags ask for, in their order; refused before the first if one cannot be.
-pub fn tests(args: &BenchArgs, engine: &Engine) -> Result<Vec<Test>> {
+/// The tests that the flags select, in their order; an error if one cannot run.
+pub fn tests(args: &Args, engine: &Engine) -> Result<Vec<Test>> {
     let limit = engine.context_size();
     let fits = |flag: &str, n: usize| {
         if 0 < n && n <= limit {
             return Ok(());
         }
         let what = format!("`--{flag} {n}` cannot be measured: the context holds {limit} tokens");
-        Err(Hinted::error(what, format!("choose from 1 to {limit}")))
+        Err(UserError::error(what, format!("choose 1 to {limit} tokens")))
     };
     let mut tests = Vec::new();
     for &n in &args.pp {
@@ -64,7 +64,10 @@ pub fn tests(args: &BenchArgs, engine: &Engine) -> Result<Vec<Test>> {
         for &fill in &args.fill {
             if fill + n > limit {
                 let what = format!("`--fill {fill}` leaves no room for `--tg {n}`: the context holds {limit} tokens");
-                return Err(Hinted::error(what, format!("fill {} at most, or decode fewer", limit - n)));
+                return Err(UserError::error(
+                    what,
+                    format!("use a fill of at most {}, or decode fewer tokens", limit - n),
+                ));
             }
             tests.push(Test::Decode { n, fill });
         }
@@ -72,10 +75,10 @@ pub fn tests(args: &BenchArgs, engine: &Engine) -> Result<Vec<Test>> {
     Ok(tests)
 }
 
-/// Runs a test once uncounted and `reps` times more; the seconds of each.
+/// Runs a test once to warm up, then `reps` times; the seconds of each.
 pub fn run(test: &Test, engine: &mut Engine, reps: usize) -> Result<Vec<f64>> {
     engine.reset()?;
-    let tokens = made_up(engine, engine.context_size());
+    let tokens = arbitrary(engine, engine.context_size());
     let mut seconds = Vec::with_capacity(reps);
     for run in 0..=reps {
         let steps = ready(test, engine, &tokens)?;
@@ -90,8 +93,7 @@ pub fn run(test: &Test, engine: &mut Engine, reps: usize) -> Result<Vec<f64>> {
     Ok(seconds)
 }
 
-/// Brings the cache to where the test begins; what the engine is to be given, piece by piece: all of a prompt, or each of
-/// the tokens.
+/// Brings the cache to the test's start; returns the chunks to process: a whole prompt, or each token.
 pub fn ready<'t>(test: &Test, engine: &mut Engine, tokens: &'t [TokenId]) -> Result<std::slice::Chunks<'t, TokenId>> {
     match *test {
         Test::Prefill(n) => {
@@ -99,7 +101,7 @@ pub fn ready<'t>(test: &Test, engine: &mut Engine, tokens: &'t [TokenId]) -> Res
             Ok(tokens[..n].chunks(n))
         }
         Test::Decode { n, fill } => {
-            // What fills the cache stays from run to run.
+            // The fill stays in the cache from run to run.
             engine.rewind(fill.min(engine.n_past()))?;
             fill_up(engine, &tokens[..fill])?;
             Ok(tokens[fill..fill + n].chunks(1))
@@ -107,13 +109,13 @@ pub fn ready<'t>(test: &Test, engine: &mut Engine, tokens: &'t [TokenId]) -> Res
     }
 }
 
-/// Brings what is missing of `tokens` into the cache, the last of them alone: so the change to the shape for single tokens
-/// is behind us when timing begins.
+/// Processes what the cache lacks of `tokens`, the last one alone: the switch to the variant for single tokens then happens
+/// before timing starts.
 fn fill_up(engine: &mut Engine, tokens: &[TokenId]) -> Result<()> {
     if engine.n_past() >= tokens.len() {
         return Ok(());
     }
-    let (last, first) = tokens[engine.n_past()..].split_last().expect("fewer are there than are wanted");
+    let (last, first) = tokens[engine.n_past()..].split_last().expect("the cache holds fewer tokens than wanted");
     if !first.is_empty() {
         engine.prefill(first)?;
     }
@@ -121,8 +123,8 @@ fn fill_up(engine: &mut Engine, tokens: &[TokenId]) -> Result<()> {
     Ok(())
 }
 
-/// Tokens of no meaning.
-pub fn made_up(engine: &Engine, n: usize) -> Vec<TokenId> {
+/// Arbitrary tokens.
+pub fn arbitrary(engine: &Engine, n: usize) -> Vec<TokenId> {
     let vocab = engine.vocab_size() as u32;
     (0..n as u32).map(|i| TokenId((i * 31 + 7) % vocab)).collect()
 }

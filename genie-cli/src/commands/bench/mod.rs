@@ -1,44 +1,94 @@
-//! `genie bench`: how fast a bundle is here, next to what the machine can do; and with `--calibrate` the times that
-//! `--policy cost` plans by.
+//! `genie bench`: prefill and decode rates of a bundle on this machine; with `--calibrate`, the step times for
+//! `--policy cost`.
 //!
-//! *Units*: milliseconds, tokens a second, 10^9 bytes or operations a second. Each test runs once uncounted, then `--reps`
-//! times. Tokens are made up: speed does not depend on them. A measure is printed as soon as it is there. Profiles are taken
-//! in runs of their own, after all measures.
+//! *Units*: milliseconds, tokens/s, 10^9 bytes/s or operations/s. Each test runs once to warm up, then `--reps` times. Tokens
+//! are arbitrary: speed does not depend on them. Each result is printed as soon as it is measured. Profiles are taken in
+//! separate runs after all measurements.
 
 mod calibrate;
-mod limits;
 mod measure;
 mod outfile;
+mod output;
 #[cfg(feature = "plot")]
 mod plot;
 mod profile;
 mod record;
-mod table;
+mod roofline;
 mod trace;
-mod work;
+mod weight_traffic;
+
+use std::path::PathBuf;
 
 use anyhow::Result;
 use engine::Engine;
 
-use super::ExitStatus;
-use crate::calibration::Here;
-use crate::cli::{BenchArgs, PolicyArg};
-use crate::failure::Hinted;
+use crate::args::{BackendArgs, BundleArgs, PolicyArg, ThreadArgs};
+use crate::calibration::CalibrationContext;
+use crate::exit::ExitStatus;
+use crate::failure::UserError;
 use crate::printer::Printer;
 use crate::threads::Threads;
-use crate::{backend, bundle, demo};
-use limits::Ceiling;
+use crate::{backend, bundle};
 use measure::Test;
-use record::{About, Record};
-use work::Work;
+use record::{Record, RunMetadata};
+use roofline::Roofline;
+use weight_traffic::WeightTraffic;
+
+/// Flags of `genie bench`.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    pub bundle: BundleArgs,
+    /// Measure each variant's step and the changes between variants, and write `calibration.json` into the bundle.
+    #[arg(long)]
+    pub calibrate: bool,
+    /// Prompt lengths to prefill, in tokens (`pp`, as in llama-bench).
+    #[arg(long, value_delimiter = ',', default_value = "128,512", value_name = "N,N")]
+    pub pp: Vec<usize>,
+    /// Tokens to decode, one by one (`tg`, as in llama-bench).
+    #[arg(long, value_delimiter = ',', default_value = "64", value_name = "N,N")]
+    pub tg: Vec<usize>,
+    /// Tokens in the cache before decoding starts (as llama-bench's depth); each `--tg` is measured at each of them.
+    #[arg(long, value_delimiter = ',', default_value = "0", value_name = "N,N")]
+    pub fill: Vec<usize>,
+    /// Measured runs per test, after one warm-up run.
+    #[arg(long, default_value_t = 5)]
+    pub reps: usize,
+    /// Also measure peak memory bandwidth and compute with the same thread count, and report rates as a percentage of peak.
+    #[arg(long)]
+    pub limits: bool,
+    /// Print the time of each op per step of each test; runs each test again.
+    #[arg(long)]
+    pub profile: bool,
+    /// Write the last step of each test as a Chrome trace: the step, its graphs, their ops.
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// Plot tokens/s against prompt length and context fill, as an SVG.
+    #[cfg(feature = "plot")]
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
+    /// Planner policy.
+    #[arg(long, value_enum, default_value_t)]
+    pub policy: PolicyArg,
+    #[command(flatten)]
+    pub threads: ThreadArgs,
+    /// Print one JSON line per result.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub backend: BackendArgs,
+}
 
 /// Measures and prints, or measures and writes the calibration.
-pub fn run(args: &BenchArgs, printer: &Printer) -> Result<ExitStatus> {
+pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     if args.reps == 0 {
-        return Err(Hinted::error("`--reps 0` measures nothing", "give at least 1"));
+        return Err(UserError::error("`--reps 0` measures nothing", "use at least 1"));
     }
     if args.threads.threads == Some(0) {
-        return Err(Hinted::error("`--threads 0` runs nothing", "give at least 1, or leave it out for all cores"));
+        return Err(UserError::error(
+            "`--threads 0` runs nothing",
+            "use at least 1, or remove `--threads` for one per core",
+        ));
     }
     if let Some(path) = &args.trace {
         outfile::must_be_writable("--trace", path)?;
@@ -47,38 +97,38 @@ pub fn run(args: &BenchArgs, printer: &Printer) -> Result<ExitStatus> {
     if let Some(path) = &args.plot {
         outfile::must_be_writable("--plot", path)?;
     }
-    let path = match &args.config {
-        Some(path) => bundle::config_path(path)?,
-        None => demo::config(&args.backend, printer)?,
-    };
+    let path = args.bundle.path(&args.backend, printer)?;
     let config = bundle::config(&path, printer)?;
     let threads = Threads::new(&args.threads, config.backend().cpu_mask)?;
     let backend = backend::open(&args.backend, &threads)?;
-    let here = Here::new(&path, &config.engine().ctx_bins, &backend)?;
+    let calibration = CalibrationContext::new(&path, &config.engine().ctx_bins, &backend)?;
     let mut engine = bundle::engine(config.engine(), &backend, PolicyArg::Lenient)?;
     if args.calibrate {
-        return calibrate::run(args, &threads, printer, &here, &mut engine);
+        return calibrate::run(args, &threads, printer, &calibration, &mut engine);
     }
-    engine.set_policy(here.policy(args.policy, engine.variants(), printer)?);
+    engine.set_policy(calibration.policy(args.policy, engine.variants(), printer)?);
     let tests = measure::tests(args, &engine)?;
-    let work = Work::of(&engine, &config.engine().ctx_bins)?;
-    let about = About::new(&path, &here, &threads, engine.policy().name());
+    let weights = WeightTraffic::of(&engine, &config.engine().ctx_bins)?;
+    let metadata = RunMetadata::new(&path, &calibration, &threads, engine.policy().name());
 
-    let mut out = table::Out::new(printer, args.json);
-    let ceiling =
-        if args.limits { limits::measure(about.threads, args.reps, &about, &mut out)? } else { Ceiling::default() };
+    let mut out = output::Output::new(printer, args.json);
+    let roofline = if args.limits {
+        roofline::measure(metadata.threads, args.reps, &metadata, &mut out)?
+    } else {
+        Roofline::default()
+    };
     #[cfg(feature = "plot")]
     let mut plot = plot::Plot::default();
     for test in &tests {
         let seconds = measure::run(test, &mut engine, args.reps)?;
-        let record = Record::new(&about, test, &seconds, &work, &ceiling);
+        let record = Record::new(&metadata, test, &seconds, &weights, &roofline);
         out.measure(&record)?;
         #[cfg(feature = "plot")]
         plot.add(test, &record);
     }
     #[cfg(feature = "plot")]
     if let Some(path) = &args.plot {
-        outfile::write("--plot", path, &plot.svg(&about.title())?)?;
+        outfile::write("--plot", path, &plot.svg(&metadata.title())?)?;
     }
     if args.profile || args.trace.is_some() {
         profiles(args, &tests, &mut engine, printer, &mut out)?;
@@ -86,13 +136,13 @@ pub fn run(args: &BenchArgs, printer: &Printer) -> Result<ExitStatus> {
     Ok(ExitStatus::Done)
 }
 
-/// Runs each test again under a profile.
+/// Runs each test again with a profile.
 fn profiles(
-    args: &BenchArgs,
+    args: &Args,
     tests: &[Test],
     engine: &mut Engine,
     printer: &Printer,
-    out: &mut table::Out<'_>,
+    out: &mut output::Output<'_>,
 ) -> Result<()> {
     let mut last = Vec::new();
     for test in tests {
@@ -104,7 +154,7 @@ fn profiles(
         last.extend(steps.pop());
     }
     if last.iter().all(|step| step.runs.iter().all(|run| profile::nodes(&run.events).is_empty())) {
-        printer.say("warning: this backend tells no times of ops; only graphs are shown");
+        printer.info("warning: this backend reports no times of ops; only graphs are shown");
     }
     match &args.trace {
         Some(path) => outfile::write("--trace", path, &trace::document(&last).to_string()),

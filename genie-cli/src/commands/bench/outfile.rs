@@ -1,12 +1,12 @@
-//! Files that a run writes at its end: refused at its beginning if they cannot be.
+//! Output files of a run: checked at its start, written at its end.
 
 use std::path::Path;
 
 use anyhow::Result;
 
-use crate::failure::Hinted;
+use crate::failure::UserError;
 
-/// Tries the folder of a file that a flag names.
+/// Checks that the file of a flag can be written.
 pub fn must_be_writable(flag: &str, path: &Path) -> Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let tried = if path.is_dir() {
@@ -17,13 +17,13 @@ pub fn must_be_writable(flag: &str, path: &Path) -> Result<()> {
     tried.map_err(|why| refused(flag, path, &why))
 }
 
-/// Writes it, whole or not at all.
+/// Writes the file atomically.
 pub fn write(flag: &str, path: &Path, text: &str) -> Result<()> {
-    let written = engine::write_atomically(path, |out| out.write_all(text.as_bytes()));
+    let written = session_store::write_atomically(path, |out| out.write_all(text.as_bytes()));
     written.map_err(|error| refused(flag, path, &error.to_string()))
 }
 
 fn refused(flag: &str, path: &Path, why: &str) -> anyhow::Error {
-    let what = format!("cannot write `{}`, which `{flag}` asks for: {why}", path.display());
-    Hinted::error(what, "name a file in a folder that is there and can be written")
+    let what = format!("cannot write `{}` for `{flag}`: {why}", path.display());
+    UserError::error(what, "choose a file in an existing, writable folder")
 }

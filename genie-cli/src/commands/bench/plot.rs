@@ -1,6 +1,6 @@
-//! `--plot`: tokens a second of a run's tests as an SVG, above against prompt length, below against context fill.
+//! `--plot`: tokens/s of a run's tests as an SVG, against prompt length (top) and context fill (bottom).
 //!
-//! A point is the middle run, the bar through it reaches from the slowest to the fastest. A side without tests is left out.
+//! A point is the median run, its bar spans the slowest to the fastest. A chart without tests is left out.
 
 use std::fmt::Display;
 
@@ -11,17 +11,17 @@ use plotters::prelude::*;
 use super::measure::Test;
 use super::record::Record;
 
-/// Pixels.
+/// In pixels.
 const WIDTH: u32 = 800;
-/// Of each chart.
+/// Of each chart, in pixels.
 const HEIGHT: u32 = 380;
-/// Of the title.
+/// Of the title, in pixels.
 const TITLE: u32 = 40;
-/// Told apart by those who see few colours, too.
+/// Distinguishable with colour blindness.
 const COLOURS: [RGBColor; 5] =
     [RGBColor(0, 90, 181), RGBColor(220, 50, 32), RGBColor(0, 130, 110), RGBColor(150, 90, 190), RGBColor(170, 120, 0)];
 
-/// One test's place.
+/// One test's rates.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Point {
     x: usize,
@@ -33,7 +33,7 @@ struct Point {
 /// Points of one line.
 type Line = (String, Vec<Point>);
 
-/// What is to be drawn, collected while tests run.
+/// The points to draw, collected while tests run.
 #[derive(Default)]
 pub struct Plot {
     prefill: Vec<Line>,
@@ -41,7 +41,7 @@ pub struct Plot {
 }
 
 impl Plot {
-    /// Adds a test's outcome.
+    /// Adds a test's result.
     pub fn add(&mut self, test: &Test, record: &Record<'_>) {
         let (lines, name, x) = match *test {
             Test::Prefill(n) => (&mut self.prefill, "prefill".to_owned(), n),
@@ -54,7 +54,7 @@ impl Plot {
         }
     }
 
-    /// Draws all of it.
+    /// Draws the charts.
     pub fn svg(mut self, title: &str) -> Result<String> {
         for (_, points) in self.prefill.iter_mut().chain(&mut self.decode) {
             points.sort_by_key(|point| point.x);
@@ -91,7 +91,7 @@ fn chart(area: &DrawingArea<SVGBackend<'_>, Shift>, axis: &str, lines: &[Line]) 
         .configure_mesh()
         .light_line_style(TRANSPARENT)
         .x_desc(axis)
-        .y_desc("tokens a second")
+        .y_desc("tokens per second")
         .x_label_formatter(&|x| format!("{x:.0}"))
         .y_label_formatter(&|y| format!("{y:.0}"))
         .draw()
@@ -110,7 +110,7 @@ fn chart(area: &DrawingArea<SVGBackend<'_>, Shift>, axis: &str, lines: &[Line]) 
     legend.map_err(undrawn)
 }
 
-/// Drawing into a string fails only where a chart has no room.
+/// Drawing into a string fails only if a chart is too small.
 fn undrawn(why: impl Display) -> anyhow::Error {
     anyhow!("cannot draw the plot: {why}")
 }
@@ -134,7 +134,7 @@ mod tests {
         assert!(svg.starts_with("<svg ") && svg.trim_end().ends_with("</svg>"), "{svg}");
         assert_eq!(svg.matches("<circle").count(), 6, "{svg}");
         for text in
-            ["prompt length, tokens", "context fill, tokens", "tokens a second", "decode of 8", "a &lt; b &amp; c"]
+            ["prompt length, tokens", "context fill, tokens", "tokens per second", "decode of 8", "a &lt; b &amp; c"]
         {
             assert!(svg.contains(text), "{text}: {svg}");
         }

@@ -1,7 +1,7 @@
-//! `--profile`: where the time of a step goes, by the backend's own profile events.
+//! `--profile`: the time of each op per step, from the backend's profile events.
 //!
-//! *Units*: microseconds, of one step: a whole prompt, or one token. An op's time runs until all threads are done with its
-//! phase; what is not in an op is in its graph (the call and what surrounds it), the rest is the engine's.
+//! *Units*: microseconds per step: a whole prompt, or one token. An op's time ends when all threads finish its phase; time
+//! outside of ops belongs to the graph (the call and its overhead), time outside of graphs to the engine.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -17,18 +17,18 @@ use super::measure::{self, Test};
 const EXECUTE: u32 = 400;
 /// QNN's type of the event of a node.
 const NODE: u32 = 404;
-/// What a graph spends outside of its ops.
+/// Row for the time in graphs outside of ops.
 const IN_GRAPHS: &str = "(graph, outside ops)";
-/// What a step spends outside of its graphs.
+/// Row for the time in the engine outside of graphs.
 const IN_ENGINE: &str = "(engine, outside graphs)";
 
-/// One step as it went.
+/// One measured step.
 pub struct Step {
-    /// The test it is of.
+    /// Its test.
     pub test: Test,
-    /// When it began.
+    /// Start time.
     pub began: Instant,
-    /// All of it, the reading of the profile included.
+    /// Wall time, with the reading of the profile.
     pub wall: Duration,
     /// The graphs that ran in it.
     pub runs: Vec<GraphRun>,
@@ -39,23 +39,23 @@ pub struct Step {
 pub struct OpTime {
     /// Always `profile`.
     pub test: &'static str,
-    /// The test that was run.
+    /// The test.
     pub of: String,
-    /// The kind of op, or a name in brackets for what is outside of ops.
+    /// The op type, or a name in brackets for time outside of ops.
     pub op: String,
-    /// How often it ran in a step.
+    /// Executions per step.
     pub count: f64,
-    /// Its time in a step.
+    /// Time per step.
     pub us: f64,
-    /// Of the step.
+    /// Fraction of the step's time.
     pub share: f64,
 }
 
-/// Runs a test once uncounted, then with a profile: a prompt `reps` times, tokens once.
+/// Runs a test once to warm up, then with a profile: a prompt `reps` times, tokens once.
 pub fn steps(test: &Test, engine: &mut Engine, reps: usize) -> Result<Vec<Step>> {
     measure::run(test, engine, 0)?;
     let profile = GraphProfile::keeping_runs(ProfileLevel::Detailed);
-    let tokens = measure::made_up(engine, engine.context_size());
+    let tokens = measure::arbitrary(engine, engine.context_size());
     let reps = if matches!(test, Test::Prefill(_)) { reps } else { 1 };
     let mut steps = Vec::new();
     for _ in 0..reps {
@@ -71,7 +71,7 @@ pub fn steps(test: &Test, engine: &mut Engine, reps: usize) -> Result<Vec<Step>>
     Ok(steps)
 }
 
-/// Adds the steps of a test up: kinds of ops with the longest first, then what is outside of them.
+/// Sums up the steps of a test: op types, longest first, then the time outside of ops.
 pub fn times(steps: &[Step]) -> Vec<OpTime> {
     let Some(first) = steps.first() else { return Vec::new() };
     let mut ops: BTreeMap<&str, (usize, u64)> = BTreeMap::new();
@@ -107,13 +107,13 @@ pub fn times(steps: &[Step]) -> Vec<OpTime> {
     rows
 }
 
-/// How long a graph ran: as the backend says, which leaves its own telling out; else until it came back.
+/// How long a graph ran: the backend's figure, which excludes the profiling itself; else the time of the call.
 pub fn took(run: &GraphRun) -> Duration {
     let whole = run.events.iter().find(|e| e.kind == EXECUTE && e.unit == ProfileUnit::Microseconds);
     whole.map_or(run.took, |event| Duration::from_micros(event.value).min(run.took))
 }
 
-/// The events of nodes, in microseconds, wherever they stand.
+/// The events of nodes in microseconds, at any depth.
 pub fn nodes(events: &[ProfileEvent]) -> Vec<&ProfileEvent> {
     let mut found = Vec::new();
     for event in events {
@@ -125,7 +125,7 @@ pub fn nodes(events: &[ProfileEvent]) -> Vec<&ProfileEvent> {
     found
 }
 
-/// The kind of op: our own events are called `node:Kind`.
+/// The op type: the embedded backend names its events `node:Type`.
 pub fn kind(name: &str) -> &str {
     name.rsplit_once(':').map_or(name, |(_, kind)| kind)
 }

@@ -1,27 +1,27 @@
-//! A measure as it is written: one JSON line, or a row of a table.
+//! The result of a test, as a JSON line or a row of a table.
 
 use std::path::Path;
 
 use engine::calibrate::median;
 use serde::Serialize;
 
-use super::limits::Ceiling;
 use super::measure::Test;
-use super::work::Work;
-use crate::calibration::Here;
+use super::roofline::Roofline;
+use super::weight_traffic::WeightTraffic;
+use crate::calibration::CalibrationContext;
 use crate::threads::Threads;
 
-/// What is the same for all measures of a run.
+/// What all results of a run share.
 #[derive(Serialize)]
-pub struct About {
+pub struct RunMetadata {
     /// Threads of the embedded backend.
     pub threads: usize,
-    /// The cores that they are kept on, if they are.
+    /// The cores that the threads are pinned to; empty if they are not.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pin: Vec<usize>,
-    /// Where.
+    /// The machine.
     pub machine: Machine,
-    /// The commit that this program was built from, when it is known.
+    /// The commit that this program was built from, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub commit: Option<&'static str>,
     /// This program's version.
@@ -31,20 +31,20 @@ pub struct About {
     policy: &'static str,
 }
 
-/// Where it ran.
+/// The machine that runs the tests.
 #[derive(Serialize)]
 pub struct Machine {
     cpu: String,
     cores: usize,
     platform: String,
-    /// The vector unit that the embedded backend takes here.
+    /// The instruction set that the embedded backend uses.
     isa: &'static str,
 }
 
-impl About {
-    /// This bundle, here.
-    pub fn new(config: &Path, here: &Here, threads: &Threads, policy: &'static str) -> Self {
-        let (backend, machine) = (here.backend(), here.machine());
+impl RunMetadata {
+    /// Of a bundle's config on this machine.
+    pub fn new(config: &Path, calibration: &CalibrationContext, threads: &Threads, policy: &'static str) -> Self {
+        let (backend, machine) = (calibration.backend(), calibration.machine());
         Self {
             threads: threads.count().unwrap_or(machine.cores),
             pin: threads.pin().to_vec(),
@@ -64,28 +64,28 @@ impl About {
 }
 
 #[cfg(feature = "plot")]
-impl About {
-    /// What a picture is titled with.
+impl RunMetadata {
+    /// Title of the plot.
     pub fn title(&self) -> String {
         let bundle = Path::new(&self.bundle).parent().and_then(Path::file_name).unwrap_or_default();
         let (cpu, isa, threads) = (&self.machine.cpu, self.machine.isa, self.threads);
-        let many = if threads == 1 { "" } else { "s" };
-        format!("{}, {threads} thread{many} of {cpu} ({isa})", bundle.to_string_lossy())
+        let plural = if threads == 1 { "" } else { "s" };
+        format!("{}, {threads} thread{plural} of {cpu} ({isa})", bundle.to_string_lossy())
     }
 }
 
-/// The middle, the smallest and the largest.
+/// Median, minimum and maximum.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Spread {
-    /// The middle.
+pub struct Summary {
+    /// Median.
     pub median: f64,
-    /// The smallest.
+    /// Minimum.
     pub min: f64,
-    /// The largest.
+    /// Maximum.
     pub max: f64,
 }
 
-impl Spread {
+impl Summary {
     /// Of at least one value.
     pub fn of(values: &[f64]) -> Self {
         let min = values.iter().copied().fold(f64::INFINITY, f64::min);
@@ -93,52 +93,58 @@ impl Spread {
     }
 }
 
-/// One test's outcome.
+/// The result of a test.
 #[derive(Serialize)]
 pub struct Record<'a> {
     /// Its name.
     pub test: String,
-    /// Tokens a second, the middle.
+    /// Median, tokens/s.
     pub tok_s: f64,
-    /// The slowest.
+    /// Slowest run, tokens/s.
     pub min: f64,
-    /// The fastest.
+    /// Fastest run, tokens/s.
     pub max: f64,
-    /// Tokens a second of each run, in order.
+    /// Tokens/s of each run, in order.
     pub samples_ts: Vec<f64>,
-    /// Milliseconds of a run, the middle.
+    /// Median milliseconds per run.
     pub ms: f64,
-    /// Tokens that were timed.
+    /// Tokens per run.
     pub tokens: usize,
-    /// Tokens in the cache before.
+    /// Tokens in the cache before the test.
     pub fill: usize,
     /// Bytes of weights that a decode step reads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// For decoding: 10^9 bytes of weights a second.
+    /// For decoding: 10^9 bytes of weights per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gb_s: Option<f64>,
-    /// For prefill: 10^9 operations a second in the products with weights.
+    /// For prefill: 10^9 operations per second in the products with weights.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gop_s: Option<f64>,
-    /// Of the measured limit: read bandwidth for decoding, the int8 peak for prefill.
+    /// Fraction of the measured peak: read bandwidth for decoding, int8 operations for prefill.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share: Option<f64>,
-    /// Runs that count.
+    /// Measured runs.
     pub reps: usize,
     #[serde(flatten)]
-    about: &'a About,
+    metadata: &'a RunMetadata,
 }
 
 impl<'a> Record<'a> {
     /// From the seconds of each run.
-    pub fn new(about: &'a About, test: &Test, seconds: &[f64], work: &Work, ceiling: &Ceiling) -> Self {
+    pub fn new(
+        metadata: &'a RunMetadata,
+        test: &Test,
+        seconds: &[f64],
+        weights: &WeightTraffic,
+        roofline: &Roofline,
+    ) -> Self {
         let tokens = test.tokens();
         let samples_ts: Vec<f64> = seconds.iter().map(|s| tokens as f64 / s).collect();
-        let Spread { median: tok_s, min, max } = Spread::of(&samples_ts);
+        let Summary { median: tok_s, min, max } = Summary::of(&samples_ts);
         let (fill, rate, limit) = match *test {
-            Test::Prefill(_) => (0, work.prompt_weights.map(|n| 2.0 * n as f64 * tok_s), ceiling.int8_ops),
-            Test::Decode { fill, .. } => (fill, work.step_bytes.map(|n| n as f64 * tok_s), ceiling.read_bytes),
+            Test::Prefill(_) => (0, weights.prompt_weights.map(|n| 2.0 * n as f64 * tok_s), roofline.int8_ops),
+            Test::Decode { fill, .. } => (fill, weights.step_bytes.map(|n| n as f64 * tok_s), roofline.read_bytes),
         };
         let decode = matches!(test, Test::Decode { .. });
         Self {
@@ -150,12 +156,12 @@ impl<'a> Record<'a> {
             ms: median(seconds) * 1e3,
             tokens,
             fill,
-            bytes: work.step_bytes,
+            bytes: weights.step_bytes,
             gb_s: rate.filter(|_| decode).map(|rate| rate / 1e9),
             gop_s: rate.filter(|_| !decode).map(|rate| rate / 1e9),
             share: rate.zip(limit).map(|(rate, limit)| rate / limit),
             reps: seconds.len(),
-            about,
+            metadata,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `--trace`: steps as a Chrome trace, for `chrome://tracing` or Perfetto.
 //!
-//! *Units*: microseconds from the start of the file. Steps stand one after another with a gap between; a graph is a slice in
-//! its step, where it ran. Backends tell how long an op took, not when it began: in its graph, each op follows the one before.
+//! *Units*: microseconds from the start of the file. Steps follow one another with a gap; a graph is a slice at its time in
+//! the step. Backends report an op's duration but not its start: in a graph, each op is drawn after the one before.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::profile::{Step, kind, nodes, took};
 
-/// Between two steps.
+/// Gap between two steps.
 const GAP_US: f64 = 100.0;
 
 /// The trace's document.
@@ -34,7 +34,7 @@ fn graph(events: &mut Vec<Value>, run: &GraphRun, at: f64) {
     events.push(slice(&run.graph, "graph", at, end - at, json!({"ops": nodes.len()})));
     let mut at = at;
     for event in nodes {
-        // Never past the graph, whatever the backend says.
+        // Never past the graph's end.
         let us = (event.value as f64).min(end - at);
         events.push(slice(kind(&event.name), "op", at, us, json!({"node": event.name})));
         at += us;

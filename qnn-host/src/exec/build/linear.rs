@@ -1,14 +1,15 @@
 //! Linear layers to steps: which format the weights are in.
 
 use super::Builder;
-use crate::exec::ExecError;
 use crate::exec::ops::linear::{Codes, Layer, Linear, Weights};
 use crate::exec::ops::linear_store::LinearStore;
-use crate::exec::step::Step;
+use crate::graph::ExecError;
+use crate::graph::op::Op;
+use crate::graph::typed::{Constant, Node, ValueId};
+use crate::graph::weight_format::{has_kernel, is_row_codes};
 use crate::ir::Quant;
-use crate::passes::net::{Constant, Grid, Node, ValueId};
-use crate::passes::op::Op;
-use crate::passes::weights::{has_kernel, is_row_codes};
+use crate::step::Step;
+use crate::storage::QuantGrid;
 
 impl Builder<'_> {
     /// The step of linear layers that read the same rows.
@@ -34,7 +35,7 @@ impl Builder<'_> {
         };
         let (x, port) = (self.src(node.inputs[0]), &self.net.outputs[*output]);
         let (m, layer) = (x.n.checked_div(*k).unwrap_or(0), self.layer(node)?);
-        let grid = Grid::of(port.dtype, &port.quant);
+        let grid = QuantGrid::of(port.dtype, &port.quant);
         Ok(Box::new(LinearStore { x, m, k: *k, layer, output: *output, dtype: port.dtype, grid }))
     }
 

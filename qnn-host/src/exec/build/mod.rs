@@ -1,15 +1,16 @@
 //! From a legal net to steps: groups what runs together, places values, resolves operands.
 
-use crate::exec::ExecError;
-use crate::exec::cx::{Dst, Place, Src};
 use crate::exec::load::{Load, Table};
 use crate::exec::ops::attention::Attention;
 use crate::exec::ops::store::{Round, Store};
 use crate::exec::plan::{self, Access};
-use crate::exec::step::{Each, Fill, Step};
+use crate::graph::ExecError;
+use crate::graph::op::Op;
+use crate::graph::typed::{Node, Source, TypedGraph, ValueId};
 use crate::ir::{Dtype, Quant};
-use crate::passes::net::{Grid, Kind, Net, Node, Source, ValueId};
-use crate::passes::op::Op;
+use crate::step::{Dst, Place, Src};
+use crate::step::{Each, Fill, Step};
+use crate::storage::{QuantGrid, Storage};
 use units::Unit;
 
 mod linear;
@@ -17,7 +18,7 @@ mod node;
 mod units;
 
 /// A step with what a profile says about it.
-pub(crate) struct Slot {
+pub(crate) struct ScheduledStep {
     pub(crate) name: Box<str>,
     pub(crate) label: &'static str,
     pub(crate) step: Box<dyn Step>,
@@ -27,12 +28,12 @@ pub(crate) struct Slot {
 
 /// Steps in order, and the bytes of arena that values take.
 pub(crate) struct Built {
-    pub(crate) slots: Vec<Slot>,
+    pub(crate) steps: Vec<ScheduledStep>,
     pub(crate) value_bytes: usize,
 }
 
 /// Schedules, places and builds.
-pub(crate) fn build(net: &Net, fast: bool) -> Result<Built, ExecError> {
+pub(crate) fn build(net: &TypedGraph, fast: bool) -> Result<Built, ExecError> {
     let units = units::units(net, fast);
     let accesses: Vec<Access> = units.iter().map(|unit| units::access(net, unit)).collect();
     let phases = plan::phases(&accesses, net.values.len());
@@ -47,7 +48,7 @@ pub(crate) fn build(net: &Net, fast: bool) -> Result<Built, ExecError> {
         return Err(ExecError::Graph { graph: net.name.clone(), what });
     }
     let builder = Builder { net, offsets, fast };
-    let mut slots = Vec::with_capacity(units.len());
+    let mut steps = Vec::with_capacity(units.len());
     for (unit, phase) in units.iter().zip(phases) {
         let (index, step) = match unit {
             Unit::Node(index) if matches!(net.nodes[*index].op, Op::Linear { .. } | Op::GatedLinear { .. }) => {
@@ -57,8 +58,8 @@ pub(crate) fn build(net: &Net, fast: bool) -> Result<Built, ExecError> {
             Unit::LinearStore(index, store) => (*index, builder.linear_store(*index, *store)?),
             Unit::Linears(group) => (group[0], builder.linears(group)?),
             Unit::Round(id) => {
-                let step = Round { dst: builder.dst(*id), snap: net.value(net.root(*id)).snap };
-                slots.push(Slot {
+                let step = Round { dst: builder.dst(*id), rounding: net.value(net.root(*id)).rounding };
+                steps.push(ScheduledStep {
                     name: net.value(*id).name.as_ref().into(),
                     label: "Round",
                     step: Box::new(step),
@@ -68,14 +69,14 @@ pub(crate) fn build(net: &Net, fast: bool) -> Result<Built, ExecError> {
             }
         };
         let node = &net.nodes[index];
-        slots.push(Slot { name: node.name.as_ref().into(), label: node.op.label(), step, phase });
+        steps.push(ScheduledStep { name: node.name.as_ref().into(), label: node.op.label(), step, phase });
     }
-    slots.sort_by_key(|slot| slot.phase);
-    Ok(Built { slots, value_bytes })
+    steps.sort_by_key(|scheduled| scheduled.phase);
+    Ok(Built { steps, value_bytes })
 }
 
 struct Builder<'n> {
-    net: &'n Net,
+    net: &'n TypedGraph,
     offsets: Vec<usize>,
     fast: bool,
 }
@@ -90,7 +91,7 @@ impl Builder<'_> {
             Source::Const(constant) => Src { place: Place::Const(constant.bytes.clone()), n, dtype: constant.dtype },
             Source::Input(index) => Src { place: Place::Input(*index), n, dtype: value.dtype },
             Source::Node | Source::View(_) => {
-                let dtype = if value.kind() == Kind::Real { Dtype::F32 } else { Dtype::I32 };
+                let dtype = if value.storage() == Storage::F32 { Dtype::F32 } else { Dtype::I32 };
                 Src { place: Place::Arena(self.offsets[root.0 as usize]), n, dtype }
             }
         }
@@ -109,7 +110,7 @@ impl Builder<'_> {
             Source::Input(_) => (value.dtype, &value.quant),
             Source::Node | Source::View(_) => (Dtype::F32, &Quant::None),
         };
-        Table { src: self.src(id), grid: Grid::of(dtype, quant) }
+        Table { src: self.src(id), grid: QuantGrid::of(dtype, quant) }
     }
 
     fn shape(&self, id: ValueId) -> &[usize] {
@@ -117,13 +118,13 @@ impl Builder<'_> {
     }
 
     fn is_real(&self, id: ValueId) -> bool {
-        self.net.value(id).kind() == Kind::Real
+        self.net.value(id).storage() == Storage::F32
     }
 
     fn each<F: Fill + 'static>(&self, node: &Node, fill: F) -> Result<Box<dyn Step>, ExecError> {
         let output = self.output(node)?;
-        let snap = self.net.value(self.net.root(output)).snap;
-        Ok(Box::new(Each { fill, dst: self.dst(output), snap }))
+        let rounding = self.net.value(self.net.root(output)).rounding;
+        Ok(Box::new(Each { fill, dst: self.dst(output), rounding }))
     }
 
     fn output(&self, node: &Node) -> Result<ValueId, ExecError> {
@@ -141,11 +142,11 @@ impl Builder<'_> {
 
     fn store(&self, node: &Node, output: usize) -> Box<dyn Step> {
         let port = &self.net.outputs[output];
-        let (x, grid) = (self.src(node.inputs[0]), Grid::of(port.dtype, &port.quant));
+        let (x, grid) = (self.src(node.inputs[0]), QuantGrid::of(port.dtype, &port.quant));
         Box::new(Store { x, output, dtype: port.dtype, grid })
     }
 
-    fn attention(&self, node: &Node, op: crate::passes::op::AttentionOp) -> Result<Box<dyn Step>, ExecError> {
+    fn attention(&self, node: &Node, op: crate::graph::op::AttentionOp) -> Result<Box<dyn Step>, ExecError> {
         let mut rest = node.inputs.iter().map(|&id| self.table(id));
         let mut next = || rest.next().ok_or_else(|| self.broken(node, "lacks operands"));
         let q = next()?.src;

@@ -1,9 +1,8 @@
 //! One node to one step: shapes become loop bounds.
 
 use super::Builder;
-use crate::exec::ExecError;
 use crate::exec::ops::binary::{IntBinary, Pair, RealBinary, RealComparison, Select};
-use crate::exec::ops::convert::{Cast, Change, Copy};
+use crate::exec::ops::convert::{Cast, ConvertStorage, Copy};
 use crate::exec::ops::fast::{FastRmsNorm, FastRotate};
 use crate::exec::ops::gather::{Gather, GatherElements, GatherNd, GatherPacked};
 use crate::exec::ops::matmul::{Conv2d, MatMul};
@@ -16,11 +15,13 @@ use crate::exec::ops::scatter_mask::ScatterMask;
 use crate::exec::ops::softmax::Softmax;
 use crate::exec::ops::top_k::TopK;
 use crate::exec::ops::unary::{IntUnary, RealUnary};
-use crate::exec::ops::walk::{MAX_RANK, Walk, broadcast_shape};
-use crate::exec::ops::{BinaryOp, ScatterOp};
-use crate::exec::step::Step;
-use crate::passes::net::{Constant, Node, ValueId};
-use crate::passes::op::{Op, PadScheme};
+use crate::graph::ExecError;
+use crate::graph::op::{Op, PadScheme};
+use crate::graph::scalar::BinaryOp;
+use crate::graph::scalar::ScatterOp;
+use crate::graph::typed::{Constant, Node, ValueId};
+use crate::graph::walk::{MAX_RANK, Walk, broadcast_shape};
+use crate::step::Step;
 
 impl Builder<'_> {
     /// The step of a node.
@@ -70,7 +71,7 @@ impl Builder<'_> {
         let behind = |axis: usize| shape[axis + 1..].iter().product::<usize>();
         match &node.op {
             Op::Copy => self.each(node, Copy(x)),
-            Op::Change => self.each(node, Change { x, to_real: !real }),
+            Op::ConvertStorage => self.each(node, ConvertStorage { x, to_real: !real }),
             Op::Cast(op) => {
                 let to_real = self.is_real(self.output(node)?);
                 self.each(node, Cast { x, op: *op, from_real: real, to_real })
@@ -96,11 +97,11 @@ impl Builder<'_> {
                 let (shape, epsilon) = (shape.to_vec(), *epsilon);
                 self.each(node, L2Norm { x, axes: reduced, shape, reduced: axes.clone(), epsilon })
             }
-            Op::Transpose { perm } => self.each(node, Strided { x, walk: Strided::transpose(shape, perm) }),
+            Op::Transpose { perm } => self.each(node, Strided { x, walk: Walk::transpose(shape, perm) }),
             Op::Slice { begin, stride, counts } => {
-                self.each(node, Strided { x, walk: Strided::slice(shape, begin, stride, counts) })
+                self.each(node, Strided { x, walk: Walk::slice(shape, begin, stride, counts) })
             }
-            Op::Tile { multiples } => self.each(node, Strided { x, walk: Strided::tile(shape, multiples) }),
+            Op::Tile { multiples } => self.each(node, Strided { x, walk: Walk::tile(shape, multiples) }),
             Op::Concat { axis } => {
                 let part = |&id: &ValueId| (self.src(id), self.shape(id)[*axis..].iter().product());
                 let parts: Vec<_> = node.inputs.iter().map(part).collect();

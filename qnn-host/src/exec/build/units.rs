@@ -2,9 +2,10 @@
 
 use crate::exec::ops::linear::MAX_LAYERS;
 use crate::exec::plan::Access;
-use crate::passes::net::{Net, Node, Snap, Uses, ValueId};
-use crate::passes::op::Op;
-use crate::passes::weights::has_kernel;
+use crate::graph::op::Op;
+use crate::graph::typed::{Node, TypedGraph, Uses, ValueId};
+use crate::graph::weight_format::has_kernel;
+use crate::storage::Rounding;
 
 /// What becomes one step.
 pub(super) enum Unit {
@@ -19,7 +20,7 @@ pub(super) enum Unit {
 }
 
 /// What becomes a step, in the order of the nodes.
-pub(super) fn units(net: &Net, fast: bool) -> Vec<Unit> {
+pub(super) fn units(net: &TypedGraph, fast: bool) -> Vec<Unit> {
     let mut grouped = vec![false; net.nodes.len()];
     let mut units = Vec::new();
     let uses = net.uses();
@@ -42,26 +43,28 @@ pub(super) fn units(net: &Net, fast: bool) -> Vec<Unit> {
             units.push(Unit::Linears([vec![index], peers].concat()));
         }
         // Steps that fill a value share by share round it themselves.
-        let rounded = |id: &ValueId| is_team(&node.op) && net.value(net.root(*id)).snap != Snap::None;
+        let rounded = |id: &ValueId| is_team(&node.op) && net.value(net.root(*id)).rounding != Rounding::None;
         units.extend(outputs.into_iter().flatten().filter(rounded).map(Unit::Round));
     }
     units
 }
 
 /// The store that is the only reader of a linear layer that the vector kernels take.
-fn only_store(net: &Net, uses: &Uses, index: usize) -> Option<usize> {
+fn only_store(net: &TypedGraph, uses: &Uses, index: usize) -> Option<usize> {
     let node = &net.nodes[index];
     let Op::Linear { residual: false, .. } = node.op else { return None };
     let root = net.root(node.output?);
     let taken = net.constant(node.inputs[1]).is_some_and(has_kernel);
-    let plain =
-        taken && net.value(root).n_elems() > 0 && net.value(root).snap == Snap::None && uses.readers(net, root) == 1;
+    let plain = taken
+        && net.value(root).n_elems() > 0
+        && net.value(root).rounding == Rounding::None
+        && uses.readers(net, root) == 1;
     let stores = |n: &Node| matches!(n.op, Op::Store { .. }) && net.root(n.inputs[0]) == root;
     net.nodes.iter().position(|n| plain && stores(n))
 }
 
 /// Later linear layers that the vector kernels take and that need nothing but the same rows.
-fn peers(net: &Net, index: usize) -> Vec<usize> {
+fn peers(net: &TypedGraph, index: usize) -> Vec<usize> {
     let rows = |node: &Node| match node.op {
         Op::Linear { k, residual: false, .. } => {
             let taken = net.constant(node.inputs[1]).is_some_and(has_kernel)
@@ -76,7 +79,7 @@ fn peers(net: &Net, index: usize) -> Vec<usize> {
 }
 
 /// What a unit touches.
-pub(super) fn access(net: &Net, unit: &Unit) -> Access {
+pub(super) fn access(net: &TypedGraph, unit: &Unit) -> Access {
     let root = |id: &ValueId| net.root(*id).0 as usize;
     let nodes: &[usize] = match unit {
         Unit::Round(id) => return Access { reads: vec![root(id)], writes: vec![root(id)], exclusive: false },

@@ -4,14 +4,14 @@
 //! skipped, which changes nothing: beside a visible column their weight is zero in `f32`. A row that sees no column at all
 //! is computed in full, as a softmax would: its result is finite.
 
-use crate::exec::cx::{Cx, Dst, Src};
 use crate::exec::load::Table;
-use crate::exec::step::{Fault, Step};
+use crate::graph::op::AttentionOp;
 use crate::kernels::attention as kernel;
 use crate::kernels::{Floats, Isa};
-use crate::passes::net::Grid;
-use crate::passes::op::AttentionOp;
 use crate::pool::Worker;
+use crate::step::{Dst, RunContext, Src};
+use crate::step::{Fault, Step};
+use crate::storage::QuantGrid;
 
 /// Mask values up to this hide a column.
 pub(crate) const HIDDEN: f32 = -900.0;
@@ -28,7 +28,7 @@ pub(crate) struct Attention {
 }
 
 impl Step for Attention {
-    fn run(&self, cx: &Cx<'_>, worker: Worker<'_>) -> Result<(), Fault> {
+    fn run(&self, cx: &RunContext<'_>, worker: Worker<'_>) -> Result<(), Fault> {
         if is_fast(&self.op) {
             self.fast(cx, worker)
         } else {
@@ -56,7 +56,7 @@ pub(crate) fn is_fast(op: &AttentionOp) -> bool {
 }
 
 impl Attention {
-    fn fast(&self, cx: &Cx<'_>, worker: Worker<'_>) {
+    fn fast(&self, cx: &RunContext<'_>, worker: Worker<'_>) {
         let AttentionOp { kv_heads, group, rows, head_dim, past, new, scale, .. } = self.op;
         let heads = kv_heads * group;
         let [keys, values] = self.new.each_ref().map(|src| cx.floats(src).into());
@@ -90,7 +90,7 @@ impl Attention {
         unsafe { kernel::attention(worker, cx.isa, &job, cx.scratch()) };
     }
 
-    fn plain(&self, cx: &Cx<'_>, worker: Worker<'_>) {
+    fn plain(&self, cx: &RunContext<'_>, worker: Worker<'_>) {
         let AttentionOp { kv_heads, group, rows, head_dim, .. } = self.op;
         let (q, heads) = (cx.read::<f32>(&self.q), kv_heads * group);
         let columns = self.op.past + self.op.new;
@@ -109,7 +109,7 @@ impl Attention {
         }
     }
 
-    fn parts<'s>(&'s self, cx: &'s Cx<'_>, head: usize) -> [Option<Part<'s>>; 2] {
+    fn parts<'s>(&'s self, cx: &'s RunContext<'_>, head: usize) -> [Option<Part<'s>>; 2] {
         let part = |[k, v]: [&'s Src; 2], n: usize| {
             let len = n * self.op.head_dim;
             let of = |src: &'s Src| cx.floats(src).slice(head * len..(head + 1) * len);
@@ -163,10 +163,12 @@ impl Attention {
 }
 
 /// Keys or values of the past, wherever they are.
-fn in_place<'s>(cx: &'s Cx<'_>, Table { src, grid }: &'s Table) -> kernel::Rows<'s> {
+fn in_place<'s>(cx: &'s RunContext<'_>, Table { src, grid }: &'s Table) -> kernel::Rows<'s> {
     match *grid {
         None => cx.floats(src).into(),
-        Some(Grid { scale, offset, .. }) => kernel::Rows::Codes(kernel::Codes { bytes: cx.bytes(src), scale, offset }),
+        Some(QuantGrid { scale, offset, .. }) => {
+            kernel::Rows::Codes(kernel::Codes { bytes: cx.bytes(src), scale, offset })
+        }
     }
 }
 

@@ -1,73 +1,9 @@
 //! Operations on pairs of elements, broadcast, and the choice between two.
 
-use super::walk::Walk;
-use crate::exec::cx::{Cx, Src, Word};
-use crate::exec::step::{Fault, Fill};
-
-/// An operation on two elements. Comparisons and logic yield 0 or 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "the names are QNN's")]
-pub(crate) enum BinaryOp {
-    Add,
-    And,
-    Divide,
-    Equal,
-    FloorDiv,
-    Fmod,
-    Greater,
-    GreaterEqual,
-    Less,
-    LessEqual,
-    Maximum,
-    Minimum,
-    Mod,
-    Multiply,
-    NotEqual,
-    Or,
-    Power,
-    SquaredDifference,
-    Subtract,
-    Xor,
-}
-
-impl BinaryOp {
-    /// Takes anything that compares, yields 0 or 1.
-    pub(crate) fn is_comparison(self) -> bool {
-        use BinaryOp::{Equal, Greater, GreaterEqual, Less, LessEqual, NotEqual};
-        matches!(self, Equal | Greater | GreaterEqual | Less | LessEqual | NotEqual)
-    }
-
-    /// Takes truth values: 0 or not 0.
-    pub(crate) fn is_logic(self) -> bool {
-        matches!(self, Self::And | Self::Or | Self::Xor)
-    }
-
-    /// For profiles.
-    pub(crate) fn label(self) -> &'static str {
-        match self {
-            Self::Add => "Add",
-            Self::And => "And",
-            Self::Divide => "Divide",
-            Self::Equal => "Equal",
-            Self::FloorDiv => "FloorDiv",
-            Self::Fmod => "Fmod",
-            Self::Greater => "Greater",
-            Self::GreaterEqual => "GreaterEqual",
-            Self::Less => "Less",
-            Self::LessEqual => "LessEqual",
-            Self::Maximum => "Maximum",
-            Self::Minimum => "Minimum",
-            Self::Mod => "Mod",
-            Self::Multiply => "Multiply",
-            Self::NotEqual => "NotEqual",
-            Self::Or => "Or",
-            Self::Power => "Power",
-            Self::SquaredDifference => "SquaredDifference",
-            Self::Subtract => "Subtract",
-            Self::Xor => "Xor",
-        }
-    }
-}
+use crate::graph::scalar::BinaryOp;
+use crate::graph::walk::Walk;
+use crate::step::{Fault, Fill};
+use crate::step::{Lane32, RunContext, Src};
 
 /// Two operands and how they are walked.
 pub(crate) struct Pair {
@@ -79,7 +15,7 @@ pub(crate) struct Pair {
 
 impl Pair {
     /// `out[i] = f(a[i], b[i])`.
-    fn map<A: Word, R>(&self, cx: &Cx<'_>, first: usize, out: &mut [R], f: impl Fn(A, A) -> R) {
+    fn map<A: Lane32, R>(&self, cx: &RunContext<'_>, first: usize, out: &mut [R], f: impl Fn(A, A) -> R) {
         let (a, b) = (cx.read::<A>(&self.a), cx.read::<A>(&self.b));
         self.walk.runs(first, out.len(), |run| {
             let out = &mut out[run.at..run.at + run.len];
@@ -106,7 +42,7 @@ impl Pair {
     }
 
     /// Comparisons of any type.
-    fn compare<A: Word + PartialOrd>(&self, cx: &Cx<'_>, first: usize, out: &mut [i32]) {
+    fn compare<A: Lane32 + PartialOrd>(&self, cx: &RunContext<'_>, first: usize, out: &mut [i32]) {
         match self.op {
             BinaryOp::Equal => self.map(cx, first, out, |a: A, b| i32::from(a == b)),
             BinaryOp::Greater => self.map(cx, first, out, |a: A, b| i32::from(a > b)),
@@ -124,7 +60,7 @@ pub(crate) struct RealBinary(pub(crate) Pair);
 impl Fill for RealBinary {
     type Elem = f32;
 
-    fn fill(&self, cx: &Cx<'_>, first: usize, out: &mut [f32]) -> Result<(), Fault> {
+    fn fill(&self, cx: &RunContext<'_>, first: usize, out: &mut [f32]) -> Result<(), Fault> {
         let pair = &self.0;
         match pair.op {
             BinaryOp::Add => pair.map(cx, first, out, |a: f32, b| a + b),
@@ -150,7 +86,7 @@ pub(crate) struct IntBinary(pub(crate) Pair);
 impl Fill for IntBinary {
     type Elem = i32;
 
-    fn fill(&self, cx: &Cx<'_>, first: usize, out: &mut [i32]) -> Result<(), Fault> {
+    fn fill(&self, cx: &RunContext<'_>, first: usize, out: &mut [i32]) -> Result<(), Fault> {
         let pair = &self.0;
         let guarded = |a: i32, b: i32, f: fn(i32, i32) -> i32| if b == 0 { 0 } else { f(a, b) };
         match pair.op {
@@ -202,7 +138,7 @@ pub(crate) struct RealComparison(pub(crate) Pair);
 impl Fill for RealComparison {
     type Elem = i32;
 
-    fn fill(&self, cx: &Cx<'_>, first: usize, out: &mut [i32]) -> Result<(), Fault> {
+    fn fill(&self, cx: &RunContext<'_>, first: usize, out: &mut [i32]) -> Result<(), Fault> {
         self.0.compare::<f32>(cx, first, out);
         Ok(())
     }
@@ -219,7 +155,7 @@ pub(crate) struct Select {
 impl Fill for Select {
     type Elem = u32;
 
-    fn fill(&self, cx: &Cx<'_>, first: usize, out: &mut [u32]) -> Result<(), Fault> {
+    fn fill(&self, cx: &RunContext<'_>, first: usize, out: &mut [u32]) -> Result<(), Fault> {
         let condition = cx.read::<i32>(&self.condition);
         let (a, b) = (cx.read::<u32>(&self.a), cx.read::<u32>(&self.b));
         self.walk.runs(first, out.len(), |run| {

@@ -1,8 +1,8 @@
 //! Conversions that are more than a view.
 
-use crate::exec::cx::{Cx, Src};
-use crate::exec::step::{Fault, Fill};
-use crate::passes::op::CastOp;
+use crate::graph::op::CastOp;
+use crate::step::{Fault, Fill};
+use crate::step::{RunContext, Src};
 
 /// The same elements at another place, to be rounded there.
 pub(crate) struct Copy(pub(crate) Src);
@@ -10,22 +10,22 @@ pub(crate) struct Copy(pub(crate) Src);
 impl Fill for Copy {
     type Elem = u32;
 
-    fn fill(&self, cx: &Cx<'_>, first: usize, out: &mut [u32]) -> Result<(), Fault> {
+    fn fill(&self, cx: &RunContext<'_>, first: usize, out: &mut [u32]) -> Result<(), Fault> {
         out.copy_from_slice(&cx.read(&self.0)[first..first + out.len()]);
         Ok(())
     }
 }
 
 /// Numbers to integers, towards zero and saturated, or back.
-pub(crate) struct Change {
+pub(crate) struct ConvertStorage {
     pub(crate) x: Src,
     pub(crate) to_real: bool,
 }
 
-impl Fill for Change {
+impl Fill for ConvertStorage {
     type Elem = u32;
 
-    fn fill(&self, cx: &Cx<'_>, first: usize, out: &mut [u32]) -> Result<(), Fault> {
+    fn fill(&self, cx: &RunContext<'_>, first: usize, out: &mut [u32]) -> Result<(), Fault> {
         let x = &cx.read::<u32>(&self.x)[first..first + out.len()];
         if self.to_real {
             out.iter_mut().zip(x).for_each(|(out, &x)| *out = (x.cast_signed() as f32).to_bits());
@@ -47,7 +47,7 @@ pub(crate) struct Cast {
 impl Fill for Cast {
     type Elem = u32;
 
-    fn fill(&self, cx: &Cx<'_>, first: usize, out: &mut [u32]) -> Result<(), Fault> {
+    fn fill(&self, cx: &RunContext<'_>, first: usize, out: &mut [u32]) -> Result<(), Fault> {
         let x = &cx.read::<u32>(&self.x)[first..first + out.len()];
         for (out, &x) in out.iter_mut().zip(x) {
             let value = match (self.from_real, self.op.from) {

@@ -1,8 +1,8 @@
 //! Norms and rotations by the vector kernels.
 
-use crate::exec::cx::{Cx, Src};
-use crate::exec::step::{Fault, Fill};
 use crate::kernels::{self, Floats};
+use crate::step::{Fault, Fill};
+use crate::step::{RunContext, Src};
 
 /// RMS normalisation with weights read in place.
 pub(crate) struct FastRmsNorm {
@@ -16,7 +16,7 @@ pub(crate) struct FastRmsNorm {
 impl Fill for FastRmsNorm {
     type Elem = f32;
 
-    fn fill(&self, cx: &Cx<'_>, first: usize, out: &mut [f32]) -> Result<(), Fault> {
+    fn fill(&self, cx: &RunContext<'_>, first: usize, out: &mut [f32]) -> Result<(), Fault> {
         let x = &cx.read::<f32>(&self.x)[first..first + out.len()];
         let beta = self.beta.as_ref().map(|b| cx.floats(b));
         kernels::rms_norm(cx.isa, x, self.width, cx.floats(&self.gamma), beta, self.epsilon, out);
@@ -64,7 +64,7 @@ impl FastRotate {
 impl Fill for FastRotate {
     type Elem = f32;
 
-    fn fill(&self, cx: &Cx<'_>, first: usize, out: &mut [f32]) -> Result<(), Fault> {
+    fn fill(&self, cx: &RunContext<'_>, first: usize, out: &mut [f32]) -> Result<(), Fault> {
         out.copy_from_slice(&cx.read::<f32>(&self.x)[first..first + out.len()]);
         let (cos, sin) = (Floats::f32(cx.read(&self.cos)), Floats::f32(cx.read(&self.sin)));
         let half = self.rotated / 2;

@@ -1,11 +1,11 @@
 //! Reading at places that an index tensor names. A place outside of the table is an error, never a read.
 
 use crate::bytes::Bytes;
-use crate::exec::cx::{Cx, Src, Word};
 use crate::exec::load::Table;
-use crate::exec::step::{Fault, Fill};
 use crate::kernels::Packed;
 use crate::kernels::packed::Packing;
+use crate::step::{Fault, Fill};
+use crate::step::{Lane32, RunContext, Src};
 
 /// `index` as a place in `0..limit`.
 pub(crate) fn place(index: i32, limit: usize) -> Result<usize, Fault> {
@@ -25,7 +25,7 @@ pub(crate) struct Gather {
 impl Fill for Gather {
     type Elem = u32;
 
-    fn fill(&self, cx: &Cx<'_>, first: usize, out: &mut [u32]) -> Result<(), Fault> {
+    fn fill(&self, cx: &RunContext<'_>, first: usize, out: &mut [u32]) -> Result<(), Fault> {
         let index = cx.read::<i32>(&self.index);
         for (r, out) in out.chunks_exact_mut(self.inner).enumerate() {
             let row = first / self.inner + r;
@@ -53,7 +53,7 @@ pub(crate) struct GatherPacked {
 impl Fill for GatherPacked {
     type Elem = u32;
 
-    fn fill(&self, cx: &Cx<'_>, first: usize, out: &mut [u32]) -> Result<(), Fault> {
+    fn fill(&self, cx: &RunContext<'_>, first: usize, out: &mut [u32]) -> Result<(), Fault> {
         let [rows, cols] = self.shape;
         let (index, table) = (cx.read::<i32>(&self.index), Packed::new(&self.bytes, self.packing, rows, cols));
         for (r, out) in out.chunks_exact_mut(cols).enumerate() {
@@ -79,7 +79,7 @@ pub(crate) struct GatherElements {
 impl Fill for GatherElements {
     type Elem = u32;
 
-    fn fill(&self, cx: &Cx<'_>, first: usize, out: &mut [u32]) -> Result<(), Fault> {
+    fn fill(&self, cx: &RunContext<'_>, first: usize, out: &mut [u32]) -> Result<(), Fault> {
         let (table, index) = (cx.read::<u32>(&self.table), cx.read::<i32>(&self.index));
         for (i, out) in out.iter_mut().enumerate() {
             let at = along_axis(&self.table_shape, &self.index_shape, self.axis, first + i, index)?;
@@ -122,7 +122,7 @@ pub(crate) struct GatherNd {
 impl Fill for GatherNd {
     type Elem = u32;
 
-    fn fill(&self, cx: &Cx<'_>, first: usize, out: &mut [u32]) -> Result<(), Fault> {
+    fn fill(&self, cx: &RunContext<'_>, first: usize, out: &mut [u32]) -> Result<(), Fault> {
         let (table, index) = (cx.read::<u32>(&self.table), cx.read::<i32>(&self.index));
         let depth = self.limits.len();
         let batch_len = self.limits.iter().product::<usize>() * self.inner;

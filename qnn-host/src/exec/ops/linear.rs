@@ -3,14 +3,14 @@
 //! [`Weights`] is the seam for further formats: a variant here, a branch in [`Linear::run`], a case in `build`.
 
 use crate::bytes::Bytes;
-use crate::exec::codec::decode;
-use crate::exec::cx::{Cx, Dst, Src, Word};
-use crate::exec::step::{Fault, Step};
+use crate::graph::codec::decode;
 use crate::ir::Dtype;
 use crate::kernels::linear::{self, Gate, Residual};
 use crate::kernels::packed::Packing;
 use crate::kernels::{Isa, Mat, Packed, SharedMut};
 use crate::pool::{Worker, share};
+use crate::step::{Dst, Lane32, RunContext, Src};
+use crate::step::{Fault, Step};
 
 /// Most layers of one step.
 pub(crate) const MAX_LAYERS: usize = 4;
@@ -75,7 +75,7 @@ impl Linear {
 }
 
 impl Step for Linear {
-    fn run(&self, cx: &Cx<'_>, worker: Worker<'_>) -> Result<(), Fault> {
+    fn run(&self, cx: &RunContext<'_>, worker: Worker<'_>) -> Result<(), Fault> {
         let x = cx.read::<f32>(&self.x);
         if self.m == 0 {
             return Ok(());
@@ -105,7 +105,7 @@ impl Step for Linear {
 
 /// A layer as the kernel takes it; `None` if its weights have no kernel.
 pub(super) fn lend<'s>(
-    cx: &'s Cx<'_>,
+    cx: &'s RunContext<'_>,
     layer: &'s Layer,
     k: usize,
     out: SharedMut<'s, f32>,
@@ -132,7 +132,7 @@ const CHUNK: usize = 256;
 const ROWS: usize = 64;
 
 /// One layer by the book, sums in double precision: each thread takes a share of the outputs.
-fn plain(cx: &Cx<'_>, worker: Worker<'_>, layer: &Layer, dst: &Dst, x: &[f32], m: usize, k: usize) {
+fn plain(cx: &RunContext<'_>, worker: Worker<'_>, layer: &Layer, dst: &Dst, x: &[f32], m: usize, k: usize) {
     let out = cx.write::<f32>(dst);
     let residual = layer.residual.as_ref().map(|r| cx.read::<f32>(r));
     for j in share(layer.n, 1, worker.index(), worker.count()) {
@@ -163,7 +163,7 @@ fn plain(cx: &Cx<'_>, worker: Worker<'_>, layer: &Layer, dst: &Dst, x: &[f32], m
 }
 
 /// Adds each row of `x` times row `j` of the weights.
-fn products(cx: &Cx<'_>, weights: &Weights, j: usize, x: &[f32], k: usize, sums: &mut [f64]) {
+fn products(cx: &RunContext<'_>, weights: &Weights, j: usize, x: &[f32], k: usize, sums: &mut [f64]) {
     let (bytes, dtype, scale, offset) = match weights {
         Weights::Floats(src) => (cx.bytes(src), src.dtype, 1.0, 0),
         Weights::Packed(..) | Weights::Bytes { .. } => unreachable!("only made where the vector kernels run"),

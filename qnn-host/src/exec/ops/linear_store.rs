@@ -4,14 +4,14 @@
 //! scratch and converted.
 
 use super::linear::{Layer, lend};
-use crate::exec::codec::encode;
-use crate::exec::cx::{Cx, Src};
-use crate::exec::step::{Fault, Step};
+use crate::graph::codec::encode;
 use crate::ir::Dtype;
 use crate::kernels::linear;
 use crate::kernels::{Isa, SharedMut};
-use crate::passes::net::Grid;
 use crate::pool::Worker;
+use crate::step::{Fault, Step};
+use crate::step::{RunContext, Src};
+use crate::storage::QuantGrid;
 
 /// Numbers of scratch for a stretch.
 const STRETCH: usize = 512 << 10;
@@ -26,11 +26,11 @@ pub(crate) struct LinearStore {
     pub(crate) layer: Layer,
     pub(crate) output: usize,
     pub(crate) dtype: Dtype,
-    pub(crate) grid: Option<Grid>,
+    pub(crate) grid: Option<QuantGrid>,
 }
 
 impl Step for LinearStore {
-    fn run(&self, cx: &Cx<'_>, worker: Worker<'_>) -> Result<(), Fault> {
+    fn run(&self, cx: &RunContext<'_>, worker: Worker<'_>) -> Result<(), Fault> {
         let x = cx.read::<f32>(&self.x);
         let (m, n) = (self.m, self.layer.n);
         let client = cx.output(self.output);
@@ -80,7 +80,7 @@ impl LinearStore {
     }
 
     /// Numbers of a stretch, and the kernel's own.
-    fn scratch<'s>(&self, cx: &'s Cx<'_>, threads: usize) -> (SharedMut<'s, f32>, SharedMut<'s, f32>) {
+    fn scratch<'s>(&self, cx: &'s RunContext<'_>, threads: usize) -> (SharedMut<'s, f32>, SharedMut<'s, f32>) {
         let all = cx.scratch::<f32>();
         let (first, second) = (self.m * self.stretch(), linear::scratch_len(cx.isa, self.m, self.k, threads));
         assert!(first + second <= all.len(), "scratch as large as asked for");
@@ -91,7 +91,7 @@ impl LinearStore {
     /// Writes `[m, count]` numbers into the columns `first..` of the client's `[m, n]`.
     fn convert(
         &self,
-        cx: &Cx<'_>,
+        cx: &RunContext<'_>,
         worker: Worker<'_>,
         numbers: SharedMut<'_, f32>,
         client: SharedMut<'_, u8>,

@@ -1,8 +1,8 @@
 //! Plain products: batched matrices of values, and the convolution.
 
-use super::walk::{Walk, broadcast_strides};
-use crate::exec::cx::{Cx, Src};
-use crate::exec::step::{Fault, Fill};
+use crate::graph::walk::{Walk, broadcast_strides};
+use crate::step::{Fault, Fill};
+use crate::step::{RunContext, Src};
 
 /// `out[b] = A[b] B[b] (+ bias)`, row-major, leading axes broadcast.
 pub(crate) struct MatMul {
@@ -38,7 +38,7 @@ impl MatMul {
 impl Fill for MatMul {
     type Elem = f32;
 
-    fn fill(&self, cx: &Cx<'_>, first: usize, out: &mut [f32]) -> Result<(), Fault> {
+    fn fill(&self, cx: &RunContext<'_>, first: usize, out: &mut [f32]) -> Result<(), Fault> {
         let (a, b) = (cx.read::<f32>(&self.a), cx.read::<f32>(&self.b));
         let bias = self.bias.as_ref().map(|s| cx.read::<f32>(s));
         for (r, out) in out.chunks_exact_mut(self.n).enumerate() {
@@ -97,7 +97,7 @@ pub(crate) struct Conv2d {
 impl Fill for Conv2d {
     type Elem = f32;
 
-    fn fill(&self, cx: &Cx<'_>, first: usize, out: &mut [f32]) -> Result<(), Fault> {
+    fn fill(&self, cx: &RunContext<'_>, first: usize, out: &mut [f32]) -> Result<(), Fault> {
         let (x, w) = (cx.read::<f32>(&self.x), cx.read::<f32>(&self.w));
         let bias = self.bias.as_ref().map(|s| cx.read::<f32>(s));
         let [_, h, wd, c] = self.input;

@@ -1,8 +1,8 @@
 //! Plain normalisations, sums in double precision; the reference for fused ones.
 
 use super::reduce::Axes;
-use crate::exec::cx::{Cx, Src};
-use crate::exec::step::{Fault, Fill};
+use crate::step::{Fault, Fill};
+use crate::step::{RunContext, Src};
 
 /// What is normalised over the last axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub(crate) struct Norm {
 impl Fill for Norm {
     type Elem = f32;
 
-    fn fill(&self, cx: &Cx<'_>, first: usize, out: &mut [f32]) -> Result<(), Fault> {
+    fn fill(&self, cx: &RunContext<'_>, first: usize, out: &mut [f32]) -> Result<(), Fault> {
         let x = &cx.read::<f32>(&self.x)[first..first + out.len()];
         let (gamma, beta) =
             (self.gamma.as_ref().map(|s| cx.read::<f32>(s)), self.beta.as_ref().map(|s| cx.read::<f32>(s)));
@@ -64,7 +64,7 @@ pub(crate) struct L2Norm {
 impl Fill for L2Norm {
     type Elem = f32;
 
-    fn fill(&self, cx: &Cx<'_>, first: usize, out: &mut [f32]) -> Result<(), Fault> {
+    fn fill(&self, cx: &RunContext<'_>, first: usize, out: &mut [f32]) -> Result<(), Fault> {
         let x = cx.read::<f32>(&self.x);
         let mut last = None;
         for (i, out) in out.iter_mut().enumerate() {

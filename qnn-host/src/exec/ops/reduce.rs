@@ -1,32 +1,9 @@
 //! Many elements to one: sums, means, extremes; places of extremes; running sums.
 
-use super::walk::strides_of;
-use crate::exec::cx::{Cx, Src};
-use crate::exec::step::{Fault, Fill};
-
-/// What becomes of the elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names are QNN's")]
-pub(crate) enum ReduceOp {
-    Mean,
-    Sum,
-    Max,
-    Min,
-    Prod,
-}
-
-impl ReduceOp {
-    /// For profiles.
-    pub(crate) fn label(self) -> &'static str {
-        match self {
-            Self::Mean => "ReduceMean",
-            Self::Sum => "ReduceSum",
-            Self::Max => "ReduceMax",
-            Self::Min => "ReduceMin",
-            Self::Prod => "ReduceProd",
-        }
-    }
-}
+use crate::graph::scalar::ReduceOp;
+use crate::graph::walk::strides_of;
+use crate::step::{Fault, Fill};
+use crate::step::{RunContext, Src};
 
 /// The axes of a tensor, some of which are reduced.
 pub(crate) struct Axes {
@@ -79,7 +56,7 @@ pub(crate) struct RealReduce {
 impl Fill for RealReduce {
     type Elem = f32;
 
-    fn fill(&self, cx: &Cx<'_>, first: usize, out: &mut [f32]) -> Result<(), Fault> {
+    fn fill(&self, cx: &RunContext<'_>, first: usize, out: &mut [f32]) -> Result<(), Fault> {
         let x = cx.read::<f32>(&self.x);
         for (i, out) in out.iter_mut().enumerate() {
             let fold = |start: f64, f: fn(f64, f64) -> f64| {
@@ -109,7 +86,7 @@ pub(crate) struct IntReduce {
 impl Fill for IntReduce {
     type Elem = i32;
 
-    fn fill(&self, cx: &Cx<'_>, first: usize, out: &mut [i32]) -> Result<(), Fault> {
+    fn fill(&self, cx: &RunContext<'_>, first: usize, out: &mut [i32]) -> Result<(), Fault> {
         let x = cx.read::<i32>(&self.x);
         for (i, out) in out.iter_mut().enumerate() {
             let fold = |start: i64, f: fn(i64, i64) -> i64| {
@@ -140,7 +117,7 @@ pub(crate) struct Argmax {
 impl Fill for Argmax {
     type Elem = i32;
 
-    fn fill(&self, cx: &Cx<'_>, first: usize, out: &mut [i32]) -> Result<(), Fault> {
+    fn fill(&self, cx: &RunContext<'_>, first: usize, out: &mut [i32]) -> Result<(), Fault> {
         let words = cx.read::<u32>(&self.x);
         for (i, out) in out.iter_mut().enumerate() {
             let (mut best, mut place, mut j) = (f64::NEG_INFINITY, 0, 0);
@@ -176,7 +153,7 @@ pub(crate) struct CumulativeSum {
 impl Fill for CumulativeSum {
     type Elem = u32;
 
-    fn fill(&self, cx: &Cx<'_>, first: usize, out: &mut [u32]) -> Result<(), Fault> {
+    fn fill(&self, cx: &RunContext<'_>, first: usize, out: &mut [u32]) -> Result<(), Fault> {
         let x = &cx.read::<u32>(&self.x)[first..first + out.len()];
         for (x, out) in x.chunks_exact(self.unit()).zip(out.chunks_exact_mut(self.unit())) {
             for column in 0..self.inner {

@@ -1,7 +1,7 @@
 //! Plain rotation of positions; the reference for the fused one.
 
-use crate::exec::cx::{Cx, Src};
-use crate::exec::step::{Fault, Fill};
+use crate::step::{Fault, Fill};
+use crate::step::{RunContext, Src};
 
 /// Turns pairs of each row of `dim` by the angles of its position.
 pub(crate) struct Rotate {
@@ -19,7 +19,7 @@ pub(crate) struct Rotate {
 impl Fill for Rotate {
     type Elem = f32;
 
-    fn fill(&self, cx: &Cx<'_>, first: usize, out: &mut [f32]) -> Result<(), Fault> {
+    fn fill(&self, cx: &RunContext<'_>, first: usize, out: &mut [f32]) -> Result<(), Fault> {
         let x = &cx.read::<f32>(&self.x)[first..first + out.len()];
         let (cos, sin) = (cx.read::<f32>(&self.cos), cx.read::<f32>(&self.sin));
         let half = self.rotated / 2;

@@ -1,8 +1,8 @@
 //! The mask of attention over a past and the new columns that replace some of it.
 
 use super::gather::place;
-use crate::exec::cx::{Cx, Src};
-use crate::exec::step::{Fault, Fill};
+use crate::step::{Fault, Fill};
+use crate::step::{RunContext, Src};
 
 /// Hides a column even from rows whose other columns are all hidden; finite, so that no difference is undefined.
 const REPLACED: f32 = -1e30;
@@ -19,7 +19,7 @@ pub(crate) struct ScatterMask {
 impl Fill for ScatterMask {
     type Elem = f32;
 
-    fn fill(&self, cx: &Cx<'_>, first: usize, out: &mut [f32]) -> Result<(), Fault> {
+    fn fill(&self, cx: &RunContext<'_>, first: usize, out: &mut [f32]) -> Result<(), Fault> {
         let (mask, columns) = (cx.floats(&self.mask), cx.read::<i32>(&self.columns));
         let ascending = columns.is_sorted_by(|a, b| a < b);
         for (r, out) in out.chunks_exact_mut(self.unit()).enumerate() {

@@ -1,7 +1,7 @@
 //! Plain softmax along any axis.
 
-use crate::exec::cx::{Cx, Src};
-use crate::exec::step::{Fault, Fill};
+use crate::step::{Fault, Fill};
+use crate::step::{RunContext, Src};
 
 /// `e^(beta x) / sum`, or its logarithm.
 pub(crate) struct Softmax {
@@ -16,7 +16,7 @@ pub(crate) struct Softmax {
 impl Fill for Softmax {
     type Elem = f32;
 
-    fn fill(&self, cx: &Cx<'_>, first: usize, out: &mut [f32]) -> Result<(), Fault> {
+    fn fill(&self, cx: &RunContext<'_>, first: usize, out: &mut [f32]) -> Result<(), Fault> {
         let x = &cx.read::<f32>(&self.x)[first..first + out.len()];
         for (x, out) in x.chunks_exact(self.unit()).zip(out.chunks_exact_mut(self.unit())) {
             if self.inner == 1 && !self.log {

@@ -1,9 +1,9 @@
 //! The largest or smallest elements of each row, in order.
 
 use super::reduce::number;
-use crate::exec::cx::{Cx, Dst, Src};
-use crate::exec::step::{Fault, Step};
 use crate::pool::{Worker, share};
+use crate::step::{Dst, RunContext, Src};
+use crate::step::{Fault, Step};
 
 /// The first `k` of each row of `n` in order; of equal elements the earlier comes first.
 pub(crate) struct TopK {
@@ -18,7 +18,7 @@ pub(crate) struct TopK {
 }
 
 impl Step for TopK {
-    fn run(&self, cx: &Cx<'_>, worker: Worker<'_>) -> Result<(), Fault> {
+    fn run(&self, cx: &RunContext<'_>, worker: Worker<'_>) -> Result<(), Fault> {
         let rows = self.dst.n / self.k;
         let mine = share(rows, 1, worker.index(), worker.count());
         if mine.is_empty() {

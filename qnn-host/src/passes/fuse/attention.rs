@@ -7,13 +7,14 @@ use std::collections::HashMap;
 
 use super::Match;
 use super::scatter_cache::{self, Scattered, scattered};
-use crate::exec::ops::BinaryOp;
-use crate::passes::net::{Kind, Net, Node, ValueId};
-use crate::passes::op::{AttentionOp, Op};
+use crate::graph::op::{AttentionOp, Op};
+use crate::graph::scalar::BinaryOp;
+use crate::graph::typed::{Node, TypedGraph, ValueId};
 use crate::passes::symbol::Symbols;
+use crate::storage::Storage;
 
 /// Rewrites the product with V.
-pub(super) fn fuse(net: &mut Net) {
+pub(super) fn fuse(net: &mut TypedGraph) {
     let (mut symbols, mut masks) = (Symbols::default(), HashMap::new());
     let mut index = 0;
     while index < net.nodes.len() {
@@ -35,14 +36,14 @@ struct Found {
 }
 
 /// Makes the node an attention; yields how many nodes were put before it.
-fn rewrite(net: &mut Net, masks: &mut scatter_cache::Masks, index: usize, found: Found) -> usize {
+fn rewrite(net: &mut TypedGraph, masks: &mut scatter_cache::Masks, index: usize, found: Found) -> usize {
     let Found { mut op, mut inputs, scattered } = found;
     let mut before = Vec::new();
     if op.keys_by_row && op.past == 0 {
         // All keys are at hand: turned once, they suit the vector kernel.
         let name = net.nodes[index].name.clone();
         let by_row = net.add_view(inputs[1], &[op.kv_heads, op.new, op.head_dim]);
-        inputs[1] = net.add_temp(&name, &[op.kv_heads, op.head_dim, op.new], Kind::Real);
+        inputs[1] = net.add_temp(&name, &[op.kv_heads, op.head_dim, op.new], Storage::F32);
         let turn = Op::Transpose { perm: vec![0, 2, 1] };
         before.push(Node { name, op: turn, inputs: vec![by_row], output: Some(inputs[1]) });
         op.keys_by_row = false;

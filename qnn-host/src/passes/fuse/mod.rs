@@ -9,12 +9,14 @@ mod swiglu;
 mod turns;
 
 use super::dead;
-use super::net::{Kind, Net, Node, Snap, Uses, ValueId};
-use super::op::Op;
-use crate::exec::ops::{BinaryOp, ScatterOp};
+use crate::graph::op::Op;
+use crate::graph::scalar::BinaryOp;
+use crate::graph::scalar::ScatterOp;
+use crate::graph::typed::{Node, TypedGraph, Uses, ValueId};
+use crate::storage::{Rounding, Storage};
 
 /// All fusions; later ones see what earlier ones made.
-pub(crate) fn fuse(net: &mut Net) {
+pub(crate) fn fuse(net: &mut TypedGraph) {
     for pass in [rms_norm::fuse, rope::fuse, attention::fuse, turns::fuse, swiglu::fuse, linear::fuse] {
         pass(net);
         dead::remove(net);
@@ -25,7 +27,7 @@ pub(crate) fn fuse(net: &mut Net) {
 type Rewrite = (Op, Vec<ValueId>);
 
 /// Offers each node that `wants` likes to `find`, in order, and makes it what that says.
-fn rewrite(net: &mut Net, wants: fn(&Op) -> bool, find: fn(&Match<'_>, usize) -> Option<Rewrite>) {
+fn rewrite(net: &mut TypedGraph, wants: fn(&Op) -> bool, find: fn(&Match<'_>, usize) -> Option<Rewrite>) {
     for index in 0..net.nodes.len() {
         if !wants(&net.nodes[index].op) {
             continue;
@@ -40,18 +42,18 @@ fn rewrite(net: &mut Net, wants: fn(&Op) -> bool, find: fn(&Match<'_>, usize) ->
 
 /// Looking backwards through a net, from a value to what computed it.
 pub(super) struct Match<'n> {
-    pub(super) net: &'n Net,
+    pub(super) net: &'n TypedGraph,
     pub(super) uses: &'n Uses,
 }
 
 impl<'n> Match<'n> {
-    pub(super) fn new(net: &'n Net, uses: &'n Uses) -> Self {
+    pub(super) fn new(net: &'n TypedGraph, uses: &'n Uses) -> Self {
         Self { net, uses }
     }
 
     /// The node that writes a value, if the value is not rounded after it: fusing it away must not lose that.
     pub(super) fn maker(&self, id: ValueId) -> Option<&'n Node> {
-        let unrounded = self.net.value(self.net.root(id)).snap == Snap::None;
+        let unrounded = self.net.value(self.net.root(id)).rounding == Rounding::None;
         let index = self.uses.producer(self.net, id)?;
         unrounded.then(|| &self.net.nodes[index])
     }
@@ -70,8 +72,8 @@ impl<'n> Match<'n> {
             _ => return None,
         };
         let root = |id| self.net.value(self.net.root(id));
-        let snap = root(id).snap;
-        (snap == Snap::None || moved.into_iter().all(|id| root(id).rounded() == snap)).then_some(node)
+        let rounding = root(id).rounding;
+        (rounding == Rounding::None || moved.into_iter().all(|id| root(id).rounded() == rounding)).then_some(node)
     }
 
     /// As [`Match::maker`], when nobody else reads the value.
@@ -91,10 +93,10 @@ impl<'n> Match<'n> {
     pub(super) fn scalar(&self, id: ValueId) -> Option<f32> {
         let constant = self.net.constant(id)?;
         let root = self.net.value(self.net.root(id));
-        if root.n_elems() != 1 || root.kind() != Kind::Real {
+        if root.n_elems() != 1 || root.storage() != Storage::F32 {
             return None;
         }
-        let bytes = crate::exec::codec::decode_constant(crate::kernels::Isa::PLAIN, constant, &root.shape);
+        let bytes = crate::graph::codec::decode_constant(crate::kernels::Isa::PLAIN, constant, &root.shape);
         bytes.first_chunk().map(|&b| f32::from_ne_bytes(b))
     }
 }

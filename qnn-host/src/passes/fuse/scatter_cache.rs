@@ -6,10 +6,11 @@
 use std::collections::HashMap;
 
 use super::Match;
-use crate::exec::ops::ScatterOp;
-use crate::passes::net::{Kind, Net, Node, ValueId};
-use crate::passes::op::Op;
+use crate::graph::op::Op;
+use crate::graph::scalar::ScatterOp;
+use crate::graph::typed::{Node, TypedGraph, ValueId};
 use crate::passes::symbol::{Sym, Symbols};
+use crate::storage::Storage;
 
 /// A scattered tensor taken apart.
 pub(super) struct Scattered {
@@ -107,7 +108,7 @@ pub(super) type Masks = HashMap<(ValueId, Vec<Sym>), ValueId>;
 
 /// The mask over past and new ones, and the nodes that make it unless it is there already.
 pub(super) fn mask(
-    net: &mut Net,
+    net: &mut TypedGraph,
     masks: &mut Masks,
     name: &str,
     mask: ValueId,
@@ -122,13 +123,13 @@ pub(super) fn mask(
     let columns = match &s.listed {
         Listed::Alone(id) => net.add_view(*id, &[s.new_len]),
         Listed::Part { index, begin, counts } => {
-            let columns = net.add_temp(name, &[s.new_len], Kind::Int);
+            let columns = net.add_temp(name, &[s.new_len], Storage::I32);
             let op = Op::Slice { begin: begin.clone(), stride: vec![1; begin.len()], counts: counts.clone() };
             nodes.push(Node { name: name.into(), op, inputs: vec![*index], output: Some(columns) });
             columns
         }
     };
-    let whole = net.add_temp(name, &[rows, s.past_len + s.new_len], Kind::Real);
+    let whole = net.add_temp(name, &[rows, s.past_len + s.new_len], Storage::F32);
     let op = Op::ScatterMask { past: s.past_len, new: s.new_len };
     nodes.push(Node { name: name.into(), op, inputs: vec![mask, columns], output: Some(whole) });
     masks.insert(key, whole);

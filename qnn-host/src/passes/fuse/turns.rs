@@ -4,14 +4,15 @@
 //! rotation works on either, attention reads queries and writes results at any stride, so both transpositions go.
 
 use super::Match;
-use crate::passes::net::{Net, Node, Snap, ValueId};
-use crate::passes::op::Op;
+use crate::graph::op::Op;
+use crate::graph::typed::{Node, TypedGraph, ValueId};
+use crate::storage::Rounding;
 
 /// The transposition in question.
 const SWAP: [usize; 4] = [0, 2, 1, 3];
 
 /// Moves swaps behind rotations, joins transpositions, then absorbs what is left into attention.
-pub(super) fn fuse(net: &mut Net) {
+pub(super) fn fuse(net: &mut TypedGraph) {
     let mut index = 0;
     while index < net.nodes.len() {
         let op = &net.nodes[index].op;
@@ -42,7 +43,7 @@ fn swapped(m: &Match<'_>, id: ValueId) -> Option<ValueId> {
 }
 
 /// `rope(swap(x))` becomes `swap(rope(x))`.
-fn behind_rotation(net: &mut Net, index: usize) -> bool {
+fn behind_rotation(net: &mut TypedGraph, index: usize) -> bool {
     let uses = net.uses();
     let m = Match::new(net, &uses);
     let node = &net.nodes[index];
@@ -55,7 +56,7 @@ fn behind_rotation(net: &mut Net, index: usize) -> bool {
         return false;
     }
     let name = node.name.clone();
-    let kind = net.value(x).kind();
+    let kind = net.value(x).storage();
     let turned = net.add_temp(&name, &[1, rows, heads, dim], kind);
     let op = Op::Rope { interleaved, rotated, by_row: true };
     let rope = Node { name, op, inputs: vec![before, cos, sin], output: Some(turned) };
@@ -66,7 +67,7 @@ fn behind_rotation(net: &mut Net, index: usize) -> bool {
 }
 
 /// Two transpositions in a row become one.
-fn joined(net: &mut Net, index: usize) {
+fn joined(net: &mut TypedGraph, index: usize) {
     let uses = net.uses();
     let m = Match::new(net, &uses);
     let Op::Transpose { perm: outer } = &net.nodes[index].op else { return };
@@ -84,7 +85,7 @@ fn joined(net: &mut Net, index: usize) {
 }
 
 /// Attention to swapped queries reads them unswapped.
-fn absorb_queries(net: &mut Net, index: usize) {
+fn absorb_queries(net: &mut TypedGraph, index: usize) {
     let uses = net.uses();
     let m = Match::new(net, &uses);
     let Op::Attention(op) = net.nodes[index].op else { return };
@@ -102,7 +103,7 @@ fn absorb_queries(net: &mut Net, index: usize) {
 }
 
 /// A swap of attention's result: attention writes it swapped.
-fn absorb_result(net: &mut Net, index: usize) {
+fn absorb_result(net: &mut TypedGraph, index: usize) {
     let uses = net.uses();
     let m = Match::new(net, &uses);
     let node = &net.nodes[index];
@@ -111,7 +112,7 @@ fn absorb_result(net: &mut Net, index: usize) {
     let Some(maker) = m.own_maker(node.inputs[0]) else { return };
     let Op::Attention(mut op) = maker.op else { return };
     let fits = *perm == SWAP && shape == [1, op.kv_heads * op.group, op.rows, op.head_dim];
-    if !fits || op.out_by_row || op.keys_by_row || net.value(output).snap != Snap::None {
+    if !fits || op.out_by_row || op.keys_by_row || net.value(output).rounding != Rounding::None {
         return;
     }
     op.out_by_row = true;

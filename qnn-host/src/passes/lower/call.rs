@@ -1,10 +1,11 @@
 //! One QNN node while it is lowered: its operands and parameters, checked as they are asked for.
 
 use super::Lower;
-use crate::exec::ExecError;
+use crate::graph::ExecError;
+use crate::graph::op::Op;
+use crate::graph::typed::{Node as TypedNode, Source, TypedGraph, ValueId};
 use crate::ir::{Node, Param, Role};
-use crate::passes::net::{self, Kind, Net, Snap, Source, ValueId};
-use crate::passes::op::Op;
+use crate::storage::{Rounding, Storage};
 
 /// A node and the net it is lowered into.
 pub(crate) struct Call<'a, 'g> {
@@ -36,11 +37,11 @@ impl<'a, 'g> Call<'a, 'g> {
         &self.node.op
     }
 
-    pub(crate) fn net(&self) -> &Net {
+    pub(crate) fn net(&self) -> &TypedGraph {
         &self.lower.net
     }
 
-    pub(crate) fn net_mut(&mut self) -> &mut Net {
+    pub(crate) fn net_mut(&mut self) -> &mut TypedGraph {
         &mut self.lower.net
     }
 
@@ -48,8 +49,8 @@ impl<'a, 'g> Call<'a, 'g> {
         self.lower.net.shape(id).to_vec()
     }
 
-    pub(crate) fn kind(&self, id: ValueId) -> Kind {
-        self.lower.net.value(id).kind()
+    pub(crate) fn kind(&self, id: ValueId) -> Storage {
+        self.lower.net.value(id).storage()
     }
 
     pub(crate) fn n_elems(&self, id: ValueId) -> usize {
@@ -87,24 +88,24 @@ impl<'a, 'g> Call<'a, 'g> {
     /// Input `i`, which must be integers.
     pub(crate) fn int(&self, i: usize) -> Result<ValueId, ExecError> {
         let id = self.input(i)?;
-        if self.kind(id) != Kind::Int {
+        if self.kind(id) != Storage::I32 {
             return Err(self.bad(&format!("input {i}"), "integers", format!("{:?}", self.net().value(id).dtype)));
         }
         Ok(id)
     }
 
     pub(crate) fn as_real(&mut self, id: ValueId) -> ValueId {
-        self.as_kind(id, Kind::Real)
+        self.as_storage(id, Storage::F32)
     }
 
     /// The value, or a conversion of it.
-    pub(crate) fn as_kind(&mut self, id: ValueId, kind: Kind) -> ValueId {
+    pub(crate) fn as_storage(&mut self, id: ValueId, kind: Storage) -> ValueId {
         if self.kind(id) == kind {
             return id;
         }
         let shape = self.shape(id);
         let temp = self.temp(&shape, kind);
-        self.emit_to(Op::Change, &[id], temp);
+        self.emit_to(Op::ConvertStorage, &[id], temp);
         temp
     }
 
@@ -128,19 +129,19 @@ impl<'a, 'g> Call<'a, 'g> {
     }
 
     /// A value between two operations of one node.
-    pub(crate) fn temp(&mut self, shape: &[usize], kind: Kind) -> ValueId {
+    pub(crate) fn temp(&mut self, shape: &[usize], kind: Storage) -> ValueId {
         self.lower.net.add_temp(&self.node.name, shape, kind)
     }
 
     /// Adds an operation that writes `output`, one of this node's tensors of that kind; converts if it is of the other.
-    pub(crate) fn emit_kind(&mut self, op: Op, inputs: &[ValueId], output: ValueId, kind: Kind) {
+    pub(crate) fn emit_as(&mut self, op: Op, inputs: &[ValueId], output: ValueId, kind: Storage) {
         if self.kind(output) == kind {
             return self.emit(op, inputs, output);
         }
         let shape = self.shape(output);
         let temp = self.temp(&shape, kind);
         self.emit_to(op, inputs, temp);
-        self.emit(Op::Change, &[temp], output);
+        self.emit(Op::ConvertStorage, &[temp], output);
     }
 
     /// Adds an operation that writes `output`, one of this node's tensors, and its store if a client sees it.
@@ -152,7 +153,7 @@ impl<'a, 'g> Call<'a, 'g> {
     /// Adds an operation that writes a temporary value.
     pub(crate) fn emit_to(&mut self, op: Op, inputs: &[ValueId], output: ValueId) {
         let name = self.node.name.as_str().into();
-        self.lower.net.nodes.push(net::Node { name, op, inputs: inputs.to_vec(), output: Some(output) });
+        self.lower.net.nodes.push(TypedNode { name, op, inputs: inputs.to_vec(), output: Some(output) });
     }
 
     /// Makes `output` the same elements as `input`: a view where rounding allows it, else a copy.
@@ -162,12 +163,12 @@ impl<'a, 'g> Call<'a, 'g> {
             return Err(self.bad("elements of the output", format!("as {expected:?}"), format!("{found:?}")));
         }
         if self.kind(input) != self.kind(output) {
-            self.emit(Op::Change, &[input], output);
+            self.emit(Op::ConvertStorage, &[input], output);
             return Ok(());
         }
         let net = &mut self.lower.net;
         let root = net.root(input);
-        let wanted = net.value(output).snap;
+        let wanted = net.value(output).rounding;
         let given = net.value(root).rounded();
         // Nobody else reads what is viewed, so it may be rounded where it is written.
         let alone = (root.0 as usize) < self.lower.readers.len()
@@ -175,12 +176,12 @@ impl<'a, 'g> Call<'a, 'g> {
             && root == input
             && self.lower.output[root.0 as usize].is_none();
         let is_node = matches!(net.value(root).source, Source::Node);
-        if wanted != Snap::None && wanted != given {
-            if !(alone && is_node && given == Snap::None) {
+        if wanted != Rounding::None && wanted != given {
+            if !(alone && is_node && given == Rounding::None) {
                 self.emit(Op::Copy, &[input], output);
                 return Ok(());
             }
-            net.values[root.0 as usize].snap = wanted;
+            net.values[root.0 as usize].rounding = wanted;
         }
         net.values[output.0 as usize].source = Source::View(input);
         self.finish(output);
@@ -192,7 +193,7 @@ impl<'a, 'g> Call<'a, 'g> {
         if let Some(port) = self.lower.output[output.0 as usize] {
             let name = std::sync::Arc::clone(&self.lower.net.outputs[port].name);
             let op = Op::Store { output: port };
-            self.lower.net.nodes.push(net::Node { name, op, inputs: vec![output], output: None });
+            self.lower.net.nodes.push(TypedNode { name, op, inputs: vec![output], output: None });
         }
     }
 

@@ -1,10 +1,13 @@
 //! Element-wise operations under all their names.
 
 use super::Call;
-use crate::exec::ExecError;
-use crate::exec::ops::{BinaryOp, UnaryOp, broadcast_shape};
-use crate::passes::net::{Kind, ValueId};
-use crate::passes::op::Op;
+use crate::graph::ExecError;
+use crate::graph::op::Op;
+use crate::graph::scalar::BinaryOp;
+use crate::graph::scalar::UnaryOp;
+use crate::graph::typed::ValueId;
+use crate::graph::walk::broadcast_shape;
+use crate::storage::Storage;
 
 /// `ElementWiseBinary`'s operation numbers.
 const BINARY: [BinaryOp; 20] = [
@@ -180,29 +183,29 @@ fn unary(call: &mut Call<'_, '_>, op: UnaryOp) -> Result<(), ExecError> {
     let kind = call.kind(x);
     let shape = call.shape(x);
     let output = call.output_shaped(0, &shape)?;
-    call.emit_kind(Op::Unary(op), &[x], output, kind);
+    call.emit_as(Op::Unary(op), &[x], output, kind);
     Ok(())
 }
 
 fn binary(call: &mut Call<'_, '_>, op: BinaryOp) -> Result<(), ExecError> {
     let (mut a, mut b) = (call.input(0)?, call.input(1)?);
     if op.is_logic() {
-        (a, b) = (call.as_kind(a, Kind::Int), call.as_kind(b, Kind::Int));
+        (a, b) = (call.as_storage(a, Storage::I32), call.as_storage(b, Storage::I32));
     } else if call.kind(a) != call.kind(b) {
         (a, b) = (call.as_real(a), call.as_real(b));
     }
-    let kind = if op.is_comparison() { Kind::Int } else { call.kind(a) };
+    let kind = if op.is_comparison() { Storage::I32 } else { call.kind(a) };
     let output = broadcast_output(call, &[a, b])?;
-    call.emit_kind(Op::Binary(op), &[a, b], output, kind);
+    call.emit_as(Op::Binary(op), &[a, b], output, kind);
     Ok(())
 }
 
 fn select(call: &mut Call<'_, '_>) -> Result<(), ExecError> {
     let condition = call.input(0)?;
-    let condition = call.as_kind(condition, Kind::Int);
+    let condition = call.as_storage(condition, Storage::I32);
     let kind = call.kind(call.output(0)?);
     let (a, b) = (call.input(1)?, call.input(2)?);
-    let (a, b) = (call.as_kind(a, kind), call.as_kind(b, kind));
+    let (a, b) = (call.as_storage(a, kind), call.as_storage(b, kind));
     let output = broadcast_output(call, &[condition, a, b])?;
     call.emit(Op::Select, &[condition, a, b], output);
     Ok(())

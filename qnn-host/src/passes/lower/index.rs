@@ -1,9 +1,9 @@
 //! Gathering and scattering by index tensors. Indices are checked at run time: see `exec::ops::gather`.
 
 use super::Call;
-use crate::exec::ExecError;
-use crate::exec::ops::ScatterOp;
-use crate::passes::op::Op;
+use crate::graph::ExecError;
+use crate::graph::op::Op;
+use crate::graph::scalar::ScatterOp;
 
 /// Lowers a node of this family; false if it is of another.
 pub(super) fn lower(call: &mut Call<'_, '_>) -> Result<bool, ExecError> {
@@ -27,7 +27,7 @@ fn gather(call: &mut Call<'_, '_>) -> Result<(), ExecError> {
     result.extend(&shape[axis + 1..]);
     let output = call.output_shaped(0, &result)?;
     let kind = call.kind(table);
-    call.emit_kind(Op::Gather { axis }, &[table, index], output, kind);
+    call.emit_as(Op::Gather { axis }, &[table, index], output, kind);
     Ok(())
 }
 
@@ -37,15 +37,15 @@ fn gather_elements(call: &mut Call<'_, '_>) -> Result<(), ExecError> {
     check_within(call, table, index, axis, "input 1")?;
     let output = call.output_shaped(0, &call.shape(index))?;
     let kind = call.kind(table);
-    call.emit_kind(Op::GatherElements { axis }, &[table, index], output, kind);
+    call.emit_as(Op::GatherElements { axis }, &[table, index], output, kind);
     Ok(())
 }
 
 /// Checks that `part` has the rank of `whole` and no larger extents, `axis` aside.
 fn check_within(
     call: &Call<'_, '_>,
-    whole: crate::passes::net::ValueId,
-    part: crate::passes::net::ValueId,
+    whole: crate::graph::typed::ValueId,
+    part: crate::graph::typed::ValueId,
     axis: usize,
     what: &str,
 ) -> Result<(), ExecError> {
@@ -72,7 +72,7 @@ fn gather_nd(call: &mut Call<'_, '_>) -> Result<(), ExecError> {
     result.extend(&shape[batch_dims + depth..]);
     let output = call.output_shaped(0, &result)?;
     let kind = call.kind(table);
-    call.emit_kind(Op::GatherNd { batch_dims }, &[table, index], output, kind);
+    call.emit_as(Op::GatherNd { batch_dims }, &[table, index], output, kind);
     Ok(())
 }
 
@@ -88,7 +88,7 @@ fn reduction(call: &Call<'_, '_>) -> Result<ScatterOp, ExecError> {
 
 fn scatter_nd(call: &mut Call<'_, '_>) -> Result<(), ExecError> {
     let (data, index, updates) = (call.input(0)?, call.int(1)?, call.input(2)?);
-    let updates = call.as_kind(updates, call.kind(data));
+    let updates = call.as_storage(updates, call.kind(data));
     let (shape, index_shape) = (call.shape(data), call.shape(index));
     let Some((&depth, places)) = index_shape.split_last() else {
         return Err(call.bad("input 1", "at least 1 axis", "none"));
@@ -104,13 +104,13 @@ fn scatter_nd(call: &mut Call<'_, '_>) -> Result<(), ExecError> {
     let op = reduction(call)?;
     let output = call.output_shaped(0, &shape)?;
     let kind = call.kind(data);
-    call.emit_kind(Op::ScatterNd(op), &[data, index, updates], output, kind);
+    call.emit_as(Op::ScatterNd(op), &[data, index, updates], output, kind);
     Ok(())
 }
 
 fn scatter_elements(call: &mut Call<'_, '_>) -> Result<(), ExecError> {
     let (data, index, updates) = (call.input(0)?, call.int(1)?, call.input(2)?);
-    let updates = call.as_kind(updates, call.kind(data));
+    let updates = call.as_storage(updates, call.kind(data));
     let shape = call.shape(data);
     let axis = call.axis_param("axis", 0, shape.len())?;
     check_within(call, data, index, axis, "input 1")?;
@@ -120,6 +120,6 @@ fn scatter_elements(call: &mut Call<'_, '_>) -> Result<(), ExecError> {
     let op = reduction(call)?;
     let output = call.output_shaped(0, &shape)?;
     let kind = call.kind(data);
-    call.emit_kind(Op::ScatterElements { axis, op }, &[data, index, updates], output, kind);
+    call.emit_as(Op::ScatterElements { axis, op }, &[data, index, updates], output, kind);
     Ok(())
 }

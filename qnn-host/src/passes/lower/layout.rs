@@ -1,10 +1,10 @@
 //! Operations that move elements or only rename them.
 
 use super::Call;
-use crate::exec::ExecError;
+use crate::graph::ExecError;
+use crate::graph::op::{Op, PadScheme};
+use crate::graph::typed::ValueId;
 use crate::ir::Param;
-use crate::passes::net::ValueId;
-use crate::passes::op::{Op, PadScheme};
 
 /// Lowers a node of this family; false if it is of another.
 pub(super) fn lower(call: &mut Call<'_, '_>) -> Result<bool, ExecError> {
@@ -50,7 +50,7 @@ fn emit_transpose(call: &mut Call<'_, '_>, input: ValueId, perm: &[usize], outpu
         return call.view(input, output);
     }
     let kind = call.kind(input);
-    call.emit_kind(Op::Transpose { perm: perm.to_vec() }, &[input], output, kind);
+    call.emit_as(Op::Transpose { perm: perm.to_vec() }, &[input], output, kind);
     Ok(())
 }
 
@@ -70,7 +70,7 @@ fn concat(call: &mut Call<'_, '_>) -> Result<(), ExecError> {
             return Err(call.bad(&format!("input {i}"), expected, format!("{other:?}")));
         }
         shape[axis] += other[axis];
-        inputs.push(call.as_kind(id, kind));
+        inputs.push(call.as_storage(id, kind));
     }
     let output = call.output_shaped(0, &shape)?;
     call.emit(Op::Concat { axis }, &inputs, output);
@@ -90,7 +90,7 @@ fn pack(call: &mut Call<'_, '_>) -> Result<(), ExecError> {
             let (expected, found) = (call.shape(first), call.shape(id));
             return Err(call.bad(&format!("input {i}"), format!("{expected:?}"), format!("{found:?}")));
         }
-        let id = call.as_kind(id, kind);
+        let id = call.as_storage(id, kind);
         inputs.push(call.net_mut().add_view(id, &shape));
     }
     shape[axis] = inputs.len();
@@ -118,7 +118,7 @@ fn part(
         return call.view(input, output);
     }
     let kind = call.kind(input);
-    call.emit_kind(Op::Slice { begin: begins, stride: vec![1; shape.len()], counts }, &[input], output, kind);
+    call.emit_as(Op::Slice { begin: begins, stride: vec![1; shape.len()], counts }, &[input], output, kind);
     Ok(())
 }
 
@@ -205,7 +205,7 @@ fn strided_slice(call: &mut Call<'_, '_>) -> Result<(), ExecError> {
         return call.view(input, output);
     }
     let kind = call.kind(input);
-    call.emit_kind(Op::Slice { begin: begins, stride: strides, counts }, &[input], output, kind);
+    call.emit_as(Op::Slice { begin: begins, stride: strides, counts }, &[input], output, kind);
     Ok(())
 }
 
@@ -219,7 +219,7 @@ fn tile(call: &mut Call<'_, '_>) -> Result<(), ExecError> {
         return call.view(input, output);
     }
     let kind = call.kind(input);
-    call.emit_kind(Op::Tile { multiples }, &[input], output, kind);
+    call.emit_as(Op::Tile { multiples }, &[input], output, kind);
     Ok(())
 }
 
@@ -265,6 +265,6 @@ fn pad(call: &mut Call<'_, '_>) -> Result<(), ExecError> {
         shape.iter().zip(amounts.chunks_exact(2)).map(|(d, p)| d.saturating_add(p[0]).saturating_add(p[1])).collect();
     let output = call.output_shaped(0, &padded)?;
     let kind = call.kind(input);
-    call.emit_kind(Op::Pad { before, scheme }, &[input], output, kind);
+    call.emit_as(Op::Pad { before, scheme }, &[input], output, kind);
     Ok(())
 }

@@ -1,10 +1,11 @@
 //! Matrix products: `FullyConnected`, `MatMul`, `Conv2d`, one `Linear` wherever the weights are constant.
 
 use super::Call;
-use crate::exec::ExecError;
-use crate::exec::ops::broadcast_shape;
-use crate::passes::net::{Kind, ValueId};
-use crate::passes::op::Op;
+use crate::graph::ExecError;
+use crate::graph::op::Op;
+use crate::graph::typed::ValueId;
+use crate::graph::walk::broadcast_shape;
+use crate::storage::Storage;
 
 /// Lowers a node of this family; false if it is of another.
 pub(super) fn lower(call: &mut Call<'_, '_>) -> Result<bool, ExecError> {
@@ -38,7 +39,7 @@ fn fully_connected(call: &mut Call<'_, '_>) -> Result<(), ExecError> {
     } else {
         let x = call.net_mut().add_view(x, &[m, k]);
         let op = Op::MatMul { transpose_a: false, transpose_b: true, bias: bias.is_some() };
-        call.emit_kind(op, &[vec![x, w], bias.into_iter().collect()].concat(), output, Kind::Real);
+        call.emit_as(op, &[vec![x, w], bias.into_iter().collect()].concat(), output, Storage::F32);
     }
     Ok(())
 }
@@ -53,7 +54,7 @@ fn emit_linear(
     (n, k): (usize, usize),
 ) {
     let inputs = [vec![x, w], bias.into_iter().collect()].concat();
-    call.emit_kind(Op::Linear { n, k, bias: bias.is_some(), residual: false }, &inputs, output, Kind::Real);
+    call.emit_as(Op::Linear { n, k, bias: bias.is_some(), residual: false }, &inputs, output, Storage::F32);
 }
 
 fn check_bias(call: &Call<'_, '_>, bias: Option<ValueId>, n: usize) -> Result<(), ExecError> {
@@ -95,13 +96,13 @@ fn mat_mul(call: &mut Call<'_, '_>) -> Result<(), ExecError> {
     }
     let mut inputs = vec![a, b];
     inputs.extend(bias);
-    call.emit_kind(Op::MatMul { transpose_a, transpose_b, bias: bias.is_some() }, &inputs, output, Kind::Real);
+    call.emit_as(Op::MatMul { transpose_a, transpose_b, bias: bias.is_some() }, &inputs, output, Storage::F32);
     Ok(())
 }
 
 /// `[k, n]` as `[n, k]`.
 fn turned(call: &mut Call<'_, '_>, weights: ValueId, n: usize, k: usize) -> ValueId {
-    let temp = call.temp(&[n, k], Kind::Real);
+    let temp = call.temp(&[n, k], Storage::F32);
     call.emit_to(Op::Transpose { perm: vec![1, 0] }, &[weights], temp);
     temp
 }
@@ -159,7 +160,7 @@ fn conv2d(call: &mut Call<'_, '_>) -> Result<(), ExecError> {
     let mut inputs = vec![x, w];
     inputs.extend(bias);
     let op = Op::Conv2d { stride, pad, dilation, groups, bias: bias.is_some() };
-    call.emit_kind(op, &inputs, output, Kind::Real);
+    call.emit_as(op, &inputs, output, Storage::F32);
     Ok(())
 }
 

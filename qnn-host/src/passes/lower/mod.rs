@@ -14,17 +14,18 @@ mod reduce;
 
 pub(crate) use call::Call;
 
-use super::net::{Constant, Grid, Kind, Net, Port, Snap, Source, Value, ValueId};
-use crate::exec::ExecError;
-use crate::ir::{Dtype, Graph, Node, Quant, Role, Tensor, TensorId};
+use crate::graph::ExecError;
+use crate::graph::typed::{Constant, Port, Source, TypedGraph, Value, ValueId};
+use crate::ir::{Dtype, Node, Quant, Role, SourceGraph, Tensor, TensorId};
+use crate::storage::{QuantGrid, Rounding, Storage, code_range};
 
 /// Most elements of a tensor: more than any machine holds, and sums of sizes never overflow.
 const MAX_ELEMS: usize = if usize::BITS >= 64 { 1 << 38 } else { 1 << 28 };
 
 /// The net so far, and what is known of the graph's tensors. A tensor's value has the tensor's index.
 pub(crate) struct Lower<'g> {
-    pub(crate) graph: &'g Graph,
-    pub(crate) net: Net,
+    pub(crate) graph: &'g SourceGraph,
+    pub(crate) net: TypedGraph,
     /// How many node inputs each tensor is.
     readers: Vec<u32>,
     /// Whether its contents exist by now.
@@ -34,7 +35,7 @@ pub(crate) struct Lower<'g> {
 }
 
 /// Lowers a whole graph.
-pub(crate) fn lower(graph: &Graph) -> Result<Net, ExecError> {
+pub(crate) fn lower(graph: &SourceGraph) -> Result<TypedGraph, ExecError> {
     let mut lower = Lower::new(graph)?;
     for node in &graph.nodes {
         lower_node(&mut Call::new(&mut lower, node)?)?;
@@ -60,11 +61,11 @@ fn lower_node(call: &mut Call<'_, '_>) -> Result<(), ExecError> {
 }
 
 impl<'g> Lower<'g> {
-    fn new(graph: &'g Graph) -> Result<Self, ExecError> {
+    fn new(graph: &'g SourceGraph) -> Result<Self, ExecError> {
         let n = graph.tensors.len();
         let mut lower = Self {
             graph,
-            net: Net { name: graph.name.clone(), ..Net::default() },
+            net: TypedGraph { name: graph.name.clone(), ..TypedGraph::default() },
             readers: vec![0; n],
             written: vec![false; n],
             output: vec![None; n],
@@ -91,7 +92,7 @@ impl<'g> Lower<'g> {
             dtype: tensor.dtype,
             quant: tensor.quant.clone(),
         };
-        let mut snap = Snap::None;
+        let mut rounding = Rounding::None;
         let source = match &tensor.role {
             Role::Input => {
                 self.grid(tensor)?;
@@ -105,13 +106,13 @@ impl<'g> Lower<'g> {
                 Source::Const(Constant::new(bytes.clone(), tensor.dtype, tensor.quant.clone()))
             }
             Role::Output => {
-                snap = self.snap(tensor, index)?;
+                rounding = self.rounding(tensor, index)?;
                 self.net.outputs.push(port());
                 self.output[index] = Some(self.net.outputs.len() - 1);
                 Source::Node
             }
             Role::Native => {
-                snap = self.snap(tensor, index)?;
+                rounding = self.rounding(tensor, index)?;
                 Source::Node
             }
             Role::Null => Source::Node,
@@ -121,25 +122,25 @@ impl<'g> Lower<'g> {
             return Err(self.fault(format!("tensor `{}` is too large: {:?}", tensor.name, tensor.dims)));
         }
         let (dtype, quant) = (tensor.dtype, tensor.quant.clone());
-        Ok(Value { name: tensor.name.as_str().into(), shape, dtype, quant, snap, source })
+        Ok(Value { name: tensor.name.as_str().into(), shape, dtype, quant, rounding, source })
     }
 
     /// The rounding that readers of a tensor must see: its grid, or `float16` when a client sees it too. An output that
     /// no node reads is rounded by its store alone.
-    fn snap(&self, tensor: &Tensor, index: usize) -> Result<Snap, ExecError> {
+    fn rounding(&self, tensor: &Tensor, index: usize) -> Result<Rounding, ExecError> {
         let is_output = matches!(tensor.role, Role::Output);
         let grid = self.grid(tensor)?;
         Ok(match grid {
-            _ if is_output && self.readers[index] == 0 => Snap::None,
-            Some(grid) => Snap::Grid(grid),
-            None if is_output && tensor.dtype == Dtype::F16 => Snap::F16,
-            None => Snap::None,
+            _ if is_output && self.readers[index] == 0 => Rounding::None,
+            Some(grid) => Rounding::Quantised(grid),
+            None if is_output && tensor.dtype == Dtype::F16 => Rounding::F16,
+            None => Rounding::None,
         })
     }
 
     /// The grid of a fixed-point tensor that is not a constant.
-    fn grid(&self, tensor: &Tensor) -> Result<Option<Grid>, ExecError> {
-        if tensor.dtype.is_float() || Kind::of(tensor.dtype) == Kind::Int {
+    fn grid(&self, tensor: &Tensor) -> Result<Option<QuantGrid>, ExecError> {
+        if tensor.dtype.is_float() || Storage::of(tensor.dtype) == Storage::I32 {
             return Ok(None);
         }
         let (scale, offset) = match tensor.quant {
@@ -154,7 +155,7 @@ impl<'g> Lower<'g> {
             return Err(self.fault(format!("tensor `{}`: scale must be positive, found {scale}", tensor.name)));
         }
         let (min, max) = code_range(tensor.dtype);
-        Ok(Some(Grid { scale, offset, min, max }))
+        Ok(Some(QuantGrid { scale, offset, min, max }))
     }
 
     fn check_constant(&self, tensor: &Tensor, found: usize) -> Result<(), ExecError> {
@@ -202,19 +203,5 @@ impl<'g> Lower<'g> {
 
     fn id_of(tensor: TensorId) -> ValueId {
         ValueId(tensor.0)
-    }
-}
-
-/// Smallest and largest code of a fixed-point type.
-pub(crate) fn code_range(dtype: Dtype) -> (i64, i64) {
-    match dtype {
-        Dtype::SFixed4 => (-8, 7),
-        Dtype::SFixed8 => (-128, 127),
-        Dtype::SFixed16 => (-32_768, 32_767),
-        Dtype::UFixed4 => (0, 15),
-        Dtype::UFixed8 => (0, 255),
-        Dtype::UFixed16 => (0, 65_535),
-        Dtype::UFixed32 => (0, i64::from(u32::MAX)),
-        _ => (i64::from(i32::MIN), i64::from(i32::MAX)),
     }
 }

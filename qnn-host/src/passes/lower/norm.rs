@@ -1,9 +1,10 @@
 //! Normalisations and the rotation of positions.
 
 use super::Call;
-use crate::exec::ExecError;
-use crate::passes::net::{Kind, ValueId};
-use crate::passes::op::Op;
+use crate::graph::ExecError;
+use crate::graph::op::Op;
+use crate::graph::typed::ValueId;
+use crate::storage::Storage;
 
 /// Lowers a node of this family; false if it is of another.
 pub(super) fn lower(call: &mut Call<'_, '_>) -> Result<bool, ExecError> {
@@ -43,7 +44,7 @@ fn norm(call: &mut Call<'_, '_>) -> Result<(), ExecError> {
     } else {
         Op::LayerNorm { epsilon: call.float_param("epsilon", 1e-3)?, gamma, beta }
     };
-    call.emit_kind(op, &inputs, output, Kind::Real);
+    call.emit_as(op, &inputs, output, Storage::F32);
     Ok(())
 }
 
@@ -56,7 +57,7 @@ fn l2_norm(call: &mut Call<'_, '_>) -> Result<(), ExecError> {
     };
     let epsilon = call.float_param("epsilon", 1e-12)?;
     let output = call.output_shaped(0, &shape)?;
-    call.emit_kind(Op::L2Norm { axes, epsilon }, &[x], output, Kind::Real);
+    call.emit_as(Op::L2Norm { axes, epsilon }, &[x], output, Storage::F32);
     Ok(())
 }
 
@@ -76,7 +77,7 @@ fn rotary_embedding(call: &mut Call<'_, '_>) -> Result<(), ExecError> {
     }
     let half = rotated / 2;
     if let Some(positions) = call.optional(3) {
-        if call.kind(positions) != Kind::Int {
+        if call.kind(positions) != Storage::I32 {
             return Err(call.bad("input 3", "integers", format!("{:?}", call.net().value(positions).dtype)));
         }
         cos = looked_up(call, cos, positions, half)?;
@@ -98,7 +99,7 @@ fn rotary_embedding(call: &mut Call<'_, '_>) -> Result<(), ExecError> {
     }
     let output = call.output_shaped(0, &shape)?;
     let interleaved = call.bool_param("interleaved")?;
-    call.emit_kind(Op::Rope { interleaved, rotated, by_row: false }, &[x, cos, sin], output, Kind::Real);
+    call.emit_as(Op::Rope { interleaved, rotated, by_row: false }, &[x, cos, sin], output, Storage::F32);
     Ok(())
 }
 
@@ -112,7 +113,7 @@ fn looked_up(call: &mut Call<'_, '_>, table: ValueId, positions: ValueId, half: 
     let flat = call.net_mut().add_view(table, &[n_rows, half]);
     let mut gathered = call.shape(positions);
     gathered.push(half);
-    let temp = call.temp(&gathered, Kind::Real);
+    let temp = call.temp(&gathered, Storage::F32);
     call.emit_to(Op::Gather { axis: 0 }, &[flat, positions], temp);
     Ok(temp)
 }

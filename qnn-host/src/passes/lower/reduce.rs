@@ -1,10 +1,10 @@
 //! Softmax, reductions, running sums and ranking.
 
 use super::Call;
-use crate::exec::ExecError;
-use crate::exec::ops::ReduceOp;
-use crate::passes::net::Kind;
-use crate::passes::op::Op;
+use crate::graph::ExecError;
+use crate::graph::op::Op;
+use crate::graph::scalar::ReduceOp;
+use crate::storage::Storage;
 
 /// Lowers a node of this family; false if it is of another.
 pub(super) fn lower(call: &mut Call<'_, '_>) -> Result<bool, ExecError> {
@@ -30,7 +30,7 @@ fn softmax(call: &mut Call<'_, '_>, log: bool) -> Result<(), ExecError> {
     let axis = call.axis_param("axis", -1, shape.len())?;
     let beta = call.float_param("beta", 1.0)?;
     let output = call.output_shaped(0, &shape)?;
-    call.emit_kind(Op::Softmax { axis, beta, log }, &[x], output, Kind::Real);
+    call.emit_as(Op::Softmax { axis, beta, log }, &[x], output, Storage::F32);
     Ok(())
 }
 
@@ -46,7 +46,7 @@ fn reduce(call: &mut Call<'_, '_>, op: ReduceOp) -> Result<(), ExecError> {
     }
     let output = call.output_shaped(0, &shape)?;
     let kind = call.kind(x);
-    call.emit_kind(Op::Reduce { op, axes }, &[x], output, kind);
+    call.emit_as(Op::Reduce { op, axes }, &[x], output, kind);
     Ok(())
 }
 
@@ -57,7 +57,7 @@ fn cumulative_sum(call: &mut Call<'_, '_>) -> Result<(), ExecError> {
     let (exclusive, reverse) = (call.bool_param("exclusive")?, call.bool_param("reverse")?);
     let output = call.output_shaped(0, &shape)?;
     let kind = call.kind(x);
-    call.emit_kind(Op::CumulativeSum { axis, exclusive, reverse }, &[x], output, kind);
+    call.emit_as(Op::CumulativeSum { axis, exclusive, reverse }, &[x], output, kind);
     Ok(())
 }
 
@@ -70,7 +70,7 @@ fn argmax(call: &mut Call<'_, '_>) -> Result<(), ExecError> {
     }
     shape[axis] = 1;
     let output = call.output_shaped(0, &shape)?;
-    call.emit_kind(Op::Argmax { axis }, &[x], output, Kind::Int);
+    call.emit_as(Op::Argmax { axis }, &[x], output, Storage::I32);
     Ok(())
 }
 
@@ -86,10 +86,10 @@ fn top_k(call: &mut Call<'_, '_>) -> Result<(), ExecError> {
     *last = k;
     let largest = call.int_param("largest")?.unwrap_or(1) != 0;
     let values = call.output_shaped(0, &shape)?;
-    call.emit_kind(Op::TopK { k, largest, indices: false }, &[x], values, kind);
+    call.emit_as(Op::TopK { k, largest, indices: false }, &[x], values, kind);
     if call.node.outputs.len() > 1 {
         let indices = call.output_shaped(1, &shape)?;
-        call.emit_kind(Op::TopK { k, largest, indices: true }, &[x], indices, Kind::Int);
+        call.emit_as(Op::TopK { k, largest, indices: true }, &[x], indices, Storage::I32);
     }
     Ok(())
 }

@@ -12,8 +12,8 @@
 //! Weights enter products as unsigned numbers on some CPUs, 8 (4 bits), 32 (6 bits) or 128 (8 bits) too large; the starts of the sums take
 //! that back. Missing rows and columns are zeros.
 
+use super::super::super::q6_k;
 use super::super::super::simd::dot::{BLOCK, Dot};
-use super::super::super::six;
 use super::super::Job;
 
 /// Bytes of a record for each row.
@@ -108,7 +108,7 @@ pub(super) unsafe fn quantize<D: Dot>(
                 record.scale(row).cast_mut().write(scale);
                 let starts = if six {
                     let first = codes[..BLOCK / 2].iter().map(|&code| i32::from(code)).sum::<i32>();
-                    [-six::OFFSET * first, -six::OFFSET * (sum - first)]
+                    [-q6_k::OFFSET * first, -q6_k::OFFSET * (sum - first)]
                 } else {
                     [-8 * sum, -D::BYTE_OFFSET * sum]
                 };

@@ -8,7 +8,7 @@ use super::super::super::simd::dot::{Dot, DotPiece, GROUP};
 use super::super::Job;
 use super::super::finish::{Affine, MAX_CHUNK, finish};
 use super::acts::Record;
-use super::{DIRECT_ROWS, LINE, packed, six};
+use super::{DIRECT_ROWS, LINE, packed, q6_k};
 use crate::pool::Worker;
 
 /// Bytes of weights that a thread takes at a time: each change of place interrupts the stream from memory.
@@ -83,7 +83,7 @@ unsafe fn products<D: Dot>(
         unsafe {
             let to = to.add(i);
             match (packing.bits, packing.scales) {
-                (Bits::Six, _) => d.outline(six::Group { weights, acts, rows, blocks, to }),
+                (Bits::Six, _) => d.outline(q6_k::Group { weights, acts, rows, blocks, to }),
                 (Bits::Four, Scales::Block) => d.outline(Group::<true, true> { weights, acts, rows, blocks, to }),
                 (Bits::Eight, Scales::Block) => d.outline(Group::<false, true> { weights, acts, rows, blocks, to }),
                 (Bits::Four, Scales::Row) => d.outline(Group::<true, false> { weights, acts, rows, blocks, to }),

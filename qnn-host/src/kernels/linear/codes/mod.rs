@@ -9,7 +9,7 @@
 
 mod acts;
 mod direct;
-mod six;
+mod q6_k;
 #[cfg(test)]
 mod tests;
 mod tiled;
@@ -17,8 +17,8 @@ mod tiled;
 use super::super::Isa;
 use super::super::isa::dot_fn;
 use super::super::packed::{Bits, Packed, STRETCH};
+use super::super::q6_k as six_bits;
 use super::super::simd::dot::{BLOCK, Dot};
-use super::super::six as six_bits;
 use super::{Job, Linear};
 use crate::pool::Worker;
 

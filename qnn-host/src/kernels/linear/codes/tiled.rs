@@ -6,9 +6,9 @@
 //! of a layer and of its gate, `[panel][row][groups * 16]` f32.
 
 use super::super::super::packed::{Bits, Packed, SCALES_BYTES, Scales};
+use super::super::super::q6_k;
 use super::super::super::simd::Simd;
 use super::super::super::simd::dot::{BLOCK, Dot, DotPiece, GROUP};
-use super::super::super::six;
 use super::super::finish::{Affine, finish};
 use super::super::{Job, Linear};
 use super::acts::{Record, len_bytes};
@@ -231,13 +231,13 @@ unsafe fn open_six<D: Dot>(d: D, from: *const u8, codes: *mut u8, scales: *mut f
     // SAFETY: the caller's promise.
     unsafe {
         let row_scales = d.load_group(from.cast());
-        for sub in 0..six::STRETCH / six::SUB {
-            let steps = d.load_group_i8(from.add(six::STEPS_AT + sub * GROUP).cast());
+        for sub in 0..q6_k::STRETCH / q6_k::SUB {
+            let steps = d.load_group_i8(from.add(q6_k::STEPS_AT + sub * GROUP).cast());
             d.store_group(scales.add(sub * GROUP), d.mul(steps, row_scales));
         }
-        for block in 0..six::STRETCH / BLOCK {
-            let (from, to) = (from.add(six::BLOCKS_AT + block * six::BLOCK_BYTES), codes.add(block * OPEN_BYTES));
-            let upper = [d.load(from.add(six::UPPER_AT)), d.load(from.add(six::UPPER_AT + 64))];
+        for block in 0..q6_k::STRETCH / BLOCK {
+            let (from, to) = (from.add(q6_k::BLOCKS_AT + block * q6_k::BLOCK_BYTES), codes.add(block * OPEN_BYTES));
+            let upper = [d.load(from.add(q6_k::UPPER_AT)), d.load(from.add(q6_k::UPPER_AT + 64))];
             for i in [0, 2] {
                 let (a, b) = (d.load(from.add(64 * i)), d.load(from.add(64 * (i + 1))));
                 let (at, next) = (i as u32, i as u32 + 1);

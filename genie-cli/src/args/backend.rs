@@ -1,0 +1,18 @@
+//! `--backend`, `--backend-lib`, `--system-lib`: which QNN library executes the graphs.
+
+use std::path::PathBuf;
+
+/// Which QNN library executes the graphs.
+#[derive(clap::Args, Clone)]
+pub struct BackendArgs {
+    /// `host` for the embedded CPU backend, `htp` for Qualcomm's `libQnnHtp.so` wherever it is found, or the path of a QNN
+    /// library. The config's `backend.type` is ignored.
+    #[arg(long, default_value = "host", value_name = "host|htp|PATH")]
+    pub backend: String,
+    /// Path of the backend library; overrides `--backend`.
+    #[arg(long, value_name = "PATH")]
+    pub backend_lib: Option<PathBuf>,
+    /// Path of the library that reads context binaries [default: `libQnnSystem.so` beside the backend library].
+    #[arg(long, value_name = "PATH")]
+    pub system_lib: Option<PathBuf>,
+}

@@ -1,0 +1,36 @@
+//! `--threads`, `--pin`: the threads of the embedded backend.
+
+use std::str::FromStr;
+
+/// Threads of the embedded backend.
+#[derive(clap::Args, Default, Clone)]
+pub struct ThreadArgs {
+    /// Threads of the embedded backend [default: one per core, or per core of `--pin`].
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
+    /// Pin the embedded backend's threads to these cores, one each in this order; `config` takes the cores of the config's
+    /// `cpu-mask` [default: not pinned].
+    #[arg(long, value_name = "CORE,CORE|config")]
+    pub pin: Option<PinArg>,
+}
+
+/// The cores that threads are pinned to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PinArg {
+    /// These cores.
+    Cores(Vec<usize>),
+    /// The cores of the config's mask.
+    Config,
+}
+
+impl FromStr for PinArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "config" {
+            return Ok(Self::Config);
+        }
+        let core = |one: &str| one.trim().parse().map_err(|_| format!("expected a core's number, found `{one}`"));
+        text.split(',').map(core).collect::<Result<_, _>>().map(Self::Cores)
+    }
+}

@@ -1,0 +1,12 @@
+//! `--quiet`, `--verbose`: how much goes to stderr.
+
+/// How much goes to stderr.
+#[derive(clap::Args, Clone, Copy)]
+pub struct Verbosity {
+    /// Print errors only.
+    #[arg(long, short, global = true, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// Log more: `-v` info, `-vv` debug, `-vvv` trace. `GENIE_LOG` overrides it.
+    #[arg(long, short, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+}

@@ -1,0 +1,389 @@
+//! What the client's handles stand for, and the registries that know them.
+//!
+//! ```text
+//! Backend (threads, arena) ──< ContextShared (one a context: weights) ──< Graph
+//!                └── Context: names and order of the graphs
+//! ```
+//! A graph keeps its core alive, a core its backend; nothing points back up, so dropping a context's graphs frees all.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::{Mutex, RwLock};
+
+use crate::bytes::Bytes;
+use crate::container;
+use crate::error::{Component, Error};
+use crate::exec::Executable;
+use crate::ir::{self, Role, Tensor, TensorId};
+use crate::pool::{Pool, PoolOptions};
+use crate::prepare::PrepareOptions;
+use crate::registry::{Kind, Registry};
+use crate::step::Arena;
+use crate::validate::{self, Wiring};
+
+use super::execute::Runner;
+use super::log::Log;
+use super::mem::Mem;
+use super::platform::Platform;
+use super::profile::Profile;
+use super::queue::Queue;
+use super::system::SystemContext;
+use super::weights::WeightStore;
+
+pub(super) static LOGS: Registry<Log> = Registry::new(Kind::Log);
+pub(super) static BACKENDS: Registry<Backend> = Registry::new(Kind::Backend);
+pub(super) static DEVICES: Registry<Device> = Registry::new(Kind::Device);
+pub(super) static CONTEXTS: Registry<Context> = Registry::new(Kind::Context);
+pub(super) static GRAPHS: Registry<Graph> = Registry::new(Kind::Graph);
+pub(super) static PROFILES: Registry<Profile> = Registry::new(Kind::Profile);
+pub(super) static MEMS: Registry<Mem> = Registry::new(Kind::Mem);
+pub(super) static SYSTEMS: Registry<SystemContext> = Registry::new(Kind::SystemContext);
+
+/// The live object of a handle, or the error that says whose handle is bad.
+pub(super) fn find<T>(registry: &Registry<T>, handle: *mut std::ffi::c_void) -> Result<Arc<T>, Error> {
+    registry.get(handle).ok_or_else(|| bad_handle(registry, handle))
+}
+
+/// Takes the object out; its handle is dead from now on.
+pub(super) fn take<T>(registry: &Registry<T>, handle: *mut std::ffi::c_void) -> Result<Arc<T>, Error> {
+    registry.remove(handle).ok_or_else(|| bad_handle(registry, handle))
+}
+
+fn bad_handle<T>(registry: &Registry<T>, handle: *mut std::ffi::c_void) -> Error {
+    let component = match registry.kind() {
+        Kind::Log => Component::Log,
+        Kind::Backend => Component::Backend,
+        Kind::Device => Component::Device,
+        Kind::Context => Component::Context,
+        Kind::Graph => Component::Graph,
+        Kind::Profile => Component::Profile,
+        Kind::Mem => Component::Mem,
+        Kind::SystemContext => Component::System,
+    };
+    Error::InvalidHandle { component, found: handle.addr() }
+}
+
+/// A backend: its log, its threads, and the memory that runs on them work in.
+pub(super) struct Backend {
+    pub(super) log: Option<Arc<Log>>,
+    /// How its threads are made.
+    pub(super) platform: Platform,
+    pool: OnceLock<Arc<Pool>>,
+    /// Scratch memory of runs, as large as the hungriest graph of all contexts asks. Its lock makes runs take turns, as
+    /// the threads would make them anyway.
+    pub(super) arena: Mutex<Arena>,
+}
+
+impl Backend {
+    pub(super) fn new(log: Option<Arc<Log>>, platform: Platform) -> Self {
+        Self { log, platform, pool: OnceLock::new(), arena: Mutex::default() }
+    }
+
+    /// The threads, started when first needed.
+    pub(super) fn pool(&self) -> Result<Arc<Pool>, Error> {
+        if let Some(pool) = self.pool.get() {
+            return Ok(pool.clone());
+        }
+        let Platform { threads, pin } = self.platform.clone();
+        let pool = Pool::new(&PoolOptions { threads, pin, ..PoolOptions::default() }).map_err(Error::Thread)?;
+        Ok(self.pool.get_or_init(|| Arc::new(pool)).clone())
+    }
+}
+
+/// A device: there is one, and it has nothing to set.
+pub(super) struct Device;
+
+/// What all graphs of a context share.
+pub(super) struct ContextShared {
+    pub(super) backend: Arc<Backend>,
+    pub(super) weights: Mutex<WeightStore>,
+    /// How graphs are prepared; holds what they make of their weights, so that variants share that too.
+    pub(super) options: Mutex<PrepareOptions>,
+    /// Static tensors made for the whole context; their ids carry [`CONTEXT_TENSOR`].
+    pub(super) tensors: RwLock<Vec<Tensor>>,
+    /// The context is being freed: waiting calls give up.
+    pub(super) closed: AtomicBool,
+    /// Executions that wait.
+    pub(super) queue: Queue,
+    /// The layout of the binary, kept between asking for its size and for its bytes. Locks: this one before the list of
+    /// graphs, that before a graph's state.
+    pub(super) binary: Mutex<Option<Arc<container::Plan>>>,
+    /// Addresses of the persistent binary that the context was made from.
+    pub(super) binary_at: Mutex<Option<std::ops::Range<usize>>>,
+}
+
+/// Marks the id of a context tensor.
+pub(super) const CONTEXT_TENSOR: u32 = 1 << 31;
+
+/// A context: named graphs over one core.
+pub(super) struct Context {
+    pub(super) core: Arc<ContextShared>,
+    /// In the order they were made.
+    pub(super) graphs: Mutex<Vec<Entry>>,
+}
+
+/// A graph of a context.
+pub(super) struct Entry {
+    pub(super) graph: Arc<Graph>,
+    /// The handle, once given out.
+    pub(super) handle: Option<usize>,
+    /// May be retrieved (`ENABLE_GRAPHS` may have left it out).
+    pub(super) enabled: bool,
+}
+
+impl Context {
+    pub(super) fn new(backend: Arc<Backend>) -> Self {
+        let core = ContextShared {
+            backend,
+            weights: Mutex::default(),
+            options: Mutex::default(),
+            tensors: RwLock::default(),
+            closed: AtomicBool::new(false),
+            queue: Queue::default(),
+            binary: Mutex::default(),
+            binary_at: Mutex::default(),
+        };
+        Self { core: Arc::new(core), graphs: Mutex::default() }
+    }
+}
+
+/// A graph, being composed or ready to run.
+pub(super) struct Graph {
+    pub(super) name: String,
+    pub(super) core: Arc<ContextShared>,
+    pub(super) state: RwLock<State>,
+}
+
+/// The two lives of a graph.
+pub(super) enum State {
+    /// Tensors and nodes are being added.
+    Composing(Box<Draft>),
+    /// Complete and checked, from a binary, not prepared yet.
+    Loaded(Arc<ir::SourceGraph>),
+    /// Prepared.
+    Ready(Box<Runner>),
+    /// The context was freed.
+    Closed,
+}
+
+/// A graph being composed.
+#[derive(Default)]
+pub(super) struct Draft {
+    pub(super) ir: ir::SourceGraph,
+    names: HashMap<String, TensorId>,
+    node_names: HashSet<String>,
+    wiring: Wiring,
+    /// Context tensors used so far, by their id.
+    imported: HashMap<u32, TensorId>,
+    /// Tensors whose data or encoding may be replaced.
+    updateable: Vec<TensorId>,
+}
+
+impl Draft {
+    pub(super) fn new(name: &str) -> Self {
+        Self { ir: ir::SourceGraph { name: name.to_owned(), ..ir::SourceGraph::default() }, ..Self::default() }
+    }
+
+    /// Adds a checked tensor.
+    pub(super) fn add_tensor(&mut self, tensor: Tensor, updateable: bool) -> Result<TensorId, Error> {
+        validate::check_tensor(&tensor).and_then(|()| validate::check_scales(&tensor)).map_err(Error::TensorParam)?;
+        if self.names.contains_key(&tensor.name) {
+            return Err(Error::TensorExists { graph: self.ir.name.clone(), tensor: tensor.name });
+        }
+        let id = TensorId(self.ir.tensors.len() as u32);
+        self.names.insert(tensor.name.clone(), id);
+        self.ir.tensors.push(tensor);
+        if updateable {
+            self.updateable.push(id);
+        }
+        Ok(id)
+    }
+
+    /// The tensor behind a client's id; a context tensor is taken into the graph when first used.
+    pub(super) fn resolve(&mut self, core: &ContextShared, id: u32, name: &str) -> Result<TensorId, Error> {
+        let missing = || Error::NoSuchTensor { graph: self.ir.name.clone(), tensor: name.to_owned(), id };
+        if id & CONTEXT_TENSOR == 0 {
+            let index = id.checked_sub(1).filter(|&i| (i as usize) < self.ir.tensors.len()).ok_or_else(missing)?;
+            return Ok(TensorId(index));
+        }
+        if let Some(&known) = self.imported.get(&id) {
+            return Ok(known);
+        }
+        let tensor = core.tensors.read().get((id & !CONTEXT_TENSOR) as usize).cloned().ok_or_else(missing)?;
+        let local = self.add_tensor(tensor, false)?;
+        self.imported.insert(id, local);
+        Ok(local)
+    }
+
+    /// A tensor without a name of its own: stands for a left-out optional input.
+    pub(super) fn null_tensor(&mut self) -> TensorId {
+        if let Some(i) = self.ir.tensors.iter().position(|t| matches!(t.role, Role::Null)) {
+            return TensorId(i as u32);
+        }
+        let mut name = "(none)".to_owned();
+        while self.names.contains_key(&name) {
+            name.push('_');
+        }
+        let id = TensorId(self.ir.tensors.len() as u32);
+        self.names.insert(name.clone(), id);
+        self.ir.tensors.push(Tensor {
+            name,
+            dims: Vec::new(),
+            dtype: ir::Dtype::F32,
+            quant: ir::Quant::None,
+            data_format: 0,
+            role: Role::Null,
+        });
+        id
+    }
+
+    /// Adds a checked node; nothing is added when it breaks a rule.
+    pub(super) fn add_node(&mut self, node: ir::Node) -> Result<(), Error> {
+        if self.node_names.contains(&node.name) {
+            return Err(Error::Node(validate::Violation {
+                node: node.name.as_str().into(),
+                op: node.op.as_str().into(),
+                subject: "name".into(),
+                expected: "one that is new in the graph".into(),
+                found: format!("`{}`", node.name).into(),
+            }));
+        }
+        validate::check_node(&self.ir, &node).map_err(Error::Node)?;
+        self.wiring.add(&self.ir, &node).map_err(Error::Node)?;
+        self.node_names.insert(node.name.clone());
+        self.ir.nodes.push(node);
+        Ok(())
+    }
+
+    /// True when a tensor of that name is there.
+    pub(super) fn has_name(&self, name: &str) -> bool {
+        self.names.contains_key(name)
+    }
+
+    /// Replaces the data or encoding of an updateable tensor.
+    pub(super) fn update(&mut self, id: TensorId, quant: ir::Quant, data: Option<Bytes>) -> Result<(), Error> {
+        let graph = self.ir.name.clone();
+        let tensor = &mut self.ir.tensors[id.0 as usize];
+        let refuse = |what: String| Error::TensorUpdate { graph, tensor: tensor.name.clone(), what };
+        if !self.updateable.contains(&id) {
+            return Err(refuse("expected a tensor made updateable, found a fixed one".to_owned()));
+        }
+        let mut next = tensor.clone();
+        next.quant = quant;
+        match (&tensor.role, data) {
+            (Role::Static(old), Some(new)) if old.len() == new.len() => next.role = Role::Static(new),
+            (Role::Static(old), Some(new)) => {
+                return Err(refuse(format!("expected {} bytes, found {}", old.len(), new.len())));
+            }
+            (_, None) => {}
+            (_, Some(_)) => return Err(refuse("expected no data, found some".to_owned())),
+        }
+        validate::check_tensor(&next).and_then(|()| validate::check_scales(&next)).map_err(Error::TensorParam)?;
+        *tensor = next;
+        Ok(())
+    }
+
+    /// All that `finalize` asks of a graph before it is prepared.
+    pub(super) fn finish(&self) -> Result<(), Error> {
+        self.wiring.finish(&self.ir).map_err(Error::Unconnected)
+    }
+}
+
+impl Graph {
+    pub(super) fn new(core: Arc<ContextShared>, name: &str, state: State) -> Self {
+        Self { name: name.to_owned(), core, state: RwLock::new(state) }
+    }
+
+    /// Works on the draft of a graph that is not finalized yet.
+    pub(super) fn draft<R>(&self, body: impl FnOnce(&mut Draft) -> Result<R, Error>) -> Result<R, Error> {
+        match &mut *self.state.write() {
+            State::Composing(draft) => body(draft),
+            State::Loaded(_) | State::Ready(_) => Err(Error::Finalized { graph: self.name.clone() }),
+            State::Closed => Err(Error::Aborted { graph: self.name.clone() }),
+        }
+    }
+
+    /// Works with the prepared form, made now if the graph was loaded and not used yet. The graph cannot be closed
+    /// before `body` returns.
+    pub(super) fn with_runner<R>(&self, body: impl FnOnce(&Runner) -> Result<R, Error>) -> Result<R, Error> {
+        if matches!(&*self.state.read(), State::Loaded(_)) {
+            let mut state = self.state.write();
+            if let State::Loaded(ir) = &*state {
+                let runner = self.prepare(ir.clone(), Vec::new())?;
+                *state = State::Ready(Box::new(runner));
+            }
+        }
+        match &*self.state.read() {
+            State::Ready(runner) => body(runner),
+            State::Composing(_) => Err(Error::NotFinalized { graph: self.name.clone() }),
+            State::Loaded(_) | State::Closed => Err(Error::Aborted { graph: self.name.clone() }),
+        }
+    }
+
+    /// Ends composing.
+    pub(super) fn finalize(&self) -> Result<(), Error> {
+        let mut state = self.state.write();
+        match &mut *state {
+            State::Composing(draft) => {
+                draft.finish()?;
+                let runner = self.prepare(Arc::new(draft.ir.clone()), draft.updateable.clone())?;
+                *state = State::Ready(Box::new(runner));
+                Ok(())
+            }
+            State::Loaded(ir) => {
+                let runner = self.prepare(ir.clone(), Vec::new())?;
+                *state = State::Ready(Box::new(runner));
+                Ok(())
+            }
+            State::Ready(_) => Err(Error::Finalized { graph: self.name.clone() }),
+            State::Closed => Err(Error::Aborted { graph: self.name.clone() }),
+        }
+    }
+
+    /// Takes a finalized graph back to composing, so that updated tensors can be put in.
+    pub(super) fn reopen(&self) -> Result<(), Error> {
+        let mut state = self.state.write();
+        match &*state {
+            State::Composing(_) => {}
+            State::Loaded(_) => {}
+            State::Ready(runner) => {
+                let mut draft = Draft::new(&self.name);
+                for tensor in &runner.ir.tensors {
+                    let id = draft.add_tensor(tensor.clone(), false)?;
+                    if runner.updateable.contains(&id) {
+                        draft.updateable.push(id);
+                    }
+                }
+                for node in &runner.ir.nodes {
+                    draft.add_node(node.clone())?;
+                }
+                *state = State::Composing(Box::new(draft));
+            }
+            State::Closed => return Err(Error::Aborted { graph: self.name.clone() }),
+        }
+        drop(state);
+        *self.core.binary.lock() = None;
+        Ok(())
+    }
+
+    fn prepare(&self, ir: Arc<ir::SourceGraph>, updateable: Vec<TensorId>) -> Result<Runner, Error> {
+        let failed = |source| Error::Finalize { graph: self.name.clone(), source: Box::new(source) };
+        let pool = self.core.backend.pool()?;
+        let options = self.core.options.lock().clone();
+        let executable = Executable::prepare(&ir, &options).map_err(failed)?;
+        self.core.backend.arena.lock().ensure(executable.arena_bytes(pool.threads()));
+        Ok(Runner::new(ir, executable, pool, updateable))
+    }
+
+    /// Waits for runs to end and lets go of everything, client memory above all.
+    pub(super) fn close(&self) {
+        *self.state.write() = State::Closed;
+    }
+
+    /// True when the context is being freed.
+    pub(super) fn closed(&self) -> bool {
+        self.core.closed.load(Ordering::Acquire)
+    }
+}

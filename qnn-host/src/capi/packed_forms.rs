@@ -1,0 +1,123 @@
+//! Packed weights in and out of context binaries: packed once when a graph is composed, mapped ever after.
+//!
+//! A binary holds both forms. The portable one stays untouched on disk as long as the packed one has a tag that this build
+//! knows and the length that its tensor asks for; otherwise weights are packed again from it.
+
+use std::collections::HashSet;
+
+use crate::container::{Image, Packed};
+use crate::graph::typed::Constant;
+use crate::graph::{Derived, SharedConstants};
+use crate::ir::{Quant, Role, SourceGraph, Tensor, TensorId};
+use crate::kernels::packed::Packing;
+
+/// Packed forms of the static tensors of `graphs`, each once.
+pub(super) fn collect(graphs: &[SourceGraph], shared: &SharedConstants) -> Vec<Packed> {
+    let mut forms = Vec::new();
+    let mut seen = HashSet::new();
+    for (g, graph) in graphs.iter().enumerate() {
+        for (t, tensor) in graph.tensors.iter().enumerate() {
+            let Some((constant, shape)) = block_constant(tensor) else { continue };
+            for packing in Packing::ALL {
+                let Some(data) = shared.find(&constant, &shape, Derived::Packed(packing)) else { continue };
+                if seen.insert(data.as_ptr().addr()) {
+                    forms.push(Packed { of: (g, TensorId(t as u32)), tag: packing.tag(), data });
+                }
+            }
+        }
+    }
+    forms
+}
+
+/// Makes the packed forms of a binary known, for the graphs that are about to be prepared.
+pub(super) fn provide(image: &Image, shared: &SharedConstants) {
+    for form in &image.packed {
+        let (graph, tensor) = form.of;
+        let Some((constant, shape)) = block_constant(image.graphs[graph].tensor(tensor)) else { continue };
+        let fits = |p: &Packing| p.size_bytes(shape[0], shape[1]) == Some(form.data.len());
+        if let Some(packing) = Packing::from_tag(form.tag).filter(fits) {
+            shared.put(&constant, &shape, Derived::Packed(packing), form.data.clone());
+        }
+    }
+}
+
+/// A static matrix with a block encoding, as the passes see it.
+fn block_constant(tensor: &Tensor) -> Option<(Constant, [usize; 2])> {
+    let (Role::Static(bytes), Quant::Block { .. }) = (&tensor.role, &tensor.quant) else { return None };
+    let &[rows, cols] = tensor.dims.as_slice() else { return None };
+    Some((Constant::new(bytes.clone(), tensor.dtype, tensor.quant.clone()), [rows as usize, cols as usize]))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::bytes::Bytes;
+    use crate::container::{Verify, decode, encode};
+    use crate::exec::Executable;
+    use crate::ir::Dtype;
+    use crate::pool::Pool;
+    use crate::prepare::PrepareOptions;
+    use crate::step::Arena;
+    use crate::testing::Build;
+
+    /// A layer of `[16, 64]` in blocks of 32, of 8 bits or 4.
+    fn layer(dtype: Dtype, name: &str) -> SourceGraph {
+        let mut b = Build::new();
+        let x = b.input("x", &[1, 64], Dtype::F32);
+        let codes: Vec<u8> = (0..16 * 64).map(|i| (i * 37 % 251) as u8).collect();
+        let scales = (0..32).map(|i| 0.5 + i as f32 / 64.0).collect();
+        let quant = Quant::Block { block_dims: [1, 32].into(), scales, offsets: [].into() };
+        let w = b.tensor("w", &[16, 64], dtype, quant, Role::Static(Bytes::copy_from(&codes)));
+        let y = b.output("y", &[1, 16], Dtype::F32);
+        b.node("FullyConnected", &[], &[x, w], &[y]);
+        SourceGraph { name: name.to_owned(), ..b.graph }
+    }
+
+    fn run(graph: &SourceGraph, shared: &Arc<SharedConstants>) -> Vec<u8> {
+        let options = PrepareOptions { shared: shared.clone(), ..PrepareOptions::default() };
+        let executable = Executable::prepare(graph, &options).expect("prepares");
+        let x: Vec<u8> = (0..64).flat_map(|i| (i as f32 / 16.0 - 2.0).to_ne_bytes()).collect();
+        let mut y = vec![0; 64];
+        executable.run(&Pool::inline(), &mut Arena::new(), &[&x], &mut [&mut y], None).expect("runs");
+        y
+    }
+
+    #[test]
+    fn packed_weights_are_mapped_from_the_binary_and_mean_the_same() {
+        for dtype in [Dtype::SFixed8, Dtype::SFixed4] {
+            let graphs = vec![layer(dtype, "a"), layer(dtype, "b")];
+            let shared = Arc::default();
+            let before = run(&graphs[0], &shared);
+            let packed = collect(&graphs, &shared);
+            assert_eq!(packed.len(), 1, "the other graph's weights lie elsewhere and were never packed");
+            let file = Bytes::copy_from(&encode(&Image { graphs, packed }).expect("encodes"));
+            let image = decode(&file, Verify::All).expect("decodes");
+            let shared = Arc::default();
+            provide(&image, &shared);
+            let form = collect(&image.graphs, &shared);
+            let inside = file.as_ptr_range();
+            assert!(form.len() == 1 && inside.contains(&form[0].data.as_ptr()), "read where it lies");
+            assert_eq!(run(&image.graphs[0], &shared), before);
+            assert_eq!(run(&image.graphs[1], &shared), before);
+        }
+    }
+
+    #[test]
+    fn forms_that_do_not_fit_are_made_again() {
+        let graphs = vec![layer(Dtype::SFixed8, "a")];
+        let shared = Arc::default();
+        let before = run(&graphs[0], &shared);
+        let good = collect(&graphs, &shared).remove(0);
+        let short = Packed { data: good.data.slice(0..64).expect("inside"), ..good.clone() };
+        let unknown = Packed { tag: 0xFFFF_FFFF, ..good };
+        for form in [short, unknown] {
+            let image = Image { graphs: graphs.clone(), packed: vec![form] };
+            let shared = Arc::default();
+            provide(&image, &shared);
+            assert!(collect(&graphs, &shared).is_empty());
+            assert_eq!(run(&graphs[0], &shared), before);
+        }
+    }
+}

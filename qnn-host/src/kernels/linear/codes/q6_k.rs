@@ -1,0 +1,86 @@
+//! Few rows of `X` times weights of 6 bits; see [`super::direct`], whose place this takes for them.
+
+use super::super::super::q6_k::{BLOCK_BYTES, BLOCKS_AT, STEPS_AT, STRETCH, UPPER_AT};
+use super::super::super::simd::Simd;
+use super::super::super::simd::dot::{Dot, DotPiece, GROUP};
+use super::super::finish::MAX_CHUNK;
+use super::BLOCK;
+use super::acts::Record;
+
+/// One group of weights times all rows of a panel: `to[row * MAX_CHUNK ..]` are the products of a row.
+///
+/// Safe to run while the group at `weights` and the panel of `rows` at `acts` (quantised for 6 bits) have `blocks` blocks, whole
+/// stretches, and `to` has room.
+pub(super) struct Group {
+    pub(super) weights: *const u8,
+    pub(super) acts: *const u8,
+    pub(super) rows: usize,
+    pub(super) blocks: usize,
+    pub(super) to: *mut f32,
+}
+
+impl DotPiece for Group {
+    #[inline(always)]
+    unsafe fn run<D: Dot>(self, d: D) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self.rows {
+                1 => self.times::<D, 1>(d, 0),
+                2 => self.times::<D, 2>(d, 0),
+                rows => (0..rows).step_by(2).for_each(|row| self.times::<D, 2>(d, row)),
+            }
+        }
+    }
+}
+
+impl Group {
+    /// Rows `row .. row + R`.
+    ///
+    /// # Safety
+    /// As [`Group`]; the rows exist.
+    #[inline(always)]
+    unsafe fn times<D: Dot, const R: usize>(&self, d: D, row: usize) {
+        /// How far ahead of use weights are asked for, in bytes.
+        const AHEAD: usize = 4096;
+        const BLOCKS: usize = STRETCH / BLOCK;
+        let mut results = [d.zero(); R];
+        for stretch in 0..self.blocks / BLOCKS {
+            let start = self.weights.wrapping_add(stretch * (BLOCKS_AT + BLOCKS * BLOCK_BYTES));
+            let ask = |at: usize| d.float().prefetch(start.wrapping_add(at + AHEAD));
+            (0..BLOCKS_AT).step_by(64).for_each(ask);
+            let mut parts = [d.zero(); R];
+            for block in 0..BLOCKS {
+                let record = Record::at(self.acts, self.rows, stretch * BLOCKS + block);
+                let at = BLOCKS_AT + block * BLOCK_BYTES;
+                (at..at + BLOCK_BYTES).step_by(64).for_each(ask);
+                // SAFETY: the stretch and its block exist in both operands.
+                unsafe {
+                    let lower: [D::Codes; 4] = std::array::from_fn(|i| d.load(start.add(at + 64 * i)));
+                    for half in 0..2 {
+                        let upper = d.load(start.add(at + UPPER_AT + 64 * half));
+                        let mut sums: [D::Sums; R] = std::array::from_fn(|r| d.sums(*record.start6(half, row + r)));
+                        for (i, lower) in lower.into_iter().enumerate() {
+                            let lower = if half == 0 { d.low(lower) } else { d.high(lower) };
+                            let codes = d.six(lower, upper, i as u32);
+                            for (r, sum) in sums.iter_mut().enumerate() {
+                                *sum = d.dot(*sum, codes, d.quad(record.quad(4 * half + i, row + r)));
+                            }
+                        }
+                        let steps = d.load_group_i8(start.add(STEPS_AT + (2 * block + half) * GROUP).cast());
+                        for (r, (part, sum)) in parts.iter_mut().zip(sums).enumerate() {
+                            *part = d.fma(d.to_float(sum), d.mul_splat(steps, *record.scale(row + r)), *part);
+                        }
+                    }
+                }
+            }
+            for (result, part) in results.iter_mut().zip(parts) {
+                // SAFETY: a stretch begins with its scales.
+                *result = d.fma(part, unsafe { d.load_group(start.cast()) }, *result);
+            }
+        }
+        for (r, result) in results.into_iter().enumerate() {
+            // SAFETY: the products have room.
+            unsafe { d.store_group(self.to.add((row + r) * MAX_CHUNK), result) };
+        }
+    }
+}
