@@ -11,10 +11,10 @@ use kvmanager::{Cell, Columns, GroupImage, KvImage, SeqId};
 use crate::graphs::StepRun;
 use crate::{Engine, EngineError, Executor, TokenModel};
 
-/// Times of one shape.
+/// Times of one variant.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepTimes {
-    /// The shape.
+    /// The variant.
     pub spec: Variant,
     /// One entry a run, in order.
     pub us: Vec<f64>,

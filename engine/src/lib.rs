@@ -33,7 +33,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`model`] | [`TokenModel`]: what the layers above see |
-//! | [`config`] | [`EngineConfig`]: what an engine is told, as plain checked data |
+//! | [`config`] | [`EngineConfig`]: the settings of an engine, as plain checked data |
 //! | `load` | [`Engine::open`]: files to contexts, layout, graphs |
 //! | `engine`, `run` | [`Engine`]: the run loop over a plan's steps; batches and drafts are calls of it |
 //! | `graphs` | one step: inputs, splits in order, logits |
@@ -50,7 +50,7 @@
 //! | `feed`, `mask`, `rope`, `embed` | what a step's inputs are filled with |
 //! | `codes` | numbers to element types and back, logits among them |
 //! | [`surprise`] | how well a model foretells tokens: nats, perplexity |
-//! | [`profile`] | [`GraphProfile`]: what the backend says about the time of each graph |
+//! | [`profile`] | [`GraphProfile`]: the backend's own times of each graph |
 //! | [`step_log`] | [`StepLog`]: which graphs ran |
 //! | [`error`] | [`EngineError`] |
 //!

@@ -1,6 +1,6 @@
 //! The attention mask, kept up to date by writing only the columns that change.
 //!
-//! *Shapes*: `[AR, CL]`, row-major. *Units and dtype*: floats 0 = visible, -1000 = hidden; codes: the type's largest =
+//! *Shapes*: `[AR, CL]`, row-major. *Units and dtype*: floats 0 = visible, -1000 = hidden; quantised: the type's largest =
 //! visible, 0 = hidden, whatever scale the tensor claims.
 //! *Invariant*: after [`Mask::update`], row `i < n_process` sees the valid past and the new columns up to its own; rows
 //! of padding see nothing.
@@ -170,16 +170,16 @@ mod tests {
     }
 
     #[test]
-    fn a_scatter_step_in_codes() {
+    fn a_quantised_scatter_step() {
         for (dtype, shown) in [(Dtype::UFixed8, 255), (Dtype::UFixed16, 65535)] {
             let mut buffer = Buffer::zeroed(dtype.size_bytes() * 2 * 8);
             Mask::new(0, MaskDtype::of(dtype).unwrap()).update(buffer.bytes_mut(), &step(2, 8, 3, 2, true));
-            let codes: Vec<u32> = match dtype {
+            let values: Vec<u32> = match dtype {
                 Dtype::UFixed8 => buffer.bytes().iter().map(|&c| c.into()).collect(),
                 _ => elements::<u16>(buffer.bytes()).iter().map(|&c| c.into()).collect(),
             };
             let want: Vec<u32> = [1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1, 1, 0, 0, 0].iter().map(|v| v * shown).collect();
-            assert_eq!(codes, want);
+            assert_eq!(values, want);
         }
         assert!(MaskDtype::of(Dtype::I32).is_none());
     }

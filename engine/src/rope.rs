@@ -1,7 +1,7 @@
 //! The rotary table: computed once in double, kept in the type the graphs take, copied row by row.
 //!
-//! *Shapes*: `[positions, rope_dim]` for cos and for sin. *Units and dtype*: float16, float32 or codes; a code is the
-//! number cut down to the next lower step, as the real Genie makes it.
+//! *Shapes*: `[positions, rope_dim]` for cos and for sin. *Units and dtype*: float16, float32 or quantised; a quantised value is
+//! the number cut down to the next lower step, as libGenie makes it.
 //! *Traps*: rows of padding have position 0 (cos 1, sin 0), not the position they stand at.
 
 use kvmanager::{Columns, RopePairs, RopeSpec};
@@ -21,7 +21,7 @@ impl RopeTable {
     pub(crate) fn new(config: &RopeConfig, n_positions: usize, sin: bool, encoding: Encoding) -> Self {
         let frequencies = frequencies(config);
         let row_bytes = config.rope_dim * encoding.size_bytes();
-        // A vector of bytes may start anywhere; codes are made in an aligned row and copied.
+        // A vector of bytes may start anywhere; values are encoded in an aligned row and copied.
         let mut row = crate::buffer::Buffer::zeroed(row_bytes);
         let mut rows = Vec::with_capacity(n_positions * row_bytes);
         for position in 0..n_positions {
@@ -51,7 +51,7 @@ impl RopeTable {
     }
 }
 
-/// The same rotation in the KV manager's words, for keys that move to other positions.
+/// The same rotation as kvmanager takes it, for keys that move to other positions.
 pub(crate) fn spec(config: &RopeConfig) -> RopeSpec {
     RopeSpec { frequencies: frequencies(config), pairs: RopePairs::HalfSplit }
 }
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn sixteen_bit_codes_are_cut() {
+    fn sixteen_bit_values_are_cut() {
         let quant = Quant::PerTensor { scale: 2.0 / 65535.0, offset: -32768 };
         let config = RopeConfig::new(16, 1e4);
         let table = RopeTable::new(&config, 128, false, Encoding::of(Dtype::UFixed16, &quant).unwrap());

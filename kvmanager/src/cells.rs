@@ -1,7 +1,7 @@
 //! Cells: which slot of the cache holds which position of which sequences.
 //!
 //! A slot is a row of all cache tensors of a group. Several sequences may own one cell, so that a shared prefix is
-//! stored once. The table knows numbers only; the byte moves that its answers call for are the manager's.
+//! stored once. The table knows numbers only; the byte moves that follow are the cache's.
 //!
 //! *Invariants*: a cell without owners is free; `extent` is one past the last used slot; `n_used <= extent <=
 //! capacity`. *Lazy shift*: a cell's position may run ahead of the position its key was turned to (`baked`); the

@@ -317,6 +317,6 @@ fn the_graphs_address_follows_the_pointer() {
     let options = KvOptions { mode: ModeKind::POINTER_SHIFT, on_rebind: Some(on_rebind), ..KvOptions::default() };
     let mut kv = KvCache::new(&geometry(1), plain(grid(&[1], &[16]), KvForm::Concat), options).unwrap();
     generate(&mut kv, &[1], 3);
-    // Keys advance by an element a token, values by a row of two.
+    // Keys advance by one element per token, values by a row of two.
     assert_eq!(*moved.lock().unwrap(), [(0, 4), (1, 8), (0, 8), (1, 16)]);
 }

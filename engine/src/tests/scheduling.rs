@@ -7,7 +7,7 @@ use super::run::{engine, ids, truth};
 use super::toy::Toy;
 use crate::{Engine, EngineConfig, EngineError, SeqTokens, TokenModel};
 
-const VARIANTS: &[(usize, usize)] = &[(1, 32), (4, 32), (1, 64), (8, 64)];
+const VARIANTS: &[(usize, usize)] = &[(1, 32), (8, 32), (1, 64), (8, 64)];
 
 fn argmax(logits: &[f32]) -> u32 {
     let best = (0..logits.len()).max_by(|&a, &b| logits[a].total_cmp(&logits[b]).then(b.cmp(&a)));

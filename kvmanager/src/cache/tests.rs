@@ -303,9 +303,9 @@ fn what_a_cache_will_take_is_known_before() {
     for mode in [ModeKind::SMART_MASK, ModeKind::SHIFT_CONCAT, ModeKind::POINTER_SHIFT] {
         for form in [KvForm::Concat, KvForm::Scatter] {
             let variants = grid(&[1, 8], &[32, 64], form);
-            let told = KvCache::required_bytes(&geometry(), &variants, mode);
+            let expected = KvCache::required_bytes(&geometry(), &variants, mode);
             match KvCache::new(&geometry(), variants, KvOptions { mode, n_threads: 3, ..KvOptions::default() }) {
-                Ok(mut kv) => assert_eq!(kv.buffer_bytes().unwrap(), told, "{}", mode.name()),
+                Ok(mut kv) => assert_eq!(kv.buffer_bytes().unwrap(), expected, "{}", mode.name()),
                 Err(e) => assert!(form == KvForm::Scatter && mode != ModeKind::SMART_MASK, "{e}"),
             }
         }
