@@ -1,16 +1,17 @@
 //! The whole way from options to a published bundle.
 
-use crate::bundle::{
-    CONFIG_FILE, HTP_CONFIG_FILE, OPTIONAL_FILES, Staging, TOKENIZER_FILE, check_tokenizer, genie_config, htp_config,
-};
+use crate::bundle::{Staging, check_tokenizer, genie_config, htp_config};
 use crate::family::ModelSpec;
 use crate::lower::{self, Format, LinearForm, Loss, Piece, Source};
-use crate::manifest::{BUNDLE_FORMAT, BUNDLE_VERSION, FileEntry, GraphEntry, MANIFEST_FILE, Manifest, Options};
 use crate::model::Model;
 use crate::progress::{Amount, Progress, Stage};
 use crate::size::Plan;
 use crate::target::{Target, TargetContext};
-use crate::{CompileOptions, Result, fs, manifest};
+use crate::{CompileOptions, Result, fs};
+use genie_bundle::files::OPTIONAL_FILES;
+use genie_bundle::hash::{FileHash, hash_file, hex};
+use genie_bundle::manifest::{self, BUNDLE_FORMAT, BUNDLE_VERSION, FileEntry, GraphEntry, Manifest, Options};
+use genie_bundle::{CONFIG_FILE, HTP_CONFIG_FILE, MANIFEST_FILE, TOKENIZER_FILE};
 use genie_types::Variant;
 use sha2::{Digest, Sha256};
 use std::path::Path;
@@ -72,7 +73,7 @@ pub(crate) fn compile_with<T: Target>(
 
     binaries.dedup();
     let mut files = binaries.clone();
-    for name in [TOKENIZER_FILE].iter().chain(OPTIONAL_FILES) {
+    for name in [TOKENIZER_FILE].iter().chain(&OPTIONAL_FILES) {
         let from = model.dir().join(name);
         if *name == TOKENIZER_FILE || from.is_file() {
             std::fs::copy(&from, staging.path(name)).map_err(fs::io_err("copy", &from))?;
@@ -185,7 +186,7 @@ fn note_oddities(options: &CompileOptions, spec: &ModelSpec, variants: &[Variant
 }
 
 /// Hash of a model, a directory or a GGUF file: everything `compile` reads, by name, length and content. Manifests hold it as
-/// [`manifest::Source::sha256`], so it tells whether a bundle is up to date.
+/// [`Source::sha256`](manifest::Source::sha256), so it tells whether a bundle is up to date.
 ///
 /// # Errors
 /// Files that cannot be read, a directory without a checkpoint.
@@ -194,7 +195,7 @@ pub fn model_hash(path: &Path) -> Result<String> {
 }
 
 fn hash_model(model: &Model, progress: &mut dyn Progress) -> Result<String> {
-    let small = ["config.json", "generation_config.json", TOKENIZER_FILE].iter().chain(OPTIONAL_FILES);
+    let small = ["config.json", "generation_config.json", TOKENIZER_FILE].iter().chain(&OPTIONAL_FILES);
     let paths = model.files(small.copied());
     let lengths = paths.iter().map(|path| fs::length(path)).collect::<Result<Vec<u64>>>()?;
 
@@ -209,7 +210,7 @@ fn hash_model(model: &Model, progress: &mut dyn Progress) -> Result<String> {
         progress.item(&name, bytes);
     }
     progress.end(&Stage::Hash);
-    Ok(fs::hex(&hasher.finalize()))
+    Ok(hex(&hasher.finalize()))
 }
 
 /// Hashes what was written.
@@ -218,7 +219,7 @@ fn seal(staging: &Staging, files: &[String], progress: &mut dyn Progress) -> Res
     progress.begin(&Stage::Seal, Amount { items: files.len() as u64, bytes: lengths.iter().sum() });
     let mut entries = Vec::with_capacity(files.len());
     for name in files {
-        let fs::FileHash { bytes, sha256 } = fs::hash_file(&staging.path(name))?;
+        let FileHash { bytes, sha256 } = hash_file(&staging.path(name))?;
         progress.item(name, bytes);
         entries.push(FileEntry { path: name.clone(), bytes, sha256 });
     }

@@ -4,11 +4,12 @@
 //! rounded weights, and other programs can be asked what they make of them.
 //! *Trap*: a factor that is folded into a weight is taken out again after the rounding, which may cost the last bit.
 
-use crate::bundle::{OPTIONAL_FILES, TOKENIZER_FILE};
 use crate::checkpoint::{SINGLE_FILE, file_header};
 use crate::lower::{Format, LinearForm, rounded_weights};
 use crate::model::Model;
 use crate::{Precision, Result, Weights, fs};
+use genie_bundle::TOKENIZER_FILE;
+use genie_bundle::files::OPTIONAL_FILES;
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -42,7 +43,7 @@ pub fn dequantize(model: &Path, precision: Precision, weights: Weights, to: &Pat
     json["torch_dtype"] = json!("float32");
     json["tie_word_embeddings"] = json!(!all.iter().any(|weight| weight.name == "lm_head.weight"));
     fs::write(&to.join("config.json"), json.to_string().as_bytes())?;
-    for name in ["generation_config.json", TOKENIZER_FILE].iter().chain(OPTIONAL_FILES) {
+    for name in ["generation_config.json", TOKENIZER_FILE].iter().chain(&OPTIONAL_FILES) {
         let from = source.dir().join(name);
         if from.is_file() {
             std::fs::copy(&from, to.join(name)).map_err(fs::io_err("copy", &from))?;

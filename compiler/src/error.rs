@@ -2,6 +2,7 @@
 
 use crate::Splits;
 use crate::Weights;
+use genie_bundle::BundleError;
 use std::path::PathBuf;
 
 /// This crate's results.
@@ -25,8 +26,6 @@ pub enum CompileError {
     LayersPerSplitInMono { layers: usize },
     #[error("all splits in one file is for the embedded backend, but the target is `{target}`")]
     OneFileForChip { target: String },
-    #[error("unknown {what} `{found}`: expected one of {}", quoted(expected))]
-    UnknownWord { what: &'static str, found: String, expected: &'static [&'static str] },
 
     // Targets.
     #[error("unknown target `{name}`: expected one of {}", quoted(known))]
@@ -114,12 +113,8 @@ pub enum CompileError {
     OutputIsFile { path: PathBuf },
     #[error("`{}` cannot be a bundle directory: {why}", path.display())]
     OutputUnfit { path: PathBuf, why: &'static str },
-    #[error("`{}` has format `{found}`, expected `{expected}`", path.display())]
-    ManifestFormat { path: PathBuf, found: String, expected: &'static str },
-    #[error("`{}` has version {found}, this build reads versions up to {newest}", path.display())]
-    ManifestVersion { path: PathBuf, found: u32, newest: u32 },
-    #[error("`{}` differs from its manifest: found {found}, expected {expected}", path.display())]
-    FileChanged { path: PathBuf, expected: String, found: String },
+    #[error(transparent)]
+    Bundle(#[from] BundleError),
 
     // Backend.
     #[error(transparent)]
@@ -179,8 +174,8 @@ impl CompileError {
                 "start from the unquantised checkpoint".into()
             }
             Self::OutputOccupied { .. } => "choose another directory, or use `--force` to replace it".into(),
-            Self::ManifestVersion { .. } => "compile the bundle again with this build, or use a newer one".into(),
-            Self::FileChanged { .. } => "compile the bundle again".into(),
+            Self::Bundle(BundleError::ManifestVersion { .. }) => "compile the bundle again with this build, or use a newer one".into(),
+            Self::Bundle(BundleError::FileChanged { .. }) => "compile the bundle again".into(),
             Self::Backend(error) => return error.hint(),
             _ => return None,
         })

@@ -26,7 +26,7 @@
 //! | `lower` | a [`ModelSpec`] to QNN ops, all variants side by side, each weight read once |
 //! | `size` | how long files will be, and where to cut |
 //! | `target`, `qnn` | where graphs are composed: a library behind the QNN table |
-//! | `bundle`, [`manifest`] | the directory that comes out, and the list of what is in it |
+//! | `bundle` | the directory that comes out; its names and its manifest are those of [`genie_bundle`] |
 //! | [`dequantize()`] | what a weight format leaves of a model, as a checkpoint |
 //! | [`progress`] | what the caller is told meanwhile |
 //! | [`testmodel`] | small random checkpoints, written to disk |
@@ -49,7 +49,6 @@ mod fs;
 mod gguf;
 mod htp;
 mod lower;
-pub mod manifest;
 mod model;
 pub mod options;
 pub mod progress;
@@ -60,14 +59,13 @@ mod target;
 mod testing;
 pub mod testmodel;
 
-pub use bundle::{CONFIG_FILE, HTP_CONFIG_FILE, TOKENIZER_FILE};
 pub use checkpoint::Checkpoint;
 pub use compile::model_hash;
 pub use dequantize::dequantize;
 pub use error::{CompileError, Result};
 pub use family::{Family, ModelSpec};
+pub use genie_bundle::{CONFIG_FILE, Manifest};
 pub use htp::{FILE_LIMIT, HtpOptions};
-pub use manifest::Manifest;
 pub use options::{CompileOptions, Precision, Splits, Weights};
 pub use progress::{Amount, Progress, Silent, Stage};
 pub use qnn::compile;

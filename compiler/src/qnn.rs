@@ -1,9 +1,9 @@
 //! The target behind the QNN function table, whichever library that is.
 
 use crate::lower::{GraphSink, Kind, Param};
-use crate::manifest::BackendId;
 use crate::target::{Target, TargetContext};
 use crate::{CompileOptions, HtpOptions, Manifest, Progress, Result};
+use genie_bundle::BackendId;
 use genie_types::TensorInfo;
 use qnn_api::{Backend, Context, ContextOptions, GraphBuilder, GraphOptions, HtpGraphOptions, TensorRef};
 use std::path::Path;

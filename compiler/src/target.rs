@@ -4,7 +4,7 @@
 
 use crate::Result;
 use crate::lower::GraphSink;
-use crate::manifest::BackendId;
+use genie_bundle::BackendId;
 use std::path::Path;
 
 /// Makes contexts.

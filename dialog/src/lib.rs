@@ -28,7 +28,7 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`config`] | Genie's dialog JSON (API 1.21): every problem with its JSON pointer, then checked values |
+//! | [`config`] | [`DialogConfig`]: a bundle's config with the sampler and the engine options made of it |
 //! | [`conversation`] | [`Dialog`]: turns, sentence codes, stop rules, signals; the seam for other dialog kinds |
 //! | [`sampler`] | [`Sampler`]: penalties, top-k, top-p, temperature, the mt19937 draw |
 //! | [`tokenizer`] | [`Tokenizer`] and [`Detokenizer`], which never splits a character and never falls silent |

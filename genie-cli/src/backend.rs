@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use dialog::config::{BackendSettings, HtpExtensions};
+use genie_bundle::config::{BackendSettings, HtpExtensions};
 use qnn_api::library::runtime;
 use qnn_api::{Backend, BackendOptions, Library, PerfPolicy, PowerVote, Soc};
 

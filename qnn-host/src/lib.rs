@@ -15,16 +15,18 @@
 //! | module | what |
 //! |---|---|
 //! | [`exports`] | the two symbols a client looks for |
-//! | `htp_alias` | whether it stands where the HTP's library is looked for |
-//! | `edge` | the slots of the tables; pointers become slices there and nowhere deeper |
+//! | `htp_alias` | whether the library was loaded under the name of the HTP's |
+//! | `capi` | the slots of the tables; pointers become slices there and nowhere deeper |
 //! | [`error`] | every failure and its QNN number |
-//! | `registry` | handles that are never believed |
-//! | [`ir`], [`bytes`] | a graph as described, and its shared bytes |
-//! | [`validate`] | the ops and their rules |
+//! | `registry` | handles: looked up, never dereferenced |
+//! | [`ir`], [`bytes`] | a graph as the client described it, and its shared bytes |
+//! | [`validate`] | checks of tensors, nodes and whole graphs |
 //! | [`container`] | context binaries |
-//! | [`passes`], [`exec`] | from a graph to steps, and running them |
+//! | [`prepare`], [`passes`] | from a described graph to one that is ready to run |
+//! | [`graph`], [`step`] | typed operations, and the steps that they become |
+//! | [`exec`] | scheduling and running steps |
 //! | [`kernels`], [`pool`] | arithmetic and threads |
-//! | [`limits`], [`traffic`] | what the machine can do at most, and what a graph asks of it: for measuring |
+//! | [`roofline`], [`weight_traffic`] | for measuring: what the machine can do at most, and what a graph asks of it |
 //!
 //! # What it never does
 //!
@@ -36,13 +38,21 @@ pub mod container;
 pub mod error;
 pub mod exec;
 pub mod exports;
+pub mod graph;
 mod htp_alias;
 pub mod ir;
 pub mod kernels;
 pub mod passes;
 pub mod pool;
+pub mod prepare;
 mod registry;
 pub mod roofline;
+pub mod step;
+mod storage;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
 pub mod validate;
 pub mod weight_traffic;
 

@@ -121,9 +121,9 @@ fn size_bytes(image: &Image, data: &Bytes, quant: &Quant) -> usize {
 mod tests {
     use super::*;
     use crate::container::{Packed, encode};
-    use crate::exec::testing::Build;
     use crate::ir::{Dtype, Param};
     use crate::kernels::packed::{Bits, Scales};
+    use crate::testing::Build;
 
     /// A look-up of 2 rows of 64 in a table of 16, and a layer that shares the table.
     fn tied() -> SourceGraph {

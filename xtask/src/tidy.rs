@@ -18,22 +18,35 @@ const MAX_LINES: usize = 600;
 const MAX_README_LINES: usize = 60;
 
 /// Who may depend on whom; dev-dependencies are free.
-const LAYERS: [(&str, &[&str]); 13] = [
+const LAYERS: [(&str, &[&str]); 14] = [
     ("genie-types", &[]),
+    ("genie-bundle", &["genie-types"]),
     ("qnn-sys", &[]),
     ("qnn-api", &["qnn-sys", "genie-types"]),
     ("qnn-host", &["qnn-sys"]),
     ("nsp-graph", &["genie-types"]),
     ("kvmanager", &["genie-types"]),
     ("engine", &["genie-types", "qnn-api", "nsp-graph", "kvmanager"]),
-    ("compiler", &["genie-types", "qnn-api"]),
-    ("dialog", &["genie-types", "engine"]),
-    ("doctor", &["genie-types", "qnn-api", "nsp-graph", "dialog"]),
+    ("compiler", &["genie-types", "genie-bundle", "qnn-api"]),
+    ("dialog", &["genie-types", "genie-bundle", "engine"]),
+    ("doctor", &["genie-types", "genie-bundle", "qnn-api", "nsp-graph"]),
     (
         "genie-cli",
-        &["genie-types", "qnn-api", "qnn-host", "nsp-graph", "kvmanager", "engine", "compiler", "dialog", "doctor"],
+        &[
+            "genie-types",
+            "genie-bundle",
+            "qnn-api",
+            "qnn-host",
+            "nsp-graph",
+            "kvmanager",
+            "engine",
+            "compiler",
+            "dialog",
+            "doctor",
+        ],
     ),
-    ("xtask", &[]),
+    // For the names of a bundle's files only.
+    ("xtask", &["genie-bundle"]),
     ("conformance", &LIBRARIES),
 ];
 

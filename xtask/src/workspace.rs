@@ -6,8 +6,9 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 /// Crates that outsiders may depend on: they need a README and documented items.
-pub const LIBRARIES: [&str; 11] = [
+pub const LIBRARIES: [&str; 12] = [
     "genie-types",
+    "genie-bundle",
     "qnn-sys",
     "qnn-api",
     "qnn-host",

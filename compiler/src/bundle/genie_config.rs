@@ -3,8 +3,8 @@
 //! *Units*: `size` in tokens; `rope-dim` is the width of the position tables, half a head.
 //! *Source*: measured config schema of API 1.21 (`docs/genie.md`); layout as in the golden bundles.
 
-use super::{HTP_CONFIG_FILE, TOKENIZER_FILE};
 use crate::family::{Llama3Scaling, ModelSpec};
+use genie_bundle::{HTP_CONFIG_FILE, TOKENIZER_FILE};
 use serde_json::{Value, json};
 
 /// Genie's way to write "none" for an id.

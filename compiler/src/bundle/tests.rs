@@ -7,6 +7,7 @@ use crate::lower::tests::recorder::FakeTarget;
 use crate::testing::{Case, compile, edit};
 use crate::testmodel::TestModel;
 use crate::{CompileOptions, HtpOptions, Manifest, Silent, Splits};
+use genie_bundle::{CONFIG_FILE, HTP_CONFIG_FILE, TOKENIZER_FILE};
 use genie_types::TokenId;
 use serde_json::{Value, json};
 use std::cell::Cell;

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use dialog::config::GenieApi;
 use doctor::{DoctorError, Report, Request, Severity, Surroundings, collect, examine};
+use genie_bundle::config::GenieApi;
 use qnn_api::soc::SOCS;
 use qnn_api::{Soc, SystemLibrary};
 

@@ -15,10 +15,12 @@ use parking_lot::{Mutex, RwLock};
 use crate::bytes::Bytes;
 use crate::container;
 use crate::error::{Component, Error};
-use crate::exec::{Arena, Executable, PrepareOptions};
+use crate::exec::Executable;
 use crate::ir::{self, Role, Tensor, TensorId};
 use crate::pool::{Pool, PoolOptions};
+use crate::prepare::PrepareOptions;
 use crate::registry::{Kind, Registry};
+use crate::step::Arena;
 use crate::validate::{self, Wiring};
 
 use super::execute::Runner;

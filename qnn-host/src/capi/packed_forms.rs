@@ -6,10 +6,10 @@
 use std::collections::HashSet;
 
 use crate::container::{Image, Packed};
+use crate::graph::typed::Constant;
+use crate::graph::{Derived, SharedConstants};
 use crate::ir::{Quant, Role, SourceGraph, Tensor, TensorId};
 use crate::kernels::packed::Packing;
-use crate::passes::net::Constant;
-use crate::passes::{Derived, SharedConstants};
 
 /// Packed forms of the static tensors of `graphs`, each once.
 pub(super) fn collect(graphs: &[SourceGraph], shared: &SharedConstants) -> Vec<Packed> {
@@ -55,10 +55,12 @@ mod tests {
     use super::*;
     use crate::bytes::Bytes;
     use crate::container::{Verify, decode, encode};
-    use crate::exec::testing::Build;
-    use crate::exec::{Arena, Executable, PrepareOptions};
+    use crate::exec::Executable;
     use crate::ir::Dtype;
     use crate::pool::Pool;
+    use crate::prepare::PrepareOptions;
+    use crate::step::Arena;
+    use crate::testing::Build;
 
     /// A layer of `[16, 64]` in blocks of 32, of 8 bits or 4.
     fn layer(dtype: Dtype, name: &str) -> SourceGraph {

@@ -7,7 +7,7 @@ pub mod code;
 use thiserror::Error;
 
 use crate::container::FormatError;
-use crate::exec::ExecError;
+use crate::graph::ExecError;
 use crate::validate::Violation;
 
 /// The part of the API a call belongs to; QNN numbers the same mistake differently in each.

@@ -2,34 +2,16 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::Profile;
 use super::build::{self, ScheduledStep};
-use super::run_context::RunContext;
-use super::step::Fault;
-use super::{Arena, ExecError, Profile};
-use crate::ir::SourceGraph;
+use crate::graph::ExecError;
+use crate::graph::typed::{Port, TypedGraph};
 use crate::kernels::Isa;
-use crate::passes::net::{Port, TypedGraph};
-use crate::passes::{self, SharedConstants};
 use crate::pool::{Pool, Worker};
-
-/// Choices of [`Executable::prepare`].
-#[derive(Clone, Debug)]
-pub struct PrepareOptions {
-    /// Join nodes into fused steps (linear layers with their surroundings, attention, ...). Off, every node runs on its
-    /// own, by the plain kernels: the reference that tests compare with.
-    pub fuse: bool,
-    /// Constants made from constants (weights transposed or decoded); the same for all graphs of a context.
-    pub shared: Arc<SharedConstants>,
-}
-
-impl Default for PrepareOptions {
-    fn default() -> Self {
-        Self { fuse: true, shared: Arc::default() }
-    }
-}
+use crate::step::{Arena, Fault, RunContext};
 
 /// A checked, fused and planned graph. It holds weights and no state, so it can be shared between threads.
 pub struct Executable {
@@ -42,14 +24,6 @@ pub struct Executable {
 }
 
 impl Executable {
-    /// Checks, folds, fuses and plans `graph`.
-    ///
-    /// # Errors
-    /// Nodes that contradict their operands, operations that the host lacks.
-    pub fn prepare(graph: &SourceGraph, options: &PrepareOptions) -> Result<Self, ExecError> {
-        Self::from_net(passes::compile(graph, options)?, options.fuse)
-    }
-
     /// Plans a legal net.
     pub(crate) fn from_net(net: TypedGraph, fast: bool) -> Result<Self, ExecError> {
         let built = build::build(&net, fast)?;

@@ -1,9 +1,9 @@
 //! Reading client buffers and constants in their declared type.
 
-use super::codec::decode;
-use super::run_context::{RunContext, Src};
-use super::step::{Fault, Fill};
-use crate::passes::net::QuantGrid;
+use crate::graph::codec::decode;
+use crate::step::{Fault, Fill};
+use crate::step::{RunContext, Src};
+use crate::storage::QuantGrid;
 
 /// Elements stored as they were declared.
 #[derive(Clone, Debug)]

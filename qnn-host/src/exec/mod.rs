@@ -5,24 +5,12 @@
 //! *Invariants*: a run allocates nothing and takes no lock, except to report an error; every thread of the pool walks
 //! all steps, with a barrier between those that depend on each other.
 
-pub mod arena;
 mod build;
-pub(crate) mod codec;
-pub mod error;
 pub mod executable;
 mod load;
 pub(crate) mod ops;
 mod plan;
 pub mod profile;
-mod run_context;
-mod step;
-#[cfg(test)]
-pub(crate) mod testing;
-#[cfg(test)]
-mod tests;
 
-pub use crate::passes::SharedConstants;
-pub use arena::Arena;
-pub use error::ExecError;
-pub use executable::{Executable, PrepareOptions};
+pub use executable::Executable;
 pub use profile::{Profile, StepTimes};

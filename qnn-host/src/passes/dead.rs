@@ -1,6 +1,6 @@
 //! Removes nodes whose output nobody reads.
 
-use super::net::TypedGraph;
+use crate::graph::typed::TypedGraph;
 
 /// Keeps what stores need.
 pub(crate) fn remove(net: &mut TypedGraph) {

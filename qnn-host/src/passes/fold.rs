@@ -6,13 +6,16 @@
 use std::collections::HashSet;
 
 use super::legalize::words_value;
-use super::net::{Constant, Node, Port, Rounding, Source, Storage, TypedGraph, Value, ValueId};
-use super::op::Op;
-use super::shared::{Derived, SharedConstants};
 use crate::bytes::Bytes;
-use crate::exec::{Arena, ExecError, Executable};
+use crate::exec::Executable;
+use crate::graph::ExecError;
+use crate::graph::op::Op;
+use crate::graph::shared::{Derived, SharedConstants};
+use crate::graph::typed::{Constant, Node, Port, Source, TypedGraph, Value, ValueId};
 use crate::ir::{Dtype, Quant};
 use crate::pool::Pool;
+use crate::step::Arena;
+use crate::storage::{Rounding, Storage};
 
 /// Replaces foldable nodes by constants.
 pub(crate) fn fold(net: &mut TypedGraph, shared: &SharedConstants) -> Result<(), ExecError> {

@@ -5,15 +5,16 @@
 
 use std::collections::HashMap;
 
-use super::net::{Constant, Node, Rounding, Source, Storage, TypedGraph, Value, ValueId};
-use super::op::Op;
-use super::shared::{Derived, SharedConstants};
-use super::weights::is_row_codes;
 use crate::bytes::Bytes;
-use crate::exec::codec;
 use crate::exec::ops::attention::is_fast;
+use crate::graph::codec;
+use crate::graph::op::Op;
+use crate::graph::shared::{Derived, SharedConstants};
+use crate::graph::typed::{Constant, Node, Source, TypedGraph, Value, ValueId};
+use crate::graph::weight_format::is_row_codes;
 use crate::ir::{Dtype, Quant};
 use crate::kernels::Isa;
+use crate::storage::{Rounding, Storage};
 
 /// Rewrites operands; conversions come first and are shared.
 pub(crate) fn legalize(net: &mut TypedGraph, fused: bool, shared: &SharedConstants) {

@@ -9,30 +9,25 @@ pub(crate) mod fold;
 pub(crate) mod fuse;
 pub(crate) mod legalize;
 pub(crate) mod lower;
-pub(crate) mod net;
-pub(crate) mod op;
-mod shared;
 pub(crate) mod symbol;
 pub(crate) mod weights;
 
-use crate::exec::{ExecError, PrepareOptions};
+use crate::graph::typed::TypedGraph;
+use crate::graph::{ExecError, SharedConstants};
 use crate::ir::SourceGraph;
-use net::TypedGraph;
-pub(crate) use shared::Derived;
-pub use shared::SharedConstants;
 
 /// All passes.
-pub(crate) fn compile(graph: &SourceGraph, options: &PrepareOptions) -> Result<TypedGraph, ExecError> {
+pub(crate) fn compile(graph: &SourceGraph, fuse: bool, shared: &SharedConstants) -> Result<TypedGraph, ExecError> {
     let mut net = lower::lower(graph)?;
     dead::remove(&mut net);
-    fold::fold(&mut net, &options.shared)?;
-    if options.fuse {
+    fold::fold(&mut net, shared)?;
+    if fuse {
         fuse::fuse(&mut net);
     }
     dead::remove(&mut net);
-    if options.fuse {
-        weights::pack(&mut net, &options.shared);
+    if fuse {
+        weights::pack(&mut net, shared);
     }
-    legalize::legalize(&mut net, options.fuse, &options.shared);
+    legalize::legalize(&mut net, fuse, shared);
     Ok(net)
 }

@@ -6,13 +6,13 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::net::{Storage, TypedGraph, Uses, ValueId};
-use super::op::Op;
-use crate::exec::codec;
-use crate::exec::ops::BinaryOp;
-use crate::exec::ops::moves::Strided;
-use crate::exec::ops::walk::{MAX_RANK, Walk, broadcast_shape};
+use crate::graph::codec;
+use crate::graph::op::Op;
+use crate::graph::scalar::BinaryOp;
+use crate::graph::typed::{TypedGraph, Uses, ValueId};
+use crate::graph::walk::{MAX_RANK, Walk, broadcast_shape};
 use crate::kernels::Isa;
+use crate::storage::Storage;
 
 /// Number of an expression; equal numbers mean equal values.
 pub(crate) type Sym = u32;
@@ -103,9 +103,9 @@ impl Symbols {
         let first = *node.inputs.first().filter(|_| !deep)?;
         let shape = net.shape(first);
         let walk = match &node.op {
-            Op::Transpose { perm } => Strided::transpose(shape, perm),
-            Op::Tile { multiples } => Strided::tile(shape, multiples),
-            Op::Slice { begin, stride, counts } => Strided::slice(shape, begin, stride, counts),
+            Op::Transpose { perm } => Walk::transpose(shape, perm),
+            Op::Tile { multiples } => Walk::tile(shape, multiples),
+            Op::Slice { begin, stride, counts } => Walk::slice(shape, begin, stride, counts),
             Op::Copy => return self.of(net, uses, first),
             Op::Binary(op @ (BinaryOp::Add | BinaryOp::Subtract | BinaryOp::Multiply)) => {
                 let other = node.inputs[1];

@@ -3,10 +3,10 @@
 //! Block codes ([`Quant::Block`] along a row, blocks of a multiple of 32, scales that `float16` holds) are packed once a
 //! context, and so are codes of 6 bits in blocks of 16 with scales of two levels; see [`crate::kernels::packed`]. Codes with a scale for each row are read in place.
 
-use super::net::{Constant, Source, TypedGraph, Value};
-use super::op::Op;
-use super::shared::{Derived, SharedConstants};
 use crate::bytes::Bytes;
+use crate::graph::op::Op;
+use crate::graph::shared::{Derived, SharedConstants};
+use crate::graph::typed::{Constant, Source, TypedGraph, Value};
 use crate::ir::{BlockScales, Dtype, Quant};
 use crate::kernels::packed::{BLOCK, Bits, Packer, Packing, Scales};
 use crate::kernels::q6_k::{STRETCH, SUB, factors};
@@ -118,21 +118,4 @@ fn spread(scales: &BlockScales, first: usize, repeat: usize, wide: &mut [f32]) {
     for (i, scale) in wide.iter_mut().enumerate() {
         *scale = scales.get(first + i / repeat);
     }
-}
-
-/// Codes of a byte or two, with one scale for all rows or one for each.
-pub(crate) fn is_row_codes(dtype: Dtype, quant: &Quant) -> bool {
-    let codes = matches!(dtype, Dtype::SFixed8 | Dtype::UFixed8 | Dtype::SFixed16 | Dtype::UFixed16);
-    codes && matches!(quant, Quant::None | Quant::PerTensor { .. } | Quant::PerAxis { axis: 0, .. })
-}
-
-/// Whether the vector kernels take a layer's weights: numbers, packed codes, symmetric signed bytes.
-pub(crate) fn has_kernel(weights: &Constant) -> bool {
-    let symmetric = match &weights.quant {
-        Quant::PerTensor { offset, .. } => *offset == 0,
-        Quant::PerAxis { offsets, .. } => offsets.iter().all(|&o| o == 0),
-        _ => true,
-    };
-    let bytes = weights.dtype == Dtype::SFixed8 && is_row_codes(weights.dtype, &weights.quant) && symmetric;
-    weights.dtype.is_float() || weights.packing.is_some() || bytes
 }

@@ -49,7 +49,9 @@ const B: Dtype = Dtype::Bool8;
 
 /// What the checks accept must also be what the executor can prepare and run, on zeros at least.
 fn runs(graph: &SourceGraph) {
-    use crate::exec::{Arena, Executable, PrepareOptions};
+    use crate::exec::Executable;
+    use crate::prepare::PrepareOptions;
+    use crate::step::Arena;
     let op = &graph.nodes[0].op;
     let executable = Executable::prepare(graph, &PrepareOptions::default()).unwrap_or_else(|e| panic!("{op}: {e}"));
     let inputs: Vec<_> = graph.inputs().map(|id| vec![0u8; graph.tensor(id).size_bytes()]).collect();

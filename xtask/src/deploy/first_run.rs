@@ -1,11 +1,12 @@
 //! The first prompt on the device: proof that program, libraries and bundle fit, and the first figures.
 
 use anyhow::{Context, Result};
+use genie_bundle::CONFIG_FILE;
 use serde::Serialize;
 use serde_json::Value;
 
 use super::device::{Device, Probe, ask, quoted};
-use super::parcel::{Backend, CONFIG, PROGRAM};
+use super::parcel::{Backend, PROGRAM};
 
 /// What is asked.
 pub struct Question<'a> {
@@ -54,7 +55,7 @@ impl FirstRun {
             Backend::Htp => format!("{dir}/lib/libQnnHtp.so"),
         };
         let script = format!(
-            "{env}{program} --quiet run -c bundle/{CONFIG} --backend {} -p {} -n {} --json",
+            "{env}{program} --quiet run -c bundle/{CONFIG_FILE} --backend {} -p {} -n {} --json",
             quoted(&backend),
             quoted(question.prompt),
             question.max_tokens

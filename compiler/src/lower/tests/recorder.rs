@@ -1,9 +1,9 @@
 //! A target that writes down what it is asked to compose, and refuses what no backend would take.
 
 use crate::lower::{GraphSink, Kind, Param};
-use crate::manifest::BackendId;
 use crate::target::{Target, TargetContext};
 use crate::{CompileError, Result};
+use genie_bundle::BackendId;
 use genie_types::TensorInfo;
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;

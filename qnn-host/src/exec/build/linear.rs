@@ -1,14 +1,15 @@
 //! Linear layers to steps: which format the weights are in.
 
 use super::Builder;
-use crate::exec::ExecError;
 use crate::exec::ops::linear::{Codes, Layer, Linear, Weights};
 use crate::exec::ops::linear_store::LinearStore;
-use crate::exec::step::Step;
+use crate::graph::ExecError;
+use crate::graph::op::Op;
+use crate::graph::typed::{Constant, Node, ValueId};
+use crate::graph::weight_format::{has_kernel, is_row_codes};
 use crate::ir::Quant;
-use crate::passes::net::{Constant, Node, QuantGrid, ValueId};
-use crate::passes::op::Op;
-use crate::passes::weights::{has_kernel, is_row_codes};
+use crate::step::Step;
+use crate::storage::QuantGrid;
 
 impl Builder<'_> {
     /// The step of linear layers that read the same rows.

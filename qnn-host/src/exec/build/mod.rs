@@ -1,15 +1,16 @@
 //! From a legal net to steps: groups what runs together, places values, resolves operands.
 
-use crate::exec::ExecError;
 use crate::exec::load::{Load, Table};
 use crate::exec::ops::attention::Attention;
 use crate::exec::ops::store::{Round, Store};
 use crate::exec::plan::{self, Access};
-use crate::exec::run_context::{Dst, Place, Src};
-use crate::exec::step::{Each, Fill, Step};
+use crate::graph::ExecError;
+use crate::graph::op::Op;
+use crate::graph::typed::{Node, Source, TypedGraph, ValueId};
 use crate::ir::{Dtype, Quant};
-use crate::passes::net::{Node, QuantGrid, Source, Storage, TypedGraph, ValueId};
-use crate::passes::op::Op;
+use crate::step::{Dst, Place, Src};
+use crate::step::{Each, Fill, Step};
+use crate::storage::{QuantGrid, Storage};
 use units::Unit;
 
 mod linear;
@@ -145,7 +146,7 @@ impl Builder<'_> {
         Box::new(Store { x, output, dtype: port.dtype, grid })
     }
 
-    fn attention(&self, node: &Node, op: crate::passes::op::AttentionOp) -> Result<Box<dyn Step>, ExecError> {
+    fn attention(&self, node: &Node, op: crate::graph::op::AttentionOp) -> Result<Box<dyn Step>, ExecError> {
         let mut rest = node.inputs.iter().map(|&id| self.table(id));
         let mut next = || rest.next().ok_or_else(|| self.broken(node, "lacks operands"));
         let q = next()?.src;

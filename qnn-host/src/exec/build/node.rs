@@ -1,7 +1,6 @@
 //! One node to one step: shapes become loop bounds.
 
 use super::Builder;
-use crate::exec::ExecError;
 use crate::exec::ops::binary::{IntBinary, Pair, RealBinary, RealComparison, Select};
 use crate::exec::ops::convert::{Cast, ConvertStorage, Copy};
 use crate::exec::ops::fast::{FastRmsNorm, FastRotate};
@@ -16,11 +15,13 @@ use crate::exec::ops::scatter_mask::ScatterMask;
 use crate::exec::ops::softmax::Softmax;
 use crate::exec::ops::top_k::TopK;
 use crate::exec::ops::unary::{IntUnary, RealUnary};
-use crate::exec::ops::walk::{MAX_RANK, Walk, broadcast_shape};
-use crate::exec::ops::{BinaryOp, ScatterOp};
-use crate::exec::step::Step;
-use crate::passes::net::{Constant, Node, ValueId};
-use crate::passes::op::{Op, PadScheme};
+use crate::graph::ExecError;
+use crate::graph::op::{Op, PadScheme};
+use crate::graph::scalar::BinaryOp;
+use crate::graph::scalar::ScatterOp;
+use crate::graph::typed::{Constant, Node, ValueId};
+use crate::graph::walk::{MAX_RANK, Walk, broadcast_shape};
+use crate::step::Step;
 
 impl Builder<'_> {
     /// The step of a node.
@@ -96,11 +97,11 @@ impl Builder<'_> {
                 let (shape, epsilon) = (shape.to_vec(), *epsilon);
                 self.each(node, L2Norm { x, axes: reduced, shape, reduced: axes.clone(), epsilon })
             }
-            Op::Transpose { perm } => self.each(node, Strided { x, walk: Strided::transpose(shape, perm) }),
+            Op::Transpose { perm } => self.each(node, Strided { x, walk: Walk::transpose(shape, perm) }),
             Op::Slice { begin, stride, counts } => {
-                self.each(node, Strided { x, walk: Strided::slice(shape, begin, stride, counts) })
+                self.each(node, Strided { x, walk: Walk::slice(shape, begin, stride, counts) })
             }
-            Op::Tile { multiples } => self.each(node, Strided { x, walk: Strided::tile(shape, multiples) }),
+            Op::Tile { multiples } => self.each(node, Strided { x, walk: Walk::tile(shape, multiples) }),
             Op::Concat { axis } => {
                 let part = |&id: &ValueId| (self.src(id), self.shape(id)[*axis..].iter().product());
                 let parts: Vec<_> = node.inputs.iter().map(part).collect();

@@ -2,9 +2,10 @@
 
 use crate::exec::ops::linear::MAX_LAYERS;
 use crate::exec::plan::Access;
-use crate::passes::net::{Node, Rounding, TypedGraph, Uses, ValueId};
-use crate::passes::op::Op;
-use crate::passes::weights::has_kernel;
+use crate::graph::op::Op;
+use crate::graph::typed::{Node, TypedGraph, Uses, ValueId};
+use crate::graph::weight_format::has_kernel;
+use crate::storage::Rounding;
 
 /// What becomes one step.
 pub(super) enum Unit {

@@ -5,13 +5,13 @@
 //! is computed in full, as a softmax would: its result is finite.
 
 use crate::exec::load::Table;
-use crate::exec::run_context::{Dst, RunContext, Src};
-use crate::exec::step::{Fault, Step};
+use crate::graph::op::AttentionOp;
 use crate::kernels::attention as kernel;
 use crate::kernels::{Floats, Isa};
-use crate::passes::net::QuantGrid;
-use crate::passes::op::AttentionOp;
 use crate::pool::Worker;
+use crate::step::{Dst, RunContext, Src};
+use crate::step::{Fault, Step};
+use crate::storage::QuantGrid;
 
 /// Mask values up to this hide a column.
 pub(crate) const HIDDEN: f32 = -900.0;

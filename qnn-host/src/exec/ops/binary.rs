@@ -1,73 +1,9 @@
 //! Operations on pairs of elements, broadcast, and the choice between two.
 
-use super::walk::Walk;
-use crate::exec::run_context::{Lane32, RunContext, Src};
-use crate::exec::step::{Fault, Fill};
-
-/// An operation on two elements. Comparisons and logic yield 0 or 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "the names are QNN's")]
-pub(crate) enum BinaryOp {
-    Add,
-    And,
-    Divide,
-    Equal,
-    FloorDiv,
-    Fmod,
-    Greater,
-    GreaterEqual,
-    Less,
-    LessEqual,
-    Maximum,
-    Minimum,
-    Mod,
-    Multiply,
-    NotEqual,
-    Or,
-    Power,
-    SquaredDifference,
-    Subtract,
-    Xor,
-}
-
-impl BinaryOp {
-    /// Takes anything that compares, yields 0 or 1.
-    pub(crate) fn is_comparison(self) -> bool {
-        use BinaryOp::{Equal, Greater, GreaterEqual, Less, LessEqual, NotEqual};
-        matches!(self, Equal | Greater | GreaterEqual | Less | LessEqual | NotEqual)
-    }
-
-    /// Takes truth values: 0 or not 0.
-    pub(crate) fn is_logic(self) -> bool {
-        matches!(self, Self::And | Self::Or | Self::Xor)
-    }
-
-    /// For profiles.
-    pub(crate) fn label(self) -> &'static str {
-        match self {
-            Self::Add => "Add",
-            Self::And => "And",
-            Self::Divide => "Divide",
-            Self::Equal => "Equal",
-            Self::FloorDiv => "FloorDiv",
-            Self::Fmod => "Fmod",
-            Self::Greater => "Greater",
-            Self::GreaterEqual => "GreaterEqual",
-            Self::Less => "Less",
-            Self::LessEqual => "LessEqual",
-            Self::Maximum => "Maximum",
-            Self::Minimum => "Minimum",
-            Self::Mod => "Mod",
-            Self::Multiply => "Multiply",
-            Self::NotEqual => "NotEqual",
-            Self::Or => "Or",
-            Self::Power => "Power",
-            Self::SquaredDifference => "SquaredDifference",
-            Self::Subtract => "Subtract",
-            Self::Xor => "Xor",
-        }
-    }
-}
+use crate::graph::scalar::BinaryOp;
+use crate::graph::walk::Walk;
+use crate::step::{Fault, Fill};
+use crate::step::{Lane32, RunContext, Src};
 
 /// Two operands and how they are walked.
 pub(crate) struct Pair {

@@ -1,8 +1,8 @@
 //! Conversions that are more than a view.
 
-use crate::exec::run_context::{RunContext, Src};
-use crate::exec::step::{Fault, Fill};
-use crate::passes::op::CastOp;
+use crate::graph::op::CastOp;
+use crate::step::{Fault, Fill};
+use crate::step::{RunContext, Src};
 
 /// The same elements at another place, to be rounded there.
 pub(crate) struct Copy(pub(crate) Src);

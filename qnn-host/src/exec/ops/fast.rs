@@ -1,8 +1,8 @@
 //! Norms and rotations by the vector kernels.
 
-use crate::exec::run_context::{RunContext, Src};
-use crate::exec::step::{Fault, Fill};
 use crate::kernels::{self, Floats};
+use crate::step::{Fault, Fill};
+use crate::step::{RunContext, Src};
 
 /// RMS normalisation with weights read in place.
 pub(crate) struct FastRmsNorm {

@@ -2,10 +2,10 @@
 
 use crate::bytes::Bytes;
 use crate::exec::load::Table;
-use crate::exec::run_context::{Lane32, RunContext, Src};
-use crate::exec::step::{Fault, Fill};
 use crate::kernels::Packed;
 use crate::kernels::packed::Packing;
+use crate::step::{Fault, Fill};
+use crate::step::{Lane32, RunContext, Src};
 
 /// `index` as a place in `0..limit`.
 pub(crate) fn place(index: i32, limit: usize) -> Result<usize, Fault> {

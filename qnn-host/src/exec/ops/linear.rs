@@ -3,14 +3,14 @@
 //! [`Weights`] is the seam for further formats: a variant here, a branch in [`Linear::run`], a case in `build`.
 
 use crate::bytes::Bytes;
-use crate::exec::codec::decode;
-use crate::exec::run_context::{Dst, Lane32, RunContext, Src};
-use crate::exec::step::{Fault, Step};
+use crate::graph::codec::decode;
 use crate::ir::Dtype;
 use crate::kernels::linear::{self, Gate, Residual};
 use crate::kernels::packed::Packing;
 use crate::kernels::{Isa, Mat, Packed, SharedMut};
 use crate::pool::{Worker, share};
+use crate::step::{Dst, Lane32, RunContext, Src};
+use crate::step::{Fault, Step};
 
 /// Most layers of one step.
 pub(crate) const MAX_LAYERS: usize = 4;

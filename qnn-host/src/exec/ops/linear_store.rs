@@ -4,14 +4,14 @@
 //! scratch and converted.
 
 use super::linear::{Layer, lend};
-use crate::exec::codec::encode;
-use crate::exec::run_context::{RunContext, Src};
-use crate::exec::step::{Fault, Step};
+use crate::graph::codec::encode;
 use crate::ir::Dtype;
 use crate::kernels::linear;
 use crate::kernels::{Isa, SharedMut};
-use crate::passes::net::QuantGrid;
 use crate::pool::Worker;
+use crate::step::{Fault, Step};
+use crate::step::{RunContext, Src};
+use crate::storage::QuantGrid;
 
 /// Numbers of scratch for a stretch.
 const STRETCH: usize = 512 << 10;

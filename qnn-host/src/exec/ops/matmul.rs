@@ -1,8 +1,8 @@
 //! Plain products: batched matrices of values, and the convolution.
 
-use super::walk::{Walk, broadcast_strides};
-use crate::exec::run_context::{RunContext, Src};
-use crate::exec::step::{Fault, Fill};
+use crate::graph::walk::{Walk, broadcast_strides};
+use crate::step::{Fault, Fill};
+use crate::step::{RunContext, Src};
 
 /// `out[b] = A[b] B[b] (+ bias)`, row-major, leading axes broadcast.
 pub(crate) struct MatMul {

@@ -18,10 +18,3 @@ pub(crate) mod softmax;
 pub(crate) mod store;
 pub(crate) mod top_k;
 pub(crate) mod unary;
-pub(crate) mod walk;
-
-pub(crate) use binary::BinaryOp;
-pub(crate) use reduce::ReduceOp;
-pub(crate) use scatter::ScatterOp;
-pub(crate) use unary::UnaryOp;
-pub(crate) use walk::broadcast_shape;

@@ -1,40 +1,14 @@
 //! Moving elements as they are: by strides (transposition, slice, repetition), side by side, with a border.
 
-use super::walk::{Walk, strides_of};
-use crate::exec::run_context::{RunContext, Src};
-use crate::exec::step::{Fault, Fill};
-use crate::passes::op::PadScheme;
+use crate::graph::op::PadScheme;
+use crate::graph::walk::Walk;
+use crate::step::{Fault, Fill};
+use crate::step::{RunContext, Src};
 
 /// `out[i] = x[walk(i)]`.
 pub(crate) struct Strided {
     pub(crate) x: Src,
     pub(crate) walk: Walk<1>,
-}
-
-impl Strided {
-    /// Axis `a` of the result is axis `perm[a]` of `shape`.
-    pub(crate) fn transpose(shape: &[usize], perm: &[usize]) -> Walk<1> {
-        let own = strides_of(shape);
-        let dims: Vec<usize> = perm.iter().map(|&a| shape[a]).collect();
-        let strides: Vec<[isize; 1]> = perm.iter().map(|&a| [own[a] as isize]).collect();
-        Walk::new(&dims, &strides, [0])
-    }
-
-    /// `counts` elements of each axis, from `begin` on, every `stride`-th.
-    pub(crate) fn slice(shape: &[usize], begin: &[usize], stride: &[i64], counts: &[usize]) -> Walk<1> {
-        let own = strides_of(shape);
-        let strides: Vec<[isize; 1]> = own.iter().zip(stride).map(|(&o, &s)| [o as isize * s as isize]).collect();
-        let base: usize = own.iter().zip(begin).map(|(o, b)| o * b).sum();
-        Walk::new(counts, &strides, [base as isize])
-    }
-
-    /// Each axis repeated as a whole.
-    pub(crate) fn tile(shape: &[usize], multiples: &[usize]) -> Walk<1> {
-        let own = strides_of(shape);
-        let dims: Vec<usize> = multiples.iter().zip(shape).flat_map(|(&m, &d)| [m, d]).collect();
-        let strides: Vec<[isize; 1]> = own.iter().flat_map(|&s| [[0], [s as isize]]).collect();
-        Walk::new(&dims, &strides, [0])
-    }
 }
 
 impl Fill for Strided {

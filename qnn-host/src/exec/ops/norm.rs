@@ -1,8 +1,8 @@
 //! Plain normalisations, sums in double precision; the reference for fused ones.
 
 use super::reduce::Axes;
-use crate::exec::run_context::{RunContext, Src};
-use crate::exec::step::{Fault, Fill};
+use crate::step::{Fault, Fill};
+use crate::step::{RunContext, Src};
 
 /// What is normalised over the last axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,32 +1,9 @@
 //! Many elements to one: sums, means, extremes; places of extremes; running sums.
 
-use super::walk::strides_of;
-use crate::exec::run_context::{RunContext, Src};
-use crate::exec::step::{Fault, Fill};
-
-/// What becomes of the elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names are QNN's")]
-pub(crate) enum ReduceOp {
-    Mean,
-    Sum,
-    Max,
-    Min,
-    Prod,
-}
-
-impl ReduceOp {
-    /// For profiles.
-    pub(crate) fn label(self) -> &'static str {
-        match self {
-            Self::Mean => "ReduceMean",
-            Self::Sum => "ReduceSum",
-            Self::Max => "ReduceMax",
-            Self::Min => "ReduceMin",
-            Self::Prod => "ReduceProd",
-        }
-    }
-}
+use crate::graph::scalar::ReduceOp;
+use crate::graph::walk::strides_of;
+use crate::step::{Fault, Fill};
+use crate::step::{RunContext, Src};
 
 /// The axes of a tensor, some of which are reduced.
 pub(crate) struct Axes {

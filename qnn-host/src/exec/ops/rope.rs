@@ -1,7 +1,7 @@
 //! Plain rotation of positions; the reference for the fused one.
 
-use crate::exec::run_context::{RunContext, Src};
-use crate::exec::step::{Fault, Fill};
+use crate::step::{Fault, Fill};
+use crate::step::{RunContext, Src};
 
 /// Turns pairs of each row of `dim` by the angles of its position.
 pub(crate) struct Rotate {

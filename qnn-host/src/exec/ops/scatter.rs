@@ -1,18 +1,10 @@
 //! Writing updates at places that an index tensor names, over a copy of the data. A place outside is an error.
 
 use super::gather::{along_axis, slice_at};
-use crate::exec::run_context::{Dst, RunContext, Src};
-use crate::exec::step::{Fault, Step};
+use crate::graph::scalar::ScatterOp;
 use crate::pool::Worker;
-
-/// How an update meets what is there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ScatterOp {
-    Replace,
-    Add,
-    Multiply,
-    Max,
-}
+use crate::step::{Dst, RunContext, Src};
+use crate::step::{Fault, Step};
 
 /// What an index entry names.
 pub(crate) enum Places {

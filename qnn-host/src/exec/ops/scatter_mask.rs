@@ -1,8 +1,8 @@
 //! The mask of attention over a past and the new columns that replace some of it.
 
 use super::gather::place;
-use crate::exec::run_context::{RunContext, Src};
-use crate::exec::step::{Fault, Fill};
+use crate::step::{Fault, Fill};
+use crate::step::{RunContext, Src};
 
 /// Hides a column even from rows whose other columns are all hidden; finite, so that no difference is undefined.
 const REPLACED: f32 = -1e30;

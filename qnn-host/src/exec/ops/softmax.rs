@@ -1,7 +1,7 @@
 //! Plain softmax along any axis.
 
-use crate::exec::run_context::{RunContext, Src};
-use crate::exec::step::{Fault, Fill};
+use crate::step::{Fault, Fill};
+use crate::step::{RunContext, Src};
 
 /// `e^(beta x) / sum`, or its logarithm.
 pub(crate) struct Softmax {

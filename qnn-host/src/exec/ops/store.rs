@@ -1,11 +1,11 @@
 //! Writing client buffers, and rounding values to what a client would read.
 
-use crate::exec::codec::encode;
-use crate::exec::run_context::{Dst, RunContext, Src};
-use crate::exec::step::{Fault, Step, round_all};
+use crate::graph::codec::encode;
 use crate::ir::Dtype;
-use crate::passes::net::{QuantGrid, Rounding};
 use crate::pool::{Worker, share};
+use crate::step::{Dst, RunContext, Src};
+use crate::step::{Fault, Step, round_all};
+use crate::storage::{QuantGrid, Rounding};
 
 /// Fewest elements worth a thread of their own.
 const GRAIN: usize = 2048;

@@ -1,9 +1,9 @@
 //! The largest or smallest elements of each row, in order.
 
 use super::reduce::number;
-use crate::exec::run_context::{Dst, RunContext, Src};
-use crate::exec::step::{Fault, Step};
 use crate::pool::{Worker, share};
+use crate::step::{Dst, RunContext, Src};
+use crate::step::{Fault, Step};
 
 /// The first `k` of each row of `n` in order; of equal elements the earlier comes first.
 pub(crate) struct TopK {

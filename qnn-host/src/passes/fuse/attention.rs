@@ -7,10 +7,11 @@ use std::collections::HashMap;
 
 use super::Match;
 use super::scatter_cache::{self, Scattered, scattered};
-use crate::exec::ops::BinaryOp;
-use crate::passes::net::{Node, Storage, TypedGraph, ValueId};
-use crate::passes::op::{AttentionOp, Op};
+use crate::graph::op::{AttentionOp, Op};
+use crate::graph::scalar::BinaryOp;
+use crate::graph::typed::{Node, TypedGraph, ValueId};
 use crate::passes::symbol::Symbols;
+use crate::storage::Storage;
 
 /// Rewrites the product with V.
 pub(super) fn fuse(net: &mut TypedGraph) {

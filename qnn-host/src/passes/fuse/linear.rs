@@ -1,9 +1,9 @@
 //! Sums into the linear layer that makes one of the operands: bias and residual.
 
 use super::{Match, rewrite};
-use crate::exec::ops::BinaryOp;
-use crate::passes::net::{TypedGraph, ValueId};
-use crate::passes::op::Op;
+use crate::graph::op::Op;
+use crate::graph::scalar::BinaryOp;
+use crate::graph::typed::{TypedGraph, ValueId};
 
 /// Rewrites sums whose one side is a linear layer that nobody else reads.
 pub(super) fn fuse(net: &mut TypedGraph) {

@@ -9,9 +9,11 @@ mod swiglu;
 mod turns;
 
 use super::dead;
-use super::net::{Node, Rounding, Storage, TypedGraph, Uses, ValueId};
-use super::op::Op;
-use crate::exec::ops::{BinaryOp, ScatterOp};
+use crate::graph::op::Op;
+use crate::graph::scalar::BinaryOp;
+use crate::graph::scalar::ScatterOp;
+use crate::graph::typed::{Node, TypedGraph, Uses, ValueId};
+use crate::storage::{Rounding, Storage};
 
 /// All fusions; later ones see what earlier ones made.
 pub(crate) fn fuse(net: &mut TypedGraph) {
@@ -94,7 +96,7 @@ impl<'n> Match<'n> {
         if root.n_elems() != 1 || root.storage() != Storage::F32 {
             return None;
         }
-        let bytes = crate::exec::codec::decode_constant(crate::kernels::Isa::PLAIN, constant, &root.shape);
+        let bytes = crate::graph::codec::decode_constant(crate::kernels::Isa::PLAIN, constant, &root.shape);
         bytes.first_chunk().map(|&b| f32::from_ne_bytes(b))
     }
 }

@@ -1,9 +1,11 @@
 //! RMS normalisation written out: `x * rsqrt(mean(x * x) + epsilon)`, then perhaps `* gamma`.
 
 use super::{Match, rewrite};
-use crate::exec::ops::{BinaryOp, ReduceOp, UnaryOp};
-use crate::passes::net::{TypedGraph, ValueId};
-use crate::passes::op::Op;
+use crate::graph::op::Op;
+use crate::graph::scalar::BinaryOp;
+use crate::graph::scalar::ReduceOp;
+use crate::graph::scalar::UnaryOp;
+use crate::graph::typed::{TypedGraph, ValueId};
 
 /// Rewrites the product with the root, then the product with gamma.
 pub(super) fn fuse(net: &mut TypedGraph) {

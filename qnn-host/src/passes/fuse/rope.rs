@@ -1,9 +1,9 @@
 //! Rotation of positions written out: `concat(x1 cos - x2 sin, x2 cos + x1 sin)`, with `x1, x2` the halves of the last axis.
 
 use super::{Match, rewrite};
-use crate::exec::ops::BinaryOp;
-use crate::passes::net::{TypedGraph, ValueId};
-use crate::passes::op::Op;
+use crate::graph::op::Op;
+use crate::graph::scalar::BinaryOp;
+use crate::graph::typed::{TypedGraph, ValueId};
 
 /// Rewrites the concatenation of the rotated halves.
 pub(super) fn fuse(net: &mut TypedGraph) {
@@ -41,7 +41,7 @@ fn fused(m: &Match<'_>, index: usize) -> Option<(Op, Vec<ValueId>)> {
 /// The value whose last axis `x1` and `x2` halve.
 fn halves(m: &Match<'_>, x1: ValueId, x2: ValueId, axis: usize) -> Option<(ValueId, usize)> {
     let (a, b) = (m.maker(x1)?, m.maker(x2)?);
-    let part = |node: &crate::passes::net::Node| match &node.op {
+    let part = |node: &crate::graph::typed::Node| match &node.op {
         Op::Slice { begin, stride, counts } if stride.iter().all(|&s| s == 1) => Some((begin.clone(), counts.clone())),
         _ => None,
     };

@@ -6,10 +6,11 @@
 use std::collections::HashMap;
 
 use super::Match;
-use crate::exec::ops::ScatterOp;
-use crate::passes::net::{Node, Storage, TypedGraph, ValueId};
-use crate::passes::op::Op;
+use crate::graph::op::Op;
+use crate::graph::scalar::ScatterOp;
+use crate::graph::typed::{Node, TypedGraph, ValueId};
 use crate::passes::symbol::{Sym, Symbols};
+use crate::storage::Storage;
 
 /// A scattered tensor taken apart.
 pub(super) struct Scattered {

@@ -1,9 +1,10 @@
 //! `silu(x gate) * (x up)`: sigmoid, two products and two linear layers become one pass over `x` and both weights.
 
 use super::{Match, rewrite};
-use crate::exec::ops::{BinaryOp, UnaryOp};
-use crate::passes::net::{TypedGraph, ValueId};
-use crate::passes::op::Op;
+use crate::graph::op::Op;
+use crate::graph::scalar::BinaryOp;
+use crate::graph::scalar::UnaryOp;
+use crate::graph::typed::{TypedGraph, ValueId};
 
 /// Rewrites the last product.
 pub(super) fn fuse(net: &mut TypedGraph) {
@@ -37,7 +38,7 @@ fn fused(m: &Match<'_>, index: usize) -> Option<(Op, Vec<ValueId>)> {
 }
 
 /// The value that a node multiplies with its own sigmoid, read `readers` times in all.
-fn silu_of(m: &Match<'_>, node: &crate::passes::net::Node, readers: u32) -> Option<ValueId> {
+fn silu_of(m: &Match<'_>, node: &crate::graph::typed::Node, readers: u32) -> Option<ValueId> {
     let pairs = Match::pairs(node, BinaryOp::Multiply)?;
     let is_silu = |&[gate, sigmoid]: &[ValueId; 2]| {
         let same = sigmoid_of(m, sigmoid).is_some_and(|of| m.net.root(of) == m.net.root(gate));

@@ -4,8 +4,9 @@
 //! rotation works on either, attention reads queries and writes results at any stride, so both transpositions go.
 
 use super::Match;
-use crate::passes::net::{Node, Rounding, TypedGraph, ValueId};
-use crate::passes::op::Op;
+use crate::graph::op::Op;
+use crate::graph::typed::{Node, TypedGraph, ValueId};
+use crate::storage::Rounding;
 
 /// The transposition in question.
 const SWAP: [usize; 4] = [0, 2, 1, 3];

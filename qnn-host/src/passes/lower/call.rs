@@ -1,10 +1,11 @@
 //! One QNN node while it is lowered: its operands and parameters, checked as they are asked for.
 
 use super::Lower;
-use crate::exec::ExecError;
+use crate::graph::ExecError;
+use crate::graph::op::Op;
+use crate::graph::typed::{Node as TypedNode, Source, TypedGraph, ValueId};
 use crate::ir::{Node, Param, Role};
-use crate::passes::net::{self, Rounding, Source, Storage, TypedGraph, ValueId};
-use crate::passes::op::Op;
+use crate::storage::{Rounding, Storage};
 
 /// A node and the net it is lowered into.
 pub(crate) struct Call<'a, 'g> {
@@ -152,7 +153,7 @@ impl<'a, 'g> Call<'a, 'g> {
     /// Adds an operation that writes a temporary value.
     pub(crate) fn emit_to(&mut self, op: Op, inputs: &[ValueId], output: ValueId) {
         let name = self.node.name.as_str().into();
-        self.lower.net.nodes.push(net::Node { name, op, inputs: inputs.to_vec(), output: Some(output) });
+        self.lower.net.nodes.push(TypedNode { name, op, inputs: inputs.to_vec(), output: Some(output) });
     }
 
     /// Makes `output` the same elements as `input`: a view where rounding allows it, else a copy.
@@ -192,7 +193,7 @@ impl<'a, 'g> Call<'a, 'g> {
         if let Some(port) = self.lower.output[output.0 as usize] {
             let name = std::sync::Arc::clone(&self.lower.net.outputs[port].name);
             let op = Op::Store { output: port };
-            self.lower.net.nodes.push(net::Node { name, op, inputs: vec![output], output: None });
+            self.lower.net.nodes.push(TypedNode { name, op, inputs: vec![output], output: None });
         }
     }
 

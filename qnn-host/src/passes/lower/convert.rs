@@ -1,9 +1,9 @@
 //! Conversions between number types. Between nodes all numbers are `f32`, so most of them are views or roundings.
 
 use super::Call;
-use crate::exec::ExecError;
+use crate::graph::ExecError;
+use crate::graph::op::{CastOp, Op};
 use crate::ir::Dtype;
-use crate::passes::op::{CastOp, Op};
 
 /// Lowers a node of this family; false if it is of another.
 pub(super) fn lower(call: &mut Call<'_, '_>) -> Result<bool, ExecError> {

@@ -1,10 +1,13 @@
 //! Element-wise operations under all their names.
 
 use super::Call;
-use crate::exec::ExecError;
-use crate::exec::ops::{BinaryOp, UnaryOp, broadcast_shape};
-use crate::passes::net::{Storage, ValueId};
-use crate::passes::op::Op;
+use crate::graph::ExecError;
+use crate::graph::op::Op;
+use crate::graph::scalar::BinaryOp;
+use crate::graph::scalar::UnaryOp;
+use crate::graph::typed::ValueId;
+use crate::graph::walk::broadcast_shape;
+use crate::storage::Storage;
 
 /// `ElementWiseBinary`'s operation numbers.
 const BINARY: [BinaryOp; 20] = [

@@ -1,9 +1,9 @@
 //! Gathering and scattering by index tensors. Indices are checked at run time: see `exec::ops::gather`.
 
 use super::Call;
-use crate::exec::ExecError;
-use crate::exec::ops::ScatterOp;
-use crate::passes::op::Op;
+use crate::graph::ExecError;
+use crate::graph::op::Op;
+use crate::graph::scalar::ScatterOp;
 
 /// Lowers a node of this family; false if it is of another.
 pub(super) fn lower(call: &mut Call<'_, '_>) -> Result<bool, ExecError> {
@@ -44,8 +44,8 @@ fn gather_elements(call: &mut Call<'_, '_>) -> Result<(), ExecError> {
 /// Checks that `part` has the rank of `whole` and no larger extents, `axis` aside.
 fn check_within(
     call: &Call<'_, '_>,
-    whole: crate::passes::net::ValueId,
-    part: crate::passes::net::ValueId,
+    whole: crate::graph::typed::ValueId,
+    part: crate::graph::typed::ValueId,
     axis: usize,
     what: &str,
 ) -> Result<(), ExecError> {

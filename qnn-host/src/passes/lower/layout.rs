@@ -1,10 +1,10 @@
 //! Operations that move elements or only rename them.
 
 use super::Call;
-use crate::exec::ExecError;
+use crate::graph::ExecError;
+use crate::graph::op::{Op, PadScheme};
+use crate::graph::typed::ValueId;
 use crate::ir::Param;
-use crate::passes::net::ValueId;
-use crate::passes::op::{Op, PadScheme};
 
 /// Lowers a node of this family; false if it is of another.
 pub(super) fn lower(call: &mut Call<'_, '_>) -> Result<bool, ExecError> {

@@ -1,10 +1,11 @@
 //! Matrix products: `FullyConnected`, `MatMul`, `Conv2d`, one `Linear` wherever the weights are constant.
 
 use super::Call;
-use crate::exec::ExecError;
-use crate::exec::ops::broadcast_shape;
-use crate::passes::net::{Storage, ValueId};
-use crate::passes::op::Op;
+use crate::graph::ExecError;
+use crate::graph::op::Op;
+use crate::graph::typed::ValueId;
+use crate::graph::walk::broadcast_shape;
+use crate::storage::Storage;
 
 /// Lowers a node of this family; false if it is of another.
 pub(super) fn lower(call: &mut Call<'_, '_>) -> Result<bool, ExecError> {

@@ -14,9 +14,10 @@ mod reduce;
 
 pub(crate) use call::Call;
 
-use super::net::{Constant, Port, QuantGrid, Rounding, Source, Storage, TypedGraph, Value, ValueId};
-use crate::exec::ExecError;
+use crate::graph::ExecError;
+use crate::graph::typed::{Constant, Port, Source, TypedGraph, Value, ValueId};
 use crate::ir::{Dtype, Node, Quant, Role, SourceGraph, Tensor, TensorId};
+use crate::storage::{QuantGrid, Rounding, Storage, code_range};
 
 /// Most elements of a tensor: more than any machine holds, and sums of sizes never overflow.
 const MAX_ELEMS: usize = if usize::BITS >= 64 { 1 << 38 } else { 1 << 28 };
@@ -202,19 +203,5 @@ impl<'g> Lower<'g> {
 
     fn id_of(tensor: TensorId) -> ValueId {
         ValueId(tensor.0)
-    }
-}
-
-/// Smallest and largest code of a fixed-point type.
-pub(crate) fn code_range(dtype: Dtype) -> (i64, i64) {
-    match dtype {
-        Dtype::SFixed4 => (-8, 7),
-        Dtype::SFixed8 => (-128, 127),
-        Dtype::SFixed16 => (-32_768, 32_767),
-        Dtype::UFixed4 => (0, 15),
-        Dtype::UFixed8 => (0, 255),
-        Dtype::UFixed16 => (0, 65_535),
-        Dtype::UFixed32 => (0, i64::from(u32::MAX)),
-        _ => (i64::from(i32::MIN), i64::from(i32::MAX)),
     }
 }

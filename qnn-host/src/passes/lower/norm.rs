@@ -1,9 +1,10 @@
 //! Normalisations and the rotation of positions.
 
 use super::Call;
-use crate::exec::ExecError;
-use crate::passes::net::{Storage, ValueId};
-use crate::passes::op::Op;
+use crate::graph::ExecError;
+use crate::graph::op::Op;
+use crate::graph::typed::ValueId;
+use crate::storage::Storage;
 
 /// Lowers a node of this family; false if it is of another.
 pub(super) fn lower(call: &mut Call<'_, '_>) -> Result<bool, ExecError> {

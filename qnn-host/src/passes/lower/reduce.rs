@@ -1,10 +1,10 @@
 //! Softmax, reductions, running sums and ranking.
 
 use super::Call;
-use crate::exec::ExecError;
-use crate::exec::ops::ReduceOp;
-use crate::passes::net::Storage;
-use crate::passes::op::Op;
+use crate::graph::ExecError;
+use crate::graph::op::Op;
+use crate::graph::scalar::ReduceOp;
+use crate::storage::Storage;
 
 /// Lowers a node of this family; false if it is of another.
 pub(super) fn lower(call: &mut Call<'_, '_>) -> Result<bool, ExecError> {

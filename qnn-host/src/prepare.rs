@@ -1,0 +1,34 @@
+//! From a graph as described to one that is ready to run: all passes, then scheduling.
+
+use std::sync::Arc;
+
+use crate::exec::Executable;
+use crate::graph::{ExecError, SharedConstants};
+use crate::ir::SourceGraph;
+use crate::passes;
+
+/// Choices of [`Executable::prepare`].
+#[derive(Clone, Debug)]
+pub struct PrepareOptions {
+    /// Join nodes into fused steps (linear layers with their surroundings, attention, ...). Off, every node runs on its
+    /// own, by the plain kernels: the reference that tests compare with.
+    pub fuse: bool,
+    /// Constants made from constants (weights transposed or decoded); the same for all graphs of a context.
+    pub shared: Arc<SharedConstants>,
+}
+
+impl Default for PrepareOptions {
+    fn default() -> Self {
+        Self { fuse: true, shared: Arc::default() }
+    }
+}
+
+impl Executable {
+    /// Checks, folds, fuses and plans `graph`.
+    ///
+    /// # Errors
+    /// Nodes that contradict their operands, operations that the host lacks.
+    pub fn prepare(graph: &SourceGraph, options: &PrepareOptions) -> Result<Self, ExecError> {
+        Self::from_net(passes::compile(graph, options.fuse, &options.shared)?, options.fuse)
+    }
+}

@@ -1,0 +1,183 @@
+//! Weights in blocks of 32 with a scale each: packed for the product kernels, or decoded by the book.
+
+use half::f16;
+
+use crate::bytes::Bytes;
+use crate::ir::{Dtype, Param, Quant, Role, TensorId};
+use crate::testing::{Build, Noise, labels, numbers_of, run};
+
+/// Codes, scales and the numbers that they stand for, `[n, k]`.
+struct Blocks {
+    dtype: Dtype,
+    codes: Vec<i8>,
+    scales: Vec<f32>,
+    block: usize,
+    dims: [usize; 2],
+}
+
+impl Blocks {
+    fn new(noise: &mut Noise, dtype: Dtype, [n, k]: [usize; 2], block: usize) -> Self {
+        let (low, span) = if dtype == Dtype::SFixed4 { (-8, 16) } else { (-127, 255) };
+        let codes = (0..n * k).map(|_| ((noise.bits() % span) as i32 + low) as i8).collect();
+        let scales = (0..n * k / block).map(|i| f16::from_f32(0.001 + 0.0001 * (i % 13) as f32).to_f32()).collect();
+        Self { dtype, codes, scales, block, dims: [n, k] }
+    }
+
+    /// 6 bits in blocks of 16, whose scales are whole numbers of one for each 256: as Q6_K.
+    fn six(noise: &mut Noise, [n, k]: [usize; 2]) -> Self {
+        let codes = (0..n * k).map(|_| ((noise.bits() % 64) as i32 - 32) as i8).collect();
+        let unit = |i: usize| f16::from_f32(0.000_2 + 0.000_01 * (i % 7) as f32).to_f32();
+        let scales = (0..n * k / 16).map(|i| unit(i / 16) * ((i * 37 % 256) as f32 - 128.0)).collect();
+        Self { dtype: Dtype::SFixed8, codes, scales, block: 16, dims: [n, k] }
+    }
+
+    fn number(&self, row: usize, col: usize) -> f64 {
+        let at = row * self.dims[1] + col;
+        f64::from(self.codes[at]) * f64::from(self.scales[at / self.block])
+    }
+
+    fn quant(&self) -> Quant {
+        Quant::Block {
+            block_dims: [1, self.block as u32].into(),
+            scales: self.scales.iter().copied().collect(),
+            offsets: [].into(),
+        }
+    }
+
+    /// The tensor; codes of four bits lie two a byte if `halves`.
+    fn tensor(&self, b: &mut Build, halves: bool) -> TensorId {
+        let bytes: Vec<u8> = match halves {
+            false => self.codes.iter().map(|c| c.cast_unsigned()).collect(),
+            true => self.codes.chunks(2).map(|c| (c[0] & 15).cast_unsigned() | c[1].cast_unsigned() << 4).collect(),
+        };
+        let dims = self.dims.map(|d| d as u32);
+        let name = format!("w{}", b.graph.tensors.len());
+        b.tensor(&name, &dims, self.dtype, self.quant(), Role::Static(Bytes::copy_from(&bytes)))
+    }
+}
+
+/// What quantising each block of a row to signed bytes may cost: half a step of the row's block for each weight.
+fn bound(w: &Blocks, x: &[f32], row: usize) -> f64 {
+    let of_block = |(i, x): (usize, &[f32])| {
+        let largest = x.iter().fold(0.0, |m: f32, x| m.max(x.abs()));
+        let weights: f64 = (0..x.len()).map(|c| w.number(row, i * 32 + c).abs()).sum();
+        f64::from(largest) / 254.0 * weights
+    };
+    x.chunks(32).enumerate().map(of_block).sum()
+}
+
+#[test]
+fn layers_of_blocks_are_packed_and_within_the_bound_of_their_activations() {
+    let mut noise = Noise(11);
+    for (m, [n, k]) in [(1, [48, 64]), (3, [33, 96]), (20, [70, 128]), (1, [40, 512]), (11, [40, 256])] {
+        for (dtype, block, halves) in [
+            (Dtype::SFixed8, 32, false),
+            (Dtype::SFixed4, 32, true),
+            (Dtype::SFixed4, 64, false),
+            (Dtype::SFixed8, 16, false),
+        ] {
+            if k % block != 0 || block == 16 && k % 256 != 0 {
+                continue;
+            }
+            let weights = match block {
+                16 => Blocks::six(&mut noise, [n, k]),
+                _ => Blocks::new(&mut noise, dtype, [n, k], block),
+            };
+            let x = noise.floats(m * k);
+            let mut b = Build::new();
+            let input = b.input("x", &[m as u32, k as u32], Dtype::F32);
+            let w = weights.tensor(&mut b, halves);
+            let out = b.output("y", &[m as u32, n as u32], Dtype::F32);
+            b.node("FullyConnected", &[], &[input, w], &[out]);
+            let bytes: Vec<u8> = x.iter().flat_map(|x| x.to_ne_bytes()).collect();
+            for fuse in [false, true] {
+                let found =
+                    numbers_of(Dtype::F32, &run(&b.graph, fuse, 2, std::slice::from_ref(&bytes)).expect("runs")[0]);
+                for (i, found) in found.iter().enumerate() {
+                    let (row, j) = (&x[i / n * k..][..k], i % n);
+                    let wanted: f64 = (0..k).map(|c| f64::from(row[c]) * weights.number(j, c)).sum();
+                    let allowed = if fuse { bound(&weights, row, j) } else { 0.0 } + 1e-5;
+                    let error = (f64::from(*found) - wanted).abs();
+                    assert!(error <= allowed, "{dtype:?} {m}x{n}x{k} [{i}]: {found}, expected {wanted} +- {allowed}");
+                }
+            }
+            assert_eq!(labels(&b.graph), ["Load", "Linear"], "the input alone is read beforehand");
+        }
+    }
+}
+
+#[test]
+fn a_gate_of_blocks_joins_its_layer_and_half_logits_come_in_stretches() {
+    let (m, [n, k]) = (2, [40, 64]);
+    let mut noise = Noise(12);
+    let [gate, up] = [0, 1].map(|_| Blocks::new(&mut noise, Dtype::SFixed8, [n, k], 32));
+    let x = noise.floats(m * k);
+    let mut b = Build::new();
+    let input = b.input("x", &[m as u32, k as u32], Dtype::F32);
+    let [g, u] = [&gate, &up].map(|w| w.tensor(&mut b, false));
+    let dims = [m as u32, n as u32];
+    let [gx, ux, s, sg] = [(); 4].map(|()| b.native(&dims, Dtype::F32));
+    let out = b.output("y", &dims, Dtype::F16);
+    b.node("FullyConnected", &[], &[input, g], &[gx]);
+    b.node("FullyConnected", &[], &[input, u], &[ux]);
+    b.node("Sigmoid", &[], &[gx], &[s]);
+    b.node("ElementWiseMultiply", &[], &[gx, s], &[sg]);
+    b.node("ElementWiseMultiply", &[], &[sg, ux], &[out]);
+    let bytes: Vec<u8> = x.iter().flat_map(|x| x.to_ne_bytes()).collect();
+    let [plain, fused] = [false, true]
+        .map(|fuse| numbers_of(Dtype::F16, &run(&b.graph, fuse, 2, std::slice::from_ref(&bytes)).expect("runs")[0]));
+    assert!(labels(&b.graph).contains(&"GatedLinear"));
+    for (plain, fused) in plain.iter().zip(&fused) {
+        assert!((plain - fused).abs() < 0.02 * plain.abs().max(0.5), "{fused}, expected about {plain}");
+    }
+}
+
+#[test]
+fn rows_of_blocks_are_gathered_exactly() {
+    let mut noise = Noise(13);
+    for (dtype, halves, k) in [(Dtype::SFixed8, false, 64), (Dtype::SFixed4, true, 64), (Dtype::SFixed8, false, 256)] {
+        let table = match k {
+            256 => Blocks::six(&mut noise, [37, k]),
+            _ => Blocks::new(&mut noise, dtype, [37, k], 32),
+        };
+        let mut b = Build::new();
+        let ids = b.input("ids", &[1, 3], Dtype::I32);
+        let w = table.tensor(&mut b, halves);
+        let out = b.output("rows", &[1, 3, k as u32], Dtype::F32);
+        b.node("Gather", &[("axis", Param::Int(0))], &[w, ids], &[out]);
+        let bytes: Vec<u8> = [36i32, 0, 17].iter().flat_map(|x| x.to_ne_bytes()).collect();
+        for fuse in [false, true] {
+            let found = numbers_of(Dtype::F32, &run(&b.graph, fuse, 2, std::slice::from_ref(&bytes)).expect("runs")[0]);
+            for (i, found) in found.iter().enumerate() {
+                let wanted = table.number([36, 0, 17][i / k], i % k) as f32;
+                assert!((found - wanted).abs() <= wanted.abs() * 1e-6, "[{i}] {found}, expected {wanted}");
+            }
+        }
+        let bad: Vec<u8> = [1i32, 37, 0].iter().flat_map(|x| x.to_ne_bytes()).collect();
+        let error = run(&b.graph, true, 1, &[bad]).expect_err("no such row");
+        assert!(error.to_string().contains("37"), "{error}");
+    }
+}
+
+#[test]
+fn blocks_that_no_packing_keeps_are_decoded() {
+    // A scale that float16 does not hold, blocks that are too short, an offset: all of them still mean what they say.
+    let mut noise = Noise(14);
+    let good = Blocks::new(&mut noise, Dtype::SFixed8, [16, 64], 32);
+    let odd_scale = Blocks { scales: vec![0.1; good.scales.len()], ..good };
+    let short = Blocks::new(&mut noise, Dtype::SFixed8, [16, 64], 16);
+    for weights in [odd_scale, short] {
+        let x = noise.floats(64);
+        let mut b = Build::new();
+        let input = b.input("x", &[1, 64], Dtype::F32);
+        let w = weights.tensor(&mut b, false);
+        let out = b.output("y", &[1, 16], Dtype::F32);
+        b.node("FullyConnected", &[], &[input, w], &[out]);
+        let bytes: Vec<u8> = x.iter().flat_map(|x| x.to_ne_bytes()).collect();
+        let found = numbers_of(Dtype::F32, &run(&b.graph, true, 1, &[bytes]).expect("runs")[0]);
+        for (j, found) in found.iter().enumerate() {
+            let wanted: f64 = (0..64).map(|c| f64::from(x[c]) * weights.number(j, c)).sum();
+            assert!((f64::from(*found) - wanted).abs() < 1e-5, "[{j}] {found}, expected {wanted}");
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! Graphs that do not hang together: an error that names the thing, never a panic.
+
+use crate::bytes::Bytes;
+use crate::exec::Executable;
+use crate::graph::ExecError;
+use crate::ir::{Dtype, Param, Quant, Role, TensorId};
+use crate::pool::Pool;
+use crate::prepare::PrepareOptions;
+use crate::step::Arena;
+use crate::testing::{Build, bytes_of, ints, run};
+
+fn message(b: &Build) -> String {
+    let messages = [true, false].map(|fuse| {
+        let error = Executable::prepare(&b.graph, &PrepareOptions { fuse, ..PrepareOptions::default() })
+            .expect_err("must be refused");
+        error.to_string()
+    });
+    assert_eq!(messages[0], messages[1], "the same with and without fusion");
+    messages[0].clone()
+}
+
+/// One node over `f32` inputs of these shapes.
+fn refused(op: &str, params: &[(&str, Param)], inputs: &[&[u32]], outputs: &[&[u32]], expected: &str) {
+    let mut b = Build::new();
+    let ids: Vec<TensorId> =
+        inputs.iter().enumerate().map(|(i, d)| b.input(&format!("in{i}"), d, Dtype::F32)).collect();
+    let outs: Vec<TensorId> =
+        outputs.iter().enumerate().map(|(i, d)| b.output(&format!("out{i}"), d, Dtype::F32)).collect();
+    b.node(op, params, &ids, &outs);
+    assert_eq!(message(&b), expected);
+}
+
+#[test]
+fn nodes_that_contradict_their_operands() {
+    let node = |op: &str, rest: &str| format!("node `{op}_0` (`{op}`): {rest}");
+    type Shapes = &'static [&'static [u32]];
+    type Case = (&'static str, Vec<(&'static str, Param)>, Shapes, Shapes, &'static str);
+    let cases: [Case; 21] = [
+        (
+            "ElementWiseAdd",
+            vec![],
+            &[&[2, 3], &[2]],
+            &[&[2, 3]],
+            "operands: expected shapes that broadcast with [2, 3], found [2]",
+        ),
+        ("ElementWiseAdd", vec![], &[&[2, 3], &[3]], &[&[2, 4]], "shape of output 0: expected [2, 3], found [2, 4]"),
+        ("ElementWiseAdd", vec![], &[&[2, 3]], &[&[2, 3]], "inputs: expected at least 2, found 1"),
+        ("ElementWiseAdd", vec![], &[&[2], &[2]], &[], "outputs: expected at least 1, found 0"),
+        (
+            "ElementWiseBinary",
+            vec![("operation", Param::UInt(20))],
+            &[&[2], &[2]],
+            &[&[2]],
+            "parameter `operation`: expected a number below 20, found 20",
+        ),
+        ("ElementWiseUnary", vec![], &[&[2]], &[&[2]], "parameter `operation`: expected a number below 16, found none"),
+        ("Reshape", vec![], &[&[2, 3]], &[&[7]], "elements of the output: expected as [2, 3], found [7]"),
+        (
+            "Transpose",
+            vec![("perm", ints(&[0, 0]))],
+            &[&[2, 3]],
+            &[&[2, 3]],
+            "parameter `perm`: expected each axis once, found [0, 0]",
+        ),
+        ("Transpose", vec![], &[&[2, 3]], &[&[3, 2]], "parameter `perm`: expected 2 integers, found none"),
+        (
+            "Concat",
+            vec![("axis", Param::UInt(2))],
+            &[&[2, 3]],
+            &[&[2, 3]],
+            "parameter `axis`: expected an axis below 2, found 2",
+        ),
+        (
+            "Concat",
+            vec![("axis", Param::UInt(0))],
+            &[&[2, 3], &[2, 4]],
+            &[&[4, 3]],
+            "input 1: expected extents [2, 3] but on axis 0, found [2, 4]",
+        ),
+        (
+            "Split",
+            vec![("axis", Param::UInt(0)), ("split_index", ints(&[5]))],
+            &[&[4]],
+            &[&[5], &[1]],
+            "parameter `split_index`: expected ascending cuts up to 4, found [0, 5, 4]",
+        ),
+        (
+            "FullyConnected",
+            vec![],
+            &[&[2, 5], &[3, 4]],
+            &[&[2, 3]],
+            "input 0: expected rows of 4 elements, found [2, 5]",
+        ),
+        ("FullyConnected", vec![], &[&[2, 4], &[3, 4], &[2]], &[&[2, 3]], "bias: expected 3 elements, found [2]"),
+        ("MatMul", vec![], &[&[2, 5], &[4, 3]], &[&[2, 3]], "inner extents: expected equal, found 5 and 4"),
+        (
+            "RmsNorm",
+            vec![("axes", ints(&[1])), ("epsilon", Param::F32(1e-6))],
+            &[&[2, 5], &[4]],
+            &[&[2, 5]],
+            "gamma: expected 5 elements, found [4]",
+        ),
+        (
+            "RotaryEmbedding",
+            vec![],
+            &[&[1, 2, 3, 4], &[1, 3, 3], &[1, 3, 3]],
+            &[&[1, 2, 3, 4]],
+            "cos: expected [3, 2] or [1, 3, 2], found [1, 3, 3]",
+        ),
+        ("TopK", vec![("k", Param::UInt(9))], &[&[4]], &[&[4], &[4]], "parameter `k`: expected 1 to 4, found 9"),
+        ("Gather", vec![], &[&[4, 2], &[1]], &[&[1, 2]], "input 1: expected integers, found F32"),
+        (
+            "StridedSlice",
+            vec![("ranges", ints(&[0, 2, 0]))],
+            &[&[4]],
+            &[&[2]],
+            "parameter `ranges`: expected strides other than 0, found [0, 2, 0]",
+        ),
+        (
+            "Pad",
+            vec![("scheme", Param::UInt(2)), ("pad_amount", ints(&[2, 0]))],
+            &[&[2]],
+            &[&[4]],
+            "parameter `pad_amount`: expected at most 1 on axis 0, found [2, 0]",
+        ),
+    ];
+    for (op, params, inputs, outputs, expected) in cases {
+        refused(op, &params, inputs, outputs, &node(op, expected));
+    }
+    refused("Stft", &[], &[&[2]], &[&[2]], "node `Stft_0`: `Stft` is not supported here: no such operation");
+    let why = "node `RmsNorm_0`: `RmsNorm` is not supported here: axes [0]; only the last one, 1";
+    refused("RmsNorm", &[("axes", ints(&[0]))], &[&[2, 2], &[2]], &[&[2, 2]], why);
+}
+
+#[test]
+fn graphs_that_do_not_hang_together() {
+    let mut b = Build::new();
+    let t = b.native(&[2], Dtype::F32);
+    let out = b.output("out", &[2], Dtype::F32);
+    b.node("Relu", &[], &[t], &[out]);
+    assert_eq!(message(&b), "graph `test`: node `Relu_0` reads `t0` before a node has written it");
+
+    let mut b = Build::new();
+    b.output("out", &[2], Dtype::F32);
+    assert_eq!(message(&b), "graph `test`: no node writes output `out`");
+
+    let mut b = Build::new();
+    let x = b.input("x", &[2], Dtype::F32);
+    b.node("Relu", &[], &[x], &[x]);
+    assert_eq!(message(&b), "graph `test`: node `Relu_0` writes `x`, which has its contents already");
+
+    let mut b = Build::new();
+    let x = b.input("x", &[2], Dtype::F32);
+    b.node("Relu", &[], &[x], &[TensorId(9)]);
+    assert_eq!(message(&b), "graph `test`: node `Relu_0` names tensor 9 of 1");
+
+    let mut b = Build::new();
+    let x = b.input("x", &[2], Dtype::F32);
+    let (y, z) = (b.native(&[2], Dtype::F32), b.native(&[2], Dtype::F32));
+    b.node("Relu", &[], &[x], &[y, z]);
+    assert_eq!(message(&b), "graph `test`: node `Relu_0` (`Relu`) does not write its output `t2`");
+
+    let mut b = Build::new();
+    b.tensor("w", &[3], Dtype::F32, Quant::None, Role::Static(Bytes::copy_from(&[0; 8])));
+    assert_eq!(message(&b), "graph `test`: constant `w`: expected 12 bytes, found 8");
+
+    let mut b = Build::new();
+    let quant = Quant::PerAxis { axis: 1, bits: 8, scales: [1.0; 2].into(), offsets: [].into() };
+    b.tensor("w", &[2, 3], Dtype::SFixed8, quant, Role::Static(Bytes::copy_from(&[0; 6])));
+    assert_eq!(message(&b), "graph `test`: constant `w`: expected 3 scales, found 2 and 0 offsets");
+
+    let mut b = Build::new();
+    b.tensor("x", &[2], Dtype::UFixed8, Quant::PerTensor { scale: 0.0, offset: 0 }, Role::Input);
+    assert_eq!(message(&b), "graph `test`: tensor `x`: scale must be positive, found 0");
+
+    let mut b = Build::new();
+    b.input("x", &[u32::MAX, u32::MAX], Dtype::F32);
+    assert_eq!(message(&b), "graph `test`: tensor `x` is too large: [4294967295, 4294967295]");
+
+    let mut b = Build::new();
+    let x = b.input("x", &[1 << 19, 1 << 18], Dtype::F32);
+    let t = b.op("Relu", &[], &[x], &[1 << 19, 1 << 18], Dtype::F32);
+    let out = b.output("out", &[1 << 19, 1 << 18], Dtype::F32);
+    b.node("Relu", &[], &[t], &[out]);
+    let huge = Executable::prepare(&b.graph, &PrepareOptions::default()).map(|e| e.arena_bytes(1));
+    let bytes = 1usize << 40;
+    match huge {
+        Ok(found) => assert_eq!(found, bytes),
+        Err(error) => assert_eq!(error.to_string(), format!("graph `test`: a run needs {bytes} bytes of memory")),
+    }
+}
+
+#[test]
+fn buffers_of_the_wrong_number_or_size() {
+    let mut b = Build::new();
+    let x = b.input("x", &[4], Dtype::F16);
+    let out = b.output("out", &[4], Dtype::F32);
+    b.node("Relu", &[], &[x], &[out]);
+    let executable = Executable::prepare(&b.graph, &PrepareOptions::default()).expect("prepares");
+    let run = |inputs: &[&[u8]], outputs: &mut [&mut [u8]]| {
+        executable.run(&Pool::inline(), &mut Arena::new(), inputs, outputs, None).map_err(|e| e.to_string())
+    };
+    assert_eq!(run(&[], &mut [&mut [0; 16]]), Err("input buffers: expected 1, found 0".to_owned()));
+    assert_eq!(run(&[&[0; 8]], &mut []), Err("output buffers: expected 1, found 0".to_owned()));
+    assert_eq!(run(&[&[0; 7]], &mut [&mut [0; 16]]), Err("buffer of tensor `x`: expected 8 bytes, found 7".to_owned()));
+    assert_eq!(
+        run(&[&[0; 8]], &mut [&mut [0; 12]]),
+        Err("buffer of tensor `out`: expected 16 bytes, found 12".to_owned())
+    );
+    assert_eq!(run(&[&[0; 8]], &mut [&mut [0; 16]]), Ok(()));
+}
+
+#[test]
+fn indices_out_of_range_at_any_operation() {
+    let index =
+        |op: &str, params: &[(&str, Param)], table: &[u32], index: &[u32], updates: Option<&[u32]>, out: &[u32]| {
+            let mut b = Build::new();
+            let table = b.input("table", table, Dtype::F32);
+            let at = b.input("index", index, Dtype::I32);
+            let mut inputs = vec![table, at];
+            inputs.extend(updates.map(|dims| b.input("updates", dims, Dtype::F32)));
+            let out = b.output("out", out, Dtype::F32);
+            b.node(op, params, &inputs, &[out]);
+            for bad in [3, -1, i32::MAX, i32::MIN] {
+                let bytes: Vec<Vec<u8>> = (b.graph.inputs())
+                    .map(|id| {
+                        let tensor = b.graph.tensor(id);
+                        let mut bytes = bytes_of(tensor.dtype, &vec![0.0; tensor.n_elems()]);
+                        if tensor.name == "index" {
+                            let last = bytes.len() - 4;
+                            bytes[last..].copy_from_slice(&bad.to_ne_bytes());
+                        }
+                        bytes
+                    })
+                    .collect();
+                for threads in [1, 2] {
+                    let error = run(&b.graph, true, threads, &bytes).expect_err("must fail");
+                    let expected = ExecError::Index { node: format!("{op}_0"), index: i64::from(bad), limit: 3 };
+                    assert_eq!(error, expected);
+                }
+            }
+        };
+    let axis = [("axis", Param::UInt(0))];
+    index("Gather", &axis, &[3, 2], &[4], None, &[4, 2]);
+    index("GatherElements", &axis, &[3, 2], &[4, 2], None, &[4, 2]);
+    index("GatherNd", &[], &[3, 2], &[4, 1], None, &[4, 2]);
+    index("ScatterElements", &axis, &[3, 2], &[2, 2], Some(&[2, 2]), &[3, 2]);
+    index("ScatterNd", &[], &[3, 2], &[2, 1], Some(&[2, 2]), &[3, 2]);
+}
