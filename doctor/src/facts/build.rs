@@ -1,4 +1,4 @@
-//! Which QAIRT something was made by: `v2.51.0.260929181845`.
+//! The QAIRT release that made a file: `v2.51.0.260929181845`.
 
 use core::fmt;
 
@@ -7,20 +7,20 @@ use core::fmt;
 pub struct Build {
     /// Major, minor and patch number.
     pub release: (u32, u32, u32),
-    /// Year to second, and what else the makers put there.
+    /// Time stamp, year first.
     pub stamp: u64,
 }
 
-/// Digits that a time stamp has at least; fewer are some other version number.
+/// Fewest digits of a time stamp; with fewer it is another version number.
 const MIN_STAMP: usize = 8;
 
 impl Build {
-    /// Reads a build id; the text may go on behind it.
+    /// Reads a build id at the start of a text.
     pub fn parse(text: &str) -> Option<Self> {
         Self::at_start(text.as_bytes())
     }
 
-    /// The first build id within bytes, such as those of a library.
+    /// The first build id in the bytes of a file.
     pub fn find(bytes: &[u8]) -> Option<Self> {
         let starts = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'v');
         starts.map(|(at, _)| &bytes[at..]).find_map(Self::at_start)

@@ -1,4 +1,4 @@
-//! All that is known: the machine, the device, the bundle. Plain data, made by [`crate::collect()`] or by hand.
+//! What is known of the machine, the device and the bundle: plain data, made by [`crate::collect()`] or by hand.
 
 mod build;
 mod bundle;
@@ -7,7 +7,7 @@ mod machine;
 
 pub use build::Build;
 pub use bundle::{
-    Binary, Bundle, Content, EmbeddingFile, Extension, FileState, Manifest, ManifestFile, NamedFile, Refusal,
+    Binary, Bundle, Content, EmbeddingFile, Extension, FileState, Manifest, ManifestFile, NamedFile, Rejection,
     TokenizerFile, Vocabulary,
 };
 pub use config::ConfigFile;
@@ -17,29 +17,29 @@ use genie_bundle::config::GenieApi;
 use nsp_graph::{BinaryGraphs, GroupOptions, LayoutError, ModelLayout, Options, analyze};
 use qnn_api::{BinaryInfo, Soc};
 
-/// A device, and how we know of it.
+/// The target device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// Its chip.
+    /// Its SoC.
     pub soc: &'static Soc,
-    /// True if this machine is the device; false if the user named it.
+    /// True if this machine is the device; false if the request named it.
     pub here: bool,
 }
 
-/// What the checks look at.
+/// The input of the checks.
 #[derive(Debug, Default)]
-pub struct Case {
+pub struct Facts {
     /// Libraries, search paths.
     pub machine: Machine,
     /// The device that is to run the bundle, if known.
     pub device: Option<Device>,
-    /// The Genie that is to read the config, if known.
+    /// The version of the Genie API that reads the config, if known.
     pub genie_api: Option<GenieApi>,
-    /// What is to be run, if anything.
+    /// The bundle, if one was requested.
     pub bundle: Option<Bundle>,
 }
 
-impl Case {
+impl Facts {
     /// The config, if there is one.
     pub fn config(&self) -> Option<&ConfigFile> {
         self.bundle.as_ref()?.config.as_ref()
@@ -55,12 +55,12 @@ impl Case {
         self.binaries().iter().filter_map(|binary| Some((binary, binary.info()?)))
     }
 
-    /// Those of them that are for the HTP.
+    /// The readable binaries that are for the HTP.
     pub fn htp_binaries(&self) -> impl Iterator<Item = (&Binary, &BinaryInfo)> {
         self.described().filter(|(_, info)| info.backend_id == qnn_api::library::BACKEND_ID_HTP)
     }
 
-    /// The graphs' meaning, or the first reason why they have none; nothing while a binary is missing, unread or empty.
+    /// The graphs as a model, or the first breach of the graph contract; `None` while a binary is missing, unread or empty.
     pub fn layout(&self) -> Option<Result<ModelLayout, LayoutError>> {
         let all = self.binaries();
         let graphs: Vec<BinaryGraphs> = self
@@ -97,7 +97,7 @@ impl ConfigFile {
             .collect()
     }
 
-    /// The only graphs to use, if the config says so.
+    /// The only graphs to use, if the config selects some.
     pub fn selected_graphs(&self) -> Option<Vec<String>> {
         let list = self.htp("execute-select-graphs")?.as_array()?;
         let names: Vec<String> = list.iter().filter_map(|name| name.as_str()).map(str::to_owned).collect();

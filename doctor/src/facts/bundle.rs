@@ -1,4 +1,4 @@
-//! A bundle: the config, and what was found of every file that it names.
+//! A bundle: the config, and the state of each file that it names.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,14 +8,14 @@ use serde_json::Value;
 
 use super::ConfigFile;
 
-/// What is to be run.
+/// The bundle to check.
 #[derive(Debug, Default)]
 pub struct Bundle {
-    /// The folder or file that was asked about.
+    /// The requested folder or file.
     pub path: PathBuf,
-    /// The config; none for a lone binary, or where the folder has none.
+    /// The config; `None` for a single binary, or a folder without one.
     pub config: Option<ConfigFile>,
-    /// True if a folder was given, which should have a config.
+    /// True if a folder was requested, which should have a config.
     pub is_folder: bool,
     /// Context binaries, in the config's order.
     pub binaries: Vec<Binary>,
@@ -25,23 +25,23 @@ pub struct Bundle {
     pub extensions: Vec<Extension>,
     /// The embedding table that the config names.
     pub embedding: Option<EmbeddingFile>,
-    /// `manifest.json`, where there is one.
+    /// `manifest.json`, if it exists.
     pub manifest: Option<Manifest>,
 }
 
-/// Whether a file is there.
+/// The state of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileState {
-    /// It is not.
+    /// It does not exist.
     Missing {
-        /// But a file of that relative path is there from the current folder.
+        /// The current folder has a file of that relative path.
         in_cwd: bool,
     },
-    /// It is there but cannot be used, with the reason.
+    /// It exists but cannot be used, with the reason.
     Unusable(String),
-    /// It is, and so long.
+    /// It exists.
     Present {
-        /// Length.
+        /// Its length.
         bytes: u64,
     },
 }
@@ -51,21 +51,21 @@ pub enum FileState {
 pub struct Binary {
     /// The path as the config writes it.
     pub written: String,
-    /// The path from the root.
+    /// The absolute path.
     pub path: PathBuf,
-    /// Whether it is there.
+    /// Its state.
     pub file: FileState,
-    /// What it holds.
+    /// Its content.
     pub content: Content,
 }
 
 impl Binary {
-    /// How a finding calls it.
+    /// Its name in findings.
     pub fn name(&self) -> String {
         self.path.file_name().unwrap_or(self.path.as_os_str()).to_string_lossy().into_owned()
     }
 
-    /// What it holds, if that is known.
+    /// Its description, if a library could read it.
     pub fn info(&self) -> Option<&BinaryInfo> {
         match &self.content {
             Content::Described(info) => Some(info),
@@ -74,26 +74,26 @@ impl Binary {
     }
 }
 
-/// What a binary holds.
+/// The content of a binary.
 #[derive(Debug)]
 pub enum Content {
-    /// A system library told.
+    /// Read by a system library.
     Described(Box<BinaryInfo>),
-    /// Every system library refused it.
-    Refused(Vec<Refusal>),
-    /// Nobody looked, with the reason.
+    /// Rejected by each system library.
+    Rejected(Vec<Rejection>),
+    /// Not read, with the reason.
     Unexamined(String),
 }
 
-/// What a system library said of a file that it cannot read.
+/// A system library's error for a file that it cannot read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct Rejection {
     /// The library, by its path or `linked in`.
     pub library: String,
     /// True for a library that reads HTP's binaries.
     pub reads_htp: bool,
-    /// Its words.
-    pub words: String,
+    /// Its error message.
+    pub message: String,
 }
 
 /// A `tokenizer.json`.
@@ -101,20 +101,20 @@ pub struct Refusal {
 pub struct TokenizerFile {
     /// The path as the config writes it.
     pub written: String,
-    /// The path from the root.
+    /// The absolute path.
     pub path: PathBuf,
-    /// Whether it is there.
+    /// Its state.
     pub file: FileState,
-    /// Its vocabulary, or why it cannot be read; nothing while the file is missing.
+    /// Its vocabulary, or why it cannot be read; `None` if the file is missing.
     pub vocabulary: Option<Result<Vocabulary, String>>,
 }
 
-/// What is asked of a tokenizer.
+/// The checked part of a tokenizer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Vocabulary {
     /// Entries, added tokens included.
     pub n_entries: usize,
-    /// The entries of the config's special tokens; nothing where there is none.
+    /// The config's special tokens with their entries; `None` for an unknown id.
     pub entries: BTreeMap<u32, Option<String>>,
 }
 
@@ -123,11 +123,11 @@ pub struct Vocabulary {
 pub struct Extension {
     /// The path as the config writes it.
     pub written: String,
-    /// The path from the root.
+    /// The absolute path.
     pub path: PathBuf,
-    /// Whether it is there.
+    /// Its state.
     pub file: FileState,
-    /// Its content, or why there is none; nothing while the file is missing.
+    /// Its content, or why it cannot be read; `None` if the file is missing.
     pub document: Option<Result<Value, String>>,
 }
 
@@ -136,55 +136,55 @@ pub struct Extension {
 pub struct EmbeddingFile {
     /// The path as the config writes it.
     pub written: String,
-    /// The path from the root.
+    /// The absolute path.
     pub path: PathBuf,
-    /// Whether it is there.
+    /// Its state.
     pub file: FileState,
 }
 
-/// A bundle's list of what is in it.
+/// A bundle's manifest.
 #[derive(Debug, Default)]
 pub struct Manifest {
     /// Why it cannot be used, if so.
     pub fault: Option<String>,
     /// Build id of the library that made the bundle.
     pub build_id: Option<String>,
-    /// The chip that the bundle was compiled for, by name.
+    /// The SoC that the bundle was compiled for, by name.
     pub target: Option<String>,
     /// Graphs of a binary share their weights.
     pub shared_weights: bool,
-    /// The files that it lists, as they are now.
+    /// The listed files and their state.
     pub files: Vec<ManifestFile>,
 }
 
-/// A file as a manifest lists it, and as it is.
+/// A file as listed and as found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ManifestFile {
     /// Path within the bundle.
     pub path: String,
     /// Listed length.
     pub bytes: u64,
-    /// Length now; nothing if it is not there.
+    /// Found length; `None` if the file does not exist.
     pub found_bytes: Option<u64>,
-    /// False if its content has another hash than listed; nothing if nobody looked.
+    /// False if its hash differs from the listed one; `None` if not compared.
     pub same_hash: Option<bool>,
 }
 
-/// A file that the config names, whatever it is for.
+/// A file that the config names.
 #[derive(Clone, Copy, Debug)]
 pub struct NamedFile<'b> {
     /// The key that names it.
     pub pointer: &'static str,
     /// The path as the config writes it.
     pub written: &'b str,
-    /// The path from the root.
+    /// The absolute path.
     pub path: &'b std::path::Path,
-    /// Whether it is there.
+    /// Its state.
     pub state: &'b FileState,
 }
 
 impl Bundle {
-    /// All of them, with the key of each.
+    /// The files that the config names, with their keys.
     pub fn named_files(&self) -> Vec<NamedFile<'_>> {
         let named = |pointer, written, path, state| NamedFile { pointer, written, path, state };
         let binaries = self
@@ -206,7 +206,7 @@ impl Bundle {
         binaries.chain(tokenizer).chain(extensions).chain(embedding).collect()
     }
 
-    /// True if the config names that file, which is told relative to the bundle.
+    /// True if the config names that file, given relative to the bundle.
     pub fn names(&self, relative: &str) -> bool {
         let path = self.path.join(relative);
         self.named_files().iter().any(|file| file.path == path || file.written == relative)

@@ -1,4 +1,4 @@
-//! A `genie_config.json` as it is, valid or not, with short ways to its values.
+//! A `genie_config.json`, valid or not, with access to its values.
 
 use std::path::PathBuf;
 
@@ -11,12 +11,12 @@ pub struct ConfigFile {
     pub path: PathBuf,
     /// Its folder, where relative paths start.
     pub base: PathBuf,
-    /// Its content, or why there is none.
+    /// Its content, or why it cannot be read.
     pub document: Result<Value, String>,
 }
 
 impl ConfigFile {
-    /// How a finding calls it, with the key that it is about.
+    /// Its name in findings, with a key.
     pub fn at(&self, pointer: &str) -> String {
         let name = self.path.file_name().unwrap_or(self.path.as_os_str()).to_string_lossy();
         if pointer.is_empty() { name.into_owned() } else { format!("{name} {pointer}") }
@@ -48,7 +48,7 @@ impl ConfigFile {
         self.dialog(pointer)?.as_i64()
     }
 
-    /// Width of the position tables as the config states it, with the pointer of the key that does.
+    /// Width of the position tables in the config, with the pointer of its key.
     pub fn rope_dim(&self) -> Option<(i64, &'static str)> {
         let encoding = self.engine("/model/positional-encoding");
         let encoding = encoding.and_then(|e| e.as_array().map_or(Some(e), |list| list.first()));
@@ -59,7 +59,7 @@ impl ConfigFile {
         Some((self.htp("pos-id-dim")?.as_i64()?, "/dialog/engine/backend/QnnHtp/pos-id-dim"))
     }
 
-    /// The ids of special tokens with the keys that name them, unset ones left out.
+    /// The ids of special tokens with their keys, without unset ones.
     pub fn special_tokens(&self) -> Vec<(&'static str, u32)> {
         let mut found = Vec::new();
         for key in ["bos-token", "eos-token", "eot-token", "pad-token"] {

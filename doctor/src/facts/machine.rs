@@ -1,4 +1,4 @@
-//! The machine: which QNN libraries it has, from where, and where its DSP looks for code.
+//! The machine: its QNN libraries with their folders, and the search path of its DSP.
 
 use std::path::PathBuf;
 
@@ -6,24 +6,24 @@ use qnn_api::Version;
 
 use super::Build;
 
-/// What is known of the machine.
+/// The machine.
 #[derive(Clone, Debug, Default)]
 pub struct Machine {
     /// Its architecture, as Rust calls it (`x86_64`, `aarch64`).
     pub arch: String,
-    /// The folder from which the program was started.
+    /// The current folder of the process.
     pub cwd: PathBuf,
-    /// QNN's libraries, in the order in which folders are searched; the first of a name is the one that is used.
+    /// QNN's libraries in search order; the first of a name is used.
     pub libraries: Vec<LibraryFile>,
     /// The folders that were searched.
     pub searched: Vec<PathBuf>,
-    /// What the first `libQnnHtp.so` offers, or why it cannot be used; nothing where it is for another architecture.
+    /// API versions of the first `libQnnHtp.so`, or why it cannot be used; `None` if it is for another architecture.
     pub htp: Option<Result<Interfaces, String>>,
     /// Version of the first `libQnnSystem.so`'s interface, or why it cannot be used.
     pub system: Option<Result<Version, String>>,
     /// `ADSP_LIBRARY_PATH`, if it is set.
     pub adsp: Option<AdspPath>,
-    /// Where the DSP's loader looks besides, and what is there.
+    /// The default folders of the DSP's loader, with the names of their files.
     pub adsp_defaults: Vec<(PathBuf, Vec<String>)>,
 }
 
@@ -32,28 +32,28 @@ pub struct Machine {
 pub struct Interfaces {
     /// The core interface.
     pub core: Version,
-    /// The backend's own additions.
+    /// The backend's own API.
     pub backend: Version,
 }
 
-/// Who named the folder of a library.
+/// How the folder of a library was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Place {
-    /// The user, by flag.
-    Flag,
+    /// The request.
+    Request,
     /// `QNN_RUNTIME_DIR`, or the runtime that `cargo xtask qnn-runtime` fetched.
     Runtime,
     /// `LD_LIBRARY_PATH`.
     LoaderPath,
-    /// A folder that the system's loader knows.
+    /// A default folder of the system's loader.
     System,
 }
 
 impl Place {
-    /// How a report calls it.
-    pub const fn words(self) -> &'static str {
+    /// Its name in reports.
+    pub const fn label(self) -> &'static str {
         match self {
-            Self::Flag => "as asked",
+            Self::Request => "as asked",
             Self::Runtime => "runtime folder",
             Self::LoaderPath => "LD_LIBRARY_PATH",
             Self::System => "system folder",
@@ -68,37 +68,37 @@ pub struct LibraryFile {
     pub name: String,
     /// Where it lies.
     pub path: PathBuf,
-    /// Who named that folder.
+    /// How that folder was found.
     pub place: Place,
     /// Its length.
     pub bytes: u64,
     /// True if this machine's processor runs it.
     pub native: bool,
-    /// The build id inside it, where there is one.
+    /// The build id in it, if any.
     pub build: Option<Build>,
 }
 
-/// `ADSP_LIBRARY_PATH` as the DSP's loader takes it apart: at `;`, and nowhere else.
+/// `ADSP_LIBRARY_PATH` as the DSP's loader splits it: at `;` only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AdspPath {
     /// The variable's value.
     pub raw: String,
-    /// Its folders, and the names of the files there; nothing for a folder that is not there.
+    /// Its folders with the names of their files; `None` for a folder that does not exist.
     pub folders: Vec<(PathBuf, Option<Vec<String>>)>,
 }
 
 impl Machine {
-    /// The copy of a library that is used.
+    /// The used copy of a library.
     pub fn library(&self, name: &str) -> Option<&LibraryFile> {
         self.libraries.iter().find(|library| library.name == name)
     }
 
-    /// True if the HTP library drives a real DSP: all but the emulator for x86 do.
+    /// True if the HTP library runs on a DSP, not on the x86 emulator.
     pub fn has_dsp(&self) -> bool {
         self.library(qnn_api::library::runtime::HTP).is_some_and(|library| !library.native || self.arch != "x86_64")
     }
 
-    /// Build of the HTP library that is used.
+    /// Build of the used HTP library.
     pub fn htp_build(&self) -> Option<Build> {
         self.library(qnn_api::library::runtime::HTP)?.build
     }
