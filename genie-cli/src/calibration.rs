@@ -30,7 +30,7 @@ impl CalibrationContext {
     pub fn new(config: &Path, ctx_bins: &[PathBuf], backend: &Arc<Backend>) -> Result<Self> {
         let library = backend.library();
         let build_id = library.build_id().unwrap_or_else(|_| "unknown".into());
-        let mark = engine::saved::binaries_mark(ctx_bins)?;
+        let mark = session_store::ModelHash::of_binaries(ctx_bins)?;
         Ok(Self {
             folder: config.parent().unwrap_or(Path::new(".")).to_owned(),
             backend: BackendId { name: library.provider().to_owned(), build_id },
@@ -72,7 +72,7 @@ impl CalibrationContext {
             switch_us_per_row: measured.switch_us_per_row,
         };
         let path = self.folder.join(CALIBRATION_FILE);
-        engine::write_atomically(&path, |out| out.write_all(file.to_json().as_bytes()))
+        session_store::write_atomically(&path, |out| out.write_all(file.to_json().as_bytes()))
             .with_context(|| format!("cannot write the calibration into `{}`", self.folder.display()))?;
         Ok(path)
     }

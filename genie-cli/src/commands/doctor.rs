@@ -46,7 +46,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
             return Ok(ExitStatus::Usage);
         }
     };
-    let host = SystemLibrary::linked(qnn_host::QnnSystemInterface_getProviders);
+    let host = SystemLibrary::linked(qnn_host::providers());
     let host = host.context("cannot use the embedded backend")?;
     let facts = match collect(&request, &Environment::current(), &[("embedded backend", host)]) {
         Ok(facts) => facts,

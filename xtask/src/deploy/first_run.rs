@@ -21,7 +21,7 @@ pub struct Question<'a> {
 /// What came of it.
 #[derive(Debug, Serialize)]
 pub struct FirstRun {
-    /// `genie --version`, as the device's own program says it.
+    /// `genie --version`, as the program on the device prints it.
     pub version: String,
     /// The reply.
     pub text: String,
@@ -31,9 +31,9 @@ pub struct FirstRun {
     pub stop: String,
     /// Milliseconds from the query to the first token.
     pub time_to_first_token_ms: f64,
-    /// Tokens a second while the prompt was read.
+    /// Tokens/s while the prompt was read.
     pub prompt_rate: Option<f64>,
-    /// Tokens a second after the first.
+    /// Tokens/s after the first.
     pub generation_rate: Option<f64>,
 }
 
@@ -60,9 +60,9 @@ impl FirstRun {
             quoted(question.prompt),
             question.max_tokens
         );
-        let said = ask(device, "run a first prompt", &script)?;
-        let line = said.lines().rev().find(|line| line.starts_with('{'));
-        let line = line.with_context(|| format!("the program on `{}` printed no record: {said}", device.name()))?;
+        let output = ask(device, "run a first prompt", &script)?;
+        let line = output.lines().rev().find(|line| line.starts_with('{'));
+        let line = line.with_context(|| format!("the program on `{}` printed no record: {output}", device.name()))?;
         let record: Value = serde_json::from_str(line).with_context(|| format!("no record: `{line}`"))?;
         Self::read(version, &record).with_context(|| format!("a record without its fields: {line}"))
     }

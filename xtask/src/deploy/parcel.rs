@@ -243,7 +243,7 @@ mod tests {
             let found = libraries(&runtime(folder.path(), there), machine, &archs);
             match expected {
                 Ok(expected) => assert_eq!(found.unwrap().iter().map(|p| name_of(p)).collect::<Vec<_>>(), expected),
-                Err(says) => assert!(found.unwrap_err().to_string().contains(says), "{says}"),
+                Err(expected) => assert!(found.unwrap_err().to_string().contains(expected), "{expected}"),
             }
         }
     }
