@@ -64,7 +64,7 @@ pub fn run(toolchain: &Toolchain, target: &str, cases: Option<u32>, only: &[Step
         let programs = build(toolchain, target, &packages)?;
         let mut jobs = Vec::new();
         for step in &steps {
-            jobs.extend(step_jobs(toolchain, target, *step, &programs, cases)?);
+            jobs.extend(step_jobs(toolchain, *step, &programs, cases)?);
         }
         jobs.push(examples(toolchain, target, &packages)?);
         run_all(jobs)?;
@@ -121,13 +121,7 @@ struct Job {
     command: Command,
 }
 
-fn step_jobs(
-    toolchain: &Toolchain,
-    target: &str,
-    step: Step,
-    programs: &[Program],
-    cases: Option<u32>,
-) -> Result<Vec<Job>> {
+fn step_jobs(toolchain: &Toolchain, step: Step, programs: &[Program], cases: Option<u32>) -> Result<Vec<Job>> {
     let (cpu, unit) = step.cpu();
     let mut env = toolchain.emulate(cpu)?;
     if let Some(cases) = cases {
