@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// Wraps an I/O error with what was done to which path.
+/// Wraps an I/O error with the operation and the path.
 pub(crate) fn io_err<'a>(doing: &'static str, path: &'a Path) -> impl FnOnce(std::io::Error) -> CompileError + 'a {
     move |source| CompileError::Io { doing, path: path.to_path_buf(), source }
 }
@@ -33,7 +33,7 @@ pub(crate) fn length(path: &Path) -> Result<u64> {
     Ok(path.metadata().map_err(io_err("inspect", path))?.len())
 }
 
-/// Feeds a file's content to a hasher, a megabyte at a time; gives its length.
+/// Feeds a file's content to a hasher, a megabyte at a time; returns its length.
 pub(crate) fn hash_into(hasher: &mut Sha256, path: &Path) -> Result<u64> {
     let mut file = open(path)?;
     let mut chunk = vec![0; 1 << 20];

@@ -1,13 +1,13 @@
-//! What to compile, from where to where, and into which shapes.
+//! What to compile: model, output, variants, splits, number formats.
 //!
-//! *Units*: AR, CL in tokens. *Invariants*: [`CompileOptions::variants`] and [`CompileOptions::check`] say what holds.
+//! *Units*: AR, CL in tokens. *Invariants*: checked by [`CompileOptions::variants`] and [`CompileOptions::check`].
 
 use crate::{CompileError, HtpOptions, Result};
 pub use genie_bundle::manifest::{Precision, Splits, Weights};
 use genie_types::{Ar, Cl, Variant};
 use std::path::PathBuf;
 
-/// Everything `compile` needs to know. Plain values: [`crate::compile()`] checks them.
+/// The input of [`crate::compile()`], which checks it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompileOptions {
     /// Hugging Face directory (`config.json`, safetensors, `tokenizer.json`), or a GGUF file.
@@ -22,16 +22,16 @@ pub struct CompileOptions {
     pub splits: Splits,
     /// Decoder layers in a split; `None` puts them all in one. Needs a layout other than [`Splits::Mono`].
     pub layers_per_split: Option<usize>,
-    /// All splits in one context binary, which then holds what they share (the table of a tied head) once. For the
-    /// embedded backend; chips read a file for each split.
+    /// Puts all splits into one context binary, which then holds shared tensors (the table of a tied head) once. For the
+    /// embedded backend; chips read one file per split.
     pub one_file: bool,
-    /// Element type of activations, cache and whatever weights are not quantised.
+    /// Element type of activations, cache and weights that are not quantised.
     pub precision: Precision,
     /// How the weights of linear layers are stored.
     pub weights: Weights,
-    /// The Hexagon chip to compile for; `None` for whatever the backend runs on.
+    /// The Hexagon chip to compile for; `None` for the backend's own device.
     pub htp: Option<HtpOptions>,
-    /// Replace an output directory that is not a bundle of ours.
+    /// Replace an output directory that is not a bundle.
     pub force: bool,
 }
 
@@ -53,7 +53,7 @@ impl CompileOptions {
         }
     }
 
-    /// The shapes to compile, ascending by context length, then width; duplicates dropped.
+    /// The variants to compile, ascending by context length, then width, without duplicates.
     ///
     /// # Errors
     /// An empty list, a zero, or an AR wider than every CL.
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_options_say_why() {
+    fn bad_options_are_refused_with_the_reason() {
         struct Case {
             change: fn(&mut CompileOptions),
             message: &'static str,

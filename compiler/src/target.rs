@@ -1,6 +1,6 @@
 //! Where graphs are composed: a backend behind the QNN table, or a fake in tests.
 //!
-//! This is the seam for real HTP libraries: a target chooses context and graph options, the lowering does not change.
+//! A target chooses context and graph options; the lowering is the same for all.
 
 use crate::Result;
 use crate::lower::GraphSink;
@@ -12,7 +12,7 @@ pub(crate) trait Target {
     /// A context under construction.
     type Context: TargetContext;
 
-    /// Which library this is.
+    /// The library.
     fn id(&self) -> BackendId;
 
     /// A new, empty context.

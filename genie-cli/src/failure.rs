@@ -52,7 +52,7 @@ pub fn hint(error: &anyhow::Error) -> Option<String> {
             compiler::CompileError::Backend(error) => Some(error),
             _ => None,
         });
-        own.or_else(|| Some(backend_hint(&backend?.hint()?))).or_else(|| compile()?.hint())
+        own.or_else(|| Some(backend_hint(&backend?.hint()?))).or_else(|| crate::compile_hint::of(compile()?))
     })
 }
 

@@ -58,7 +58,6 @@ fn run(graph: &mut Graph) -> Result<Vec<f32>> {
     let mut session = graph.session();
     session.input(0, &x)?.output(0, &mut y)?;
     session.run()?;
-    drop(session);
     Ok(y.chunks_exact(4).map(|b| f32::from_ne_bytes([b[0], b[1], b[2], b[3]])).collect())
 }
 

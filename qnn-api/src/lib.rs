@@ -19,7 +19,6 @@
 //!     let mut session = graph.session();
 //!     session.input(0, &input)?.output(0, &mut output)?;
 //!     session.run()?;
-//!     drop(session);
 //!     assert_eq!(f32::from_ne_bytes(output), 3.0);
 //!     Ok(())
 //! }

@@ -28,8 +28,8 @@
 //!
 //! Call anything, own anything, decide anything.
 //!
-//! Features: `bindgen` reads the headers of an installed SDK (`QNN_SDK_ROOT`) at build time, and a test holds their layouts
-//! against these.
+//! Features: `bindgen` has clang read the generated C header at build time, and an SDK's own headers where `QNN_SDK_ROOT`
+//! names one; tests then compare the layouts with these.
 
 #[allow(
     missing_docs,

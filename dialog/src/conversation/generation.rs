@@ -1,138 +1,216 @@
-//! One step of a reply: what all dialog kinds share.
+//! A reply, step by step: what a query loops over, and what an iterator of tokens holds.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use engine::{EngineError, PrefixCache, TokenModel};
 use genie_types::TokenId;
 
-use super::codes::StopReason;
+use super::codes::{SentenceCode, StopReason};
+use super::dialog::Dialog;
 use super::error::DialogError;
-use super::history::History;
-use super::query_plan::QueryPlan;
-use super::reply_writer::ReplyWriter;
+use super::input::Start;
+use super::reply::{Chunk, Reply};
+use super::stream::{StopRules, Stream};
+use crate::kpi::QueryKpis;
 
-/// A reply while it is made, lent to a [`DialogKind`](crate::kinds::DialogKind) for one step:
-/// [`start`](Self::start) once per query, then [`advance`](Self::advance) or [`verify`](Self::verify) until a step returns
-/// a [`StopReason`].
-///
-/// *Invariant*: after each call the model has processed the whole history except its last token, or all of it after a stop
-/// sequence.
-pub struct Generation<'a> {
-    pub(super) model: &'a mut dyn TokenModel,
-    pub(super) prefix_cache: Option<&'a PrefixCache>,
-    pub(super) plan: &'a mut QueryPlan,
-    /// Most tokens in the cache.
-    pub(super) limit: usize,
-    pub(super) reply: ReplyWriter<'a>,
+/// What a query knows and has produced so far.
+#[derive(Debug)]
+pub(super) struct QueryState {
+    pub(super) rules: StopRules,
+    pub(super) stream: Stream,
+    /// The stream as it was before the last token, to repeat that token after a pause.
+    pub(super) before_last: Option<Stream>,
+    pub(super) start: Start,
+    /// What the model processes before it generates.
+    pub(super) input: Vec<TokenId>,
+    pub(super) began: Instant,
+    pub(super) first_token: Option<Instant>,
+    pub(super) kpis: QueryKpis,
+    pub(super) tokens: Vec<TokenId>,
+    pub(super) text: String,
+    /// Where the chunk in the making begins, in `tokens` and in `text`.
+    pub(super) chunk: (usize, usize),
+    /// Chunks given out so far: the first is `BEGIN`.
+    pub(super) n_chunks: usize,
 }
 
-/// What became of a draft.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verified {
-    /// How many tokens of the draft were the ones that the sampler drew.
-    pub n_accepted: usize,
-    /// Why the reply is over, if it is.
-    pub stop: Option<StopReason>,
-}
-
-impl Generation<'_> {
-    /// Processes the input of the query, draws the first token of the reply and delivers it.
-    ///
-    /// # Errors
-    /// The model, the sampler or the tokenizer refuses.
-    pub fn start(&mut self) -> Result<Option<StopReason>, DialogError> {
-        let input = std::mem::take(&mut self.plan.input);
-        let token = match (self.plan.replay.take(), self.prefix_cache) {
-            (Some(token), _) => token,
-            (None, Some(cache)) => self.reply.sample(&input, &cache.process(self.model, &input)?)?,
-            (None, None) => self.reply.sample(&input, self.model.process(&input)?)?,
-        };
-        self.reply.state.set_first_token(Instant::now());
-        let stop = self.reply.deliver(token)?;
-        self.agree()?;
-        Ok(stop)
-    }
-
-    /// Processes the token delivered last, draws the next one and delivers it.
-    ///
-    /// # Errors
-    /// The model, the sampler or the tokenizer refuses.
-    pub fn advance(&mut self) -> Result<Option<StopReason>, DialogError> {
-        let Some(last) = self.reply.history.unprocessed().filter(|_| self.n_left() > 0) else {
-            return Ok(Some(StopReason::ContextLimit));
-        };
-        let token = match self.model.process(&[last]) {
-            Ok(logits) => self.reply.sample(&[last], logits)?,
-            Err(e) if is_overflow(&e) => return Ok(Some(StopReason::ContextLimit)),
-            Err(e) => return Err(e.into()),
-        };
-        let stop = self.reply.deliver(token)?;
-        self.agree()?;
-        Ok(stop)
-    }
-
-    /// Processes the token delivered last and a draft of what follows in one go. Delivers the tokens that the sampler
-    /// draws from their logits, up to and with the first that differs from the draft: the reply is the same as with
-    /// [`advance`](Self::advance), token by token and draw by draw. A draft that does not fit is cut.
-    ///
-    /// # Errors
-    /// The model, the sampler or the tokenizer refuses.
-    pub fn verify(&mut self, draft: &[TokenId]) -> Result<Verified, DialogError> {
-        let draft = &draft[..draft.len().min(self.n_left().saturating_sub(1))];
-        let last = self.reply.history.unprocessed().filter(|_| !draft.is_empty());
-        let Some(last) = last else { return Ok(Verified { n_accepted: 0, stop: self.advance()? }) };
-        let tokens: Vec<TokenId> = std::iter::once(last).chain(draft.iter().copied()).collect();
-        let (mut n_accepted, mut over, reply) = (0, None, &mut self.reply);
-        let ran = self.model.process_rows(&tokens, &mut |row, logits| {
-            if over.is_none() && n_accepted == row {
-                let drawn = reply.sample(&tokens[row..=row], logits);
-                match drawn.and_then(|token| Ok((token, reply.deliver(token)?))) {
-                    Ok((token, None)) => n_accepted += usize::from(tokens.get(row + 1) == Some(&token)),
-                    Ok((token, stop)) => {
-                        n_accepted += usize::from(tokens.get(row + 1) == Some(&token));
-                        over = Some(Ok(stop));
-                    }
-                    Err(e) => over = Some(Err(e)),
-                }
-            }
-        });
-        match ran {
-            // A wide step may not fit where a narrow one does.
-            Err(e) if is_overflow(&e) => return Ok(Verified { n_accepted: 0, stop: self.advance()? }),
-            ran => ran?,
+impl QueryState {
+    pub(super) fn new(start: Start, rules: StopRules, stream: Stream, began: Instant) -> Self {
+        let input = start.input.clone();
+        Self {
+            rules,
+            stream,
+            before_last: None,
+            kpis: QueryKpis { n_prompt: input.len(), ..QueryKpis::default() },
+            start,
+            input,
+            began,
+            first_token: None,
+            tokens: Vec::new(),
+            text: String::new(),
+            chunk: (0, 0),
+            n_chunks: 0,
         }
-        self.agree()?;
-        Ok(Verified { n_accepted, stop: over.transpose()?.flatten() })
     }
 
-    /// The conversation so far, the reply included; the last token is not processed yet.
-    pub fn history(&self) -> &[TokenId] {
-        self.reply.history.tokens()
+    /// What was added since the last chunk.
+    fn chunk(&mut self) -> Chunk<'_> {
+        let code = if self.n_chunks == 0 { SentenceCode::Begin } else { SentenceCode::Continue };
+        self.n_chunks += 1;
+        let (token, text) = std::mem::replace(&mut self.chunk, (self.tokens.len(), self.text.len()));
+        Chunk { code, tokens: &self.tokens[token..], text: &self.text[text..] }
     }
 
-    /// Tokens that the model can still process.
-    pub fn n_left(&self) -> usize {
-        self.limit.saturating_sub(self.reply.history.n_past())
-    }
-
-    /// The model, for kinds that keep branches beside the dialog in other sequences. Sequence 0 is the dialog's: between two
-    /// steps it must hold what it held.
-    pub fn model(&mut self) -> &mut dyn TokenModel {
-        self.model
-    }
-
-    /// Rewinds the model to the history, which a stop or a rejected draft made shorter.
-    fn agree(&mut self) -> Result<(), DialogError> {
-        agree(self.model, self.reply.history)
+    fn has_chunk(&self) -> bool {
+        self.chunk != (self.tokens.len(), self.text.len())
     }
 }
 
-/// Rewinds the model to what the history has as processed.
-fn agree(model: &mut dyn TokenModel, history: &History) -> Result<(), DialogError> {
-    if model.n_past() > history.n_past() { Ok(model.rewind(history.n_past())?) } else { Ok(()) }
+#[derive(Debug)]
+enum Stage {
+    Generating,
+    /// Held-back text may be left to give out.
+    Stopping(StopReason),
+    /// The `END` chunk is left to give out.
+    Closing(StopReason),
+    Over(StopReason),
+    Failed,
 }
 
-/// Whether the model has no place for the tokens.
-fn is_overflow(e: &EngineError) -> bool {
-    matches!(e, EngineError::ContextExceeded { .. } | EngineError::GenieGivesUp { .. })
+/// A reply in the making. Each [`step`](Self::step) generates the next piece; dropping it stops the reply there, as
+/// [`Signal::Abort`](super::Signal) does.
+#[derive(Debug)]
+pub struct Generation<'d> {
+    dialog: &'d mut Dialog,
+    query: QueryState,
+    stage: Stage,
+}
+
+impl<'d> Generation<'d> {
+    pub(super) fn new(dialog: &'d mut Dialog, query: QueryState) -> Self {
+        Self { dialog, query, stage: Stage::Generating }
+    }
+
+    /// A query that wants no reply and has been processed.
+    pub(super) fn prefilled(dialog: &'d mut Dialog, query: QueryState) -> Self {
+        Self { dialog, query, stage: Stage::Over(StopReason::Prefilled) }
+    }
+
+    /// Generates until there is something to give out; `None` once the reply is over.
+    ///
+    /// # Errors
+    /// The model, the sampler or the tokenizer refuses. The reply is over then, and the dialog has forgotten what it could
+    /// not complete.
+    pub fn step(&mut self) -> Result<Option<Chunk<'_>>, DialogError> {
+        match self.advance() {
+            Ok(Some(SentenceCode::End)) => Ok(Some(Chunk { code: SentenceCode::End, tokens: &[], text: "" })),
+            Ok(Some(_)) => Ok(Some(self.query.chunk())),
+            Ok(None) => Ok(None),
+            Err(error) => {
+                self.stage = Stage::Failed;
+                self.dialog.agree_with_model();
+                Err(error)
+            }
+        }
+    }
+
+    /// Moves on to the next chunk; `END` for the empty last one, anything else for one with content.
+    fn advance(&mut self) -> Result<Option<SentenceCode>, DialogError> {
+        loop {
+            match &self.stage {
+                Stage::Generating => {
+                    let (kind, mut turn) = self.dialog.turn(&mut self.query);
+                    let stop = match turn.interrupted() {
+                        Some(stop) => Some(stop),
+                        None => kind.step(&mut turn)?,
+                    };
+                    if let Some(stop) = stop {
+                        self.query.kpis.generation_time =
+                            self.query.first_token.map_or(Duration::ZERO, |t| t.elapsed());
+                        self.stage = Stage::Stopping(stop);
+                    }
+                    if self.query.has_chunk() {
+                        return Ok(Some(SentenceCode::Continue));
+                    }
+                }
+                Stage::Stopping(StopReason::Paused) => {
+                    self.dialog.paused = self.query.before_last.take();
+                    self.over(StopReason::Paused);
+                }
+                Stage::Stopping(stop) => {
+                    self.stage = Stage::Closing(stop.clone());
+                    self.query.stream.finish(&mut self.query.text)?;
+                    if self.query.has_chunk() {
+                        return Ok(Some(SentenceCode::Continue));
+                    }
+                }
+                Stage::Closing(stop) => {
+                    let stop = stop.clone();
+                    self.over(stop);
+                    return Ok(Some(SentenceCode::End));
+                }
+                Stage::Over(_) | Stage::Failed => return Ok(None),
+            }
+        }
+    }
+
+    fn over(&mut self, stop: StopReason) {
+        let kpis = &self.query.kpis;
+        self.dialog.profile.queried(self.query.began, kpis);
+        tracing::debug!(%stop, n_prompt = kpis.n_prompt, n_generated = kpis.n_generated, "query done");
+        self.stage = Stage::Over(stop);
+    }
+
+    /// Why the reply is over; `None` while it is not, and after an error.
+    pub fn stop(&self) -> Option<&StopReason> {
+        match &self.stage {
+            Stage::Over(stop) => Some(stop),
+            _ => None,
+        }
+    }
+
+    /// Gives every chunk to the callback until the reply is over.
+    ///
+    /// # Errors
+    /// Those of [`Self::step`].
+    pub fn run(mut self, mut callback: impl FnMut(Chunk<'_>)) -> Result<Reply, DialogError> {
+        while let Some(chunk) = self.step()? {
+            callback(chunk);
+        }
+        Ok(self.finish())
+    }
+
+    /// The reply; one that is not over is stopped here.
+    pub fn finish(mut self) -> Reply {
+        self.stop_here();
+        let stop = self.stop().cloned().unwrap_or(StopReason::Aborted);
+        let query = &mut self.query;
+        Reply {
+            stop,
+            tokens: std::mem::take(&mut query.tokens),
+            text: std::mem::take(&mut query.text),
+            input: std::mem::take(&mut query.input),
+            kpis: std::mem::take(&mut query.kpis),
+        }
+    }
+
+    /// Ends a reply that nothing else has ended.
+    fn stop_here(&mut self) {
+        match &self.stage {
+            Stage::Generating => {
+                self.query.kpis.generation_time = self.query.first_token.map_or(Duration::ZERO, |t| t.elapsed());
+                self.over(StopReason::Aborted);
+            }
+            Stage::Stopping(stop) | Stage::Closing(stop) => {
+                let stop = stop.clone();
+                self.over(stop);
+            }
+            Stage::Over(_) | Stage::Failed => {}
+        }
+    }
+}
+
+impl Drop for Generation<'_> {
+    fn drop(&mut self) {
+        self.stop_here();
+    }
 }

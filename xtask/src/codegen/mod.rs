@@ -4,6 +4,7 @@
 
 mod ctype;
 mod emit;
+mod header;
 
 use std::path::Path;
 
@@ -28,16 +29,17 @@ pub fn run(args: &CodegenArgs) -> Result<()> {
     let text = std::fs::read_to_string(&json).with_context(|| format!("cannot read `{}`", json.display()))?;
     let abi: Value = serde_json::from_str(&text).with_context(|| format!("`{}` is not JSON", json.display()))?;
     let files = [
-        ("mod.rs", emit::index()),
-        ("constants.rs", emit::constants(&abi)?),
-        ("types.rs", emit::types(&abi)?),
-        ("functions.rs", emit::functions(&abi)?),
-        ("tables.rs", emit::tables(&abi)?),
-        ("layout.rs", emit::layout(&abi)?),
-        ("errors.rs", emit::errors(&abi)?),
+        ("src/generated/mod.rs", emit::index()),
+        ("src/generated/constants.rs", emit::constants(&abi)?),
+        ("src/generated/types.rs", emit::types(&abi)?),
+        ("src/generated/functions.rs", emit::functions(&abi)?),
+        ("src/generated/tables.rs", emit::tables(&abi)?),
+        ("src/generated/layout.rs", emit::layout(&abi)?),
+        ("src/generated/errors.rs", emit::errors(&abi)?),
+        ("generated/qnn-abi.h", header::header(&abi)?),
     ];
     for (name, body) in files {
-        write_or_check(&crate_dir.join("src/generated").join(name), &body, args.check)?;
+        write_or_check(&crate_dir.join(name), &body, args.check)?;
     }
     Ok(())
 }

@@ -14,7 +14,7 @@ fn main() -> ExitCode {
         Err(error) => {
             let mut why: Option<&dyn std::error::Error> = Some(&*error);
             while let Some(error) = why {
-                eprintln!("real_genie: {error}");
+                eprintln!("libgenie: {error}");
                 why = error.source();
             }
             ExitCode::FAILURE

@@ -10,7 +10,7 @@ use crate::testing::edit_tensors;
 use crate::testmodel::{FileDtype, TestModel};
 use crate::{CompileOptions, Manifest, Precision, Silent, Splits, Weights, compile::compile_with};
 use genie_types::Dtype;
-use interp::{Pieces, rope_tables};
+use interp::{RecordedModel, rope_tables};
 use recorder::{FakeTarget, Graph, Held};
 use reference::Reference;
 use std::path::Path;
@@ -37,8 +37,8 @@ fn compiled(model: &TestModel, change: impl FnOnce(&mut CompileOptions)) -> Comp
 
 /// Runs `tokens` through the recorded graphs, `chunk` at a time on the AR given, and gives every row of logits.
 fn run(model: &TestModel, contexts: &[Vec<Graph>], ar: usize, cl: usize, tokens: &[u32]) -> Vec<Vec<f32>> {
-    let mut pieces = Pieces::new(model, contexts, ar, cl);
-    tokens.chunks(ar).flat_map(|chunk| pieces.step(chunk)).collect()
+    let mut model_run = RecordedModel::new(model, contexts, ar, cl);
+    tokens.chunks(ar).flat_map(|chunk| model_run.step(chunk)).collect()
 }
 
 /// Largest difference over the largest reference value.
@@ -65,7 +65,7 @@ fn check_logits(model: &TestModel, change: impl FnOnce(&mut CompileOptions), tol
 
 #[test]
 fn graphs_compute_the_model_they_were_lowered_from() {
-    for family in [Family::Llama, Family::Qwen2, Family::Qwen3] {
+    for &family in Family::ALL {
         for tied in [true, false] {
             check_logits(&TestModel { tied, ..TestModel::tiny(family) }, |_| {}, 2e-5);
         }
@@ -93,7 +93,7 @@ fn splits_and_half_precision_compute_the_same() {
 }
 
 #[test]
-fn quantised_weights_compute_the_same_but_for_their_rounding() {
+fn quantised_weights_compute_the_same_up_to_rounding() {
     for (family, splits) in [
         (Family::Llama, Splits::Mono),
         (Family::Qwen2, Splits::DecoderLmhead),
@@ -131,7 +131,7 @@ fn graphs_for_a_chip_compute_the_same_with_convolutions() {
 }
 
 #[test]
-fn only_linear_weights_become_codes() {
+fn only_linear_weights_are_quantised() {
     let model = TestModel { tied: true, ..TestModel::tiny(Family::Qwen2) };
     let compiled = compiled(&model, |o| (o.weights, o.precision) = (Weights::W8, Precision::F16));
     for graph in &compiled.contexts[0] {
@@ -140,7 +140,7 @@ fn only_linear_weights_become_codes() {
             let expected = if linear { Dtype::SFixed8 } else { Dtype::F16 };
             assert_eq!(tensor.info.dtype, expected, "{}", tensor.info.name);
         }
-        // The table that ids are looked up in stays as it is, beside the codes of the same weights.
+        // The embedding table stays float, beside the quantised head of the same weights.
         assert!(graph.tensors.iter().any(|t| t.info.name == "model_embed_tokens_weight"));
         assert!(graph.tensors.iter().any(|t| t.info.name == "lm_head_weight"));
     }
@@ -164,13 +164,13 @@ fn weights_that_no_code_can_stand_for_are_refused_by_name() {
         compile_with(&options, &mut FakeTarget::default(), &mut Silent).map_err(|error| error.to_string())
     };
     let at = "tensor `model.layers.1.mlp.up_proj.weight` has";
-    for (value, said) in [(f32::NAN, "NaN"), (f32::INFINITY, "inf"), (f32::NEG_INFINITY, "-inf")] {
-        let message = format!("{at} {said} at index [3, 5]: weights must be finite");
+    for (value, shown) in [(f32::NAN, "NaN"), (f32::INFINITY, "inf"), (f32::NEG_INFINITY, "-inf")] {
+        let message = format!("{at} {shown} at index [3, 5]: weights must be finite");
         assert_eq!(refused(value, Precision::F16).unwrap_err(), message);
     }
     let message = format!("{at} 70000 at index [3, 5], which float16 cannot hold (largest 65504)");
     assert_eq!(refused(70_000.0, Precision::F16).unwrap_err(), message);
-    assert!(refused(70_000.0, Precision::F32).is_ok(), "codes with a float32 scale hold it");
+    assert!(refused(70_000.0, Precision::F32).is_ok(), "a float32 scale holds it");
 }
 
 #[test]

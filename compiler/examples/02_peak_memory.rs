@@ -1,13 +1,13 @@
-//! Measures what a compilation needs: `cargo run --release -p compiler --example peak_memory [layers] [vocab]`.
+//! Measures the memory of a compilation: `cargo run --release -p compiler --example 02_peak_memory [layers] [vocab]`.
 //!
 //! Writes a random f32 model, compiles it to f16 in six variants with the embedded backend, and prints sizes next to the
-//! peak of anonymous memory (Linux only; sampled at every step of the progress).
+//! peak of anonymous memory (Linux only; sampled at every progress report).
 
 use compiler::{Amount, CompileOptions, Family, Progress, Stage, compile, testmodel::TestModel};
 use qnn_api::{Backend, BackendOptions, Library};
 use std::error::Error;
 
-/// Samples memory whenever something is done.
+/// Samples memory at every progress report.
 #[derive(Default)]
 struct Peak {
     anonymous_kib: u64,
@@ -48,6 +48,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut numbers = std::env::args().skip(1).map(|arg| arg.parse::<usize>());
     let layers = numbers.next().transpose()?.unwrap_or(8);
     let vocab = numbers.next().transpose()?.unwrap_or(32_000);
+    run(layers, vocab)
+}
+
+/// Compiles a model of that size and prints what it took.
+pub fn run(layers: usize, vocab: usize) -> Result<(), Box<dyn Error>> {
     let model =
         TestModel { layers, vocab, hidden: 512, heads: 8, head_dim: 64, ffn: 1536, ..TestModel::tiny(Family::Llama) };
 
