@@ -20,7 +20,7 @@
 //! | [`error`] | every failure and its QNN number |
 //! | `registry` | handles: looked up, never dereferenced |
 //! | [`ir`], [`bytes`] | a graph as the client described it, and its shared bytes |
-//! | [`validate`] | checks of tensors, nodes and whole graphs |
+//! | [`validate`], [`ops`] | checks of tensors, nodes and whole graphs; each op: its rules, lowering and step |
 //! | [`container`] | context binaries |
 //! | [`prepare`], [`passes`] | from a described graph to one that is ready to run |
 //! | [`graph`], [`step`] | typed operations, and the steps that they become |
@@ -42,6 +42,7 @@ pub mod graph;
 mod htp_alias;
 pub mod ir;
 pub mod kernels;
+pub mod ops;
 pub mod passes;
 pub mod pool;
 pub mod prepare;

@@ -88,3 +88,8 @@ pub(crate) fn code_range(dtype: Dtype) -> (i64, i64) {
         _ => (i64::from(i32::MIN), i64::from(i32::MAX)),
     }
 }
+
+/// A stored lane as a number.
+pub(crate) fn number(lane: u32, real: bool) -> f64 {
+    if real { f64::from(f32::from_bits(lane)) } else { f64::from(lane.cast_signed()) }
+}

@@ -11,8 +11,9 @@ use qnn_sys::{
 
 use crate::error::{Component, Error};
 use crate::htp_alias;
+use crate::ops::{self, OpSpec};
 use crate::pool;
-use crate::validate::{self, OPS};
+use crate::validate;
 
 use super::guard::{guard, set_error_log};
 use super::log::Log;
@@ -130,9 +131,8 @@ unsafe impl Sync for Operations {}
 static OPERATIONS: LazyLock<Operations> = LazyLock::new(|| {
     let text = |s: &str| CString::new(s).unwrap_or_default().into_raw().cast_const();
     let (package, target) = (text(op_config::PACKAGE), text("CPU"));
-    let operation =
-        |s: &validate::OpSpec| QnnBackend_OperationName_t { packageName: package, name: text(s.name), target };
-    Operations(OPS.iter().map(operation).collect())
+    let operation = |s: &OpSpec| QnnBackend_OperationName_t { packageName: package, name: text(s.name), target };
+    Operations(ops::all().map(operation).collect())
 });
 
 pub(super) unsafe extern "C" fn get_supported_operations(

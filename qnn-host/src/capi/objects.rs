@@ -16,6 +16,7 @@ use crate::bytes::Bytes;
 use crate::container;
 use crate::error::{Component, Error};
 use crate::exec::Executable;
+use crate::graph::Violation;
 use crate::ir::{self, Role, Tensor, TensorId};
 use crate::pool::{Pool, PoolOptions};
 use crate::prepare::PrepareOptions;
@@ -242,13 +243,8 @@ impl Draft {
     /// Adds a checked node; nothing is added when it breaks a rule.
     pub(super) fn add_node(&mut self, node: ir::Node) -> Result<(), Error> {
         if self.node_names.contains(&node.name) {
-            return Err(Error::Node(validate::Violation {
-                node: node.name.as_str().into(),
-                op: node.op.as_str().into(),
-                subject: "name".into(),
-                expected: "one that is new in the graph".into(),
-                found: format!("`{}`", node.name).into(),
-            }));
+            let found = format!("`{}`", node.name);
+            return Err(Error::Node(Violation::of_node(&node, "name", "one that is new in the graph", found)));
         }
         validate::check_node(&self.ir, &node).map_err(Error::Node)?;
         self.wiring.add(&self.ir, &node).map_err(Error::Node)?;

@@ -5,8 +5,9 @@ use qnn_sys::{Qnn_OpConfig_t, Qnn_OpConfigV1_t, Qnn_Scalar_t, Qnn_Tensor_t};
 
 use crate::bytes::Bytes;
 use crate::error::{Component, Error};
+use crate::graph::Violation;
+use crate::graph::walk::MAX_RANK;
 use crate::ir::{Dtype, Node, Param, Role, Tensor, TensorId};
-use crate::validate::{MAX_RANK, Violation};
 
 use super::objects::{ContextShared, Draft};
 use super::raw;

@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use crate::container::FormatError;
 use crate::graph::ExecError;
-use crate::validate::Violation;
+use crate::graph::Violation;
 
 /// The part of the API a call belongs to; QNN numbers the same mistake differently in each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,6 @@
 use std::collections::HashMap;
 
 use crate::bytes::Bytes;
-use crate::exec::ops::attention::is_fast;
 use crate::graph::codec;
 use crate::graph::op::Op;
 use crate::graph::shared::{Derived, SharedConstants};
@@ -94,7 +93,7 @@ fn reads_in_place(net: &TypedGraph, op: &Op, slot: usize, root: ValueId, fused: 
         Op::ScatterMask { .. } => slot == 0 && float,
         Op::Attention(op) => match slot {
             0 => false,
-            1 | 2 if op.past > 0 => float || !constant && is_u8_codes(dtype, quant) && is_fast(&op),
+            1 | 2 if op.past > 0 => float || !constant && is_u8_codes(dtype, quant) && op.has_kernel(),
             n => op.mask && n == op.mask_slot() && float,
         },
         _ => false,

@@ -37,7 +37,7 @@ pub(crate) fn round_all(rounding: Rounding, x: &mut [f32]) {
 }
 
 /// Fewest elements worth a thread of their own.
-const GRAIN: usize = 2048;
+pub(crate) const GRAIN: usize = 2048;
 
 /// A step that writes one value, any part of it on any thread.
 pub(crate) trait Fill: Send + Sync {
