@@ -127,7 +127,7 @@ fn nanoseconds(time: Duration) -> u64 {
 struct Failure {
     /// First phase in which a step failed.
     phase: AtomicUsize,
-    /// The step's place in the list, and what it said.
+    /// The step's place in the list, and its error.
     first: Mutex<Option<(usize, ExecError)>>,
 }
 

@@ -8,7 +8,7 @@ use crate::graph::typed::TypedGraph;
 use crate::ops;
 use crate::step::Step;
 
-/// A step with what a profile says about it.
+/// A step with its name and label for profiles.
 pub(crate) struct ScheduledStep {
     pub(crate) name: Box<str>,
     pub(crate) label: &'static str,

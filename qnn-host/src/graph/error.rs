@@ -62,7 +62,7 @@ pub struct Violation {
     pub op: Box<str>,
     /// The operand, parameter or tensor at fault.
     pub subject: Box<str>,
-    /// What the rule asks for.
+    /// What the rule requires.
     pub expected: Box<str>,
     /// What is there.
     pub found: Box<str>,

@@ -1,4 +1,4 @@
-//! The floor that passes, ops and the executor share: a graph of typed operations, and what can be said of it.
+//! The floor that passes, ops and the executor share: a graph of typed operations, and what all of them need to read it.
 //!
 //! | file | what |
 //! |---|---|

@@ -1,6 +1,6 @@
 //! Attention over past and new keys and values in place: the vector kernel, and a plain one for what it does not take.
 //!
-//! The plain one works by the book, a row of scores at a time. Columns whose mask says "hidden" ([`MASK_THRESHOLD`] or less) are
+//! The plain one follows the definition, a row of scores at a time. Columns that the mask hides ([`MASK_THRESHOLD`] or less) are
 //! skipped, which changes nothing: beside a visible column their weight is zero in `f32`. A row that sees no column at all
 //! is computed in full, as a softmax would: its result is finite.
 
@@ -35,7 +35,7 @@ pub(super) fn step(b: &StepBuilder<'_>, node: &Node, op: AttentionOp) -> Result<
 struct Attention {
     op: AttentionOp,
     q: Src,
-    /// Codes of 8 bits are read in place by the vector kernel only.
+    /// 8-bit quantised values are read in place by the vector kernel only.
     past: Option<[Table; 2]>,
     new: [Src; 2],
     mask: Option<Src>,
@@ -104,7 +104,7 @@ impl Attention {
         let AttentionOp { kv_heads, group, rows, head_dim, .. } = self.op;
         let (q, heads) = (cx.read::<f32>(&self.q), kv_heads * group);
         let columns = self.op.past + self.op.new;
-        // SAFETY: each thread has `columns` numbers of scratch, asked for above.
+        // SAFETY: each thread has `columns` numbers of scratch, see `scratch_bytes`.
         let scores = unsafe { cx.scratch::<f32>().part(worker.index() * columns..(worker.index() + 1) * columns) };
         let out = cx.write::<f32>(&self.dst);
         let mask = self.mask.as_ref().map(|m| cx.floats(m));

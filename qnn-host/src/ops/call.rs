@@ -63,7 +63,7 @@ impl<'g> Call<'g> {
         Ok(self.uint(name, u64::from(default))? != 0)
     }
 
-    /// A float parameter, or its default; its spec asks for a finite float32.
+    /// A float parameter, or its default; its spec requires a finite float32.
     pub(crate) fn float(&self, name: &str, default: f32) -> f32 {
         match self.node.param(name) {
             Some(&Param::F32(v)) => v,

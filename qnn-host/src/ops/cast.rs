@@ -76,14 +76,14 @@ impl Fill for Cast {
         let x = &cx.read::<u32>(&self.x)[first..first + out.len()];
         for (out, &x) in out.iter_mut().zip(x) {
             let value = match (self.from_real, self.op.from) {
-                (true, Some(grid)) => grid.code(f32::from_bits(x)) as f64,
+                (true, Some(grid)) => grid.quantise(f32::from_bits(x)) as f64,
                 (true, None) => f64::from(f32::from_bits(x)),
                 (false, _) => f64::from(x.cast_signed()),
             };
             *out = match (self.to_real, self.op.to) {
                 (false, _) if self.op.boolean => u32::from(value != 0.0),
                 (false, _) => (value as i32).cast_unsigned(),
-                (true, Some(grid)) => grid.real((value as i64).clamp(grid.min, grid.max)).to_bits(),
+                (true, Some(grid)) => grid.dequantise((value as i64).clamp(grid.min, grid.max)).to_bits(),
                 (true, None) => (value as f32).to_bits(),
             };
         }

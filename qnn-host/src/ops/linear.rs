@@ -9,7 +9,7 @@ use crate::graph::codec::decode;
 use crate::graph::op::Op;
 use crate::graph::step_builder::StepBuilder;
 use crate::graph::typed::{Constant, Node, ValueId};
-use crate::graph::weight_format::{has_kernel, is_row_codes};
+use crate::graph::weight_format::{has_kernel, is_quantised_by_row};
 use crate::ir::{Dtype, Quant};
 use crate::kernels::linear::{self, Gate, Residual};
 use crate::kernels::packed::Packing;
@@ -82,7 +82,7 @@ fn weights(b: &StepBuilder<'_>, node: &Node, id: ValueId) -> Result<Weights, Exe
     if dtype.is_float() {
         return Ok(Weights::Floats(b.src(id)));
     }
-    if !is_row_codes(*dtype, quant) {
+    if !is_quantised_by_row(*dtype, quant) {
         return Err(b.broken(node, "has weights of an unknown format"));
     }
     let (scales, offsets) = match quant {
@@ -95,7 +95,7 @@ fn weights(b: &StepBuilder<'_>, node: &Node, id: ValueId) -> Result<Weights, Exe
         let scales = (0..rows).map(|row| scales[row % scales.len()]).collect();
         return Ok(Weights::Bytes { bytes: bytes.clone(), scales });
     }
-    Ok(Weights::Codes(Codes { bytes: bytes.clone(), dtype: *dtype, scales, offsets }))
+    Ok(Weights::Quantised(QuantisedRows { bytes: bytes.clone(), dtype: *dtype, scales, offsets }))
 }
 
 /// Most layers of one step.
@@ -110,18 +110,18 @@ pub(crate) enum Weights {
     Packed(Bytes, Packing),
     /// Signed bytes and a scale for each row, read in place.
     Bytes { bytes: Bytes, scales: Box<[f32]> },
-    /// Fixed-point codes with one scale for all rows or one a row; read in place by a plain kernel.
-    Codes(Codes),
+    /// Quantised values with one scale for all rows or one per row; read in place by a plain kernel.
+    Quantised(QuantisedRows),
 }
 
-/// Codes and what they stand for: `(code + offset) * scale`.
+/// Quantised values and what they stand for: `(quantised + offset) * scale`.
 #[derive(Clone, Debug)]
-pub(crate) struct Codes {
+pub(crate) struct QuantisedRows {
     pub(crate) bytes: Bytes,
     pub(crate) dtype: Dtype,
-    /// One, or one a row.
+    /// One, or one per row.
     pub(crate) scales: Vec<f32>,
-    /// None, one, or one a row.
+    /// None, one, or one per row.
     pub(crate) offsets: Vec<i32>,
 }
 
@@ -149,7 +149,7 @@ pub(crate) struct Linear {
 impl Layer {
     /// Whether the vector kernels take its weights.
     pub(crate) fn has_kernel(&self) -> bool {
-        let has_kernel = |w: &Weights| !matches!(w, Weights::Codes(_));
+        let has_kernel = |w: &Weights| !matches!(w, Weights::Quantised(_));
         has_kernel(&self.weights) && self.gate.as_ref().is_none_or(has_kernel)
     }
 }
@@ -200,7 +200,7 @@ pub(super) fn lend<'s>(
         Weights::Floats(src) => Some(Mat::new(cx.floats(src), layer.n, k)),
         Weights::Packed(bytes, packing) => Some(Packed::new(bytes, *packing, layer.n, k).into()),
         Weights::Bytes { bytes, scales } => Some(Mat::codes(bytes, scales, layer.n, k)),
-        Weights::Codes(_) => None,
+        Weights::Quantised(_) => None,
     };
     let mut lent = linear::Linear::new(mat(&layer.weights)?, out);
     lent.bias = layer.bias.as_ref().map(|b| cx.floats(b));
@@ -217,7 +217,7 @@ pub(super) fn lend<'s>(
 const CHUNK: usize = 256;
 const ROWS: usize = 64;
 
-/// One layer by the book, sums in double precision: each thread takes a share of the outputs.
+/// One layer by the definition, sums in double precision: each thread takes a share of the outputs.
 fn plain(cx: &RunContext<'_>, worker: Worker<'_>, layer: &Layer, dst: &Dst, x: &[f32], m: usize, k: usize) {
     let out = cx.write::<f32>(dst);
     let residual = layer.residual.as_ref().map(|r| cx.read::<f32>(r));
@@ -253,10 +253,10 @@ fn products(cx: &RunContext<'_>, weights: &Weights, j: usize, x: &[f32], k: usiz
     let (bytes, dtype, scale, offset) = match weights {
         Weights::Floats(src) => (cx.bytes(src), src.dtype, 1.0, 0),
         Weights::Packed(..) | Weights::Bytes { .. } => unreachable!("only made where the vector kernels run"),
-        Weights::Codes(codes) => {
-            let scale = codes.scales[j % codes.scales.len()];
-            let offset = codes.offsets.get(j % codes.offsets.len().max(1)).copied().unwrap_or(0);
-            (&*codes.bytes, codes.dtype, scale, offset)
+        Weights::Quantised(q) => {
+            let scale = q.scales[j % q.scales.len()];
+            let offset = q.offsets.get(j % q.offsets.len().max(1)).copied().unwrap_or(0);
+            (&*q.bytes, q.dtype, scale, offset)
         }
     };
     let size = dtype.size_bytes();

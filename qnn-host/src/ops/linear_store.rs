@@ -97,7 +97,7 @@ impl LinearStore {
     fn scratch<'s>(&self, cx: &'s RunContext<'_>, threads: usize) -> (SharedMut<'s, f32>, SharedMut<'s, f32>) {
         let all = cx.scratch::<f32>();
         let (first, second) = (self.m * self.stretch(), linear::scratch_len(cx.isa, self.m, self.k, threads));
-        assert!(first + second <= all.len(), "scratch as large as asked for");
+        assert!(first + second <= all.len(), "scratch as large as `scratch_bytes`");
         // SAFETY: two parts of the scratch that do not overlap (above).
         unsafe { (SharedMut::from_raw(all.ptr(), first), SharedMut::from_raw(all.ptr().add(first), second)) }
     }
@@ -118,7 +118,7 @@ impl LinearStore {
             let (row, piece) = (task / pieces, task % pieces);
             let (begin, end) = (piece * UNIT, count.min((piece + 1) * UNIT));
             let at = row * n + first;
-            // SAFETY: the barrier before made these numbers readable; nobody writes them until the next.
+            // SAFETY: the barrier before made these numbers readable; no thread writes them until the next.
             let from = unsafe {
                 std::slice::from_raw_parts(numbers.ptr().add(row * count).cast::<u32>().add(begin), end - begin)
             };

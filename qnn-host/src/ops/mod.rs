@@ -96,7 +96,7 @@ pub fn all() -> impl Iterator<Item = &'static OpSpec> {
     FAMILIES.iter().copied().flatten()
 }
 
-/// The rules of an op, `None` when the host does not know it.
+/// The rules of an op, `None` when the host has no such op.
 pub fn spec(op: &str) -> Option<&'static OpSpec> {
     all().find(|s| s.name == op)
 }

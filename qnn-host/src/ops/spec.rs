@@ -76,12 +76,12 @@ macro_rules! row {
 /// A set of element types, one bit each in the order of [`Dtype::ALL`].
 pub type Set = u32;
 
-/// The kinds of arithmetic that a row of element types asks for.
+/// The kinds of arithmetic that a row of element types stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// float16 and float32.
     Float,
-    /// Fixed point codes with an encoding.
+    /// Quantised values with an encoding.
     Fixed,
     /// Plain integers and booleans.
     Plain,
@@ -117,7 +117,7 @@ pub enum ParamKind {
     Scalar,
 }
 
-/// A parameter an op knows.
+/// A parameter that an op takes.
 #[derive(Debug)]
 pub struct ParamSpec {
     /// QNN's name for it.
@@ -142,7 +142,7 @@ pub struct OpSpec {
     pub inputs: (usize, usize),
     /// Fewest and most outputs.
     pub outputs: (usize, usize),
-    /// Parameters it knows.
+    /// Parameters it takes.
     pub params: &'static [ParamSpec],
     /// Inputs that must have the element type of input 0, a bit each (bit 7 stands for all from 7 on).
     pub same_in: u8,
@@ -216,8 +216,8 @@ impl OpSpec {
     }
 }
 
-/// Arithmetic on fixed point needs an encoding to say what a code is worth. (Biases are exempt: 32-bit codes often come
-/// without one, and `Cast` takes codes as they are.)
+/// Arithmetic on fixed point needs an encoding to know what a quantised value is worth. (Biases are exempt: 32-bit ones
+/// often come without one, and `Cast` takes quantised values as they are.)
 fn check_encoded(row: &Row, call: &Call<'_>) -> Result<(), Violation> {
     let bare = |t: &Tensor| {
         let fixed = matches!(t.dtype, Dtype::SFixed8 | Dtype::UFixed8 | Dtype::SFixed16 | Dtype::UFixed16);

@@ -63,7 +63,7 @@ struct Round {
 impl Step for Round {
     fn run(&self, cx: &RunContext<'_>, worker: Worker<'_>) -> Result<(), Fault> {
         let part = share(self.dst.n, GRAIN, worker.index(), worker.count());
-        // SAFETY: shares of different threads do not overlap, and the plan lets nobody else use the value meanwhile.
+        // SAFETY: shares of different threads do not overlap, and by the plan no other step uses the value meanwhile.
         let x = unsafe { cx.write::<f32>(&self.dst).part(part) };
         round_all(self.rounding, x);
         Ok(())

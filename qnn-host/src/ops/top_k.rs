@@ -93,7 +93,7 @@ impl Step for TopK {
         let x = cx.read::<u32>(&self.x);
         // SAFETY: rows of different threads do not overlap, and the plan keeps a step's output apart from its inputs.
         let out = unsafe { cx.write::<u32>(&self.dst).part(mine.start * self.k..mine.end * self.k) };
-        // SAFETY: each thread has `n` words of scratch, asked for below.
+        // SAFETY: each thread has `n` words of scratch, see `scratch_bytes`.
         let order = unsafe { cx.scratch::<u32>().part(worker.index() * self.n..(worker.index() + 1) * self.n) };
         for (row, out) in mine.zip(out.chunks_exact_mut(self.k)) {
             let x = &x[row * self.n..(row + 1) * self.n];

@@ -8,7 +8,7 @@ use crate::graph::typed::{Constant, Port, Source, TypedGraph, Value};
 use crate::graph::walk::MAX_RANK;
 use crate::ir::{Dtype, Node, Quant, Role, SourceGraph, Tensor};
 use crate::ops::{self, GraphLowering, Lowering, Rules};
-use crate::storage::{QuantGrid, Rounding, Storage, code_range};
+use crate::storage::{QuantGrid, Rounding, Storage, quantised_range};
 
 /// Most elements of a tensor: more than any machine holds, and sums of sizes never overflow.
 const MAX_ELEMS: usize = if usize::BITS >= 64 { 1 << 38 } else { 1 << 28 };
@@ -138,21 +138,21 @@ fn grid_of(graph: &SourceGraph, tensor: &Tensor) -> Result<Option<QuantGrid>, Ex
         Quant::None => (1.0, 0),
         Quant::PerTensor { scale, offset } => (scale, offset),
         Quant::PerAxis { .. } | Quant::Block { .. } => {
-            let what = "has one scale a channel or block, which only constants may have";
+            let what = "has one scale per channel or block, which only constants may have";
             return Err(fault(graph, format!("tensor `{}` {what}", tensor.name)));
         }
     };
     if !(scale.is_finite() && scale > 0.0) {
         return Err(fault(graph, format!("tensor `{}`: scale must be positive, found {scale}", tensor.name)));
     }
-    let (min, max) = code_range(tensor.dtype);
+    let (min, max) = quantised_range(tensor.dtype);
     Ok(Some(QuantGrid { scale, offset, min, max }))
 }
 
 fn check_constant(graph: &SourceGraph, tensor: &Tensor, found: usize) -> Result<(), ExecError> {
     let bad = |what: String| Err(fault(graph, format!("constant `{}`: {what}", tensor.name)));
     let n = tensor.n_elems();
-    let packed = tensor.may_pack_codes() && found == n.div_ceil(2);
+    let packed = tensor.may_pack_4_bits() && found == n.div_ceil(2);
     if found != tensor.size_bytes() && !packed {
         return bad(format!("expected {} bytes, found {found}", tensor.size_bytes()));
     }

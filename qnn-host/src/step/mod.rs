@@ -32,7 +32,7 @@ pub(crate) fn round_all(rounding: Rounding, x: &mut [f32]) {
     match rounding {
         Rounding::None => {}
         Rounding::F16 => x.iter_mut().for_each(|x| *x = half::f16::from_f32(*x).to_f32()),
-        Rounding::Quantised(grid) => x.iter_mut().for_each(|x| *x = grid.real(grid.code(*x))),
+        Rounding::Quantised(grid) => x.iter_mut().for_each(|x| *x = grid.dequantise(grid.quantise(*x))),
     }
 }
 

@@ -52,7 +52,7 @@ pub fn check_tensor(tensor: &Tensor) -> Result<(), Violation> {
     }
     if let Role::Static(data) = &tensor.role
         && data.len() != bytes
-        && !(tensor.may_pack_codes() && data.len() == bytes.div_ceil(2))
+        && !(tensor.may_pack_4_bits() && data.len() == bytes.div_ceil(2))
     {
         return Err(fault(format!("{bytes} bytes of data for {:?}", tensor.dims), format!("{}", data.len())));
     }

@@ -1,4 +1,4 @@
-//! Cases for each op: one that passes, and what the ones that fail say.
+//! Cases for each op: one that passes, and the messages of those that fail.
 
 use super::*;
 use crate::bytes::Bytes;
