@@ -1,16 +1,17 @@
-//! The whole way from options to a published bundle.
+//! From options to a published bundle, step by step.
 
-use crate::bundle::{
-    CONFIG_FILE, HTP_CONFIG_FILE, OPTIONAL_FILES, Staging, TOKENIZER_FILE, check_tokenizer, genie_config, htp_config,
-};
+use crate::bundle::{Staging, check_tokenizer, genie_config, htp_config};
 use crate::family::ModelSpec;
-use crate::lower::{self, Format, LinearForm, Loss, Piece, Source};
-use crate::manifest::{BUNDLE_FORMAT, BUNDLE_VERSION, FileEntry, GraphEntry, MANIFEST_FILE, Manifest, Options};
+use crate::lower::{self, Format, LinearForm, RoundingLoss, Source, Split};
 use crate::model::Model;
 use crate::progress::{Amount, Progress, Stage};
 use crate::size::Plan;
 use crate::target::{Target, TargetContext};
-use crate::{CompileOptions, Result, fs, manifest};
+use crate::{CompileOptions, Result, fs};
+use genie_bundle::files::OPTIONAL_FILES;
+use genie_bundle::hash::{FileHash, hash_file, hex};
+use genie_bundle::manifest::{self, BUNDLE_FORMAT, BUNDLE_VERSION, FileEntry, GraphEntry, Manifest, Options};
+use genie_bundle::{CONFIG_FILE, HTP_CONFIG_FILE, MANIFEST_FILE, TOKENIZER_FILE};
 use genie_types::Variant;
 use sha2::{Digest, Sha256};
 use std::path::Path;
@@ -22,7 +23,7 @@ pub(crate) fn compile_with<T: Target>(
     target: &mut T,
     progress: &mut dyn Progress,
 ) -> Result<Manifest> {
-    // All that can be refused is refused before anything is written.
+    // Everything that can be refused is refused before anything is written.
     options.check()?;
     let variants = options.variants()?;
     let model = Model::open(&options.model_dir)?;
@@ -39,26 +40,26 @@ pub(crate) fn compile_with<T: Target>(
     let staging = Staging::begin(&options.out_dir, &options.model_dir, options.force)?;
 
     let source_hash = hash_model(&model, progress)?;
-    let pieces = lower::cut(spec, cuts.0, cuts.1);
-    let mut binaries = lower::file_names(&pieces, options.one_file);
+    let splits = lower::cut(spec, cuts.0, cuts.1);
+    let mut binaries = lower::file_names(&splits, options.one_file);
     let mut graphs = Vec::new();
-    let mut loss = Loss::default();
-    // A context goes on as long as the pieces lie in its file.
+    let mut loss = RoundingLoss::default();
+    // A context stays open for the following splits of the same file.
     let mut open = None;
-    for (i, (piece, file)) in pieces.iter().zip(&binaries).enumerate() {
-        let place = Place { split: i + 1, n_splits: pieces.len() };
+    for (i, (split, file)) in splits.iter().zip(&binaries).enumerate() {
+        let number = SplitNumber { split: i + 1, n_splits: splits.len() };
         let source = Source { checkpoint, format, loss: &mut loss, progress: &mut *progress };
         let context = open.take().map_or_else(|| target.context(), Ok)?;
         let path = staging.path(file);
         let save = (binaries.get(i + 1) != Some(file)).then_some(&*path);
-        open = compile_piece(spec, piece, place, &variants, context, source, save)?;
+        open = compile_split(spec, split, number, &variants, context, source, save)?;
         if let Some(htp) = &options.htp {
             htp.check_file(file, &staging.path(file))?;
         }
         graphs.extend(variants.iter().map(|&variant| GraphEntry {
-            name: place.graph_name(variant),
+            name: number.graph_name(variant),
             file: file.clone(),
-            split: place.split,
+            split: number.split,
             ar: variant.ar().get(),
             cl: variant.cl().get(),
         }));
@@ -72,7 +73,7 @@ pub(crate) fn compile_with<T: Target>(
 
     binaries.dedup();
     let mut files = binaries.clone();
-    for name in [TOKENIZER_FILE].iter().chain(OPTIONAL_FILES) {
+    for name in [TOKENIZER_FILE].iter().chain(&OPTIONAL_FILES) {
         let from = model.dir().join(name);
         if *name == TOKENIZER_FILE || from.is_file() {
             std::fs::copy(&from, staging.path(name)).map_err(fs::io_err("copy", &from))?;
@@ -117,44 +118,44 @@ pub(crate) fn compile_with<T: Target>(
     Ok(manifest)
 }
 
-/// Which split this is, of how many.
+/// A split's number, counted from 1, and the number of splits.
 #[derive(Clone, Copy)]
-struct Place {
+struct SplitNumber {
     split: usize,
     n_splits: usize,
 }
 
-impl Place {
+impl SplitNumber {
     fn graph_name(self, variant: Variant) -> String {
-        // The real Genie orders splits by name, as text.
+        // libGenie orders splits by name, as text.
         let width = self.n_splits.to_string().len();
         format!("{variant}_{:0width$}_of_{}", self.split, self.n_splits)
     }
 }
 
-/// Adds a piece's graphs to a context. `save`: where to write it; else it is given back, to go on with.
-fn compile_piece<C: TargetContext>(
+/// Adds a split's graphs to a context. `save`: where to write the context; without it, the context is returned, still open.
+fn compile_split<C: TargetContext>(
     spec: &ModelSpec,
-    piece: &Piece,
-    place: Place,
+    split: &Split,
+    number: SplitNumber,
     variants: &[Variant],
     mut context: C,
     mut source: Source<'_>,
     save: Option<&Path>,
 ) -> Result<Option<C>> {
-    let Place { split, n_splits } = place;
-    let open = variants.iter().map(|&v| Ok((v, context.compose(&place.graph_name(v))?))).collect::<Result<Vec<_>>>()?;
+    let open =
+        variants.iter().map(|&v| Ok((v, context.compose(&number.graph_name(v))?))).collect::<Result<Vec<_>>>()?;
 
-    let stage = Stage::Weights { split, n_splits };
-    let amount = lower::amount(spec, piece, &source);
+    let stage = Stage::Weights { split: number.split, n_splits: number.n_splits };
+    let amount = lower::amount(spec, split, &source);
     source.progress.begin(&stage, amount);
-    let composed = lower::lower(spec, piece, open, &mut source)?;
+    let composed = lower::lower(spec, split, open, &mut source)?;
     source.progress.end(&stage);
 
-    let stage = Stage::Finalize { split, n_splits };
+    let stage = Stage::Finalize { split: number.split, n_splits: number.n_splits };
     source.progress.begin(&stage, Amount { items: composed.len() as u64, bytes: 0 });
     for (graph, &variant) in composed.into_iter().zip(variants) {
-        let name = place.graph_name(variant);
+        let name = number.graph_name(variant);
         source.progress.working(&name);
         let began = Instant::now();
         context.finalize(graph)?;
@@ -172,7 +173,7 @@ fn compile_piece<C: TargetContext>(
 fn note_oddities(options: &CompileOptions, spec: &ModelSpec, variants: &[Variant], progress: &mut dyn Progress) {
     for &ar in &options.ars {
         for &cl in options.cls.iter().filter(|&&cl| cl < ar) {
-            progress.note(&format!("left out AR-{ar} CL-{cl}: wider than its context"));
+            progress.note(&format!("left out AR-{ar} CL-{cl}: the AR is wider than the context"));
         }
     }
     let longest = variants.iter().map(|v| v.cl().get()).max().unwrap_or(0);
@@ -180,12 +181,12 @@ fn note_oddities(options: &CompileOptions, spec: &ModelSpec, variants: &[Variant
         progress.note(&format!("CL-{longest} is longer than the {trained} positions the model was trained for"));
     }
     if spec.tokens.eos.is_empty() {
-        progress.note("the model names no end-of-sequence token: only limits and stop texts will end an answer");
+        progress.note("the model has no end-of-sequence token: only limits and stop texts end a reply");
     }
 }
 
 /// Hash of a model, a directory or a GGUF file: everything `compile` reads, by name, length and content. Manifests hold it as
-/// [`manifest::Source::sha256`], so it tells whether a bundle is up to date.
+/// [`Source::sha256`](manifest::Source::sha256); a bundle with another hash is out of date.
 ///
 /// # Errors
 /// Files that cannot be read, a directory without a checkpoint.
@@ -194,7 +195,7 @@ pub fn model_hash(path: &Path) -> Result<String> {
 }
 
 fn hash_model(model: &Model, progress: &mut dyn Progress) -> Result<String> {
-    let small = ["config.json", "generation_config.json", TOKENIZER_FILE].iter().chain(OPTIONAL_FILES);
+    let small = ["config.json", "generation_config.json", TOKENIZER_FILE].iter().chain(&OPTIONAL_FILES);
     let paths = model.files(small.copied());
     let lengths = paths.iter().map(|path| fs::length(path)).collect::<Result<Vec<u64>>>()?;
 
@@ -209,16 +210,16 @@ fn hash_model(model: &Model, progress: &mut dyn Progress) -> Result<String> {
         progress.item(&name, bytes);
     }
     progress.end(&Stage::Hash);
-    Ok(fs::hex(&hasher.finalize()))
+    Ok(hex(&hasher.finalize()))
 }
 
-/// Hashes what was written.
+/// Hashes the written files.
 fn seal(staging: &Staging, files: &[String], progress: &mut dyn Progress) -> Result<Vec<FileEntry>> {
     let lengths = files.iter().map(|name| fs::length(&staging.path(name))).collect::<Result<Vec<u64>>>()?;
     progress.begin(&Stage::Seal, Amount { items: files.len() as u64, bytes: lengths.iter().sum() });
     let mut entries = Vec::with_capacity(files.len());
     for name in files {
-        let fs::FileHash { bytes, sha256 } = fs::hash_file(&staging.path(name))?;
+        let FileHash { bytes, sha256 } = hash_file(&staging.path(name))?;
         progress.item(name, bytes);
         entries.push(FileEntry { path: name.clone(), bytes, sha256 });
     }

@@ -1,4 +1,4 @@
-//! Flipped bits and torn files: whatever is in a model directory, compiling it ends in a bundle or an error.
+//! Flipped bits and truncated files: compiling any model directory ends in a bundle or an error.
 
 use crate::family::Family;
 use crate::testing::compile;

@@ -1,22 +1,23 @@
-//! What a weight format leaves of a model, as a checkpoint in float32: each weight rounded as a bundle would hold it, and back.
+//! A model's weights, quantised and dequantised, as a float32 checkpoint.
 //!
-//! So the rounding of weights can be told from everything else: a float32 bundle of this checkpoint is the exact graph of the
-//! rounded weights, and other programs can be asked what they make of them.
-//! *Trap*: a factor that is folded into a weight is taken out again after the rounding, which may cost the last bit.
+//! It isolates the error of weight quantisation from all others: a float32 bundle of this checkpoint is the exact graph of the
+//! rounded weights, and other programs can run it too.
+//! *Trap*: a factor that is folded into a weight is divided out after rounding, which may change the last bit.
 
-use crate::bundle::{OPTIONAL_FILES, TOKENIZER_FILE};
 use crate::checkpoint::{SINGLE_FILE, file_header};
 use crate::lower::{Format, LinearForm, rounded_weights};
 use crate::model::Model;
 use crate::{Precision, Result, Weights, fs};
+use genie_bundle::TOKENIZER_FILE;
+use genie_bundle::files::OPTIONAL_FILES;
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-/// Writes the checkpoint to the folder `to`, which is made if it is not there. `precision` is that of the bundle.
+/// Writes the checkpoint to the folder `to`, which is created if missing. `precision` is that of the bundle.
 ///
-/// A tied LM head that a bundle stores in another way than the embedding becomes a tensor of its own.
+/// A tied LM head that a bundle stores in another format than the embedding becomes a tensor of its own.
 ///
 /// # Errors
 /// Those of [`crate::compile()`] up to the graphs; files that cannot be written.
@@ -42,7 +43,7 @@ pub fn dequantize(model: &Path, precision: Precision, weights: Weights, to: &Pat
     json["torch_dtype"] = json!("float32");
     json["tie_word_embeddings"] = json!(!all.iter().any(|weight| weight.name == "lm_head.weight"));
     fs::write(&to.join("config.json"), json.to_string().as_bytes())?;
-    for name in ["generation_config.json", TOKENIZER_FILE].iter().chain(OPTIONAL_FILES) {
+    for name in ["generation_config.json", TOKENIZER_FILE].iter().chain(&OPTIONAL_FILES) {
         let from = source.dir().join(name);
         if from.is_file() {
             std::fs::copy(&from, to.join(name)).map_err(fs::io_err("copy", &from))?;

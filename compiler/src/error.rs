@@ -1,16 +1,16 @@
-//! What can go wrong, said so that the reader can act: the thing, what was found, what was expected.
+//! What can go wrong: each message names the object, what was found, and what was expected.
 
-use crate::Splits;
-use crate::Weights;
+use crate::{Hint, Splits, Weights};
+use genie_bundle::BundleError;
 use std::path::PathBuf;
 
 /// This crate's results.
 pub type Result<T, E = CompileError> = core::result::Result<T, E>;
 
-/// A compilation that did not happen. [`CompileError::hint`] has advice, apart from the text.
+/// A failed compilation. [`CompileError::hint`] has advice, apart from the text.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-#[allow(missing_docs)] // the messages say what the fields are
+#[allow(missing_docs)] // the messages name the fields
 pub enum CompileError {
     // Options.
     #[error("no {what} given: need at least one width in tokens")]
@@ -25,8 +25,6 @@ pub enum CompileError {
     LayersPerSplitInMono { layers: usize },
     #[error("all splits in one file is for the embedded backend, but the target is `{target}`")]
     OneFileForChip { target: String },
-    #[error("unknown {what} `{found}`: expected one of {}", quoted(expected))]
-    UnknownWord { what: &'static str, found: String, expected: &'static [&'static str] },
 
     // Targets.
     #[error("unknown target `{name}`: expected one of {}", quoted(known))]
@@ -42,19 +40,19 @@ pub enum CompileError {
     #[error("the backend was opened for {found}, but target `{target}` is chip {expected}")]
     OtherDevice { target: String, expected: u32, found: String },
 
-    #[error("`{file}` would take about {} for its {n_graphs} graphs, a context binary may take {}", gb(*bytes), gb(*limit))]
+    #[error("`{file}` needs about {} for its {n_graphs} graphs, the limit of a context binary is {}", gb(*bytes), gb(*limit))]
     PlannedTooLong { file: String, bytes: u64, limit: u64, n_graphs: usize, finer: Option<(Splits, Option<usize>)> },
-    #[error("`{file}` came out at {}, a context binary may take {}", gb(*bytes), gb(*limit))]
+    #[error("`{file}` is {} long, the limit of a context binary is {}", gb(*bytes), gb(*limit))]
     TooLong { file: String, bytes: u64, limit: u64 },
 
     // Files.
     #[error("cannot {doing} `{}`", path.display())]
     Io { doing: &'static str, path: PathBuf, source: std::io::Error },
-    #[error("`{}` is not the JSON we expect", path.display())]
+    #[error("`{}` is not the expected JSON", path.display())]
     Json { path: PathBuf, source: serde_json::Error },
 
     // config.json.
-    #[error("unsupported architecture `{found}`: this compiler knows {}", quoted(supported))]
+    #[error("unsupported architecture `{found}`: this compiler supports {}", quoted(supported))]
     UnsupportedArchitecture { found: String, supported: Vec<&'static str> },
     #[error("unsupported `{feature}`: found {found}, this compiler needs {accepted}")]
     UnsupportedFeature { feature: &'static str, found: String, accepted: &'static str },
@@ -72,10 +70,10 @@ pub enum CompileError {
     NoCheckpoint { dir: PathBuf, pickled: Option<String> },
     #[error("`{}` is not a safetensors file: {detail}", path.display())]
     NotSafetensors { path: PathBuf, detail: String },
-    #[error("`{}` is not a GGUF file that we read: {detail}", path.display())]
+    #[error("`{}` is not a supported GGUF file: {detail}", path.display())]
     NotGguf { path: PathBuf, detail: String },
-    #[error("`{}` is torn: {detail}", path.display())]
-    TornFile { path: PathBuf, detail: String },
+    #[error("`{}` is damaged: {detail}", path.display())]
+    DamagedFile { path: PathBuf, detail: String },
     #[error("bad entry for tensor `{name}` in `{}`: {detail}", path.display())]
     BadTensorEntry { path: PathBuf, name: String, detail: String },
     #[error("`{}` names no tensors", path.display())]
@@ -96,7 +94,7 @@ pub enum CompileError {
     NotFinite { name: String, index: Vec<usize>, value: f32 },
     #[error("tensor `{name}` of {dims:?} cannot be stored in blocks: need rows of a multiple of {block} elements")]
     NoBlocks { name: String, dims: Vec<usize>, block: usize },
-    #[error("tensor `{name}` has {value}: a block with it would need a scale that float16 cannot hold")]
+    #[error("tensor `{name}` has {value}: the scale of its block exceeds float16")]
     ScaleOverflow { name: String, value: f32 },
     #[error("tensor `{name}` has {value} at index {index:?}, which float16 cannot hold (largest 65504)")]
     F16Overflow { name: String, index: Vec<usize>, value: f32 },
@@ -114,12 +112,8 @@ pub enum CompileError {
     OutputIsFile { path: PathBuf },
     #[error("`{}` cannot be a bundle directory: {why}", path.display())]
     OutputUnfit { path: PathBuf, why: &'static str },
-    #[error("`{}` has format `{found}`, expected `{expected}`", path.display())]
-    ManifestFormat { path: PathBuf, found: String, expected: &'static str },
-    #[error("`{}` has version {found}, this build reads versions up to {newest}", path.display())]
-    ManifestVersion { path: PathBuf, found: u32, newest: u32 },
-    #[error("`{}` differs from its manifest: found {found}, expected {expected}", path.display())]
-    FileChanged { path: PathBuf, expected: String, found: String },
+    #[error(transparent)]
+    Bundle(#[from] BundleError),
 
     // Backend.
     #[error(transparent)]
@@ -131,63 +125,45 @@ pub enum CompileError {
 }
 
 impl CompileError {
-    /// What the user may do about it.
-    pub fn hint(&self) -> Option<String> {
+    /// What the user may do about it. A backend's own error has hints of its own.
+    pub fn hint(&self) -> Option<Hint> {
         Some(match self {
-            Self::ArTooWide { ar, .. } => format!("add a context length of at least {ar}, or drop that width"),
-            Self::NoFloat16 { arch, .. } => format!(
-                "V73 and later have it (`--target sm8550`, say); a V{arch} needs graphs with quantised activations, \
-                 which this compiler does not make"
-            ),
-            Self::HtpPrecision { .. } => {
-                "leave `--precision` out, or leave `--target` out to compile for this machine's CPU".into()
-            }
-            Self::NotHtp { .. } => "give Qualcomm's `libQnnHtp.so`: `cargo xtask qnn-runtime` fetches it".into(),
-            Self::OtherDevice { .. } => "open it with `HtpOptions::backend_options`".into(),
+            Self::ArTooWide { ar, .. } => Hint::LongerContext { at_least: *ar },
+            Self::NoFloat16 { arch, .. } => Hint::ChipWithFloat16 { arch: *arch },
+            Self::HtpPrecision { .. } => Hint::DefaultPrecisionOrNoChip,
+            Self::NotHtp { .. } => Hint::HtpLibrary,
+            Self::OtherDevice { .. } => Hint::OpenForChip,
             Self::PlannedTooLong { finer: Some((splits, layers)), .. } => {
-                let layers = layers.map_or_else(String::new, |n| format!(" --layers-per-split {n}"));
-                format!("use `--splits {splits}{layers}`, fewer `--ar` and `--cl`, or `--share-weights` for a device")
+                Hint::FinerSplits { splits: *splits, layers_per_split: *layers }
             }
-            Self::PlannedTooLong { finer: None, .. } => {
-                "no split is fine enough: use fewer `--ar` and `--cl`, `--weights w8`, or `--share-weights` for a device".into()
-            }
-            Self::TooLong { .. } => "use `--layers-per-split` with fewer layers, or fewer `--ar` and `--cl`".into(),
-            Self::LayersPerSplitInMono { .. } => "use `--splits decoder-lmhead` or `lut-decoder-lmhead`".into(),
+            Self::PlannedTooLong { finer: None, .. } => Hint::SmallerBundle,
+            Self::TooLong { .. } => Hint::FewerLayersPerSplit,
+            Self::LayersPerSplitInMono { .. } => Hint::LayoutWithSplits,
             Self::NoCheckpoint { dir, pickled: Some(file) } if file.ends_with(".gguf") => {
-                format!("compile the file itself: give `{}`", dir.join(file).display())
+                Hint::CompileFile(dir.join(file))
             }
-            Self::NoCheckpoint { pickled: Some(file), .. } => {
-                format!("`{file}` is in another format: save the model as safetensors first")
+            Self::NoCheckpoint { pickled: Some(file), .. } => Hint::ConvertToSafetensors(file.clone()),
+            Self::NoCheckpoint { pickled: None, .. } => Hint::ModelDirectory,
+            Self::DamagedFile { .. } | Self::MissingShards { .. } => Hint::DownloadAgain,
+            Self::MissingTensor { name, near, .. } => {
+                let maybe_tied = name == "lm_head.weight";
+                return (maybe_tied || !near.is_empty())
+                    .then(|| Hint::MissingTensor { near: near.clone(), maybe_tied });
             }
-            Self::NoCheckpoint { pickled: None, .. } => "point to the directory that holds config.json".into(),
-            Self::TornFile { .. } | Self::MissingShards { .. } => {
-                "the download may be incomplete: fetch it again".into()
-            }
-            Self::MissingTensor { name, near, .. } => match near.as_slice() {
-                [] if name == "lm_head.weight" => "is `tie_word_embeddings` missing from config.json?".into(),
-                [] => return None,
-                near if name == "lm_head.weight" => {
-                    format!("near names: {}; or is `tie_word_embeddings` missing from config.json?", quoted(near))
-                }
-                near => format!("near names: {}", quoted(near)),
-            },
-            Self::WrongShape { .. } => "config.json may belong to another model".into(),
-            Self::NoBlocks { .. } | Self::ScaleOverflow { .. } => "use `--weights w8`".into(),
-            Self::HtpWeights { .. } => "use `--weights w8`, or leave the flag out for float16".into(),
-            Self::F16Overflow { .. } => "use `--precision f32`".into(),
-            Self::UnsupportedFeature { feature: "quantization_config", .. } => {
-                "start from the unquantised checkpoint".into()
-            }
-            Self::OutputOccupied { .. } => "choose another directory, or use `--force` to replace it".into(),
-            Self::ManifestVersion { .. } => "compile the bundle again with this build, or use a newer one".into(),
-            Self::FileChanged { .. } => "compile the bundle again".into(),
-            Self::Backend(error) => return error.hint(),
+            Self::WrongShape { .. } => Hint::OtherConfig,
+            Self::NoBlocks { .. } | Self::ScaleOverflow { .. } => Hint::WeightsW8,
+            Self::HtpWeights { .. } => Hint::WeightsW8OrFloat,
+            Self::F16Overflow { .. } => Hint::PrecisionF32,
+            Self::UnsupportedFeature { feature: "quantization_config", .. } => Hint::UnquantisedCheckpoint,
+            Self::OutputOccupied { .. } => Hint::OtherDirectoryOrForce,
+            Self::Bundle(BundleError::ManifestVersion { .. }) => Hint::CompileAgainOrNewerBuild,
+            Self::Bundle(BundleError::FileChanged { .. }) => Hint::CompileAgain,
             _ => return None,
         })
     }
 }
 
-/// In decimal gigabytes, or smaller units where those say nothing.
+/// In decimal gigabytes, or a smaller unit for short files.
 fn gb(bytes: u64) -> String {
     match bytes {
         0..10_000_000 => format!("{} kB", bytes.div_ceil(1000)),

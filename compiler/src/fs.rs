@@ -1,4 +1,4 @@
-//! File helpers whose errors name the path, and the hashing that manifests use.
+//! File helpers whose errors name the path.
 
 use crate::{CompileError, Result};
 use serde::de::DeserializeOwned;
@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// Wraps an I/O error with what was done to which path.
+/// Wraps an I/O error with the operation and the path.
 pub(crate) fn io_err<'a>(doing: &'static str, path: &'a Path) -> impl FnOnce(std::io::Error) -> CompileError + 'a {
     move |source| CompileError::Io { doing, path: path.to_path_buf(), source }
 }
@@ -33,19 +33,7 @@ pub(crate) fn length(path: &Path) -> Result<u64> {
     Ok(path.metadata().map_err(io_err("inspect", path))?.len())
 }
 
-/// Length and hash of a file.
-pub(crate) struct FileHash {
-    pub(crate) bytes: u64,
-    pub(crate) sha256: String,
-}
-
-pub(crate) fn hash_file(path: &Path) -> Result<FileHash> {
-    let mut hasher = Sha256::new();
-    let bytes = hash_into(&mut hasher, path)?;
-    Ok(FileHash { bytes, sha256: hex(&hasher.finalize()) })
-}
-
-/// Feeds a file's content to a hasher, a megabyte at a time; gives its length.
+/// Feeds a file's content to a hasher, a megabyte at a time; returns its length.
 pub(crate) fn hash_into(hasher: &mut Sha256, path: &Path) -> Result<u64> {
     let mut file = open(path)?;
     let mut chunk = vec![0; 1 << 20];
@@ -58,12 +46,4 @@ pub(crate) fn hash_into(hasher: &mut Sha256, path: &Path) -> Result<u64> {
         hasher.update(&chunk[..n]);
         total += n as u64;
     }
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    use core::fmt::Write;
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}"); // writing to a String cannot fail
-        text
-    })
 }

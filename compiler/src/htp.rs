@@ -1,4 +1,4 @@
-//! Compiling for a Hexagon chip: which one, and what its architecture asks for.
+//! Compiling for a Hexagon chip: which one, and what its architecture requires.
 //!
 //! *Units*: VTCM in MB. *Source*: the chips' numbers and architectures are [`qnn_api::soc`]'s, measured on the HTP library.
 //!
@@ -13,9 +13,9 @@ use std::sync::Arc;
 
 /// How every HTP library names itself.
 const PROVIDER: &str = "HTP_";
-/// Longest context binary that every loader takes: 2 GiB less one byte, the most that a signed 32-bit length can say.
+/// Longest context binary that every loader accepts: 2 GiB less one byte, the largest signed 32-bit length.
 pub const FILE_LIMIT: u64 = (1 << 31) - 1;
-/// What the library's own tools use: the most thorough search for a schedule.
+/// The default of the library's own tools: the most thorough search for a schedule.
 const OPTIMIZATION: u32 = 3;
 
 /// A chip to compile for and how to do it.
@@ -23,7 +23,7 @@ const OPTIMIZATION: u32 = 3;
 pub struct HtpOptions {
     /// The chip.
     pub soc: &'static Soc,
-    /// How fast the chip is asked to run the graphs; written into the bundle's backend config.
+    /// Requested performance; written into the bundle's backend config.
     pub performance: PerfPolicy,
     /// Graphs of one file refer to one copy of the weights. Devices load such files, the x86 emulator does not.
     pub share_weights: bool,
@@ -45,7 +45,7 @@ impl HtpOptions {
         Ok(Self { soc, performance, share_weights: false, file_limit, cut_to_fit: false })
     }
 
-    /// What a backend has to be opened with, so that it prepares graphs for this chip.
+    /// Options to open a backend with, so that it prepares graphs for this chip.
     pub fn backend_options(&self) -> BackendOptions {
         BackendOptions { soc: self.soc.id, ..BackendOptions::default() }
     }
@@ -53,19 +53,19 @@ impl HtpOptions {
     /// Loads an HTP library and opens it for this chip.
     ///
     /// # Errors
-    /// A file that is no library, or none for HTPs; whatever it refuses.
+    /// A file that is not a library or not for HTPs; errors of the library.
     pub fn open(&self, library: &Path) -> Result<Arc<Backend>> {
         let library = Library::open(library)?;
         self.check_library(&library)?;
         Ok(Backend::new(&library, &self.backend_options())?)
     }
 
-    /// The name as it is typed: `sm8650`.
+    /// The short name: `sm8650`.
     pub fn target(&self) -> String {
         target_name(self.soc)
     }
 
-    /// Refuses what the chip cannot run. All graphs of this compiler have float activations.
+    /// Refuses formats that the chip cannot run. All graphs of this compiler have float activations.
     pub(crate) fn check(&self, precision: Precision, weights: Weights) -> Result<()> {
         if self.soc.dsp_arch < FIRST_FLOAT16_ARCH {
             return Err(CompileError::NoFloat16 { target: self.target(), arch: self.soc.dsp_arch });
@@ -81,7 +81,7 @@ impl HtpOptions {
         if library.provider().starts_with(PROVIDER) {
             return Ok(());
         }
-        let (library, provider) = (library.shown().into(), library.provider().into());
+        let (library, provider) = (library.display_name().into(), library.provider().into());
         Err(CompileError::NotHtp { target: self.target(), library, provider })
     }
 
@@ -99,7 +99,7 @@ impl HtpOptions {
         Ok(())
     }
 
-    /// Refuses a file that came out longer than it may be, whatever was planned.
+    /// Refuses a file above the limit, whatever was predicted.
     pub(crate) fn check_file(&self, file: &str, path: &Path) -> Result<()> {
         let bytes = crate::fs::length(path)?;
         if bytes <= self.file_limit {
@@ -122,7 +122,7 @@ impl HtpOptions {
     }
 }
 
-/// The shortest name that people use: the alias of a chip that has one, else its part number.
+/// The shortest common name: the alias of a chip that has one, else its part number.
 fn target_name(soc: &Soc) -> String {
     match soc.aliases.first().filter(|alias| alias.contains('-')) {
         Some(alias) => (*alias).into(),
@@ -139,7 +139,7 @@ fn names() -> Vec<String> {
 mod tests {
     use super::*;
     use crate::testmodel::TestModel;
-    use crate::{CompileOptions, Family};
+    use crate::{CompileOptions, Family, Hint};
 
     #[test]
     fn targets_are_found_by_name() {
@@ -160,26 +160,25 @@ mod tests {
     }
 
     #[test]
-    fn targets_that_cannot_be_served_say_why() {
+    fn unsupported_targets_are_refused_with_the_reason() {
         struct Case {
             target: &'static str,
             precision: Precision,
             message: &'static str,
-            hint: &'static str,
+            hint: Hint,
         }
         let cases = [
             Case {
                 target: "sm8350",
                 precision: Precision::F16,
                 message: "target `sm8350` cannot run these graphs: its HTP is a V68, which has no float16 arithmetic",
-                hint: "V73 and later have it (`--target sm8550`, say); a V68 needs graphs with quantised activations, \
-                       which this compiler does not make",
+                hint: Hint::ChipWithFloat16 { arch: 68 },
             },
             Case {
                 target: "sm8650",
                 precision: Precision::F32,
                 message: "precision f32 for target `sm8650`: its HTP computes in float16",
-                hint: "leave `--precision` out, or leave `--target` out to compile for this machine's CPU",
+                hint: Hint::DefaultPrecisionOrNoChip,
             },
         ];
         for case in cases {
@@ -188,7 +187,7 @@ mod tests {
             options.precision = case.precision;
             let error = options.check().unwrap_err();
             assert_eq!(error.to_string(), case.message);
-            assert_eq!(error.hint().as_deref(), Some(case.hint));
+            assert_eq!(error.hint(), Some(case.hint));
         }
         for name in ["sm9999", "sdm845", ""] {
             let error = HtpOptions::for_target(name).unwrap_err().to_string();
@@ -206,8 +205,7 @@ mod tests {
         TestModel::tiny(Family::Llama).write(&place.path().join("model")).unwrap();
         let mut options = CompileOptions::new(place.path().join("model"), place.path().join("bundle"));
         options.htp = Some(HtpOptions::for_target("sm8650").unwrap());
-        let providers = qnn_host::QnnInterface_getProviders;
-        let library = Library::linked(providers, Some(qnn_host::QnnSystemInterface_getProviders)).unwrap();
+        let library = Library::linked(qnn_host::providers()).unwrap();
         let backend = Backend::new(&library, &BackendOptions::default()).unwrap();
         let error = crate::compile(&options, &backend, &mut crate::Silent).unwrap_err();
         let message = "library `linked in` does not compile for target `sm8650`: it is `HOST_OPEN_GENIE`, expected an HTP \

@@ -1,4 +1,4 @@
-//! From a Hugging Face checkpoint to a bundle of compiled graphs.
+//! Compiles a checkpoint (Hugging Face directory or GGUF file) into a bundle of graphs in context binaries.
 //!
 //! ```
 //! use compiler::{CompileOptions, Family, Silent, compile, testmodel::TestModel};
@@ -6,7 +6,7 @@
 //!
 //! let dir = tempfile::tempdir()?;
 //! TestModel::tiny(Family::Qwen3).write(&dir.path().join("model"))?;
-//! let host = Library::linked(qnn_host::QnnInterface_getProviders, Some(qnn_host::QnnSystemInterface_getProviders))?;
+//! let host = Library::linked(qnn_host::providers())?;
 //! let backend = Backend::new(&host, &BackendOptions::default())?;
 //! let mut options = CompileOptions::new(dir.path().join("model"), dir.path().join("bundle"));
 //! (options.ars, options.cls) = (vec![1, 16], vec![64]);
@@ -19,21 +19,23 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`options`] | shapes, splits, precision, weights |
+//! | [`options`] | variants, splits, precision, weight formats |
 //! | [`HtpOptions`] | the Hexagon chip to compile for |
 //! | [`family`] | Llama, Qwen 2 and Qwen 3 configurations to one neutral [`ModelSpec`] |
 //! | [`checkpoint`] | safetensors, one file or many, streamed as f32 |
+//! | `gguf` | GGUF files, read as a checkpoint with a configuration and a tokenizer |
 //! | `lower` | a [`ModelSpec`] to QNN ops, all variants side by side, each weight read once |
-//! | `size` | how long files will be, and where to cut |
+//! | `size` | predicted file lengths, and where to cut |
 //! | `target`, `qnn` | where graphs are composed: a library behind the QNN table |
-//! | `bundle`, [`manifest`] | the directory that comes out, and the list of what is in it |
-//! | [`dequantize()`] | what a weight format leaves of a model, as a checkpoint |
-//! | [`progress`] | what the caller is told meanwhile |
+//! | `bundle` | the output directory; its file names and its manifest are [`genie_bundle`]'s |
+//! | [`dequantize()`] | the quantised weights of a model as a float32 checkpoint |
+//! | [`CompileError`], [`Hint`] | errors, and advice as data, for a front end to word |
+//! | [`progress`] | progress reports |
 //! | [`testmodel`] | small random checkpoints, written to disk |
 //!
 //! # What it never does
 //!
-//! It does not run graphs, plan steps or keep a cache: the bundle is all that it hands on.
+//! It does not run graphs, plan steps or keep a cache: its only output is the bundle.
 
 #![forbid(unsafe_code)]
 
@@ -47,9 +49,9 @@ mod error;
 pub mod family;
 mod fs;
 mod gguf;
+mod hint;
 mod htp;
 mod lower;
-pub mod manifest;
 mod model;
 pub mod options;
 pub mod progress;
@@ -60,14 +62,14 @@ mod target;
 mod testing;
 pub mod testmodel;
 
-pub use bundle::{CONFIG_FILE, HTP_CONFIG_FILE, TOKENIZER_FILE};
 pub use checkpoint::Checkpoint;
 pub use compile::model_hash;
 pub use dequantize::dequantize;
 pub use error::{CompileError, Result};
 pub use family::{Family, ModelSpec};
+pub use genie_bundle::{CONFIG_FILE, Manifest};
+pub use hint::Hint;
 pub use htp::{FILE_LIMIT, HtpOptions};
-pub use manifest::Manifest;
 pub use options::{CompileOptions, Precision, Splits, Weights};
 pub use progress::{Amount, Progress, Silent, Stage};
 pub use qnn::compile;

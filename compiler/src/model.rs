@@ -1,7 +1,7 @@
-//! A model to compile, in whichever form it came: a Hugging Face directory, or one GGUF file.
+//! A model to compile: a Hugging Face directory, or one GGUF file.
 //!
-//! A GGUF file's configuration and tokenizer are unpacked into a directory of our own as Hugging Face writes them, so that
-//! everything after this file reads one form only. Its weights are read where they lie.
+//! A GGUF file's configuration and tokenizer are unpacked into a temporary directory in Hugging Face's form, which the rest of
+//! the compiler reads. Its weights are read from the file itself.
 
 use crate::checkpoint::Checkpoint;
 use crate::family::ModelSpec;
@@ -13,12 +13,12 @@ use tempfile::TempDir;
 /// An opened model.
 #[derive(Debug)]
 pub(crate) struct Model {
-    /// What the lowering needs to know.
+    /// The input of the lowering.
     pub(crate) spec: ModelSpec,
     /// The weights.
     pub(crate) checkpoint: Checkpoint,
     dir: PathBuf,
-    /// Holds `dir`, if we made it.
+    /// Keeps `dir` alive, if it was unpacked.
     unpacked: Option<TempDir>,
 }
 
@@ -48,24 +48,24 @@ impl Model {
         Ok(Self { spec, checkpoint, dir: unpacked.path().into(), unpacked: Some(unpacked) })
     }
 
-    /// Where `tokenizer.json` and its like are.
+    /// The folder of `tokenizer.json` and the other small files.
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Everything that is read of it, for its hash: the small files first.
+    /// All files that are read, for the hash: the small ones first.
     pub(crate) fn files(&self, small: impl Iterator<Item = &'static str>) -> Vec<PathBuf> {
         let small = small.map(|name| self.dir.join(name)).filter(|path| self.unpacked.is_none() && path.is_file());
         small.chain(self.checkpoint.shards().iter().cloned()).collect()
     }
 }
 
-/// Missing keys are the GGUF file's, which has no `config.json`.
+/// Reports missing keys as the GGUF file's, which has no `config.json`.
 fn in_gguf(error: CompileError, path: &Path) -> CompileError {
     match error {
         CompileError::ConfigMissing { key } => CompileError::NotGguf {
             path: path.into(),
-            detail: format!("its metadata does not tell the model's `{key}`"),
+            detail: format!("its metadata has no value for the model's `{key}`"),
         },
         other => other,
     }

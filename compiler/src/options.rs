@@ -1,14 +1,13 @@
-//! What to compile, from where to where, and into which shapes.
+//! What to compile: model, output, variants, splits, number formats.
 //!
-//! *Units*: AR, CL in tokens. *Invariants*: [`CompileOptions::variants`] and [`CompileOptions::check`] say what holds.
+//! *Units*: AR, CL in tokens. *Invariants*: checked by [`CompileOptions::variants`] and [`CompileOptions::check`].
 
 use crate::{CompileError, HtpOptions, Result};
-use core::{fmt, str::FromStr};
-use genie_types::{Ar, Cl, Dtype, Variant};
-use serde::{Deserialize, Serialize};
+pub use genie_bundle::manifest::{Precision, Splits, Weights};
+use genie_types::{Ar, Cl, Variant};
 use std::path::PathBuf;
 
-/// Everything `compile` needs to know. Plain values: [`crate::compile()`] checks them.
+/// The input of [`crate::compile()`], which checks it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompileOptions {
     /// Hugging Face directory (`config.json`, safetensors, `tokenizer.json`), or a GGUF file.
@@ -23,16 +22,16 @@ pub struct CompileOptions {
     pub splits: Splits,
     /// Decoder layers in a split; `None` puts them all in one. Needs a layout other than [`Splits::Mono`].
     pub layers_per_split: Option<usize>,
-    /// All splits in one context binary, which then holds what they share (the table of a tied head) once. For the
-    /// embedded backend; chips read a file for each split.
+    /// Puts all splits into one context binary, which then holds shared tensors (the table of a tied head) once. For the
+    /// embedded backend; chips read one file per split.
     pub one_file: bool,
-    /// Element type of activations, cache and whatever weights are not quantised.
+    /// Element type of activations, cache and weights that are not quantised.
     pub precision: Precision,
     /// How the weights of linear layers are stored.
     pub weights: Weights,
-    /// The Hexagon chip to compile for; `None` for whatever the backend runs on.
+    /// The Hexagon chip to compile for; `None` for the backend's own device.
     pub htp: Option<HtpOptions>,
-    /// Replace an output directory that is not a bundle of ours.
+    /// Replace an output directory that is not a bundle.
     pub force: bool,
 }
 
@@ -54,7 +53,7 @@ impl CompileOptions {
         }
     }
 
-    /// The shapes to compile, ascending by context length, then width; duplicates dropped.
+    /// The variants to compile, ascending by context length, then width, without duplicates.
     ///
     /// # Errors
     /// An empty list, a zero, or an AR wider than every CL.
@@ -103,90 +102,6 @@ fn widths<T>(what: &'static str, values: &[u32], make: impl Fn(u32) -> Option<T>
     values.iter().map(|&n| make(n).ok_or(CompileError::ZeroWidth { what })).collect()
 }
 
-/// Where the model is cut. Each piece becomes one context binary.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Splits {
-    /// One binary holds everything.
-    #[default]
-    Mono,
-    /// Embedding and layers, then final norm and LM head.
-    DecoderLmhead,
-    /// Embedding alone, layers, then final norm and LM head.
-    LutDecoderLmhead,
-}
-
-/// Element type of everything that is not an index.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Precision {
-    /// IEEE single.
-    F32,
-    /// IEEE half: half the bytes, weights above 65504 are refused.
-    #[default]
-    F16,
-}
-
-impl Precision {
-    /// The tensors' element type.
-    pub const fn dtype(self) -> Dtype {
-        match self {
-            Self::F32 => Dtype::F32,
-            Self::F16 => Dtype::F16,
-        }
-    }
-}
-
-/// How the weights of linear layers are stored. Norms and biases keep the [`Precision`]; so do embeddings but for the formats
-/// in blocks, which hold them (and a head that is tied to them) as `q8_0`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[allow(non_camel_case_types, reason = "the formats' own names")]
-pub enum Weights {
-    /// In the precision of the activations.
-    #[default]
-    Float,
-    /// Symmetric int8 with one scale for each output channel.
-    W8,
-    /// Symmetric 4 bits with one scale for each output channel.
-    W4,
-    /// int8 in blocks of 32 inputs with a float16 scale each, as GGUF's format of that name. For the embedded backend.
-    Q8_0,
-    /// 4 bits in blocks of 32 inputs with a float16 scale each, as GGUF's format of that name. For the embedded backend.
-    Q4_0,
-}
-
-macro_rules! spelled {
-    ($type:ident, $what:literal, $($variant:ident = $text:literal),+) => {
-        impl fmt::Display for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(match self { $(Self::$variant => $text),+ })
-            }
-        }
-
-        impl FromStr for $type {
-            type Err = CompileError;
-
-            fn from_str(text: &str) -> Result<Self> {
-                match text {
-                    $($text => Ok(Self::$variant),)+
-                    _ => Err(CompileError::UnknownWord { what: $what, found: text.into(), expected: &[$($text),+] }),
-                }
-            }
-        }
-    };
-}
-
-spelled!(
-    Splits,
-    "split layout",
-    Mono = "mono",
-    DecoderLmhead = "decoder-lmhead",
-    LutDecoderLmhead = "lut-decoder-lmhead"
-);
-spelled!(Precision, "precision", F32 = "f32", F16 = "f16");
-spelled!(Weights, "weight format", Float = "float", W8 = "w8", W4 = "w4", Q8_0 = "q8_0", Q4_0 = "q4_0");
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -204,18 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn words_read_back_as_they_print() {
-        for splits in [Splits::Mono, Splits::DecoderLmhead, Splits::LutDecoderLmhead] {
-            assert_eq!(splits.to_string().parse::<Splits>().unwrap(), splits);
-        }
-        for weights in [Weights::Float, Weights::W8, Weights::W4, Weights::Q8_0, Weights::Q4_0] {
-            assert_eq!(weights.to_string().parse::<Weights>().unwrap(), weights);
-        }
-        assert_eq!("f32".parse::<Precision>().unwrap().dtype(), Dtype::F32);
-    }
-
-    #[test]
-    fn bad_options_say_why() {
+    fn bad_options_are_refused_with_the_reason() {
         struct Case {
             change: fn(&mut CompileOptions),
             message: &'static str,
@@ -238,9 +142,5 @@ mod tests {
             (case.change)(&mut options);
             assert_eq!(options.check().unwrap_err().to_string(), case.message);
         }
-        assert_eq!(
-            "int4".parse::<Precision>().unwrap_err().to_string(),
-            "unknown precision `int4`: expected one of `f32`, `f16`"
-        );
     }
 }

@@ -1,4 +1,4 @@
-//! What a compilation tells its caller while it works.
+//! Progress reports of a running compilation.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ impl core::fmt::Display for Stage {
     }
 }
 
-/// Amount of work: `items` are files, tensors or graphs, by stage; `bytes` is 0 where bytes say nothing.
+/// Amount of work: `items` are files, tensors or graphs, by stage; `bytes` is 0 where bytes do not apply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amount {
     /// Files, tensors or graphs.
@@ -47,7 +47,7 @@ pub struct Amount {
 
 /// Receives progress. Calls come in the order `begin`, any number of `item`, `end`, for each stage; `note` at any time.
 pub trait Progress {
-    /// A stage starts; `total` is what its `item` calls will add up to.
+    /// A stage starts; `total` is the sum of its `item` calls.
     fn begin(&mut self, stage: &Stage, total: Amount);
     /// One item of the current stage is done.
     fn item(&mut self, name: &str, bytes: u64);
@@ -57,11 +57,11 @@ pub trait Progress {
     fn timed(&mut self, _graph: &str, _took: Duration) {}
     /// The current stage is over.
     fn end(&mut self, stage: &Stage);
-    /// Something the user should know that is not an error.
+    /// A message to the user that is not an error.
     fn note(&mut self, text: &str);
 }
 
-/// Tells nobody; notes go to `tracing`.
+/// Discards progress; notes go to `tracing`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Silent;
 
@@ -83,7 +83,7 @@ mod tests {
     use crate::testmodel::TestModel;
     use crate::{CompileOptions, Splits};
 
-    /// Writes down each stage with what was announced and what came.
+    /// Records each stage with its announced and its reported amount.
     #[derive(Default)]
     struct Ledger {
         stages: Vec<(Stage, Amount, Amount)>,
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_is_what_was_announced() {
+    fn reported_amounts_add_up_to_the_announced() {
         let dir = tempfile::tempdir().unwrap();
         let model = dir.path().join("model");
         TestModel { max_positions: 40, ..TestModel::tiny(Family::Llama) }.write(&model).unwrap();
@@ -125,9 +125,9 @@ mod tests {
             compile_with(&options, &mut FakeTarget::default(), &mut ledger).unwrap();
             let names: Vec<String> = ledger.stages.iter().map(|(stage, ..)| stage.to_string()).collect();
             let n = if splits == Splits::Mono { 1 } else { 3 };
-            let pieces = (1..=n).flat_map(|i| [format!("convert weights {i}/{n}"), format!("finalize graphs {i}/{n}")]);
+            let splits = (1..=n).flat_map(|i| [format!("convert weights {i}/{n}"), format!("finalize graphs {i}/{n}")]);
             let expected: Vec<String> =
-                ["hash source".into()].into_iter().chain(pieces).chain(["hash bundle".into()]).collect();
+                ["hash source".into()].into_iter().chain(splits).chain(["hash bundle".into()]).collect();
             assert_eq!(names, expected);
             for (stage, announced, came) in ledger.stages {
                 assert_eq!(announced, came, "{stage}");
@@ -136,7 +136,7 @@ mod tests {
             assert_eq!(
                 ledger.notes,
                 [
-                    "left out AR-32 CL-16: wider than its context",
+                    "left out AR-32 CL-16: the AR is wider than the context",
                     "CL-64 is longer than the 40 positions the model was trained for",
                 ]
             );

@@ -1,9 +1,9 @@
-//! The target behind the QNN function table, whichever library that is.
+//! The target behind the QNN function table of any library.
 
 use crate::lower::{GraphSink, Kind, Param};
-use crate::manifest::BackendId;
 use crate::target::{Target, TargetContext};
 use crate::{CompileOptions, HtpOptions, Manifest, Progress, Result};
+use genie_bundle::BackendId;
 use genie_types::TensorInfo;
 use qnn_api::{Backend, Context, ContextOptions, GraphBuilder, GraphOptions, HtpGraphOptions, TensorRef};
 use std::path::Path;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// The bundle appears complete or not at all; a bundle that was at `out_dir` before is replaced.
 ///
 /// # Errors
-/// Options, models and files that cannot be used, each by name; whatever the backend refuses.
+/// Options, models and files that cannot be used, each by name; errors of the backend.
 pub fn compile(options: &CompileOptions, backend: &Arc<Backend>, progress: &mut dyn Progress) -> Result<Manifest> {
     options.check()?;
     if let Some(htp) = &options.htp {
@@ -29,7 +29,7 @@ struct QnnTarget {
     htp: Option<HtpOptions>,
 }
 
-/// A context, and how its graphs are to be prepared.
+/// A context, and the options of its graphs.
 struct QnnContext {
     context: Context,
     graphs: GraphOptions,
@@ -40,14 +40,14 @@ impl Target for QnnTarget {
 
     fn id(&self) -> BackendId {
         let library = self.backend.library();
-        // A library need not tell; the name says enough to find out.
+        // The build id is optional in QNN.
         let build_id = library.build_id().unwrap_or_else(|_| "unknown".into());
         BackendId { name: library.provider().into(), build_id }
     }
 
     fn context(&mut self) -> Result<QnnContext> {
         let options = self.htp.as_ref().map_or_else(ContextOptions::default, HtpOptions::context_options);
-        // HTP libraries compute floats in half precision only, and want to be told even if no chip is named.
+        // HTP libraries compute floats in half precision only, and need the option even without a chip.
         let unnamed = HtpGraphOptions { float16: true, ..HtpGraphOptions::default() };
         let htp = self.htp.as_ref().map_or(unnamed, HtpOptions::graph_options);
         let graphs = GraphOptions { htp: Some(htp), ..GraphOptions::default() };

@@ -1,11 +1,11 @@
-//! How long each context binary is going to be, told before anything is composed, and where to cut so that none is too long.
+//! Predicts the length of each context binary before anything is composed, and where to cut so that none is too long.
 //!
-//! *Units*: bytes. The weights decide: a graph of an HTP binary carries its own, unless they are shared. What comes on top
-//! (schedules, tables) is set at [`OVERHEAD`] of the weights and [`PER_LAYER`] for each layer: more than libQnnHtp 2.51
-//! took (a Llama of 20 million weights, two graphs: 80.8 MB for 81.0 MB of float16, 48.9 MB for 48.7 MB of w8).
+//! *Units*: bytes. Weights dominate: a graph of an HTP binary has its own copy, unless they are shared. The rest (schedules,
+//! tables) is estimated as [`OVERHEAD`] of the weights plus [`PER_LAYER`] per layer, above what libQnnHtp 2.51 needs (a Llama
+//! of 20 million weights, two graphs: 80.8 MB for 81.0 MB of float16, 48.9 MB for 48.7 MB of w8).
 
 use crate::family::ModelSpec;
-use crate::lower::{self, Format, Piece};
+use crate::lower::{self, Format, Split};
 use crate::{CompileError, HtpOptions, Result, Splits};
 
 /// On top of the weights, in percent.
@@ -41,13 +41,13 @@ impl Plan<'_> {
     }
 
     /// The first file that is too long, and its length.
-    fn too_long(&self, (splits, layers): Cuts) -> Option<(String, u64)> {
-        let pieces = lower::cut(self.spec, splits, layers);
-        let names = lower::file_names(&pieces, false);
-        names.into_iter().zip(pieces.iter().map(|piece| self.bytes(piece))).find(|(_, n)| *n > self.htp.file_limit)
+    fn too_long(&self, (layout, layers): Cuts) -> Option<(String, u64)> {
+        let splits = lower::cut(self.spec, layout, layers);
+        let names = lower::file_names(&splits, false);
+        names.into_iter().zip(splits.iter().map(|split| self.bytes(split))).find(|(_, n)| *n > self.htp.file_limit)
     }
 
-    /// The fewest pieces of which none is too long.
+    /// The fewest splits of which none is too long.
     fn finer(&self) -> Option<Cuts> {
         let n = self.spec.n_layers;
         let layers = || [None].into_iter().chain((1..n).rev().map(Some));
@@ -58,9 +58,9 @@ impl Plan<'_> {
         fitting.min_by_key(|&(splits, layers)| lower::cut(self.spec, splits, layers).len())
     }
 
-    fn bytes(&self, piece: &Piece) -> u64 {
-        let weights = lower::weight_bytes(self.spec, piece, self.format);
-        let (n_graphs, n_layers) = (self.n_graphs as u64, piece.layers.len() as u64 + 1);
+    fn bytes(&self, split: &Split) -> u64 {
+        let weights = lower::weight_bytes(self.spec, split, self.format);
+        let (n_graphs, n_layers) = (self.n_graphs as u64, split.layers.len() as u64 + 1);
         let copies = if self.htp.share_weights { 1 } else { n_graphs };
         (weights * copies).saturating_mul(100 + OVERHEAD) / 100 + n_graphs * n_layers * PER_LAYER
     }
@@ -72,7 +72,7 @@ mod tests {
     use crate::family::Family;
     use crate::lower::LinearForm;
     use crate::testmodel::TestModel;
-    use crate::{Precision, Weights};
+    use crate::{Hint, Precision, Weights};
 
     /// Shaped like Llama 3.2 1B.
     fn billion() -> ModelSpec {
@@ -142,14 +142,14 @@ mod tests {
     fn files_that_would_be_too_long_are_named_with_a_way_out() {
         let error = fit(|_| {}, Weights::Float, 3, (Splits::Mono, None)).unwrap_err();
         let message = error.to_string();
-        assert!(message.starts_with("`model.bin` would take about 9."), "{message}");
-        assert!(message.ends_with(" GB for its 3 graphs, a context binary may take 2.1 GB"), "{message}");
-        let hint = error.hint().unwrap();
-        assert!(hint.starts_with("use `--splits lut-decoder-lmhead --layers-per-split 5`"), "{hint}");
+        assert!(message.starts_with("`model.bin` needs about 9."), "{message}");
+        assert!(message.ends_with(" GB for its 3 graphs, the limit of a context binary is 2.1 GB"), "{message}");
+        let finer = Hint::FinerSplits { splits: Splits::LutDecoderLmhead, layers_per_split: Some(5) };
+        assert_eq!(error.hint(), Some(finer));
 
         let error = fit(|htp| htp.file_limit = 1 << 20, Weights::Float, 4, (Splits::Mono, None)).unwrap_err();
-        assert!(error.hint().unwrap().starts_with("no split is fine enough: "), "{:?}", error.hint());
+        assert_eq!(error.hint(), Some(Hint::SmallerBundle));
         let error = fit(|htp| htp.cut_to_fit = true, Weights::Float, 9, (Splits::Mono, None)).unwrap_err();
-        assert!(error.hint().unwrap().starts_with("no split is fine enough: "), "{:?}", error.hint());
+        assert_eq!(error.hint(), Some(Hint::SmallerBundle));
     }
 }

@@ -1,10 +1,10 @@
 //! Where graphs are composed: a backend behind the QNN table, or a fake in tests.
 //!
-//! This is the seam for real HTP libraries: a target chooses context and graph options, the lowering does not change.
+//! A target chooses context and graph options; the lowering is the same for all.
 
 use crate::Result;
 use crate::lower::GraphSink;
-use crate::manifest::BackendId;
+use genie_bundle::BackendId;
 use std::path::Path;
 
 /// Makes contexts.
@@ -12,7 +12,7 @@ pub(crate) trait Target {
     /// A context under construction.
     type Context: TargetContext;
 
-    /// Which library this is.
+    /// The library.
     fn id(&self) -> BackendId;
 
     /// A new, empty context.

@@ -1,21 +1,21 @@
-//! Shared by the tests: a good model directory to break, and the error that compiling it gives.
+//! Shared by the tests: a good model directory to damage, and the error that compiling it gives.
 
 use crate::compile::compile_with;
 use crate::family::Family;
 use crate::lower::tests::recorder::FakeTarget;
 use crate::testmodel::TestModel;
-use crate::{CompileError, CompileOptions, Manifest, Precision, Silent};
+use crate::{CompileError, CompileOptions, Hint, Manifest, Precision, Silent};
 use serde_json::Value;
 use std::path::Path;
 
-/// One way to break a model, and what the compiler has to say.
+/// One way to break a model, and the error that it gives.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) model: fn() -> TestModel,
     pub(crate) damage: fn(&Path),
-    /// The whole message, `{dir}` standing for the model directory.
+    /// The whole message, with `{dir}` for the model directory.
     pub(crate) message: &'static str,
-    pub(crate) hint: Option<&'static str>,
+    pub(crate) hint: Option<Hint>,
 }
 
 impl Case {
@@ -31,7 +31,7 @@ impl Case {
         let error = compile(&dir, &place.path().join("bundle"), |_| {}).expect_err(self.name);
         let message = error.to_string().replace(&*dir.to_string_lossy(), "{dir}");
         assert_eq!(message, self.message, "{}", self.name);
-        assert_eq!(error.hint().as_deref(), self.hint, "{}: {message}", self.name);
+        assert_eq!(error.hint(), self.hint, "{}: {message}", self.name);
         let left: Vec<_> = std::fs::read_dir(place.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
         assert_eq!(left, ["model"], "{}", self.name);
     }

@@ -11,7 +11,7 @@ use qnn_api::{Backend, BackendOptions, Library};
 /// # Panics
 /// It does not start: nothing can be tested then.
 pub fn linked() -> Arc<Backend> {
-    let library = Library::linked(qnn_host::QnnInterface_getProviders, Some(qnn_host::QnnSystemInterface_getProviders));
+    let library = Library::linked(qnn_host::providers());
     start(&library.expect("the linked host has a table"))
 }
 
@@ -40,7 +40,8 @@ pub fn host_library() -> PathBuf {
 /// It is not there or does not start.
 pub fn htp(options: &BackendOptions) -> Arc<Backend> {
     let library = Library::open_by_name(runtime::HTP);
-    let library = library.unwrap_or_else(|e| panic!("{e}\nhint: {}", e.hint().unwrap_or_default()));
+    let library =
+        library.unwrap_or_else(|e| panic!("{e}\nhint: {}", e.hint().map_or_else(String::new, |hint| hint.to_string())));
     Backend::new(&library, options).expect("the HTP library starts")
 }
 

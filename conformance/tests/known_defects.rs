@@ -151,7 +151,7 @@ fn d6_a_restored_window_goes_on_as_if_never_saved() {
             live.prefill(&ids(&tokens[at..n])).unwrap();
             at = n;
             let file = folder.path().join("saved.kvs");
-            live.snapshot(b"").unwrap().write(&file).unwrap();
+            live.snapshot().unwrap().write(&file).unwrap();
             other.restore_snapshot(&engine::Snapshot::read(&file).unwrap()).unwrap();
             assert_eq!((other.n_past(), other.history()), (n, live.history()), "ring {ring}");
             let more = lengths.get(i + 1).map_or(3, |next| (next - n).min(3));

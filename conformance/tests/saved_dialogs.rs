@@ -9,10 +9,11 @@ use compiler::testmodel::TestModel;
 use compiler::{Manifest, Precision};
 use conformance::backends;
 use conformance::bundles::Bundle;
-use dialog::{Dialog, Reply, SamplerSettings, SavedBy, SentenceCode};
-use engine::{Engine, ModeKind, ModelHash, PrefixStore, TokenModel};
+use dialog::{Dialog, Reply, SamplerSettings, SaveFormat, SentenceCode};
+use engine::{Engine, ModeKind, ModelHash, PrefixCache, TokenModel};
 use genie_types::TokenId;
 use qnn_api::Backend;
+use session_store::PrefixStore;
 
 const SNAPSHOT: &str = "open-genie.kvs";
 const KV: &str = "kv-slot-0.primary.qnn-htp";
@@ -72,7 +73,7 @@ fn a_restored_dialog_goes_on_as_if_never_saved() {
             assert_eq!(live.save(folder.path()).unwrap().without_genie, None);
             let mut fresh = dialog(which, &backend, mode);
             ask(&mut fresh, 77, 5); // something else was said here before
-            assert_eq!(fresh.restore(folder.path()).unwrap(), SavedBy::OpenGenie);
+            assert_eq!(fresh.restore(folder.path()).unwrap(), SaveFormat::OpenGenie);
             go_on_alike(&mut live, &mut fresh, &format!("{n} tokens, {mode:?}"));
         }
         // From Genie's files alone; and in the dialog itself after a reset.
@@ -81,7 +82,7 @@ fn a_restored_dialog_goes_on_as_if_never_saved() {
         live.save(folder.path()).unwrap();
         fs::remove_file(folder.path().join(SNAPSHOT)).unwrap();
         let mut fresh = dialog(&home, &backend, None);
-        assert_eq!(fresh.restore(folder.path()).unwrap(), SavedBy::Genie);
+        assert_eq!(fresh.restore(folder.path()).unwrap(), SaveFormat::Genie);
         go_on_alike(&mut live, &mut fresh, "Genie's files");
         live.save(folder.path()).unwrap();
         let mut again = dialog(&home, &backend, None);
@@ -115,11 +116,11 @@ fn the_files_that_were_written_last_count() {
     let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
     fs::write(ours.path().join(HISTORY), bytes).unwrap();
     let mut fresh = dialog(&home, &backend, None);
-    assert_eq!(fresh.restore(ours.path()).unwrap(), SavedBy::Genie);
+    assert_eq!(fresh.restore(ours.path()).unwrap(), SaveFormat::Genie);
     go_on_alike(&mut live, &mut fresh, "Genie's newer files");
     // Its save was cut short: ours still holds.
     fs::remove_file(ours.path().join("dialog.json")).unwrap();
-    assert_eq!(fresh.restore(ours.path()).unwrap(), SavedBy::OpenGenie);
+    assert_eq!(fresh.restore(ours.path()).unwrap(), SaveFormat::OpenGenie);
     assert_eq!(fresh.history(), early);
 }
 
@@ -195,20 +196,15 @@ fn a_prompt_begins_with_what_the_store_knows_of_it() {
     let backend = backends::linked();
     let home = bundle(&backend, compiler::Family::Llama, &[1, 8], &[128]);
     let folder = tempfile::tempdir().unwrap();
-    let open = |stored: bool| {
-        let mut engine = engine(&home, &backend, None);
-        if stored {
-            let model = engine.model_hash().unwrap();
-            engine.set_prefix_store(PrefixStore::open(folder.path(), model, 64 << 20).unwrap(), 16);
-        }
-        engine
-    };
+    let open = || engine(&home, &backend, None);
+    let model = open().model_hash().unwrap();
+    let cache = PrefixCache::new(PrefixStore::open(folder.path(), model, 64 << 20).unwrap(), 16);
     let system: Vec<TokenId> = (0..40).map(|i| TokenId(i * 13 % 300)).collect();
     let prompt = |end: u32| system.iter().copied().chain((0..9).map(|i| TokenId(i * 7 + end))).collect::<Vec<_>>();
-    let mut plain = open(false);
+    let mut plain = open();
     for (end, n_new_at_most) in [(1, 49usize), (2, 17), (1, 1)] {
-        let mut known = open(true);
-        let found = known.process(&prompt(end)).unwrap().to_vec();
+        let mut known = open();
+        let found = cache.process(&mut known, &prompt(end)).unwrap();
         plain.reset().unwrap();
         let want = plain.process(&prompt(end)).unwrap();
         let off = found.iter().zip(want).fold(0.0f32, |off, (a, b)| off.max((a - b).abs()));
@@ -219,9 +215,9 @@ fn a_prompt_begins_with_what_the_store_knows_of_it() {
         assert!(ran.div_ceil(8) * 8 <= n_new_at_most.div_ceil(8) * 8, "prompt {end}: {ran} columns ran");
     }
     // A prompt that is refused leaves nothing behind.
-    let mut known = open(true);
+    let mut known = open();
     let mut bad = prompt(1);
     bad.push(TokenId(100_000));
-    assert!(known.process(&bad).is_err());
+    assert!(cache.process(&mut known, &bad).is_err());
     assert_eq!((known.n_past(), known.history().len()), (0, 0));
 }

@@ -15,7 +15,7 @@
 //!
 //! ```no_run
 //! use dialog::{Dialog, DialogConfig, SentenceCode};
-//! # fn open(_: &engine::EngineConfig) -> Box<dyn engine::TokenModel> { unimplemented!() }
+//! # fn open(_: &engine::EngineConfig) -> Box<dyn engine::TokenModel + Send> { unimplemented!() }
 //!
 //! let config = DialogConfig::from_file("bundle/genie_config.json")?;
 //! let mut dialog = Dialog::new(&config, open(config.engine()))?;
@@ -28,7 +28,7 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`config`] | Genie's dialog JSON (API 1.21): every problem with its JSON pointer, then checked values |
+//! | [`config`] | [`DialogConfig`]: a bundle's config with the sampler and the engine options made of it |
 //! | [`conversation`] | [`Dialog`]: turns, sentence codes, stop rules, signals; the seam for other dialog kinds |
 //! | [`sampler`] | [`Sampler`]: penalties, top-k, top-p, temperature, the mt19937 draw |
 //! | [`tokenizer`] | [`Tokenizer`] and [`Detokenizer`], which never splits a character and never falls silent |
@@ -48,9 +48,8 @@ pub mod sampler;
 pub mod tokenizer;
 
 pub use config::{ConfigError, DialogConfig};
-pub use conversation::{
-    Chunk, Control, Dialog, DialogError, Reply, SaveReport, SavedBy, SentenceCode, Signal, StopReason,
-};
+pub use conversation::{Chunk, Control, Dialog, DialogError, Generation, Reply, SentenceCode, Signal, StopReason};
 pub use kpi::{Profile, QueryKpis};
 pub use sampler::{Sampler, SamplerError, SamplerSettings};
+pub use session_store::{SaveFormat, SaveReport};
 pub use tokenizer::{Detokenizer, Tokenizer, TokenizerError};

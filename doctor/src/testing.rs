@@ -110,7 +110,7 @@ pub(crate) fn sound() -> Case {
             ..Machine::default()
         },
         device: Some(Device { soc: Soc::by_name("sm8650").unwrap(), here: false }),
-        genie_api: dialog::config::GenieApi::parse("1.21"),
+        genie_api: genie_bundle::config::GenieApi::parse("1.21"),
         bundle: Some(Bundle {
             path: "/bundle".into(),
             config: Some(ConfigFile {

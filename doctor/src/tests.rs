@@ -225,9 +225,9 @@ const CHANGES: &[Change] = &[
         let lora = json!({"version": 1, "adapters": [{"version": 1, "name": "a", "bin-sections": ["a.bin"]}]});
         c.set(&format!("{ENGINE}/model/binary/lora"), lora);
     }, &["config-unsupported"]),
-    ("Genie 1.0", |c| c.genie_api = dialog::config::GenieApi::parse("1.0"), &["config-api", "config-api"]),
+    ("Genie 1.0", |c| c.genie_api = genie_bundle::config::GenieApi::parse("1.0"), &["config-api", "config-api"]),
     ("a list of EOS for Genie 1.1", |c| {
-        c.genie_api = dialog::config::GenieApi::parse("1.1");
+        c.genie_api = genie_bundle::config::GenieApi::parse("1.1");
         c.set("/dialog/context/eos-token", json!([2]));
     }, &["config-api", "config-api"]),
     ("no sampler", |c| c.set("/dialog/sampler", json!(null)), &["sampler-missing"]),

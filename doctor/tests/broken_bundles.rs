@@ -5,7 +5,7 @@ mod common;
 use std::path::Path;
 
 use common::{Bundle, decoder_and_head, fixed, graph, ids, tensor};
-use dialog::config::GenieApi;
+use genie_bundle::config::GenieApi;
 use genie_types::{Dtype, GraphInfo, Quant, TensorInfo};
 use qnn_api::Soc;
 use serde_json::json;

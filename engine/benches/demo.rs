@@ -22,7 +22,7 @@ fn engine(folder: &Path, backend: &Arc<Backend>) -> Engine {
 
 fn demo(c: &mut Criterion) {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let library = Library::linked(qnn_host::QnnInterface_getProviders, Some(qnn_host::QnnSystemInterface_getProviders));
+    let library = Library::linked(qnn_host::providers());
     let backend = Backend::new(&library.expect("the host has a table"), &BackendOptions::default()).expect("it starts");
     let mut engine = engine(folder.path(), &backend);
     let prompt: Vec<TokenId> = (0..500).map(|i| TokenId(i * 37 % 2048)).collect();

@@ -5,8 +5,9 @@
 use std::path::PathBuf;
 
 use genie_types::{Dtype, TokenId};
-use kvmanager::{LongContext, ModeKind, ModelHash, Policy};
+use kvmanager::{LongContext, ModeKind, Policy};
 use nsp_graph::GroupOptions;
+use session_store::ModelHash;
 
 use crate::EngineError;
 

@@ -1,11 +1,10 @@
 //! A loaded model with its cache, and what it tells about itself. The loop is in `run`, the cache's operations in
 //! `sequences` and `batch`.
 
-use std::path::Path;
-
 use genie_types::TokenId;
-use kvmanager::{Admission, Holes, KvCache, KvOptions, ModeKind, Plan, Policy, SeqId, Snapshot, Variants, admit};
+use kvmanager::{Admission, Holes, KvCache, KvOptions, ModeKind, Plan, Policy, SeqId, Variants, admit};
 use nsp_graph::ModelLayout;
+use session_store::{CacheSchema, Snapshot};
 
 use crate::book::Book;
 use crate::cache;
@@ -17,7 +16,7 @@ use crate::head::Head;
 use crate::io::{Io, Use};
 use crate::rope;
 use crate::run::Want;
-use crate::saved::Keeper;
+use crate::saved::ModelIdentity;
 use crate::{EngineError, QnnExecutor, StepLog, TokenModel};
 
 /// A loaded model with its cache.
@@ -44,7 +43,7 @@ pub struct Engine<X = QnnExecutor> {
     /// Index in the log of each split's first graph.
     pub(crate) log_base: Vec<usize>,
     pub(crate) vocab_size: usize,
-    pub(crate) keeper: Keeper,
+    pub(crate) identity: ModelIdentity,
 }
 
 impl<X: Executor> Engine<X> {
@@ -97,7 +96,7 @@ impl<X: Executor> Engine<X> {
                 .collect(),
             plain: true,
             holes: Holes::Close,
-            keeper: Keeper::new(config),
+            identity: ModelIdentity::new(config),
             logits: vec![0.0; layout.vocab_size],
             log,
             vocab_size,
@@ -181,12 +180,12 @@ impl<X: Executor> TokenModel for Engine<X> {
         if tokens.is_empty() {
             return Err(EngineError::NoTokens);
         }
-        self.run_known(tokens, Want::Last)?;
+        self.run(tokens, Want::Last)?;
         Ok(&self.logits)
     }
 
     fn prefill(&mut self, tokens: &[TokenId]) -> Result<(), EngineError> {
-        self.run_known(tokens, Want::Nothing)
+        self.run(tokens, Want::Nothing)
     }
 
     fn process_rows(&mut self, tokens: &[TokenId], each: &mut dyn FnMut(usize, &[f32])) -> Result<(), EngineError> {
@@ -206,20 +205,16 @@ impl<X: Executor> TokenModel for Engine<X> {
         Ok(())
     }
 
-    fn snapshot(&mut self, extra: &[u8]) -> Result<Snapshot, EngineError> {
-        Engine::snapshot(self, extra)
+    fn cache_schema(&mut self) -> Result<CacheSchema, EngineError> {
+        Engine::cache_schema(self)
     }
 
-    fn restore_snapshot(&mut self, snapshot: &Snapshot) -> Result<Vec<u8>, EngineError> {
+    fn snapshot(&mut self) -> Result<Snapshot, EngineError> {
+        Engine::snapshot(self)
+    }
+
+    fn restore_snapshot(&mut self, snapshot: &Snapshot) -> Result<(), EngineError> {
         Engine::restore_snapshot(self, snapshot)
-    }
-
-    fn save_genie_slot(&mut self, dir: &Path, tokens: &[TokenId]) -> Result<(), EngineError> {
-        Engine::save_genie_slot(self, dir, tokens)
-    }
-
-    fn restore_genie_slot(&mut self, dir: &Path, tokens: &[TokenId]) -> Result<(), EngineError> {
-        Engine::restore_genie_slot(self, dir, tokens)
     }
 
     fn steps(&self) -> &StepLog {

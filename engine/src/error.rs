@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use genie_types::{Dtype, TokenId};
-use kvmanager::{KvError, PlanError, SeqId, SnapshotError};
+use kvmanager::{KvError, PlanError, SeqId};
 use nsp_graph::LayoutError;
+use session_store::StoreError;
 
 /// A refusal of the engine. Unless a variant says otherwise the dialog's state is as before the call.
 #[derive(Debug, thiserror::Error)]
@@ -239,16 +240,7 @@ pub enum EngineError {
 
     /// A saved cache that cannot be written or is not accepted. The live dialog is as before.
     #[error(transparent)]
-    Saved(#[from] SnapshotError),
-
-    /// A folder of a saved dialog that cannot be read or contradicts itself. The live dialog is as before.
-    #[error("cannot restore from `{dir}`: {why}")]
-    Restore {
-        /// The folder.
-        dir: PathBuf,
-        /// What is wrong.
-        why: String,
-    },
+    Saved(#[from] StoreError),
 
     /// The state could not be put back after a failure; the engine was reset, `n_past` is 0.
     #[error("the dialog's cache was lost after a failure and has been cleared")]

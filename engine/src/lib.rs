@@ -38,7 +38,8 @@
 //! | `engine`, `run`, `give_up` | [`Engine`]: the run loop over a plan's steps and a model's splits |
 //! | [`sequences`] | the cache's operations: rewind, remove, share, copy, shift |
 //! | [`batch`] | several sequences in one step; drafts that are judged before they are kept |
-//! | [`saved`] | snapshots, Genie's cache file, a store of prompt beginnings |
+//! | `saved` | the cache with its sequences as a snapshot, and back |
+//! | [`prefix_cache`] | [`PrefixCache`]: prompt prefixes kept on disk |
 //! | [`calibrate`] | times for the planner's `Cost` policy |
 //! | [`executor`] | [`Executor`]: the seam to whatever runs a graph; `qnn` is the one over QNN |
 //! | `cache`, `book` | the layout's cache in the KV manager's words; the tokens of its sequences |
@@ -75,11 +76,12 @@ mod io;
 mod load;
 mod mask;
 pub mod model;
+pub mod prefix_cache;
 pub mod profile;
 mod qnn;
 mod rope;
 mod run;
-pub mod saved;
+mod saved;
 pub mod sequences;
 pub mod step_log;
 pub mod surprise;
@@ -92,12 +94,11 @@ pub use config::{EmbeddingLut, EngineConfig, LutDtype, RopeConfig, RopeScaling};
 pub use engine::Engine;
 pub use error::EngineError;
 pub use executor::{Binding, ExecuteError, Executor};
-pub use kvmanager::snapshot::write_atomically;
-pub use kvmanager::{
-    Admission, Bound, Holes, LongContext, ModeKind, ModelHash, Policy, PrefixStore, SeqId, Snapshot, SnapshotError,
-};
+pub use kvmanager::{Admission, Bound, Holes, LongContext, ModeKind, Policy, SeqId};
 pub use model::TokenModel;
 pub use nsp_graph::GroupOptions;
+pub use prefix_cache::PrefixCache;
 pub use profile::{GraphProfile, GraphRun};
 pub use qnn::QnnExecutor;
+pub use session_store::{CacheSchema, ModelHash, Snapshot};
 pub use step_log::StepLog;

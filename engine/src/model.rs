@@ -1,9 +1,8 @@
 //! The seam between tokens and everything below: what a dialog needs of a model.
 
-use std::path::Path;
-
 use genie_types::TokenId;
-use kvmanager::{Admission, Snapshot};
+use kvmanager::Admission;
+use session_store::{CacheSchema, Snapshot};
 
 use crate::{EngineError, StepLog};
 
@@ -67,39 +66,30 @@ pub trait TokenModel {
         None
     }
 
-    /// The cache with its tokens as plain values, and some bytes of the caller.
+    /// What a saved cache must match to be restored here.
     ///
     /// # Errors
     ///
     /// [`EngineError::Saved`]; [`EngineError::Unsupported`] for a model that cannot be saved.
-    fn snapshot(&mut self, _extra: &[u8]) -> Result<Snapshot, EngineError> {
+    fn cache_schema(&mut self) -> Result<CacheSchema, EngineError> {
         Err(EngineError::Unsupported { what: "saving this model".into(), hint: "" })
     }
 
-    /// Replaces cache and tokens by a snapshot's; answers the caller's bytes.
+    /// The cache with its tokens as plain values.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Kv`]; [`EngineError::Unsupported`] for a model that cannot be saved.
+    fn snapshot(&mut self) -> Result<Snapshot, EngineError> {
+        Err(EngineError::Unsupported { what: "saving this model".into(), hint: "" })
+    }
+
+    /// Replaces cache and tokens by a snapshot's.
     ///
     /// # Errors
     ///
     /// [`EngineError::Saved`] and others: nothing has changed.
-    fn restore_snapshot(&mut self, _snapshot: &Snapshot) -> Result<Vec<u8>, EngineError> {
-        Err(EngineError::Unsupported { what: "restoring this model".into(), hint: "" })
-    }
-
-    /// Writes cache and tokens (the last perhaps not processed) into a folder as Genie does.
-    ///
-    /// # Errors
-    ///
-    /// [`EngineError::Saved`], also when that file has no form for this cache.
-    fn save_genie_slot(&mut self, _dir: &Path, _tokens: &[TokenId]) -> Result<(), EngineError> {
-        Err(EngineError::Unsupported { what: "saving this model".into(), hint: "" })
-    }
-
-    /// Replaces the cache by what Genie has saved, with the tokens of its history.
-    ///
-    /// # Errors
-    ///
-    /// [`EngineError::Restore`], [`EngineError::Saved`]: nothing has changed.
-    fn restore_genie_slot(&mut self, _dir: &Path, _tokens: &[TokenId]) -> Result<(), EngineError> {
+    fn restore_snapshot(&mut self, _snapshot: &Snapshot) -> Result<(), EngineError> {
         Err(EngineError::Unsupported { what: "restoring this model".into(), hint: "" })
     }
 

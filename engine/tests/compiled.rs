@@ -9,7 +9,7 @@ use genie_types::TokenId;
 use qnn_api::{Backend, BackendOptions, Library};
 
 fn backend() -> Arc<Backend> {
-    let library = Library::linked(qnn_host::QnnInterface_getProviders, Some(qnn_host::QnnSystemInterface_getProviders));
+    let library = Library::linked(qnn_host::providers());
     Backend::new(&library.unwrap(), &BackendOptions::default()).unwrap()
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use dialog::config::{BackendSettings, HtpExtensions};
+use genie_bundle::config::{BackendSettings, HtpExtensions};
 use qnn_api::library::runtime;
 use qnn_api::{Backend, BackendOptions, Library, PerfPolicy, PowerVote, Soc};
 
@@ -38,7 +38,7 @@ pub fn library(args: &BackendArgs) -> Result<Arc<Library>> {
 }
 
 fn embedded() -> Result<Arc<Library>> {
-    let library = Library::linked(qnn_host::QnnInterface_getProviders, Some(qnn_host::QnnSystemInterface_getProviders));
+    let library = Library::linked(qnn_host::providers());
     library.context("cannot use the embedded backend")
 }
 
@@ -59,7 +59,7 @@ fn open_for(args: &BackendArgs, threads: &Threads, soc: Option<u32>) -> Result<A
     }
     let platform = threads.platform().filter(|_| ours);
     let backend = Backend::new(&library, &BackendOptions { platform, soc, ..BackendOptions::default() });
-    let backend = backend.with_context(|| format!("cannot start backend `{}`", library.shown()))?;
+    let backend = backend.with_context(|| format!("cannot start backend `{}`", library.display_name()))?;
     log_library(&library);
     Ok(backend)
 }

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use compiler::Manifest;
 use dialog::DialogConfig;
 use engine::{Engine, EngineConfig, ModelHash};
+use genie_bundle::{BundleError, Manifest};
 use qnn_api::Backend;
 
 use crate::args::PolicyArg;
@@ -15,14 +15,13 @@ use crate::printer::Printer;
 
 /// The config file: the path itself, or `genie_config.json` in the folder that the path names.
 pub fn config_path(path: &Path) -> Result<PathBuf> {
-    let config = if path.is_dir() { path.join(compiler::CONFIG_FILE) } else { path.to_owned() };
-    if config.exists() {
-        return Ok(config);
-    }
-    Err(UserError::error(
-        format!("`{}` does not exist", config.display()),
-        "give a bundle's folder or its `genie_config.json`; `genie compile` makes a bundle",
-    ))
+    genie_bundle::config_path(path).map_err(|error| match error {
+        BundleError::NoConfig { .. } => UserError::error(
+            error.to_string(),
+            "give a bundle's folder or its `genie_config.json`; `genie compile` makes a bundle",
+        ),
+        other => other.into(),
+    })
 }
 
 /// Reads and checks a bundle's config, and prints its warnings.

@@ -3,99 +3,19 @@
 //! Written atomically. It is used only with the same backend and build, on the same machine, for the same context binaries
 //! and variants; otherwise the planner uses nominal costs and the reason is printed.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use engine::calibrate::{Measured, median};
+use genie_bundle::calibration::{Calibration, CalibrationMismatch, FORMAT, Machine, StepCost, VERSION};
+use genie_bundle::{BackendId, CALIBRATION_FILE};
 use genie_types::Variant;
 use kvmanager::plan::{CostTable, Policy, Variants};
 use qnn_api::Backend;
-use serde::{Deserialize, Serialize};
 
 use crate::args::PolicyArg;
 use crate::printer::Printer;
-
-/// File name in a bundle's folder.
-pub const FILE: &str = "calibration.json";
-const FORMAT: &str = "open-genie-calibration";
-const VERSION: u32 = 1;
-
-/// The whole file.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct Calibration {
-    format: String,
-    version: u32,
-    /// This program's version.
-    build: String,
-    backend: BackendId,
-    machine: Machine,
-    /// Threads of the embedded backend; `None`: all cores.
-    threads: Option<usize>,
-    /// Lengths and samples of the context binaries.
-    binaries: String,
-    steps: Vec<Step>,
-    switch_us: f64,
-    switch_us_per_row: f64,
-}
-
-/// The library that ran the graphs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct BackendId {
-    /// Provider name.
-    pub name: String,
-    /// Build id, as the library reports it.
-    pub build_id: String,
-}
-
-/// The machine that ran them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Machine {
-    /// Operating system and architecture.
-    pub platform: String,
-    /// The processor, as the system names it.
-    pub cpu: String,
-    /// Hardware threads.
-    pub cores: usize,
-}
-
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-struct Step {
-    ar: u32,
-    cl: u32,
-    median_us: f64,
-    min_us: f64,
-    max_us: f64,
-    runs: usize,
-}
-
-/// Why a calibration is not used.
-#[derive(Debug, PartialEq)]
-enum CalibrationMismatch {
-    Missing,
-    Unreadable(String),
-    Newer(u32),
-    Foreign { what: &'static str, measured: String, here: String },
-    Stale(String),
-}
-
-impl fmt::Display for CalibrationMismatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Missing => f.write_str("the file does not exist"),
-            Self::Unreadable(why) => write!(f, "it cannot be read: {why}"),
-            Self::Newer(version) => write!(f, "its version {version} is newer than this program reads ({VERSION})"),
-            Self::Foreign { what, measured, here } => {
-                write!(f, "it was measured with another {what}: `{measured}`, here it is `{here}`")
-            }
-            Self::Stale(why) => write!(f, "it is out of date: {why}"),
-        }
-    }
-}
 
 /// What a calibration must match to be used: backend, machine, context binaries.
 pub struct CalibrationContext {
@@ -110,7 +30,7 @@ impl CalibrationContext {
     pub fn new(config: &Path, ctx_bins: &[PathBuf], backend: &Arc<Backend>) -> Result<Self> {
         let library = backend.library();
         let build_id = library.build_id().unwrap_or_else(|_| "unknown".into());
-        let mark = engine::saved::binaries_mark(ctx_bins)?;
+        let mark = session_store::ModelHash::of_binaries(ctx_bins)?;
         Ok(Self {
             folder: config.parent().unwrap_or(Path::new(".")).to_owned(),
             backend: BackendId { name: library.provider().to_owned(), build_id },
@@ -131,7 +51,7 @@ impl CalibrationContext {
 
     /// Writes measured step times into the bundle; returns the file's path.
     pub fn write(&self, measured: &Measured, threads: Option<usize>) -> Result<PathBuf> {
-        let steps = measured.steps.iter().map(|s| Step {
+        let steps = measured.steps.iter().map(|s| StepCost {
             ar: s.spec.ar().get() as u32,
             cl: s.spec.cl().get() as u32,
             median_us: median(&s.us),
@@ -151,9 +71,8 @@ impl CalibrationContext {
             switch_us: measured.switch_us,
             switch_us_per_row: measured.switch_us_per_row,
         };
-        let path = self.folder.join(FILE);
-        let text = serde_json::to_string_pretty(&file)? + "\n";
-        engine::write_atomically(&path, |out| out.write_all(text.as_bytes()))
+        let path = self.folder.join(CALIBRATION_FILE);
+        session_store::write_atomically(&path, |out| out.write_all(file.to_json().as_bytes()))
             .with_context(|| format!("cannot write the calibration into `{}`", self.folder.display()))?;
         Ok(path)
     }
@@ -166,7 +85,7 @@ impl CalibrationContext {
         match self.table(variants) {
             Ok(table) => Ok(Policy::Cost(table.into())),
             Err(why) => {
-                let path = self.folder.join(FILE);
+                let path = self.folder.join(CALIBRATION_FILE);
                 printer.info(format_args!("warning: using nominal costs, not `{}`: {why}", path.display()));
                 printer
                     .info("hint: `genie bench --calibrate` measures this bundle on this machine and writes that file");
@@ -176,58 +95,18 @@ impl CalibrationContext {
     }
 
     fn table(&self, variants: &Variants) -> Result<CostTable, CalibrationMismatch> {
-        let bytes = match std::fs::read(self.folder.join(FILE)) {
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Err(CalibrationMismatch::Missing),
-            read => read.map_err(|e| CalibrationMismatch::Unreadable(e.to_string()))?,
-        };
-        self.accept(&bytes, variants)
+        self.accept(&Calibration::read(&self.folder)?, variants)
     }
 
-    fn accept(&self, bytes: &[u8], variants: &Variants) -> Result<CostTable, CalibrationMismatch> {
-        #[derive(Deserialize)]
-        struct Head {
-            format: String,
-            version: u32,
-        }
-        let unreadable = |e: serde_json::Error| CalibrationMismatch::Unreadable(e.to_string());
-        let head: Head = serde_json::from_slice(bytes).map_err(unreadable)?;
-        if head.format != FORMAT {
-            return Err(CalibrationMismatch::Unreadable(format!("format `{}`, expected `{FORMAT}`", head.format)));
-        }
-        if head.version > VERSION {
-            return Err(CalibrationMismatch::Newer(head.version));
-        }
-        let file: Calibration = serde_json::from_slice(bytes).map_err(unreadable)?;
-        let shown = |b: &BackendId| format!("{} {}", b.name, b.build_id);
-        let named = |m: &Machine| format!("{}, {} with {} cores", m.platform, m.cpu, m.cores);
-        let pairs = [
-            ("backend", shown(&file.backend), shown(&self.backend)),
-            ("machine", named(&file.machine), named(&self.machine)),
-        ];
-        if let Some((what, measured, here)) = pairs.into_iter().find(|(_, measured, here)| measured != here) {
-            return Err(CalibrationMismatch::Foreign { what, measured, here });
-        }
-        if file.binaries != self.binaries {
-            return Err(CalibrationMismatch::Stale("the context binaries have changed".into()));
-        }
-        let spec = |s: &Step| Some((Variant::new(s.ar, s.cl).ok()?, s.median_us));
+    fn accept(&self, file: &Calibration, variants: &Variants) -> Result<CostTable, CalibrationMismatch> {
+        file.check(&self.backend, &self.machine, &self.binaries)?;
+        let spec = |s: &StepCost| Some((Variant::new(s.ar, s.cl).ok()?, s.median_us));
         let steps: Vec<_> = file.steps.iter().filter_map(spec).collect();
         if let Some(missing) = variants.specs().iter().find(|s| steps.iter().all(|(known, _)| known != *s)) {
             return Err(CalibrationMismatch::Stale(format!("it has no time for {missing}")));
         }
         CostTable::new(steps, file.switch_us, file.switch_us_per_row)
             .map_err(|e| CalibrationMismatch::Unreadable(e.to_string()))
-    }
-}
-
-impl Machine {
-    fn here() -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let line =
-            |key: &str| info.lines().find(|l| l.starts_with(key))?.split_once(':').map(|(_, v)| v.trim().to_owned());
-        let cpu = line("model name").or_else(|| line("Hardware")).unwrap_or_else(|| "unknown processor".into());
-        Self { platform: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH), cpu, cores }
     }
 }
 
@@ -268,6 +147,7 @@ mod tests {
         assert_eq!(table.switch_us(10), 7.0);
 
         let text = std::fs::read_to_string(path).unwrap();
+        let accept = |bytes: &[u8], variants: &Variants| here.accept(&Calibration::parse(bytes)?, variants);
         let cases = [
             (text.replace("\"1\"", "\"2\""), "it was measured with another backend: `HOST 2`, here it is `HOST 1`"),
             (
@@ -284,12 +164,12 @@ mod tests {
         ];
         for (changed, want) in cases {
             assert_ne!(changed, text, "{want}");
-            assert_eq!(here.accept(changed.as_bytes(), &known).unwrap_err().to_string(), want);
+            assert_eq!(accept(changed.as_bytes(), &known).unwrap_err().to_string(), want);
         }
         let more = variants(&[spec(1, 16), spec(4, 16), spec(4, 32)]);
-        let why = here.accept(text.as_bytes(), &more).unwrap_err().to_string();
+        let why = accept(text.as_bytes(), &more).unwrap_err().to_string();
         assert_eq!(why, "it is out of date: it has no time for ar4_cl32");
-        let torn = here.accept(&text.as_bytes()[..text.len() / 2], &known).unwrap_err().to_string();
+        let torn = accept(&text.as_bytes()[..text.len() / 2], &known).unwrap_err().to_string();
         assert!(torn.starts_with("it cannot be read: EOF"), "{torn}");
     }
 }

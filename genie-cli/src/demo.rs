@@ -29,7 +29,7 @@ pub const MAX_TOKENS: u32 = 200;
 /// The config of the compiled demo; compiles it if this version has not done so.
 pub fn config(backend: &BackendArgs, printer: &Printer) -> Result<PathBuf> {
     let bundle = cache_dir()?.join(format!("demo-{}", key()));
-    let config = bundle.join(compiler::CONFIG_FILE);
+    let config = bundle.join(genie_bundle::CONFIG_FILE);
     if config.exists() {
         return Ok(config);
     }

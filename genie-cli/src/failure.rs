@@ -47,9 +47,28 @@ impl std::error::Error for UserError {}
 pub fn hint(error: &anyhow::Error) -> Option<String> {
     error.chain().find_map(|e| {
         let own = e.downcast_ref::<UserError>().map(|h| h.hint.clone());
-        own.or_else(|| e.downcast_ref::<qnn_api::Error>()?.hint())
-            .or_else(|| e.downcast_ref::<compiler::CompileError>()?.hint())
+        let compile = || e.downcast_ref::<compiler::CompileError>();
+        let backend = e.downcast_ref::<qnn_api::Error>().or_else(|| match compile()? {
+            compiler::CompileError::Backend(error) => Some(error),
+            _ => None,
+        });
+        own.or_else(|| Some(backend_hint(&backend?.hint()?))).or_else(|| crate::compile_hint::of(compile()?))
     })
+}
+
+/// A backend's hint, in terms of this program's flags where it has some.
+fn backend_hint(hint: &qnn_api::Hint) -> String {
+    match hint {
+        qnn_api::Hint::InstallRuntime => format!(
+            "`cargo xtask qnn-runtime` fetches Qualcomm's libraries into target/; or set {} to their folder, or give the \
+             file with `--backend-lib`",
+            qnn_api::library::runtime::DIR_VARIABLE
+        ),
+        qnn_api::Hint::OtherBackend => {
+            "made for another backend? `--backend htp` reads Qualcomm's binaries, `--backend host` ours".into()
+        }
+        other => other.to_string(),
+    }
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ mod bundle;
 mod calibration;
 mod cli;
 mod commands;
+mod compile_hint;
 mod demo;
 mod exit;
 mod failure;

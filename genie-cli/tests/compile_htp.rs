@@ -4,8 +4,9 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use assert_cmd::cargo::CommandCargoExt;
+use compiler::Family;
 use compiler::testmodel::TestModel;
-use compiler::{Family, HTP_CONFIG_FILE, Manifest};
+use genie_bundle::{HTP_CONFIG_FILE, Manifest};
 use qnn_api::library::runtime;
 
 fn genie(args: &[&str]) -> Output {

@@ -25,7 +25,6 @@
 //! | [`group`] | [`CacheGroup`], [`LongContext`]: windows, rings, eviction by score, by group of layers |
 //! | [`rope`] | [`RopeSpec`], [`ShiftLoss`]: moving keys to other positions, and what it costs |
 //! | [`keydiff`] | [`KeyScorer`], [`KeyDiff`]: which keys are worth keeping |
-//! | [`snapshot`] | [`Snapshot`], [`GenieSlot`], [`PrefixStore`]: checked files, Genie's own, prefixes on disk |
 //! | [`error`] | [`KvError`]; the planner's own is [`PlanError`] |
 //!
 //! # The life of a step
@@ -57,8 +56,7 @@
 //!
 //! # What it must never know
 //!
-//! QNN, handles, tokens' meaning, text. It owns bytes and moves them; it never runs a graph. Only [`snapshot`] touches
-//! files. No `unsafe`.
+//! QNN, handles, tokens, text, files. It owns bytes and moves them; it never runs a graph. No `unsafe`.
 
 #![forbid(unsafe_code)]
 
@@ -72,7 +70,6 @@ pub mod mode;
 pub mod moves;
 pub mod plan;
 pub mod rope;
-pub mod snapshot;
 
 mod buffer;
 mod codec;
@@ -87,7 +84,6 @@ pub use group::{CacheGroup, LongContext};
 pub use keydiff::{KeyDiff, KeyScorer};
 pub use manager::{
     BatchToken, GroupImage, Holes, KvCache, KvImage, KvOptions, MovedBytes, Rebind, SplitGuard, TensorView,
-    common_prefix,
 };
 pub use mode::ModeKind;
 pub use plan::{
@@ -96,5 +92,3 @@ pub use plan::{
 };
 pub use rope::{RopePairs, RopeSpec, ShiftLoss};
 pub use worker::{JobEvent, JobWatch};
-
-pub use snapshot::{GenieSlot, ModelHash, PrefixStore, Snapshot, SnapshotError};

@@ -29,7 +29,6 @@ mod tests;
 pub use guard::{SplitGuard, TensorView};
 pub use image::{GroupImage, KvImage};
 pub use jobs::Rebind;
-pub use ops::common_prefix;
 
 use crate::cells::{CellTable, SeqId};
 use crate::geometry::{KvGeometry, KvKind};

@@ -3,11 +3,11 @@
 
 mod toy;
 
-use genie_types::{SplitIdx, TokenId};
+use genie_types::SplitIdx;
 use kvmanager::{
-    BatchToken, CacheGroup, InferenceStep, KvCache, KvForm, KvOptions, LongContext, ModeKind, ModelHash, RopeSpec,
-    SeqId, Snapshot, Variants,
+    BatchToken, CacheGroup, InferenceStep, KvCache, KvForm, KvOptions, LongContext, ModeKind, RopeSpec, SeqId, Variants,
 };
+use session_store::Snapshot;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use toy::{generate, geometry, grid, plain, process, prompt, reference, run, spec};
@@ -87,12 +87,11 @@ fn d6_saved_with_a_window_and_restored_it_goes_on_as_if_never_saved() {
         for &n in lengths {
             let mut kv = cache(variants(), ModeKind::SMART_MASK);
             let first = process(&mut kv, &prompt(n, 2));
-            let tokens: Vec<_> = prompt(n, 2).into_iter().map(TokenId).collect();
-            let saved = Snapshot::take(&mut kv, ModelHash::default(), &tokens).unwrap().to_bytes();
+            let saved = Snapshot { image: kv.export().unwrap(), ..Snapshot::default() }.to_bytes();
 
             let mut back = cache(variants(), ModeKind::SMART_MASK);
             generate(&mut back, &prompt(100, 9), 3);
-            Snapshot::from_bytes(&saved).unwrap().restore(&mut back, ModelHash::default()).unwrap();
+            back.import(&Snapshot::from_bytes(&saved).unwrap().image).unwrap();
             let expected = reference(&rules, &prompt(n, 2), 41);
             assert_eq!(first, expected[0]);
             assert_eq!(generate(&mut back, &expected[..1], 40), expected[1..], "{n} tokens, restored");

@@ -61,6 +61,20 @@ impl<'a> KvName<'a> {
     }
 }
 
+impl core::fmt::Display for KvName<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let kind = match self.kind {
+            KvKind::Key => "key",
+            KvKind::Value => "value",
+        };
+        write!(f, "{}{kind}_{}", self.prefix, self.layer)?;
+        if let Some(head) = self.head {
+            write!(f, "_h{head}")?;
+        }
+        f.write_str(if self.is_input { "_in" } else { "_out" })
+    }
+}
+
 /// The parts of `[prefix_]ar{n}_cl{m}_{i}_of_{k}`, each where it is present.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GraphName {
@@ -118,6 +132,7 @@ mod tests {
         for (name, want) in cases {
             let got = KvName::parse(name).map(|k| (k.prefix, k.kind, k.layer, k.head, k.is_input));
             assert_eq!(got, *want, "{name}");
+            assert!(KvName::parse(name).is_none_or(|k| k.to_string() == *name), "{name} is written as it is read");
         }
     }
 

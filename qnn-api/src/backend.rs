@@ -1,4 +1,4 @@
-//! A backend: the library at work, with its log and, where it has one, its device.
+//! A backend: a library that is started, with its log and, where it has one, its device.
 //!
 //! *Threads*: no QNN document promises that one handle may be used from two threads at a time, so every call below a
 //! backend takes [`Backend::lock`], which is its library's; handles may move between threads, calls never overlap.
@@ -16,12 +16,12 @@ use crate::device::Device;
 use crate::error::Result;
 use crate::library::Library;
 use crate::log::{self, LogLevel};
-use crate::table::Doing;
+use crate::table::CallContext;
 
 /// How to bring a backend up.
 #[derive(Clone, Debug, Default)]
 pub struct BackendOptions {
-    /// What the library may say into `tracing` (target `qnn`).
+    /// How much of the library's log goes into `tracing` (target `qnn`).
     pub log: LogLevel,
     /// The SoC to compile or emulate for, by Qualcomm's number (57 = SM8650); the library's choice if not given.
     /// Only HTP libraries look at it.
@@ -72,13 +72,13 @@ impl Backend {
     /// Names of the ops that the backend knows, as `package::op`.
     ///
     /// # Errors
-    /// The library does not say.
+    /// The call fails.
     pub fn operations(&self) -> Result<Vec<String>> {
         let (mut n, mut first) = (0, core::ptr::null::<QnnBackend_OperationName_t>());
         let _calls = self.lock();
         // SAFETY: a live backend and two out pointers.
         unsafe { self.library.table.backend_get_supported_operations(self.raw.raw, &raw mut n, &raw mut first) }
-            .doing(self.library.shown(), || "list the backend's operations".into())?;
+            .context(self.library.display_name(), || "list the backend's operations".into())?;
         // SAFETY: on success `n` names, owned by the backend.
         let names = unsafe { convert::slice(first, n) };
         // SAFETY: each is a pair of C strings or nulls with the same lifetime.
@@ -124,7 +124,7 @@ impl RawBackend {
         let _calls = library.lock();
         // SAFETY: a live log or none, no config or a null-ended list of one that outlives the call, an out pointer.
         unsafe { library.table.backend_create(log, configs, &raw mut raw) }
-            .doing(library.shown(), || format!("start backend `{}`", library.provider()))?;
+            .context(library.display_name(), || format!("start backend `{}`", library.provider()))?;
         Ok(Self { raw, library: library.clone() })
     }
 }
@@ -152,7 +152,7 @@ impl RawLog {
         match unsafe { library.table.log_create(Some(log::callback), level.raw(), &raw mut raw) } {
             Ok(()) => Some(Self { raw, library: library.clone() }),
             Err(error) => {
-                tracing::debug!(%error, library = library.shown(), "no log");
+                tracing::debug!(%error, library = library.display_name(), "no log");
                 None
             }
         }
@@ -167,7 +167,7 @@ impl Drop for RawLog {
     }
 }
 
-/// A failing free is told, never raised.
+/// Logs a failing free, which is never an error.
 pub(crate) fn log_failure(call: &str, result: core::result::Result<(), crate::table::CallError>) {
     if let Err(error) = result {
         tracing::warn!(%error, "`{call}` failed");

@@ -16,7 +16,7 @@ use crate::graph::Graph;
 use crate::library::BACKEND_ID_HTP;
 use crate::options::GraphOptions;
 use crate::system::GraphSpec;
-use crate::table::Doing;
+use crate::table::CallContext;
 
 /// Package of all ops that QNN defines itself.
 const PACKAGE: &core::ffi::CStr = c"qti.aisw";
@@ -66,7 +66,26 @@ pub enum Param {
     },
 }
 
-/// A graph under construction.
+/// A graph under construction: declare tensors, add the nodes between them, finalize.
+///
+/// ```
+/// use genie_types::{Dtype, TensorInfo};
+/// use qnn_api::{Backend, Context, Library, Param, TensorKind};
+///
+/// # fn main() -> qnn_api::Result<()> {
+/// let backend = Backend::new(&Library::linked(qnn_host::providers())?, &Default::default())?;
+/// let context = Context::create(&backend, &Default::default())?;
+/// let mut builder = context.compose("sums", &Default::default())?;
+/// let x = builder.tensor(&TensorInfo::new("x", [2, 3], Dtype::F32), TensorKind::Input)?;
+/// let y = builder.tensor(&TensorInfo::new("y", [2], Dtype::F32), TensorKind::Output)?;
+/// let axes = Param::U32Tensor { dims: vec![1], data: vec![1] };
+/// builder.node("sum", "ReduceSum", &[("axes", axes)], &[x], &[y])?;
+///
+/// let graph = builder.finalize()?;
+/// assert_eq!(graph.info().outputs[0].dims, [2]);
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// Invariant: `raw` is a graph of `context` that is not finalised; the library frees it with the context.
 pub struct GraphBuilder {
@@ -106,7 +125,7 @@ impl GraphBuilder {
         let calls = context.backend.lock();
         // SAFETY: a live context, a C string and configs that live until the call returns, an out pointer.
         unsafe { context.table().graph_create(context.raw, c_name.as_ptr(), configs.list.as_ptr(), &raw mut raw) }
-            .doing(context.shown(), || format!("begin graph `{name}`"))?;
+            .context(context.display_name(), || format!("begin graph `{name}`"))?;
         drop(calls);
         Ok(Self {
             raw,
@@ -189,7 +208,7 @@ impl GraphBuilder {
         // SAFETY: a graph of this context that is not finalised; all that the config points at lives until the call
         // returns, and the tensors' own parts as long as this builder.
         unsafe { self.context.table().graph_add_node(self.raw, config) }
-            .doing(self.context.shown(), || format!("add node `{name}` (`{op}`) to graph `{}`", self.name))
+            .context(self.context.display_name(), || format!("add node `{name}` (`{op}`) to graph `{}`", self.name))
     }
 
     /// Has the library check and prepare the graph.
@@ -200,7 +219,7 @@ impl GraphBuilder {
         let calls = self.context.backend.lock();
         // SAFETY: a graph of this context that is not finalised; no profile, no signal.
         unsafe { self.context.table().graph_finalize(self.raw, core::ptr::null_mut(), core::ptr::null_mut()) }
-            .doing(self.context.shown(), || format!("finalize graph `{}`", self.name))?;
+            .context(self.context.display_name(), || format!("finalize graph `{}`", self.name))?;
         drop(calls);
         let of = |role| self.tensors.iter().filter(move |tensor| tensor.role == role);
         let infos = |role| of(role).map(|tensor| tensor.info.clone()).collect::<Vec<_>>();
@@ -223,7 +242,9 @@ impl GraphBuilder {
         // SAFETY: a graph of this context that is not finalised; the struct and what it points at live until the call
         // returns, which fills in the id.
         unsafe { self.context.table().tensor_create_graph_tensor(self.raw, &raw mut raw) }
-            .doing(self.context.shown(), || format!("declare tensor `{}` of graph `{}`", info.name, self.name))?;
+            .context(self.context.display_name(), || {
+                format!("declare tensor `{}` of graph `{}`", info.name, self.name)
+            })?;
         drop(calls);
         // The bytes were lent: nodes must not be given a pointer to what may be gone.
         raw.anon0.v1.anon0.clientBuf = Qnn_ClientBuffer_t::default();

@@ -2,12 +2,10 @@
 //!
 //! *Invariant*: whatever the library may still read while the context lives (a mapped file) is kept as long.
 
-use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
 use genie_types::GraphInfo;
-use memmap2::Mmap;
 use qnn_sys::{QNN_PROPERTY_CONTEXT_SUPPORT_CONFIG_PERSISTENT_BINARY, Qnn_ContextHandle_t};
 
 use crate::backend::{Backend, log_failure};
@@ -15,10 +13,11 @@ use crate::builder::GraphBuilder;
 use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::library::BACKEND_ID_HTP;
+use crate::mapped::MappedFile;
 use crate::options::{ContextOptions, GraphOptions};
 use crate::save;
 use crate::system::{self, BinaryInfo, GraphSpec};
-use crate::table::{CallError, Doing};
+use crate::table::{CallContext, CallError};
 
 /// Graphs of one binary, or graphs under construction.
 pub struct Context {
@@ -31,7 +30,7 @@ pub struct Context {
 pub(crate) struct ContextInner {
     pub(crate) raw: Qnn_ContextHandle_t,
     // Parents last: fields drop in order.
-    _bytes: Option<Mmap>,
+    _bytes: Option<MappedFile>,
     pub(crate) backend: Arc<Backend>,
 }
 
@@ -54,25 +53,23 @@ impl Context {
         unsafe {
             library.table.context_create(backend.raw(), backend.raw_device(), configs.list.as_ptr(), &raw mut raw)
         }
-        .doing(library.shown(), || "create a context".into())?;
+        .context(library.display_name(), || "create a context".into())?;
         drop(calls);
         Ok(Self { inner: ContextInner::new(raw, None, backend), binary: None, specs: Vec::new() })
     }
 
-    /// A context from a file, which is mapped and stays so as long as the context lives; a backend that is told so
-    /// ("persistent binary") may refer to the bytes instead of copying them.
+    /// A context from a file, which is mapped and stays so as long as the context lives. A backend that supports
+    /// "persistent binaries" may refer to the bytes instead of copying them.
     ///
-    /// The file must not be changed while it is mapped: replace it by renaming, as [`Context::save`] does.
+    /// *Trust*: to replace a binary that may be in use, write beside it and rename, as [`Context::save`] does. One that is
+    /// changed in place gives the library other bytes than it checked; no reference of Rust's is to them, see the crate's page.
     ///
     /// # Errors
     /// A file that cannot be read, is no context binary, or does not fit this library or SoC.
     pub fn from_file(backend: &Arc<Backend>, path: impl AsRef<Path>, options: &ContextOptions) -> Result<Self> {
         let path = path.as_ref();
-        let io = |doing| move |source| Error::Io { doing, path: path.to_owned(), source };
-        let file = File::open(path).map_err(io("open"))?;
-        // SAFETY: the mapping is only read; the caller is told not to change the file below it.
-        let map = unsafe { Mmap::map(&file) }.map_err(io("map"))?;
-        Self::load(backend, Bytes::Mapped(map), options, &format!("context binary `{}`", path.display()))
+        let bytes = Bytes::Mapped(MappedFile::open(path)?);
+        Self::load(backend, bytes, options, &format!("context binary `{}`", path.display()))
     }
 
     /// A context from bytes that are only lent for the call.
@@ -85,14 +82,15 @@ impl Context {
 
     fn load(backend: &Arc<Backend>, bytes: Bytes<'_>, options: &ContextOptions, what: &str) -> Result<Self> {
         let library = backend.library();
-        let (info, specs) = system::read(library, bytes.as_slice())?;
+        // SAFETY: `bytes` holds them until the end of this function at least.
+        let (info, specs) = unsafe { system::read(library, bytes.as_raw()) }?;
         let kept = matches!(bytes, Bytes::Mapped(_));
-        // The emulator claims to know the wish, then refuses every binary that comes with it, with error lines in its log.
+        // The emulator claims to support the option, then refuses every binary that comes with it.
         let persistent = kept
             && !library.is_emulator()
             && library.has_capability(QNN_PROPERTY_CONTEXT_SUPPORT_CONFIG_PERSISTENT_BINARY);
         let mut raw = core::ptr::null_mut();
-        let (from, n_bytes) = (bytes.as_slice().as_ptr(), bytes.as_slice().len() as u64);
+        let raw_bytes = bytes.as_raw();
         let calls = backend.lock();
         let mut create = |persistent| {
             let mut configs = options.configs(persistent, library.backend_id() == BACKEND_ID_HTP);
@@ -103,19 +101,19 @@ impl Context {
                     backend.raw(),
                     backend.raw_device(),
                     configs.list.as_ptr(),
-                    from.cast(),
-                    n_bytes,
+                    raw_bytes.cast(),
+                    raw_bytes.len() as u64,
                     &raw mut raw,
                     core::ptr::null_mut(),
                 )
             }
         };
         match create(persistent) {
-            // So might another library.
-            Err(CallError::Answer(error)) if persistent && error.is_unsupported() => create(false),
+            // Another library may do the same.
+            Err(CallError::Status(error)) if persistent && error.is_unsupported() => create(false),
             done => done,
         }
-        .doing(library.shown(), || {
+        .context(library.display_name(), || {
             let soc = info.soc.map_or(String::new(), |soc| format!(", SoC {soc}"));
             format!("load {what} (made by build {}{soc})", info.build_id)
         })?;
@@ -186,7 +184,7 @@ impl core::fmt::Debug for Context {
 }
 
 impl ContextInner {
-    fn new(raw: Qnn_ContextHandle_t, bytes: Option<Mmap>, backend: &Arc<Backend>) -> Arc<Self> {
+    fn new(raw: Qnn_ContextHandle_t, bytes: Option<MappedFile>, backend: &Arc<Backend>) -> Arc<Self> {
         Arc::new(Self { raw, _bytes: bytes, backend: backend.clone() })
     }
 
@@ -194,8 +192,8 @@ impl ContextInner {
         &self.backend.library().table
     }
 
-    pub(crate) fn shown(&self) -> &str {
-        self.backend.library().shown()
+    pub(crate) fn display_name(&self) -> &str {
+        self.backend.library().display_name()
     }
 }
 
@@ -208,15 +206,15 @@ impl Drop for ContextInner {
 }
 
 enum Bytes<'b> {
-    Mapped(Mmap),
+    Mapped(MappedFile),
     Lent(&'b [u8]),
 }
 
 impl Bytes<'_> {
-    fn as_slice(&self) -> &[u8] {
+    fn as_raw(&self) -> *const [u8] {
         match self {
-            Self::Mapped(map) => map,
-            Self::Lent(bytes) => bytes,
+            Self::Mapped(file) => file.as_raw(),
+            Self::Lent(bytes) => *bytes,
         }
     }
 }

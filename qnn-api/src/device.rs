@@ -8,7 +8,7 @@ use qnn_sys::*;
 use crate::backend::log_failure;
 use crate::error::Result;
 use crate::library::{BACKEND_ID_HTP, Library};
-use crate::table::{CallError, Doing};
+use crate::table::CallContext;
 
 /// An open device.
 ///
@@ -37,9 +37,8 @@ impl Device {
         // SAFETY: a live log or none; a null-terminated list whose entries live until the call returns; an out pointer.
         match unsafe { library.table.device_create(log, configs, &raw mut raw) } {
             Ok(()) => Ok(Some(Self { raw, soc, library: library.clone() })),
-            Err(CallError::Missing(_)) => Ok(None),
-            Err(CallError::Answer(error)) if error.is_unsupported() => Ok(None),
-            failed => failed.map(|()| None).doing(library.shown(), || match soc {
+            Err(error) if error.is_unsupported() => Ok(None),
+            failed => failed.map(|()| None).context(library.display_name(), || match soc {
                 Some(soc) => format!("open the device for SoC {soc}"),
                 None => "open the device".into(),
             }),

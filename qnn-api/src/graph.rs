@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::mem::Registered;
 use crate::profile::Profile;
 use crate::system::GraphSpec;
-use crate::table::Doing;
+use crate::table::CallContext;
 
 /// A graph that can run. QNN has no call to free one: it lives as long as its context, which it keeps.
 ///
@@ -73,7 +73,7 @@ impl Templates {
         }
     }
 
-    /// The first tensor without memory. Null is told apart from a buffer by its address: even an empty slice has one.
+    /// The first tensor without memory. Null means none: even an empty slice has an address.
     fn first_unbound(&self) -> Option<usize> {
         // SAFETY: version 1, and both members of the union begin with a pointer.
         self.raw.iter().position(|tensor| unsafe { tensor.anon0.v1.anon0.memHandle }.is_null())
@@ -87,7 +87,7 @@ impl Graph {
         let calls = context.backend.lock();
         // SAFETY: a live context, a C string that lives until the call returns, an out pointer.
         unsafe { context.table().graph_retrieve(context.raw, name.as_ptr(), &raw mut raw) }
-            .doing(context.shown(), || format!("find graph `{}`", spec.info.name))?;
+            .context(context.display_name(), || format!("find graph `{}`", spec.info.name))?;
         drop(calls);
         // SAFETY: just handed out for this context; graphs of a binary are finalised.
         unsafe { Self::from_raw(raw, context, spec) }
@@ -232,7 +232,7 @@ impl<'io> Session<'io> {
     /// Runs the graph.
     ///
     /// # Errors
-    /// A tensor without buffer, what the library answers.
+    /// A tensor without buffer, what the library refuses.
     pub fn run(&mut self) -> Result<()> {
         self.execute(core::ptr::null_mut())
     }
@@ -272,7 +272,7 @@ impl<'io> Session<'io> {
                 core::ptr::null_mut(),
             )
         }
-        .doing(context.shown(), || format!("run graph `{}`", info.name))
+        .context(context.display_name(), || format!("run graph `{}`", info.name))
     }
 
     fn check(&self, index: usize, direction: Direction, found: usize) -> Result<()> {

@@ -20,7 +20,7 @@ pub struct HtpGraphBlob {
     pub optimization: u32,
     /// Vector threads; 0 is the library's choice.
     pub hvx_threads: u64,
-    /// Weights and other constants, in bytes, where told.
+    /// Weights and other constants, in bytes, where noted.
     pub const_bytes: Option<u64>,
 }
 
@@ -64,8 +64,8 @@ mod tests {
 
     /// As libQnnSystem 2.51 hands it out for a graph of `golden/w8a16`.
     fn measured() -> Vec<u8> {
-        let words: [u64; 14] = [1, 0, 0x40_0000, 0, 0, 2, 256, 64, 0, 0x1_a000, 0x9800, 0x8_a000, 0, 0];
-        words.iter().flat_map(|w| w.to_ne_bytes()).collect()
+        let note: [u64; 14] = [1, 0, 0x40_0000, 0, 0, 2, 256, 64, 0, 0x1_a000, 0x9800, 0x8_a000, 0, 0];
+        note.iter().flat_map(|w| w.to_ne_bytes()).collect()
     }
 
     #[test]

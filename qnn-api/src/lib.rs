@@ -1,40 +1,64 @@
-//! Safe handles over a QNN library, loaded or linked in.
+//! Safe handles over a QNN library, loaded at run time or linked in.
 //!
 //! ```
-//! use qnn_api::{Backend, BackendOptions, Context, Library};
+//! use genie_types::{Dtype, TensorInfo};
+//! use qnn_api::{Backend, Context, Library, TensorKind};
 //!
-//! fn logits_name(library: &str, binary: &str) -> qnn_api::Result<String> {
-//!     let backend = Backend::new(&Library::open(library)?, &BackendOptions::default())?;
-//!     let context = Context::from_file(&backend, binary, &Default::default())?;
-//!     Ok(context.graph("ar1_cl512_1_of_1")?.info().outputs[0].name.clone())
+//! fn main() -> qnn_api::Result<()> {
+//!     let library = Library::linked(qnn_host::providers())?; // or Library::open("libQnnHtp.so")
+//!     let backend = Backend::new(&library, &Default::default())?;
+//!     let context = Context::create(&backend, &Default::default())?;
+//!
+//!     let mut builder = context.compose("double", &Default::default())?;
+//!     let x = builder.tensor(&TensorInfo::new("x", [1], Dtype::F32), TensorKind::Input)?;
+//!     let y = builder.tensor(&TensorInfo::new("y", [1], Dtype::F32), TensorKind::Output)?;
+//!     builder.node("add", "ElementWiseAdd", &[], &[x, x], &[y])?;
+//!     let mut graph = builder.finalize()?;
+//!
+//!     let (input, mut output) = (1.5_f32.to_ne_bytes(), [0; 4]);
+//!     let mut session = graph.session();
+//!     session.input(0, &input)?.output(0, &mut output)?;
+//!     session.run()?;
+//!     assert_eq!(f32::from_ne_bytes(output), 3.0);
+//!     Ok(())
 //! }
-//! let error = logits_name("/nowhere/libQnnHtp.so", "model.bin").unwrap_err();
-//! assert_eq!(error.to_string(), "cannot load library `/nowhere/libQnnHtp.so`");
 //! ```
 //!
 //! # What is in here
 //!
 //! | concept | type |
 //! |---|---|
-//! | a library, its versions, where it came from | [`Library`] |
+//! | a library, its versions, where it came from | [`Library`], [`SystemLibrary`], [`LinkedProviders`] |
 //! | a backend with log and device | [`Backend`], [`Device`] |
-//! | graphs of one binary, or under construction | [`Context`], [`binary_info`] |
+//! | graphs of one binary, or under construction | [`Context`] |
+//! | what a binary holds, without loading it | [`binary_info`], [`BinaryInfo`] |
 //! | a graph under construction | [`GraphBuilder`], [`TensorRef`], [`Param`] |
 //! | a graph that runs, buffers lent to it | [`Graph`], [`Session`] |
 //! | shared memory | [`Allocator`], [`Registered`] |
-//! | time spent | [`Profile`] |
+//! | a chip's number, architecture and VTCM | [`Soc`] |
+//! | timings | [`Profile`] |
 //! | clocks | [`PowerVote`], [`PerfPolicy`] |
-//! | what went wrong | [`Error`], [`QnnError`] |
+//! | errors, and what to do about them | [`Error`], [`QnnError`], [`Hint`] |
 //!
 //! Layers, each on the one before: `qnn-sys` (C's spelling), [`library`] (which table, of which version), `table` (one
-//! thin function per slot), and the handles. A handle keeps its parents by `Arc`; drop order does the freeing.
+//! thin function per slot), and the handles. A handle keeps its parents by `Arc`; drop order does the freeing. Programs to
+//! start from are in `examples/`.
 //!
-//! *Trust*: loading a library runs its code, and QNN has no way to check that a library keeps its contract. Handles are
-//! safe against mistakes of their user, not against a broken or hostile library.
+//! # Trust
+//!
+//! Safe code cannot misuse a handle. Two facts lie outside of what any program can check, and are promised where they arise:
+//!
+//! * *A library keeps QNN's contract.* For one that is linked in, the maker of its [`LinkedProviders`] promises it (`unsafe`).
+//!   For a file, naming QNN's entry point is its declaration, which [`Library::open`] reads before any of its code runs;
+//!   choosing the file is the user's act, as installing any shared library is. [`Library::open_unchecked`] is the same
+//!   without that check (`unsafe`).
+//! * *A mapped binary stays as it is.* No Rust reference is ever made to the bytes of [`Context::from_file`]; the library
+//!   may read them as long as the context lives. Replace a binary by renaming, as [`Context::save`] does.
+//!   [`Context::from_bytes`] maps nothing.
 //!
 //! # What it never does
 //!
-//! Know models, caches or tokens; call C after a parent is gone; panic on what a library says.
+//! Know models, caches or tokens; call C after a parent is gone; panic on what a library returns.
 
 mod backend;
 mod builder;
@@ -43,9 +67,11 @@ mod convert;
 mod device;
 pub mod error;
 mod graph;
+mod hint;
 mod htp_blob;
 pub mod library;
 mod log;
+mod mapped;
 mod mem;
 mod options;
 mod perf;
@@ -66,6 +92,7 @@ pub use context::Context;
 pub use device::Device;
 pub use error::{Error, QnnError, Result};
 pub use graph::{Graph, Session};
+pub use hint::Hint;
 pub use htp_blob::HtpGraphBlob;
 pub use library::{Library, SystemLibrary, Version};
 pub use log::LogLevel;
@@ -73,5 +100,6 @@ pub use mem::{Allocator, Block, PlainMemory, Registered, Rpcmem};
 pub use options::{ContextOptions, GraphOptions, HtpGraphOptions, Priority};
 pub use perf::{PerfPolicy, PowerVote};
 pub use profile::{Profile, ProfileEvent, ProfileLevel, ProfileUnit};
+pub use qnn_sys::LinkedProviders;
 pub use soc::Soc;
 pub use system::{BinaryInfo, binary_info};

@@ -1,4 +1,4 @@
-//! The library's log, line by line, into `tracing` (target `qnn`); a call's error lines are kept for our own errors.
+//! The library's log, line by line, into `tracing` (target `qnn`); a call's error lines are kept for this crate's errors.
 //!
 //! *Trap*: lines come with a C format and a `va_list`. On both LP64 targets a `va_list` argument is the address of its
 //! state (an array that decays on x86-64, a large struct passed by reference on aarch64), which is how it is typed here.
@@ -8,17 +8,17 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 
 use qnn_sys::QnnLog_Level_t;
 
-/// How much the library should say.
+/// How much the library logs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
     /// Failures only.
     Error,
-    /// Failures and oddities.
+    /// Failures and warnings.
     #[default]
     Warn,
     /// What it does.
     Info,
-    /// How it does it; slows the real library down severalfold.
+    /// How it does it; slows Qualcomm's libraries down severalfold.
     Verbose,
     /// Everything.
     Debug,
@@ -42,17 +42,17 @@ const MAX_LINE: usize = 2048;
 
 thread_local! {
     /// The first error lines that the library wrote on this thread since a call began: the cause comes first.
-    static LAST_WORDS: RefCell<Option<String>> = const { RefCell::new(None) };
+    static ERROR_LINES: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// A new call begins: what was said before does not belong to it.
-pub(crate) fn forget_last_words() {
-    LAST_WORDS.with(|words| drop(words.borrow_mut().take()));
+/// A new call begins: earlier lines do not belong to it.
+pub(crate) fn forget_error_lines() {
+    ERROR_LINES.with(|lines| drop(lines.borrow_mut().take()));
 }
 
 /// The error lines of the call that just failed.
-pub(crate) fn take_last_words() -> Option<String> {
-    LAST_WORDS.with(|words| words.borrow_mut().take())
+pub(crate) fn take_error_lines() -> Option<String> {
+    ERROR_LINES.with(|lines| lines.borrow_mut().take())
 }
 
 unsafe extern "C" {
@@ -76,10 +76,10 @@ pub(crate) unsafe extern "C" fn callback(format: *const c_char, level: QnnLog_Le
     // SAFETY: `vsnprintf` ended the line with a zero within the buffer.
     let text = unsafe { CStr::from_ptr(line.as_ptr()) }.to_string_lossy();
     // A panicking subscriber must not unwind into C.
-    let _ = std::panic::catch_unwind(|| tell(text.trim_end(), level));
+    let _ = std::panic::catch_unwind(|| report(text.trim_end(), level));
 }
 
-/// Lines that libQnnHtp 2.51 marks as errors or warnings though nothing is wrong; they say so at every start or graph.
+/// Lines that libQnnHtp 2.51 marks as errors or warnings though nothing is wrong; they come at every start or graph.
 const HARMLESS: [&str; 4] = [
     "unexpected GraphHtpSettings option 66",
     "Initializing HtpProvider",
@@ -88,9 +88,9 @@ const HARMLESS: [&str; 4] = [
     "set by custom config is different from arch associated with SoC",
 ];
 
-fn tell(line: &str, level: QnnLog_Level_t) {
+fn report(line: &str, level: QnnLog_Level_t) {
     // Libraries log from their exit handlers too, when this thread's storage, the subscriber's among it, is gone.
-    if LAST_WORDS.try_with(|_| ()).is_err() {
+    if ERROR_LINES.try_with(|_| ()).is_err() {
         return;
     }
     if HARMLESS.iter().any(|known| line.contains(known)) {
@@ -99,7 +99,7 @@ fn tell(line: &str, level: QnnLog_Level_t) {
     }
     match level {
         qnn_sys::QNN_LOG_LEVEL_ERROR => {
-            LAST_WORDS.with(|words| remember(&mut words.borrow_mut(), line));
+            ERROR_LINES.with(|lines| remember(&mut lines.borrow_mut(), line));
             tracing::error!(target: "qnn", "{line}");
         }
         qnn_sys::QNN_LOG_LEVEL_WARN => tracing::warn!(target: "qnn", "{line}"),
@@ -109,17 +109,17 @@ fn tell(line: &str, level: QnnLog_Level_t) {
     }
 }
 
-/// Most bytes of error lines that go into one of our errors.
-const MAX_WORDS: usize = 400;
+/// Most bytes of error lines that go into one error.
+const MAX_ERROR_BYTES: usize = 400;
 
-fn remember(words: &mut Option<String>, line: &str) {
-    // The library marks its lines with the level, which our error says anyway.
+fn remember(lines: &mut Option<String>, line: &str) {
+    // The library marks its lines with the level, which the error implies.
     let line = line.trim().trim_start_matches("<E>").trim_start();
-    match words {
-        None => *words = Some(line.to_owned()),
-        Some(words) if words.len() + line.len() <= MAX_WORDS => {
-            words.push_str(" / ");
-            words.push_str(line);
+    match lines {
+        None => *lines = Some(line.to_owned()),
+        Some(lines) if lines.len() + line.len() <= MAX_ERROR_BYTES => {
+            lines.push_str(" / ");
+            lines.push_str(line);
         }
         Some(_) => {}
     }
@@ -134,8 +134,8 @@ mod tests {
 
     impl Drop for Late {
         fn drop(&mut self) {
-            assert!(LAST_WORDS.try_with(|_| ()).is_err(), "storage is freed last in, first out");
-            tell("good bye", qnn_sys::QNN_LOG_LEVEL_ERROR);
+            assert!(ERROR_LINES.try_with(|_| ()).is_err(), "storage is freed last in, first out");
+            report("exiting", qnn_sys::QNN_LOG_LEVEL_ERROR);
         }
     }
 
@@ -148,23 +148,23 @@ mod tests {
         // A panic in there would end the whole process.
         let thread = std::thread::spawn(|| {
             LATE.with(|_| ());
-            tell("storage that is freed before `LATE`", qnn_sys::QNN_LOG_LEVEL_ERROR);
+            report("storage that is freed before `LATE`", qnn_sys::QNN_LOG_LEVEL_ERROR);
         });
         thread.join().unwrap();
     }
 
     #[test]
     fn error_lines_belong_to_the_call_that_failed() {
-        tell("an old story", qnn_sys::QNN_LOG_LEVEL_ERROR);
-        forget_last_words();
-        tell("a warning", qnn_sys::QNN_LOG_LEVEL_WARN);
-        assert_eq!(take_last_words(), None);
-        tell(" <E> no such graph", qnn_sys::QNN_LOG_LEVEL_ERROR);
-        tell("giving up", qnn_sys::QNN_LOG_LEVEL_ERROR);
-        tell(" <E> unexpected GraphHtpSettings option 66", qnn_sys::QNN_LOG_LEVEL_ERROR);
-        tell(&"x".repeat(MAX_LINE), qnn_sys::QNN_LOG_LEVEL_ERROR);
-        assert_eq!(take_last_words().as_deref(), Some("no such graph / giving up"));
-        assert_eq!(take_last_words(), None);
+        report("an earlier failure", qnn_sys::QNN_LOG_LEVEL_ERROR);
+        forget_error_lines();
+        report("a warning", qnn_sys::QNN_LOG_LEVEL_WARN);
+        assert_eq!(take_error_lines(), None);
+        report(" <E> no such graph", qnn_sys::QNN_LOG_LEVEL_ERROR);
+        report("giving up", qnn_sys::QNN_LOG_LEVEL_ERROR);
+        report(" <E> unexpected GraphHtpSettings option 66", qnn_sys::QNN_LOG_LEVEL_ERROR);
+        report(&"x".repeat(MAX_LINE), qnn_sys::QNN_LOG_LEVEL_ERROR);
+        assert_eq!(take_error_lines().as_deref(), Some("no such graph / giving up"));
+        assert_eq!(take_error_lines(), None);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Wishes for contexts and graphs, and the C configs that say them.
+//! Options of contexts and graphs, and the C configs that carry them.
 
 use qnn_sys::*;
 
@@ -7,13 +7,13 @@ use crate::convert::ConfigList;
 /// How urgent a context's or graph's work is among others on the chip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Priority {
-    /// Others go first.
+    /// Below the default.
     Low,
-    /// As everyone.
+    /// The default.
     Normal,
-    /// A little before everyone.
+    /// Above the default.
     NormalHigh,
-    /// First.
+    /// Highest.
     High,
 }
 
@@ -28,7 +28,7 @@ impl Priority {
     }
 }
 
-/// Wishes for a context. The default asks for nothing.
+/// Options of a context. The default sets nothing.
 #[derive(Clone, Debug, Default)]
 pub struct ContextOptions {
     /// Urgency of its graphs.
@@ -37,7 +37,7 @@ pub struct ContextOptions {
     pub htp_weight_sharing: bool,
 }
 
-/// Wishes for a graph that is being composed. The default asks for nothing.
+/// Options of a graph under construction. The default sets nothing.
 #[derive(Clone, Debug, Default)]
 pub struct GraphOptions {
     /// Urgency.
@@ -46,7 +46,7 @@ pub struct GraphOptions {
     pub htp: Option<HtpGraphOptions>,
 }
 
-/// What an HTP library may be told about a graph; sent only if the backend is one.
+/// HTP's options of a graph; sent only to an HTP backend.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct HtpGraphOptions {
     /// Compute float graphs in float16 (what the chip has).
@@ -168,9 +168,9 @@ mod tests {
     }
 
     #[test]
-    fn every_wish_becomes_a_config_and_htps_only_for_htp() {
-        let wishes = HtpGraphOptions { float16: true, vtcm_mb: Some(8), optimization: Some(3), hvx_threads: Some(4) };
-        let graph = GraphOptions { priority: Some(Priority::High), htp: Some(wishes) };
+    fn every_option_becomes_a_config_and_htps_only_for_htp() {
+        let htp = HtpGraphOptions { float16: true, vtcm_mb: Some(8), optimization: Some(3), hvx_threads: Some(4) };
+        let graph = GraphOptions { priority: Some(Priority::High), htp: Some(htp) };
         assert_eq!(options(&mut graph.configs(true).list, |c| c.option), [3, 0, 0, 0, 0]);
         assert_eq!(options(&mut graph.configs(false).list, |c| c.option), [3]);
         let context = ContextOptions { priority: Some(Priority::Low), htp_weight_sharing: true };

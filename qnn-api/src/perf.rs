@@ -1,4 +1,4 @@
-//! Votes for the chip's clocks: how fast and how thirsty it should run while a vote is held.
+//! Votes for the chip's clocks: speed against power while a vote is held.
 //!
 //! *Source*: the power structs of the HTP performance infrastructure. Corners and latencies below are our own choice
 //! per policy, in the order that the policies' names promise.
@@ -9,40 +9,40 @@ use qnn_sys::*;
 
 use crate::backend::Backend;
 use crate::error::{Error, Result};
-use crate::table::{Doing, check};
+use crate::table::{CallContext, check};
 
 /// How fast to run, fastest first. The names are Genie's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PerfPolicy {
-    /// As fast as it goes, for a short while.
+    /// Highest clocks, for a short time.
     #[default]
     Burst,
-    /// Fast, and able to go on.
+    /// High clocks that can be sustained.
     SustainedHighPerformance,
     /// Fast.
     HighPerformance,
     /// In between.
     Balanced,
-    /// In between, leaning to thrift.
+    /// In between, saving power.
     LowBalanced,
-    /// Thrifty, with some pace.
+    /// Saves power at moderate speed.
     HighPowerSaver,
-    /// Thrifty.
+    /// Saves power.
     PowerSaver,
-    /// Thriftier.
+    /// Saves more power.
     LowPowerSaver,
-    /// As thrifty as it goes.
+    /// Lowest power.
     ExtremePowerSaver,
 }
 
 /// What a policy asks of the clocks.
-struct Wish {
+struct DcvsRequest {
     corner: QnnHtpPerfInfrastructure_VoltageCorner_t,
     /// Longest time to wake up, in microseconds.
     wake_us: u32,
     /// May the chip lower its clocks by itself?
     scaling: bool,
-    /// How long the host polls for an answer instead of sleeping, in microseconds; 0 for not at all.
+    /// How long the host polls for completion instead of sleeping, in microseconds; 0 for not at all.
     poll_us: u32,
 }
 
@@ -80,7 +80,7 @@ impl PerfPolicy {
         Self::ALL.into_iter().find(|policy| policy.name() == name)
     }
 
-    const fn wish(self) -> Wish {
+    const fn dcvs(self) -> DcvsRequest {
         let (corner, wake_us, scaling, poll_us) = match self {
             Self::Burst => (DCVS_VOLTAGE_VCORNER_MAX_VOLTAGE_CORNER, 40, false, 9999),
             Self::SustainedHighPerformance => (DCVS_VOLTAGE_VCORNER_TURBO, 100, false, 9999),
@@ -92,7 +92,7 @@ impl PerfPolicy {
             Self::LowPowerSaver => (DCVS_VOLTAGE_VCORNER_SVS2, 1000, true, 0),
             Self::ExtremePowerSaver => (DCVS_VOLTAGE_CORNER_DISABLE, 2000, true, 0),
         };
-        Wish { corner, wake_us, scaling, poll_us }
+        DcvsRequest { corner, wake_us, scaling, poll_us }
     }
 }
 
@@ -113,12 +113,13 @@ impl PowerVote {
     /// A library without performance infrastructure ([`Error::is_unsupported`]), or one that refuses the vote.
     pub fn cast(backend: &Arc<Backend>, policy: PerfPolicy) -> Result<Self> {
         let library = backend.library();
-        let missing = || Error::Missing { library: library.shown().to_owned(), call: "performance infrastructure" };
+        let missing =
+            || Error::Missing { library: library.display_name().to_owned(), call: "performance infrastructure" };
         let mut infrastructure: QnnDevice_Infrastructure_t = core::ptr::null_mut();
         let calls = backend.lock();
         // SAFETY: an out pointer; QNN types it as read-only, but fills it in.
         unsafe { library.table.device_get_infrastructure((&raw mut infrastructure).cast_const()) }
-            .doing(library.shown(), || "reach the performance infrastructure".into())?;
+            .context(library.display_name(), || "reach the performance infrastructure".into())?;
         // SAFETY: null, or HTP's struct with the library's lifetime.
         let raw = unsafe { infrastructure.cast::<QnnHtpDevice_Infrastructure_t>().as_ref() }.ok_or_else(missing)?;
         if raw.infraType != QNN_HTP_DEVICE_INFRASTRUCTURE_TYPE_PERF {
@@ -130,7 +131,7 @@ impl PowerVote {
         let create = perf.createPowerConfigId.ok_or_else(missing)?;
         // SAFETY: the first device and core, and an out pointer.
         check("createPowerConfigId", unsafe { create(0, 0, &raw mut id) }, |_| None)
-            .doing(library.shown(), || "open a power vote".into())?;
+            .context(library.display_name(), || "open a power vote".into())?;
         drop(calls);
         let mut vote = Self { id, calls: perf, policy, backend: backend.clone() };
         vote.change(policy)?;
@@ -153,37 +154,37 @@ impl PowerVote {
         let set = self
             .calls
             .setPowerConfig
-            .ok_or_else(|| Error::Missing { library: library.shown().to_owned(), call: "setPowerConfig" })?;
+            .ok_or_else(|| Error::Missing { library: library.display_name().to_owned(), call: "setPowerConfig" })?;
         let _calls = self.backend.lock();
         // SAFETY: a live vote and a null-terminated list that lives until the call returns.
         check("setPowerConfig", unsafe { set(self.id, list.as_mut_ptr()) }, |_| None)
-            .doing(library.shown(), || format!("vote for performance policy `{}`", policy.name()))?;
+            .context(library.display_name(), || format!("vote for performance policy `{}`", policy.name()))?;
         self.policy = policy;
         Ok(())
     }
 }
 
 fn configs(policy: PerfPolicy, id: u32) -> [QnnHtpPerfInfrastructure_PowerConfig_t; 2] {
-    let wish = policy.wish();
+    let dcvs = policy.dcvs();
     let clocks = QnnHtpPerfInfrastructure_DcvsV3_t {
         contextId: id,
         setDcvsEnable: 1,
-        dcvsEnable: u32::from(wish.scaling),
-        powerMode: if wish.scaling {
+        dcvsEnable: u32::from(dcvs.scaling),
+        powerMode: if dcvs.scaling {
             QNN_HTP_PERF_INFRASTRUCTURE_POWERMODE_ADJUST_UP_DOWN
         } else {
             QNN_HTP_PERF_INFRASTRUCTURE_POWERMODE_PERFORMANCE_MODE
         },
         setSleepLatency: 1,
-        sleepLatency: wish.wake_us,
+        sleepLatency: dcvs.wake_us,
         setBusParams: 1,
-        busVoltageCornerMin: wish.corner,
-        busVoltageCornerTarget: wish.corner,
-        busVoltageCornerMax: wish.corner,
+        busVoltageCornerMin: dcvs.corner,
+        busVoltageCornerTarget: dcvs.corner,
+        busVoltageCornerMax: dcvs.corner,
         setCoreParams: 1,
-        coreVoltageCornerMin: wish.corner,
-        coreVoltageCornerTarget: wish.corner,
-        coreVoltageCornerMax: wish.corner,
+        coreVoltageCornerMin: dcvs.corner,
+        coreVoltageCornerTarget: dcvs.corner,
+        coreVoltageCornerMax: dcvs.corner,
         ..Default::default()
     };
     [
@@ -193,7 +194,7 @@ fn configs(policy: PerfPolicy, id: u32) -> [QnnHtpPerfInfrastructure_PowerConfig
         },
         QnnHtpPerfInfrastructure_PowerConfig_t {
             option: QNN_HTP_PERF_INFRASTRUCTURE_POWER_CONFIGOPTION_RPC_POLLING_TIME,
-            anon0: QnnHtpPerfInfrastructure_PowerConfig_t_anon0 { rpcPollingTimeConfig: wish.poll_us },
+            anon0: QnnHtpPerfInfrastructure_PowerConfig_t_anon0 { rpcPollingTimeConfig: dcvs.poll_us },
         },
     ]
 }
@@ -203,8 +204,8 @@ impl Drop for PowerVote {
         if let Some(destroy) = self.calls.destroyPowerConfigId {
             let _calls = self.backend.lock();
             // SAFETY: live until here.
-            let answer = check("destroyPowerConfigId", unsafe { destroy(self.id) }, |_| None);
-            crate::backend::log_failure("destroyPowerConfigId", answer);
+            let freed = check("destroyPowerConfigId", unsafe { destroy(self.id) }, |_| None);
+            crate::backend::log_failure("destroyPowerConfigId", freed);
         }
     }
 }
@@ -222,8 +223,8 @@ mod tests {
     #[test]
     fn names_come_back_and_faster_policies_ask_for_no_less() {
         for pair in PerfPolicy::ALL.windows(2) {
-            assert!(pair[0].wish().corner >= pair[1].wish().corner, "{pair:?}");
-            assert!(pair[0].wish().wake_us <= pair[1].wish().wake_us, "{pair:?}");
+            assert!(pair[0].dcvs().corner >= pair[1].dcvs().corner, "{pair:?}");
+            assert!(pair[0].dcvs().wake_us <= pair[1].dcvs().wake_us, "{pair:?}");
         }
         for policy in PerfPolicy::ALL {
             assert_eq!(PerfPolicy::from_name(policy.name()), Some(policy));

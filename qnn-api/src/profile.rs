@@ -1,4 +1,4 @@
-//! Where the time went, as the library tells it: a tree of events as plain values.
+//! The library's timings of a run, as a tree of plain values.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use qnn_sys::*;
 use crate::backend::{Backend, log_failure};
 use crate::convert;
 use crate::error::{Error, Result};
-use crate::table::{CallError, Doing};
+use crate::table::{CallContext, CallError};
 
 /// How much is recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,7 +62,7 @@ unsafe impl Send for Profile {}
 // SAFETY: as above.
 unsafe impl Sync for Profile {}
 
-/// Deepest tree that is believed.
+/// Depth at which a tree is cut off.
 const MAX_DEPTH: usize = 8;
 
 impl Profile {
@@ -80,7 +80,7 @@ impl Profile {
         let calls = backend.lock();
         // SAFETY: a live backend and an out pointer.
         unsafe { library.table.profile_create(backend.raw(), level, &raw mut raw) }
-            .doing(library.shown(), || "start a profile".into())?;
+            .context(library.display_name(), || "start a profile".into())?;
         drop(calls);
         Ok(Self { raw, backend: backend.clone() })
     }
@@ -95,24 +95,24 @@ impl Profile {
         let _calls = self.backend.lock();
         // SAFETY: a live profile and two out pointers.
         unsafe { table.profile_get_events(self.raw, &raw mut first, &raw mut n) }
-            .doing(self.backend.library().shown(), || "read the profile".into())?;
+            .context(self.backend.library().display_name(), || "read the profile".into())?;
         // SAFETY: on success `n` ids, owned by the profile until its next change, which the lock holds off.
         let ids = unsafe { convert::slice(first, n) }.to_vec();
         ids.into_iter().map(|id| self.event(id, 0)).collect()
     }
 
     fn event(&self, id: QnnProfile_EventId_t, depth: usize) -> Result<ProfileEvent> {
-        let (table, shown) = (&self.backend.library().table, self.backend.library().shown());
+        let (table, shown) = (&self.backend.library().table, self.backend.library().display_name());
         let mut data = QnnProfile_EventData_t::default();
         // SAFETY: an id of this profile and an out struct.
-        unsafe { table.profile_get_event_data(id, &raw mut data) }.doing(shown, || "read a profile event".into())?;
+        unsafe { table.profile_get_event_data(id, &raw mut data) }.context(shown, || "read a profile event".into())?;
         let (mut first, mut n) = (core::ptr::null::<QnnProfile_EventId_t>(), 0);
         // SAFETY: an id of this profile and two out pointers.
         let parts = match unsafe { table.profile_get_sub_events(id, &raw mut first, &raw mut n) } {
             // SAFETY: as for the top events.
             Ok(()) if depth < MAX_DEPTH => unsafe { convert::slice(first, n) }.to_vec(),
-            // A leaf may answer that it has none.
-            Ok(()) | Err(CallError::Missing(_) | CallError::Answer(_)) => Vec::new(),
+            // Some libraries return an error for a leaf.
+            Ok(()) | Err(CallError::Missing(_) | CallError::Status(_)) => Vec::new(),
         };
         Ok(ProfileEvent {
             kind: data.r#type,

@@ -7,7 +7,7 @@ use memmap2::MmapMut;
 
 use crate::context::ContextInner;
 use crate::error::{Error, Result};
-use crate::table::Doing;
+use crate::table::CallContext;
 
 /// The serialised context in memory.
 pub(crate) fn to_bytes(context: &ContextInner) -> Result<Vec<u8>> {
@@ -22,9 +22,9 @@ pub(crate) fn to_bytes(context: &ContextInner) -> Result<Vec<u8>> {
 pub(crate) fn to_file(context: &ContextInner, path: &Path) -> Result<()> {
     let bound = size_bound(context)?;
     let unfinished = Unfinished::create(path)?;
-    let io = |doing| move |source| Error::Io { doing, path: path.to_owned(), source };
+    let io = |operation| move |source| Error::Io { operation, path: path.to_owned(), source };
     unfinished.file.set_len(bound).map_err(io("make room for"))?;
-    // SAFETY: the file was just made by us under a name of our own; nobody else changes it.
+    // SAFETY: the file was just made by us under a name with this process's id; no one else changes it.
     let mut map = unsafe { MmapMut::map_mut(&unfinished.file) }.map_err(io("map"))?;
     let written = write(context, &mut map)?;
     map.flush().map_err(io("write"))?;
@@ -46,7 +46,7 @@ fn size_bound(context: &ContextInner) -> Result<u64> {
     let _calls = context.backend.lock();
     // SAFETY: a live context and an out pointer.
     unsafe { context.table().context_get_binary_size(context.raw, &raw mut bound) }
-        .doing(context.shown(), || "ask for the size of the context binary".into())?;
+        .context(context.display_name(), || "ask for the size of the context binary".into())?;
     if bound == 0 {
         let what = "context binary".into();
         return Err(Error::Description { what, why: "the library gives its size as 0".into() });
@@ -58,14 +58,14 @@ fn size_bound(context: &ContextInner) -> Result<u64> {
 fn write(context: &ContextInner, bytes: &mut [u8]) -> Result<usize> {
     let mut written = 0;
     let _calls = context.backend.lock();
-    // SAFETY: a live context, as many writable bytes as told, an out pointer.
+    // SAFETY: a live context, as many writable bytes as stated, an out pointer.
     unsafe {
         context.table().context_get_binary(context.raw, bytes.as_mut_ptr().cast(), bytes.len() as u64, &raw mut written)
     }
-    .doing(context.shown(), || "serialise the context".into())?;
+    .context(context.display_name(), || "serialise the context".into())?;
     usize::try_from(written).ok().filter(|&n| 0 < n && n <= bytes.len()).ok_or_else(|| Error::Description {
         what: "context binary".into(),
-        why: format!("{written} bytes are said to be written into {}", bytes.len()),
+        why: format!("the library reports {written} bytes written into {}", bytes.len()),
     })
 }
 
@@ -81,13 +81,13 @@ impl Unfinished {
         name.push(format!(".{}.part", std::process::id()));
         let path = target.with_file_name(name);
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path);
-        let file = file.map_err(|source| Error::Io { doing: "create", path: path.clone(), source })?;
+        let file = file.map_err(|source| Error::Io { operation: "create", path: path.clone(), source })?;
         Ok(Self { file, path })
     }
 
     fn publish(self, target: &Path) -> Result<()> {
         std::fs::rename(&self.path, target).map_err(|source| Error::Io {
-            doing: "rename the finished file to",
+            operation: "rename the finished file to",
             path: target.to_owned(),
             source,
         })

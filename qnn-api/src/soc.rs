@@ -1,7 +1,7 @@
 //! Which chips there are: Qualcomm's number of each, its DSP's architecture, its VTCM.
 //!
-//! *Units*: MB of VTCM. *Source*: numbers 30, 43, 57, 60, 69, 87 were measured with the running library (facts); the others,
-//! and the VTCM sizes, are those that public integrations of QNN (ExecuTorch's table) state. Kernel numbers are those of
+//! *Units*: MB of VTCM. *Source*: numbers 30, 43, 57, 60, 69, 87 were measured with libQnnHtp 2.51; the others
+//! and the VTCM sizes are those that public integrations of QNN (ExecuTorch's table) state. Kernel numbers are those of
 //! Linux' `qcom,ids.h`, which `/sys/devices/soc0/soc_id` shows on a device.
 
 /// A chip with a Hexagon DSP.

@@ -1,4 +1,4 @@
-//! What a context binary holds, told by the system library without loading it onto a backend.
+//! What a context binary holds, read by the system library without loading it onto a backend.
 //!
 //! *Trap*: the size that `getBinaryInfo` hands back is 0 in the running library and is not looked at. What it points at
 //! lives as long as the system context, so all is copied out before that is freed.
@@ -13,7 +13,8 @@ use crate::convert;
 use crate::error::{Error, Result};
 use crate::htp_blob::{self, HtpGraphBlob};
 use crate::library::{BACKEND_ID_HTP, Library, System, SystemLibrary, Version};
-use crate::table::{CallError, Doing, Table};
+use crate::mapped::MappedFile;
+use crate::table::{CallContext, CallError, Table};
 
 /// What a context binary says about itself.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -30,7 +31,7 @@ pub struct BinaryInfo {
     pub backend_version: Version,
     /// Version of the blob inside.
     pub blob_version: Version,
-    /// Bytes of the blob inside, where told.
+    /// Bytes of the blob inside, where noted.
     pub blob_bytes: u64,
     /// The SoC it was made for, as text (older formats).
     pub soc_text: String,
@@ -57,7 +58,8 @@ pub(crate) struct GraphSpec {
 /// # Errors
 /// No system library, bytes that are no context binary, a description in an unknown form.
 pub fn binary_info(library: &Arc<Library>, bytes: &[u8]) -> Result<BinaryInfo> {
-    read(library, bytes).map(|(info, _)| info)
+    // SAFETY: a slice is readable.
+    unsafe { read(library, bytes) }.map(|(info, _)| info)
 }
 
 impl SystemLibrary {
@@ -66,76 +68,61 @@ impl SystemLibrary {
     /// # Errors
     /// Bytes that are no context binary, a description in an unknown form.
     pub fn binary_info(&self, bytes: &[u8]) -> Result<BinaryInfo> {
-        read_by(self.interface(), None, bytes).map(|(info, _)| info)
+        // SAFETY: a slice is readable.
+        unsafe { read_by(self.interface(), None, bytes) }.map(|(info, _)| info)
     }
 
-    /// The same for a file, which is mapped rather than read. It must not be changed meanwhile.
+    /// The same for a file, which is mapped rather than read.
     ///
     /// # Errors
     /// A file that cannot be opened, and as above.
     pub fn binary_info_of(&self, path: &Path) -> Result<BinaryInfo> {
-        let io = |doing| move |source| Error::Io { doing, path: path.to_owned(), source };
-        let file = std::fs::File::open(path).map_err(io("open"))?;
-        // An empty file cannot be mapped.
-        if file.metadata().map_err(io("inspect"))?.len() == 0 {
-            return self.binary_info(&[]);
-        }
-        // SAFETY: the documentation asks that the file stay as it is while it is mapped.
-        let bytes = unsafe { memmap2::Mmap::map(&file) }.map_err(io("map"))?;
-        self.binary_info(&bytes)
+        let file = MappedFile::open(path)?;
+        // SAFETY: the mapping is readable and outlives the call.
+        unsafe { read_by(self.interface(), None, file.as_raw()) }.map(|(info, _)| info)
     }
 }
 
-/// The same, with tensor ids.
-pub(crate) fn read(library: &Library, bytes: &[u8]) -> Result<(BinaryInfo, Vec<GraphSpec>)> {
+/// What a context binary holds, with tensor ids.
+///
+/// # Safety
+/// The bytes are readable during the call.
+pub(crate) unsafe fn read(library: &Library, bytes: *const [u8]) -> Result<(BinaryInfo, Vec<GraphSpec>)> {
     let system = library.system_table()?;
-    // A library that speaks for both interfaces keeps its last words behind the core one.
-    let core = (system.shown == library.shown()).then_some(&library.table);
-    read_by(system, core, bytes)
+    // A library with both interfaces keeps the message of its last error behind the core one.
+    let core = (system.display_name == library.display_name()).then_some(&library.table);
+    // SAFETY: the caller's promise.
+    unsafe { read_by(system, core, bytes) }
 }
 
-/// `core`: the table that can say more about an error.
-fn read_by(system: &System, core: Option<&Table>, bytes: &[u8]) -> Result<(BinaryInfo, Vec<GraphSpec>)> {
+/// `core`: the table that has the message of an error.
+///
+/// # Safety
+/// The bytes are readable during the call.
+unsafe fn read_by(system: &System, core: Option<&Table>, bytes: *const [u8]) -> Result<(BinaryInfo, Vec<GraphSpec>)> {
     let context = SystemContext::create(system)?;
     let mut out = core::ptr::null::<QnnSystemContext_BinaryInfo_t>();
     let mut n_info_bytes = 0;
     let n_bytes = bytes.len() as u64;
-    let (table, from) = (&system.table, bytes.as_ptr());
+    let (table, from) = (&system.table, bytes.cast::<core::ffi::c_void>());
     // SAFETY: a live system context, `n_bytes` readable bytes, an out pointer.
-    let answer = match unsafe { table.context_get_meta_data(context.raw, from.cast(), n_bytes, &raw mut out) } {
-        // SAFETY: as above; the pointer is not written through, in spite of its type.
-        Err(CallError::Missing(_)) => unsafe {
-            table.context_get_binary_info(
-                context.raw,
-                from.cast_mut().cast(),
-                n_bytes,
-                &raw mut out,
-                &raw mut n_info_bytes,
-            )
-        },
-        Err(CallError::Answer(error)) if error.is_unsupported() => {
+    let done = match unsafe { table.context_get_meta_data(context.raw, from, n_bytes, &raw mut out) } {
+        failed @ Err(_) if failed.as_ref().is_err_and(CallError::is_unsupported) => {
             out = core::ptr::null();
-            // SAFETY: as above.
-            unsafe {
-                table.context_get_binary_info(
-                    context.raw,
-                    from.cast_mut().cast(),
-                    n_bytes,
-                    &raw mut out,
-                    &raw mut n_info_bytes,
-                )
-            }
+            let bytes = from.cast_mut();
+            // SAFETY: as above; the bytes are not written to, in spite of the pointer's type.
+            unsafe { table.context_get_binary_info(context.raw, bytes, n_bytes, &raw mut out, &raw mut n_info_bytes) }
         }
-        answer => answer,
+        done => done,
     };
-    let answer = answer.map_err(|error| match (error, core) {
-        (CallError::Answer(mut error), Some(core)) if error.said.is_none() => {
-            error.said = core.message(error.code);
-            CallError::Answer(error)
+    let done = done.map_err(|error| match (error, core) {
+        (CallError::Status(mut error), Some(core)) if error.library_message.is_none() => {
+            error.library_message = core.message(error.code);
+            CallError::Status(error)
         }
         (error, _) => error,
     });
-    answer.doing(&system.shown, || format!("read what a context binary of {n_bytes} bytes holds"))?;
+    done.context(&system.display_name, || format!("read what a context binary of {n_bytes} bytes holds"))?;
     // SAFETY: on success null or a description that lives as long as the system context.
     let raw = unsafe { out.as_ref() }.ok_or_else(|| odd("nothing was handed out"))?;
     // SAFETY: filled by the library for its version.
@@ -149,13 +136,14 @@ fn odd(why: impl Into<String>) -> Error {
 /// # Safety
 /// `raw` is filled as QNN asks for its version.
 unsafe fn copy_out(raw: &QnnSystemContext_BinaryInfo_t) -> Result<(BinaryInfo, Vec<GraphSpec>)> {
-    let (mut info, graphs, n_graphs) = match raw.version {
-        QNN_SYSTEM_CONTEXT_BINARY_INFO_VERSION_1 => {
-            // SAFETY: the member of this version.
-            let v = unsafe { raw.anon0.contextBinaryInfoV1 };
+    /// The fields that all versions have, at each one's own offsets.
+    macro_rules! common {
+        ($v:expr) => {{
+            let v = $v;
             // SAFETY: C strings or nulls.
             let (build_id, soc_text) = unsafe { (convert::text(v.buildId), convert::text(v.socVersion)) };
             let info = BinaryInfo {
+                format: raw.version,
                 backend_id: v.backendId,
                 build_id,
                 core_version: v.coreApiVersion.into(),
@@ -165,58 +153,35 @@ unsafe fn copy_out(raw: &QnnSystemContext_BinaryInfo_t) -> Result<(BinaryInfo, V
                 soc_text,
                 ..Default::default()
             };
-            (info, v.graphs, v.numGraphs)
-        }
-        QNN_SYSTEM_CONTEXT_BINARY_INFO_VERSION_2 => {
-            // SAFETY: the member of this version.
-            let v = unsafe { raw.anon0.contextBinaryInfoV2 };
-            // SAFETY: C strings or nulls.
-            let (build_id, soc_text) = unsafe { (convert::text(v.buildId), convert::text(v.socVersion)) };
-            let info = BinaryInfo {
-                backend_id: v.backendId,
-                build_id,
-                core_version: v.coreApiVersion.into(),
-                backend_version: v.backendApiVersion.into(),
-                blob_version: v.contextBlobVersion.into(),
-                blob_bytes: v.contextBlobSize,
-                soc_text,
-                ..Default::default()
-            };
-            (info, v.graphs, v.numGraphs)
+            // SAFETY: as many graphs as it says.
+            (info, unsafe { convert::slice(v.graphs, v.numGraphs) })
+        }};
+    }
+    let (mut info, graphs) = match raw.version {
+        // Version 2 only adds to the end of version 1 (the layout table checks the offsets).
+        QNN_SYSTEM_CONTEXT_BINARY_INFO_VERSION_1 | QNN_SYSTEM_CONTEXT_BINARY_INFO_VERSION_2 => {
+            // SAFETY: the member of this version, or the beginning of it.
+            common!(unsafe { &raw.anon0.contextBinaryInfoV1 })
         }
         QNN_SYSTEM_CONTEXT_BINARY_INFO_VERSION_3 => {
             // SAFETY: the member of this version.
-            let v = unsafe { raw.anon0.contextBinaryInfoV3 };
-            // SAFETY: C strings or nulls.
-            let (build_id, soc_text) = unsafe { (convert::text(v.buildId), convert::text(v.socVersion)) };
-            let info = BinaryInfo {
-                backend_id: v.backendId,
-                build_id,
-                core_version: v.coreApiVersion.into(),
-                backend_version: v.backendApiVersion.into(),
-                blob_version: v.contextBlobVersion.into(),
-                blob_bytes: v.contextBlobSize,
-                soc_text,
-                soc: (v.socModel != 0).then_some(v.socModel),
+            let v = unsafe { &raw.anon0.contextBinaryInfoV3 };
+            let (mut info, graphs) = common!(v);
+            info.soc = (v.socModel != 0).then_some(v.socModel);
+            if v.backendId == BACKEND_ID_HTP {
                 // SAFETY: as many bytes as it says; any bytes may be there.
-                dsp_arch: (v.backendId == BACKEND_ID_HTP)
-                    .then(|| htp_blob::dsp_arch(unsafe { bytes_of(v.contextMetadata, v.contextMetadataSize) }))
-                    .flatten(),
-                ..Default::default()
-            };
-            (info, v.graphs, v.numGraphs)
+                info.dsp_arch = htp_blob::dsp_arch(unsafe { bytes_of(v.contextMetadata, v.contextMetadataSize) });
+            }
+            (info, graphs)
         }
         other => return Err(odd(format!("binary info version {other}"))),
     };
-    info.format = raw.version;
-    // SAFETY: as many graphs as it says.
-    let list = unsafe { convert::slice(graphs, n_graphs) };
     // SAFETY: each filled for its version.
-    let specs = list.iter().map(|graph| unsafe { graph_spec(graph) }).collect::<Result<Vec<_>>>()?;
+    let specs = graphs.iter().map(|graph| unsafe { graph_spec(graph) }).collect::<Result<Vec<_>>>()?;
     info.graphs = specs.iter().map(|spec| spec.info.clone()).collect();
     if info.backend_id == BACKEND_ID_HTP {
         // SAFETY: each filled for its version.
-        info.htp_graphs = list.iter().map(|graph| unsafe { graph_blob(graph) }).collect();
+        info.htp_graphs = graphs.iter().map(|graph| unsafe { graph_blob(graph) }).collect();
     }
     Ok((info, specs))
 }
@@ -279,7 +244,7 @@ impl<'s> SystemContext<'s> {
         let mut raw = core::ptr::null_mut();
         // SAFETY: an out pointer.
         unsafe { system.table.context_create(&raw mut raw) }
-            .doing(&system.shown, || "open the system library".into())?;
+            .context(&system.display_name, || "open the system library".into())?;
         Ok(Self { raw, system })
     }
 }

@@ -15,8 +15,8 @@ fn backend() -> Arc<Backend> {
 }
 
 fn backend_for(soc: Option<u32>) -> Arc<Backend> {
-    let library =
-        Library::open_by_name(runtime::HTP).unwrap_or_else(|e| panic!("{e}; {}", e.hint().unwrap_or_default()));
+    let library = Library::open_by_name(runtime::HTP)
+        .unwrap_or_else(|e| panic!("{e}; {}", e.hint().map_or_else(String::new, |hint| hint.to_string())));
     Backend::new(&library, &BackendOptions { soc, ..Default::default() }).unwrap()
 }
 
@@ -75,7 +75,7 @@ fn run(graph: &mut Graph, profile: Option<&Profile>) -> Vec<u8> {
 
 #[test]
 #[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
-fn says_what_it_is() {
+fn reports_what_it_is() {
     let backend = backend();
     let library = backend.library();
     assert_eq!(library.provider(), "HTP_QTI_AISW");
@@ -148,7 +148,7 @@ fn profiles_and_votes() {
 
 #[test]
 #[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
-fn refusals_are_told_with_the_librarys_words() {
+fn refusals_carry_the_librarys_message() {
     let backend = backend();
     let context = Context::create(&backend, &ContextOptions::default()).unwrap();
     let mut graph = context.compose("odd", &GraphOptions::default()).unwrap();
@@ -158,8 +158,8 @@ fn refusals_are_told_with_the_librarys_words() {
     let added = graph.node("n", "NoSuchOp", &[], &[x], &[y]);
     let error = added.and_then(|()| graph.finalize().map(drop)).unwrap_err();
     let source = error.qnn().unwrap();
-    // What it answers (1002, out of memory) is misleading; its words are not.
-    assert!(source.said.as_deref().is_some_and(|said| said.contains("NoSuchOp")), "{error}: {source}");
+    // Its number (1002, out of memory) is misleading; its message is not.
+    assert!(source.library_message.as_deref().is_some_and(|message| message.contains("NoSuchOp")), "{error}: {source}");
     for garbage in
         [&b"no binary at all, but longer than any header could reasonably be expected to be here"[..], b"", &[0; 4096]]
     {
@@ -185,7 +185,7 @@ fn two_graphs_are_composed_side_by_side() {
 
 #[test]
 #[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
-fn a_binary_runs_on_a_backend_that_was_told_no_soc() {
+fn a_binary_runs_on_a_backend_without_a_soc() {
     let (saved, fresh) = {
         let context = Context::create(&backend(), &ContextOptions::default()).unwrap();
         let mut graph = compose(&context, "tiny").unwrap();
@@ -197,7 +197,7 @@ fn a_binary_runs_on_a_backend_that_was_told_no_soc() {
 
 #[test]
 #[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
-fn every_file_is_told_helpers_from_the_runtimes_own_folders_first() {
+fn every_file_is_listed_helpers_from_the_runtimes_own_folders_first() {
     let backend = backend();
     let files = backend.library().files();
     let place = |name: &str| {
@@ -265,8 +265,8 @@ fn cut_binaries_are_refused_with_an_error() {
     for part in [1, 10, 50, 90, 99] {
         let cut = &whole[..whole.len() * part / 100];
         let error = Context::from_bytes(&backend, cut, &ContextOptions::default()).map(drop).unwrap_err();
-        let told = error.qnn().map(ToString::to_string).unwrap_or_else(|| error.to_string());
-        assert!(!told.contains("unknown error"), "{part} %: {told}");
+        let text = error.qnn().map(ToString::to_string).unwrap_or_else(|| error.to_string());
+        assert!(!text.contains("unknown error"), "{part} %: {text}");
     }
 }
 

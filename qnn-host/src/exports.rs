@@ -1,8 +1,8 @@
 //! The two symbols that a QNN client looks for; all else is reached through the tables they hand out.
 
 use qnn_sys::{
-    QNN_SUCCESS, Qnn_ApiVersion_t, Qnn_ErrorHandle_t, Qnn_Version_t, QnnInterface_t, QnnSystemInterface_t,
-    SYSTEM_VERSION,
+    LinkedProviders, QNN_SUCCESS, Qnn_ApiVersion_t, Qnn_ErrorHandle_t, Qnn_Version_t, QnnInterface_t,
+    QnnSystemInterface_t, SYSTEM_VERSION,
 };
 
 use crate::capi::{BACKEND_ID, CORE_VERSION, HOST_VERSION, INTERFACE, SYSTEM_INTERFACE};
@@ -81,4 +81,10 @@ pub unsafe extern "C" fn QnnSystemInterface_getProviders(
 ) -> Qnn_ErrorHandle_t {
     // SAFETY: the caller's promise.
     unsafe { hand_out(&SYSTEM_PROVIDERS, providers, n_providers) }
+}
+
+/// Both entry points, for a program that links this backend: `qnn_api::Library::linked(qnn_host::providers())`.
+pub const fn providers() -> LinkedProviders {
+    // SAFETY: both hand out statics of this crate, whose tables are written for the versions that they state.
+    unsafe { LinkedProviders::new(QnnInterface_getProviders, Some(QnnSystemInterface_getProviders)) }
 }

@@ -94,7 +94,7 @@ mod tests;
 pub mod validate;
 pub mod weight_traffic;
 
-pub use exports::{QnnInterface_getProviders, QnnSystemInterface_getProviders};
+pub use exports::{QnnInterface_getProviders, QnnSystemInterface_getProviders, providers};
 
 /// Names the build in context binaries and to clients.
 pub const BUILD_ID: &str = concat!("qnn-host-", env!("CARGO_PKG_VERSION"));

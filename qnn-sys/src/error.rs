@@ -1,6 +1,6 @@
 //! From an error number to its name, the component that speaks, and what it usually means.
 //!
-//! Source: the error table of the ABI facts; meanings from users' threads (features, 1.11), in our words.
+//! *Source*: numbers from `abi/qnn-abi.json`; meanings collected from public reports of QNN users, in own words.
 
 use crate::generated::errors::ERRORS;
 
@@ -50,7 +50,7 @@ pub const fn component(code: u64) -> &'static str {
     }
 }
 
-/// What the number usually means for a user, where the name does not say it.
+/// What the number usually means for a user, where the name does not.
 pub const fn meaning(code: u64) -> Option<&'static str> {
     Some(match code {
         1000 => "the library does not offer this on this platform",
@@ -84,7 +84,7 @@ pub const fn meaning(code: u64) -> Option<&'static str> {
         6003 => "the graph's name is missing or taken",
         6004 => "a tensor of the call does not fit the graph",
         6005 => "the node's op, parameters or tensors are not what the op takes",
-        6007 => "a node's input is written by nobody",
+        6007 => "no node and no client writes a node's input",
         6022 => {
             "the graph could not be prepared: an op that the hardware cannot do, or not with these types and shapes"
         }

@@ -3,7 +3,7 @@
 //! Headers up to QAIRT 2.40 put the union right behind the option (offset 4, size 12); the running 2.51 has it at
 //! offset 8 (size 16). With the SoC number in both places, either reader finds it.
 
-/// Option numbers of [`SocConfig`] and its kin.
+/// The option number of [`SocConfig`].
 pub const OPTION_SOC: u32 = 0;
 
 /// `QnnHtpDevice_CustomConfig_t` with option SOC, for old and new libraries alike.

@@ -1,4 +1,4 @@
-//! The QNN C ABI in Rust: types, function tables, error numbers, and tables whose every slot says "not supported".
+//! The QNN C ABI in Rust: types, function tables, error numbers, and stub tables.
 //!
 //! A backend overrides the slots it has and leaves the rest to the stub:
 //!
@@ -20,7 +20,7 @@
 //! |---|---|
 //! | [`generated`] | structs, unions, enums, constants, function types, both tables; from `abi/qnn-abi.json` by `cargo xtask codegen` |
 //! | [`provider`] | what `QnnInterface_getProviders` hands out; versions |
-//! | [`stub`] | tables that answer [`NOT_SUPPORTED`](stub::NOT_SUPPORTED) |
+//! | [`stub`] | tables whose every slot returns [`NOT_SUPPORTED`](stub::NOT_SUPPORTED) |
 //! | [`error`] | from a number to its name, its component and what it usually means |
 //! | [`htp`] | the HTP device config, whose layout changed under the headers |
 //!
@@ -28,8 +28,8 @@
 //!
 //! Call anything, own anything, decide anything.
 //!
-//! Features: `bindgen` reads the headers of an installed SDK (`QNN_SDK_ROOT`) at build time, and a test holds their layouts
-//! against these.
+//! Features: `bindgen` has clang read the generated C header at build time, and an SDK's own headers where `QNN_SDK_ROOT`
+//! names one; tests then compare the layouts with these.
 
 #[allow(
     missing_docs,
@@ -56,5 +56,5 @@ pub use generated::tables::*;
 pub use generated::types::*;
 pub use provider::*;
 
-/// The answer of a call that did what it was asked.
+/// What a successful call returns.
 pub const QNN_SUCCESS: Qnn_ErrorHandle_t = 0;

@@ -2,7 +2,7 @@
 //!
 //! *Layout*: id at 0, name at 8; core interface: versions at 16, table at 40; system interface: version at 16, table at
 //! 32. The table lies inside, so an older library's copy may be shorter than ours: read a slot only after the version
-//! says that it exists. Source: facts of QAIRT 2.25 to 2.51.
+//! says that it exists. *Source*: headers and libraries of QAIRT 2.25 to 2.51.
 
 use core::ffi::c_char;
 use core::mem::offset_of;
@@ -60,6 +60,34 @@ pub type GetProviders =
 /// `QnnSystemInterface_getProviders`: the same for the system interface.
 pub type GetSystemProviders =
     unsafe extern "C" fn(providers: *mut *mut *const QnnSystemInterface_t, n_providers: *mut u32) -> Qnn_ErrorHandle_t;
+
+/// Entry points of a QNN library that is linked into this program.
+#[derive(Clone, Copy, Debug)]
+pub struct LinkedProviders {
+    core: GetProviders,
+    system: Option<GetSystemProviders>,
+}
+
+impl LinkedProviders {
+    /// Vouches for two entry points.
+    ///
+    /// # Safety
+    /// Each hands out a list of providers that live, unchanged, as long as the program; the functions of a provider's table
+    /// behave as QNN documents them for the version that the provider states.
+    pub const unsafe fn new(core: GetProviders, system: Option<GetSystemProviders>) -> Self {
+        Self { core, system }
+    }
+
+    /// The core interface's entry point.
+    pub const fn core(self) -> GetProviders {
+        self.core
+    }
+
+    /// The system interface's entry point, where the library has one.
+    pub const fn system(self) -> Option<GetSystemProviders> {
+        self.system
+    }
+}
 
 /// Exported symbol of [`GetProviders`].
 pub const GET_PROVIDERS: &str = "QnnInterface_getProviders";

@@ -1,4 +1,4 @@
-//! Tables whose every slot answers "not supported": what a backend starts from, and what a test of absence needs.
+//! Tables whose every slot returns "not supported": a backend overrides the slots it has.
 
 use crate::{QnnInterfaceTable, QnnSystemInterfaceTable};
 

@@ -1,4 +1,4 @@
-//! `cargo xtask ci`: formatting, lints, house rules, generated files, tests, documents.
+//! `cargo xtask ci`: formatting, lints, the rules of tidy, generated files, tests, documents.
 
 use anyhow::Result;
 use clap::Args;
@@ -17,7 +17,7 @@ pub struct CiArgs {
 /// Runs every check in order of cost and stops at the first that fails.
 pub fn run(args: &CiArgs) -> Result<()> {
     sh("cargo", &["fmt", "--all", "--check"], &[])?;
-    tidy::run()?;
+    tidy::run(&tidy::TidyArgs::default())?;
     codegen::run(&codegen::CodegenArgs { check: true })?;
     if !args.no_tests {
         sh("cargo", &["test", "--workspace"], &[])?;

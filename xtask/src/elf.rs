@@ -1,4 +1,4 @@
-//! The head of an ELF file: enough to tell for which machine a program was built, and which loader it asks for.
+//! The head of an ELF file: enough to know for which machine a program was built, and which loader it asks for.
 //!
 //! *Source*: System V ABI, ELF-64 header and program headers; machine numbers of `EM_X86_64`, `EM_AARCH64`, `EM_HEXAGON`.
 
@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 /// What is looked at.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Head {
-    /// The machine, as `uname -m` says it.
+    /// The machine, as `uname -m` prints it.
     pub machine: &'static str,
     /// The dynamic loader, of programs that need one.
     pub loader: Option<String>,
@@ -33,7 +33,7 @@ impl Head {
         let mut head = [0; HEADER_BYTES];
         file.read_exact(&mut head).context("shorter than an ELF header")?;
         ensure!(head.starts_with(b"\x7fELF"), "expected an ELF file, found bytes {:02x?}", &head[..4]);
-        // 64 bits, little end first; Hexagon's are 32 bits and are told apart only.
+        // 64 bits, little end first; Hexagon's are 32 bits and are recognised only.
         if u16_at(&head, 18) == 164 {
             return Ok(Self { machine: "hexagon", loader: None });
         }
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_program_is_told() {
+    fn what_is_no_program_is_named() {
         let elf = |class: u8, machine: u16| {
             let mut bytes = vec![0; HEADER_BYTES];
             bytes[..6].copy_from_slice(&[0x7f, b'E', b'L', b'F', class, 1]);
@@ -111,9 +111,9 @@ mod tests {
             (elf(2, 243), "found 243"),
             (far_table, "program headers beyond the end of the file"),
         ];
-        for (bytes, says) in cases {
+        for (bytes, expected) in cases {
             let error = Head::from(&mut Cursor::new(bytes)).unwrap_err().to_string();
-            assert!(error.contains(says), "{error}");
+            assert!(error.contains(expected), "{error}");
         }
         assert_eq!(Head::from(&mut Cursor::new(elf(1, 164))).unwrap().machine, "hexagon");
         assert_eq!(Head::from(&mut Cursor::new(elf(2, 183))).unwrap(), Head { machine: "aarch64", loader: None });

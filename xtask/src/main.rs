@@ -37,8 +37,8 @@ enum Task {
     Deploy(deploy::DeployArgs),
     /// Build the host backend as libQnnHost.so.
     HostLib,
-    /// House rules that no other tool checks: layers, file heads, file sizes, READMEs.
-    Tidy,
+    /// Check rules that no other tool knows: layers, file heads and sizes, words, paths in documents, import circles.
+    Tidy(tidy::TidyArgs),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -50,6 +50,6 @@ fn main() -> anyhow::Result<()> {
         Task::Test(args) => cross::test(&args),
         Task::Deploy(args) => deploy::run(&args),
         Task::HostLib => host_lib::run(),
-        Task::Tidy => tidy::run(),
+        Task::Tidy(args) => tidy::run(&args),
     }
 }

@@ -5,27 +5,6 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-/// Crates that outsiders may depend on: they need a README and documented items.
-pub const LIBRARIES: [&str; 11] = [
-    "genie-types",
-    "qnn-sys",
-    "qnn-api",
-    "qnn-host",
-    "nsp-graph",
-    "kvmanager",
-    "engine",
-    "compiler",
-    "dialog",
-    "doctor",
-    "conformance",
-];
-
-/// The three crates in which `unsafe` may be written.
-pub const MAY_BE_UNSAFE: [&str; 3] = ["qnn-sys", "qnn-api", "qnn-host"];
-
-/// The one file beyond them: a crate that denies `unsafe` lets it into this room only.
-pub const UNSAFE_ROOM: (&str, &str) = ("conformance", "conformance/src/genie/ffi.rs");
-
 /// The repository's root.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies one level below the root").to_owned()

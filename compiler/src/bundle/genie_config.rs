@@ -1,15 +1,15 @@
-//! The dialog configuration of a bundle, as the real Genie 1.21 accepts it.
+//! The dialog configuration of a bundle, as libGenie 1.21 accepts it.
 //!
 //! *Units*: `size` in tokens; `rope-dim` is the width of the position tables, half a head.
 //! *Source*: measured config schema of API 1.21 (`docs/genie.md`); layout as in the golden bundles.
 
-use super::{HTP_CONFIG_FILE, TOKENIZER_FILE};
 use crate::family::{Llama3Scaling, ModelSpec};
+use genie_bundle::{HTP_CONFIG_FILE, TOKENIZER_FILE};
 use serde_json::{Value, json};
 
 /// Genie's way to write "none" for an id.
 const UNSET: i64 = -1;
-/// Draws are repeatable unless the user asks otherwise.
+/// Default seed: sampling is repeatable.
 const SEED: u32 = 42;
 
 /// The whole document. `binaries` in execution order, `ctx_size` the longest CL compiled; `htp` when there is a backend

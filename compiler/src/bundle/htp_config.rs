@@ -1,12 +1,12 @@
-//! The backend config of a bundle for a Hexagon chip: what Genie hands to the HTP's extension library.
+//! The backend config of a bundle for a Hexagon chip: passed by Genie to the HTP extension library.
 //!
-//! *Units*: VTCM in MB, latency in microseconds. *Source*: the schema in `libQnnHtpNetRunExtensions.so` 2.51, tried with the
-//! real Genie on the emulator: it takes this document, warns about values of another type and goes on without it.
+//! *Units*: VTCM in MB, latency in microseconds. *Source*: the schema in `libQnnHtpNetRunExtensions.so` 2.51, tried with
+//! libGenie on the emulator: it takes this document; a value of a wrong type is a warning, and the file is ignored.
 
 use crate::HtpOptions;
 use serde_json::{Value, json};
 
-/// Wake-up latency that is asked of the link to the chip, as the library's own examples do.
+/// Requested wake-up latency of the link to the chip, as in the examples of the library.
 const RPC_LATENCY_US: u32 = 100;
 
 /// The whole document, for these graphs.

@@ -3,8 +3,8 @@
 //! *Invariants*: the output directory is touched only by [`Staging::publish`], by renames; a staging directory that is
 //! not published is removed.
 
-use crate::manifest::{MANIFEST_FILE, Manifest};
 use crate::{CompileError, Result, fs};
+use genie_bundle::{BundleError, MANIFEST_FILE, Manifest};
 use std::path::{Path, PathBuf};
 
 /// A temporary directory that becomes the bundle.
@@ -87,6 +87,6 @@ fn check_place(out: &Path, model_dir: &Path, force: bool) -> Result<()> {
     let mut entries = std::fs::read_dir(out).map_err(fs::io_err("list", out))?;
     let empty = entries.next().is_none();
     let ours = out.join(MANIFEST_FILE).is_file()
-        && matches!(Manifest::read(out), Ok(_) | Err(CompileError::ManifestVersion { .. }));
+        && matches!(Manifest::read(out), Ok(_) | Err(BundleError::ManifestVersion { .. }));
     if empty || ours || force { Ok(()) } else { Err(CompileError::OutputOccupied { path: out.into() }) }
 }

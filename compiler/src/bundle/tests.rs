@@ -1,12 +1,14 @@
 //! Where bundles may be written, what is left after a failure, and the dialog configuration.
 
 use super::*;
+use crate::Hint;
 use crate::compile::compile_with;
 use crate::family::{Family, ModelSpec};
 use crate::lower::tests::recorder::FakeTarget;
 use crate::testing::{Case, compile, edit};
 use crate::testmodel::TestModel;
 use crate::{CompileOptions, HtpOptions, Manifest, Silent, Splits};
+use genie_bundle::{CONFIG_FILE, HTP_CONFIG_FILE, TOKENIZER_FILE};
 use genie_types::TokenId;
 use serde_json::{Value, json};
 use std::cell::Cell;
@@ -57,7 +59,7 @@ fn other_directories_are_left_alone() {
     std::fs::write(out.join("manifest.json"), r#"{"format":"docker","version":1}"#).unwrap();
     let error = compile(&model, &out, |_| {}).unwrap_err();
     assert!(error.to_string().ends_with("bundle` is not empty and not a bundle"), "{error}");
-    assert_eq!(error.hint().unwrap(), "choose another directory, or use `--force` to replace it");
+    assert_eq!(error.hint(), Some(Hint::OtherDirectoryOrForce));
     assert_eq!(names(&out), ["manifest.json", "thesis.tex"]);
     compile(&model, &out, |o| o.force = true).unwrap();
     assert_eq!(names(&out), BUNDLE);
@@ -82,7 +84,7 @@ fn a_failure_leaves_the_earlier_bundle() {
 }
 
 #[test]
-fn newer_and_foreign_manifests_are_told_apart() {
+fn newer_and_foreign_manifests_differ() {
     let Place { dir: _dir, model, out } = place();
     compile(&model, &out, |_| {}).unwrap();
     edit(&out, "manifest.json", |m| *m = json!({ "format": m["format"], "version": 9, "new": true }));
@@ -106,7 +108,7 @@ fn unfit_tokenizers_are_refused() {
         Case {
             name: "no JSON",
             damage: |dir| std::fs::write(dir.join(TOKENIZER_FILE), "version https://git-lfs").unwrap(),
-            message: "`{dir}/tokenizer.json` is not the JSON we expect",
+            message: "`{dir}/tokenizer.json` is not the expected JSON",
             ..Case::DEFAULT
         },
         Case {
@@ -231,7 +233,7 @@ fn the_dialog_configuration_is_this() {
     assert_eq!(format!("{config:#}"), expected);
 }
 
-/// The keys of each object, required first after a `!`, as the real Genie 1.21 has them. What is not listed here, its
+/// The keys of each object, required first after a `!`, as in libGenie 1.21. A key that is not listed here, its
 /// schema rejects.
 const SCHEMA: &[(&str, &str, &str)] = &[
     ("", "dialog", ""),
@@ -325,13 +327,10 @@ fn a_file_may_not_pass_the_limit_neither_planned_nor_made() {
     };
     // Two graphs, each with 270 kB of weights, 41 kB of them the embedding and as much its LM head.
     let error = limited(600_000, Splits::Mono, false).unwrap_err();
-    let message = "`model.bin` would take about 817 kB for its 2 graphs, a context binary may take 600 kB";
+    let message = "`model.bin` needs about 817 kB for its 2 graphs, the limit of a context binary is 600 kB";
     assert_eq!(error.to_string(), message);
-    assert!(
-        error.hint().unwrap().starts_with("use `--splits decoder-lmhead --layers-per-split 1`,"),
-        "{:?}",
-        error.hint()
-    );
+    let finer = Hint::FinerSplits { splits: Splits::DecoderLmhead, layers_per_split: Some(1) };
+    assert_eq!(error.hint(), Some(finer));
     let cut = limited(600_000, Splits::Mono, true).unwrap();
     assert_eq!((cut.options.splits, cut.options.layers_per_split), (Splits::DecoderLmhead, Some(1)));
     assert_eq!(names(dir.path()), ["bundle", "model"]);
@@ -341,7 +340,7 @@ fn a_file_may_not_pass_the_limit_neither_planned_nor_made() {
     std::fs::write(dir.path().join("long.bin"), [0; 100]).unwrap();
     htp.file_limit = 99;
     let error = htp.check_file("model.bin", &dir.path().join("long.bin")).unwrap_err();
-    assert_eq!(error.to_string(), "`model.bin` came out at 1 kB, a context binary may take 1 kB");
+    assert_eq!(error.to_string(), "`model.bin` is 1 kB long, the limit of a context binary is 1 kB");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The JSON header of one safetensors file: read and checked against the file's length, or made.
+//! The JSON header of one safetensors file: read and checked against the file's length, or written.
 //!
 //! ```text
 //! | header length N: u64 LE | N bytes of JSON | tensor data, dense, offsets count from here |
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 
-/// No real header comes near this; a larger length means that the file is something else.
+/// Far above any real header; a larger length means another file format.
 const MAX_HEADER_BYTES: u64 = 100 << 20;
 const METADATA_KEY: &str = "__metadata__";
 
@@ -43,12 +43,12 @@ pub(crate) fn file_header<'t>(
 
 /// The tensors of one file, their offsets made absolute.
 pub(super) fn read(path: &Path, shard: usize) -> Result<BTreeMap<String, TensorEntry>> {
-    let torn = |detail: String| CompileError::TornFile { path: path.into(), detail };
+    let damaged = |detail: String| CompileError::DamagedFile { path: path.into(), detail };
     let mut file = fs::open(path)?;
     let file_bytes = file.metadata().map_err(fs::io_err("inspect", path))?.len();
     let mut length = [0; 8];
     if file_bytes < 8 {
-        return Err(torn(format!("{file_bytes} bytes, too short for a header length")));
+        return Err(damaged(format!("{file_bytes} bytes, too short for a header length")));
     }
     file.read_exact(&mut length).map_err(fs::io_err("read", path))?;
     let header_bytes = u64::from_le_bytes(length);
@@ -60,7 +60,7 @@ pub(super) fn read(path: &Path, shard: usize) -> Result<BTreeMap<String, TensorE
     }
     let data_start = 8 + header_bytes;
     if data_start > file_bytes {
-        return Err(torn(format!("its header ends at byte {data_start}, the file at {file_bytes}")));
+        return Err(damaged(format!("its header ends at byte {data_start}, the file at {file_bytes}")));
     }
     let mut header = vec![0; header_bytes as usize];
     file.read_exact(&mut header).map_err(fs::io_err("read", path))?;
@@ -106,7 +106,7 @@ fn check(raw: RawEntry, shard: usize, data_start: u64) -> Result<TensorEntry, St
     Ok(TensorEntry { shard, dtype, dims: raw.shape, offset, bytes, paired_heads: None })
 }
 
-/// The tensors must lie side by side, cover the data, and end where the file ends.
+/// Checks that tensors are contiguous and end at the end of the file.
 fn check_coverage(
     path: &Path,
     tensors: &BTreeMap<String, TensorEntry>,
@@ -128,7 +128,7 @@ fn check_coverage(
         })?;
     }
     if at != file_bytes {
-        return Err(CompileError::TornFile {
+        return Err(CompileError::DamagedFile {
             path: path.into(),
             detail: format!("its tensors end at byte {at}, the file at {file_bytes}"),
         });

@@ -1,27 +1,25 @@
 //! Reads checkpoints, each tensor streamed as f32: Hugging Face's (one or many safetensors files), or a GGUF file under
 //! Hugging Face's names.
 //!
-//! Files are read, not mapped: a tensor passes through a small buffer, so a file that shrinks while we work gives an
-//! error where a mapping would give a signal, and this crate stays free of `unsafe`.
+//! Files are read, not mapped: a tensor passes through a small buffer, so a file that shrinks meanwhile gives an error where a
+//! mapping would give a signal, and this crate stays free of `unsafe`.
 //!
 //! *Source*: the safetensors format as published by Hugging Face (8-byte length, JSON header, dense data).
 
 mod header;
 mod index;
-mod near;
 mod read;
 #[cfg(test)]
 mod tests;
 
 use crate::gguf::{GgmlType, Gguf, hugging_face_name};
 use crate::{CompileError, Result};
-use near::nearest;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 pub use crate::gguf::BlockFormat;
 pub(crate) use header::file_header;
-pub(crate) use read::{Gatekeeper, for_each_chunk, for_each_raw};
+pub(crate) use read::{FiniteCheck, for_each_chunk, for_each_raw};
 
 /// The weights, where they are in one file.
 pub(crate) const SINGLE_FILE: &str = "model.safetensors";
@@ -48,12 +46,12 @@ pub struct TensorEntry {
     pub offset: u64,
     /// Length in bytes.
     pub bytes: u64,
-    /// Width of the heads whose rows lie in pairs `(0, d/2), (1, d/2 + 1), ...`, as llama.cpp turns Q and K of `llama` models;
+    /// Width of the heads whose rows lie in pairs `(0, d/2), (1, d/2 + 1), ...`, as llama.cpp stores Q and K of `llama` models;
     /// they are read in Hugging Face's order.
     pub paired_heads: Option<usize>,
 }
 
-/// Element types that weights are read from, and a name for those that are not.
+/// Element types that weights are read from, and the name of any other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SourceDtype {
     /// IEEE single.
@@ -62,7 +60,7 @@ pub enum SourceDtype {
     F16,
     /// Upper half of an IEEE single.
     Bf16,
-    /// Codes that share scales, of a GGUF file.
+    /// Quantised values in blocks, of a GGUF file.
     Blocks(BlockFormat),
     /// Any other type, by its name in the file.
     Other(String),
@@ -78,7 +76,7 @@ impl SourceDtype {
         }
     }
 
-    /// Elements and bytes of a block, for the types we read; plain numbers are blocks of one.
+    /// Elements and bytes of a block, for the types that are read; plain numbers are blocks of one.
     pub const fn block(&self) -> Option<(usize, usize)> {
         match self {
             Self::F32 => Some((1, 4)),
@@ -93,7 +91,7 @@ impl Checkpoint {
     /// Reads the headers of `model.safetensors`, or of all shards that `model.safetensors.index.json` names.
     ///
     /// # Errors
-    /// No checkpoint, torn or foreign files, an index that names what is not there.
+    /// No checkpoint, damaged or foreign files, an index with missing shards or tensors.
     pub fn open(dir: &Path) -> Result<Self> {
         let single = dir.join(SINGLE_FILE);
         if single.is_file() {
@@ -114,7 +112,7 @@ impl Checkpoint {
 
     /// The tensors of a GGUF file, by Hugging Face's names. `head_dim` as the model has it.
     pub(crate) fn of_gguf(gguf: &Gguf, head_dim: usize) -> Result<Self> {
-        let pairs = gguf.architecture()? == "llama";
+        let pairs = gguf.family()?.info().gguf_paired_heads;
         let entries = gguf.tensors.iter().filter_map(|(name, tensor)| {
             let turned = pairs && ["attn_q.", "attn_k."].iter().any(|part| name.contains(part));
             let dtype = match tensor.ty {
@@ -153,7 +151,7 @@ impl Checkpoint {
         &self.tensors
     }
 
-    /// The tensor of that name, if it has those extents and a type we read.
+    /// The tensor of that name, if it has those extents and a type that is read.
     ///
     /// # Errors
     /// A missing tensor (with the nearest names), another shape, an unsupported element type.
@@ -174,4 +172,16 @@ impl Checkpoint {
         }
         Ok(entry)
     }
+}
+
+/// Names that an error message offers.
+const N_OFFERED: usize = 3;
+
+/// The closest names by edit distance, best first; none that needs more than a third of `wanted` changed.
+fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let limit = wanted.len() / 3;
+    let scored = names.map(|name| (strsim::levenshtein(wanted, name), name));
+    let mut scored: Vec<_> = scored.filter(|(distance, _)| *distance <= limit).collect();
+    scored.sort_unstable();
+    scored.into_iter().take(N_OFFERED).map(|(_, name)| name.into()).collect()
 }

@@ -12,7 +12,7 @@ const CHUNK_ELEMS: usize = 64 << 10;
 /// Calls `each` with consecutive runs of the tensor's elements, row-major. bf16 and f16 widen exactly.
 ///
 /// # Errors
-/// A read that fails or comes short, an element that is NaN or infinite, and whatever `each` returns.
+/// A read that fails or comes short, an element that is NaN or infinite, and errors of `each`.
 pub(crate) fn for_each_chunk(
     checkpoint: &Checkpoint,
     name: &str,
@@ -20,12 +20,12 @@ pub(crate) fn for_each_chunk(
     mut each: impl FnMut(&[f32]) -> Result<()>,
 ) -> Result<()> {
     let (mut values, mut bits) = (Vec::new(), Vec::new());
-    let mut gate = Gatekeeper { name, dims: &entry.dims, done: 0 };
+    let mut finite = FiniteCheck { name, dims: &entry.dims, done: 0 };
     let (block_elems, block_bytes) = entry.dtype.block().unwrap_or((1, 1));
     for_each_raw(checkpoint, name, entry, |raw| {
         values.resize(raw.len() / block_bytes * block_elems, 0.0);
         widen(&entry.dtype, raw, &mut bits, &mut values);
-        gate.pass(&values)?;
+        finite.pass(&values)?;
         each(&values)
     })
 }
@@ -33,7 +33,7 @@ pub(crate) fn for_each_chunk(
 /// Calls `each` with consecutive runs of the tensor's bytes as stored, whole blocks of them, rows in Hugging Face's order.
 ///
 /// # Errors
-/// A type that we do not read, a read that fails or comes short, and whatever `each` returns.
+/// An unsupported type, a read that fails or comes short, and errors of `each`.
 pub(crate) fn for_each_raw(
     checkpoint: &Checkpoint,
     name: &str,
@@ -54,21 +54,21 @@ pub(crate) fn for_each_raw(
     // Heads whose rows come in pairs are read whole.
     let run = entry.paired_heads.map_or(CHUNK_ELEMS / block_elems * block_bytes, |head_dim| head_dim * row_bytes);
     let mut buffer = vec![0_u8; total.min(run)];
-    let mut turned = Vec::new();
+    let mut unpaired = Vec::new();
     let mut done = 0;
     while done < total {
         let n = run.min(total - done);
         let raw = &mut buffer[..n];
         file.read_exact(raw).map_err(|e| match e.kind() {
-            ErrorKind::UnexpectedEof => CompileError::TornFile {
+            ErrorKind::UnexpectedEof => CompileError::DamagedFile {
                 path: path.clone(),
                 detail: format!("tensor `{name}` ends before element {n_elems}"),
             },
             _ => fs::io_err("read", path)(e),
         })?;
         if entry.paired_heads.is_some() {
-            unpair_rows(raw, row_bytes, &mut turned);
-            each(&turned)?;
+            unpair_rows(raw, row_bytes, &mut unpaired);
+            each(&unpaired)?;
         } else {
             each(raw)?;
         }
@@ -112,18 +112,18 @@ fn widen(dtype: &SourceDtype, raw: &[u8], bits: &mut Vec<u16>, values: &mut [f32
     }
 }
 
-/// Counts elements through and stops at one that must not pass, naming where it lies.
-pub(crate) struct Gatekeeper<'a> {
+/// Counts elements and stops at the first that is NaN or infinite; the error has its index.
+pub(crate) struct FiniteCheck<'a> {
     /// The tensor's name.
     pub(crate) name: &'a str,
     /// Its extents.
     pub(crate) dims: &'a [usize],
-    /// Elements already through.
+    /// Elements checked so far.
     pub(crate) done: usize,
 }
 
-impl Gatekeeper<'_> {
-    /// Lets a run of finite elements through.
+impl FiniteCheck<'_> {
+    /// Checks a run of elements.
     pub(crate) fn pass(&mut self, values: &[f32]) -> Result<()> {
         if let Some(at) = values.iter().position(|v| !v.is_finite()) {
             return Err(CompileError::NotFinite { name: self.name.into(), index: self.index(at), value: values[at] });
@@ -156,10 +156,10 @@ mod tests {
     }
 
     #[test]
-    fn the_gate_counts_over_runs() {
-        let mut gate = Gatekeeper { name: "w", dims: &[3, 2, 4], done: 0 };
-        gate.pass(&[0.0; 13]).unwrap();
-        let error = gate.pass(&[1.0, -1.0, f32::INFINITY, f32::NAN]).unwrap_err();
+    fn the_finite_check_counts_over_runs() {
+        let mut finite = FiniteCheck { name: "w", dims: &[3, 2, 4], done: 0 };
+        finite.pass(&[0.0; 13]).unwrap();
+        let error = finite.pass(&[1.0, -1.0, f32::INFINITY, f32::NAN]).unwrap_err();
         assert_eq!(error.to_string(), "tensor `w` has inf at index [1, 1, 3]: weights must be finite");
     }
 }

@@ -1,6 +1,7 @@
-//! Broken checkpoints, each with the message it gives; and widening, exactly.
+//! Broken checkpoints, each with the message it gives; and exact widening.
 
 use super::*;
+use crate::Hint;
 use crate::family::Family;
 use crate::testing::{Case, edit, edit_tensors};
 use crate::testmodel::{FileDtype, TestModel};
@@ -27,28 +28,28 @@ fn rename(header: &mut Value, from: &str, to: &str) {
 }
 
 #[test]
-fn broken_checkpoints_say_what_is_wrong() {
-    let fetch_again = Some("the download may be incomplete: fetch it again");
+fn broken_checkpoints_are_refused_by_name() {
+    let download_again = || Some(Hint::DownloadAgain);
     let cases = [
         Case {
             name: "no weights",
             damage: |dir| std::fs::remove_file(dir.join(WEIGHTS)).unwrap(),
             message: "no checkpoint in `{dir}`: neither model.safetensors nor model.safetensors.index.json",
-            hint: Some("point to the directory that holds config.json"),
+            hint: Some(Hint::ModelDirectory),
             ..Case::DEFAULT
         },
         Case {
             name: "pickled weights",
             damage: |dir| std::fs::rename(dir.join(WEIGHTS), dir.join("pytorch_model.bin")).unwrap(),
             message: "no checkpoint in `{dir}`: neither model.safetensors nor model.safetensors.index.json",
-            hint: Some("`pytorch_model.bin` is in another format: save the model as safetensors first"),
+            hint: Some(Hint::ConvertToSafetensors("pytorch_model.bin".into())),
             ..Case::DEFAULT
         },
         Case {
             name: "empty file",
             damage: |dir| std::fs::write(dir.join(WEIGHTS), [1, 2, 3]).unwrap(),
-            message: "`{dir}/model.safetensors` is torn: 3 bytes, too short for a header length",
-            hint: fetch_again,
+            message: "`{dir}/model.safetensors` is damaged: 3 bytes, too short for a header length",
+            hint: download_again(),
             ..Case::DEFAULT
         },
         Case {
@@ -59,13 +60,13 @@ fn broken_checkpoints_say_what_is_wrong() {
             ..Case::DEFAULT
         },
         Case {
-            name: "torn within the header",
+            name: "truncated within the header",
             damage: |dir| {
                 let bytes = std::fs::read(dir.join(WEIGHTS)).unwrap();
                 std::fs::write(dir.join(WEIGHTS), [&1000_u64.to_le_bytes(), &bytes[8..108]].concat()).unwrap();
             },
-            message: "`{dir}/model.safetensors` is torn: its header ends at byte 1008, the file at 108",
-            hint: fetch_again,
+            message: "`{dir}/model.safetensors` is damaged: its header ends at byte 1008, the file at 108",
+            hint: download_again(),
             ..Case::DEFAULT
         },
         Case {
@@ -78,10 +79,10 @@ fn broken_checkpoints_say_what_is_wrong() {
             ..Case::DEFAULT
         },
         Case {
-            name: "torn within the data",
+            name: "truncated within the data",
             damage: |dir| edit_tensors(&dir.join(WEIGHTS), |_, data| data.truncate(data.len() - 10)),
-            message: "`{dir}/model.safetensors` is torn: its tensors end at byte 331013, the file at 331003",
-            hint: fetch_again,
+            message: "`{dir}/model.safetensors` is damaged: its tensors end at byte 331013, the file at 331003",
+            hint: download_again(),
             ..Case::DEFAULT
         },
         Case {
@@ -91,8 +92,8 @@ fn broken_checkpoints_say_what_is_wrong() {
                     header.as_object_mut().unwrap().remove("model.norm.weight");
                 });
             },
-            message: "`{dir}/model.safetensors` is torn: its tensors end at byte 330677, the file at 330933",
-            hint: fetch_again,
+            message: "`{dir}/model.safetensors` is damaged: its tensors end at byte 330677, the file at 330933",
+            hint: download_again(),
             ..Case::DEFAULT
         },
         Case {
@@ -155,24 +156,26 @@ fn broken_checkpoints_say_what_is_wrong() {
                 });
             },
             message: "tensor `model.layers.1.mlp.up_proj.weight` is missing: the checkpoint has 20 others",
-            hint: Some(
-                "near names: `model.layers.0.mlp.up_proj.weight`, `model.layers.1.mlp.down_proj.weight`, \
-                `model.layers.1.mlp.gate_proj.weight`",
-            ),
+            hint: Some(Hint::MissingTensor {
+                near: ["0.mlp.up_proj", "1.mlp.down_proj", "1.mlp.gate_proj"]
+                    .map(|part| format!("model.layers.{part}.weight"))
+                    .into(),
+                maybe_tied: false,
+            }),
             ..Case::DEFAULT
         },
         Case {
             name: "an untied model without a head",
             damage: |dir| crate::testing::set(dir, "tie_word_embeddings", json!(false)),
             message: "tensor `lm_head.weight` is missing: the checkpoint has 20 others",
-            hint: Some("is `tie_word_embeddings` missing from config.json?"),
+            hint: Some(Hint::MissingTensor { near: Vec::new(), maybe_tied: true }),
             ..Case::DEFAULT
         },
         Case {
             name: "another shape",
             damage: |dir| crate::testing::set(dir, "intermediate_size", json!(97)),
             message: "tensor `model.layers.0.mlp.gate_proj.weight` has shape [96, 64], expected [97, 64]",
-            hint: Some("config.json may belong to another model"),
+            hint: Some(Hint::OtherConfig),
             ..Case::DEFAULT
         },
         Case {
@@ -200,14 +203,14 @@ fn broken_checkpoints_say_what_is_wrong() {
             damage: |dir| poke(dir, "model.embed_tokens.weight", 64 * 319 + 1, -65505.0),
             message: "tensor `model.embed_tokens.weight` has -65505 at index [319, 1], \
                 which float16 cannot hold (largest 65504)",
-            hint: Some("use `--precision f32`"),
+            hint: Some(Hint::PrecisionF32),
             ..Case::DEFAULT
         },
         Case {
             name: "index is no JSON",
             model: sharded,
             damage: |dir| std::fs::write(dir.join(INDEX), "{").unwrap(),
-            message: "`{dir}/model.safetensors.index.json` is not the JSON we expect",
+            message: "`{dir}/model.safetensors.index.json` is not the expected JSON",
             ..Case::DEFAULT
         },
         Case {
@@ -223,7 +226,7 @@ fn broken_checkpoints_say_what_is_wrong() {
             damage: |dir| std::fs::remove_file(dir.join("model-00002-of-00002.safetensors")).unwrap(),
             message: "`{dir}/model.safetensors.index.json` names 2 shards, \
                 missing: `model-00002-of-00002.safetensors`",
-            hint: fetch_again,
+            hint: download_again(),
         },
         Case {
             name: "a shard elsewhere",
@@ -247,11 +250,11 @@ fn broken_checkpoints_say_what_is_wrong() {
             ..Case::DEFAULT
         },
         Case {
-            name: "a torn shard",
+            name: "a truncated shard",
             model: sharded,
             damage: |dir| std::fs::write(dir.join("model-00001-of-00002.safetensors"), "").unwrap(),
-            message: "`{dir}/model-00001-of-00002.safetensors` is torn: 0 bytes, too short for a header length",
-            hint: fetch_again,
+            message: "`{dir}/model-00001-of-00002.safetensors` is damaged: 0 bytes, too short for a header length",
+            hint: download_again(),
         },
     ];
     cases.iter().for_each(Case::check);
@@ -267,14 +270,14 @@ fn a_weight_of_the_largest_half_is_kept() {
 }
 
 #[test]
-fn a_file_that_shrinks_after_opening_is_torn() {
+fn a_file_that_shrinks_after_opening_is_damaged() {
     let place = tempfile::tempdir().unwrap();
     TestModel::tiny(Family::Llama).write(place.path()).unwrap();
     let checkpoint = Checkpoint::open(place.path()).unwrap();
     std::fs::OpenOptions::new().write(true).open(place.path().join(WEIGHTS)).unwrap().set_len(4000).unwrap();
     let entry = checkpoint.expect("model.norm.weight", &[64]).unwrap();
     let error = for_each_chunk(&checkpoint, "model.norm.weight", entry, |_| Ok(())).unwrap_err();
-    assert!(error.to_string().ends_with("is torn: tensor `model.norm.weight` ends before element 64"), "{error}");
+    assert!(error.to_string().ends_with("is damaged: tensor `model.norm.weight` ends before element 64"), "{error}");
 }
 
 #[test]
@@ -304,4 +307,15 @@ fn all_types_widen_exactly() {
         };
         assert_eq!(found, expected, "{dtype:?}");
     }
+}
+
+#[test]
+fn the_closest_names_come_first() {
+    let names = ["model.norm.weight", "model.embed_tokens.weight", "embed_tokens.weight", "lm_head.weight"];
+    assert_eq!(nearest("lm_heads.weight", names.into_iter()), ["lm_head.weight"]);
+    assert_eq!(
+        nearest("model.embed_token.weight", names.into_iter()),
+        ["model.embed_tokens.weight", "embed_tokens.weight"]
+    );
+    assert!(nearest("visual.patch", names.into_iter()).is_empty());
 }

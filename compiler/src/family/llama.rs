@@ -2,17 +2,18 @@
 //!
 //! *Source*: `LlamaConfig` of Hugging Face transformers.
 
-use super::common::{base, refuse};
-use super::raw::RawConfig;
-use super::{Biases, Family, ModelSpec};
-use crate::Result;
+use super::skeleton::{Bias, FamilyInfo, SlidingWindow};
 
-pub(super) fn spec(raw: &RawConfig) -> Result<ModelSpec> {
-    // Not a key of Llama's own, but of models that borrow its name.
-    if let Some(window) = raw.sliding_window.filter(|_| raw.use_sliding_window != Some(false)) {
-        return Err(refuse("sliding_window", window, "null"));
-    }
-    let attention = raw.attention_bias.unwrap_or(false);
-    let biases = Biases { qkv: attention, o: attention, mlp: raw.mlp_bias.unwrap_or(false) };
-    Ok(ModelSpec { biases, ..base(raw, Family::Llama)? })
-}
+pub(super) const FAMILY: FamilyInfo = FamilyInfo {
+    name: "llama",
+    class: "LlamaForCausalLM",
+    qkv_bias: Bias::AttentionKey,
+    o_bias: Bias::AttentionKey,
+    mlp_bias: Bias::MlpKey,
+    qk_norm: false,
+    default_head_dim: None,
+    // Not a key of Llama itself, but of models that reuse its class.
+    sliding_window: SlidingWindow::OnByDefault,
+    prepends_bos: true,
+    gguf_paired_heads: true,
+};

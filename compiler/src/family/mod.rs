@@ -1,18 +1,20 @@
-//! Model families: each turns its Hugging Face configuration into the one neutral [`ModelSpec`].
+//! Model families: Hugging Face configurations read into one neutral [`ModelSpec`].
 //!
-//! A family file says what is particular to it (biases, norms, defaults) and which of its features we refuse, by name.
+//! A family on the Llama skeleton is one file (a constant that lists what it varies) and one row of the table below. Steps:
+//! `docs/add-a-model-family.md`.
 
-mod common;
 mod llama;
 mod qwen2;
 mod qwen3;
 mod raw;
 mod rope;
+mod skeleton;
 #[cfg(test)]
 mod tests;
 mod tokens;
 
 pub use rope::{Llama3Scaling, Rope};
+pub(crate) use skeleton::{Bias, FamilyInfo, SlidingWindow};
 pub use tokens::{SamplerDefaults, SpecialTokens};
 
 use crate::{CompileError, Result, fs};
@@ -20,50 +22,61 @@ use core::fmt;
 use raw::RawConfig;
 use std::path::Path;
 
-/// The families this compiler knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Family {
-    /// `LlamaForCausalLM`: Llama 2, 3, 3.1, 3.2 and look-alikes.
-    Llama,
-    /// `Qwen2ForCausalLM`: Qwen 2 and 2.5; biases on Q, K and V.
-    Qwen2,
-    /// `Qwen3ForCausalLM`: norms on Q and K, explicit head width.
-    Qwen3,
+macro_rules! families {
+    ($($(#[$doc:meta])+ $family:ident => $info:path,)+) => {
+        /// The families that this compiler supports.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Family {
+            $($(#[$doc])+ $family,)+
+        }
+
+        impl Family {
+            /// All of them, in the order in which messages list them.
+            pub const ALL: &[Self] = &[$(Self::$family),+];
+
+            pub(crate) const fn info(self) -> &'static FamilyInfo {
+                match self {
+                    $(Self::$family => &$info,)+
+                }
+            }
+        }
+    };
 }
 
-/// Architecture names as `config.json` spells them, in the order messages list them.
-const SUPPORTED: &[(&str, &str, Family)] = &[
-    ("LlamaForCausalLM", "llama", Family::Llama),
-    ("Qwen2ForCausalLM", "qwen2", Family::Qwen2),
-    ("Qwen3ForCausalLM", "qwen3", Family::Qwen3),
-];
+families! {
+    /// `LlamaForCausalLM`: Llama 2, 3, 3.1, 3.2 and models that reuse the class.
+    Llama => llama::FAMILY,
+    /// `Qwen2ForCausalLM`: Qwen 2 and 2.5; biases on Q, K and V.
+    Qwen2 => qwen2::FAMILY,
+    /// `Qwen3ForCausalLM`: norms on Q and K, explicit head width.
+    Qwen3 => qwen3::FAMILY,
+}
 
 impl Family {
-    /// The lower-case name, as in `model_type`.
+    /// The lower-case name, as in `model_type` and in GGUF files.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Llama => "llama",
-            Self::Qwen2 => "qwen2",
-            Self::Qwen3 => "qwen3",
-        }
+        self.info().name
+    }
+
+    /// The class that `architectures` has in `config.json`.
+    pub const fn class(self) -> &'static str {
+        self.info().class
+    }
+
+    /// The family of that name.
+    pub(crate) fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|family| family.name() == name)
     }
 
     fn detect(raw: &RawConfig) -> Result<Self> {
-        let unsupported = |found: String| CompileError::UnsupportedArchitecture {
-            found,
-            supported: SUPPORTED.iter().map(|(name, ..)| *name).collect(),
+        let class = raw.architectures.as_ref().and_then(|list| list.first());
+        let (family, found) = match (class, &raw.model_type) {
+            (Some(class), _) => (Self::ALL.iter().copied().find(|f| f.class() == class), class.clone()),
+            (None, Some(name)) => (Self::by_name(name), format!("model_type {name}")),
+            (None, None) => return Err(CompileError::ConfigMissing { key: "architectures" }),
         };
-        if let Some(name) = raw.architectures.as_ref().and_then(|list| list.first()) {
-            let known = SUPPORTED.iter().find(|(architecture, ..)| architecture == name);
-            return known.map(|(.., family)| *family).ok_or_else(|| unsupported(name.clone()));
-        }
-        match &raw.model_type {
-            Some(model_type) => {
-                let known = SUPPORTED.iter().find(|(_, name, _)| name == model_type);
-                known.map(|(.., family)| *family).ok_or_else(|| unsupported(format!("model_type {model_type}")))
-            }
-            None => Err(CompileError::ConfigMissing { key: "architectures" }),
-        }
+        let supported = || Self::ALL.iter().map(|family| family.class()).collect();
+        family.ok_or_else(|| CompileError::UnsupportedArchitecture { found, supported: supported() })
     }
 }
 
@@ -73,12 +86,12 @@ impl fmt::Display for Family {
     }
 }
 
-/// What the lowering needs to know of a decoder, whatever its family.
+/// What the lowering needs to know about a decoder, whatever its family.
 ///
 /// *Invariants*: extents are non-zero, `n_heads` is a multiple of `n_kv_heads`, `head_dim` is even.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelSpec {
-    /// Where it came from.
+    /// The family of its configuration.
     pub family: Family,
     /// Decoder layers.
     pub n_layers: usize,
@@ -98,7 +111,7 @@ pub struct ModelSpec {
     pub rms_eps: f32,
     /// Rotary positions.
     pub rope: Rope,
-    /// Positions the model was trained for, when the configuration says.
+    /// Positions the model was trained for, when the configuration has them.
     pub max_positions: Option<usize>,
     /// The LM head is the embedding.
     pub tied: bool,
@@ -106,9 +119,9 @@ pub struct ModelSpec {
     pub biases: Biases,
     /// Queries and keys are normalised per head before the rotation.
     pub qk_norm: bool,
-    /// Ids with a meaning.
+    /// Special token ids.
     pub tokens: SpecialTokens,
-    /// What the checkpoint's authors sample with.
+    /// The sampling parameters that the checkpoint's authors recommend.
     pub sampler: SamplerDefaults,
 }
 
@@ -132,13 +145,7 @@ impl ModelSpec {
         let path = dir.join("config.json");
         let raw: RawConfig = fs::from_json(&path, &fs::read(&path)?)?;
         let family = Family::detect(&raw)?;
-        common::refuse_everywhere(&raw)?;
-        let mut spec = match family {
-            Family::Llama => llama::spec(&raw),
-            Family::Qwen2 => qwen2::spec(&raw),
-            Family::Qwen3 => qwen3::spec(&raw),
-        }?;
-        common::check(&spec)?;
+        let mut spec = skeleton::read(&raw, family)?;
         (spec.tokens, spec.sampler) = tokens::load(dir, &raw, &spec)?;
         Ok(spec)
     }

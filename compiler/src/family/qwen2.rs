@@ -1,14 +1,18 @@
-//! Qwen 2 and 2.5: Llama's graph with biases on Q, K and V, whatever the configuration says.
+//! Qwen 2 and 2.5: Llama's graph with biases on Q, K and V, whatever the configuration has.
 //!
 //! *Source*: `Qwen2Config` and the attention of `Qwen2ForCausalLM` in Hugging Face transformers.
 
-use super::common::{base, refuse_switched_window};
-use super::raw::RawConfig;
-use super::{Biases, Family, ModelSpec};
-use crate::Result;
+use super::skeleton::{Bias, FamilyInfo, SlidingWindow};
 
-pub(super) fn spec(raw: &RawConfig) -> Result<ModelSpec> {
-    refuse_switched_window(raw)?;
-    let biases = Biases { qkv: true, o: false, mlp: false };
-    Ok(ModelSpec { biases, ..base(raw, Family::Qwen2)? })
-}
+pub(super) const FAMILY: FamilyInfo = FamilyInfo {
+    name: "qwen2",
+    class: "Qwen2ForCausalLM",
+    qkv_bias: Bias::Always,
+    o_bias: Bias::Never,
+    mlp_bias: Bias::Never,
+    qk_norm: false,
+    default_head_dim: None,
+    sliding_window: SlidingWindow::OffByDefault,
+    prepends_bos: false,
+    gguf_paired_heads: false,
+};

@@ -1,4 +1,4 @@
-//! `config.json` as it is written: every key we act on, all of them optional, unknown ones ignored.
+//! `config.json` as it is written: every key that has an effect here, all optional, unknown ones ignored.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -26,7 +26,7 @@ pub(super) struct RawConfig {
     pub(super) rope_scaling: Option<RawRope>,
     pub(super) rope_parameters: Option<RawRope>,
     pub(super) partial_rotary_factor: Option<f64>,
-    // Features that we refuse when they are on.
+    // Features that are refused when they are on.
     pub(super) use_sliding_window: Option<bool>,
     pub(super) sliding_window: Option<usize>,
     pub(super) layer_types: Option<Vec<String>>,

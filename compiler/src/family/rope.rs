@@ -1,26 +1,26 @@
 //! Rotary positions: theta and scaling, from either spelling in `config.json`.
 
-use super::common::refuse;
 use super::raw::{RawConfig, RawRope};
+use super::skeleton::refuse;
 use crate::{CompileError, Result};
 
-/// Theta where `config.json` is silent.
+/// Theta where `config.json` has none.
 const DEFAULT_THETA: f64 = 10_000.0;
 
-/// Rotary positions of a model. The graphs do not hold the tables; the engine computes them from the bundle's
+/// Rotary positions of a model. Graphs take cosines and sines as inputs; the engine computes them from the bundle's
 /// configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rope {
     /// Base of the angles.
     pub theta: f64,
-    /// Stretching of the low frequencies, `None` for plain rotation.
+    /// Scaling of the low frequencies, `None` for plain rotation.
     pub scaling: Option<Llama3Scaling>,
 }
 
 /// The `llama3` scaling rule's four numbers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Llama3Scaling {
-    /// By how much the lowest frequencies are divided.
+    /// Divisor of the lowest frequencies.
     pub factor: f64,
     /// Wavelengths longer than the original context over this are divided in full.
     pub low_freq_factor: f64,

@@ -1,6 +1,7 @@
-//! Configurations: what they are read as, and which are refused with which words.
+//! Configurations: the spec they give, and the messages of those that are refused.
 
 use super::*;
+use crate::Hint;
 use crate::testing::{Case, edit, set};
 use crate::testmodel::TestModel;
 use genie_types::TokenId;
@@ -22,19 +23,19 @@ fn unfit_configurations_are_refused_by_name() {
         Case {
             name: "config is no JSON",
             damage: |dir| std::fs::write(dir.join("config.json"), "hidden_size: 64").unwrap(),
-            message: "`{dir}/config.json` is not the JSON we expect",
+            message: "`{dir}/config.json` is not the expected JSON",
             ..Case::DEFAULT
         },
         Case {
             name: "another type",
             damage: |dir| set(dir, "hidden_size", json!("64")),
-            message: "`{dir}/config.json` is not the JSON we expect",
+            message: "`{dir}/config.json` is not the expected JSON",
             ..Case::DEFAULT
         },
         Case {
             name: "unknown architecture",
             damage: |dir| set(dir, "architectures", json!(["MambaForCausalLM"])),
-            message: "unsupported architecture `MambaForCausalLM`: this compiler knows `LlamaForCausalLM`, \
+            message: "unsupported architecture `MambaForCausalLM`: this compiler supports `LlamaForCausalLM`, \
                 `Qwen2ForCausalLM`, `Qwen3ForCausalLM`",
             ..Case::DEFAULT
         },
@@ -44,7 +45,7 @@ fn unfit_configurations_are_refused_by_name() {
                 set(dir, "architectures", Value::Null);
                 set(dir, "model_type", json!("qwen3_moe"));
             },
-            message: "unsupported architecture `model_type qwen3_moe`: this compiler knows `LlamaForCausalLM`, \
+            message: "unsupported architecture `model_type qwen3_moe`: this compiler supports `LlamaForCausalLM`, \
                 `Qwen2ForCausalLM`, `Qwen3ForCausalLM`",
             ..Case::DEFAULT
         },
@@ -161,7 +162,7 @@ fn unfit_configurations_are_refused_by_name() {
             damage: |dir| set(dir, "quantization_config", json!({ "quant_method": "awq" })),
             message: "unsupported `quantization_config`: found awq, \
                 this compiler needs float weights (f32, f16, bf16)",
-            hint: Some("start from the unquantised checkpoint"),
+            hint: Some(Hint::UnquantisedCheckpoint),
             ..Case::DEFAULT
         },
         Case {
@@ -189,7 +190,7 @@ fn loaded(model: &TestModel, change: impl FnOnce(&Path)) -> ModelSpec {
 
 #[test]
 fn written_configurations_read_back() {
-    for family in [Family::Llama, Family::Qwen2, Family::Qwen3] {
+    for &family in Family::ALL {
         let plain = TestModel::tiny(family);
         let scaling = Some(TestModel::short_llama3_scaling());
         let odd =
@@ -197,6 +198,28 @@ fn written_configurations_read_back() {
         for model in [plain, odd] {
             assert_eq!(loaded(&model, |_| {}), model.spec());
         }
+    }
+}
+
+#[test]
+fn families_differ_in_biases_and_norms() {
+    let (none, qkv) = (Biases::default(), Biases { qkv: true, ..Biases::default() });
+    let attention = Biases { qkv: true, o: true, mlp: false };
+    let cases = [
+        // Without the keys, with both keys true, with norms on queries and keys.
+        (Family::Llama, none, Biases { mlp: true, ..attention }, false),
+        (Family::Qwen2, qkv, qkv, false),
+        (Family::Qwen3, none, attention, true),
+    ];
+    assert_eq!(cases.map(|(family, ..)| family), Family::ALL);
+    for (family, plain, configured, qk_norm) in cases {
+        let spec = loaded(&TestModel::tiny(family), |_| {});
+        assert_eq!((spec.biases, spec.qk_norm), (plain, qk_norm), "{family}");
+        let spec = loaded(&TestModel::tiny(family), |dir| {
+            set(dir, "attention_bias", json!(true));
+            set(dir, "mlp_bias", json!(true));
+        });
+        assert_eq!(spec.biases, configured, "{family}");
     }
 }
 

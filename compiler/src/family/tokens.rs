@@ -1,10 +1,10 @@
-//! Ids with a meaning, and the authors' sampling defaults.
+//! Special token ids, and the sampling parameters that the checkpoint's authors recommend.
 //!
-//! `generation_config.json` overrules `config.json`. *Trap*: Qwen's configuration names a BOS that its tokenizer never
+//! `generation_config.json` overrides `config.json`. *Trap*: Qwen's configuration has a BOS that its tokenizer never
 //! prepends, so a BOS is dropped where `tokenizer_config.json` switches it off, and for Qwen unless it switches it on.
 
+use super::ModelSpec;
 use super::raw::{OneOrMany, RawConfig};
-use super::{Family, ModelSpec};
 use crate::{CompileError, Result, fs};
 use genie_types::TokenId;
 use serde::de::DeserializeOwned;
@@ -12,18 +12,18 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use std::path::Path;
 
-/// Ids with a meaning; `None` or empty where the model has none.
+/// Special token ids; `None` or empty where the model has none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpecialTokens {
     /// Prepended to a new dialog.
     pub bos: Option<TokenId>,
-    /// Any of these ends the answer; the first is the one that turns are closed with.
+    /// Any of these ends the reply; the first one closes chat turns.
     pub eos: Vec<TokenId>,
     /// Fills the unused rows of a step.
     pub pad: Option<TokenId>,
 }
 
-/// What the checkpoint's authors sample with.
+/// The sampling parameters that the checkpoint's authors recommend.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SamplerDefaults {
     /// Divides the logits; 0 is greedy.
@@ -83,7 +83,7 @@ pub(super) fn load(dir: &Path, raw: &RawConfig, spec: &ModelSpec) -> Result<(Spe
     let prepends_bos = match tokenizer.add_bos_token {
         Some(explicit) => explicit,
         None if tokenizer.bos_token == Some(Value::Null) => false,
-        None => spec.family == Family::Llama,
+        None => spec.family.info().prepends_bos,
     };
     let defaults = SamplerDefaults::default();
     let greedy = generation.do_sample == Some(false);

@@ -1,22 +1,22 @@
-//! The block formats: codes that share scales.
+//! The block formats: quantised values that share scales. `q` is the stored value.
 //!
 //! ```text
-//! Q8_0   32 elements    f16 d | 32 x i8                                     d * code
-//! Q4_0   32 elements    f16 d | 16 bytes: element i below, i + 16 above      d * (code - 8)
-//! Q4_1   32 elements    f16 d | f16 m | 16 bytes as above                    d * code + m
-//! Q5_0   32 elements    f16 d | u32: element i's fifth bit at i | 16 bytes    d * (code - 16)
-//! Q5_1   32 elements    f16 d | f16 m | u32 | 16 bytes                       d * code + m
+//! Q8_0   32 elements    f16 d | 32 x i8                                     d * q
+//! Q4_0   32 elements    f16 d | 16 bytes: element i below, i + 16 above      d * (q - 8)
+//! Q4_1   32 elements    f16 d | f16 m | 16 bytes as above                    d * q + m
+//! Q5_0   32 elements    f16 d | u32: element i's fifth bit at i | 16 bytes    d * (q - 16)
+//! Q5_1   32 elements    f16 d | f16 m | u32 | 16 bytes                       d * q + m
 //! Q4_K  256 elements    f16 d | f16 m | 12 bytes: 8 scales, 8 minima of 6 bits | 128 bytes: 64 elements to 32 bytes,
-//!                       the first 32 below                                  d * scale * code - m * minimum
-//! Q5_K  256 elements    as Q4_K, with 32 bytes of fifth bits before the codes: that of element i of sub-block s is bit s
+//!                       the first 32 below                                  d * scale * q - m * minimum
+//! Q5_K  256 elements    as Q4_K, with 32 bytes of fifth bits before the values: that of element i of sub-block s is bit s
 //!                       of byte i
 //! Q6_K  256 elements    128 bytes of lower 4 bits | 64 bytes of upper 2 bits | 16 x i8 scale | f16 d
-//!                                                                           d * scale * (code - 32)
+//!                                                                           d * scale * (q - 32)
 //! ```
 
 use half::f16;
 
-/// A block format that we read.
+/// A supported block format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(non_camel_case_types, reason = "the formats' own names")]
 pub enum BlockFormat {
@@ -24,7 +24,7 @@ pub enum BlockFormat {
     Q4_0,
     /// 4 bits, blocks of 32 with a minimum.
     Q4_1,
-    /// 5 bits, blocks of 32: what llama.cpp puts for k-formats where rows are no multiple of 256.
+    /// 5 bits, blocks of 32: llama.cpp's substitute for k-formats where rows are no multiple of 256.
     Q5_0,
     /// 5 bits, blocks of 32 with a minimum.
     Q5_1,
@@ -73,9 +73,9 @@ impl BlockFormat {
         for (bytes, to) in bytes.chunks_exact(self.bytes()).zip(to.chunks_exact_mut(self.elems())) {
             match self {
                 Self::Q4_0 | Self::Q5_0 | Self::Q8_0 => {
-                    let mut codes = [0; 32];
-                    let scale = self.codes(bytes, &mut codes).to_f32();
-                    to.iter_mut().zip(codes).for_each(|(to, code)| *to = scale * f32::from(code));
+                    let mut q = [0; 32];
+                    let scale = self.unpack(bytes, &mut q).to_f32();
+                    to.iter_mut().zip(q).for_each(|(to, q)| *to = scale * f32::from(q));
                 }
                 Self::Q4_1 => with_minimum(bytes, [0; 4], &bytes[4..], to),
                 Self::Q5_1 => with_minimum(bytes, [bytes[4], bytes[5], bytes[6], bytes[7]], &bytes[8..], to),
@@ -86,7 +86,7 @@ impl BlockFormat {
         }
     }
 
-    /// Bits of a code where a block is a scale and 32 codes, and nothing else: such a block fits any format of as many bits or more.
+    /// Bits of a value where a block is one scale and 32 values: such a block fits any format of as many bits or more.
     pub(crate) const fn plain_bits(self) -> Option<u32> {
         match self {
             Self::Q4_0 => Some(4),
@@ -96,21 +96,21 @@ impl BlockFormat {
         }
     }
 
-    /// Codes and scale of one block of `Q4_0`, `Q5_0` or `Q8_0`.
+    /// Unpacks the values of one block of `Q4_0`, `Q5_0` or `Q8_0`; returns its scale.
     ///
     /// # Panics
     /// For other formats.
-    pub(crate) fn codes(self, block: &[u8], codes: &mut [i8; 32]) -> f16 {
+    pub(crate) fn unpack(self, block: &[u8], to: &mut [i8; 32]) -> f16 {
         let data = &block[2..];
         match self {
-            Self::Q8_0 => codes.iter_mut().zip(data).for_each(|(code, &byte)| *code = byte.cast_signed()),
+            Self::Q8_0 => to.iter_mut().zip(data).for_each(|(q, &byte)| *q = byte.cast_signed()),
             Self::Q4_0 => {
                 let unsigned = in_halves([0; 4], data);
-                codes.iter_mut().zip(unsigned).for_each(|(code, u)| *code = u.cast_signed() - 8);
+                to.iter_mut().zip(unsigned).for_each(|(q, u)| *q = u.cast_signed() - 8);
             }
             Self::Q5_0 => {
                 let unsigned = in_halves([data[0], data[1], data[2], data[3]], &data[4..]);
-                codes.iter_mut().zip(unsigned).for_each(|(code, u)| *code = u.cast_signed() - 16);
+                to.iter_mut().zip(unsigned).for_each(|(q, u)| *q = u.cast_signed() - 16);
             }
             Self::Q4_1 | Self::Q5_1 | Self::Q4K | Self::Q5K | Self::Q6K => panic!("{self:?} has no single scale"),
         }
@@ -118,7 +118,7 @@ impl BlockFormat {
     }
 }
 
-/// Codes of 32 elements: the first 16 in the lower halves of the bytes, the others above, their fifth bits apart.
+/// Values of 32 elements: the first 16 in the lower halves of the bytes, the others above, their fifth bits apart.
 fn in_halves(fifth: [u8; 4], data: &[u8]) -> [u8; 32] {
     let fifth = u32::from_le_bytes(fifth);
     std::array::from_fn(|i| data[i % 16] >> (i / 16 * 4) & 15 | ((fifth >> i & 1) as u8) << 4)
@@ -126,7 +126,7 @@ fn in_halves(fifth: [u8; 4], data: &[u8]) -> [u8; 32] {
 
 fn with_minimum(block: &[u8], fifth: [u8; 4], data: &[u8], to: &mut [f32]) {
     let (d, m) = (half(block, 0).to_f32(), half(block, 2).to_f32());
-    to.iter_mut().zip(in_halves(fifth, data)).for_each(|(to, code)| *to = d * f32::from(code) + m);
+    to.iter_mut().zip(in_halves(fifth, data)).for_each(|(to, q)| *to = d * f32::from(q) + m);
 }
 
 fn half(bytes: &[u8], at: usize) -> f16 {
@@ -156,23 +156,23 @@ fn scale_and_minimum(packed: &[u8], sub: usize) -> (u8, u8) {
     (low & 15 | scale >> 2 & 48, low >> 4 | minimum >> 2 & 48)
 }
 
-/// Codes and the scales of each 16 of one block of `Q6_K`: products of a float16 and whole numbers, which f32 holds.
+/// Values, and a scale per 16 of them, of one block of `Q6_K`: each scale is a float16 times a whole number, exact in f32.
 pub(crate) fn q6_k_parts(block: &[u8]) -> ([i8; K], [f32; K / 16]) {
     let (low, rest) = block.split_at(K / 2);
     let (high, rest) = rest.split_at(K / 4);
     let d = half(rest, K / 16).to_f32();
-    let code = |i: usize| {
+    let q = |i: usize| {
         let (half, row, col) = (i / 128, i / 32 % 4, i % 32);
         let low = low[half * 64 + row % 2 * 32 + col] >> (row / 2 * 4) & 15;
         let high = high[half * 32 + col] >> (row * 2) & 3;
         (low | high << 4).cast_signed() - 32
     };
-    (std::array::from_fn(code), std::array::from_fn(|i| d * f32::from(rest[i].cast_signed())))
+    (std::array::from_fn(q), std::array::from_fn(|i| d * f32::from(rest[i].cast_signed())))
 }
 
 fn q6_k(block: &[u8], to: &mut [f32]) {
-    let (codes, scales) = q6_k_parts(block);
-    for (i, (to, code)) in to.iter_mut().zip(codes).enumerate() {
-        *to = scales[i / 16] * f32::from(code);
+    let (q, scales) = q6_k_parts(block);
+    for (i, (to, q)) in to.iter_mut().zip(q).enumerate() {
+        *to = scales[i / 16] * f32::from(q);
     }
 }

@@ -1,49 +1,45 @@
-//! The model's configuration, said as Hugging Face's `config.json` says it, which is what the families read.
+//! The model's configuration in the form of Hugging Face's `config.json`, which the families read.
 //!
-//! *Trap*: a GGUF file keeps the `llama3` stretching of positions as a finished tensor of divisors, `rope_freqs.weight`. The
-//! rule's numbers are recovered from it and checked against all of it; divisors of any other rule are refused.
+//! *Trap*: a GGUF file stores the `llama3` rotary scaling as a tensor of frequency divisors, `rope_freqs.weight`. The rule's
+//! parameters are recovered from it and checked against all of it; divisors of any other rule are refused.
 
 use super::{GgmlType, Gguf, Value};
+use crate::family::{Family, FamilyInfo};
 use crate::{CompileError, Result, fs};
 use serde_json::{Map, json};
 use std::io::{Read, Seek, SeekFrom};
 
-/// Architectures that we know: name there, class and `model_type` here.
-const ARCHITECTURES: [(&str, &str); 3] =
-    [("llama", "LlamaForCausalLM"), ("qwen2", "Qwen2ForCausalLM"), ("qwen3", "Qwen3ForCausalLM")];
 /// Divisors of frequencies.
 const ROPE_FREQS: &str = "rope_freqs.weight";
-/// The `llama3` rule's numbers but for the factor: all published models have these.
+/// The `llama3` rule's parameters except the factor, the same in all published models.
 const ORIGINAL_MAX_POSITIONS: f64 = 8192.0;
 const LOW_FREQ_FACTOR: f64 = 1.0;
 const HIGH_FREQ_FACTOR: f64 = 4.0;
 
 impl Gguf {
-    /// The architecture's name.
+    /// The model's family.
     ///
     /// # Errors
-    /// None given, or one that we do not know.
-    pub(crate) fn architecture(&self) -> Result<&'static str> {
+    /// An architecture that is missing or not supported.
+    pub(crate) fn family(&self) -> Result<Family> {
         let found = self.values.get("general.architecture").and_then(Value::text).unwrap_or("");
-        let known = ARCHITECTURES.iter().find(|(name, _)| *name == found);
-        known.map(|(name, _)| *name).ok_or_else(|| CompileError::UnsupportedArchitecture {
+        Family::by_name(found).ok_or_else(|| CompileError::UnsupportedArchitecture {
             found: found.into(),
-            supported: ARCHITECTURES.iter().map(|(name, _)| *name).collect(),
+            supported: Family::ALL.iter().map(|family| family.name()).collect(),
         })
     }
 
     /// `config.json`.
     ///
     /// # Errors
-    /// An unknown architecture, or positions that we cannot express. Missing keys are left to the reader of the file.
+    /// An unknown architecture, or rotary scaling of another rule. Missing keys are left to the reader of the file.
     pub(crate) fn config(&self) -> Result<serde_json::Value> {
-        let name = self.architecture()?;
-        let class = ARCHITECTURES.iter().find(|(n, _)| *n == name).map(|(_, class)| *class);
+        let FamilyInfo { name, class, .. } = self.family()?.info();
         let of_model = |key: &str| self.values.get(&format!("{name}.{key}"));
         let number = |key: &str| of_model(key).and_then(Value::unsigned);
         let tokenizer = |key: &str| self.values.get(&format!("tokenizer.ggml.{key}"));
         let theta = of_model("rope.freq_base").and_then(Value::number);
-        // Extents that no key gives are those of the tensors.
+        // Extents without a key are those of the tensors.
         let rows = |tensor: &str| self.tensors.get(tensor).and_then(|t| t.dims.first().copied());
         let mut config = Map::new();
         let entries = [
@@ -61,7 +57,7 @@ impl Gguf {
             ("rope_theta", json!(theta)),
             ("rope_scaling", self.rope_scaling(name, theta.unwrap_or(10_000.0))?),
             ("tie_word_embeddings", json!(!self.tensors.contains_key("output.weight"))),
-            ("attention_bias", json!(name == "llama" && self.tensors.contains_key("blk.0.attn_q.bias"))),
+            ("attention_bias", json!(self.tensors.contains_key("blk.0.attn_q.bias"))),
             ("num_experts", json!(number("expert_count"))),
             ("bos_token_id", json!(tokenizer("bos_token_id").and_then(Value::unsigned))),
             ("pad_token_id", json!(tokenizer("padding_token_id").and_then(Value::unsigned))),
@@ -113,7 +109,7 @@ impl Gguf {
     }
 }
 
-/// What the `llama3` rule divides a frequency (in radians a token) by.
+/// The `llama3` rule's divisor of a frequency (in radians per token).
 fn llama3_divisor(frequency: f64, factor: f64) -> f64 {
     let turns = ORIGINAL_MAX_POSITIONS * frequency / std::f64::consts::TAU;
     if turns > HIGH_FREQ_FACTOR {

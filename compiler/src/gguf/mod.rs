@@ -4,8 +4,8 @@
 //! | "GGUF" | version u32 | tensors u64 | pairs u64 | pairs: key, type, value | tensors: name, extents, type, offset | pad | data |
 //! ```
 //!
-//! Numbers are little-endian; extents come innermost first and are turned here; offsets count from the start of the data.
-//! Nothing in the file is believed: each length is checked against what is left before anything is allocated.
+//! Numbers are little-endian; extents are stored innermost first and reversed here; offsets count from the start of the data.
+//! No length is trusted: each is checked against the rest of the file before anything is allocated.
 //! *Source*: the GGUF description in the ggml repository, versions 2 and 3.
 
 mod blocks;
@@ -59,7 +59,7 @@ pub(crate) struct GgufTensor {
     pub(crate) bytes: u64,
 }
 
-/// Element types of tensors: those that we read, and a number for those that we do not.
+/// Element types of tensors: the supported ones, and the number of any other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GgmlType {
     /// IEEE single.
@@ -68,7 +68,7 @@ pub(crate) enum GgmlType {
     F16,
     /// Upper half of an IEEE single.
     Bf16,
-    /// Blocks of codes.
+    /// Blocks of quantised values.
     Blocks(BlockFormat),
     /// Any other, by its number.
     Other(u32),
@@ -118,7 +118,7 @@ impl Gguf {
         }
         let version = r.u32()?;
         if !VERSIONS.contains(&version) {
-            // The other byte order shows as a version in the upper bytes.
+            // A file of the other byte order has its version in the upper bytes.
             let swapped = VERSIONS.contains(&version.swap_bytes());
             let what = if swapped { "big-endian numbers".into() } else { format!("version {version}") };
             return Err(r.foreign(format!("it has {what}, expected little-endian of version 2 or 3")));
@@ -176,12 +176,12 @@ fn read_tensor(r: &mut Reader<'_>) -> Result<(String, GgufTensor)> {
     Ok((name, GgufTensor { dims, ty, offset: r.u64()?, bytes }))
 }
 
-/// The offset from the file's start, once it is known to lie inside.
+/// The offset from the file's start, checked to lie inside.
 fn place(r: &Reader<'_>, name: &str, tensor: &GgufTensor, data: u64, file_bytes: u64) -> Result<u64> {
     let start = data.checked_add(tensor.offset);
     match start.and_then(|start| Some((start, start.checked_add(tensor.bytes)?))) {
         Some((start, end)) if end <= file_bytes => Ok(start),
-        Some((_, end)) => Err(CompileError::TornFile {
+        Some((_, end)) => Err(CompileError::DamagedFile {
             path: r.path().into(),
             detail: format!("tensor `{name}` ends at byte {end}, the file at {file_bytes}"),
         }),

@@ -1,4 +1,4 @@
-//! Tensor names of llama.cpp's converters as Hugging Face writes them, which is how the rest of the compiler knows weights.
+//! Tensor names of llama.cpp's converters as Hugging Face writes them, which the rest of the compiler uses.
 
 /// The part of a layer: its name there, and here.
 const PARTS: [(&str, &str); 14] = [
@@ -18,7 +18,7 @@ const PARTS: [(&str, &str); 14] = [
     ("ffn_down.weight", "mlp.down_proj.weight"),
 ];
 
-/// The name that the rest of the compiler uses; `None` for tensors that no model of ours has.
+/// Hugging Face's name; `None` for tensors that no supported model has.
 pub(crate) fn hugging_face_name(name: &str) -> Option<String> {
     match name {
         "token_embd.weight" => return Some("model.embed_tokens.weight".into()),

@@ -1,4 +1,4 @@
-//! Takes values off a file, never more than it has.
+//! Reads values from a file, never past its end.
 
 use crate::{CompileError, Result, fs};
 use std::fs::File;
@@ -24,17 +24,17 @@ impl<'p> Reader<'p> {
         self.path
     }
 
-    /// Bytes taken so far.
+    /// Bytes read so far.
     pub(super) fn at(&self) -> u64 {
         self.at
     }
 
-    /// Not a file of this format.
+    /// An error: not a file of this format.
     pub(super) fn foreign(&self, detail: String) -> CompileError {
         CompileError::NotGguf { path: self.path.into(), detail }
     }
 
-    /// Well-formed so far, and then not.
+    /// An error: malformed at this byte.
     pub(super) fn malformed(&self, detail: String) -> CompileError {
         CompileError::NotGguf { path: self.path.into(), detail: format!("{detail} (before byte {})", self.at) }
     }
@@ -55,7 +55,7 @@ impl<'p> Reader<'p> {
         Ok(bytes)
     }
 
-    /// A count of things that take at least `least` bytes each: no more than what is left can hold.
+    /// A count of items of at least `least` bytes each, checked against the rest of the file.
     pub(super) fn count(&mut self, least: u64) -> Result<usize> {
         let n = self.u64()?;
         self.check(n.saturating_mul(least))?;
@@ -85,7 +85,7 @@ impl<'p> Reader<'p> {
             return Ok(());
         }
         let detail = format!("{n} bytes expected at byte {}, {left} are left", self.at);
-        Err(CompileError::TornFile { path: self.path.into(), detail })
+        Err(CompileError::DamagedFile { path: self.path.into(), detail })
     }
 
     fn fill(&mut self, bytes: &mut [u8]) -> Result<()> {

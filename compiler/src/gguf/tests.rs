@@ -97,7 +97,7 @@ fn values_and_tensors_come_back() {
 }
 
 #[test]
-fn bad_files_say_what_is_wrong() {
+fn bad_files_are_refused_with_the_reason() {
     let good = draft().bytes();
     let cut = good.len() - 1;
     let cases: [(&str, Vec<u8>, &str); 8] = [
@@ -114,9 +114,9 @@ fn bad_files_say_what_is_wrong() {
         ("no axes", Draft::default().tensor("w", &[], 0, vec![]).bytes(), "tensor `w` has 0 axes"),
         ("twice", Draft::default().value("a", 7, &[1]).value("a", 7, &[0]).bytes(), "key `a` comes twice"),
     ];
-    for (what, bytes, says) in cases {
+    for (what, bytes, message) in cases {
         let error = open(&bytes).unwrap_err().to_string();
-        assert!(error.contains(says), "{what}: {error}");
+        assert!(error.contains(message), "{what}: {error}");
     }
 }
 
@@ -297,17 +297,17 @@ fn q4_0(values: &[f32]) -> Vec<u8> {
     values.chunks(32).flat_map(block).collect()
 }
 
-/// Scales and codes of a tensor's blocks, one after the other.
-type Coded = (Vec<f32>, Vec<i8>);
+/// Scales and values of a tensor's blocks, one after the other.
+type Quantised = (Vec<f32>, Vec<i8>);
 
-fn of_file(file: &Path, name: &str, head_dim: usize, format: BlockFormat) -> Coded {
+fn of_file(file: &Path, name: &str, head_dim: usize, format: BlockFormat) -> Quantised {
     let checkpoint = Checkpoint::of_gguf(&Gguf::open(file).unwrap(), head_dim).unwrap();
-    let mut found = Coded::default();
+    let mut found = Quantised::default();
     crate::checkpoint::for_each_raw(&checkpoint, name, &checkpoint.tensors()[name], |raw| {
         for block in raw.chunks(format.bytes()) {
-            let mut codes = [0; 32];
-            found.0.push(format.codes(block, &mut codes).to_f32());
-            found.1.extend(codes);
+            let mut q = [0; 32];
+            found.0.push(format.unpack(block, &mut q).to_f32());
+            found.1.extend(q);
         }
         Ok(())
     })
@@ -315,16 +315,16 @@ fn of_file(file: &Path, name: &str, head_dim: usize, format: BlockFormat) -> Cod
     found
 }
 
-fn of_graph(graph: &Graph, name: &str) -> Coded {
+fn of_graph(graph: &Graph, name: &str) -> Quantised {
     let tensor = graph.tensors.iter().find(|t| t.info.name == name.replace('.', "_")).unwrap();
     let (Held::Constant(bytes), Quant::Block { scale_offsets, .. }) = (&tensor.held, &tensor.info.quant) else {
         panic!("{name}: {:?}", tensor.info)
     };
-    let codes = match tensor.info.dtype {
+    let q = match tensor.info.dtype {
         Dtype::SFixed8 => bytes.iter().map(|b| b.cast_signed()).collect(),
         _ => bytes.iter().flat_map(|b| [(b << 4).cast_signed() >> 4, b.cast_signed() >> 4]).collect(),
     };
-    (scale_offsets.iter().map(|(scale, _)| *scale).collect(), codes)
+    (scale_offsets.iter().map(|(scale, _)| *scale).collect(), q)
 }
 
 #[test]
@@ -353,11 +353,11 @@ fn blocks_come_through_bit_for_bit_whatever_the_heads_width() {
                 assert_eq!(scaled, model.layers * if head_dim == 16 { 2 } else { 3 }, "scores are scaled if need be");
                 for part in ["q", "k", "v", "o"] {
                     let name = format!("model.layers.1.self_attn.{part}_proj.weight");
-                    let (mut scales, codes) = of_file(&file, &name, head_dim, format);
+                    let (mut scales, q) = of_file(&file, &name, head_dim, format);
                     if part == "q" && head_dim == 16 {
                         scales.iter_mut().for_each(|scale| *scale *= 0.25);
                     }
-                    assert!(of_graph(graph, &name) == (scales, codes), "{family} {head_dim} {weights}: {name}");
+                    assert!(of_graph(graph, &name) == (scales, q), "{family} {head_dim} {weights}: {name}");
                 }
             }
         }
@@ -366,7 +366,7 @@ fn blocks_come_through_bit_for_bit_whatever_the_heads_width() {
 
 #[test]
 fn a_gguf_file_and_its_checkpoint_compile_to_the_same_graphs() {
-    for family in [Family::Llama, Family::Qwen2, Family::Qwen3] {
+    for &family in Family::ALL {
         for tied in [true, false] {
             let model = TestModel { tied, ..TestModel::tiny(family) };
             let place = tempfile::tempdir().unwrap();
@@ -384,7 +384,7 @@ fn a_gguf_file_and_its_checkpoint_compile_to_the_same_graphs() {
             let expected = compiled(&dir, Weights::Float);
             assert!(compiled(&file, Weights::Float) == expected, "{family} tied: {tied}");
 
-            // Blocks of the file's own format come through bit for bit: rounding them again finds the same codes.
+            // Blocks of the file's own format are copied bit for bit: rounding them again finds the same values.
             let blocks = place.path().join("q8_0.gguf");
             std::fs::write(&blocks, converted(&dir, &model, Some((8, q8_0))).bytes()).unwrap();
             assert!(compiled(&blocks, Weights::Q8_0) == compiled(&dir, Weights::Q8_0), "{family} tied: {tied}, blocks");
@@ -411,5 +411,5 @@ fn what_the_metadata_lacks_or_has_too_much_of_is_named() {
         .value("tokenizer.ggml.tokens", 9, &[&8u32.to_le_bytes()[..], &1u64.to_le_bytes(), &text("a")].concat())
         .value("tokenizer.ggml.merges", 9, &[&8u32.to_le_bytes()[..], &0u64.to_le_bytes()].concat());
     let error = open(tokenizer);
-    assert!(error.contains("`m.gguf` is not a GGUF file that we read: its metadata does not tell"), "{error}");
+    assert!(error.contains("`m.gguf` is not a supported GGUF file: its metadata has no value for"), "{error}");
 }

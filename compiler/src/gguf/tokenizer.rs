@@ -1,7 +1,7 @@
 //! The file's tokenizer as `tokenizer.json`, and its chat template as `tokenizer_config.json`.
 //!
-//! Two kinds are known: byte-level BPE (`gpt2`; the way text is cut beforehand goes by the name in `tokenizer.ggml.pre`) and
-//! SentencePiece BPE (`llama`; its merges follow from the pieces' scores, for the file has none).
+//! Two kinds are supported: byte-level BPE (`gpt2`; `tokenizer.ggml.pre` names the pre-tokenizer) and SentencePiece BPE
+//! (`llama`; its merges follow from the pieces' scores, since the file has none).
 //! *Source*: the tokenizers crate's file format; the patterns are those of the models' published `tokenizer.json`.
 
 use super::{Gguf, Value};
@@ -14,7 +14,7 @@ const UNKNOWN: i64 = 2;
 const CONTROL: i64 = 3;
 const USER_DEFINED: i64 = 4;
 
-/// How text is cut before merging, by the name in the file.
+/// Pre-tokenizer patterns, by their names in the file.
 const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const QWEN2: &str =
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
@@ -31,7 +31,7 @@ impl Gguf {
     /// `tokenizer.json`.
     ///
     /// # Errors
-    /// No tokenizer, or one of a kind that we do not know.
+    /// No tokenizer, or one of an unsupported kind.
     pub(crate) fn tokenizer(&self) -> Result<serde_json::Value> {
         let kind = self.tokenizer_value("model").and_then(Value::text);
         let kind = kind.ok_or_else(|| self.bad_tokenizer("no `tokenizer.ggml.model`"))?;
@@ -56,18 +56,18 @@ impl Gguf {
         Ok(file)
     }
 
-    /// `tokenizer_config.json`: whether a BOS is put first, and the chat template.
+    /// `tokenizer_config.json`: whether a BOS is prepended, and the chat template.
     pub(crate) fn tokenizer_config(&self) -> serde_json::Value {
         let tokens = self.tokenizer_value("tokens").and_then(Value::texts).unwrap_or_default();
         let token = |key: &str| {
             let id = self.tokenizer_value(key).and_then(Value::unsigned)?;
             tokens.get(usize::try_from(id).ok()?)
         };
-        // Where the file is silent, SentencePiece models and Llama 3 put one first, as llama.cpp does.
-        let silent = self.tokenizer_value("model").and_then(Value::text) == Some("llama")
+        // Without the key, SentencePiece models and Llama 3 begin with one, as in llama.cpp.
+        let default = self.tokenizer_value("model").and_then(Value::text) == Some("llama")
             || self.tokenizer_value("pre").and_then(Value::text) == Some("llama-bpe");
         let mut config = Map::new();
-        let add_bos = self.tokenizer_value("add_bos_token").and_then(Value::bool).unwrap_or(silent);
+        let add_bos = self.tokenizer_value("add_bos_token").and_then(Value::bool).unwrap_or(default);
         config.insert("add_bos_token".into(), json!(add_bos));
         config.insert("bos_token".into(), json!(token("bos_token_id")));
         config.insert("eos_token".into(), json!(token("eos_token_id")));
@@ -102,7 +102,7 @@ impl Gguf {
             "default" | "gpt-2" => (plain, json!(null)),
             other => {
                 let expected = "`llama-bpe`, `qwen2`, `smollm`, `gpt-2` or `default`";
-                return Err(self.bad_tokenizer(format!("text is cut by `{other}`: expected {expected}")));
+                return Err(self.bad_tokenizer(format!("pre-tokenizer `{other}`: expected {expected}")));
             }
         };
         Ok(json!({

@@ -3,15 +3,16 @@
 //! A node named `x` writes the tensor `x_out`, unless the result is a graph output, which is named by the caller.
 //! *Source*: `docs/graph-contract.md`; op names, parameters and layouts as measured on libQnnHtp 2.51.
 
-use super::encode::{LinearForm, Stored};
+use super::encode::EncodedWeight;
 use super::sink::{GraphSink, Kind, Param};
+use super::weight_format::LinearForm;
 use crate::Result;
 use genie_types::{Dtype, TensorInfo};
 use half::f16;
 
 /// A tensor and its extents.
 #[derive(Clone, Debug)]
-pub(crate) struct Val<T> {
+pub(crate) struct TensorValue<T> {
     pub(crate) tensor: T,
     pub(crate) dims: Vec<usize>,
 }
@@ -32,41 +33,41 @@ impl<S: GraphSink> Composer<S> {
         self.sink
     }
 
-    /// The type of all floats here.
+    /// The type of all floats of the graph.
     pub(crate) fn dtype(&self) -> Dtype {
         self.dtype
     }
 
     /// A graph input.
-    pub(crate) fn input(&mut self, name: &str, dims: Vec<usize>, dtype: Dtype) -> Result<Val<S::Tensor>> {
+    pub(crate) fn input(&mut self, name: &str, dims: Vec<usize>, dtype: Dtype) -> Result<TensorValue<S::Tensor>> {
         let tensor = self.sink.tensor(&TensorInfo::new(name, dims.clone(), dtype), Kind::Input)?;
-        Ok(Val { tensor, dims })
+        Ok(TensorValue { tensor, dims })
     }
 
     /// A weight.
-    pub(crate) fn constant(&mut self, stored: &Stored) -> Result<Val<S::Tensor>> {
+    pub(crate) fn constant(&mut self, stored: &EncodedWeight) -> Result<TensorValue<S::Tensor>> {
         let tensor = self.sink.constant(&stored.info, &stored.bytes)?;
-        Ok(Val { tensor, dims: stored.info.dims.clone() })
+        Ok(TensorValue { tensor, dims: stored.info.dims.clone() })
     }
 
-    /// A number that is not a weight, `[1]`.
-    pub(crate) fn scalar(&mut self, name: &str, value: f32) -> Result<Val<S::Tensor>> {
+    /// A constant that is not a weight, `[1]`.
+    pub(crate) fn scalar(&mut self, name: &str, value: f32) -> Result<TensorValue<S::Tensor>> {
         let bytes = match self.dtype {
             Dtype::F16 => f16::from_f32(value).to_le_bytes().to_vec(),
             _ => value.to_le_bytes().to_vec(),
         };
         let tensor = self.sink.constant(&TensorInfo::new(name, vec![1], self.dtype), &bytes)?;
-        Ok(Val { tensor, dims: vec![1] })
+        Ok(TensorValue { tensor, dims: vec![1] })
     }
 
     /// Rows of `table [v, w]` by `ids [1, n]`: `[1, n, w]`.
     pub(crate) fn gather(
         &mut self,
         node: &str,
-        table: &Val<S::Tensor>,
-        ids: &Val<S::Tensor>,
+        table: &TensorValue<S::Tensor>,
+        ids: &TensorValue<S::Tensor>,
         out: Option<&str>,
-    ) -> Result<Val<S::Tensor>> {
+    ) -> Result<TensorValue<S::Tensor>> {
         let dims = [&ids.dims[..], &table.dims[1..]].concat();
         self.op(node, "Gather", &[("axis", Param::I32(0))], &[table, ids], dims, out)
     }
@@ -75,17 +76,17 @@ impl<S: GraphSink> Composer<S> {
     pub(crate) fn rms_norm(
         &mut self,
         node: &str,
-        x: &Val<S::Tensor>,
-        gamma: &Val<S::Tensor>,
+        x: &TensorValue<S::Tensor>,
+        gamma: &TensorValue<S::Tensor>,
         epsilon: f32,
-    ) -> Result<Val<S::Tensor>> {
+    ) -> Result<TensorValue<S::Tensor>> {
         let axes = Param::U32Tensor { dims: vec![1], data: vec![x.dims.len() as u32 - 1] };
         let params = [("epsilon", Param::F32(epsilon)), ("axes", axes)];
         self.op(node, "RmsNorm", &params, &[x, gamma], x.dims.clone(), None)
     }
 
     /// `x [.., in]` as [`Self::linear`] takes it; layers of the same input share this.
-    pub(crate) fn rows(&mut self, node: &str, x: &Val<S::Tensor>) -> Result<Val<S::Tensor>> {
+    pub(crate) fn rows(&mut self, node: &str, x: &TensorValue<S::Tensor>) -> Result<TensorValue<S::Tensor>> {
         let (last, leading) = x.dims.split_last().expect("no tensor here is a scalar");
         match self.form {
             LinearForm::FullyConnected => Ok(x.clone()),
@@ -97,10 +98,10 @@ impl<S: GraphSink> Composer<S> {
     pub(crate) fn linear(
         &mut self,
         node: &str,
-        x: &Val<S::Tensor>,
-        weight: &Val<S::Tensor>,
-        bias: Option<&Val<S::Tensor>>,
-    ) -> Result<Val<S::Tensor>> {
+        x: &TensorValue<S::Tensor>,
+        weight: &TensorValue<S::Tensor>,
+        bias: Option<&TensorValue<S::Tensor>>,
+    ) -> Result<TensorValue<S::Tensor>> {
         let rows = x.dims[..x.dims.len() - 1].iter().product();
         let inputs: Vec<_> = [x, weight].into_iter().chain(bias).collect();
         match self.form {
@@ -120,15 +121,20 @@ impl<S: GraphSink> Composer<S> {
     pub(crate) fn reshape(
         &mut self,
         node: &str,
-        x: &Val<S::Tensor>,
+        x: &TensorValue<S::Tensor>,
         dims: Vec<usize>,
         out: Option<&str>,
-    ) -> Result<Val<S::Tensor>> {
+    ) -> Result<TensorValue<S::Tensor>> {
         self.op(node, "Reshape", &[], &[x], dims, out)
     }
 
     /// Axis `i` of the result is axis `perm[i]` of `x`.
-    pub(crate) fn transpose(&mut self, node: &str, x: &Val<S::Tensor>, perm: [u32; 4]) -> Result<Val<S::Tensor>> {
+    pub(crate) fn transpose(
+        &mut self,
+        node: &str,
+        x: &TensorValue<S::Tensor>,
+        perm: [u32; 4],
+    ) -> Result<TensorValue<S::Tensor>> {
         let dims = perm.iter().map(|&axis| x.dims[axis as usize]).collect();
         let perm = Param::U32Tensor { dims: vec![4], data: perm.to_vec() };
         self.op(node, "Transpose", &[("perm", perm)], &[x], dims, None)
@@ -138,10 +144,10 @@ impl<S: GraphSink> Composer<S> {
     pub(crate) fn rotary(
         &mut self,
         node: &str,
-        x: &Val<S::Tensor>,
-        cos: &Val<S::Tensor>,
-        sin: &Val<S::Tensor>,
-    ) -> Result<Val<S::Tensor>> {
+        x: &TensorValue<S::Tensor>,
+        cos: &TensorValue<S::Tensor>,
+        sin: &TensorValue<S::Tensor>,
+    ) -> Result<TensorValue<S::Tensor>> {
         let width = x.dims[3] as u32;
         let params = [("interleaved", Param::Bool(false)), ("rotary_embedding_dim", Param::U32(width))];
         self.op(node, "RotaryEmbedding", &params, &[x, cos, sin], x.dims.clone(), None)
@@ -151,17 +157,22 @@ impl<S: GraphSink> Composer<S> {
     pub(crate) fn concat(
         &mut self,
         node: &str,
-        a: &Val<S::Tensor>,
-        b: &Val<S::Tensor>,
+        a: &TensorValue<S::Tensor>,
+        b: &TensorValue<S::Tensor>,
         axis: usize,
-    ) -> Result<Val<S::Tensor>> {
+    ) -> Result<TensorValue<S::Tensor>> {
         let mut dims = a.dims.clone();
         dims[axis] += b.dims[axis];
         self.op(node, "Concat", &[("axis", Param::U32(axis as u32))], &[a, b], dims, None)
     }
 
     /// `a [b, g, m, k]` times `b [b, 1, k, n]`: `[b, g, m, n]`.
-    pub(crate) fn matmul(&mut self, node: &str, a: &Val<S::Tensor>, b: &Val<S::Tensor>) -> Result<Val<S::Tensor>> {
+    pub(crate) fn matmul(
+        &mut self,
+        node: &str,
+        a: &TensorValue<S::Tensor>,
+        b: &TensorValue<S::Tensor>,
+    ) -> Result<TensorValue<S::Tensor>> {
         let params = [("transpose_in0", Param::Bool(false)), ("transpose_in1", Param::Bool(false))];
         let dims = vec![a.dims[0], a.dims[1], a.dims[2], b.dims[3]];
         self.op(node, "MatMul", &params, &[a, b], dims, None)
@@ -171,25 +182,30 @@ impl<S: GraphSink> Composer<S> {
     pub(crate) fn add(
         &mut self,
         node: &str,
-        a: &Val<S::Tensor>,
-        b: &Val<S::Tensor>,
+        a: &TensorValue<S::Tensor>,
+        b: &TensorValue<S::Tensor>,
         out: Option<&str>,
-    ) -> Result<Val<S::Tensor>> {
+    ) -> Result<TensorValue<S::Tensor>> {
         self.op(node, "ElementWiseAdd", &[], &[a, b], a.dims.clone(), out)
     }
 
     /// Product; `b` may be broadcast.
-    pub(crate) fn mul(&mut self, node: &str, a: &Val<S::Tensor>, b: &Val<S::Tensor>) -> Result<Val<S::Tensor>> {
+    pub(crate) fn mul(
+        &mut self,
+        node: &str,
+        a: &TensorValue<S::Tensor>,
+        b: &TensorValue<S::Tensor>,
+    ) -> Result<TensorValue<S::Tensor>> {
         self.op(node, "ElementWiseMultiply", &[], &[a, b], a.dims.clone(), None)
     }
 
     /// Logistic function.
-    pub(crate) fn sigmoid(&mut self, node: &str, x: &Val<S::Tensor>) -> Result<Val<S::Tensor>> {
+    pub(crate) fn sigmoid(&mut self, node: &str, x: &TensorValue<S::Tensor>) -> Result<TensorValue<S::Tensor>> {
         self.op(node, "Sigmoid", &[], &[x], x.dims.clone(), None)
     }
 
     /// Over the last axis.
-    pub(crate) fn softmax(&mut self, node: &str, x: &Val<S::Tensor>) -> Result<Val<S::Tensor>> {
+    pub(crate) fn softmax(&mut self, node: &str, x: &TensorValue<S::Tensor>) -> Result<TensorValue<S::Tensor>> {
         let axis = x.dims.len() as u32 - 1;
         self.op(node, "Softmax", &[("axis", Param::U32(axis))], &[x], x.dims.clone(), None)
     }
@@ -199,10 +215,10 @@ impl<S: GraphSink> Composer<S> {
         node: &str,
         op: &str,
         params: &[(&str, Param)],
-        inputs: &[&Val<S::Tensor>],
+        inputs: &[&TensorValue<S::Tensor>],
         dims: Vec<usize>,
         out: Option<&str>,
-    ) -> Result<Val<S::Tensor>> {
+    ) -> Result<TensorValue<S::Tensor>> {
         let (name, kind) = match out {
             Some(name) => (name.to_string(), Kind::Output),
             None => (format!("{node}_out"), Kind::Native),
@@ -210,6 +226,6 @@ impl<S: GraphSink> Composer<S> {
         let tensor = self.sink.tensor(&TensorInfo::new(name, dims.clone(), self.dtype), kind)?;
         let inputs: Vec<S::Tensor> = inputs.iter().map(|val| val.tensor).collect();
         self.sink.node(node, op, params, &inputs, &[tensor])?;
-        Ok(Val { tensor, dims })
+        Ok(TensorValue { tensor, dims })
     }
 }

@@ -1,9 +1,9 @@
 //! One decoder layer: attention, then feed-forward, both added to the residual stream.
 
-use super::composer::Val;
+use super::composer::TensorValue;
 use super::sink::GraphSink;
 use super::weights::LayerWeights;
-use super::{Flow, attention, mlp};
+use super::{LayerBuilder, attention, mlp};
 use crate::Result;
 use crate::family::ModelSpec;
 
@@ -11,11 +11,11 @@ use crate::family::ModelSpec;
 pub(super) fn lower<S: GraphSink>(
     spec: &ModelSpec,
     layer: usize,
-    flow: &mut Flow<S>,
-    weights: &LayerWeights<Val<S::Tensor>>,
+    builder: &mut LayerBuilder<S>,
+    weights: &LayerWeights<TensorValue<S::Tensor>>,
     out: Option<&str>,
 ) -> Result<()> {
-    flow.x = attention::lower(spec, layer, flow, weights)?;
-    flow.x = mlp::lower(spec, layer, flow, weights, out)?;
+    builder.x = attention::lower(spec, layer, builder, weights)?;
+    builder.x = mlp::lower(spec, layer, builder, weights, out)?;
     Ok(())
 }

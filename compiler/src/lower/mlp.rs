@@ -2,22 +2,22 @@
 //!
 //! QNN has no SiLU: it is `g * sigmoid(g)`.
 
-use super::Flow;
-use super::composer::Val;
+use super::LayerBuilder;
+use super::composer::TensorValue;
 use super::sink::GraphSink;
 use super::weights::LayerWeights;
 use crate::Result;
 use crate::family::ModelSpec;
 
-/// Adds it for layer `layer` and gives the new residual stream, as graph output `out` where named.
+/// Adds it for layer `layer`; returns the new residual stream, as graph output `out` where named.
 pub(super) fn lower<S: GraphSink>(
     spec: &ModelSpec,
     layer: usize,
-    flow: &mut Flow<S>,
-    weights: &LayerWeights<Val<S::Tensor>>,
+    builder: &mut LayerBuilder<S>,
+    weights: &LayerWeights<TensorValue<S::Tensor>>,
     out: Option<&str>,
-) -> Result<Val<S::Tensor>> {
-    let Flow { graph, x, .. } = flow;
+) -> Result<TensorValue<S::Tensor>> {
+    let LayerBuilder { graph, x, .. } = builder;
     let at = |part: &str| format!("model_layers_{layer}_mlp_{part}");
     let norm = format!("model_layers_{layer}_post_attention_layernorm");
     let h = graph.rms_norm(&norm, x, &weights.post_norm, spec.rms_eps)?;

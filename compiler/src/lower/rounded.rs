@@ -1,8 +1,9 @@
-//! The numbers that a graph's stored weights stand for, under the checkpoint's names and without what was folded into them.
+//! The dequantised weights of a graph, under the checkpoint's names and without the folded scales.
 
-use super::Piece;
-use super::encode::{Format, Stored};
-use super::weights::{self, WeightSpec};
+use super::Split;
+use super::encode::EncodedWeight;
+use super::weight_format::{Format, WeightSpec};
+use super::weights;
 use crate::Result;
 use crate::checkpoint::Checkpoint;
 use crate::family::ModelSpec;
@@ -11,7 +12,7 @@ use half::f16;
 
 /// One of a model's weights.
 pub(crate) struct RoundedWeight {
-    /// What a checkpoint calls it.
+    /// Name in a checkpoint.
     pub(crate) name: String,
     spec: WeightSpec,
 }
@@ -24,7 +25,7 @@ pub(crate) fn rounded_weights(spec: &ModelSpec, format: Format) -> Vec<RoundedWe
         let name = if is_head { "lm_head.weight".into() } else { weight.name.clone() };
         RoundedWeight { name, spec: weight }
     };
-    weights::of_piece(spec, &Piece::whole(spec), format).into_iter().map(named).collect()
+    weights::of_split(spec, &Split::whole(spec), format).into_iter().map(named).collect()
 }
 
 impl RoundedWeight {
@@ -33,10 +34,10 @@ impl RoundedWeight {
         &self.spec.dims
     }
 
-    /// Reads it, rounds it, and gives what it is then.
+    /// Reads it, quantises it, and returns its dequantised values.
     pub(crate) fn read(&self, checkpoint: &Checkpoint, format: Format) -> Result<Vec<f32>> {
-        let stored = Stored::read(checkpoint, &self.spec, format)?;
-        let mut values = numbers(&stored);
+        let stored = EncodedWeight::read(checkpoint, &self.spec, format)?;
+        let mut values = dequantised(&stored);
         if self.spec.scale != 1.0 {
             values.iter_mut().for_each(|v| *v = (f64::from(*v) / self.spec.scale) as f32);
         }
@@ -44,9 +45,9 @@ impl RoundedWeight {
     }
 }
 
-fn numbers(stored: &Stored) -> Vec<f32> {
-    let Stored { info, bytes, .. } = stored;
-    let codes: Vec<i8> = match info.dtype {
+fn dequantised(stored: &EncodedWeight) -> Vec<f32> {
+    let EncodedWeight { info, bytes, .. } = stored;
+    let q: Vec<i8> = match info.dtype {
         Dtype::F32 => return bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect(),
         Dtype::F16 => return bytes.as_chunks().0.iter().map(|b| f16::from_le_bytes(*b).to_f32()).collect(),
         Dtype::SFixed4 => {
@@ -57,13 +58,12 @@ fn numbers(stored: &Stored) -> Vec<f32> {
     };
     let scales = match &info.quant {
         Quant::PerAxis { scale_offsets, .. } | Quant::Block { scale_offsets, .. } => scale_offsets.as_slice(),
-        other => unreachable!("weights are stored by row or in blocks, not as {other:?}"),
+        other => unreachable!("weights are stored per row or in blocks, not as {other:?}"),
     };
-    // Scales stand in the order of the runs that they are for: rows, or blocks of a row.
-    let run = codes.len() / scales.len().max(1);
-    codes
-        .chunks(run.max(1))
+    // Scales are in the order of their runs: rows, or blocks of a row.
+    let run = q.len() / scales.len().max(1);
+    q.chunks(run.max(1))
         .zip(scales)
-        .flat_map(|(run, (scale, _))| run.iter().map(move |c| f32::from(*c) * scale))
+        .flat_map(|(run, (scale, _))| run.iter().map(move |q| f32::from(*q) * scale))
         .collect()
 }

@@ -1,6 +1,6 @@
-//! What the lowering needs of a graph under construction.
+//! The interface of a graph under construction.
 //!
-//! [`qnn_api::GraphBuilder`] is one; the tests' recorder is another, so that what was lowered can be looked at.
+//! Implemented by [`qnn_api::GraphBuilder`], and in tests by a recorder.
 
 use crate::Result;
 use genie_types::TensorInfo;
@@ -9,7 +9,7 @@ pub(crate) use qnn_api::{Param, TensorKind as Kind};
 
 /// A graph under construction.
 pub(crate) trait GraphSink {
-    /// Names a tensor of this graph.
+    /// Handle of a tensor of this graph.
     type Tensor: Copy + core::fmt::Debug;
 
     /// Declares a tensor that a node or the caller fills.

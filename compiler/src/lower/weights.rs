@@ -1,59 +1,15 @@
-//! Which tensors of the checkpoint a piece needs: names, shapes, roles, and what is folded into them.
+//! Which tensors of the checkpoint a split needs: names, shapes, roles, and what is folded into them.
 //!
 //! The attention's `1 / sqrt(head_dim)` is folded here: into Wq and its bias, or into the query norm's gamma where
 //! queries are normalised afterwards (a norm would undo a scale applied before it). Blocks keep their float16 scales, so that
-//! those of a file come through bit for bit: what is no power of two is left to the scores, see [`score_scale`].
+//! those of a file are copied bit for bit: a factor that is no power of two is applied to the scores, see [`score_scale`].
 //!
 //! *Shapes*: linear weights are `[out, in]`, as stored and as `FullyConnected` wants them.
 
-use super::blocks::is_power_of_two;
-use super::encode::{Format, LinearForm};
-use super::piece::Piece;
-use crate::checkpoint::Gatekeeper;
+use super::split::Split;
+use super::weight_format::{Format, LinearForm, Role, WeightSpec, is_power_of_two};
 use crate::family::ModelSpec;
 use crate::{Result, Weights};
-use genie_types::{Dtype, TensorInfo};
-
-/// What a tensor is for. A quantiser decides by it which encoding to use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
-    /// `[vocab, hidden]`, rows gathered by token id.
-    Embedding,
-    /// `[out, in]`.
-    Linear,
-    /// `[out]`.
-    Bias,
-    /// `[hidden]` or `[head_dim]`.
-    Norm,
-}
-
-/// One tensor to load.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct WeightSpec {
-    pub(crate) name: String,
-    pub(crate) dims: Vec<usize>,
-    pub(crate) role: Role,
-    /// Multiplied into every element, in double, before conversion.
-    pub(crate) scale: f64,
-    /// What it is called in graphs.
-    pub(crate) stored_as: String,
-}
-
-impl WeightSpec {
-    pub(crate) fn n_elems(&self) -> usize {
-        self.dims.iter().product()
-    }
-
-    /// The tensor it becomes, not counting an encoding.
-    pub(super) fn info(&self, dtype: Dtype) -> TensorInfo {
-        TensorInfo::new(self.stored_as.clone(), self.dims.clone(), dtype)
-    }
-
-    /// A gate that names it.
-    pub(super) fn gate(&self) -> Gatekeeper<'_> {
-        Gatekeeper { name: &self.name, dims: &self.dims, done: 0 }
-    }
-}
 
 /// A weight and its bias.
 #[derive(Clone, Debug)]
@@ -133,13 +89,13 @@ pub(super) fn lm_head(spec: &ModelSpec, format: Format) -> WeightSpec {
     }
 }
 
-/// True when the LM head is the very tensor that ids are looked up in, in a piece that has both.
+/// True when the LM head and the embedding are one tensor, in a split that has both.
 pub(super) fn shares_table(spec: &ModelSpec, format: Format) -> bool {
     let same_format = !matches!(format.weights, Weights::W8 | Weights::W4);
     spec.tied && same_format && format.form == LinearForm::FullyConnected
 }
 
-/// What the scores of attention are still to be multiplied by; `None` when the weights hold all of it.
+/// The factor of the attention scores; `None` when it is folded into the weights.
 pub(super) fn score_scale(spec: &ModelSpec, format: Format) -> Option<f64> {
     let scale = attention_scale(spec);
     let in_blocks = matches!(format.weights, Weights::Q8_0 | Weights::Q4_0);
@@ -178,18 +134,18 @@ pub(super) fn of_layer(spec: &ModelSpec, layer: usize, format: Format) -> LayerW
     }
 }
 
-/// Everything a piece reads, in reading order.
-pub(super) fn of_piece(spec: &ModelSpec, piece: &Piece, format: Format) -> Vec<WeightSpec> {
+/// Everything a split reads, in reading order.
+pub(super) fn of_split(spec: &ModelSpec, split: &Split, format: Format) -> Vec<WeightSpec> {
     let mut all = Vec::new();
-    if piece.input.is_none() {
+    if split.input.is_none() {
         all.push(embedding(spec));
     }
-    for layer in piece.layers.clone() {
+    for layer in split.layers.clone() {
         of_layer(spec, layer, format).map(|w| all.push(w.clone()));
     }
-    if piece.has_head {
+    if split.has_head {
         all.push(final_norm(spec));
-        if piece.input.is_some() || !shares_table(spec, format) {
+        if split.input.is_some() || !shares_table(spec, format) {
             all.push(lm_head(spec, format));
         }
     }

@@ -3,7 +3,7 @@
 use super::random::Noise;
 use super::{BOS, EOS, FileDtype, TestModel};
 use crate::checkpoint::file_header;
-use crate::family::Family;
+use crate::family::{Bias, SlidingWindow};
 use crate::lower::{Role, all_tensors};
 use crate::{Result, fs};
 use half::{bf16, f16};
@@ -20,14 +20,10 @@ const LOGIT_SPREAD: f32 = 2.0;
 const SMALL: f32 = 0.1;
 
 pub(super) fn write_configs(model: &TestModel, dir: &Path) -> Result<()> {
-    let (architecture, model_type) = match model.family {
-        Family::Llama => ("LlamaForCausalLM", "llama"),
-        Family::Qwen2 => ("Qwen2ForCausalLM", "qwen2"),
-        Family::Qwen3 => ("Qwen3ForCausalLM", "qwen3"),
-    };
+    let family = model.family.info();
     let mut config = json!({
-        "architectures": [architecture],
-        "model_type": model_type,
+        "architectures": [family.class],
+        "model_type": family.name,
         "vocab_size": model.vocab,
         "hidden_size": model.hidden,
         "intermediate_size": model.ffn,
@@ -43,7 +39,7 @@ pub(super) fn write_configs(model: &TestModel, dir: &Path) -> Result<()> {
         "eos_token_id": EOS.0,
         "torch_dtype": dtype_names(model.dtype).1,
     });
-    if model.family == Family::Qwen3 || model.head_dim * model.heads != model.hidden {
+    if family.default_head_dim.is_some() || model.head_dim * model.heads != model.hidden {
         config["head_dim"] = json!(model.head_dim);
     }
     if let Some(scaling) = &model.scaling {
@@ -55,12 +51,13 @@ pub(super) fn write_configs(model: &TestModel, dir: &Path) -> Result<()> {
             "original_max_position_embeddings": scaling.original_max_positions as u64,
         });
     }
-    if model.family != Family::Qwen2 {
+    if family.qkv_bias == Bias::AttentionKey {
         config["attention_bias"] = json!(model.attention_bias);
     }
-    if model.family == Family::Llama {
+    if family.mlp_bias == Bias::MlpKey {
         config["mlp_bias"] = json!(model.mlp_bias);
-    } else {
+    }
+    if family.sliding_window == SlidingWindow::OffByDefault {
         config["use_sliding_window"] = json!(false);
         config["sliding_window"] = json!(model.max_positions);
         config["max_window_layers"] = json!(model.layers);

@@ -1,6 +1,6 @@
 //! Small random checkpoints in Hugging Face's layout, for tests, benchmarks and trying things out.
 //!
-//! The same spec gives the same bytes on every machine: the random numbers are integer sums, no `libm` is asked.
+//! The same spec gives the same bytes on every machine: the random numbers are integer sums and need no `libm`.
 //! Weights are scaled so that activations stay near unit size and logits spread by about two, which makes greedy
 //! choices stable under f16.
 
@@ -10,7 +10,7 @@ mod random;
 mod tests;
 mod tokenizer;
 
-use crate::family::{Biases, Family, Llama3Scaling, ModelSpec, Rope, SamplerDefaults, SpecialTokens};
+use crate::family::{Family, Llama3Scaling, ModelSpec, Rope, SamplerDefaults, SpecialTokens};
 use crate::{CompileError, Result};
 use genie_types::TokenId;
 use std::path::Path;
@@ -37,7 +37,7 @@ pub enum FileDtype {
 /// A random model. Start from [`TestModel::tiny`] and change what matters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TestModel {
-    /// Which architecture.
+    /// Its architecture.
     pub family: Family,
     /// Decoder layers.
     pub layers: usize,
@@ -47,7 +47,7 @@ pub struct TestModel {
     pub heads: usize,
     /// Key and value heads.
     pub kv_heads: usize,
-    /// Width of a head. Written to `config.json` where it is not `hidden / heads`, and always for Qwen 3.
+    /// Width of a head. Written to `config.json` where it is not `hidden / heads` or the family has a default.
     pub head_dim: usize,
     /// Width of the feed-forward part.
     pub ffn: usize,
@@ -55,9 +55,9 @@ pub struct TestModel {
     pub vocab: usize,
     /// The LM head is the embedding.
     pub tied: bool,
-    /// Biases on Q, K, V and O (Llama, Qwen 3).
+    /// Value of `attention_bias`, for families that read it.
     pub attention_bias: bool,
-    /// Biases in the feed-forward part (Llama).
+    /// Value of `mlp_bias`, for families that read it.
     pub mlp_bias: bool,
     /// Base of the rotary angles.
     pub rope_theta: f64,
@@ -69,7 +69,7 @@ pub struct TestModel {
     pub dtype: FileDtype,
     /// Number of safetensors files; with more than one there is an index.
     pub shards: usize,
-    /// Another seed, other weights.
+    /// Seed of the random weights.
     pub seed: u64,
 }
 
@@ -82,7 +82,7 @@ impl TestModel {
             hidden: 64,
             heads: 4,
             kv_heads: 2,
-            head_dim: if family == Family::Qwen3 { 32 } else { 16 },
+            head_dim: if family.info().default_head_dim.is_some() { 32 } else { 16 },
             ffn: 96,
             vocab: 320,
             tied: true,
@@ -135,11 +135,9 @@ impl TestModel {
         Ok(())
     }
 
-    /// What the compiler is going to make of it.
+    /// The spec that the compiler reads from it.
     pub fn spec(&self) -> ModelSpec {
-        let (llama, qwen2, qwen3) =
-            (self.family == Family::Llama, self.family == Family::Qwen2, self.family == Family::Qwen3);
-        let attention = self.attention_bias && (llama || qwen3);
+        let family = self.family.info();
         ModelSpec {
             family: self.family,
             n_layers: self.layers,
@@ -153,9 +151,9 @@ impl TestModel {
             rope: Rope { theta: self.rope_theta, scaling: self.scaling.clone() },
             max_positions: Some(self.max_positions),
             tied: self.tied,
-            biases: Biases { qkv: attention || qwen2, o: attention, mlp: self.mlp_bias && llama },
-            qk_norm: qwen3,
-            tokens: SpecialTokens { bos: llama.then_some(BOS), eos: vec![EOS], pad: None },
+            biases: family.biases(self.attention_bias, self.mlp_bias),
+            qk_norm: family.qk_norm,
+            tokens: SpecialTokens { bos: family.prepends_bos.then_some(BOS), eos: vec![EOS], pad: None },
             sampler: SamplerDefaults::default(),
         }
     }

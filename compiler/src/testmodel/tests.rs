@@ -8,7 +8,7 @@ fn the_same_spec_gives_the_same_bytes() {
     let hash = |model: &TestModel| {
         let dir = tempfile::tempdir().unwrap();
         model.write(dir.path()).unwrap();
-        crate::fs::hash_file(&dir.path().join("model.safetensors")).unwrap().sha256
+        genie_bundle::hash::hash_file(&dir.path().join("model.safetensors")).unwrap().sha256
     };
     let model = TestModel::tiny(Family::Llama);
     assert_eq!(hash(&model), hash(&model));

@@ -8,7 +8,7 @@ use super::error::GenieError;
 use super::session::{Outcome, Session};
 
 /// The program of this crate that plays a session from its standard input.
-const PROGRAM: &str = "real_genie";
+const PROGRAM: &str = "libgenie";
 /// Fresh heap memory then holds the complement of this byte: zeros.
 const CLEARED: &str = "255";
 /// How much of a dead process's words is told.

@@ -89,7 +89,8 @@ impl Genie {
     /// # Errors
     /// No library, or one that lacks a function.
     pub fn open(path: &Path) -> Result<Self, GenieError> {
-        qnn_api::library::prepare(path);
+        // SAFETY: running the initialisers of the helpers beside it is what the caller asked for.
+        unsafe { qnn_api::library::prepare(path) };
         // SAFETY: running the initialisers of Qualcomm's library is what the caller asked for.
         let file = unsafe { libloading::Library::new(path) };
         let file = file.map_err(|source| GenieError::Load { path: path.to_owned(), source })?;

@@ -1,7 +1,7 @@
 //! Qualcomm's own `libGenie.so` as the other party of a comparison.
 //!
 //! A [`Session`] says which library opens which config and what is asked of the dialog; [`Session::run`] plays it in a
-//! process of its own (the program `real_genie`) and hands back tokens, codes, times, profile and log. [`Stage`] is a
+//! process of its own (the program `libgenie`) and hands back tokens, codes, times, profile and log. [`Stage`] is a
 //! folder in which another library stands where the real one looks for `libQnnHtp.so`. [`Session::play_ours`] plays the
 //! same session with our own dialog.
 //!

@@ -1,7 +1,7 @@
 //! Random operations on an engine and on the naive cache, side by side.
 
 use conformance::decoder::{Decoder, Entry, Form, Naive, Rule, distance};
-use engine::{Engine, EngineError, SeqId, SeqTokens, TokenModel};
+use engine::{Engine, EngineError, SeqId, SeqTokens, Snapshot, TokenModel};
 use genie_types::{TokenId, Variant};
 use kvmanager::KvError;
 use proptest::prelude::*;
@@ -235,9 +235,12 @@ impl<'a> Pair<'a> {
                 self.follow(done, |_| ())?;
             }
             Op::Move => {
-                let snapshot = self.engine().snapshot(b"mine").unwrap();
+                let mut snapshot = self.engine().snapshot().unwrap();
+                snapshot.user_data = b"mine".to_vec();
+                let snapshot = Snapshot::from_bytes(&snapshot.to_bytes()).unwrap();
                 self.live = 1 - self.live;
-                prop_assert_eq!(self.engine().restore_snapshot(&snapshot).unwrap(), b"mine");
+                self.engine().restore_snapshot(&snapshot).unwrap();
+                prop_assert_eq!(snapshot.user_data, b"mine");
             }
             Op::BadToken => {
                 let bad = [TokenId(0), TokenId(self.decoder.size.vocab as u32)];

@@ -1,51 +1,22 @@
-//! Genie's dialog config (API 1.21): JSON in, checked values out.
-//!
-//! The stages, each of which lists *all* it finds: the tables (`tables/`: keys, types, ranges), the rules between keys
-//! (`rules/`), what this build supports (`support.rs`), values (`checked.rs`), and the files it names.
-//!
-//! *Traps*: relative paths start at the config's folder. A missing `sampler` block is fine here (defaults); the real
-//! Genie then refuses to create the dialog, though its schema allows it.
+//! A bundle's config as this crate and the engine use it: [`genie_bundle::GenieConfig`] with a sampler and an engine's
+//! options made of it.
 
-mod checked;
-mod embedding;
-mod extensions;
-mod hints;
-mod history;
-mod node;
-mod problem;
-mod raw;
-mod rules;
-mod schema;
-mod settings;
-mod support;
-mod tables;
+use std::path::Path;
 
-pub use extensions::HtpExtensions;
-pub use history::{GenieApi, refused_by};
-pub use problem::{ConfigError, Origin, Problem};
-pub use settings::{BackendSettings, ContextSettings};
+use engine::{EmbeddingLut, EngineConfig, GroupOptions, LutDtype, RopeConfig, RopeScaling};
+pub use genie_bundle::config::{BackendSettings, ConfigError, ContextSettings, Problem};
+use genie_bundle::config::{EmbeddingSettings, RopeSettings, TableDtype};
+use genie_bundle::{GenieConfig, config};
+use genie_types::TokenId;
 
-use std::path::{Path, PathBuf};
-
-use engine::EngineConfig;
-use serde_json::Value;
-
-use crate::sampler::SamplerSettings;
-use node::Node;
+use crate::sampler::{SamplerSettings, SettingsError, TokenPenalty};
 
 /// A dialog config that has passed every check.
 #[derive(Clone, Debug)]
 pub struct DialogConfig {
-    origin: Origin,
-    base: PathBuf,
-    context: ContextSettings,
+    genie: GenieConfig,
     sampler: SamplerSettings,
-    tokenizer: PathBuf,
     engine: EngineConfig,
-    backend: BackendSettings,
-    stop_sequences: Vec<String>,
-    max_num_tokens: Option<usize>,
-    warnings: Vec<Problem>,
 }
 
 impl DialogConfig {
@@ -54,14 +25,7 @@ impl DialogConfig {
     /// # Errors
     /// Unreadable, not JSON, not valid, not supported, or files missing; see [`ConfigError`].
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
-        let path = path.as_ref();
-        let read = |source| ConfigError::Read { path: path.to_path_buf(), source };
-        let text = std::fs::read_to_string(path).map_err(read)?;
-        let full = std::path::absolute(path).map_err(read)?;
-        let base = full.parent().unwrap_or(Path::new("/"));
-        let config = Self::parse(&text, base, Origin::file(path))?;
-        config.check_files()?;
-        Ok(config)
+        Self::new(GenieConfig::from_file(path)?)
     }
 
     /// Checks a config that is in memory. Relative paths in it start at `base`; files are not looked at.
@@ -69,81 +33,32 @@ impl DialogConfig {
     /// # Errors
     /// Not JSON, not valid or not supported.
     pub fn from_json(text: &str, base: impl AsRef<Path>) -> Result<Self, ConfigError> {
-        Self::parse(text, base.as_ref(), Origin::Text)
+        Self::new(GenieConfig::from_json(text, base)?)
     }
 
-    fn parse(text: &str, base: &Path, origin: Origin) -> Result<Self, ConfigError> {
-        let document: Value =
-            serde_json::from_str(text).map_err(|source| ConfigError::Syntax { origin: origin.clone(), source })?;
-        let problems = validate(&document);
-        if !problems.is_empty() {
-            return Err(ConfigError::Invalid { origin, problems });
-        }
-        let root = Node::root(&document);
-        let problems = support::unsupported(&root);
-        if !problems.is_empty() {
-            return Err(ConfigError::Unsupported { origin, problems });
-        }
-        let warnings = support::warnings(&root);
-        let raw: raw::RawRoot = serde_json::from_value(document).map_err(|e| ConfigError::Invalid {
-            origin: origin.clone(),
-            problems: vec![Problem::new("/dialog", e.to_string())],
-        })?;
-        let mut problems = Vec::new();
-        match checked::values(raw.dialog, base, &mut problems) {
-            Some(v) if problems.is_empty() => Ok(Self {
-                origin,
-                base: base.to_path_buf(),
-                context: v.context,
-                sampler: v.sampler,
-                tokenizer: v.tokenizer,
-                engine: v.engine,
-                backend: v.backend,
-                stop_sequences: v.stop_sequences,
-                max_num_tokens: v.max_num_tokens,
-                warnings,
-            }),
-            _ => Err(ConfigError::Invalid { origin, problems }),
-        }
-    }
-
-    /// Checks that every file the config names is there.
+    /// Wraps a config that was read.
     ///
     /// # Errors
-    /// [`ConfigError::Files`] with the absolute path of each file that is not.
-    pub fn check_files(&self) -> Result<(), ConfigError> {
-        const BINS: &str = "/dialog/engine/model/binary/ctx-bins";
-        let mut files = vec![("/dialog/tokenizer/path".to_owned(), &self.tokenizer)];
-        files.extend(self.engine.ctx_bins.iter().enumerate().map(|(i, p)| (format!("{BINS}/{i}"), p)));
-        files.extend(self.backend.extensions.iter().map(|p| ("/dialog/engine/backend/extensions".to_owned(), p)));
-        files.extend(self.engine.embedding.iter().map(|e| ("/dialog/embedding/lut-path".to_owned(), &e.path)));
-        let problems: Vec<Problem> = files.into_iter().filter_map(|(at, path)| self.file_problem(at, path)).collect();
-        if problems.is_empty() {
-            return Ok(());
-        }
-        Err(ConfigError::Files { origin: self.origin.clone(), problems })
-    }
-
-    fn file_problem(&self, pointer: String, path: &Path) -> Option<Problem> {
-        let message = match std::fs::metadata(path) {
-            Ok(m) if m.is_file() => return None,
-            Ok(_) => format!("expected a file, found a directory at `{}`", path.display()),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => format!("file not found: `{}`", path.display()),
-            Err(e) => format!("cannot access `{}`: {e}", path.display()),
-        };
-        let problem = Problem::new(pointer, message);
-        let in_base = path.starts_with(&self.base);
-        Some(if in_base { problem.hint("relative paths start at the config's folder") } else { problem })
+    /// Sampler settings that no sampler can work with.
+    pub fn new(genie: GenieConfig) -> Result<Self, ConfigError> {
+        let sampler = sampler(genie.sampler()).map_err(|e| {
+            let at = if e.key.ends_with("penalty") { "token-penalty/" } else { "" };
+            let message = format!("expected {}, found {}", e.expected, e.value);
+            let problem = Problem::new(format!("/dialog/sampler/{at}{}", e.key), message);
+            ConfigError::Invalid { origin: genie.origin().clone(), problems: vec![problem] }
+        })?;
+        let engine = engine(&genie);
+        Ok(Self { genie, sampler, engine })
     }
 
     /// The config's folder, where relative paths start.
     pub fn base(&self) -> &Path {
-        &self.base
+        self.genie.base()
     }
 
     /// Special tokens and the context's size.
     pub fn context(&self) -> &ContextSettings {
-        &self.context
+        self.genie.context()
     }
 
     /// How tokens are drawn.
@@ -153,51 +68,96 @@ impl DialogConfig {
 
     /// The Hugging Face `tokenizer.json`, absolute if the base was.
     pub fn tokenizer(&self) -> &Path {
-        &self.tokenizer
+        self.genie.tokenizer()
     }
 
-    /// What the engine is to be opened with; clone it to change what the config does not say (policy, cache mode).
+    /// What the engine is to be opened with; clone it to change what the config does not contain (policy, cache mode).
     pub fn engine(&self) -> &EngineConfig {
         &self.engine
     }
 
     /// What the QNN library is to be opened with.
     pub fn backend(&self) -> &BackendSettings {
-        &self.backend
+        self.genie.backend()
     }
 
     /// Texts that end a turn; none is empty.
     pub fn stop_sequences(&self) -> &[String] {
-        &self.stop_sequences
+        self.genie.stop_sequences()
     }
 
     /// Most tokens to generate in a turn, if limited.
     pub fn max_num_tokens(&self) -> Option<usize> {
-        self.max_num_tokens
+        self.genie.max_num_tokens()
     }
 
-    /// What is valid but does nothing, or not what it seems.
+    /// Keys that are valid but do nothing, or something else than the writer may expect.
     pub fn warnings(&self) -> &[Problem] {
-        &self.warnings
+        self.genie.warnings()
     }
 }
 
-/// All violations of Genie's schema and rules in a document of any kind of dialog, supported here or not.
-pub fn validate(document: &Value) -> Vec<Problem> {
-    let mut problems = Vec::new();
-    if !document.is_object() {
-        schema::check(&schema::Type::Block(&tables::ROOT), document, "", &tables::ROOT, &mut problems);
-        return problems;
+fn sampler(block: &config::SamplerSettings) -> Result<SamplerSettings, SettingsError> {
+    // A seed of -1 asks for a random one; other negative seeds are taken bit for bit, as C does.
+    let seed = block.seed.filter(|seed| *seed != -1).map(i32::cast_unsigned);
+    let mut s = SamplerSettings::default().with_seed(seed).with_greedy(block.greedy);
+    if let Some(temp) = block.temp {
+        s = s.with_temp(temp)?;
     }
-    if document.get("dialog").is_none()
-        && let Some(other) = tables::OTHER_ROOTS.iter().find(|r| document.get(**r).is_some())
-    {
-        let message = format!("this is a config for `{other}`, expected one for `dialog`");
-        return vec![Problem::new("", message)];
+    if let Some(k) = block.top_k {
+        s = s.with_top_k(k);
     }
-    schema::check_block(&tables::ROOT, document, "", &tables::ROOT, &mut problems);
-    rules::check(&Node::root(document), &mut problems);
-    problems
+    if let Some(p) = block.top_p {
+        s = s.with_top_p(p)?;
+    }
+    if let Some(p) = &block.token_penalty {
+        let off = TokenPenalty::default();
+        s = s.with_penalty(TokenPenalty {
+            last_n: p.penalize_last_n.unwrap_or(off.last_n),
+            repetition: p.repetition_penalty.unwrap_or(off.repetition),
+            presence: p.presence_penalty.unwrap_or(off.presence),
+            frequency: p.frequency_penalty.unwrap_or(off.frequency),
+        })?;
+    }
+    Ok(s)
+}
+
+fn engine(genie: &GenieConfig) -> EngineConfig {
+    let (from, context) = (genie.engine(), genie.context());
+    let mut config = EngineConfig::new(&from.ctx_bins);
+    config.context_size = Some(context.size);
+    config.n_threads = from.n_threads;
+    config.rope = from.rope.map(rope);
+    // Genie's rule: the pad token, else the first EOS. Padded rows are masked, so any id does.
+    config.pad_token = context.pad.or(context.eos.first().copied()).unwrap_or(TokenId(0));
+    let group = |g: &config::CacheGroupSettings| GroupOptions {
+        prefix: g.prefix.clone(),
+        mask: g.attention_mask_tensor_name.clone(),
+        index: g.cache_index_tensor_name.clone(),
+    };
+    config.cache_groups = from.cache_groups.iter().map(group).collect();
+    config.select_graphs = (!from.select_graphs.is_empty()).then(|| from.select_graphs.clone());
+    config.embedding = from.embedding.as_ref().map(embedding);
+    config
+}
+
+fn rope(rope: RopeSettings) -> RopeConfig {
+    let scaling = rope.llama3.map_or(RopeScaling::Default, |s| RopeScaling::Llama3 {
+        factor: s.factor,
+        low_freq_factor: s.low_freq_factor,
+        high_freq_factor: s.high_freq_factor,
+        original_max_position: s.original_max_position,
+    });
+    RopeConfig { rope_dim: rope.dim, theta: rope.theta, scaling }
+}
+
+fn embedding(table: &EmbeddingSettings) -> EmbeddingLut {
+    let dtype = match table.dtype {
+        TableDtype::Float32 => LutDtype::Float32,
+        TableDtype::Native => LutDtype::Native,
+        TableDtype::Fixed { dtype, scale, offset } => LutDtype::Fixed { dtype, scale, offset },
+    };
+    EmbeddingLut { path: table.path.clone(), size: table.size, dtype }
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! Why a query could not be answered.
 
 use engine::EngineError;
+use session_store::StoreError;
 
 use super::codes::SentenceCode;
-use crate::sampler::SamplerError;
+use crate::sampler::{RngStateError, SamplerError};
 use crate::tokenizer::TokenizerError;
 
 /// Why a query could not be answered.
@@ -61,6 +62,15 @@ pub enum DialogError {
     /// Nothing in, nothing before: there is nothing to answer.
     #[error("the query has no tokens and no BOS token is set, expected at least one token")]
     Empty,
+    /// A session cannot be written or is not accepted. The live conversation is as it was.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The saved random state is not one. The live conversation is as it was.
+    #[error(transparent)]
+    RandomState(#[from] RngStateError),
+    /// A snapshot of a cache without a dialog. The live conversation is as it was.
+    #[error("the snapshot holds a cache but no dialog")]
+    NoDialogSaved,
     /// There is no conversation yet.
     #[error("nothing to save: the dialog has no tokens yet")]
     NothingToSave,

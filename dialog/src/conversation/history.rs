@@ -2,42 +2,21 @@
 
 use genie_types::TokenId;
 
-/// Everything said so far: prompts with their special tokens, and what was generated.
+/// The transcript: prompts with their special tokens, and what was generated.
 ///
 /// *Invariant*: all but perhaps the last token are in the model's cache: `len == n_past + (last is unprocessed)`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
     tokens: Vec<TokenId>,
-    /// Parallel to `tokens`: whether the model said it.
+    /// Parallel to `tokens`: whether the model generated it.
     generated: Vec<bool>,
     n_past: usize,
 }
 
 impl History {
-    /// Tokens with the lengths of their runs, the first of tokens that the model did not say; `None` if the numbers
-    /// contradict each other.
-    pub(super) fn restored(tokens: Vec<TokenId>, said_runs: &[usize], n_past: usize) -> Option<Self> {
-        let total = said_runs.iter().try_fold(0usize, |sum, n| sum.checked_add(*n))?;
-        if total != tokens.len() || n_past > tokens.len() || tokens.len() - n_past > 1 {
-            return None;
-        }
-        let runs = said_runs.iter().enumerate();
-        let generated = runs.flat_map(|(i, &n)| std::iter::repeat_n(i % 2 == 1, n)).collect();
-        Some(Self { tokens, generated, n_past })
-    }
-
-    /// Lengths of the runs of tokens that the model did not say and did, in turns.
-    pub(super) fn said_runs(&self) -> Vec<usize> {
-        let mut runs = Vec::new();
-        let mut said = false;
-        let mut rest = self.generated.as_slice();
-        while !rest.is_empty() {
-            let n = rest.iter().take_while(|g| **g == said).count();
-            runs.push(n);
-            rest = &rest[n..];
-            said = !said;
-        }
-        runs
+    /// A restored conversation, of which the model has processed `n_past` tokens.
+    pub(super) fn restored(tokens: Vec<TokenId>, generated: Vec<bool>, n_past: usize) -> Self {
+        Self { tokens, generated, n_past }
     }
 
     pub(super) fn tokens(&self) -> &[TokenId] {
@@ -70,8 +49,8 @@ impl History {
         self.n_past = self.tokens.len();
     }
 
-    /// Adds a token that the model said.
-    pub(super) fn said(&mut self, token: TokenId) {
+    /// Adds a generated token.
+    pub(super) fn push_generated(&mut self, token: TokenId) {
         self.tokens.push(token);
         self.generated.push(true);
     }
@@ -83,36 +62,13 @@ impl History {
         self.n_past = self.n_past.min(len);
     }
 
-    /// The token at `index` if the model said it.
-    pub(super) fn said_at(&self, index: usize) -> Option<TokenId> {
+    /// The token at `index` if the model generated it.
+    pub(super) fn generated_at(&self, index: usize) -> Option<TokenId> {
         if *self.generated.get(index)? { self.tokens.get(index).copied() } else { None }
     }
 
     /// How many tokens at the start are the same.
     pub(super) fn common_prefix(&self, list: &[TokenId]) -> usize {
         self.tokens.iter().zip(list).take_while(|(a, b)| a == b).count()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn runs_there_and_back() {
-        let mut history = History::default();
-        history.processed(&[1, 2, 3].map(TokenId));
-        history.said(TokenId(4));
-        history.processed(&[4, 5].map(TokenId));
-        history.said(TokenId(6));
-        assert_eq!(history.said_runs(), [3, 1, 1, 1]);
-        let again = History::restored(history.tokens.clone(), &history.said_runs(), history.n_past).unwrap();
-        assert_eq!(
-            (again.tokens, again.generated, again.n_past),
-            (history.tokens.clone(), history.generated.clone(), 5)
-        );
-        for (runs, n_past) in [(vec![3, 1], 5), (vec![6], 4), (vec![6], 7), (vec![usize::MAX, 7], 5)] {
-            assert!(History::restored(history.tokens.clone(), &runs, n_past).is_none(), "{runs:?} {n_past}");
-        }
     }
 }

@@ -62,7 +62,7 @@ pub(super) fn of_rewind(history: &History, list: &[TokenId]) -> Start {
     if common < list.len() {
         return Start { keep: common, input: list[common..].to_vec(), replay: None };
     }
-    match history.said_at(common) {
+    match history.generated_at(common) {
         // The reply to exactly this is known: it is said again, without running the model.
         Some(token) => Start { keep: common, input: Vec::new(), replay: Some(token) },
         // Everything is in the cache, but no logits are: the last token is run again.
@@ -98,7 +98,7 @@ mod tests {
         let mut h = History::default();
         h.processed(&ids(prompt));
         for (i, token) in said.iter().enumerate() {
-            h.said(TokenId(*token));
+            h.push_generated(TokenId(*token));
             if i + 1 < said.len() {
                 h.processed(&ids(&[*token]));
             }

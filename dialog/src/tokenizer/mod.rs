@@ -19,6 +19,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use genie_bundle::tokenizer::{check_streams, decoder_chain};
 use genie_types::TokenId;
 use serde_json::Value;
 
@@ -186,26 +187,12 @@ fn load(bytes: &[u8]) -> Result<tokenizers::Tokenizer, String> {
 
 /// Reads the decoder's chain. Absent: entries are words, joined by spaces.
 fn scheme(decoder: &Value) -> Result<Scheme, String> {
-    let mut chain = Vec::new();
-    flatten(decoder, &mut chain);
-    let kinds: Vec<&str> = chain.iter().filter_map(|d| d.get("type")?.as_str()).collect();
-    if let Some(stop) = chain.iter().filter_map(|d| d.get("stop")?.as_u64()).find(|n| *n > 0) {
-        return Err(format!(
-            "its decoder strips {stop} character(s) from the end of the text, which cannot be streamed"
-        ));
-    }
+    check_streams(decoder)?;
+    let kinds: Vec<&str> = decoder_chain(decoder).iter().filter_map(|d| d.get("type")?.as_str()).collect();
     if kinds == ["ByteLevel"] {
         return Ok(Scheme::ByteLevel);
     }
     Ok(Scheme::Text { byte_fallback: kinds.contains(&"ByteFallback"), splits_utf8: kinds.contains(&"ByteLevel") })
-}
-
-fn flatten<'v>(decoder: &'v Value, chain: &mut Vec<&'v Value>) {
-    match decoder.get("decoders").and_then(Value::as_array) {
-        Some(inner) => inner.iter().for_each(|d| flatten(d, chain)),
-        None if decoder.is_object() => chain.push(decoder),
-        None => {}
-    }
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ pub use bundle::{
 pub use config::ConfigFile;
 pub use machine::{AdspPath, Interfaces, LibraryFile, Machine, Place};
 
-use dialog::config::GenieApi;
+use genie_bundle::config::GenieApi;
 use nsp_graph::{BinaryGraphs, GroupOptions, LayoutError, ModelLayout, Options, analyze};
 use qnn_api::{BinaryInfo, Soc};
 

@@ -1,6 +1,6 @@
 //! The config against the Genie version that is to read it.
 
-use dialog::config::{GenieApi, refused_by};
+use genie_bundle::config::{GenieApi, rejected_by};
 
 use crate::{Case, Findings, Rule, Severity};
 
@@ -21,7 +21,7 @@ pub fn check(case: &Case, found: &mut Findings) {
     if api >= GenieApi::NEWEST {
         return;
     }
-    for problem in refused_by(document, api) {
+    for problem in rejected_by(document, api) {
         let finding = found.add(&RULE, config.at(&problem.pointer), problem.message);
         if let Some(hint) = problem.hint {
             finding.cure(hint);

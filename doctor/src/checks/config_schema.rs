@@ -1,7 +1,6 @@
 //! The config against the schema of the newest API, and against what this build can do.
 
-use dialog::DialogConfig;
-use dialog::config::{ConfigError, validate};
+use genie_bundle::config::{ConfigError, GenieConfig, validate};
 
 use crate::{Case, Findings, Rule, Severity};
 
@@ -30,7 +29,7 @@ pub fn check(case: &Case, found: &mut Findings) {
     let mut problems = validate(document);
     let mut rule = &RULE;
     if problems.is_empty() {
-        match DialogConfig::from_json(&document.to_string(), &config.base) {
+        match GenieConfig::from_json(&document.to_string(), &config.base) {
             Err(ConfigError::Unsupported { problems: named, .. }) => (rule, problems) = (&UNSUPPORTED_RULE, named),
             Err(other) => problems.extend(other.problems().iter().cloned()),
             Ok(_) => {}

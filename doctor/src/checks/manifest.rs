@@ -1,5 +1,7 @@
 //! What the manifest says of the bundle's files against the files.
 
+use genie_bundle::{CONFIG_FILE, HTP_CONFIG_FILE, MANIFEST_FILE};
+
 use crate::{Case, Findings, Rule, Severity};
 
 /// Not what was written.
@@ -30,13 +32,13 @@ pub const BUILD_RULE: Rule = Rule {
 };
 
 /// Files that users edit, as they should.
-const EDITABLE: [&str; 2] = ["genie_config.json", "htp_backend_ext_config.json"];
+const EDITABLE: [&str; 2] = [CONFIG_FILE, HTP_CONFIG_FILE];
 
 /// Each file that is listed, and who made the binaries.
 pub fn check(case: &Case, found: &mut Findings) {
     let Some(manifest) = case.bundle.as_ref().and_then(|bundle| bundle.manifest.as_ref()) else { return };
     if let Some(fault) = &manifest.fault {
-        found.add(&SYNTAX_RULE, "manifest.json", fault.clone());
+        found.add(&SYNTAX_RULE, MANIFEST_FILE, fault.clone());
     }
     let named = |path: &str| case.bundle.as_ref().is_some_and(|bundle| bundle.names(path));
     for file in manifest.files.iter().filter(|file| !EDITABLE.contains(&file.path.as_str())) {

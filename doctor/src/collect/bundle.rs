@@ -2,20 +2,18 @@
 
 use std::path::{Path, PathBuf};
 
-use dialog::Tokenizer;
-use genie_types::TokenId;
+use genie_bundle::hash::hash_file;
+use genie_bundle::tokenizer::check_streams;
+use genie_bundle::{BundleError, CONFIG_FILE, MANIFEST_FILE, manifest};
 use qnn_api::SystemLibrary;
-use serde::Deserialize;
 use serde_json::Value;
+use tokenizers::Tokenizer;
 
 use super::files;
 use crate::case::{
     Binary, Bundle, ConfigFile, Content, EmbeddingFile, Extension, FileState, Manifest, ManifestFile, Refusal,
     TokenizerFile, Vocabulary,
 };
-
-const CONFIG: &str = "genie_config.json";
-const MANIFEST: &str = "manifest.json";
 
 /// A system interface that may know how to read a binary.
 pub(super) struct Reader<'r> {
@@ -33,7 +31,7 @@ pub(super) fn read(subject: &Path, cwd: &Path, readers: &[Reader<'_>], quick: bo
         let binary = binary(&written, subject.to_owned(), cwd, readers, false);
         return Bundle { path: subject.to_owned(), binaries: vec![binary], ..Bundle::default() };
     }
-    let path = if is_folder { subject.join(CONFIG) } else { subject.to_owned() };
+    let path = if is_folder { subject.join(CONFIG_FILE) } else { subject.to_owned() };
     let base = path.parent().unwrap_or(Path::new("/")).to_owned();
     let (manifest, made_by) = manifest(&base, quick);
     // Then what the embedded backend refuses is damaged, and not a binary for others.
@@ -102,64 +100,51 @@ fn describe(path: &Path, readers: &[Reader<'_>], by_host: bool) -> Content {
     Content::Unexamined(format!("no `libQnnSystem.so` was found to read it with{words}"))
 }
 
+/// Loads the tokenizer as a dialog does: what fails here lets no dialog be created.
 fn vocabulary(path: &Path, wanted: &[u32]) -> Result<Vocabulary, String> {
-    let tokenizer = Tokenizer::from_file(path).map_err(|error| error.to_string())?;
-    let entries = wanted.iter().map(|&id| (id, tokenizer.id_to_token(TokenId(id)))).collect();
-    Ok(Vocabulary { n_entries: tokenizer.vocab_size(), entries })
+    let bytes = std::fs::read(path).map_err(|_| format!("cannot read the tokenizer `{}`", path.display()))?;
+    let tokenizer =
+        load(&bytes).map_err(|why| format!("`{}` is not a tokenizer that can be used: {why}", path.display()))?;
+    let entries = wanted.iter().map(|&id| (id, tokenizer.id_to_token(id))).collect();
+    Ok(Vocabulary { n_entries: tokenizer.get_vocab_size(true), entries })
 }
 
-/// The parts of `manifest.json` that are looked at.
-#[derive(Deserialize)]
-struct RawManifest {
-    backend: Option<RawBackend>,
-    #[serde(default)]
-    options: RawOptions,
-    #[serde(default)]
-    files: Vec<RawFile>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "kebab-case")]
-struct RawBackend {
-    name: Option<String>,
-    build_id: Option<String>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-struct RawOptions {
-    target: Option<String>,
-    #[serde(default)]
-    shared_weights: bool,
-}
-
-#[derive(Deserialize)]
-struct RawFile {
-    path: String,
-    bytes: u64,
-    sha256: String,
+/// The `tokenizers` crate panics on some damaged files.
+fn load(bytes: &[u8]) -> Result<Tokenizer, String> {
+    let document: Value = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
+    let loaded = std::panic::catch_unwind(|| Tokenizer::from_bytes(bytes));
+    let loaded = loaded.map_err(|_| "a part of it does not have the shape it should have".to_owned())?;
+    check_streams(&document["decoder"])?;
+    loaded.map_err(|e| e.to_string())
 }
 
 /// The manifest, and the provider that made the bundle.
 fn manifest(base: &Path, quick: bool) -> (Option<Manifest>, Option<String>) {
-    let path = base.join(MANIFEST);
-    if !path.exists() {
+    if !base.join(MANIFEST_FILE).exists() {
         return (None, None);
     }
-    let raw = files::json(&path).and_then(|v| serde_json::from_value::<RawManifest>(v).map_err(|e| e.to_string()));
-    let raw = match raw {
-        Ok(raw) => raw,
-        Err(fault) => return (Some(Manifest { fault: Some(fault), ..Manifest::default() }), None),
+    let read = match genie_bundle::Manifest::read(base) {
+        Ok(read) => read,
+        Err(error) => {
+            let fault = match error {
+                BundleError::Io { source, .. } => source.to_string(),
+                BundleError::Json { source, .. } => source.to_string(),
+                other => other.to_string(),
+            };
+            return (Some(Manifest { fault: Some(fault), ..Manifest::default() }), None);
+        }
     };
-    let file = |raw: RawFile| {
-        let path = base.join(&raw.path);
+    let file = |listed: manifest::FileEntry| {
+        let path = base.join(&listed.path);
         let found_bytes = std::fs::metadata(&path).ok().map(|meta| meta.len());
-        let compare = !quick && found_bytes == Some(raw.bytes);
-        let same_hash = if compare { files::sha256(&path).map(|found| found == raw.sha256) } else { None };
-        ManifestFile { path: raw.path, bytes: raw.bytes, found_bytes, same_hash }
+        let compare = !quick && found_bytes == Some(listed.bytes);
+        let same_hash = if compare { hash_file(&path).ok().map(|found| found.sha256 == listed.sha256) } else { None };
+        ManifestFile { path: listed.path, bytes: listed.bytes, found_bytes, same_hash }
     };
-    let (made_by, build_id) = raw.backend.map_or((None, None), |backend| (backend.name, backend.build_id));
-    let files = raw.files.into_iter().map(file).collect();
-    let RawOptions { target, shared_weights } = raw.options;
-    (Some(Manifest { fault: None, build_id, target, shared_weights, files }), made_by)
+    let files = read.files.into_iter().map(file).collect();
+    let manifest::Options { target, shared_weights, .. } = read.options;
+    (
+        Some(Manifest { fault: None, build_id: Some(read.backend.build_id), target, shared_weights, files }),
+        Some(read.backend.name),
+    )
 }

@@ -1,12 +1,10 @@
-//! Single files: whether they are there, their JSON, their hash, the build id in them.
+//! Single files: whether they are there, their JSON, the build id in them.
 
-use std::fmt::Write;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
 use crate::case::{Build, FileState};
 
@@ -35,22 +33,6 @@ pub(super) fn state(path: &Path, written: &str, cwd: &Path) -> FileState {
 pub(super) fn json(path: &Path) -> Result<Value, String> {
     let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
     serde_json::from_slice(&bytes).map_err(|error| error.to_string())
-}
-
-/// Lower-case hexadecimal; nothing if the file cannot be read.
-pub(super) fn sha256(path: &Path) -> Option<String> {
-    let mut hasher = Sha256::new();
-    chunks(path, |chunk| {
-        hasher.update(chunk);
-        None::<()>
-    })
-    .ok()?;
-    let digest = hasher.finalize();
-    Some(digest.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    }))
 }
 
 /// The first build id in a file.
@@ -97,16 +79,6 @@ mod tests {
         }
         std::fs::write(&path, "nothing").unwrap();
         assert_eq!((build_in(&path), build_in(Path::new("/no/file"))), (None, None));
-    }
-
-    #[test]
-    fn hashes_are_those_of_sha256sum() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("f");
-        std::fs::write(&path, "abc").unwrap();
-        let want = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-        assert_eq!(sha256(&path).as_deref(), Some(want));
-        assert_eq!(sha256(dir.path()), None);
     }
 
     #[test]

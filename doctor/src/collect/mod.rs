@@ -11,7 +11,7 @@ mod libraries;
 
 use std::path::{Path, PathBuf};
 
-use dialog::config::GenieApi;
+use genie_bundle::config::GenieApi;
 use qnn_api::{Soc, SystemLibrary};
 
 use crate::case::Device;

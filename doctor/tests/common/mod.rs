@@ -15,13 +15,13 @@ use tempfile::TempDir;
 
 /// The embedded backend.
 pub fn host() -> std::sync::Arc<Backend> {
-    let library = Library::linked(qnn_host::QnnInterface_getProviders, Some(qnn_host::QnnSystemInterface_getProviders));
+    let library = Library::linked(qnn_host::providers());
     Backend::new(&library.unwrap(), &BackendOptions::default()).unwrap()
 }
 
 /// Its system interface, as the program gives it to the collector.
 pub fn readers() -> [(&'static str, SystemLibrary); 1] {
-    [("embedded backend", SystemLibrary::linked(qnn_host::QnnSystemInterface_getProviders).unwrap())]
+    [("embedded backend", SystemLibrary::linked(qnn_host::providers()).unwrap())]
 }
 
 /// A machine without any QNN library.

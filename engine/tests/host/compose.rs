@@ -133,7 +133,7 @@ pub const THREE: &[Part] = &[Part(true, false, false), Part(false, true, false),
 
 /// The backend linked into the test.
 pub fn backend() -> Arc<Backend> {
-    let library = Library::linked(qnn_host::QnnInterface_getProviders, Some(qnn_host::QnnSystemInterface_getProviders));
+    let library = Library::linked(qnn_host::providers());
     Backend::new(&library.unwrap(), &BackendOptions::default()).unwrap()
 }
 

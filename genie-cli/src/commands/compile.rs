@@ -133,7 +133,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
         ..CompileOptions::new(&args.model, &args.output)
     };
     let manifest = into_bundle(&options, &args.backend, printer)?;
-    printer.data_line(args.output.join(compiler::CONFIG_FILE).display())?;
+    printer.data_line(args.output.join(genie_bundle::CONFIG_FILE).display())?;
     if let Some(target) = &manifest.options.target {
         let binaries = manifest.files.iter().filter(|f| f.path.ends_with(".bin"));
         let (n, bytes) = binaries.fold((0, 0), |(n, bytes), f| (n + 1, bytes + f.bytes));

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use dialog::config::GenieApi;
 use doctor::{DoctorError, Report, Request, Severity, Surroundings, collect, examine};
+use genie_bundle::config::GenieApi;
 use qnn_api::soc::SOCS;
 use qnn_api::{Soc, SystemLibrary};
 
@@ -46,7 +46,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
             return Ok(ExitStatus::Usage);
         }
     };
-    let host = SystemLibrary::linked(qnn_host::QnnSystemInterface_getProviders);
+    let host = SystemLibrary::linked(qnn_host::providers());
     let host = host.context("cannot use the embedded backend")?;
     let case = match collect(&request, &Surroundings::here(), &[("embedded backend", host)]) {
         Ok(case) => case,

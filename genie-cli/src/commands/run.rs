@@ -7,13 +7,14 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use dialog::{
-    Chunk, Dialog, DialogConfig, DialogError, Reply, SamplerSettings, SavedBy, SentenceCode, Signal, StopReason,
+    Chunk, Dialog, DialogConfig, DialogError, Reply, SamplerSettings, SaveFormat, SentenceCode, Signal, StopReason,
 };
 use engine::profile::{EventTimes, GraphTimes};
-use engine::{GraphProfile, ModeKind, PrefixStore};
+use engine::{GraphProfile, ModeKind, PrefixCache};
 use genie_types::TokenId;
 use qnn_api::ProfileLevel;
 use serde_json::{Value, json};
+use session_store::PrefixStore;
 
 use crate::args::{BackendArgs, BundleArgs, PolicyArg, SocArgs, ThreadArgs};
 use crate::calibration::CalibrationContext;
@@ -146,7 +147,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     if let Some(folder) = &args.saved.restore {
         let by =
             dialog.restore(folder).with_context(|| format!("cannot restore the dialog in `{}`", folder.display()))?;
-        let whose = if by == SavedBy::Genie { "Genie's files" } else { "the snapshot" };
+        let whose = if by == SaveFormat::Genie { "Genie's files" } else { "the snapshot" };
         printer.info(format_args!("restored {} tokens from {whose}", dialog.history().len()));
     }
     let code = if args.saved.rewind { SentenceCode::Rewind } else { SentenceCode::Complete };
@@ -209,11 +210,13 @@ fn open(args: &Args, path: &Path, config: &DialogConfig, printer: &Printer) -> R
         let calibration = CalibrationContext::new(path, &engine_config.ctx_bins, &active.backend)?;
         engine.set_policy(calibration.policy(args.policy, engine.variants(), printer)?);
     }
-    if let Some(folder) = &args.saved.prefix_cache {
-        let model = engine.model_hash()?;
-        let store = PrefixStore::open(folder, model, args.saved.prefix_cache_mib << 20)?;
-        engine.set_prefix_store(store, args.saved.prefix_min_tokens);
-    }
+    let prefix_cache = match &args.saved.prefix_cache {
+        Some(folder) => {
+            let store = PrefixStore::open(folder, engine.model_hash()?, args.saved.prefix_cache_mib << 20)?;
+            Some(PrefixCache::new(store, args.saved.prefix_min_tokens))
+        }
+        None => None,
+    };
     let graphs = args.graph_profile.map(|level| {
         GraphProfile::new(match level {
             GraphProfileArg::Basic => ProfileLevel::Basic,
@@ -222,6 +225,7 @@ fn open(args: &Args, path: &Path, config: &DialogConfig, printer: &Printer) -> R
     });
     engine.executor_mut().set_profile(graphs.clone());
     let mut dialog = Dialog::new(config, Box::new(engine))?;
+    dialog.set_prefix_cache(prefix_cache);
     dialog.set_init_time(began.elapsed());
     dialog.set_sampler(sampler(config.sampler().clone(), &args.sampler)?);
     let demo_limit = args.bundle.config.is_none().then_some(demo::MAX_TOKENS);

@@ -9,8 +9,9 @@ use genie_types::{SplitIdx, Variant};
 use kvmanager::mode::Place;
 use kvmanager::{
     CacheGroup, InferenceStep, KvCache, KvDtype, KvForm, KvGeometry, KvKind, KvOptions, KvTensor, LongContext, MaskCol,
-    ModeKind, ModelHash, Snapshot, Variants, moves,
+    ModeKind, Variants, moves,
 };
+use session_store::Snapshot;
 use std::path::Path;
 
 /// A model's cache tensors.
@@ -172,10 +173,13 @@ fn snapshot(model: &Model, dir: &Path, save: bool) -> Case {
     let path = dir.join(format!("{}.kvs", model.name.replace('/', "-")));
     let write = {
         let path = path.clone();
-        move |kv: &mut KvCache| Snapshot::take(kv, ModelHash::default(), &[]).unwrap().write(&path).unwrap()
+        move |kv: &mut KvCache| {
+            let image = kv.export().unwrap();
+            Snapshot { image, ..Snapshot::default() }.write(&path).unwrap();
+        }
     };
     write(&mut kv);
-    let read = move |kv: &mut KvCache| Snapshot::read(&path).unwrap().restore(kv, ModelHash::default()).unwrap();
+    let read = move |kv: &mut KvCache| kv.import(&Snapshot::read(&path).unwrap().image).unwrap();
     Case {
         op: if save { "snapshot save 1024" } else { "snapshot restore 1024" },
         who: if save { "with fsync" } else { "smart-mask" },

@@ -10,13 +10,7 @@ use crate::cells::{RowMove, SeqId};
 use crate::group::LongContext;
 use crate::tensor_buf::Op;
 use crate::worker::Ops;
-use genie_types::TokenId;
 use std::ops::Range;
-
-/// Tokens that two lists have in common at their beginning.
-pub fn common_prefix(a: &[TokenId], b: &[TokenId]) -> usize {
-    a.iter().zip(b).take_while(|(a, b)| a == b).count()
-}
 
 impl KvCache {
     /// Goes back to the first `n_past` tokens of the dialog. Also abandons a step under way.
@@ -48,17 +42,6 @@ impl KvCache {
     /// [`KvError::Worker`].
     pub fn cancel(&mut self) -> Result<(), KvError> {
         self.abandon()
-    }
-
-    /// Goes back to the longest common beginning of what the dialog has seen and a new list of tokens; returns its
-    /// length. The last common token is given up too if it is the whole list, so that there is something to process.
-    ///
-    /// # Errors
-    /// As [`rewind`](Self::rewind).
-    pub fn rewind_to_prefix(&mut self, seen: &[TokenId], wanted: &[TokenId]) -> Result<usize, KvError> {
-        let common = common_prefix(seen, wanted).min(self.next[0]).min(wanted.len().saturating_sub(1));
-        self.rewind(common)?;
-        Ok(common)
     }
 
     /// Forgets everything; all buffers hold the pad value again. Also recovers from a failed worker.

@@ -1,4 +1,4 @@
-//! Between our plain values and the C structs, both ways.
+//! Converts between plain Rust values and the C structs.
 
 mod config;
 mod dtype;
@@ -30,7 +30,7 @@ pub(crate) fn c_name(name: &str) -> Result<CString> {
     CString::new(name).map_err(|_| Error::Name { name: name.to_owned() })
 }
 
-/// A slice of the library's, given as pointer and length; empty when either says so.
+/// A slice of the library's, given as pointer and length; empty when either is zero.
 ///
 /// # Safety
 /// `n` valid elements at `pointer`, or null; they outlive `'a`.

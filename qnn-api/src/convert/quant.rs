@@ -72,7 +72,7 @@ fn pairs(scale_offsets: &[(f32, i32)]) -> Vec<Qnn_ScaleOffset_t> {
     scale_offsets.iter().map(|&(scale, offset)| Qnn_ScaleOffset_t { scale, offset }).collect()
 }
 
-/// Longest list of pairs that is believed; a vocabulary's worth per axis is far below.
+/// Longest list of pairs that is accepted; far above one pair per row of a vocabulary.
 const MAX_PAIRS: u64 = 1 << 28;
 
 /// The plain form of an encoding.

@@ -79,7 +79,7 @@ pub(crate) fn client_bytes(name: &str, bytes: &[u8]) -> Result<Qnn_ClientBuffer_
     Ok(Qnn_ClientBuffer_t { data: bytes.as_ptr().cast_mut().cast(), dataSize: size })
 }
 
-/// Most axes that are believed.
+/// Largest rank that is accepted.
 const MAX_RANK: u32 = 16;
 
 /// The plain form of a tensor, and its id.
@@ -125,7 +125,7 @@ pub(crate) unsafe fn describe(raw: &Qnn_Tensor_t, whose: &str) -> Result<(Tensor
         return Err(odd("no extents".into()));
     }
     let dtype = dtype::from_raw(t.dataType).ok_or_else(|| odd(format!("data type {:#x}", t.dataType)))?;
-    // A size that overflows would be believed later.
+    // Later code multiplies the extents without checks.
     dims.iter()
         .try_fold(dtype.size_bytes(), |size, &dim| size.checked_mul(dim))
         .ok_or_else(|| odd("more bytes than can be addressed".into()))?;

@@ -5,12 +5,12 @@ use core::fmt::Write;
 
 use qnn_sys::*;
 
-use super::{WORDS, answer, new_handle, number, with};
+use super::{MESSAGE, new_handle, number, record, with};
 
 /// Contexts serialise to this.
 pub(crate) const BINARY: &[u8] = b"FAKE3 and some weights";
 
-/// Every slot the tests need; the rest answers "not supported".
+/// Every slot the tests need; the rest returns "not supported".
 pub(super) fn table() -> QnnInterfaceTable {
     QnnInterfaceTable {
         propertyHasCapability: Some(has_capability),
@@ -62,9 +62,9 @@ unsafe extern "C" fn has_capability(key: u32) -> u64 {
 }
 
 unsafe extern "C" fn message(_code: u64, out: *mut *const c_char) -> u64 {
-    assert_eq!(WORDS, "the fake was told to fail");
+    assert_eq!(MESSAGE, "the fake was set to fail");
     // SAFETY: an out pointer.
-    unsafe { *out = c"the fake was told to fail".as_ptr() };
+    unsafe { *out = c"the fake was set to fail".as_ptr() };
     0
 }
 
@@ -80,20 +80,20 @@ unsafe extern "C" fn backend_create(
     out: *mut *mut c_void,
 ) -> u64 {
     // SAFETY: QNN's contract for this slot.
-    unsafe { give(answer("backendCreate", || format!("log {}", number(log))), out) }
+    unsafe { give(record("backendCreate", || format!("log {}", number(log))), out) }
 }
 
 unsafe extern "C" fn backend_free(backend: *mut c_void) -> u64 {
-    answer("backendFree", || number(backend).to_string())
+    record("backendFree", || number(backend).to_string())
 }
 
 unsafe extern "C" fn log_create(_callback: QnnLog_Callback_t, level: QnnLog_Level_t, out: *mut *mut c_void) -> u64 {
     // SAFETY: QNN's contract for this slot.
-    unsafe { give(answer("logCreate", || level.to_string()), out) }
+    unsafe { give(record("logCreate", || level.to_string()), out) }
 }
 
 unsafe extern "C" fn log_free(log: *mut c_void) -> u64 {
-    answer("logFree", || number(log).to_string())
+    record("logFree", || number(log).to_string())
 }
 
 unsafe extern "C" fn device_create(
@@ -112,11 +112,11 @@ unsafe extern "C" fn device_create(
         }
     };
     // SAFETY: QNN's contract for this slot.
-    unsafe { give(answer("deviceCreate", what), out) }
+    unsafe { give(record("deviceCreate", what), out) }
 }
 
 unsafe extern "C" fn device_free(device: *mut c_void) -> u64 {
-    answer("deviceFree", || number(device).to_string())
+    record("deviceFree", || number(device).to_string())
 }
 
 /// # Safety
@@ -138,7 +138,7 @@ unsafe extern "C" fn context_create(
     out: *mut *mut c_void,
 ) -> u64 {
     // SAFETY: QNN's contract for this slot.
-    unsafe { give(answer("contextCreate", || context_options(config)), out) }
+    unsafe { give(record("contextCreate", || context_options(config)), out) }
 }
 
 unsafe extern "C" fn context_from_binary(
@@ -151,17 +151,17 @@ unsafe extern "C" fn context_from_binary(
     _profile: *mut c_void,
 ) -> u64 {
     // SAFETY: QNN's contract for this slot.
-    unsafe { give(answer("contextCreateFromBinary", || format!("{n_bytes} bytes, {}", context_options(config))), out) }
+    unsafe { give(record("contextCreateFromBinary", || format!("{n_bytes} bytes, {}", context_options(config))), out) }
 }
 
 unsafe extern "C" fn context_free(context: *mut c_void, _profile: *mut c_void) -> u64 {
-    answer("contextFree", || number(context).to_string())
+    record("contextFree", || number(context).to_string())
 }
 
 unsafe extern "C" fn binary_size(_context: *mut c_void, out: *mut u64) -> u64 {
-    // SAFETY: an out pointer. The bound is larger than what is written, as with the real library.
+    // SAFETY: an out pointer. The bound is larger than what is written, as in Qualcomm's libraries.
     unsafe { *out = BINARY.len() as u64 + 100 };
-    answer("contextGetBinarySize", String::new)
+    record("contextGetBinarySize", String::new)
 }
 
 unsafe extern "C" fn binary(_context: *mut c_void, bytes: *mut c_void, n_bytes: u64, written: *mut u64) -> u64 {
@@ -171,7 +171,7 @@ unsafe extern "C" fn binary(_context: *mut c_void, bytes: *mut c_void, n_bytes: 
         bytes.cast::<u8>().copy_from_nonoverlapping(BINARY.as_ptr(), BINARY.len());
         *written = BINARY.len() as u64;
     }
-    answer("contextGetBinary", String::new)
+    record("contextGetBinary", String::new)
 }
 
 unsafe extern "C" fn graph_create(
@@ -181,7 +181,7 @@ unsafe extern "C" fn graph_create(
     out: *mut *mut c_void,
 ) -> u64 {
     // SAFETY: QNN's contract for this slot.
-    unsafe { give(answer("graphCreate", || text(name)), out) }
+    unsafe { give(record("graphCreate", || text(name)), out) }
 }
 
 unsafe extern "C" fn tensor_create(graph: *mut c_void, tensor: *mut Qnn_Tensor_t) -> u64 {
@@ -192,7 +192,7 @@ unsafe extern "C" fn tensor_create(graph: *mut c_void, tensor: *mut Qnn_Tensor_t
         state.next_tensor
     });
     let (id, kind) = (t.id, t.r#type);
-    answer("tensorCreateGraphTensor", || {
+    record("tensorCreateGraphTensor", || {
         // SAFETY: a C string, `rank` extents, and a client buffer or zeros.
         let (name, dims, size) = unsafe {
             (text(t.name), core::slice::from_raw_parts(t.dimensions, t.rank as usize), t.anon0.clientBuf.dataSize)
@@ -204,9 +204,9 @@ unsafe extern "C" fn tensor_create(graph: *mut c_void, tensor: *mut Qnn_Tensor_t
 unsafe extern "C" fn add_node(_graph: *mut c_void, config: Qnn_OpConfig_t) -> u64 {
     // SAFETY: QNN's contract for this slot; version 1 is what this crate sends.
     let c = unsafe { config.anon0.v1 };
-    answer("graphAddNode", || {
+    record("graphAddNode", || {
         let mut out = String::new();
-        // SAFETY: C strings and arrays of the lengths told.
+        // SAFETY: C strings and arrays of the stated lengths.
         unsafe {
             let _ = write!(out, "`{}` {}::{}", text(c.name), text(c.packageName), text(c.typeName));
             for p in core::slice::from_raw_parts(c.params, c.numOfParams as usize) {
@@ -216,9 +216,9 @@ unsafe extern "C" fn add_node(_graph: *mut c_void, config: Qnn_OpConfig_t) -> u6
                     }
                     _ => {
                         let t = p.anon0.tensorParam.anon0.v1;
-                        let words = t.anon0.clientBuf.dataSize as usize / 4;
+                        let n = t.anon0.clientBuf.dataSize as usize / 4;
                         let data: Vec<u32> =
-                            (0..words).map(|i| t.anon0.clientBuf.data.cast::<u32>().add(i).read_unaligned()).collect();
+                            (0..n).map(|i| t.anon0.clientBuf.data.cast::<u32>().add(i).read_unaligned()).collect();
                         format!("#{}{data:?}", t.id)
                     }
                 };
@@ -235,12 +235,12 @@ unsafe extern "C" fn add_node(_graph: *mut c_void, config: Qnn_OpConfig_t) -> u6
 }
 
 unsafe extern "C" fn finalize(graph: *mut c_void, _profile: *mut c_void, _signal: *mut c_void) -> u64 {
-    answer("graphFinalize", || number(graph).to_string())
+    record("graphFinalize", || number(graph).to_string())
 }
 
 unsafe extern "C" fn retrieve(_context: *mut c_void, name: *const c_char, out: *mut *mut c_void) -> u64 {
     // SAFETY: QNN's contract for this slot.
-    unsafe { give(answer("graphRetrieve", || text(name)), out) }
+    unsafe { give(record("graphRetrieve", || text(name)), out) }
 }
 
 unsafe extern "C" fn execute(
@@ -265,7 +265,7 @@ unsafe extern "C" fn execute(
             }
         }
     }
-    answer("graphExecute", || format!("{n_inputs} in, {n_outputs} out"))
+    record("graphExecute", || format!("{n_inputs} in, {n_outputs} out"))
 }
 
 unsafe extern "C" fn mem_register(
@@ -277,10 +277,10 @@ unsafe extern "C" fn mem_register(
     // SAFETY: QNN's contract for this slot; ION is what this crate sends.
     let fd = unsafe { (*descriptor).anon0.ionInfo.fd };
     // SAFETY: as above.
-    unsafe { give(answer("memRegister", || format!("{n} fd {fd}")), out) }
+    unsafe { give(record("memRegister", || format!("{n} fd {fd}")), out) }
 }
 
 unsafe extern "C" fn mem_de_register(handles: *const *mut c_void, n: u32) -> u64 {
     // SAFETY: `n` handles.
-    answer("memDeRegister", || format!("{n} {}", number(unsafe { *handles })))
+    record("memDeRegister", || format!("{n} {}", number(unsafe { *handles })))
 }

@@ -5,7 +5,7 @@ use core::ffi::c_void;
 use genie_types::{Dtype, Quant, TensorInfo};
 use qnn_sys::*;
 
-use super::{answer, new_handle, number};
+use super::{new_handle, number, record};
 use crate::convert::{Role, raw_tensor};
 
 /// The slots that the tests need.
@@ -38,12 +38,12 @@ pub(crate) fn outputs() -> Vec<TensorInfo> {
 unsafe extern "C" fn create(out: *mut *mut c_void) -> u64 {
     // SAFETY: an out pointer.
     unsafe { *out = new_handle() };
-    answer("systemContextCreate", String::new)
+    record("systemContextCreate", String::new)
 }
 
 unsafe extern "C" fn free(context: *mut c_void) -> u64 {
     let _ = number(context);
-    answer("systemContextFree", String::new)
+    record("systemContextFree", String::new)
 }
 
 /// C structs of tensors, leaked with what they point at.
@@ -155,5 +155,5 @@ unsafe extern "C" fn binary_info(
     };
     // SAFETY: an out pointer.
     unsafe { *out = describe(version) };
-    answer("systemContextGetBinaryInfo", String::new)
+    record("systemContextGetBinaryInfo", String::new)
 }

@@ -1,4 +1,4 @@
-//! A library for tests: it records every call, answers what it is told to, and computes "input 0 plus one".
+//! A library for tests: it records every call, returns the codes it was given, and computes "input 0 plus one".
 //!
 //! State is per thread, so tests do not see each other. Handles are small numbers.
 
@@ -18,9 +18,9 @@ use crate::{Backend, BackendOptions, Library};
 pub(crate) struct State {
     /// Every call, in order, with what matters of its arguments.
     pub(crate) calls: Vec<String>,
-    /// Calls that should fail, with their answer.
+    /// Calls that should fail, with the code they return.
     pub(crate) fail: HashMap<&'static str, u64>,
-    /// Properties it says yes to.
+    /// Properties it reports as supported.
     pub(crate) capabilities: Vec<u32>,
     /// No records (for counting allocations).
     pub(crate) quiet: bool,
@@ -32,8 +32,8 @@ thread_local! {
     static STATE: RefCell<State> = RefCell::default();
 }
 
-/// The answer to calls that were told to fail comes with these words.
-pub(crate) const WORDS: &str = "the fake was told to fail";
+/// The message that goes with a call that was set to fail.
+pub(crate) const MESSAGE: &str = "the fake was set to fail";
 
 /// Looks at or changes this thread's fake.
 pub(crate) fn with<R>(f: impl FnOnce(&mut State) -> R) -> R {
@@ -50,8 +50,8 @@ pub(crate) fn fail(call: &'static str, code: u64) {
     with(|state| state.fail.insert(call, code));
 }
 
-/// Records a call and gives its answer.
-fn answer(call: &'static str, what: impl FnOnce() -> String) -> u64 {
+/// Records a call; what it returns.
+fn record(call: &'static str, what: impl FnOnce() -> String) -> u64 {
     with(|state| {
         if !state.quiet {
             let what = what();
@@ -73,7 +73,7 @@ fn number(handle: *const core::ffi::c_void) -> usize {
 }
 
 struct Providers<P>(Vec<*const P>);
-// SAFETY: pointers to leaked values that nobody writes to.
+// SAFETY: pointers to leaked values that are never written.
 unsafe impl<P> Send for Providers<P> {}
 // SAFETY: as above.
 unsafe impl<P> Sync for Providers<P> {}
@@ -94,7 +94,7 @@ pub(crate) unsafe extern "C" fn get_providers(out: *mut *mut *const QnnInterface
         };
         Providers(vec![Box::leak(Box::new(provider))])
     });
-    // SAFETY: two out pointers; nobody writes through the list.
+    // SAFETY: two out pointers; the list is never written through.
     unsafe { (*out, *n) = (list.0.as_ptr().cast_mut(), 1) };
     0
 }
@@ -111,14 +111,20 @@ pub(crate) unsafe extern "C" fn get_system_providers(out: *mut *mut *const QnnSy
         };
         Providers(vec![Box::leak(Box::new(provider))])
     });
-    // SAFETY: two out pointers; nobody writes through the list.
+    // SAFETY: two out pointers; the list is never written through.
     unsafe { (*out, *n) = (list.0.as_ptr().cast_mut(), 1) };
     0
 }
 
+/// The fake's entry points.
+pub(crate) fn providers() -> LinkedProviders {
+    // SAFETY: the lists are leaked, and the tables are filled for the versions above.
+    unsafe { LinkedProviders::new(get_providers, Some(get_system_providers)) }
+}
+
 /// The fake as a library.
 pub(crate) fn library() -> Arc<Library> {
-    Library::linked(get_providers, Some(get_system_providers)).expect("the fake has providers")
+    Library::linked(providers()).expect("the fake has providers")
 }
 
 /// A backend on the fake; forgets the calls that made it.

@@ -24,7 +24,7 @@ unsafe extern "C" {
 /// What the process had before its first QNN library.
 static BEFORE: OnceLock<HashSet<PathBuf>> = OnceLock::new();
 
-/// Notes what is loaded now as none of QNN's doing. Only the first call counts.
+/// Notes what is loaded now as none of QNN's operation. Only the first call counts.
 pub(super) fn note_before() {
     BEFORE.get_or_init(|| loaded().into_iter().collect());
 }

@@ -4,22 +4,24 @@
 //! read first, and only the slots that the version has are copied. Libraries are never unloaded: backends keep threads
 //! and thread-local destructors whose code must stay mapped until the process ends.
 
-mod chatter;
+mod dladdr;
+mod elf;
 mod files;
-mod place;
 mod preload;
 mod provider;
+mod redirect_stdout;
 pub mod runtime;
 mod system_library;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
-use qnn_sys::{GetProviders, GetSystemProviders};
+use qnn_sys::{GetProviders, GetSystemProviders, LinkedProviders};
 
 use crate::error::{Error, Result};
 use crate::table::{SystemTable, Table};
 
+pub(crate) use elf::machine_of;
 pub use system_library::SystemLibrary;
 
 /// A version number: major, minor, patch.
@@ -48,7 +50,10 @@ impl From<qnn_sys::Qnn_Version_t> for Version {
 /// Backend id of Qualcomm's HTP libraries, and of everything that poses as one.
 pub const BACKEND_ID_HTP: u32 = 6;
 
-/// How Qualcomm's HTP libraries call their provider.
+/// The display name of a library without a file.
+const LINKED: &str = "linked in";
+
+/// How Qualcomm's HTP libraries name their provider.
 const HTP_PROVIDER: &str = "HTP_QTI_AISW";
 
 /// A backend library with its tables; see the module for what it guards.
@@ -58,28 +63,32 @@ pub struct Library {
     core_version: Version,
     backend_version: Version,
     path: Option<PathBuf>,
-    shown: String,
+    display_name: String,
     system: Option<System>,
     system_tried: Vec<String>,
     calls: Arc<Mutex<()>>,
     pub(crate) table: Table,
 }
 
-/// Held during calls on handles of Qualcomm's HTP library, of whatever backend and however often it was opened: nobody
+/// Held during calls on handles of Qualcomm's HTP library, of whatever backend and however often it was opened: no QNN document
 /// promises that two of its backends may work at the same time.
 static HTP_CALLS: LazyLock<Arc<Mutex<()>>> = LazyLock::new(Arc::default);
 
 /// What [`Library::open`] does before it opens a library, for programs that open Qualcomm's others (`libGenie.so`)
 /// themselves: loads the helpers that lie beside it and points C's `stdout` at standard error.
-pub fn prepare(path: &Path) {
-    chatter::to_stderr();
-    preload::helpers_of(path);
+///
+/// # Safety
+/// The initialisers of the helpers in that folder (the C++ runtime, the HTP preparer) may run in this process.
+pub unsafe fn prepare(path: &Path) {
+    redirect_stdout::to_stderr();
+    // SAFETY: the caller's promise.
+    unsafe { preload::helpers_of(path) };
 }
 
 /// The system interface that goes with a backend.
 pub(crate) struct System {
     pub(crate) table: SystemTable,
-    pub(crate) shown: String,
+    pub(crate) display_name: String,
     version: Version,
 }
 
@@ -88,13 +97,16 @@ impl Library {
     ///
     /// Helpers that lie beside it (`libc++`, `libunwind`, the HTP preparer) are loaded first, so that no search path needs
     /// to be set. The system interface is taken from the library itself, else from the `libQnnSystem.so` beside it.
-    /// Loading runs the library's own code: only open what you trust. What C code prints to `stdout` goes to standard
-    /// error from then on (glibc), since the HTP emulator would otherwise write into the program's data.
+    /// What C code prints to `stdout` goes to standard error from then on (glibc), since the HTP emulator would otherwise
+    /// write into the program's data.
+    ///
+    /// *Trust*: loading a library runs its code, so only open what you trust. Before any of it runs, the file must name
+    /// QNN's entry point among its symbols, by which it declares that it keeps QNN's contract. See the crate's page.
     ///
     /// # Errors
     /// A file that is no library or no QNN backend, an interface that is too old.
     pub fn open(path: impl AsRef<Path>) -> Result<Arc<Self>> {
-        Self::open_with(path.as_ref(), None)
+        Self::open_declared(path.as_ref(), None)
     }
 
     /// The same with the system interface of another file than the one beside it.
@@ -103,7 +115,7 @@ impl Library {
     /// As [`Library::open`]; and that file is no library or has no system interface.
     pub fn open_with_system(path: impl AsRef<Path>, system: impl AsRef<Path>) -> Result<Arc<Self>> {
         let system = SystemLibrary::open(system)?;
-        Self::open_with(path.as_ref(), Some(system))
+        Self::open_declared(path.as_ref(), Some(system))
     }
 
     /// Loads the backend of that file name from where [`runtime`] finds it; if that is nowhere, the system's loader is asked.
@@ -125,46 +137,66 @@ impl Library {
         })
     }
 
-    fn open_with(path: &Path, system: Option<SystemLibrary>) -> Result<Arc<Self>> {
+    fn open_declared(path: &Path, system: Option<SystemLibrary>) -> Result<Arc<Self>> {
+        elf::must_name(path, qnn_sys::GET_PROVIDERS)?;
+        // SAFETY: the file (or, for a bare name, the library installed for the system's loader) names QNN's entry point, by
+        // which its maker declares that it keeps QNN's contract; no value of safe Rust changes what its code does.
+        unsafe { Self::open_unchecked(path, system) }
+    }
+
+    /// Loads a backend without looking into its file first; else as [`Library::open`].
+    ///
+    /// # Safety
+    /// The library's initialisers and those of the helpers beside it may run in this process, and its entry points keep
+    /// QNN's contract (see [`LinkedProviders::new`]).
+    ///
+    /// # Errors
+    /// As [`Library::open`].
+    pub unsafe fn open_unchecked(path: &Path, system: Option<SystemLibrary>) -> Result<Arc<Self>> {
         files::note_before();
-        prepare(path);
-        let shown = path.display().to_string();
-        let file = preload::open(path).map_err(|source| Error::Open { path: path.to_owned(), source })?;
+        // SAFETY: the caller's promise.
+        unsafe { prepare(path) };
+        // SAFETY: the caller's promise.
+        let file = unsafe { preload::open(path) }.map_err(|source| Error::Open { path: path.to_owned(), source })?;
         // SAFETY: the symbol, where it exists, has this one signature in every QNN library; the library is never unloaded.
         let get = unsafe { file.get::<GetProviders>(qnn_sys::GET_PROVIDERS) }
             .map(|symbol| *symbol)
-            .map_err(|_| Error::Symbol { library: shown.clone(), symbol: qnn_sys::GET_PROVIDERS })?;
-        let found = place::file_of(get as *const core::ffi::c_void);
-        let real = found.clone().unwrap_or_else(|| path.to_owned());
+            .map_err(|_| Error::Symbol { library: path.display().to_string(), symbol: qnn_sys::GET_PROVIDERS })?;
+        let found = dladdr::file_of(get as *const core::ffi::c_void);
+        let real = found.unwrap_or_else(|| path.to_owned());
         let (system, system_tried) = match system {
             Some(given) => (Some(given.into_interface()), Vec::new()),
             None => Self::find_system(&file, &real),
         };
         // A library with running threads must not be unmapped.
         std::mem::forget(file);
-        Self::assemble(get, system, system_tried, Some(real))
+        // SAFETY: the caller's promise.
+        unsafe { Self::assemble(get, system, system_tried, Some(real)) }
     }
 
-    /// Takes a backend that is linked into this program.
-    ///
-    /// The functions must keep QNN's contract: they hand out provider structs that live as long as the program.
+    /// A backend that is linked into this program, e.g. `qnn_host::providers()`.
     ///
     /// # Errors
     /// No provider, or an interface that is too old.
-    pub fn linked(get: GetProviders, system: Option<GetSystemProviders>) -> Result<Arc<Self>> {
-        let system = system.map(|get| System::new(get, "linked in")).transpose()?;
-        Self::assemble(get, system, vec!["linked in".into()], None)
+    pub fn linked(providers: LinkedProviders) -> Result<Arc<Self>> {
+        // SAFETY: who made the value vouched for both entry points.
+        let system = providers.system().map(|get| unsafe { System::new(get, LINKED) }).transpose()?;
+        // SAFETY: as above.
+        unsafe { Self::assemble(providers.core(), system, vec![LINKED.into()], None) }
     }
 
-    fn assemble(
+    /// # Safety
+    /// `get` keeps QNN's contract for the entry point of a backend.
+    unsafe fn assemble(
         get: GetProviders,
         system: Option<System>,
         system_tried: Vec<String>,
         path: Option<PathBuf>,
     ) -> Result<Arc<Self>> {
-        let shown = path.as_ref().map_or_else(|| "linked in".to_owned(), |path| path.display().to_string());
-        let chosen = provider::choose(get, &shown)?;
-        tracing::debug!(library = %shown, provider = %chosen.name, core = %chosen.core, "library opened");
+        let display_name = path.as_ref().map_or_else(|| LINKED.to_owned(), |path| path.display().to_string());
+        // SAFETY: passed on.
+        let chosen = unsafe { provider::choose(get, &display_name) }?;
+        tracing::debug!(library = %display_name, provider = %chosen.name, core = %chosen.core, "library opened");
         let calls = if chosen.name == HTP_PROVIDER { HTP_CALLS.clone() } else { Arc::default() };
         Ok(Arc::new(Self {
             calls,
@@ -173,7 +205,7 @@ impl Library {
             core_version: chosen.core,
             backend_version: chosen.backend,
             path,
-            shown,
+            display_name,
             system,
             system_tried,
             table: Table::new(chosen.table),
@@ -185,19 +217,13 @@ impl Library {
         let mut tried = vec![path.display().to_string()];
         // SAFETY: as for the backend's entry point.
         if let Ok(get) = unsafe { file.get::<GetSystemProviders>(qnn_sys::GET_SYSTEM_PROVIDERS) } {
-            return (System::new(*get, &tried[0]).ok(), tried);
+            // SAFETY: an entry point of that name keeps QNN's contract, as the backend's own does.
+            return (unsafe { System::new(*get, &tried[0]) }.ok(), tried);
         }
         for candidate in preload::system_candidates(path) {
-            let shown = candidate.display().to_string();
-            let found = preload::open(&candidate).ok().and_then(|file| {
-                // SAFETY: as above.
-                let get = unsafe { file.get::<GetSystemProviders>(qnn_sys::GET_SYSTEM_PROVIDERS) }.ok().map(|get| *get);
-                std::mem::forget(file);
-                System::new(get?, &shown).ok()
-            });
-            tried.push(shown);
-            if found.is_some() {
-                return (found, tried);
+            tried.push(candidate.display().to_string());
+            if let Ok(found) = SystemLibrary::open(&candidate) {
+                return (Some(found.into_interface()), tried);
             }
         }
         (None, tried)
@@ -209,8 +235,8 @@ impl Library {
     }
 
     /// The file or "linked in": how messages call this library.
-    pub fn shown(&self) -> &str {
-        &self.shown
+    pub fn display_name(&self) -> &str {
+        &self.display_name
     }
 
     /// Every file that was loaded for QNN libraries so far, dependencies and helpers included, as the loader found them; none
@@ -246,24 +272,24 @@ impl Library {
 
     /// Where the system interface came from and its version.
     pub fn system(&self) -> Option<(&str, Version)> {
-        self.system.as_ref().map(|system| (system.shown.as_str(), system.version))
+        self.system.as_ref().map(|system| (system.display_name.as_str(), system.version))
     }
 
     /// The build of the library, e.g. `v2.51.0.260929181845`.
     ///
     /// # Errors
-    /// The library does not say.
+    /// The call fails.
     pub fn build_id(&self) -> Result<String> {
-        use crate::table::Doing;
+        use crate::table::CallContext;
         let mut text = core::ptr::null();
         // SAFETY: an out pointer to a C string that the library owns.
         unsafe { self.table.backend_get_build_id(&raw mut text) }
-            .doing(&self.shown, || "ask for the build id".into())?;
+            .context(&self.display_name, || "ask for the build id".into())?;
         // SAFETY: QNN hands out a C string with the library's lifetime, or nothing.
         Ok(unsafe { crate::convert::text(text) })
     }
 
-    /// True when the library says that it supports a property of the core interface (`QNN_PROPERTY_...`).
+    /// True when the library reports that it supports a property of the core interface (`QNN_PROPERTY_...`).
     pub fn has_capability(&self, property: u32) -> bool {
         self.table.has_capability(property)
     }
@@ -277,7 +303,7 @@ impl Library {
     pub(crate) fn system_table(&self) -> Result<&System> {
         self.system
             .as_ref()
-            .ok_or_else(|| Error::NoSystem { library: self.shown.clone(), tried: self.system_tried.clone() })
+            .ok_or_else(|| Error::NoSystem { library: self.display_name.clone(), tried: self.system_tried.clone() })
     }
 }
 
@@ -285,15 +311,19 @@ impl core::fmt::Debug for Library {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Library")
             .field("provider", &self.provider)
-            .field("from", &self.shown)
+            .field("from", &self.display_name)
             .field("core", &self.core_version.to_string())
             .finish_non_exhaustive()
     }
 }
 
 impl System {
-    fn new(get: GetSystemProviders, shown: &str) -> Result<Self> {
-        let chosen = provider::choose_system(get, shown)?;
-        Ok(Self { table: SystemTable::new(chosen.table), shown: shown.to_owned(), version: chosen.version })
+    /// # Safety
+    /// `get` keeps QNN's contract for the entry point of a system interface.
+    unsafe fn new(get: GetSystemProviders, display_name: &str) -> Result<Self> {
+        // SAFETY: passed on.
+        let chosen = unsafe { provider::choose_system(get, display_name) }?;
+        let (table, display_name) = (SystemTable::new(chosen.table), display_name.to_owned());
+        Ok(Self { table, display_name, version: chosen.version })
     }
 }

@@ -19,20 +19,28 @@ const RUNTIME: [&str; 3] = ["libunwind", "libc++abi", "libc++"];
 const HTP_PARTS: [&str; 1] = ["libHtpPrepare.so"];
 
 /// Loads a library with its own scope.
-pub(super) fn open(path: &Path) -> Result<libloading::Library, libloading::Error> {
-    // SAFETY: running the library's initialisers is what the caller asked for; see `Library::open`.
+///
+/// # Safety
+/// Its initialisers may run in this process.
+pub(super) unsafe fn open(path: &Path) -> Result<libloading::Library, libloading::Error> {
+    // SAFETY: the caller's promise.
     unsafe { UnixLibrary::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.map(Into::into)
 }
 
 /// Loads what lies beside `backend` and is needed by it. What is missing or refused is left to the system's loader.
-pub(super) fn helpers_of(backend: &Path) {
+///
+/// # Safety
+/// The initialisers of the helpers in that folder may run in this process.
+pub(super) unsafe fn helpers_of(backend: &Path) {
     let Some(folder) = folder_of(backend) else { return };
     for path in cpp_runtime(backend) {
-        keep(&path, RTLD_GLOBAL);
+        // SAFETY: the caller's promise.
+        unsafe { keep(&path, RTLD_GLOBAL) };
     }
     if backend.file_name().is_some_and(|name| name == "libQnnHtp.so") {
         for part in HTP_PARTS.map(|part| folder.join(part)).iter().filter(|part| part.is_file()) {
-            keep(part, RTLD_LOCAL);
+            // SAFETY: the caller's promise.
+            unsafe { keep(part, RTLD_LOCAL) };
         }
     }
 }
@@ -48,9 +56,12 @@ pub(super) fn system_candidates(backend: &Path) -> Vec<PathBuf> {
     beside.into_iter().chain([PathBuf::from(SYSTEM)]).collect()
 }
 
-/// Loads for good, `RTLD_GLOBAL` for all to see.
-fn keep(path: &Path, scope: std::ffi::c_int) {
-    // SAFETY: as in `open`; these are helpers from the backend's own folder.
+/// Loads for the rest of the process; with `RTLD_GLOBAL`, libraries loaded later see its symbols.
+///
+/// # Safety
+/// Its initialisers may run in this process.
+unsafe fn keep(path: &Path, scope: std::ffi::c_int) {
+    // SAFETY: the caller's promise.
     match unsafe { UnixLibrary::open(Some(path), RTLD_NOW | scope) } {
         Ok(library) => {
             tracing::debug!(file = %path.display(), "helper loaded");

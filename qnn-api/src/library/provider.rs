@@ -8,7 +8,7 @@ use qnn_sys::*;
 use super::Version;
 use crate::convert;
 use crate::error::{Error, Result};
-use crate::table::{CallError, Doing, check, copy_slots};
+use crate::table::{CallContext, CallError, check, copy_slots};
 
 /// Oldest core interface whose layout was measured (QAIRT 2.25).
 const MIN_CORE: (u32, u32) = (2, 18);
@@ -30,10 +30,14 @@ pub(super) struct ChosenSystem {
     pub(super) table: QnnSystemInterfaceTable,
 }
 
-/// The first provider whose interface we can read.
-pub(super) fn choose(get: GetProviders, library: &str) -> Result<Chosen> {
+/// The first provider whose interface is known here.
+///
+/// # Safety
+/// `get` keeps QNN's contract for the entry point of a backend.
+pub(super) unsafe fn choose(get: GetProviders, library: &str) -> Result<Chosen> {
     let mut refused = None;
-    for provider in list(get, "QnnInterface_getProviders", library)? {
+    // SAFETY: the caller's promise.
+    for provider in unsafe { list(get, "QnnInterface_getProviders", library) }? {
         // SAFETY: id, name and versions lie at these offsets in every version of the struct.
         let (id, name, api) =
             unsafe { ((*provider).backendId, (*provider).providerName, (&raw const (*provider).apiVersion).read()) };
@@ -53,10 +57,14 @@ pub(super) fn choose(get: GetProviders, library: &str) -> Result<Chosen> {
     Err(refusal(refused, library, "core", MIN_CORE))
 }
 
-/// The first system provider whose interface we can read.
-pub(super) fn choose_system(get: GetSystemProviders, library: &str) -> Result<ChosenSystem> {
+/// The first system provider whose interface is known here.
+///
+/// # Safety
+/// `get` keeps QNN's contract for the entry point of a system interface.
+pub(super) unsafe fn choose_system(get: GetSystemProviders, library: &str) -> Result<ChosenSystem> {
     let mut refused = None;
-    for provider in list(get, "QnnSystemInterface_getProviders", library)? {
+    // SAFETY: the caller's promise.
+    for provider in unsafe { list(get, "QnnSystemInterface_getProviders", library) }? {
         // SAFETY: the version lies at this offset in every version of the struct.
         let version = Version::from(unsafe { (&raw const (*provider).systemApiVersion).read() });
         if version.major != MIN_SYSTEM.0 || version.minor < MIN_SYSTEM.1 {
@@ -83,15 +91,18 @@ fn refusal(refused: Option<Version>, library: &str, interface: &'static str, nee
 }
 
 /// The provider pointers that are not null.
-fn list<P>(
+///
+/// # Safety
+/// `get` writes a list that lives as long as the program, and its length.
+unsafe fn list<P>(
     get: unsafe extern "C" fn(*mut *mut *const P, *mut u32) -> u64,
     call: &'static str,
     library: &str,
 ) -> Result<Vec<*const P>> {
     let (mut first, mut n) = (core::ptr::null_mut::<*const P>(), 0);
     // SAFETY: two out pointers, as this entry point takes them.
-    let answer: core::result::Result<(), CallError> = check(call, unsafe { get(&raw mut first, &raw mut n) }, |_| None);
-    answer.doing(library, || format!("ask `{library}` for its providers"))?;
+    let done: core::result::Result<(), CallError> = check(call, unsafe { get(&raw mut first, &raw mut n) }, |_| None);
+    done.context(library, || format!("ask `{library}` for its providers"))?;
     if first.is_null() {
         return Ok(Vec::new());
     }
@@ -100,7 +111,7 @@ fn list<P>(
     Ok(providers.iter().copied().filter(|provider| !provider.is_null()).collect())
 }
 
-/// A pointer into a struct that may be shorter than our idea of it: no reference to the whole may be made.
+/// A pointer into a struct that may be shorter than the one known here: no reference to the whole may be made.
 fn at<T>(base: *const c_char, offset: usize) -> *const T {
     base.wrapping_add(offset).cast()
 }
@@ -108,6 +119,7 @@ fn at<T>(base: *const c_char, offset: usize) -> *const T {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Hint;
     use std::sync::OnceLock;
 
     struct List(Vec<*const QnnInterface_t>);
@@ -129,7 +141,7 @@ mod tests {
     unsafe extern "C" fn two(out: *mut *mut *const QnnInterface_t, n: *mut u32) -> u64 {
         static LIST: OnceLock<List> = OnceLock::new();
         let list = LIST.get_or_init(|| List(vec![provider(2, 14), provider(2, 18)]));
-        // SAFETY: the caller gives two out pointers; nobody writes through the list.
+        // SAFETY: the caller gives two out pointers; the list is never written through.
         unsafe { (*out, *n) = (list.0.as_ptr().cast_mut(), 2) };
         0
     }
@@ -148,7 +160,8 @@ mod tests {
 
     #[test]
     fn the_first_readable_provider_is_taken_and_its_table_cut() {
-        let chosen = choose(two, "fake").unwrap();
+        // SAFETY: the list is leaked.
+        let chosen = unsafe { choose(two, "fake") }.unwrap();
         assert_eq!((chosen.name.as_str(), chosen.core.minor), ("FAKE", 18));
         assert!(chosen.table.contextApplyBinarySection.is_some(), "slot 61 is of 2.18");
         assert!(chosen.table.backendGetProperty.is_none(), "slot 62 came later");
@@ -156,13 +169,15 @@ mod tests {
 
     #[test]
     fn an_old_interface_is_refused_with_both_versions() {
-        let error = choose(old, "fake.so").err().unwrap();
+        // SAFETY: the list is leaked.
+        let error = unsafe { choose(old, "fake.so") }.err().unwrap();
         assert_eq!(error.to_string(), "library `fake.so`: core API 2.14.0 found, 2.18 or a later 2.x needed");
-        assert_eq!(error.hint().as_deref(), Some("use a newer QAIRT release"));
+        assert_eq!(error.hint(), Some(Hint::NewerLibrary));
     }
 
     #[test]
     fn a_library_without_providers_is_refused() {
-        assert!(matches!(choose(none, "fake.so"), Err(Error::NoProvider { .. })));
+        // SAFETY: it writes nothing, so the list stays empty.
+        assert!(matches!(unsafe { choose(none, "fake.so") }, Err(Error::NoProvider { .. })));
     }
 }

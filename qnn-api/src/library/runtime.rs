@@ -8,7 +8,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Environment variable with the folder of `libQnnHtp.so` and its kin.
+/// Environment variable with the folder of `libQnnHtp.so` and the libraries that come with it.
 pub const DIR_VARIABLE: &str = "QNN_RUNTIME_DIR";
 /// The HTP backend's library.
 pub const HTP: &str = "libQnnHtp.so";

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use qnn_sys::GetSystemProviders;
+use qnn_sys::{GetSystemProviders, LinkedProviders};
 
-use super::{System, Version, chatter, files, place, preload};
+use super::{LINKED, System, Version, dladdr, elf, files, preload};
 use crate::error::{Error, Result};
 
 /// A library's system interface.
@@ -21,26 +21,33 @@ impl SystemLibrary {
     /// A file that is no library or has no system interface, an interface that is too old.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        chatter::to_stderr();
+        elf::must_name(path, qnn_sys::GET_SYSTEM_PROVIDERS)?;
         files::note_before();
-        preload::helpers_of(path);
+        // SAFETY: as for `Library::open`: the file names the entry point, by which its maker declares QNN's contract.
+        unsafe { super::prepare(path) };
         let shown = path.display().to_string();
-        let file = preload::open(path).map_err(|source| Error::Open { path: path.to_owned(), source })?;
+        // SAFETY: as above.
+        let file = unsafe { preload::open(path) }.map_err(|source| Error::Open { path: path.to_owned(), source })?;
         // SAFETY: the symbol, where it exists, has this one signature in every QNN library; the library is never unloaded.
         let get = unsafe { file.get::<GetSystemProviders>(qnn_sys::GET_SYSTEM_PROVIDERS) }
             .map(|symbol| *symbol)
             .map_err(|_| Error::Symbol { library: shown.clone(), symbol: qnn_sys::GET_SYSTEM_PROVIDERS })?;
         std::mem::forget(file);
-        let found = place::file_of(get as *const core::ffi::c_void);
-        Ok(Self { system: System::new(get, &shown)?, path: Some(found.unwrap_or_else(|| path.to_owned())) })
+        let found = dladdr::file_of(get as *const core::ffi::c_void);
+        // SAFETY: as above.
+        let system = unsafe { System::new(get, &shown) }?;
+        Ok(Self { system, path: Some(found.unwrap_or_else(|| path.to_owned())) })
     }
 
-    /// Takes a system interface that is linked into this program; it keeps QNN's contract.
+    /// The system interface of a backend that is linked into this program, e.g. `qnn_host::providers()`.
     ///
     /// # Errors
-    /// No provider, or an interface that is too old.
-    pub fn linked(get: GetSystemProviders) -> Result<Self> {
-        Ok(Self { system: System::new(get, "linked in")?, path: None })
+    /// It has none, no provider, or an interface that is too old.
+    pub fn linked(providers: LinkedProviders) -> Result<Self> {
+        let missing = || Error::NoSystem { library: LINKED.into(), tried: Vec::new() };
+        // SAFETY: who made the value vouched for the entry point.
+        let system = unsafe { System::new(providers.system().ok_or_else(missing)?, LINKED) }?;
+        Ok(Self { system, path: None })
     }
 
     /// The file, as the loader found it; nothing when linked in.
@@ -64,6 +71,6 @@ impl SystemLibrary {
 
 impl core::fmt::Debug for SystemLibrary {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("SystemLibrary").field("from", &self.system.shown).finish_non_exhaustive()
+        f.debug_struct("SystemLibrary").field("from", &self.system.display_name).finish_non_exhaustive()
     }
 }

@@ -19,12 +19,12 @@ use crate::backend::log_failure;
 use crate::context::{Context, ContextInner};
 use crate::convert::{Role, raw_tensor};
 use crate::error::{Error, Result};
-use crate::table::{CallError, Doing};
+use crate::table::{CallContext, CallError};
 
 /// A block of memory.
 ///
 /// # Safety
-/// `start` points at `len` initialised bytes that nobody else reads or writes, for as long as the value lives; moving the
+/// `start` points at `len` initialised bytes that no one else reads or writes, for as long as the value lives; moving the
 /// value does not move them. A `fd` stands for this very memory.
 pub unsafe trait Block: Send {
     /// First byte.
@@ -35,7 +35,7 @@ pub unsafe trait Block: Send {
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// A file descriptor by which a device can be told of it; none for memory of this process alone.
+    /// A file descriptor by which a device can map it; none for memory of this process alone.
     fn fd(&self) -> Option<i32> {
         None
     }
@@ -94,14 +94,14 @@ fn register(context: &Arc<ContextInner>, info: &TensorInfo, fd: i32) -> Result<O
     match unsafe { context.table().mem_register(context.raw, &raw const descriptor, 1, &raw mut handle) } {
         Ok(()) => Ok(Some(handle)),
         Err(CallError::Missing(_)) => Ok(None),
-        Err(CallError::Answer(error))
+        Err(CallError::Status(error))
             if error.is_unsupported() || error.code == u64::from(QNN_MEM_ERROR_UNSUPPORTED_MEMTYPE) =>
         {
             Ok(None)
         }
-        failed => {
-            failed.map(|()| None).doing(context.shown(), || format!("register memory for tensor `{}`", info.name))
-        }
+        failed => failed
+            .map(|()| None)
+            .context(context.display_name(), || format!("register memory for tensor `{}`", info.name)),
     }
 }
 
@@ -129,7 +129,7 @@ impl Registered {
 
     /// The contents, to be changed.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and nobody else looks while it is borrowed.
+        // SAFETY: as above, and the borrow is exclusive.
         unsafe { core::slice::from_raw_parts_mut(self.block.start().as_ptr(), self.block.len()) }
     }
 

@@ -15,7 +15,7 @@ impl Allocator for PlainMemory {
     fn allocate(&self, n_bytes: usize) -> Result<Box<dyn Block>> {
         // An empty mapping is refused by the system; a byte costs a page either way.
         let map = MmapMut::map_anon(n_bytes.max(1)).map_err(|source| Error::Io {
-            doing: "allocate memory for",
+            operation: "allocate memory for",
             path: format!("{n_bytes} bytes").into(),
             source,
         })?;

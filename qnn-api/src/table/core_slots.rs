@@ -1,7 +1,7 @@
-//! The core interface's slots that we call.
+//! The core interface's slots that this crate calls.
 //!
-//! *Trap*: `backendValidateOpConfig` is left out on purpose. It crashes the running library on some nodes and refuses
-//! others that then run (facts of 2.51); `graphAddNode` and `graphFinalize` give the verdict.
+//! *Trap*: `backendValidateOpConfig` is left out on purpose: version 2.51 crashes in it on some nodes and refuses others
+//! that then run. `graphAddNode` and `graphFinalize` check nodes instead.
 
 use core::ffi::{c_char, c_void};
 
@@ -20,13 +20,13 @@ impl Table {
         Self { raw }
     }
 
-    /// True when the library says that it can do what the key stands for; a library that cannot be asked says no.
+    /// True when the library reports the capability; false also when it has no such slot.
     pub(crate) fn has_capability(&self, key: u32) -> bool {
-        // SAFETY: takes a number and answers with a number.
+        // SAFETY: takes a number and returns a number.
         self.raw.propertyHasCapability.is_some_and(|ask| unsafe { ask(key) } == u64::from(QNN_PROPERTY_SUPPORTED))
     }
 
-    /// What the library says about an error number on this thread, in its own words.
+    /// The library's message for an error number on this thread.
     pub(crate) fn message(&self, code: u64) -> Option<String> {
         let ask = self.raw.errorGetMessage?;
         let mut text = core::ptr::null();
@@ -85,12 +85,12 @@ impl Table {
         profile_get_sub_events = profileGetSubEvents(event: QnnProfile_EventId_t, out: *mut *const QnnProfile_EventId_t, n: *mut u32);
         /// One event.
         profile_get_event_data = profileGetEventData(event: QnnProfile_EventId_t, out: *mut QnnProfile_EventData_t);
-        /// Forgets the events.
+        /// Frees a profile.
         profile_free = profileFree(profile: Qnn_ProfileHandle_t);
         /// Registers memory with a context.
         mem_register = memRegister(
             context: Qnn_ContextHandle_t, descriptors: *const Qnn_MemDescriptor_t, n: u32, out: *mut Qnn_MemHandle_t);
-        /// Takes a registration back.
+        /// Revokes a registration.
         mem_de_register = memDeRegister(handles: *const Qnn_MemHandle_t, n: u32);
         /// Opens a device.
         device_create = deviceCreate(log: Qnn_LogHandle_t, config: *mut *const QnnDevice_Config_t, out: *mut Qnn_DeviceHandle_t);

@@ -11,41 +11,51 @@ pub(crate) use system_slots::SystemTable;
 use crate::error::{Error, QnnError, Result};
 use crate::log;
 
-/// How a slot can fail, before anybody says what was being attempted.
+/// How a slot can fail, before the attempt is named.
 #[derive(Debug)]
 pub(crate) enum CallError {
     /// The slot is empty or the version does not have it.
     Missing(&'static str),
-    /// The library answered with an error number.
-    Answer(QnnError),
+    /// The call returned an error number.
+    Status(QnnError),
+}
+
+impl CallError {
+    /// True when the library just does not offer the call.
+    pub(crate) fn is_unsupported(&self) -> bool {
+        match self {
+            Self::Missing(_) => true,
+            Self::Status(error) => error.is_unsupported(),
+        }
+    }
 }
 
 impl core::fmt::Display for CallError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             Self::Missing(call) => write!(f, "the library does not offer `{call}`"),
-            Self::Answer(error) => error.fmt(f),
+            Self::Status(error) => error.fmt(f),
         }
     }
 }
 
 /// Adds the library and the attempt to a failed call.
-pub(crate) trait Doing<T> {
+pub(crate) trait CallContext<T> {
     /// `attempt` completes "cannot ...", with the names of the things.
-    fn doing(self, library: &str, attempt: impl FnOnce() -> String) -> Result<T>;
+    fn context(self, library: &str, attempt: impl FnOnce() -> String) -> Result<T>;
 }
 
-impl<T> Doing<T> for core::result::Result<T, CallError> {
-    fn doing(self, library: &str, attempt: impl FnOnce() -> String) -> Result<T> {
+impl<T> CallContext<T> for core::result::Result<T, CallError> {
+    fn context(self, library: &str, attempt: impl FnOnce() -> String) -> Result<T> {
         self.map_err(|error| match error {
             CallError::Missing(call) => Error::Missing { library: library.to_owned(), call },
-            CallError::Answer(source) => Error::Qnn { doing: attempt(), source },
+            CallError::Status(source) => Error::Qnn { operation: attempt(), source },
         })
     }
 }
 
-/// The status of a call as a `Result`; on failure with the library's own words: its error lines on this thread,
-/// else what it answers when asked about the number.
+/// The status of a call as a `Result`; on failure with the library's own message: its error lines on this thread,
+/// else its text for the number.
 pub(crate) fn check(
     call: &'static str,
     code: u64,
@@ -54,8 +64,8 @@ pub(crate) fn check(
     if code == qnn_sys::QNN_SUCCESS {
         return Ok(());
     }
-    let said = log::take_last_words().or_else(|| ask(code)).filter(|said| !said.is_empty());
-    Err(CallError::Answer(QnnError { call, code, said }))
+    let library_message = log::take_error_lines().or_else(|| ask(code)).filter(|message| !message.is_empty());
+    Err(CallError::Status(QnnError { call, code, library_message }))
 }
 
 /// Writes the thin functions of one table.
@@ -69,7 +79,7 @@ macro_rules! slots {
             #[allow(clippy::too_many_arguments)] // as many as the slot has
             pub(crate) unsafe fn $name(&self, $($arg: $ty),*) -> core::result::Result<(), $crate::table::CallError> {
                 let call = self.raw.$slot.ok_or($crate::table::CallError::Missing(stringify!($slot)))?;
-                $crate::log::forget_last_words();
+                $crate::log::forget_error_lines();
                 // SAFETY: the slot was filled by the provider for this very signature; the caller vouches for the arguments.
                 let code = unsafe { call($($arg),*) };
                 $crate::table::check(stringify!($slot), code, |code| self.message(code))

@@ -1,4 +1,4 @@
-//! What the library is told while a graph is composed.
+//! What the library receives while a graph is composed.
 
 use super::*;
 use crate::fake::{backend, fail, take_calls};

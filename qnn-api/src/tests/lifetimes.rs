@@ -48,7 +48,7 @@ fn a_device_that_fails_takes_the_backend_down_in_order() {
 }
 
 #[test]
-fn a_failing_load_names_file_number_name_meaning_and_the_librarys_words() {
+fn a_failing_load_names_file_number_name_meaning_and_the_librarys_message() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), b"FAKE3").unwrap();
     let backend = backend();
@@ -59,9 +59,9 @@ fn a_failing_load_names_file_number_name_meaning_and_the_librarys_words() {
     let source = error.qnn().unwrap();
     assert_eq!((source.code, source.component()), (1009, "common"));
     assert_eq!(source.name(), "QNN_COMMON_ERROR_LOADING_BINARIES");
-    assert_eq!(source.said.as_deref(), Some(fake::WORDS));
+    assert_eq!(source.library_message.as_deref(), Some(fake::MESSAGE));
     assert!(source.to_string().contains("made for another SoC"), "{source}");
-    assert!(error.hint().unwrap().contains("SoC"));
+    assert!(error.hint().unwrap().to_string().contains("SoC"));
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn an_empty_slot_and_a_refusal_both_count_as_unsupported() {
     assert_eq!(error.to_string(), "library `linked in` does not offer `profileCreate`");
     assert!(error.is_unsupported());
     let error = PowerVote::cast(&backend, PerfPolicy::Burst).unwrap_err();
-    assert!(error.is_unsupported(), "the stub answers 1000: {error:?}");
+    assert!(error.is_unsupported(), "the stub returns 1000: {error:?}");
     assert!(!Error::NoProvider { library: "x".into() }.is_unsupported());
 }
 
@@ -116,7 +116,7 @@ fn binaries_are_described_in_all_three_versions() {
 
 #[test]
 fn the_system_interface_alone_describes_binaries() {
-    let system = SystemLibrary::linked(fake::get_system_providers).unwrap();
+    let system = SystemLibrary::linked(fake::providers()).unwrap();
     assert_eq!((system.version().to_string(), system.path()), ("1.15.0".into(), None));
     assert_eq!(system.binary_info(b"FAKE3").unwrap(), binary_info(&library(), b"FAKE3").unwrap());
     assert_eq!(system.binary_info(b"ELF").unwrap_err().qnn().unwrap().code, 30010);
@@ -152,10 +152,11 @@ fn what_is_no_binary_is_refused() {
     assert!(error.to_string().ends_with("binary info version 9"), "{error}");
     assert!(take_calls().contains(&"systemContextFree".to_owned()));
 
-    let alone = Library::linked(fake::get_providers, None).unwrap();
+    // SAFETY: as for `fake::providers`.
+    let alone = Library::linked(unsafe { LinkedProviders::new(fake::get_providers, None) }).unwrap();
     let error = binary_info(&alone, b"FAKE3").unwrap_err();
     assert!(matches!(error, Error::NoSystem { .. }), "{error}");
-    assert!(error.hint().unwrap().contains("libQnnSystem.so"));
+    assert!(error.hint().unwrap().to_string().contains("libQnnSystem.so"));
 }
 
 #[test]

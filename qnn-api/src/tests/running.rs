@@ -52,11 +52,11 @@ fn an_earlier_sessions_buffers_are_forgotten() {
 }
 
 #[test]
-fn an_unknown_graph_is_told_with_the_known_ones() {
+fn an_unknown_graph_is_reported_with_the_known_ones() {
     let context = Context::from_bytes(&backend(), b"FAKE3", &ContextOptions::default()).unwrap();
     let error = context.graph("ar1").unwrap_err();
     assert_eq!(error.to_string(), "no graph `ar1` in this context");
-    assert_eq!(error.hint().unwrap(), format!("it has: {GRAPH}"));
+    assert_eq!(error.hint().unwrap().to_string(), format!("it has: {GRAPH}"));
 }
 
 #[test]

@@ -84,7 +84,7 @@ pub struct QnnInterfaceTable {
 }
 
 impl QnnInterfaceTable {
-    /// Every slot answers `QNN_COMMON_ERROR_NOT_SUPPORTED`.
+    /// Every slot returns `QNN_COMMON_ERROR_NOT_SUPPORTED`.
     pub const STUB: Self = Self {
         propertyHasCapability: Some(not_supported::args1),
         backendCreate: Some(not_supported::args3),
@@ -265,7 +265,7 @@ pub struct QnnSystemInterfaceTable {
 }
 
 impl QnnSystemInterfaceTable {
-    /// Every slot answers `QNN_COMMON_ERROR_NOT_SUPPORTED`.
+    /// Every slot returns `QNN_COMMON_ERROR_NOT_SUPPORTED`.
     pub const STUB: Self = Self {
         systemContextCreate: Some(not_supported::args1),
         systemContextGetBinaryInfo: Some(not_supported::args5),

@@ -125,7 +125,7 @@ pub fn tables(abi: &Value) -> Result<String> {
         writeln!(out, "\n#[repr(C)]\n#[derive(Clone, Copy)]\npub struct {table} {{\n{fields}}}")?;
         writeln!(
             out,
-            "\nimpl {table} {{\n    /// Every slot answers `QNN_COMMON_ERROR_NOT_SUPPORTED`.\n    pub const STUB: Self = Self {{\n{stubs}    }};\n}}"
+            "\nimpl {table} {{\n    /// Every slot returns `QNN_COMMON_ERROR_NOT_SUPPORTED`.\n    pub const STUB: Self = Self {{\n{stubs}    }};\n}}"
         )?;
         writeln!(out, "\n/// Name, offset in bytes, and the QAIRT release (225 = 2.25) whose headers first had it.")?;
         writeln!(out, "pub const {}_SLOTS: [(&str, usize, u32); {}] = [\n{slots}];", screaming(table), entries.len())?;
@@ -173,7 +173,7 @@ pub fn layout(abi: &Value) -> Result<String> {
     Ok(format!("{out}];\n\n{asserts}"))
 }
 
-/// Offsets inside an anonymous union may be told from the outer struct; this is what to take off.
+/// Offsets inside an anonymous union may be given from the outer struct; this is what to take off.
 fn anonymous_offset(abi: &Value, name: &str) -> Result<u64> {
     let own = &abi["structs"][name];
     Ok(members(own)?.iter().filter_map(|m| m["offset"].as_u64()).min().unwrap_or(0))
@@ -199,11 +199,11 @@ pub fn errors(abi: &Value) -> Result<String> {
 }
 
 /// Tables are generated apart, and the provider structs that hold them are written by hand.
-fn is_table(name: &str) -> bool {
+pub fn is_table(name: &str) -> bool {
     name.starts_with("QnnInterface_") || name.starts_with("QnnSystemInterface_")
 }
 
-fn members(item: &Value) -> Result<&Vec<Value>> {
+pub fn members(item: &Value) -> Result<&Vec<Value>> {
     item["fields"].as_array().or_else(|| item["members"].as_array()).context("a struct has no fields")
 }
 
@@ -225,15 +225,15 @@ fn screaming(name: &str) -> String {
     out
 }
 
-fn object<'a>(value: &'a Value, key: &str) -> Result<&'a Map<String, Value>> {
+pub fn object<'a>(value: &'a Value, key: &str) -> Result<&'a Map<String, Value>> {
     value[key].as_object().with_context(|| format!("the ABI table lacks the object `{key}`"))
 }
 
-fn list<'a>(value: &'a Value, key: &str) -> Result<&'a Vec<Value>> {
+pub fn list<'a>(value: &'a Value, key: &str) -> Result<&'a Vec<Value>> {
     value[key].as_array().with_context(|| format!("the ABI table lacks the list `{key}`"))
 }
 
-fn text<'a>(value: &'a Value, key: &str) -> Result<&'a str> {
+pub fn text<'a>(value: &'a Value, key: &str) -> Result<&'a str> {
     value[key].as_str().with_context(|| format!("the ABI table lacks the text `{key}`"))
 }
 

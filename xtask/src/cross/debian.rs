@@ -64,7 +64,7 @@ fn is_root() -> Result<bool> {
     Ok(out.stdout.trim_ascii() == b"0")
 }
 
-/// A `rustc` with the standard library of a Debian architecture, unpacked once; answers the wrapper that starts it.
+/// A `rustc` with the standard library of a Debian architecture, unpacked once; returns the wrapper that starts it.
 pub fn rustc_with_std(architecture: &str) -> Result<PathBuf> {
     let home = root().join("target/debian-rustc");
     let (wrapper, stamp) = (home.join("rustc"), home.join(format!("{architecture}.done")));
@@ -102,7 +102,7 @@ pub fn rustc_with_std(architecture: &str) -> Result<PathBuf> {
     Ok(wrapper)
 }
 
-/// Debian's rustc looks for its libraries in `/usr/lib`; the wrapper tells it the prefix.
+/// Debian's rustc looks for its libraries in `/usr/lib`; the wrapper passes it the prefix.
 fn write_wrapper(wrapper: &Path, prefix: &Path) -> Result<()> {
     use std::os::unix::fs::PermissionsExt;
     let usr = prefix.join("usr").display().to_string();

@@ -1,6 +1,6 @@
 //! `genie` for the other machine, beside Qualcomm's libraries for it: their system library describes context binaries to it,
-//! and must say the same as the x86-64 one does on this machine; their HTP library must be told apart from a broken one;
-//! and the demo model must say the same there as here.
+//! and must describe them as the x86-64 one does on this machine; their HTP library must not be taken for a broken one;
+//! and the demo model must generate the same tokens there as here.
 //!
 //! Binaries: all of the golden bundles, and those that `genie compile` writes here, for the HTP (the x86-64 runtime composes
 //! for it) and for the host backend. The last are not Qualcomm's format, and both must refuse them.
@@ -15,10 +15,10 @@ use super::toolchain::{EMULATOR, Toolchain, host_target};
 use crate::qnn_runtime::{self, Machine};
 use crate::workspace::{files, root, sh};
 
-/// What the HTP library says on a machine without the chip, and what we add.
-const NO_CHIP: [&str; 3] = ["`backendCreate` answered 4000", "No Snapdragon SOC detected", "hint: "];
+/// What the HTP library prints on a machine without the chip, and what we add.
+const NO_CHIP: [&str; 3] = ["`backendCreate` returned 4000", "No Snapdragon SOC detected", "hint: "];
 
-/// Compares what two machines' libraries say.
+/// Compares what the libraries of two machines print.
 pub fn run(toolchain: &Toolchain, target: &str) -> Result<()> {
     let (here, there) = (Side::host()?, Side::emulated(toolchain, target)?);
     let golden = golden()?;
@@ -36,21 +36,21 @@ pub fn run(toolchain: &Toolchain, target: &str) -> Result<()> {
     for binary in ours("host", &[])? {
         for side in [&here, &there] {
             let out = side.inspect(&binary)?;
-            let said = stderr(&out);
+            let output = stderr(&out);
             ensure!(!out.status.success(), "{} took a host binary for one of its own", side.name);
-            ensure!(said.contains("cannot inspect") && said.contains("30010"), "{}: unclear: {said}", side.name);
-            println!("refused on {}: {said}", side.name);
+            ensure!(output.contains("cannot inspect") && output.contains("30010"), "{}: unclear: {output}", side.name);
+            println!("refused on {}: {output}", side.name);
         }
     }
     let bundle = golden.first().and_then(|binary| binary.parent()).context("a binary lies in a folder")?;
     let out = there.genie(&["run", "-p", "hello", "-c", &shown(bundle), "--backend", &shown(&there.library)])?;
-    let said = stderr(&out);
+    let output = stderr(&out);
     for part in NO_CHIP {
-        ensure!(!out.status.success() && said.contains(part), "without the chip: `{part}` is not in: {said}");
+        ensure!(!out.status.success() && output.contains(part), "without the chip: `{part}` is not in: {output}");
     }
     // The library logs once more from its exit handler.
-    ensure!(!said.contains("panicked"), "without the chip: {said}");
-    println!("without the chip on {}: {said}", there.name);
+    ensure!(!output.contains("panicked"), "without the chip: {output}");
+    println!("without the chip on {}: {output}", there.name);
 
     let demo = ["run", "--prompt", "ROMEO:", "-n", "24", "--greedy", "--json"];
     let tokens = |side: &Side| -> Result<Value> {
@@ -64,7 +64,7 @@ pub fn run(toolchain: &Toolchain, target: &str) -> Result<()> {
         found == expected && found.as_array().is_some_and(|t| !t.is_empty()),
         "demo: {expected} here, {found} there"
     );
-    println!("the demo model, compiled and run on both machines, says the same {found}");
+    println!("the demo model, compiled and run on both machines, generates the same {found}");
     Ok(())
 }
 
@@ -106,7 +106,7 @@ impl Side {
     }
 }
 
-/// What was said of the binary; which files said it differs from machine to machine.
+/// The description of the binary; which files gave it differs from machine to machine.
 fn described(out: &Output) -> Result<Value> {
     let mut record: Value = serde_json::from_str(&stdout(out)).context("the description is no JSON")?;
     record.as_object_mut().context("the description is no JSON object")?.remove("backend");

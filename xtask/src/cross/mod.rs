@@ -52,7 +52,7 @@ pub struct TestArgs {
     only: Vec<suites::Step>,
 }
 
-/// Builds, gives the backend its QNN name, and says what is there.
+/// Builds, gives the backend its QNN name, and prints what is there.
 pub fn build(args: &BuildArgs) -> Result<()> {
     let toolchain = Toolchain::prepare(&args.target.target, args.target.std)?;
     for path in compile(&toolchain, &args.target.target, args.release, &args.package)? {
@@ -62,7 +62,7 @@ pub fn build(args: &BuildArgs) -> Result<()> {
     Ok(())
 }
 
-/// Builds packages (none: all) and answers the programs and libraries that a device needs.
+/// Builds packages (none: all) and returns the programs and libraries that a device needs.
 pub fn compile(toolchain: &Toolchain, target: &str, release: bool, packages: &[String]) -> Result<Vec<PathBuf>> {
     let mut args = vec!["build"];
     let folder = toolchain.out_dir(target)?.join(if release { "release" } else { "debug" });

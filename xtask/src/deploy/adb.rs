@@ -5,7 +5,7 @@ use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use super::device::{Device, Said, check};
+use super::device::{CommandOutput, Device, check};
 
 /// One of the devices that the `adb` server sees.
 pub struct Adb {
@@ -18,7 +18,7 @@ impl Adb {
     pub fn connect(program: &Path, serial: &str) -> Result<Self> {
         let adb = Self { program: program.to_owned(), serial: serial.to_owned() };
         let out = adb.run(&["get-state"])?;
-        check(&adb, "find the device", &said(&out))?;
+        check(&adb, "find the device", &output(&out))?;
         let state = String::from_utf8_lossy(&out.stdout).trim().to_owned();
         ensure!(state == "device", "`{serial}` is in state `{state}`, expected `device`");
         Ok(adb)
@@ -42,14 +42,14 @@ impl Device for Adb {
         self.serial.clone()
     }
 
-    fn shell(&self, script: &str) -> Result<Said> {
-        Ok(said(&self.run(&["shell", script])?))
+    fn shell(&self, script: &str) -> Result<CommandOutput> {
+        Ok(output(&self.run(&["shell", script])?))
     }
 
     fn send(&self, file: &Path, offset: u64, to: &str) -> Result<()> {
-        assert_eq!(offset, 0, "this device said that it cannot continue");
+        assert_eq!(offset, 0, "this device cannot continue a file");
         let out = self.run(&["push", &file.display().to_string(), to])?;
-        check(self, &format!("write `{to}`"), &said(&out))
+        check(self, &format!("write `{to}`"), &output(&out))
     }
 
     fn continues(&self) -> bool {
@@ -57,8 +57,8 @@ impl Device for Adb {
     }
 }
 
-fn said(out: &Output) -> Said {
-    Said {
+fn output(out: &Output) -> CommandOutput {
+    CommandOutput {
         status: out.status.code(),
         out: String::from_utf8_lossy(&out.stdout).into_owned(),
         err: String::from_utf8_lossy(&out.stderr).into_owned(),

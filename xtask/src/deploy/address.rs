@@ -81,8 +81,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_told() {
-        for (text, says) in [
+    fn what_is_no_address_is_named() {
+        for (text, expected) in [
             ("board", "expected `ssh:HOST:DIR` or `adb:SERIAL:DIR`"),
             ("ftp:board:genie", "unknown way `ftp`"),
             ("ssh:board", "expected `ssh:HOST:DIR`"),
@@ -93,7 +93,7 @@ mod tests {
             ("ssh:board:it's", "without quotes"),
         ] {
             let error = text.parse::<Address>().unwrap_err().to_string();
-            assert!(error.contains(says), "{text}: {error}");
+            assert!(error.contains(expected), "{text}: {error}");
         }
     }
 }

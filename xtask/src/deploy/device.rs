@@ -4,9 +4,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// What a command on the device said.
+/// What a command on the device printed, and how it ended.
 #[derive(Debug, Default)]
-pub struct Said {
+pub struct CommandOutput {
     /// Its exit status; nothing when the wire broke.
     pub status: Option<i32>,
     /// Standard output.
@@ -24,7 +24,7 @@ pub trait Device {
     ///
     /// # Errors
     /// The wire's program does not start.
-    fn shell(&self, script: &str) -> Result<Said>;
+    fn shell(&self, script: &str) -> Result<CommandOutput>;
 
     /// Writes the file's bytes from `offset` on behind the first `offset` bytes of the device's file `to`.
     ///
@@ -36,36 +36,39 @@ pub trait Device {
     fn continues(&self) -> bool;
 }
 
-/// Runs a script that must succeed, and answers its output.
-pub fn ask(device: &dyn Device, doing: &str, script: &str) -> Result<String> {
-    let said = device.shell(script)?;
-    check(device, doing, &said)?;
-    Ok(said.out)
+/// Runs a script that must succeed, and returns its output.
+pub fn ask(device: &dyn Device, operation: &str, script: &str) -> Result<String> {
+    let output = device.shell(script)?;
+    check(device, operation, &output)?;
+    Ok(output.out)
 }
 
-/// Fails with what was said, and with a hint where one is known.
-pub fn check(device: &dyn Device, doing: &str, said: &Said) -> Result<()> {
-    let how = match said.status {
+/// Fails with what was printed, and with a hint where one is known.
+pub fn check(device: &dyn Device, operation: &str, output: &CommandOutput) -> Result<()> {
+    let how = match output.status {
         Some(0) => return Ok(()),
         Some(code) => format!("exit status {code}"),
         None => "the connection failed".to_owned(),
     };
-    let said =
-        [said.err.trim(), said.out.trim()].into_iter().find(|text| !text.is_empty()).unwrap_or("no word").to_owned();
-    let hint = hint(&said).map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
-    bail!("cannot {doing} on `{}`: {how}: {said}{hint}", device.name())
+    let output = [output.err.trim(), output.out.trim()]
+        .into_iter()
+        .find(|text| !text.is_empty())
+        .unwrap_or("no word")
+        .to_owned();
+    let hint = hint(&output).map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
+    bail!("cannot {operation} on `{}`: {how}: {output}{hint}", device.name())
 }
 
 /// What to do about well-known complaints.
-fn hint(said: &str) -> Option<&'static str> {
+fn hint(output: &str) -> Option<&'static str> {
     const HINTS: [(&str, &str); 13] = [
         ("Could not resolve hostname", "check the name; `--ssh-arg=-F --ssh-arg=FILE` names another ssh config"),
         (
             "Connection refused",
             "nothing listens there: is sshd running, and is it the right port (`--ssh-arg=-p2222`)?",
         ),
-        ("timed out", "the device does not answer: is it on, and on this network?"),
-        ("No route to host", "the device does not answer: is it on, and on this network?"),
+        ("timed out", "the device does not respond: is it on, and on this network?"),
+        ("No route to host", "the device does not respond: is it on, and on this network?"),
         ("Host key verification failed", "connect once by hand with `ssh` and accept the key if it is the right one"),
         ("Permission denied (", "no key or password was accepted: `--ssh-arg=-i --ssh-arg=KEY` names a key"),
         ("No space left on device", "free some space and run the command again: what is complete is not sent again"),
@@ -76,7 +79,7 @@ fn hint(said: &str) -> Option<&'static str> {
         ("offline", "plug the device in again, or run `adb reconnect`"),
         ("not found", "`adb devices` lists what is connected"),
     ];
-    HINTS.iter().find(|(part, _)| said.contains(part)).map(|(_, hint)| *hint)
+    HINTS.iter().find(|(part, _)| output.contains(part)).map(|(_, hint)| *hint)
 }
 
 /// What the device is.
@@ -102,14 +105,14 @@ impl Probe {
              $(getprop ro.product.model), $(getprop ro.soc.model); true",
             dir = quoted(dir)
         );
-        let said = device.shell(&script)?;
-        check(device, "look around", &said)?;
-        let mut lines = said.out.lines().map(str::trim);
+        let output = device.shell(&script)?;
+        check(device, "read its properties", &output)?;
+        let mut lines = output.out.lines().map(str::trim);
         let mut next = |what: &str| {
             lines.next().filter(|line| !line.is_empty()).with_context(|| {
-                let err = said.err.trim();
+                let err = output.err.trim();
                 let hint = hint(err).map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
-                format!("`{}` does not tell {what} in `{dir}`: {err}{hint}", device.name())
+                format!("`{}` does not print {what} in `{dir}`: {err}{hint}", device.name())
             })
         };
         let machine = next("its machine")?.to_owned();
@@ -117,7 +120,7 @@ impl Probe {
         let dir = next("the folder")?.to_owned();
         let space = next("the free space")?;
         let free = space.split_whitespace().nth(3).and_then(|n| n.parse::<u64>().ok());
-        let free_bytes = free.with_context(|| format!("`df -Pk` on `{}` says `{space}`", device.name()))? * 1024;
+        let free_bytes = free.with_context(|| format!("`df -Pk` on `{}` prints `{space}`", device.name()))? * 1024;
         ensure!(
             lines.next() == Some("sums"),
             "`{}` has no `sha256sum`, so nothing sent there could be checked\nhint: busybox, toybox and coreutils have it",
@@ -145,8 +148,12 @@ mod tests {
         fn name(&self) -> String {
             "board".to_owned()
         }
-        fn shell(&self, _: &str) -> Result<Said> {
-            Ok(Said { status: (self.0 != 255).then_some(self.0), out: self.1.to_owned(), err: self.2.to_owned() })
+        fn shell(&self, _: &str) -> Result<CommandOutput> {
+            Ok(CommandOutput {
+                status: (self.0 != 255).then_some(self.0),
+                out: self.1.to_owned(),
+                err: self.2.to_owned(),
+            })
         }
         fn send(&self, _: &Path, _: u64, _: &str) -> Result<()> {
             unreachable!("nothing is sent here")
@@ -167,25 +174,25 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_a_hint() {
+    fn what_is_wrong_is_reported_with_a_hint() {
         let no_sums = format!("aarch64\nLinux 6.1\n/data/g\n{DF}\n").leak();
-        for (device, says) in [
+        for (device, expected) in [
             (
                 Fake(255, "", "ssh: Could not resolve hostname board"),
-                "cannot look around on `board`: the connection failed: ssh: Could not resolve hostname board\nhint: check the name",
+                "cannot read its properties on `board`: the connection failed: ssh: Could not resolve hostname board\nhint: check the name",
             ),
             (Fake(255, "", "connect to host board port 22: Connection refused"), "is sshd running"),
             (Fake(255, "", "me@board: Permission denied (publickey)."), "names a key"),
             (Fake(1, "", "adb: device unauthorized."), "exit status 1: adb: device unauthorized.\nhint: allow USB"),
             (
                 Fake(0, "", "mkdir: can't create directory '/x': Read-only file system"),
-                "does not tell its machine in `/x`: mkdir: can't create directory '/x': Read-only file system\nhint: choose a folder",
+                "does not print its machine in `/x`: mkdir: can't create directory '/x': Read-only file system\nhint: choose a folder",
             ),
-            (Fake(0, "aarch64\nLinux\n/x\nwhat is df\n", ""), "`df -Pk` on `board` says `what is df`"),
+            (Fake(0, "aarch64\nLinux\n/x\nwhat is df\n", ""), "`df -Pk` on `board` prints `what is df`"),
             (Fake(0, no_sums, ""), "has no `sha256sum`"),
         ] {
             let error = Probe::of(&device, "/x").unwrap_err().to_string();
-            assert!(error.contains(says), "{error}");
+            assert!(error.contains(expected), "{error}");
         }
     }
 

@@ -1,11 +1,12 @@
 //! The first prompt on the device: proof that program, libraries and bundle fit, and the first figures.
 
 use anyhow::{Context, Result};
+use genie_bundle::CONFIG_FILE;
 use serde::Serialize;
 use serde_json::Value;
 
 use super::device::{Device, Probe, ask, quoted};
-use super::parcel::{Backend, CONFIG, PROGRAM};
+use super::parcel::{Backend, PROGRAM};
 
 /// What is asked.
 pub struct Question<'a> {
@@ -20,7 +21,7 @@ pub struct Question<'a> {
 /// What came of it.
 #[derive(Debug, Serialize)]
 pub struct FirstRun {
-    /// `genie --version`, as the device's own program says it.
+    /// `genie --version`, as the program on the device prints it.
     pub version: String,
     /// The reply.
     pub text: String,
@@ -30,9 +31,9 @@ pub struct FirstRun {
     pub stop: String,
     /// Milliseconds from the query to the first token.
     pub time_to_first_token_ms: f64,
-    /// Tokens a second while the prompt was read.
+    /// Tokens/s while the prompt was read.
     pub prompt_rate: Option<f64>,
-    /// Tokens a second after the first.
+    /// Tokens/s after the first.
     pub generation_rate: Option<f64>,
 }
 
@@ -54,14 +55,14 @@ impl FirstRun {
             Backend::Htp => format!("{dir}/lib/libQnnHtp.so"),
         };
         let script = format!(
-            "{env}{program} --quiet run -c bundle/{CONFIG} --backend {} -p {} -n {} --json",
+            "{env}{program} --quiet run -c bundle/{CONFIG_FILE} --backend {} -p {} -n {} --json",
             quoted(&backend),
             quoted(question.prompt),
             question.max_tokens
         );
-        let said = ask(device, "run a first prompt", &script)?;
-        let line = said.lines().rev().find(|line| line.starts_with('{'));
-        let line = line.with_context(|| format!("the program on `{}` printed no record: {said}", device.name()))?;
+        let output = ask(device, "run a first prompt", &script)?;
+        let line = output.lines().rev().find(|line| line.starts_with('{'));
+        let line = line.with_context(|| format!("the program on `{}` printed no record: {output}", device.name()))?;
         let record: Value = serde_json::from_str(line).with_context(|| format!("no record: `{line}`"))?;
         Self::read(version, &record).with_context(|| format!("a record without its fields: {line}"))
     }

@@ -151,7 +151,7 @@ fn deploy(args: &DeployArgs) -> Result<Report> {
     }
     items.extend(bundle.items()?);
 
-    let actions = transfer::run(device, &probe, &items, tell)?;
+    let actions = transfer::run(device, &probe, &items, report)?;
     let files = items.iter().zip(actions).map(|(item, action)| sent(item, action)).collect::<Result<_>>()?;
     let question = Question { prompt: &args.prompt, max_tokens: args.max_tokens, backend };
     let first_run = (!args.no_run).then(|| FirstRun::on(device, &probe, &question)).transpose()?;
@@ -217,7 +217,7 @@ fn check_program(device: &dyn Device, probe: &Probe, program: &Path) -> Result<(
     Ok(())
 }
 
-fn tell(item: &Item, action: Action) {
+fn report(item: &Item, action: Action) {
     let size = format!("{:.1} MB", item.bytes as f64 / 1e6);
     match action {
         Action::Kept => eprintln!("  {:<36} {size:>10}  is there", item.to),

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
+use genie_bundle::CONFIG_FILE;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -16,8 +17,6 @@ use crate::workspace::all_files;
 
 /// The program's place on the device.
 pub const PROGRAM: &str = "bin/genie";
-/// The bundle's config, as it must be called.
-pub const CONFIG: &str = "genie_config.json";
 /// First bytes of a context binary of the host backend (`qnn-host/src/container`).
 const HOST_MAGIC: &[u8] = b"\x89OGHOST\n";
 
@@ -91,9 +90,9 @@ pub struct Bundle {
 impl Bundle {
     /// Checks that the config is there, and every context binary that it names.
     pub fn open(folder: &Path) -> Result<Self> {
-        let config = folder.join(CONFIG);
+        let config = folder.join(CONFIG_FILE);
         let shown = folder.display();
-        ensure!(config.is_file(), "`{shown}` is no bundle: it holds no `{CONFIG}`");
+        ensure!(config.is_file(), "`{shown}` is no bundle: it holds no `{CONFIG_FILE}`");
         let json = read_json(&config)?;
         let names = json.pointer("/dialog/engine/model/binary/ctx-bins").and_then(Value::as_array);
         let names = names.with_context(|| format!("`{}` names no context binaries", config.display()))?;
@@ -244,7 +243,7 @@ mod tests {
             let found = libraries(&runtime(folder.path(), there), machine, &archs);
             match expected {
                 Ok(expected) => assert_eq!(found.unwrap().iter().map(|p| name_of(p)).collect::<Vec<_>>(), expected),
-                Err(says) => assert!(found.unwrap_err().to_string().contains(says), "{says}"),
+                Err(expected) => assert!(found.unwrap_err().to_string().contains(expected), "{expected}"),
             }
         }
     }
@@ -253,7 +252,7 @@ mod tests {
     fn a_bundle_says_its_backend_and_architecture() {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, bytes: &[u8]| fs::write(folder.path().join(name), bytes).unwrap();
-        write(CONFIG, br#"{"dialog": {"engine": {"model": {"binary": {"ctx-bins": ["a.bin"]}}}}}"#);
+        write(CONFIG_FILE, br#"{"dialog": {"engine": {"model": {"binary": {"ctx-bins": ["a.bin"]}}}}}"#);
         write("a.bin", b"\x02\0\0\0 some HTP blob");
         write("htp_backend_ext_config.json", br#"{"devices": [{"dsp_arch": "V75"}]}"#);
         let bundle = Bundle::open(folder.path()).unwrap();

@@ -11,7 +11,7 @@ use std::process::{Command, Output, Stdio};
 use anyhow::{Context, Result};
 use tempfile::TempDir;
 
-use super::device::{Device, Said, check, quoted};
+use super::device::{CommandOutput, Device, check, quoted};
 
 /// Exit status of `ssh` itself.
 const WIRE_BROKE: i32 = 255;
@@ -45,7 +45,7 @@ impl Ssh {
         check(
             &ssh,
             "connect",
-            &Said { status: status.code().filter(|code| *code != WIRE_BROKE), out: String::new(), err },
+            &CommandOutput { status: status.code().filter(|code| *code != WIRE_BROKE), out: String::new(), err },
         )?;
         Ok(ssh)
     }
@@ -74,9 +74,9 @@ impl Device for Ssh {
         self.host.clone()
     }
 
-    fn shell(&self, script: &str) -> Result<Said> {
+    fn shell(&self, script: &str) -> Result<CommandOutput> {
         let out = self.remote(script).stdin(Stdio::null()).output().context("cannot start `ssh`")?;
-        Ok(said(&out))
+        Ok(output(&out))
     }
 
     fn send(&self, file: &Path, offset: u64, to: &str) -> Result<()> {
@@ -90,8 +90,8 @@ impl Device for Ssh {
         let copied = std::io::copy(&mut from.by_ref(), &mut pipe);
         drop(pipe);
         let out = child.wait_with_output().context("cannot wait for `ssh`")?;
-        // What ssh says about a broken pipe is better than what the pipe says.
-        check(self, &format!("write `{to}`"), &said(&out))?;
+        // The message of ssh about a broken pipe is better than that of the pipe.
+        check(self, &format!("write `{to}`"), &output(&out))?;
         copied.with_context(|| format!("cannot send `{shown}`"))?;
         Ok(())
     }
@@ -109,8 +109,8 @@ impl Drop for Ssh {
     }
 }
 
-fn said(out: &Output) -> Said {
-    Said {
+fn output(out: &Output) -> CommandOutput {
+    CommandOutput {
         status: out.status.code().filter(|code| *code != WIRE_BROKE),
         out: String::from_utf8_lossy(&out.stdout).into_owned(),
         err: String::from_utf8_lossy(&out.stderr).into_owned(),

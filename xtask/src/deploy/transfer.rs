@@ -1,4 +1,4 @@
-//! Sends what the device does not have yet, and believes nothing until the device's own checksum says so.
+//! Sends what the device does not have yet, and trusts the copy only when the checksum on the device is right.
 //!
 //! A file is written beside its place as `NAME.part` and renamed when its checksum is right, so whatever bears its final
 //! name is whole. Three cases: the final file has the right checksum and is kept; a part that begins as the file does is
@@ -25,12 +25,12 @@ pub enum Action {
     Sent,
 }
 
-/// Sends all items in order; `told` hears of each before it goes.
+/// Sends all items in order; `report` is called with each before it goes.
 pub fn run(
     device: &dyn Device,
     probe: &Probe,
     items: &[Item],
-    mut told: impl FnMut(&Item, Action),
+    mut report: impl FnMut(&Item, Action),
 ) -> Result<Vec<Action>> {
     let actions = plan(device, &probe.dir, items)?;
     let to_send = |(item, action): (&Item, &Action)| match action {
@@ -48,7 +48,7 @@ pub fn run(
         probe.free_bytes as f64 / 1e6
     );
     for (item, action) in items.iter().zip(&actions) {
-        told(item, *action);
+        report(item, *action);
         let offset = match action {
             Action::Kept => continue,
             Action::Continued(from) => *from,
@@ -82,11 +82,11 @@ fn plan(device: &dyn Device, dir: &str, items: &[Item]) -> Result<Vec<Action>> {
             write!(script, " && look {}", quoted(&name))?;
         }
     }
-    let said = ask(device, "see what is there already", &script)?;
-    let lines: Vec<&str> = said.lines().map(str::trim).collect();
+    let output = ask(device, "see what is there already", &script)?;
+    let lines: Vec<&str> = output.lines().map(str::trim).collect();
     ensure!(
         lines.len() == 2 * items.len(),
-        "`{}` answers {} lines for {} files",
+        "`{}` prints {} lines for {} files",
         device.name(),
         lines.len(),
         items.len()
@@ -120,15 +120,15 @@ fn accept(device: &dyn Device, dir: &str, item: &Item) -> Result<()> {
         sum = item.sha256,
         mode = if item.executable { 755 } else { 644 },
     );
-    let said = ask(device, &format!("check `{}`", item.to), &script)?;
+    let output = ask(device, &format!("check `{}`", item.to), &script)?;
     ensure!(
-        said.trim() == "right",
+        output.trim() == "right",
         "checksum mismatch of `{}` on `{}`: expected {}, found {}\nhint: the damaged file is gone; run the command again, \
          and look for a failing disk or a changed file if it happens twice",
         item.to,
         device.name(),
         item.sha256,
-        said.trim()
+        output.trim()
     );
     Ok(())
 }

@@ -13,8 +13,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 fn host() -> Arc<Backend> {
-    let providers = qnn_host::QnnInterface_getProviders;
-    let library = Library::linked(providers, Some(qnn_host::QnnSystemInterface_getProviders)).unwrap();
+    let library = Library::linked(qnn_host::providers()).unwrap();
     Backend::new(&library, &BackendOptions::default()).unwrap()
 }
 
@@ -105,7 +104,7 @@ fn check_weights(model: &TestModel, (splits, precision, weights): (Splits, Preci
 
 #[test]
 fn the_host_computes_every_family_in_f32() {
-    for family in [Family::Llama, Family::Qwen2, Family::Qwen3] {
+    for &family in Family::ALL {
         check(&TestModel::tiny(family), Splits::Mono, Precision::F32, 2e-5);
     }
     let biased = TestModel { attention_bias: true, mlp_bias: true, tied: false, ..TestModel::tiny(Family::Llama) };
@@ -113,12 +112,12 @@ fn the_host_computes_every_family_in_f32() {
 }
 
 #[test]
-fn the_host_computes_codes() {
+fn the_host_computes_quantised_weights() {
     let llama = TestModel::tiny(Family::Llama);
     // Heads of 32: their factor is left to the scores of graphs with blocks, and the host must take it up.
     let wide = TestModel { head_dim: 32, ..TestModel::tiny(Family::Qwen2) };
     for model in [TestModel { tied: false, ..llama.clone() }, llama, wide] {
-        // Rows of codes meet activations as they are; in blocks, activations are rounded to 8 bits as well.
+        // Per-row weights meet float activations; in blocks, activations are rounded to 8 bits too.
         for (weights, tolerance) in
             [(Weights::W8, 2e-5), (Weights::W4, 2e-5), (Weights::Q8_0, 3e-2), (Weights::Q4_0, 3e-2)]
         {

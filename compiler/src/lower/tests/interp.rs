@@ -20,7 +20,7 @@ pub(crate) fn rope_tables(model: &TestModel, n: usize) -> Tables {
 }
 
 /// The graphs of one variant, with the cache between them.
-pub(crate) struct Pieces<'a> {
+pub(crate) struct RecordedModel<'a> {
     graphs: Vec<&'a Graph>,
     ar: usize,
     past: usize,
@@ -30,7 +30,7 @@ pub(crate) struct Pieces<'a> {
     cache: Values,
 }
 
-impl<'a> Pieces<'a> {
+impl<'a> RecordedModel<'a> {
     pub(crate) fn new(model: &TestModel, contexts: &'a [Vec<Graph>], ar: usize, cl: usize) -> Self {
         let named = |graphs: &'a Vec<Graph>| graphs.iter().find(|g| g.name.starts_with(&format!("ar{ar}_cl{cl}_")));
         let graphs: Vec<&Graph> = contexts.iter().map(|c| named(c).unwrap()).collect();
@@ -95,7 +95,7 @@ pub(crate) fn decode(info: &TensorInfo, bytes: &[u8]) -> Vec<f32> {
         Dtype::F32 => bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect(),
         Dtype::F16 => bytes.as_chunks().0.iter().map(|b| f16::from_le_bytes(*b).to_f32()).collect(),
         Dtype::SFixed8 | Dtype::SFixed4 => {
-            let codes: Vec<i8> = match info.dtype {
+            let q: Vec<i8> = match info.dtype {
                 Dtype::SFixed8 => bytes.iter().map(|b| b.cast_signed()).collect(),
                 _ => bytes.iter().flat_map(|b| [(b << 4).cast_signed() >> 4, b.cast_signed() >> 4]).collect(),
             };
@@ -110,7 +110,7 @@ pub(crate) fn decode(info: &TensorInfo, bytes: &[u8]) -> Vec<f32> {
                 other => panic!("{other:?}"),
             };
             assert_eq!(scales.len(), n_scales);
-            codes.iter().enumerate().map(|(i, c)| f32::from(*c) * scales[i / below % n_scales].0).collect()
+            q.iter().enumerate().map(|(i, q)| f32::from(*q) * scales[i / below % n_scales].0).collect()
         }
         other => panic!("no constant should be {other}"),
     }

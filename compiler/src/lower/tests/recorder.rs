@@ -1,9 +1,9 @@
 //! A target that writes down what it is asked to compose, and refuses what no backend would take.
 
 use crate::lower::{GraphSink, Kind, Param};
-use crate::manifest::BackendId;
 use crate::target::{Target, TargetContext};
 use crate::{CompileError, Result};
+use genie_bundle::BackendId;
 use genie_types::TensorInfo;
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
@@ -153,7 +153,7 @@ impl GraphSink for Graph {
     }
 }
 
-/// Keeps what was saved; can be told to fail at a stage.
+/// Keeps what was saved; can fail at a stage.
 #[derive(Debug, Default)]
 pub(crate) struct FakeTarget {
     pub(crate) saved: Rc<RefCell<Vec<Vec<Graph>>>>,
@@ -196,7 +196,7 @@ impl TargetContext for FakeContext {
 
     fn save(self, path: &Path) -> Result<()> {
         if self.fails {
-            let source = std::io::Error::other("the fake was told to fail");
+            let source = std::io::Error::other("the fake is set to fail");
             return Err(CompileError::Io { doing: "write", path: path.into(), source });
         }
         crate::fs::write(path, format!("{} graphs", self.graphs.len()).as_bytes())?;

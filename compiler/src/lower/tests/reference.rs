@@ -3,7 +3,6 @@
 //! It reads the files through the `safetensors` crate, so it shares no code with what it is compared to.
 
 use super::interp::Tables;
-use crate::family::Family;
 use crate::testmodel::{FileDtype, TestModel};
 use half::bf16;
 use safetensors::SafeTensors;
@@ -54,7 +53,7 @@ impl<'a> Reference<'a> {
         let all = self.linear(&format!("{name}_proj"), x);
         let mut heads: Vec<Vec<f64>> = all.chunks(width).map(<[f64]>::to_vec).collect();
         for head in &mut heads {
-            if self.model.family == Family::Qwen3 {
+            if self.model.family.info().qk_norm {
                 *head = self.norm(&format!("{name}_norm.weight"), head);
             }
             let (cos, sin) = (&tables.0[position * half..], &tables.1[position * half..]);

@@ -19,7 +19,7 @@ pub fn must_be_writable(flag: &str, path: &Path) -> Result<()> {
 
 /// Writes the file atomically.
 pub fn write(flag: &str, path: &Path, text: &str) -> Result<()> {
-    let written = engine::write_atomically(path, |out| out.write_all(text.as_bytes()));
+    let written = session_store::write_atomically(path, |out| out.write_all(text.as_bytes()));
     written.map_err(|error| refused(flag, path, &error.to_string()))
 }
 

@@ -53,7 +53,7 @@ esac
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    fn tell(&self, what: &str, text: &str) {
+    fn misbehave(&self, what: &str, text: &str) {
         fs::write(self.path().join(what), text).unwrap();
     }
 
@@ -120,10 +120,10 @@ fn what_was_cut_off_is_sent_again_and_what_was_whole_is_not() {
     let (bundle, program) = parcel(&phone);
     let flags = phone.flags();
     let args = [&strs(&flags)[..], &["--genie", &program, "--no-run", &bundle]].concat();
-    phone.tell("cut", "b.bin");
-    let said = error(&args);
-    assert!(said.contains("`bundle/b.bin` was cut off") && said.contains("Broken pipe"), "{said}");
-    assert!(said.contains("hint: run the command again"), "{said}");
+    phone.misbehave("cut", "b.bin");
+    let output = error(&args);
+    assert!(output.contains("`bundle/b.bin` was cut off") && output.contains("Broken pipe"), "{output}");
+    assert!(output.contains("hint: run the command again"), "{output}");
     assert_eq!(phone.pushed(), ["genie", "a.bin", "b.bin"]);
     assert_eq!(fs::metadata(phone.dir().join("bundle/b.bin.part")).unwrap().len(), 1000);
     assert!(!phone.dir().join("bundle/b.bin").exists(), "a cut file must not bear its name");
@@ -146,10 +146,10 @@ fn bytes_that_changed_on_the_way_are_noticed() {
     let (bundle, program) = parcel(&phone);
     let flags = phone.flags();
     let args = [&strs(&flags)[..], &["--genie", &program, "--no-run", &bundle]].concat();
-    phone.tell("flip", "a.bin");
-    let said = error(&args);
-    assert!(said.contains("checksum mismatch of `bundle/a.bin` on `FAKE01`: expected "), "{said}");
-    assert!(said.contains("run the command again"), "{said}");
+    phone.misbehave("flip", "a.bin");
+    let output = error(&args);
+    assert!(output.contains("checksum mismatch of `bundle/a.bin` on `FAKE01`: expected "), "{output}");
+    assert!(output.contains("run the command again"), "{output}");
     assert!(!phone.dir().join("bundle/a.bin.part").exists() && !phone.dir().join("bundle/a.bin").exists());
     assert_eq!(sent_from(&run(&args).unwrap(), "bundle/a.bin"), Some(0));
     // Damage after the fact is mended as well.
@@ -159,42 +159,46 @@ fn bytes_that_changed_on_the_way_are_noticed() {
 }
 
 #[test]
-fn a_device_that_will_not_do_is_told() {
+fn a_device_that_will_not_do_is_reported() {
     struct Case {
         face: fn(&Phone),
         args: &'static [&'static str],
-        says: &'static [&'static str],
+        expected: &'static [&'static str],
     }
     let cases = [
-        Case { face: |p| p.tell("locked", ""), args: &[], says: &["device unauthorized", "allow USB debugging"] },
+        Case {
+            face: |p| p.misbehave("locked", ""),
+            args: &[],
+            expected: &["device unauthorized", "allow USB debugging"],
+        },
         Case {
             face: |p| p.program("df", "#!/bin/sh\necho h\necho /dev/x 1000 980 20 98% /data\n"),
             args: &[],
-            says: &["not enough space in", "on `FAKE01`", "0.0 MB free"],
+            expected: &["not enough space in", "on `FAKE01`", "0.0 MB free"],
         },
         Case {
             face: |p| p.program("uname", "#!/bin/sh\n[ \"$1\" = -m ] && echo riscv64 || echo Linux 6.1\n"),
             args: &[],
-            says: &["wrong architecture", "`FAKE01` is riscv64"],
+            expected: &["wrong architecture", "`FAKE01` is riscv64"],
         },
-        Case { face: |p| p.program("sha256sum", "#!/bin/sh\nexit 127\n"), args: &[], says: &["expected", "found"] },
+        Case { face: |p| p.program("sha256sum", "#!/bin/sh\nexit 127\n"), args: &[], expected: &["expected", "found"] },
         Case {
             face: |_| (),
             args: &["--to", "adb:OTHER:/data"],
-            says: &["device 'OTHER' not found", "`adb devices` lists"],
+            expected: &["device 'OTHER' not found", "`adb devices` lists"],
         },
         Case {
             face: |_| (),
             args: &["--adb", "/no/such/adb"],
-            says: &["cannot start `/no/such/adb`", "platform-tools"],
+            expected: &["cannot start `/no/such/adb`", "platform-tools"],
         },
         Case {
             face: |_| (),
             args: &["--to", "adb:FAKE01:/proc/genie"],
-            says: &["does not tell its machine", "/proc/genie"],
+            expected: &["does not print its machine", "/proc/genie"],
         },
     ];
-    for Case { face, args, says } in cases {
+    for Case { face, args, expected } in cases {
         let phone = Phone::new();
         face(&phone);
         let (bundle, program) = parcel(&phone);
@@ -204,9 +208,9 @@ fn a_device_that_will_not_do_is_told() {
         let kept = usual.chunks(2).filter(|pair| !args.contains(&pair[0])).flatten().copied();
         let all: Vec<&str> =
             kept.chain(args.iter().copied()).chain(["--genie", &program, "--no-run", &bundle]).collect();
-        let said = error(&all);
-        for part in says {
-            assert!(said.contains(part), "{said}");
+        let output = error(&all);
+        for part in expected {
+            assert!(output.contains(part), "{output}");
         }
     }
 }
@@ -217,15 +221,18 @@ fn a_program_that_cannot_start_there_is_not_sent() {
     let (bundle, program) = parcel(&phone);
     let flags = phone.flags();
     let with = |program: &str| error(&[&strs(&flags)[..], &["--genie", program, &bundle]].concat());
-    let said = with(&text(&foreign_program(phone.path())));
-    assert!(said.contains("wrong architecture: ") && said.contains("leave `--genie` out"), "{said}");
+    let output = with(&text(&foreign_program(phone.path())));
+    assert!(output.contains("wrong architecture: ") && output.contains("leave `--genie` out"), "{output}");
     // Another loader: a program of glibc on a phone.
     let mut bytes = fs::read(&program).unwrap();
     let at = bytes.windows(8).position(|window| window == b"ld-linux").unwrap();
     bytes[at..at + 8].copy_from_slice(b"ld-bsdxx");
     let odd = phone.path().join("odd");
     fs::write(&odd, bytes).unwrap();
-    let said = with(&text(&odd));
-    assert!(said.contains("it asks for the loader") && said.contains("ld-bsdxx") && said.contains("NDK"), "{said}");
+    let output = with(&text(&odd));
+    assert!(
+        output.contains("it asks for the loader") && output.contains("ld-bsdxx") && output.contains("NDK"),
+        "{output}"
+    );
     assert_eq!(phone.pushed(), [""; 0]);
 }

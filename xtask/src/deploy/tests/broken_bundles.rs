@@ -3,14 +3,14 @@
 use super::{config, error, hollow, text};
 
 #[test]
-fn a_bundle_that_cannot_run_is_told() {
+fn a_bundle_that_cannot_run_is_reported() {
     struct Case {
         config: String,
         binaries: &'static [(&'static str, &'static [u8])],
         args: &'static [&'static str],
-        says: &'static str,
+        expected: &'static str,
     }
-    let case = |config: String, binaries, args, says| Case { config, binaries, args, says };
+    let case = |config: String, binaries, args, expected| Case { config, binaries, args, expected };
     let cases = [
         case("{}".into(), &[], &[], "names no context binaries"),
         case("{".into(), &[], &[], "is no JSON"),
@@ -31,14 +31,14 @@ fn a_bundle_that_cannot_run_is_told() {
             "was compiled for backend Htp and cannot run on Host",
         ),
     ];
-    for Case { config, binaries, args, says } in cases {
+    for Case { config, binaries, args, expected } in cases {
         let folder = tempfile::tempdir().unwrap();
         let bundle = text(&hollow(folder.path(), &config, binaries));
-        // Nobody has this serial: the bundle is looked at first.
-        let error = error(&[&["--to", "adb:nobody:/nowhere", "--adb", "/no/adb", &bundle], args].concat());
-        assert!(error.contains(says), "{error}");
+        // No device has this serial: the bundle is checked first.
+        let error = error(&[&["--to", "adb:nosuch:/nowhere", "--adb", "/no/adb", &bundle], args].concat());
+        assert!(error.contains(expected), "{error}");
     }
     let folder = tempfile::tempdir().unwrap();
-    let error = error(&["--to", "adb:nobody:/nowhere", &text(folder.path())]);
+    let error = error(&["--to", "adb:nosuch:/nowhere", &text(folder.path())]);
     assert!(error.contains("is no bundle: it holds no `genie_config.json`"), "{error}");
 }

@@ -104,8 +104,8 @@ fn a_cut_transfer_is_continued_and_a_prompt_runs() {
     let args = [&strs(&flags)[..], &["--genie", &genie, "-p", "ROMEO:", "-n", "5", &bundle]].concat();
 
     sshd.cable.cut_after(n_bytes / 2);
-    let said = error(&args);
-    assert!(said.contains("`bin/genie` was cut off") && said.contains("the connection failed"), "{said}");
+    let output = error(&args);
+    assert!(output.contains("`bin/genie` was cut off") && output.contains("the connection failed"), "{output}");
     let part = sshd.dir().join("bin/genie.part");
     // The far side may still be writing what it got.
     let settled = || {
@@ -141,10 +141,10 @@ fn a_cut_transfer_is_continued_and_a_prompt_runs() {
 
 #[test]
 #[ignore = "builds genie and needs sshd, which it installs: cargo test -p xtask deploy -- --ignored"]
-fn a_host_that_will_not_do_is_told() {
+fn a_host_that_will_not_do_is_reported() {
     let sshd = Sshd::start();
     let bundle = text(&bundle(sshd.path()));
-    fs::write(sshd.path().join("nobody_known"), "").unwrap();
+    fs::write(sshd.path().join("no_known_hosts"), "").unwrap();
     let foreign = text(&foreign_program(sshd.path()));
     let genie = text(&genie());
     let usual = sshd.flags("user_key", "known_hosts");
@@ -153,15 +153,15 @@ fn a_host_that_will_not_do_is_told() {
     let refused = [vec![format!("--ssh-arg=-p{closed}")], usual.clone()].concat();
     let cases = [
         (sshd.flags("stranger", "known_hosts"), &genie, "Permission denied (publickey)", "names a key"),
-        (sshd.flags("user_key", "nobody_known"), &genie, "Host key verification failed", "accept the key"),
+        (sshd.flags("user_key", "no_known_hosts"), &genie, "Host key verification failed", "accept the key"),
         (refused, &genie, "Connection refused", "is sshd running"),
         (to(&usual, "ssh:no-such-host.invalid:x"), &genie, "Could not resolve hostname", "check the name"),
-        (to(&usual, "ssh:127.0.0.1:/proc/genie"), &genie, "does not tell its machine", "/proc/genie"),
+        (to(&usual, "ssh:127.0.0.1:/proc/genie"), &genie, "does not print its machine", "/proc/genie"),
         (usual.clone(), &foreign, "wrong architecture", "leave `--genie` out"),
     ];
-    for (flags, program, says, hint) in cases {
-        let said = error(&[&strs(&flags)[..], &["--genie", program, &bundle]].concat());
-        assert!(said.contains(says) && said.contains(hint), "{said}");
+    for (flags, program, expected, hint) in cases {
+        let output = error(&[&strs(&flags)[..], &["--genie", program, &bundle]].concat());
+        assert!(output.contains(expected) && output.contains(hint), "{output}");
     }
     assert!(!sshd.dir().join("bin").exists(), "nothing was sent");
     // A program that fails there is quoted: here its library is no library.
@@ -171,10 +171,10 @@ fn a_host_that_will_not_do_is_told() {
         fs::copy(entry.path(), broken.join(entry.file_name())).unwrap();
     }
     fs::write(broken.join("tokenizer.json"), "{}").unwrap();
-    let said = error(&[&strs(&usual)[..], &["--genie", &genie, &text(&broken)]].concat());
+    let output = error(&[&strs(&usual)[..], &["--genie", &genie, &text(&broken)]].concat());
     assert!(
-        said.contains("cannot run a first prompt on `127.0.0.1`: exit status 1") && said.contains("tokenizer"),
-        "{said}"
+        output.contains("cannot run a first prompt on `127.0.0.1`: exit status 1") && output.contains("tokenizer"),
+        "{output}"
     );
 }
 

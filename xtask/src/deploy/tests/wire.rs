@@ -28,7 +28,7 @@ impl Cable {
         cable
     }
 
-    /// Cuts it after so many bytes towards the other port.
+    /// Cuts it after this number of bytes towards the other port.
     pub fn cut_after(&self, n_bytes: u64) {
         self.budget.store(i64::try_from(n_bytes).unwrap(), Ordering::SeqCst);
     }

@@ -1,0 +1,69 @@
+//! Advice that belongs to an error, as data: front ends word it in the terms of their own options.
+
+use crate::Splits;
+use std::path::PathBuf;
+
+/// What the user may do about a [`crate::CompileError`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Hint {
+    /// Add a context length of at least that many tokens, or drop the wider AR.
+    LongerContext {
+        /// Tokens.
+        at_least: usize,
+    },
+    /// Choose a chip with float16 arithmetic; one of this architecture needs quantised activations.
+    ChipWithFloat16 {
+        /// Architecture of the chip asked for.
+        arch: u32,
+    },
+    /// Leave the precision at its default, or compile for no chip.
+    DefaultPrecisionOrNoChip,
+    /// Use int8 weights or float weights.
+    WeightsW8OrFloat,
+    /// Use int8 weights.
+    WeightsW8,
+    /// Use float32.
+    PrecisionF32,
+    /// Pass Qualcomm's HTP library.
+    HtpLibrary,
+    /// Open the backend with [`crate::HtpOptions::backend_options`].
+    OpenForChip,
+    /// Cut the model like this, compile fewer variants, or share weights between them.
+    FinerSplits {
+        /// Split layout.
+        splits: Splits,
+        /// Decoder layers in a split, where the layout alone is not enough.
+        layers_per_split: Option<usize>,
+    },
+    /// No split is fine enough: compile fewer variants, use int8 weights, or share weights between variants.
+    SmallerBundle,
+    /// Put fewer layers in a split, or compile fewer variants.
+    FewerLayersPerSplit,
+    /// Choose a split layout with several splits.
+    LayoutWithSplits,
+    /// Compile this GGUF file instead of its folder.
+    CompileFile(PathBuf),
+    /// Convert this file to safetensors.
+    ConvertToSafetensors(String),
+    /// Pass the directory that holds `config.json`.
+    ModelDirectory,
+    /// Download the checkpoint again.
+    DownloadAgain,
+    /// The checkpoint has tensors of similar names, or `config.json` lacks `tie_word_embeddings`.
+    MissingTensor {
+        /// Similar names, best first.
+        near: Vec<String>,
+        /// The missing tensor is the LM head of a model that may be tied.
+        maybe_tied: bool,
+    },
+    /// `config.json` may belong to another model.
+    OtherConfig,
+    /// Start from the checkpoint that is not quantised.
+    UnquantisedCheckpoint,
+    /// Choose another output directory, or force its replacement.
+    OtherDirectoryOrForce,
+    /// Compile the bundle again with this build, or use a newer one.
+    CompileAgainOrNewerBuild,
+    /// Compile the bundle again.
+    CompileAgain,
+}

@@ -1,0 +1,186 @@
+//! What a weight is, and how a graph stores it: role, storage format, encoding. No reading and no rounding.
+//!
+//! *Shapes*: linear weights are `[out, in]`, as checkpoints store them and as `FullyConnected` takes them.
+
+use crate::checkpoint::{BlockFormat, FiniteCheck};
+use crate::{Precision, Weights};
+use genie_types::{Dtype, TensorInfo};
+
+/// Elements that share a scale.
+pub(super) const BLOCK: usize = 32;
+
+/// What a tensor is for; the encoding follows from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// `[vocab, hidden]`, rows gathered by token id.
+    Embedding,
+    /// `[out, in]`.
+    Linear,
+    /// `[out]`.
+    Bias,
+    /// `[hidden]` or `[head_dim]`.
+    Norm,
+}
+
+/// One tensor to load.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct WeightSpec {
+    /// Name in the checkpoint.
+    pub(crate) name: String,
+    /// Extents in the checkpoint.
+    pub(crate) dims: Vec<usize>,
+    pub(crate) role: Role,
+    /// Multiplied into every element, in double, before conversion.
+    pub(crate) scale: f64,
+    /// Name in graphs.
+    pub(crate) stored_as: String,
+}
+
+impl WeightSpec {
+    pub(crate) fn n_elems(&self) -> usize {
+        self.dims.iter().product()
+    }
+
+    /// The tensor it becomes, without the quantisation parameters.
+    pub(super) fn info(&self, dtype: Dtype) -> TensorInfo {
+        TensorInfo::new(self.stored_as.clone(), self.dims.clone(), dtype)
+    }
+
+    /// A check for finite values whose errors name this weight.
+    pub(super) fn finite_check(&self) -> FiniteCheck<'_> {
+        FiniteCheck { name: &self.name, dims: &self.dims, done: 0 }
+    }
+}
+
+/// The op that a linear layer becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LinearForm {
+    /// `FullyConnected`, weights `[out, in]` as in checkpoints: `qnn-host` reads them without rearranging.
+    FullyConnected,
+    /// `Conv2d` of one by one, weights `[1, 1, in, out]`: the fastest on HTP libraries (`docs/compile.md`).
+    Conv2d,
+}
+
+impl LinearForm {
+    /// Extents of weights `[out, in]`.
+    pub(super) fn dims(self, dims: &[usize]) -> Vec<usize> {
+        match self {
+            Self::FullyConnected => dims.to_vec(),
+            Self::Conv2d => vec![1, 1, dims[1], dims[0]],
+        }
+    }
+
+    /// The axis of output channels in them.
+    pub(super) const fn channel_axis(self) -> u32 {
+        match self {
+            Self::FullyConnected => 0,
+            Self::Conv2d => 3,
+        }
+    }
+}
+
+/// How the weights of a model are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Format {
+    /// Of activations, and of weights that are not quantised.
+    pub(crate) precision: Precision,
+    /// Of linear layers.
+    pub(crate) weights: Weights,
+    /// Of linear layers.
+    pub(crate) form: LinearForm,
+}
+
+/// Number type and scales of one stored weight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Encoding {
+    /// Float.
+    Float(Precision),
+    /// One byte per element and a scale per row, values from `-largest` to `largest`.
+    PerRow {
+        /// The largest quantised value.
+        largest: i8,
+    },
+    /// Blocks with a scale each.
+    Blocks(BlockBits),
+}
+
+impl Format {
+    /// Names and shapes of tensors as the checkpoint has them.
+    pub(crate) const PLAIN: Self =
+        Self { precision: Precision::F32, weights: Weights::Float, form: LinearForm::FullyConnected };
+
+    /// The encoding of weights of that role.
+    pub(super) fn encoding(self, role: Role) -> Encoding {
+        match (self.weights, role) {
+            (Weights::W8, Role::Linear) => Encoding::PerRow { largest: 127 },
+            (Weights::W4, Role::Linear) => Encoding::PerRow { largest: 7 },
+            (Weights::Q8_0, Role::Linear | Role::Embedding) | (Weights::Q4_0, Role::Embedding) => {
+                Encoding::Blocks(BlockBits::Eight)
+            }
+            (Weights::Q4_0, Role::Linear) => Encoding::Blocks(BlockBits::Four),
+            (_, Role::Bias | Role::Norm) | (Weights::Float | Weights::W8 | Weights::W4, _) => {
+                Encoding::Float(self.precision)
+            }
+        }
+    }
+
+    /// Bytes of a weight in a graph, scales included.
+    pub(crate) fn size_bytes(self, weight: &WeightSpec) -> u64 {
+        let (n_elems, n_rows) = (weight.n_elems() as u64, weight.dims[0] as u64);
+        match self.encoding(weight.role) {
+            Encoding::Float(precision) => n_elems * precision.dtype().size_bytes() as u64,
+            Encoding::PerRow { .. } => n_elems + 8 * n_rows,
+            Encoding::Blocks(bits) => bits.size_bytes(n_elems),
+        }
+    }
+}
+
+/// Bits of a quantised value in a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BlockBits {
+    /// -8 to 7.
+    Four,
+    /// -127 to 127.
+    Eight,
+    /// -32 to 31, a byte each, blocks of 16: those of `Q6_K`, which are copied and never rounded to.
+    Six,
+}
+
+impl BlockBits {
+    /// Element type in graphs.
+    pub(super) fn dtype(self) -> Dtype {
+        if self == Self::Four { Dtype::SFixed4 } else { Dtype::SFixed8 }
+    }
+
+    /// Elements that share a scale.
+    pub(super) fn block(self) -> usize {
+        if self == Self::Six { BLOCK / 2 } else { BLOCK }
+    }
+
+    /// True where blocks of that format need no rounding.
+    pub(super) fn hold(self, format: BlockFormat) -> bool {
+        format.plain_bits().is_some_and(|bits| bits <= if self == Self::Four { 4 } else { 8 })
+    }
+
+    /// Bytes of `n_elems` weights as a client passes them: quantised values, and pairs of scale and offset.
+    fn size_bytes(self, n_elems: u64) -> u64 {
+        let values = if self == Self::Four { n_elems.div_ceil(2) } else { n_elems };
+        values + n_elems / self.block() as u64 * 8
+    }
+}
+
+/// True for factors that change exponents only.
+pub(super) fn is_power_of_two(scale: f64) -> bool {
+    scale.is_normal() && scale > 0.0 && scale.to_bits() << 12 == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_power_of_two;
+
+    #[test]
+    fn powers_of_two_are_known() {
+        assert!([1.0, 0.125, 0.25, 2.0].into_iter().all(is_power_of_two));
+        assert!(![0.0, 1.0 / 128f64.sqrt(), 3.0, -1.0, f64::NAN].into_iter().any(is_power_of_two));
+    }
+}

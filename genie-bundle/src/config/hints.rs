@@ -1,0 +1,65 @@
+//! Suggests what the writer of a config meant.
+
+use super::schema::{Block, Type};
+
+/// The likeliest meaning of a key that a block does not know: a misspelling, or a key of another block.
+pub(super) fn for_unknown_key(name: &str, block: &Block, root: &Block) -> Option<String> {
+    // snake_case is the commonest slip, and may be too far for the edit distance.
+    let dashed = name.replace('_', "-");
+    if block.keys.iter().any(|k| k.name == dashed) {
+        return Some(format!("did you mean `{dashed}`?"));
+    }
+    if let Some(near) = nearest(name, block.keys.iter().map(|k| k.name)) {
+        return Some(format!("did you mean `{near}`?"));
+    }
+    place_of(&dashed, root, "").map(|at| format!("`{dashed}` belongs in `{at}`"))
+}
+
+/// The candidate with the fewest edits, if they are few for a word of this length.
+pub(super) fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let limit = (word.chars().count() / 3).clamp(1, 3);
+    candidates
+        .filter(|c| !c.is_empty())
+        .map(|c| (strsim::levenshtein(&word.to_lowercase(), &c.to_lowercase()), c))
+        .filter(|(n, _)| *n <= limit)
+        .min_by_key(|(n, _)| *n)
+        .map(|(_, c)| c)
+}
+
+/// Pointer of the first block, depth first, that has the key. Short common words do not point to a block.
+fn place_of(name: &str, block: &Block, pointer: &str) -> Option<String> {
+    if matches!(name, "version" | "type" | "path" | "name" | "prefix" | "size") {
+        return None;
+    }
+    for key in block.keys {
+        if key.name == name {
+            return Some(if pointer.is_empty() { "/".into() } else { pointer.into() });
+        }
+        if let Some(inner) = block_of(&key.ty)
+            && let Some(found) = place_of(name, inner, &format!("{pointer}/{}", key.name))
+        {
+            return Some(found);
+        }
+    }
+    None
+}
+
+fn block_of(ty: &Type) -> Option<&'static Block> {
+    match ty {
+        Type::Block(b) | Type::Tagged(_, b) => Some(b),
+        Type::List(item, _) => block_of(item),
+        Type::Either(types) => types.iter().find_map(block_of),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn far_words_are_no_hint() {
+        assert_eq!(nearest("temperature", ["temp", "seed"].into_iter()), None);
+        assert_eq!(nearest("sed", ["temp", "seed"].into_iter()), Some("seed"));
+    }
+}

@@ -1,0 +1,195 @@
+//! Genie's dialog config (API 1.21): JSON in, checked plain values out.
+//!
+//! The stages, each of which lists *all* problems it finds: the tables (`tables/`: keys, types, ranges), the rules between
+//! keys (`rules/`), what this build supports (`support.rs`), values (`values.rs`), and the files it names.
+//!
+//! *Traps*: relative paths start at the config's folder. A missing `sampler` block is fine here (defaults); libGenie then
+//! refuses to create the dialog, though its schema allows it.
+
+mod api_versions;
+mod embedding;
+mod extensions;
+mod hints;
+mod node;
+mod problem;
+mod raw;
+mod rules;
+mod schema;
+mod settings;
+mod support;
+mod tables;
+mod values;
+
+pub use api_versions::{GenieApi, rejected_by};
+pub use extensions::HtpExtensions;
+pub use problem::{ConfigError, Origin, Problem};
+pub use settings::{
+    BackendSettings, CacheGroupSettings, ContextSettings, EmbeddingSettings, EngineSettings, Llama3Scaling,
+    PenaltySettings, RopeSettings, SamplerSettings, TableDtype,
+};
+
+use std::path::{Path, PathBuf};
+
+use node::Node;
+use serde_json::Value;
+use values::Values;
+
+/// A dialog config that has passed every check.
+#[derive(Clone, Debug)]
+pub struct GenieConfig {
+    origin: Origin,
+    base: PathBuf,
+    values: Values,
+    warnings: Vec<Problem>,
+}
+
+impl GenieConfig {
+    /// Reads and checks a config file, and that the files it names are there.
+    ///
+    /// # Errors
+    /// Unreadable, not JSON, not valid, not supported, or files missing; see [`ConfigError`].
+    pub fn from_file(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
+        let path = path.as_ref();
+        let read = |source| ConfigError::Read { path: path.to_path_buf(), source };
+        let text = std::fs::read_to_string(path).map_err(read)?;
+        let full = std::path::absolute(path).map_err(read)?;
+        let base = full.parent().unwrap_or(Path::new("/"));
+        let config = Self::parse(&text, base, Origin::file(path))?;
+        config.check_files()?;
+        Ok(config)
+    }
+
+    /// Checks a config that is in memory. Relative paths in it start at `base`; files are not looked at.
+    ///
+    /// # Errors
+    /// Not JSON, not valid or not supported.
+    pub fn from_json(text: &str, base: impl AsRef<Path>) -> Result<Self, ConfigError> {
+        Self::parse(text, base.as_ref(), Origin::Text)
+    }
+
+    fn parse(text: &str, base: &Path, origin: Origin) -> Result<Self, ConfigError> {
+        let document: Value =
+            serde_json::from_str(text).map_err(|source| ConfigError::Syntax { origin: origin.clone(), source })?;
+        let problems = validate(&document);
+        if !problems.is_empty() {
+            return Err(ConfigError::Invalid { origin, problems });
+        }
+        let root = Node::root(&document);
+        let problems = support::unsupported(&root);
+        if !problems.is_empty() {
+            return Err(ConfigError::Unsupported { origin, problems });
+        }
+        let warnings = support::warnings(&root);
+        let raw: raw::RawRoot = serde_json::from_value(document).map_err(|e| ConfigError::Invalid {
+            origin: origin.clone(),
+            problems: vec![Problem::new("/dialog", e.to_string())],
+        })?;
+        let mut problems = Vec::new();
+        let values = values::values(raw.dialog, base, &mut problems);
+        if !problems.is_empty() {
+            return Err(ConfigError::Invalid { origin, problems });
+        }
+        Ok(Self { origin, base: base.to_path_buf(), values, warnings })
+    }
+
+    /// Checks that every file the config names is there.
+    ///
+    /// # Errors
+    /// [`ConfigError::Files`] with the absolute path of each file that is not.
+    pub fn check_files(&self) -> Result<(), ConfigError> {
+        const BINS: &str = "/dialog/engine/model/binary/ctx-bins";
+        let mut files = vec![("/dialog/tokenizer/path".to_owned(), &self.values.tokenizer)];
+        files.extend(self.values.engine.ctx_bins.iter().enumerate().map(|(i, p)| (format!("{BINS}/{i}"), p)));
+        files
+            .extend(self.values.backend.extensions.iter().map(|p| ("/dialog/engine/backend/extensions".to_owned(), p)));
+        files.extend(self.values.engine.embedding.iter().map(|e| ("/dialog/embedding/lut-path".to_owned(), &e.path)));
+        let problems: Vec<Problem> = files.into_iter().filter_map(|(at, path)| self.file_problem(at, path)).collect();
+        if problems.is_empty() {
+            return Ok(());
+        }
+        Err(ConfigError::Files { origin: self.origin.clone(), problems })
+    }
+
+    fn file_problem(&self, pointer: String, path: &Path) -> Option<Problem> {
+        let message = match std::fs::metadata(path) {
+            Ok(m) if m.is_file() => return None,
+            Ok(_) => format!("expected a file, found a directory at `{}`", path.display()),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => format!("file not found: `{}`", path.display()),
+            Err(e) => format!("cannot access `{}`: {e}", path.display()),
+        };
+        let problem = Problem::new(pointer, message);
+        let in_base = path.starts_with(&self.base);
+        Some(if in_base { problem.hint("relative paths start at the config's folder") } else { problem })
+    }
+
+    /// Where the config came from.
+    pub fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// The config's folder, where relative paths start.
+    pub fn base(&self) -> &Path {
+        &self.base
+    }
+
+    /// Special tokens and the context's size.
+    pub fn context(&self) -> &ContextSettings {
+        &self.values.context
+    }
+
+    /// How tokens are drawn; the default where the block is absent.
+    pub fn sampler(&self) -> &SamplerSettings {
+        &self.values.sampler
+    }
+
+    /// The Hugging Face `tokenizer.json`, absolute if the base was.
+    pub fn tokenizer(&self) -> &Path {
+        &self.values.tokenizer
+    }
+
+    /// What the engine is to be opened with.
+    pub fn engine(&self) -> &EngineSettings {
+        &self.values.engine
+    }
+
+    /// What the QNN library is to be opened with.
+    pub fn backend(&self) -> &BackendSettings {
+        &self.values.backend
+    }
+
+    /// Texts that end a turn; none is empty.
+    pub fn stop_sequences(&self) -> &[String] {
+        &self.values.stop_sequences
+    }
+
+    /// Most tokens to generate in a turn, if limited.
+    pub fn max_num_tokens(&self) -> Option<usize> {
+        self.values.max_num_tokens
+    }
+
+    /// Keys that are valid but do nothing, or something else than the writer may expect.
+    pub fn warnings(&self) -> &[Problem] {
+        &self.warnings
+    }
+}
+
+/// All violations of Genie's schema and rules in a document of any kind of dialog, supported here or not.
+pub fn validate(document: &Value) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    if !document.is_object() {
+        schema::check(&schema::Type::Block(&tables::ROOT), document, "", &tables::ROOT, &mut problems);
+        return problems;
+    }
+    if document.get("dialog").is_none()
+        && let Some(other) = tables::OTHER_ROOTS.iter().find(|r| document.get(**r).is_some())
+    {
+        let message = format!("this is a config for `{other}`, expected one for `dialog`");
+        return vec![Problem::new("", message)];
+    }
+    schema::check_block(&tables::ROOT, document, "", &tables::ROOT, &mut problems);
+    rules::check(&Node::root(document), &mut problems);
+    problems
+}
+
+#[cfg(test)]
+mod tests;

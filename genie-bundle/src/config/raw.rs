@@ -1,0 +1,132 @@
+//! The JSON as serde sees it, after the schema has accepted it: only the blocks that a basic dialog on `QnnHtp` uses.
+//!
+//! Unknown keys are not refused here: the tables have done that, with a better message and for all kinds.
+
+use serde::Deserialize;
+
+use super::embedding::RawEmbedding;
+use super::settings::{CacheGroupSettings, SamplerSettings};
+
+#[derive(Deserialize)]
+pub(super) struct RawRoot {
+    pub(super) dialog: RawDialog,
+}
+
+/// Mirrors `dialog`.
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) struct RawDialog {
+    pub(super) context: RawContext,
+    pub(super) sampler: Option<SamplerSettings>,
+    pub(super) tokenizer: RawTokenizer,
+    pub(super) engine: RawEngine,
+    pub(super) embedding: Option<RawEmbedding>,
+    #[serde(default)]
+    pub(super) stop_sequence: Vec<String>,
+    pub(super) max_num_tokens: Option<usize>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) struct RawContext {
+    pub(super) bos_token: i64,
+    pub(super) eos_token: OneOrMany<i64>,
+    pub(super) eot_token: Option<i64>,
+    pub(super) pad_token: Option<i64>,
+    pub(super) size: usize,
+    pub(super) n_vocab: usize,
+    pub(super) n_embd: Option<usize>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct RawTokenizer {
+    pub(super) path: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) struct RawEngine {
+    pub(super) n_threads: usize,
+    pub(super) backend: RawBackend,
+    pub(super) model: RawModel,
+    #[serde(default)]
+    pub(super) cache_groups: Vec<CacheGroupSettings>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct RawBackend {
+    pub(super) extensions: Option<OneOrMany<String>>,
+    #[serde(rename = "QnnHtp")]
+    pub(super) htp: RawHtp,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) struct RawHtp {
+    pub(super) spill_fill_bufsize: u64,
+    pub(super) mmap_budget: u64,
+    pub(super) use_mmap: bool,
+    pub(super) cpu_mask: String,
+    pub(super) poll: bool,
+    pub(super) pos_id_dim: Option<i64>,
+    pub(super) kv_dim: Option<i64>,
+    pub(super) rope_theta: Option<f64>,
+    #[serde(default)]
+    pub(super) execute_select_graphs: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) struct RawModel {
+    pub(super) binary: RawBinary,
+    pub(super) positional_encoding: Option<OneOrMany<RawPositions>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) struct RawBinary {
+    #[serde(alias = "fcb")]
+    pub(super) ctx_bins: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) struct RawPositions {
+    pub(super) rope_dim: Option<i64>,
+    pub(super) rope_theta: Option<f64>,
+    pub(super) rope_scaling: Option<RawScaling>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) struct RawScaling {
+    pub(super) rope_type: Option<String>,
+    pub(super) factor: Option<f64>,
+    pub(super) low_freq_factor: Option<f64>,
+    pub(super) high_freq_factor: Option<f64>,
+    pub(super) original_max_position_embeddings: Option<f64>,
+}
+
+/// A key that takes a value or a list of them.
+#[derive(Deserialize)]
+#[serde(untagged)]
+pub(super) enum OneOrMany<T> {
+    One(T),
+    Many(Vec<T>),
+}
+
+impl<T> OneOrMany<T> {
+    pub(super) fn into_vec(self) -> Vec<T> {
+        match self {
+            Self::One(x) => vec![x],
+            Self::Many(xs) => xs,
+        }
+    }
+
+    pub(super) fn as_slice(&self) -> &[T] {
+        match self {
+            Self::One(x) => std::slice::from_ref(x),
+            Self::Many(xs) => xs,
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! The values of a dialog config, as plain data.
+
+use std::path::PathBuf;
+
+use genie_types::{Dtype, TokenId};
+use serde::Deserialize;
+
+/// The `context` block. Token ids that Genie writes as -1 (unset) are `None`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContextSettings {
+    /// Prepended to the first turn, and to later ones that are not continuations.
+    pub bos: Option<TokenId>,
+    /// Each of them ends a turn; the first is also what separates turns.
+    pub eos: Vec<TokenId>,
+    /// Ends a turn, too.
+    pub eot: Option<TokenId>,
+    /// Fills short chunks; the first `eos` where unset.
+    pub pad: Option<TokenId>,
+    /// Context length in tokens that the dialog may use; at least 1.
+    pub size: usize,
+    /// Vocabulary size that the config states. Genie does not check it against the logits.
+    pub n_vocab: usize,
+    /// Embedding width, where stated.
+    pub n_embd: Option<usize>,
+}
+
+/// The `sampler` block as written; what is absent is the sampler's to choose.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct SamplerSettings {
+    /// Seed of the random sequence; -1 asks for a random one.
+    pub seed: Option<i32>,
+    /// Temperature, at least 0.
+    pub temp: Option<f32>,
+    /// How many of the largest logits are kept.
+    pub top_k: Option<usize>,
+    /// Probability mass kept, 0 to 1.
+    pub top_p: Option<f32>,
+    /// Always the likeliest token.
+    #[serde(default)]
+    pub greedy: bool,
+    /// Penalties for recent tokens.
+    pub token_penalty: Option<PenaltySettings>,
+}
+
+/// The `token-penalty` block as written.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct PenaltySettings {
+    /// How many of the last tokens count.
+    pub penalize_last_n: Option<usize>,
+    /// Above 0 and finite.
+    pub repetition_penalty: Option<f32>,
+    /// Subtracted once from every token in the window.
+    pub presence_penalty: Option<f32>,
+    /// Subtracted once per occurrence in the window.
+    pub frequency_penalty: Option<f32>,
+}
+
+/// The model's binaries and how they are fed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EngineSettings {
+    /// Context binaries in execution order, absolute if the base was.
+    pub ctx_bins: Vec<PathBuf>,
+    /// Worker threads; 0 lets the engine choose.
+    pub n_threads: usize,
+    /// Rotary positions, where their width is stated.
+    pub rope: Option<RopeSettings>,
+    /// Named caches beside the usual one.
+    pub cache_groups: Vec<CacheGroupSettings>,
+    /// The only graphs to use; empty uses all.
+    pub select_graphs: Vec<String>,
+    /// A file of token embeddings for graphs that take `inputs_embeds`.
+    pub embedding: Option<EmbeddingSettings>,
+}
+
+/// The `positional-encoding` block, or the older keys of `QnnHtp`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RopeSettings {
+    /// Angles per position: half of the rotated width of a head; at least 1.
+    pub dim: usize,
+    /// Base of the frequencies; above 0.
+    pub theta: f64,
+    /// Llama 3's change of the frequencies.
+    pub llama3: Option<Llama3Scaling>,
+}
+
+/// `rope-scaling` of type `llama3`; all are above 0, and `low_freq_factor < high_freq_factor`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Llama3Scaling {
+    /// The stretch of long waves.
+    pub factor: f64,
+    /// Waves longer than `original_max_position / low_freq_factor` are stretched in full.
+    pub low_freq_factor: f64,
+    /// Waves shorter than `original_max_position / high_freq_factor` are kept.
+    pub high_freq_factor: f64,
+    /// Context length of the training.
+    pub original_max_position: f64,
+}
+
+/// One of `cache-groups`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct CacheGroupSettings {
+    /// What the names of its tensors begin with.
+    pub prefix: String,
+    /// Name of its attention mask, where it has one of its own.
+    pub attention_mask_tensor_name: Option<String>,
+    /// Name of its cache index, where it has one of its own.
+    pub cache_index_tensor_name: Option<String>,
+}
+
+/// A file of token embeddings: one row after the other, by id.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EmbeddingSettings {
+    /// The file, absolute if the base was.
+    pub path: PathBuf,
+    /// Elements of a row; at least 1.
+    pub size: usize,
+    /// Element type in the file.
+    pub dtype: TableDtype,
+}
+
+/// Element type of an embedding file, little-endian.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum TableDtype {
+    /// float32.
+    Float32,
+    /// The type and encoding of the graph's input.
+    Native,
+    /// Quantised values with one scale and offset: `real = (value + offset) * scale`.
+    Fixed {
+        /// `UFixed8`, `UFixed16`, `SFixed8` or `SFixed16`.
+        dtype: Dtype,
+        /// Step between two values; above 0.
+        scale: f32,
+        /// Added before scaling.
+        offset: i32,
+    },
+}
+
+/// The `backend` block of an engine on `QnnHtp`: what concerns the QNN library rather than the model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackendSettings {
+    /// Backend extension configs (SoC, performance), absolute if the base was.
+    pub extensions: Vec<PathBuf>,
+    /// Map binaries instead of reading them.
+    pub use_mmap: bool,
+    /// Megabytes to map at once; 0 is no limit.
+    pub mmap_budget_mb: u64,
+    /// Bytes of the spill-fill buffer shared by contexts; 0 is off.
+    pub spill_fill_bytes: u64,
+    /// CPUs to run on, bit 0 first; 0 is any.
+    pub cpu_mask: u64,
+    /// Wait busily for the NPU.
+    pub poll: bool,
+    /// Width of a head's keys and values, where stated.
+    pub kv_dim: Option<usize>,
+}

@@ -1,0 +1,142 @@
+//! Features that this build does not have yet, by name, and keys that it ignores with a warning.
+
+use super::embedding;
+use super::node::Node;
+use super::problem::Problem;
+
+/// Every feature of a valid config that must be refused.
+pub(super) fn unsupported(root: &Node<'_>) -> Vec<Problem> {
+    let mut out = Vec::new();
+    let Some(d) = root.get("dialog") else { return out };
+    if let Some(kind) = d.str("type").filter(|k| *k != "basic") {
+        out.push(not_yet(&d, "type", &format!("dialog type `{kind}`")).hint("this build runs `basic` dialogs"));
+    }
+    if d.get("sampler").and_then(|s| s.str("type")) == Some("custom") {
+        out.push(not_yet(&d, "sampler", "sampler type `custom`"));
+    }
+    if let Some(g) = d.get("context").and_then(|c| c.get("grammar"))
+        && let Some(backend) = g.str("backend").filter(|b| !b.is_empty())
+    {
+        out.push(not_yet(&g, "backend", &format!("grammar backend `{backend}`")));
+    }
+    if let Some(h) = d.get("harmony")
+        && (h.has("type") || h.str("chat-format").is_some_and(|f| f != "none"))
+    {
+        out.push(not_yet(&d, "harmony", "the harmony response format"));
+    }
+    for (key, what) in [
+        ("perlayer-embedding", "per-layer embeddings"),
+        ("nested-generator", "nested generators"),
+        ("nested-generator-config-path", "nested generators"),
+    ] {
+        if d.has(key) {
+            out.push(not_yet(&d, key, what));
+        }
+    }
+    embedding::unsupported(&d, &mut out);
+    for e in d.get("engine").map_or(Vec::new(), |e| e.one_or_many()) {
+        engine(&e, &mut out);
+    }
+    out
+}
+
+fn engine(e: &Node<'_>, out: &mut Vec<Problem>) {
+    if let Some(b) = e.get("backend") {
+        if let Some(kind) = b.str("type").filter(|k| *k != "QnnHtp") {
+            let problem = not_yet(&b, "type", &format!("backend `{kind}`"));
+            out.push(problem.hint("`QnnHtp` configs run on the embedded backend and on libQnnHtp"));
+        }
+        if let Some(h) = b.get("QnnHtp") {
+            for key in ["multi-nsp-prefill", "weight-shared-lora"] {
+                if h.is_true(key) {
+                    out.push(not_yet(&h, key, &format!("`{key}`")));
+                }
+            }
+        }
+    }
+    let groups = e.get("cache-groups").map_or(Vec::new(), |g| g.items());
+    for owner in groups.iter().chain([e]) {
+        if let Some(c) = owner.get("longcontext") {
+            let what = format!("long context `{}`", c.str("type").unwrap_or_default());
+            out.push(not_yet(owner, "longcontext", &what));
+        }
+    }
+    if let Some(m) = e.get("model") {
+        model(&m, out);
+    }
+}
+
+fn model(m: &Node<'_>, out: &mut Vec<Problem>) {
+    if let Some(kind) = m.str("type").filter(|k| *k != "binary") {
+        out.push(not_yet(m, "type", &format!("model type `{kind}`")));
+    }
+    for key in ["cross-attention", "linear-attention"] {
+        if m.is_true(key) {
+            out.push(not_yet(m, key, &format!("`{key}`")));
+        }
+    }
+    for key in ["draft-token-map", "mask-type"] {
+        if m.has(key) {
+            out.push(not_yet(m, key, &format!("`{key}`")));
+        }
+    }
+    for name in ["binary", "library", "scopgpt-gguf", "checkpoint"] {
+        let Some(b) = m.get(name) else { continue };
+        if b.get("lora").is_some_and(|l| l.count("adapters") > 0) {
+            out.push(not_yet(&b, "lora", "LoRA"));
+        }
+        for bin in b.get("ctx-bins").or_else(|| b.get("fcb")).map_or(Vec::new(), |b| b.items()) {
+            if bin.as_str().is_some_and(|p| p.trim().starts_with("record://")) {
+                out.push(bin.problem("reading binaries out of a DLC (`record://`) is not yet supported"));
+            }
+        }
+    }
+    let Some(p) = m.get("positional-encoding") else { return };
+    if p.count_self() > 1 {
+        out.push(p.problem("more than one positional encoding is not yet supported"));
+    }
+    for p in p.one_or_many() {
+        if let Some(kind) = p.str("type").filter(|k| *k != "rope") {
+            out.push(not_yet(&p, "type", &format!("positional encoding `{kind}`")));
+        }
+        if let Some(s) = p.get("rope-scaling")
+            && let Some(kind) = s.str("rope-type").filter(|k| !matches!(*k, "default" | "llama3"))
+        {
+            out.push(not_yet(&s, "rope-type", &format!("rope scaling `{kind}`")));
+        }
+    }
+}
+
+fn not_yet(parent: &Node<'_>, key: &str, what: &str) -> Problem {
+    parent.problem_at(key, format!("{what} is not yet supported"))
+}
+
+/// Keys that are valid but do nothing, or something else than the writer may expect.
+pub(super) fn warnings(root: &Node<'_>) -> Vec<Problem> {
+    let mut out = Vec::new();
+    let Some(d) = root.get("dialog") else { return out };
+    if !d.has("sampler") {
+        let problem = d.problem_at("sampler", "absent: Genie's defaults are used");
+        out.push(problem.hint("libGenie refuses to create a dialog without it"));
+    }
+    if d.has("debug") {
+        out.push(d.problem_at("debug", "ignored: this build dumps no tensors"));
+    }
+    let Some(e) = d.get("engine") else { return out };
+    if e.has("batching") {
+        out.push(e.problem_at("batching", "ignored: one dialog at a time"));
+    }
+    if let Some(h) = e.get("backend").and_then(|b| b.get("QnnHtp"))
+        && h.has("kv-update-method")
+    {
+        out.push(h.problem_at("kv-update-method", "ignored, as in Genie since it was deprecated"));
+    }
+    for p in e.get("model").and_then(|m| m.get("positional-encoding")).map_or(Vec::new(), |p| p.one_or_many()) {
+        if let Some(s) = p.get("rope-scaling")
+            && !s.has("rope-type")
+        {
+            out.push(s.problem("ignored, as in Genie: `rope-type` is missing").hint("add `rope-type`"));
+        }
+    }
+    out
+}

@@ -1,0 +1,103 @@
+//! Configs that are valid for Genie and that this build refuses by name.
+
+use super::*;
+
+#[test]
+fn what_this_build_cannot_do_is_refused_by_name() {
+    let mut two = base();
+    let engine = two["dialog"]["engine"].clone();
+    let engines = |a: &str, b: &str| {
+        let (mut x, mut y) = (engine.clone(), engine.clone());
+        (x["role"], y["role"]) = (json!(a), json!(b));
+        json!([x, y])
+    };
+    set(&mut two, "/dialog/engine", engines("target", "draft"));
+    set(&mut two, "/dialog/type", json!("spd"));
+    set(&mut two, "/dialog/spd", json!({"version": 1, "draft-len": 4}));
+    let ssd = json!({"version": 1, "ssd-version": 1, "forecast-token-count": 4, "branches": [3, 2],
+                     "forecast-prefix": 16, "forecast-prefix-name": "kv-cache"});
+    let eaglet = json!({"version": 1, "eaglet-version": 1, "draft-len": 4, "n-branches": 2,
+                        "max-tokens-target-can-evaluate": 8, "draft-kv-cache": true});
+    let gpu = json!({"version": 1, "type": "QnnGpu"});
+    let cpu = json!({"version": 1, "type": "QnnGenAiTransformer", "QnnGenAiTransformer": {"version": 1}});
+    let pe = "/dialog/engine/model/positional-encoding";
+    let cases = [
+        (two, "/dialog/type: dialog type `spd` is not yet supported (this build runs `basic` dialogs)"),
+        (
+            with(&[("/dialog/type", json!("ssd-q1")), ("/dialog/ssd-q1", ssd)]),
+            "/dialog/type: dialog type `ssd-q1` is not yet supported (this build runs `basic` dialogs)",
+        ),
+        (
+            with(&[("/dialog/type", json!("lade"))]),
+            "/dialog/type: dialog type `lade` is not yet supported (this build runs `basic` dialogs)",
+        ),
+        (
+            with(&[
+                ("/dialog/type", json!("multistream")),
+                ("/dialog/multistream", json!({"version": 1, "n-streams": 2})),
+            ]),
+            "/dialog/type: dialog type `multistream` is not yet supported (this build runs `basic` dialogs)",
+        ),
+        (
+            with(&[
+                ("/dialog/type", json!("eaglet")),
+                ("/dialog/eaglet", eaglet),
+                ("/dialog/engine", engines("draft", "target")),
+            ]),
+            "/dialog/type: dialog type `eaglet` is not yet supported (this build runs `basic` dialogs)",
+        ),
+        (
+            with(&[("/dialog/type", json!("kv-share")), ("/dialog/engine", engines("primary", "secondary"))]),
+            "/dialog/type: dialog type `kv-share` is not yet supported (this build runs `basic` dialogs)",
+        ),
+        (
+            with(&[("/dialog/engine/backend", gpu)]),
+            "/dialog/engine/backend/type: backend `QnnGpu` is not yet supported \
+             (`QnnHtp` configs run on the embedded backend and on libQnnHtp)",
+        ),
+        (
+            with(&[("/dialog/engine/backend", cpu)]),
+            "/dialog/engine/backend/type: backend `QnnGenAiTransformer` is not yet supported \
+             (`QnnHtp` configs run on the embedded backend and on libQnnHtp)",
+        ),
+        (
+            with(&[(pe, json!({"type": "alibi"}))]),
+            "/dialog/engine/model/positional-encoding/type: positional encoding `alibi` is not yet supported",
+        ),
+        (
+            with(&[(pe, json!({"type": "rope", "rope-scaling": {"rope-type": "yarnrope"}}))]),
+            "/dialog/engine/model/positional-encoding/rope-scaling/rope-type: rope scaling `yarnrope` is not yet supported",
+        ),
+        (
+            with(&[("/dialog/sampler", json!({"version": 1, "type": "custom", "callback-name": "f"}))]),
+            "/dialog/sampler: sampler type `custom` is not yet supported",
+        ),
+        (
+            with(&[(
+                "/dialog/engine/longcontext",
+                json!({"version": 1, "type": "sliding-window", "sliding-window": {"window-size": 64}}),
+            )]),
+            "/dialog/engine/longcontext: long context `sliding-window` is not yet supported",
+        ),
+        (
+            with(&[("/dialog/embedding", json!({"version": 1, "size": 8, "type": "callback"}))]),
+            "/dialog/embedding/type: embedding input by callback is not yet supported",
+        ),
+        (
+            with(&[("/dialog/engine/model/binary/ctx-bins", json!(["record://model"]))]),
+            "/dialog/engine/model/binary/ctx-bins/0: reading binaries out of a DLC (`record://`) is not yet supported",
+        ),
+        (
+            with(&[(
+                "/dialog/engine/model/binary/lora",
+                json!({"version": 1, "adapters": [{"name": "a", "alphas": ["x"]}]}),
+            )]),
+            "/dialog/engine/model/binary/lora: LoRA is not yet supported",
+        ),
+    ];
+    for (document, expected) in cases {
+        let err = parse(&document).expect_err(expected);
+        assert!(matches!(err, ConfigError::Unsupported { .. }), "{err}");
+        assert_eq!(err.problems().iter().map(Problem::to_string).collect::<Vec<_>>(), [expected]);
+    }
+}

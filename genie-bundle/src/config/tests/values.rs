@@ -1,0 +1,122 @@
+//! What valid configs become.
+
+use genie_types::{Dtype, TokenId};
+
+use super::*;
+
+#[test]
+fn the_golden_config_becomes_values() {
+    let c = parse(&base()).unwrap();
+    assert_eq!(c.context().bos, Some(TokenId(256)));
+    assert_eq!(c.context().eos, [TokenId(257)]);
+    assert_eq!((c.context().eot, c.context().pad), (None, None));
+    assert_eq!((c.context().size, c.context().n_vocab), (128, 512));
+    assert_eq!((c.sampler().seed, c.sampler().temp, c.sampler().top_k), (Some(42), Some(0.8), Some(40)));
+    assert_eq!(c.tokenizer(), Path::new("/bundle/tokenizer.json"));
+    assert_eq!(c.engine().ctx_bins, [Path::new("/bundle/model.bin")]);
+    assert_eq!(c.engine().rope, Some(RopeSettings { dim: 16, theta: 10_000.0, llama3: None }));
+    assert_eq!((c.backend().cpu_mask, c.backend().kv_dim), (0xe0, Some(32)));
+    assert!(c.warnings().is_empty() && c.stop_sequences().is_empty() && c.max_num_tokens().is_none());
+}
+
+#[test]
+fn variations_that_genie_accepts_are_accepted() {
+    let cases: Vec<(&str, Value)> = vec![
+        ("/dialog/context/eos-token", json!([257, 414])),
+        ("/dialog/context/bos-token", json!(-1)),
+        ("/dialog/context/eot-token", json!(414)),
+        ("/dialog/stop-sequence", json!(["\n\n", "###"])),
+        ("/dialog/max-num-tokens", json!(0)),
+        ("/dialog/sampler/seed", json!(-1)),
+        ("/dialog/sampler/token-penalty", json!({"penalize-last-n": 64, "presence-penalty": -0.5})),
+        ("/dialog/engine/backend/extensions", json!("htp_ext.json")),
+        ("/dialog/engine/backend/extensions", json!(["htp_ext.json"])),
+        ("/dialog/engine/model/binary", json!({"fcb": [" a.bin ", "/abs/b.bin"]})),
+        ("/dialog/engine/model/positional-encoding", json!([{"type": "rope", "rope-dim": 16}])),
+        (
+            "/dialog/engine/model/positional-encoding/rope-scaling",
+            json!({"rope-type": "llama3", "factor": 8,
+            "low-freq-factor": 1, "high-freq-factor": 4, "original-max-position-embeddings": 8192}),
+        ),
+        ("/dialog/debug", json!({"path": "dbg", "dump-tensors": true, "dump-end": 1000})),
+    ];
+    for (pointer, value) in cases {
+        let document = with(&[(pointer, value)]);
+        assert!(parse(&document).is_ok(), "{pointer}: {}", parse(&document).unwrap_err());
+    }
+}
+
+#[test]
+fn unset_and_listed_values_arrive() {
+    let c = parse(&with(&[
+        ("/dialog/context/bos-token", json!(-1)),
+        ("/dialog/context/eos-token", json!([257, 414])),
+        ("/dialog/sampler/seed", json!(-1)),
+        ("/dialog/engine/model/binary", json!({"fcb": [" a.bin ", "/abs/b.bin"]})),
+        ("/dialog/engine/model/positional-encoding", Value::Null),
+        ("/dialog/engine/backend/QnnHtp/pos-id-dim", json!(24)),
+        ("/dialog/engine/backend/QnnHtp/rope-theta", json!(500_000)),
+    ]))
+    .unwrap();
+    assert_eq!((c.context().bos, c.sampler().seed), (None, Some(-1)));
+    assert_eq!(c.context().eos, [TokenId(257), TokenId(414)]);
+    assert_eq!(c.engine().ctx_bins, [Path::new("/bundle/a.bin"), Path::new("/abs/b.bin")]);
+    assert_eq!(c.engine().rope, Some(RopeSettings { dim: 24, theta: 500_000.0, llama3: None }));
+}
+
+#[test]
+fn embeddings_groups_and_scaling_arrive() {
+    let c = parse(&with(&[
+        (
+            "/dialog/embedding",
+            json!({"version": 1, "type": "lut", "size": 64, "lut-path": "e.raw",
+                                     "datatype": "ufixed8", "quant-param": {"scale": 0.5, "offset": -128}}),
+        ),
+        (
+            "/dialog/engine/cache-groups",
+            json!([{"version": 1, "prefix": "past_"},
+                                               {"version": 1, "prefix": "swa_", "attention-mask-tensor-name": "m"}]),
+        ),
+        ("/dialog/engine/backend/QnnHtp/execute-select-graphs", json!(["g"])),
+        (
+            "/dialog/engine/model/positional-encoding/rope-scaling",
+            json!({"rope-type": "llama3", "factor": 8,
+            "low-freq-factor": 1, "high-freq-factor": 4, "original-max-position-embeddings": 8192}),
+        ),
+    ]))
+    .unwrap();
+    let lut = c.engine().embedding.clone().unwrap();
+    assert_eq!((lut.size, lut.path.as_path()), (64, Path::new("/bundle/e.raw")));
+    assert_eq!(lut.dtype, TableDtype::Fixed { dtype: Dtype::UFixed8, scale: 0.5, offset: -128 });
+    let group = |prefix: &str, mask: Option<&str>| CacheGroupSettings {
+        prefix: prefix.into(),
+        attention_mask_tensor_name: mask.map(str::to_owned),
+        cache_index_tensor_name: None,
+    };
+    assert_eq!(c.engine().cache_groups, [group("past_", None), group("swa_", Some("m"))]);
+    assert_eq!(c.engine().select_graphs, ["g"]);
+    assert_eq!(
+        c.engine().rope.unwrap().llama3.unwrap(),
+        Llama3Scaling { factor: 8.0, low_freq_factor: 1.0, high_freq_factor: 4.0, original_max_position: 8192.0 }
+    );
+}
+
+#[test]
+fn keys_without_effect_are_mentioned() {
+    let c = parse(&with(&[
+        ("/dialog/sampler", Value::Null),
+        ("/dialog/engine/backend/QnnHtp/kv-update-method", json!("SHIFT_CONCAT")),
+        ("/dialog/engine/model/positional-encoding/rope-scaling", json!({"factor": 8})),
+    ]))
+    .unwrap();
+    assert_eq!(*c.sampler(), SamplerSettings::default());
+    let at: Vec<&str> = c.warnings().iter().map(|p| p.pointer.as_str()).collect();
+    assert_eq!(
+        at,
+        [
+            "/dialog/sampler",
+            "/dialog/engine/backend/QnnHtp/kv-update-method",
+            "/dialog/engine/model/positional-encoding/rope-scaling",
+        ]
+    );
+}

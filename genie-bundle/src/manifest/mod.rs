@@ -1,0 +1,171 @@
+//! `manifest.json`: what a bundle holds and what it was made from.
+//!
+//! Nothing in it depends on time or place, so the same model and options give the same manifest.
+
+mod formats;
+
+pub use formats::{Precision, Splits, UnknownWord, Weights};
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::hash::hash_file;
+use crate::{BundleError, MANIFEST_FILE};
+
+/// Value of [`Manifest::format`].
+pub const BUNDLE_FORMAT: &str = "open-genie-bundle";
+/// Version written by this build, and the newest one it reads.
+pub const BUNDLE_VERSION: u32 = 1;
+
+/// The whole file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// Always [`BUNDLE_FORMAT`].
+    pub format: String,
+    /// See [`BUNDLE_VERSION`].
+    pub version: u32,
+    /// Where the weights came from.
+    pub source: Source,
+    /// How they were compiled.
+    pub options: Options,
+    /// Which library composed the graphs.
+    pub backend: BackendId,
+    /// The bundle's other files, in the order they were written.
+    pub files: Vec<FileEntry>,
+    /// All graphs, split by split.
+    pub graphs: Vec<GraphEntry>,
+}
+
+/// The checkpoint a bundle was made from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Source {
+    /// `llama`, `qwen2` or `qwen3`.
+    pub family: String,
+    /// Name of the model directory.
+    pub name: String,
+    /// The compiler's hash of that directory.
+    pub sha256: String,
+}
+
+/// The options that shape the output.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Options {
+    /// Input widths, ascending.
+    pub ar: Vec<u32>,
+    /// Context lengths, ascending.
+    pub cl: Vec<u32>,
+    /// Split layout.
+    pub splits: Splits,
+    /// Decoder layers in a split, when limited.
+    pub layers_per_split: Option<usize>,
+    /// All splits lie in one file.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub one_file: bool,
+    /// Element type.
+    pub precision: Precision,
+    /// How weights of linear layers are stored; bundles without this key have them in the precision.
+    #[serde(default)]
+    pub weights: Weights,
+    /// The chip, by the name that `--target` takes; absent when compiled for what the backend runs on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
+    /// Graphs of a file share their weights, which the x86 emulator cannot load.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub shared_weights: bool,
+}
+
+/// The library behind the function table.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct BackendId {
+    /// Provider name.
+    pub name: String,
+    /// Build id as the library reports it.
+    pub build_id: String,
+}
+
+/// One file of the bundle.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileEntry {
+    /// Path within the bundle.
+    pub path: String,
+    /// Length in bytes.
+    pub bytes: u64,
+    /// Content hash, lower-case hex.
+    pub sha256: String,
+}
+
+/// One graph and the file that holds it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GraphEntry {
+    /// Name in the context.
+    pub name: String,
+    /// Context binary, as in [`FileEntry::path`].
+    pub file: String,
+    /// Split, counted from 1.
+    pub split: usize,
+    /// Input width in tokens.
+    pub ar: usize,
+    /// Context length in tokens.
+    pub cl: usize,
+}
+
+impl Manifest {
+    /// Identifies the weights as they were compiled: the same for every choice of AR, CL and splits, since a cache of one
+    /// such bundle means the same in another.
+    pub fn model_mark(&self) -> [u8; 32] {
+        let mut options = serde_json::to_value(&self.options).expect("plain data becomes JSON");
+        if let Some(options) = options.as_object_mut() {
+            ["ar", "cl", "splits", "layers-per-split", "one-file", "target", "shared-weights"]
+                .iter()
+                .for_each(|key| drop(options.remove(*key)));
+        }
+        Sha256::digest(format!("{}\n{}\n{options}", self.source.family, self.source.sha256)).into()
+    }
+
+    /// Reads the manifest of a bundle directory.
+    ///
+    /// # Errors
+    /// A missing or unreadable file, another format, a newer version.
+    pub fn read(bundle: &Path) -> Result<Self, BundleError> {
+        /// The part that every version has.
+        #[derive(Deserialize)]
+        struct Head {
+            format: String,
+            version: u32,
+        }
+        let path = bundle.join(MANIFEST_FILE);
+        let bytes = std::fs::read(&path).map_err(BundleError::io("read", &path))?;
+        let json = |source| BundleError::Json { path: path.clone(), source };
+        let head: Head = serde_json::from_slice(&bytes).map_err(json)?;
+        if head.format != BUNDLE_FORMAT {
+            return Err(BundleError::ManifestFormat { path, found: head.format, expected: BUNDLE_FORMAT });
+        }
+        if head.version > BUNDLE_VERSION {
+            return Err(BundleError::ManifestVersion { path, found: head.version, newest: BUNDLE_VERSION });
+        }
+        serde_json::from_slice(&bytes).map_err(json)
+    }
+
+    /// Checks that every listed file is there with the listed length and hash.
+    ///
+    /// # Errors
+    /// The first file that is missing or differs.
+    pub fn verify_files(&self, bundle: &Path) -> Result<(), BundleError> {
+        for file in &self.files {
+            let path = bundle.join(&file.path);
+            let found = hash_file(&path)?;
+            if (found.bytes, &found.sha256) != (file.bytes, &file.sha256) {
+                return Err(BundleError::FileChanged {
+                    path,
+                    expected: format!("{} bytes, sha256 {}", file.bytes, file.sha256),
+                    found: format!("{} bytes, sha256 {}", found.bytes, found.sha256),
+                });
+            }
+        }
+        Ok(())
+    }
+}

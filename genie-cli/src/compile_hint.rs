@@ -1,0 +1,104 @@
+//! Words the compiler's hints in terms of this program's flags.
+
+use compiler::{CompileError, Hint};
+
+/// The hint of a compile error.
+pub fn of(error: &CompileError) -> Option<String> {
+    error.hint().map(|hint| words(&hint))
+}
+
+fn words(hint: &Hint) -> String {
+    match hint {
+        Hint::LongerContext { at_least } => format!("add a context length of at least {at_least}, or drop that width"),
+        Hint::ChipWithFloat16 { arch } => format!(
+            "V73 and later have it (for example `--soc sm8550`); a V{arch} needs graphs with quantised activations, \
+             which this compiler does not make"
+        ),
+        Hint::DefaultPrecisionOrNoChip => {
+            "omit `--precision`, or omit `--soc` to compile for this machine's CPU".into()
+        }
+        Hint::WeightsW8OrFloat => "use `--weights w8`, or omit the flag for float16".into(),
+        Hint::WeightsW8 => "use `--weights w8`".into(),
+        Hint::PrecisionF32 => "use `--precision f32`".into(),
+        Hint::HtpLibrary => "pass Qualcomm's `libQnnHtp.so`: `cargo xtask qnn-runtime` fetches it".into(),
+        Hint::OpenForChip => "open the backend for the same chip".into(),
+        Hint::FinerSplits { splits, layers_per_split } => {
+            let layers = layers_per_split.map_or_else(String::new, |n| format!(" --layers-per-split {n}"));
+            format!("use `--splits {splits}{layers}`, fewer `--ar` and `--cl`, or `--share-weights` for a device")
+        }
+        Hint::SmallerBundle => {
+            "no split is fine enough: use fewer `--ar` and `--cl`, `--weights w8`, or `--share-weights` for a device"
+                .into()
+        }
+        Hint::FewerLayersPerSplit => "use `--layers-per-split` with fewer layers, or fewer `--ar` and `--cl`".into(),
+        Hint::LayoutWithSplits => "use `--splits decoder-lmhead` or `lut-decoder-lmhead`".into(),
+        Hint::CompileFile(path) => format!("compile the file itself: pass `{}`", path.display()),
+        Hint::ConvertToSafetensors(file) => {
+            format!("`{file}` is in another format: save the model as safetensors first")
+        }
+        Hint::ModelDirectory => "pass the directory that holds config.json".into(),
+        Hint::DownloadAgain => "the download may be incomplete: download it again".into(),
+        Hint::MissingTensor { near, maybe_tied } => {
+            let names = near.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+            let tied = "is `tie_word_embeddings` missing from config.json?";
+            match (near.is_empty(), maybe_tied) {
+                (true, _) => tied.into(),
+                (false, true) => format!("similar names: {names}; or {tied}"),
+                (false, false) => format!("similar names: {names}"),
+            }
+        }
+        Hint::OtherConfig => "config.json may belong to another model".into(),
+        Hint::UnquantisedCheckpoint => "start from the checkpoint that is not quantised".into(),
+        Hint::OtherDirectoryOrForce => "choose another directory, or use `--force` to replace it".into(),
+        Hint::CompileAgainOrNewerBuild => "compile the bundle again with this build, or use a newer one".into(),
+        Hint::CompileAgain => "compile the bundle again".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use compiler::Splits;
+
+    #[test]
+    fn hints_name_the_flags_to_use() {
+        let near = || vec!["a.weight".into(), "b.weight".into()];
+        let cases = [
+            (
+                Hint::ChipWithFloat16 { arch: 68 },
+                "V73 and later have it (for example `--soc sm8550`); a V68 needs graphs with quantised activations, \
+                 which this compiler does not make",
+            ),
+            (Hint::DefaultPrecisionOrNoChip, "omit `--precision`, or omit `--soc` to compile for this machine's CPU"),
+            (
+                Hint::FinerSplits { splits: Splits::LutDecoderLmhead, layers_per_split: Some(5) },
+                "use `--splits lut-decoder-lmhead --layers-per-split 5`, fewer `--ar` and `--cl`, or \
+                 `--share-weights` for a device",
+            ),
+            (Hint::MissingTensor { near: near(), maybe_tied: false }, "similar names: `a.weight`, `b.weight`"),
+            (
+                Hint::MissingTensor { near: near(), maybe_tied: true },
+                "similar names: `a.weight`, `b.weight`; or is `tie_word_embeddings` missing from config.json?",
+            ),
+            (
+                Hint::MissingTensor { near: vec![], maybe_tied: true },
+                "is `tie_word_embeddings` missing from config.json?",
+            ),
+            (Hint::CompileFile("m/a.gguf".into()), "compile the file itself: pass `m/a.gguf`"),
+            (
+                Hint::ConvertToSafetensors("pytorch_model.bin".into()),
+                "`pytorch_model.bin` is in another format: save the model as safetensors first",
+            ),
+            (Hint::OtherDirectoryOrForce, "choose another directory, or use `--force` to replace it"),
+            (Hint::PrecisionF32, "use `--precision f32`"),
+            (Hint::DownloadAgain, "the download may be incomplete: download it again"),
+            (Hint::ModelDirectory, "pass the directory that holds config.json"),
+            (Hint::OtherConfig, "config.json may belong to another model"),
+            (Hint::UnquantisedCheckpoint, "start from the checkpoint that is not quantised"),
+        ];
+        for (hint, expected) in cases {
+            assert_eq!(words(&hint), expected);
+        }
+        assert!(words(&Hint::SmallerBundle).starts_with("no split is fine enough: "));
+    }
+}

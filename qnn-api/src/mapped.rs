@@ -1,0 +1,35 @@
+//! A context binary in a file, mapped for as long as a library may refer to it.
+//!
+//! *Soundness*: no Rust reference to the mapped bytes is ever made here, only their address goes to the library; so a file
+//! that changes below the mapping breaks no rule of the language on this side. QNN's rule for the library's side is that
+//! the bytes stay as they are while the context lives. Whoever writes binaries keeps it by writing beside and renaming,
+//! as [`Context::save`](crate::Context::save) does: the mapping then holds the old file. A file that is cut short in place
+//! ends the process (`SIGBUS`), as with any mapping.
+
+use std::fs::File;
+use std::path::Path;
+
+use memmap2::{MmapOptions, MmapRaw};
+
+use crate::error::{Error, Result};
+
+/// A mapped file. The empty file has no mapping.
+pub(crate) struct MappedFile(Option<MmapRaw>);
+
+impl MappedFile {
+    /// Maps a file for reading.
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        let io = |operation| move |source| Error::Io { operation, path: path.to_owned(), source };
+        let file = File::open(path).map_err(io("open"))?;
+        if file.metadata().map_err(io("inspect"))?.len() == 0 {
+            return Ok(Self(None));
+        }
+        Ok(Self(Some(MmapOptions::new().map_raw_read_only(&file).map_err(io("map"))?)))
+    }
+
+    /// The bytes as C takes them: readable as long as this lives.
+    pub(crate) fn as_raw(&self) -> *const [u8] {
+        let empty: &[u8] = &[];
+        self.0.as_ref().map_or(empty, |map| core::ptr::slice_from_raw_parts(map.as_ptr(), map.len()))
+    }
+}

@@ -1,0 +1,70 @@
+//! Saved dialogs: checked snapshots of a cache, libGenie's own folder, and a store of prompt prefixes on disk.
+//!
+//! ```
+//! use genie_types::TokenId;
+//! use kvmanager::{Cell, GroupImage, KvDtype, KvImage, KvKind, KvTensor, SeqId};
+//! use session_store::{CacheSchema, DialogState, ModelHash, SavedSequence, SavedToken, Snapshot};
+//! use session_store::{SaveFormat, read_session, save_session};
+//!
+//! // What `KvCache::export` gives for two tokens of a model with one layer: a row of keys and of values for each.
+//! let tensors = vec![KvTensor::new(KvKind::Key, 0, 1, 4, KvDtype::U8), KvTensor::new(KvKind::Value, 0, 1, 4, KvDtype::U8)];
+//! let cells = (0..2).map(|pos| Cell { pos, baked: pos, seqs: 1 }).collect();
+//! let image = KvImage {
+//!     groups: vec![GroupImage { cells, mixed: false }],
+//!     next: vec![(SeqId(0), 2)],
+//!     tensors: tensors.clone(),
+//!     data: vec![vec![7; 8]; 2],
+//! };
+//! let tokens = SavedToken::prompt(&[TokenId(256), TokenId(90)]);
+//! let snapshot = Snapshot {
+//!     model: ModelHash([1; 32]),
+//!     image,
+//!     sequences: vec![SavedSequence { seq: SeqId(0), tokens }],
+//!     dialog: Some(DialogState { unprocessed: Some(TokenId(403)), ..DialogState::default() }),
+//!     user_data: Vec::new(),
+//! };
+//!
+//! let folder = std::env::temp_dir().join(format!("session-{}", std::process::id()));
+//! let report = save_session(&folder, &snapshot)?;
+//! assert_eq!(report.without_genie, None); // libGenie's own files are there as well
+//! let schema = CacheSchema { model: snapshot.model, tensors };
+//! assert_eq!(read_session(&folder, &schema, &[])?, (snapshot, SaveFormat::OpenGenie));
+//! # std::fs::remove_dir_all(&folder)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # What is in here
+//!
+//! | type | what |
+//! |---|---|
+//! | [`save_session`], [`read_session`] | a folder with all six files of a dialog; [`SaveFormat`]: which of them count |
+//! | [`Snapshot`] | cache, sequences and dialog as plain values; one file with checksums |
+//! | [`GenieFolder`] | the folder that libGenie saves a dialog in |
+//! | [`PrefixStore`] | snapshots of prompt prefixes, found by their tokens, bounded in bytes |
+//! | [`ModelHash`], [`CacheSchema`] | what a saved cache must match |
+//! | [`StoreError`] | every refusal, with its reason as a value |
+//! | [`write_atomically`] | a file that appears whole or not at all |
+//!
+//! # What it must never know
+//!
+//! A live cache, graphs, text, sampling: values in, values out. No `unsafe`.
+
+#![forbid(unsafe_code)]
+
+mod atomic;
+pub mod error;
+mod genie_folder;
+mod model_hash;
+mod names;
+mod prefix_store;
+mod session;
+mod snapshot;
+
+pub use atomic::write_atomically;
+pub use error::{Corruption, FolderFault, NoGenieForm, NotASnapshot, StoreError};
+pub use genie_folder::{GenieDialog, GenieFolder};
+pub use model_hash::{CacheSchema, ModelHash};
+pub use names::{KV_MAGIC, VERSION};
+pub use prefix_store::PrefixStore;
+pub use session::{SaveFormat, SaveReport, read_session, save_session};
+pub use snapshot::{DialogState, SavedSequence, SavedToken, Snapshot};

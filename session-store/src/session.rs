@@ -1,0 +1,89 @@
+//! A saved session: a folder with libGenie's files and our checked snapshot beside them.
+//!
+//! `open-genie.kvs` holds everything once more, in one file with checksums and the model's hash; it is written last.
+//! *What is restored*: the snapshot, if libGenie's files hold the same tokens or are not complete; else they were written
+//! later, by libGenie, and count. A cache that has no form in libGenie's file (windows, several sequences) has the
+//! snapshot only.
+
+use std::fs;
+use std::path::Path;
+
+use kvmanager::SeqId;
+
+use crate::error::{FolderFault, NoGenieForm};
+use crate::genie_folder::{GenieDialog, GenieFolder};
+use crate::names::SNAPSHOT;
+use crate::{CacheSchema, DialogState, SavedSequence, SavedToken, Snapshot, StoreError};
+use genie_types::TokenId;
+
+/// Which files a session came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SaveFormat {
+    /// The checked snapshot.
+    OpenGenie,
+    /// libGenie's own files.
+    Genie,
+}
+
+/// How a session was saved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SaveReport {
+    /// Why libGenie's own files were left out, if they were.
+    pub without_genie: Option<NoGenieForm>,
+}
+
+/// Writes a session into a folder, which is made if need be.
+///
+/// # Errors
+/// [`StoreError::Io`].
+pub fn save_session(dir: &Path, snapshot: &Snapshot) -> Result<SaveReport, StoreError> {
+    fs::create_dir_all(dir).map_err(StoreError::io("make folder", dir))?;
+    let without_genie = match GenieFolder::new(dir).write(snapshot) {
+        Ok(()) => None,
+        Err(StoreError::NoGenieForm(why)) => Some(why),
+        Err(e) => return Err(e),
+    };
+    snapshot.write(&dir.join(SNAPSHOT))?;
+    Ok(SaveReport { without_genie })
+}
+
+/// Reads the session of a folder by whichever files count; it always has a dialog. libGenie's files are read for `schema`
+/// and carry its model hash, having none; a snapshot keeps its own. `starts_turn`: tokens that a later turn begins with
+/// (EOS, BOS).
+///
+/// # Errors
+/// [`StoreError::Folder`] if there is no session, or one whose files contradict each other or the model; for a snapshot
+/// all errors of [`Snapshot::read`].
+pub fn read_session(
+    dir: &Path,
+    schema: &CacheSchema,
+    starts_turn: &[TokenId],
+) -> Result<(Snapshot, SaveFormat), StoreError> {
+    let fault = |fault| StoreError::Folder { dir: dir.to_owned(), fault };
+    let (path, folder) = (dir.join(SNAPSHOT), GenieFolder::new(dir));
+    let ours = if path.exists() { Some(Snapshot::read(&path)?) } else { None };
+    if ours.as_ref().is_some_and(|s| s.dialog.is_none()) {
+        return Err(fault(FolderFault::NoDialog));
+    }
+    let theirs = folder.exists().then(|| folder.read_dialog(starts_turn));
+    match (ours, theirs) {
+        (Some(ours), None | Some(Err(_))) => Ok((ours, SaveFormat::OpenGenie)),
+        (Some(ours), Some(Ok(theirs))) if ours.history().0 == theirs.tokens => Ok((ours, SaveFormat::OpenGenie)),
+        (_, Some(theirs)) => Ok((with_cache(theirs?, folder, schema)?, SaveFormat::Genie)),
+        (None, None) if dir.is_dir() => Err(fault(FolderFault::NoSession)),
+        (None, None) => Err(fault(FolderFault::NoFolder)),
+    }
+}
+
+/// A dialog of libGenie's as a snapshot.
+fn with_cache(dialog: GenieDialog, folder: GenieFolder<'_>, schema: &CacheSchema) -> Result<Snapshot, StoreError> {
+    let image = folder.read_cache(&schema.tensors, dialog.tokens.len())?;
+    let (processed, last) = dialog.tokens.split_at(image.n_past());
+    let first_generated = dialog.tokens.len() - dialog.n_generated;
+    let token = |(position, &token)| SavedToken { token, position, generated: position >= first_generated };
+    let tokens = processed.iter().enumerate().map(token).collect();
+    let sequences = vec![SavedSequence { seq: SeqId(0), tokens }];
+    let unprocessed = last.first().copied();
+    let state = DialogState { unprocessed, open: dialog.open, random_state: dialog.random_state };
+    Ok(Snapshot { model: schema.model, image, sequences, dialog: Some(state), user_data: Vec::new() })
+}

@@ -1,0 +1,125 @@
+//! The crates of the workspace: who may depend on whom, who is a library, who may write `unsafe`. One row a crate, bottom up.
+
+/// What a crate may do with `unsafe`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unsafe {
+    /// `#![forbid(unsafe_code)]`.
+    Forbidden,
+    /// `#![deny(unsafe_code)]`, and one file that lets it in.
+    OneFile(&'static str),
+    /// Anywhere.
+    Allowed,
+}
+
+/// A crate; its folder has its name.
+#[derive(Debug)]
+pub struct Crate {
+    pub name: &'static str,
+    /// Crates of ours in `[dependencies]`; `[dev-dependencies]` are free.
+    pub may_use: &'static [&'static str],
+    /// Others may depend on it: it has a README of at most a screen.
+    pub library: bool,
+    pub unsafe_code: Unsafe,
+}
+
+/// Bottom up: a crate uses rows above its own only.
+pub const CRATES: &[Crate] = &[
+    library("genie-types", &[]),
+    library("genie-bundle", &["genie-types"]),
+    library("qnn-sys", &[]).with_unsafe(Unsafe::Allowed),
+    library("qnn-api", &["qnn-sys", "genie-types"]).with_unsafe(Unsafe::Allowed),
+    library("qnn-host", &["qnn-sys"]).with_unsafe(Unsafe::Allowed),
+    library("nsp-graph", &["genie-types"]),
+    library("kvmanager", &["genie-types"]),
+    library("session-store", &["genie-types", "kvmanager"]),
+    library("engine", &["genie-types", "qnn-api", "nsp-graph", "kvmanager", "session-store"]),
+    library("compiler", &["genie-types", "genie-bundle", "qnn-api", "nsp-graph"]),
+    library("dialog", &["genie-types", "genie-bundle", "session-store", "engine"]),
+    library("doctor", &["genie-types", "genie-bundle", "qnn-api", "nsp-graph"]),
+    program(
+        "genie-cli",
+        &[
+            "genie-types",
+            "genie-bundle",
+            "qnn-api",
+            "qnn-host",
+            "nsp-graph",
+            "kvmanager",
+            "session-store",
+            "engine",
+            "compiler",
+            "dialog",
+            "doctor",
+        ],
+    ),
+    // For the names of a bundle's files.
+    program("xtask", &["genie-bundle"]),
+    library(
+        "conformance",
+        &[
+            "genie-types",
+            "genie-bundle",
+            "qnn-api",
+            "qnn-host",
+            "nsp-graph",
+            "kvmanager",
+            "session-store",
+            "engine",
+            "compiler",
+            "dialog",
+        ],
+    )
+    .with_unsafe(Unsafe::OneFile("conformance/src/genie/ffi.rs")),
+];
+
+/// Crates and folders whose files still hold refused words or name paths that are not there; empty when the last of them is clean.
+pub const WORDS_PENDING: &[&str] = &[
+    "conformance",
+    "dialog",
+    "doctor",
+    "engine",
+    "genie-bundle",
+    "genie-cli",
+    "genie-types",
+    "kvmanager",
+    "nsp-graph",
+    "qnn-api",
+    "qnn-host",
+    "qnn-sys",
+];
+
+/// Crates whose folders still import each other in a circle; empty when the last of them is mended.
+pub const CIRCLES_PENDING: &[&str] = &["session-store", "qnn-sys", "qnn-api", "qnn-host", "kvmanager", "genie-cli"];
+
+const fn library(name: &'static str, may_use: &'static [&'static str]) -> Crate {
+    Crate { name, may_use, library: true, unsafe_code: Unsafe::Forbidden }
+}
+
+const fn program(name: &'static str, may_use: &'static [&'static str]) -> Crate {
+    Crate { name, may_use, library: false, unsafe_code: Unsafe::Forbidden }
+}
+
+impl Crate {
+    const fn with_unsafe(self, unsafe_code: Unsafe) -> Self {
+        Self { unsafe_code, ..self }
+    }
+}
+
+/// The row of a crate.
+pub fn find(name: &str) -> Option<&'static Crate> {
+    CRATES.iter().find(|row| row.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_crate_uses_rows_above_its_own_only() {
+        for (index, row) in CRATES.iter().enumerate() {
+            for used in row.may_use {
+                assert!(CRATES[..index].iter().any(|above| above.name == *used), "`{}` uses `{used}`", row.name);
+            }
+        }
+    }
+}
