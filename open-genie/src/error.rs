@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use dialog::DialogError;
-use engine::EngineError;
+use engine::{EngineError, Overflow};
 use genie_bundle::{BundleError, ConfigError};
 use kvmanager::Admission;
 use qnn_api::PerfPolicy;
@@ -133,7 +133,7 @@ impl Error {
     /// Wraps a dialog's error; where the context is full, with what fits.
     pub(crate) fn of_dialog(error: DialogError, fits: Option<Admission>) -> Self {
         match error {
-            DialogError::ContextExceeded { .. } => Self::ContextExceeded { error, fits },
+            DialogError::Overflow(Overflow::ContextExceeded { .. }) => Self::ContextExceeded { error, fits },
             other => Self::Dialog(other),
         }
     }
