@@ -15,7 +15,6 @@
 pub mod backends;
 pub mod bundles;
 pub mod compiled;
-pub mod decoder;
 pub mod genie;
 pub mod gguf;
 pub mod golden;

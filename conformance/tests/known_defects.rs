@@ -6,11 +6,11 @@ use compiler::Precision;
 use compiler::testmodel::TestModel;
 use conformance::backends;
 use conformance::bundles::Bundle;
-use conformance::decoder::{Decoder, Form, Naive, Rule, Size, distance};
 use dialog::{Dialog, Reply, SamplerSettings, SentenceCode, StopReason};
 use engine::{Engine, EngineConfig, LongContext, TokenModel};
 use genie_types::{Dtype, TokenId};
 use qnn_api::Backend;
+use testkit::{Decoder, Form, Naive, Rule, Size, distance};
 
 fn ids(tokens: &[u32]) -> Vec<TokenId> {
     tokens.iter().copied().map(TokenId).collect()

@@ -7,10 +7,10 @@
 use std::sync::Arc;
 
 use conformance::backends;
-use conformance::decoder::{Decoder, Form, Naive, Rule, Size, distance};
 use engine::{Engine, EngineConfig, LongContext, Policy, TokenModel};
 use genie_types::{Dtype, TokenId};
 use qnn_api::{Backend, BackendOptions};
+use testkit::{Decoder, Form, Naive, Rule, Size, distance};
 
 const SM8650: u32 = 57;
 const TOLERANCE: f64 = 4e-2;

@@ -1,6 +1,6 @@
 //! Time per decoded token: the real Genie against our engine, on the same bundle and the same `libqnn_host`.
 //!
-//! `cargo build --release -p conformance -p qnn-host && taskset -c 1 target/release/host_work [--rounds N] [--tokens N]
+//! `cargo build --release -p conformance -p qnn-host && taskset -c 1 target/release/engine_overhead [--rounds N] [--tokens N]
 //! [--model tiny|demo]`. Each round runs both in processes of their own, one after the other; the first of a round changes
 //! from round to round. A run's figure is the median time between two callbacks; the medians over the rounds and their
 //! ratio are printed. What a token takes inside `graphExecute` is measured in runs of their own, from the backend's trace;
@@ -34,7 +34,7 @@ fn main() -> ExitCode {
     match flags().and_then(|flags| run(&flags)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("host_work: {error}");
+            eprintln!("engine_overhead: {error}");
             ExitCode::FAILURE
         }
     }
