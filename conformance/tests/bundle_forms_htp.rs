@@ -131,7 +131,7 @@ fn three_splits_are_ordered_by_graph_name_not_by_file() {
 
 #[test]
 #[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
-fn embeddings_from_a_table_of_float32_or_of_the_inputs_type() {
+fn embeddings_from_a_table_of_float32_or_the_inputs_type() {
     let form = Form { embeds: true, ..two_widths() };
     let table = weights().embed;
     let folder = tempfile::tempdir().unwrap();
