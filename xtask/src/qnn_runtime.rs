@@ -1,7 +1,7 @@
 //! `cargo xtask qnn-runtime`: Qualcomm's own libraries, from the wheel on PyPI, under `target/qnn-runtime/`.
 //!
 //! The version is pinned and `pip` checks the hash. Nothing of it is committed; its licence lies beside the libraries.
-//! Layout: `target/qnn-runtime/{x86_64,aarch64}/onnxruntime_qnn/libQnnHtp.so` and, for x86-64, `onnxruntime_qnn.libs/`
+//! Layout: `target/qnn-runtime/{x86_64,aarch64}/onnxruntime_qnn/libQnnHtp.so` and, for x86-64, `onnxruntime_qnn.libs`
 //! with the C++ runtime that they need. `qnn_api::library::runtime` finds them there.
 
 use std::fs;

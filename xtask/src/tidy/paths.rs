@@ -1,7 +1,7 @@
 //! Every path of the repository that a document or a comment names must exist.
 //!
 //! Looked at: links of Markdown outside of code blocks, and what stands between backticks and looks like a path: no blanks, and
-//! either an ending such as `.rs`, or a slash behind a folder of the root. `{a,b}` and `*` are expanded. A path may begin at
+//! either an ending such as `.rs`, or a slash at the end or behind a folder of the root. `{a,b}` and `*` are expanded. A path may begin at
 //! the root, at the file's own folder, or anywhere below: `lower/mod.rs` is found in any crate.
 
 use std::path::{Component, Path, PathBuf};
@@ -60,9 +60,9 @@ impl Tree {
         let ending =
             ENDINGS.iter().any(|e| span.ends_with(e) && span.len() > e.len() && !span.ends_with(&format!("/{e}")));
         let first = span.split('/').next().unwrap_or_default();
-        let below_root = span.contains('/') && (first == ".." || self.has(first));
+        let below_root = span.contains('/') && (first == ".." || span.ends_with('/') || self.has(first));
         let elsewhere = span.starts_with(['/', '.', '-', '*']) && first != "..";
-        plain && !elsewhere && (ending || below_root)
+        plain && !elsewhere && first != "target" && (ending || below_root)
     }
 
     fn finds(&self, file: &Path, name: &str) -> bool {
@@ -152,8 +152,8 @@ mod tests {
         );
         assert_eq!(faults("engine/src/run.rs", "//! See `facts/ops.md`.\n").len(), 1);
         assert_eq!(
-            faults("docs/ops.md", "[x](gone.md) `../shared/golden` `engine/gone` `engine/{src,bin}`\n").len(),
-            4
+            faults("docs/ops.md", "[x](gone.md) `../shared/golden` `engine/gone` `engine/{src,bin}` `gone/`\n").len(),
+            5
         );
     }
 
