@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-/// Environment variable with the folder; without it, `../shared/golden` beside the repository.
+/// Environment variable with the folder; without it, a folder shared/golden beside the repository.
 pub const DIR_VARIABLE: &str = "GENIE_GOLDEN_DIR";
 
 /// A bundle and its recorded queries.

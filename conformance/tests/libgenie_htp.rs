@@ -29,7 +29,7 @@ fn ask(prompt: Vec<u32>, n: u32) -> Vec<Act> {
 
 #[test]
 #[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
-fn the_harness_hears_what_was_recorded() {
+fn the_harness_returns_what_was_recorded() {
     for (name, case) in [("fp16_ar1_32_cl128", "prompt5"), ("fp16_split2", "prompt5"), ("w8a16", "prompt5")] {
         let bundle = golden::bundle(name);
         let case = bundle.case(case);
