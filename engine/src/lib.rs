@@ -90,10 +90,11 @@ pub mod surprise;
 mod tests;
 
 pub use batch::SeqTokens;
-pub use config::{EmbeddingLut, EngineConfig, LutDtype, RopeConfig, RopeScaling};
+pub use config::{EmbeddingLut, EngineConfig, LutDtype};
 pub use engine::Engine;
 pub use error::EngineError;
 pub use executor::{Binding, ExecuteError, Executor};
+pub use genie_types::{Llama3Scaling, RopeConfig};
 pub use kvmanager::{Admission, Bound, Holes, LongContext, ModeKind, Policy, SeqId};
 pub use model::TokenModel;
 pub use nsp_graph::GroupOptions;

@@ -1,7 +1,7 @@
 //! Look-ups that several checks need: tensors by name with their place, the width of a head.
 
+use genie_types::KvKind;
 use genie_types::{Quant, TensorInfo};
-use nsp_graph::KvKind;
 use nsp_graph::names::KvName;
 
 use crate::Case;

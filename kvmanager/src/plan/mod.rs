@@ -24,12 +24,13 @@ mod walk;
 #[cfg(test)]
 mod tests;
 
+pub use crate::geometry::KvForm;
 pub use admission::{Admission, Bound, admit};
 pub use batch::{BatchStep, Span, plan_batch};
 pub use cost::CostTable;
 pub use policy::Policy;
 pub use step::{InferenceStep, MaskCol, Plan};
-pub use variants::{KvForm, Variants};
+pub use variants::Variants;
 
 use crate::group::{CacheGroup, LongContext, MAX_GROUPS};
 use genie_types::Variant;
