@@ -15,7 +15,7 @@
 //!
 //! ```no_run
 //! use dialog::{Dialog, DialogConfig, SentenceCode};
-//! # fn open(_: &engine::EngineConfig) -> Box<dyn engine::TokenModel> { unimplemented!() }
+//! # fn open(_: &engine::EngineConfig) -> Box<dyn engine::TokenModel + Send> { unimplemented!() }
 //!
 //! let config = DialogConfig::from_file("bundle/genie_config.json")?;
 //! let mut dialog = Dialog::new(&config, open(config.engine()))?;
@@ -48,7 +48,7 @@ pub mod sampler;
 pub mod tokenizer;
 
 pub use config::{ConfigError, DialogConfig};
-pub use conversation::{Chunk, Control, Dialog, DialogError, Reply, SentenceCode, Signal, StopReason};
+pub use conversation::{Chunk, Control, Dialog, DialogError, Generation, Reply, SentenceCode, Signal, StopReason};
 pub use kpi::{Profile, QueryKpis};
 pub use sampler::{Sampler, SamplerError, SamplerSettings};
 pub use session_store::{SaveFormat, SaveReport};

@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::sync::atomic::Ordering;
+
 use common::*;
 use dialog::config::ContextSettings;
 use dialog::{Dialog, DialogConfig, DialogError, SamplerSettings, SentenceCode, Signal, StopReason};
@@ -32,6 +34,50 @@ fn a_prompt_that_does_not_fit_is_refused_before_anything_runs() {
     assert!(matches!(err, DialogError::ContextExceeded { n_past: 128, n_new: 4, limit: 128 }), "{err}");
     dialog.reset().unwrap();
     assert_eq!(ask(&mut dialog, &[1], Complete).0.input.len(), 2);
+}
+
+#[test]
+fn steps_give_what_a_query_gives() {
+    let (mut whole, _) = speaker(2, b"one\nUser: two");
+    let (mut stepped, spy) = speaker(2, b"one\nUser: two");
+    for dialog in [&mut whole, &mut stepped] {
+        dialog.set_stop_sequences(vec!["\nUser:".into()]).unwrap();
+    }
+    let (reply, seen) = say(&mut whole, "x", Complete);
+    let mut steps = Seen::default();
+    let mut generation = stepped.start("x", Complete).unwrap();
+    assert!(spy.take().is_empty(), "nothing runs before the first step");
+    while let Some(chunk) = generation.step().unwrap() {
+        steps.take(chunk);
+    }
+    assert_eq!(generation.stop(), Some(&reply.stop));
+    assert_eq!(generation.step().unwrap(), None);
+    let again = generation.finish();
+    assert_eq!(steps, seen);
+    assert_eq!(
+        (again.tokens, again.text, again.stop, again.input),
+        (reply.tokens, reply.text, reply.stop, reply.input)
+    );
+    assert_eq!((stepped.history(), stepped.n_past()), (whole.history(), whole.n_past()));
+}
+
+#[test]
+fn a_reply_that_is_dropped_stops_there() {
+    let (mut dialog, spy) = speaker(2, b"one two");
+    let mut generation = dialog.start("x", Complete).unwrap();
+    assert_eq!(generation.step().unwrap().map(|chunk| chunk.text.to_owned()).as_deref(), Some("o"));
+    assert_eq!(generation.stop(), None);
+    drop(generation);
+    assert_eq!((dialog.history().len(), dialog.n_past(), spy.cache.lock().unwrap().len()), (3, 2, 2));
+    let reply = dialog.start("y", Complete).unwrap().finish();
+    assert_eq!((reply.stop, reply.tokens.len(), dialog.n_past()), (StopReason::Aborted, 0, 2));
+}
+
+#[test]
+fn dialogs_move_between_threads() {
+    let (mut dialog, _) = speaker(2, b"one");
+    let said = std::thread::spawn(move || say(&mut dialog, "x", Complete).0.text).join().unwrap();
+    assert_eq!(said, "one");
 }
 
 #[test]
@@ -233,13 +279,13 @@ fn a_failed_query_leaves_a_dialog_that_can_go_on() {
         let err = dialog.token_query(&ids([1, 2]), Complete, |_| {
             n += 1;
             if n == 3 {
-                spy2.fail.set(fail);
+                spy2.fail.store(fail, Ordering::Relaxed);
             }
         });
         assert_eq!(err.unwrap_err().to_string(), message);
         // Two replies were processed, the third was not: history and cache agree on that.
         assert_eq!(raw(dialog.history()), [256, 1, 2, 7, 7]);
-        assert_eq!((dialog.n_past(), spy.cache.borrow().len()), (5, 5));
+        assert_eq!((dialog.n_past(), spy.cache.lock().unwrap().len()), (5, 5));
         dialog.control().set_max_num_tokens(Some(1));
         assert_eq!(raw(&ask(&mut dialog, &[3], Complete).0.input), [257, 256, 3]);
     }
@@ -255,7 +301,7 @@ fn a_reset_repeats_a_seeded_conversation() {
     dialog.control().set_max_num_tokens(Some(16));
     let first = ask(&mut dialog, &[1], Complete).1.tokens();
     dialog.reset().unwrap();
-    assert!(dialog.history().is_empty() && spy.cache.borrow().is_empty());
+    assert!(dialog.history().is_empty() && spy.cache.lock().unwrap().is_empty());
     assert_eq!(ask(&mut dialog, &[1], Complete).1.tokens(), first);
     assert!(first.iter().any(|t| *t != first[0]), "{first:?}");
 }
@@ -375,12 +421,12 @@ proptest! {
                     dialog.token_query(&ids(list), Rewind, |c| seen.take(c))
                 }
                 Act::Limit(n) => { control.set_max_num_tokens(n); continue }
-                Act::Fail(how) => { spy.fail.set(how); continue }
+                Act::Fail(how) => { spy.fail.store(how, Ordering::Relaxed); continue }
                 Act::Reset => { dialog.reset().unwrap(); continue }
             };
             let history = raw(dialog.history());
             let n_past = dialog.n_past();
-            prop_assert_eq!(&*spy.cache.borrow(), &history[..n_past]);
+            prop_assert_eq!(&*spy.cache.lock().unwrap(), &history[..n_past]);
             prop_assert!(history.len() - n_past <= 1);
             prop_assert!(n_past <= 60);
             match result {

@@ -263,7 +263,7 @@ fn second_turns_in_text_get_the_recorded_input() {
     let (mut dialog, spy) = Setup::new(|s| s.stop = &["<|x414|>"]).dialog(&table);
     let (reply, seen) = say(&mut dialog, PROMPT_TEXT, SentenceCode::Complete);
     assert_eq!((seen.texts(), reply.stop), (texts(&case["turn1"]), StopReason::StopSequence("<|x414|>".into())));
-    assert_eq!(*spy.cache.borrow(), [&input1[..], &said1].concat());
+    assert_eq!(*spy.cache.lock().unwrap(), [&input1[..], &said1].concat());
     let (reply, seen) = say(&mut dialog, "ab", SentenceCode::Complete);
     assert_eq!((raw(&reply.input), seen.texts()), (input2, texts(&case["turn2"])));
 }

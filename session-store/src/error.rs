@@ -4,10 +4,8 @@ use std::path::{Path, PathBuf};
 
 use kvmanager::{KvDtype, KvError, SeqId};
 
-use crate::ModelHash;
-use crate::genie_folder::{DIALOG, RANDOM_STATE};
-use crate::session::SNAPSHOT;
-use crate::snapshot::VERSION;
+use crate::model_hash::ModelHash;
+use crate::names::{DIALOG, KV_MAGIC, RANDOM_STATE, SNAPSHOT, VERSION};
 
 /// Why a session was not written or not accepted. Nothing live has changed.
 #[derive(Debug, thiserror::Error)]
@@ -319,7 +317,7 @@ pub enum FolderFault {
     Magic {
         /// Its file name.
         file: String,
-        /// The number in the place of [`KV_MAGIC`](crate::KV_MAGIC), if it is that long.
+        /// The number in the place of [`KV_MAGIC`], if it is that long.
         found: Option<u32>,
     },
     /// The cache file is of a model with other tensors.
@@ -357,6 +355,5 @@ pub enum FolderFault {
 }
 
 fn magic(found: Option<u32>) -> String {
-    let expected = crate::KV_MAGIC;
-    found.map_or_else(|| "it has no header".to_owned(), |n| format!("magic {n:#x}, expected {expected:#x}"))
+    found.map_or_else(|| "it has no header".to_owned(), |n| format!("magic {n:#x}, expected {KV_MAGIC:#x}"))
 }

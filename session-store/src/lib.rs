@@ -55,14 +55,16 @@ mod atomic;
 pub mod error;
 mod genie_folder;
 mod model_hash;
+mod names;
 mod prefix_store;
 mod session;
 mod snapshot;
 
 pub use atomic::write_atomically;
 pub use error::{Corruption, FolderFault, NoGenieForm, NotASnapshot, StoreError};
-pub use genie_folder::{GenieDialog, GenieFolder, KV_MAGIC};
+pub use genie_folder::{GenieDialog, GenieFolder};
 pub use model_hash::{CacheSchema, ModelHash};
+pub use names::{KV_MAGIC, VERSION};
 pub use prefix_store::PrefixStore;
 pub use session::{SaveFormat, SaveReport, read_session, save_session};
-pub use snapshot::{DialogState, SavedSequence, SavedToken, Snapshot, VERSION};
+pub use snapshot::{DialogState, SavedSequence, SavedToken, Snapshot};

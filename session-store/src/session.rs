@@ -12,11 +12,9 @@ use kvmanager::SeqId;
 
 use crate::error::{FolderFault, NoGenieForm};
 use crate::genie_folder::{GenieDialog, GenieFolder};
+use crate::names::SNAPSHOT;
 use crate::{CacheSchema, DialogState, SavedSequence, SavedToken, Snapshot, StoreError};
 use genie_types::TokenId;
-
-/// Our snapshot's name.
-pub(crate) const SNAPSHOT: &str = "open-genie.kvs";
 
 /// Which files a session came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

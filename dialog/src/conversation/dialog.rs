@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 use engine::{Admission, Bound, PrefixCache, TokenModel};
 use genie_types::TokenId;
 
-use super::codes::{SentenceCode, StopReason};
+use super::codes::SentenceCode;
 use super::control::Control;
 use super::error::DialogError;
+use super::generation::{Generation, QueryState};
 use super::history::History;
 use super::input::{self, Start};
 use super::kind::{Basic, DialogKind};
@@ -15,13 +16,13 @@ use super::reply::{Chunk, Reply};
 use super::stream::{StopRules, Stream};
 use super::turn::Turn;
 use crate::config::{ContextSettings, DialogConfig};
-use crate::kpi::{Profile, QueryKpis};
+use crate::kpi::Profile;
 use crate::sampler::{Sampler, SamplerSettings};
 use crate::tokenizer::Tokenizer;
 
 /// A conversation. Not tied to a backend: it knows its model by [`TokenModel`].
 pub struct Dialog {
-    pub(super) model: Box<dyn TokenModel>,
+    pub(super) model: Box<dyn TokenModel + Send>,
     tokenizer: Tokenizer,
     pub(super) sampler: Sampler,
     kind: Box<dyn DialogKind>,
@@ -34,7 +35,7 @@ pub struct Dialog {
     /// Set while paused: the text side before the last token.
     pub(super) paused: Option<Stream>,
     prefix_cache: Option<PrefixCache>,
-    profile: Profile,
+    pub(super) profile: Profile,
 }
 
 impl std::fmt::Debug for Dialog {
@@ -48,7 +49,7 @@ impl Dialog {
     ///
     /// # Errors
     /// The tokenizer cannot be loaded.
-    pub fn new(config: &DialogConfig, model: Box<dyn TokenModel>) -> Result<Self, DialogError> {
+    pub fn new(config: &DialogConfig, model: Box<dyn TokenModel + Send>) -> Result<Self, DialogError> {
         let began = Instant::now();
         let tokenizer = Tokenizer::from_file(config.tokenizer())?;
         let mut dialog = Self::from_parts(config.context().clone(), config.sampler().clone(), tokenizer, model);
@@ -63,7 +64,7 @@ impl Dialog {
         context: ContextSettings,
         sampler: SamplerSettings,
         tokenizer: Tokenizer,
-        model: Box<dyn TokenModel>,
+        model: Box<dyn TokenModel + Send>,
     ) -> Self {
         if context.size > model.context_size() {
             tracing::warn!(config = context.size, model = model.context_size(), "context size is cut to the model's");
@@ -94,18 +95,10 @@ impl Dialog {
         code: SentenceCode,
         callback: impl FnMut(Chunk<'_>),
     ) -> Result<Reply, DialogError> {
-        let mut new = self.tokenizer.encode(text)?;
-        // A rewind states the whole conversation, and text has no BOS of its own.
-        if code == SentenceCode::Rewind
-            && let Some(bos) = self.context.bos.filter(|b| new.first() != Some(b))
-        {
-            new.insert(0, bos);
-        }
-        let rules = self.rules.clone();
-        self.run(&new, code, rules, callback)
+        self.start(text, code)?.run(callback)
     }
 
-    /// Answers tokens. Stop sequences do not apply, as in the real one; chunks carry text all the same.
+    /// Answers tokens. Stop sequences do not apply, as in libGenie; chunks carry text all the same.
     ///
     /// # Errors
     /// See [`DialogError`]; a query that does not fit the context changes nothing.
@@ -115,16 +108,34 @@ impl Dialog {
         code: SentenceCode,
         callback: impl FnMut(Chunk<'_>),
     ) -> Result<Reply, DialogError> {
-        self.run(tokens, code, StopRules::default(), callback)
+        self.start_tokens(tokens, code)?.run(callback)
     }
 
-    fn run(
-        &mut self,
-        new: &[TokenId],
-        code: SentenceCode,
-        rules: StopRules,
-        mut callback: impl FnMut(Chunk<'_>),
-    ) -> Result<Reply, DialogError> {
+    /// As [`query`](Self::query), one step at a time. A query that wants no reply is processed here.
+    ///
+    /// # Errors
+    /// As [`query`](Self::query).
+    pub fn start(&mut self, text: &str, code: SentenceCode) -> Result<Generation<'_>, DialogError> {
+        let mut new = self.tokenizer.encode(text)?;
+        // A rewind states the whole conversation, and text has no BOS of its own.
+        if code == SentenceCode::Rewind
+            && let Some(bos) = self.context.bos.filter(|b| new.first() != Some(b))
+        {
+            new.insert(0, bos);
+        }
+        let rules = self.rules.clone();
+        self.begin(&new, code, rules)
+    }
+
+    /// As [`token_query`](Self::token_query), one step at a time. A query that wants no reply is processed here.
+    ///
+    /// # Errors
+    /// As [`token_query`](Self::token_query).
+    pub fn start_tokens(&mut self, tokens: &[TokenId], code: SentenceCode) -> Result<Generation<'_>, DialogError> {
+        self.begin(tokens, code, StopRules::default())
+    }
+
+    fn begin(&mut self, new: &[TokenId], code: SentenceCode, rules: StopRules) -> Result<Generation<'_>, DialogError> {
         let began = Instant::now();
         let start = self.plan(new, code)?;
         let (n_past, n_new, limit) = (start.keep.min(self.history.n_past()), start.input.len(), self.limit());
@@ -134,15 +145,43 @@ impl Dialog {
         let paused = self.paused.take().filter(|_| code == SentenceCode::Resume);
         let stream = paused.unwrap_or_else(|| Stream::new(&self.tokenizer));
         self.control.take(); // a signal from before this query is stale
-        let result = self.generate(start, code, &rules, stream, began, &mut callback);
-        if result.is_err() {
+        let keep = start.keep;
+        let mut query = QueryState::new(start, rules, stream, began);
+        let wants_reply =
+            !matches!(code, SentenceCode::Begin | SentenceCode::Continue) && self.control.max_num_tokens() > 0;
+        let begun = self.forget_from(keep).and_then(|()| match wants_reply {
+            true => Ok(()),
+            false => self.prefill(&mut query, code),
+        });
+        if let Err(error) = begun {
             self.agree_with_model();
+            return Err(error);
         }
-        result
+        if !wants_reply {
+            return Ok(Generation::prefilled(self, query));
+        }
+        self.open = false;
+        Ok(Generation::new(self, query))
+    }
+
+    /// The parts that one step of a reply works with.
+    pub(super) fn turn<'a>(&'a mut self, query: &'a mut QueryState) -> (&'a mut dyn DialogKind, Turn<'a>) {
+        let limit = self.limit();
+        let turn = Turn {
+            model: &mut *self.model,
+            sampler: &mut self.sampler,
+            history: &mut self.history,
+            context: &self.context,
+            limit,
+            control: &self.control,
+            prefix_cache: self.prefix_cache.as_ref(),
+            query,
+        };
+        (&mut *self.kind, turn)
     }
 
     /// After a failure: history and cache are cut to what both hold.
-    fn agree_with_model(&mut self) {
+    pub(super) fn agree_with_model(&mut self) {
         self.open = false;
         let n = self.history.n_past().min(self.model.n_past());
         self.history.truncate(n);
@@ -181,82 +220,24 @@ impl Dialog {
         if start.input.is_empty() && start.replay.is_none() { Err(DialogError::Empty) } else { Ok(start) }
     }
 
-    fn generate(
-        &mut self,
-        start: Start,
-        code: SentenceCode,
-        rules: &StopRules,
-        stream: Stream,
-        began: Instant,
-        callback: &mut dyn FnMut(Chunk<'_>),
-    ) -> Result<Reply, DialogError> {
-        self.forget_from(start.keep)?;
-        let input = start.input.clone();
-        let kpis = QueryKpis { n_prompt: input.len(), ..QueryKpis::default() };
-        if matches!(code, SentenceCode::Begin | SentenceCode::Continue) || self.control.max_num_tokens() == 0 {
-            // A known token that may not be said again yet stays what it was: sampled, not processed.
-            let replay = start.replay;
-            if code == SentenceCode::Resume {
-                self.paused = Some(stream);
-            }
-            return self.prefill(input, replay, code, began, kpis);
+    /// Processes input that wants no reply: nothing is sampled.
+    fn prefill(&mut self, query: &mut QueryState, code: SentenceCode) -> Result<(), DialogError> {
+        // A known token that may not be repeated yet stays what it was: sampled, not processed.
+        if code == SentenceCode::Resume {
+            self.paused = Some(query.stream.clone());
         }
-        self.open = false;
-        let limit = self.limit();
-        let mut turn = Turn {
-            limit,
-            model: &mut *self.model,
-            sampler: &mut self.sampler,
-            history: &mut self.history,
-            context: &self.context,
-            control: &self.control,
-            prefix_cache: self.prefix_cache.as_ref(),
-            rules,
-            stream,
-            before_last: None,
-            callback,
-            start,
-            began,
-            first_token: None,
-            kpis,
-            tokens: Vec::new(),
-            text: String::new(),
-            n_chunks: 0,
-        };
-        let stop = self.kind.generate(&mut turn)?;
-        turn.kpis.generation_time = turn.first_token.map_or(Duration::ZERO, |t| t.elapsed());
-        if stop == StopReason::Paused {
-            self.paused = turn.before_last.take();
-        } else {
-            turn.close()?;
-        }
-        let reply = Reply { stop, tokens: turn.tokens, text: turn.text, input, kpis: turn.kpis };
-        self.profile.queried(began, &reply.kpis);
-        tracing::debug!(stop = %reply.stop, n_prompt = reply.kpis.n_prompt, n_generated = reply.kpis.n_generated, "query done");
-        Ok(reply)
-    }
-
-    /// Processes input that wants no reply: nothing is sampled and the callback stays silent.
-    fn prefill(
-        &mut self,
-        input: Vec<TokenId>,
-        replay: Option<TokenId>,
-        code: SentenceCode,
-        began: Instant,
-        mut kpis: QueryKpis,
-    ) -> Result<Reply, DialogError> {
-        if !input.is_empty() {
+        if !query.input.is_empty() {
             match &self.prefix_cache {
-                Some(cache) => cache.prefill(&mut *self.model, &input)?,
-                None => self.model.prefill(&input)?,
+                Some(cache) => cache.prefill(&mut *self.model, &query.input)?,
+                None => self.model.prefill(&query.input)?,
             }
-            self.history.processed(&input);
+            self.history.processed(&query.input);
         }
-        replay.into_iter().for_each(|token| self.history.push_generated(token));
+        query.start.replay.take().into_iter().for_each(|token| self.history.push_generated(token));
         self.open = matches!(code, SentenceCode::Begin | SentenceCode::Continue);
-        kpis.prefill_time = Some(began.elapsed());
-        self.profile.queried(began, &kpis);
-        Ok(Reply { stop: StopReason::Prefilled, tokens: Vec::new(), text: String::new(), input, kpis })
+        query.kpis.prefill_time = Some(query.began.elapsed());
+        self.profile.queried(query.began, &query.kpis);
+        Ok(())
     }
 
     /// Cuts history and cache to `keep` tokens.

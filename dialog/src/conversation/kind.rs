@@ -8,15 +8,16 @@ use super::error::DialogError;
 use super::turn::Turn;
 
 /// A way to generate a reply.
-pub trait DialogKind {
+pub trait DialogKind: Send {
     /// Genie's name for it.
     fn name(&self) -> &'static str;
 
-    /// Generates until something says stop.
+    /// One step of the reply: delivers at least one token, or returns why the reply ends. The caller checks limits and
+    /// signals between steps.
     ///
     /// # Errors
     /// Whatever the model, the sampler or the tokenizer refuses.
-    fn generate(&mut self, turn: &mut Turn<'_>) -> Result<StopReason, DialogError>;
+    fn step(&mut self, turn: &mut Turn<'_>) -> Result<Option<StopReason>, DialogError>;
 }
 
 /// One token at a time: sample, deliver, process, and again.
@@ -28,16 +29,10 @@ impl DialogKind for Basic {
         "basic"
     }
 
-    fn generate(&mut self, turn: &mut Turn<'_>) -> Result<StopReason, DialogError> {
-        let mut next = turn.start()?;
-        loop {
-            if let Some(reason) = turn.deliver(next)? {
-                return Ok(reason);
-            }
-            match turn.advance()? {
-                Some(token) => next = token,
-                None => return Ok(StopReason::ContextLimit),
-            }
+    fn step(&mut self, turn: &mut Turn<'_>) -> Result<Option<StopReason>, DialogError> {
+        match turn.next_token()? {
+            Some(token) => turn.deliver(token),
+            None => Ok(Some(StopReason::ContextLimit)),
         }
     }
 }

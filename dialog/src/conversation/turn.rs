@@ -1,24 +1,21 @@
-//! One query while it runs: what all dialog kinds share.
+//! One step of a reply: what all dialog kinds share.
 
 use std::time::Instant;
 
 use engine::{PrefixCache, TokenModel};
 use genie_types::TokenId;
 
-use super::codes::{SentenceCode, StopReason};
+use super::codes::StopReason;
 use super::control::{Control, Signal};
 use super::error::DialogError;
+use super::generation::QueryState;
 use super::history::History;
-use super::input::Start;
-use super::reply::Chunk;
 use super::stop::Match;
-use super::stream::{StopRules, Stream};
 use crate::config::ContextSettings;
-use crate::kpi::QueryKpis;
 use crate::sampler::Sampler;
 
-/// A reply in the making. A [`DialogKind`](super::DialogKind) drives it: [`start`](Turn::start) once, then
-/// [`deliver`](Turn::deliver) and [`advance`](Turn::advance) in turns until one of them says stop.
+/// One step of a reply. A [`DialogKind`](super::DialogKind) drives it: [`next_token`](Turn::next_token), then
+/// [`deliver`](Turn::deliver).
 pub struct Turn<'a> {
     pub(super) model: &'a mut dyn TokenModel,
     pub(super) sampler: &'a mut Sampler,
@@ -27,29 +24,22 @@ pub struct Turn<'a> {
     pub(super) limit: usize,
     pub(super) control: &'a Control,
     pub(super) prefix_cache: Option<&'a PrefixCache>,
-    pub(super) rules: &'a StopRules,
-    pub(super) stream: Stream,
-    /// The stream as it was before the last token, to say that token again after a pause.
-    pub(super) before_last: Option<Stream>,
-    pub(super) callback: &'a mut dyn FnMut(Chunk<'_>),
-    pub(super) start: Start,
-    pub(super) began: Instant,
-    pub(super) first_token: Option<Instant>,
-    pub(super) kpis: QueryKpis,
-    pub(super) tokens: Vec<TokenId>,
-    pub(super) text: String,
-    /// Chunks given out so far: the first is `BEGIN`.
-    pub(super) n_chunks: usize,
+    pub(super) query: &'a mut QueryState,
 }
 
 impl Turn<'_> {
-    /// Processes the input of the query and draws the first token of the reply.
+    /// Processes the input of the query, later the token delivered last, and draws the next token; `None` if the context is
+    /// full.
     ///
     /// # Errors
     /// The model or the sampler refuses.
-    pub fn start(&mut self) -> Result<TokenId, DialogError> {
-        let input = std::mem::take(&mut self.start.input);
-        let token = match self.start.replay.take() {
+    pub fn next_token(&mut self) -> Result<Option<TokenId>, DialogError> {
+        if self.query.first_token.is_some() { self.advance() } else { self.start().map(Some) }
+    }
+
+    fn start(&mut self) -> Result<TokenId, DialogError> {
+        let input = std::mem::take(&mut self.query.start.input);
+        let token = match self.query.start.replay.take() {
             Some(token) => token,
             None => match self.prefix_cache.filter(|_| self.history.n_past() == 0) {
                 Some(cache) => {
@@ -61,12 +51,12 @@ impl Turn<'_> {
             },
         };
         let now = Instant::now();
-        self.first_token = Some(now);
-        self.kpis.time_to_first_token = Some(now - self.began);
+        self.query.first_token = Some(now);
+        self.query.kpis.time_to_first_token = Some(now - self.query.began);
         Ok(token)
     }
 
-    /// Takes a token as the next of the reply: checks whether it ends it, and gives it to the callback.
+    /// Takes a token as the next of the reply, and checks whether it ends it.
     ///
     /// # Errors
     /// The tokenizer cannot turn it into text, or the model cannot be rewound to before a stop sequence.
@@ -79,29 +69,32 @@ impl Turn<'_> {
         if self.context.eot == Some(token) {
             return Ok(Some(StopReason::Eot));
         }
-        self.tokens.push(token);
-        self.kpis.n_generated += 1;
-        let mut text = String::new();
-        self.before_last = Some(self.stream.clone());
-        let found = self.stream.push(self.rules, token, place, &mut text)?;
-        self.give(&[token], &text);
-        if let Some(m) = found {
-            return self.stop_at(m).map(Some);
+        let query = &mut *self.query;
+        query.tokens.push(token);
+        query.kpis.n_generated += 1;
+        query.before_last = Some(query.stream.clone());
+        match query.stream.push(&query.rules, token, place, &mut query.text)? {
+            Some(m) => self.stop_at(m).map(Some),
+            None => Ok(None),
         }
-        if self.tokens.len() >= self.control.max_num_tokens() {
-            return Ok(Some(StopReason::MaxTokens));
-        }
-        Ok(self.control.take().map(|signal| match signal {
-            Signal::Abort => StopReason::Aborted,
-            Signal::Pause => StopReason::Paused,
-        }))
     }
 
-    /// Processes the token delivered last and draws the next one; `None` if the context is full.
-    ///
-    /// # Errors
-    /// The model or the sampler refuses.
-    pub fn advance(&mut self) -> Result<Option<TokenId>, DialogError> {
+    /// Whether a limit or a signal ends the reply before its next token. Asked after the last chunk was given out, so that
+    /// a callback can stop the reply at its token.
+    pub(super) fn interrupted(&self) -> Option<StopReason> {
+        if self.query.tokens.is_empty() {
+            return None;
+        }
+        if self.query.tokens.len() >= self.control.max_num_tokens() {
+            return Some(StopReason::MaxTokens);
+        }
+        self.control.take().map(|signal| match signal {
+            Signal::Abort => StopReason::Aborted,
+            Signal::Pause => StopReason::Paused,
+        })
+    }
+
+    fn advance(&mut self) -> Result<Option<TokenId>, DialogError> {
         let Some(last) = self.history.unprocessed() else { return Ok(None) };
         if self.history.n_past() >= self.limit {
             return Ok(None);
@@ -138,24 +131,6 @@ impl Turn<'_> {
             self.model.rewind(m.token)?;
         }
         self.history.truncate(m.token);
-        Ok(StopReason::StopSequence(self.rules.sequences.get(m.sequence).cloned().unwrap_or_default()))
-    }
-
-    fn give(&mut self, tokens: &[TokenId], text: &str) {
-        let code = if self.n_chunks == 0 { SentenceCode::Begin } else { SentenceCode::Continue };
-        self.n_chunks += 1;
-        self.text.push_str(text);
-        (self.callback)(Chunk { code, tokens, text });
-    }
-
-    /// The last chunks: text that was held back, if any, then `END` with nothing.
-    pub(super) fn close(&mut self) -> Result<(), DialogError> {
-        let mut text = String::new();
-        self.stream.finish(&mut text)?;
-        if !text.is_empty() {
-            self.give(&[], &text);
-        }
-        (self.callback)(Chunk { code: SentenceCode::End, tokens: &[], text: "" });
-        Ok(())
+        Ok(StopReason::StopSequence(self.query.rules.sequences.get(m.sequence).cloned().unwrap_or_default()))
     }
 }

@@ -1,9 +1,9 @@
 //! A model that records what it is given, and a tokenizer like that of the recordings.
 #![allow(dead_code)] // each test file uses its part
 
-use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::rc::Rc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex};
 
 use dialog::config::ContextSettings;
 use dialog::{Dialog, SamplerSettings, SentenceCode, Tokenizer};
@@ -33,21 +33,21 @@ pub enum Call {
 /// What the outside can see of a fake that a dialog has swallowed.
 #[derive(Clone, Default)]
 pub struct Spy {
-    pub calls: Rc<RefCell<Vec<Call>>>,
+    pub calls: Arc<Mutex<Vec<Call>>>,
     /// The tokens in its "cache".
-    pub cache: Rc<RefCell<Vec<u32>>>,
+    pub cache: Arc<Mutex<Vec<u32>>>,
     /// The next call of `process` fails: before it does anything (1), or its logits are NaN (2).
-    pub fail: Rc<Cell<u8>>,
+    pub fail: Arc<AtomicU8>,
 }
 
 impl Spy {
     /// The calls since the last look.
     pub fn take(&self) -> Vec<Call> {
-        std::mem::take(&mut self.calls.borrow_mut())
+        std::mem::take(&mut self.calls.lock().unwrap())
     }
 }
 
-type Answers = Box<dyn Fn(&[u32]) -> u32>;
+type Answers = Box<dyn Fn(&[u32]) -> u32 + Send>;
 
 /// A model whose next token is a function of everything in its cache.
 pub struct Fake {
@@ -59,7 +59,7 @@ pub struct Fake {
 }
 
 impl Fake {
-    pub fn new(context_size: usize, answer: impl Fn(&[u32]) -> u32 + 'static) -> (Box<Self>, Spy) {
+    pub fn new(context_size: usize, answer: impl Fn(&[u32]) -> u32 + Send + 'static) -> (Box<Self>, Spy) {
         let spy = Spy::default();
         let steps = StepLog::new(vec!["fake".into()], 0);
         let fake = Self { answer: Box::new(answer), context_size, logits: vec![0.0; N_VOCAB], steps, spy: spy.clone() };
@@ -74,7 +74,7 @@ impl Fake {
     }
 
     fn take(&mut self, tokens: &[TokenId]) -> Result<(), EngineError> {
-        let mut cache = self.spy.cache.borrow_mut();
+        let mut cache = self.spy.cache.lock().unwrap();
         if cache.len() + tokens.len() > self.context_size {
             let (n_past, n_new) = (cache.len(), tokens.len());
             return Err(EngineError::ContextExceeded { n_past, n_new, limit: self.context_size });
@@ -110,38 +110,38 @@ impl TokenModel for Fake {
     }
 
     fn n_past(&self) -> usize {
-        self.spy.cache.borrow().len()
+        self.spy.cache.lock().unwrap().len()
     }
 
     fn process(&mut self, tokens: &[TokenId]) -> Result<&[f32], EngineError> {
-        self.spy.calls.borrow_mut().push(Call::Process(raw(tokens)));
+        self.spy.calls.lock().unwrap().push(Call::Process(raw(tokens)));
         assert!(!tokens.is_empty());
-        let fail = self.spy.fail.replace(0);
+        let fail = self.spy.fail.swap(0, Ordering::Relaxed);
         if fail == 1 {
             return Err(EngineError::Unsupported { what: "this token".into(), hint: "" });
         }
         self.take(tokens)?;
-        let next = (self.answer)(&self.spy.cache.borrow());
+        let next = (self.answer)(&self.spy.cache.lock().unwrap());
         self.logits.fill(0.0);
         self.logits[next as usize] = if fail == 2 { f32::NAN } else { 20.0 };
         Ok(&self.logits)
     }
 
     fn prefill(&mut self, tokens: &[TokenId]) -> Result<(), EngineError> {
-        self.spy.calls.borrow_mut().push(Call::Prefill(raw(tokens)));
+        self.spy.calls.lock().unwrap().push(Call::Prefill(raw(tokens)));
         self.take(tokens)
     }
 
     fn rewind(&mut self, n_past: usize) -> Result<(), EngineError> {
-        self.spy.calls.borrow_mut().push(Call::Rewind(n_past));
+        self.spy.calls.lock().unwrap().push(Call::Rewind(n_past));
         assert!(n_past <= self.n_past(), "rewind ahead");
-        self.spy.cache.borrow_mut().truncate(n_past);
+        self.spy.cache.lock().unwrap().truncate(n_past);
         Ok(())
     }
 
     fn reset(&mut self) -> Result<(), EngineError> {
-        self.spy.calls.borrow_mut().push(Call::Reset);
-        self.spy.cache.borrow_mut().clear();
+        self.spy.calls.lock().unwrap().push(Call::Reset);
+        self.spy.cache.lock().unwrap().clear();
         Ok(())
     }
 

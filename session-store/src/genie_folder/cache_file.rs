@@ -13,9 +13,7 @@ use std::path::Path;
 use kvmanager::{Cell, GroupImage, KvDtype, KvImage, KvTensor, SeqId};
 
 use crate::error::{FolderFault, NoGenieForm};
-
-/// The magic number of the cache file.
-pub const KV_MAGIC: u32 = 0xC0DE;
+use crate::names::KV_MAGIC;
 
 const HEADER: usize = 16;
 

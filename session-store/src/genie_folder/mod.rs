@@ -21,13 +21,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::atomic::{read, remove};
 use crate::error::{FolderFault, NoGenieForm};
+use crate::names::{self, DIALOG, RANDOM_STATE, UNPROCESSED};
 use crate::{Snapshot, StoreError, write_atomically};
-
-pub use cache_file::KV_MAGIC;
-
-pub(crate) const DIALOG: &str = "dialog.json";
-pub(crate) const RANDOM_STATE: &str = "sampler.primary.rng";
-const UNPROCESSED: &str = "unprocessed-data";
 
 /// A dialog saved by libGenie, in one slot of a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,18 +195,18 @@ impl<'a> GenieFolder<'a> {
         StoreError::Folder { dir: self.dir.to_owned(), fault }
     }
 
-    /// The cache file under its name, or under that of older releases, which wrote one file for the only slot.
+    /// The cache file under its name, or under that of older releases.
     fn existing_cache_path(&self) -> PathBuf {
         let named = self.cache_path();
-        if named.exists() { named } else { self.dir.join(format!("kv-cache.{}.qnn-htp", self.role)) }
+        if named.exists() { named } else { self.dir.join(names::old_cache(self.role)) }
     }
 
     fn cache_path(&self) -> PathBuf {
-        self.dir.join(format!("kv-slot-{}.{}.qnn-htp", self.slot, self.role))
+        self.dir.join(names::cache(self.slot, self.role))
     }
 
     fn history_name(&self) -> String {
-        format!("token-history-slot-{}", self.slot)
+        names::history(self.slot)
     }
 
     fn history_path(&self) -> PathBuf {

@@ -18,9 +18,9 @@ use std::io::{Read, Write};
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
-use super::VERSION;
 use crate::StoreError;
 use crate::error::{Corruption, NotASnapshot};
+use crate::names::VERSION;
 
 const MAGIC: [u8; 8] = *b"GNKVSNAP";
 const HEADER: usize = 32;

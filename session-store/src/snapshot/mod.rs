@@ -20,9 +20,6 @@ use kvmanager::{KvImage, SeqId};
 use crate::{ModelHash, StoreError, write_atomically};
 use container::ReadError;
 
-/// The version this build writes, and the newest it reads.
-pub const VERSION: u32 = 2;
-
 /// A token of a sequence in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SavedToken {

@@ -18,8 +18,9 @@ use genie_types::{LayerIdx, TokenId};
 use kvmanager::{Cell, GroupImage, KvDtype, KvImage, KvKind, KvLayout, KvTensor, SeqId};
 
 use super::container::{self, ReadError, Reader, Tag};
-use super::{DialogState, SavedSequence, SavedToken, Snapshot, VERSION, v1};
+use super::{DialogState, SavedSequence, SavedToken, Snapshot, v1};
 use crate::error::Corruption;
+use crate::names::VERSION;
 use crate::{ModelHash, StoreError};
 
 const MODEL: u32 = 1;

@@ -1,0 +1,216 @@
+//! A reply, step by step: what a query loops over, and what an iterator of tokens holds.
+
+use std::time::{Duration, Instant};
+
+use genie_types::TokenId;
+
+use super::codes::{SentenceCode, StopReason};
+use super::dialog::Dialog;
+use super::error::DialogError;
+use super::input::Start;
+use super::reply::{Chunk, Reply};
+use super::stream::{StopRules, Stream};
+use crate::kpi::QueryKpis;
+
+/// What a query knows and has produced so far.
+#[derive(Debug)]
+pub(super) struct QueryState {
+    pub(super) rules: StopRules,
+    pub(super) stream: Stream,
+    /// The stream as it was before the last token, to repeat that token after a pause.
+    pub(super) before_last: Option<Stream>,
+    pub(super) start: Start,
+    /// What the model processes before it generates.
+    pub(super) input: Vec<TokenId>,
+    pub(super) began: Instant,
+    pub(super) first_token: Option<Instant>,
+    pub(super) kpis: QueryKpis,
+    pub(super) tokens: Vec<TokenId>,
+    pub(super) text: String,
+    /// Where the chunk in the making begins, in `tokens` and in `text`.
+    pub(super) chunk: (usize, usize),
+    /// Chunks given out so far: the first is `BEGIN`.
+    pub(super) n_chunks: usize,
+}
+
+impl QueryState {
+    pub(super) fn new(start: Start, rules: StopRules, stream: Stream, began: Instant) -> Self {
+        let input = start.input.clone();
+        Self {
+            rules,
+            stream,
+            before_last: None,
+            kpis: QueryKpis { n_prompt: input.len(), ..QueryKpis::default() },
+            start,
+            input,
+            began,
+            first_token: None,
+            tokens: Vec::new(),
+            text: String::new(),
+            chunk: (0, 0),
+            n_chunks: 0,
+        }
+    }
+
+    /// What was added since the last chunk.
+    fn chunk(&mut self) -> Chunk<'_> {
+        let code = if self.n_chunks == 0 { SentenceCode::Begin } else { SentenceCode::Continue };
+        self.n_chunks += 1;
+        let (token, text) = std::mem::replace(&mut self.chunk, (self.tokens.len(), self.text.len()));
+        Chunk { code, tokens: &self.tokens[token..], text: &self.text[text..] }
+    }
+
+    fn has_chunk(&self) -> bool {
+        self.chunk != (self.tokens.len(), self.text.len())
+    }
+}
+
+#[derive(Debug)]
+enum Stage {
+    Generating,
+    /// Held-back text may be left to give out.
+    Stopping(StopReason),
+    /// The `END` chunk is left to give out.
+    Closing(StopReason),
+    Over(StopReason),
+    Failed,
+}
+
+/// A reply in the making. Each [`step`](Self::step) generates the next piece; dropping it stops the reply there, as
+/// [`Signal::Abort`](super::Signal) does.
+#[derive(Debug)]
+pub struct Generation<'d> {
+    dialog: &'d mut Dialog,
+    query: QueryState,
+    stage: Stage,
+}
+
+impl<'d> Generation<'d> {
+    pub(super) fn new(dialog: &'d mut Dialog, query: QueryState) -> Self {
+        Self { dialog, query, stage: Stage::Generating }
+    }
+
+    /// A query that wants no reply and has been processed.
+    pub(super) fn prefilled(dialog: &'d mut Dialog, query: QueryState) -> Self {
+        Self { dialog, query, stage: Stage::Over(StopReason::Prefilled) }
+    }
+
+    /// Generates until there is something to give out; `None` once the reply is over.
+    ///
+    /// # Errors
+    /// The model, the sampler or the tokenizer refuses. The reply is over then, and the dialog has forgotten what it could
+    /// not complete.
+    pub fn step(&mut self) -> Result<Option<Chunk<'_>>, DialogError> {
+        match self.advance() {
+            Ok(Some(SentenceCode::End)) => Ok(Some(Chunk { code: SentenceCode::End, tokens: &[], text: "" })),
+            Ok(Some(_)) => Ok(Some(self.query.chunk())),
+            Ok(None) => Ok(None),
+            Err(error) => {
+                self.stage = Stage::Failed;
+                self.dialog.agree_with_model();
+                Err(error)
+            }
+        }
+    }
+
+    /// Moves on to the next chunk; `END` for the empty last one, anything else for one with content.
+    fn advance(&mut self) -> Result<Option<SentenceCode>, DialogError> {
+        loop {
+            match &self.stage {
+                Stage::Generating => {
+                    let (kind, mut turn) = self.dialog.turn(&mut self.query);
+                    let stop = match turn.interrupted() {
+                        Some(stop) => Some(stop),
+                        None => kind.step(&mut turn)?,
+                    };
+                    if let Some(stop) = stop {
+                        self.query.kpis.generation_time =
+                            self.query.first_token.map_or(Duration::ZERO, |t| t.elapsed());
+                        self.stage = Stage::Stopping(stop);
+                    }
+                    if self.query.has_chunk() {
+                        return Ok(Some(SentenceCode::Continue));
+                    }
+                }
+                Stage::Stopping(StopReason::Paused) => {
+                    self.dialog.paused = self.query.before_last.take();
+                    self.over(StopReason::Paused);
+                }
+                Stage::Stopping(stop) => {
+                    self.stage = Stage::Closing(stop.clone());
+                    self.query.stream.finish(&mut self.query.text)?;
+                    if self.query.has_chunk() {
+                        return Ok(Some(SentenceCode::Continue));
+                    }
+                }
+                Stage::Closing(stop) => {
+                    let stop = stop.clone();
+                    self.over(stop);
+                    return Ok(Some(SentenceCode::End));
+                }
+                Stage::Over(_) | Stage::Failed => return Ok(None),
+            }
+        }
+    }
+
+    fn over(&mut self, stop: StopReason) {
+        let kpis = &self.query.kpis;
+        self.dialog.profile.queried(self.query.began, kpis);
+        tracing::debug!(%stop, n_prompt = kpis.n_prompt, n_generated = kpis.n_generated, "query done");
+        self.stage = Stage::Over(stop);
+    }
+
+    /// Why the reply is over; `None` while it is not, and after an error.
+    pub fn stop(&self) -> Option<&StopReason> {
+        match &self.stage {
+            Stage::Over(stop) => Some(stop),
+            _ => None,
+        }
+    }
+
+    /// Gives every chunk to the callback until the reply is over.
+    ///
+    /// # Errors
+    /// Those of [`Self::step`].
+    pub fn run(mut self, mut callback: impl FnMut(Chunk<'_>)) -> Result<Reply, DialogError> {
+        while let Some(chunk) = self.step()? {
+            callback(chunk);
+        }
+        Ok(self.finish())
+    }
+
+    /// The reply; one that is not over is stopped here.
+    pub fn finish(mut self) -> Reply {
+        self.stop_here();
+        let stop = self.stop().cloned().unwrap_or(StopReason::Aborted);
+        let query = &mut self.query;
+        Reply {
+            stop,
+            tokens: std::mem::take(&mut query.tokens),
+            text: std::mem::take(&mut query.text),
+            input: std::mem::take(&mut query.input),
+            kpis: std::mem::take(&mut query.kpis),
+        }
+    }
+
+    /// Ends a reply that nothing else has ended.
+    fn stop_here(&mut self) {
+        match &self.stage {
+            Stage::Generating => {
+                self.query.kpis.generation_time = self.query.first_token.map_or(Duration::ZERO, |t| t.elapsed());
+                self.over(StopReason::Aborted);
+            }
+            Stage::Stopping(stop) | Stage::Closing(stop) => {
+                let stop = stop.clone();
+                self.over(stop);
+            }
+            Stage::Over(_) | Stage::Failed => {}
+        }
+    }
+}
+
+impl Drop for Generation<'_> {
+    fn drop(&mut self) {
+        self.stop_here();
+    }
+}
