@@ -101,7 +101,7 @@ impl Turn<'_> {
         }
         match self.process(&[last]) {
             Ok(token) => Ok(Some(token)),
-            Err(DialogError::ContextExceeded { .. } | DialogError::GenieGivesUp { .. }) => Ok(None),
+            Err(DialogError::Overflow(_)) => Ok(None),
             Err(e) => Err(e),
         }
     }
