@@ -30,7 +30,7 @@ pub enum DialogError {
         /// Most tokens there can be.
         limit: usize,
     },
-    /// Policy `genie` only: the real one gives up here. The conversation is as it was.
+    /// Policy `genie` only: libGenie gives up here. The conversation is as it was.
     #[error("libGenie gives up at {n_past} past tokens with a chunk of {n_piece}; policy `lenient` goes on")]
     GenieGivesUp {
         /// Tokens processed before the piece.
@@ -43,6 +43,14 @@ pub enum DialogError {
     Paused {
         /// What came instead.
         code: SentenceCode,
+    },
+    /// The config names a kind that this build does not have.
+    #[error("dialog type `{kind}` is not yet supported (this build runs {})", quoted(supported))]
+    UnknownKind {
+        /// The kind.
+        kind: String,
+        /// The kinds there are.
+        supported: Vec<&'static str>,
     },
     /// There is nothing to resume.
     #[error("RESUME came, but the dialog is not paused")]
@@ -80,6 +88,10 @@ pub enum DialogError {
         /// Its number, from 0.
         index: usize,
     },
+}
+
+fn quoted(names: &[&str]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
 impl From<EngineError> for DialogError {
