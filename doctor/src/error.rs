@@ -1,26 +1,26 @@
-//! Why there is nothing to examine. What is wrong with what *is* there is a finding, not an error.
+//! Why nothing could be examined. What is wrong with existing files is a finding, not an error.
 
 use std::path::PathBuf;
 
-/// The question could not be understood.
+/// A request that makes no sense.
 #[derive(Debug, thiserror::Error)]
 pub enum DoctorError {
-    /// The subject is not there.
+    /// The subject does not exist.
     #[error("`{}` does not exist", .path.display())]
     NoSubject {
-        /// What was asked about.
+        /// The requested path.
         path: PathBuf,
     },
-    /// The folder that should hold QNN's libraries is not there.
-    #[error("no folder `{}` to look for libraries in", .path.display())]
+    /// The folder for QNN's libraries does not exist.
+    #[error("library folder `{}` does not exist", .path.display())]
     NoLibraries {
-        /// What was given.
+        /// The requested path.
         path: PathBuf,
     },
-    /// The working directory is gone or may not be read.
-    #[error("cannot tell the current folder")]
+    /// The current folder does not exist or is not readable.
+    #[error("cannot determine the current folder")]
     Cwd {
-        /// The system's words.
+        /// The system's error.
         source: std::io::Error,
     },
 }

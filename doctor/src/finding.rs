@@ -1,13 +1,15 @@
-//! A rule, and a place where it is broken: what, where, why it matters, what to do.
+//! A rule, and a place where it is broken: what, where, why it matters, how to fix it.
 
 use core::fmt;
 
-/// How bad it is.
+use crate::Fix;
+
+/// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// Works, but perhaps not as meant, or not everywhere.
+    /// Works, but perhaps not as intended, or not everywhere.
     Warning,
-    /// Will not load, will stop, or will say nonsense.
+    /// Does not load, stops, or generates wrong text.
     Error,
 }
 
@@ -20,7 +22,7 @@ impl fmt::Display for Severity {
     }
 }
 
-/// Something that must be so. Its id is for machines and for `docs/doctor.md`, and never changes its meaning.
+/// A condition that must hold. Its id is for scripts and for `docs/doctor.md`, and never changes its meaning.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Rule {
     /// Lower-case words with dashes.
@@ -31,11 +33,11 @@ pub struct Rule {
     pub title: &'static str,
     /// What happens then.
     pub why: &'static str,
-    /// What to do about it.
-    pub cure: &'static str,
+    /// How to fix it.
+    pub fix: Fix,
 }
 
-/// A rule that is broken somewhere.
+/// A broken rule, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The rule.
@@ -46,49 +48,54 @@ pub struct Finding {
     pub at: String,
     /// What was found there, and what was expected.
     pub what: String,
-    /// What to do about it, here.
-    pub cure: String,
+    /// How to fix it here.
+    pub fix: Fix,
 }
 
 impl Finding {
-    /// Says what to do in this very case, in place of the rule's general words.
-    pub fn cure(&mut self, cure: impl Into<String>) -> &mut Self {
-        self.cure = cure.into();
+    /// Replaces the rule's general fix by one for these facts.
+    pub fn fix(&mut self, fix: impl Into<Fix>) -> &mut Self {
+        self.fix = fix.into();
         self
     }
 
-    /// Makes it more or less bad than the rule usually is.
+    /// Replaces the rule's usual severity.
     pub fn severity(&mut self, severity: Severity) -> &mut Self {
         self.severity = severity;
         self
+    }
+
+    /// The finding with a worded fix.
+    pub(crate) fn write(&self, f: &mut fmt::Formatter<'_>, fix: &str) -> fmt::Result {
+        let Self { rule, severity, at, what, .. } = self;
+        write!(f, "{severity}[{}] {at}: {what}\n  why: {}\n  do:  {fix}", rule.id, rule.why)
     }
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { rule, severity, at, what, cure } = self;
-        write!(f, "{severity}[{}] {at}: {what}\n  why: {}\n  do:  {cure}", rule.id, rule.why)
+        self.write(f, &self.fix.to_string())
     }
 }
 
-/// Where checks put what they find.
+/// The findings of the checks so far.
 #[derive(Debug, Default)]
 pub struct Findings(Vec<Finding>);
 
 impl Findings {
-    /// Adds a breach; the answer may be made more precise.
+    /// Adds a finding; the result can be made more specific.
     pub fn add(&mut self, rule: &'static Rule, at: impl Into<String>, what: impl Into<String>) -> &mut Finding {
-        let cure = rule.cure.to_owned();
-        self.0.push(Finding { rule, severity: rule.severity, at: at.into(), what: what.into(), cure });
+        let fix = rule.fix.clone();
+        self.0.push(Finding { rule, severity: rule.severity, at: at.into(), what: what.into(), fix });
         self.0.last_mut().expect("just pushed")
     }
 
-    /// True if that rule was broken already.
+    /// True if that rule has a finding already.
     pub fn has(&self, rule: &Rule) -> bool {
         self.0.iter().any(|finding| finding.rule.id == rule.id)
     }
 
-    /// All of them: errors first, otherwise as they were found.
+    /// All findings: errors first, otherwise in the order of the checks.
     pub fn into_sorted(mut self) -> Vec<Finding> {
         self.0.sort_by_key(|finding| core::cmp::Reverse(finding.severity));
         self.0

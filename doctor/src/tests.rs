@@ -1,5 +1,5 @@
-//! Every rule, broken in plain data: the sound case with one thing changed gives that rule's finding and no other.
-//! A table of some 90 changes, hence its lines.
+//! Every rule, broken in plain data: sound facts with one change give that rule's finding and no other.
+//! A table of some 90 changes, hence its length.
 
 use std::collections::BTreeSet;
 
@@ -7,12 +7,12 @@ use genie_types::{Dtype, Quant, TensorInfo};
 use qnn_api::{Soc, Version};
 use serde_json::json;
 
-use crate::case::*;
-use crate::testing::{binary, graph, library, sound};
-use crate::{Case, checks, examine};
+use crate::facts::*;
+use crate::testing::{VOCAB, binary, graph, library, sound, toy};
+use crate::{Facts, Fix, checks, examine};
 
-/// What is changed, how, and the ids of what must be found.
-type Change = (&'static str, fn(&mut Case), &'static [&'static str]);
+/// A name, the change, and the ids of the expected findings.
+type Change = (&'static str, fn(&mut Facts), &'static [&'static str]);
 
 const ENGINE: &str = "/dialog/engine";
 const HTP: &str = "/dialog/engine/backend/QnnHtp";
@@ -26,48 +26,38 @@ fn build(text: &str) -> Option<Build> {
     Some(Build::parse(text).unwrap())
 }
 
-/// The case on an SM8650 itself, with its stub and skel.
-fn on_device(case: &mut Case) {
-    case.device = Some(Device { here: true, ..case.device.unwrap() });
-    case.machine.arch = "aarch64".into();
-    case.machine.libraries.push(library("libQnnHtpV75Stub.so"));
+/// The facts of an SM8650 itself, with its stub and skel.
+fn on_device(facts: &mut Facts) {
+    facts.device = Some(Device { here: true, ..facts.device.unwrap() });
+    facts.machine.arch = "aarch64".into();
+    facts.machine.libraries.push(library("libQnnHtpV75Stub.so"));
     let folder = ("/dsp".into(), Some(vec!["libQnnHtpV75Skel.so".to_owned()]));
-    case.machine.adsp = Some(AdspPath { raw: "/dsp".into(), folders: vec![folder] });
+    facts.machine.adsp = Some(AdspPath { raw: "/dsp".into(), folders: vec![folder] });
 }
 
 /// The layers and the LM head in two binaries.
-fn split(case: &mut Case) {
-    let hidden = |n: usize| TensorInfo::new("hidden", [1, n, 16], Dtype::F16);
-    let (mut decoders, mut heads) = (Vec::new(), Vec::new());
-    for n in [1, 8] {
-        let mut decoder = graph(n, 64);
-        decoder.name = format!("ar{n}_cl64_1_of_2");
-        let logits = decoder.outputs.pop().unwrap();
-        decoder.outputs.push(hidden(n));
-        decoders.push(decoder);
-        let name = format!("ar{n}_cl64_2_of_2");
-        heads.push(genie_types::GraphInfo { name, inputs: vec![hidden(n)], outputs: vec![logits] });
-    }
-    case.bundle_mut().binaries = vec![binary("decoder.bin", decoders), binary("lmhead.bin", heads)];
-    case.bundle_mut().extensions.clear();
-    case.bundle_mut().manifest = None;
+fn split(facts: &mut Facts) {
+    let (decoders, heads) = [1, 8].map(|n| toy::splits(n, 64, VOCAB, Dtype::F16)).into_iter().unzip();
+    facts.bundle_mut().binaries = vec![binary("decoder.bin", decoders), binary("lmhead.bin", heads)];
+    facts.bundle_mut().extensions.clear();
+    facts.bundle_mut().manifest = None;
 }
 
-fn rename(case: &mut Case, from: &str, to: &str) {
+fn rename(facts: &mut Facts, from: &str, to: &str) {
     for g in 0..2 {
-        case.tensor_mut(g, from).name = to.into();
+        facts.tensor_mut(g, from).name = to.into();
     }
 }
 
 #[test]
-fn the_sound_cases_are_sound() {
+fn sound_facts_have_no_finding() {
     for (name, change) in [
-        ("as it is", (|_: &mut Case| {}) as fn(&mut Case)),
+        ("unchanged", (|_: &mut Facts| {}) as fn(&mut Facts)),
         ("split", split),
         ("on the device", on_device),
         ("no device known", |c| c.device = None),
         ("no Genie known", |c| c.genie_api = None),
-        ("a machine alone", |c| *c = Case { machine: Machine::default(), ..Case::default() }),
+        ("a machine without a bundle", |c| *c = Facts { machine: Machine::default(), ..Facts::default() }),
         ("a lone binary", |c| {
             let bundle = c.bundle_mut();
             (bundle.config, bundle.is_folder, bundle.tokenizer, bundle.manifest) = (None, false, None, None);
@@ -82,7 +72,7 @@ fn the_sound_cases_are_sound() {
                 }
             }
         }),
-        ("greedy as Genie understands it", |c| {
+        ("greedy as libGenie understands it", |c| {
             c.set("/dialog/sampler", json!({"version": 1, "greedy": true, "top-k": 1}))
         }),
         ("an older binary", |c| {
@@ -90,9 +80,9 @@ fn the_sound_cases_are_sound() {
             c.bundle_mut().manifest = None;
         }),
     ] {
-        let mut case = sound();
-        change(&mut case);
-        assert_eq!(examine(&case), [], "{name}");
+        let mut facts = sound();
+        change(&mut facts);
+        assert_eq!(examine(&facts), [], "{name}");
     }
 }
 
@@ -137,7 +127,7 @@ const CHANGES: &[Change] = &[
     ("a binary that says its chip only", |c| {
         (c.info_mut(0).soc, c.info_mut(0).dsp_arch) = (Some(43), None);
     }, &["binary-arch"]),
-    ("a bundle for another device that nobody reads", |c| {
+    ("a bundle for another device that no library reads", |c| {
         c.device = soc("sm8550");
         c.bundle_mut().binaries[0].content = Content::Unexamined("no library".into());
         c.bundle_mut().extensions.clear();
@@ -199,15 +189,15 @@ const CHANGES: &[Change] = &[
     ("a torn manifest", |c| c.bundle_mut().manifest = Some(Manifest { fault: Some("EOF".into()), ..Manifest::default() }), &["manifest-syntax"]),
     ("2 GB", |c| c.bundle_mut().binaries[0].file = FileState::Present { bytes: 2 << 30 }, &["file-too-large"]),
     ("a damaged binary", |c| {
-        let refusal = Refusal { library: "/qnn/libQnnSystem.so".into(), reads_htp: true, words: "30010".into() };
-        c.bundle_mut().binaries[0].content = Content::Refused(vec![refusal]);
+        let rejection = Rejection { library: "/qnn/libQnnSystem.so".into(), reads_htp: true, message: "30010".into() };
+        c.bundle_mut().binaries[0].content = Content::Rejected(vec![rejection]);
         c.bundle_mut().extensions.clear();
     }, &["binary-unreadable"]),
     ("a binary without graphs", |c| {
         c.info_mut(0).graphs.clear();
         c.bundle_mut().extensions.clear();
     }, &["binary-unreadable"]),
-    ("a binary that nobody reads", |c| {
+    ("a binary that no library reads", |c| {
         c.bundle_mut().binaries[0].content = Content::Unexamined("no library".into());
     }, &["binary-unexamined"]),
     ("shared weights on the emulator", |c| c.bundle_mut().manifest.as_mut().unwrap().shared_weights = true, &["shared-weights"]),
@@ -353,9 +343,9 @@ const CHANGES: &[Change] = &[
 fn each_change_gives_its_finding_and_no_other() {
     let mut wrong = Vec::new();
     for (name, change, want) in CHANGES {
-        let mut case = sound();
-        change(&mut case);
-        let found = examine(&case);
+        let mut facts = sound();
+        change(&mut facts);
+        let found = examine(&facts);
         let ids: Vec<&str> = found.iter().map(|finding| finding.rule.id).collect();
         if ids != *want {
             let found: Vec<_> = found.iter().map(ToString::to_string).collect();
@@ -388,37 +378,36 @@ fn every_rule_is_in_the_documentation() {
 #[test]
 fn a_laptop_that_looks_at_a_phones_bundle_is_only_warned() {
     use crate::Severity;
-    let mut case = sound();
-    (case.machine.libraries, case.machine.htp) = (Vec::new(), None);
-    assert_eq!(examine(&case)[0].severity, Severity::Warning);
-    on_device(&mut case);
-    case.machine.libraries.clear();
-    assert_eq!(examine(&case)[0].severity, Severity::Error);
+    let mut facts = sound();
+    (facts.machine.libraries, facts.machine.htp) = (Vec::new(), None);
+    assert_eq!(examine(&facts)[0].severity, Severity::Warning);
+    on_device(&mut facts);
+    facts.machine.libraries.clear();
+    assert_eq!(examine(&facts)[0].severity, Severity::Error);
 }
 
 #[test]
-fn cures_fit_the_case() {
-    let cure = |change: fn(&mut Case)| {
-        let mut case = sound();
-        change(&mut case);
-        examine(&case)[0].cure.clone()
+fn fixes_name_the_files_and_values_at_hand() {
+    let fix = |change: fn(&mut Facts)| {
+        let mut facts = sound();
+        change(&mut facts);
+        examine(&facts)[0].fix.to_string()
     };
     assert_eq!(
-        cure(|c| c.machine.adsp = Some(AdspPath { raw: "/a:/b".into(), folders: vec![] })),
+        fix(|c| c.machine.adsp = Some(AdspPath { raw: "/a:/b".into(), folders: vec![] })),
         "export ADSP_LIBRARY_PATH=\"/a;/b\""
     );
     assert_eq!(
-        cure(|c| {
+        fix(|c| {
             on_device(c);
             c.machine.libraries.push(library("libQnnHtpV75Skel.so"));
             c.machine.adsp.as_mut().unwrap().folders[0].1 = Some(vec![]);
         }),
         "it lies in `/qnn`: export ADSP_LIBRARY_PATH=\"/qnn\""
     );
-    let target = cure(|c| {
-        c.device = soc("sm8550");
-        c.bundle_mut().extensions.clear();
-    });
-    assert_eq!(target, "compile it again for the device: `genie compile MODEL --target sm8550`");
-    assert!(cure(|c| c.set(&format!("{HTP}/kv-dim"), json!(null))).starts_with("add `\"kv-dim\": 8`"));
+    let mut facts = sound();
+    facts.device = soc("sm8550");
+    facts.bundle_mut().extensions.clear();
+    assert_eq!(examine(&facts)[0].fix, Fix::CompileFor(Soc::by_name("sm8550").unwrap()));
+    assert!(fix(|c| c.set(&format!("{HTP}/kv-dim"), json!(null))).starts_with("add `\"kv-dim\": 8`"));
 }

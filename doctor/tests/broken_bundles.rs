@@ -1,16 +1,17 @@
-//! Bundles on disk, each broken in one way that users meet: the doctor names it, and nothing else.
+//! Bundles on disk, each broken in one way that users meet: the findings name it and nothing else.
 
 mod common;
 
 use std::path::Path;
 
-use common::{Bundle, decoder_and_head, fixed, graph, ids, tensor};
+use common::toy::{fixed, tensor};
+use common::{Bundle, decoder_and_head, graph, ids};
 use genie_bundle::config::GenieApi;
 use genie_types::{Dtype, GraphInfo, Quant, TensorInfo};
 use qnn_api::Soc;
 use serde_json::json;
 
-/// A name, how the bundle comes about, and what must be found in it.
+/// A name, the bundle, and the ids of the expected findings.
 type Broken = (&'static str, fn() -> Bundle, &'static [&'static str]);
 
 const HTP: &str = "/dialog/engine/backend/QnnHtp";
@@ -36,12 +37,12 @@ fn binary(bundle: &Bundle) -> String {
     config.pointer(BINS).unwrap()[0].as_str().unwrap().to_owned()
 }
 
-/// A file that begins as an aarch64 library does.
+/// A file with an ELF header for another processor, and a build id.
 fn library(folder: &Path, name: &str, build: &str) {
     std::fs::create_dir_all(folder).unwrap();
     let mut bytes = b"\x7fELF".to_vec();
     bytes.resize(18, 0);
-    // Neither of the processors that tests run on, so that nothing tries to open it.
+    // Neither of the processors that tests run on, so that the library is not opened.
     bytes.extend(8_u16.to_le_bytes());
     bytes.extend(format!("\0{build}\0").bytes());
     std::fs::write(folder.join(name), bytes).unwrap();
@@ -81,7 +82,7 @@ fn good_bundles_give_no_finding() {
             },
             &[],
         ),
-        ("a machine alone", || Bundle::compiled().with(|request, _| request.subject = None), &[]),
+        ("a machine without a bundle", || Bundle::compiled().with(|request, _| request.subject = None), &[]),
     ]);
 }
 
@@ -93,7 +94,7 @@ fn broken_configs() {
         ("no kv-dim", || Bundle::compiled().set(&format!("{HTP}/kv-dim"), json!(null)), &["kv-dim-missing"]),
         ("another kv-dim", || Bundle::compiled().set(&format!("{HTP}/kv-dim"), json!(128)), &["kv-dim"]),
         ("rope-dim of a whole head", || Bundle::compiled().set(&format!("{ROPE}/rope-dim"), json!(16)), &["rope-dim"]),
-        ("positions said twice", || Bundle::compiled().set(&format!("{HTP}/pos-id-dim"), json!(8)), &["config-schema"]),
+        ("positions set twice", || Bundle::compiled().set(&format!("{HTP}/pos-id-dim"), json!(8)), &["config-schema"]),
         ("a misspelt key", || Bundle::compiled().set("/dialog/sampler/top_k", json!(4)), &["config-schema"]),
         ("a torn config", || Bundle::compiled().edit("genie_config.json", |b| b.truncate(40)), &["config-syntax"]),
         ("no config", || Bundle::compiled().without("genie_config.json"), &["config-missing"]),
@@ -143,7 +144,7 @@ fn broken_files() {
         ("a binary over 2 GB", || {
             let b = Bundle::compiled().without("manifest.json");
             let file = std::fs::File::options().write(true).open(b.at(&binary(&b))).unwrap();
-            file.set_len((2 << 30) + 4096).unwrap(); // sparse: takes no room
+            file.set_len((2 << 30) + 4096).unwrap(); // sparse: takes no space
             b
         }, &["file-too-large", "binary-unexamined"]),
         ("a torn manifest", || Bundle::compiled().edit("manifest.json", |b| b.truncate(10)), &["manifest-syntax"]),
@@ -157,7 +158,7 @@ fn broken_files() {
             let cwd = b.at("cwd");
             std::fs::create_dir_all(cwd.join("bundle")).unwrap();
             std::fs::copy(b.at("tokenizer.json"), cwd.join("bundle/tokenizer.json")).unwrap();
-            b.with(|_, surroundings| surroundings.cwd = Some(cwd.clone()))
+            b.with(|_, environment| environment.cwd = Some(cwd.clone()))
         }, &["path-base"]),
         ("a lost extension config", || Bundle::compiled().set("/dialog/engine/backend/extensions", json!("ext.json")),
             &["file-missing"]),
@@ -200,7 +201,7 @@ fn broken_graphs() {
         ("sin of its own", || both("position_ids_sin", |t| t.quant = Quant::PerTensor { scale: 1.0 / 65535.0, offset: 0 }),
             &["position-encoding"]),
         ("AR-8 for one CL only", || Bundle::toy(&[("model.bin", vec![graph(1, 64), graph(8, 64), graph(1, 128)])]), &["ar-sets"]),
-        ("a prefix that nobody names", || Bundle::whole_toy(|graph| {
+        ("a prefix that no cache group names", || Bundle::whole_toy(|graph| {
             for t in graph.inputs.iter_mut().chain(&mut graph.outputs) {
                 t.name = t.name.replace("past_", "cache_").replace("attention_mask", "cache_attention_mask");
             }
@@ -249,7 +250,7 @@ fn broken_machines() {
                 }
             }
             let path = format!("{}:{}", b.at("vendor").display(), b.at("mine").display());
-            // The release that is found decides which Genie reads the config, too; that is another case.
+            // The found release also sets the Genie API; that is another test.
             b.with(|r, s| (s.loader_path, r.genie_api) = (Some(path.clone()), Some(GenieApi::NEWEST)))
         }, &["library-copies", "library-copies"]),
         ("libraries of two releases", || {
@@ -286,7 +287,7 @@ fn broken_machines() {
 }
 
 #[test]
-fn reports_read_well() {
+fn reports_match_their_snapshots() {
     let mixed = Bundle::compiled().set("/dialog/sampler", json!(null)).set(&format!("{HTP}/kv-dim"), json!(64));
     let mask = both("attention_mask", |t| t.quant = Quant::PerTensor { scale: 0.001, offset: -32768 });
     let phone = mask.with(|request, s| {

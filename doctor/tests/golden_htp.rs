@@ -1,4 +1,4 @@
-//! The real system library and the golden bundles: silent on what is sound, and told apart what is broken.
+//! Qualcomm's system library and the golden bundles: no finding in sound bundles, the right ones in broken bundles.
 
 mod common;
 
@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use common::{Bundle, ids, readers};
 use compiler::testmodel::TestModel;
 use compiler::{CompileOptions, Family, HtpOptions, Silent, compile};
-use doctor::{Request, Surroundings, collect, examine};
+use doctor::{Environment, Request, collect, examine};
 use qnn_api::Soc;
 use qnn_api::library::runtime;
 use serde_json::json;
 
-/// The recorded bundles of the real Genie: `GENIE_GOLDEN_DIR`, else beside the checkout.
+/// Bundles made for libGenie: `GENIE_GOLDEN_DIR`, else beside the checkout.
 fn golden() -> PathBuf {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/golden");
     let folder = std::env::var_os("GENIE_GOLDEN_DIR").map_or(beside, PathBuf::from);
@@ -21,14 +21,14 @@ fn golden() -> PathBuf {
 }
 
 /// This machine with nothing but the fetched runtime.
-fn surroundings() -> Surroundings {
+fn environment() -> Environment {
     let library = runtime::find(runtime::HTP).expect("run `cargo xtask qnn-runtime`, or set QNN_RUNTIME_DIR");
-    Surroundings { runtime: library.parent().map(Path::to_owned), ..common::bare(Path::new("/")) }
+    Environment { runtime: library.parent().map(Path::to_owned), ..common::bare(Path::new("/")) }
 }
 
 fn copy(name: &str) -> Bundle {
     Bundle::copy_of(&golden().join(name)).with(|request, s| {
-        *s = surroundings();
+        *s = environment();
         request.soc = Soc::by_name("sm8650");
     })
 }
@@ -39,19 +39,19 @@ fn the_golden_bundles_give_no_finding() {
     for name in ["fp16_ar1_32_cl128", "fp16_scatter", "fp16_split2", "w8a16"] {
         for soc in [None, Soc::by_name("sm8650")] {
             let request = Request { subject: Some(golden().join(name)), soc, ..Request::default() };
-            let case = collect(&request, &surroundings(), &readers()).unwrap();
-            let (_, info) = case.htp_binaries().next().expect("an HTP binary was read");
+            let facts = collect(&request, &environment(), &readers()).unwrap();
+            let (_, info) = facts.htp_binaries().next().expect("an HTP binary was read");
             assert_eq!((info.soc, info.dsp_arch), (Some(57), Some(75)), "{name}");
             assert_eq!(info.htp_graphs[0].map(|graph| graph.vtcm_bytes), Some(4 << 20), "{name}");
-            assert_eq!(case.genie_api.map(|api| api.to_string()).as_deref(), Some("1.21"));
-            assert_eq!(examine(&case), [], "{name}");
+            assert_eq!(facts.genie_api.map(|api| api.to_string()).as_deref(), Some("1.21"));
+            assert_eq!(examine(&facts), [], "{name}");
         }
     }
 }
 
 #[test]
 #[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
-fn real_binaries_are_held_against_devices() {
+fn htp_binaries_are_compared_with_devices() {
     for (soc, want) in [
         ("sm8650", &[][..]),
         ("sm8550", &["binary-arch"]),
@@ -113,7 +113,7 @@ const KV_DIM: &str = "/dialog/engine/backend/QnnHtp/kv-dim";
 
 #[test]
 #[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
-fn what_we_compile_for_a_chip_is_sound_there_and_nowhere_else() {
+fn a_bundle_compiled_for_a_soc_is_sound_on_that_soc_only() {
     let dir = tempfile::tempdir().unwrap();
     TestModel::tiny(Family::Llama).write(&dir.path().join("model")).unwrap();
     let htp = HtpOptions::for_target("sm8650").unwrap();
@@ -128,10 +128,10 @@ fn what_we_compile_for_a_chip_is_sound_there_and_nowhere_else() {
     ] {
         let subject = Some(dir.path().join("bundle"));
         let request = Request { subject, soc: soc.and_then(Soc::by_name), ..Request::default() };
-        let found = examine(&collect(&request, &surroundings(), &readers()).unwrap());
+        let found = examine(&collect(&request, &environment(), &readers()).unwrap());
         assert_eq!(ids(&found), want, "{soc:?}: {found:#?}");
     }
-    // Without the libraries the manifest still tells the chip.
+    // Without the libraries the manifest still names the SoC.
     let subject = Some(dir.path().join("bundle"));
     let request = Request { subject, soc: Soc::by_name("x-elite"), ..Request::default() };
     let found = examine(&collect(&request, &common::bare(Path::new("/")), &readers()).unwrap());
@@ -140,9 +140,9 @@ fn what_we_compile_for_a_chip_is_sound_there_and_nowhere_else() {
 
 #[test]
 #[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
-fn the_report_says_where_each_library_came_from() {
-    let case = collect(&Request::default(), &surroundings(), &[]).unwrap();
-    let report = doctor::Report { case: &case, findings: &examine(&case) }.to_string();
+fn the_report_names_the_folder_of_each_library() {
+    let facts = collect(&Request::default(), &environment(), &[]).unwrap();
+    let report = doctor::Report::new(&facts, &examine(&facts)).to_string();
     let library = runtime::find(runtime::HTP).unwrap();
     let want = format!("  {} (runtime folder, QAIRT 2.", library.display());
     assert!(report.contains(&want), "{report}");

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use genie_types::{Dtype, TokenId};
-use kvmanager::{LongContext, ModeKind, Policy};
+use kvmanager::{HolePolicy, LongContext, ModeKind, Policy};
 use nsp_graph::GroupOptions;
 use session_store::ModelHash;
 
@@ -28,6 +28,8 @@ pub struct EngineConfig {
     pub policy: Policy,
     /// How cache rows lie and move; `None` for what the bundle's cache tensors ask for.
     pub kv_mode: Option<ModeKind>,
+    /// What to do with the holes that removals leave in the cache.
+    pub holes: HolePolicy,
     /// Token embeddings, for graphs that take `inputs_embeds`.
     pub embedding: Option<EmbeddingLut>,
     /// Cache groups with the names of their masks and indices; empty for the contract's names.
@@ -52,6 +54,7 @@ impl EngineConfig {
             pad_token: TokenId(0),
             policy: Policy::default(),
             kv_mode: None,
+            holes: HolePolicy::Close,
             embedding: None,
             cache_groups: Vec::new(),
             long_context: Vec::new(),

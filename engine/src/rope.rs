@@ -1,10 +1,10 @@
 //! The rotary table: computed once in double, kept in the type the graphs take, copied row by row.
 //!
-//! *Shapes*: `[positions, rope_dim]` for cos and for sin. *Units and dtype*: float16, float32 or codes; a code is the
-//! number cut down to the next lower step, as the real Genie makes it.
+//! *Shapes*: `[positions, rope_dim]` for cos and for sin. *Units and dtype*: float16, float32 or quantised; a quantised value is
+//! the number cut down to the next lower step, as libGenie makes it.
 //! *Traps*: rows of padding have position 0 (cos 1, sin 0), not the position they stand at.
 
-use kvmanager::{RopePairs, RopeSpec};
+use kvmanager::{Columns, RopePairs, RopeSpec};
 
 use crate::codes::{Encoding, Rounding};
 use crate::config::{RopeConfig, RopeScaling};
@@ -21,7 +21,7 @@ impl RopeTable {
     pub(crate) fn new(config: &RopeConfig, n_positions: usize, sin: bool, encoding: Encoding) -> Self {
         let frequencies = frequencies(config);
         let row_bytes = config.rope_dim * encoding.size_bytes();
-        // A vector of bytes may start anywhere; codes are made in an aligned row and copied.
+        // A vector of bytes may start anywhere; values are encoded in an aligned row and copied.
         let mut row = crate::buffer::Buffer::zeroed(row_bytes);
         let mut rows = Vec::with_capacity(n_positions * row_bytes);
         for position in 0..n_positions {
@@ -38,23 +38,20 @@ impl RopeTable {
         self.rows.len() / self.row_bytes
     }
 
-    /// Fills `ar` rows: `n` from position `first` on, the rest as position 0.
-    pub(crate) fn fill(&self, bytes: &mut [u8], first: usize, n: usize, ar: usize) {
-        let (real, padding) = bytes[..ar * self.row_bytes].split_at_mut(n * self.row_bytes);
-        real.copy_from_slice(&self.rows[first * self.row_bytes..(first + n) * self.row_bytes]);
-        padding.chunks_exact_mut(self.row_bytes).for_each(|row| row.copy_from_slice(&self.rows[..self.row_bytes]));
-    }
-
-    /// Fills `ar` rows: one for each position given, the rest as position 0.
-    pub(crate) fn fill_at(&self, bytes: &mut [u8], positions: &[usize], ar: usize) {
-        let rows = bytes[..ar * self.row_bytes].chunks_exact_mut(self.row_bytes);
-        for (row, at) in rows.zip(positions.iter().copied().chain(std::iter::repeat(0))) {
-            row.copy_from_slice(&self.rows[at * self.row_bytes..(at + 1) * self.row_bytes]);
+    /// Fills `ar` rows: one for each column, the rest as position 0.
+    pub(crate) fn fill(&self, bytes: &mut [u8], columns: &Columns, ar: usize) {
+        let mut rest = &mut bytes[..ar * self.row_bytes];
+        for slice in columns.slices() {
+            let (rows, tail) = std::mem::take(&mut rest).split_at_mut(slice.n * self.row_bytes);
+            let first = slice.first * self.row_bytes;
+            rows.copy_from_slice(&self.rows[first..first + rows.len()]);
+            rest = tail;
         }
+        rest.chunks_exact_mut(self.row_bytes).for_each(|row| row.copy_from_slice(&self.rows[..self.row_bytes]));
     }
 }
 
-/// The same rotation in the KV manager's words, for keys that move to other positions.
+/// The same rotation as kvmanager takes it, for keys that move to other positions.
 pub(crate) fn spec(config: &RopeConfig) -> RopeSpec {
     RopeSpec { frequencies: frequencies(config), pairs: RopePairs::HalfSplit }
 }
@@ -78,6 +75,7 @@ fn frequencies(config: &RopeConfig) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use genie_types::{Dtype, Quant};
+    use kvmanager::SeqId;
 
     use super::*;
     use crate::buffer::{Buffer, elements};
@@ -92,11 +90,11 @@ mod tests {
         let (cos, sin) = (RopeTable::new(&config, 8, false, f32s()), RopeTable::new(&config, 8, true, f32s()));
         assert_eq!(cos.n_positions(), 8);
         let mut buffer = Buffer::zeroed(4 * 2 * 3);
-        cos.fill(buffer.bytes_mut(), 5, 2, 3);
+        cos.fill(buffer.bytes_mut(), &Columns::of(SeqId(0), 5, 2), 3);
         // 100^(-1/2) = 0.1
         let want = [5f64.cos(), 0.5f64.cos(), 6f64.cos(), 0.6f64.cos(), 1.0, 1.0].map(|x| x as f32);
         assert_eq!(elements::<f32>(buffer.bytes()), want);
-        sin.fill(buffer.bytes_mut(), 7, 1, 3);
+        sin.fill(buffer.bytes_mut(), &Columns::of(SeqId(0), 7, 1), 3);
         let want = [7f64.sin(), 0.7f64.sin(), 0.0, 0.0, 0.0, 0.0].map(|x| x as f32);
         assert_eq!(elements::<f32>(buffer.bytes()), want);
     }
@@ -128,12 +126,12 @@ mod tests {
     }
 
     #[test]
-    fn sixteen_bit_codes_are_cut() {
+    fn sixteen_bit_values_are_cut() {
         let quant = Quant::PerTensor { scale: 2.0 / 65535.0, offset: -32768 };
         let config = RopeConfig::new(16, 1e4);
         let table = RopeTable::new(&config, 128, false, Encoding::of(Dtype::UFixed16, &quant).unwrap());
         let mut buffer = Buffer::zeroed(128 * 16 * 2);
-        table.fill(buffer.bytes_mut(), 0, 128, 128);
+        table.fill(buffer.bytes_mut(), &Columns::of(SeqId(0), 0, 128), 128);
         for (i, &code) in elements::<u16>(buffer.bytes()).iter().enumerate() {
             let angle = (i / 16) as f64 * 1e4f64.powf(-((i % 16) as f64) / 16.0);
             let exact = angle.cos() / f64::from(2.0f32 / 65535.0) + 32768.0;

@@ -56,6 +56,29 @@ pub fn hint(error: &anyhow::Error) -> Option<String> {
     })
 }
 
+/// The doctor's fix, with the flags and commands of this program.
+pub fn fix(fix: &doctor::Fix) -> String {
+    use doctor::Fix;
+    match fix {
+        Fix::CompileFor(soc) => {
+            format!("compile the bundle again for the device: `genie compile MODEL --soc {}`", soc.name.to_lowercase())
+        }
+        Fix::LongerContext => "set it to at most the longest CL, or compile a longer one: `genie compile --cl`".into(),
+        Fix::MoreSplits => "compile the model in more splits: `genie compile --layers-per-split N`".into(),
+        Fix::NameBundle => "use a bundle's folder; `genie compile` makes a bundle".into(),
+        Fix::NameDevice => "`--soc sm8650` compares the binaries with a device".into(),
+        Fix::NameGraphs => "use the graphs' names; `genie inspect` lists them".into(),
+        Fix::ProvideLibraries => {
+            "put QNN's libraries into one folder and name it: `--libs DIR`, `QNN_RUNTIME_DIR` or `LD_LIBRARY_PATH`"
+                .into()
+        }
+        Fix::ProvideSystemLibrary => {
+            "name a folder with `libQnnSystem.so`: `--libs DIR`; `cargo xtask qnn-runtime` fetches one".into()
+        }
+        other => other.to_string(),
+    }
+}
+
 /// A backend's hint, in terms of this program's flags where it has some.
 fn backend_hint(hint: &qnn_api::Hint) -> String {
     match hint {
@@ -92,5 +115,13 @@ mod tests {
     fn a_hint_survives_context() {
         let error = UserError::error("no", "do that").context("cannot");
         assert_eq!(hint(&error).as_deref(), Some("do that"));
+    }
+
+    #[test]
+    fn fixes_name_the_flags_of_this_program() {
+        let soc = qnn_api::Soc::by_name("sm8550").expect("a known SoC");
+        let text = fix(&doctor::Fix::CompileFor(soc));
+        assert_eq!(text, "compile the bundle again for the device: `genie compile MODEL --soc sm8550`");
+        assert_eq!(fix(&doctor::Fix::Text("as it is")), "as it is");
     }
 }

@@ -106,7 +106,7 @@ fn invalid_flags_exit_with_2() {
         (&["doctor", "nowhere"][..], "nowhere` does not exist"),
         (&["doctor", "--soc", "sm9"], "unknown SoC `sm9`"),
         (&["doctor", "--genie-api", "new"], "`new` is no version of the Genie API"),
-        (&["doctor", "--libs", "nowhere"], "nowhere` to look for libraries in"),
+        (&["doctor", "--libs", "nowhere"], "nowhere` does not exist"),
         (&["doctor", "--no-such-flag"], "unexpected argument"),
     ] {
         let output = genie(folder.path(), args);

@@ -7,6 +7,16 @@
 use crate::KvError;
 use genie_types::{Dtype, LayerIdx, Quant, TensorInfo};
 
+/// How the graphs take their past.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum KvForm {
+    /// Past of `CL - AR` rows, joined with the new ones inside the graph.
+    #[default]
+    Concat,
+    /// Past of `CL` rows plus a cache index; the graph puts the new rows in place.
+    Scatter,
+}
+
 /// Element types of cache rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)] // the names are the meaning

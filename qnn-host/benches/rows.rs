@@ -19,7 +19,7 @@ fn benches(c: &mut Criterion) {
     c.bench_function("silu_mul/8192/f32", |b| b.iter(|| elementwise::silu_mul(isa, black_box(&x), &x, &mut y)));
     c.bench_function("rope/1x32x64/f32", |b| {
         let shape = Rope::by_row(1, 32, 64, Floats::f32(&x[..32]), Floats::f32(&x[32..64]));
-        // The vectors turn on and on; their lengths depend on the table, so begin anew each time.
+        // The vectors keep turning; their lengths depend on the table, so start from the same vectors each time.
         b.iter(|| {
             y[..2048].copy_from_slice(&x[..2048]);
             rope(isa, &shape, black_box(&mut y[..2048]));

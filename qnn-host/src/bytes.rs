@@ -30,7 +30,7 @@ struct Client {
     len: usize,
 }
 
-// SAFETY: the memory is only read, and the contract of `from_client` promises that nobody writes it meanwhile.
+// SAFETY: the memory is only read, and the contract of `from_client` promises that it is not written meanwhile.
 unsafe impl Send for Client {}
 // SAFETY: as above; shared reads of unchanging memory need no order.
 unsafe impl Sync for Client {}

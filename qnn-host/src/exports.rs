@@ -31,7 +31,7 @@ static SYSTEM_PROVIDER: QnnSystemInterface_t = QnnSystemInterface_t {
     table: SYSTEM_INTERFACE,
 };
 
-/// A list of one provider that C may hold for ever.
+/// A list of one provider that C may hold until the process ends.
 struct List<T: 'static>(&'static T);
 
 static PROVIDERS: List<QnnInterface_t> = List(&PROVIDER);

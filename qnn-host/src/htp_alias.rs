@@ -1,17 +1,17 @@
 //! Whether this library stands where a client looks for the HTP's.
 //!
 //! A client that opens `libQnnHtp.so` and finds this library under that name means the HTP, and parts of Qualcomm's
-//! (backend extensions) refuse any other backend id. So under that name, and under no other, it answers as an HTP backend:
+//! (backend extensions) refuse any other backend id. So under that name, and under no other, it presents itself as an HTP backend:
 //! id, versions, device infos and a performance infrastructure that has no effect, as on the emulator.
 //!
-//! *Trap*: a loader that has the file already, under another name, does not load it again; the first name counts. Genie
+//! *Trap*: a loader that has the file already, under another name, does not load it again; the first name counts. libGenie
 //! opens `libQnnSystem.so` first, so a file that is linked under both names is the HTP's under that one, too.
 
 use std::sync::LazyLock;
 
 use qnn_sys::Qnn_Version_t;
 
-/// The names that are posed under.
+/// The file names under which it is an HTP backend.
 const HTP_FILES: [&str; 2] = ["libQnnHtp.so", "libQnnSystem.so"];
 /// Qualcomm's number for the HTP.
 pub(crate) const HTP_BACKEND_ID: u32 = 6;
@@ -31,7 +31,7 @@ mod file {
     use std::os::unix::ffi::OsStrExt;
     use std::path::Path;
 
-    /// What `dladdr` tells (POSIX).
+    /// What `dladdr` returns (POSIX).
     #[repr(C)]
     struct DlInfo {
         file: *const c_char,
@@ -60,7 +60,7 @@ mod file {
 
 #[cfg(not(unix))]
 mod file {
-    /// Elsewhere the HTP's library has another name, and nobody was seen looking for it.
+    /// Elsewhere the HTP's library has another name, and no client was seen looking for it.
     pub(super) fn name() -> Option<std::ffi::OsString> {
         None
     }
@@ -69,7 +69,7 @@ mod file {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn a_test_program_does_not_pose() {
+    fn a_test_program_is_no_htp() {
         assert!(super::file::name().is_some());
         assert!(!super::as_htp());
     }

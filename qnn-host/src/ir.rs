@@ -1,6 +1,6 @@
-//! A graph as the client described it: tensors and nodes, checked later, executed never.
+//! A graph as the client described it: tensors and nodes, unchecked, never executed as it is.
 //!
-//! The C edge builds it, the container stores it, `passes` reads it. It knows QNN's op names and
+//! The C API builds it, the container stores it, `passes` lowers it. It knows QNN's op names and
 //! parameters, and nothing of memory plans or kernels.
 
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub enum Dtype {
     F16 = 0x0216,
     /// float32.
     F32 = 0x0232,
-    /// Signed fixed point, 4 bits (one code a byte unless a block encoding packs them).
+    /// Signed fixed point, 4 bits (one value per byte unless a block encoding packs them).
     SFixed4 = 0x0304,
     /// Signed fixed point, 8 bits.
     SFixed8 = 0x0308,
@@ -100,7 +100,7 @@ impl Dtype {
     }
 }
 
-/// How codes become numbers: `real = (code + offset) * scale`.
+/// How quantised values become numbers: `real = (quantised + offset) * scale`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Quant {
     /// No encoding.
@@ -108,16 +108,16 @@ pub enum Quant {
     None,
     /// One pair for all.
     PerTensor {
-        /// Step between codes.
+        /// Step between quantised values.
         scale: f32,
-        /// Added to a code before scaling.
+        /// Added to a quantised value before scaling.
         offset: i32,
     },
     /// One pair for each index of `axis`.
     PerAxis {
         /// The axis.
         axis: u32,
-        /// Bits of a code when fewer than the element has (the BW encodings).
+        /// Bits of a value when fewer than the element has (the BW encodings).
         bits: u32,
         /// A scale for each index.
         scales: Arc<[f32]>,
@@ -128,7 +128,7 @@ pub enum Quant {
     Block {
         /// Length of a block on each axis.
         block_dims: Arc<[u32]>,
-        /// A scale for each block: many, so they are kept once a context and mapped as weights are.
+        /// A scale for each block: many, so they are kept once per context and mapped as weights are.
         scales: BlockScales,
         /// An offset for each block; empty means all zero.
         offsets: Arc<[i32]>,
@@ -242,8 +242,8 @@ impl Tensor {
         self.n_elems() * self.dtype.size_bytes()
     }
 
-    /// Whether static data may hold two codes a byte, the earlier in the lower half: 4-bit codes of a block encoding.
-    pub fn may_pack_codes(&self) -> bool {
+    /// Whether static data may hold two values per byte, the earlier in the lower half: 4 bits each, in a block encoding.
+    pub fn may_pack_4_bits(&self) -> bool {
         matches!(self.dtype, Dtype::SFixed4 | Dtype::UFixed4) && matches!(self.quant, Quant::Block { .. })
     }
 }

@@ -1,7 +1,7 @@
 //! What this machine can do at most, measured with the units and threads that the kernels run on.
 //!
-//! *Units*: bytes and operations a second, all threads together; a multiply-add is two operations. Each measure answers
-//! the rate of every pass: the best one is the limit, the spread tells how quiet the machine is.
+//! *Units*: bytes/s and operations/s, all threads together; a multiply-add is two operations. Each measure returns
+//! the rate of every pass: the best one is the limit, the spread shows how quiet the machine is.
 //!
 //! *Traps*: other work on the machine lowers what is found. Memory of one NUMA node is read, the caller's.
 
@@ -80,7 +80,7 @@ impl Limits {
         self.pool.threads()
     }
 
-    /// Bytes a second of reading in order, each thread its own part; in the better of two ways, with and without asking
+    /// Bytes/s of reading in order, each thread its own part; in the better of two ways, with and without asking
     /// for lines ahead.
     pub fn read_bandwidth(&self, memory: &ReadMemory, passes: usize) -> Vec<f64> {
         let numbers = memory.numbers();
@@ -95,12 +95,12 @@ impl Limits {
         if best(&ahead) > best(&plain) { ahead } else { plain }
     }
 
-    /// Operations a second on products of 8-bit codes.
+    /// Operations/s on products of 8-bit integers.
     pub fn int8_ops(&self, passes: usize) -> Vec<f64> {
         self.arithmetic(passes, &|rounds| roofline::products(self.isa, black_box(&mut roofline::Codes::new()), rounds))
     }
 
-    /// Operations a second on f32 multiply-adds.
+    /// Operations/s on f32 multiply-adds.
     pub fn f32_ops(&self, passes: usize) -> Vec<f64> {
         self.arithmetic(passes, &|rounds| black_box(roofline::multiply_adds(self.isa, rounds)).0)
     }
@@ -117,7 +117,7 @@ impl Limits {
         self.passes(passes, &|_| run(rounds))
     }
 
-    /// Runs `body` on all threads, once uncounted and `passes` times more, and answers what it did a second in each.
+    /// Runs `body` on all threads, once uncounted and `passes` times more, and returns the rate of each.
     fn passes(&self, passes: usize, body: &(dyn Fn(Worker<'_>) -> u64 + Sync)) -> Vec<f64> {
         let rates = Mutex::new(Vec::with_capacity(passes));
         let done = Mutex::new(0);
@@ -155,7 +155,7 @@ fn best(rates: &[f64]) -> f64 {
     rates.iter().copied().fold(0.0, f64::max)
 }
 
-/// Size of the largest cache of the first core, as Linux tells it; 0 where it is not told.
+/// Size of the largest cache of the first core, as Linux reports it; 0 where it does not.
 fn last_cache_bytes() -> usize {
     let size = |index: usize| {
         let text = std::fs::read_to_string(format!("/sys/devices/system/cpu/cpu0/cache/index{index}/size")).ok()?;

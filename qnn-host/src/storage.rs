@@ -12,7 +12,7 @@ pub(crate) enum Storage {
 }
 
 impl Storage {
-    /// The kind that holds elements of `dtype`.
+    /// The storage that holds elements of `dtype`.
     pub(crate) fn of(dtype: Dtype) -> Self {
         match dtype {
             Dtype::I8
@@ -29,7 +29,7 @@ impl Storage {
     }
 }
 
-/// The grid of a fixed-point type: `real = (code + offset) * scale`, codes clamped to `min..=max`.
+/// The grid of a fixed-point type: `real = (quantised + offset) * scale`, quantised values clamped to `min..=max`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct QuantGrid {
     pub(crate) scale: f32,
@@ -48,19 +48,19 @@ impl QuantGrid {
             Quant::PerTensor { scale, offset } => (scale, offset),
             _ => (1.0, 0),
         };
-        let (min, max) = code_range(dtype);
+        let (min, max) = quantised_range(dtype);
         Some(Self { scale, offset, min, max })
     }
 
-    /// The nearest code (halves away from zero), clamped; NaN becomes the code of zero.
-    pub(crate) fn code(&self, real: f32) -> i64 {
-        let code = (f64::from(real) / f64::from(self.scale)).round() - f64::from(self.offset);
-        (code as i64).clamp(self.min, self.max)
+    /// The nearest quantised value (halves away from zero), clamped; NaN becomes that of zero.
+    pub(crate) fn quantise(&self, real: f32) -> i64 {
+        let q = (f64::from(real) / f64::from(self.scale)).round() - f64::from(self.offset);
+        (q as i64).clamp(self.min, self.max)
     }
 
-    /// What a code stands for.
-    pub(crate) fn real(&self, code: i64) -> f32 {
-        ((code + i64::from(self.offset)) as f64 * f64::from(self.scale)) as f32
+    /// The number that a quantised value stands for.
+    pub(crate) fn dequantise(&self, q: i64) -> f32 {
+        ((q + i64::from(self.offset)) as f64 * f64::from(self.scale)) as f32
     }
 }
 
@@ -75,8 +75,8 @@ pub(crate) enum Rounding {
     Quantised(QuantGrid),
 }
 
-/// Smallest and largest code of a fixed-point type.
-pub(crate) fn code_range(dtype: Dtype) -> (i64, i64) {
+/// Smallest and largest quantised value of a fixed-point type.
+pub(crate) fn quantised_range(dtype: Dtype) -> (i64, i64) {
     match dtype {
         Dtype::SFixed4 => (-8, 7),
         Dtype::SFixed8 => (-128, 127),
@@ -87,4 +87,9 @@ pub(crate) fn code_range(dtype: Dtype) -> (i64, i64) {
         Dtype::UFixed32 => (0, i64::from(u32::MAX)),
         _ => (i64::from(i32::MIN), i64::from(i32::MAX)),
     }
+}
+
+/// A stored lane as a number.
+pub(crate) fn number(lane: u32, real: bool) -> f64 {
+    if real { f64::from(f32::from_bits(lane)) } else { f64::from(lane.cast_signed()) }
 }

@@ -1,4 +1,4 @@
-//! What a run of a graph reads of its weights: told from a context binary, nothing is run.
+//! What a run of a graph reads of its weights, computed from a context binary alone.
 //!
 //! *Units*: bytes as the kernels read them (the packed form, where the file has one of a kind that this build knows), and
 //! elements. A look-up reads the rows that it looks up; everything else reads its static operands once.
@@ -34,7 +34,7 @@ pub struct Traffic {
     graphs: Vec<(String, Vec<Read>)>,
 }
 
-/// Why a context binary tells nothing.
+/// Why a context binary cannot be read.
 #[derive(Debug, Error)]
 pub enum TrafficError {
     /// The file cannot be read.
@@ -55,7 +55,7 @@ impl Traffic {
         if file.metadata()?.len() == 0 {
             return Ok(None);
         }
-        // SAFETY: the mapping is only read, and the documentation asks that the file stay as it is.
+        // SAFETY: the mapping is only read, and the documentation requires that the file stays as it is.
         let map = Arc::new(unsafe { Mmap::map(&file) }?);
         let whole = 0..map.len();
         match Bytes::mapped(map, whole).filter(|bytes| is_ours(bytes)) {
@@ -99,7 +99,7 @@ fn read(image: &Image, graph: &SourceGraph, node: &Node) -> Option<Read> {
     (read.bytes > 0).then_some(read)
 }
 
-/// Bytes of a static tensor: of its packed form if it has one, else of its codes and scales.
+/// Bytes of a static tensor: of its packed form if it has one, else of its quantised values and scales.
 fn size_bytes(image: &Image, data: &Bytes, quant: &Quant) -> usize {
     let same = |form: &&crate::container::Packed| {
         let of = &image.graphs[form.of.0].tensor(form.of.1).role;

@@ -205,5 +205,5 @@ impl ReplyWriter<'_> {
 
 /// Whether the model has no place for the tokens.
 fn is_overflow(e: &EngineError) -> bool {
-    matches!(e, EngineError::ContextExceeded { .. } | EngineError::GenieGivesUp { .. })
+    matches!(e, EngineError::Overflow(_))
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use engine::{Admission, Bound, PrefixCache, TokenModel};
+use engine::{Admission, ContextLimit, Overflow, PrefixCache, TokenModel};
 use genie_types::TokenId;
 
 use super::codes::SentenceCode;
@@ -160,7 +160,7 @@ impl Dialog {
         let plan = self.plan(new, code)?;
         let (n_past, n_new, limit) = (plan.keep.min(self.history.n_past()), plan.input.len(), self.limit());
         if n_past + n_new > limit {
-            return Err(DialogError::ContextExceeded { n_past, n_new, limit });
+            return Err(Overflow::ContextExceeded { n_past, n_new, limit }.into());
         }
         let paused = self.paused.take().filter(|_| code == SentenceCode::Resume);
         let reply_text = paused.unwrap_or_else(|| ReplyText::new(&self.tokenizer));
@@ -275,7 +275,7 @@ impl Dialog {
         if left >= fits.n_fit {
             return Some(fits);
         }
-        Some(Admission { n_fit: left, bound: Bound::Context { limit: self.limit() } })
+        Some(Admission { n_fit: left, bound: ContextLimit::Context { limit: self.limit() } })
     }
 
     pub(super) fn limit(&self) -> usize {

@@ -15,11 +15,11 @@
 //! let row = [1.0, 1.1, 0.9, 1.2];
 //! assert_eq!(again.sample(&row)?, sampler.sample(&row)?);
 //!
-//! // A token that was accepted is less likely: its logit is divided by 4.
+//! // A token that was accepted is less likely: its logit is divided by 4, from 80 to 20.
 //! let penalty = TokenPenalty { last_n: 8, repetition: 4.0, ..TokenPenalty::default() };
-//! let mut strict = Sampler::new(settings.with_top_k(1).with_penalty(penalty)?);
+//! let mut strict = Sampler::new(settings.with_penalty(penalty)?);
 //! strict.accept(token);
-//! assert_eq!(strict.sample(&[0.5, 1.0, 2.0, -1.0])?.0, 1);
+//! assert_eq!(strict.sample(&[0.5, 60.0, 80.0, -1.0])?.0, 1);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!

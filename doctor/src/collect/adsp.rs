@@ -1,17 +1,17 @@
-//! Where the DSP's loader looks for skels.
+//! The search path of the DSP's loader.
 
 use std::path::{Path, PathBuf};
 
-use crate::case::AdspPath;
+use crate::facts::AdspPath;
 
-/// Takes the variable apart as the DSP's loader does: at `;`.
-pub(super) fn take_apart(raw: &str) -> AdspPath {
+/// Splits the variable as the DSP's loader does: at `;`.
+pub(super) fn split(raw: &str) -> AdspPath {
     let folders = raw.split(';').map(str::trim).filter(|folder| !folder.is_empty());
     let folders = folders.map(|folder| (PathBuf::from(folder), files_of(Path::new(folder)))).collect();
     AdspPath { raw: raw.to_owned(), folders }
 }
 
-/// The folders that are there, with their files.
+/// The existing folders, with their files.
 pub(super) fn existing(folders: &[PathBuf]) -> Vec<(PathBuf, Vec<String>)> {
     folders.iter().filter_map(|folder| Some((folder.clone(), files_of(folder)?))).collect()
 }
@@ -32,9 +32,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("libQnnHtpV75Skel.so"), "").unwrap();
         let here = dir.path().display();
-        let path = take_apart(&format!("{here}; /no/such;"));
+        let path = split(&format!("{here}; /no/such;"));
         let files = vec!["libQnnHtpV75Skel.so".to_owned()];
         assert_eq!(path.folders, [(dir.path().to_owned(), Some(files)), ("/no/such".into(), None)]);
-        assert_eq!(take_apart(&format!("{here}:/dsp")).folders, [(format!("{here}:/dsp").into(), None)]);
+        assert_eq!(split(&format!("{here}:/dsp")).folders, [(format!("{here}:/dsp").into(), None)]);
     }
 }

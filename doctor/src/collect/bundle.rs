@@ -1,4 +1,4 @@
-//! A folder, a config or a binary to a [`Bundle`].
+//! Reads a folder, a config or a binary into a [`Bundle`].
 
 use std::path::{Path, PathBuf};
 
@@ -10,20 +10,20 @@ use serde_json::Value;
 use tokenizers::Tokenizer;
 
 use super::files;
-use crate::case::{
-    Binary, Bundle, ConfigFile, Content, EmbeddingFile, Extension, FileState, Manifest, ManifestFile, Refusal,
+use crate::facts::{
+    Binary, Bundle, ConfigFile, Content, EmbeddingFile, Extension, FileState, Manifest, ManifestFile, Rejection,
     TokenizerFile, Vocabulary,
 };
 
-/// A system interface that may know how to read a binary.
+/// A system interface that may be able to read a binary.
 pub(super) struct Reader<'r> {
     pub(super) name: &'r str,
     pub(super) library: &'r SystemLibrary,
     pub(super) reads_htp: bool,
 }
 
-/// Reads all that the subject leads to.
-pub(super) fn read(subject: &Path, cwd: &Path, readers: &[Reader<'_>], quick: bool) -> Bundle {
+/// Reads the subject and the files that its config names.
+pub(super) fn read(subject: &Path, cwd: &Path, readers: &[Reader<'_>], skip_hashes: bool) -> Bundle {
     let is_folder = subject.is_dir();
     let is_config = !is_folder && subject.extension().is_some_and(|extension| extension == "json");
     if !is_folder && !is_config {
@@ -33,8 +33,8 @@ pub(super) fn read(subject: &Path, cwd: &Path, readers: &[Reader<'_>], quick: bo
     }
     let path = if is_folder { subject.join(CONFIG_FILE) } else { subject.to_owned() };
     let base = path.parent().unwrap_or(Path::new("/")).to_owned();
-    let (manifest, made_by) = manifest(&base, quick);
-    // Then what the embedded backend refuses is damaged, and not a binary for others.
+    let (manifest, made_by) = manifest(&base, skip_hashes);
+    // A binary of the embedded backend that it rejects is damaged; others may be for another backend.
     let by_host = made_by.is_some_and(|name| name.starts_with("HOST"));
     if !path.is_file() {
         return Bundle { path: base, is_folder, manifest, ..Bundle::default() };
@@ -74,33 +74,33 @@ fn binary(written: &str, path: PathBuf, cwd: &Path, readers: &[Reader<'_>], by_h
     let file = files::state(&path, written, cwd);
     let content = match file {
         FileState::Present { bytes } if bytes > 0 => describe(&path, readers, by_host),
-        _ => Content::Unexamined("there is nothing to read".into()),
+        _ => Content::Unexamined("the file is missing or empty".into()),
     };
     Binary { written: written.to_owned(), path, file, content }
 }
 
-/// Asks one system library after the other.
+/// Tries one system library after the other.
 fn describe(path: &Path, readers: &[Reader<'_>], by_host: bool) -> Content {
-    let mut refusals = Vec::new();
+    let mut rejections = Vec::new();
     for reader in readers {
         match reader.library.binary_info_of(path) {
             Ok(info) => return Content::Described(Box::new(info)),
             Err(error) => {
-                let words = error.qnn().map_or_else(|| error.to_string(), ToString::to_string);
-                refusals.push(Refusal { library: reader.name.to_owned(), reads_htp: reader.reads_htp, words });
+                let message = error.qnn().map_or_else(|| error.to_string(), ToString::to_string);
+                rejections.push(Rejection { library: reader.name.to_owned(), reads_htp: reader.reads_htp, message });
             }
         }
     }
-    if by_host || refusals.iter().any(|refusal| refusal.reads_htp) {
-        return Content::Refused(refusals);
+    if by_host || rejections.iter().any(|rejection| rejection.reads_htp) {
+        return Content::Rejected(rejections);
     }
-    // What only the embedded backend refuses may be a sound binary for a device.
-    let words: Vec<_> = refusals.iter().map(|r| format!("{}: {}", r.library, r.words)).collect();
-    let words = if words.is_empty() { String::new() } else { format!(" ({})", words.join("; ")) };
-    Content::Unexamined(format!("no `libQnnSystem.so` was found to read it with{words}"))
+    // A binary that only the embedded backend rejects may be a valid binary for a device.
+    let messages: Vec<_> = rejections.iter().map(|r| format!("{}: {}", r.library, r.message)).collect();
+    let messages = if messages.is_empty() { String::new() } else { format!(" ({})", messages.join("; ")) };
+    Content::Unexamined(format!("no `libQnnSystem.so` was found to read it{messages}"))
 }
 
-/// Loads the tokenizer as a dialog does: what fails here lets no dialog be created.
+/// Loads the tokenizer as a dialog does: a failure here fails there.
 fn vocabulary(path: &Path, wanted: &[u32]) -> Result<Vocabulary, String> {
     let bytes = std::fs::read(path).map_err(|_| format!("cannot read the tokenizer `{}`", path.display()))?;
     let tokenizer =
@@ -118,8 +118,8 @@ fn load(bytes: &[u8]) -> Result<Tokenizer, String> {
     loaded.map_err(|e| e.to_string())
 }
 
-/// The manifest, and the provider that made the bundle.
-fn manifest(base: &Path, quick: bool) -> (Option<Manifest>, Option<String>) {
+/// The manifest, and the provider of the library that made the bundle.
+fn manifest(base: &Path, skip_hashes: bool) -> (Option<Manifest>, Option<String>) {
     if !base.join(MANIFEST_FILE).exists() {
         return (None, None);
     }
@@ -137,7 +137,7 @@ fn manifest(base: &Path, quick: bool) -> (Option<Manifest>, Option<String>) {
     let file = |listed: manifest::FileEntry| {
         let path = base.join(&listed.path);
         let found_bytes = std::fs::metadata(&path).ok().map(|meta| meta.len());
-        let compare = !quick && found_bytes == Some(listed.bytes);
+        let compare = !skip_hashes && found_bytes == Some(listed.bytes);
         let same_hash = if compare { hash_file(&path).ok().map(|found| found.sha256 == listed.sha256) } else { None };
         ManifestFile { path: listed.path, bytes: listed.bytes, found_bytes, same_hash }
     };

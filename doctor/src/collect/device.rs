@@ -1,10 +1,10 @@
-//! Which chip this machine has, as a Linux kernel tells it.
+//! This machine's SoC, as a Linux kernel reports it.
 
 use std::path::Path;
 
 use qnn_api::Soc;
 
-/// By `soc_id`, which is the kernel's own number.
+/// By `soc_id`, the kernel's own number.
 pub(super) fn here(folder: &Path) -> Option<&'static Soc> {
     let text = std::fs::read_to_string(folder.join("soc_id")).ok()?;
     Soc::by_kernel_id(text.trim().parse().ok()?)

@@ -6,14 +6,14 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::case::{Build, FileState};
+use crate::facts::{Build, FileState};
 
-/// Bytes that are read at a time.
+/// Bytes per read.
 const CHUNK: usize = 1 << 20;
-/// Longest build id that is looked for; it may lie across two chunks.
+/// Longest build id; it can span two reads.
 const OVERLAP: usize = 64;
 
-/// Whether a file can be used; `written` is the path as the config has it.
+/// The state of a file; `written` is the path as the config writes it.
 pub(super) fn state(path: &Path, written: &str, cwd: &Path) -> FileState {
     match std::fs::metadata(path) {
         Ok(meta) if meta.is_file() => match File::open(path) {
@@ -29,7 +29,7 @@ pub(super) fn state(path: &Path, written: &str, cwd: &Path) -> FileState {
     }
 }
 
-/// A file's JSON, or why it has none.
+/// A file's JSON, or why it cannot be read.
 pub(super) fn json(path: &Path) -> Result<Value, String> {
     let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
     serde_json::from_slice(&bytes).map_err(|error| error.to_string())
@@ -48,7 +48,7 @@ pub(super) fn build_in(path: &Path) -> Option<Build> {
     .flatten()
 }
 
-/// Hands a file over in pieces until somebody has what he wants.
+/// Reads a file in chunks until `take` returns a value.
 fn chunks<T>(path: &Path, mut take: impl FnMut(&[u8]) -> Option<T>) -> std::io::Result<Option<T>> {
     let mut file = File::open(path)?;
     let mut buffer = vec![0; CHUNK];

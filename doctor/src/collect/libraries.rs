@@ -1,4 +1,4 @@
-//! QNN's libraries: every copy in every folder that would be searched, and what the first ones offer.
+//! QNN's libraries: all copies in the searched folders, and the API versions of the first ones.
 
 use std::fs::File;
 use std::io::Read;
@@ -7,32 +7,36 @@ use std::path::{Path, PathBuf};
 use qnn_api::library::runtime;
 use qnn_api::{Library, SystemLibrary};
 
-use super::{Surroundings, files};
-use crate::case::{Interfaces, LibraryFile, Machine, Place};
+use super::{Environment, files};
+use crate::facts::{Interfaces, LibraryFile, Machine, Place};
 
 const SYSTEM: &str = "libQnnSystem.so";
-/// How the names of libraries begin that belong to QNN.
+/// Prefixes of the names of QNN's libraries.
 const NAMES: [&str; 3] = ["libQnn", "libHtpPrepare", "libGenie."];
 
-/// The machine's libraries, and the system library that reads binaries, if it can be opened.
-pub(super) fn find(asked: Option<&Path>, surroundings: &Surroundings, cwd: &Path) -> (Machine, Option<SystemLibrary>) {
+/// The machine's libraries, and the system library, if it can be opened.
+pub(super) fn find(
+    requested: Option<&Path>,
+    environment: &Environment,
+    cwd: &Path,
+) -> (Machine, Option<SystemLibrary>) {
     let mut folders: Vec<(PathBuf, Place)> = Vec::new();
     let mut add = |folder: PathBuf, place| {
         if !folders.iter().any(|(known, _)| *known == folder) {
             folders.push((folder, place));
         }
     };
-    if let Some(folder) = asked {
-        add(folder.to_owned(), Place::Flag);
+    if let Some(folder) = requested {
+        add(folder.to_owned(), Place::Request);
     }
-    if let Some(folder) = &surroundings.runtime {
+    if let Some(folder) = &environment.runtime {
         add(folder.clone(), Place::Runtime);
     }
-    let on_path = surroundings.loader_path.iter().flat_map(|path| path.split(':')).filter(|folder| !folder.is_empty());
+    let on_path = environment.loader_path.iter().flat_map(|path| path.split(':')).filter(|folder| !folder.is_empty());
     on_path.for_each(|folder| add(cwd.join(folder), Place::LoaderPath));
-    surroundings.system_folders.iter().for_each(|folder| add(folder.clone(), Place::System));
+    environment.system_folders.iter().for_each(|folder| add(folder.clone(), Place::System));
 
-    let arch = surroundings.arch.as_str();
+    let arch = environment.arch.as_str();
     let libraries: Vec<_> = folders.iter().flat_map(|(folder, place)| in_folder(folder, *place, arch)).collect();
     let mut machine = Machine {
         arch: arch.to_owned(),
@@ -46,10 +50,10 @@ pub(super) fn find(asked: Option<&Path>, surroundings: &Surroundings, cwd: &Path
         Ok(Interfaces { core: opened.core_version(), backend: opened.backend_version() })
     };
     machine.htp = machine.library(runtime::HTP).filter(|library| library.native).map(open_htp);
-    // A system library of this machine's processor reads binaries of all chips, whichever folder it is in.
+    // A system library for this processor reads binaries for all SoCs, whichever folder it is in.
     let native = machine.libraries.iter().find(|library| library.name == SYSTEM && library.native);
     let system = native.map(|library| SystemLibrary::open(&library.path).map_err(|error| chain(&error)));
-    machine.system = system.as_ref().map(|answer| answer.as_ref().map(SystemLibrary::version).map_err(Clone::clone));
+    machine.system = system.as_ref().map(|opened| opened.as_ref().map(SystemLibrary::version).map_err(Clone::clone));
     (machine, system.and_then(Result::ok))
 }
 
@@ -74,7 +78,7 @@ fn in_folder(folder: &Path, place: Place, arch: &str) -> Vec<LibraryFile> {
     names.into_iter().filter_map(look).collect()
 }
 
-/// The processor of an ELF file, as Rust calls it.
+/// The architecture of an ELF file, as Rust names it.
 fn machine_of(path: &Path) -> Option<&'static str> {
     let mut head = [0; 20];
     File::open(path).ok()?.read_exact(&mut head).ok()?;
@@ -93,7 +97,7 @@ fn machine_of(path: &Path) -> Option<&'static str> {
 mod tests {
     use super::*;
 
-    /// A file that begins as a library for that processor does, with a build id.
+    /// A file with the ELF header of a library for that processor, and a build id.
     fn fake(folder: &Path, name: &str, machine: u16, build: &str) {
         std::fs::create_dir_all(folder).unwrap();
         let mut bytes = b"\x7fELF".to_vec();
@@ -111,13 +115,13 @@ mod tests {
         fake(&at("mine"), "libQnnHtpV75Skel.so", 164, "v2.51.0.260929181845");
         fake(&at("vendor"), "libQnnHtp.so", 183, "v2.31.0.250101000000");
         fake(&at("vendor"), "libother.so", 183, "");
-        let surroundings = Surroundings {
+        let environment = Environment {
             loader_path: Some(format!("{}:{}", at("mine").display(), at("none").display())),
             system_folders: vec![at("vendor")],
             arch: "x86_64".into(),
-            ..Surroundings::default()
+            ..Environment::default()
         };
-        let (machine, system) = find(None, &surroundings, dir.path());
+        let (machine, system) = find(None, &environment, dir.path());
         let names: Vec<_> = machine.libraries.iter().map(|l| (l.name.as_str(), l.place, l.native)).collect();
         let want = [
             ("libQnnHtp.so", Place::LoaderPath, false),
@@ -127,21 +131,21 @@ mod tests {
         assert_eq!(names, want);
         assert_eq!(machine.htp_build().unwrap().release, (2, 51, 0));
         assert!(machine.htp.is_none() && system.is_none() && machine.has_dsp());
-        let (machine, _) = find(Some(&at("vendor")), &surroundings, dir.path());
-        assert_eq!(machine.htp_build().unwrap().release, (2, 31, 0), "the folder that was asked for comes first");
+        let (machine, _) = find(Some(&at("vendor")), &environment, dir.path());
+        assert_eq!(machine.htp_build().unwrap().release, (2, 31, 0), "the requested folder comes first");
     }
 
     #[test]
-    fn a_library_that_cannot_be_opened_says_why() {
+    fn a_library_that_cannot_be_opened_has_a_reason() {
         let dir = tempfile::tempdir().unwrap();
         let machine = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
         for name in ["libQnnHtp.so", SYSTEM] {
             fake(dir.path(), name, machine, "v2.51.0.260929181845");
         }
-        let surroundings = Surroundings { arch: std::env::consts::ARCH.into(), ..Surroundings::default() };
-        let (machine, system) = find(Some(dir.path()), &surroundings, dir.path());
-        let words = machine.htp.unwrap().unwrap_err();
-        assert!(words.starts_with("cannot load library `") && words.contains("libQnnHtp.so"), "{words}");
+        let environment = Environment { arch: std::env::consts::ARCH.into(), ..Environment::default() };
+        let (machine, system) = find(Some(dir.path()), &environment, dir.path());
+        let message = machine.htp.unwrap().unwrap_err();
+        assert!(message.starts_with("cannot load library `") && message.contains("libQnnHtp.so"), "{message}");
         assert!(machine.system.unwrap().is_err() && system.is_none());
     }
 }

@@ -1,16 +1,16 @@
-//! The report as one JSON document. Its keys are documented in `docs/doctor.md`.
+//! The report as one JSON document. `docs/doctor.md` documents its keys.
 
 use serde_json::{Value, json};
 
 use super::Report;
 use crate::Severity;
-use crate::case::FileState;
+use crate::facts::FileState;
 
 impl Report<'_> {
     /// The whole report.
     pub fn to_json(&self) -> Value {
-        let case = self.case;
-        let machine = &case.machine;
+        let facts = self.facts;
+        let machine = &facts.machine;
         let libraries: Vec<Value> = machine
             .libraries
             .iter()
@@ -18,22 +18,22 @@ impl Report<'_> {
                 json!({
                     "name": l.name,
                     "path": l.path.display().to_string(),
-                    "found_by": l.place.words(),
+                    "found_by": l.place.label(),
                     "native": l.native,
                     "build": l.build.map(|build| build.to_string()),
                     "used": machine.library(&l.name).is_some_and(|first| first.path == l.path),
                 })
             })
             .collect();
-        let htp = machine.htp.as_ref().and_then(|answer| answer.as_ref().ok());
-        let system = machine.system.as_ref().and_then(|answer| answer.as_ref().ok());
-        let device = case.device.map(|device| {
+        let htp = machine.htp.as_ref().and_then(|opened| opened.as_ref().ok());
+        let system = machine.system.as_ref().and_then(|opened| opened.as_ref().ok());
+        let device = facts.device.map(|device| {
             let soc = device.soc;
             json!({
                 "name": soc.name, "soc": soc.id, "dsp_arch": soc.dsp_arch, "vtcm_mb": soc.vtcm_mb, "here": device.here,
             })
         });
-        let binaries: Vec<Value> = case
+        let binaries: Vec<Value> = facts
             .binaries()
             .iter()
             .map(|binary| {
@@ -60,7 +60,7 @@ impl Report<'_> {
                     "at": finding.at,
                     "what": finding.what,
                     "why": finding.rule.why,
-                    "do": finding.cure,
+                    "do": (self.wording)(&finding.fix),
                 })
             })
             .collect();
@@ -74,9 +74,9 @@ impl Report<'_> {
                 "system_api": system.map(ToString::to_string),
                 "adsp_library_path": machine.adsp.as_ref().map(|adsp| adsp.raw.as_str()),
             },
-            "genie_api": case.genie_api.map(|api| api.to_string()),
+            "genie_api": facts.genie_api.map(|api| api.to_string()),
             "device": device,
-            "bundle": case.bundle.as_ref().map(|bundle| json!({
+            "bundle": facts.bundle.as_ref().map(|bundle| json!({
                 "path": bundle.path.display().to_string(),
                 "binaries": binaries,
             })),

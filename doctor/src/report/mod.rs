@@ -1,21 +1,30 @@
-//! A case and what was found, for people ([`Report`]'s `Display`) and for programs ([`Report::to_json`]).
+//! The facts and the findings as text ([`Report`]'s `Display`) or as JSON ([`Report::to_json`]).
 
 mod json;
 mod text;
 
-use crate::{Case, Finding, Severity};
+use crate::{Facts, Finding, Fix, Severity};
 
-/// What the doctor says.
+/// A report on facts and their findings.
 #[derive(Clone, Copy, Debug)]
 pub struct Report<'r> {
-    /// All that is known.
-    pub case: &'r Case,
-    /// All that is wrong.
-    pub findings: &'r [Finding],
+    facts: &'r Facts,
+    findings: &'r [Finding],
+    wording: fn(&Fix) -> String,
 }
 
-impl Report<'_> {
-    /// Findings of that severity.
+impl<'r> Report<'r> {
+    /// With the neutral wording of fixes.
+    pub fn new(facts: &'r Facts, findings: &'r [Finding]) -> Self {
+        Self { facts, findings, wording: Fix::to_string }
+    }
+
+    /// With a program's own wording of fixes, which can name its flags.
+    pub fn worded(self, wording: fn(&Fix) -> String) -> Self {
+        Self { wording, ..self }
+    }
+
+    /// Number of findings of that severity.
     pub fn count(&self, severity: Severity) -> usize {
         self.findings.iter().filter(|finding| finding.severity == severity).count()
     }

@@ -1,14 +1,14 @@
-//! The report as text: what was looked at, each finding, and a last line with the verdict.
+//! The report as text: the machine, the bundle, each finding, and a last line with the counts.
 
 use core::fmt;
 
 use qnn_api::{BinaryInfo, Soc};
 
 use super::Report;
-use crate::Severity;
-use crate::case::{Binary, Build, FileState, LibraryFile};
+use crate::facts::{Binary, Build, FileState, LibraryFile};
+use crate::{Fix, Severity};
 
-/// Libraries that are worth a line; the others are counted.
+/// Libraries with a line each; the others are counted.
 const SHOWN: [&str; 3] = ["libQnnHtp.so", "libQnnSystem.so", "libGenie.so"];
 
 impl fmt::Display for Report<'_> {
@@ -16,7 +16,9 @@ impl fmt::Display for Report<'_> {
         self.machine(f)?;
         self.bundle(f)?;
         for finding in self.findings {
-            write!(f, "\n{finding}\n")?;
+            f.write_str("\n")?;
+            finding.write(f, &(self.wording)(&finding.fix))?;
+            f.write_str("\n")?;
         }
         let (errors, warnings) = (self.count(Severity::Error), self.count(Severity::Warning));
         match (errors, warnings) {
@@ -32,7 +34,7 @@ fn counted(n: usize, what: &str) -> String {
 
 impl Report<'_> {
     fn machine(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let machine = &self.case.machine;
+        let machine = &self.facts.machine;
         writeln!(f, "machine {}", machine.arch)?;
         let first = |library: &&LibraryFile| machine.library(&library.name).is_some_and(|l| l.path == library.path);
         let used: Vec<&LibraryFile> = machine.libraries.iter().filter(first).collect();
@@ -44,13 +46,13 @@ impl Report<'_> {
                     _ => String::new(),
                 },
                 "libQnnSystem.so" => match &machine.system {
-                    // The one that was opened is the first for this processor.
+                    // Only the first one for this processor was opened.
                     Some(Ok(v)) if library.native => format!(", system API {v}"),
                     _ => String::new(),
                 },
-                _ => self.case.genie_api.map_or_else(String::new, |api| format!(", API {api}")),
+                _ => self.facts.genie_api.map_or_else(String::new, |api| format!(", API {api}")),
             };
-            writeln!(f, "  {} ({}{build}{api})", library.path.display(), library.place.words())?;
+            writeln!(f, "  {} ({}{build}{api})", library.path.display(), library.place.label())?;
         }
         let others = used.iter().filter(|library| !SHOWN.contains(&library.name.as_str())).count();
         match (used.len(), others) {
@@ -61,18 +63,18 @@ impl Report<'_> {
         if let Some(adsp) = &machine.adsp {
             writeln!(f, "  ADSP_LIBRARY_PATH {}", adsp.raw)?;
         }
-        match self.case.device {
+        match self.facts.device {
             Some(device) => {
                 let Soc { name, dsp_arch, vtcm_mb, .. } = device.soc;
                 let whose = if device.here { "this machine" } else { "as asked" };
                 writeln!(f, "device {name}, V{dsp_arch}, {vtcm_mb} MB of VTCM ({whose})")
             }
-            None => writeln!(f, "device unknown: with `--soc sm8650` binaries are held against it"),
+            None => writeln!(f, "device unknown: {}", (self.wording)(&Fix::NameDevice)),
         }
     }
 
     fn bundle(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(bundle) = &self.case.bundle else { return Ok(()) };
+        let Some(bundle) = &self.facts.bundle else { return Ok(()) };
         writeln!(f, "bundle {}", bundle.path.display())?;
         for binary in &bundle.binaries {
             writeln!(f, "  {}", binary_line(binary))?;
@@ -95,11 +97,11 @@ fn binary_line(binary: &Binary) -> String {
 }
 
 fn made(info: &BinaryInfo) -> String {
-    let chip = info.soc.map(|id| Soc::by_id(id).map_or_else(|| format!("chip {id}"), |soc| soc.name.to_owned()));
-    let chip = chip.map_or_else(String::new, |chip| format!(", for {chip}"));
+    let soc = info.soc.map(|id| Soc::by_id(id).map_or_else(|| format!("SoC {id}"), |soc| soc.name.to_owned()));
+    let soc = soc.map_or_else(String::new, |soc| format!(", for {soc}"));
     let arch = info.dsp_arch.map_or_else(String::new, |arch| format!(" V{arch}"));
     let vtcm = info.htp_graphs.iter().flatten().map(|graph| graph.vtcm_bytes).max();
     let vtcm = vtcm.map_or_else(String::new, |bytes| format!(", {} MB of VTCM", bytes.div_ceil(1 << 20)));
     let build = Build::parse(&info.build_id).map_or_else(|| info.build_id.clone(), |build| build.to_string());
-    format!("{chip}{arch}{vtcm}, by {build}")
+    format!("{soc}{arch}{vtcm}, by {build}")
 }

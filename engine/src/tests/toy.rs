@@ -23,7 +23,7 @@ pub(super) struct Call {
 pub(super) struct Toy {
     pub(super) layout: ModelLayout,
     pub(super) calls: Vec<Call>,
-    /// Fail when so many calls have been made.
+    /// Fail at this call, counted from 1.
     pub(super) fail_at: Option<usize>,
     /// Fail from that call on.
     pub(super) fail_from: Option<usize>,
@@ -255,7 +255,7 @@ impl Executor for Toy {
         self.calls.push(Call { graph: graph.info.name.clone(), ids: ids.clone(), index });
         let fails = self.fail_from.is_some_and(|from| self.calls.len() >= from);
         if fails || self.fail_at == Some(self.calls.len()) {
-            return Err("the toy was told to fail".into());
+            return Err("the toy was asked to fail".into());
         }
         let wire = graph.inputs.iter().find(|role| matches!(role, InputRole::Wire(_)));
         let rows = wire.map(|role| lent.numbers(*role).expect("wired"));

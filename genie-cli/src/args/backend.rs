@@ -12,7 +12,8 @@ pub struct BackendArgs {
     /// Path of the backend library; overrides `--backend`.
     #[arg(long, value_name = "PATH")]
     pub backend_lib: Option<PathBuf>,
-    /// Path of the library that reads context binaries [default: `libQnnSystem.so` beside the backend library].
+    /// Path of the library that reads context binaries [default: the embedded one, or `libQnnSystem.so` beside the
+    /// backend library].
     #[arg(long, value_name = "PATH")]
     pub system_lib: Option<PathBuf>,
 }

@@ -4,9 +4,9 @@
 #[derive(clap::Args, Clone, Copy)]
 pub struct Verbosity {
     /// Print errors only.
-    #[arg(long, short, global = true, conflicts_with = "verbose")]
+    #[arg(long, short, global = true, conflicts_with = "verbose", display_order = 900)]
     pub quiet: bool,
     /// Log more: `-v` info, `-vv` debug, `-vvv` trace. `GENIE_LOG` overrides it.
-    #[arg(long, short, global = true, action = clap::ArgAction::Count)]
+    #[arg(long, short, global = true, action = clap::ArgAction::Count, display_order = 900)]
     pub verbose: u8,
 }

@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use doctor::{DoctorError, Report, Request, Severity, Surroundings, collect, examine};
+use doctor::{DoctorError, Environment, Report, Request, Severity, collect, examine};
 use genie_bundle::config::GenieApi;
 use qnn_api::soc::SOCS;
 use qnn_api::{Soc, SystemLibrary};
 
 use crate::exit::ExitStatus;
-use crate::failure::UserError;
+use crate::failure::{self, UserError};
 use crate::printer::Printer;
 
 /// Flags of `genie doctor`.
@@ -48,8 +48,8 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     };
     let host = SystemLibrary::linked(qnn_host::providers());
     let host = host.context("cannot use the embedded backend")?;
-    let case = match collect(&request, &Surroundings::here(), &[("embedded backend", host)]) {
-        Ok(case) => case,
+    let facts = match collect(&request, &Environment::current(), &[("embedded backend", host)]) {
+        Ok(facts) => facts,
         Err(error) => {
             let hint = match error {
                 DoctorError::NoSubject { .. } => "use a bundle's folder, its `genie_config.json` or a context binary",
@@ -59,8 +59,8 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
             return Ok(ExitStatus::Usage);
         }
     };
-    let findings = examine(&case);
-    let report = Report { case: &case, findings: &findings };
+    let findings = examine(&facts);
+    let report = Report::new(&facts, &findings).worded(failure::fix);
     if args.json {
         printer.data_line(report.to_json())?;
     } else {
@@ -85,6 +85,6 @@ fn request(args: &Args) -> Result<Request> {
         soc: args.soc.as_ref().map(soc).transpose()?,
         genie_api: args.genie_api.as_ref().map(api).transpose()?,
         libraries: args.libs.clone(),
-        quick: args.skip_hashes,
+        skip_hashes: args.skip_hashes,
     })
 }

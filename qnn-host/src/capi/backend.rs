@@ -1,4 +1,4 @@
-//! Backends: made, asked, freed; and op configs validated.
+//! Backends: made, queried, freed; and op configs validated.
 
 use std::ffi::{CString, c_char};
 use std::sync::{Arc, LazyLock};
@@ -11,8 +11,9 @@ use qnn_sys::{
 
 use crate::error::{Component, Error};
 use crate::htp_alias;
+use crate::ops::{self, OpSpec};
 use crate::pool;
-use crate::validate::{self, OPS};
+use crate::validate;
 
 use super::guard::{guard, set_error_log};
 use super::log::Log;
@@ -25,7 +26,7 @@ const BACKEND: Component = Component::Backend;
 /// Ours; the ids of the vendor's backends are small.
 pub(crate) const BACKEND_ID: u32 = 0x4753;
 
-/// The table's version: slots up to here are there, if only to say that they are not supported.
+/// The table's version: slots up to here are there, if only to return "not supported".
 pub(crate) const CORE_VERSION: Qnn_Version_t =
     Qnn_Version_t { major: q::CORE_VERSION.0, minor: q::CORE_VERSION.1, patch: 0 };
 
@@ -37,21 +38,21 @@ pub(super) fn log_of(handle: Qnn_LogHandle_t) -> Result<Option<Arc<Log>>, Error>
     if handle.is_null() { Ok(None) } else { find(&LOGS, handle).map(Some) }
 }
 
-/// What the config list asks for, on top of `platform`.
+/// What the config list sets, on top of `platform`.
 ///
 /// # Safety
-/// A list as QNN asks.
+/// A list as QNN requires.
 unsafe fn read(config: *const *const QnnBackend_Config_t, mut platform: Platform) -> Result<Platform, Error> {
     // SAFETY: the caller's promise.
     for entry in unsafe { raw::list(config, BACKEND, "config") }? {
         let custom = entry.option == q::QNN_BACKEND_CONFIG_OPTION_CUSTOM;
-        // SAFETY: plain data, and the option says which member it is; what it leads to is the client's promise.
+        // SAFETY: plain data, and the option decides which member it is; what it leads to is the client's promise.
         unsafe { trace::note_config(entry.option, custom.then(|| entry.anon0.customConfig.cast_const())) };
         match entry.option {
             // Options of other backends are passed over, so that their clients run here unchanged.
             q::QNN_BACKEND_CONFIG_OPTION_CUSTOM | q::QNN_BACKEND_CONFIG_OPTION_ERROR_REPORTING => {}
             q::QNN_BACKEND_CONFIG_OPTION_PLATFORM => {
-                // SAFETY: plain data, and the option says which member it is.
+                // SAFETY: plain data, and the option decides which member it is.
                 let text = unsafe { entry.anon0.platformOption };
                 // SAFETY: the caller's promise.
                 platform.read(unsafe { raw::text(text, BACKEND, "platformOption") }?, &pool::cores())?;
@@ -74,7 +75,7 @@ pub(super) unsafe extern "C" fn create(
         let platform = unsafe { read(config.cast_const(), Platform::default()) }?;
         let handle = BACKENDS.add(Arc::new(Backend::new(log, platform)));
         // SAFETY: QNN's contract: `out` is null or valid for writing.
-        unsafe { raw::answer(out, handle, BACKEND, "backend") }.inspect_err(|_| {
+        unsafe { raw::write(out, handle, BACKEND, "backend") }.inspect_err(|_| {
             BACKENDS.remove(handle);
         })
     })
@@ -105,7 +106,7 @@ pub(super) unsafe extern "C" fn get_api_version(out: *mut Qnn_ApiVersion_t) -> Q
         let backend = if htp_alias::as_htp() { htp_alias::HTP_VERSION } else { HOST_VERSION };
         let version = Qnn_ApiVersion_t { coreApiVersion: CORE_VERSION, backendApiVersion: backend };
         // SAFETY: QNN's contract: `out` is null or valid for writing.
-        unsafe { raw::answer(out, version, BACKEND, "pVersion") }
+        unsafe { raw::write(out, version, BACKEND, "pVersion") }
     })
 }
 
@@ -115,7 +116,7 @@ pub(super) static BUILD_ID: LazyLock<CString> = LazyLock::new(|| CString::new(cr
 pub(super) unsafe extern "C" fn get_build_id(out: *mut *const c_char) -> Qnn_ErrorHandle_t {
     guard("QnnBackend_getBuildId", || {
         // SAFETY: QNN's contract: `out` is null or valid for writing.
-        unsafe { raw::answer(out, BUILD_ID.as_ptr(), BACKEND, "id") }
+        unsafe { raw::write(out, BUILD_ID.as_ptr(), BACKEND, "id") }
     })
 }
 
@@ -130,9 +131,8 @@ unsafe impl Sync for Operations {}
 static OPERATIONS: LazyLock<Operations> = LazyLock::new(|| {
     let text = |s: &str| CString::new(s).unwrap_or_default().into_raw().cast_const();
     let (package, target) = (text(op_config::PACKAGE), text("CPU"));
-    let operation =
-        |s: &validate::OpSpec| QnnBackend_OperationName_t { packageName: package, name: text(s.name), target };
-    Operations(OPS.iter().map(operation).collect())
+    let operation = |s: &OpSpec| QnnBackend_OperationName_t { packageName: package, name: text(s.name), target };
+    Operations(ops::all().map(operation).collect())
 });
 
 pub(super) unsafe extern "C" fn get_supported_operations(
@@ -144,9 +144,9 @@ pub(super) unsafe extern "C" fn get_supported_operations(
         let backend = find(&BACKENDS, backend)?;
         set_error_log(backend.log.as_ref());
         // SAFETY: QNN's contract: both are null or valid for writing.
-        unsafe { raw::answer(out, OPERATIONS.0.as_ptr(), BACKEND, "operations") }?;
+        unsafe { raw::write(out, OPERATIONS.0.as_ptr(), BACKEND, "operations") }?;
         // SAFETY: as above.
-        unsafe { raw::answer(n, OPERATIONS.0.len() as u32, BACKEND, "numOperations") }
+        unsafe { raw::write(n, OPERATIONS.0.len() as u32, BACKEND, "numOperations") }
     })
 }
 

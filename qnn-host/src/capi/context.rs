@@ -18,7 +18,7 @@ use super::{raw, trace};
 
 const CONTEXT: Component = Component::Context;
 
-/// What a context's config list asks for.
+/// What a context's config list sets.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Options {
     /// The binary stays where it is until the context is freed, so it need not be copied.
@@ -32,13 +32,13 @@ pub(super) struct Options {
 /// Reads a config list. Hints that mean nothing here, and options of other backends, are passed over.
 ///
 /// # Safety
-/// A list as QNN asks.
+/// A list as QNN requires.
 pub(super) unsafe fn read(config: *const *const QnnContext_Config_t) -> Result<Options, Error> {
     let mut options = Options::default();
     // SAFETY: the caller's promise.
     for entry in unsafe { raw::list(config, CONTEXT, "config") }? {
         let custom = entry.option == q::QNN_CONTEXT_CONFIG_OPTION_CUSTOM;
-        // SAFETY: plain data, and the option says which member it is; what it leads to is the client's promise.
+        // SAFETY: plain data, and the option decides which member it is; what it leads to is the client's promise.
         unsafe { trace::note_config(entry.option, custom.then(|| entry.anon0.customConfig.cast_const())) };
         match entry.option {
             q::QNN_CONTEXT_CONFIG_OPTION_CUSTOM
@@ -50,7 +50,7 @@ pub(super) unsafe fn read(config: *const *const QnnContext_Config_t) -> Result<O
             | q::QNN_CONTEXT_CONFIG_OPTION_DEFER_GRAPH_INIT
             | q::QNN_CONTEXT_CONFIG_GRAPH_RETENTION_ORDER => {}
             q::QNN_CONTEXT_CONFIG_ASYNC_EXECUTION_QUEUE_DEPTH => {
-                // SAFETY: plain data, and the option says which member it is.
+                // SAFETY: plain data, and the option decides which member it is.
                 let depth = unsafe { entry.anon0.asyncExeQueueDepth };
                 // SAFETY: the only member there is.
                 options.queue_depth = unsafe { depth.anon0.depth } as usize;
@@ -97,7 +97,7 @@ pub(super) unsafe extern "C" fn create(
         context.core.queue.limit(options.queue_depth);
         let handle = CONTEXTS.add(Arc::new(context));
         // SAFETY: QNN's contract: `out` is null or valid for writing.
-        unsafe { raw::answer(out, handle, CONTEXT, "context") }.inspect_err(|_| {
+        unsafe { raw::write(out, handle, CONTEXT, "context") }.inspect_err(|_| {
             CONTEXTS.remove(handle);
         })
     })

@@ -23,7 +23,7 @@ use super::{raw, trace};
 
 const CONTEXT: Component = Component::Context;
 
-/// The binary's layout, made when first asked for.
+/// The binary's layout, made when first needed.
 fn plan(context: &Context) -> Result<Arc<container::Plan>, Error> {
     let mut kept = context.core.binary.lock();
     if let Some(plan) = &*kept {
@@ -55,7 +55,7 @@ pub(super) unsafe extern "C" fn get_size(
         set_error_log(context.core.backend.log.as_ref());
         let size = plan(&context)?.total_bytes() as u64;
         // SAFETY: QNN's contract: `out` is null or valid for writing.
-        unsafe { raw::answer(out, size, CONTEXT, "binaryBufferSize") }
+        unsafe { raw::write(out, size, CONTEXT, "binaryBufferSize") }
     })
 }
 
@@ -90,7 +90,7 @@ pub(super) unsafe extern "C" fn get(
         let to = unsafe { std::slice::from_raw_parts_mut(buffer.cast::<u8>(), needed) };
         let n = plan.write(to).ok_or_else(|| argument("the binary outgrew its buffer".to_owned()))?;
         // SAFETY: QNN's contract: valid for writing.
-        unsafe { raw::answer(written, n as u64, CONTEXT, "writtenBufferSize") }
+        unsafe { raw::write(written, n as u64, CONTEXT, "writtenBufferSize") }
     })
 }
 
@@ -149,7 +149,7 @@ unsafe fn load(backend: Arc<Backend>, options: &Options, buffer: *const c_void, 
     drop(graphs);
     if let Some(log) = context.core.backend.log.as_ref().filter(|log| log.enabled(Level::Info)) {
         let how = if options.persistent { "in place" } else { "copied" };
-        log.say(
+        log.write(
             Level::Info,
             &format!("context of {} bytes ({how}), {} graphs", bytes.len(), context.graphs.lock().len()),
         );
@@ -192,7 +192,7 @@ fn create_from(
             let context = unsafe { load(backend, &options, buffer, size) }?;
             let handle = CONTEXTS.add(Arc::new(context));
             // SAFETY: QNN's contract: valid for writing.
-            unsafe { raw::answer(out, handle, CONTEXT, "context") }.inspect_err(|_| {
+            unsafe { raw::write(out, handle, CONTEXT, "context") }.inspect_err(|_| {
                 CONTEXTS.remove(handle);
             })
         })
@@ -268,7 +268,7 @@ pub(super) unsafe extern "C" fn create_list(
             return Err(Error::Argument { component: CONTEXT, what });
         }
         for entry in list {
-            // SAFETY: the version says which member it is, and it is plain data.
+            // SAFETY: the version decides which member it is, and it is plain data.
             let p = unsafe { &entry.anon0.v1 };
             let mut handle: Qnn_ContextHandle_t = std::ptr::null_mut();
             let status = create_from(
@@ -288,7 +288,7 @@ pub(super) unsafe extern "C" fn create_list(
                 for name in names {
                     let graph = super::graph::retrieve_handle(&context, &name).unwrap_or(std::ptr::null_mut());
                     let text = CString::new(name).unwrap_or_default();
-                    // SAFETY: the client's callback, called as QNN says; the name outlives the call.
+                    // SAFETY: the client's callback, called as QNN requires; the name outlives the call.
                     unsafe {
                         notify(
                             handle,

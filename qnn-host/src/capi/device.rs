@@ -70,7 +70,7 @@ pub(super) unsafe extern "C" fn get_platform_info(
     guard("QnnDevice_getPlatformInfo", || {
         set_error_log(log_of(logger)?.as_ref());
         // SAFETY: QNN's contract: `out` is null or valid for writing.
-        unsafe { raw::answer(out, &raw const PLATFORM.info, DEVICE, "platformInfo") }
+        unsafe { raw::write(out, &raw const PLATFORM.info, DEVICE, "platformInfo") }
     })
 }
 
@@ -91,12 +91,12 @@ pub(super) unsafe extern "C" fn free_platform_info(
 /// Known options are passed over.
 ///
 /// # Safety
-/// A list as QNN asks.
+/// A list as QNN requires.
 unsafe fn read(config: *const *const QnnDevice_Config_t) -> Result<(), Error> {
     // SAFETY: the caller's promise.
     for entry in unsafe { raw::list(config, DEVICE, "config") }? {
         let custom = entry.option == q::QNN_DEVICE_CONFIG_OPTION_CUSTOM;
-        // SAFETY: plain data, and the option says which member it is; what it leads to is the client's promise.
+        // SAFETY: plain data, and the option decides which member it is; what it leads to is the client's promise.
         unsafe { trace::note_config(entry.option, custom.then(|| entry.anon0.customConfig.cast_const())) };
         match entry.option {
             q::QNN_DEVICE_CONFIG_OPTION_CUSTOM | q::QNN_DEVICE_CONFIG_OPTION_PLATFORM_INFO => {}
@@ -117,7 +117,7 @@ pub(super) unsafe extern "C" fn create(
         unsafe { read(config.cast_const()) }?;
         let handle = DEVICES.add(Arc::new(Device));
         // SAFETY: QNN's contract: `out` is null or valid for writing.
-        unsafe { raw::answer(out, handle, DEVICE, "device") }.inspect_err(|_| {
+        unsafe { raw::write(out, handle, DEVICE, "device") }.inspect_err(|_| {
             DEVICES.remove(handle);
         })
     })
@@ -141,7 +141,7 @@ pub(super) unsafe extern "C" fn get_info(
     guard("QnnDevice_getInfo", || {
         find(&DEVICES, device)?;
         // SAFETY: QNN's contract: `out` is null or valid for writing.
-        unsafe { raw::answer(out, &raw const PLATFORM.info, DEVICE, "platformInfo") }
+        unsafe { raw::write(out, &raw const PLATFORM.info, DEVICE, "platformInfo") }
     })
 }
 

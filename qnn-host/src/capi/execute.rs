@@ -34,7 +34,7 @@ pub(super) struct Buffer {
     pub(super) len: usize,
 }
 
-// SAFETY: an address and a length; what may be done with them is said where they are used.
+// SAFETY: an address and a length; what may be done with them is stated where they are used.
 unsafe impl Send for Buffer {}
 
 /// The buffers of one run, by place in the graph's lists of inputs and outputs.
@@ -162,7 +162,7 @@ impl Runner {
     /// Runs once.
     ///
     /// # Safety
-    /// The buffers must be valid for their lengths, inputs for reading and outputs for writing, and nobody else may
+    /// The buffers must be valid for their lengths, inputs for reading and outputs for writing, and no other thread may
     /// write inputs or touch outputs until this returns: the contract of `graphExecute`.
     pub(super) unsafe fn run(
         &self,

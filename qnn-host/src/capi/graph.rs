@@ -24,12 +24,12 @@ const GRAPH: Component = Component::Graph;
 /// Checks a config list; nothing in it matters to a CPU.
 ///
 /// # Safety
-/// A list as QNN asks.
+/// A list as QNN requires.
 unsafe fn read(config: *const *const QnnGraph_Config_t) -> Result<(), Error> {
     // SAFETY: the caller's promise.
     for entry in unsafe { raw::list(config, GRAPH, "config") }? {
         let custom = entry.option == q::QNN_GRAPH_CONFIG_OPTION_CUSTOM;
-        // SAFETY: plain data, and the option says which member it is; what it leads to is the client's promise.
+        // SAFETY: plain data, and the option decides which member it is; what it leads to is the client's promise.
         unsafe { trace::note_config(entry.option, custom.then(|| entry.anon0.customConfig.cast_const())) };
         match entry.option {
             q::QNN_GRAPH_CONFIG_OPTION_CUSTOM
@@ -37,7 +37,7 @@ unsafe fn read(config: *const *const QnnGraph_Config_t) -> Result<(), Error> {
             | q::QNN_GRAPH_CONFIG_OPTION_SET_PROFILING_STATE
             | q::QNN_GRAPH_CONFIG_OPTION_SET_PROFILING_NUM_EXECUTIONS => {}
             q::QNN_GRAPH_CONFIG_OPTION_PROFILE_HANDLE => {
-                // SAFETY: plain data, and the option says which member it is.
+                // SAFETY: plain data, and the option decides which member it is.
                 find(&PROFILES, unsafe { entry.anon0.profileHandle })?;
             }
             option => return Err(Error::Config { component: GRAPH, option, what: "expected 0 or 3 to 6".to_owned() }),
@@ -72,7 +72,7 @@ pub(super) unsafe extern "C" fn create(
         drop(graphs);
         *context.core.binary.lock() = None;
         // SAFETY: QNN's contract: valid for writing.
-        unsafe { raw::answer(out, handle, GRAPH, "graphHandle") }
+        unsafe { raw::write(out, handle, GRAPH, "graphHandle") }
     })
 }
 
@@ -177,13 +177,13 @@ pub(super) unsafe extern "C" fn finalize(
         timed(profile, q::QNN_PROFILE_EVENTTYPE_FINALIZE, &graph.name, |_| graph.finalize())?;
         if let Some(log) = graph.core.backend.log.as_ref().filter(|log| log.enabled(Level::Info)) {
             let weights = graph.core.weights.lock().total_bytes();
-            log.say(Level::Info, &format!("graph `{}` is ready; {weights} bytes of weights so far", graph.name));
+            log.write(Level::Info, &format!("graph `{}` is ready; {weights} bytes of weights so far", graph.name));
         }
         Ok(())
     })
 }
 
-/// The handle of a graph, made when first asked for; a loaded graph is prepared then.
+/// The handle of a graph, made when first retrieved; a loaded graph is prepared then.
 pub(super) fn retrieve_handle(context: &Context, name: &str) -> Result<Qnn_GraphHandle_t, Error> {
     let graph = {
         let graphs = context.graphs.lock();
@@ -216,6 +216,6 @@ pub(super) unsafe extern "C" fn retrieve(
         trace::note(|| name.to_owned());
         let handle = retrieve_handle(&context, name)?;
         // SAFETY: QNN's contract: `out` is null or valid for writing.
-        unsafe { raw::answer(out, handle, GRAPH, "graphHandle") }
+        unsafe { raw::write(out, handle, GRAPH, "graphHandle") }
     })
 }

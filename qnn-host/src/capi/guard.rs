@@ -46,7 +46,7 @@ pub(super) fn guard(call: &'static str, body: impl FnOnce() -> Result<(), Error>
     let message = format!("{call}: {error}");
     let error_log = ERROR_LOG.try_with(|h| h.take()).ok().flatten();
     if let Some(log) = error_log {
-        log.say(Level::Error, &message);
+        log.write(Level::Error, &message);
     }
     let message = CString::new(message.replace('\0', "?")).unwrap_or_default();
     // The thread may be ending, its storage gone already.
@@ -86,7 +86,7 @@ fn message_for(number: u64) -> Option<*const c_char> {
 pub(super) unsafe extern "C" fn get_message(error: Qnn_ErrorHandle_t, out: *mut *const c_char) -> Qnn_ErrorHandle_t {
     let Some(message) = message_for(error) else { return code::ERROR_INVALID_ERROR_HANDLE };
     // SAFETY: QNN's contract: `out` is null or valid for writing.
-    match unsafe { raw::answer(out, message, Component::Message, "errorMessage") } {
+    match unsafe { raw::write(out, message, Component::Message, "errorMessage") } {
         Ok(()) => QNN_SUCCESS,
         Err(e) => e.code(),
     }
@@ -98,7 +98,7 @@ pub(super) unsafe extern "C" fn get_verbose(error: Qnn_ErrorHandle_t, out: *mut 
     // SAFETY: a string of this thread, which cannot fail meanwhile.
     let message = unsafe { CStr::from_ptr(message) }.to_owned().into_raw();
     // SAFETY: QNN's contract: `out` is null or valid for writing.
-    match unsafe { raw::answer(out, message.cast_const(), Component::Message, "errorMessage") } {
+    match unsafe { raw::write(out, message.cast_const(), Component::Message, "errorMessage") } {
         Ok(()) => {
             VERBOSE.lock().insert(message.addr());
             QNN_SUCCESS

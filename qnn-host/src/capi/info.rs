@@ -170,7 +170,7 @@ pub(super) struct Info {
     _memory: Memory,
 }
 
-// SAFETY: the pointers lead into memory that this owns and that nobody writes.
+// SAFETY: the pointers lead into memory that this owns and that is never written.
 unsafe impl Send for Info {}
 // SAFETY: as above.
 unsafe impl Sync for Info {}

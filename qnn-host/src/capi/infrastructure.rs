@@ -52,7 +52,7 @@ pub(super) unsafe extern "C" fn get(out: *const QnnDevice_Infrastructure_t) -> Q
         }
         let table = (&raw const TABLE.0).cast_mut().cast();
         // SAFETY: QNN's contract: `out` is null or valid for writing.
-        unsafe { raw::answer(out.cast_mut(), table, Component::Device, "deviceInfra") }
+        unsafe { raw::write(out.cast_mut(), table, Component::Device, "deviceInfra") }
     })
 }
 
@@ -80,7 +80,7 @@ unsafe extern "C" fn create(device: u32, core: u32, out: *mut u32) -> Qnn_ErrorH
             votes.1
         };
         // SAFETY: the contract of the HTP's infrastructure: `out` is null or valid for writing.
-        unsafe { raw::answer(out, vote, POWER, "powerConfigId") }?;
+        unsafe { raw::write(out, vote, POWER, "powerConfigId") }?;
         VOTES.lock().0.insert(vote);
         Ok(())
     })

@@ -26,7 +26,7 @@ pub(super) enum Level {
     Info = 3,
 }
 
-/// A client's callback and what it wants to set_error_log.
+/// A client's callback and the finest level that it wants.
 pub(super) struct Log {
     callback: QnnLog_Callback_t,
     level: AtomicU32,
@@ -43,8 +43,8 @@ impl Log {
         level as u32 <= self.level.load(Ordering::Relaxed)
     }
 
-    /// Says something, if the client wants to set_error_log it.
-    pub(super) fn say(&self, level: Level, message: &str) {
+    /// Passes a message on, if its level is wanted.
+    pub(super) fn write(&self, level: Level, message: &str) {
         if !self.enabled(level) {
             return;
         }
@@ -104,7 +104,7 @@ pub(super) unsafe extern "C" fn create(
             idle: Condvar::new(),
         }));
         // SAFETY: QNN's contract: `out` is null or valid for writing.
-        unsafe { raw::answer(out, handle, Component::Log, "logger") }.inspect_err(|_| {
+        unsafe { raw::write(out, handle, Component::Log, "logger") }.inspect_err(|_| {
             LOGS.remove(handle);
         })
     })
@@ -129,7 +129,7 @@ pub(super) unsafe extern "C" fn set_level(log: Qnn_LogHandle_t, level: QnnLog_Le
 pub(super) unsafe extern "C" fn free(log: Qnn_LogHandle_t) -> Qnn_ErrorHandle_t {
     guard("QnnLog_free", || {
         let log = take(&LOGS, log)?;
-        // Objects that still hold it must not call a client that said goodbye.
+        // Objects that still hold it must not call a client that freed the log.
         let mut calls = log.calls.lock();
         calls.1 = true;
         while calls.0 > 0 {

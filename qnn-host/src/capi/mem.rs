@@ -1,6 +1,6 @@
 //! Memory that a client registers once and names by handle afterwards.
 //!
-//! Two kinds make sense on a host: a DMA buffer whose address the client tells (we use it as it is), and an ION buffer,
+//! Two kinds make sense on a host: a DMA buffer whose address the client gives (used as it is), and an ION buffer,
 //! which stands for any file descriptor that can be mapped (a memfd, say). Neither is copied.
 
 use std::sync::Arc;
@@ -66,7 +66,7 @@ pub(super) unsafe extern "C" fn register(
         for (i, mem) in made.into_iter().enumerate() {
             let handle = MEMS.add(Arc::new(mem));
             // SAFETY: QNN's contract: room for `n` handles, and it is not null.
-            unsafe { raw::answer(handles.add(i), handle, Component::Mem, "memHandles") }?;
+            unsafe { raw::write(handles.add(i), handle, Component::Mem, "memHandles") }?;
         }
         Ok(())
     })
@@ -75,7 +75,7 @@ pub(super) unsafe extern "C" fn register(
 /// Makes a descriptor usable.
 ///
 /// # Safety
-/// Its pointers must be as QNN asks.
+/// Its pointers must be as QNN requires.
 unsafe fn map(d: &Qnn_MemDescriptor_t, core: &Arc<ContextShared>) -> Result<Mem, Error> {
     let argument = |what: String| Error::Argument { component: Component::Mem, what };
     // SAFETY: the caller's promise.
@@ -88,7 +88,7 @@ unsafe fn map(d: &Qnn_MemDescriptor_t, core: &Arc<ContextShared>) -> Result<Mem,
     let len = len.ok_or_else(|| argument(format!("expected a possible shape, found {dims:?}")))?;
     match d.memType {
         q::QNN_MEM_TYPE_DMA_BUF => {
-            // SAFETY: plain data, and the type says which member it is.
+            // SAFETY: plain data, and the type decides which member it is.
             let info = unsafe { d.anon0.dmaBufInfo };
             if info.data.is_null() {
                 return Err(argument("expected the address of the DMA buffer in `data`, found null".to_owned()));

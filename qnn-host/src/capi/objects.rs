@@ -1,7 +1,7 @@
-//! What the client's handles stand for, and the registries that know them.
+//! What the client's handles stand for, and the registries that hold them.
 //!
 //! ```text
-//! Backend (threads, arena) ──< ContextShared (one a context: weights) ──< Graph
+//! Backend (threads, arena) ──< ContextShared (one per context: weights) ──< Graph
 //!                └── Context: names and order of the graphs
 //! ```
 //! A graph keeps its core alive, a core its backend; nothing points back up, so dropping a context's graphs frees all.
@@ -16,6 +16,7 @@ use crate::bytes::Bytes;
 use crate::container;
 use crate::error::{Component, Error};
 use crate::exec::Executable;
+use crate::graph::Violation;
 use crate::ir::{self, Role, Tensor, TensorId};
 use crate::pool::{Pool, PoolOptions};
 use crate::prepare::PrepareOptions;
@@ -41,7 +42,7 @@ pub(super) static PROFILES: Registry<Profile> = Registry::new(Kind::Profile);
 pub(super) static MEMS: Registry<Mem> = Registry::new(Kind::Mem);
 pub(super) static SYSTEMS: Registry<SystemContext> = Registry::new(Kind::SystemContext);
 
-/// The live object of a handle, or the error that says whose handle is bad.
+/// The live object of a handle, or the error that names whose handle is bad.
 pub(super) fn find<T>(registry: &Registry<T>, handle: *mut std::ffi::c_void) -> Result<Arc<T>, Error> {
     registry.get(handle).ok_or_else(|| bad_handle(registry, handle))
 }
@@ -71,7 +72,7 @@ pub(super) struct Backend {
     /// How its threads are made.
     pub(super) platform: Platform,
     pool: OnceLock<Arc<Pool>>,
-    /// Scratch memory of runs, as large as the hungriest graph of all contexts asks. Its lock makes runs take turns, as
+    /// Scratch memory of runs, as large as the largest need of all graphs of all contexts. Its lock makes runs take turns, as
     /// the threads would make them anyway.
     pub(super) arena: Mutex<Arena>,
 }
@@ -242,13 +243,8 @@ impl Draft {
     /// Adds a checked node; nothing is added when it breaks a rule.
     pub(super) fn add_node(&mut self, node: ir::Node) -> Result<(), Error> {
         if self.node_names.contains(&node.name) {
-            return Err(Error::Node(validate::Violation {
-                node: node.name.as_str().into(),
-                op: node.op.as_str().into(),
-                subject: "name".into(),
-                expected: "one that is new in the graph".into(),
-                found: format!("`{}`", node.name).into(),
-            }));
+            let found = format!("`{}`", node.name);
+            return Err(Error::Node(Violation::of_node(&node, "name", "one that is new in the graph", found)));
         }
         validate::check_node(&self.ir, &node).map_err(Error::Node)?;
         self.wiring.add(&self.ir, &node).map_err(Error::Node)?;
@@ -285,7 +281,7 @@ impl Draft {
         Ok(())
     }
 
-    /// All that `finalize` asks of a graph before it is prepared.
+    /// All that `finalize` requires of a graph before it is prepared.
     pub(super) fn finish(&self) -> Result<(), Error> {
         self.wiring.finish(&self.ir).map_err(Error::Unconnected)
     }

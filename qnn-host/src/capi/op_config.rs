@@ -5,8 +5,9 @@ use qnn_sys::{Qnn_OpConfig_t, Qnn_OpConfigV1_t, Qnn_Scalar_t, Qnn_Tensor_t};
 
 use crate::bytes::Bytes;
 use crate::error::{Component, Error};
+use crate::graph::Violation;
+use crate::graph::walk::MAX_RANK;
 use crate::ir::{Dtype, Node, Param, Role, Tensor, TensorId};
-use crate::validate::{MAX_RANK, Violation};
 
 use super::objects::{ContextShared, Draft};
 use super::raw;
@@ -20,7 +21,7 @@ const GRAPH: Component = Component::Graph;
 /// Reads a config against a graph's draft: its tensors are named by id.
 ///
 /// # Safety
-/// The pointers in `config` must be as QNN asks.
+/// The pointers in `config` must be as QNN requires.
 pub(super) unsafe fn to_node(config: &Qnn_OpConfig_t, draft: &mut Draft, core: &ContextShared) -> Result<Node, Error> {
     let v1 = v1(config)?;
     // SAFETY: the caller's promise.
@@ -42,7 +43,7 @@ pub(super) unsafe fn to_node(config: &Qnn_OpConfig_t, draft: &mut Draft, core: &
         let key = unsafe { raw::text(param.name, GRAPH, "params[].name") }?;
         let value = match param.paramType {
             q::QNN_PARAMTYPE_SCALAR => {
-                // SAFETY: plain data, and the type says which member it is.
+                // SAFETY: plain data, and the type decides which member it is.
                 scalar(unsafe { &param.anon0.scalarParam })
                     .map_err(|found| bad(&of(key), "a number or bool8", found))?
             }
@@ -95,7 +96,7 @@ pub(super) unsafe fn to_node(config: &Qnn_OpConfig_t, draft: &mut Draft, core: &
 /// Reads a config that stands alone: its tensors are described in place, static data may be missing.
 ///
 /// # Safety
-/// The pointers in `config` must be as QNN asks.
+/// The pointers in `config` must be as QNN requires.
 pub(super) unsafe fn to_lone_node(config: &Qnn_OpConfig_t, core: &ContextShared) -> Result<(Draft, Node), Error> {
     let v1 = v1(config)?;
     let mut draft = Draft::new("(validation)");
@@ -116,7 +117,7 @@ pub(super) unsafe fn to_lone_node(config: &Qnn_OpConfig_t, core: &ContextShared)
             let given = unsafe { view(&plain) }?;
             // SAFETY: as above.
             let (mut t, _): (Tensor, bool) = unsafe { given.to_ir("tensor", |_| Bytes::copy_from(&[])) }?;
-            // One tensor may be two operands, and names say nothing outside of a graph.
+            // One tensor may be two operands, and names mean nothing outside of a graph.
             let called = t.name.clone();
             let mut copy = 0;
             while draft.has_name(&t.name) {
@@ -138,7 +139,7 @@ pub(super) unsafe fn to_lone_node(config: &Qnn_OpConfig_t, core: &ContextShared)
     let outs = unsafe { raw::slice(v1.outputTensors.cast_const(), v1.numOfOutputs as usize, GRAPH, "outputTensors") }?;
     let (inputs, outputs) = (place(ins, false)?, place(outs, true)?);
 
-    // Parameters: tensors among them carry their data in place, whatever their id says.
+    // Parameters: tensors among them carry their data in place, whatever their id is.
     let mut lone = *config;
     // SAFETY: the caller's promise.
     let list = unsafe { raw::slice(v1.params.cast_const(), v1.numOfParams as usize, GRAPH, "params") }?;
@@ -156,7 +157,7 @@ pub(super) unsafe fn to_lone_node(config: &Qnn_OpConfig_t, core: &ContextShared)
 
 fn v1(config: &Qnn_OpConfig_t) -> Result<&Qnn_OpConfigV1_t, Error> {
     match config.version {
-        // SAFETY: the version says which member it is, and its fields are plain data.
+        // SAFETY: the version decides which member it is, and its fields are plain data.
         q::QNN_OPCONFIG_VERSION_1 => Ok(unsafe { &config.anon0.v1 }),
         other => {
             Err(Error::Argument { component: GRAPH, what: format!("expected op config version 1, found {other}") })
@@ -167,7 +168,7 @@ fn v1(config: &Qnn_OpConfig_t) -> Result<&Qnn_OpConfigV1_t, Error> {
 /// The node's name and op type, after a look at the package.
 ///
 /// # Safety
-/// The strings must be as QNN asks.
+/// The strings must be as QNN requires.
 unsafe fn names(v1: &Qnn_OpConfigV1_t) -> Result<(&str, &str), Error> {
     // SAFETY: the caller's promise.
     let name = unsafe { raw::text(v1.name, GRAPH, "opConfig.name") }?;
@@ -197,7 +198,7 @@ fn of(param: &str) -> String {
 fn scalar(s: &Qnn_Scalar_t) -> Result<Param, String> {
     macro_rules! read {
         ($member:ident) => {{
-            // SAFETY: the type says which member it is, and any bits are valid for a number.
+            // SAFETY: the type decides which member it is, and any bits are valid for a number.
             unsafe { s.anon0.$member }
         }};
     }

@@ -1,7 +1,7 @@
-//! Packed weights in and out of context binaries: packed once when a graph is composed, mapped ever after.
+//! Packed weights in and out of context binaries: packed once when a graph is composed, mapped from then on.
 //!
 //! A binary holds both forms. The portable one stays untouched on disk as long as the packed one has a tag that this build
-//! knows and the length that its tensor asks for; otherwise weights are packed again from it.
+//! knows and the length that its tensor needs; otherwise weights are packed again from it.
 
 use std::collections::HashSet;
 

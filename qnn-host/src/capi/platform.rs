@@ -23,7 +23,7 @@ pub(super) struct Platform {
 }
 
 impl Platform {
-    /// Takes over what `text` says; `cores` are those that exist for this process (see [`pool::cores`]).
+    /// Takes over the options of `text`; `cores` are those that exist for this process (see [`pool::cores`]).
     pub(super) fn read(&mut self, text: &str, cores: &[usize]) -> Result<(), Error> {
         for pair in text.split(';') {
             let Some((key, value)) = pair.split_once(':') else { continue };

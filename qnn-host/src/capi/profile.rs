@@ -1,4 +1,4 @@
-//! What a call took, for clients that ask.
+//! How long calls and their steps took, for clients with a profile handle.
 //!
 //! A profile holds the events of the last call it was given to: one for the whole call, and at level `DETAILED` one for
 //! each step below it. An event id is `serial of the profile | generation | index + 1`, so a stale one is found out.
@@ -56,7 +56,7 @@ static SERIAL: AtomicU64 = AtomicU64::new(1);
 pub(super) struct Timed<'a> {
     profile: &'a Profile,
     started: Instant,
-    /// When the first step was told of: they are all, once the work is done, so that telling does not count as work.
+    /// When the first step was reported: all are, once the work is done, so that reporting does not count as work.
     done: Option<Instant>,
     steps: Vec<Event>,
     /// Of the steps so far.
@@ -82,7 +82,7 @@ impl Profile {
 }
 
 impl<'a> Timed<'a> {
-    /// Where the steps go, if the client wants to know of them.
+    /// Where the steps go, if the client wants them.
     pub(super) fn steps(&mut self) -> Option<&mut dyn StepProfile> {
         if self.profile.detailed { Some(self) } else { None }
     }
@@ -141,7 +141,7 @@ pub(super) unsafe extern "C" fn create(
         };
         let handle = PROFILES.add(Arc::new(profile));
         // SAFETY: QNN's contract: `out` is null or valid for writing.
-        unsafe { raw::answer(out, handle, PROFILE, "profile") }.inspect_err(|_| {
+        unsafe { raw::write(out, handle, PROFILE, "profile") }.inspect_err(|_| {
             PROFILES.remove(handle);
         })
     })
@@ -159,7 +159,7 @@ pub(super) unsafe extern "C" fn set_config(
             match option.option {
                 q::QNN_PROFILE_CONFIG_OPTION_CUSTOM => {}
                 q::QNN_PROFILE_CONFIG_OPTION_MAX_EVENTS => {
-                    // SAFETY: plain data, and the option says which member it is.
+                    // SAFETY: plain data, and the option decides which member it is.
                     let most = unsafe { option.anon0.numMaxEvents };
                     profile.record.lock().most = (most > 0).then_some(most);
                 }
@@ -186,9 +186,9 @@ pub(super) unsafe extern "C" fn get_events(
         let record = profile.record.lock();
         // SAFETY: QNN's contract: both are null or valid for writing. The ids stay where they are until the next call
         // that is given this profile.
-        unsafe { raw::answer(ids, record.ids.as_ptr(), PROFILE, "profileEventIds") }?;
+        unsafe { raw::write(ids, record.ids.as_ptr(), PROFILE, "profileEventIds") }?;
         // SAFETY: as above.
-        unsafe { raw::answer(n, record.ids.len().min(1) as u32, PROFILE, "numEvents") }
+        unsafe { raw::write(n, record.ids.len().min(1) as u32, PROFILE, "numEvents") }
     })
 }
 
@@ -211,9 +211,9 @@ pub(super) unsafe extern "C" fn get_sub_events(
         let record = profile.record.lock();
         let below = if index == 0 { &record.ids[1..] } else { &[] };
         // SAFETY: QNN's contract: both are null or valid for writing.
-        unsafe { raw::answer(ids, below.as_ptr(), PROFILE, "subEventIds") }?;
+        unsafe { raw::write(ids, below.as_ptr(), PROFILE, "subEventIds") }?;
         // SAFETY: as above.
-        unsafe { raw::answer(n, below.len() as u32, PROFILE, "numSubEvents") }
+        unsafe { raw::write(n, below.len() as u32, PROFILE, "numSubEvents") }
     })
 }
 
@@ -226,7 +226,7 @@ pub(super) unsafe extern "C" fn get_event_data(
         let unit = q::QNN_PROFILE_EVENTUNIT_MICROSEC;
         let data = QnnProfile_EventData_t { r#type: kind, unit, value, identifier };
         // SAFETY: QNN's contract: `out` is null or valid for writing.
-        unsafe { raw::answer(out, data, PROFILE, "eventData") }
+        unsafe { raw::write(out, data, PROFILE, "eventData") }
     })
 }
 
@@ -250,7 +250,7 @@ pub(super) unsafe extern "C" fn get_extended_event_data(
             anon0: q::QnnProfile_ExtendedEventData_t_anon0 { v1 },
         };
         // SAFETY: QNN's contract: `out` is null or valid for writing.
-        unsafe { raw::answer(out, data, PROFILE, "eventData") }
+        unsafe { raw::write(out, data, PROFILE, "eventData") }
     })
 }
 

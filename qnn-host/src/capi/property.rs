@@ -8,7 +8,7 @@ use crate::htp_alias;
 
 use super::trace;
 
-/// The answer for a key, `None` when QNN has no such key.
+/// The result for a key, `None` when QNN has no such key.
 pub(super) fn has(key: u32) -> Option<bool> {
     Some(match key {
         q::QNN_PROPERTY_GROUP_CORE
@@ -113,7 +113,7 @@ pub(super) fn has(key: u32) -> Option<bool> {
     })
 }
 
-/// `QnnProperty_hasCapability`. "No" is an answer, not a failure, so it leaves no message.
+/// `QnnProperty_hasCapability`. "No" is a result, not a failure, so it leaves no message.
 pub(super) unsafe extern "C" fn has_capability(key: QnnProperty_Key_t) -> Qnn_ErrorHandle_t {
     let call = trace::begin();
     trace::note(|| format!("key {key}"));

@@ -1,4 +1,4 @@
-//! Executions that wait: one worker a context, started when first needed, runs them in order.
+//! Executions that wait: one worker per context, started when first needed, runs them in order.
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -42,7 +42,7 @@ impl Job {
         Self { graph, binding, profile: profile.addr(), notify, param: Param(param) }
     }
 
-    /// Runs it and tells the client.
+    /// Runs it and notifies the client.
     fn run(mut self) {
         let graph = &self.graph;
         let status = guard("QnnGraph_executeAsync", || {
@@ -63,7 +63,7 @@ impl Job {
         let (notify, param) = (self.notify, self.param.0);
         drop(self.graph);
         if let Some(notify) = notify {
-            // SAFETY: the client's callback, called once, as QNN says.
+            // SAFETY: the client's callback, called once, as QNN requires.
             unsafe { notify(param, Qnn_NotifyStatus_t { error: status }) };
         }
     }

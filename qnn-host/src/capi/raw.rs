@@ -1,4 +1,4 @@
-//! From the client's pointers to slices, strings and references: the only place where they are believed.
+//! From the client's pointers to slices, strings and references: the only place where they are trusted.
 //!
 //! What can be found out is (null, misaligned, absurd lengths); what cannot (dangling, too short) is the client's
 //! promise, stated by QNN for every argument.
@@ -17,19 +17,19 @@ fn misaligned(component: Component, what: &'static str) -> Error {
 /// Borrows what a pointer points at.
 ///
 /// # Safety
-/// A pointer that is neither null nor misaligned must point to a live `T` that nobody writes for `'a`.
+/// A pointer that is neither null nor misaligned must point to a live `T` that is not written for `'a`.
 pub(super) unsafe fn reference<'a, T>(p: *const T, component: Component, what: &'static str) -> Result<&'a T, Error> {
     if !p.is_null() && !p.is_aligned() {
         return Err(misaligned(component, what));
     }
-    // SAFETY: the caller's promise; null answers `None`.
+    // SAFETY: the caller's promise; null gives `None`.
     unsafe { p.as_ref() }.ok_or(Error::Null { component, what })
 }
 
 /// Borrows `n` values; none may be given as null.
 ///
 /// # Safety
-/// A pointer that is neither null nor misaligned must point to `n` live `T` that nobody writes for `'a`.
+/// A pointer that is neither null nor misaligned must point to `n` live `T` that is not written for `'a`.
 pub(super) unsafe fn slice<'a, T>(
     p: *const T,
     n: usize,
@@ -55,7 +55,7 @@ pub(super) unsafe fn slice<'a, T>(
 /// Borrows a string.
 ///
 /// # Safety
-/// A pointer that is not null must point to a NUL-terminated string that nobody writes for `'a`.
+/// A pointer that is not null must point to a NUL-terminated string that is not written for `'a`.
 pub(super) unsafe fn text<'a>(p: *const c_char, component: Component, what: &'static str) -> Result<&'a str, Error> {
     if p.is_null() {
         return Err(Error::Null { component, what });
@@ -68,11 +68,11 @@ pub(super) unsafe fn text<'a>(p: *const c_char, component: Component, what: &'st
     })
 }
 
-/// Writes an answer.
+/// Writes a result.
 ///
 /// # Safety
 /// A pointer that is neither null nor misaligned must be valid for writing a `T`.
-pub(super) unsafe fn answer<T>(p: *mut T, value: T, component: Component, what: &'static str) -> Result<(), Error> {
+pub(super) unsafe fn write<T>(p: *mut T, value: T, component: Component, what: &'static str) -> Result<(), Error> {
     if p.is_null() {
         return Err(Error::Null { component, what });
     }

@@ -23,7 +23,7 @@ const GRAPH: Component = Component::Graph;
 /// Fills a binding from the client's two lists.
 ///
 /// # Safety
-/// The tensors' pointers must be as QNN asks.
+/// The tensors' pointers must be as QNN requires.
 unsafe fn bind(
     runner: &Runner,
     binding: &mut Binding,

@@ -21,7 +21,7 @@ use super::tensor::view;
 
 const SYSTEM: Component = Component::System;
 
-/// A client's system context: owns every description it was asked for until it is freed.
+/// A client's system context: owns every description it returned until it is freed.
 #[derive(Default)]
 pub(super) struct SystemContext {
     infos: Mutex<Vec<Info>>,
@@ -31,7 +31,7 @@ pub(super) unsafe extern "C" fn create(out: *mut QnnSystemContext_Handle_t) -> Q
     guard("QnnSystemContext_create", || {
         let handle = SYSTEMS.add(Arc::new(SystemContext::default()));
         // SAFETY: QNN's contract: `out` is null or valid for writing.
-        unsafe { raw::answer(out, handle, SYSTEM, "sysCtxHandle") }.inspect_err(|_| {
+        unsafe { raw::write(out, handle, SYSTEM, "sysCtxHandle") }.inspect_err(|_| {
             SYSTEMS.remove(handle);
         })
     })
@@ -63,7 +63,7 @@ unsafe fn describe(
     let mut infos = system.infos.lock();
     // SAFETY: QNN's contract: `out` is null or valid for writing. The description lives on the heap, so it stays where
     // it is when the list grows.
-    unsafe { raw::answer(out, info.as_ptr(), SYSTEM, "binaryInfo") }?;
+    unsafe { raw::write(out, info.as_ptr(), SYSTEM, "binaryInfo") }?;
     infos.push(info);
     Ok(())
 }
@@ -81,8 +81,8 @@ pub(super) unsafe extern "C" fn get_binary_info(
         if out_size.is_null() {
             return Ok(());
         }
-        // SAFETY: QNN's contract: valid for writing. The vendor's library answers 0 as well; nobody may rely on it.
-        unsafe { raw::answer(out_size, 0, SYSTEM, "binaryInfoSize") }
+        // SAFETY: QNN's contract: valid for writing. The vendor's library writes 0 as well; no client may rely on it.
+        unsafe { raw::write(out_size, 0, SYSTEM, "binaryInfoSize") }
     })
 }
 
@@ -113,6 +113,6 @@ pub(super) unsafe extern "C" fn tensor_footprint(tensor: Qnn_Tensor_t, out: *mut
         let bytes = view.dims.iter().try_fold(dtype.size_bytes() as u64, |n, &d| n.checked_mul(u64::from(d)));
         let bytes = bytes.ok_or_else(|| argument(format!("expected a possible shape, found {:?}", view.dims)))?;
         // SAFETY: QNN's contract: `out` is null or valid for writing.
-        unsafe { raw::answer(out, bytes, SYSTEM, "footprint") }
+        unsafe { raw::write(out, bytes, SYSTEM, "footprint") }
     })
 }

@@ -1,4 +1,4 @@
-//! The two tables: our slots over the stub, which answers "not supported" in all others.
+//! The two tables: our slots over the stub, which returns "not supported" in all others.
 
 use qnn_sys::{QnnInterfaceTable, QnnSystemInterfaceTable, stub};
 

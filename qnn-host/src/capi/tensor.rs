@@ -38,13 +38,13 @@ pub(super) struct View<'a> {
 /// Reads the struct's fields.
 ///
 /// # Safety
-/// The pointers in `tensor` must be as QNN asks: null, or valid for what the struct says, for as long as `tensor`.
+/// The pointers in `tensor` must be as QNN requires: null, or valid for what the struct declares, for as long as `tensor`.
 pub(super) unsafe fn view(tensor: &Qnn_Tensor_t) -> Result<View<'_>, Error> {
     macro_rules! common {
         ($t:expr) => {{
             let t = $t;
             let (buffer, mem) = match t.memType {
-                // SAFETY: the type says which member it is; a handle is a number to us.
+                // SAFETY: the type decides which member it is; a handle is only a number here.
                 q::QNN_TENSORMEMTYPE_MEMHANDLE => (NO_BUFFER, unsafe { t.anon0.memHandle }),
                 // SAFETY: as above, and every member begins with an address.
                 q::QNN_TENSORMEMTYPE_RAW => (unsafe { t.anon0.clientBuf }, std::ptr::null_mut()),
@@ -73,7 +73,7 @@ pub(super) unsafe fn view(tensor: &Qnn_Tensor_t) -> Result<View<'_>, Error> {
     }
     match tensor.version {
         q::QNN_TENSOR_VERSION_1 => {
-            // SAFETY: the version says which member it is, and its fields are plain data.
+            // SAFETY: the version decides which member it is, and its fields are plain data.
             Ok(common!(unsafe { &tensor.anon0.v1 }))
         }
         q::QNN_TENSOR_VERSION_2 => {
@@ -198,12 +198,12 @@ unsafe fn quant(
     match params.quantizationEncoding {
         q::QNN_QUANTIZATION_ENCODING_UNDEFINED => Ok(Quant::None),
         q::QNN_QUANTIZATION_ENCODING_SCALE_OFFSET => {
-            // SAFETY: plain data, and the encoding says which member it is.
+            // SAFETY: plain data, and the encoding decides which member it is.
             let e = unsafe { params.anon0.scaleOffsetEncoding };
             Ok(Quant::PerTensor { scale: e.scale, offset: e.offset })
         }
         q::QNN_QUANTIZATION_ENCODING_BW_SCALE_OFFSET => {
-            // SAFETY: as above. The codes of a narrow width are stored one an element, so the width says nothing more.
+            // SAFETY: as above. Values of a narrow width are stored one per element, so the width adds nothing.
             let e = unsafe { params.anon0.bwScaleOffsetEncoding };
             Ok(Quant::PerTensor { scale: e.scale, offset: e.offset })
         }

@@ -1,7 +1,7 @@
-//! What a client calls, line by line: for learning what it wants of a backend.
+//! What a client calls, line by line: to learn which calls and options a client uses.
 //!
 //! `QNN_HOST_TRACE=FILE` (`-` for standard error) turns it on. A line has the call, what is worth knowing of its
-//! arguments, the answer, and how long it took. Off, it costs a load and a branch for each call.
+//! arguments, the result, and how long it took. Off, it costs a load and a branch for each call.
 
 use std::cell::RefCell;
 use std::ffi::c_void;
@@ -46,25 +46,25 @@ pub(super) fn begin() -> Call {
 }
 
 impl Call {
-    /// It ends with this answer.
-    pub(super) fn end(self, name: &str, answer: Qnn_ErrorHandle_t) {
+    /// It ends with this result.
+    pub(super) fn end(self, name: &str, result: Qnn_ErrorHandle_t) {
         let (Some(began), Some(sink)) = (self.0, SINK.as_ref()) else { return };
         let micros = began.elapsed().as_secs_f64() * 1e6;
         let notes = NOTES.try_with(|notes| std::mem::take(&mut *notes.borrow_mut())).unwrap_or_default();
-        let answer =
-            if answer == QNN_SUCCESS { "ok".into() } else { format!("{answer} {}", qnn_sys::error::name(answer)) };
+        let result =
+            if result == QNN_SUCCESS { "ok".into() } else { format!("{result} {}", qnn_sys::error::name(result)) };
         // A full disk must not trouble the client.
-        let _ = writeln!(sink.lock(), "{name}{notes} -> {answer} {micros:.1} us");
+        let _ = writeln!(sink.lock(), "{name}{notes} -> {result} {micros:.1} us");
     }
 }
 
 /// Notes something about the running call.
-pub(super) fn note(say: impl FnOnce() -> String) {
+pub(super) fn note(text: impl FnOnce() -> String) {
     if SINK.is_some() {
         let _ = NOTES.try_with(|notes| {
             let mut notes = notes.borrow_mut();
             notes.push(' ');
-            notes.push_str(&say());
+            notes.push_str(&text());
         });
     }
 }

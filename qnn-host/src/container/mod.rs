@@ -31,8 +31,8 @@ mod wire;
 use thiserror::Error;
 
 use crate::bytes::Bytes;
+use crate::graph::Violation;
 use crate::ir::SourceGraph;
-use crate::validate::Violation;
 
 pub use decode::{Summary, decode, is_ours, summary};
 pub use encode::{Plan, encode, plan};

@@ -1,4 +1,4 @@
-//! Everything that can go wrong behind the table, and the QNN number each answers with.
+//! Everything that can go wrong behind the table, and the QNN number of each.
 //!
 //! The mapping in [`Error::code`] is one exhaustive match, so a new error cannot be forgotten there.
 
@@ -8,11 +8,11 @@ use thiserror::Error;
 
 use crate::container::FormatError;
 use crate::graph::ExecError;
-use crate::validate::Violation;
+use crate::graph::Violation;
 
 /// The part of the API a call belongs to; QNN numbers the same mistake differently in each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names of QNN's components say it")]
+#[expect(missing_docs, reason = "the names are those of QNN's components")]
 pub enum Component {
     Backend,
     Context,
@@ -72,7 +72,7 @@ pub enum Error {
     Unsupported {
         /// Part of the API.
         component: Component,
-        /// What was asked for.
+        /// The unsupported feature.
         what: String,
     },
     /// A memory type that cannot be registered.
@@ -86,7 +86,7 @@ pub enum Error {
     MemMap {
         /// The client's file descriptor.
         fd: i32,
-        /// Size asked for.
+        /// Size to map.
         bytes: usize,
         /// Why.
         #[source]
@@ -100,7 +100,7 @@ pub enum Error {
         /// The tensor.
         tensor: String,
     },
-    /// A tensor id that the graph does not know.
+    /// A tensor id that the graph does not have.
     #[error("graph `{graph}`: expected the id of a tensor of the graph, found {id} (`{tensor}`)")]
     NoSuchTensor {
         /// The graph.
@@ -132,7 +132,7 @@ pub enum Error {
     /// A graph the context does not have.
     #[error("the context has no graph `{name}`; it has {known:?}")]
     NoSuchGraph {
-        /// The name asked for.
+        /// The requested name.
         name: String,
         /// The names there are.
         known: Vec<String>,
@@ -216,7 +216,7 @@ pub enum Error {
     /// A bug of this backend, caught at the edge.
     #[error("the host backend panicked: {message}")]
     Panic {
-        /// What it said.
+        /// Its message.
         message: String,
     },
 }

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::Profile;
-use super::build::{self, ScheduledStep};
+use super::schedule::{self, ScheduledStep};
 use crate::graph::ExecError;
 use crate::graph::typed::{Port, TypedGraph};
 use crate::kernels::Isa;
@@ -26,7 +26,7 @@ pub struct Executable {
 impl Executable {
     /// Plans a legal net.
     pub(crate) fn from_net(net: TypedGraph, fast: bool) -> Result<Self, ExecError> {
-        let built = build::build(&net, fast)?;
+        let built = schedule::schedule(&net, fast)?;
         let TypedGraph { name, inputs, outputs, .. } = net;
         let (steps, value_bytes) = (built.steps, built.value_bytes);
         let executable = Self { steps, inputs, outputs, value_bytes, isa: Isa::detect() };
@@ -127,7 +127,7 @@ fn nanoseconds(time: Duration) -> u64 {
 struct Failure {
     /// First phase in which a step failed.
     phase: AtomicUsize,
-    /// The step's place in the list, and what it said.
+    /// The step's place in the list, and its error.
     first: Mutex<Option<(usize, ExecError)>>,
 }
 

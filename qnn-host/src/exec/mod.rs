@@ -5,12 +5,11 @@
 //! *Invariants*: a run allocates nothing and takes no lock, except to report an error; every thread of the pool walks
 //! all steps, with a barrier between those that depend on each other.
 
-mod build;
 pub mod executable;
-mod load;
-pub(crate) mod ops;
 mod plan;
 pub mod profile;
+mod schedule;
+mod units;
 
 pub use executable::Executable;
 pub use profile::{Profile, StepTimes};

@@ -1,4 +1,4 @@
-//! Times of the steps of a run, for those who ask.
+//! Times of the steps of a run, on request.
 
 /// Receives the time of each step, in execution order, after the run.
 pub trait Profile {

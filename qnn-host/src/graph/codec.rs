@@ -13,7 +13,7 @@ fn as_bytes(words: &[u32]) -> &[u8] {
     unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) }
 }
 
-/// Elements of `dtype` as `f32` or `i32` words; fixed-point codes by `grid`, without one as they are.
+/// Elements of `dtype` as `f32` or `i32` lanes; quantised values by `grid`, without one as they are.
 ///
 /// # Panics
 /// When `bytes` does not hold exactly as many elements as `out`.
@@ -27,7 +27,7 @@ pub(crate) fn decode(isa: Isa, bytes: &[u8], dtype: Dtype, grid: Option<QuantGri
         };
     }
     let word = |x: i64| (x.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32).cast_unsigned();
-    let real = |code: i64| grid.map_or(code as f32, |grid| grid.real(code)).to_bits();
+    let real = |q: i64| grid.map_or(q as f32, |grid| grid.dequantise(q)).to_bits();
     match dtype {
         Dtype::F32 => each!(4, u32::from_ne_bytes),
         Dtype::F16 => convert::widen(isa, Floats::new(bytes, Float::F16), u32::as_real(out)),
@@ -64,9 +64,9 @@ pub(crate) fn encode(isa: Isa, words: &[u32], dtype: Dtype, grid: Option<QuantGr
         };
     }
     let int = |word: u32, low: i64, high: i64| i64::from(word.cast_signed()).clamp(low, high);
-    let code = |word: u32| {
+    let quantised = |word: u32| {
         let x = f32::from_bits(word);
-        grid.map_or(x.round() as i64, |grid| grid.code(x))
+        grid.map_or(x.round() as i64, |grid| grid.quantise(x))
     };
     match dtype {
         Dtype::F32 | Dtype::I32 | Dtype::U32 => out.copy_from_slice(as_bytes(words)),
@@ -82,12 +82,12 @@ pub(crate) fn encode(isa: Isa, words: &[u32], dtype: Dtype, grid: Option<QuantGr
         Dtype::U16 => each!(2, |w| int(w, 0, 65_535) as u16),
         Dtype::U64 => each!(8, |w| int(w, 0, i64::MAX) as u64),
         Dtype::Bool8 => each!(1, |w| u8::from(w != 0)),
-        Dtype::SFixed4 | Dtype::SFixed8 => each!(1, |w| code(w) as i8),
-        Dtype::UFixed4 | Dtype::UFixed8 => each!(1, |w| code(w) as u8),
-        Dtype::SFixed16 => each!(2, |w| code(w) as i16),
-        Dtype::UFixed16 => each!(2, |w| code(w) as u16),
-        Dtype::SFixed32 => each!(4, |w| code(w) as i32),
-        Dtype::UFixed32 => each!(4, |w| code(w) as u32),
+        Dtype::SFixed4 | Dtype::SFixed8 => each!(1, |w| quantised(w) as i8),
+        Dtype::UFixed4 | Dtype::UFixed8 => each!(1, |w| quantised(w) as u8),
+        Dtype::SFixed16 => each!(2, |w| quantised(w) as i16),
+        Dtype::UFixed16 => each!(2, |w| quantised(w) as u16),
+        Dtype::SFixed32 => each!(4, |w| quantised(w) as i32),
+        Dtype::UFixed32 => each!(4, |w| quantised(w) as u32),
     }
 }
 
@@ -99,7 +99,7 @@ pub(crate) fn decode_constant(isa: Isa, constant: &Constant, shape: &[usize]) ->
     let bytes: &[u8] = if constant.bytes.len() == n * constant.dtype.size_bytes() {
         &constant.bytes
     } else {
-        // Two codes a byte, the earlier in the lower half.
+        // Two values per byte, the earlier in the lower half.
         unpacked = constant.bytes.iter().flat_map(|b| [b & 15, b >> 4]).take(n).collect::<Vec<u8>>();
         &unpacked
     };
@@ -129,10 +129,10 @@ pub(crate) fn decode_constant(isa: Isa, constant: &Constant, shape: &[usize]) ->
     Bytes::copy_from(as_bytes(&words))
 }
 
-/// A code, kept as a number, with its scale and offset.
-fn rescaled(code: u32, scale: f32, offset: Option<&i32>) -> u32 {
-    let code = f64::from(f32::from_bits(code)) + offset.map_or(0.0, |&o| f64::from(o));
-    ((code * f64::from(scale)) as f32).to_bits()
+/// A quantised value, kept as a number, with its scale and offset.
+fn rescaled(quantised: u32, scale: f32, offset: Option<&i32>) -> u32 {
+    let sum = f64::from(f32::from_bits(quantised)) + offset.map_or(0.0, |&o| f64::from(o));
+    ((sum * f64::from(scale)) as f32).to_bits()
 }
 
 /// The row-major number of the block that element `i` is in.

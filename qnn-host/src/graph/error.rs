@@ -1,35 +1,18 @@
-//! What can go wrong while a graph is prepared or run.
+//! What can go wrong while a graph is checked, prepared or run.
+
+use std::fmt;
 
 use thiserror::Error;
+
+use crate::ir;
 
 /// A failure that names the thing, what was expected and what was found.
 #[derive(Clone, Debug, Error, PartialEq)]
 #[non_exhaustive]
 pub enum ExecError {
-    /// The host has no such operation, or not with these operands.
-    #[error("node `{node}`: `{op}` is not supported here: {why}")]
-    Unsupported {
-        /// The node.
-        node: String,
-        /// Its op type.
-        op: String,
-        /// What is missing.
-        why: String,
-    },
-    /// A node contradicts its operands or parameters.
-    #[error("node `{node}` (`{op}`): {what}: expected {expected}, found {found}")]
-    Node {
-        /// The node.
-        node: String,
-        /// Its op type.
-        op: String,
-        /// The operand or parameter.
-        what: String,
-        /// What it must be.
-        expected: String,
-        /// What it is.
-        found: String,
-    },
+    /// A node breaks a rule of its op.
+    #[error(transparent)]
+    Node(#[from] Violation),
     /// The graph as a whole does not hang together.
     #[error("graph `{graph}`: {what}")]
     Graph {
@@ -68,4 +51,52 @@ pub enum ExecError {
         /// Bytes it got.
         found: usize,
     },
+}
+
+/// A rule that a node or tensor breaks.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub struct Violation {
+    /// Name of the node; empty when a tensor on its own is at fault.
+    pub node: Box<str>,
+    /// The node's op type.
+    pub op: Box<str>,
+    /// The operand, parameter or tensor at fault.
+    pub subject: Box<str>,
+    /// What the rule requires.
+    pub expected: Box<str>,
+    /// What is there.
+    pub found: Box<str>,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.node.is_empty() || !self.op.is_empty() {
+            write!(f, "node `{}` ({}), ", self.node, self.op)?;
+        }
+        write!(f, "{}: expected {}, found {}", self.subject, self.expected, self.found)
+    }
+}
+
+impl Violation {
+    /// Of a node.
+    pub(crate) fn of_node(
+        node: &ir::Node,
+        subject: &str,
+        expected: impl Into<Box<str>>,
+        found: impl Into<Box<str>>,
+    ) -> Self {
+        Self {
+            node: node.name.as_str().into(),
+            op: node.op.as_str().into(),
+            subject: subject.into(),
+            expected: expected.into(),
+            found: found.into(),
+        }
+    }
+
+    /// Of a tensor or a graph.
+    pub(crate) fn of(subject: String, expected: impl Into<Box<str>>, found: impl Into<Box<str>>) -> Self {
+        let subject = subject.into();
+        Self { node: "".into(), op: "".into(), subject, expected: expected.into(), found: found.into() }
+    }
 }

@@ -1,12 +1,17 @@
 //! Typed operations: QNN's op types with their parameters read, families merged and shapes made explicit.
 
-use crate::graph::scalar::BinaryOp;
-use crate::graph::scalar::ReduceOp;
-use crate::graph::scalar::ScatterOp;
-use crate::graph::scalar::UnaryOp;
-use crate::storage::QuantGrid;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
 
-/// What a node computes. Operands are listed in the order of [`crate::graph::typed::Node::inputs`]; those in brackets are there
+use super::ExecError;
+use super::scalar::{BinaryOp, ReduceOp, ScatterOp, UnaryOp};
+use super::step_builder::StepBuilder;
+use super::typed::Node;
+use crate::kernels;
+use crate::step::Step;
+
+/// What a node computes. Operands are listed in the order of [`Node::inputs`]; those in brackets are there
 /// when the flag of that name is set.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Op {
@@ -18,15 +23,11 @@ pub(crate) enum Op {
     },
     /// `x` -> itself, rounded as the output's rounding says: a conversion between number types.
     Copy,
-    /// `x` -> the other kind, by value.
+    /// `x` -> the other storage, by value.
     ConvertStorage,
-    /// `x` -> the code or value that a cast makes of it, quantisation ignored.
-    Cast(CastOp),
     Unary(UnaryOp),
     /// `a, b`, broadcast.
     Binary(BinaryOp),
-    /// `condition, if_true, if_false`, broadcast.
-    Select,
     Softmax {
         axis: usize,
         beta: f32,
@@ -36,31 +37,9 @@ pub(crate) enum Op {
         op: ReduceOp,
         axes: Vec<usize>,
     },
-    Argmax {
-        axis: usize,
-    },
-    /// The last axis' first `k` in sorted order; `indices` yields places instead of values.
-    TopK {
-        k: usize,
-        largest: bool,
-        indices: bool,
-    },
-    CumulativeSum {
-        axis: usize,
-        exclusive: bool,
-        reverse: bool,
-    },
     /// `table, index`.
     Gather {
         axis: usize,
-    },
-    /// `table, index` of the same rank.
-    GatherElements {
-        axis: usize,
-    },
-    /// `table, index`.
-    GatherNd {
-        batch_dims: usize,
     },
     /// `data, index, updates`.
     ScatterNd(ScatterOp),
@@ -86,22 +65,10 @@ pub(crate) enum Op {
     Tile {
         multiples: Vec<usize>,
     },
-    Pad {
-        before: Vec<usize>,
-        scheme: PadScheme,
-    },
     /// `a [.., M, K], b [.., K, N], [bias]`, leading axes broadcast; the flags swap the last two axes as stored.
     MatMul {
         transpose_a: bool,
         transpose_b: bool,
-        bias: bool,
-    },
-    /// `x [.., H, W, C], w [kh, kw, C / groups, O], [bias]`.
-    Conv2d {
-        stride: [usize; 2],
-        pad: [[usize; 2]; 2],
-        dilation: [usize; 2],
-        groups: usize,
         bias: bool,
     },
     /// `x, [gamma], [beta]` over the last axis.
@@ -109,16 +76,6 @@ pub(crate) enum Op {
         epsilon: f32,
         gamma: bool,
         beta: bool,
-    },
-    /// `x, [gamma], [beta]` over the last axis.
-    LayerNorm {
-        epsilon: f32,
-        gamma: bool,
-        beta: bool,
-    },
-    L2Norm {
-        axes: Vec<usize>,
-        epsilon: f32,
     },
     /// `x [.., S, D], cos, sin`, the tables `[S, rotated / 2]` or `[n, S, rotated / 2]` broadcast over leading axes; the
     /// first `rotated` of `D` elements turn.
@@ -140,37 +97,15 @@ pub(crate) enum Op {
         n: usize,
         k: usize,
     },
-    /// `mask [rows, past], columns [new]` -> `[rows, past + new]`; see `exec::ops::scatter_mask`.
+    /// `mask [rows, past], columns [new]` -> `[rows, past + new]`; see `ops::scatter_mask`.
     ScatterMask {
         past: usize,
         new: usize,
     },
     /// Attention over past and new; see [`AttentionOp`].
     Attention(AttentionOp),
-}
-
-/// What a cast does with codes.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct CastOp {
-    /// From a fixed-point number: its code, not its value.
-    pub(crate) from: Option<QuantGrid>,
-    /// To a fixed-point number: the value becomes its code.
-    pub(crate) to: Option<QuantGrid>,
-    /// To a boolean: anything but zero is one.
-    pub(crate) boolean: bool,
-}
-
-/// What fills the border.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum PadScheme {
-    /// A number (for integers: its value).
-    Constant(f64),
-    /// The border mirrored, without repeating the edge.
-    Reflect,
-    /// The border mirrored, repeating the edge.
-    Symmetric,
-    /// The edge.
-    Edge,
+    /// One that no pass looks into.
+    Leaf(Leaf),
 }
 
 /// Operands: `q [kv_heads, group, rows, head_dim]`, `[past_k, past_v]`, `new_k, new_v`, `[mask [rows, past + new]]`.
@@ -195,13 +130,70 @@ pub(crate) struct AttentionOp {
 }
 
 impl AttentionOp {
+    /// Whether the vector kernel takes it.
+    pub(crate) fn has_kernel(&self) -> bool {
+        !self.keys_by_row && self.head_dim <= kernels::attention::MAX_DIM
+    }
+
     /// Which operand the mask is, if there is one.
     pub(crate) fn mask_slot(&self) -> usize {
         if self.past > 0 { 5 } else { 3 }
     }
 }
 
+/// An operation that no pass looks into: its file in `ops` lowers to it and makes its step.
+pub(crate) trait LeafOp: fmt::Debug + Send + Sync {
+    /// For profiles and messages.
+    fn label(&self) -> &'static str;
+
+    /// The step that runs it.
+    fn step(&self, b: &StepBuilder<'_>, node: &Node) -> Result<Box<dyn Step>, ExecError>;
+
+    /// Whether its step writes its output by itself, and uses scratch or the task counter.
+    fn is_team(&self) -> bool {
+        false
+    }
+}
+
+/// A shared [`LeafOp`]; equal to its clones only.
+#[derive(Clone, Debug)]
+pub(crate) struct Leaf(Arc<dyn LeafOp>);
+
+impl Deref for Leaf {
+    type Target = dyn LeafOp;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.0
+    }
+}
+
+impl PartialEq for Leaf {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
 impl Op {
+    /// An operation that no pass looks into.
+    pub(crate) fn leaf(op: impl LeafOp + 'static) -> Self {
+        Self::Leaf(Leaf(Arc::new(op)))
+    }
+
+    /// Whether its step writes its output by itself, and uses scratch or the task counter.
+    pub(crate) fn is_team(&self) -> bool {
+        match self {
+            Self::Leaf(leaf) => leaf.is_team(),
+            op => matches!(
+                op,
+                Self::Linear { .. }
+                    | Self::GatedLinear { .. }
+                    | Self::Attention(_)
+                    | Self::ScatterNd(_)
+                    | Self::ScatterElements { .. }
+            ),
+        }
+    }
+
     /// For profiles and messages.
     pub(crate) fn label(&self) -> &'static str {
         match self {
@@ -209,37 +201,27 @@ impl Op {
             Self::Store { .. } => "Store",
             Self::Copy => "Convert",
             Self::ConvertStorage => "ConvertStorage",
-            Self::Cast(_) => "Cast",
             Self::Unary(op) => op.label(),
             Self::Binary(op) => op.label(),
-            Self::Select => "Select",
             Self::Softmax { log: false, .. } => "Softmax",
             Self::Softmax { log: true, .. } => "LogSoftmax",
             Self::Reduce { op, .. } => op.label(),
-            Self::Argmax { .. } => "Argmax",
-            Self::TopK { .. } => "TopK",
-            Self::CumulativeSum { .. } => "CumulativeSum",
             Self::Gather { .. } => "Gather",
-            Self::GatherElements { .. } => "GatherElements",
-            Self::GatherNd { .. } => "GatherNd",
             Self::ScatterNd(_) => "ScatterNd",
             Self::ScatterElements { .. } => "ScatterElements",
             Self::Concat { .. } => "Concat",
             Self::Slice { .. } => "Slice",
             Self::Transpose { .. } => "Transpose",
             Self::Tile { .. } => "Tile",
-            Self::Pad { .. } => "Pad",
             Self::MatMul { .. } => "MatMul",
-            Self::Conv2d { .. } => "Conv2d",
             Self::RmsNorm { .. } => "RmsNorm",
-            Self::LayerNorm { .. } => "LayerNorm",
-            Self::L2Norm { .. } => "L2Norm",
             Self::Rope { .. } => "Rope",
             Self::Linear { residual: false, .. } => "Linear",
             Self::Linear { residual: true, .. } => "Linear+Add",
             Self::GatedLinear { .. } => "GatedLinear",
             Self::ScatterMask { .. } => "ScatterMask",
             Self::Attention(_) => "Attention",
+            Self::Leaf(leaf) => leaf.label(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Constants made from constants, kept once for all graphs of a context: transposed weights, decoded codes.
+//! Constants made from constants, kept once for all graphs of a context: transposed weights, decoded and packed ones.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,7 +8,7 @@ use crate::bytes::Bytes;
 use crate::graph::typed::Constant;
 use crate::kernels::packed::Packing;
 
-/// What was made of a constant.
+/// The forms that are derived of a constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Derived {
     /// A matrix, transposed.

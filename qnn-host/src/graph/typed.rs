@@ -24,7 +24,7 @@ pub(crate) struct Constant {
     pub(crate) bytes: Bytes,
     pub(crate) dtype: Dtype,
     pub(crate) quant: Quant,
-    /// The bytes are no longer as declared but packed for the product kernels; only steps that know read them.
+    /// The bytes are no longer as declared but packed for the product kernels; only steps that support the packing read them.
     pub(crate) packing: Option<Packing>,
 }
 

@@ -147,6 +147,47 @@ impl Walk<1> {
     }
 }
 
+/// The axes of a tensor, some of which are reduced.
+pub(crate) struct Axes {
+    kept: Vec<(usize, usize)>,
+    reduced: Vec<(usize, usize)>,
+}
+
+impl Axes {
+    /// Extents and strides of the axes that stay and of those that go.
+    pub(crate) fn new(shape: &[usize], axes: &[usize]) -> Self {
+        let pairs: Vec<(usize, usize)> = shape.iter().copied().zip(strides_of(shape)).collect();
+        let pick = |reduced: bool| {
+            pairs.iter().enumerate().filter(|(a, _)| axes.contains(a) == reduced).map(|(_, &p)| p).collect()
+        };
+        Self { kept: pick(false), reduced: pick(true) }
+    }
+
+    /// How many elements become one.
+    pub(crate) fn count(&self) -> usize {
+        self.reduced.iter().map(|(d, _)| d).product()
+    }
+
+    /// Calls `visit` with the place of each element that becomes result element `i`.
+    pub(crate) fn each(&self, i: usize, mut visit: impl FnMut(usize)) {
+        let base = offset(&self.kept, i);
+        match *self.reduced.as_slice() {
+            [(n, stride)] => (0..n).for_each(|j| visit(base + j * stride)),
+            _ => (0..self.count()).for_each(|j| visit(base + offset(&self.reduced, j))),
+        }
+    }
+}
+
+/// Where the row-major `i`-th index of these axes lies.
+fn offset(axes: &[(usize, usize)], mut i: usize) -> usize {
+    let mut at = 0;
+    for &(dim, stride) in axes.iter().rev() {
+        at += i % dim * stride;
+        i /= dim;
+    }
+    at
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,4 +1,4 @@
-//! Removes nodes whose output nobody reads.
+//! Removes nodes whose output no node reads.
 
 use crate::graph::typed::TypedGraph;
 

@@ -6,12 +6,11 @@
 use std::collections::HashMap;
 
 use crate::bytes::Bytes;
-use crate::exec::ops::attention::is_fast;
 use crate::graph::codec;
 use crate::graph::op::Op;
 use crate::graph::shared::{Derived, SharedConstants};
 use crate::graph::typed::{Constant, Node, Source, TypedGraph, Value, ValueId};
-use crate::graph::weight_format::is_row_codes;
+use crate::graph::weight_format::is_quantised_by_row;
 use crate::ir::{Dtype, Quant};
 use crate::kernels::Isa;
 use crate::storage::{Rounding, Storage};
@@ -68,8 +67,8 @@ fn is_words(constant: &Constant) -> bool {
     matches!(constant.dtype, Dtype::F32 | Dtype::I32 | Dtype::U32) && constant.bytes.as_ptr().cast::<u32>().is_aligned()
 }
 
-/// Codes that attention reads in place.
-fn is_u8_codes(dtype: Dtype, quant: &Quant) -> bool {
+/// Quantised values that attention reads in place.
+fn is_quantised_u8(dtype: Dtype, quant: &Quant) -> bool {
     dtype == Dtype::UFixed8 && matches!(quant, Quant::None | Quant::PerTensor { .. })
 }
 
@@ -85,16 +84,16 @@ fn reads_in_place(net: &TypedGraph, op: &Op, slot: usize, root: ValueId, fused: 
         Op::Load => true,
         Op::Gather { .. } if slot == 0 => matches!(quant, Quant::None | Quant::PerTensor { .. }),
         Op::Linear { bias, .. } => match slot {
-            1 => constant && (float || is_row_codes(dtype, quant)),
+            1 => constant && (float || is_quantised_by_row(dtype, quant)),
             2 if bias => constant && float,
             _ => false,
         },
-        Op::GatedLinear { .. } => (1..=2).contains(&slot) && constant && (float || is_row_codes(dtype, quant)),
+        Op::GatedLinear { .. } => (1..=2).contains(&slot) && constant && (float || is_quantised_by_row(dtype, quant)),
         Op::RmsNorm { gamma: true, .. } => slot > 0 && fused && constant && float,
         Op::ScatterMask { .. } => slot == 0 && float,
         Op::Attention(op) => match slot {
             0 => false,
-            1 | 2 if op.past > 0 => float || !constant && is_u8_codes(dtype, quant) && is_fast(&op),
+            1 | 2 if op.past > 0 => float || !constant && is_quantised_u8(dtype, quant) && op.has_kernel(),
             n => op.mask && n == op.mask_slot() && float,
         },
         _ => false,

@@ -1,7 +1,7 @@
 //! Turns a graph into a plan: checks, folding, fusion.
 //!
-//! `lower` (QNN nodes to typed operations) -> `fold` (what depends on constants only) -> `fuse` -> `dead` (what nobody
-//! reads) -> `weights` (block codes packed for the kernels) -> `legalize` (conversions for operands that a step cannot read as declared). `exec` schedules and places the
+//! `lower` (QNN nodes to typed operations) -> `fold` (what depends on constants only) -> `fuse` -> `dead` (values without
+//! readers) -> `weights` (blocks packed for the kernels) -> `legalize` (conversions for operands that a step cannot read as declared). `exec` schedules and places the
 //! result in memory.
 
 pub(crate) mod dead;

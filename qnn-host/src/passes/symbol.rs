@@ -1,7 +1,7 @@
 //! What can be known of integer tensors before a run: each element as an expression over constants and inputs.
 //!
-//! Elements that have the same number here are equal in every run. That is how a fusion can tell that an index tensor says
-//! the same for every head, though its numbers depend on an input.
+//! Elements that have the same number here are equal in every run. So a fusion can find that an index tensor holds the
+//! same numbers for every head, though its numbers depend on an input.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -23,7 +23,7 @@ const MAX_ELEMS: usize = 1 << 20;
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Expr {
     Number(i32),
-    /// An element of a value that nothing is known of.
+    /// An element of a value of which nothing is known.
     Element(ValueId, u32),
     /// `Add` and `Multiply` have their operands in ascending order.
     Pair(BinaryOp, Sym, Sym),

@@ -1,7 +1,7 @@
 //! Which weights the vector kernels take as they are, and packing those that they take in a form of their own.
 //!
-//! Block codes ([`Quant::Block`] along a row, blocks of a multiple of 32, scales that `float16` holds) are packed once a
-//! context, and so are codes of 6 bits in blocks of 16 with scales of two levels; see [`crate::kernels::packed`]. Codes with a scale for each row are read in place.
+//! Blocks of quantised values ([`Quant::Block`] along a row, blocks of a multiple of 32, scales that `float16` holds) are packed once per
+//! context, and so are 6-bit values in blocks of 16 with scales of two levels; see [`crate::kernels::packed`]. Values with a scale for each row are read in place.
 
 use crate::bytes::Bytes;
 use crate::graph::op::Op;
@@ -53,7 +53,7 @@ fn packed(net: &TypedGraph, index: usize, slot: usize, shared: &SharedConstants)
     Some(Value { source, ..value.clone() })
 }
 
-/// The packing that keeps block codes bit for bit.
+/// The packing that keeps blocks bit for bit.
 pub(crate) fn packing_of(constant: &Constant, rows: usize, cols: usize) -> Option<Packing> {
     let bits = match constant.dtype {
         Dtype::SFixed8 => Bits::Eight,
@@ -71,17 +71,17 @@ pub(crate) fn packing_of(constant: &Constant, rows: usize, cols: usize) -> Optio
     (fits && offsets.iter().all(|&o| o == 0) && exact()).then_some(Packing { bits, scales: Scales::Block })
 }
 
-/// Whether codes in blocks of 16 need no more than 6 bits, and their scales are whole numbers times one number for each 256.
+/// Whether values in blocks of 16 need no more than 6 bits, and their scales are whole numbers times one number for each 256.
 fn fits_six(constant: &Constant, scales: &BlockScales, offsets: &[i32], cols: usize) -> bool {
     if !cols.is_multiple_of(STRETCH) || !offsets.iter().all(|&o| o == 0) {
         return false;
     }
-    let small = constant.bytes.iter().all(|&code| (-32..32).contains(&code.cast_signed()));
+    let small = constant.bytes.iter().all(|&q| (-32..32).contains(&q.cast_signed()));
     let parts = |first: usize| -> [f32; STRETCH / SUB] { std::array::from_fn(|i| scales.get(first + i)) };
     small && (0..scales.len()).step_by(STRETCH / SUB).all(|first| factors(&parts(first)).is_some())
 }
 
-/// Packs constants that [`packing_of`] likes.
+/// Packs constants that [`packing_of`] chose a packing for.
 fn packed_bytes(constant: &Constant, packing: Packing, rows: usize, cols: usize) -> Bytes {
     let Quant::Block { scales, .. } = &constant.quant else { return Bytes::copy_from(&[]) };
     let per_row = scales.len() / rows.max(1);
@@ -89,23 +89,23 @@ fn packed_bytes(constant: &Constant, packing: Packing, rows: usize, cols: usize)
     let repeat = wanted / per_row.max(1);
     let len = packing.size_bytes(rows, cols).expect("larger than its source, which is in memory, by an eighth at most");
     let halves = constant.bytes.len() < rows * cols;
-    let (mut codes, mut wide) = (vec![0; cols], vec![0.0; wanted]);
+    let (mut quantised, mut wide) = (vec![0; cols], vec![0.0; wanted]);
     Bytes::filled(len, |bytes| {
         let mut packer = Packer::new(bytes, packing, rows, cols);
         for row in 0..rows {
-            read_codes(constant, halves, row * cols, &mut codes);
+            read_row(constant, halves, row * cols, &mut quantised);
             spread(scales, row * per_row, repeat, &mut wide);
-            packer.row(row, &codes, &wide).expect("codes and scales that were looked at before");
+            packer.row(row, &quantised, &wide).expect("values and scales that `packing_of` saw");
         }
     })
 }
 
-/// Codes from element `first` on; those of 4 bits may lie two a byte, the earlier in the lower half.
-fn read_codes(constant: &Constant, halves: bool, first: usize, codes: &mut [i8]) {
+/// Quantised values from element `first` on; those of 4 bits may lie two per byte, the earlier in the lower half.
+fn read_row(constant: &Constant, halves: bool, first: usize, row: &mut [i8]) {
     let low = |byte: u8| (byte << 4).cast_signed() >> 4;
-    for (i, code) in codes.iter_mut().enumerate() {
+    for (i, q) in row.iter_mut().enumerate() {
         let at = first + i;
-        *code = match constant.dtype {
+        *q = match constant.dtype {
             Dtype::SFixed4 if halves => low(constant.bytes[at / 2] >> (at % 2 * 4)),
             Dtype::SFixed4 => low(constant.bytes[at]),
             _ => constant.bytes[at].cast_signed(),

@@ -2,12 +2,12 @@
 
 use crate::bytes::ALIGN;
 
-/// Scratch memory of runs. Give all graphs of a backend the same one: it is as large as the largest asked for.
+/// Scratch memory of runs. Give all graphs of a backend the same one: it is as large as the largest need.
 ///
-/// Pages that no run has touched cost nothing: the memory comes zeroed from the system, and nobody fills it.
+/// Pages that no run has touched cost nothing: the system hands out zeroed memory, and no code fills it.
 #[derive(Default)]
 pub struct Arena {
-    /// A little larger than asked for; what counts begins at `start`. An aligned allocation would be filled with zeros by
+    /// A little larger than needed; the used part begins at `start`. An aligned allocation would be filled with zeros by
     /// hand, page by page.
     block: Vec<u8>,
     start: usize,

@@ -32,12 +32,12 @@ pub(crate) fn round_all(rounding: Rounding, x: &mut [f32]) {
     match rounding {
         Rounding::None => {}
         Rounding::F16 => x.iter_mut().for_each(|x| *x = half::f16::from_f32(*x).to_f32()),
-        Rounding::Quantised(grid) => x.iter_mut().for_each(|x| *x = grid.real(grid.code(*x))),
+        Rounding::Quantised(grid) => x.iter_mut().for_each(|x| *x = grid.dequantise(grid.quantise(*x))),
     }
 }
 
 /// Fewest elements worth a thread of their own.
-const GRAIN: usize = 2048;
+pub(crate) const GRAIN: usize = 2048;
 
 /// A step that writes one value, any part of it on any thread.
 pub(crate) trait Fill: Send + Sync {

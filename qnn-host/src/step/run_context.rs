@@ -88,7 +88,7 @@ impl<'r> RunContext<'r> {
             Place::Arena(offset) => {
                 let n = src.n * size_of::<u32>();
                 assert!(offset + n <= self.arena_bytes, "{n} bytes at {offset} lie outside of the arena");
-                // SAFETY: inside the arena (above), whose bytes are initialised; nobody writes them during this step.
+                // SAFETY: inside the arena (above), whose bytes are initialised; no step writes them during this one.
                 unsafe { std::slice::from_raw_parts(self.base.add(*offset), n) }
             }
         }
@@ -126,7 +126,7 @@ impl<'r> RunContext<'r> {
         unsafe { SharedMut::from_raw(bytes.cast(), bytes.len()) }
     }
 
-    /// Memory for the running step alone, shared between the threads: at least as much as it asked for, aligned to 64.
+    /// Memory for the running step alone, shared between the threads: at least as much as its `scratch_bytes`, aligned to 64.
     pub(crate) fn scratch<T: Lane32>(&self) -> SharedMut<'_, T> {
         let n = (self.arena_bytes - self.scratch_at) / size_of::<T>();
         // SAFETY: the scratch part of the arena, which holds no value; aligned as the plan rounds its start to 64.

@@ -44,7 +44,7 @@ impl Blocks {
         }
     }
 
-    /// The tensor; codes of four bits lie two a byte if `halves`.
+    /// The tensor; values of four bits lie two per byte if `halves`.
     fn tensor(&self, b: &mut Build, halves: bool) -> TensorId {
         let bytes: Vec<u8> = match halves {
             false => self.codes.iter().map(|c| c.cast_unsigned()).collect(),

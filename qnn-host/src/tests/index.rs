@@ -2,6 +2,7 @@
 
 use super::reference::{Case, T};
 use crate::ir::{Dtype, Param};
+use crate::testing::ints;
 
 #[test]
 fn gather_along_any_axis() {
@@ -16,8 +17,9 @@ fn gather_along_any_axis() {
     }
     let halves = T::of(&[4, 3], |i| (i[0] * 3 + i[1]) as f64);
     let wanted = T::of(&[2, 2, 3], |i| halves.at(&[at(&i[..2]), i[2]]));
-    Case::new("Gather").typed(&halves, Dtype::F16).typed(&index, Dtype::I32).yields(wanted.clone());
-    let case = Case::new("Gather").typed(&halves, Dtype::I32).typed(&index, Dtype::I32);
+    let along = || Case::new("Gather").param("axis", Param::Int(0));
+    along().typed(&halves, Dtype::F16).typed(&index, Dtype::I32).output_typed(wanted.clone(), Dtype::F16).check();
+    let case = along().typed(&halves, Dtype::I32).typed(&index, Dtype::I32);
     case.output_typed(wanted, Dtype::I32).check();
 }
 
@@ -38,7 +40,7 @@ fn gather_nd() {
     Case::new("GatherNd").input(&table).typed(&index, Dtype::I32).yields(wanted);
     let index = T::list(&[2, 2, 1], &[2.0, 0.0, 1.0, 1.0]);
     let wanted = T::of(&[2, 2, 4, 2], |i| table.at(&[i[0], index.at(&[i[0], i[1], 0]) as usize, i[2], i[3]]));
-    let case = Case::new("GatherNd").param("batch_dims", Param::UInt(1)).input(&table);
+    let case = Case::new("GatherNd").param("batch_dims", ints(&[1])).input(&table);
     case.typed(&index, Dtype::I32).yields(wanted);
 }
 

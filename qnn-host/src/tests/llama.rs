@@ -157,7 +157,7 @@ pub(super) fn decoder(s: Shape, seed: u64) -> SourceGraph {
     let x = dec.norm(x, &[1, n, d]);
     let logits = dec.b.output("logits", &[1, n, v], s.dtype);
     let weights = dec.weights(&[v, d]);
-    dec.b.node("FullyConnected", &[], &[x, weights], &[logits]);
+    dec.b.node("FullyConnected", &[("keep_dims", Param::Bool(true))], &[x, weights], &[logits]);
     dec.b.graph
 }
 

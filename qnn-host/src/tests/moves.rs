@@ -57,7 +57,7 @@ fn split_and_unpack() {
     let part = |from: usize, n: usize| T::of(&[3, n, 2], |i| x.at(&[i[0], from + i[1], i[2]]));
     let case = Case::new("Split").param("axis", Param::UInt(1)).param("split_index", ints(&[2, 5])).input(&x);
     case.output(part(0, 2)).output(part(2, 3)).output(part(5, 4)).check();
-    let case = Case::new("Split").param("axis", Param::UInt(1)).input(&x);
+    let case = Case::new("Split").param("axis", Param::UInt(1)).param("split_index", ints(&[3, 6])).input(&x);
     case.output(part(0, 3)).output(part(3, 3)).output(part(6, 3)).check();
     let y = T::noise(&[3, 2], 7);
     let column = |j: usize| T::of(&[3], |i| y.at(&[i[0], j]));

@@ -2,7 +2,7 @@
 
 use crate::bytes::Bytes;
 use crate::ir::{Dtype, Param, Quant, Role, TensorId};
-use crate::testing::{Build, Noise, labels, numbers_of, run};
+use crate::testing::{Build, Noise, ints, labels, numbers_of, run};
 
 fn per_tensor(scale: f32, offset: i32) -> Quant {
     Quant::PerTensor { scale, offset }
@@ -138,7 +138,8 @@ fn mat_mul_and_conv_weights_have_a_scale_a_column() {
         let quant = Quant::PerAxis { axis, bits: 4, scales: scales.clone().into(), offsets: [].into() };
         let w = case.b.tensor("w", &w_dims, Dtype::SFixed8, quant, Role::Static(Bytes::copy_from(&bytes)));
         let out = case.output(&if conv { vec![1, 1, m, n] } else { vec![m, n] }, SCALE * 4.0, OFFSET);
-        case.b.node(op, &[], &[x, w], &[out]);
+        let window = [("stride", ints(&[1, 1])), ("pad_amount", Param::Ints(vec![2, 2], vec![0; 4]))];
+        case.b.node(op, if conv { &window } else { &[] }, &[x, w], &[out]);
         let wanted: Vec<f64> = (0..(m * n) as usize)
             .map(|i| {
                 let (row, j) = (i / n as usize, i % n as usize);

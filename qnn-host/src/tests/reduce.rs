@@ -131,8 +131,8 @@ fn rotation() {
         let half = rotated / 2;
         let angle = T::noise(&[5, half], 7);
         let (cos, sin) = (
-            T::of(&[5, half], |i| f64::from(angle.at(i).cos() as f32)),
-            T::of(&[5, half], |i| f64::from(angle.at(i).sin() as f32)),
+            T::of(&[1, 5, half], |i| f64::from(angle.at(&i[1..]).cos() as f32)),
+            T::of(&[1, 5, half], |i| f64::from(angle.at(&i[1..]).sin() as f32)),
         );
         let wanted = T::of(&x.dims, |i| {
             let d = i[3];
@@ -142,7 +142,7 @@ fn rotation() {
             let (j, second) = if interleaved { (d / 2, d % 2 == 1) } else { (d % half, d >= half) };
             let (p, q) = if interleaved { (2 * j, 2 * j + 1) } else { (j, j + half) };
             let at = |d| x.at(&[i[0], i[1], i[2], d]);
-            let (c, s) = (cos.at(&[i[2], j]), sin.at(&[i[2], j]));
+            let (c, s) = (cos.at(&[0, i[2], j]), sin.at(&[0, i[2], j]));
             if second { at(q) * c + at(p) * s } else { at(p) * c - at(q) * s }
         });
         let case = |cos: &T, sin: &T| {
@@ -150,13 +150,13 @@ fn rotation() {
             case.param("rotary_embedding_dim", Param::UInt(rotated as u64)).input(&x).input(cos).input(sin)
         };
         case(&cos, &sin).yields(wanted.clone());
-        let batched = |t: &T| T::of(&[2, 5, half], |i| t.at(&i[1..]));
+        let batched = |t: &T| T::of(&[2, 5, half], |i| t.at(&[0, i[1], i[2]]));
         case(&batched(&cos), &batched(&sin)).yields(wanted.clone());
         // The same rows from a longer table, by position.
-        let positions = T::list(&[1, 5], &[6.0, 2.0, 0.0, 5.0, 1.0]);
+        let positions = T::list(&[2, 5], &[6.0, 2.0, 0.0, 5.0, 1.0].repeat(2));
         let table = |t: &T| {
             T::of(&[8, half], |i| {
-                positions.data.iter().position(|&p| p == i[0] as f64).map_or(9.0, |r| t.at(&[r, i[1]]))
+                positions.data.iter().position(|&p| p == i[0] as f64).map_or(9.0, |r| t.at(&[0, r, i[1]]))
             })
         };
         case(&table(&cos), &table(&sin)).typed(&positions, Dtype::I32).yields(wanted);

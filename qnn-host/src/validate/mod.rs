@@ -1,115 +1,29 @@
-//! Checks of op configs and graphs: arity, parameters, element types, shapes, wiring.
+//! Checks of tensors, nodes and whole graphs.
 //!
-//! Pure: it reads [`ir`](crate::ir) values and answers with a [`Violation`] that names the node, the op, the operand,
-//! what was expected and what was found. The edge calls it for each node a client adds, the container for each graph
-//! it reads, so that `passes` and `exec` may rely on what is written here.
-//!
-//! Source: facts/qnn-ops.md (operand order, parameters, element types, layouts as measured on the real backend).
+//! Pure: it reads [`ir`](crate::ir) values and returns a [`Violation`] that names the node, the op, the operand, what was
+//! expected and what was found. The C API calls it for each tensor and node that a client adds, the container for each
+//! graph that it reads. The rules of the ops are in [`ops`].
 
-mod call;
-mod index_ops;
-mod math_ops;
-mod move_ops;
-mod spec;
-mod table;
 #[cfg(test)]
 mod tests;
 mod wiring;
 
-use std::fmt;
-
+use crate::graph::Violation;
+use crate::graph::walk::MAX_RANK;
 use crate::ir::{Node, Quant, Role, SourceGraph, Tensor};
+use crate::ops::{self, Rules};
 
-use call::Call;
-pub use spec::{Class, OpSpec, ParamKind, ParamSpec, Row};
-pub use table::OPS;
 pub use wiring::Wiring;
-
-/// Most dimensions a tensor may have.
-pub const MAX_RANK: usize = 8;
 
 /// Most bytes a tensor may have: what an allocation can hold.
 const MAX_BYTES: usize = isize::MAX as usize / 64 * 64;
-
-/// A rule that a node or tensor breaks.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub struct Violation {
-    /// Name of the node; empty when a tensor on its own is at fault.
-    pub node: Box<str>,
-    /// The node's op type.
-    pub op: Box<str>,
-    /// The operand, parameter or tensor at fault.
-    pub subject: Box<str>,
-    /// What the rule asks for.
-    pub expected: Box<str>,
-    /// What is there.
-    pub found: Box<str>,
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.node.is_empty() || !self.op.is_empty() {
-            write!(f, "node `{}` ({}), ", self.node, self.op)?;
-        }
-        write!(f, "{}: expected {}, found {}", self.subject, self.expected, self.found)
-    }
-}
-
-/// The rules of an op, `None` when the host does not know it.
-pub fn spec(op: &str) -> Option<&'static OpSpec> {
-    OPS.iter().find(|s| s.name == op)
-}
 
 /// Checks one node against its op's rules. The tensors it names must exist in `graph`.
 ///
 /// # Errors
 /// The first rule it breaks.
 pub fn check_node(graph: &SourceGraph, node: &Node) -> Result<(), Violation> {
-    let fault = |subject: &str, expected: String, found: String| Violation {
-        node: node.name.as_str().into(),
-        op: node.op.as_str().into(),
-        subject: subject.into(),
-        expected: expected.into(),
-        found: found.into(),
-    };
-    let spec = spec(&node.op).ok_or_else(|| {
-        let near = OPS.iter().find(|s| s.name.eq_ignore_ascii_case(&node.op));
-        let expected = match near {
-            Some(s) => format!("an op this backend has (did you mean `{}`?)", s.name),
-            None => "an op this backend has".to_owned(),
-        };
-        fault("op type", expected, format!("`{}`", node.op))
-    })?;
-    for (what, ids, (min, max)) in [("inputs", &node.inputs, spec.inputs), ("outputs", &node.outputs, spec.outputs)] {
-        if ids.len() < min || ids.len() > max {
-            let expected = match (min, max) {
-                (a, b) if a == b => format!("{a}"),
-                (a, usize::MAX) => format!("at least {a}"),
-                (a, b) => format!("{a} to {b}"),
-            };
-            return Err(fault(&format!("number of {what}"), expected, ids.len().to_string()));
-        }
-        if let Some(id) = ids.iter().find(|id| id.0 as usize >= graph.tensors.len()) {
-            return Err(fault(what, format!("ids below {}", graph.tensors.len()), id.0.to_string()));
-        }
-    }
-    let call = Call::new(graph, node);
-    spec::check_params(spec, &call)?;
-    for i in 0..spec.inputs.0 {
-        call.input(i)?;
-    }
-    spec::check_dtypes(spec, &call)?;
-    let shapes = (spec.shapes)(&call)?;
-    for (i, (want, tensor)) in shapes.iter().zip(&call.outputs).enumerate() {
-        if *want != tensor.dims {
-            return Err(call.bad_output(i, format!("dims {want:?}"), format!("{:?}", tensor.dims)));
-        }
-    }
-    if shapes.len() != call.outputs.len() {
-        let (want, have) = (shapes.len().to_string(), call.outputs.len().to_string());
-        return Err(fault("number of outputs", want, have));
-    }
-    Ok(())
+    ops::check(graph, node, Rules::Documented).map(|_| ())
 }
 
 /// Checks a tensor on its own: rank, extents, size, static data and encoding.
@@ -117,13 +31,7 @@ pub fn check_node(graph: &SourceGraph, node: &Node) -> Result<(), Violation> {
 /// # Errors
 /// The first rule it breaks.
 pub fn check_tensor(tensor: &Tensor) -> Result<(), Violation> {
-    let fault = |expected: String, found: String| Violation {
-        node: "".into(),
-        op: "".into(),
-        subject: format!("tensor `{}`", tensor.name).into(),
-        expected: expected.into(),
-        found: found.into(),
-    };
+    let fault = |expected: String, found: String| Violation::of(format!("tensor `{}`", tensor.name), expected, found);
     if matches!(tensor.role, Role::Null) {
         return Ok(());
     }
@@ -144,11 +52,11 @@ pub fn check_tensor(tensor: &Tensor) -> Result<(), Violation> {
     }
     if let Role::Static(data) = &tensor.role
         && data.len() != bytes
-        && !(tensor.may_pack_codes() && data.len() == bytes.div_ceil(2))
+        && !(tensor.may_pack_4_bits() && data.len() == bytes.div_ceil(2))
     {
         return Err(fault(format!("{bytes} bytes of data for {:?}", tensor.dims), format!("{}", data.len())));
     }
-    spec::check_quant(tensor).map_err(|(expected, found)| fault(expected, found))
+    check_quant(tensor).map_err(|(expected, found)| fault(expected, found))
 }
 
 /// Checks what [`check_tensor`] leaves out, for it reads all of a large list: block scales must be finite.
@@ -159,13 +67,10 @@ pub fn check_scales(tensor: &Tensor) -> Result<(), Violation> {
     let Quant::Block { scales, .. } = &tensor.quant else { return Ok(()) };
     match scales.iter().enumerate().find(|(_, s)| !s.is_finite()) {
         None => Ok(()),
-        Some((block, scale)) => Err(Violation {
-            node: "".into(),
-            op: "".into(),
-            subject: format!("tensor `{}`", tensor.name).into(),
-            expected: "finite scales".into(),
-            found: format!("{scale} for block {block}").into(),
-        }),
+        Some((block, scale)) => {
+            let found = format!("{scale} for block {block}");
+            Err(Violation::of(format!("tensor `{}`", tensor.name), "finite scales", found))
+        }
     }
 }
 
@@ -178,13 +83,8 @@ pub fn check_graph(graph: &SourceGraph) -> Result<(), Violation> {
     for tensor in &graph.tensors {
         check_tensor(tensor)?;
         if !names.insert(tensor.name.as_str()) {
-            return Err(Violation {
-                node: "".into(),
-                op: "".into(),
-                subject: format!("graph `{}`", graph.name).into(),
-                expected: "tensor names that differ".into(),
-                found: format!("`{}` twice", tensor.name).into(),
-            });
+            let found = format!("`{}` twice", tensor.name);
+            return Err(Violation::of(format!("graph `{}`", graph.name), "tensor names that differ", found));
         }
     }
     let mut wiring = Wiring::default();
@@ -193,4 +93,41 @@ pub fn check_graph(graph: &SourceGraph) -> Result<(), Violation> {
         wiring.add(graph, node)?;
     }
     wiring.finish(graph)
+}
+
+/// The encoding must cover the tensor; else what was expected and what was found.
+fn check_quant(tensor: &Tensor) -> Result<(), (String, String)> {
+    let finite = |scales: &[f32]| match scales.iter().find(|s| !s.is_finite()) {
+        Some(s) => Err(("finite scales".to_owned(), s.to_string())),
+        None => Ok(()),
+    };
+    let counts = |what: &str, want: usize, scales: usize, offsets: usize| {
+        if scales != want || (offsets != 0 && offsets != want) {
+            return Err((format!("{want} scales, one for each {what}"), format!("{scales} scales, {offsets} offsets")));
+        }
+        Ok(())
+    };
+    match &tensor.quant {
+        Quant::None => Ok(()),
+        Quant::PerTensor { scale, .. } => finite(&[*scale]),
+        Quant::PerAxis { axis, bits, scales, offsets } => {
+            let Some(&extent) = tensor.dims.get(*axis as usize) else {
+                return Err((format!("an encoding axis below rank {}", tensor.dims.len()), axis.to_string()));
+            };
+            if *bits as usize > tensor.dtype.size_bytes() * 8 {
+                return Err((format!("at most {} bits", tensor.dtype.size_bytes() * 8), bits.to_string()));
+            }
+            counts("index of the axis", extent as usize, scales.len(), offsets.len())?;
+            finite(scales)
+        }
+        Quant::Block { block_dims, scales, offsets } => {
+            let fits = block_dims.len() == tensor.dims.len()
+                && block_dims.iter().zip(&tensor.dims).all(|(&b, &d)| b != 0 && d % b == 0);
+            if !fits {
+                return Err((format!("blocks that divide {:?}", tensor.dims), format!("{block_dims:?}")));
+            }
+            let blocks = block_dims.iter().zip(&tensor.dims).map(|(&b, &d)| (d / b) as usize).product();
+            counts("block", blocks, scales.len(), offsets.len())
+        }
+    }
 }

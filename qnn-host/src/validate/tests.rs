@@ -1,8 +1,10 @@
-//! Cases for each op: one that passes, and what the ones that fail say.
+//! Cases for each op: one that passes, and the messages of those that fail.
 
 use super::*;
 use crate::bytes::Bytes;
 use crate::ir::{Dtype, Param, Quant, TensorId};
+use crate::ops::samples::{B, F, H, I, Sample, ints};
+use crate::ops::{Row, spec};
 
 fn of(name: String, (dtype, dims): (Dtype, &[u32]), role: Role) -> Tensor {
     let quant = match dtype {
@@ -14,9 +16,6 @@ fn of(name: String, (dtype, dims): (Dtype, &[u32]), role: Role) -> Tensor {
 }
 
 type T<'a> = (Dtype, &'a [u32]);
-
-/// Op, parameters, inputs, outputs.
-type Sample = (&'static str, Vec<(&'static str, Param)>, Vec<T<'static>>, Vec<T<'static>>);
 
 fn node(op: &str, params: &[(&str, Param)], inputs: &[T<'_>], outputs: &[T<'_>]) -> SourceGraph {
     let mut graph = SourceGraph { name: "g".into(), ..SourceGraph::default() };
@@ -38,15 +37,6 @@ fn check(graph: &SourceGraph) -> Result<(), String> {
     check_graph(graph).map_err(|v| v.to_string())
 }
 
-fn ints(values: &[i64]) -> Param {
-    Param::Ints(vec![values.len() as u32], values.into())
-}
-
-const F: Dtype = Dtype::F32;
-const H: Dtype = Dtype::F16;
-const I: Dtype = Dtype::I32;
-const B: Dtype = Dtype::Bool8;
-
 /// What the checks accept must also be what the executor can prepare and run, on zeros at least.
 fn runs(graph: &SourceGraph) {
     use crate::exec::Executable;
@@ -65,113 +55,6 @@ fn runs(graph: &SourceGraph) {
 
 #[test]
 fn every_op_passes_and_runs() {
-    let f = |d: &'static [u32]| (F, d);
-    let u = Param::UInt;
-    let table: Vec<Sample> = vec![
-        ("Gather", vec![("axis", Param::Int(0))], vec![f(&[100, 16]), (I, &[1, 5])], vec![f(&[1, 5, 16])]),
-        ("FullyConnected", vec![], vec![f(&[1, 4, 64]), f(&[8, 64]), f(&[8])], vec![f(&[4, 8])]),
-        (
-            "FullyConnected",
-            vec![("keep_dims", Param::Bool(true))],
-            vec![f(&[1, 4, 64]), f(&[8, 64])],
-            vec![f(&[1, 4, 8])],
-        ),
-        (
-            "FullyConnected",
-            vec![],
-            vec![(Dtype::UFixed16, &[4, 64]), (Dtype::SFixed8, &[8, 64]), (Dtype::SFixed32, &[8])],
-            vec![(Dtype::UFixed16, &[4, 8])],
-        ),
-        (
-            "MatMul",
-            vec![("transpose_in1", Param::Bool(true))],
-            vec![(Dtype::SFixed16, &[3, 8]), (Dtype::SFixed8, &[9, 8])],
-            vec![(Dtype::SFixed16, &[3, 9])],
-        ),
-        (
-            "RmsNorm",
-            vec![("axes", ints(&[1])), ("epsilon", Param::F32(1e-5))],
-            vec![f(&[4, 8]), f(&[8])],
-            vec![f(&[4, 8])],
-        ),
-        ("RotaryEmbedding", vec![], vec![f(&[1, 4, 3, 8]), f(&[1, 3, 4]), f(&[1, 3, 4])], vec![f(&[1, 4, 3, 8])]),
-        ("MatMul", vec![], vec![f(&[2, 4, 3, 8]), f(&[2, 1, 8, 9])], vec![f(&[2, 4, 3, 9])]),
-        ("MatMul", vec![("transpose_in1", Param::Bool(true))], vec![f(&[3, 8]), f(&[9, 8])], vec![f(&[3, 9])]),
-        ("ElementWiseAdd", vec![], vec![f(&[2, 4, 3, 9]), f(&[1, 1, 3, 9])], vec![f(&[2, 4, 3, 9])]),
-        ("Softmax", vec![("axis", u(3))], vec![f(&[2, 4, 3, 9])], vec![f(&[2, 4, 3, 9])]),
-        ("Concat", vec![("axis", u(2))], vec![f(&[2, 1, 7, 8]), f(&[2, 1, 2, 8])], vec![f(&[2, 1, 9, 8])]),
-        ("Transpose", vec![("perm", ints(&[0, 2, 1, 3]))], vec![f(&[1, 3, 4, 8])], vec![f(&[1, 4, 3, 8])]),
-        ("Reshape", vec![], vec![f(&[3, 32])], vec![f(&[1, 3, 4, 8])]),
-        ("Sigmoid", vec![], vec![f(&[3])], vec![f(&[3])]),
-        ("ElementWiseMultiply", vec![], vec![f(&[3]), f(&[3])], vec![f(&[3])]),
-        ("Cast", vec![], vec![f(&[3])], vec![(H, &[3])]),
-        ("Convert", vec![], vec![(H, &[3])], vec![f(&[3])]),
-        ("Split", vec![("axis", u(0)), ("split_index", ints(&[2, 3]))], vec![f(&[7])], vec![f(&[2]), f(&[1]), f(&[4])]),
-        ("LayerNorm", vec![("axes", ints(&[1]))], vec![f(&[4, 8]), f(&[8]), f(&[8])], vec![f(&[4, 8])]),
-        ("L2Norm", vec![("axis", u(1))], vec![f(&[4, 8])], vec![f(&[4, 8])]),
-        ("LogSoftmax", vec![("axis", u(1))], vec![f(&[4, 8])], vec![f(&[4, 8])]),
-        ("ElementWiseNeuron", vec![("operation", u(7))], vec![f(&[4])], vec![f(&[4])]),
-        ("ElementWiseUnary", vec![("operation", u(15))], vec![f(&[4])], vec![f(&[4])]),
-        ("ElementWiseBinary", vec![("operation", u(19))], vec![(B, &[4]), (B, &[1])], vec![(B, &[4])]),
-        ("ElementWiseBinary", vec![("operation", u(8))], vec![f(&[4]), f(&[1])], vec![(B, &[4])]),
-        ("ElementWiseSelect", vec![], vec![(B, &[4]), f(&[2, 4]), f(&[1])], vec![f(&[2, 4])]),
-        ("Cast", vec![], vec![(I, &[3])], vec![(H, &[3])]),
-        ("Quantize", vec![], vec![f(&[3])], vec![(Dtype::UFixed16, &[3])]),
-        ("Dequantize", vec![], vec![(Dtype::UFixed8, &[3])], vec![f(&[3])]),
-        ("Gather", vec![("axis", Param::Int(-1))], vec![f(&[2, 5]), (I, &[3])], vec![f(&[2, 3])]),
-        ("GatherElements", vec![("axis", u(1))], vec![f(&[2, 5]), (I, &[2, 3])], vec![f(&[2, 3])]),
-        ("GatherNd", vec![], vec![f(&[2, 5]), (I, &[3, 1])], vec![f(&[3, 5])]),
-        ("ScatterElements", vec![("axis", u(1))], vec![f(&[2, 5]), (I, &[2, 1]), f(&[2, 1])], vec![f(&[2, 5])]),
-        ("ReduceSum", vec![("axes", ints(&[0])), ("keep_dims", Param::Bool(true))], vec![f(&[3, 9])], vec![f(&[1, 9])]),
-        ("ReduceMax", vec![("axes", ints(&[0, 1]))], vec![f(&[3, 9])], vec![f(&[1])]),
-        ("ReduceMin", vec![("axes", ints(&[1]))], vec![(I, &[3, 9])], vec![(I, &[3])]),
-        ("ReduceProd", vec![("axes", ints(&[1]))], vec![f(&[3, 9])], vec![f(&[3])]),
-        ("Argmax", vec![("axis", u(1))], vec![f(&[3, 9])], vec![(I, &[3])]),
-        ("CumulativeSum", vec![("axis", u(1))], vec![f(&[3, 9])], vec![f(&[3, 9])]),
-        ("Tile", vec![("multiples", ints(&[2, 1]))], vec![f(&[3, 9])], vec![f(&[6, 9])]),
-        ("ExpandDims", vec![("axis", u(1))], vec![f(&[3, 9])], vec![f(&[3, 1, 9])]),
-        ("ExpandDims", vec![("axes", ints(&[0, 3]))], vec![f(&[3, 9])], vec![f(&[1, 3, 9, 1])]),
-        ("Squeeze", vec![], vec![f(&[1, 3, 1])], vec![f(&[3])]),
-        ("Pack", vec![("axis", u(1))], vec![f(&[3, 9]), f(&[3, 9])], vec![f(&[3, 2, 9])]),
-        ("UnPack", vec![("axis", u(0))], vec![f(&[2, 9])], vec![f(&[9]), f(&[9])]),
-        (
-            "RotaryEmbedding",
-            vec![("interleaved", Param::Bool(true)), ("rotary_embedding_dim", u(4))],
-            vec![f(&[2, 4, 3, 8]), f(&[9, 2]), f(&[9, 2]), (I, &[2, 3])],
-            vec![f(&[2, 4, 3, 8])],
-        ),
-        (
-            "StridedSlice",
-            vec![
-                ("ranges", Param::Ints(vec![2, 3], vec![2, 0, -1, 0, 0, 1])),
-                ("shrink_axes", u(2)),
-                ("end_mask", u(1)),
-            ],
-            vec![f(&[3, 9])],
-            vec![f(&[3])],
-        ),
-        ("TopK", vec![("k", u(2))], vec![f(&[3, 9])], vec![f(&[3, 2]), (I, &[3, 2])]),
-        ("ScatterNd", vec![], vec![f(&[9, 4]), (I, &[2, 1]), f(&[2, 4])], vec![f(&[9, 4])]),
-        ("ReduceMean", vec![("axes", ints(&[1]))], vec![f(&[3, 9])], vec![f(&[3])]),
-        (
-            "Pad",
-            vec![("scheme", u(0)), ("pad_amount", Param::Ints(vec![1, 2], vec![1, 2]))],
-            vec![f(&[3])],
-            vec![f(&[6])],
-        ),
-        (
-            "StridedSlice",
-            vec![("ranges", Param::Ints(vec![2, 3], vec![1, 3, 1, 0, 9, 2])), ("shrink_axes", u(0))],
-            vec![f(&[3, 9])],
-            vec![f(&[2, 5])],
-        ),
-        (
-            "Conv2d",
-            vec![("stride", ints(&[1, 1])), ("pad_amount", Param::Ints(vec![2, 2], vec![0; 4]))],
-            vec![f(&[1, 1, 5, 8]), f(&[1, 1, 8, 3])],
-            vec![f(&[1, 1, 5, 3])],
-        ),
-    ];
     let mut seen = std::collections::BTreeSet::new();
     let mut one = |op: &str, params: &[(&str, Param)], inputs: &[T<'_>], outputs: &[T<'_>]| {
         seen.insert(op.to_owned());
@@ -179,14 +62,14 @@ fn every_op_passes_and_runs() {
         assert_eq!(check(&graph), Ok(()), "{op}");
         runs(&graph);
     };
-    for (op, params, inputs, outputs) in table {
+    for Sample { op, params, inputs, outputs } in ops::samples() {
         one(op, &params, &inputs, &outputs);
     }
     // The families: same extents in and out, or two inputs that broadcast.
     let quant = Dtype::UFixed16;
-    for s in OPS {
-        let alike = std::ptr::fn_addr_eq(s.shapes, math_ops::same as spec::ShapeFn);
-        let pairs = std::ptr::fn_addr_eq(s.shapes, math_ops::broadcast as spec::ShapeFn);
+    for s in ops::all() {
+        let alike = std::ptr::fn_addr_eq(s.shapes, ops::SAME);
+        let pairs = std::ptr::fn_addr_eq(s.shapes, ops::BROADCAST);
         let has =
             |set: u32, dtype: Dtype| Dtype::ALL.iter().position(|d| *d == dtype).is_some_and(|b| set >> b & 1 == 1);
         if !alike && !pairs || matches!(s.name, "Cast" | "Convert" | "Quantize" | "Dequantize") {
@@ -204,7 +87,7 @@ fn every_op_passes_and_runs() {
             }
         }
     }
-    let missing: Vec<_> = OPS.iter().map(|s| s.name).filter(|name| !seen.contains(*name)).collect();
+    let missing: Vec<_> = ops::all().map(|s| s.name).filter(|name| !seen.contains(*name)).collect();
     assert!(missing.is_empty(), "no sample of {missing:?}");
 }
 
@@ -381,12 +264,12 @@ fn static_data_and_encodings_are_measured() {
 
 #[test]
 fn the_table_is_in_order() {
-    let mut names: Vec<_> = OPS.iter().map(|s| s.name).collect();
+    let mut names: Vec<_> = ops::all().map(|s| s.name).collect();
     let n = names.len();
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), n, "an op twice");
-    for s in OPS {
+    for s in ops::all() {
         assert!(!s.rows.is_empty() && s.inputs.0 <= s.inputs.1 && s.outputs.0 <= s.outputs.1, "{}", s.name);
         for row in s.rows {
             assert!(

@@ -2,7 +2,7 @@
 
 use crate::ir::{Node, Role, SourceGraph, TensorId};
 
-use super::Violation;
+use crate::graph::Violation;
 
 /// The tensors made so far, while nodes are added one by one.
 #[derive(Clone, Debug, Default)]
@@ -14,16 +14,10 @@ impl Wiring {
     /// Adds a node whose ids lie in `graph`.
     ///
     /// # Errors
-    /// It reads a tensor that nobody has made yet, or writes one that is not its to write. Nothing is added then.
+    /// It reads a tensor that no node has made yet, or writes one that is not its to write. Nothing is added then.
     pub fn add(&mut self, graph: &SourceGraph, node: &Node) -> Result<(), Violation> {
         self.made.resize(graph.tensors.len(), false);
-        let fault = |subject: String, expected: &str, found: &str| Violation {
-            node: node.name.as_str().into(),
-            op: node.op.as_str().into(),
-            subject: subject.into(),
-            expected: expected.into(),
-            found: found.into(),
-        };
+        let fault = |subject: String, expected: &str, found: &str| Violation::of_node(node, &subject, expected, found);
         for (i, &id) in node.inputs.iter().enumerate() {
             let tensor = graph.tensor(id);
             let ready = match tensor.role {
@@ -61,13 +55,7 @@ impl Wiring {
     /// # Errors
     /// Names the first output that no node makes, or an empty graph.
     pub fn finish(&self, graph: &SourceGraph) -> Result<(), Violation> {
-        let fault = |expected: &str, found: String| Violation {
-            node: "".into(),
-            op: "".into(),
-            subject: format!("graph `{}`", graph.name).into(),
-            expected: expected.into(),
-            found: found.into(),
-        };
+        let fault = |expected: &str, found: String| Violation::of(format!("graph `{}`", graph.name), expected, found);
         if graph.nodes.is_empty() {
             return Err(fault("at least one node", "none".to_owned()));
         }

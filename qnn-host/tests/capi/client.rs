@@ -9,7 +9,7 @@ use qnn_sys::*;
 /// Calls a slot.
 macro_rules! call {
     ($table:expr, $slot:ident($($arg:expr),* $(,)?)) => {{
-        let function = $table.$slot.expect("the slot is filled, by the stub if by nobody else");
+        let function = $table.$slot.expect("the slot is filled, by the stub at least");
         // SAFETY: the arguments are what the slot's contract asks for, or wrong in a way that a backend must survive:
         // null, a number that is no handle, a struct with odd values.
         unsafe { function($($arg),*) }

@@ -21,7 +21,7 @@ fn providers_name_themselves() {
     assert_eq!(call!(t, backendGetBuildId(&raw mut id)), 0);
     // SAFETY: as above.
     assert_eq!(unsafe { CStr::from_ptr(id) }.to_str().unwrap(), qnn_host::BUILD_ID);
-    // What nobody filled says so.
+    // Slots that nothing fills report it.
     assert_eq!(call!(t, signalTrigger(null_mut())), 1000);
     assert_eq!(call!(t, backendRegisterOpPackage(null_mut(), null(), null(), null())), 1000);
     // SAFETY: null is refused.
@@ -74,30 +74,30 @@ fn operations_are_listed_and_validated() {
     assert_eq!(validate(&Op::new("s", "Sigmoid", &[], &[&flat], &[&flat])), 3110);
 }
 
-static HEARD: Mutex<Vec<(u32, String)>> = Mutex::new(Vec::new());
+static LOGGED: Mutex<Vec<(u32, String)>> = Mutex::new(Vec::new());
 
-unsafe extern "C" fn hear(text: *const c_char, level: u32, _time: u64, args: *mut c_void) {
+unsafe extern "C" fn record(text: *const c_char, level: u32, _time: u64, args: *mut c_void) {
     assert!(!args.is_null());
     // SAFETY: the backend sends a string.
     let text = unsafe { CStr::from_ptr(text) }.to_str().unwrap().to_owned();
-    HEARD.lock().push((level, text));
+    LOGGED.lock().push((level, text));
 }
 
 #[test]
 fn the_log_hears_failures_of_its_backend() {
     let t = interface().table;
     let (mut log, mut backend, mut context) = (null_mut(), null_mut(), null_mut());
-    assert_eq!(call!(t, logCreate(Some(hear), 1, &raw mut log)), 0);
+    assert_eq!(call!(t, logCreate(Some(record), 1, &raw mut log)), 0);
     assert_eq!(call!(t, backendCreate(log, null_mut(), &raw mut backend)), 0);
     assert_eq!(call!(t, contextCreate(backend, null_mut(), null_mut(), &raw mut context)), 0);
     let mut graph = null_mut();
     assert_eq!(call!(t, graphRetrieve(context, c"50% of it".as_ptr(), &raw mut graph)), 6002);
-    let heard = |what: &str| HEARD.lock().iter().any(|(level, text)| *level == 1 && text.contains(what));
-    assert!(heard("QnnGraph_retrieve: the context has no graph `50%% of it`"), "{:?}", HEARD.lock());
+    let logged = |what: &str| LOGGED.lock().iter().any(|(level, text)| *level == 1 && text.contains(what));
+    assert!(logged("QnnGraph_retrieve: the context has no graph `50%% of it`"), "{:?}", LOGGED.lock());
     // A freed log is never called again.
     assert_eq!(call!(t, logFree(log)), 0);
     assert_eq!(call!(t, graphRetrieve(context, c"later".as_ptr(), &raw mut graph)), 6002);
-    assert!(!heard("later"));
+    assert!(!logged("later"));
     assert_eq!(call!(t, logSetLogLevel(log, 2)), 11004);
     assert_eq!(call!(t, contextFree(context, null_mut())), 0);
     assert_eq!(call!(t, backendFree(backend)), 0);

@@ -150,7 +150,7 @@ fn waiting_executions_are_notified_in_the_end() {
     let want = reference(&small.sample());
     outs.iter().for_each(|y| expect(&as_floats(y), &want));
 
-    // Jobs that still wait when the context is freed are told so; none is forgotten.
+    // Jobs that still wait when the context is freed get an error; none is forgotten.
     for y in &mut outs {
         let (input, mut output) = (small.x.reading(&x), small.y.writing(y));
         let param = std::ptr::without_provenance_mut(42);

@@ -64,8 +64,9 @@ pub fn run(toolchain: &Toolchain, target: &str, cases: Option<u32>, only: &[Step
         let programs = build(toolchain, target, &packages)?;
         let mut jobs = Vec::new();
         for step in &steps {
-            jobs.extend(step_jobs(toolchain, target, *step, &programs, cases)?);
+            jobs.extend(step_jobs(toolchain, *step, &programs, cases)?);
         }
+        jobs.push(examples(toolchain, target, &packages)?);
         run_all(jobs)?;
     }
     if steps.contains(&Step::Decode) {
@@ -120,13 +121,7 @@ struct Job {
     command: Command,
 }
 
-fn step_jobs(
-    toolchain: &Toolchain,
-    target: &str,
-    step: Step,
-    programs: &[Program],
-    cases: Option<u32>,
-) -> Result<Vec<Job>> {
+fn step_jobs(toolchain: &Toolchain, step: Step, programs: &[Program], cases: Option<u32>) -> Result<Vec<Job>> {
     let (cpu, unit) = step.cpu();
     let mut env = toolchain.emulate(cpu)?;
     if let Some(cases) = cases {
@@ -154,14 +149,17 @@ fn step_jobs(
         }
         jobs.push(Job { name, command: start(program, &[]) });
     }
-    // Examples in documents run once, whatever the CPU.
-    if step != Step::HostA53 {
-        let names = step.packages().iter().flat_map(|name| ["--package", name]);
-        let mut command = Command::new("cargo");
-        command.args(["test", "--doc", "--target", target]).args(names).envs(borrowed(&env)).current_dir(root());
-        jobs.push(Job { name: format!("examples of {}", step.packages().join(", ")), command });
-    }
     Ok(jobs)
+}
+
+/// The examples in documents, once, whatever the CPU. All packages in one call, as they were built: else their features would differ,
+/// and cargo would build them again.
+fn examples(toolchain: &Toolchain, target: &str, packages: &[&str]) -> Result<Job> {
+    let names = packages.iter().flat_map(|name| ["--package", name]);
+    let mut command = Command::new("cargo");
+    command.args(["test", "--doc", "--target", target]).args(names).current_dir(root());
+    command.envs(borrowed(&toolchain.emulate("max")?));
+    Ok(Job { name: "examples in documents".to_owned(), command })
 }
 
 /// Runs all, one per core at a time, and prints how long each took.

@@ -5,7 +5,7 @@ use crate::graph::op::Op;
 use crate::graph::scalar::BinaryOp;
 use crate::graph::typed::{TypedGraph, ValueId};
 
-/// Rewrites sums whose one side is a linear layer that nobody else reads.
+/// Rewrites sums whose one side is a linear layer without other readers.
 pub(super) fn fuse(net: &mut TypedGraph) {
     rewrite(net, |op| *op == Op::Binary(BinaryOp::Add), fused);
 }

@@ -1,4 +1,4 @@
-//! Joins nodes into fused steps. Each file knows one pattern; intermediate values must be unrounded.
+//! Joins nodes into fused steps. Each file matches one pattern; intermediate values must be unrounded.
 
 mod attention;
 mod linear;
@@ -26,7 +26,7 @@ pub(crate) fn fuse(net: &mut TypedGraph) {
 /// What a node is to become: an operation and its inputs.
 type Rewrite = (Op, Vec<ValueId>);
 
-/// Offers each node that `wants` likes to `find`, in order, and makes it what that says.
+/// Offers each node that `wants` accepts to `find`, in order, and replaces it by what that returns.
 fn rewrite(net: &mut TypedGraph, wants: fn(&Op) -> bool, find: fn(&Match<'_>, usize) -> Option<Rewrite>) {
     for index in 0..net.nodes.len() {
         if !wants(&net.nodes[index].op) {
@@ -76,7 +76,7 @@ impl<'n> Match<'n> {
         (rounding == Rounding::None || moved.into_iter().all(|id| root(id).rounded() == rounding)).then_some(node)
     }
 
-    /// As [`Match::maker`], when nobody else reads the value.
+    /// As [`Match::maker`], when no other node reads the value.
     pub(super) fn own_maker(&self, id: ValueId) -> Option<&'n Node> {
         self.maker(id).filter(|_| self.uses.readers(self.net, id) == 1)
     }

@@ -1,6 +1,6 @@
 //! Transpositions between "all heads of a row" and "all rows of a head": moved and absorbed where a step can stride.
 //!
-//! `[1, rows, heads, dim]` is what linear layers write and read, `[1, heads, rows, dim]` what products of matrices want. The
+//! `[1, rows, heads, dim]` is what linear layers write and read, `[1, heads, rows, dim]` what products of matrices take. The
 //! rotation works on either, attention reads queries and writes results at any stride, so both transpositions go.
 
 use super::Match;
@@ -34,7 +34,7 @@ pub(super) fn fuse(net: &mut TypedGraph) {
     }
 }
 
-/// What a swap of heads and rows swaps, if the value is one that nobody else reads.
+/// What a swap of heads and rows swaps, if the value has no other reader.
 fn swapped(m: &Match<'_>, id: ValueId) -> Option<ValueId> {
     let node = m.own_maker(id)?;
     let Op::Transpose { perm } = &node.op else { return None };

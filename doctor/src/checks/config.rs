@@ -1,0 +1,156 @@
+//! Checks of the config by itself: syntax, schema, API version, sampler.
+
+use genie_bundle::config::{ConfigError, GenieConfig, validate};
+use genie_bundle::config::{GenieApi, rejected_by};
+use serde_json::Value;
+
+use super::Check;
+use crate::{Facts, Findings, Fix, Rule, Severity};
+
+/// The checks, in the order of the report.
+pub(super) const CHECKS: &[Check] = &[
+    Check { rules: &[&CONFIG_MISSING, &CONFIG_SYNTAX], run: config_syntax },
+    Check { rules: &[&CONFIG_SCHEMA, &CONFIG_UNSUPPORTED], run: config_schema },
+    Check { rules: &[&CONFIG_API], run: config_api },
+    Check { rules: &[&SAMPLER_MISSING, &REPETITION_PENALTY, &GREEDY_IGNORED], run: sampler },
+];
+
+const CONFIG_MISSING: Rule = Rule {
+    id: "config-missing",
+    severity: Severity::Error,
+    title: "a folder without `genie_config.json`",
+    why: "nothing states which binaries and which tokenizer belong together",
+    fix: Fix::NameBundle,
+};
+
+const CONFIG_SYNTAX: Rule = Rule {
+    id: "config-syntax",
+    severity: Severity::Error,
+    title: "a config that cannot be read as JSON",
+    why: "libGenie returns -7 (JSON syntax)",
+    fix: Fix::Text("correct it at the reported line and column"),
+};
+
+/// The file, then its syntax.
+fn config_syntax(facts: &Facts, found: &mut Findings) {
+    let Some(bundle) = &facts.bundle else { return };
+    match &bundle.config {
+        None if bundle.is_folder => {
+            found.add(&CONFIG_MISSING, bundle.path.display().to_string(), "no `genie_config.json` in it");
+        }
+        Some(config) => {
+            if let Err(error) = &config.document {
+                found.add(&CONFIG_SYNTAX, config.at(""), error.clone());
+            }
+        }
+        None => {}
+    }
+}
+
+const CONFIG_SCHEMA: Rule = Rule {
+    id: "config-schema",
+    severity: Severity::Error,
+    title: "a config that violates Genie's schema or the rules between its keys",
+    why: "libGenie returns -8 (JSON schema) or -9 (JSON value), or refuses to create the dialog",
+    fix: Fix::Text("correct the reported key"),
+};
+
+const CONFIG_UNSUPPORTED: Rule = Rule {
+    id: "config-unsupported",
+    severity: Severity::Warning,
+    title: "a config with a feature that this engine does not support",
+    why: "this engine refuses it by name; libGenie may accept it",
+    fix: Fix::Text("run it with libGenie, or remove the feature from the config"),
+};
+
+/// Schema, rules between keys, and support, without the files that it names.
+fn config_schema(facts: &Facts, found: &mut Findings) {
+    let Some(config) = facts.config() else { return };
+    let Ok(document) = &config.document else { return };
+    let mut problems = validate(document);
+    let mut rule = &CONFIG_SCHEMA;
+    if problems.is_empty() {
+        match GenieConfig::from_json(&document.to_string(), &config.base) {
+            Err(ConfigError::Unsupported { problems: named, .. }) => (rule, problems) = (&CONFIG_UNSUPPORTED, named),
+            Err(other) => problems.extend(other.problems().iter().cloned()),
+            Ok(_) => {}
+        }
+    }
+    for problem in problems {
+        let finding = found.add(rule, config.at(&problem.pointer), problem.message);
+        if let Some(hint) = problem.hint {
+            finding.fix(hint);
+        }
+    }
+}
+
+const CONFIG_API: Rule = Rule {
+    id: "config-api",
+    severity: Severity::Error,
+    title: "a config that this version of the Genie API refuses",
+    why: "unknown keys are errors, and required keys changed: 1.0 needs `pos-id-dim`, later versions forbid it beside \
+        `positional-encoding`",
+    fix: Fix::Text("use a newer QAIRT release, or write the config for this one"),
+};
+
+/// Only for versions before the newest one, whose schema is another check.
+fn config_api(facts: &Facts, found: &mut Findings) {
+    let Some(config) = facts.config() else { return };
+    let (Ok(document), Some(api)) = (&config.document, facts.genie_api) else { return };
+    if api >= GenieApi::NEWEST {
+        return;
+    }
+    for problem in rejected_by(document, api) {
+        let finding = found.add(&CONFIG_API, config.at(&problem.pointer), problem.message);
+        if let Some(hint) = problem.hint {
+            finding.fix(hint);
+        }
+    }
+}
+
+const SAMPLER_MISSING: Rule = Rule {
+    id: "sampler-missing",
+    severity: Severity::Error,
+    title: "no `sampler` block",
+    why: "the schema allows it, but libGenie then refuses to create the dialog",
+    fix: Fix::Text("add `\"sampler\": {\"version\": 1}`"),
+};
+
+const REPETITION_PENALTY: Rule = Rule {
+    id: "repetition-penalty",
+    severity: Severity::Error,
+    title: "a `token-penalty` without `repetition-penalty`",
+    why: "libGenie takes it as 0, which makes all tokens the same",
+    fix: Fix::Text("add `\"repetition-penalty\": 1.0`"),
+};
+
+const GREEDY_IGNORED: Rule = Rule {
+    id: "greedy-ignored",
+    severity: Severity::Warning,
+    title: "`greedy` without `temp` 0 or `top-k` 1",
+    why: "libGenie ignores `greedy` and samples at random; this engine respects it",
+    fix: Fix::Text("add `\"temp\": 0` or `\"top-k\": 1`"),
+};
+
+const POINTER: &str = "/dialog/sampler";
+
+/// The sampler block, then its keys.
+fn sampler(facts: &Facts, found: &mut Findings) {
+    let Some(config) = facts.config().filter(|config| config.dialog("").is_some()) else { return };
+    let Some(sampler) = config.dialog("/sampler") else {
+        found.add(&SAMPLER_MISSING, config.at(POINTER), "required key is missing");
+        return;
+    };
+    if sampler.get("token-penalty").is_some_and(|p| p.is_object() && p.get("repetition-penalty").is_none()) {
+        found.add(&REPETITION_PENALTY, config.at("/dialog/sampler/token-penalty"), "`repetition-penalty` is missing");
+    }
+    let is = |key: &str, want: f64| sampler.get(key).and_then(Value::as_f64) == Some(want);
+    let greedy = sampler.get("greedy").and_then(Value::as_bool) == Some(true);
+    if greedy && !is("temp", 0.0) && !is("top-k", 1.0) {
+        found.add(
+            &GREEDY_IGNORED,
+            config.at("/dialog/sampler/greedy"),
+            "true, but neither `temp` is 0 nor `top-k` is 1",
+        );
+    }
+}
