@@ -159,7 +159,7 @@ fn several_sequences_share_one_cache_on_the_emulator() {
     let prefix: Vec<u32> = (0..9).map(token).collect();
     engine.prefill(&ids(&prefix)).unwrap();
     naive.go_on(0, &prefix);
-    engine.share_prefix(SeqId(0), SeqId(1), 0..7).unwrap();
+    engine.share(SeqId(0), SeqId(1), 0..7).unwrap();
     naive.share(0, 1, &(0..7));
     let (a, b, c) = ([3u32, 4, 5], [9u32, 8], [1u32, 2, 3, 4]);
     let (ia, ib, ic) = (ids(&a), ids(&b), ids(&c));

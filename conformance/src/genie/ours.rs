@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use dialog::{Dialog, DialogConfig, DialogError, SentenceCode};
-use engine::{Engine, EngineConfig, Policy, TokenModel as _};
+use engine::{Engine, EngineConfig, Overflow, Policy, TokenModel as _};
 use genie_types::TokenId;
 use qnn_api::Backend;
 
@@ -127,7 +127,7 @@ impl Act {
         };
         reply.code = match done {
             Ok(done) => done.stop.genie_status(),
-            Err(DialogError::ContextExceeded { .. }) => CONTEXT_EXCEEDED,
+            Err(DialogError::Overflow(Overflow::ContextExceeded { .. })) => CONTEXT_EXCEEDED,
             Err(e) => return Err(e.into()),
         };
         Ok(reply)

@@ -1,11 +1,12 @@
-//! A cache as plain values: what snapshots hold, and what moves rows into another shape, mode or process.
+//! A cache as plain values: what snapshots hold, and what moves rows into another variant, mode or process.
 //!
 //! *Shapes*: for each tensor `n` rows in layout-neutral form, keys `[n_heads, head_dim, n]`, values
 //! `[n_heads, n, head_dim]`, in the tensor's own type. Row `i` of a group's tensors is cell `i` of its image.
 
 use super::KvCache;
-use crate::KvError;
+use super::positions::Positions;
 use crate::cells::{Cell, SeqId};
+use crate::error::{KvError, Reason};
 use crate::geometry::KvTensor;
 use crate::worker::Shard;
 
@@ -73,31 +74,30 @@ impl KvCache {
     /// # Errors
     /// [`KvError::Worker`].
     pub fn geometry(&mut self) -> Result<Vec<KvTensor>, KvError> {
-        self.settle()?;
-        Ok(self.tensors().map(|t| t.spec.canonical()).collect())
+        self.wait_all()?;
+        Ok(self.store.tensors().map(|t| t.spec.canonical()).collect())
     }
 
     /// Copies all rows out, with pending shifts applied and holes closed.
     ///
     /// # Errors
-    /// [`KvError::Refused`] while a step is under way or when there are no rows to keep; [`KvError::Worker`].
+    /// [`KvError::Refused`] when there are no rows to keep; [`KvError::Worker`].
     pub fn export(&mut self) -> Result<KvImage, KvError> {
-        self.idle("saving")?;
-        if !self.keeps_rows {
-            return Err(self.refused("saving", "every graph has AR == CL, so there are no rows".to_owned()));
+        if !self.settings.keeps_rows {
+            return Err(self.refused("saving", Reason::NoRows));
         }
         self.apply_shifts()?;
-        self.settle()?;
-        let mode = self.options.mode.mode();
+        self.wait_all()?;
+        let mode = self.store.mode.mode();
         let groups: Vec<_> = self
             .groups
             .iter()
-            .map(|g| GroupImage { cells: g.cells.used().map(|(_, c)| *c).collect(), mixed: g.mixed })
+            .map(|g| GroupImage { cells: g.cells.used().map(|(_, c)| *c).collect(), mixed: g.per_head_rows })
             .collect();
-        let next = self.next.iter().enumerate().filter(|(_, next)| **next > 0);
+        let next = self.positions.next.iter().enumerate().filter(|(_, next)| **next > 0);
         let next = next.map(|(seq, &next)| (SeqId(seq as u8), next)).collect();
         let (mut tensors, mut data) = (Vec::new(), Vec::new());
-        for (tensor, bytes) in self.splits.iter().flat_map(|s| &s.shards).flat_map(Shard::parts) {
+        for (tensor, bytes) in self.store.splits.iter().flat_map(|s| &s.shards).flat_map(Shard::parts) {
             let cells = &self.groups[tensor.spec.group].cells;
             let n = cells.n_used();
             let mut rows = vec![0; tensor.spec.rows_bytes(n)];
@@ -112,18 +112,18 @@ impl KvCache {
         Ok(KvImage { groups, next, tensors, data })
     }
 
-    /// Replaces all rows by those of an image, whatever shape and mode it was made in. The next `prepare` or
-    /// `set_variant` gives them a graph's shape.
+    /// Replaces all rows by those of an image, whatever variant and mode it was made in. The next step lays them out for
+    /// its graph.
     ///
     /// # Errors
     /// [`KvError::BadImage`], [`KvError::Foreign`] when it does not fit this model or is too long for it: the cache
     /// stays as it was. [`KvError::Worker`].
     pub fn import(&mut self, image: &KvImage) -> Result<(), KvError> {
         image.check()?;
-        if !self.keeps_rows {
-            return Err(self.refused("restoring", "every graph has AR == CL, so there are no rows".to_owned()));
+        if !self.settings.keeps_rows {
+            return Err(self.refused("restoring", Reason::NoRows));
         }
-        self.settle()?;
+        self.wait_all()?;
         let found = self.match_tensors(image)?;
         for (i, (group, saved)) in self.groups.iter().zip(&image.groups).enumerate() {
             let (n, capacity) = (saved.cells.len(), group.capacity);
@@ -134,18 +134,17 @@ impl KvCache {
             }
         }
         self.end_step();
-        self.next = [0; SeqId::COUNT];
-        image.next.iter().for_each(|&(seq, next)| self.next[usize::from(seq.0)] = next);
+        self.positions = Positions::of(image);
         for (group, saved) in self.groups.iter_mut().zip(&image.groups) {
             group.clear();
-            group.mixed = saved.mixed;
+            group.per_head_rows = saved.mixed;
             for (slot, cell) in saved.cells.iter().enumerate() {
                 group.cells.put(slot, cell.pos, cell.seqs);
             }
         }
-        let (mode, groups) = (self.options.mode, &self.groups);
+        let (mode, groups) = (self.store.mode, &self.groups);
         let mut found = found.into_iter();
-        for split in &mut self.splits {
+        for split in &mut self.store.splits {
             for (group, state) in groups.iter().enumerate() {
                 split.past_len[group] = state.capacity;
                 split.extent[group] = state.cells.extent();
@@ -157,14 +156,14 @@ impl KvCache {
                 }
             }
         }
-        self.spec = None;
+        self.variant = None;
         Ok(())
     }
 
     /// For each tensor of the cache, its number in the image.
     fn match_tensors(&self, image: &KvImage) -> Result<Vec<usize>, KvError> {
         let foreign = |why: String| Err(KvError::Foreign { why });
-        let own: Vec<_> = self.tensors().map(|t| t.spec.canonical()).collect();
+        let own: Vec<_> = self.store.tensors().map(|t| t.spec.canonical()).collect();
         if image.groups.len() != self.groups.len() || image.tensors.len() != own.len() {
             return foreign(format!(
                 "{} groups and {} tensors saved, this model has {} and {}",

@@ -1,25 +1,10 @@
 //! A split's tensors on loan for one execution.
 
-use crate::geometry::KvTensor;
 use crate::mode::ModeKind;
+use crate::tensor_buf::TensorView;
 use crate::worker::Shard;
 
-/// Both sides of one cache tensor, for the current shape.
-///
-/// *Shapes* for AR = n and a past of p rows: keys `[n_heads, 1, head_dim, p]` and `[n_heads, 1, head_dim, n]`, values
-/// `[n_heads, 1, p, head_dim]` and `[n_heads, 1, n, head_dim]`; `NativeKv` pads p and n to whole tiles. `past` is empty
-/// when AR == CL.
-#[derive(Debug)]
-pub struct TensorView<'a> {
-    /// Which tensor it is.
-    pub spec: &'a KvTensor,
-    /// Bytes for the graph's `past_*_in`.
-    pub past: &'a [u8],
-    /// Bytes for the graph's `past_*_out`; what was there before means nothing.
-    pub new: &'a mut [u8],
-}
-
-/// A split's tensors at home, all jobs done. Drop it before [`commit`](crate::KvCache::commit).
+/// A split's tensors, all jobs done, lent from a [`Step`](crate::Step) until the step's next call.
 #[derive(Debug)]
 pub struct SplitGuard<'a> {
     shards: &'a mut [Shard],
