@@ -51,6 +51,11 @@ impl DialogConfig {
         Ok(Self { genie, sampler, engine })
     }
 
+    /// The dialog's kind: Genie's `type`.
+    pub fn kind(&self) -> &str {
+        self.genie.kind()
+    }
+
     /// The config's folder, where relative paths start.
     pub fn base(&self) -> &Path {
         self.genie.base()
