@@ -47,13 +47,56 @@ impl std::error::Error for UserError {}
 pub fn hint(error: &anyhow::Error) -> Option<String> {
     error.chain().find_map(|e| {
         let own = e.downcast_ref::<UserError>().map(|h| h.hint.clone());
-        let compile = || e.downcast_ref::<compiler::CompileError>();
+        let front = e.downcast_ref::<open_genie::Error>();
+        let compile = || match front {
+            Some(open_genie::Error::Compile(error)) => Some(error),
+            _ => e.downcast_ref::<compiler::CompileError>(),
+        };
         let backend = e.downcast_ref::<qnn_api::Error>().or_else(|| match compile()? {
             compiler::CompileError::Backend(error) => Some(error),
             _ => None,
         });
-        own.or_else(|| Some(backend_hint(&backend?.hint()?))).or_else(|| crate::compile_hint::of(compile()?))
+        own.or_else(|| Some(front_hint(&front?.hint()?)))
+            .or_else(|| Some(backend_hint(&backend?.hint()?)))
+            .or_else(|| crate::compile_hint::of(compile()?))
     })
+}
+
+/// A hint of `open-genie`, in terms of this program's flags where it has some.
+fn front_hint(hint: &open_genie::Hint) -> String {
+    use open_genie::Hint;
+    match hint {
+        Hint::GiveBundle => "give a bundle's folder or its `genie_config.json`; `genie compile` makes a bundle".into(),
+        Hint::ChooseBackend => {
+            "use `--backend host` for this machine's CPU, `--backend htp` for Qualcomm's `libQnnHtp.so`".into()
+        }
+        Hint::EmbeddedBackendOnly => "remove `--pin`, or use `--backend host`".into(),
+        Hint::CoresToPin(may) => {
+            let first = may.first().copied().unwrap_or_default();
+            format!("{hint}, for example `--pin {first}`, or remove `--pin`")
+        }
+        Hint::DoNotPin => "remove `--pin`".into(),
+        Hint::ChoosePerfPolicy => format!("{hint}; `--perf` overrides it"),
+        Hint::CastNoVote => "remove `--perf`; it works with HTP backends only".into(),
+        Hint::LongerText => "use a file with text, and `--max-windows` of at least 1".into(),
+        Hint::Backend(hint) => backend_hint(hint),
+        other => other.to_string(),
+    }
+}
+
+/// A backend's hint, in terms of this program's flags where it has some.
+fn backend_hint(hint: &qnn_api::Hint) -> String {
+    match hint {
+        qnn_api::Hint::InstallRuntime => format!(
+            "`cargo xtask qnn-runtime` fetches Qualcomm's libraries into target/; or set {} to their folder, or give the \
+             file with `--backend-lib`",
+            qnn_api::library::runtime::DIR_VARIABLE
+        ),
+        qnn_api::Hint::OtherBackend => {
+            "made for another backend? `--backend htp` reads Qualcomm's binaries, `--backend host` ours".into()
+        }
+        other => other.to_string(),
+    }
 }
 
 /// The doctor's fix, with the flags and commands of this program.
@@ -74,21 +117,6 @@ pub fn fix(fix: &doctor::Fix) -> String {
         }
         Fix::ProvideSystemLibrary => {
             "name a folder with `libQnnSystem.so`: `--libs DIR`; `cargo xtask qnn-runtime` fetches one".into()
-        }
-        other => other.to_string(),
-    }
-}
-
-/// A backend's hint, in terms of this program's flags where it has some.
-fn backend_hint(hint: &qnn_api::Hint) -> String {
-    match hint {
-        qnn_api::Hint::InstallRuntime => format!(
-            "`cargo xtask qnn-runtime` fetches Qualcomm's libraries into target/; or set {} to their folder, or give the \
-             file with `--backend-lib`",
-            qnn_api::library::runtime::DIR_VARIABLE
-        ),
-        qnn_api::Hint::OtherBackend => {
-            "made for another backend? `--backend htp` reads Qualcomm's binaries, `--backend host` ours".into()
         }
         other => other.to_string(),
     }

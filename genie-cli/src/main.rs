@@ -4,17 +4,12 @@
 #![forbid(unsafe_code)]
 
 mod args;
-mod backend;
-mod bundle;
-mod calibration;
 mod cli;
 mod commands;
 mod compile_hint;
-mod demo;
 mod exit;
 mod failure;
 mod printer;
-mod threads;
 
 use std::process::ExitCode;
 
