@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use common::*;
 use dialog::config::ContextSettings;
 use dialog::{Dialog, DialogConfig, DialogError, SamplerSettings, SentenceCode, Signal, StopReason};
+use engine::Overflow;
 use genie_types::TokenId;
 use proptest::prelude::*;
 use serde_json::json;
@@ -31,7 +32,10 @@ fn a_prompt_that_does_not_fit_is_refused_before_anything_runs() {
     assert_eq!((reply.stop, seen.tokens(), seen.codes()), (StopReason::ContextLimit, vec![7], vec![1, 3]));
     // The dialog stays usable: further input is refused with counts, a reset frees it.
     let err = dialog.token_query(&ids([1]), Complete, |_| ()).unwrap_err();
-    assert!(matches!(err, DialogError::ContextExceeded { n_past: 128, n_new: 4, limit: 128 }), "{err}");
+    assert!(
+        matches!(err, DialogError::Overflow(Overflow::ContextExceeded { n_past: 128, n_new: 4, limit: 128 })),
+        "{err}"
+    );
     dialog.reset().unwrap();
     assert_eq!(ask(&mut dialog, &[1], Complete).0.input.len(), 2);
 }
@@ -437,7 +441,7 @@ proptest! {
                     prop_assert_eq!(ended, !matches!(reply.stop, StopReason::Paused | StopReason::Prefilled));
                     prop_assert_eq!(dialog.is_paused(), reply.stop == StopReason::Paused || (dialog.is_paused() && reply.stop == StopReason::Prefilled));
                 }
-                Err(DialogError::ContextExceeded { .. } | DialogError::Paused { .. } | DialogError::NotPaused) => {
+                Err(DialogError::Overflow(_) | DialogError::Paused { .. } | DialogError::NotPaused) => {
                     prop_assert_eq!(history, before, "a refused query changes nothing");
                 }
                 Err(DialogError::Engine(_) | DialogError::Sampler(_) | DialogError::Empty) => {}

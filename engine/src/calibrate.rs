@@ -1,4 +1,4 @@
-//! Measuring what the planner's `Cost` policy wants to know: the time of one step of each shape, and of a change of shape.
+//! Measuring what the planner's `Cost` policy needs: the time of one step of each variant, and of a change of variant.
 //!
 //! *Units*: microseconds. A step is a whole step of the engine (inputs, all splits but LM heads of their own, new rows
 //! kept), with the cache filled as far as the shape allows. Every graph is run once before it is timed.
@@ -6,14 +6,15 @@
 use std::time::Instant;
 
 use genie_types::{TokenId, Variant};
-use kvmanager::{Cell, GroupImage, InferenceStep, KvImage, MaskCol, SeqId};
+use kvmanager::{Cell, Columns, GroupImage, KvImage, SeqId};
 
+use crate::graphs::StepRun;
 use crate::{Engine, EngineError, Executor, TokenModel};
 
-/// Times of one shape.
+/// Times of one variant.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepTimes {
-    /// The shape.
+    /// The variant.
     pub spec: Variant,
     /// One entry a run, in order.
     pub us: Vec<f64>,
@@ -82,22 +83,14 @@ impl<X: Executor> Engine<X> {
         let rows = if spec.is_full_context() { 0 } else { self.room(spec) };
         self.fill(rows)?;
         let n_process = spec.ar().get().min(self.kv.variants().limit() - rows);
-        self.books[0].extend(&vec![TokenId(0); n_process], rows);
-        let step = InferenceStep {
-            spec,
-            n_past: rows,
-            n_valid_kv: rows,
-            n_process,
-            past_idx: MaskCol(0),
-            new_idx: MaskCol(0),
-        };
-        // The cache's own mask columns: a mode may keep its past elsewhere than at the left.
-        self.plain = false;
+        let step = self.kv.step(spec, Columns::of(SeqId(0), rows, n_process));
+        let tokens = vec![TokenId(0); n_process];
+        let run = StepRun { planned: &step, tokens: &tokens, next: None, narrow_head: false };
         self.kv.set_variant(spec)?;
-        self.kv.settle()?;
+        self.kv.wait_all()?;
         let began = Instant::now();
-        self.step(&step, rows, 0..0, None)?;
-        self.kv.settle()?;
+        self.graphs.run_step(&mut self.kv, run, 0..0, None)?;
+        self.kv.wait_all()?;
         Ok(began.elapsed().as_secs_f64() * 1e6)
     }
 
@@ -108,12 +101,12 @@ impl<X: Executor> Engine<X> {
         let [first, _, ..] = specs.as_slice() else { return Ok(us) };
         self.fill(rows)?;
         self.kv.set_variant(*first)?;
-        self.kv.settle()?;
+        self.kv.wait_all()?;
         for _ in 0..reps.max(1) {
             for &to in specs[1..].iter().chain([first]) {
                 let began = Instant::now();
                 self.kv.set_variant(to)?;
-                self.kv.settle()?;
+                self.kv.wait_all()?;
                 us.push(began.elapsed().as_secs_f64() * 1e6);
             }
         }
@@ -136,7 +129,6 @@ impl<X: Executor> Engine<X> {
         let data = tensors.iter().map(zeros).collect();
         let groups = vec![group; self.kv.variants().groups().len()];
         self.kv.import(&KvImage { groups, next: vec![(SeqId(0), rows)], tensors, data })?;
-        self.books[0].extend(&vec![TokenId(0); rows], 0);
         Ok(())
     }
 }

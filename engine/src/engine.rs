@@ -1,47 +1,35 @@
-//! A loaded model with its cache, and what it tells about itself. The loop is in `run`, the cache's operations in
-//! `sequences` and `batch`.
+//! A loaded model with its cache, and what it reports of itself. The loop is in `run`, one step in `graphs`, the cache's
+//! operations in `sequences`.
 
 use genie_types::TokenId;
-use kvmanager::{Admission, Holes, KvCache, KvOptions, ModeKind, Plan, Policy, SeqId, Variants, admit};
+use kvmanager::{Admission, KvCache, KvOptions, ModeKind, Policy, SeqId, Variants, admit};
 use nsp_graph::ModelLayout;
 use session_store::{CacheSchema, Snapshot};
 
-use crate::book::Book;
 use crate::cache;
 use crate::codes::Encoding;
 use crate::config::EngineConfig;
 use crate::executor::Executor;
 use crate::feed::Feeds;
+use crate::graphs::Graphs;
 use crate::head::Head;
 use crate::io::{Io, Use};
 use crate::rope;
-use crate::run::Want;
+use crate::run::{LogitsRequest, Scratch, SeqTokens};
 use crate::saved::ModelIdentity;
+use crate::transcript::{Sequences, Transcript};
 use crate::{EngineError, QnnExecutor, StepLog, TokenModel};
 
 /// A loaded model with its cache.
 ///
-/// *Invariant*: `books` holds the tokens of each sequence in the cache; that of the dialog is sequence 0.
+/// *Invariant*: `sequences` holds the tokens whose rows are in the cache.
 #[derive(Debug)]
 pub struct Engine<X = QnnExecutor> {
-    pub(crate) layout: ModelLayout,
-    pub(crate) executor: X,
+    pub(crate) graphs: Graphs<X>,
     pub(crate) kv: KvCache,
-    pub(crate) io: Io,
-    pub(crate) feeds: Feeds,
-    pub(crate) head: Head,
+    pub(crate) sequences: Sequences,
     pub(crate) policy: Policy,
-    /// The last plan, whose list the next one is written to.
-    pub(crate) strategy: Plan,
-    /// By sequence.
-    pub(crate) books: Vec<Book>,
-    /// Nothing but the dialog, in order, has been in the cache since it was cleared: its rows are the first ones.
-    pub(crate) plain: bool,
-    pub(crate) holes: Holes,
-    pub(crate) logits: Vec<f32>,
-    pub(crate) log: StepLog,
-    /// Index in the log of each split's first graph.
-    pub(crate) log_base: Vec<usize>,
+    pub(crate) scratch: Scratch,
     pub(crate) vocab_size: usize,
     pub(crate) identity: ModelIdentity,
 }
@@ -56,11 +44,14 @@ impl<X: Executor> Engine<X> {
         let groups = cache::groups(&layout, config)?;
         let variants = Variants::with_groups(layout.variants.iter().copied(), groups, config.context_size)?;
         let limit = variants.limit();
-        let options = KvOptions { mode: cache::mode(&layout, config.kv_mode)?, n_threads: config.n_threads };
-        let mut kv = KvCache::new(&cache::geometry(&layout, &variants, options.mode)?, variants, options)?;
-        if let Some(rope) = config.rope.as_ref().filter(|_| layout.rope_dim.is_some()) {
-            kv.set_rope(rope::spec(rope));
-        }
+        let options = KvOptions {
+            mode: cache::mode(&layout, config.kv_mode)?,
+            n_threads: config.n_threads,
+            holes: config.holes,
+            rope: config.rope.as_ref().filter(|_| layout.rope_dim.is_some()).map(rope::spec),
+            ..KvOptions::default()
+        };
+        let kv = KvCache::new(&cache::geometry(&layout, &variants, options.mode)?, variants, options)?;
         let io = Io::new(&layout);
         let feeds = Feeds::new(&layout, &io, config, &kv)?;
         for wanted in io.uses() {
@@ -83,33 +74,31 @@ impl<X: Executor> Engine<X> {
             Some(here)
         });
         Ok(Self {
-            log_base: log_base.collect(),
-            executor,
+            scratch: Scratch::with_capacity(kv.variants().ar_max()),
             kv,
-            head: Head::new(&layout, &io),
-            io,
-            feeds,
+            sequences: Sequences::new(limit),
             policy: config.policy.clone(),
-            strategy: Plan::default(),
-            books: std::iter::once(Book::with_capacity(limit))
-                .chain((1..SeqId::COUNT).map(|_| Book::default()))
-                .collect(),
-            plain: true,
-            holes: Holes::Close,
-            identity: ModelIdentity::new(config),
-            logits: vec![0.0; layout.vocab_size],
-            log,
             vocab_size,
-            layout,
+            identity: ModelIdentity::new(config),
+            graphs: Graphs {
+                executor,
+                head: Head::new(&layout, &io),
+                io,
+                feeds,
+                logits: vec![0.0; layout.vocab_size],
+                log,
+                log_base: log_base.collect(),
+                layout,
+            },
         })
     }
 
     /// What the graphs mean.
     pub fn layout(&self) -> &ModelLayout {
-        &self.layout
+        &self.graphs.layout
     }
 
-    /// The shapes that are planned with: form, limit and groups as the graphs and the configuration have them.
+    /// The variants that are planned with: form, limit and groups as the graphs and the configuration have them.
     pub fn variants(&self) -> &Variants {
         self.kv.variants()
     }
@@ -126,17 +115,22 @@ impl<X: Executor> Engine<X> {
 
     /// The executor, for tests that look at what it was given.
     pub fn executor(&self) -> &X {
-        &self.executor
+        &self.graphs.executor
     }
 
-    /// The executor, to be told things.
+    /// The executor, to be changed.
     pub fn executor_mut(&mut self) -> &mut X {
-        &mut self.executor
+        &mut self.graphs.executor
     }
 
     /// The tokens of the dialog that are in the cache, in the order they came.
     pub fn history(&self) -> &[TokenId] {
-        self.books[0].tokens()
+        self.sequences.of(SeqId(0)).tokens()
+    }
+
+    /// The tokens of a sequence with their positions; `None` for a number that no cache has.
+    pub fn transcript(&self, seq: SeqId) -> Option<&Transcript> {
+        self.sequences.all().get(usize::from(seq.0))
     }
 
     /// How cache rows lie and move: as the configuration says, else as the bundle's tensors ask for.
@@ -144,24 +138,24 @@ impl<X: Executor> Engine<X> {
         self.kv.mode()
     }
 
+    fn run_dialog(&mut self, tokens: &[TokenId], request: LogitsRequest) -> Result<(), EngineError> {
+        self.run(&[SeqTokens { seq: SeqId(0), tokens }], request, &mut |_, _, _| ())
+    }
+
     /// How many tokens the dialog can still take, and what stops it.
     pub fn admission(&self) -> Admission {
         admit(&self.kv.state(), self.kv.variants())
     }
 
-    pub(crate) fn is_plain(&self) -> bool {
-        self.plain && self.holes == Holes::Close
-    }
-
     /// Forgets the step log.
     pub fn clear_steps(&mut self) {
-        self.log.clear();
+        self.graphs.log.clear();
     }
 }
 
 impl<X: Executor> TokenModel for Engine<X> {
     fn vocab_size(&self) -> usize {
-        self.layout.vocab_size
+        self.graphs.layout.vocab_size
     }
 
     fn context_size(&self) -> usize {
@@ -180,28 +174,28 @@ impl<X: Executor> TokenModel for Engine<X> {
         if tokens.is_empty() {
             return Err(EngineError::NoTokens);
         }
-        self.run(tokens, Want::Last)?;
-        Ok(&self.logits)
+        self.run_dialog(tokens, LogitsRequest::Last)?;
+        Ok(&self.graphs.logits)
     }
 
     fn prefill(&mut self, tokens: &[TokenId]) -> Result<(), EngineError> {
-        self.run(tokens, Want::Nothing)
+        self.run_dialog(tokens, LogitsRequest::Nothing)
     }
 
     fn process_rows(&mut self, tokens: &[TokenId], each: &mut dyn FnMut(usize, &[f32])) -> Result<(), EngineError> {
-        self.run(tokens, Want::Each(each))
+        let inputs = [SeqTokens { seq: SeqId(0), tokens }];
+        self.run(&inputs, LogitsRequest::Each, &mut |_, place, logits| each(place, logits))
     }
 
     fn rewind(&mut self, n_past: usize) -> Result<(), EngineError> {
-        self.kv.rewind(n_past)?;
-        self.books[0].remove(&(n_past..usize::MAX));
+        self.kv.rewind(SeqId(0), n_past)?;
+        self.sequences.of_mut(SeqId(0)).remove(&(n_past..usize::MAX));
         Ok(())
     }
 
     fn reset(&mut self) -> Result<(), EngineError> {
         self.kv.clear()?;
-        self.books.iter_mut().for_each(Book::clear);
-        self.plain = true;
+        self.sequences.clear();
         Ok(())
     }
 
@@ -218,6 +212,6 @@ impl<X: Executor> TokenModel for Engine<X> {
     }
 
     fn steps(&self) -> &StepLog {
-        &self.log
+        &self.graphs.log
     }
 }

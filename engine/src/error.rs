@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use genie_types::{Dtype, TokenId};
-use kvmanager::{KvError, PlanError, SeqId};
+use kvmanager::{KvError, Overflow, PlanError};
 use nsp_graph::LayoutError;
 use session_store::StoreError;
 
@@ -154,26 +154,10 @@ pub enum EngineError {
         vocab_size: usize,
     },
 
-    /// The tokens do not fit the context. Nothing was executed.
-    #[error("context limit exceeded: {n_past} past + {n_new} new tokens > {limit}")]
-    ContextExceeded {
-        /// Tokens seen before.
-        n_past: usize,
-        /// Tokens asked for.
-        n_new: usize,
-        /// Most tokens there can be.
-        limit: usize,
-    },
-
-    /// Policy `genie` only: the real one gives up here with status 4. As it does, ours ran the pieces before and the one
-    /// that was too much; unlike it, the dialog's state is as before the call.
-    #[error("libGenie gives up at {n_past} past tokens with a chunk of {n_piece}; policy `lenient` goes on")]
-    GenieGivesUp {
-        /// Tokens processed before the piece.
-        n_past: usize,
-        /// Tokens of the piece.
-        n_piece: usize,
-    },
+    /// The tokens do not fit the context; the state is as before the call. Nothing was executed, except what libGenie runs
+    /// before it gives up.
+    #[error(transparent)]
+    Overflow(#[from] Overflow),
 
     /// No plan for another reason.
     #[error(transparent)]
@@ -227,17 +211,6 @@ pub enum EngineError {
         found: usize,
     },
 
-    /// The same sequence twice in one batch.
-    #[error("sequence {} is in the batch twice, at places {first} and {second}", seq.0)]
-    SequenceTwice {
-        /// The sequence.
-        seq: SeqId,
-        /// Its first place.
-        first: usize,
-        /// Its second place.
-        second: usize,
-    },
-
     /// A saved cache that cannot be written or is not accepted. The live dialog is as before.
     #[error(transparent)]
     Saved(#[from] StoreError),
@@ -253,8 +226,7 @@ pub enum EngineError {
 impl From<PlanError> for EngineError {
     fn from(e: PlanError) -> Self {
         match e {
-            PlanError::ContextExceeded { n_past, n_new, limit } => Self::ContextExceeded { n_past, n_new, limit },
-            PlanError::GenieGivesUp { n_past, n_piece } => Self::GenieGivesUp { n_past, n_piece },
+            PlanError::Overflow(overflow) => Self::Overflow(overflow),
             other => Self::Plan(other),
         }
     }

@@ -4,7 +4,7 @@
 //! the right (pad token, position 0, hidden mask rows).
 
 use genie_types::TokenId;
-use kvmanager::{InferenceStep, KvCache, KvForm, LongContext};
+use kvmanager::{InferenceStep, KvCache, KvForm, Overflow, Step};
 use nsp_graph::{GraphLayout, InputRole, ModelLayout};
 
 use crate::EngineError;
@@ -13,7 +13,7 @@ use crate::codes::Encoding;
 use crate::config::EngineConfig;
 use crate::embed::Embedder;
 use crate::io::{Io, Use};
-use crate::mask::{Mask, Shades};
+use crate::mask::{Mask, MaskDtype};
 use crate::rope::RopeTable;
 
 /// One input buffer and how it is filled.
@@ -29,8 +29,6 @@ enum Kind {
     Embeds(Box<Embedder>),
     Positions,
     Mask(Mask),
-    /// The mask of a group whose rows are not simply the first ones: written anew from the cache's own books.
-    GroupMask(usize, Shades),
     Rope(RopeTable),
     Index(usize),
 }
@@ -38,21 +36,11 @@ enum Kind {
 /// What a step is fed.
 #[derive(Debug)]
 pub(crate) struct Fill<'a> {
-    /// Index of its shape among the layout's variants.
+    /// Index of its variant among the layout's.
     pub(crate) variant: usize,
-    pub(crate) step: &'a InferenceStep,
-    /// Its `n_process` real tokens.
+    pub(crate) planned: &'a InferenceStep,
+    /// Its real tokens, by column.
     pub(crate) tokens: &'a [TokenId],
-    /// Their positions, unless they follow each other from `n_past` on.
-    pub(crate) positions: Option<&'a [usize]>,
-    /// The cache's rows are the first ones, and all of them are the dialog's: masks need not ask for each.
-    pub(crate) plain: bool,
-}
-
-impl Fill<'_> {
-    fn position(&self, i: usize) -> usize {
-        self.positions.map_or(self.step.n_past + i, |positions| positions[i])
-    }
 }
 
 /// All inputs that the engine fills.
@@ -68,7 +56,6 @@ impl Feeds {
     /// Rotary tables cover all positions that the cache's limit allows.
     pub(crate) fn new(layout: &ModelLayout, io: &Io, config: &EngineConfig, kv: &KvCache) -> Result<Self, EngineError> {
         let limit = kv.variants().limit();
-        let plain = |group: usize| group == 0 && kv.variants().groups()[group].long == LongContext::None;
         let mut feeds = Vec::new();
         for (buffer, wanted) in io.uses().iter().enumerate() {
             if let Use::Feed(role, dtype, quant) = wanted {
@@ -85,8 +72,7 @@ impl Feeds {
                     InputRole::Positions => Kind::Positions,
                     InputRole::CacheIndex(group) => Kind::Index(*group),
                     InputRole::Mask(group) => {
-                        let shades = Shades::of(*dtype).ok_or_else(no_conversion)?;
-                        if plain(*group) { Kind::Mask(Mask::new(shades)) } else { Kind::GroupMask(*group, shades) }
+                        Kind::Mask(Mask::new(*group, MaskDtype::of(*dtype).ok_or_else(no_conversion)?))
                     }
                     InputRole::Cos | InputRole::Sin => {
                         let rope = rope(layout, graph, config)?;
@@ -112,10 +98,10 @@ impl Feeds {
         self.feeds.iter().find_map(|f| if let Kind::Embeds(e) = &f.kind { Some(e.n_rows()) } else { None })
     }
 
-    /// Writes the inputs of the step that the cache is prepared for.
-    pub(crate) fn fill(&mut self, io: &mut Io, kv: &KvCache, fill: &Fill<'_>) -> Result<(), EngineError> {
-        let &Fill { variant, step, tokens, .. } = fill;
-        let ar = step.ar();
+    /// Writes the inputs of a step.
+    pub(crate) fn fill(&mut self, io: &mut Io, step: &Step<'_>, fill: &Fill<'_>) -> Result<(), EngineError> {
+        let &Fill { variant, planned, tokens } = fill;
+        let ar = planned.ar();
         for &f in &self.by_variant[variant] {
             let Feed { buffer, kind } = &mut self.feeds[f];
             let bytes = io.buffers[*buffer].bytes_mut();
@@ -128,29 +114,23 @@ impl Feeds {
                 Kind::Positions => {
                     let positions = &mut elements_mut::<u32>(bytes)[..ar];
                     positions[tokens.len()..].fill(0);
-                    (positions[..tokens.len()].iter_mut().enumerate())
-                        .for_each(|(i, to)| *to = fill.position(i) as u32);
+                    positions.iter_mut().zip(planned.columns.iter()).for_each(|(to, column)| *to = column.pos as u32);
                 }
                 Kind::Index(group) => {
-                    let index = match kv.variants().groups()[*group].form {
-                        KvForm::Scatter => kv.cache_index(*group),
-                        KvForm::Concat => kv.mask_width(*group) - ar,
+                    let index = match step.variants().groups()[*group].form {
+                        KvForm::Scatter => step.cache_index(*group),
+                        KvForm::Concat => step.mask_width(*group) - ar,
                     };
                     elements_mut::<u32>(bytes)[0] = index as u32;
                 }
-                Kind::Mask(mask) if fill.plain => mask.update(bytes, step),
-                Kind::Mask(mask) => mask.ask(bytes, ar * kv.mask_width(0), kv)?,
-                Kind::GroupMask(group, shades) => shades.fill(bytes, ar * kv.mask_width(*group), kv, *group)?,
+                Kind::Mask(mask) => mask.fill(bytes, step, planned)?,
                 Kind::Rope(table) => {
-                    let last = (0..tokens.len()).map(|i| fill.position(i)).max();
-                    if let Some(position) = last.filter(|&last| last >= table.n_positions()) {
+                    let last = planned.columns.slices().map(|slice| slice.first + slice.n - 1).max();
+                    if let Some(n_past) = last.filter(|&last| last >= table.n_positions()) {
                         let limit = table.n_positions();
-                        return Err(EngineError::ContextExceeded { n_past: position, n_new: 1, limit });
+                        return Err(Overflow::ContextExceeded { n_past, n_new: 1, limit }.into());
                     }
-                    match fill.positions {
-                        None => table.fill(bytes, step.n_past, tokens.len(), ar),
-                        Some(positions) => table.fill_at(bytes, positions, ar),
-                    }
+                    table.fill(bytes, &planned.columns, ar);
                 }
                 Kind::Embeds(embedder) => embedder.fill(bytes, tokens, ar)?,
             }

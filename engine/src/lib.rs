@@ -33,22 +33,24 @@
 //! | module | holds |
 //! |---|---|
 //! | [`model`] | [`TokenModel`]: what the layers above see |
-//! | [`config`] | [`EngineConfig`]: what an engine is told, as plain checked data |
+//! | [`config`] | [`EngineConfig`]: the settings of an engine, as plain checked data |
 //! | `load` | [`Engine::open`]: files to contexts, layout, graphs |
-//! | `engine`, `run`, `give_up` | [`Engine`]: the run loop over a plan's steps and a model's splits |
+//! | `engine`, `run` | [`Engine`]: the run loop over a plan's steps; batches and drafts are calls of it |
+//! | `graphs` | one step: inputs, splits in order, logits |
+//! | `rollback`, `genie_overflow` | the way back after a failure; what libGenie does when nothing fits |
 //! | [`sequences`] | the cache's operations: rewind, remove, share, copy, shift |
-//! | [`batch`] | several sequences in one step; drafts that are judged before they are kept |
 //! | `saved` | the cache with its sequences as a snapshot, and back |
 //! | [`prefix_cache`] | [`PrefixCache`]: prompt prefixes kept on disk |
 //! | [`calibrate`] | times for the planner's `Cost` policy |
 //! | [`executor`] | [`Executor`]: the seam to whatever runs a graph; `qnn` is the one over QNN |
-//! | `cache`, `book` | the layout's cache in the KV manager's words; the tokens of its sequences |
+//! | `cache` | the layout's cache in kvmanager's words |
+//! | `transcript` | [`Transcript`]: the tokens of a sequence, their positions, which were generated |
 //! | `head` | logits for the rows that are asked for, by a narrower LM head where there is one |
 //! | `io` | persistent buffers, shared by variants and between splits |
 //! | `feed`, `mask`, `rope`, `embed` | what a step's inputs are filled with |
 //! | `codes` | numbers to element types and back, logits among them |
 //! | [`surprise`] | how well a model foretells tokens: nats, perplexity |
-//! | [`profile`] | [`GraphProfile`]: what the backend says about the time of each graph |
+//! | [`profile`] | [`GraphProfile`]: the backend's own times of each graph |
 //! | [`step_log`] | [`StepLog`]: which graphs ran |
 //! | [`error`] | [`EngineError`] |
 //!
@@ -58,8 +60,6 @@
 
 #![forbid(unsafe_code)]
 
-pub mod batch;
-mod book;
 mod buffer;
 mod cache;
 pub mod calibrate;
@@ -70,7 +70,8 @@ mod engine;
 pub mod error;
 pub mod executor;
 mod feed;
-mod give_up;
+mod genie_overflow;
+mod graphs;
 mod head;
 mod io;
 mod load;
@@ -79,26 +80,30 @@ pub mod model;
 pub mod prefix_cache;
 pub mod profile;
 mod qnn;
+mod rollback;
 mod rope;
 mod run;
 mod saved;
 pub mod sequences;
 pub mod step_log;
 pub mod surprise;
+mod transcript;
 
 #[cfg(test)]
 mod tests;
 
-pub use batch::SeqTokens;
-pub use config::{EmbeddingLut, EngineConfig, LutDtype, RopeConfig, RopeScaling};
+pub use config::{EmbeddingLut, EngineConfig, LutDtype};
 pub use engine::Engine;
 pub use error::EngineError;
 pub use executor::{Binding, ExecuteError, Executor};
-pub use kvmanager::{Admission, Bound, Holes, LongContext, ModeKind, Policy, SeqId};
+pub use genie_types::{Llama3Scaling, RopeConfig};
+pub use kvmanager::{Admission, ContextLimit, HolePolicy, LongContext, ModeKind, Overflow, PlanError, Policy, SeqId};
 pub use model::TokenModel;
 pub use nsp_graph::GroupOptions;
 pub use prefix_cache::PrefixCache;
 pub use profile::{GraphProfile, GraphRun};
 pub use qnn::QnnExecutor;
+pub use run::SeqTokens;
 pub use session_store::{CacheSchema, ModelHash, Snapshot};
 pub use step_log::StepLog;
+pub use transcript::Transcript;

@@ -1,6 +1,6 @@
 //! The attention mask, kept up to date by writing only the columns that change.
 //!
-//! *Shapes*: `[AR, CL]`, row-major. *Units and dtype*: floats 0 = visible, -1000 = hidden; codes: the type's largest =
+//! *Shapes*: `[AR, CL]`, row-major. *Units and dtype*: floats 0 = visible, -1000 = hidden; quantised: the type's largest =
 //! visible, 0 = hidden, whatever scale the tensor claims.
 //! *Invariant*: after [`Mask::update`], row `i < n_process` sees the valid past and the new columns up to its own; rows
 //! of padding see nothing.
@@ -9,23 +9,23 @@ use std::ops::Range;
 
 use genie_types::Dtype;
 use half::f16;
-use kvmanager::{InferenceStep, KvCache, KvError};
+use kvmanager::{InferenceStep, KvError, Step};
 
 use crate::buffer::elements_mut;
 
-/// Additive value of a hidden column, as the real Genie feeds it.
+/// Additive value of a hidden column, as libGenie feeds it.
 const HIDDEN: f32 = -1000.0;
 
 /// The element type of a mask, and so the two values it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shades {
+pub(crate) enum MaskDtype {
     F32,
     F16,
     U8,
     U16,
 }
 
-impl Shades {
+impl MaskDtype {
     /// `None` for an element type that masks do not have.
     pub(crate) fn of(dtype: Dtype) -> Option<Self> {
         match dtype {
@@ -37,64 +37,72 @@ impl Shades {
         }
     }
 
-    /// Writes a group's mask of `n` elements for the step that the cache is prepared for, whatever was there before.
-    pub(crate) fn fill(self, bytes: &mut [u8], n: usize, kv: &KvCache, group: usize) -> Result<(), KvError> {
+    /// Writes a group's mask for a step from the cache's cells, whatever was there before.
+    fn fill(self, bytes: &mut [u8], step: &Step<'_>, group: usize) -> Result<(), KvError> {
+        let n = step.variant().ar().get() * step.mask_width(group);
         match self {
-            Self::F32 => kv.fill_mask(group, HIDDEN, 0.0, &mut elements_mut::<f32>(bytes)[..n]),
-            Self::F16 => kv.fill_mask(group, f16::from_f32(HIDDEN), f16::ZERO, &mut elements_mut(bytes)[..n]),
-            Self::U8 => kv.fill_mask(group, 0, u8::MAX, &mut bytes[..n]),
-            Self::U16 => kv.fill_mask(group, 0, u16::MAX, &mut elements_mut(bytes)[..n]),
+            Self::F32 => step.fill_mask(group, HIDDEN, 0.0, &mut elements_mut::<f32>(bytes)[..n]),
+            Self::F16 => step.fill_mask(group, f16::from_f32(HIDDEN), f16::ZERO, &mut elements_mut(bytes)[..n]),
+            Self::U8 => step.fill_mask(group, 0, u8::MAX, &mut bytes[..n]),
+            Self::U16 => step.fill_mask(group, 0, u16::MAX, &mut elements_mut(bytes)[..n]),
         }
     }
 }
 
-/// What a mask buffer holds now. For a group that keeps its rows in order and drops none.
+/// The mask of a cache group, and what its buffer holds now.
 #[derive(Debug)]
 pub(crate) struct Mask {
-    shades: Shades,
+    group: usize,
+    dtype: MaskDtype,
+    /// The step whose mask the buffer holds, if it was written by columns.
     held: Option<InferenceStep>,
 }
 
 impl Mask {
-    pub(crate) fn new(shades: Shades) -> Self {
-        Self { shades, held: None }
+    pub(crate) fn new(group: usize, dtype: MaskDtype) -> Self {
+        Self { group, dtype, held: None }
     }
 
-    /// Makes the buffer's first `AR * CL` elements the mask of a step.
-    pub(crate) fn update(&mut self, bytes: &mut [u8], step: &InferenceStep) {
-        match self.shades {
-            Shades::F32 => self.write(elements_mut::<f32>(bytes), step, 0.0, HIDDEN),
-            Shades::F16 => self.write(elements_mut(bytes), step, f16::ZERO, f16::from_f32(HIDDEN)),
-            Shades::U8 => self.write(bytes, step, u8::MAX, 0),
-            Shades::U16 => self.write(elements_mut(bytes), step, u16::MAX, 0),
+    /// Makes the buffer's first `AR * CL` elements the mask of a step: only the columns that change where every token sees
+    /// the whole past, else all of it from the cache's cells.
+    pub(crate) fn fill(&mut self, bytes: &mut [u8], step: &Step<'_>, planned: &InferenceStep) -> Result<(), KvError> {
+        if self.group == 0 && step.sees_whole_past() {
+            self.update(bytes, planned);
+            return Ok(());
         }
+        self.held = None;
+        self.dtype.fill(bytes, step, self.group)
     }
 
-    /// The same from the cache's own books, for rows of several sequences or out of order.
-    pub(crate) fn ask(&mut self, bytes: &mut [u8], n: usize, kv: &KvCache) -> Result<(), KvError> {
-        self.held = None;
-        self.shades.fill(bytes, n, kv, 0)
+    /// Writes the columns in which the mask of a step differs from the one held.
+    fn update(&mut self, bytes: &mut [u8], step: &InferenceStep) {
+        match self.dtype {
+            MaskDtype::F32 => self.write(elements_mut::<f32>(bytes), step, 0.0, HIDDEN),
+            MaskDtype::F16 => self.write(elements_mut(bytes), step, f16::ZERO, f16::from_f32(HIDDEN)),
+            MaskDtype::U8 => self.write(bytes, step, u8::MAX, 0),
+            MaskDtype::U16 => self.write(elements_mut(bytes), step, u16::MAX, 0),
+        }
     }
 
     fn write<T: Copy>(&mut self, mask: &mut [T], step: &InferenceStep, shown: T, hidden: T) {
         let (ar, cl) = (step.ar(), step.cl());
-        let held = self.held.filter(|held| held.spec == step.spec);
+        let held = self.held.take().filter(|held| held.variant == step.variant);
         if held.is_none() {
             mask[..ar * cl].fill(hidden);
         }
         for (row, columns) in mask[..ar * cl].chunks_exact_mut(cl).enumerate() {
-            let before = held.map_or([0..0, 0..0], |held| visible(&held, row));
+            let before = held.as_ref().map_or([0..0, 0..0], |held| visible(held, row));
             let now = visible(step, row);
             difference(&before, &now, |span| columns[span].fill(hidden));
             difference(&now, &before, |span| columns[span].fill(shown));
         }
-        self.held = Some(*step);
+        self.held = Some(step.clone());
     }
 }
 
 /// The columns that a row sees: of the past and of the new tokens.
 fn visible(step: &InferenceStep, row: usize) -> [Range<usize>; 2] {
-    if row >= step.n_process {
+    if row >= step.n_process() {
         return [0..0, 0..0];
     }
     let (past, new) = (step.past_idx.0, step.new_idx.0);
@@ -125,22 +133,23 @@ fn difference(a: &[Range<usize>; 2], b: &[Range<usize>; 2], mut each: impl FnMut
 #[cfg(test)]
 mod tests {
     use genie_types::Variant;
-    use kvmanager::MaskCol;
+    use kvmanager::{Columns, MaskCol, SeqId};
     use proptest::prelude::*;
 
     use super::*;
     use crate::buffer::{Buffer, elements};
 
     fn step(ar: u32, cl: u32, n_valid_kv: usize, n_process: usize, scatter: bool) -> InferenceStep {
-        let spec = Variant::new(ar, cl).unwrap();
-        let new_idx = MaskCol(if scatter { n_valid_kv } else { spec.past_capacity() });
-        InferenceStep { spec, n_past: n_valid_kv, n_valid_kv, n_process, past_idx: MaskCol(0), new_idx }
+        let variant = Variant::new(ar, cl).unwrap();
+        let new_idx = MaskCol(if scatter { n_valid_kv } else { variant.past_capacity() });
+        let columns = Columns::of(SeqId(0), n_valid_kv, n_process);
+        InferenceStep { variant, columns, n_valid_kv, past_idx: MaskCol(0), new_idx }
     }
 
     #[test]
     fn a_concat_step_in_f16() {
         let mut buffer = Buffer::zeroed(2 * 3 * 8);
-        Mask::new(Shades::F16).update(buffer.bytes_mut(), &step(3, 8, 2, 2, false));
+        Mask::new(0, MaskDtype::F16).update(buffer.bytes_mut(), &step(3, 8, 2, 2, false));
         let picture: Vec<String> = elements::<f16>(buffer.bytes())
             .chunks(8)
             .map(|row| {
@@ -161,27 +170,27 @@ mod tests {
     }
 
     #[test]
-    fn a_scatter_step_in_codes() {
+    fn a_quantised_scatter_step() {
         for (dtype, shown) in [(Dtype::UFixed8, 255), (Dtype::UFixed16, 65535)] {
             let mut buffer = Buffer::zeroed(dtype.size_bytes() * 2 * 8);
-            Mask::new(Shades::of(dtype).unwrap()).update(buffer.bytes_mut(), &step(2, 8, 3, 2, true));
-            let codes: Vec<u32> = match dtype {
+            Mask::new(0, MaskDtype::of(dtype).unwrap()).update(buffer.bytes_mut(), &step(2, 8, 3, 2, true));
+            let values: Vec<u32> = match dtype {
                 Dtype::UFixed8 => buffer.bytes().iter().map(|&c| c.into()).collect(),
                 _ => elements::<u16>(buffer.bytes()).iter().map(|&c| c.into()).collect(),
             };
             let want: Vec<u32> = [1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1, 1, 0, 0, 0].iter().map(|v| v * shown).collect();
-            assert_eq!(codes, want);
+            assert_eq!(values, want);
         }
-        assert!(Shades::of(Dtype::I32).is_none());
+        assert!(MaskDtype::of(Dtype::I32).is_none());
     }
 
     proptest! {
-        /// Whatever came before, an update leaves what a fresh mask would be.
+        /// Whatever came before, an update leaves what a mask from nothing would be.
         #[test]
         fn updates_equal_fresh_masks(steps in prop::collection::vec((0usize..4, 0usize..=15, 1usize..=4, any::<bool>()), 1..20)) {
             const SHAPES: [(u32, u32); 4] = [(1, 8), (4, 8), (1, 16), (4, 16)];
             let mut kept = Buffer::zeroed(4 * 4 * 16);
-            let mut mask = Mask::new(Shades::F32);
+            let mut mask = Mask::new(0, MaskDtype::F32);
             for (shape, n_valid, n_process, scatter) in steps {
                 let (ar, cl) = SHAPES[shape];
                 let n_valid = n_valid.min((cl - ar) as usize);
@@ -190,7 +199,7 @@ mod tests {
                 for (i, &x) in elements::<f32>(kept.bytes())[..(ar * cl) as usize].iter().enumerate() {
                     let (row, col) = (i / cl as usize, i % cl as usize);
                     let new = step.new_idx.0..=step.new_idx.0 + row;
-                    let want = row < step.n_process && (col < n_valid || new.contains(&col));
+                    let want = row < step.n_process() && (col < n_valid || new.contains(&col));
                     prop_assert_eq!(x, if want { 0.0 } else { -1000.0 }, "row {} column {} of {}", row, col, step);
                 }
             }

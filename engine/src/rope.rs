@@ -1,13 +1,13 @@
 //! The rotary table: computed once in double, kept in the type the graphs take, copied row by row.
 //!
-//! *Shapes*: `[positions, rope_dim]` for cos and for sin. *Units and dtype*: float16, float32 or codes; a code is the
-//! number cut down to the next lower step, as the real Genie makes it.
+//! *Shapes*: `[positions, rope_dim]` for cos and for sin. *Units and dtype*: float16, float32 or quantised; a quantised value is
+//! the number cut down to the next lower step, as libGenie makes it.
 //! *Traps*: rows of padding have position 0 (cos 1, sin 0), not the position they stand at.
 
-use kvmanager::{RopePairs, RopeSpec};
+use genie_types::RopeConfig;
+use kvmanager::{Columns, RopePairs, RopeSpec};
 
 use crate::codes::{Encoding, Rounding};
-use crate::config::{RopeConfig, RopeScaling};
 
 /// Cos or sin rows in one encoding.
 #[derive(Debug)]
@@ -19,9 +19,9 @@ pub(crate) struct RopeTable {
 impl RopeTable {
     /// Rows for positions `0..n_positions`.
     pub(crate) fn new(config: &RopeConfig, n_positions: usize, sin: bool, encoding: Encoding) -> Self {
-        let frequencies = frequencies(config);
+        let frequencies = config.frequencies();
         let row_bytes = config.rope_dim * encoding.size_bytes();
-        // A vector of bytes may start anywhere; codes are made in an aligned row and copied.
+        // A vector of bytes may start anywhere; values are encoded in an aligned row and copied.
         let mut row = crate::buffer::Buffer::zeroed(row_bytes);
         let mut rows = Vec::with_capacity(n_positions * row_bytes);
         for position in 0..n_positions {
@@ -38,46 +38,28 @@ impl RopeTable {
         self.rows.len() / self.row_bytes
     }
 
-    /// Fills `ar` rows: `n` from position `first` on, the rest as position 0.
-    pub(crate) fn fill(&self, bytes: &mut [u8], first: usize, n: usize, ar: usize) {
-        let (real, padding) = bytes[..ar * self.row_bytes].split_at_mut(n * self.row_bytes);
-        real.copy_from_slice(&self.rows[first * self.row_bytes..(first + n) * self.row_bytes]);
-        padding.chunks_exact_mut(self.row_bytes).for_each(|row| row.copy_from_slice(&self.rows[..self.row_bytes]));
-    }
-
-    /// Fills `ar` rows: one for each position given, the rest as position 0.
-    pub(crate) fn fill_at(&self, bytes: &mut [u8], positions: &[usize], ar: usize) {
-        let rows = bytes[..ar * self.row_bytes].chunks_exact_mut(self.row_bytes);
-        for (row, at) in rows.zip(positions.iter().copied().chain(std::iter::repeat(0))) {
-            row.copy_from_slice(&self.rows[at * self.row_bytes..(at + 1) * self.row_bytes]);
+    /// Fills `ar` rows: one for each column, the rest as position 0.
+    pub(crate) fn fill(&self, bytes: &mut [u8], columns: &Columns, ar: usize) {
+        let mut rest = &mut bytes[..ar * self.row_bytes];
+        for slice in columns.slices() {
+            let (rows, tail) = std::mem::take(&mut rest).split_at_mut(slice.n * self.row_bytes);
+            let first = slice.first * self.row_bytes;
+            rows.copy_from_slice(&self.rows[first..first + rows.len()]);
+            rest = tail;
         }
+        rest.chunks_exact_mut(self.row_bytes).for_each(|row| row.copy_from_slice(&self.rows[..self.row_bytes]));
     }
 }
 
-/// The same rotation in the KV manager's words, for keys that move to other positions.
+/// The same rotation as kvmanager takes it, for keys that move to other positions.
 pub(crate) fn spec(config: &RopeConfig) -> RopeSpec {
-    RopeSpec { frequencies: frequencies(config), pairs: RopePairs::HalfSplit }
-}
-
-/// Radians a position, by angle.
-fn frequencies(config: &RopeConfig) -> Vec<f64> {
-    let plain = |j: usize| config.theta.powf(-(j as f64) / config.rope_dim as f64);
-    let scaled = |freq: f64| match config.scaling {
-        RopeScaling::Default => freq,
-        RopeScaling::Llama3 { factor, low_freq_factor, high_freq_factor, original_max_position } => {
-            let wave = std::f64::consts::TAU / freq;
-            // Waves that fit `high` times into the trained context are kept; those that fit fewer than `low` are stretched.
-            let fits = original_max_position / wave;
-            let keep = ((fits - low_freq_factor) / (high_freq_factor - low_freq_factor)).clamp(0.0, 1.0);
-            keep * freq + (1.0 - keep) * freq / factor
-        }
-    };
-    (0..config.rope_dim).map(|j| scaled(plain(j))).collect()
+    RopeSpec { frequencies: config.frequencies(), pairs: RopePairs::HalfSplit }
 }
 
 #[cfg(test)]
 mod tests {
     use genie_types::{Dtype, Quant};
+    use kvmanager::SeqId;
 
     use super::*;
     use crate::buffer::{Buffer, elements};
@@ -92,48 +74,22 @@ mod tests {
         let (cos, sin) = (RopeTable::new(&config, 8, false, f32s()), RopeTable::new(&config, 8, true, f32s()));
         assert_eq!(cos.n_positions(), 8);
         let mut buffer = Buffer::zeroed(4 * 2 * 3);
-        cos.fill(buffer.bytes_mut(), 5, 2, 3);
+        cos.fill(buffer.bytes_mut(), &Columns::of(SeqId(0), 5, 2), 3);
         // 100^(-1/2) = 0.1
         let want = [5f64.cos(), 0.5f64.cos(), 6f64.cos(), 0.6f64.cos(), 1.0, 1.0].map(|x| x as f32);
         assert_eq!(elements::<f32>(buffer.bytes()), want);
-        sin.fill(buffer.bytes_mut(), 7, 1, 3);
+        sin.fill(buffer.bytes_mut(), &Columns::of(SeqId(0), 7, 1), 3);
         let want = [7f64.sin(), 0.7f64.sin(), 0.0, 0.0, 0.0, 0.0].map(|x| x as f32);
         assert_eq!(elements::<f32>(buffer.bytes()), want);
     }
 
     #[test]
-    fn llama3_scaling_stretches_long_waves_only() {
-        // Llama 3.2 1B: head_dim 64, theta 5e5, factor 32, low 1, high 4, trained on 8192.
-        let scaling = RopeScaling::Llama3 {
-            factor: 32.0,
-            low_freq_factor: 1.0,
-            high_freq_factor: 4.0,
-            original_max_position: 8192.0,
-        };
-        let plain = frequencies(&RopeConfig::new(32, 5e5));
-        let scaled = frequencies(&RopeConfig { scaling, ..RopeConfig::new(32, 5e5) });
-        // Waves of angle 0 to 14 are under 2048 tokens, those of 18 to 31 over 8192.
-        for j in 0..32 {
-            let ratio = plain[j] / scaled[j];
-            match j {
-                0..=14 => assert_eq!(ratio, 1.0, "angle {j}"),
-                15..=17 => assert!(ratio > 1.0 && ratio < 32.0, "angle {j}: {ratio}"),
-                _ => assert!((ratio - 32.0).abs() < 1e-9, "angle {j}: {ratio}"),
-            }
-        }
-        // The blend of angle 16, by the published formula: theta^-0.5, wave 4442.88, 8192 / wave = 1.84385.
-        let smooth = (8192.0 / (std::f64::consts::TAU * 5e5f64.sqrt()) - 1.0) / 3.0;
-        let want = (1.0 - smooth) * plain[16] / 32.0 + smooth * plain[16];
-        assert!((scaled[16] - want).abs() < 1e-15);
-    }
-
-    #[test]
-    fn sixteen_bit_codes_are_cut() {
+    fn sixteen_bit_values_are_cut() {
         let quant = Quant::PerTensor { scale: 2.0 / 65535.0, offset: -32768 };
         let config = RopeConfig::new(16, 1e4);
         let table = RopeTable::new(&config, 128, false, Encoding::of(Dtype::UFixed16, &quant).unwrap());
         let mut buffer = Buffer::zeroed(128 * 16 * 2);
-        table.fill(buffer.bytes_mut(), 0, 128, 128);
+        table.fill(buffer.bytes_mut(), &Columns::of(SeqId(0), 0, 128), 128);
         for (i, &code) in elements::<u16>(buffer.bytes()).iter().enumerate() {
             let angle = (i / 16) as f64 * 1e4f64.powf(-((i % 16) as f64) / 16.0);
             let exact = angle.cos() / f64::from(2.0f32 / 65535.0) + 32768.0;

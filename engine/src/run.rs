@@ -1,38 +1,126 @@
-//! The run loop: plan, fill, execute split by split, keep the new rows, hand out logits; and the way back after a failure.
-//!
-//! While split `i + 1` executes, the KV manager's workers copy the new rows of split `i`; a split waits for its own rows
-//! only. LM heads run only where logits are wanted, for the rows that are. A decode step allocates nothing here.
+//! The run loop: tokens of one or more sequences become a plan, its steps run, wanted rows of logits are handed out.
 
-use core::ops::Range;
+use genie_types::{TokenId, Variant};
+use kvmanager::{Columns, InferenceStep, Overflow, Plan, PlanError, Policy, SeqId};
 
-use genie_types::{SplitIdx, TokenId, Variant};
-use kvmanager::{InferenceStep, KvError, MaskCol, PlanError, Policy, SeqId};
-use nsp_graph::GraphKind;
+use crate::graphs::{Graphs, StepRun};
+use crate::rollback::Mark;
+use crate::{Engine, EngineError, Executor, TokenModel};
 
-use crate::codes::{self, Encoding};
-use crate::feed::Fill;
-use crate::io::Use;
-use crate::{Engine, EngineError, Executor, SeqTokens, TokenModel};
-
-/// Which logits a call wants.
-pub(crate) enum Want<'a> {
-    Nothing,
-    Last,
-    Each(&'a mut dyn FnMut(usize, &[f32])),
+/// New tokens of one sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SeqTokens<'a> {
+    /// The sequence.
+    pub seq: SeqId,
+    /// Its tokens, from its next position on.
+    pub tokens: &'a [TokenId],
 }
 
-/// Where a sequence stood before a call.
-#[derive(Clone, Copy)]
-pub(crate) struct Mark {
-    seq: SeqId,
-    /// Tokens of the history.
-    pub(crate) len: usize,
-    /// Position of the next one.
-    pub(crate) pos: usize,
+/// Which new tokens' logits a call wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogitsRequest {
+    Nothing,
+    /// Of the last token of each input.
+    Last,
+    Each,
+}
+
+/// A row of logits: the input it belongs to, the place of its token there, and the row.
+pub(crate) type OnLogits<'a> = &'a mut dyn FnMut(usize, usize, &[f32]);
+
+/// A column whose logits are wanted.
+#[derive(Clone, Copy, Debug)]
+struct Wanted {
+    column: usize,
+    input: usize,
+    place: usize,
+    position: usize,
+}
+
+/// Lists that a step writes and the next one reuses.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    /// The last plan, whose list the next one is written to.
+    plan: Plan,
+    pub(crate) marks: Vec<Mark>,
+    tokens: Vec<TokenId>,
+    wanted: Vec<Wanted>,
+}
+
+impl Scratch {
+    pub(crate) fn with_capacity(ar_max: usize) -> Self {
+        let (tokens, wanted) = (Vec::with_capacity(ar_max), Vec::with_capacity(ar_max));
+        Self { plan: Plan::default(), marks: Vec::with_capacity(SeqId::COUNT), tokens, wanted }
+    }
 }
 
 impl<X: Executor> Engine<X> {
-    /// Processes a whole dialog from nothing and answers the logits of its last token: the reference that cached
+    /// Processes new tokens of several sequences, prefill and decode mixed, in as few steps as the graphs' AR allows. Hands
+    /// out the logits of each sequence's last token, by its place in `inputs`, in the order the steps compute them. Put
+    /// sequences that decode before those that prefill.
+    ///
+    /// # Errors
+    ///
+    /// As [`process`](crate::TokenModel::process); [`PlanError::SequenceTwice`]. A batch that fails leaves every sequence
+    /// as it was, unless the error is [`EngineError::StateLost`].
+    pub fn process_batch(
+        &mut self,
+        inputs: &[SeqTokens<'_>],
+        each: &mut dyn FnMut(usize, &[f32]),
+    ) -> Result<(), EngineError> {
+        self.run(inputs, LogitsRequest::Last, &mut |input, _, logits| each(input, logits))
+    }
+
+    /// Processes a draft of a sequence in one step, shows its logits row by row to `judge`, and keeps the tokens that it
+    /// returns `true` for. The sequence then goes on behind the last token kept; tokens kept behind a dropped one leave a
+    /// gap. Returns how many were kept.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::DraftTooLong`], and as [`process`](crate::TokenModel::process); nothing has changed then.
+    pub fn verify_draft(
+        &mut self,
+        draft: SeqTokens<'_>,
+        judge: &mut dyn FnMut(&[&[f32]]) -> Vec<bool>,
+    ) -> Result<usize, EngineError> {
+        self.check_tokens(draft.tokens)?;
+        let (widest, found) = (self.kv.variants().ar_max(), draft.tokens.len());
+        if found == 0 || found > widest {
+            return Err(EngineError::DraftTooLong { expected: widest, found });
+        }
+        let plan = self.kv.plan(&[(draft.seq, found)], &self.policy)?;
+        let planned = match plan.steps() {
+            [only] if !plan.is_reprocess() => only,
+            _ if plan.is_reprocess() => return Err(PlanError::Shared.into()),
+            steps => {
+                let expected = steps.first().map_or(0, InferenceStep::n_process);
+                return Err(EngineError::DraftTooLong { expected, found });
+            }
+        };
+        let before = [self.mark(draft.seq)];
+        let first = planned.n_past();
+        let mut kept = Vec::new();
+        let mut select = |graphs: &mut Graphs<X>| {
+            let mut rows = Vec::with_capacity(found * graphs.logits.len());
+            for row in 0..found {
+                graphs.read_logits(row, first + row)?;
+                rows.extend_from_slice(&graphs.logits);
+            }
+            let rows: Vec<&[f32]> = rows.chunks_exact(graphs.logits.len()).collect();
+            kept = judge(&rows);
+            kept.resize(found, false);
+            Ok(kept.clone())
+        };
+        let run = StepRun { planned, tokens: draft.tokens, next: None, narrow_head: self.narrow_head() };
+        let done = self.graphs.run_step(&mut self.kv, run, 0..found, Some(&mut select));
+        done.map_err(|e| self.rollback(&before, e))?;
+        let transcript = self.sequences.of_mut(draft.seq);
+        let selected = draft.tokens.iter().enumerate().filter(|(i, _)| kept[*i]);
+        selected.clone().for_each(|(i, token)| transcript.push(*token, first + i));
+        Ok(selected.count())
+    }
+
+    /// Processes a whole dialog from nothing and returns the logits of its last token: the reference that cached
     /// generation is held against. Uses a graph without past (AR == CL) if one is wide enough, else replays by plan.
     ///
     /// # Errors
@@ -41,38 +129,20 @@ impl<X: Executor> Engine<X> {
     pub fn recompute(&mut self, tokens: &[TokenId]) -> Result<&[f32], EngineError> {
         self.reset()?;
         let fits = |spec: &&Variant| spec.is_full_context() && spec.ar().get() >= tokens.len();
-        let limit = self.context_size();
-        let whole = self.layout.variants.iter().find(fits).copied();
+        let whole = self.graphs.layout.variants.iter().find(fits).copied();
         let evicts = self.kv.variants().groups().iter().any(|g| g.evicts());
-        match whole.filter(|_| !evicts && !tokens.is_empty() && tokens.len() <= limit) {
-            None => self.process(tokens),
-            Some(spec) => {
-                self.check_tokens(tokens)?;
-                let before = self.mark();
-                self.books[0].extend(tokens, 0);
-                let step = InferenceStep {
-                    spec,
-                    n_past: 0,
-                    n_valid_kv: 0,
-                    n_process: tokens.len(),
-                    past_idx: MaskCol(0),
-                    new_idx: MaskCol(0),
-                };
-                let last = tokens.len() - 1;
-                let done = self.step(&step, 0, last..tokens.len(), None).and_then(|()| self.read_logits(&step, last));
-                done.map_err(|e| self.repair(before, e))?;
-                Ok(&self.logits)
-            }
-        }
-    }
-
-    pub(crate) fn mark(&self) -> Mark {
-        self.mark_of(SeqId(0))
-    }
-
-    /// The cache knows the sequence.
-    pub(crate) fn mark_of(&self, seq: SeqId) -> Mark {
-        Mark { seq, len: self.books[usize::from(seq.0)].len(), pos: self.kv.next_pos(seq) }
+        let Some(variant) = whole.filter(|_| !evicts && !tokens.is_empty() && tokens.len() <= self.context_size())
+        else {
+            return self.process(tokens);
+        };
+        self.check_tokens(tokens)?;
+        let seq = SeqId(0);
+        let step = self.kv.step(variant, Columns::of(seq, 0, tokens.len()));
+        let before = [self.mark(seq)];
+        self.sequences.of_mut(seq).extend(tokens, 0);
+        let done = self.run_steps(&[step], &before, false, LogitsRequest::Last, &mut |_, _, _| ());
+        done.map_err(|e| self.rollback(&before, e))?;
+        Ok(&self.graphs.logits)
     }
 
     pub(crate) fn check_tokens(&self, tokens: &[TokenId]) -> Result<(), EngineError> {
@@ -84,224 +154,111 @@ impl<X: Executor> Engine<X> {
         }
     }
 
-    pub(crate) fn run(&mut self, tokens: &[TokenId], want: Want<'_>) -> Result<(), EngineError> {
-        self.check_tokens(tokens)?;
-        let before = self.mark();
-        let mut strategy = std::mem::take(&mut self.strategy);
-        let planned = self.kv.plan_into(tokens.len(), &self.policy, &mut strategy);
-        // Processing the history again needs all of it, each token at its own position.
-        let again = strategy.first() < before.pos;
-        if let Err(PlanError::GenieGivesUp { n_past, n_piece }) = planned {
-            self.strategy = strategy;
-            return Err(self.give_up(tokens, n_past, n_piece));
-        }
-        if planned == Err(PlanError::Shared) {
-            self.strategy = strategy;
-            return self.run_beside(tokens, want, before);
-        }
-        if planned.is_err() || (again && !self.books[0].is_plain()) {
-            self.strategy = strategy;
-            return Err(match planned {
-                Err(e) => e.into(),
-                Ok(()) => EngineError::NotReproducible { n_past: before.pos, n_known: before.len },
-            });
-        }
-        let first = if again { strategy.first() } else { before.len };
-        self.books[0].extend(tokens, before.pos);
-        let done = self.run_steps(strategy.steps(), first, before.len, want);
-        self.strategy = strategy;
-        done.map_err(|e| self.repair(before, e))
+    /// libGenie runs the head of the step's own width.
+    pub(crate) fn narrow_head(&self) -> bool {
+        !matches!(self.policy, Policy::Genie)
     }
 
-    /// The dialog's tokens as batches: the plan for one alone does not keep the rows of the sequences beside it.
-    fn run_beside(&mut self, tokens: &[TokenId], want: Want<'_>, before: Mark) -> Result<(), EngineError> {
-        let seq = SeqId(0);
-        match want {
-            Want::Nothing | Want::Last => self.process_batch(&[SeqTokens { seq, tokens }], &mut |_, _| ()),
-            Want::Each(each) => {
-                for (place, token) in tokens.iter().enumerate() {
-                    let tokens = std::slice::from_ref(token);
-                    let done = self.process_batch(&[SeqTokens { seq, tokens }], &mut |_, logits| each(place, logits));
-                    done.map_err(|e| if place > 0 { self.repair(before, e) } else { e })?;
-                }
-                Ok(())
+    /// Processes new tokens of some sequences and hands out the logits that are wanted. After a failure every sequence is
+    /// as before.
+    pub(crate) fn run(
+        &mut self,
+        inputs: &[SeqTokens<'_>],
+        request: LogitsRequest,
+        each: OnLogits<'_>,
+    ) -> Result<(), EngineError> {
+        inputs.iter().try_for_each(|input| self.check_tokens(input.tokens))?;
+        let mut plan = std::mem::take(&mut self.scratch.plan);
+        let planned = match inputs {
+            [only] => self.kv.plan_into(&[(only.seq, only.tokens.len())], &self.policy, &mut plan),
+            several => {
+                let wanted: Vec<_> = several.iter().map(|input| (input.seq, input.tokens.len())).collect();
+                self.kv.plan_into(&wanted, &self.policy, &mut plan)
             }
-        }
+        };
+        let done = match (planned, inputs) {
+            (Ok(()), _) => self.run_plan(&plan, inputs, request, each),
+            (Err(PlanError::Overflow(Overflow::GenieGivesUp { n_past, n_piece })), [only]) => {
+                Err(self.genie_overflow(*only, n_past, n_piece))
+            }
+            (Err(e), _) => Err(e.into()),
+        };
+        self.scratch.plan = plan;
+        done
     }
 
-    /// `first`: place in the history of the steps' first token; `before`: tokens of the history that are not new.
+    fn run_plan(
+        &mut self,
+        plan: &Plan,
+        inputs: &[SeqTokens<'_>],
+        request: LogitsRequest,
+        each: OnLogits<'_>,
+    ) -> Result<(), EngineError> {
+        let mut before = std::mem::take(&mut self.scratch.marks);
+        before.clear();
+        before.extend(inputs.iter().map(|input| self.mark(input.seq)));
+        // Processing a sequence again needs all of it, each token at its own position.
+        let broken = before.iter().find(|mark| plan.is_reprocess() && !self.sequences.of(mark.seq).is_plain());
+        let done = match broken {
+            Some(mark) => Err(EngineError::NotReproducible { n_past: mark.pos, n_known: mark.len }),
+            None => {
+                for (input, mark) in inputs.iter().zip(&before) {
+                    self.sequences.of_mut(input.seq).extend(input.tokens, mark.pos);
+                }
+                let done = self.run_steps(plan.steps(), &before, plan.is_reprocess(), request, each);
+                done.map_err(|e| self.rollback(&before, e))
+            }
+        };
+        self.scratch.marks = before;
+        done
+    }
+
+    /// Runs steps over tokens that are in the transcripts already. `before`: where the sequences stood before their new
+    /// tokens; `again`: the steps take their sequences from the beginning.
     pub(crate) fn run_steps(
         &mut self,
         steps: &[InferenceStep],
-        first: usize,
-        before: usize,
-        mut want: Want<'_>,
+        before: &[Mark],
+        again: bool,
+        request: LogitsRequest,
+        each: OnLogits<'_>,
     ) -> Result<(), EngineError> {
-        let mut at = first;
-        for (i, step) in steps.iter().enumerate() {
-            let last = i + 1 == steps.len();
-            let wanted = match want {
-                Want::Last if last => step.n_process - 1..step.n_process,
-                Want::Nothing | Want::Last => 0..0,
-                Want::Each(_) => before.saturating_sub(at).min(step.n_process)..step.n_process,
-            };
-            self.step(step, at, wanted.clone(), steps.get(i + 1).map(|next| next.spec))?;
-            match &mut want {
-                Want::Nothing => {}
-                Want::Last if last => self.read_logits(step, step.n_process - 1)?,
-                Want::Last => {}
-                Want::Each(each) => {
-                    for row in wanted {
-                        self.read_logits(step, row)?;
-                        each(at + row - before, &self.logits);
-                    }
+        for (i, planned) in steps.iter().enumerate() {
+            self.gather(planned, before, again, request);
+            let Scratch { tokens, wanted, .. } = &self.scratch;
+            let next = steps.get(i + 1).map(|next| next.variant);
+            let run = StepRun { planned, tokens, next, narrow_head: self.narrow_head() };
+            self.graphs.run_step(&mut self.kv, run, wanted.iter().map(|row| row.column), None)?;
+            for &Wanted { column, input, place, position } in &self.scratch.wanted {
+                self.graphs.read_logits(column, position)?;
+                each(input, place, &self.graphs.logits);
+            }
+        }
+        Ok(())
+    }
+
+    /// The tokens of a step's columns, and which of them are asked for logits.
+    fn gather(&mut self, planned: &InferenceStep, before: &[Mark], again: bool, request: LogitsRequest) {
+        let Scratch { tokens, wanted, .. } = &mut self.scratch;
+        tokens.clear();
+        wanted.clear();
+        for slice in planned.columns.slices() {
+            let input = before.iter().position(|mark| mark.seq == slice.seq).expect("a plan is over its inputs");
+            let known = self.sequences.of(slice.seq).tokens();
+            let Mark { len, pos, .. } = before[input];
+            let first = if again { slice.first } else { len + (slice.first - pos) };
+            for (k, position) in (slice.first..slice.first + slice.n).enumerate() {
+                let index = first + k;
+                let is_wanted = match request {
+                    LogitsRequest::Nothing => false,
+                    LogitsRequest::Last => index + 1 == known.len(),
+                    LogitsRequest::Each => index >= len,
+                };
+                if is_wanted {
+                    wanted.push(Wanted { column: tokens.len(), input, place: index - len, position });
                 }
-            }
-            at += step.n_process;
-        }
-        Ok(())
-    }
-
-    /// One step of the dialog through all splits; its tokens are `history[at..at + n_process]`, and `rows` of them are
-    /// asked for logits.
-    pub(crate) fn step(
-        &mut self,
-        step: &InferenceStep,
-        at: usize,
-        rows: Range<usize>,
-        next: Option<Variant>,
-    ) -> Result<(), EngineError> {
-        tracing::trace!(%step, ?rows, "step");
-        let variant = self.variant_of(step);
-        self.kv.prepare(step)?;
-        let tokens = &self.books[0].tokens()[at..at + step.n_process];
-        let fill = Fill { variant, step, tokens, positions: None, plain: self.is_plain() };
-        self.feeds.fill(&mut self.io, &self.kv, &fill)?;
-        self.head.ask(rows);
-        for s in 0..self.layout.splits.len() {
-            if !self.execute(s, variant)? {
-                continue;
-            }
-            match next.filter(|next| *next != step.spec) {
-                Some(next) => self.kv.commit_and_set(SplitIdx(s), step, next)?,
-                None => self.kv.commit(SplitIdx(s), step)?,
+                tokens.push(known[index]);
             }
         }
-        self.kv.advance(step)?;
-        Ok(())
-    }
-
-    pub(crate) fn variant_of(&self, step: &InferenceStep) -> usize {
-        self.layout.variant_index(step.spec).expect("the planner picks from the layout's variants")
-    }
-
-    /// Runs a split's graph, unless it is an LM head that is asked for nothing; says whether there are rows to keep.
-    pub(crate) fn execute(&mut self, s: usize, variant: usize) -> Result<bool, EngineError> {
-        let split = &self.layout.splits[s];
-        if split.kind == GraphKind::LmHead && !self.head.is_asked() {
-            return Ok(false);
-        }
-        let mut g = split.by_variant[variant];
-        if s + 1 == self.layout.splits.len() {
-            // The real Genie runs the head of the step's own width.
-            let narrow = !matches!(self.policy, Policy::Genie);
-            g = self.head.choose(g, narrow, &mut self.io);
-        }
-        let mut guard = self.kv.split(SplitIdx(s))?;
-        let ran = self.executor.execute(s, g, &mut self.io.bind(s, g, guard.views()));
-        ran.map_err(|source| EngineError::Execute { graph: split.graphs[g].info.name.clone(), source })?;
-        self.log.push(self.log_base[s] + g);
-        Ok(!split.kv.is_empty())
-    }
-
-    /// Turns a row of the last step's logits, one that was asked for, into numbers.
-    pub(crate) fn read_logits(&mut self, step: &InferenceStep, row: usize) -> Result<(), EngineError> {
-        self.read_logits_at(row, step.n_past + row)
-    }
-
-    /// The same for a row whose token stands elsewhere.
-    pub(crate) fn read_logits_at(&mut self, row: usize, position: usize) -> Result<(), EngineError> {
-        let last = self.layout.splits.len() - 1;
-        let (g, row) = self.head.place_of(row);
-        let buffer = self.io.logits(last, g).expect("the layout's last split has logits");
-        let Use::Logits(dtype, quant) = &self.io.uses()[buffer] else { unreachable!("asked for logits") };
-        let encoding = Encoding::of(*dtype, quant).expect("checked when the engine was made");
-        let row_bytes = self.layout.vocab_size * encoding.size_bytes();
-        encoding.decode(&self.io.buffers[buffer].bytes()[row * row_bytes..(row + 1) * row_bytes], &mut self.logits);
-        match codes::not_finite(&self.logits) {
-            None => Ok(()),
-            Some((index, what)) => Err(EngineError::NotFinite {
-                graph: self.layout.splits[last].graphs[g].info.name.clone(),
-                what,
-                index,
-                position,
-            }),
-        }
-    }
-
-    /// After a failure: back to where the call began, by processing the dialog again if its rows cannot be had cheaper.
-    pub(crate) fn repair(&mut self, before: Mark, e: EngineError) -> EngineError {
-        let back = self.take_back(before).and_then(|()| Ok(self.kv.settle()?));
-        // Rows of nonsense must not even stay hidden: a share of zero times NaN is NaN.
-        let scrub = matches!(e, EngineError::NotFinite { .. });
-        if back.is_ok() && (!scrub || self.scrub().is_ok()) { e } else { self.rebuild(e) }
-    }
-
-    /// Brings a sequence back to where it stood, and abandons a step under way.
-    pub(crate) fn take_back(&mut self, before: Mark) -> Result<(), EngineError> {
-        let Mark { seq, len, pos } = before;
-        let book = &mut self.books[usize::from(seq.0)];
-        book.truncate(len);
-        self.kv.cancel()?;
-        if self.kv.next_pos(seq) == pos {
-            return Ok(());
-        }
-        // Rows that a shift has moved ahead cannot be told from those that came after.
-        if book.entries().any(|(_, at)| at >= pos) {
-            return Err(EngineError::NotReproducible { n_past: pos, n_known: len });
-        }
-        if seq == SeqId(0) {
-            self.kv.rewind(pos)?;
-        } else {
-            self.kv.remove(seq, pos..usize::MAX)?;
-        }
-        Ok(())
-    }
-
-    pub(crate) fn has_moved(&self, before: &Mark) -> bool {
-        self.kv.next_pos(before.seq) != before.pos
-    }
-
-    /// Fills everything but the valid rows with the pad value.
-    pub(crate) fn scrub(&mut self) -> Result<(), KvError> {
-        let rows = self.kv.export()?;
-        self.kv.clear()?;
-        self.kv.import(&rows)
-    }
-
-    /// The last resort after a failure: the dialog is processed again, or all is cleared and the error says so.
-    pub(crate) fn rebuild(&mut self, e: EngineError) -> EngineError {
-        match self.replay() {
-            Ok(()) => e,
-            Err(lost) => {
-                tracing::warn!(%lost, "the cache could not be put back");
-                match self.reset() {
-                    Ok(()) => EngineError::StateLost { source: Box::new(e) },
-                    Err(worse) => worse,
-                }
-            }
-        }
-    }
-
-    /// Fills a cleared cache from the history.
-    fn replay(&mut self) -> Result<(), EngineError> {
-        let (n, n_past) = (self.books[0].len(), self.kv.next_pos(SeqId(0)));
-        if !self.books[0].is_plain() || self.books[1..].iter().any(|book| !book.is_empty()) {
-            return Err(EngineError::NotReproducible { n_past, n_known: n });
-        }
-        self.kv.clear()?;
-        self.plain = true;
-        let strategy = self.kv.plan(n, &self.policy)?;
-        self.run_steps(strategy.steps(), strategy.first(), n, Want::Nothing)
     }
 }

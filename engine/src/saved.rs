@@ -4,10 +4,10 @@
 
 use std::path::PathBuf;
 
-use kvmanager::SeqId;
+use kvmanager::{Overflow, SeqId};
 use session_store::{CacheSchema, ModelHash, SavedSequence, SavedToken, Snapshot};
 
-use crate::book::Book;
+use crate::transcript::Transcript;
 use crate::{Engine, EngineConfig, EngineError, Executor};
 
 /// Which model this is: the configuration's hash, else one of the binaries, computed when it is first asked for.
@@ -54,10 +54,11 @@ impl<X: Executor> Engine<X> {
     pub fn snapshot(&mut self) -> Result<Snapshot, EngineError> {
         let model = self.model_hash()?;
         let image = self.kv.export()?;
-        let token = |(token, position)| SavedToken { token, position, generated: false };
-        let sequences = self.books.iter().enumerate().filter(|(_, book)| !book.is_empty());
-        let sequences = sequences
-            .map(|(seq, book)| SavedSequence { seq: SeqId(seq as u8), tokens: book.entries().map(token).collect() });
+        let sequences = self.sequences.all().iter().enumerate().filter(|(_, transcript)| !transcript.is_empty());
+        let sequences = sequences.map(|(seq, transcript)| {
+            let token = |(i, (token, position))| SavedToken { token, position, generated: transcript.is_generated(i) };
+            SavedSequence { seq: SeqId(seq as u8), tokens: transcript.entries().enumerate().map(token).collect() }
+        });
         Ok(Snapshot { model, image, sequences: sequences.collect(), dialog: None, user_data: Vec::new() })
     }
 
@@ -65,25 +66,27 @@ impl<X: Executor> Engine<X> {
     ///
     /// # Errors
     ///
-    /// [`EngineError::Saved`], [`EngineError::Kv`], [`EngineError::TokenOutOfRange`], [`EngineError::ContextExceeded`]
+    /// [`EngineError::Saved`], [`EngineError::Kv`], [`EngineError::TokenOutOfRange`], [`EngineError::Overflow`]
     /// for another model's, or one that is too long or contradicts itself.
     pub fn restore_snapshot(&mut self, snapshot: &Snapshot) -> Result<(), EngineError> {
-        let mut books = vec![Book::default(); SeqId::COUNT];
+        let mut transcripts = vec![Transcript::default(); SeqId::COUNT];
         for saved in &snapshot.sequences {
-            let book = &mut books[usize::from(saved.seq.0)];
-            saved.tokens.iter().for_each(|t| book.push(t.token, t.position));
-            self.check_tokens(book.tokens())?;
+            let transcript = &mut transcripts[usize::from(saved.seq.0)];
+            for (i, token) in saved.tokens.iter().enumerate() {
+                transcript.push(token.token, token.position);
+                if token.generated {
+                    transcript.mark_generated(i);
+                }
+            }
+            self.check_tokens(transcript.tokens())?;
         }
         let (n_past, limit) = (snapshot.image.n_past(), self.kv.variants().limit());
         if n_past > limit {
-            return Err(EngineError::ContextExceeded { n_past: 0, n_new: n_past, limit });
+            return Err(Overflow::ContextExceeded { n_past: 0, n_new: n_past, limit }.into());
         }
         snapshot.check_model(self.model_hash()?)?;
         self.kv.import(&snapshot.image)?;
-        let alone =
-            books[1..].iter().all(Book::is_empty) && snapshot.image.next.iter().all(|(seq, _)| *seq == SeqId(0));
-        self.plain = alone && books[0].is_plain();
-        self.books = books;
+        self.sequences.replace(transcripts);
         Ok(())
     }
 }

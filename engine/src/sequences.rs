@@ -1,6 +1,6 @@
 //! The cache's operations on a live engine: going back, cutting out, sharing, copying and moving what sequences hold.
 //!
-//! Sequence 0 is the dialog; [`process`](crate::TokenModel::process) goes on with it, [`Engine::process_batch`] with any
+//! A dialog is sequence 0; [`process`](crate::TokenModel::process) goes on with it, [`Engine::process_batch`] with any
 //! others beside it. All operations take effect for the next token; no graph runs here.
 //!
 //! *Units*: positions. Ranges are half-open. What a row holds was computed when its token was processed: after a removal
@@ -9,7 +9,7 @@
 use std::ops::Range;
 
 use genie_types::{TokenId, Variant};
-use kvmanager::{CellTable, Holes, JobWatch, KvError, SeqId, ShiftLoss};
+use kvmanager::{CellTable, JobWatch, SeqId, ShiftLoss};
 
 use crate::{Engine, EngineError, Executor, TokenModel};
 
@@ -21,7 +21,7 @@ impl<X: Executor> Engine<X> {
 
     /// The tokens that a sequence has in the cache, each with its position, in the order they came.
     pub fn tokens_of(&self, seq: SeqId) -> impl Iterator<Item = (TokenId, usize)> + '_ {
-        self.books.get(usize::from(seq.0)).into_iter().flat_map(|book| book.entries())
+        self.sequences.all().get(usize::from(seq.0)).into_iter().flat_map(|transcript| transcript.entries())
     }
 
     /// Which slot of a cache group holds what; `None` for a group the model lacks.
@@ -38,15 +38,7 @@ impl<X: Executor> Engine<X> {
         Ok(self.kv.shift_loss()?)
     }
 
-    /// What to do with the holes that removals leave; see [`Holes`].
-    pub fn set_holes(&mut self, holes: Holes) {
-        self.kv.set_holes(holes);
-        self.holes = holes;
-        // Rows that were left among holes stay where they are.
-        self.plain &= holes == Holes::Close;
-    }
-
-    /// Takes the shape of a graph now, both AR and CL, up or down; the next step does it by itself otherwise.
+    /// Takes a variant now, both AR and CL, up or down; the next step does it by itself otherwise.
     ///
     /// # Errors
     ///
@@ -62,7 +54,7 @@ impl<X: Executor> Engine<X> {
     ///
     /// [`EngineError::Kv`] if rows before that point are gone.
     pub fn rewind_to_prefix(&mut self, tokens: &[TokenId]) -> Result<usize, EngineError> {
-        let common = self.books[0].common_prefix(tokens).min(tokens.len().saturating_sub(1));
+        let common = self.sequences.of(SeqId(0)).common_prefix(tokens).min(tokens.len().saturating_sub(1));
         self.rewind(common)?;
         Ok(common)
     }
@@ -73,9 +65,9 @@ impl<X: Executor> Engine<X> {
     /// # Errors
     ///
     /// [`EngineError::Kv`] where the cache cannot; as for all operations below.
-    pub fn remove_range(&mut self, seq: SeqId, range: Range<usize>) -> Result<usize, EngineError> {
+    pub fn remove(&mut self, seq: SeqId, range: Range<usize>) -> Result<usize, EngineError> {
         let freed = self.kv.remove(seq, range.clone())?;
-        self.touched(seq).remove(&range);
+        self.sequences.of_mut(seq).remove(&range);
         Ok(freed)
     }
 
@@ -84,11 +76,9 @@ impl<X: Executor> Engine<X> {
     /// # Errors
     ///
     /// [`EngineError::Kv`].
-    pub fn keep_sequence(&mut self, seq: SeqId) -> Result<(), EngineError> {
+    pub fn keep(&mut self, seq: SeqId) -> Result<(), EngineError> {
         self.kv.keep(seq)?;
-        self.plain = false;
-        let others = self.books.iter_mut().enumerate().filter(|(i, _)| *i != usize::from(seq.0));
-        others.for_each(|(_, book)| book.clear());
+        self.sequences.keep(seq);
         Ok(())
     }
 
@@ -97,9 +87,9 @@ impl<X: Executor> Engine<X> {
     /// # Errors
     ///
     /// [`EngineError::Kv`].
-    pub fn share_prefix(&mut self, src: SeqId, dst: SeqId, range: Range<usize>) -> Result<(), EngineError> {
+    pub fn share(&mut self, src: SeqId, dst: SeqId, range: Range<usize>) -> Result<(), EngineError> {
         self.kv.share(src, dst, range.clone())?;
-        self.take(src, dst, &range);
+        self.sequences.share(src, dst, &range);
         Ok(())
     }
 
@@ -108,46 +98,46 @@ impl<X: Executor> Engine<X> {
     /// # Errors
     ///
     /// [`EngineError::Kv`], also when there are too few free rows.
-    pub fn copy_range(&mut self, src: SeqId, dst: SeqId, range: Range<usize>) -> Result<(), EngineError> {
+    pub fn copy(&mut self, src: SeqId, dst: SeqId, range: Range<usize>) -> Result<(), EngineError> {
         self.kv.copy(src, dst, range.clone())?;
-        self.take(src, dst, &range);
+        self.sequences.share(src, dst, &range);
         Ok(())
     }
 
     /// Moves a range of positions by `delta`; tokens that would fall below position 0 are dropped. Keys are turned before the
-    /// next step; [`shift_loss`](Self::shift_loss) tells what that costs quantised ones.
+    /// next step; [`shift_loss`](Self::shift_loss) reports what that costs quantised ones.
     ///
     /// # Errors
     ///
     /// [`EngineError::Kv`], also for a model without rotary inputs.
-    pub fn shift_range(&mut self, seq: SeqId, range: Range<usize>, delta: isize) -> Result<(), EngineError> {
+    pub fn shift(&mut self, seq: SeqId, range: Range<usize>, delta: isize) -> Result<(), EngineError> {
         self.kv.shift(seq, range.clone(), delta)?;
-        self.touched(seq).map(&range, |pos| pos.checked_add_signed(delta));
+        self.sequences.of_mut(seq).map(&range, |pos| pos.checked_add_signed(delta));
         Ok(())
     }
 
-    /// Divides a range of positions; otherwise as [`shift_range`](Self::shift_range).
+    /// Divides a range of positions; otherwise as [`shift`](Self::shift).
     ///
     /// # Errors
     ///
     /// [`EngineError::Kv`], also for a division by 0.
-    pub fn divide_range(&mut self, seq: SeqId, range: Range<usize>, by: usize) -> Result<(), EngineError> {
+    pub fn divide(&mut self, seq: SeqId, range: Range<usize>, by: usize) -> Result<(), EngineError> {
         self.kv.divide(seq, range.clone(), by)?;
-        self.touched(seq).map(&range, |pos| pos.checked_div(by));
+        self.sequences.of_mut(seq).map(&range, |pos| pos.checked_div(by));
         Ok(())
     }
 
-    /// Drops `n` tokens of the dialog after the first `sinks` and closes the gap in the positions, so that a full context can
-    /// go on. Returns the new `n_past`.
+    /// Drops `n` tokens of a sequence after the first `sinks` and closes the gap in the positions, so that a full context
+    /// can go on. Returns the new `n_past`.
     ///
     /// # Errors
     ///
     /// [`EngineError::Kv`], also when there are not that many.
-    pub fn shift_out(&mut self, sinks: usize, n: usize) -> Result<usize, EngineError> {
-        let n_past = self.kv.shift_out(sinks, n)?;
-        let book = self.touched(SeqId(0));
-        book.remove(&(sinks..sinks + n));
-        book.map(&(sinks + n..usize::MAX), |pos| pos.checked_sub(n));
+    pub fn shift_out(&mut self, seq: SeqId, sinks: usize, n: usize) -> Result<usize, EngineError> {
+        let n_past = self.kv.shift_out(seq, sinks, n)?;
+        let transcript = self.sequences.of_mut(seq);
+        transcript.remove(&(sinks..sinks + n));
+        transcript.map(&(sinks + n..usize::MAX), |pos| pos.checked_sub(n));
         Ok(n_past)
     }
 
@@ -160,32 +150,17 @@ impl<X: Executor> Engine<X> {
         Ok(self.kv.compact(max_moves)?)
     }
 
-    /// Tells of every job on the cache's rows as it begins and ends, on the thread that does it.
+    /// Reports every job on the cache's rows as it begins and ends, on the thread that does it.
     pub fn watch_jobs(&mut self, watch: JobWatch) {
         self.kv.watch_jobs(watch);
     }
 
-    /// Waits until all rows are where they belong.
+    /// Waits for all jobs on the cache's rows.
     ///
     /// # Errors
     ///
     /// [`EngineError::Kv`] if a worker has failed.
-    pub fn settle(&mut self) -> Result<(), KvError> {
-        self.kv.settle()
-    }
-
-    /// The book of a sequence that is about to be more than a dialog from its beginning. The cache knows the sequence.
-    pub(crate) fn touched(&mut self, seq: SeqId) -> &mut crate::book::Book {
-        self.plain = false;
-        &mut self.books[usize::from(seq.0)]
-    }
-
-    fn take(&mut self, src: SeqId, dst: SeqId, range: &Range<usize>) {
-        self.plain = false;
-        if src != dst {
-            let mut book = std::mem::take(&mut self.books[usize::from(dst.0)]);
-            book.take_from(&self.books[usize::from(src.0)], range);
-            self.books[usize::from(dst.0)] = book;
-        }
+    pub fn wait_all(&mut self) -> Result<(), EngineError> {
+        Ok(self.kv.wait_all()?)
     }
 }

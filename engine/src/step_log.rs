@@ -10,7 +10,7 @@ pub struct StepLog {
 }
 
 impl StepLog {
-    /// A log for these graphs, with room for so many executions before it grows.
+    /// A log for these graphs, with room for `room` executions before it grows.
     pub fn new(names: Vec<String>, room: usize) -> Self {
         Self { names, ran: Vec::with_capacity(room) }
     }

@@ -4,4 +4,5 @@ mod bundle;
 mod overlap;
 mod refuse;
 mod run;
+mod scheduling;
 mod toy;

@@ -2,7 +2,7 @@
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use genie_types::Variant;
-use kvmanager::{CostTable, KvForm, KvState, Policy, Variants, plan};
+use kvmanager::{CostTable, KvForm, KvState, Policy, Request, Variants, plan};
 use std::{hint::black_box, sync::Arc};
 
 fn planning(c: &mut Criterion) {
@@ -13,7 +13,8 @@ fn planning(c: &mut Criterion) {
     let variants = Variants::new(specs, KvForm::Concat, None).unwrap();
     for policy in [Policy::Lenient, Policy::FixedVariant, Policy::Cost(Arc::new(table))] {
         c.bench_function(&format!("plan/4096x12/{}", policy.name()), |b| {
-            b.iter(|| plan(black_box(&KvState::default()), &variants, black_box(4096), &policy).unwrap());
+            let request = [Request { n_new: 4096, ..Request::default() }];
+            b.iter(|| plan(black_box(&KvState::default()), black_box(&request), &variants, &policy).unwrap());
         });
     }
 }

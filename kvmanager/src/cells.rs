@@ -1,7 +1,7 @@
 //! Cells: which slot of the cache holds which position of which sequences.
 //!
 //! A slot is a row of all cache tensors of a group. Several sequences may own one cell, so that a shared prefix is
-//! stored once. The table knows numbers only; the byte moves that its answers call for are the manager's.
+//! stored once. The table knows numbers only; the byte moves that follow are the cache's.
 //!
 //! *Invariants*: a cell without owners is free; `extent` is one past the last used slot; `n_used <= extent <=
 //! capacity`. *Lazy shift*: a cell's position may run ahead of the position its key was turned to (`baked`); the
@@ -10,7 +10,7 @@
 use crate::rope::Turn;
 use std::ops::Range;
 
-/// A sequence, 0 to 63. A dialog is sequence 0.
+/// A sequence, 0 to 63.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SeqId(pub u8);
 
@@ -18,7 +18,7 @@ impl SeqId {
     /// Sequences a table can tell apart.
     pub const COUNT: usize = 64;
 
-    const fn bit(self) -> u64 {
+    pub(crate) const fn bit(self) -> u64 {
         1 << (self.0 % 64)
     }
 }
@@ -40,7 +40,7 @@ impl Cell {
         self.seqs & seq.bit() != 0
     }
 
-    /// Whether nobody owns it.
+    /// Whether no sequence owns it.
     pub const fn is_free(&self) -> bool {
         self.seqs == 0
     }

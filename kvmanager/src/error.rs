@@ -1,38 +1,21 @@
 //! What can go wrong in the cache. The planner has its own: [`PlanError`](crate::PlanError).
 
-use genie_types::{Dtype, SplitIdx, Variant};
+use crate::cells::SeqId;
+use genie_types::{SplitIdx, Variant};
 
 /// A refusal of the cache. Unless a variant says otherwise, nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KvError {
-    /// The element type cannot hold cache rows.
-    #[error("`{tensor}`: {dtype} is no cache type: expected ufixed8, ufixed16, float16 or float32")]
-    Dtype {
-        /// The tensor.
-        tensor: String,
-        /// Its type.
-        dtype: Dtype,
-    },
-    /// A tensor whose shape is not that of cache rows.
-    #[error("`{tensor}`: shape {found:?} is no cache shape: expected {expected}")]
-    Shape {
-        /// The tensor.
-        tensor: String,
-        /// What was expected, with names for the free extents.
-        expected: &'static str,
-        /// The extents found.
-        found: Vec<usize>,
-    },
     /// The geometry and the variants contradict each other.
     #[error("cache geometry: {0}")]
     Geometry(String),
-    /// A shape that the bundle lacks.
-    #[error("no graph of shape {spec}: the cache can take {known}")]
+    /// A variant that the bundle lacks.
+    #[error("no graph of variant {variant}: the cache can take {known}")]
     UnknownVariant {
-        /// The shape asked for.
-        spec: Variant,
-        /// The shapes there are.
+        /// The variant asked for.
+        variant: Variant,
+        /// The variants there are.
         known: String,
     },
     /// A split that the model lacks.
@@ -43,27 +26,29 @@ pub enum KvError {
         /// The splits there are.
         n_splits: usize,
     },
-    /// The tensors cannot be lent: no shape chosen yet, or more rows than its past holds.
-    #[error(
-        "split {split} has no shape to run in: {n_rows} rows, {detail}; call `set_variant` with the step's shape first"
-    )]
-    NotPrepared {
-        /// The split.
-        split: SplitIdx,
-        /// Rows it holds.
-        n_rows: usize,
-        /// What is missing.
-        detail: String,
-    },
-    /// More rows than the shape's past can hold.
-    #[error("{spec} holds {past_len} rows of past, the cache has {n_rows}")]
+    /// More rows than the variant's past can hold.
+    #[error("{variant} holds {past_len} rows of past, the cache has {n_rows}")]
     PastTooLong {
-        /// The shape asked for.
-        spec: Variant,
+        /// The variant asked for.
+        variant: Variant,
         /// Rows of its past.
         past_len: usize,
         /// Rows in the cache.
         n_rows: usize,
+    },
+    /// A split was committed: it cannot be lent or committed again in this step, and the step's masks are past.
+    #[error(
+        "split {split} is committed: lend splits and fill masks before the commits, and commit each split once per step"
+    )]
+    Committed {
+        /// The split.
+        split: SplitIdx,
+    },
+    /// A step that was to end before all splits with cache tensors were committed.
+    #[error("split {split} is not committed: a step ends when every split with cache tensors is")]
+    NotCommitted {
+        /// The first such split.
+        split: SplitIdx,
     },
     /// A step that does not belong to the cache's state.
     #[error("step does not fit the cache: {what} is {found}, expected {expected}")]
@@ -87,7 +72,7 @@ pub enum KvError {
         /// An explanation, or nothing.
         why: &'static str,
     },
-    /// An operation that the mode cannot do.
+    /// An operation that this cache cannot do.
     #[error("{mode} refuses {op}: {why}")]
     Refused {
         /// The mode's name.
@@ -95,7 +80,17 @@ pub enum KvError {
         /// The operation.
         op: &'static str,
         /// The reason.
-        why: String,
+        why: Reason,
+    },
+    /// A tensor that the mode cannot keep.
+    #[error("{mode} cannot keep `{tensor}`: {why}")]
+    UnfitTensor {
+        /// The mode's name.
+        mode: &'static str,
+        /// The tensor.
+        tensor: String,
+        /// The reason.
+        why: Reason,
     },
     /// Saved rows that contradict themselves.
     #[error("bad cache image: {why}")]
@@ -122,4 +117,85 @@ pub enum KvError {
     /// A worker thread could not be started, or a job on it panicked; the split's rows are lost until `clear`.
     #[error("cache worker: {0}")]
     Worker(String),
+}
+
+/// Why a cache cannot do an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Reason {
+    /// A sequence number beyond the last.
+    #[error("sequence {} of {}", .0.0, SeqId::COUNT)]
+    UnknownSequence(SeqId),
+    /// Nothing is cached.
+    #[error("every graph has AR == CL, so there are no rows")]
+    NoRows,
+    /// Rows of different heads belong to different tokens.
+    #[error("KeyDiff has evicted, so each head holds other tokens")]
+    PerHeadRows,
+    /// Keys would have to be rotated, and how they were is not known.
+    #[error("keys must be rotated: set `KvOptions::rope` to how they were embedded")]
+    NoRope,
+    /// The rotation is wider than a key.
+    #[error("the rope turns {dims} dimensions, keys have {head_dim}")]
+    RopeTooWide {
+        /// Dimensions that are rotated.
+        dims: usize,
+        /// The narrowest head.
+        head_dim: usize,
+    },
+    /// Too few free rows for copies.
+    #[error("{needed} rows to copy in group {group}, {free} free")]
+    TooFewRows {
+        /// Rows needed.
+        needed: usize,
+        /// The cache group.
+        group: usize,
+        /// Rows free there.
+        free: usize,
+    },
+    /// Fewer tokens than are to be dropped.
+    #[error("{sinks} sinks and {n} to drop, but {n_past} tokens")]
+    TooFewTokens {
+        /// Tokens to keep at the beginning.
+        sinks: usize,
+        /// Tokens to drop.
+        n: usize,
+        /// Tokens there are.
+        n_past: usize,
+    },
+    /// A division by 0.
+    #[error("by 0")]
+    DivideByZero,
+    /// Scatter graphs write behind the rows.
+    #[error("a scatter graph writes behind its rows, so these must lie at the left")]
+    ScatterForm,
+    /// A tile without extent.
+    #[error("a tile needs rows, columns and bytes in a word")]
+    EmptyTile,
+    /// A tile that is not square.
+    #[error("tiles must be square, found {rows} by {cols}")]
+    TileShape {
+        /// Its rows.
+        rows: usize,
+        /// Its columns.
+        cols: usize,
+    },
+    /// A tensor that tiles do not divide.
+    #[error("head_dim {head_dim} does not divide into tiles of {rows} by {cols}")]
+    TileDivision {
+        /// The tensor's.
+        head_dim: usize,
+        /// Rows of a tile.
+        rows: usize,
+        /// Columns of a tile.
+        cols: usize,
+    },
+}
+
+/// Refuses two numbers that should be the same.
+pub(crate) fn same(what: &'static str, expected: usize, found: usize) -> Result<(), KvError> {
+    if expected == found {
+        return Ok(());
+    }
+    Err(KvError::StepMismatch { what, expected: expected.to_string(), found: found.to_string() })
 }

@@ -3,7 +3,7 @@
 //! *Units*: tokens. The default group is number 0 and decides `n_valid_kv`; a second one is typically a windowed set
 //! of layers with a context of its own (`swa_`).
 
-use crate::KvForm;
+use crate::geometry::KvForm;
 use genie_types::Variant;
 
 /// Groups a cache may have.

@@ -1,54 +1,59 @@
 //! The planner and the KV cache for graphs of fixed shape: which graph runs next, and where its past lies.
 //!
 //! ```
-//! use genie_types::Variant;
-//! use kvmanager::{KvForm, KvState, Policy, Variants, plan};
+//! use genie_types::{SplitIdx, Variant};
+//! use kvmanager::{Keep, KvCache, KvDtype, KvForm, KvGeometry, KvOptions, Policy, SeqId, Variants};
 //!
-//! let spec = |ar, cl| Variant::new(ar, cl).unwrap();
-//! let variants = Variants::new([spec(1, 512), spec(8, 512), spec(64, 512)], KvForm::Concat, None)?;
-//! let strategy = plan(&KvState::default(), &variants, 200, &Policy::Lenient)?;
-//! let widths: Vec<_> = strategy.steps().iter().map(|s| (s.ar(), s.n_process)).collect();
-//! assert_eq!(widths, [(64, 64), (64, 64), (64, 64), (8, 8)]);
-//! # Ok::<(), kvmanager::PlanError>(())
+//! let geometry = KvGeometry::uniform(2, 4, 32, KvDtype::U8); // 2 layers, 4 heads of 32
+//! let variants = [Variant::new(1, 64)?, Variant::new(8, 64)?, Variant::new(1, 128)?, Variant::new(8, 128)?];
+//! let variants = Variants::new(variants, KvForm::Concat, None)?;
+//! let mut kv = KvCache::new(&geometry, variants, KvOptions { n_threads: 2, ..KvOptions::default() })?;
+//!
+//! let chat = SeqId(0);
+//! let plan = kv.plan(&[(chat, 60)], &Policy::Lenient)?;
+//! for (i, planned) in plan.steps().iter().enumerate() {
+//!     println!("{}", planned.numbered(i));
+//!     let mut step = kv.begin(planned)?; // the variant of the step; rows move to its stride
+//!     for split in (0..step.n_splits()).map(SplitIdx) {
+//!         for view in step.split(split)?.views() {
+//!             view.new.fill(7); // a graph reads `view.past` and writes `view.new`
+//!         }
+//!         step.commit(split, Keep::All)?; // workers keep the new rows, while the next split runs
+//!     }
+//!     step.finish()?;
+//! }
+//! kv.rewind(chat, 40)?;
+//! assert_eq!((kv.state().n_past, kv.state().n_valid_kv), (40, 40));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! # What is in here
 //!
 //! | module | words |
 //! |---|---|
-//! | [`plan`](mod@plan) | [`KvState`], [`Variants`], [`Policy`], [`plan()`], [`Plan`], [`InferenceStep`]: numbers in, numbers out |
-//! | [`geometry`] | [`KvGeometry`], [`KvTensor`]: which cache tensors each split has, as plain data |
+//! | [`plan`](mod@plan) | [`Variants`], [`Policy`], [`plan()`], [`Plan`], [`InferenceStep`], [`Columns`]: numbers in, numbers out |
+//! | [`geometry`] | [`KvGeometry`], [`KvTensor`], [`KvForm`]: which cache tensors each split has, as plain data |
 //! | [`mode`] | [`CacheMode`](mode::CacheMode), [`ModeKind`], [`Tile`](mode::Tile): where a row's bytes lie |
 //! | [`moves`] | [`Copies`](moves::Copies): what moves, as data, before it does |
-//! | [`manager`] | [`KvCache`], [`SplitGuard`]: the buffers, their jobs on worker threads, commit and rewind |
+//! | [`cache`] | [`KvCache`], [`Step`], [`SplitGuard`]: rows of sequences, steps, the buffers and their jobs |
 //! | [`cells`] | [`CellTable`], [`SeqId`]: which row holds which position of which sequences |
 //! | [`group`] | [`CacheGroup`], [`LongContext`]: windows, rings, eviction by score, by group of layers |
 //! | [`rope`] | [`RopeSpec`], [`ShiftLoss`]: moving keys to other positions, and what it costs |
 //! | [`keydiff`] | [`KeyScorer`], [`KeyDiff`]: which keys are worth keeping |
-//! | [`error`] | [`KvError`]; the planner's own is [`PlanError`] |
+//! | [`error`] | [`KvError`], [`Reason`]; the planner's own is [`PlanError`], and [`Overflow`] what does not fit |
 //!
-//! # The life of a step
+//! # Plans alone
 //!
 //! ```
-//! # use genie_types::{SplitIdx, Variant};
-//! # use kvmanager::{KvDtype, KvForm, KvGeometry, KvCache, KvOptions, ModeKind, Policy, Variants};
-//! # let spec = |ar, cl| Variant::new(ar, cl).unwrap();
-//! let geometry = KvGeometry::uniform(2, 4, 32, KvDtype::U8); // 2 layers, 4 heads of 32
-//! let variants = Variants::new([spec(1, 64), spec(8, 64), spec(1, 128), spec(8, 128)], KvForm::Concat, None)?;
-//! let options = KvOptions { mode: ModeKind::SMART_MASK, n_threads: 2 };
-//! let mut kv = KvCache::new(&geometry, variants, options)?;
-//! for step in kv.plan(60, &Policy::Lenient)?.steps() {
-//!     kv.prepare(step)?; // the shape of the step; rows move to its stride
-//!     for split in (0..kv.n_splits()).map(SplitIdx) {
-//!         for view in kv.split(split)?.views() {
-//!             view.new.fill(7); // a graph reads `view.past` and writes `view.new`
-//!         }
-//!         kv.commit(split, step)?; // workers keep the new rows, while the next split runs
-//!     }
-//!     kv.advance(step)?;
-//! }
-//! kv.rewind(40)?;
-//! assert_eq!((kv.state().n_past, kv.state().n_valid_kv), (40, 40));
+//! use genie_types::Variant;
+//! use kvmanager::{KvForm, KvState, Policy, Request, Variants, plan};
+//!
+//! let variants = [Variant::new(1, 512)?, Variant::new(8, 512)?, Variant::new(64, 512)?];
+//! let variants = Variants::new(variants, KvForm::Concat, None)?;
+//! let request = Request { n_new: 200, ..Request::default() };
+//! let plan = plan(&KvState::default(), &[request], &variants, &Policy::Lenient)?;
+//! let widths: Vec<_> = plan.steps().iter().map(|s| (s.ar(), s.n_process())).collect();
+//! assert_eq!(widths, [(64, 64), (64, 64), (64, 64), (8, 8)]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -60,12 +65,12 @@
 
 #![forbid(unsafe_code)]
 
+pub mod cache;
 pub mod cells;
 pub mod error;
 pub mod geometry;
 pub mod group;
 pub mod keydiff;
-pub mod manager;
 pub mod mode;
 pub mod moves;
 pub mod plan;
@@ -77,18 +82,19 @@ mod rows;
 mod tensor_buf;
 mod worker;
 
+pub use cache::{
+    GroupImage, HolePolicy, Keep, KvCache, KvImage, KvOptions, MovedBytes, OnRebind, Rebind, SplitGuard, Step,
+};
 pub use cells::{Cell, CellTable, RowMove, SeqId};
-pub use error::KvError;
-pub use geometry::{KvDtype, KvGeometry, KvKind, KvLayout, KvTensor, SplitGeometry};
+pub use error::{KvError, Reason};
+pub use geometry::{KvDtype, KvForm, KvGeometry, KvKind, KvLayout, KvTensor, SplitGeometry};
 pub use group::{CacheGroup, LongContext};
 pub use keydiff::{KeyDiff, KeyScorer};
-pub use manager::{
-    BatchToken, GroupImage, Holes, KvCache, KvImage, KvOptions, MovedBytes, Rebind, SplitGuard, TensorView,
-};
 pub use mode::ModeKind;
 pub use plan::{
-    Admission, BatchStep, Bound, CostTable, InferenceStep, KvForm, KvState, MaskCol, Plan, PlanError, Policy, Span,
-    Variants, admit, plan, plan_batch,
+    Admission, Column, Columns, ContextLimit, CostTable, InferenceStep, KvState, MaskCol, Overflow, Plan, PlanError,
+    Policy, Request, SequenceSlice, Variants, admit, plan,
 };
 pub use rope::{RopePairs, RopeSpec, ShiftLoss};
+pub use tensor_buf::TensorView;
 pub use worker::{JobEvent, JobWatch};

@@ -12,11 +12,25 @@
 use crate::buffer::{ALIGN, fill};
 use crate::cells::RowMove;
 use crate::geometry::{KvKind, KvTensor};
-use crate::manager::TensorView;
 use crate::mode::{CacheMode, ModeKind, Place};
 use crate::rope::{RopeSpec, ShiftLoss, Turn, rotate};
 use crate::rows::{self, Rows};
 use std::sync::Arc;
+
+/// Both sides of one cache tensor, for the current variant.
+///
+/// *Shapes* for AR = n and a past of p rows: keys `[n_heads, 1, head_dim, p]` and `[n_heads, 1, head_dim, n]`, values
+/// `[n_heads, 1, p, head_dim]` and `[n_heads, 1, n, head_dim]`; `NativeKv` pads p and n to whole tiles. `past` is empty
+/// when AR == CL.
+#[derive(Debug)]
+pub struct TensorView<'a> {
+    /// Which tensor it is.
+    pub spec: &'a KvTensor,
+    /// Bytes for the graph's `past_*_in`.
+    pub past: &'a [u8],
+    /// Bytes for the graph's `past_*_out`; what was there before means nothing.
+    pub new: &'a mut [u8],
+}
 
 /// A run of new columns to keep: `len` columns from `col`, as rows from `slot` on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

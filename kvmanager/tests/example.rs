@@ -1,4 +1,4 @@
-//! The example crate in `docs/kv-example` runs, and is what it says: a dozen lines, no other crate of ours but
+//! The example crate in `docs/kv-example` runs, and is a dozen lines over no other crate of ours but
 //! `genie-types`.
 
 #[path = "../../docs/kv-example/src/main.rs"]

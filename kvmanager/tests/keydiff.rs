@@ -3,8 +3,8 @@
 
 use genie_types::{LayerIdx, SplitIdx, Variant};
 use kvmanager::{
-    CacheGroup, KeyScorer, KvCache, KvDtype, KvForm, KvGeometry, KvKind, KvLayout, KvOptions, KvTensor, LongContext,
-    ModeKind, Policy, SplitGeometry, Variants,
+    CacheGroup, Keep, KeyScorer, KvCache, KvDtype, KvForm, KvGeometry, KvKind, KvLayout, KvOptions, KvTensor,
+    LongContext, ModeKind, Policy, SeqId, SplitGeometry, Variants,
 };
 use proptest::prelude::{ProptestConfig, prop, proptest};
 
@@ -68,18 +68,18 @@ fn play(mode: ModeKind, transposed: bool, sinks: usize, update_every: usize, chu
     let group = CacheGroup { long, ..CacheGroup::plain(KvForm::Concat) };
     let variants = Variants::with_groups([spec(1), spec(4)], vec![group], Some(1000)).unwrap();
     let geometry = KvGeometry { splits: vec![SplitGeometry { tensors }] };
-    let mut kv = KvCache::new(&geometry, variants, KvOptions { mode, n_threads: 0 }).unwrap();
-    kv.set_scorer(Box::new(First));
+    let options = KvOptions { mode, scorer: Some(Box::new(First)), ..KvOptions::default() };
+    let mut kv = KvCache::new(&geometry, variants, options).unwrap();
     let mut naive = Naive::default();
     for &n in chunks {
-        for step in kv.plan(n, &Policy::Lenient).unwrap().steps() {
+        for step in kv.plan(&[(SeqId(0), n)], &Policy::Lenient).unwrap().steps() {
             let room = 16 - step.ar();
-            kv.prepare(step).unwrap();
+            let mut running = kv.begin(step).unwrap();
             naive.evict(naive.rows[0].len().saturating_sub(room), sinks, update_every);
             let n_rows = naive.rows[0].len();
-            assert_eq!(kv.state().n_valid_kv, n_rows);
+            assert_eq!(running.cells(0).unwrap().n_used(), n_rows);
             let first = if mode == ModeKind::SMART_MASK { 0 } else { room - n_rows };
-            for view in kv.split(SplitIdx(0)).unwrap().views() {
+            for view in running.split(SplitIdx(0)).unwrap().views() {
                 for (head, rows) in naive.rows.iter().enumerate() {
                     let read = |col| {
                         let at = column(view.spec, room, first + col, head, 1) * 4;
@@ -89,18 +89,18 @@ fn play(mode: ModeKind, transposed: bool, sinks: usize, update_every: usize, chu
                     held.sort_unstable();
                     assert_eq!(&held, rows, "{} head {head} at {step}", view.spec.name());
                 }
-                for (col, head) in (0..step.n_process).flat_map(|col| (0..HEADS).map(move |head| (col, head))) {
-                    let token = step.n_past + col;
+                for (col, head) in (0..step.n_process()).flat_map(|col| (0..HEADS).map(move |head| (col, head))) {
+                    let token = step.n_past() + col;
                     for (dim, x) in [score(token, head), token as f32, 0.5, -0.5].into_iter().enumerate() {
                         let at = column(view.spec, step.ar(), col, head, dim) * 4;
                         view.new[at..at + 4].copy_from_slice(&x.to_le_bytes());
                     }
                 }
             }
-            kv.commit(SplitIdx(0), step).unwrap();
-            kv.advance(step).unwrap();
-            naive.evict((n_rows + step.n_process).saturating_sub(room), sinks, update_every);
-            naive.rows.iter_mut().for_each(|rows| rows.extend(step.n_past..step.n_past + step.n_process));
+            running.commit(SplitIdx(0), Keep::All).unwrap();
+            running.finish().unwrap();
+            naive.evict((n_rows + step.n_process()).saturating_sub(room), sinks, update_every);
+            naive.rows.iter_mut().for_each(|rows| rows.extend(step.n_past()..step.n_past() + step.n_process()));
             naive.age += 1;
         }
     }

@@ -4,20 +4,18 @@
 mod toy;
 
 use genie_types::SplitIdx;
-use kvmanager::{
-    BatchToken, CacheGroup, InferenceStep, KvCache, KvForm, KvOptions, LongContext, ModeKind, RopeSpec, SeqId, Variants,
-};
+use kvmanager::{CacheGroup, KvCache, KvForm, KvOptions, LongContext, ModeKind, Policy, RopeSpec, SeqId, Variants};
 use session_store::Snapshot;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use toy::{generate, geometry, grid, plain, process, prompt, reference, run, spec};
+use toy::{generate, geometry, grid, look, plain, process, prompt, reference, run, spec};
 
 /// The toy's tensors have two dimensions, so the tiled mode is left to the model test.
 const MODES: [ModeKind; 3] = [ModeKind::SMART_MASK, ModeKind::SHIFT_CONCAT, ModeKind::POINTER_SHIFT];
 
 fn cache(variants: Variants, mode: ModeKind) -> KvCache {
     let n_groups = variants.groups().len();
-    KvCache::new(&geometry(n_groups), variants, KvOptions { mode, n_threads: 0 }).unwrap()
+    KvCache::new(&geometry(n_groups), variants, KvOptions { mode, ..KvOptions::default() }).unwrap()
 }
 
 /// A global group and a windowed one with a context of its own.
@@ -51,7 +49,7 @@ fn d2_long_short_long() {
             let text = generate(&mut kv, &prompt, 128 - n);
             assert_eq!(text, reference(&[LongContext::None], &prompt, 128 - n), "turn {turn}");
             if by_rewind {
-                kv.rewind(0).unwrap()
+                kv.rewind(SeqId(0), 0).unwrap()
             } else {
                 kv.clear().unwrap()
             }
@@ -67,12 +65,13 @@ fn d5_after_a_reset_the_first_step_is_that_of_a_fresh_dialog() {
     let mut used = cache(variants(), ModeKind::SMART_MASK);
     generate(&mut used, &prompt(50, 3), 10);
     used.clear().unwrap();
-    used.set_variant(spec(8, 64)).unwrap();
     let mut fresh = cache(variants(), ModeKind::SMART_MASK);
-    fresh.set_variant(spec(8, 64)).unwrap();
     for split in [SplitIdx(0), SplitIdx(1)] {
-        let past =
-            |kv: &mut KvCache| -> Vec<Vec<u8>> { kv.split(split).unwrap().views().map(|v| v.past.to_vec()).collect() };
+        let past = |kv: &mut KvCache| -> Vec<Vec<u8>> {
+            let step = look(kv, spec(8, 64));
+            let mut running = kv.begin(&step).unwrap();
+            running.split(split).unwrap().views().map(|v| v.past.to_vec()).collect()
+        };
         assert_eq!(past(&mut used), past(&mut fresh), "not a byte is left");
     }
     assert_eq!(generate(&mut used, &prompt(20, 4), 30), generate(&mut fresh, &prompt(20, 4), 30));
@@ -125,11 +124,11 @@ fn a_window_alone_has_no_end_but_its_positions() {
         let mut kv = cache(variants, mode);
         let text = generate(&mut kv, &prompt(70, 1), 231);
         assert_eq!(text, reference(&[long], &prompt(70, 1), 231));
-        assert!(kv.plan(1, &kvmanager::Policy::Lenient).is_err(), "position 300 is the limit");
+        assert!(kv.plan(&[(SeqId(0), 1)], &Policy::Lenient).is_err(), "position 300 is the limit");
         // Rows that the next token needs are gone: back is only possible to the beginning, or nowhere.
-        assert!(kv.rewind(100).is_err());
-        kv.rewind(300).unwrap();
-        kv.rewind(0).unwrap();
+        assert!(kv.rewind(SeqId(0), 100).is_err());
+        kv.rewind(SeqId(0), 300).unwrap();
+        kv.rewind(SeqId(0), 0).unwrap();
         assert_eq!(
             generate(&mut kv, &prompt(7, 1), 3),
             reference(&[long], &prompt(7, 1), 3),
@@ -178,28 +177,29 @@ fn a_ring_keeps_what_was_measured() {
     let oldest = slot_of(&kv, 146);
     process(&mut kv, &[1]);
     assert_eq!(slot_of(&kv, 269), oldest);
-    assert!(kv.rewind(200).is_err());
+    assert!(kv.rewind(SeqId(0), 200).is_err());
     // A wider step again: the oldest go until the rest fits 96 rows.
     process(&mut kv, &prompt(20, 2));
     assert_eq!((kv.state().n_past, kv.state().n_valid_kv), (290, 96));
 }
 
 #[test]
-fn shifting_out_goes_on_for_ever() {
+fn shifting_out_goes_on_without_end() {
     // Frequencies of zero: keys do not turn, so the toy's rows stay readable; turning is tested elsewhere.
     for mode in MODES {
-        let mut kv = cache(plain(grid(&[1, 8], &[32]), KvForm::Concat), mode);
-        kv.set_rope(RopeSpec { frequencies: vec![0.0], pairs: Default::default() });
+        let rope = Some(RopeSpec { frequencies: vec![0.0], pairs: Default::default() });
+        let options = KvOptions { mode, rope, ..KvOptions::default() };
+        let mut kv = KvCache::new(&geometry(1), plain(grid(&[1, 8], &[32]), KvForm::Concat), options).unwrap();
         for token in 0..500u32 {
             if kv.state().n_past == 31 {
-                assert_eq!(kv.shift_out(3, 10).unwrap(), 21);
+                assert_eq!(kv.shift_out(SeqId(0), 3, 10).unwrap(), 21);
             }
             process(&mut kv, &[token % 251]);
             let mut held: Vec<_> = kv.cells(0).unwrap().used().map(|(_, c)| c.pos).collect();
             held.sort_unstable();
             assert_eq!(held, (0..kv.state().n_past).collect::<Vec<_>>());
         }
-        assert!(kv.shift_out(3, 40).is_err());
+        assert!(kv.shift_out(SeqId(0), 3, 40).is_err());
     }
 }
 
@@ -220,25 +220,18 @@ fn two_dialogs_share_a_prefix_and_a_block_mask_keeps_them_apart() {
         let mut texts = [system.clone(), system.clone()];
         for round in 0..4u32 {
             let mut tokens = Vec::new();
-            for (seq, n) in [(a, 3), (b, 2)] {
-                for i in 0..n {
+            let wanted = [(a, 3), (b, 2)];
+            for (seq, n) in wanted {
+                for i in 0..n as u32 {
                     let token = (round * 50 + i * 9 + u32::from(seq.0) * 100) % 251;
-                    let text = &mut texts[usize::from(seq.0)];
-                    tokens.push((token, BatchToken { seq, pos: text.len() }));
-                    text.push(token);
+                    tokens.push(token);
+                    texts[usize::from(seq.0)].push(token);
                 }
             }
-            let batch: Vec<_> = tokens.iter().map(|t| t.1).collect();
-            kv.prepare_batch(spec(8, 64), &batch).unwrap();
-            let step = InferenceStep {
-                spec: spec(8, 64),
-                n_past: 0,
-                n_valid_kv: 0,
-                n_process: tokens.len(),
-                past_idx: Default::default(),
-                new_idx: Default::default(),
-            };
-            let said = run(&mut kv, &step, &tokens);
+            let plan = kv.plan(&wanted, &Policy::Lenient).unwrap();
+            let [step] = plan.steps() else { panic!("{plan:?}") };
+            assert_eq!(step.variant, spec(8, 64));
+            let said = run(&mut kv, step, &tokens);
             for (said, text) in [(said[2], &texts[0]), (said[4], &texts[1])] {
                 assert_eq!(vec![said], reference(&[LongContext::None], text, 1), "round {round}");
             }
@@ -264,9 +257,10 @@ fn keydiff_keeps_the_rows_that_score_best() {
             let long = LongContext::KeyDiff { sinks: 2, update_every };
             let group = CacheGroup { long, ..CacheGroup::plain(KvForm::Concat) };
             let variants = Variants::with_groups(grid(&[1, 4], &[16]), vec![group], Some(200)).unwrap();
-            let mut kv = cache(variants, mode);
             let n_scorings = Arc::new(AtomicUsize::new(0));
-            kv.set_scorer(Box::new(Largest(n_scorings.clone())));
+            let scorer: Box<dyn kvmanager::KeyScorer> = Box::new(Largest(n_scorings.clone()));
+            let options = KvOptions { mode, scorer: Some(scorer), ..KvOptions::default() };
+            let mut kv = KvCache::new(&geometry(1), variants, options).unwrap();
             // The naive one: tokens with their positions, sinks first, and the positions that go next.
             let mut rows: Vec<(u32, u32)> = Vec::new();
             let mut queue: Vec<u32> = Vec::new();
@@ -287,9 +281,10 @@ fn keydiff_keeps_the_rows_that_score_best() {
                 rows.push((token, pos as u32));
                 assert_eq!(n_scorings.load(Ordering::Relaxed), n_expected, "one head, scored when it is due");
                 assert_eq!(kv.state().n_valid_kv, rows.len());
-                kv.set_variant(spec(1, 16)).unwrap();
-                let mut guard = kv.split(SplitIdx(0)).unwrap();
                 let first = if mode == ModeKind::SMART_MASK { 0 } else { 15 - rows.len() };
+                let step = look(&kv, spec(1, 16));
+                let mut running = kv.begin(&step).unwrap();
+                let mut guard = running.split(SplitIdx(0)).unwrap();
                 for view in guard.views() {
                     let at = |dim: usize, col: usize| match view.spec.kind {
                         kvmanager::KvKind::Key => dim * 15 + col,
@@ -306,8 +301,8 @@ fn keydiff_keeps_the_rows_that_score_best() {
             }
             let refused = kv.remove(SeqId(0), 3..5).unwrap_err().to_string();
             assert!(refused.ends_with("KeyDiff has evicted, so each head holds other tokens"), "{refused}");
-            assert!(kv.rewind(50).is_err());
-            kv.rewind(0).unwrap();
+            assert!(kv.rewind(SeqId(0), 50).is_err());
+            kv.rewind(SeqId(0), 0).unwrap();
             process(&mut kv, &prompt(9, 1));
             assert_eq!(kv.state().n_valid_kv, 9);
         }
@@ -318,9 +313,10 @@ fn keydiff_keeps_the_rows_that_score_best() {
 fn the_graphs_address_follows_the_pointer() {
     let moved = Arc::new(Mutex::new(Vec::new()));
     let sink = moved.clone();
-    let mut kv = cache(plain(grid(&[1], &[16]), KvForm::Concat), ModeKind::POINTER_SHIFT);
-    kv.on_rebind(Box::new(move |r| sink.lock().unwrap().push((r.tensor, r.offset_bytes))));
+    let on_rebind: kvmanager::OnRebind = Box::new(move |r| sink.lock().unwrap().push((r.tensor, r.offset_bytes)));
+    let options = KvOptions { mode: ModeKind::POINTER_SHIFT, on_rebind: Some(on_rebind), ..KvOptions::default() };
+    let mut kv = KvCache::new(&geometry(1), plain(grid(&[1], &[16]), KvForm::Concat), options).unwrap();
     generate(&mut kv, &[1], 3);
-    // Keys advance by an element a token, values by a row of two.
+    // Keys advance by one element per token, values by a row of two.
     assert_eq!(*moved.lock().unwrap(), [(0, 4), (1, 8), (0, 8), (1, 16)]);
 }

@@ -10,8 +10,8 @@ mod naive;
 use genie_types::SplitIdx;
 use kvmanager::mode::{NativeKv, Tile};
 use kvmanager::{
-    BatchToken, CacheGroup, Holes, InferenceStep, KvCache, KvDtype, KvError, KvForm, KvGeometry, KvKind, KvOptions,
-    KvTensor, LongContext, ModeKind, Policy, RopeSpec, SeqId, SplitGeometry, Variants,
+    CacheGroup, Column, Columns, HolePolicy, InferenceStep, Keep, KvCache, KvDtype, KvError, KvForm, KvGeometry,
+    KvKind, KvOptions, KvTensor, LongContext, ModeKind, Policy, RopeSpec, SeqId, SplitGeometry, Step, Variants,
 };
 use naive::{Model, read_past, spec, token_bytes};
 use proptest::prelude::*;
@@ -24,7 +24,7 @@ struct Setup {
     dtype: KvDtype,
     form: KvForm,
     shapes: usize,
-    holes: Holes,
+    holes: HolePolicy,
     n_threads: usize,
     per_head: bool,
     /// Values with the sequence last.
@@ -114,11 +114,9 @@ fn build(setup: &Setup, mode: ModeKind, shapes: usize) -> Result<KvCache, KvErro
         groups.push(CacheGroup { prefix: "swa_".to_owned(), form: setup.form, ctx, long: window });
     }
     let variants = Variants::with_groups(specs, groups, if setup.groups % 2 == 1 { Some(60) } else { None }).unwrap();
-    let options = KvOptions { mode, n_threads: setup.n_threads };
-    let mut kv = KvCache::new(&geometry(setup), variants, options)?;
-    kv.set_holes(setup.holes);
-    kv.set_rope(RopeSpec::new(100.0, 2));
-    Ok(kv)
+    let rope = Some(RopeSpec::new(100.0, 2));
+    let options = KvOptions { mode, n_threads: setup.n_threads, holes: setup.holes, rope, ..KvOptions::default() };
+    KvCache::new(&geometry(setup), variants, options)
 }
 
 struct Run {
@@ -135,7 +133,7 @@ impl Run {
             cells.sort_unstable();
             assert_eq!(cells, self.model.owners(group), "rows of group {group}");
             let keeps_all = self.model.groups[group].window.is_none() && self.model.groups[group].ring.is_none();
-            if self.setup.holes == Holes::Close && keeps_all {
+            if self.setup.holes == HolePolicy::Close && keeps_all {
                 let cells = self.kv.cells(group).unwrap();
                 assert_eq!(cells.n_used(), cells.extent(), "holes are closed");
             }
@@ -165,28 +163,30 @@ impl Run {
         }
     }
 
-    /// One step, as an engine runs it; `keep` selects the columns to keep.
-    fn step(&mut self, step: &InferenceStep, tokens: &[BatchToken], keep: Option<&[bool]>) {
+    /// One step, as an engine runs it; `keep` selects the columns to keep. Refused steps keep nothing.
+    fn step(&mut self, planned: &InferenceStep, keep: Option<&[bool]>) -> Result<(), KvError> {
         let first = self.serial;
-        self.serial += tokens.len();
-        self.check_inputs(step.spec, tokens);
-        for split in (0..self.kv.n_splits()).map(SplitIdx) {
-            let mut guard = self.kv.split(split).unwrap();
+        let columns: Vec<Column> = planned.columns.iter().collect();
+        let before = self.limits(planned.variant, false);
+        let mut step = self.kv.begin(planned)?;
+        self.serial += columns.len();
+        check_inputs(&mut step, &mut self.model, &before, &self.setup);
+        for split in (0..step.n_splits()).map(SplitIdx) {
+            let mut guard = step.split(split).unwrap();
             for view in guard.views() {
                 view.new.fill(0xEE);
-                for col in 0..tokens.len() {
-                    token_bytes(view.spec, self.setup.mode, step.ar(), col, first + col, view.new);
+                for col in 0..columns.len() {
+                    token_bytes(view.spec, self.setup.mode, planned.ar(), col, first + col, view.new);
                 }
             }
-            match keep {
-                None => self.kv.commit(split, step).unwrap(),
-                Some(keep) => self.kv.commit_selected(split, step, keep).unwrap(),
-            }
+            step.commit(split, keep.map_or(Keep::All, Keep::Rows)).unwrap();
         }
-        let kept: Vec<usize> = (0..tokens.len()).filter(|&i| keep.is_none_or(|k| k.get(i) == Some(&true))).collect();
-        self.kv.advance_by(kept.len()).unwrap();
-        let limits = self.limits(step.spec, true);
-        self.model.append(&kept.iter().map(|&i| (tokens[i], first + i)).collect::<Vec<_>>(), &limits);
+        step.finish().unwrap();
+        let kept = (0..columns.len()).filter(|&i| keep.is_none_or(|k| k.get(i) == Some(&true)));
+        let kept: Vec<_> = kept.map(|i| (columns[i], first + i)).collect();
+        let limits = self.limits(planned.variant, true);
+        self.model.append(&kept, &limits);
+        Ok(())
     }
 
     /// Rows that each group may hold as a step starts, or once it is kept: beyond the past of a shape there is still its
@@ -197,119 +197,49 @@ impl Run {
         variants.groups().iter().map(|g| if wide { g.ctx_of(spec) } else { g.room(spec) }).collect()
     }
 
-    /// What the graph would see: past inputs and mask, against the model.
-    fn check_inputs(&mut self, spec: genie_types::Variant, tokens: &[BatchToken]) {
-        self.model.expire();
-        self.model.make_room(&self.limits(spec, false));
-        self.model.turn();
-        for group in 0..self.model.groups.len() {
-            let rule = self.kv.variants().groups()[group].clone();
-            let (ar, width) = (spec.ar().get(), rule.ctx_of(spec));
-            let past_len = rule.past_len(spec);
-            let mut mask = vec![0u8; ar * width];
-            self.kv.fill_mask(group, 0, 1, &mut mask).unwrap();
-            let cells: Vec<_> = self.kv.cells(group).unwrap().used().map(|(s, c)| (s, *c)).collect();
-            let extent = self.kv.cells(group).unwrap().extent();
-            let past = match (rule.form, mode(self.setup.mode)) {
-                (KvForm::Concat, ModeKind::ShiftConcat(_) | ModeKind::PointerShift(_)) => past_len - extent,
-                _ => 0,
-            };
-            let new = match rule.form {
-                KvForm::Concat => width - ar,
-                KvForm::Scatter if past_len > 0 => self.kv.cache_index(group),
-                KvForm::Scatter => 0,
-            };
-            // The bytes that each used slot shows to the graph.
-            let mut slots: Vec<Vec<u8>> = cells.iter().map(|_| Vec::new()).collect();
-            for split in (0..self.kv.n_splits()).map(SplitIdx) {
-                let mut guard = self.kv.split(split).unwrap();
-                for view in guard.views().filter(|v| v.spec.group == group) {
-                    for ((slot, _), bytes) in cells.iter().zip(&mut slots) {
-                        read_past(view.spec, self.setup.mode, past_len, past + slot, view.past, bytes);
-                    }
-                }
-            }
-            let mut rows: Vec<_> = cells.iter().zip(&slots).map(|((_, c), b)| (c.pos, c.seqs, b.clone())).collect();
-            rows.sort_unstable();
-            assert_eq!(rows, self.model.rows(group), "inputs of group {group} at {spec}");
-            // Scatter graphs overwrite their block: nothing may live there.
-            if rule.form == KvForm::Scatter && past_len > 0 {
-                assert!(new + ar <= width && cells.iter().all(|(slot, _)| !(new..new + ar).contains(slot)));
-            }
-            for i in 0..ar {
-                let mut seen = vec![0u8; width];
-                if let Some(token) = tokens.get(i) {
-                    let visible = |pos: usize| {
-                        self.model.groups[group].window.is_none_or(|(w, s)| pos + w > token.pos || pos < s)
-                    };
-                    for (slot, cell) in &cells {
-                        if cell.has(token.seq) && cell.pos <= token.pos && visible(cell.pos) {
-                            seen[past + slot] = 1;
-                        }
-                    }
-                    for (j, other) in tokens.iter().enumerate() {
-                        if j == i || (other.seq == token.seq && other.pos < token.pos && visible(other.pos)) {
-                            seen[new + j] = 1;
-                        }
-                    }
-                }
-                assert_eq!(mask[i * width..(i + 1) * width], seen, "mask row {i} of group {group}");
-            }
-        }
-    }
-
     fn process(&mut self, n: usize, keep: Option<&[bool]>) {
-        let Ok(strategy) = self.kv.plan(n, &Policy::Lenient) else { return };
-        for step in strategy.steps() {
-            if step.n_past == 0 && strategy.first() == 0 && self.model.next[0] != 0 {
-                // The whole history again: only without company, and only if the model agrees that it is dropped.
-                if self.kv.prepare(step).is_err() {
-                    return;
-                }
+        let Ok(plan) = self.kv.plan(&[(SeqId(0), n)], &Policy::Lenient) else { return };
+        let has_company = self.model.groups.iter().flat_map(|g| &g.rows).any(|row| row.seqs != 1);
+        for step in plan.steps() {
+            if plan.is_reprocess() {
+                // The whole sequence again: only without company.
+                assert!(!has_company);
                 self.model.remove(0, 0..usize::MAX);
                 self.model.next[0] = 0;
-            } else if let Err(e) = self.kv.prepare(step) {
-                // A window counts on each position once; `share` and `divide` may have doubled some.
-                assert!(matches!(e, KvError::PastTooLong { .. }) && self.model.has_doubles(), "{step}: {e}");
+            }
+            let done = self.step(step, keep.map(|k| &k[..k.len().min(step.n_process())]));
+            if let Err(e) = done {
+                // A window counts on each position once and on one sequence; `share` and `divide` may have doubled some.
+                let crowded = self.model.has_doubles() || has_company && self.setup.groups > 0;
+                assert!(matches!(e, KvError::PastTooLong { .. }) && crowded, "{step}: {e}");
                 self.model.expire();
                 return;
             }
-            let tokens: Vec<_> =
-                (0..step.n_process).map(|i| BatchToken { seq: SeqId(0), pos: step.n_past + i }).collect();
-            self.step(step, &tokens, keep.map(|k| &k[..k.len().min(step.n_process)]));
             if keep.is_some() {
                 return;
             }
         }
     }
 
-    fn batch(&mut self, spans: &[(u8, usize)]) {
+    fn batch(&mut self, slices: &[(u8, usize)]) {
         let mut next = self.model.next.clone();
-        let mut tokens = Vec::new();
-        for &(seq, n) in spans {
+        let mut columns = Vec::new();
+        for &(seq, n) in slices {
             for _ in 0..n {
-                tokens.push(BatchToken { seq: SeqId(seq), pos: next[usize::from(seq)] });
+                columns.push(Column { seq: SeqId(seq), pos: next[usize::from(seq)] });
                 next[usize::from(seq)] += 1;
             }
         }
-        // The smallest shape that takes them all and still sees what there is.
+        // The smallest variant that takes them all and still sees what there is.
         let used: Vec<_> = (0..self.model.groups.len()).map(|g| self.model.groups[g].rows.len()).collect();
         let rules = self.kv.variants().groups().to_vec();
         let specs = self.kv.variants().specs().to_vec();
         let fits = |s: &&genie_types::Variant| {
-            s.ar().get() >= tokens.len() && rules.iter().zip(&used).all(|(r, &n)| n <= r.room(**s))
+            s.ar().get() >= columns.len() && rules.iter().zip(&used).all(|(r, &n)| n <= r.room(**s))
         };
         let Some(&spec) = specs.iter().find(fits) else { return };
-        self.kv.prepare_batch(spec, &tokens).unwrap();
-        let step = InferenceStep {
-            spec,
-            n_past: 0,
-            n_valid_kv: 0,
-            n_process: tokens.len(),
-            past_idx: Default::default(),
-            new_idx: Default::default(),
-        };
-        self.step(&step, &tokens, None);
+        let step = self.kv.step(spec, columns.into_iter().collect::<Columns>());
+        self.step(&step, None).unwrap();
     }
 
     fn apply(&mut self, action: &Action) {
@@ -325,7 +255,7 @@ impl Run {
             Action::Process(n) => self.process(*n, None),
             Action::Select(keep) => self.process(keep.len(), Some(keep)),
             Action::Batch(spans) => self.batch(spans),
-            Action::Rewind(n) => match self.kv.rewind(*n) {
+            Action::Rewind(n) => match self.kv.rewind(SeqId(0), *n) {
                 Ok(()) => self.model.rewind(*n),
                 Err(_) => assert!(*n > self.model.next[0] || self.model.lacks(*n)),
             },
@@ -361,7 +291,7 @@ impl Run {
             Action::ShiftOut(sinks, n) => {
                 let n_past = self.model.next[0];
                 if sinks + n <= n_past && self.model.can_part(0, 0..usize::MAX, &self.kv) {
-                    self.kv.shift_out(*sinks, *n).unwrap();
+                    self.kv.shift_out(SeqId(0), *sinks, *n).unwrap();
                     self.model.remove(0, *sinks..sinks + n);
                     if self.model.next[0] == n_past {
                         self.model.remap(0, sinks + n..n_past, |p| p.checked_sub(*n));
@@ -391,18 +321,14 @@ impl Run {
                 }
             }
             Action::Abandon => {
-                let n_past = self.model.next[0];
-                if let Ok(strategy) = self.kv.plan(2, &Policy::Lenient)
-                    && strategy.first() == n_past
+                if let Ok(plan) = self.kv.plan(&[(SeqId(0), 2)], &Policy::Lenient)
+                    && !plan.is_reprocess()
                     && self.model.groups.iter().all(|g| g.window.is_none() && g.ring.is_none())
                 {
-                    let step = strategy.steps()[0];
-                    self.kv.prepare(&step).unwrap();
+                    let mut step = self.kv.begin(&plan.steps()[0]).unwrap();
                     self.model.turn();
-                    self.kv.commit(SplitIdx(0), &step).unwrap();
-                    assert!(matches!(self.kv.compact(1), Err(KvError::Refused { .. })));
-                    self.kv.rewind(n_past).unwrap();
-                    self.model.rewind(n_past);
+                    step.commit(SplitIdx(0), Keep::All).unwrap();
+                    step.rollback().unwrap();
                 }
             }
             Action::Clear => {
@@ -413,11 +339,72 @@ impl Run {
     }
 }
 
+/// What the graph would see: past inputs and mask, against the model.
+fn check_inputs(step: &mut Step<'_>, model: &mut Model, limits: &[usize], setup: &Setup) {
+    let (spec, tokens) = (step.variant(), step.columns().to_vec());
+    model.expire();
+    model.make_room(limits);
+    model.turn();
+    for group in 0..model.groups.len() {
+        let rule = step.variants().groups()[group].clone();
+        let (ar, width) = (spec.ar().get(), rule.ctx_of(spec));
+        let past_len = rule.past_len(spec);
+        let mut mask = vec![0u8; ar * width];
+        step.fill_mask(group, 0, 1, &mut mask).unwrap();
+        let cells: Vec<_> = step.cells(group).unwrap().used().map(|(s, c)| (s, *c)).collect();
+        let extent = step.cells(group).unwrap().extent();
+        let past = match (rule.form, mode(setup.mode)) {
+            (KvForm::Concat, ModeKind::ShiftConcat(_) | ModeKind::PointerShift(_)) => past_len - extent,
+            _ => 0,
+        };
+        let new = match rule.form {
+            KvForm::Concat => width - ar,
+            KvForm::Scatter if past_len > 0 => step.cache_index(group),
+            KvForm::Scatter => 0,
+        };
+        // The bytes that each used slot shows to the graph.
+        let mut slots: Vec<Vec<u8>> = cells.iter().map(|_| Vec::new()).collect();
+        for split in (0..step.n_splits()).map(SplitIdx) {
+            let mut guard = step.split(split).unwrap();
+            for view in guard.views().filter(|v| v.spec.group == group) {
+                for ((slot, _), bytes) in cells.iter().zip(&mut slots) {
+                    read_past(view.spec, setup.mode, past_len, past + slot, view.past, bytes);
+                }
+            }
+        }
+        let mut rows: Vec<_> = cells.iter().zip(&slots).map(|((_, c), b)| (c.pos, c.seqs, b.clone())).collect();
+        rows.sort_unstable();
+        assert_eq!(rows, model.rows(group), "inputs of group {group} at {spec}");
+        // Scatter graphs overwrite their block: nothing may live there.
+        if rule.form == KvForm::Scatter && past_len > 0 {
+            assert!(new + ar <= width && cells.iter().all(|(slot, _)| !(new..new + ar).contains(slot)));
+        }
+        for i in 0..ar {
+            let mut seen = vec![0u8; width];
+            if let Some(token) = tokens.get(i) {
+                let visible =
+                    |pos: usize| model.groups[group].window.is_none_or(|(w, s)| pos + w > token.pos || pos < s);
+                for (slot, cell) in &cells {
+                    if cell.has(token.seq) && cell.pos <= token.pos && visible(cell.pos) {
+                        seen[past + slot] = 1;
+                    }
+                }
+                for (j, other) in tokens.iter().enumerate() {
+                    if j == i || (other.seq == token.seq && other.pos < token.pos && visible(other.pos)) {
+                        seen[new + j] = 1;
+                    }
+                }
+            }
+            assert_eq!(mask[i * width..(i + 1) * width], seen, "mask row {i} of group {group}");
+        }
+    }
+}
+
 fn any_setup(mode: usize, dtype: KvDtype, shapes: usize) -> impl Strategy<Value = Setup> {
     // Scatter graphs need their rows at the left: the first and the last mode.
     let forms = if mode.is_multiple_of(3) { vec![KvForm::Concat, KvForm::Scatter] } else { vec![KvForm::Concat] };
     let form = prop::sample::select(forms);
-    let holes = prop::sample::select(vec![Holes::Close, Holes::Keep]);
+    let holes = prop::sample::select(vec![HolePolicy::Close, HolePolicy::Keep]);
     let threads = prop::sample::select(if cfg!(miri) { vec![0] } else { vec![0, 0, 0, 0, 0, 0, 0, 2] });
     let tensors = (any::<bool>(), any::<bool>(), any::<bool>());
     (form, holes, threads, tensors, 0..4usize, 1..9usize, 0..3usize).prop_map(
@@ -476,7 +463,7 @@ fn play(setup: Setup, actions: &[Action]) {
 
 /// A windowed setup from which shrunk failures differ in little.
 fn windowed(form: KvForm, shapes: usize, groups: usize, window: usize, sinks: usize) -> Setup {
-    let (mode, dtype, holes) = (0, KvDtype::U8, Holes::Close);
+    let (mode, dtype, holes) = (0, KvDtype::U8, HolePolicy::Close);
     Setup {
         mode,
         dtype,

@@ -4,7 +4,9 @@
 use std::path::Path;
 
 use genie_types::{SplitIdx, TokenId, Variant};
-use kvmanager::{Holes, KvCache, KvDtype, KvForm, KvGeometry, KvImage, KvOptions, ModeKind, Policy, SeqId, Variants};
+use kvmanager::{
+    HolePolicy, Keep, KvCache, KvDtype, KvForm, KvGeometry, KvImage, KvOptions, ModeKind, Policy, SeqId, Variants,
+};
 use session_store::{
     DialogState, FolderFault, GenieFolder, ModelHash, NoGenieForm, PrefixStore, SavedSequence, SavedToken, Snapshot,
     StoreError,
@@ -17,25 +19,29 @@ fn spec(ar: u32, cl: u32) -> Variant {
 }
 
 fn cache(mode: ModeKind, shapes: &[(u32, u32)], dtype: KvDtype) -> KvCache {
+    cache_with(HolePolicy::Close, mode, shapes, dtype)
+}
+
+fn cache_with(holes: HolePolicy, mode: ModeKind, shapes: &[(u32, u32)], dtype: KvDtype) -> KvCache {
     let mut geometry = KvGeometry::uniform(2, 2, 32, dtype);
     for (i, tensor) in geometry.splits[0].tensors.iter_mut().enumerate() {
         tensor.offset = -128;
         tensor.scale = if dtype == KvDtype::U8 { 0.5 + i as f32 } else { 0.0 };
     }
     let variants = Variants::new(shapes.iter().map(|&(ar, cl)| spec(ar, cl)), KvForm::Concat, None).unwrap();
-    KvCache::new(&geometry, variants, KvOptions { mode, n_threads: 1 }).unwrap()
+    KvCache::new(&geometry, variants, KvOptions { mode, n_threads: 1, holes, ..KvOptions::default() }).unwrap()
 }
 
 /// Processes tokens; their bytes follow from their serial number.
 fn feed(kv: &mut KvCache, n: usize, seed: usize) {
-    for step in kv.plan(n, &Policy::Lenient).unwrap().steps() {
-        kv.prepare(step).unwrap();
-        for (t, view) in kv.split(SplitIdx(0)).unwrap().views().enumerate() {
+    for planned in kv.plan(&[(SeqId(0), n)], &Policy::Lenient).unwrap().steps() {
+        let mut step = kv.begin(planned).unwrap();
+        for (t, view) in step.split(SplitIdx(0)).unwrap().views().enumerate() {
             let bytes = view.new.iter_mut().enumerate();
-            bytes.for_each(|(i, b)| *b = (i * 31 + t * 7 + step.n_past * 13 + seed) as u8 & 0x3F);
+            bytes.for_each(|(i, b)| *b = (i * 31 + t * 7 + planned.n_past() * 13 + seed) as u8 & 0x3F);
         }
-        kv.commit(SplitIdx(0), step).unwrap();
-        kv.advance(step).unwrap();
+        step.commit(SplitIdx(0), Keep::All).unwrap();
+        step.finish().unwrap();
     }
 }
 
@@ -86,7 +92,7 @@ fn restores_into_any_shape_and_mode() {
         assert_eq!(rows(&mut other), saved.image, "{}", mode.name());
         assert_eq!(other.state().n_past, 29);
         feed(&mut other, 20, 1);
-        other.rewind(29).unwrap();
+        other.rewind(SeqId(0), 29).unwrap();
         assert_eq!(rows(&mut other), saved.image, "{}", mode.name());
     }
 }
@@ -178,7 +184,7 @@ fn a_folder_of_libgenie_is_read_and_written_byte_for_byte() {
                 (tensor.scale, tensor.offset) = (scales[i % 2 * 2 + i / 2], -128);
             }
             let variants = Variants::new(shapes.iter().map(|&(ar, cl)| spec(ar, cl)), KvForm::Concat, None).unwrap();
-            KvCache::new(&geometry, variants, KvOptions { mode, n_threads: 0 }).unwrap()
+            KvCache::new(&geometry, variants, KvOptions { mode, ..KvOptions::default() }).unwrap()
         };
         for mode in ModeKind::ALL {
             let mut kv = new(mode, &[(1, 64), (32, 128)]);
@@ -256,8 +262,7 @@ fn genie_reads_and_writes_the_same_folder() {
         assert!(matches!(err, StoreError::Folder { fault: FolderFault::Magic { found: Some(0xc000), .. }, .. }));
         assert_eq!(rows(&mut other), before, "a refusal changes nothing");
     }
-    let mut kv = cache(ModeKind::SMART_MASK, &[(8, 64)], KvDtype::U8);
-    kv.set_holes(Holes::Keep);
+    let mut kv = cache_with(HolePolicy::Keep, ModeKind::SMART_MASK, &[(8, 64)], KvDtype::U8);
     feed(&mut kv, 6, 0);
     kv.remove(SeqId(0), 1..3).unwrap();
     let err = GenieFolder::new(dir.path()).write_cache(&rows(&mut kv), &[]).unwrap_err();

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use genie_types::TokenId;
-use kvmanager::{KvCache, KvForm, KvGeometry, KvOptions, ModeKind, SplitGeometry, Variants};
+use kvmanager::{KvCache, KvForm, KvGeometry, KvOptions, SplitGeometry, Variants};
 use session_store::{CacheSchema, PrefixStore, SaveFormat, SavedToken, Snapshot, read_session, save_session};
 
 fn file(name: &str) -> PathBuf {
@@ -34,7 +34,7 @@ fn a_dialog_is_read_and_written_as_version_2() {
     // The rows restore into a live cache of that model.
     let geometry = KvGeometry { splits: vec![SplitGeometry { tensors: old.image.tensors.clone() }] };
     let variants = Variants::new(["ar8_cl64".parse().unwrap()], KvForm::Concat, None).unwrap();
-    let mut kv = KvCache::new(&geometry, variants, KvOptions { mode: ModeKind::SMART_MASK, n_threads: 0 }).unwrap();
+    let mut kv = KvCache::new(&geometry, variants, KvOptions::default()).unwrap();
     kv.import(&old.image).unwrap();
     assert_eq!(kv.export().unwrap(), old.image);
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use dialog::{Dialog, DialogConfig, DialogError, SentenceCode};
-use engine::{Engine, EngineConfig, Policy, TokenModel as _};
+use engine::{Engine, EngineConfig, Overflow, Policy, TokenModel as _};
 use genie_types::TokenId;
 use qnn_api::Backend;
 
@@ -39,7 +39,7 @@ impl Session {
         self.play_with(self.our_dialog(backend)?)
     }
 
-    /// The same by the policy that runs the very graphs the real one runs, heads as wide as their steps among them.
+    /// The same under the policy that runs exactly libGenie's graphs, with heads as wide as their steps.
     ///
     /// # Errors
     /// As [`Session::play_ours`].
@@ -127,7 +127,7 @@ impl Act {
         };
         reply.code = match done {
             Ok(done) => done.stop.genie_status(),
-            Err(DialogError::ContextExceeded { .. }) => CONTEXT_EXCEEDED,
+            Err(DialogError::Overflow(Overflow::ContextExceeded { .. })) => CONTEXT_EXCEEDED,
             Err(e) => return Err(e.into()),
         };
         Ok(reply)

@@ -1,10 +1,10 @@
 //! Random operations on an engine and on the naive cache, side by side.
 
-use conformance::decoder::{Decoder, Entry, Form, Naive, Rule, distance};
 use engine::{Engine, EngineError, SeqId, SeqTokens, Snapshot, TokenModel};
 use genie_types::{TokenId, Variant};
 use kvmanager::KvError;
 use proptest::prelude::*;
+use testkit::{Decoder, Entry, Form, Naive, Rule, distance};
 
 /// One operation. Numbers are cut down to what the state allows.
 #[derive(Clone, Debug)]
@@ -196,32 +196,32 @@ impl<'a> Pair<'a> {
                 self.follow(done.map(drop), |naive| naive.rewind(common))?;
             }
             Op::Remove(seq, a, b) => {
-                let done = self.engine().remove_range(SeqId(*seq), range(*a, *b));
+                let done = self.engine().remove(SeqId(*seq), range(*a, *b));
                 self.follow(done.map(drop), |naive| naive.remove(*seq, &range(*a, *b)))?;
             }
             Op::Keep(seq) => {
-                let done = self.engine().keep_sequence(SeqId(*seq));
+                let done = self.engine().keep(SeqId(*seq));
                 self.follow(done, |naive| naive.keep(*seq))?;
             }
             Op::Share(src, dst, a, b) => {
-                let done = self.engine().share_prefix(SeqId(*src), SeqId(*dst), range(*a, *b));
+                let done = self.engine().share(SeqId(*src), SeqId(*dst), range(*a, *b));
                 self.follow(done, |naive| naive.share(*src, *dst, &range(*a, *b)))?;
             }
             Op::Copy(src, dst, a, b) => {
-                let done = self.engine().copy_range(SeqId(*src), SeqId(*dst), range(*a, *b));
+                let done = self.engine().copy(SeqId(*src), SeqId(*dst), range(*a, *b));
                 self.follow(done, |naive| naive.copy(*src, *dst, &range(*a, *b)))?;
             }
             Op::Shift(seq, a, b, delta) => {
-                let done = self.engine().shift_range(SeqId(*seq), range(*a, *b), *delta);
+                let done = self.engine().shift(SeqId(*seq), range(*a, *b), *delta);
                 self.follow(done, |naive| naive.remap(*seq, &range(*a, *b), |p| p.checked_add_signed(*delta)))?;
             }
             Op::Divide(seq, a, b, by) => {
-                let done = self.engine().divide_range(SeqId(*seq), range(*a, *b), *by);
+                let done = self.engine().divide(SeqId(*seq), range(*a, *b), *by);
                 self.follow(done, |naive| naive.remap(*seq, &range(*a, *b), |p| Some(p / by)))?;
             }
             Op::ShiftOut(sinks, n) => {
                 let n_past = self.naive.next(0);
-                let done = self.engine().shift_out(*sinks, *n);
+                let done = self.engine().shift_out(SeqId(0), *sinks, *n);
                 self.follow(done.map(drop), |naive| {
                     naive.remove(0, &(*sinks..sinks + n));
                     if naive.next(0) == n_past {
@@ -274,7 +274,7 @@ impl<'a> Pair<'a> {
         let mut found: Vec<(usize, Vec<f32>)> = Vec::new();
         match self.engine().process_batch(&tokens, &mut |place, logits| found.push((place, logits.to_vec()))) {
             Ok(()) => {}
-            Err(EngineError::ContextExceeded { .. } | EngineError::Plan(_)) => {
+            Err(EngineError::Overflow(_) | EngineError::Plan(_)) => {
                 prop_assert!(found.is_empty());
                 self.n_refused += 1;
                 return Ok(());
@@ -298,9 +298,9 @@ impl<'a> Pair<'a> {
             found = rows.iter().map(|row| row.to_vec()).collect();
             keep.to_vec()
         };
-        match self.engine().process_selected(SeqTokens { seq: SeqId(seq), tokens: &ids }, judge) {
+        match self.engine().verify_draft(SeqTokens { seq: SeqId(seq), tokens: &ids }, judge) {
             Ok(n) => prop_assert_eq!(n, keep.iter().filter(|k| **k).count()),
-            Err(EngineError::ContextExceeded { .. } | EngineError::Plan(_) | EngineError::DraftTooLong { .. }) => {
+            Err(EngineError::Overflow(_) | EngineError::Plan(_) | EngineError::DraftTooLong { .. }) => {
                 self.n_refused += 1;
                 return Ok(());
             }

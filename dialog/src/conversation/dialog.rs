@@ -2,20 +2,21 @@
 
 use std::time::{Duration, Instant};
 
-use engine::{Admission, Bound, PrefixCache, TokenModel};
+use engine::{Admission, ContextLimit, Overflow, PrefixCache, TokenModel};
 use genie_types::TokenId;
 
 use super::codes::SentenceCode;
 use super::control::Control;
+use super::decoding::{Decoding, ReplyWriter};
 use super::error::DialogError;
-use super::generation::{Generation, QueryState};
+use super::generation::Generation;
 use super::history::History;
-use super::input::{self, Start};
-use super::kind::{Basic, DialogKind};
+use super::query_plan::{self, QueryPlan};
+use super::query_state::QueryState;
 use super::reply::{Chunk, Reply};
-use super::stream::{StopRules, Stream};
-use super::turn::Turn;
+use super::reply_text::{ReplyText, StopRules};
 use crate::config::{ContextSettings, DialogConfig};
+use crate::kinds::{self, Basic, DialogKind};
 use crate::kpi::Profile;
 use crate::sampler::{Sampler, SamplerSettings};
 use crate::tokenizer::Tokenizer;
@@ -33,7 +34,7 @@ pub struct Dialog {
     /// A `BEGIN` or `CONTINUE` was the last query.
     pub(super) open: bool,
     /// Set while paused: the text side before the last token.
-    pub(super) paused: Option<Stream>,
+    pub(super) paused: Option<ReplyText>,
     prefix_cache: Option<PrefixCache>,
     pub(super) profile: Profile,
 }
@@ -45,14 +46,26 @@ impl std::fmt::Debug for Dialog {
 }
 
 impl Dialog {
-    /// A dialog as the config says, on a model that was opened with [`DialogConfig::engine`]. Loads the tokenizer.
+    /// A dialog by a config, on a model that was opened with [`DialogConfig::engine`]. Loads the tokenizer.
     ///
     /// # Errors
-    /// The tokenizer cannot be loaded.
+    /// The tokenizer cannot be loaded, or the kind that the config names cannot be opened.
     pub fn new(config: &DialogConfig, model: Box<dyn TokenModel + Send>) -> Result<Self, DialogError> {
+        Self::with_tokenizer(config, Tokenizer::from_file(config.tokenizer())?, model)
+    }
+
+    /// As [`new`](Self::new), with a tokenizer that is loaded already; the config's is not looked at.
+    ///
+    /// # Errors
+    /// The kind that the config names cannot be opened; a stop sequence is empty.
+    pub fn with_tokenizer(
+        config: &DialogConfig,
+        tokenizer: Tokenizer,
+        model: Box<dyn TokenModel + Send>,
+    ) -> Result<Self, DialogError> {
         let began = Instant::now();
-        let tokenizer = Tokenizer::from_file(config.tokenizer())?;
         let mut dialog = Self::from_parts(config.context().clone(), config.sampler().clone(), tokenizer, model);
+        dialog.kind = kinds::open(config)?;
         dialog.set_stop_sequences(config.stop_sequences().to_vec())?;
         dialog.control.set_max_num_tokens(config.max_num_tokens());
         dialog.profile.created(began.elapsed());
@@ -85,7 +98,14 @@ impl Dialog {
         }
     }
 
-    /// Answers text. Stop sequences apply.
+    /// The same dialog with another way to generate.
+    #[must_use]
+    pub fn with_kind(mut self, kind: Box<dyn DialogKind>) -> Self {
+        self.kind = kind;
+        self
+    }
+
+    /// Replies to text. Stop sequences apply.
     ///
     /// # Errors
     /// See [`DialogError`]; a query that does not fit the context changes nothing.
@@ -98,7 +118,7 @@ impl Dialog {
         self.start(text, code)?.run(callback)
     }
 
-    /// Answers tokens. Stop sequences do not apply, as in libGenie; chunks carry text all the same.
+    /// Replies to tokens. Stop sequences do not apply, as in libGenie; chunks carry text all the same.
     ///
     /// # Errors
     /// See [`DialogError`]; a query that does not fit the context changes nothing.
@@ -137,16 +157,16 @@ impl Dialog {
 
     fn begin(&mut self, new: &[TokenId], code: SentenceCode, rules: StopRules) -> Result<Generation<'_>, DialogError> {
         let began = Instant::now();
-        let start = self.plan(new, code)?;
-        let (n_past, n_new, limit) = (start.keep.min(self.history.n_past()), start.input.len(), self.limit());
+        let plan = self.plan(new, code)?;
+        let (n_past, n_new, limit) = (plan.keep.min(self.history.n_past()), plan.input.len(), self.limit());
         if n_past + n_new > limit {
-            return Err(DialogError::ContextExceeded { n_past, n_new, limit });
+            return Err(Overflow::ContextExceeded { n_past, n_new, limit }.into());
         }
         let paused = self.paused.take().filter(|_| code == SentenceCode::Resume);
-        let stream = paused.unwrap_or_else(|| Stream::new(&self.tokenizer));
+        let reply_text = paused.unwrap_or_else(|| ReplyText::new(&self.tokenizer));
         self.control.take(); // a signal from before this query is stale
-        let keep = start.keep;
-        let mut query = QueryState::new(start, rules, stream, began);
+        let keep = plan.keep;
+        let mut query = QueryState::new(plan, rules, reply_text, began);
         let wants_reply =
             !matches!(code, SentenceCode::Begin | SentenceCode::Continue) && self.control.max_num_tokens() > 0;
         let begun = self.forget_from(keep).and_then(|()| match wants_reply {
@@ -165,19 +185,12 @@ impl Dialog {
     }
 
     /// The parts that one step of a reply works with.
-    pub(super) fn turn<'a>(&'a mut self, query: &'a mut QueryState) -> (&'a mut dyn DialogKind, Turn<'a>) {
+    pub(super) fn decoding<'a>(&'a mut self, query: &'a mut QueryState) -> (&'a mut dyn DialogKind, Decoding<'a>) {
         let limit = self.limit();
-        let turn = Turn {
-            model: &mut *self.model,
-            sampler: &mut self.sampler,
-            history: &mut self.history,
-            context: &self.context,
-            limit,
-            control: &self.control,
-            prefix_cache: self.prefix_cache.as_ref(),
-            query,
-        };
-        (&mut *self.kind, turn)
+        let Self { model, sampler, kind, context, control, history, prefix_cache, .. } = self;
+        let reply = ReplyWriter { sampler, history, context, query };
+        let (model, prefix_cache) = (&mut **model, prefix_cache.as_ref());
+        (&mut **kind, Decoding { model, prefix_cache, control, limit, reply })
     }
 
     /// After a failure: history and cache are cut to what both hold.
@@ -190,41 +203,45 @@ impl Dialog {
         {
             tracing::error!(error = %e, "the cache cannot be brought back after a failed query");
         }
-        // A reset may have been the only way: then nothing is left to talk about.
+        // A reset may have been the only way: then nothing is left.
         self.history.truncate(self.model.n_past());
     }
 
-    /// What to keep, run and say again; refuses codes that do not fit the state.
-    fn plan(&self, new: &[TokenId], code: SentenceCode) -> Result<Start, DialogError> {
-        let start = match (code, &self.paused) {
+    /// What to keep, process and deliver again; refuses codes that do not fit the state.
+    fn plan(&self, new: &[TokenId], code: SentenceCode) -> Result<QueryPlan, DialogError> {
+        let plan = match (code, &self.paused) {
             (SentenceCode::Abort, _) => return Err(DialogError::NotAQuery { code }),
             (SentenceCode::Resume, None) => return Err(DialogError::NotPaused),
             (SentenceCode::Resume, Some(_)) if !new.is_empty() => {
                 return Err(DialogError::ResumeWithInput { n: new.len() });
             }
             (SentenceCode::Resume, Some(_)) => {
-                Start { keep: self.history.n_past(), input: Vec::new(), replay: self.history.unprocessed() }
+                QueryPlan { keep: self.history.n_past(), input: Vec::new(), replay: self.history.unprocessed() }
             }
-            (SentenceCode::Rewind, _) => input::of_rewind(&self.history, new),
+            (SentenceCode::Rewind, _) => query_plan::of_rewind(&self.history, new),
             (_, Some(_)) => return Err(DialogError::Paused { code }),
             _ => {
-                let start = input::of_turn(code, self.open, &self.history, &self.context, new);
-                // The end of a sentence without words of its own: the last token is run again for its logits.
-                if start.input.is_empty() && !self.history.is_empty() {
-                    let keep = start.keep.saturating_sub(1);
-                    return Ok(Start { keep, input: self.history.tokens()[keep..start.keep].to_vec(), replay: None });
+                let plan = query_plan::of_turn(code, self.open, &self.history, &self.context, new);
+                // The end of a sentence without input of its own: the last token is processed again for its logits.
+                if plan.input.is_empty() && !self.history.is_empty() {
+                    let keep = plan.keep.saturating_sub(1);
+                    return Ok(QueryPlan {
+                        keep,
+                        input: self.history.tokens()[keep..plan.keep].to_vec(),
+                        replay: None,
+                    });
                 }
-                start
+                plan
             }
         };
-        if start.input.is_empty() && start.replay.is_none() { Err(DialogError::Empty) } else { Ok(start) }
+        if plan.input.is_empty() && plan.replay.is_none() { Err(DialogError::Empty) } else { Ok(plan) }
     }
 
     /// Processes input that wants no reply: nothing is sampled.
     fn prefill(&mut self, query: &mut QueryState, code: SentenceCode) -> Result<(), DialogError> {
         // A known token that may not be repeated yet stays what it was: sampled, not processed.
         if code == SentenceCode::Resume {
-            self.paused = Some(query.stream.clone());
+            self.paused = Some(query.reply_text.clone());
         }
         if !query.input.is_empty() {
             match &self.prefix_cache {
@@ -233,7 +250,7 @@ impl Dialog {
             }
             self.history.processed(&query.input);
         }
-        query.start.replay.take().into_iter().for_each(|token| self.history.push_generated(token));
+        query.plan.replay.take().into_iter().for_each(|token| self.history.push_generated(token));
         self.open = matches!(code, SentenceCode::Begin | SentenceCode::Continue);
         query.kpis.prefill_time = Some(query.began.elapsed());
         self.profile.queried(query.began, &query.kpis);
@@ -251,14 +268,14 @@ impl Dialog {
         Ok(())
     }
 
-    /// How many tokens can still be said, special tokens included, and what stops the next.
+    /// How many tokens can still be processed, special tokens included, and what stops the next.
     pub fn admission(&self) -> Option<Admission> {
         let fits = self.model.admission()?;
         let left = self.limit().saturating_sub(self.history.n_past());
         if left >= fits.n_fit {
             return Some(fits);
         }
-        Some(Admission { n_fit: left, bound: Bound::Context { limit: self.limit() } })
+        Some(Admission { n_fit: left, bound: ContextLimit::Context { limit: self.limit() } })
     }
 
     pub(super) fn limit(&self) -> usize {

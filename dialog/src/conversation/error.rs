@@ -1,6 +1,6 @@
 //! Why a query could not be answered.
 
-use engine::EngineError;
+use engine::{EngineError, Overflow};
 use session_store::StoreError;
 
 use super::codes::SentenceCode;
@@ -20,29 +20,22 @@ pub enum DialogError {
     /// The model failed.
     #[error(transparent)]
     Engine(EngineError),
-    /// The input does not fit. Nothing was executed and the conversation is as it was.
-    #[error("context limit exceeded: {n_past} past + {n_new} new tokens > {limit}")]
-    ContextExceeded {
-        /// Tokens in the cache.
-        n_past: usize,
-        /// Tokens that the query adds, special tokens included.
-        n_new: usize,
-        /// Most tokens there can be.
-        limit: usize,
-    },
-    /// Policy `genie` only: the real one gives up here. The conversation is as it was.
-    #[error("libGenie gives up at {n_past} past tokens with a chunk of {n_piece}; policy `lenient` goes on")]
-    GenieGivesUp {
-        /// Tokens processed before the piece.
-        n_past: usize,
-        /// Tokens of the piece.
-        n_piece: usize,
-    },
+    /// The input does not fit. The conversation is as it was.
+    #[error(transparent)]
+    Overflow(#[from] Overflow),
     /// The conversation waits for `RESUME`.
     #[error("a query with sentence code {code} came while the dialog is paused, expected RESUME, REWIND or a reset")]
     Paused {
         /// What came instead.
         code: SentenceCode,
+    },
+    /// The config names a kind that this build does not have.
+    #[error("dialog type `{kind}` is not yet supported (this build runs {})", quoted(supported))]
+    UnknownKind {
+        /// The kind.
+        kind: String,
+        /// The kinds there are.
+        supported: Vec<&'static str>,
     },
     /// There is nothing to resume.
     #[error("RESUME came, but the dialog is not paused")]
@@ -82,11 +75,14 @@ pub enum DialogError {
     },
 }
 
+fn quoted(names: &[&str]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
 impl From<EngineError> for DialogError {
     fn from(e: EngineError) -> Self {
         match e {
-            EngineError::ContextExceeded { n_past, n_new, limit } => Self::ContextExceeded { n_past, n_new, limit },
-            EngineError::GenieGivesUp { n_past, n_piece } => Self::GenieGivesUp { n_past, n_piece },
+            EngineError::Overflow(overflow) => Self::Overflow(overflow),
             other => Self::Engine(other),
         }
     }
@@ -96,7 +92,7 @@ impl DialogError {
     /// The status that Genie's C functions return in this case: 4 at the context's limit, else -6 ("query failed").
     pub fn genie_status(&self) -> i32 {
         match self {
-            Self::ContextExceeded { .. } | Self::GenieGivesUp { .. } => 4,
+            Self::Overflow(_) => 4,
             _ => -6,
         }
     }

@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use engine::Overflow;
 use session_store::{DialogState, SaveFormat, SaveReport, Snapshot, read_session, save_session};
 
 use super::dialog::Dialog;
@@ -58,7 +59,7 @@ impl Dialog {
         let state = snapshot.dialog.as_ref().ok_or(DialogError::NoDialogSaved)?;
         let (n_new, limit) = (snapshot.tokens().len(), self.limit());
         if n_new > limit {
-            return Err(DialogError::ContextExceeded { n_past: 0, n_new, limit });
+            return Err(Overflow::ContextExceeded { n_past: 0, n_new, limit }.into());
         }
         Mt19937::from_text(&state.random_state)?;
         self.model.restore_snapshot(snapshot)?;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use dialog::config::ContextSettings;
 use dialog::{Dialog, SamplerSettings, SentenceCode, Tokenizer};
-use engine::{EngineError, StepLog, TokenModel};
+use engine::{EngineError, Overflow, StepLog, TokenModel};
 use genie_types::TokenId;
 use serde_json::{Value, json};
 
@@ -77,7 +77,7 @@ impl Fake {
         let mut cache = self.spy.cache.lock().unwrap();
         if cache.len() + tokens.len() > self.context_size {
             let (n_past, n_new) = (cache.len(), tokens.len());
-            return Err(EngineError::ContextExceeded { n_past, n_new, limit: self.context_size });
+            return Err(Overflow::ContextExceeded { n_past, n_new, limit: self.context_size }.into());
         }
         cache.extend(raw(tokens));
         Ok(())

@@ -43,7 +43,7 @@ pub(super) struct Form {
     pub(super) scatter: bool,
     pub(super) rank3: bool,
     pub(super) per_head: bool,
-    /// Layer 1 has a cache group of its own, `swa_`, that sees so many columns.
+    /// Layer 1 has a cache group of its own, `swa_`, that sees this many columns.
     pub(super) swa: Option<usize>,
     pub(super) variants: &'static [(usize, usize)],
 }
@@ -71,7 +71,7 @@ impl Form {
 
     fn mask(self, name: &str, dims: Vec<usize>) -> TensorInfo {
         match self.types {
-            // A scale that says nonsense about masks must not matter.
+            // A scale that makes no sense for masks must not matter.
             Types::Mixed => Self::fixed(name, dims, Dtype::UFixed16, 3.0, -5),
             Types::Wide => TensorInfo::new(name, dims, Dtype::U8),
             _ => self.float(name, dims),

@@ -63,11 +63,11 @@ impl Executor for Watched {
     }
 }
 
-/// Holds the jobs of a split until another has begun as often as `enough` says, given how often the held one has.
+/// Holds the jobs of a split until another has begun as often as `enough` asks for, given how often the held one has.
 fn hold(engine: &mut Engine<Watched>, log: &Shared, held: usize, until: usize, enough: fn(usize) -> usize) {
     let log = Arc::clone(log);
     engine.watch_jobs(Arc::new(move |event: JobEvent| {
-        let (lock, told) = &*log;
+        let (lock, changed) = &*log;
         let mut now = lock.lock().unwrap();
         let split = event.split.0;
         if event.ended {
@@ -80,7 +80,7 @@ fn hold(engine: &mut Engine<Watched>, log: &Shared, held: usize, until: usize, e
             return;
         }
         let (mut now, timeout) =
-            told.wait_timeout_while(now, Duration::from_secs(20), |now| now.begun[until] < wanted).unwrap();
+            changed.wait_timeout_while(now, Duration::from_secs(20), |now| now.begun[until] < wanted).unwrap();
         if timeout.timed_out() {
             now.stuck = Some(format!("split {until} waited for the rows of split {held}"));
         } else {
@@ -99,7 +99,7 @@ fn tokens(n: usize) -> Vec<TokenId> {
     (0..n as u32).map(|i| TokenId(i * 7 % 50)).collect()
 }
 
-/// Processes so many tokens in each call, and answers what was seen.
+/// Processes that many tokens in each call, and returns what was seen.
 fn run(calls: &[usize], held: usize, until: usize, enough: fn(usize) -> usize, last: usize) -> Log {
     let log = Shared::default();
     let mut engine = engine(&log);
@@ -110,7 +110,7 @@ fn run(calls: &[usize], held: usize, until: usize, enough: fn(usize) -> usize, l
     // The last step's jobs may be held for an execution that no longer comes: let them go.
     log.0.lock().unwrap().begun[until] += last;
     log.1.notify_all();
-    engine.settle().unwrap();
+    engine.wait_all().unwrap();
     drop(engine);
     Arc::try_unwrap(log).map_err(|_| "the engine is gone").unwrap().0.into_inner().unwrap()
 }

@@ -81,7 +81,7 @@ fn a_cache_mode_must_fit_the_bundles_tensors() {
     assert_eq!(mode(with(ModeKind::SHIFT_CONCAT)), ModeKind::SHIFT_CONCAT);
     let scatter = Form { scatter: true, ..FORM }.layout();
     let err = Engine::with_executor(scatter.clone(), Toy::new(scatter), &with(ModeKind::SHIFT_CONCAT)).err().unwrap();
-    assert!(err.to_string().starts_with("shift-concat refuses the scatter form"), "{err}");
+    assert!(err.to_string().starts_with("shift-concat cannot keep `past_key_0`: a scatter graph"), "{err}");
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn a_failing_graph_is_named_and_the_dialog_goes_on() {
             Ok(logits) => assert_eq!((logits, fail_at > 3), (&want[..], true)),
             Err(e) => {
                 assert!(e.to_string().ends_with("of_2` failed"), "{e}");
-                assert_eq!(std::error::Error::source(&e).unwrap().to_string(), "the toy was told to fail");
+                assert_eq!(std::error::Error::source(&e).unwrap().to_string(), "the toy was asked to fail");
                 assert_eq!(engine.n_past(), 2);
                 assert_eq!(engine.process(&ids(&[3, 4, 5, 6, 7, 8, 9])).unwrap(), want);
             }
@@ -152,7 +152,7 @@ fn a_model_without_cache_survives_a_failure() {
     assert_eq!(engine.n_past(), 3);
     assert_eq!(engine.process(&ids(&[4])).unwrap(), want);
 
-    // Failing again while the history is processed anew, the dialog is lost, and says so.
+    // Failing again while the history is processed again, the dialog is lost, and the error names that.
     engine.executor_mut().fail_from = Some(0);
     let err = engine.process(&ids(&[5])).unwrap_err();
     assert_eq!(err.to_string(), "the dialog's cache was lost after a failure and has been cleared");

@@ -1,7 +1,7 @@
-//! Cached generation says what the model says without a cache, whatever the form, the plan and the history.
+//! Cached generation equals the model without a cache, whatever the form, the plan and the history.
 
 use genie_types::{Quant, TokenId};
-use kvmanager::{LongContext, ModeKind, Policy, SeqId};
+use kvmanager::{LongContext, ModeKind, Overflow, Policy, SeqId};
 use nsp_graph::InputRole;
 use proptest::prelude::*;
 
@@ -11,16 +11,16 @@ use crate::{Engine, EngineConfig, EngineError, SeqTokens, TokenModel};
 
 const VARIANTS: &[(usize, usize)] = &[(1, 16), (4, 16), (1, 32), (4, 32)];
 
-fn engine(form: Form, config: &EngineConfig) -> Engine<Toy> {
+pub(super) fn engine(form: Form, config: &EngineConfig) -> Engine<Toy> {
     let layout = form.layout();
     Engine::with_executor(layout.clone(), Toy::new(layout), config).unwrap_or_else(|e| panic!("{form:?}: {e}"))
 }
 
-fn truth(engine: &Engine<Toy>, tokens: &[u32]) -> Vec<f32> {
+pub(super) fn truth(engine: &Engine<Toy>, tokens: &[u32]) -> Vec<f32> {
     windowed(engine, tokens, usize::MAX)
 }
 
-/// With layer 1 seeing so many keys.
+/// With layer 1 seeing `window` keys.
 fn windowed(engine: &Engine<Toy>, tokens: &[u32], window: usize) -> Vec<f32> {
     let graphs = engine.layout().splits.iter().flat_map(|s| &s.graphs);
     let cos = graphs.filter_map(|g| g.input(InputRole::Cos)).map(|(_, t)| t).next().expect("the toy has cosines");
@@ -32,7 +32,7 @@ fn windowed(engine: &Engine<Toy>, tokens: &[u32], window: usize) -> Vec<f32> {
     )
 }
 
-fn ids(tokens: &[u32]) -> Vec<TokenId> {
+pub(super) fn ids(tokens: &[u32]) -> Vec<TokenId> {
     tokens.iter().copied().map(TokenId).collect()
 }
 
@@ -201,7 +201,7 @@ fn heads_run_for_the_rows_that_are_asked_for() {
     let cases = [
         // The tail of 3 runs on AR-8; its last row alone, or its last two after 17 that are known.
         Case { policy: Policy::Lenient, last: &["ar1_cl32_2_of_2"], rows: &["ar2_cl32_2_of_2"] },
-        // As the real one does: the head of the step.
+        // As libGenie does: the head of the step.
         Case { policy: Policy::Genie, last: &["ar8_cl32_2_of_2"], rows: &["ar2_cl32_2_of_2"] },
     ];
     for Case { policy, last, rows } in cases {
@@ -343,7 +343,7 @@ proptest! {
 }
 
 #[test]
-fn policy_genie_gives_up_where_the_real_one_does_and_keeps_the_dialog() {
+fn policy_genie_gives_up_where_libgenie_does_and_keeps_the_dialog() {
     struct Case {
         prompt: usize,
         ran: &'static [(&'static str, usize)],
@@ -372,14 +372,17 @@ fn policy_genie_gives_up_where_the_real_one_does_and_keeps_the_dialog() {
         let ran: Vec<(String, usize)> = ran.iter().map(|&(name, n)| (name.to_owned(), n)).collect();
         assert_eq!((graphs(&engine), engine.n_past()), (ran, 0), "{prompt} tokens");
     }
-    // 31 rows are there after single steps; the 32nd is run, and nobody hears what it says.
+    // 31 rows are there after single steps; the 32nd is run, and its logits are discarded.
     let tokens: Vec<u32> = (0..32).map(|i| i % VOCAB as u32).collect();
     for n in 0..31 {
         let want = truth(&engine, &tokens[..=n]);
         assert_eq!(engine.process(&ids(&tokens[n..=n])).unwrap(), want, "token {n}");
     }
     engine.clear_steps();
-    assert!(matches!(engine.process(&ids(&tokens[31..])), Err(EngineError::GenieGivesUp { n_past: 31, n_piece: 1 })));
+    assert!(matches!(
+        engine.process(&ids(&tokens[31..])),
+        Err(EngineError::Overflow(Overflow::GenieGivesUp { n_past: 31, n_piece: 1 }))
+    ));
     assert_eq!((graphs(&engine), engine.n_past()), (vec![("ar1_cl32".to_owned(), 1)], 31));
     // The dialog is as it was: another policy goes on from there.
     engine.set_policy(Policy::Lenient);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use genie_types::{Ar, Cl, Variant};
-use kvmanager::plan::{KvForm, KvState, Plan, Policy, Variants, plan};
+use kvmanager::plan::{KvForm, KvState, Plan, Policy, Request, Variants, plan};
 use serde::Serialize;
 
 use crate::args::{BackendArgs, PolicyArg, VariantArgs};
@@ -79,7 +79,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     let mut status = ExitStatus::Done;
     for &n_new in &args.tokens {
         for policy in &policies {
-            match plan(&KvState::at(args.n_past), &variants, n_new, policy) {
+            match plan(&KvState::at(args.n_past), &[request(args.n_past, n_new)], &variants, policy) {
                 Ok(strategy) if args.json => {
                     printer.data_line(serde_json::to_string(&record(policy, args.n_past, n_new, &strategy))?)?;
                 }
@@ -94,6 +94,10 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
         }
     }
     Ok(status)
+}
+
+fn request(n_past: usize, n_new: usize) -> Request {
+    Request { n_past, n_new, ..Request::default() }
 }
 
 /// All pairs of AR and CL with AR at most CL.
@@ -117,10 +121,10 @@ fn grid(args: &VariantArgs) -> Result<Vec<Variant>> {
 
 fn record(policy: &Policy, n_past: usize, n_new: usize, strategy: &Plan) -> PlanRecord {
     let step = |s: &kvmanager::plan::InferenceStep| StepRecord {
-        graph: s.spec.to_string(),
-        n_past: s.n_past,
+        graph: s.variant.to_string(),
+        n_past: s.n_past(),
         n_valid_kv: s.n_valid_kv,
-        n_process: s.n_process,
+        n_process: s.n_process(),
         past_idx: s.past_idx.0,
         new_idx: s.new_idx.0,
     };
@@ -128,7 +132,7 @@ fn record(policy: &Policy, n_past: usize, n_new: usize, strategy: &Plan) -> Plan
 }
 
 fn table(printer: &Printer, policy: &Policy, n_new: usize, strategy: &Plan) -> Result<()> {
-    let padding: usize = strategy.steps().iter().map(|s| s.ar() - s.n_process).sum();
+    let padding: usize = strategy.steps().iter().map(|s| s.ar() - s.n_process()).sum();
     printer.data_line(format_args!(
         "{n_new} tokens, policy {}: {} steps, {padding} tokens of padding",
         policy.name(),
@@ -143,9 +147,9 @@ fn table(printer: &Printer, policy: &Policy, n_new: usize, strategy: &Plan) -> R
             "  {i:>5} {:>6} {:>6} {:>8} {:>8} {:>10} {:>9} {:>8}",
             s.ar(),
             s.cl(),
-            s.n_past,
+            s.n_past(),
             s.n_valid_kv,
-            s.n_process,
+            s.n_process(),
             s.past_idx.0,
             s.new_idx.0
         ))?;

@@ -10,7 +10,7 @@ use dialog::{
     Chunk, Dialog, DialogConfig, DialogError, Reply, SamplerSettings, SaveFormat, SentenceCode, Signal, StopReason,
 };
 use engine::profile::{EventTimes, GraphTimes};
-use engine::{GraphProfile, ModeKind, PrefixCache};
+use engine::{GraphProfile, ModeKind, Overflow, PrefixCache};
 use genie_types::TokenId;
 use qnn_api::ProfileLevel;
 use serde_json::{Value, json};
@@ -185,7 +185,9 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
 /// Adds the remaining capacity to context-overflow errors.
 fn explain(error: DialogError, dialog: &Dialog) -> anyhow::Error {
     match (&error, dialog.admission()) {
-        (DialogError::ContextExceeded { .. }, Some(fits)) => UserError::error(error.to_string(), fits.to_string()),
+        (DialogError::Overflow(Overflow::ContextExceeded { .. }), Some(fits)) => {
+            UserError::error(error.to_string(), fits.to_string())
+        }
         _ => error.into(),
     }
 }

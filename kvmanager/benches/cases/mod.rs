@@ -8,8 +8,8 @@
 use genie_types::{SplitIdx, Variant};
 use kvmanager::mode::Place;
 use kvmanager::{
-    CacheGroup, InferenceStep, KvCache, KvDtype, KvForm, KvGeometry, KvKind, KvOptions, KvTensor, LongContext, MaskCol,
-    ModeKind, Variants, moves,
+    CacheGroup, Columns, Keep, KvCache, KvDtype, KvForm, KvGeometry, KvKind, KvOptions, KvTensor, LongContext,
+    ModeKind, SeqId, Variants, moves,
 };
 use session_store::Snapshot;
 use std::path::Path;
@@ -60,32 +60,30 @@ fn manager(geometry: &KvGeometry, mode: ModeKind, long: LongContext, n_threads: 
     let group = CacheGroup { long, ..CacheGroup::plain(KvForm::Concat) };
     let size = (long != LongContext::None).then_some(1 << 30);
     let variants = Variants::with_groups(specs, vec![group], size).unwrap();
-    KvCache::new(geometry, variants, KvOptions { mode, n_threads }).unwrap()
+    KvCache::new(geometry, variants, KvOptions { mode, n_threads, ..KvOptions::default() }).unwrap()
 }
 
-fn step(spec: Variant, n_past: usize, n_process: usize) -> InferenceStep {
-    let new_idx = MaskCol(spec.past_capacity());
-    InferenceStep { spec, n_past, n_valid_kv: n_past, n_process, past_idx: MaskCol(0), new_idx }
-}
-
-fn push(kv: &mut KvCache, step: &InferenceStep) {
-    kv.commit(SplitIdx(0), step).unwrap();
-    kv.advance(step).unwrap();
-    kv.settle().unwrap();
+/// One step of `n` tokens, its graphs aside, and all jobs of it.
+fn push(kv: &mut KvCache, variant: Variant, n: usize) {
+    let next = kv.next_pos(SeqId(0));
+    let planned = kv.step(variant, Columns::of(SeqId(0), next, n));
+    let mut step = kv.begin(&planned).unwrap();
+    step.commit(SplitIdx(0), Keep::All).unwrap();
+    step.finish().unwrap();
+    kv.wait_all().unwrap();
 }
 
 /// Fills the cache with `n` rows by steps of 128 of CL 4,096, then takes a shape.
 fn filled(kv: &mut KvCache, n: usize, shape: Variant) {
     kv.clear().unwrap();
     let wide = spec(128, 4096);
-    kv.set_variant(wide).unwrap();
-    (0..n).step_by(128).for_each(|past| push(kv, &step(wide, past, 128.min(n - past))));
+    (0..n).step_by(128).for_each(|past| push(kv, wide, 128.min(n - past)));
     set(kv, shape);
 }
 
 fn set(kv: &mut KvCache, shape: Variant) {
     kv.set_variant(shape).unwrap();
-    kv.settle().unwrap();
+    kv.wait_all().unwrap();
 }
 
 const BASE: usize = 2048;
@@ -101,7 +99,7 @@ fn append(
     let shape = spec(n as u32, 4096);
     let mut kv = manager(geometry, mode, LongContext::None, threads);
     filled(&mut kv, BASE, shape);
-    let (step, bytes) = (step(shape, BASE, n), geometry.rows_bytes(n));
+    let bytes = geometry.rows_bytes(n);
     let lines = |t: &KvTensor| {
         let to = Place::dense(shape.past_capacity());
         moves::transfer(t, n, (Place::dense(n), 0), (to, BASE)).cache_lines(64) * 64
@@ -113,8 +111,8 @@ fn append(
         bytes,
         lines_bytes: (n == 1).then_some(lines_bytes),
         kv,
-        run: Box::new(move |kv| push(kv, &step)),
-        reset: Box::new(|kv| kv.rewind(BASE).unwrap()),
+        run: Box::new(move |kv| push(kv, shape, n)),
+        reset: Box::new(|kv| kv.rewind(SeqId(0), BASE).unwrap()),
     }
 }
 
@@ -142,8 +140,8 @@ fn rewind(model: &Model) -> Case {
         bytes: model.geometry.rows_bytes(128),
         lines_bytes: None,
         kv,
-        run: Box::new(|kv| kv.rewind(BASE).unwrap()),
-        reset: Box::new(move |kv| push(kv, &step(shape, BASE, 128))),
+        run: Box::new(|kv| kv.rewind(SeqId(0), BASE).unwrap()),
+        reset: Box::new(move |kv| push(kv, shape, 128)),
     }
 }
 
@@ -158,10 +156,7 @@ fn ring(model: &Model) -> Case {
         bytes: model.geometry.rows_bytes(128),
         lines_bytes: None,
         kv,
-        run: Box::new(move |kv| {
-            let step = step(shape, kv.state().n_past, 128);
-            push(kv, &step);
-        }),
+        run: Box::new(move |kv| push(kv, shape, 128)),
         reset: Box::new(|_| {}),
     }
 }

@@ -20,6 +20,7 @@ pub use pointer_shift::PointerShift;
 pub use shift_concat::ShiftConcat;
 pub use smart_mask::SmartMask;
 
+use crate::error::Reason;
 use crate::geometry::KvTensor;
 use genie_types::DataFormat;
 
@@ -174,7 +175,7 @@ pub trait CacheMode: Send + Sync + std::fmt::Debug {
     ///
     /// # Errors
     /// The reason.
-    fn check(&self, _tensor: &KvTensor) -> Result<(), String> {
+    fn check(&self, _tensor: &KvTensor) -> Result<(), Reason> {
         Ok(())
     }
 }

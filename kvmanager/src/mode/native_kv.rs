@@ -17,8 +17,8 @@
 //! (`facts/qnn-ops.md`), so no graph has read these tiles yet.
 
 use super::{CacheMode, Place};
-use crate::KvError;
 use crate::buffer::fill;
+use crate::error::{KvError, Reason};
 use crate::geometry::{KvLayout, KvTensor};
 use crate::rows::{Rows, transfer_elements};
 
@@ -58,7 +58,7 @@ impl Tile {
     /// [`KvError::Refused`] when the geometry does not divide into tiles, [`KvError::BadImage`] when `rows` has another
     /// size.
     pub fn pack(&self, tensor: &KvTensor, rows: &[u8], n: usize) -> Result<Vec<u8>, KvError> {
-        let padded = self.check_rows(tensor, "packing", rows.len(), n)?;
+        let padded = self.check_rows(tensor, rows.len(), n)?;
         let mut tiles = vec![0; tensor.rows_bytes(padded)];
         let (element, size) = tensor.pad_element();
         fill(&mut tiles, &element[..size]);
@@ -74,7 +74,7 @@ impl Tile {
     /// As [`pack`](Self::pack).
     pub fn unpack(&self, tensor: &KvTensor, tiles: &[u8], n: usize) -> Result<Vec<u8>, KvError> {
         let n_tiled = n.next_multiple_of(self.rows.max(self.cols).max(1));
-        let padded = self.check_rows(tensor, "unpacking", tiles.len(), n_tiled)?;
+        let padded = self.check_rows(tensor, tiles.len(), n_tiled)?;
         let mut rows = vec![0; tensor.rows_bytes(n)];
         let src = Rows { bytes: tiles, place: self.place(padded), row: 0 };
         let mut dst = Rows { bytes: &mut rows[..], place: Place::dense(n), row: 0 };
@@ -82,9 +82,10 @@ impl Tile {
         Ok(rows)
     }
 
-    fn check_rows(&self, tensor: &KvTensor, op: &'static str, found: usize, n: usize) -> Result<usize, KvError> {
+    fn check_rows(&self, tensor: &KvTensor, found: usize, n: usize) -> Result<usize, KvError> {
         let mode = NativeKv { tile: *self };
-        mode.check(tensor).map_err(|why| KvError::Refused { mode: mode.name(), op, why })?;
+        let unfit = |why| KvError::UnfitTensor { mode: mode.name(), tensor: tensor.name(), why };
+        mode.check(tensor).map_err(unfit)?;
         let expected = tensor.rows_bytes(n);
         if found != expected {
             let why = format!("`{}`: {found} bytes of {n} rows, expected {expected}", tensor.name());
@@ -139,16 +140,16 @@ impl CacheMode for NativeKv {
         Place { tile: Some(self.tile), ..Place::dense(self.padded(ar)) }
     }
 
-    fn check(&self, tensor: &KvTensor) -> Result<(), String> {
+    fn check(&self, tensor: &KvTensor) -> Result<(), Reason> {
         let Tile { rows, cols, .. } = self.tile;
         if rows == 0 || self.tile.word_bytes == 0 {
-            return Err("a tile needs rows, columns and bytes in a word".to_owned());
+            return Err(Reason::EmptyTile);
         }
         if rows != cols {
-            return Err(format!("tiles must be square, found {rows} by {cols}"));
+            return Err(Reason::TileShape { rows, cols });
         }
         if rows % self.tile.interleave(tensor.dtype.size_bytes()) != 0 || !tensor.head_dim.is_multiple_of(rows) {
-            return Err(format!("head_dim {} does not divide into tiles of {rows} by {cols}", tensor.head_dim));
+            return Err(Reason::TileDivision { head_dim: tensor.head_dim, rows, cols });
         }
         Ok(())
     }
@@ -194,7 +195,7 @@ mod tests {
         }
         let key = KvTensor::new(KvKind::Key, 3, 1, 48, KvDtype::U8);
         let refused = tile.pack(&key, &[], 0).unwrap_err().to_string();
-        assert_eq!(refused, "native-kv refuses packing: head_dim 48 does not divide into tiles of 32 by 32");
+        assert_eq!(refused, "native-kv cannot keep `past_key_3`: head_dim 48 does not divide into tiles of 32 by 32");
         let key = KvTensor { head_dim: 64, ..key };
         let short = tile.pack(&key, &[0; 5], 2).unwrap_err().to_string();
         assert_eq!(short, "bad cache image: `past_key_3`: 5 bytes of 2 rows, expected 128");

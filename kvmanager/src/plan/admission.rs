@@ -3,9 +3,9 @@
 use super::{KvState, Variants};
 use core::fmt;
 
-/// What stops a dialog.
+/// What stops a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bound {
+pub enum ContextLimit {
     /// Positions end: `min(size, largest CL)`.
     Context {
         /// The limit.
@@ -18,27 +18,27 @@ pub enum Bound {
     },
 }
 
-/// The answer.
+/// How many tokens fit, and why no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Admission {
-    /// Tokens that fit: a plan for as many exists, for one more none does.
+    /// Tokens that fit: a plan for this many exists, for one more none does.
     pub n_fit: usize,
     /// What stops the next one.
-    pub bound: Bound,
+    pub bound: ContextLimit,
 }
 
 impl fmt::Display for Admission {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.bound {
-            Bound::Context { limit } => write!(f, "{} tokens fit; the context ends at {limit}", self.n_fit),
-            Bound::Rows { reach } => {
+            ContextLimit::Context { limit } => write!(f, "{} tokens fit; the context ends at {limit}", self.n_fit),
+            ContextLimit::Rows { reach } => {
                 write!(f, "{} tokens fit; no graph that holds the rows there are sees more than {reach}", self.n_fit)
             }
         }
     }
 }
 
-/// Tells how many tokens [`plan`](super::plan()) would accept from a state.
+/// How many tokens of one sequence [`plan`](super::plan()) accepts from a state.
 pub fn admit(state: &KvState, variants: &Variants) -> Admission {
     let &KvState { n_past, n_valid_kv, .. } = state;
     let left = variants.limit().saturating_sub(n_past);
@@ -49,8 +49,8 @@ pub fn admit(state: &KvState, variants: &Variants) -> Admission {
     let without = without.map(|s| s.ar().get().saturating_sub(n_past)).max().unwrap_or(0);
     let rows = with_past.max(without);
     if left <= rows {
-        Admission { n_fit: left, bound: Bound::Context { limit: variants.limit() } }
+        Admission { n_fit: left, bound: ContextLimit::Context { limit: variants.limit() } }
     } else {
-        Admission { n_fit: rows, bound: Bound::Rows { reach: n_valid_kv + rows } }
+        Admission { n_fit: rows, bound: ContextLimit::Rows { reach: n_valid_kv + rows } }
     }
 }

@@ -59,7 +59,7 @@ impl CostTable {
         Self { n_expected: n, ..self }
     }
 
-    /// Tokens expected after those of a plan; 0 unless told.
+    /// Tokens expected after those of a plan; 0 by default.
     pub fn n_expected(&self) -> usize {
         self.n_expected
     }
@@ -87,11 +87,11 @@ impl CostTable {
         let mut last = current;
         let mut total = 0.0;
         for step in steps {
-            total += self.step_us(step.spec).ok_or(PlanError::MissingCost { spec: step.spec })?;
-            if last.is_some_and(|last| last != step.spec) {
+            total += self.step_us(step.variant).ok_or(PlanError::MissingCost { spec: step.variant })?;
+            if last.is_some_and(|last| last != step.variant) {
                 total += self.switch_us(step.n_valid_kv);
             }
-            last = Some(step.spec);
+            last = Some(step.variant);
         }
         Ok(total)
     }

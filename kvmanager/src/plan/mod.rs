@@ -1,21 +1,25 @@
-//! Plans one turn as a list of graph executions. Pure: numbers in, numbers out.
+//! Plans new tokens of some sequences as a list of graph executions. Pure: numbers in, numbers out.
 //!
-//! *Units*: tokens. *Shapes*: a concat graph sees `cl - ar` rows of past, a scatter graph `ctx_size`.
+//! *Units*: tokens. *Shapes*: a concat graph sees `cl - ar` rows of past, a scatter graph `cl`.
 //!
 //! *What fits*. A step runs when the rows in the cache fit the past of its graph as it starts (`n_valid_kv <=
 //! cl - ar`, both forms), and when positions stay below the limit (`n_past + n <= min(size, largest CL)`).
 //! So AR-1 at CL-128 runs with 127 rows and yields the logits of token 128: a context of 128 serves a prompt of 128.
 //! The rows of such a last step lie beyond its own graph's past; the cache keeps them by widening (see
-//! [`KvCache::commit`](crate::KvCache::commit)), so that rewinding and saving stay exact.
+//! [`Step::commit`](crate::Step::commit)), so that rewinding and saving stay exact.
 //!
-//! *Invariants*: the steps' `n_process` add up to the tokens asked for (to the whole history when it is
-//! reprocessed, see [`Plan::first`]); `0 < n_process <= variant`; the same input gives the same plan.
+//! *Several sequences* share the rows of the cache: the steps take the requests in order, prefill and decode mixed. Put
+//! those that decode before those that prefill.
+//!
+//! *Invariants*: the steps' columns are the tokens asked for (the whole sequence when it is processed again, see
+//! [`Plan::is_reprocess`]); `0 < n_process <= AR`; the same input gives the same plan.
 //!
 //! *Source*: the rules measured on libGenie 1.21 (recordings in `testdata/`); names follow Genie's `InferenceStep`.
 
 mod admission;
-mod batch;
+mod columns;
 mod cost;
+mod overflow;
 mod policy;
 mod step;
 mod variants;
@@ -24,35 +28,51 @@ mod walk;
 #[cfg(test)]
 mod tests;
 
-pub use admission::{Admission, Bound, admit};
-pub use batch::{BatchStep, Span, plan_batch};
+pub use crate::geometry::KvForm;
+pub use admission::{Admission, ContextLimit, admit};
+pub use columns::{Column, Columns, SequenceSlice};
 pub use cost::CostTable;
+pub use overflow::Overflow;
 pub use policy::Policy;
-pub use step::{InferenceStep, MaskCol, Plan};
-pub use variants::{KvForm, Variants};
+pub use step::{InferenceStep, MaskCol, Numbered, Plan};
+pub use variants::Variants;
 
+use crate::cells::SeqId;
 use crate::group::{CacheGroup, LongContext, MAX_GROUPS};
 use genie_types::Variant;
 use walk::Walk;
 
-/// How far the dialog has come.
+/// What the cache holds, and where one sequence stands in it.
 ///
 /// The two numbers differ once long context has evicted rows, or while other sequences have rows in the cache too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KvState {
-    /// Tokens the dialog has seen: the position of the next one.
+    /// Tokens the sequence has seen: the position of its next one.
     pub n_past: usize,
-    /// Rows filled in the cache.
+    /// Rows filled in the cache, of all sequences.
     pub n_valid_kv: usize,
-    /// The shape the cache has now; `None` before the first step. Only `FixedVariant` and `Cost` look at it.
+    /// The variant the cache is laid out for; `None` before the first step. Only `FixedVariant` and `Cost` look at it.
     pub variant: Option<Variant>,
+    /// Other sequences have rows too, so that a graph without past cannot start over.
+    pub shared: bool,
 }
 
 impl KvState {
-    /// A state that has evicted nothing and holds no shape yet.
+    /// One sequence of which nothing was evicted, and no variant yet.
     pub const fn at(n_past: usize) -> Self {
-        Self { n_past, n_valid_kv: n_past, variant: None }
+        Self { n_past, n_valid_kv: n_past, variant: None, shared: false }
     }
+}
+
+/// New tokens of one sequence, to be planned for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Request {
+    /// The sequence.
+    pub seq: SeqId,
+    /// Position of its next token.
+    pub n_past: usize,
+    /// Its new tokens.
+    pub n_new: usize,
 }
 
 /// Why no plan was made. Nothing has run and nothing has changed.
@@ -81,14 +101,23 @@ pub enum PlanError {
         why: String,
     },
     /// The tokens do not fit the context.
-    #[error("context limit exceeded: {n_past} past + {n_new} new tokens > {limit}")]
-    ContextExceeded {
-        /// Tokens seen before.
-        n_past: usize,
-        /// Tokens asked for.
-        n_new: usize,
-        /// The limit: `min(size, largest CL)`.
-        limit: usize,
+    #[error(transparent)]
+    Overflow(#[from] Overflow),
+    /// A sequence number that no cache has.
+    #[error("sequence {} does not exist: expected 0 to {}", .seq.0, SeqId::COUNT - 1)]
+    UnknownSequence {
+        /// The number.
+        seq: SeqId,
+    },
+    /// The same sequence twice in one plan.
+    #[error("sequence {} is requested twice, at places {first} and {second}", .seq.0)]
+    SequenceTwice {
+        /// The sequence.
+        seq: SeqId,
+        /// Its first place.
+        first: usize,
+        /// Its second place.
+        second: usize,
     },
     /// The context has room, but no graph's past holds the rows that are there.
     #[error(
@@ -103,16 +132,8 @@ pub enum PlanError {
         /// The widest past among the graphs long enough, 0 if there are none.
         widest_past: usize,
     },
-    /// `Genie` only: the real library executes this piece and then gives up with status 4.
-    #[error("libGenie gives up at {n_past} past tokens with a chunk of {n_piece}; policy `lenient` goes on")]
-    GenieGivesUp {
-        /// Tokens processed before the piece.
-        n_past: usize,
-        /// Tokens of the piece.
-        n_piece: usize,
-    },
-    /// Other sequences have rows in a group that evicts, or only a graph without past could go on.
-    #[error("other sequences have rows in this cache, and no plan for one alone keeps them: run the steps as batches")]
+    /// Only a graph without past (AR == CL) could take the tokens, and it would drop the rows of other sequences.
+    #[error("no graph with a past can take these tokens, and one without past would drop the rows of other sequences")]
     Shared,
     /// The cost table lacks a shape.
     #[error("the cost table has no time for {spec}: calibrate again or choose policy `lenient`")]
@@ -155,60 +176,71 @@ fn check_groups(specs: &[Variant], groups: &[CacheGroup]) -> Result<(), PlanErro
     Ok(())
 }
 
-/// Plans `n_inputs` new tokens from `state`.
+/// Plans new tokens of one or more sequences. Of `state`, only the rows count; positions are those of the requests.
 ///
-/// Allocates the returned list and, under `Cost`, its tables; nothing else.
+/// Allocates the returned list, the columns of steps that mix sequences and, under `Cost`, its tables; nothing else.
 ///
 /// # Errors
-/// [`PlanError`]; a prompt for which any sequence of steps exists is served by every policy but `Genie`.
-pub fn plan(state: &KvState, variants: &Variants, n_inputs: usize, policy: &Policy) -> Result<Plan, PlanError> {
-    let mut strategy = Plan::default();
-    plan_into(state, variants, n_inputs, policy, &mut strategy)?;
-    Ok(strategy)
+/// [`PlanError`]; tokens for which any sequence of steps exists are planned by every policy except `Genie`.
+pub fn plan(state: &KvState, requests: &[Request], variants: &Variants, policy: &Policy) -> Result<Plan, PlanError> {
+    let mut plan = Plan::default();
+    plan_into(state, requests, variants, policy, &mut plan)?;
+    Ok(plan)
 }
 
-/// The same into a strategy that is there already: allocates nothing while its list is long enough (but for `Cost`).
+/// The same into a plan that exists: for one sequence it allocates nothing while the list is long enough (except under
+/// `Cost`).
 ///
 /// # Errors
-/// As [`plan`]; the strategy is then as it was or empty.
+/// As [`plan`]; the plan is then as it was or empty.
 pub fn plan_into(
     state: &KvState,
+    requests: &[Request],
     variants: &Variants,
-    n_inputs: usize,
     policy: &Policy,
-    strategy: &mut Plan,
+    plan: &mut Plan,
 ) -> Result<(), PlanError> {
-    let &KvState { n_past, n_valid_kv, .. } = state;
-    if n_inputs == 0 {
-        *strategy = Plan::new(strategy.take_steps(), n_past);
+    let limit = variants.limit();
+    for &Request { n_past, n_new, .. } in requests {
+        if n_past.checked_add(n_new).is_none_or(|end| end > limit) {
+            return Err(Overflow::ContextExceeded { n_past, n_new, limit }.into());
+        }
+    }
+    let n_new = requests.iter().map(|request| request.n_new).sum();
+    if n_new == 0 {
+        *plan = Plan::new(plan.take_steps());
         return Ok(());
     }
-    let limit = variants.limit();
-    let end = n_past.checked_add(n_inputs).filter(|&end| end <= limit).ok_or(PlanError::ContextExceeded {
-        n_past,
-        n_new: n_inputs,
-        limit,
-    })?;
-
-    let target = n_valid_kv + n_inputs;
+    let (n_valid_kv, target) = (state.n_valid_kv, state.n_valid_kv + n_new);
+    let alone = requests.len() == 1 && !state.shared;
     let gate = variants.widest_past(target);
-    if variants.is_full_context_only() || gate.is_none_or(|gate| n_valid_kv > gate) {
-        // Only a graph without past can serve this: it takes the whole history again.
-        return match variants.full_context(end) {
-            Some(spec) => {
-                *strategy = Plan::reprocess(strategy.take_steps(), spec, end);
-                Ok(())
+    let gate = match gate {
+        Some(gate) if n_valid_kv <= gate && !variants.is_full_context_only() => gate,
+        _ => {
+            let widest_past = gate.unwrap_or(0);
+            // Only a graph without past can take this, with all tokens from the first on.
+            let n = requests.iter().map(|request| request.n_past + request.n_new).sum();
+            let variant = variants.full_context(n).ok_or(PlanError::NoRoom { n_valid_kv, n_new, widest_past })?;
+            let again = requests.iter().any(|request| request.n_past > 0);
+            if !alone && (again || n_valid_kv > 0) {
+                return Err(PlanError::Shared);
             }
-            None => Err(PlanError::NoRoom { n_valid_kv, n_new: n_inputs, widest_past: gate.unwrap_or(0) }),
-        };
-    }
-    let mut walk = Walk::new(state, variants, target, gate.unwrap_or(0), strategy.take_steps());
+            let whole = |r: &Request| SequenceSlice { seq: r.seq, first: 0, n: r.n_past + r.n_new };
+            *plan = Plan::without_past(plan.take_steps(), variant, requests.iter().map(whole).collect(), again);
+            return Ok(());
+        }
+    };
+    let mut walk = Walk::new(state, requests, variants, target, gate, plan.take_steps());
     match policy {
-        Policy::Lenient => walk.serve(),
+        Policy::Lenient => walk.lenient(),
         Policy::Genie => walk.genie()?,
         Policy::FixedVariant => walk.fixed(state.variant),
         Policy::Cost(table) => cost::run(&mut walk, state.variant, table)?,
     }
-    *strategy = walk.finish();
+    *plan = walk.finish();
+    if !alone && n_valid_kv > 0 && plan.steps().iter().any(|step| step.variant.is_full_context()) {
+        *plan = Plan::default();
+        return Err(PlanError::Shared);
+    }
     Ok(())
 }

@@ -1,5 +1,6 @@
-//! One execution of one graph, and the list of them that serves a turn.
+//! One execution of the graphs of one variant, and the list of them that takes a set of tokens.
 
+use super::columns::Columns;
 use crate::group::CacheGroup;
 use crate::mode::CacheMode;
 use core::fmt;
@@ -10,34 +11,43 @@ use ufmt::{uDebug, uDisplay, uWrite, uwrite};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MaskCol(pub usize);
 
-/// One execution of the graphs of one shape. *Units*: tokens, but for the mask columns.
+/// One planned execution of all splits. *Units*: tokens; the mask columns are columns of the default group's mask.
 ///
-/// Printed as Genie logs it, without allocation through `ufmt` or through `Display`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A planner makes these, or [`KvCache::step`](crate::KvCache::step) for columns of the caller's choice. Prints as Genie
+/// logs it, without allocation through `ufmt` or through `Display`.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InferenceStep {
-    /// The shape to run.
-    pub spec: Variant,
-    /// Position of the step's first token.
-    pub n_past: usize,
+    /// The variant to run.
+    pub variant: Variant,
+    /// The real tokens, at most AR of them; the rest of AR is padding.
+    pub columns: Columns,
     /// Rows in the cache as the step starts.
     pub n_valid_kv: usize,
-    /// Real tokens in the step; the rest of `variant` is padding.
-    pub n_process: usize,
     /// First mask column of the valid past: `[past_idx, past_idx + n_valid_kv)` attend.
     pub past_idx: MaskCol,
-    /// First mask column of the new tokens: row `i` attends `[new_idx, new_idx + i]`.
+    /// First mask column of the new tokens. Of contiguous columns, row `i` attends `[new_idx, new_idx + i]`.
     pub new_idx: MaskCol,
 }
 
 impl InferenceStep {
     /// AR of the graph: tokens with padding.
     pub const fn ar(&self) -> usize {
-        self.spec.ar().get()
+        self.variant.ar().get()
     }
 
     /// CL of the graph.
     pub const fn cl(&self) -> usize {
-        self.spec.cl().get()
+        self.variant.cl().get()
+    }
+
+    /// Position of the first column; 0 without columns.
+    pub fn n_past(&self) -> usize {
+        self.columns.first().map_or(0, |column| column.pos)
+    }
+
+    /// Real tokens in the step.
+    pub const fn n_process(&self) -> usize {
+        self.columns.len()
     }
 
     /// The same step with `Step i: ` before it, as in Genie's log.
@@ -53,9 +63,9 @@ impl uDisplay for InferenceStep {
             "AR-{} CL-{} n_past={} n_kv={} n_process={} @ past_idx={} new_idx={}",
             self.ar(),
             self.cl(),
-            self.n_past,
+            self.n_past(),
             self.n_valid_kv,
-            self.n_process,
+            self.n_process(),
             self.past_idx.0,
             self.new_idx.0
         )
@@ -104,16 +114,16 @@ impl uWrite for Bridge<'_, '_> {
     }
 }
 
-/// The steps that serve one turn.
+/// The steps that take a set of tokens.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     steps: Vec<InferenceStep>,
-    first: usize,
+    reprocess: bool,
 }
 
 impl Plan {
-    pub(super) fn new(steps: Vec<InferenceStep>, first: usize) -> Self {
-        Self { steps, first }
+    pub(super) fn new(steps: Vec<InferenceStep>) -> Self {
+        Self { steps, reprocess: false }
     }
 
     /// The list, emptied, so that the next plan need not allocate one.
@@ -122,23 +132,17 @@ impl Plan {
         std::mem::take(&mut self.steps)
     }
 
-    /// The naive reference: all `end` tokens of the dialog in one step without past.
-    pub(super) fn reprocess(mut steps: Vec<InferenceStep>, spec: Variant, end: usize) -> Self {
-        steps.push(InferenceStep {
-            spec,
-            n_past: 0,
-            n_valid_kv: 0,
-            n_process: end,
-            past_idx: MaskCol(0),
-            new_idx: MaskCol(spec.past_capacity()),
-        });
-        Self { steps, first: 0 }
+    /// All tokens of some sequences in one step without past.
+    pub(super) fn without_past(mut steps: Vec<InferenceStep>, variant: Variant, columns: Columns, again: bool) -> Self {
+        let new_idx = MaskCol(variant.past_capacity());
+        steps.push(InferenceStep { variant, columns, n_valid_kv: 0, past_idx: MaskCol(0), new_idx });
+        Self { steps, reprocess: again }
     }
 
     /// Gives the steps the mask columns of a mode that keeps its past elsewhere than at the left.
     pub(crate) fn set_mode(&mut self, mode: &dyn CacheMode, group: &CacheGroup) {
         for step in &mut self.steps {
-            step.past_idx = MaskCol(mode.past_idx(group.past_len(step.spec), step.n_valid_kv));
+            step.past_idx = MaskCol(mode.past_idx(group.past_len(step.variant), step.n_valid_kv));
         }
     }
 
@@ -147,14 +151,14 @@ impl Plan {
         &self.steps
     }
 
-    /// Position of the first token the steps take: `n_past`, or 0 when the history has to be fed again
-    /// (AR == CL), in which case the caller passes all tokens of the dialog and not only the new ones.
-    pub const fn first(&self) -> usize {
-        self.first
+    /// Whether the steps take a sequence from its beginning although some of it was processed before, since only a graph
+    /// without past (AR == CL) can take it. The caller then passes all tokens of the sequence and not only the new ones.
+    pub const fn is_reprocess(&self) -> bool {
+        self.reprocess
     }
 
     /// Tokens the steps take together.
     pub fn n_tokens(&self) -> usize {
-        self.steps.iter().map(|s| s.n_process).sum()
+        self.steps.iter().map(InferenceStep::n_process).sum()
     }
 }

@@ -1,4 +1,4 @@
-//! The planner against recordings of the real Genie, against hand-made cases, and against its own promises.
+//! The planner against recordings of libGenie, against hand-made cases, and against its own promises.
 
 use super::{Plan, *};
 use proptest::prelude::{Just, ProptestConfig, any, prop, prop_assert, prop_assert_eq, prop_assume, proptest};
@@ -23,8 +23,8 @@ fn graphs(strategy: &Plan) -> String {
     let mut runs: Vec<(Variant, usize)> = Vec::new();
     for step in strategy.steps() {
         match runs.last_mut() {
-            Some((last, n)) if *last == step.spec => *n += 1,
-            _ => runs.push((step.spec, 1)),
+            Some((last, n)) if *last == step.variant => *n += 1,
+            _ => runs.push((step.variant, 1)),
         }
     }
     let text = runs.iter().map(|(spec, n)| {
@@ -34,8 +34,13 @@ fn graphs(strategy: &Plan) -> String {
     text.collect::<Vec<_>>().join(" ")
 }
 
+/// Plans tokens of one sequence that stands where the state says.
+fn plan_one(state: &KvState, variants: &Variants, n_new: usize, policy: &Policy) -> Result<Plan, PlanError> {
+    plan(state, &[Request { n_past: state.n_past, n_new, ..Request::default() }], variants, policy)
+}
+
 fn planned(variants: &Variants, n_past: usize, n: usize, policy: &Policy) -> String {
-    match plan(&KvState::at(n_past), variants, n, policy) {
+    match plan_one(&KvState::at(n_past), variants, n, policy) {
         Ok(strategy) => graphs(&strategy),
         Err(e) => e.to_string(),
     }
@@ -49,9 +54,9 @@ fn second_turns_run_the_graphs_that_were_recorded() {
         let (head, expected) = line.match_indices(' ').nth(2).map(|(i, _)| (&line[..i], &line[i + 1..])).unwrap();
         let head: Vec<usize> = head.split(' ').map(|n| n.parse().unwrap()).collect();
         let &[n_past, n_new, status] = head.as_slice() else { panic!("{line}") };
-        // Where the real one gives up (status 4) it has run the same graphs first.
+        // Where libGenie gives up (status 4) it has run the same graphs first.
         assert_eq!(planned(&variants, n_past, n_new, &Policy::Lenient), expected, "{line}");
-        let strict = plan(&KvState::at(n_past), &variants, n_new, &Policy::Genie);
+        let strict = plan_one(&KvState::at(n_past), &variants, n_new, &Policy::Genie);
         assert_eq!(strict.is_err(), status == 4, "{line}: {strict:?}");
         n_cases += 1;
     }
@@ -128,7 +133,7 @@ fn cases_made_by_hand() {
         case(grid(&[1, 8, 64], &[512]), 0, 200, Policy::FixedVariant, "64/512x4"),
         case(grid(&[1, 32], &[128, 256]), 0, 119, Policy::FixedVariant, "32/128x3 32/256"),
         case(grid(&[1, 32], &[128, 256]), 96, 1, Policy::FixedVariant, "1/128"),
-        // Served where the real one gives up: a tail too wide for the last CL runs as its last step,
+        // Served where libGenie gives up: a tail too wide for the last CL runs as its last step,
         case(grid(&[1, 32], &[128]), 0, 98, Policy::Lenient, "32/128x4"),
         case(grid(&[1, 32], &[128]), 0, 128, Policy::Lenient, "32/128x4"),
         case(grid(&[1, 32], &[128]), 127, 1, Policy::Lenient, "1/128"),
@@ -163,16 +168,16 @@ fn cases_made_by_hand() {
 #[test]
 fn a_size_below_the_context_limits_the_dialog() {
     let variants = Variants::new([spec(1, 256), spec(32, 256)], KvForm::Concat, Some(128)).unwrap();
-    assert!(plan(&KvState::at(127), &variants, 1, &Policy::Lenient).is_ok());
-    let err = plan(&KvState::at(128), &variants, 1, &Policy::Lenient).unwrap_err();
-    assert_eq!(err, PlanError::ContextExceeded { n_past: 128, n_new: 1, limit: 128 });
+    assert!(plan_one(&KvState::at(127), &variants, 1, &Policy::Lenient).is_ok());
+    let err = plan_one(&KvState::at(128), &variants, 1, &Policy::Lenient).unwrap_err();
+    assert_eq!(err, Overflow::ContextExceeded { n_past: 128, n_new: 1, limit: 128 }.into());
     let err = Variants::new([spec(1, 128)], KvForm::Concat, Some(256)).unwrap_err();
     assert_eq!(err.to_string(), "context size 256 does not fit the graphs: expected 1 to 128, the largest CL loaded");
 }
 
 #[test]
 fn steps_print_as_genie_logs_them() {
-    let strategy = plan(&KvState::default(), &grid(&[1, 32], &[128]), 33, &Policy::Lenient).unwrap();
+    let strategy = plan_one(&KvState::default(), &grid(&[1, 32], &[128]), 33, &Policy::Lenient).unwrap();
     let lines: Vec<_> = strategy.steps().iter().enumerate().map(|(i, s)| s.numbered(i).to_string()).collect();
     assert_eq!(
         lines,
@@ -199,7 +204,7 @@ impl ufmt::uWrite for Fixed {
 
 #[test]
 fn steps_print_without_a_heap() {
-    let strategy = plan(&KvState::default(), &grid(&[1, 32], &[128]), 1, &Policy::Lenient).unwrap();
+    let strategy = plan_one(&KvState::default(), &grid(&[1, 32], &[128]), 1, &Policy::Lenient).unwrap();
     let mut out = Fixed([0; 128], 0);
     ufmt::uwrite!(out, "{:?}", strategy.steps()[0]).unwrap();
     assert_eq!(
@@ -211,7 +216,7 @@ fn steps_print_without_a_heap() {
 #[test]
 fn scatter_graphs_put_new_columns_behind_the_past() {
     let variants = Variants::new([spec(1, 128), spec(32, 128)], KvForm::Scatter, None).unwrap();
-    let strategy = plan(&KvState::default(), &variants, 34, &Policy::Lenient).unwrap();
+    let strategy = plan_one(&KvState::default(), &variants, 34, &Policy::Lenient).unwrap();
     let columns: Vec<_> = strategy.steps().iter().map(|s| s.new_idx.0).collect();
     assert_eq!(columns, [0, 32]);
 }
@@ -245,7 +250,7 @@ fn cost_demotes_where_it_pays() {
         let table = CostTable::new(times, 100.0, 0.0).unwrap().expecting(n_expected);
         assert_eq!(table.n_expected(), n_expected);
         let state = KvState { n_past: rows, n_valid_kv: rows, ..state };
-        graphs(&plan(&state, &variants, 1, &Policy::Cost(Arc::new(table))).unwrap())
+        graphs(&plan_one(&state, &variants, 1, &Policy::Cost(Arc::new(table))).unwrap())
     };
     assert_eq!([0, 10, 15].map(|n| first(n, 40)), ["1/512"; 3], "too few tokens to pay for it");
     assert_eq!([16, 17, 80].map(|n| first(n, 40)), ["1/128"; 3]);
@@ -254,7 +259,7 @@ fn cost_demotes_where_it_pays() {
     // And the other way: a prompt ends in the shape that its answer wants, here by promoting at once.
     let table = CostTable::new(times, 100.0, 0.0).unwrap().expecting(400);
     let state = KvState { variant: Some(spec(1, 128)), ..KvState::at(126) };
-    assert_eq!(graphs(&plan(&state, &variants, 4, &Policy::Cost(Arc::new(table))).unwrap()), "1/128x2 1/512x2");
+    assert_eq!(graphs(&plan_one(&state, &variants, 4, &Policy::Cost(Arc::new(table))).unwrap()), "1/128x2 1/512x2");
 }
 
 #[test]
@@ -265,13 +270,34 @@ fn admission_says_what_stops_it() {
     assert_eq!(says(&only_wide, 97), "0 tokens fit; no graph that holds the rows there are sees more than 97");
 }
 
+fn requests(sequences: &[(usize, usize)]) -> Vec<Request> {
+    let request = |(i, &(n_past, n_new))| Request { seq: SeqId(i as u8), n_past, n_new };
+    sequences.iter().enumerate().map(request).collect()
+}
+
 #[test]
 fn decode_and_prefill_share_steps() {
     let variants = grid(&[1, 8, 32], &[128]);
-    let steps = plan_batch(20, &[(10, 1), (10, 1), (0, 38)], &variants, &Policy::Lenient).unwrap();
-    let spans: Vec<Vec<_>> = steps.iter().map(|s| s.spans.iter().map(|s| (s.index, s.n)).collect()).collect();
-    assert_eq!(spans, [vec![(0, 1), (1, 1), (2, 30)], vec![(2, 8)]]);
-    assert_eq!(steps[1].step.spec, spec(8, 128));
+    let plan = plan(&KvState::at(20), &requests(&[(10, 1), (10, 1), (0, 38)]), &variants, &Policy::Lenient).unwrap();
+    let slices = |step: &InferenceStep| step.columns.slices().map(|s| (s.seq.0, s.first, s.n)).collect::<Vec<_>>();
+    let found: Vec<_> = plan.steps().iter().map(slices).collect();
+    assert_eq!(found, [vec![(0, 10, 1), (1, 10, 1), (2, 0, 30)], vec![(2, 30, 8)]]);
+    assert_eq!(plan.steps()[1].variant, spec(8, 128));
+    assert_eq!(plan.steps().iter().map(|s| s.columns.contiguous()).collect::<Vec<_>>(), [false, true]);
+}
+
+#[test]
+fn a_graph_without_past_drops_no_other_sequence() {
+    let variants = specs(&[(1, 64), (128, 128)]);
+    let both = requests(&[(0, 40), (0, 30)]);
+    assert_eq!(plan(&KvState::at(0), &both, &variants, &Policy::Lenient).unwrap().n_tokens(), 70);
+    assert_eq!(
+        plan(&KvState::at(40), &requests(&[(40, 1), (0, 30)]), &variants, &Policy::Lenient),
+        Err(PlanError::Shared)
+    );
+    let shared = KvState { shared: true, ..KvState::at(64) };
+    assert_eq!(plan_one(&shared, &variants, 1, &Policy::Lenient), Err(PlanError::Shared));
+    assert!(plan_one(&KvState::at(64), &variants, 1, &Policy::Lenient).unwrap().is_reprocess());
 }
 
 /// The cheapest plan by trying every step length at every row.
@@ -314,21 +340,22 @@ fn any_variants(max_cl: u32) -> impl Generator<Value = Variants> {
 
 /// What every plan promises; `rows` tells evicted dialogs from whole ones.
 fn check(state: &KvState, variants: &Variants, n: usize, policy: &Policy, strategy: &Plan) {
-    let reprocessed = strategy.first() != state.n_past;
+    // A sequence without tokens begins at 0 in any case.
+    let reprocessed = strategy.steps()[0].n_past() != state.n_past;
+    assert_eq!(strategy.is_reprocess(), reprocessed);
     let (mut n_past, mut rows) = if reprocessed { (0, 0) } else { (state.n_past, state.n_valid_kv) };
-    assert_eq!(strategy.first(), n_past);
     assert_eq!(strategy.n_tokens(), if reprocessed { state.n_past + n } else { n });
     for step in strategy.steps() {
-        assert!(variants.contains(step.spec));
-        assert!(0 < step.n_process && step.n_process <= step.ar(), "{step}");
-        assert_eq!((step.n_past, step.n_valid_kv), (n_past, rows), "{step}");
-        assert!(step.spec.is_full_context() || step.n_valid_kv <= step.spec.past_capacity(), "{step}");
-        assert!(!step.spec.is_full_context() || step.n_valid_kv == 0, "{step}");
+        assert!(variants.contains(step.variant));
+        assert!(0 < step.n_process() && step.n_process() <= step.ar(), "{step}");
+        assert_eq!((step.n_past(), step.n_valid_kv), (n_past, rows), "{step}");
+        assert!(step.variant.is_full_context() || step.n_valid_kv <= step.variant.past_capacity(), "{step}");
+        assert!(!step.variant.is_full_context() || step.n_valid_kv == 0, "{step}");
         assert!(step.new_idx.0 + step.ar() <= step.cl(), "{step}");
-        n_past += step.n_process;
-        rows += step.n_process;
+        n_past += step.n_process();
+        rows += step.n_process();
     }
-    let again = plan(state, variants, n, policy).unwrap();
+    let again = plan_one(state, variants, n, policy).unwrap();
     assert_eq!(&again, strategy, "planning is deterministic");
 }
 
@@ -359,17 +386,17 @@ proptest! {
         let times = variants.specs().iter().zip(&us).map(|(&spec, &us)| (spec, f64::from(us)));
         let table = Arc::new(CostTable::new(times, 7.0, 0.5).unwrap());
         let variant = Some(*current.get(variants.specs()));
-        let state = KvState { n_past: past, n_valid_kv: past.saturating_sub(evicted), variant };
-        let strict = plan(&state, &variants, n, &Policy::Genie);
+        let state = KvState { n_past: past, n_valid_kv: past.saturating_sub(evicted), variant, shared: false };
+        let strict = plan_one(&state, &variants, n, &Policy::Genie);
         for policy in [Policy::Lenient, Policy::FixedVariant, Policy::Cost(table.clone())] {
-            match plan(&state, &variants, n, &policy) {
+            match plan_one(&state, &variants, n, &policy) {
                 Ok(strategy) => {
                     check(&state, &variants, n, &policy, &strategy);
                     if let (Policy::Lenient, Ok(strict)) = (&policy, &strict) {
-                        prop_assert_eq!(&strategy, strict, "where the real one goes on, ours does the same");
+                        prop_assert_eq!(&strategy, strict, "where libGenie goes on, ours does the same");
                     }
                 }
-                Err(PlanError::ContextExceeded { .. }) => prop_assert!(past + n > variants.limit()),
+                Err(PlanError::Overflow(Overflow::ContextExceeded { .. })) => prop_assert!(past + n > variants.limit()),
                 Err(PlanError::NoRoom { .. }) => {
                     // Nothing else could have served it either.
                     prop_assert!(!reachable(&variants, state.n_valid_kv, state.n_valid_kv + n));
@@ -384,15 +411,15 @@ proptest! {
     fn a_fresh_prompt_that_fits_the_context_is_served(variants in any_variants(200), n in 1usize..200) {
         prop_assume!(n <= variants.limit());
         for policy in [Policy::Lenient, Policy::FixedVariant] {
-            prop_assert!(plan(&KvState::default(), &variants, n, &policy).is_ok());
+            prop_assert!(plan_one(&KvState::default(), &variants, n, &policy).is_ok());
         }
     }
 
     #[test]
     fn admission_is_what_plans_accept(variants in any_variants(96), past in 0usize..96, evicted in 0usize..40) {
-        let state = KvState { n_past: past, n_valid_kv: past.saturating_sub(evicted), variant: None };
+        let state = KvState { n_valid_kv: past.saturating_sub(evicted), ..KvState::at(past) };
         let admission = admit(&state, &variants);
-        let accepts = |n| plan(&state, &variants, n, &Policy::Lenient).is_ok();
+        let accepts = |n| plan_one(&state, &variants, n, &Policy::Lenient).is_ok();
         prop_assert!(admission.n_fit == 0 || accepts(admission.n_fit), "{admission}");
         prop_assert!(!accepts(admission.n_fit + 1), "{admission}");
     }
@@ -401,13 +428,16 @@ proptest! {
     fn batches_serve_every_token_once(
         variants in any_variants(96), rows in 0usize..60, sequences in prop::collection::vec((0usize..60, 0usize..30), 1..6),
     ) {
-        if let Ok(steps) = plan_batch(rows, &sequences, &variants, &Policy::Lenient) {
-            let mut served = vec![0; sequences.len()];
-            for BatchStep { step, spans } in &steps {
-                prop_assert_eq!(spans.iter().map(|s| s.n).sum::<usize>(), step.n_process);
-                spans.iter().for_each(|s| served[s.index] += s.n);
+        if let Ok(plan) = plan(&KvState::at(rows), &requests(&sequences), &variants, &Policy::Lenient) {
+            let mut next: Vec<_> = sequences.iter().map(|s| if plan.is_reprocess() { 0 } else { s.0 }).collect();
+            for step in plan.steps() {
+                prop_assert_eq!(step.columns.slices().map(|s| s.n).sum::<usize>(), step.n_process());
+                for column in step.columns.iter() {
+                    prop_assert_eq!(column.pos, next[usize::from(column.seq.0)]);
+                    next[usize::from(column.seq.0)] += 1;
+                }
             }
-            prop_assert_eq!(served, sequences.iter().map(|s| s.1).collect::<Vec<_>>());
+            prop_assert_eq!(next, sequences.iter().map(|s| s.0 + s.1).collect::<Vec<_>>());
         }
     }
 
@@ -419,14 +449,14 @@ proptest! {
         let times = variants.specs().iter().zip(&us).map(|(&spec, &us)| (spec, f64::from(us)));
         let table = Arc::new(CostTable::new(times, f64::from(switch), f64::from(per_row)).unwrap());
         let state = KvState { variant: Some(*current.get(variants.specs())), ..KvState::at(past) };
-        if let Ok(best) = plan(&state, &variants, n, &Policy::Cost(table.clone())) && best.first() == past && !variants.is_full_context_only() {
+        if let Ok(best) = plan_one(&state, &variants, n, &Policy::Cost(table.clone())) && (!best.is_reprocess()) && best.steps()[0].n_past() == past && !variants.is_full_context_only() {
             let us = table.total_us(best.steps(), state.variant).unwrap();
             if per_row == 0 {
                 let least = brute_force_us(&variants, &table, past, past + n, state.variant);
                 prop_assert!((us - least).abs() < 1e-6, "{us} is not the least, {least}");
             }
             for policy in [Policy::Lenient, Policy::FixedVariant] {
-                let other = plan(&state, &variants, n, &policy).unwrap();
+                let other = plan_one(&state, &variants, n, &policy).unwrap();
                 prop_assert!(us <= table.total_us(other.steps(), state.variant).unwrap() + 1e-6);
             }
         }

@@ -1,19 +1,10 @@
 //! The shapes a bundle has, sorted so that looking for room is a short scan.
 
 use super::PlanError;
+use crate::geometry::KvForm;
 use crate::group::CacheGroup;
 use genie_types::Variant;
 use std::sync::Arc;
-
-/// How the graphs take their past.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum KvForm {
-    /// Past of `CL - AR` rows, joined with the new ones inside the graph.
-    #[default]
-    Concat,
-    /// Past of `CL` rows plus a cache index; the graph puts the new rows in place.
-    Scatter,
-}
 
 /// A shape and the tokens after which it can still start.
 #[derive(Clone, Copy, Debug)]

@@ -1,19 +1,23 @@
 //! The walk from the rows there are to the rows there will be, one step at a time.
 //!
-//! *Units*: rows of cache; positions are `rows + ahead`, more than the rows after an eviction, fewer with company.
+//! *Units*: rows of cache. Positions are those of each request: more than the rows after an eviction, fewer where other
+//! sequences have rows.
 //! *Invariant*: as each step ends, the walk stands at the target or at most at `gate`, the widest past among the
-//! graphs that reach the target. So it never paints itself into a corner: see [`Variants::widest_past`].
+//! graphs that reach the target. So a next step always exists: see [`Variants::widest_past`].
 
 use super::variants::Shape;
-use super::{InferenceStep, KvForm, KvState, MaskCol, Plan, PlanError, Variants};
+use super::{
+    Columns, InferenceStep, KvForm, KvState, MaskCol, Overflow, Plan, PlanError, Request, SequenceSlice, Variants,
+};
 use genie_types::Variant;
 
 /// A plan under way.
 pub(super) struct Walk<'v> {
     variants: &'v Variants,
     steps: Vec<InferenceStep>,
-    ahead: isize,
-    first: usize,
+    requests: &'v [Request],
+    /// Tokens of `requests[0]` that steps have taken.
+    n_taken: usize,
     rows: usize,
     target: usize,
     gate: usize,
@@ -23,19 +27,19 @@ impl<'v> Walk<'v> {
     /// `steps`: an empty list to write to.
     pub(super) fn new(
         state: &KvState,
+        requests: &'v [Request],
         variants: &'v Variants,
         target: usize,
         gate: usize,
         mut steps: Vec<InferenceStep>,
     ) -> Self {
-        let n_new = target - state.n_valid_kv;
-        steps.reserve(n_new.div_ceil(variants.ar_max()) + 2);
-        let ahead = state.n_past as isize - state.n_valid_kv as isize;
-        Self { variants, steps, ahead, first: state.n_past, rows: state.n_valid_kv, target, gate }
+        let rows = state.n_valid_kv;
+        steps.reserve((target - rows).div_ceil(variants.ar_max()) + 2);
+        Self { variants, steps, requests, n_taken: 0, rows, target, gate }
     }
 
     pub(super) fn finish(self) -> Plan {
-        Plan::new(self.steps, self.first)
+        Plan::new(self.steps)
     }
 
     pub(super) fn variants(&self) -> &'v Variants {
@@ -54,23 +58,23 @@ impl<'v> Walk<'v> {
         self.gate
     }
 
-    /// Pieces of the largest AR, each put on the first CL whose pick leaves room. What a step leaves of its piece
-    /// (the real one never leaves any) goes into the next.
-    pub(super) fn serve(&mut self) {
+    /// Chunks of the largest AR, each put on the first CL whose pick leaves room. What a step leaves of its chunk
+    /// (libGenie never leaves any) goes into the next.
+    pub(super) fn lenient(&mut self) {
         while self.rows < self.target {
-            let piece = self.variants.ar_max().min(self.target - self.rows);
-            let (spec, n) = self.roomy(piece).unwrap_or_else(|| self.tight(piece));
+            let chunk = self.variants.ar_max().min(self.target - self.rows);
+            let (spec, n) = self.roomy(chunk).unwrap_or_else(|| self.tight(chunk));
             self.push(spec, n);
         }
     }
 
-    /// The same, stopping where the real one does.
+    /// The same, stopping where libGenie does.
     pub(super) fn genie(&mut self) -> Result<(), PlanError> {
         while self.rows < self.target {
-            let piece = self.variants.ar_max().min(self.target - self.rows);
-            match self.roomy(piece) {
-                Some((spec, n)) if n == piece => self.push(spec, n),
-                _ => return Err(PlanError::GenieGivesUp { n_past: self.n_past(), n_piece: piece }),
+            let chunk = self.variants.ar_max().min(self.target - self.rows);
+            match self.roomy(chunk) {
+                Some((spec, n)) if n == chunk => self.push(spec, n),
+                _ => return Err(Overflow::GenieGivesUp { n_past: self.n_past(), n_piece: chunk }.into()),
             }
         }
         Ok(())
@@ -81,8 +85,8 @@ impl<'v> Walk<'v> {
         let mut level = current.map_or(0, |spec| self.variants.level_of(spec));
         while self.rows < self.target {
             let Some(shape) = self.variants.pick(level, self.target - self.rows) else {
-                let piece = self.variants.ar_max().min(self.target - self.rows);
-                let (spec, n) = self.tight(piece);
+                let chunk = self.variants.ar_max().min(self.target - self.rows);
+                let (spec, n) = self.tight(chunk);
                 self.push(spec, n);
                 continue;
             };
@@ -97,26 +101,26 @@ impl<'v> Walk<'v> {
         }
     }
 
-    /// The real one's rule: the first CL whose pick holds the rows there are and those that come.
-    fn roomy(&self, piece: usize) -> Option<(Variant, usize)> {
+    /// libGenie's rule: the first CL whose pick holds the rows there are and those that come.
+    fn roomy(&self, chunk: usize) -> Option<(Variant, usize)> {
         self.variants
-            .picks(piece)
-            .filter(|shape| self.rows + piece <= shape.cap)
-            .map(|shape| (shape.spec, self.clamp(piece.min(shape.ar()))))
+            .picks(chunk)
+            .filter(|shape| self.rows + chunk <= shape.cap)
+            .map(|shape| (shape.spec, self.clamp(chunk.min(shape.ar()))))
             .find(|&(_, n)| n > 0)
     }
 
-    /// Where the real one gives up: a graph that can take the piece as its last, else the one that takes most of it.
-    fn tight(&self, piece: usize) -> (Variant, usize) {
-        let takes_all = |s: &Shape| s.ar() >= piece && self.rows <= s.cap && self.clamp(piece) == piece;
-        if let Some(shape) = self.variants.picks(piece).find(takes_all) {
-            return (shape.spec, piece);
+    /// Where libGenie gives up: a graph that can take the chunk as its last, else the one that takes most of it.
+    fn tight(&self, chunk: usize) -> (Variant, usize) {
+        let takes_all = |s: &Shape| s.ar() >= chunk && self.rows <= s.cap && self.clamp(chunk) == chunk;
+        if let Some(shape) = self.variants.picks(chunk).find(takes_all) {
+            return (shape.spec, chunk);
         }
         self.variants
             .shapes()
             .iter()
             .filter(|s| self.rows <= s.cap)
-            .map(|s| (s.spec, self.clamp(piece.min(s.ar()))))
+            .map(|s| (s.spec, self.clamp(chunk.min(s.ar()))))
             .max_by_key(|&(s, n)| (n, core::cmp::Reverse((s.ar(), s.cl()))))
             .filter(|&(_, n)| n > 0)
             // The gate's own graph reaches the target in one step from the gate, and any other point below it
@@ -124,8 +128,24 @@ impl<'v> Walk<'v> {
             .expect("a walk at or below its gate always has a next step")
     }
 
+    /// Position of the next token.
     fn n_past(&self) -> usize {
-        self.rows.saturating_add_signed(self.ahead)
+        self.requests.first().map_or(self.rows, |request| request.n_past + self.n_taken)
+    }
+
+    /// The next `n` tokens of the requests.
+    fn take(&mut self, mut n: usize) -> Columns {
+        let mut columns = Columns::default();
+        while let Some(request) = self.requests.first().filter(|_| n > 0) {
+            let part = n.min(request.n_new - self.n_taken);
+            columns.push(SequenceSlice { seq: request.seq, first: request.n_past + self.n_taken, n: part });
+            n -= part;
+            self.n_taken += part;
+            if self.n_taken == request.n_new {
+                (self.requests, self.n_taken) = (&self.requests[1..], 0);
+            }
+        }
+        columns
     }
 
     /// At most `n`, but stopping at the gate unless the step reaches the target.
@@ -138,21 +158,16 @@ impl<'v> Walk<'v> {
         if row + n >= self.target { self.target } else { (row + n).min(self.gate.max(row)) }
     }
 
-    pub(super) fn push(&mut self, spec: Variant, n: usize) {
-        let n_valid_kv = self.variants.resident(spec, self.rows);
+    pub(super) fn push(&mut self, variant: Variant, n: usize) {
+        let n_valid_kv = self.variants.resident(variant, self.rows);
         let new_idx = match self.variants.form() {
-            KvForm::Concat => spec.past_capacity(),
-            KvForm::Scatter if spec.is_full_context() => 0,
+            KvForm::Concat => variant.past_capacity(),
+            KvForm::Scatter if variant.is_full_context() => 0,
             KvForm::Scatter => n_valid_kv,
         };
-        self.steps.push(InferenceStep {
-            spec,
-            n_past: self.n_past(),
-            n_valid_kv,
-            n_process: n,
-            past_idx: MaskCol(0),
-            new_idx: MaskCol(new_idx),
-        });
+        let columns = self.take(n);
+        let (past_idx, new_idx) = (MaskCol(0), MaskCol(new_idx));
+        self.steps.push(InferenceStep { variant, columns, n_valid_kv, past_idx, new_idx });
         self.rows += n;
     }
 }

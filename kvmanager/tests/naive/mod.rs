@@ -3,7 +3,7 @@
 
 use genie_types::Variant;
 use half::f16;
-use kvmanager::{BatchToken, KvCache, KvDtype, KvGeometry, KvKind, KvLayout, KvTensor, LongContext};
+use kvmanager::{Column, KvCache, KvDtype, KvGeometry, KvKind, KvLayout, KvTensor, LongContext};
 use std::ops::Range;
 
 pub fn spec(ar: u32, cl: u32) -> Variant {
@@ -80,13 +80,9 @@ impl Model {
     }
 
     /// Keeps new tokens, `serial` numbers them over the whole run; then a ring holds its limit at most.
-    pub fn append(&mut self, kept: &[(BatchToken, usize)], limits: &[usize]) {
-        // A single sequence closes up: what was not kept leaves no gap in the positions.
-        let linear = kept.iter().all(|(t, _)| t.seq.0 == 0);
-        let first = self.next[0];
-        for (i, &(token, serial)) in kept.iter().enumerate() {
-            let seq = usize::from(token.seq.0);
-            let pos = if linear { first + i } else { token.pos };
+    pub fn append(&mut self, kept: &[(Column, usize)], limits: &[usize]) {
+        for &(token, serial) in kept {
+            let (seq, pos) = (usize::from(token.seq.0), token.pos);
             for group in &mut self.groups {
                 let mut bytes = Vec::new();
                 for tensor in &group.tensors {

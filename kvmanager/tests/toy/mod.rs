@@ -4,10 +4,12 @@
 //! A row holds its token and its position. A group's output for a token is a sum over the visible columns, read through
 //! the mask and the past bytes as a graph would; the next token follows from the outputs of all groups.
 
+#![allow(dead_code)] // each test file uses its part
+
 use genie_types::{SplitIdx, Variant};
 use kvmanager::{
-    BatchToken, InferenceStep, KvCache, KvDtype, KvForm, KvGeometry, KvKind, KvTensor, LongContext, Policy, SeqId,
-    SplitGeometry, Variants,
+    Columns, InferenceStep, Keep, KvCache, KvDtype, KvForm, KvGeometry, KvKind, KvTensor, LongContext, Policy, SeqId,
+    SplitGeometry, Step, Variants,
 };
 
 pub fn spec(ar: u32, cl: u32) -> Variant {
@@ -61,29 +63,26 @@ fn column(view: &[u8], kind: KvKind, n: usize, col: usize) -> (u32, u32) {
     (read(0), read(1))
 }
 
-/// Runs one prepared step; returns what each token of it would say next.
-pub fn run(kv: &mut KvCache, step: &InferenceStep, tokens: &[(u32, BatchToken)]) -> Vec<u32> {
-    let ar = step.ar();
-    let mut outputs = vec![vec![0; kv.n_splits()]; tokens.len()];
-    let masks: Vec<_> = (0..kv.n_splits())
-        .map(|group| {
-            let mut mask = vec![false; ar * kv.mask_width(group)];
-            kv.fill_mask(group, false, true, &mut mask).unwrap();
-            mask
-        })
-        .collect();
-    for (group, mask) in masks.iter().enumerate() {
-        let rule = kv.variants().groups()[group].clone();
-        let (width, past_len) = (rule.ctx_of(step.spec), rule.past_len(step.spec));
+/// Runs a step's graphs over the tokens of its columns; returns what each of them predicts. Nothing is committed.
+pub fn execute(step: &mut Step<'_>, tokens: &[u32]) -> Vec<u32> {
+    let ar = step.variant().ar().get();
+    let columns = step.columns().to_vec();
+    assert_eq!(columns.len(), tokens.len());
+    let mut outputs = vec![vec![0; step.n_splits()]; tokens.len()];
+    for group in 0..step.n_splits() {
+        let rule = step.variants().groups()[group].clone();
+        let (width, past_len) = (rule.ctx_of(step.variant()), rule.past_len(step.variant()));
+        let mut mask = vec![false; ar * width];
+        step.fill_mask(group, false, true, &mut mask).unwrap();
         let new = match rule.form {
             KvForm::Concat => width - ar,
-            KvForm::Scatter => kv.cache_index(group),
+            KvForm::Scatter => step.cache_index(group),
         };
-        let mut guard = kv.split(SplitIdx(group)).unwrap();
+        let mut guard = step.split(SplitIdx(group)).unwrap();
         for view in guard.views() {
             let kind = view.spec.kind;
             for i in 0..ar {
-                let row = tokens.get(i).map_or([f32::NAN; 2], |(t, b)| [*t as f32, b.pos as f32]);
+                let row = tokens.get(i).map_or([f32::NAN; 2], |t| [*t as f32, columns[i].pos as f32]);
                 for (dim, x) in row.into_iter().enumerate() {
                     let at = if kind == KvKind::Key { dim * ar + i } else { i * 2 + dim };
                     view.new[at * 4..at * 4 + 4].copy_from_slice(&x.to_le_bytes());
@@ -93,37 +92,58 @@ pub fn run(kv: &mut KvCache, step: &InferenceStep, tokens: &[(u32, BatchToken)])
                 let seen = (0..width).filter(|c| mask[i * width + c]);
                 let sum: u64 = seen
                     .map(|c| match c.checked_sub(new).filter(|&j| j < ar) {
-                        Some(j) => weight(tokens[j].0, tokens[j].1.pos as u32),
+                        Some(j) => weight(tokens[j], columns[j].pos as u32),
                         None => {
                             let (token, pos) = column(view.past, kind, past_len, c);
                             weight(token, pos)
                         }
                     })
                     .sum();
-                // Keys and values must tell the same.
+                // Keys and values must agree.
                 assert!(kind == KvKind::Key || output[group] == sum, "keys and values differ");
                 output[group] = sum;
             }
         }
-        kv.commit(SplitIdx(group), step).unwrap();
-        assert!(kv.fill_mask(0, 0, 1, &mut []).is_err(), "too late for a mask");
     }
-    kv.advance_by(tokens.len()).unwrap();
     outputs.iter().map(|o| next(o)).collect()
 }
 
-/// Processes tokens of the dialog; returns what comes next.
-pub fn process(kv: &mut KvCache, tokens: &[u32]) -> u32 {
-    let strategy = kv.plan(tokens.len(), &Policy::Lenient).unwrap();
+/// Commits all splits and ends the step.
+pub fn finish(mut step: Step<'_>, keep: Keep<'_>) {
+    for split in (0..step.n_splits()).map(SplitIdx) {
+        step.commit(split, keep).unwrap();
+        assert!(step.fill_mask(0, 0, 1, &mut []).is_err(), "too late for a mask");
+    }
+    step.finish().unwrap();
+}
+
+/// Runs one step and keeps all of it; returns what each of its tokens predicts.
+pub fn run(kv: &mut KvCache, step: &InferenceStep, tokens: &[u32]) -> Vec<u32> {
+    let mut running = kv.begin(step).unwrap();
+    let predicted = execute(&mut running, tokens);
+    finish(running, Keep::All);
+    predicted
+}
+
+/// Processes tokens of a sequence; returns what comes next.
+pub fn process_seq(kv: &mut KvCache, seq: SeqId, tokens: &[u32]) -> u32 {
+    let plan = kv.plan(&[(seq, tokens.len())], &Policy::Lenient).unwrap();
     let (mut at, mut last) = (0, 0);
-    for step in strategy.steps() {
-        kv.prepare(step).unwrap();
-        let part = tokens[at..at + step.n_process].iter().enumerate();
-        let part: Vec<_> = part.map(|(i, &t)| (t, BatchToken { seq: SeqId(0), pos: step.n_past + i })).collect();
-        last = *run(kv, step, &part).last().unwrap();
-        at += step.n_process;
+    for step in plan.steps() {
+        last = *run(kv, step, &tokens[at..at + step.n_process()]).last().unwrap();
+        at += step.n_process();
     }
     last
+}
+
+/// Processes tokens of sequence 0; returns what comes next.
+pub fn process(kv: &mut KvCache, tokens: &[u32]) -> u32 {
+    process_seq(kv, SeqId(0), tokens)
+}
+
+/// A step of one more token of sequence 0, to look at what it lends.
+pub fn look(kv: &KvCache, variant: Variant) -> InferenceStep {
+    kv.step(variant, Columns::of(SeqId(0), kv.next_pos(SeqId(0)), 1))
 }
 
 /// Prompt in, `n` tokens out.

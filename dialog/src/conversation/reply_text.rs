@@ -1,0 +1,70 @@
+//! From tokens to the text of a reply: detokenised, stop sequences found, nothing half.
+
+use genie_types::TokenId;
+
+use super::stop::{Match, StopMatcher};
+use crate::tokenizer::{Detokenizer, Tokenizer, TokenizerError};
+
+/// Stop sequences, and the tokens that are one by themselves.
+#[derive(Clone, Debug, Default)]
+pub(super) struct StopRules {
+    pub(super) sequences: Vec<String>,
+    /// Special tokens have no text; a sequence that names one is found by its id.
+    special: Vec<(TokenId, usize)>,
+}
+
+impl StopRules {
+    pub(super) fn new(sequences: Vec<String>, tokenizer: &Tokenizer) -> Self {
+        let ids = sequences.iter().enumerate().filter_map(|(i, s)| Some((tokenizer.token_to_id(s)?, i)));
+        let special = ids.filter(|(id, _)| tokenizer.is_special(*id)).collect();
+        Self { sequences, special }
+    }
+}
+
+/// The text side of a reply.
+#[derive(Clone, Debug)]
+pub(super) struct ReplyText {
+    detokenizer: Detokenizer,
+    matcher: StopMatcher,
+    /// The token where text that has not come out of the detokeniser yet begins.
+    pending_since: Option<usize>,
+}
+
+impl ReplyText {
+    pub(super) fn new(tokenizer: &Tokenizer) -> Self {
+        Self { detokenizer: tokenizer.detokenizer(), matcher: StopMatcher::default(), pending_since: None }
+    }
+
+    /// Appends the text that is certain once `token`, at `place` in the history, is there.
+    pub(super) fn push(
+        &mut self,
+        rules: &StopRules,
+        token: TokenId,
+        place: usize,
+        out: &mut String,
+    ) -> Result<Option<Match>, TokenizerError> {
+        if let Some((_, sequence)) = rules.special.iter().find(|(id, _)| *id == token) {
+            self.finish(out)?;
+            return Ok(Some(Match { sequence: *sequence, token: place }));
+        }
+        let mut text = String::new();
+        self.detokenizer.push(token, &mut text)?;
+        let first = self.pending_since.unwrap_or(place);
+        if self.detokenizer.has_pending() {
+            // If text came out, what is pending now began in this token.
+            let began = if text.is_empty() { first } else { place };
+            self.pending_since = Some(began);
+        } else {
+            self.pending_since = None;
+        }
+        Ok(self.matcher.push(&rules.sequences, &text, first, place, out))
+    }
+
+    /// Appends all that was held back.
+    pub(super) fn finish(&mut self, out: &mut String) -> Result<(), TokenizerError> {
+        self.matcher.flush(out);
+        self.detokenizer.finish(out)?;
+        self.pending_since = None;
+        Ok(())
+    }
+}

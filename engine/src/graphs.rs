@@ -1,0 +1,121 @@
+//! One step through all splits: inputs written, graphs executed, new rows committed, logits read.
+//!
+//! While split `i + 1` executes, the cache's workers copy the new rows of split `i`; a split waits for its own rows only.
+//! LM heads run only where logits are wanted, for the rows that are. A decode step allocates nothing.
+
+use genie_types::{SplitIdx, TokenId, Variant};
+use kvmanager::{InferenceStep, Keep, KvCache, Step};
+use nsp_graph::{GraphKind, ModelLayout};
+
+use crate::codes::{self, Encoding};
+use crate::feed::{Feeds, Fill};
+use crate::head::Head;
+use crate::io::{Io, Use};
+use crate::{EngineError, Executor, StepLog};
+
+/// The model's graphs with everything that an execution takes, except the cache.
+#[derive(Debug)]
+pub(crate) struct Graphs<X> {
+    pub(crate) layout: ModelLayout,
+    pub(crate) executor: X,
+    pub(crate) io: Io,
+    pub(crate) feeds: Feeds,
+    pub(crate) head: Head,
+    /// The row of logits read last.
+    pub(crate) logits: Vec<f32>,
+    pub(crate) log: StepLog,
+    /// Index in the log of each split's first graph.
+    pub(crate) log_base: Vec<usize>,
+}
+
+/// What one step is given.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StepRun<'a> {
+    pub(crate) planned: &'a InferenceStep,
+    /// By column.
+    pub(crate) tokens: &'a [TokenId],
+    /// The variant of the step after it.
+    pub(crate) next: Option<Variant>,
+    /// An LM head may be narrower than its step.
+    pub(crate) narrow_head: bool,
+}
+
+/// Says which columns of a step are kept, once all its graphs have run.
+pub(crate) type Judge<'j, X> = &'j mut dyn FnMut(&mut Graphs<X>) -> Result<Vec<bool>, EngineError>;
+
+impl<X: Executor> Graphs<X> {
+    /// Runs a step and keeps its rows: each split's as soon as it has run, or with a judge those it selects. `rows`:
+    /// columns whose logits are wanted, rising. A step that fails is rolled back.
+    pub(crate) fn run_step(
+        &mut self,
+        kv: &mut KvCache,
+        run: StepRun<'_>,
+        rows: impl Iterator<Item = usize>,
+        judge: Option<Judge<'_, X>>,
+    ) -> Result<(), EngineError> {
+        let StepRun { planned, tokens, next, narrow_head } = run;
+        tracing::trace!(step = %planned, "step");
+        let variant = self.layout.variant_index(planned.variant).expect("the planner picks from the layout's variants");
+        let mut step = kv.begin(planned)?;
+        if let Some(next) = next.filter(|next| *next != planned.variant) {
+            step.then(next)?;
+        }
+        self.feeds.fill(&mut self.io, &step, &Fill { variant, planned, tokens })?;
+        self.head.ask(rows);
+        let n_splits = self.layout.splits.len();
+        for s in 0..n_splits {
+            let has_rows = self.execute(&mut step, s, variant, narrow_head)?;
+            if has_rows && judge.is_none() {
+                step.commit(SplitIdx(s), Keep::All)?;
+            }
+        }
+        if let Some(judge) = judge {
+            let keep = judge(self)?;
+            (0..n_splits).try_for_each(|s| step.commit(SplitIdx(s), Keep::Rows(&keep)))?;
+        }
+        Ok(step.finish()?)
+    }
+
+    /// Runs a split's graph, unless it is an LM head that is asked for nothing. True if there are rows to keep.
+    fn execute(
+        &mut self,
+        step: &mut Step<'_>,
+        s: usize,
+        variant: usize,
+        narrow_head: bool,
+    ) -> Result<bool, EngineError> {
+        let split = &self.layout.splits[s];
+        if split.kind == GraphKind::LmHead && !self.head.is_asked() {
+            return Ok(false);
+        }
+        let mut g = split.by_variant[variant];
+        if s + 1 == self.layout.splits.len() {
+            g = self.head.choose(g, narrow_head, &mut self.io);
+        }
+        let mut guard = step.split(SplitIdx(s))?;
+        let ran = self.executor.execute(s, g, &mut self.io.bind(s, g, guard.views()));
+        ran.map_err(|source| EngineError::Execute { graph: split.graphs[g].info.name.clone(), source })?;
+        self.log.push(self.log_base[s] + g);
+        Ok(!split.kv.is_empty())
+    }
+
+    /// Reads a row of the last step's logits, one that was asked for, into `logits`. `position`: of its token.
+    pub(crate) fn read_logits(&mut self, row: usize, position: usize) -> Result<(), EngineError> {
+        let last = self.layout.splits.len() - 1;
+        let (g, row) = self.head.place_of(row);
+        let buffer = self.io.logits(last, g).expect("the layout's last split has logits");
+        let Use::Logits(dtype, quant) = &self.io.uses()[buffer] else { unreachable!("asked for logits") };
+        let encoding = Encoding::of(*dtype, quant).expect("checked when the engine was made");
+        let row_bytes = self.layout.vocab_size * encoding.size_bytes();
+        encoding.decode(&self.io.buffers[buffer].bytes()[row * row_bytes..(row + 1) * row_bytes], &mut self.logits);
+        match codes::not_finite(&self.logits) {
+            None => Ok(()),
+            Some((index, what)) => Err(EngineError::NotFinite {
+                graph: self.layout.splits[last].graphs[g].info.name.clone(),
+                what,
+                index,
+                position,
+            }),
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! One cache group at work: its cells, where the rows of the step under way go, and which rows its rule drops.
+
+use crate::cells::{Cell, CellTable, SeqId};
+use crate::geometry::KvForm;
+use crate::group::{CacheGroup, LongContext};
+use crate::keydiff::{HeadId, Queue};
+use crate::plan::{Column, Variants};
+use crate::tensor_buf::Runs;
+use std::collections::BTreeMap;
+
+#[derive(Debug)]
+pub(super) struct GroupState {
+    pub(super) rule: CacheGroup,
+    pub(super) cells: CellTable,
+    /// Rows its buffers can hold.
+    pub(super) capacity: usize,
+    /// Where the kept columns of the step under way go: `(slot, column)`.
+    pub(super) placed: Vec<(usize, Column)>,
+    pub(super) runs: Runs,
+    /// Rows in use once the step under way is kept.
+    pub(super) extent_after: usize,
+    /// First slot of the block that a scatter graph writes.
+    pub(super) block: usize,
+    /// Rows that `KeyDiff` drops before the step's rows come in.
+    pub(super) n_evict: usize,
+    /// Heads no longer hold the same tokens.
+    pub(super) per_head_rows: bool,
+    /// `KeyDiff`: which row of each head is dropped next, and steps since the last scoring.
+    pub(super) queues: BTreeMap<HeadId, Queue>,
+    pub(super) age: usize,
+    /// The step under way scores all keys again.
+    pub(super) rescore: bool,
+}
+
+impl GroupState {
+    pub(super) fn new(rule: &CacheGroup, variants: &Variants, keeps_rows: bool) -> Self {
+        let capacity = capacity(rule, variants, keeps_rows);
+        Self {
+            rule: rule.clone(),
+            cells: CellTable::new(capacity),
+            capacity,
+            placed: Vec::with_capacity(variants.ar_max()),
+            runs: Runs::new(&[]),
+            extent_after: 0,
+            block: 0,
+            n_evict: 0,
+            per_head_rows: false,
+            queues: BTreeMap::new(),
+            age: 0,
+            rescore: false,
+        }
+    }
+
+    /// No rows, no queues.
+    pub(super) fn clear(&mut self) {
+        self.cells.clear();
+        self.placed.clear();
+        self.queues.clear();
+        self.per_head_rows = false;
+    }
+
+    /// Drops the rows that no coming token sees through a window.
+    pub(super) fn expire(&mut self, size: usize, sinks: usize, next: &[usize; SeqId::COUNT]) {
+        let expired = |cell: &Cell| {
+            let owners = (0..SeqId::COUNT).filter(|&s| cell.has(SeqId(s as u8)));
+            cell.pos >= sinks && owners.map(|s| next[s]).all(|next| cell.pos + size <= next)
+        };
+        for slot in 0..self.cells.extent() {
+            let cell = self.cells.cell(slot);
+            if !cell.is_free() && expired(&cell) {
+                self.cells.free(slot);
+            }
+        }
+    }
+
+    /// Drops up to `n` rows, oldest position first; returns how many there were to drop.
+    pub(super) fn drop_oldest(&mut self, n: usize, sinks: usize) -> usize {
+        let candidates = |cells: &CellTable| -> Vec<(usize, usize)> {
+            cells.used().filter(|(_, c)| c.pos >= sinks).map(|(slot, c)| (c.pos, slot)).collect()
+        };
+        match n {
+            0 => 0,
+            // The decode step's case: one look, no list.
+            1 => {
+                let oldest = self.cells.used().filter(|(_, c)| c.pos >= sinks).min_by_key(|(_, c)| c.pos);
+                let Some((slot, _)) = oldest else { return 0 };
+                self.cells.free(slot);
+                1
+            }
+            _ => {
+                let mut rows = candidates(&self.cells);
+                let n = n.min(rows.len());
+                if n < rows.len() {
+                    rows.select_nth_unstable(n);
+                }
+                rows[..n].iter().for_each(|&(_, slot)| self.cells.free(slot));
+                n
+            }
+        }
+    }
+
+    /// Counts `n` rows as dropped. Each head's queue decides which they are; the queues are scored again every
+    /// `update_every` steps or when one runs out.
+    pub(super) fn drop_last(&mut self, n: usize, update_every: usize) {
+        let used = self.cells.n_used();
+        (used - n..used).for_each(|slot| self.cells.free(slot));
+        self.n_evict = n;
+        self.per_head_rows |= n > 0;
+        let short = self.queues.is_empty() || self.queues.values().any(|q| q.len() < n);
+        self.rescore = short || self.age >= update_every;
+        if self.rescore {
+            self.age = 0;
+        }
+    }
+
+    /// Rows that a variant's past must hold.
+    pub(super) fn n_held(&self) -> usize {
+        if self.rule.form == KvForm::Concat { self.cells.extent() } else { self.cells.n_used() }
+    }
+
+    /// Whether a token at `n_past` would miss rows of a sequence that were dropped.
+    pub(super) fn lacks_rows(&self, seq: SeqId, n_past: usize) -> bool {
+        match self.rule.long {
+            LongContext::None => false,
+            LongContext::Window { size, sinks } => {
+                let from = (n_past + 1).saturating_sub(size);
+                let early = sinks.min(from);
+                self.cells.count(seq, from..n_past) < n_past - from || self.cells.count(seq, 0..early) < early
+            }
+            LongContext::Ring { .. } => self.cells.count(seq, 0..n_past) < n_past,
+            LongContext::KeyDiff { .. } => self.per_head_rows,
+        }
+    }
+}
+
+/// Rows a group's buffers hold: a step may leave more rows than its own past holds, at most its context.
+pub(super) fn capacity(rule: &CacheGroup, variants: &Variants, keeps_rows: bool) -> usize {
+    let longest = variants.specs().iter().map(|&s| rule.ctx_of(s)).max().unwrap_or(0);
+    if keeps_rows { longest } else { 0 }
+}
+
+/// The longest past input among the group's graphs.
+pub(super) fn longest_past(rule: &CacheGroup, variants: &Variants, keeps_rows: bool) -> usize {
+    let longest = variants.specs().iter().map(|&s| rule.past_len(s)).max().unwrap_or(0);
+    if keeps_rows { longest } else { 0 }
+}

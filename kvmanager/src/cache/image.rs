@@ -1,0 +1,201 @@
+//! A cache as plain values: what snapshots hold, and what moves rows into another variant, mode or process.
+//!
+//! *Shapes*: for each tensor `n` rows in layout-neutral form, keys `[n_heads, head_dim, n]`, values
+//! `[n_heads, n, head_dim]`, in the tensor's own type. Row `i` of a group's tensors is cell `i` of its image.
+
+use super::KvCache;
+use super::positions::Positions;
+use crate::cells::{Cell, SeqId};
+use crate::error::{KvError, Reason};
+use crate::geometry::KvTensor;
+use crate::worker::Shard;
+
+/// The rows of one group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupImage {
+    /// Its cells, dense; positions are those the keys are turned to.
+    pub cells: Vec<Cell>,
+    /// Whether heads hold different tokens, so that positions mean nothing but a count.
+    pub mixed: bool,
+}
+
+/// All rows of a cache.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct KvImage {
+    /// The groups, the default one first.
+    pub groups: Vec<GroupImage>,
+    /// Next position of each sequence that has begun.
+    pub next: Vec<(SeqId, usize)>,
+    /// The tensors, by split and then by the split's own order.
+    pub tensors: Vec<KvTensor>,
+    /// Their rows.
+    pub data: Vec<Vec<u8>>,
+}
+
+impl KvImage {
+    /// Next position of the dialog, sequence 0.
+    pub fn n_past(&self) -> usize {
+        self.next.iter().find(|(seq, _)| *seq == SeqId(0)).map_or(0, |&(_, next)| next)
+    }
+
+    /// What is wrong with it, if anything: the checks before it is trusted with a live cache.
+    ///
+    /// # Errors
+    /// [`KvError::BadImage`].
+    pub fn check(&self) -> Result<(), KvError> {
+        let bad = |why: String| Err(KvError::BadImage { why });
+        if self.tensors.len() != self.data.len() {
+            return bad(format!("{} tensors but rows of {}", self.tensors.len(), self.data.len()));
+        }
+        for (tensor, data) in self.tensors.iter().zip(&self.data) {
+            let Some(group) = self.groups.get(tensor.group) else {
+                return bad(format!("`{}` belongs to group {} of {}", tensor.name(), tensor.group, self.groups.len()));
+            };
+            let expected = tensor.rows_bytes(group.cells.len());
+            if data.len() != expected {
+                return bad(format!("`{}` has {} bytes of rows, expected {expected}", tensor.name(), data.len()));
+            }
+        }
+        for group in &self.groups {
+            if let Some(i) = group.cells.iter().position(|c| c.is_free()) {
+                return bad(format!("row {i} belongs to no sequence"));
+            }
+        }
+        if let Some((seq, _)) = self.next.iter().find(|(seq, _)| usize::from(seq.0) >= SeqId::COUNT) {
+            return bad(format!("sequence {} of {}", seq.0, SeqId::COUNT));
+        }
+        Ok(())
+    }
+}
+
+impl KvCache {
+    /// The tensors there are, by split and then by the split's own order, in the layout that images have.
+    ///
+    /// # Errors
+    /// [`KvError::Worker`].
+    pub fn geometry(&mut self) -> Result<Vec<KvTensor>, KvError> {
+        self.wait_all()?;
+        Ok(self.store.tensors().map(|t| t.spec.canonical()).collect())
+    }
+
+    /// Copies all rows out, with pending shifts applied and holes closed.
+    ///
+    /// # Errors
+    /// [`KvError::Refused`] when there are no rows to keep; [`KvError::Worker`].
+    pub fn export(&mut self) -> Result<KvImage, KvError> {
+        if !self.settings.keeps_rows {
+            return Err(self.refused("saving", Reason::NoRows));
+        }
+        self.apply_shifts()?;
+        self.wait_all()?;
+        let mode = self.store.mode.mode();
+        let groups: Vec<_> = self
+            .groups
+            .iter()
+            .map(|g| GroupImage { cells: g.cells.used().map(|(_, c)| *c).collect(), mixed: g.per_head_rows })
+            .collect();
+        let next = self.positions.next.iter().enumerate().filter(|(_, next)| **next > 0);
+        let next = next.map(|(seq, &next)| (SeqId(seq as u8), next)).collect();
+        let (mut tensors, mut data) = (Vec::new(), Vec::new());
+        for (tensor, bytes) in self.store.splits.iter().flat_map(|s| &s.shards).flat_map(Shard::parts) {
+            let cells = &self.groups[tensor.spec.group].cells;
+            let n = cells.n_used();
+            let mut rows = vec![0; tensor.spec.rows_bytes(n)];
+            let mut to = 0;
+            for (slot, len) in blocks(cells.used().map(|(slot, _)| slot)) {
+                tensor.read_rows(bytes, mode, (slot, len), &mut rows, (to, n));
+                to += len;
+            }
+            tensors.push(tensor.spec.canonical());
+            data.push(rows);
+        }
+        Ok(KvImage { groups, next, tensors, data })
+    }
+
+    /// Replaces all rows by those of an image, whatever variant and mode it was made in. The next step lays them out for
+    /// its graph.
+    ///
+    /// # Errors
+    /// [`KvError::BadImage`], [`KvError::Foreign`] when it does not fit this model or is too long for it: the cache
+    /// stays as it was. [`KvError::Worker`].
+    pub fn import(&mut self, image: &KvImage) -> Result<(), KvError> {
+        image.check()?;
+        if !self.settings.keeps_rows {
+            return Err(self.refused("restoring", Reason::NoRows));
+        }
+        self.wait_all()?;
+        let found = self.match_tensors(image)?;
+        for (i, (group, saved)) in self.groups.iter().zip(&image.groups).enumerate() {
+            let (n, capacity) = (saved.cells.len(), group.capacity);
+            if n > capacity {
+                return Err(KvError::Foreign {
+                    why: format!("group {i} has {n} rows saved, this cache holds {capacity}"),
+                });
+            }
+        }
+        self.end_step();
+        self.positions = Positions::of(image);
+        for (group, saved) in self.groups.iter_mut().zip(&image.groups) {
+            group.clear();
+            group.per_head_rows = saved.mixed;
+            for (slot, cell) in saved.cells.iter().enumerate() {
+                group.cells.put(slot, cell.pos, cell.seqs);
+            }
+        }
+        let (mode, groups) = (self.store.mode, &self.groups);
+        let mut found = found.into_iter();
+        for split in &mut self.store.splits {
+            for (group, state) in groups.iter().enumerate() {
+                split.past_len[group] = state.capacity;
+                split.extent[group] = state.cells.extent();
+            }
+            for (tensor, bytes) in split.shards.iter_mut().flat_map(Shard::parts_mut) {
+                let state = &groups[tensor.spec.group];
+                if let Some(saved) = found.next() {
+                    tensor.write_rows(bytes, mode.mode(), &image.data[saved], state.cells.n_used(), state.capacity);
+                }
+            }
+        }
+        self.variant = None;
+        Ok(())
+    }
+
+    /// For each tensor of the cache, its number in the image.
+    fn match_tensors(&self, image: &KvImage) -> Result<Vec<usize>, KvError> {
+        let foreign = |why: String| Err(KvError::Foreign { why });
+        let own: Vec<_> = self.store.tensors().map(|t| t.spec.canonical()).collect();
+        if image.groups.len() != self.groups.len() || image.tensors.len() != own.len() {
+            return foreign(format!(
+                "{} groups and {} tensors saved, this model has {} and {}",
+                image.groups.len(),
+                image.tensors.len(),
+                self.groups.len(),
+                own.len()
+            ));
+        }
+        let mut found = Vec::with_capacity(own.len());
+        for tensor in &own {
+            let same = |t: &KvTensor| (t.layer, t.head, t.kind) == (tensor.layer, tensor.head, tensor.kind);
+            let Some(at) = image.tensors.iter().position(same) else {
+                return foreign(format!("`{}` is not in it", tensor.name()));
+            };
+            if image.tensors[at] != *tensor {
+                return foreign(format!("`{}` is {:?} there, {tensor:?} here", tensor.name(), image.tensors[at]));
+            }
+            found.push(at);
+        }
+        Ok(found)
+    }
+}
+
+/// Slots that follow each other, as `(first, length)`.
+fn blocks(slots: impl Iterator<Item = usize>) -> Vec<(usize, usize)> {
+    let mut out: Vec<(usize, usize)> = Vec::new();
+    for slot in slots {
+        match out.last_mut() {
+            Some((first, len)) if *first + *len == slot => *len += 1,
+            _ => out.push((slot, 1)),
+        }
+    }
+    out
+}

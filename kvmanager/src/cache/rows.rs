@@ -1,0 +1,206 @@
+//! Where rows go: what the long-context rules drop, which slots new rows take, and how holes are closed.
+//!
+//! Rows are dropped when a step is kept, never while it runs, so every step sees what the rule promises it: a ring
+//! all its slots, a window exactly its last keys. What another variant cannot hold is dropped as a step begins.
+
+use super::step::runs;
+use super::{HolePolicy, KvCache};
+use crate::KvError;
+use crate::cells::RowMove;
+use crate::geometry::{KvForm, KvKind};
+use crate::group::LongContext;
+use crate::keydiff::{self, Queue};
+use crate::tensor_buf::Op;
+use crate::worker::Shard;
+use genie_types::Variant;
+
+impl KvCache {
+    /// Brings every group into what a step of that variant can see, with a free block for a scatter graph.
+    pub(super) fn make_room(&mut self, variant: Variant) -> Result<(), KvError> {
+        for group in 0..self.groups.len() {
+            let state = &mut self.groups[group];
+            let (room, before) = (state.rule.room(variant), state.cells.n_used());
+            let excess = state.cells.n_used().saturating_sub(room);
+            match state.rule.long {
+                LongContext::None => {}
+                LongContext::Window { size, sinks } => state.expire(size, sinks, &self.positions.next),
+                LongContext::Ring { sinks } => {
+                    state.drop_oldest(excess, sinks);
+                }
+                LongContext::KeyDiff { sinks, update_every } if excess > 0 => {
+                    state.drop_last(excess.min(state.cells.n_used().saturating_sub(sinks)), update_every);
+                    for at in 0..self.store.splits.len() {
+                        self.evict_by_score(at, group)?;
+                    }
+                    self.groups[group].n_evict = 0;
+                }
+                LongContext::KeyDiff { .. } => {}
+            }
+            // A window's rows that no coming token sees are no loss.
+            if !matches!(self.groups[group].rule.long, LongContext::Window { .. }) {
+                self.n_dropped += (before - self.groups[group].cells.n_used()) as u64;
+            }
+            self.close_holes(group, variant)?;
+        }
+        self.store.sync_extents(&self.groups)
+    }
+
+    fn close_holes(&mut self, group: usize, variant: Variant) -> Result<(), KvError> {
+        let dense = self.is_dense(group);
+        let state = &mut self.groups[group];
+        let (room, ar) = (state.rule.room(variant), variant.ar().get());
+        let moves = match state.rule.form {
+            _ if dense => state.cells.compact(0, usize::MAX),
+            KvForm::Concat => state.cells.compact(room, usize::MAX),
+            KvForm::Scatter => {
+                // The graph writes a block of AR columns, padding included: all of it must be free.
+                let ctx = state.rule.ctx_of(variant);
+                let mut moves = state.cells.compact(ctx, usize::MAX);
+                if state.cells.find_slots(ar, ctx, true, &mut self.step.slots) {
+                    state.block = self.step.slots.first().copied().unwrap_or(0);
+                } else {
+                    moves.extend(state.cells.compact(0, usize::MAX));
+                    state.block = state.cells.extent();
+                }
+                moves
+            }
+        };
+        if dense {
+            state.block = state.cells.extent();
+        }
+        self.move_rows(group, moves)
+    }
+
+    /// Moves rows of a group in all splits. Afterwards the caller syncs the extents.
+    pub(super) fn move_rows(&mut self, group: usize, moves: Vec<RowMove>) -> Result<(), KvError> {
+        if moves.is_empty() {
+            return Ok(());
+        }
+        self.store.start_all(&Op::Move { group, moves: moves.into() })
+    }
+
+    /// Finds slots for the kept columns of the step under way in a group, dropping rows by the group's rule.
+    pub(super) fn place(&mut self, group: usize) -> Result<(), KvError> {
+        let Some(variant) = self.variant else { return Ok(()) };
+        let dense = self.is_dense(group);
+        let largest = variant.cl().get() == self.variants.max_ctx();
+        let mut after = self.positions.next;
+        for &column in &self.step.kept_columns {
+            let column = self.step.columns[column];
+            let next = &mut after[usize::from(column.seq.0)];
+            *next = (*next).max(column.pos + 1);
+        }
+        let n = self.step.kept_columns.len();
+        let state = &mut self.groups[group];
+        // Beyond the past of this variant there is still its context, unless it is the last.
+        let (room, ctx) = (state.rule.room(variant), state.rule.ctx_of(variant));
+        let excess = (state.cells.n_used() + n).saturating_sub(if largest { room } else { ctx });
+        let n_before = state.cells.n_used();
+        state.n_evict = 0;
+        let mut skip_oldest = 0;
+        match state.rule.long {
+            LongContext::None => {}
+            LongContext::Window { size, sinks } => state.expire(size, sinks, &after),
+            LongContext::Ring { sinks } => skip_oldest = excess - state.drop_oldest(excess, sinks),
+            LongContext::KeyDiff { sinks, update_every } if excess > 0 => {
+                let n_evict = excess.min(state.cells.n_used().saturating_sub(sinks));
+                state.drop_last(n_evict, update_every);
+                skip_oldest = excess - n_evict;
+            }
+            LongContext::KeyDiff { .. } => {}
+        }
+        let (long, used) = (self.groups[group].rule.long, self.groups[group].cells.n_used());
+        self.n_dropped += (n_before - used) as u64;
+        let mut placed = std::mem::take(&mut self.groups[group].placed);
+        placed.clear();
+        let mut columns = std::mem::take(&mut self.step.columns_placed);
+        columns.clear();
+        for &kept in &self.step.kept_columns {
+            let column = self.step.columns[kept];
+            let stays = match long {
+                LongContext::None => true,
+                LongContext::Window { size, sinks } => {
+                    column.pos < sinks || column.pos + size > after[usize::from(column.seq.0)]
+                }
+                LongContext::Ring { sinks } | LongContext::KeyDiff { sinks, .. } => {
+                    let skip = column.pos >= sinks && skip_oldest > 0;
+                    skip_oldest -= usize::from(skip);
+                    !skip
+                }
+            };
+            if stays {
+                placed.push((0, column));
+                columns.push(kept);
+            }
+        }
+        let state = &mut self.groups[group];
+        let slots = &mut self.step.slots;
+        slots.clear();
+        if dense {
+            let start = state.cells.extent();
+            slots.extend(start..start + placed.len());
+        } else {
+            let limit = if state.rule.form == KvForm::Concat { room } else { ctx };
+            let cells = &mut state.cells;
+            let found = cells.find_slots(placed.len(), limit, false, slots)
+                || cells.find_slots(placed.len(), state.capacity, false, slots);
+            if !found {
+                let n_rows = state.cells.n_used() + placed.len();
+                return Err(KvError::PastTooLong { variant, past_len: state.capacity, n_rows });
+            }
+        }
+        placed.iter_mut().zip(slots.iter()).for_each(|((slot, _), &found)| *slot = found);
+        state.extent_after = slots.iter().map(|s| s + 1).fold(state.cells.extent(), usize::max);
+        state.runs = runs(columns.iter().copied().zip(slots.iter().copied()), &mut self.step.runs);
+        state.placed = placed;
+        self.step.columns_placed = columns;
+        Ok(())
+    }
+
+    /// `KeyDiff` on one split: in each head the rows with the worst keys go, and rows from the end take their place.
+    pub(super) fn evict_by_score(&mut self, at: usize, group: usize) -> Result<(), KvError> {
+        let n_evict = self.groups[group].n_evict;
+        if n_evict == 0 || self.store.splits[at].n_tensors == 0 {
+            return Ok(());
+        }
+        let LongContext::KeyDiff { sinks, .. } = self.groups[group].rule.long else { return Ok(()) };
+        self.store.wait_split(at)?;
+        let mode = self.store.mode.mode();
+        let split = &mut self.store.splits[at];
+        let n = split.extent[group];
+        let state = &mut self.groups[group];
+        let mut victims = Vec::new();
+        for (tensor, bytes) in split.shards.iter().flat_map(Shard::parts) {
+            if tensor.spec.group == group && tensor.spec.kind == KvKind::Key {
+                for head in 0..tensor.spec.n_heads {
+                    let id = (tensor.spec.layer, tensor.spec.head, head);
+                    let queue = state.queues.entry(id).or_default();
+                    if state.rescore {
+                        let keys = keydiff::read_keys(tensor, bytes, mode, head, n);
+                        *queue = Queue::score(self.settings.scorer.as_mut(), &id, &keys, n, sinks);
+                    }
+                    victims.push((id, queue.evict(n_evict, n)));
+                }
+            }
+        }
+        let parts = split.shards.iter_mut().flat_map(Shard::parts_mut);
+        for (tensor, bytes) in parts.filter(|(t, _)| t.spec.group == group) {
+            for head in 0..tensor.spec.n_heads {
+                let dims = (tensor.spec.layer, tensor.spec.head, head);
+                if let Some((_, moves)) = victims.iter().find(|(d, _)| *d == dims) {
+                    moves.iter().for_each(|&m| tensor.move_rows(bytes, mode, Some(head), m));
+                }
+            }
+            tensor.retract(bytes, mode, n - n_evict);
+        }
+        split.extent[group] = n - n_evict;
+        Ok(())
+    }
+
+    /// Whether a group's rows are always `0..n`.
+    pub(super) fn is_dense(&self, group: usize) -> bool {
+        let long = self.groups[group].rule.long;
+        matches!(long, LongContext::KeyDiff { .. })
+            || (long == LongContext::None && self.settings.holes == HolePolicy::Close)
+    }
+}
