@@ -178,7 +178,7 @@ fn what_is_refused_is_named_and_nothing_changes() {
     let before = other.history().to_vec();
     let err = other.restore(saved.path()).unwrap_err().to_string();
     assert!(err.starts_with("snapshot of model "), "{err}");
-    assert_eq!((other.history(), other.n_past()), (before.as_slice(), before.len() - 1));
+    assert_eq!((other.history(), other.n_past()), (before.clone(), before.len() - 1));
     let err = dialog(&short, &backend, None).restore(saved.path()).unwrap_err().to_string();
     assert_eq!(err, "context limit exceeded: 0 past + 26 new tokens > 16");
     let err = live.restore(Path::new("/nowhere/at/all")).unwrap_err().to_string();

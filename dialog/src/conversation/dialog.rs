@@ -22,14 +22,15 @@ use crate::tokenizer::Tokenizer;
 
 /// A conversation. Not tied to a backend: it knows its model by [`TokenModel`].
 pub struct Dialog {
-    pub(super) model: Box<dyn TokenModel + Send>,
+    pub(super) model: Box<dyn TokenModel>,
     tokenizer: Tokenizer,
     pub(super) sampler: Sampler,
     kind: Box<dyn DialogKind>,
     pub(super) context: ContextSettings,
     rules: StopRules,
     control: Control,
-    pub(super) history: History,
+    /// The last sampled token, if the model has not processed it. All others are in the model's transcript.
+    pub(super) unprocessed: Option<TokenId>,
     /// A `BEGIN` or `CONTINUE` was the last query.
     pub(super) open: bool,
     /// Set while paused: the text side before the last token.
@@ -40,7 +41,7 @@ pub struct Dialog {
 
 impl std::fmt::Debug for Dialog {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Dialog").field("kind", &self.kind.name()).field("n_past", &self.history.n_past()).finish()
+        f.debug_struct("Dialog").field("kind", &self.kind.name()).field("n_past", &self.n_past()).finish()
     }
 }
 
@@ -49,7 +50,7 @@ impl Dialog {
     ///
     /// # Errors
     /// The tokenizer cannot be loaded.
-    pub fn new(config: &DialogConfig, model: Box<dyn TokenModel + Send>) -> Result<Self, DialogError> {
+    pub fn new(config: &DialogConfig, model: Box<dyn TokenModel>) -> Result<Self, DialogError> {
         let began = Instant::now();
         let tokenizer = Tokenizer::from_file(config.tokenizer())?;
         let mut dialog = Self::from_parts(config.context().clone(), config.sampler().clone(), tokenizer, model);
@@ -64,7 +65,7 @@ impl Dialog {
         context: ContextSettings,
         sampler: SamplerSettings,
         tokenizer: Tokenizer,
-        model: Box<dyn TokenModel + Send>,
+        model: Box<dyn TokenModel>,
     ) -> Self {
         if context.size > model.context_size() {
             tracing::warn!(config = context.size, model = model.context_size(), "context size is cut to the model's");
@@ -77,7 +78,7 @@ impl Dialog {
             context,
             rules: StopRules::default(),
             control: Control::new(None),
-            history: History::default(),
+            unprocessed: None,
             open: false,
             paused: None,
             prefix_cache: None,
@@ -138,7 +139,7 @@ impl Dialog {
     fn begin(&mut self, new: &[TokenId], code: SentenceCode, rules: StopRules) -> Result<Generation<'_>, DialogError> {
         let began = Instant::now();
         let start = self.plan(new, code)?;
-        let (n_past, n_new, limit) = (start.keep.min(self.history.n_past()), start.input.len(), self.limit());
+        let (n_past, n_new, limit) = (start.keep.min(self.n_past()), start.input.len(), self.limit());
         if n_past + n_new > limit {
             return Err(Overflow::ContextExceeded { n_past, n_new, limit }.into());
         }
@@ -154,7 +155,7 @@ impl Dialog {
             false => self.prefill(&mut query, code),
         });
         if let Err(error) = begun {
-            self.agree_with_model();
+            self.abandon_query();
             return Err(error);
         }
         if !wants_reply {
@@ -170,7 +171,7 @@ impl Dialog {
         let turn = Turn {
             model: &mut *self.model,
             sampler: &mut self.sampler,
-            history: &mut self.history,
+            unprocessed: &mut self.unprocessed,
             context: &self.context,
             limit,
             control: &self.control,
@@ -180,18 +181,14 @@ impl Dialog {
         (&mut *self.kind, turn)
     }
 
-    /// After a failure: history and cache are cut to what both hold.
-    pub(super) fn agree_with_model(&mut self) {
+    /// After a failure: the model is where the failed call found it, and a token that was not processed is forgotten.
+    pub(super) fn abandon_query(&mut self) {
         self.open = false;
-        let n = self.history.n_past().min(self.model.n_past());
-        self.history.truncate(n);
-        if self.model.n_past() > n
-            && let Err(e) = self.model.rewind(n).or_else(|_| self.model.reset())
-        {
-            tracing::error!(error = %e, "the cache cannot be brought back after a failed query");
-        }
-        // A reset may have been the only way: then nothing is left to talk about.
-        self.history.truncate(self.model.n_past());
+        self.unprocessed = None;
+    }
+
+    pub(super) fn view(&self) -> History<'_> {
+        History::new(self.model.transcript(), self.unprocessed)
     }
 
     /// What to keep, run and say again; refuses codes that do not fit the state.
@@ -203,16 +200,20 @@ impl Dialog {
                 return Err(DialogError::ResumeWithInput { n: new.len() });
             }
             (SentenceCode::Resume, Some(_)) => {
-                Start { keep: self.history.n_past(), input: Vec::new(), replay: self.history.unprocessed() }
+                Start { keep: self.n_past(), input: Vec::new(), replay: self.unprocessed }
             }
-            (SentenceCode::Rewind, _) => input::of_rewind(&self.history, new),
+            (SentenceCode::Rewind, _) => input::of_rewind(self.view(), new),
             (_, Some(_)) => return Err(DialogError::Paused { code }),
             _ => {
-                let start = input::of_turn(code, self.open, &self.history, &self.context, new);
+                let start = input::of_turn(code, self.open, self.view(), &self.context, new);
                 // The end of a sentence without words of its own: the last token is run again for its logits.
-                if start.input.is_empty() && !self.history.is_empty() {
+                if start.input.is_empty() && !self.view().is_empty() {
                     let keep = start.keep.saturating_sub(1);
-                    return Ok(Start { keep, input: self.history.tokens()[keep..start.keep].to_vec(), replay: None });
+                    return Ok(Start {
+                        keep,
+                        input: self.model.transcript().tokens()[keep..start.keep].to_vec(),
+                        replay: None,
+                    });
                 }
                 start
             }
@@ -226,35 +227,41 @@ impl Dialog {
         if code == SentenceCode::Resume {
             self.paused = Some(query.stream.clone());
         }
+        let before = self.n_past();
         if !query.input.is_empty() {
             match &self.prefix_cache {
                 Some(cache) => cache.prefill(&mut *self.model, &query.input)?,
                 None => self.model.prefill(&query.input)?,
             }
-            self.history.processed(&query.input);
+            if self.unprocessed.take().is_some() {
+                self.model.mark_generated(before);
+            }
         }
-        query.start.replay.take().into_iter().for_each(|token| self.history.push_generated(token));
+        self.unprocessed = query.start.replay.take().or(self.unprocessed);
         self.open = matches!(code, SentenceCode::Begin | SentenceCode::Continue);
         query.kpis.prefill_time = Some(query.began.elapsed());
         self.profile.queried(query.began, &query.kpis);
         Ok(())
     }
 
-    /// Cuts history and cache to `keep` tokens.
+    /// Keeps the first `keep` tokens.
     fn forget_from(&mut self, keep: usize) -> Result<(), DialogError> {
-        if keep == 0 && self.history.n_past() > 0 {
+        let n_past = self.n_past();
+        if keep == 0 && n_past > 0 {
             self.model.reset()?;
-        } else if keep < self.history.n_past() {
+        } else if keep < n_past {
             self.model.rewind(keep)?;
         }
-        self.history.truncate(keep);
+        if keep <= n_past {
+            self.unprocessed = None;
+        }
         Ok(())
     }
 
     /// How many tokens can still be said, special tokens included, and what stops the next.
     pub fn admission(&self) -> Option<Admission> {
         let fits = self.model.admission()?;
-        let left = self.limit().saturating_sub(self.history.n_past());
+        let left = self.limit().saturating_sub(self.n_past());
         if left >= fits.n_fit {
             return Some(fits);
         }
@@ -271,7 +278,7 @@ impl Dialog {
     /// The model cannot be reset.
     pub fn reset(&mut self) -> Result<(), DialogError> {
         self.model.reset()?;
-        self.history = History::default();
+        self.unprocessed = None;
         self.sampler.reset();
         self.open = false;
         self.paused = None;
@@ -306,13 +313,13 @@ impl Dialog {
     }
 
     /// All tokens so far; the last may not be in the cache yet.
-    pub fn history(&self) -> &[TokenId] {
-        self.history.tokens()
+    pub fn history(&self) -> Vec<TokenId> {
+        self.view().to_vec()
     }
 
     /// Tokens in the cache.
     pub fn n_past(&self) -> usize {
-        self.history.n_past()
+        self.model.n_past()
     }
 
     /// Whether the dialog waits for `RESUME`.

@@ -12,14 +12,15 @@ use super::generation::QueryState;
 use super::history::History;
 use super::stop::Match;
 use crate::config::ContextSettings;
-use crate::sampler::Sampler;
+use crate::sampler::{Sampler, SamplerError};
 
 /// One step of a reply. A [`DialogKind`](super::DialogKind) drives it: [`next_token`](Turn::next_token), then
 /// [`deliver`](Turn::deliver).
 pub struct Turn<'a> {
     pub(super) model: &'a mut dyn TokenModel,
     pub(super) sampler: &'a mut Sampler,
-    pub(super) history: &'a mut History,
+    /// The last sampled token, if the model has not processed it.
+    pub(super) unprocessed: &'a mut Option<TokenId>,
     pub(super) context: &'a ContextSettings,
     pub(super) limit: usize,
     pub(super) control: &'a Control,
@@ -41,11 +42,11 @@ impl Turn<'_> {
         let input = std::mem::take(&mut self.query.start.input);
         let token = match self.query.start.replay.take() {
             Some(token) => token,
-            None => match self.prefix_cache.filter(|_| self.history.n_past() == 0) {
+            None => match self.prefix_cache.filter(|_| self.model.n_past() == 0) {
                 Some(cache) => {
                     let logits = cache.process(self.model, &input)?;
-                    let token = self.sampler.sample(&logits)?;
-                    self.accept(&input, token)
+                    let sampled = self.sampler.sample(&logits);
+                    self.accept(0, sampled)?
                 }
                 None => self.process(&input)?,
             },
@@ -61,8 +62,8 @@ impl Turn<'_> {
     /// # Errors
     /// The tokenizer cannot turn it into text, or the model cannot be rewound to before a stop sequence.
     pub fn deliver(&mut self, token: TokenId) -> Result<Option<StopReason>, DialogError> {
-        let place = self.history.len();
-        self.history.push_generated(token);
+        let place = self.view().len();
+        *self.unprocessed = Some(token);
         if self.context.eos.contains(&token) {
             return Ok(Some(StopReason::Eos));
         }
@@ -95,8 +96,8 @@ impl Turn<'_> {
     }
 
     fn advance(&mut self) -> Result<Option<TokenId>, DialogError> {
-        let Some(last) = self.history.unprocessed() else { return Ok(None) };
-        if self.history.n_past() >= self.limit {
+        let Some(last) = *self.unprocessed else { return Ok(None) };
+        if self.model.n_past() >= self.limit {
             return Ok(None);
         }
         match self.process(&[last]) {
@@ -107,30 +108,50 @@ impl Turn<'_> {
     }
 
     /// The conversation so far, the reply included.
-    pub fn history(&self) -> &[TokenId] {
-        self.history.tokens()
+    pub fn history(&self) -> Vec<TokenId> {
+        self.view().to_vec()
+    }
+
+    fn view(&self) -> History<'_> {
+        History::new(self.model.transcript(), *self.unprocessed)
     }
 
     fn process(&mut self, input: &[TokenId]) -> Result<TokenId, DialogError> {
-        let token = self.sampler.sample(self.model.process(input)?)?;
-        Ok(self.accept(input, token))
+        let before = self.model.n_past();
+        let sampled = self.sampler.sample(self.model.process(input)?);
+        self.accept(before, sampled)
     }
 
-    /// The input is processed, and the token was drawn from its logits.
-    fn accept(&mut self, input: &[TokenId], token: TokenId) -> TokenId {
-        self.history.processed(input);
-        self.sampler.accept(token);
-        token
+    /// Takes the token that was drawn after an input; `before`: tokens processed before that input. Input from whose logits no
+    /// token can be drawn is taken back.
+    fn accept(&mut self, before: usize, sampled: Result<TokenId, SamplerError>) -> Result<TokenId, DialogError> {
+        match sampled {
+            Ok(token) => {
+                if self.unprocessed.take().is_some() {
+                    self.model.mark_generated(before);
+                }
+                self.sampler.accept(token);
+                Ok(token)
+            }
+            Err(e) => {
+                if let Err(error) = self.model.rewind(before).or_else(|_| self.model.reset()) {
+                    tracing::error!(%error, "the cache cannot be restored after a failed query");
+                }
+                Err(e.into())
+            }
+        }
     }
 
     /// Everything from the token that the match began in is forgotten, in the cache as well.
     ///
-    /// The real one also forgets the token before it (`n_past=12 -> 11` for a match in the unprocessed 13th token).
+    /// libGenie also forgets the token before it (`n_past=12 -> 11` for a match in the unprocessed 13th token).
     fn stop_at(&mut self, m: Match) -> Result<StopReason, DialogError> {
-        if m.token < self.history.n_past() {
+        if m.token <= self.model.n_past() {
+            *self.unprocessed = None;
+        }
+        if m.token < self.model.n_past() {
             self.model.rewind(m.token)?;
         }
-        self.history.truncate(m.token);
         Ok(StopReason::StopSequence(self.query.rules.sequences.get(m.sequence).cloned().unwrap_or_default()))
     }
 }
