@@ -2,7 +2,7 @@
 //!
 //! *Units*: durations here; microseconds and tokens per second in the JSON.
 //!
-//! *Deviation*: the real one writes no event for a query that ends at the context limit; here every query leaves one.
+//! *Deviation*: libGenie writes no event for a query that ends at the context limit; here every query leaves one.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

@@ -1,54 +1,103 @@
-//! Conversations with a model: text in, streamed text out, as Genie's config, sampler and sentence codes have it.
+//! Conversations with a model: text in, streamed text out, sampled and stopped as libGenie does.
 //!
 //! ```
-//! use dialog::{Sampler, SamplerSettings};
+//! use dialog::config::ContextSettings;
+//! use dialog::{Dialog, SamplerSettings, SentenceCode, StopReason, Tokenizer};
+//! use engine::{EngineError, StepLog, TokenModel};
+//! use genie_types::TokenId;
 //!
-//! let settings = SamplerSettings::default().with_seed(Some(42)).with_top_k(2).with_top_p(1.0)?.with_temp(1.0)?;
-//! let mut sampler = Sampler::new(settings);
-//! let token = sampler.sample(&[0.5, 2.0, 2.0, -1.0])?; // two candidates of equal weight; the seed's draw is 0.797
-//! sampler.accept(token); // what the penalties of the next draw look at
-//! assert_eq!(token.0, 2);
+//! /// A model that counts: after token n it wants token n + 1. `engine::Engine` is the one that runs graphs.
+//! struct Counter {
+//!     past: Vec<TokenId>,
+//!     logits: [f32; 4],
+//!     steps: StepLog,
+//! }
+//!
+//! impl TokenModel for Counter {
+//!     fn vocab_size(&self) -> usize {
+//!         self.logits.len()
+//!     }
+//!     fn context_size(&self) -> usize {
+//!         64
+//!     }
+//!     fn n_past(&self) -> usize {
+//!         self.past.len()
+//!     }
+//!     fn process(&mut self, tokens: &[TokenId]) -> Result<&[f32], EngineError> {
+//!         self.prefill(tokens)?;
+//!         let last = self.past.last().ok_or(EngineError::NoTokens)?.0 as usize;
+//!         self.logits = [0.0; 4];
+//!         self.logits[(last + 1) % 4] = 1.0;
+//!         Ok(&self.logits)
+//!     }
+//!     fn prefill(&mut self, tokens: &[TokenId]) -> Result<(), EngineError> {
+//!         self.past.extend_from_slice(tokens);
+//!         Ok(())
+//!     }
+//!     fn rewind(&mut self, n_past: usize) -> Result<(), EngineError> {
+//!         self.past.truncate(n_past);
+//!         Ok(())
+//!     }
+//!     fn reset(&mut self) -> Result<(), EngineError> {
+//!         self.rewind(0)
+//!     }
+//!     fn steps(&self) -> &StepLog {
+//!         &self.steps
+//!     }
+//! }
+//!
+//! let model = Counter { past: vec![], logits: [0.0; 4], steps: StepLog::new(vec![], 0) };
+//! let tokenizer = Tokenizer::from_bytes(
+//!     br#"{"version": "1.0", "added_tokens": [], "normalizer": null, "pre_tokenizer": {"type": "Whitespace"},
+//!          "post_processor": null, "decoder": null, "truncation": null, "padding": null,
+//!          "model": {"type": "WordLevel", "vocab": {"to": 0, "be": 1, "or": 2, "not": 3}, "unk_token": "to"}}"#,
+//! )?;
+//! let context = ContextSettings { bos: None, eos: vec![], eot: None, pad: None, size: 64, n_vocab: 4, n_embd: None };
+//! let mut dialog = Dialog::from_parts(context, SamplerSettings::argmax(), tokenizer, Box::new(model));
+//!
+//! dialog.control().set_max_num_tokens(Some(4));
+//! let reply = dialog.query("to be", SentenceCode::Complete, |chunk| print!("{}", chunk.text))?;
+//! assert_eq!((reply.text.trim(), reply.stop), ("or not to be", StopReason::MaxTokens));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A whole conversation, given a model that the `engine` crate opened:
-//!
-//! ```no_run
-//! use dialog::{Dialog, DialogConfig, SentenceCode};
-//! # fn open(_: &engine::EngineConfig) -> Box<dyn engine::TokenModel + Send> { unimplemented!() }
-//!
-//! let config = DialogConfig::from_file("bundle/genie_config.json")?;
-//! let mut dialog = Dialog::new(&config, open(config.engine()))?;
-//! let reply = dialog.query("ROMEO:", SentenceCode::Complete, |chunk| print!("{}", chunk.text))?;
-//! eprintln!("{}: {:?} tokens/s", reply.stop, reply.kpis.generation_rate());
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
+//! With a bundle: `Dialog::new(&DialogConfig::from_file(path)?, Box::new(Engine::open(config.engine(), &backend)?))`.
 //!
 //! # What is in here
 //!
-//! | module | what |
+//! | type | what |
 //! |---|---|
-//! | [`config`] | [`DialogConfig`]: a bundle's config with the sampler and the engine options made of it |
-//! | [`conversation`] | [`Dialog`]: turns, sentence codes, stop rules, signals; the seam for other dialog kinds |
-//! | [`sampler`] | [`Sampler`]: penalties, top-k, top-p, temperature, the mt19937 draw |
-//! | [`tokenizer`] | [`Tokenizer`] and [`Detokenizer`], which never splits a character and never falls silent |
-//! | [`kpi`] | [`QueryKpis`] and the profile file in Genie's shape |
+//! | [`Dialog`] | the conversation: query, rewind, save, restore; [`SentenceCode`]: what a query is |
+//! | [`Generation`] | a query one step at a time, for iterators |
+//! | [`Chunk`], [`Reply`], [`StopReason`] | what comes out while it is made, and at its end |
+//! | [`Control`], [`Signal`] | stop, pause or limit a query from a callback or another thread |
+//! | [`DialogKind`], [`Decoding`] | another way to generate, in [`kinds`]; docs/add-a-dialog-kind.md |
+//! | [`Sampler`], [`SamplerSettings`] | penalties, top-k, top-p, temperature, the mt19937 draw |
+//! | [`Tokenizer`], [`Detokenizer`] | Hugging Face's `tokenizer.json`; text that never splits a character |
+//! | [`DialogConfig`] | Genie's dialog JSON (API 1.21) as checked values |
+//! | [`QueryKpis`], [`Profile`] | counts and times, and the profile file in Genie's shape |
+//! | [`DialogError`] | every refusal; the conversation is then as it was, or as its variant has it |
 //!
 //! # What it must never know
 //!
-//! QNN, graphs, caches: a model is an [`engine::TokenModel`]. It prints nothing and reads no files but the config and
-//! those that it names. Chat templates are not here yet: [`Dialog::query`] takes the text as the model shall see it.
+//! QNN, graphs, caches: a model is an [`engine::TokenModel`]. It prints nothing and reads no files except the config,
+//! those that it names, and saved sessions. Chat templates are not here: [`Dialog::query`] takes the text as the model
+//! is to see it.
 
 #![forbid(unsafe_code)]
 
 pub mod config;
 pub mod conversation;
+pub mod kinds;
 pub mod kpi;
 pub mod sampler;
 pub mod tokenizer;
 
 pub use config::{ConfigError, DialogConfig};
-pub use conversation::{Chunk, Control, Dialog, DialogError, Generation, Reply, SentenceCode, Signal, StopReason};
+pub use conversation::{
+    Chunk, Control, Decoding, Dialog, DialogError, Generation, Reply, SentenceCode, Signal, StopReason, Verified,
+};
+pub use kinds::DialogKind;
 pub use kpi::{Profile, QueryKpis};
 pub use sampler::{Sampler, SamplerError, SamplerSettings};
 pub use session_store::{SaveFormat, SaveReport};

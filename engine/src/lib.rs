@@ -92,10 +92,11 @@ mod transcript;
 #[cfg(test)]
 mod tests;
 
-pub use config::{EmbeddingLut, EngineConfig, LutDtype, RopeConfig, RopeScaling};
+pub use config::{EmbeddingLut, EngineConfig, LutDtype};
 pub use engine::Engine;
 pub use error::EngineError;
 pub use executor::{Binding, ExecuteError, Executor};
+pub use genie_types::{Llama3Scaling, RopeConfig};
 pub use kvmanager::{Admission, ContextLimit, HolePolicy, LongContext, ModeKind, Overflow, PlanError, Policy, SeqId};
 pub use model::{SequenceModel, TokenModel};
 pub use nsp_graph::GroupOptions;

@@ -25,6 +25,22 @@ impl fmt::Display for GraphAt {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Near(pub Box<[Box<str>]>);
 
+impl Near {
+    /// At most three of `candidates`, nearest first, none further than a third of the wanted name's length.
+    pub(crate) fn to<'a>(wanted: &str, candidates: impl IntoIterator<Item = &'a str>) -> Self {
+        let limit = (wanted.len() / 3).max(2);
+        let distance = |c: &str| match c.contains(wanted) || wanted.contains(c) {
+            true => 1,
+            false => strsim::levenshtein(wanted, c),
+        };
+        let named = candidates.into_iter().filter(|c| !c.is_empty());
+        let mut ranked: Vec<_> = named.map(|c| (distance(c), c)).filter(|(d, _)| *d <= limit).collect();
+        ranked.sort_unstable();
+        ranked.dedup();
+        Self(ranked.into_iter().take(3).map(|(_, c)| c.into()).collect())
+    }
+}
+
 impl fmt::Display for Near {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, name) in self.0.iter().enumerate() {
@@ -191,4 +207,16 @@ pub enum LayoutError {
     /// An input, the logits or the rotary width change between graphs.
     #[error("{at}: tensor `{tensor}` is {found}, but {expected} in `{other}`")]
     TensorDiffers { at: GraphAt, tensor: Box<str>, expected: Box<str>, found: Box<str>, other: Box<str> },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nearest_first_and_nothing_far() {
+        let found = Near::to("logits", ["hidden", "logit", "output_logits", "lgits"]);
+        assert_eq!(found.to_string(), " (near names: `lgits`, `logit`, `output_logits`)");
+        assert_eq!(Near::to("logits", ["past_key_0_out"]).to_string(), "");
+    }
 }

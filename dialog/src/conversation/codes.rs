@@ -14,9 +14,9 @@ pub enum SentenceCode {
     Continue = 2,
     /// Query: the last part; generation follows. Chunk: the reply is over; it carries nothing.
     End = 3,
-    /// The real one's callbacks may carry it; no query or chunk of ours does.
+    /// libGenie's callbacks may carry it; no query or chunk here does.
     Abort = 4,
-    /// Query: the whole conversation anew; what is unchanged from the start stays in the cache.
+    /// Query: the whole conversation stated again; what is unchanged from the start stays in the cache.
     Rewind = 5,
     /// Query: go on after a pause.
     Resume = 6,
@@ -60,9 +60,9 @@ impl fmt::Display for SentenceCode {
 /// Why a reply is over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StopReason {
-    /// The model said one of the EOS tokens.
+    /// The model generated one of the EOS tokens.
     Eos,
-    /// The model said the end-of-turn token.
+    /// The model generated the end-of-turn token.
     Eot,
     /// The text came to this stop sequence, which is not part of it.
     StopSequence(String),

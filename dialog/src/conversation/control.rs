@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
-/// What a running query may be told. The numbers are Genie's.
+/// What to do with a running query. The numbers are Genie's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Signal {
@@ -23,6 +23,24 @@ struct Shared {
 }
 
 /// Controls one dialog. Clones control the same one.
+///
+/// ```
+/// use dialog::{Chunk, Dialog, DialogError, Reply, SentenceCode, Signal};
+/// use std::time::Duration;
+///
+/// /// Asks, and stops the reply after a second or at its hundredth token.
+/// fn ask_briefly(dialog: &mut Dialog, prompt: &str) -> Result<Reply, DialogError> {
+///     let control = dialog.control();
+///     control.set_max_num_tokens(Some(100));
+///     let timer = std::thread::spawn(move || {
+///         std::thread::sleep(Duration::from_secs(1));
+///         control.signal(Signal::Abort);
+///     });
+///     let reply = dialog.query(prompt, SentenceCode::Complete, |chunk: Chunk<'_>| print!("{}", chunk.text));
+///     timer.join().expect("it does not panic");
+///     reply
+/// }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Control(Arc<Shared>);
 
@@ -34,8 +52,8 @@ impl Control {
         }))
     }
 
-    /// Acts at the next token of the running query; forgotten if none runs. A prompt that is being processed is not
-    /// interrupted: the engine takes it in one call.
+    /// Acts at the next token of the running query; without effect if none runs. A prompt that is being processed is not
+    /// interrupted: the engine processes it in one call.
     pub fn signal(&self, signal: Signal) {
         self.0.signal.store(signal as u8, Ordering::Release);
     }

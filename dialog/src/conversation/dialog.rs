@@ -7,53 +7,65 @@ use genie_types::TokenId;
 
 use super::codes::SentenceCode;
 use super::control::Control;
+use super::decoding::{Decoding, ReplyWriter};
 use super::error::DialogError;
-use super::generation::{Generation, QueryState};
+use super::generation::Generation;
 use super::history::History;
-use super::input::{self, Start};
-use super::kind::{Basic, DialogKind};
+use super::query_plan::{self, QueryPlan};
+use super::query_state::QueryState;
 use super::reply::{Chunk, Reply};
-use super::stream::{StopRules, Stream};
-use super::turn::Turn;
+use super::reply_text::{ReplyText, StopRules};
 use crate::config::{ContextSettings, DialogConfig};
+use crate::kinds::{self, Basic, DialogKind};
 use crate::kpi::Profile;
 use crate::sampler::{Sampler, SamplerSettings};
 use crate::tokenizer::Tokenizer;
 
 /// A conversation. Not tied to a backend: it knows its model by [`TokenModel`].
 pub struct Dialog {
-    pub(super) model: Box<dyn TokenModel>,
+    pub(super) model: Box<dyn TokenModel + Send>,
     tokenizer: Tokenizer,
     pub(super) sampler: Sampler,
     kind: Box<dyn DialogKind>,
     pub(super) context: ContextSettings,
     rules: StopRules,
     control: Control,
-    /// The last sampled token, if the model has not processed it. All others are in the model's transcript.
-    pub(super) unprocessed: Option<TokenId>,
+    pub(super) history: History,
     /// A `BEGIN` or `CONTINUE` was the last query.
     pub(super) open: bool,
     /// Set while paused: the text side before the last token.
-    pub(super) paused: Option<Stream>,
+    pub(super) paused: Option<ReplyText>,
     prefix_cache: Option<PrefixCache>,
     pub(super) profile: Profile,
 }
 
 impl std::fmt::Debug for Dialog {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Dialog").field("kind", &self.kind.name()).field("n_past", &self.n_past()).finish()
+        f.debug_struct("Dialog").field("kind", &self.kind.name()).field("n_past", &self.history.n_past()).finish()
     }
 }
 
 impl Dialog {
-    /// A dialog as the config says, on a model that was opened with [`DialogConfig::engine`]. Loads the tokenizer.
+    /// A dialog by a config, on a model that was opened with [`DialogConfig::engine`]. Loads the tokenizer.
     ///
     /// # Errors
-    /// The tokenizer cannot be loaded.
-    pub fn new(config: &DialogConfig, model: Box<dyn TokenModel>) -> Result<Self, DialogError> {
+    /// The tokenizer cannot be loaded, or the kind that the config names cannot be opened.
+    pub fn new(config: &DialogConfig, model: Box<dyn TokenModel + Send>) -> Result<Self, DialogError> {
+        Self::with_tokenizer(config, Tokenizer::from_file(config.tokenizer())?, model)
+    }
+
+    /// As [`new`](Self::new), with a tokenizer that is loaded already; the config's is not looked at.
+    ///
+    /// # Errors
+    /// The kind that the config names cannot be opened; a stop sequence is empty.
+    pub fn with_tokenizer(
+        config: &DialogConfig,
+        tokenizer: Tokenizer,
+        model: Box<dyn TokenModel + Send>,
+    ) -> Result<Self, DialogError> {
         let began = Instant::now();
-        let tokenizer = Tokenizer::from_file(config.tokenizer())?;
         let mut dialog = Self::from_parts(config.context().clone(), config.sampler().clone(), tokenizer, model);
+        dialog.kind = kinds::open(config)?;
         dialog.set_stop_sequences(config.stop_sequences().to_vec())?;
         dialog.control.set_max_num_tokens(config.max_num_tokens());
         dialog.profile.created(began.elapsed());
@@ -65,7 +77,7 @@ impl Dialog {
         context: ContextSettings,
         sampler: SamplerSettings,
         tokenizer: Tokenizer,
-        model: Box<dyn TokenModel>,
+        model: Box<dyn TokenModel + Send>,
     ) -> Self {
         if context.size > model.context_size() {
             tracing::warn!(config = context.size, model = model.context_size(), "context size is cut to the model's");
@@ -78,7 +90,7 @@ impl Dialog {
             context,
             rules: StopRules::default(),
             control: Control::new(None),
-            unprocessed: None,
+            history: History::default(),
             open: false,
             paused: None,
             prefix_cache: None,
@@ -86,7 +98,14 @@ impl Dialog {
         }
     }
 
-    /// Answers text. Stop sequences apply.
+    /// The same dialog with another way to generate.
+    #[must_use]
+    pub fn with_kind(mut self, kind: Box<dyn DialogKind>) -> Self {
+        self.kind = kind;
+        self
+    }
+
+    /// Replies to text. Stop sequences apply.
     ///
     /// # Errors
     /// See [`DialogError`]; a query that does not fit the context changes nothing.
@@ -99,7 +118,7 @@ impl Dialog {
         self.start(text, code)?.run(callback)
     }
 
-    /// Answers tokens. Stop sequences do not apply, as in libGenie; chunks carry text all the same.
+    /// Replies to tokens. Stop sequences do not apply, as in libGenie; chunks carry text all the same.
     ///
     /// # Errors
     /// See [`DialogError`]; a query that does not fit the context changes nothing.
@@ -138,16 +157,16 @@ impl Dialog {
 
     fn begin(&mut self, new: &[TokenId], code: SentenceCode, rules: StopRules) -> Result<Generation<'_>, DialogError> {
         let began = Instant::now();
-        let start = self.plan(new, code)?;
-        let (n_past, n_new, limit) = (start.keep.min(self.n_past()), start.input.len(), self.limit());
+        let plan = self.plan(new, code)?;
+        let (n_past, n_new, limit) = (plan.keep.min(self.history.n_past()), plan.input.len(), self.limit());
         if n_past + n_new > limit {
             return Err(Overflow::ContextExceeded { n_past, n_new, limit }.into());
         }
         let paused = self.paused.take().filter(|_| code == SentenceCode::Resume);
-        let stream = paused.unwrap_or_else(|| Stream::new(&self.tokenizer));
+        let reply_text = paused.unwrap_or_else(|| ReplyText::new(&self.tokenizer));
         self.control.take(); // a signal from before this query is stale
-        let keep = start.keep;
-        let mut query = QueryState::new(start, rules, stream, began);
+        let keep = plan.keep;
+        let mut query = QueryState::new(plan, rules, reply_text, began);
         let wants_reply =
             !matches!(code, SentenceCode::Begin | SentenceCode::Continue) && self.control.max_num_tokens() > 0;
         let begun = self.forget_from(keep).and_then(|()| match wants_reply {
@@ -155,7 +174,7 @@ impl Dialog {
             false => self.prefill(&mut query, code),
         });
         if let Err(error) = begun {
-            self.abandon_query();
+            self.agree_with_model();
             return Err(error);
         }
         if !wants_reply {
@@ -166,102 +185,93 @@ impl Dialog {
     }
 
     /// The parts that one step of a reply works with.
-    pub(super) fn turn<'a>(&'a mut self, query: &'a mut QueryState) -> (&'a mut dyn DialogKind, Turn<'a>) {
+    pub(super) fn decoding<'a>(&'a mut self, query: &'a mut QueryState) -> (&'a mut dyn DialogKind, Decoding<'a>) {
         let limit = self.limit();
-        let turn = Turn {
-            model: &mut *self.model,
-            sampler: &mut self.sampler,
-            unprocessed: &mut self.unprocessed,
-            context: &self.context,
-            limit,
-            control: &self.control,
-            prefix_cache: self.prefix_cache.as_ref(),
-            query,
-        };
-        (&mut *self.kind, turn)
+        let Self { model, sampler, kind, context, control, history, prefix_cache, .. } = self;
+        let reply = ReplyWriter { sampler, history, context, query };
+        let (model, prefix_cache) = (&mut **model, prefix_cache.as_ref());
+        (&mut **kind, Decoding { model, prefix_cache, control, limit, reply })
     }
 
-    /// After a failure: the model is where the failed call found it, and a token that was not processed is forgotten.
-    pub(super) fn abandon_query(&mut self) {
+    /// After a failure: history and cache are cut to what both hold.
+    pub(super) fn agree_with_model(&mut self) {
         self.open = false;
-        self.unprocessed = None;
+        let n = self.history.n_past().min(self.model.n_past());
+        self.history.truncate(n);
+        if self.model.n_past() > n
+            && let Err(e) = self.model.rewind(n).or_else(|_| self.model.reset())
+        {
+            tracing::error!(error = %e, "the cache cannot be brought back after a failed query");
+        }
+        // A reset may have been the only way: then nothing is left.
+        self.history.truncate(self.model.n_past());
     }
 
-    pub(super) fn view(&self) -> History<'_> {
-        History::new(self.model.transcript(), self.unprocessed)
-    }
-
-    /// What to keep, run and say again; refuses codes that do not fit the state.
-    fn plan(&self, new: &[TokenId], code: SentenceCode) -> Result<Start, DialogError> {
-        let start = match (code, &self.paused) {
+    /// What to keep, process and deliver again; refuses codes that do not fit the state.
+    fn plan(&self, new: &[TokenId], code: SentenceCode) -> Result<QueryPlan, DialogError> {
+        let plan = match (code, &self.paused) {
             (SentenceCode::Abort, _) => return Err(DialogError::NotAQuery { code }),
             (SentenceCode::Resume, None) => return Err(DialogError::NotPaused),
             (SentenceCode::Resume, Some(_)) if !new.is_empty() => {
                 return Err(DialogError::ResumeWithInput { n: new.len() });
             }
             (SentenceCode::Resume, Some(_)) => {
-                Start { keep: self.n_past(), input: Vec::new(), replay: self.unprocessed }
+                QueryPlan { keep: self.history.n_past(), input: Vec::new(), replay: self.history.unprocessed() }
             }
-            (SentenceCode::Rewind, _) => input::of_rewind(self.view(), new),
+            (SentenceCode::Rewind, _) => query_plan::of_rewind(&self.history, new),
             (_, Some(_)) => return Err(DialogError::Paused { code }),
             _ => {
-                let start = input::of_turn(code, self.open, self.view(), &self.context, new);
-                // The end of a sentence without words of its own: the last token is run again for its logits.
-                if start.input.is_empty() && !self.view().is_empty() {
-                    let keep = start.keep.saturating_sub(1);
-                    return Ok(Start {
+                let plan = query_plan::of_turn(code, self.open, &self.history, &self.context, new);
+                // The end of a sentence without input of its own: the last token is processed again for its logits.
+                if plan.input.is_empty() && !self.history.is_empty() {
+                    let keep = plan.keep.saturating_sub(1);
+                    return Ok(QueryPlan {
                         keep,
-                        input: self.model.transcript().tokens()[keep..start.keep].to_vec(),
+                        input: self.history.tokens()[keep..plan.keep].to_vec(),
                         replay: None,
                     });
                 }
-                start
+                plan
             }
         };
-        if start.input.is_empty() && start.replay.is_none() { Err(DialogError::Empty) } else { Ok(start) }
+        if plan.input.is_empty() && plan.replay.is_none() { Err(DialogError::Empty) } else { Ok(plan) }
     }
 
     /// Processes input that wants no reply: nothing is sampled.
     fn prefill(&mut self, query: &mut QueryState, code: SentenceCode) -> Result<(), DialogError> {
         // A known token that may not be repeated yet stays what it was: sampled, not processed.
         if code == SentenceCode::Resume {
-            self.paused = Some(query.stream.clone());
+            self.paused = Some(query.reply_text.clone());
         }
-        let before = self.n_past();
         if !query.input.is_empty() {
             match &self.prefix_cache {
                 Some(cache) => cache.prefill(&mut *self.model, &query.input)?,
                 None => self.model.prefill(&query.input)?,
             }
-            if self.unprocessed.take().is_some() {
-                self.model.mark_generated(before);
-            }
+            self.history.processed(&query.input);
         }
-        self.unprocessed = query.start.replay.take().or(self.unprocessed);
+        query.plan.replay.take().into_iter().for_each(|token| self.history.push_generated(token));
         self.open = matches!(code, SentenceCode::Begin | SentenceCode::Continue);
         query.kpis.prefill_time = Some(query.began.elapsed());
         self.profile.queried(query.began, &query.kpis);
         Ok(())
     }
 
-    /// Keeps the first `keep` tokens.
+    /// Cuts history and cache to `keep` tokens.
     fn forget_from(&mut self, keep: usize) -> Result<(), DialogError> {
-        let n_past = self.n_past();
-        if keep == 0 && n_past > 0 {
+        if keep == 0 && self.history.n_past() > 0 {
             self.model.reset()?;
-        } else if keep < n_past {
+        } else if keep < self.history.n_past() {
             self.model.rewind(keep)?;
         }
-        if keep <= n_past {
-            self.unprocessed = None;
-        }
+        self.history.truncate(keep);
         Ok(())
     }
 
-    /// How many tokens can still be said, special tokens included, and what stops the next.
+    /// How many tokens can still be processed, special tokens included, and what stops the next.
     pub fn admission(&self) -> Option<Admission> {
         let fits = self.model.admission()?;
-        let left = self.limit().saturating_sub(self.n_past());
+        let left = self.limit().saturating_sub(self.history.n_past());
         if left >= fits.n_fit {
             return Some(fits);
         }
@@ -278,7 +288,7 @@ impl Dialog {
     /// The model cannot be reset.
     pub fn reset(&mut self) -> Result<(), DialogError> {
         self.model.reset()?;
-        self.unprocessed = None;
+        self.history = History::default();
         self.sampler.reset();
         self.open = false;
         self.paused = None;
@@ -313,13 +323,13 @@ impl Dialog {
     }
 
     /// All tokens so far; the last may not be in the cache yet.
-    pub fn history(&self) -> Vec<TokenId> {
-        self.view().to_vec()
+    pub fn history(&self) -> &[TokenId] {
+        self.history.tokens()
     }
 
     /// Tokens in the cache.
     pub fn n_past(&self) -> usize {
-        self.model.n_past()
+        self.history.n_past()
     }
 
     /// Whether the dialog waits for `RESUME`.

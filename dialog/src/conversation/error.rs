@@ -29,6 +29,14 @@ pub enum DialogError {
         /// What came instead.
         code: SentenceCode,
     },
+    /// The config names a kind that this build does not have.
+    #[error("dialog type `{kind}` is not yet supported (this build runs {})", quoted(supported))]
+    UnknownKind {
+        /// The kind.
+        kind: String,
+        /// The kinds there are.
+        supported: Vec<&'static str>,
+    },
     /// There is nothing to resume.
     #[error("RESUME came, but the dialog is not paused")]
     NotPaused,
@@ -65,6 +73,10 @@ pub enum DialogError {
         /// Its number, from 0.
         index: usize,
     },
+}
+
+fn quoted(names: &[&str]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
 impl From<EngineError> for DialogError {

@@ -1,69 +1,12 @@
 //! A reply, step by step: what a query loops over, and what an iterator of tokens holds.
 
-use std::time::{Duration, Instant};
-
-use genie_types::TokenId;
+use std::time::Duration;
 
 use super::codes::{SentenceCode, StopReason};
 use super::dialog::Dialog;
 use super::error::DialogError;
-use super::input::Start;
+use super::query_state::QueryState;
 use super::reply::{Chunk, Reply};
-use super::stream::{StopRules, Stream};
-use crate::kpi::QueryKpis;
-
-/// What a query knows and has produced so far.
-#[derive(Debug)]
-pub(super) struct QueryState {
-    pub(super) rules: StopRules,
-    pub(super) stream: Stream,
-    /// The stream as it was before the last token, to repeat that token after a pause.
-    pub(super) before_last: Option<Stream>,
-    pub(super) start: Start,
-    /// What the model processes before it generates.
-    pub(super) input: Vec<TokenId>,
-    pub(super) began: Instant,
-    pub(super) first_token: Option<Instant>,
-    pub(super) kpis: QueryKpis,
-    pub(super) tokens: Vec<TokenId>,
-    pub(super) text: String,
-    /// Where the chunk in the making begins, in `tokens` and in `text`.
-    pub(super) chunk: (usize, usize),
-    /// Chunks given out so far: the first is `BEGIN`.
-    pub(super) n_chunks: usize,
-}
-
-impl QueryState {
-    pub(super) fn new(start: Start, rules: StopRules, stream: Stream, began: Instant) -> Self {
-        let input = start.input.clone();
-        Self {
-            rules,
-            stream,
-            before_last: None,
-            kpis: QueryKpis { n_prompt: input.len(), ..QueryKpis::default() },
-            start,
-            input,
-            began,
-            first_token: None,
-            tokens: Vec::new(),
-            text: String::new(),
-            chunk: (0, 0),
-            n_chunks: 0,
-        }
-    }
-
-    /// What was added since the last chunk.
-    fn chunk(&mut self) -> Chunk<'_> {
-        let code = if self.n_chunks == 0 { SentenceCode::Begin } else { SentenceCode::Continue };
-        self.n_chunks += 1;
-        let (token, text) = std::mem::replace(&mut self.chunk, (self.tokens.len(), self.text.len()));
-        Chunk { code, tokens: &self.tokens[token..], text: &self.text[text..] }
-    }
-
-    fn has_chunk(&self) -> bool {
-        self.chunk != (self.tokens.len(), self.text.len())
-    }
-}
 
 #[derive(Debug)]
 enum Stage {
@@ -107,7 +50,7 @@ impl<'d> Generation<'d> {
             Ok(None) => Ok(None),
             Err(error) => {
                 self.stage = Stage::Failed;
-                self.dialog.abandon_query();
+                self.dialog.agree_with_model();
                 Err(error)
             }
         }
@@ -118,10 +61,10 @@ impl<'d> Generation<'d> {
         loop {
             match &self.stage {
                 Stage::Generating => {
-                    let (kind, mut turn) = self.dialog.turn(&mut self.query);
-                    let stop = match turn.interrupted() {
+                    let (kind, mut decoding) = self.dialog.decoding(&mut self.query);
+                    let stop = match decoding.interrupted() {
                         Some(stop) => Some(stop),
-                        None => kind.step(&mut turn)?,
+                        None => kind.step(&mut decoding)?,
                     };
                     if let Some(stop) = stop {
                         self.query.kpis.generation_time =
@@ -138,7 +81,7 @@ impl<'d> Generation<'d> {
                 }
                 Stage::Stopping(stop) => {
                     self.stage = Stage::Closing(stop.clone());
-                    self.query.stream.finish(&mut self.query.text)?;
+                    self.query.reply_text.finish(&mut self.query.text)?;
                     if self.query.has_chunk() {
                         return Ok(Some(SentenceCode::Continue));
                     }

@@ -9,6 +9,7 @@ use session_store::{DialogState, SaveFormat, SaveReport, Snapshot, read_session,
 
 use super::dialog::Dialog;
 use super::error::DialogError;
+use super::history::History;
 use crate::sampler::Mt19937;
 
 impl Dialog {
@@ -25,12 +26,17 @@ impl Dialog {
     /// # Errors
     /// [`DialogError::NothingToSave`]; [`DialogError::Engine`] if the model cannot be saved.
     pub fn snapshot(&mut self) -> Result<Snapshot, DialogError> {
-        if self.view().is_empty() {
+        if self.history.is_empty() {
             return Err(DialogError::NothingToSave);
         }
         let mut snapshot = self.model.snapshot()?;
-        snapshot.dialog =
-            Some(DialogState { unprocessed: self.unprocessed, open: self.open, random_state: self.sampler.save_rng() });
+        let tokens = snapshot.sequences.iter_mut().filter(|s| s.seq.0 == 0).flat_map(|s| &mut s.tokens);
+        tokens.enumerate().for_each(|(i, token)| token.generated = self.history.generated_at(i).is_some());
+        snapshot.dialog = Some(DialogState {
+            unprocessed: self.history.unprocessed(),
+            open: self.open,
+            random_state: self.sampler.save_rng(),
+        });
         Ok(snapshot)
     }
 
@@ -62,7 +68,7 @@ impl Dialog {
         let (tokens, generated) = snapshot.history();
         let pairs = tokens.iter().zip(&generated).filter(|(_, generated)| **generated);
         pairs.for_each(|(token, _)| self.sampler.accept(*token));
-        self.unprocessed = state.unprocessed;
+        self.history = History::restored(tokens, generated, n_new);
         self.open = state.open;
         self.paused = None;
         Ok(())

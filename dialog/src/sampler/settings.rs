@@ -1,6 +1,6 @@
 //! What a sampler is asked to do: Genie's `sampler` block, checked.
 //!
-//! *Units*: `top_p` is a probability, `penalize_last_n` counts tokens. Defaults are the measured ones of the real Genie:
+//! *Units*: `top_p` is a probability, `penalize_last_n` counts tokens. Defaults are those measured on libGenie:
 //! `temp` 0.1, `top-k` 0 (off), `top-p` 0.8, random seed.
 
 /// A value that no sampler can work with.
@@ -17,7 +17,7 @@ pub struct SettingsError {
 
 /// Penalties for tokens that were generated lately. All off by default.
 ///
-/// *Trap*: in the real Genie a `token-penalty` block without `repetition-penalty` divides by zero and destroys the
+/// *Trap*: in libGenie a `token-penalty` block without `repetition-penalty` divides by zero and destroys the
 /// output; here an absent one is 1.0, which changes nothing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TokenPenalty {
@@ -39,7 +39,7 @@ impl Default for TokenPenalty {
 
 /// The checked `sampler` block.
 ///
-/// *Trap*: the real Genie ignores `greedy`. Here `greedy: true` does what it says: argmax.
+/// *Trap*: libGenie ignores `greedy`. Here `greedy: true` is argmax.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SamplerSettings {
     seed: Option<u32>,
@@ -100,7 +100,7 @@ impl SamplerSettings {
         Ok(self)
     }
 
-    /// Argmax whatever the other settings say.
+    /// Argmax whatever the other settings are.
     #[must_use]
     pub fn with_greedy(mut self, greedy: bool) -> Self {
         self.greedy = greedy;

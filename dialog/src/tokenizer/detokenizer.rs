@@ -4,7 +4,7 @@
 //! the decoding of the tokens just before it; byte tokens (`<0xE4>`) among them go through the stream, too.
 //!
 //! *Invariant*: all pushes and the finish together give the text of [`Tokenizer::decode`]. Once a sequence of bytes
-//! cannot become a character any more it is replaced by U+FFFD and the stream goes on; the real Genie stays silent.
+//! cannot become a character any more it is replaced by U+FFFD and the stream goes on; libGenie stays silent.
 
 use genie_types::TokenId;
 

@@ -100,7 +100,7 @@ fn a_character_comes_whole_and_when_its_last_byte_does() {
 #[test]
 fn an_invalid_byte_does_not_silence_the_stream() {
     let t = byte_level();
-    // 0xE4 wants two more bytes; `x` shows that they will not come. The real Genie prints nothing from here on.
+    // 0xE4 wants two more bytes; `x` shows that they will not come. libGenie prints nothing from here on.
     assert_eq!(
         pieces(&t, &ids([0xe4, b'x'.into(), 0xff, b'y'.into(), 0xe6, 0x97])),
         ["", "\u{fffd}x", "\u{fffd}", "y", "", "", "\u{fffd}"]
@@ -121,7 +121,7 @@ fn special_tokens_have_no_text_and_added_words_have() {
 #[test]
 fn encoding_recognises_special_tokens_and_cuts_nothing() {
     let t = byte_level();
-    // `truncation` in the file says 4 tokens.
+    // `truncation` in the file is 4 tokens.
     assert_eq!(t.encode("<s>abcdef").unwrap(), ids([257, 97, 98, 99, 100, 101, 102]));
     assert!(t.encode("").unwrap().is_empty());
 }
@@ -194,7 +194,7 @@ fn bad_tokenizers_are_refused() {
     );
 }
 
-/// Our rule for SentencePiece ids, written anew: runs of bytes are decoded lossily, `▁` is a space, one is stripped.
+/// Our rule for SentencePiece ids, written independently: runs of bytes are decoded lossily, `▁` is a space, one is stripped.
 fn sentence_piece_reference(t: &Tokenizer, tokens: &[TokenId]) -> String {
     let mut text = String::new();
     let mut run: Vec<u8> = Vec::new();
@@ -227,7 +227,7 @@ proptest! {
         let tokens = ids(raw.clone());
         let streamed = pieces(&t, &tokens).concat();
         prop_assert_eq!(&streamed, &sentence_piece_reference(&t, &tokens));
-        // Where the bytes form characters the crate says the same.
+        // Where the bytes form characters the crate gives the same.
         let whole = t.0.hf.decode(&raw, true).unwrap();
         if !whole.contains('\u{fffd}') && !streamed.contains('\u{fffd}') {
             prop_assert_eq!(streamed, whole);

@@ -24,7 +24,7 @@ impl Utf8Stream {
                 }
                 Err(e) => {
                     let (valid, _) = rest.split_at(e.valid_up_to());
-                    out.push_str(std::str::from_utf8(valid).expect("valid_up_to says so"));
+                    out.push_str(std::str::from_utf8(valid).expect("valid up to there"));
                     done += e.valid_up_to();
                     match e.error_len() {
                         Some(n) => {

@@ -27,6 +27,7 @@ pub use settings::{
     BackendSettings, CacheGroupSettings, ContextSettings, EmbeddingSettings, EngineSettings, Llama3Scaling,
     PenaltySettings, RopeSettings, SamplerSettings, TableDtype,
 };
+pub use support::DIALOG_KINDS;
 
 use std::path::{Path, PathBuf};
 
@@ -125,6 +126,11 @@ impl GenieConfig {
     /// Where the config came from.
     pub fn origin(&self) -> &Origin {
         &self.origin
+    }
+
+    /// The dialog's kind: its `type`.
+    pub fn kind(&self) -> &str {
+        &self.values.kind
     }
 
     /// The config's folder, where relative paths start.

@@ -16,6 +16,8 @@ pub(super) struct RawRoot {
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) struct RawDialog {
+    #[serde(rename = "type")]
+    pub(super) kind: String,
     pub(super) context: RawContext,
     pub(super) sampler: Option<SamplerSettings>,
     pub(super) tokenizer: RawTokenizer,

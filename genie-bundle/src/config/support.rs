@@ -4,12 +4,17 @@ use super::embedding;
 use super::node::Node;
 use super::problem::Problem;
 
+/// Values of the dialog's `type` that this build runs: the rows of `dialog::kinds::KINDS`.
+pub const DIALOG_KINDS: &[&str] = &["basic"];
+
 /// Every feature of a valid config that must be refused.
 pub(super) fn unsupported(root: &Node<'_>) -> Vec<Problem> {
     let mut out = Vec::new();
     let Some(d) = root.get("dialog") else { return out };
-    if let Some(kind) = d.str("type").filter(|k| *k != "basic") {
-        out.push(not_yet(&d, "type", &format!("dialog type `{kind}`")).hint("this build runs `basic` dialogs"));
+    if let Some(kind) = d.str("type").filter(|k| !DIALOG_KINDS.contains(k)) {
+        let known: Vec<String> = DIALOG_KINDS.iter().map(|kind| format!("`{kind}`")).collect();
+        let hint = format!("this build runs {} dialogs", known.join(", "));
+        out.push(not_yet(&d, "type", &format!("dialog type `{kind}`")).hint(hint));
     }
     if d.get("sampler").and_then(|s| s.str("type")) == Some("custom") {
         out.push(not_yet(&d, "sampler", "sampler type `custom`"));

@@ -15,6 +15,7 @@ use super::settings::{BackendSettings, ContextSettings, EngineSettings, Llama3Sc
 /// All values of a dialog.
 #[derive(Clone, Debug)]
 pub(super) struct Values {
+    pub(super) kind: String,
     pub(super) context: ContextSettings,
     pub(super) sampler: SamplerSettings,
     pub(super) tokenizer: PathBuf,
@@ -51,6 +52,7 @@ pub(super) fn values(raw: RawDialog, base: &Path, problems: &mut Vec<Problem>) -
         embedding: raw.embedding.and_then(|e| embedding::table(e, base, problems)),
     };
     Values {
+        kind: raw.kind,
         context,
         sampler,
         tokenizer: resolve(base, &raw.tokenizer.path),

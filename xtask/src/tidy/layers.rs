@@ -1,4 +1,4 @@
-//! What holds for a crate as a whole: its dependencies, its attribute on `unsafe`, its README and its example.
+//! What holds for a crate as a whole: its dependencies, its attribute on `unsafe`, its README, its example, its metadata.
 
 use std::path::Path;
 
@@ -6,6 +6,10 @@ use anyhow::{Context, Result};
 
 use super::crates::{CRATES, Crate, Unsafe};
 
+/// Libraries of tests, which no registry would hold.
+const TEST_ONLY: [&str; 2] = ["conformance", "testkit"];
+/// What a registry shows of a crate.
+const METADATA: [&str; 3] = ["description = ", "keywords = ", "categories = "];
 /// A README is a screen.
 const MAX_README_LINES: usize = 60;
 
@@ -19,7 +23,9 @@ pub fn check(root: &Path, faults: &mut Vec<String>) -> Result<()> {
     }
     for row in CRATES {
         let folder = root.join(row.name);
-        check_dependencies(row, &read(&folder.join("Cargo.toml"))?, faults);
+        let manifest = read(&folder.join("Cargo.toml"))?;
+        check_dependencies(row, &manifest, faults);
+        check_metadata(row, &manifest, faults);
         let entry = ["lib.rs", "main.rs"].map(|name| folder.join("src").join(name)).into_iter().find(|p| p.exists());
         check_entry(row, &read(&entry.with_context(|| format!("`{}` has no lib.rs or main.rs", row.name))?)?, faults);
         if row.library {
@@ -56,6 +62,13 @@ fn check_dependencies(row: &Crate, manifest: &str, faults: &mut Vec<String>) {
     }
 }
 
+fn check_metadata(row: &Crate, manifest: &str, faults: &mut Vec<String>) {
+    let wanted = METADATA.iter().filter(|_| row.library && !TEST_ONLY.contains(&row.name));
+    for key in wanted.filter(|key| !manifest.lines().any(|line| line.starts_with(**key))) {
+        faults.push(format!("{}/Cargo.toml: has no `{}`", row.name, key.trim_end_matches(" = ")));
+    }
+}
+
 fn check_entry(row: &Crate, text: &str, faults: &mut Vec<String>) {
     let attribute = match row.unsafe_code {
         Unsafe::Forbidden => "#![forbid(unsafe_code)]",
@@ -65,7 +78,7 @@ fn check_entry(row: &Crate, text: &str, faults: &mut Vec<String>) {
     if !text.contains(attribute) {
         faults.push(format!("{}: lacks `{attribute}`", row.name));
     }
-    if row.library && row.name != "conformance" && !text.contains("//! ```") {
+    if row.library && !TEST_ONLY.contains(&row.name) && !text.contains("//! ```") {
         faults.push(format!("{}/src/lib.rs: has no example", row.name));
     }
 }
@@ -94,6 +107,14 @@ mod tests {
             &mut faults,
         );
         assert_eq!(faults, ["nsp-graph/Cargo.toml: may not depend on `qnn-api` (xtask/src/tidy/crates.rs)"]);
+    }
+
+    #[test]
+    fn a_library_has_what_a_registry_shows() {
+        let mut faults = Vec::new();
+        check_metadata(find("engine").unwrap(), "description = \"x\"\nkeywords = []\n", &mut faults);
+        check_metadata(find("xtask").unwrap(), "", &mut faults);
+        assert_eq!(faults, ["engine/Cargo.toml: has no `categories`"]);
     }
 
     #[test]

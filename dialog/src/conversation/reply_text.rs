@@ -23,19 +23,19 @@ impl StopRules {
 
 /// The text side of a reply.
 #[derive(Clone, Debug)]
-pub(super) struct Stream {
+pub(super) struct ReplyText {
     detokenizer: Detokenizer,
     matcher: StopMatcher,
     /// The token where text that has not come out of the detokeniser yet begins.
     pending_since: Option<usize>,
 }
 
-impl Stream {
+impl ReplyText {
     pub(super) fn new(tokenizer: &Tokenizer) -> Self {
         Self { detokenizer: tokenizer.detokenizer(), matcher: StopMatcher::default(), pending_since: None }
     }
 
-    /// Appends what `token`, at `place` in the history, lets out.
+    /// Appends the text that is certain once `token`, at `place` in the history, is there.
     pub(super) fn push(
         &mut self,
         rules: &StopRules,

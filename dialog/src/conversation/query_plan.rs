@@ -1,4 +1,4 @@
-//! What the model is given for a query: the rules between turns, as measured on the real Genie.
+//! What the model is given for a query: the rules between turns, as measured on libGenie.
 //!
 //! | query | input |
 //! |---|---|
@@ -13,14 +13,14 @@ use super::codes::SentenceCode;
 use super::history::History;
 use crate::config::ContextSettings;
 
-/// How a query starts.
+/// How a query begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Start {
+pub(super) struct QueryPlan {
     /// Tokens of the history to keep; the rest is forgotten before anything runs.
     pub(super) keep: usize,
     /// What the model processes.
     pub(super) input: Vec<TokenId>,
-    /// A reply token that is known without running anything: it is said again.
+    /// A reply token that is known without running anything: it is delivered again.
     pub(super) replay: Option<TokenId>,
 }
 
@@ -28,55 +28,53 @@ pub(super) struct Start {
 pub(super) fn of_turn(
     code: SentenceCode,
     open: bool,
-    history: History<'_>,
+    history: &History,
     context: &ContextSettings,
     new: &[TokenId],
-) -> Start {
+) -> QueryPlan {
     let mut input = Vec::with_capacity(new.len() + 3);
     if history.is_empty() {
         input.extend(context.bos);
         input.extend_from_slice(new);
-        return Start { keep: 0, input, replay: None };
+        return QueryPlan { keep: 0, input, replay: None };
     }
     let continues = open || matches!(code, SentenceCode::Continue | SentenceCode::End);
     if continues {
         input.extend_from_slice(new);
-        return Start { keep: history.n_past(), input, replay: None };
+        return QueryPlan { keep: history.n_past(), input, replay: None };
     }
     input.extend(history.unprocessed());
     let eos = context.eos.first().copied();
-    let last = history.last();
+    let last = history.tokens().last().copied();
     if last.is_none_or(|t| Some(t) != eos && Some(t) != context.eot) {
         input.extend(eos);
     }
     input.extend(context.bos);
     input.extend_from_slice(new);
-    Start { keep: history.len(), input, replay: None }
+    QueryPlan { keep: history.len(), input, replay: None }
 }
 
-/// The whole conversation anew.
+/// The whole conversation stated again.
 ///
-/// *Deviation*: with nothing in common the conversation is cleared; the real one appends the list at the old place.
-pub(super) fn of_rewind(history: History<'_>, list: &[TokenId]) -> Start {
+/// *Deviation*: with nothing in common the conversation is cleared; libGenie appends the list at the old place.
+pub(super) fn of_rewind(history: &History, list: &[TokenId]) -> QueryPlan {
     let common = history.common_prefix(list).min(history.n_past());
     if common < list.len() {
-        return Start { keep: common, input: list[common..].to_vec(), replay: None };
+        return QueryPlan { keep: common, input: list[common..].to_vec(), replay: None };
     }
     match history.generated_at(common) {
-        // The reply to exactly this is known: it is said again, without running the model.
-        Some(token) => Start { keep: common, input: Vec::new(), replay: Some(token) },
-        // Everything is in the cache, but no logits are: the last token is run again.
+        // The reply to exactly this is known: it is delivered again, without running the model.
+        Some(token) => QueryPlan { keep: common, input: Vec::new(), replay: Some(token) },
+        // Everything is in the cache, but no logits are: the last token is processed again.
         None => {
             let keep = common.saturating_sub(1);
-            Start { keep, input: list[keep..].to_vec(), replay: None }
+            QueryPlan { keep, input: list[keep..].to_vec(), replay: None }
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use engine::Transcript;
-
     use super::*;
 
     fn ids(raw: &[u32]) -> Vec<TokenId> {
@@ -96,16 +94,16 @@ mod tests {
     }
 
     /// A prompt that was processed, tokens that were generated, the last of them not processed.
-    fn history(prompt: &[u32], said: &[u32]) -> (Transcript, Option<TokenId>) {
-        let mut transcript = Transcript::default();
-        transcript.extend(&ids(prompt), 0);
-        let (last, processed) = said.split_last().map_or((None, &[][..]), |(last, rest)| (Some(*last), rest));
-        for token in processed {
-            let index = transcript.len();
-            transcript.push(TokenId(*token), index);
-            transcript.mark_generated(index);
+    fn history(prompt: &[u32], generated: &[u32]) -> History {
+        let mut h = History::default();
+        h.processed(&ids(prompt));
+        for (i, token) in generated.iter().enumerate() {
+            h.push_generated(TokenId(*token));
+            if i + 1 < generated.len() {
+                h.processed(&ids(&[*token]));
+            }
         }
-        (transcript, last.map(TokenId))
+        h
     }
 
     #[test]
@@ -121,24 +119,21 @@ mod tests {
             (End, false, &[53], &[20]),
             (Complete, true, &[], &[20]),
         ];
-        for (code, open, said, expected) in cases {
-            let (transcript, last) = history(&[256, 9], said);
-            let start = of_turn(code, open, History::new(&transcript, last), &context(), &ids(&[20]));
-            assert_eq!(start.input, ids(expected), "{code} after {said:?}");
+        for (code, open, generated, expected) in cases {
+            let start = of_turn(code, open, &history(&[256, 9], generated), &context(), &ids(&[20]));
+            assert_eq!(start.input, ids(expected), "{code} after {generated:?}");
         }
-        let first = of_turn(Continue, false, History::new(&Transcript::default(), None), &context(), &ids(&[20]));
+        let first = of_turn(Continue, false, &History::default(), &context(), &ids(&[20]));
         assert_eq!(first.input, ids(&[256, 20]));
         let no_specials = ContextSettings { bos: None, eos: vec![], eot: None, ..context() };
-        let (transcript, last) = history(&[9], &[53]);
-        let start = of_turn(Complete, false, History::new(&transcript, last), &no_specials, &ids(&[20]));
+        let start = of_turn(Complete, false, &history(&[9], &[53]), &no_specials, &ids(&[20]));
         assert_eq!(start.input, ids(&[53, 20]));
     }
 
     #[test]
     fn a_rewind_keeps_what_is_in_the_cache_and_the_same() {
-        let (transcript, last) = history(&[256, 9, 8], &[50, 51]);
-        let h = History::new(&transcript, last);
-        // The list; how much is kept, what is run, what is said again.
+        let h = history(&[256, 9, 8], &[50, 51]);
+        // The list; how much is kept, what is run, what is delivered again.
         type Case = (&'static [u32], usize, &'static [u32], Option<u32>);
         let cases: [Case; 7] = [
             (&[256, 9, 1], 2, &[1], None),
@@ -150,8 +145,8 @@ mod tests {
             (&[7, 9], 0, &[7, 9], None),
         ];
         for (list, keep, input, replay) in cases {
-            let expected = Start { keep, input: ids(input), replay: replay.map(TokenId) };
-            assert_eq!(of_rewind(h, &ids(list)), expected, "{list:?}");
+            let expected = QueryPlan { keep, input: ids(input), replay: replay.map(TokenId) };
+            assert_eq!(of_rewind(&h, &ids(list)), expected, "{list:?}");
         }
     }
 }
