@@ -6,9 +6,9 @@
 mod args;
 mod cli;
 mod commands;
-mod compile_hint;
 mod exit;
 mod failure;
+mod hints;
 mod printer;
 
 use std::process::ExitCode;

@@ -82,9 +82,9 @@ pub enum LayoutError {
     #[error("{at}: tensor `{tensor}` is {found} but has no per-tensor scale and offset")]
     Encoding { at: GraphAt, tensor: Box<str>, found: genie_types::Dtype },
 
-    /// No tensor and no name says how many tokens a step takes.
+    /// No tensor and no name gives the number of tokens per step.
     #[error(
-        "{at}: the AR (tokens a step) is neither in a tensor's shape nor in the name; expected a name like `ar1_cl512_1_of_1`"
+        "{at}: the AR (tokens per step) is neither in a tensor's shape nor in the name; expected a name like `ar1_cl512_1_of_1`"
     )]
     NoAr { at: GraphAt },
 
@@ -190,7 +190,7 @@ pub enum LayoutError {
     #[error("{at} has output `logits` but is split {split} of {total}; only the last one may")]
     LogitsTooEarly { at: GraphAt, split: usize, total: usize },
 
-    /// An input that nobody fills.
+    /// An input that no part of the engine fills.
     #[error(
         "{at}: nothing fills input `{tensor}`: it is neither a name of the contract nor an output of an earlier split{near}"
     )]

@@ -10,7 +10,7 @@ use genie_types::{
     Ar, Cl, DataFormat, Dtype, GraphIdx, GraphInfo, KvForm, KvTensor, Quant, SplitIdx, TensorInfo, Variant,
 };
 
-/// Part of the model that a graph computes, told by its tensors.
+/// Part of the model that a graph computes, known by its tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GraphKind {
     /// Ids to embeddings: a token input, no cache, no logits.
@@ -108,7 +108,7 @@ pub enum OutputRole {
     New(KvIdx),
     /// Read by a later split.
     Wire(WireIdx),
-    /// Read by nobody here.
+    /// Not read here.
     Extra,
 }
 

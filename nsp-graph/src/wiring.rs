@@ -59,7 +59,7 @@ fn unfilled(draft: &Draft<'_>, t: &TensorInfo, splits: &[Vec<Draft<'_>>], s: usi
     LayoutError::InputUnknown { at, tensor, near: Near::to(&t.name, known) }
 }
 
-/// The wires fit in every variant: same type, same encoding, same extents but for 1s.
+/// The wires fit in every variant: same type, same encoding, same extents except 1s.
 pub(crate) fn check(wires: &[Wire], splits: &[Vec<Draft<'_>>], by_variant: &[Vec<usize>]) -> Result<(), LayoutError> {
     for wire in wires {
         for consumer in &wire.consumers {
@@ -89,7 +89,7 @@ pub(crate) fn check(wires: &[Wire], splits: &[Vec<Draft<'_>>], by_variant: &[Vec
     Ok(())
 }
 
-/// Extents but for 1s, which do not change the bytes.
+/// Extents except 1s, which do not change the bytes.
 fn extents(t: &TensorInfo) -> impl Iterator<Item = usize> + '_ {
     t.dims.iter().copied().filter(|&n| n != 1)
 }
