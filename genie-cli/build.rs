@@ -1,5 +1,5 @@
-//! Tells the program which commit it was built from: `GENIE_COMMIT`, when it is set, else what git says. Without git, or
-//! outside of a repository, there is none, and nothing fails.
+//! Sets `GENIE_COMMIT` for the program: the variable of that name, else the commit that git reports. Without git or
+//! outside of a repository it stays unset; that is no failure.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,9 +11,9 @@ fn main() {
     }
 }
 
-/// The commit, with `-changed` behind it when a tracked file differs.
+/// The commit, with `-changed` appended if a tracked file differs.
 fn ask_git() -> Option<String> {
-    // Every commit is a line of this log; a change of a source may make the tree differ.
+    // A commit appends a line to this log; a change of a source can change the suffix.
     let log = git(&["rev-parse", "--git-path", "logs/HEAD"])?;
     if Path::new(&log).exists() {
         println!("cargo::rerun-if-changed={log}");

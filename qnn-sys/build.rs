@@ -28,7 +28,7 @@ mod headers {
         "QnnTypes.h",
     ];
 
-    /// Writes `header.rs` and, with an SDK, `sdk.rs` (announced by `cfg(qnn_sdk)`) into the build's folder.
+    /// Writes the bindings of the header and, with an SDK, of the SDK's (announced by `cfg(qnn_sdk)`) into the build's folder.
     pub(crate) fn read() {
         println!("cargo::rerun-if-env-changed=QNN_SDK_ROOT");
         bind(&[PathBuf::from(GENERATED)], None, "header.rs");

@@ -10,7 +10,7 @@ mod peak_memory;
 use compiler::{Family, testmodel::TestModel};
 
 #[test]
-fn a_checkpoint_becomes_a_bundle_that_its_manifest_describes() {
+fn a_checkpoint_becomes_the_bundle_of_its_manifest() {
     let place = tempfile::tempdir().unwrap();
     let (model, bundle) = (place.path().join("model"), place.path().join("bundle"));
     TestModel::tiny(Family::Llama).write(&model).unwrap();

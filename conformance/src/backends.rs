@@ -6,14 +6,7 @@ use std::sync::{Arc, OnceLock};
 use qnn_api::library::runtime;
 use qnn_api::{Backend, BackendOptions, Library};
 
-/// The host, linked in.
-///
-/// # Panics
-/// It does not start: nothing can be tested then.
-pub fn linked() -> Arc<Backend> {
-    let library = Library::linked(qnn_host::providers());
-    start(&library.expect("the linked host has a table"))
-}
+pub use testkit::linked_backend as linked;
 
 /// The host, opened by `dlopen` as any QNN client does.
 ///

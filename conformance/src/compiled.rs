@@ -1,7 +1,7 @@
 //! Bundles that our compiler makes for a Hexagon chip, as named cases: families, splits, weights, shapes.
 //!
 //! Every value of every property meets every value of every other one in some case (pairwise; a test here checks it), so
-//! nine bundles stand for the thirty-six combinations. Whoever runs bundles (our engine, the real Genie) takes the same
+//! nine bundles stand for the thirty-six combinations. Whoever runs bundles (our engine, libGenie) takes the same
 //! ones from here.
 
 use std::path::Path;

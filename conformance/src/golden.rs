@@ -1,4 +1,4 @@
-//! Bundles that the real Genie ran, with what it said: `golden/`, beside the checkout.
+//! Recordings of libGenie: bundles with its tokens, graphs and status, in a folder beside the checkout.
 //!
 //! Recorded on libGenie 1.21 over the HTP emulator, greedily. A margin is the distance of the two largest logits of a
 //! float32 reference; a flip at a margin under 0.15 would be float16's doing, not ours.
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-/// Environment variable with the folder; without it, `../shared/golden` beside the repository.
+/// Environment variable with the folder; without it, a folder shared/golden beside the repository.
 pub const DIR_VARIABLE: &str = "GENIE_GOLDEN_DIR";
 
 /// A bundle and its recorded queries.
@@ -32,9 +32,9 @@ pub struct Case {
     pub max_tokens: Option<usize>,
     /// What the query returned: 0, or 4 at the context's limit.
     pub status: i32,
-    /// The tokens that it said.
+    /// The generated tokens.
     pub tokens: Vec<u32>,
-    /// What a float32 reference says; one token where the real one said none.
+    /// Tokens of a float32 reference; one token where libGenie returned none.
     pub reference: Vec<u32>,
     /// Smallest margin along the case, where it was recorded.
     pub min_margin: Option<f64>,

@@ -9,13 +9,12 @@
 //! let outputs = host.run(problem).unwrap();
 //! compare(problem, Answers { host: Some(&outputs), emulator: None }).unwrap();
 //! ```
-// Denied but for `genie::ffi`, which calls the real `libGenie.so`.
+// Denied, except in `genie::ffi`, which calls Qualcomm's `libGenie.so`.
 #![deny(unsafe_code)]
 
 pub mod backends;
 pub mod bundles;
 pub mod compiled;
-pub mod decoder;
 pub mod genie;
 pub mod gguf;
 pub mod golden;

@@ -146,7 +146,7 @@ fn configs() {
             "`/changed.json` names files that cannot be used: /dialog/engine/model/binary/ctx-bins/0: file not found: `/no.bin` (relative paths start at the config's folder)",
         ),
         (
-            "positions told twice",
+            "positions given twice",
             |c| c["dialog"]["engine"]["backend"]["QnnHtp"]["rope-theta"] = json!(1e4),
             "`/changed.json` is not a valid dialog config: /dialog/engine/backend/QnnHtp/rope-theta: not allowed together with `positional-encoding` of the model (remove `rope-theta`; `positional-encoding` says the same)",
         ),

@@ -124,7 +124,7 @@ fn every_chip_has_binaries_of_its_own() {
 
 #[test]
 #[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
-fn a_compilation_may_be_repeated_and_a_library_for_something_else_is_refused() {
+fn compilations_repeat_and_other_libraries_are_refused() {
     let _alone = alone();
     let place = tempfile::tempdir().unwrap();
     let model = place.path().join("model");

@@ -1,4 +1,4 @@
-//! The bundles of the real Genie on Qualcomm's own library: what our engine says and runs, against the recordings.
+//! The bundles of libGenie on Qualcomm's own library: the engine's tokens and graphs, against the recordings.
 //!
 //! Tokens must equal the recorded ones everywhere, also where the margin is small: the same library computes the same
 //! graphs from the same inputs, bit for bit.
@@ -86,7 +86,7 @@ fn codes_of_8_and_16_bits() {
 
 #[test]
 #[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
-fn the_default_policy_also_serves_what_the_real_one_refuses() {
+fn the_default_policy_serves_what_libgenie_refuses() {
     let mut n_refused = 0;
     for name in ["fp16_ar1_32_cl128", "fp16_scatter", "w8a16"] {
         let golden = golden::bundle(name);
@@ -101,18 +101,18 @@ fn the_default_policy_also_serves_what_the_real_one_refuses() {
                 continue;
             }
             // Every position is used, and the token after the last one is said as well.
-            let room = SIZE - n + 1;
-            assert_eq!(answer.tokens.len(), case.max_tokens.map_or(room, |max| max.min(room)), "{what}");
+            let n_left = SIZE - n + 1;
+            assert_eq!(answer.tokens.len(), case.max_tokens.map_or(n_left, |max| max.min(n_left)), "{what}");
             assert_eq!(answer.tokens[0], case.reference[0], "{what}, margin {:?}", case.min_margin);
             assert_eq!(
                 answer.executed[..case.executed.len()],
                 case.executed,
                 "{what}: the prompt takes the same graphs"
             );
-            assert_eq!(answer.status, if answer.tokens.len() == room { 4 } else { 0 }, "{what}: {:?}", answer.error);
+            assert_eq!(answer.status, if answer.tokens.len() == n_left { 4 } else { 0 }, "{what}: {:?}", answer.error);
             n_refused += 1;
         }
-        // A reply that the real one ends at the limit has one token more here.
+        // A reply that libGenie ends at the limit has one token more here.
         let Some(case) = golden
             .cases
             .iter()
@@ -133,7 +133,7 @@ fn the_default_policy_also_serves_what_the_real_one_refuses() {
 #[test]
 #[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
 fn a_context_below_the_graphs_ends_where_it_says() {
-    // Measured: size - P + 1 tokens, then status 4; under both policies, for the graphs have room to spare.
+    // Measured: size - P + 1 tokens, then status 4; under both policies, since the graphs are longer than the context.
     const SMALL: usize = 100;
     let golden = golden::bundle("fp16_ar1_32_cl128");
     let case = golden.case("prompt96");

@@ -1,4 +1,4 @@
-//! Defects that others measured in the real Genie (`facts/features.md`, 1.9), each as a test that must not fail here.
+//! Defects that were measured in libGenie, each as a test that the engine here passes.
 
 use std::sync::Arc;
 
@@ -6,11 +6,11 @@ use compiler::Precision;
 use compiler::testmodel::TestModel;
 use conformance::backends;
 use conformance::bundles::Bundle;
-use conformance::decoder::{Decoder, Form, Naive, Rule, Size, distance};
 use dialog::{Dialog, Reply, SamplerSettings, SentenceCode, StopReason};
 use engine::{Engine, EngineConfig, LongContext, TokenModel};
 use genie_types::{Dtype, TokenId};
 use qnn_api::Backend;
+use testkit::{Decoder, Form, Naive, Rule, Size, distance};
 
 fn ids(tokens: &[u32]) -> Vec<TokenId> {
     tokens.iter().copied().map(TokenId).collect()
@@ -60,7 +60,7 @@ fn d1_crossing_every_cl_edge_says_what_one_large_cl_says() {
     assert!(crossed > 10, "edges were crossed in {crossed} dialogs");
 }
 
-/// D2: after a long and a short query the third, long again, is told that the context is exceeded.
+/// D2: after a long and a short query the third, long again, fails with an exceeded context.
 #[test]
 fn d2_long_short_long() {
     let backend = backends::linked();
@@ -168,7 +168,7 @@ fn d6_a_restored_window_goes_on_as_if_never_saved() {
 
 /// foundry-local 719: a prompt shorter than the window (or than a step) crashes.
 #[test]
-fn prompts_shorter_than_a_window_of_every_length_up_to_two_steps() {
+fn prompts_of_every_length_up_to_two_steps_in_a_window() {
     const AR: usize = 8;
     let backend = backends::linked();
     let decoder = Decoder::for_type(Size::TINY, 9, Dtype::F32);

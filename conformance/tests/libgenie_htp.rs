@@ -12,13 +12,13 @@ use qnn_api::library::runtime;
 /// A smaller distance of the two largest logits may flip between float16 and float32 sums.
 const MARGIN: f32 = 0.15;
 
-/// The session played by the real one and by ours, on Qualcomm's library.
+/// The session played by libGenie and by ours, on Qualcomm's library.
 fn both(real: &Session) -> (Run, Run) {
     let backend = runtime::find(runtime::HTP).expect("the emulator lies beside libGenie.so");
     let ours = Session { player: Player::Ours { backend }, ..real.clone() };
     std::thread::scope(|scope| {
         let ours = scope.spawn(move || ours.run());
-        let real = real.run().unwrap_or_else(|e| panic!("the real one: {e}"));
+        let real = real.run().unwrap_or_else(|e| panic!("libGenie: {e}"));
         (real, ours.join().expect("no panic").unwrap_or_else(|e| panic!("ours: {e}")))
     })
 }
@@ -29,7 +29,7 @@ fn ask(prompt: Vec<u32>, n: u32) -> Vec<Act> {
 
 #[test]
 #[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
-fn the_harness_hears_what_was_recorded() {
+fn the_harness_returns_what_was_recorded() {
     for (name, case) in [("fp16_ar1_32_cl128", "prompt5"), ("fp16_split2", "prompt5"), ("w8a16", "prompt5")] {
         let bundle = golden::bundle(name);
         let case = bundle.case(case);
@@ -37,7 +37,7 @@ fn the_harness_hears_what_was_recorded() {
         let session =
             Session::greedy(genie::library(), bundle.dir.join(CONFIG_FILE), ask(case.prompt.clone(), n as u32));
         let (real, ours) = both(&session);
-        assert_eq!(real.tokens(), [&case.tokens[..n]], "{name}: the real one against its recording");
+        assert_eq!(real.tokens(), [&case.tokens[..n]], "{name}: libGenie against its recording");
         assert_eq!(ours.tokens(), [&case.tokens[..n]], "{name}: ours against the recording");
         assert!(real.outcome.version >= [1, 13, 0], "{:?}", real.outcome.version);
         assert_eq!(real.outcome.profile["header"]["artifact_type"], "GENIE_PROFILE");
@@ -58,7 +58,7 @@ fn bundles_of_ours_say_the_same_in_both() {
         let (real, ours) = (real.tokens().concat(), ours.tokens().concat());
         assert_eq!(real.len(), compiled::N_TOKENS, "{name}");
         if let Some(at) = first_difference(&real, &ours) {
-            panic!("{name}: token {at} is {:?} of the real one, {:?} of ours", real.get(at), ours.get(at));
+            panic!("{name}: token {at} is {:?} of libGenie, {:?} of ours", real.get(at), ours.get(at));
         }
 
         // The same model on our own backend: sums are rounded elsewhere, so close calls may fall otherwise.

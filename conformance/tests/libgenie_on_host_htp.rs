@@ -260,8 +260,8 @@ fn a_saved_session_moves_over_and_back() {
         let went = play(go_on(folder("by_ours"))).run().unwrap();
         assert_eq!(stayed.codes(), [0, 0, 0], "{family}");
         assert!(stayed.tokens().concat().len() > 4, "{family}: {:?}", stayed.tokens());
-        assert_eq!(came.tokens(), stayed.tokens(), "{family}: saved by the real one, taken up by ours");
+        assert_eq!(came.tokens(), stayed.tokens(), "{family}: saved by libGenie, taken up by ours");
         assert_eq!(went.codes(), [0, 0, 0], "{family}");
-        assert_eq!(went.tokens(), stayed.tokens(), "{family}: saved by ours, taken up by the real one");
+        assert_eq!(went.tokens(), stayed.tokens(), "{family}: saved by ours, taken up by libGenie");
     }
 }

@@ -1,5 +1,5 @@
-//! Windows, rings and scattered caches on the real HTP emulator, by the rules measured on the real Genie
-//! (`facts/graph-contract.md`, section 3), and our exact window where the real one truncates it.
+//! Windows, rings and scattered caches on Qualcomm's HTP emulator, by the rules measured on libGenie
+//! (`docs/graph-contract.md`), and our exact window where libGenie truncates it.
 //!
 //! The bundles are composed here; tokens are given, so that each step's logits are compared: float16 graphs within 4e-2 of
 //! the largest logit of the double-precision model.
@@ -7,10 +7,10 @@
 use std::sync::Arc;
 
 use conformance::backends;
-use conformance::decoder::{Decoder, Form, Naive, Rule, Size, distance};
 use engine::{Engine, EngineConfig, LongContext, Policy, TokenModel};
 use genie_types::{Dtype, TokenId};
 use qnn_api::{Backend, BackendOptions};
+use testkit::{Decoder, Form, Naive, Rule, Size, distance};
 
 const SM8650: u32 = 57;
 const TOLERANCE: f64 = 4e-2;
@@ -46,7 +46,7 @@ fn rig(form: Form, choose: impl FnOnce(&mut EngineConfig)) -> Rig {
     Rig { decoder, form, engine, _folder: folder }
 }
 
-/// A prompt, then one token after the other; every step's last logits against the naive cache. `around` is told the AR
+/// A prompt, then one token after the other; every step's last logits against the naive cache. `around` receives the AR
 /// of each step, before and after the naive cache takes it.
 fn follow(
     rig: &mut Rig,
@@ -88,12 +88,12 @@ fn follow(
 
 #[test]
 #[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
-fn a_sliding_window_on_the_default_group_is_a_ring_of_slots() {
+fn a_window_on_the_default_group_is_a_ring_of_slots() {
     for sinks in [0, 4] {
         let mut rig = rig(form(false), |config| {
             config.context_size = Some(300);
             config.long_context = vec![("past_".into(), LongContext::Ring { sinks })];
-            // The real one takes its older path here: one AR for all of an input.
+            // libGenie takes its older path here: one AR for all of an input.
             config.policy = Policy::FixedVariant;
         });
         let worst = follow(&mut rig, &[Rule::All], 150, 40, |naive, ar| naive.ring(128 - ar, sinks));
@@ -110,7 +110,7 @@ fn a_sliding_window_on_the_default_group_is_a_ring_of_slots() {
 #[test]
 #[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
 fn two_groups_with_scatter_see_everything_and_their_window() {
-    // 32 and 33: the real one is exact, and so are we. 40: its chunk is capped and its window truncated; ours is exact.
+    // 32 and 33: libGenie is exact, and so are we. 40: its chunk is capped and its window truncated; ours is exact.
     let mut worst = 0.0f64;
     for size in [32, 33, 40] {
         let mut rig = rig(form(true).with_window_group(64), |config| {

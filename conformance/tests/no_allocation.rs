@@ -41,7 +41,7 @@ fn a_decode_step_does_not() {
                     next = sampler.sample(engine.process(&[next]).unwrap()).unwrap();
                 }
             };
-            // The first steps find the room that the others use.
+            // The first steps allocate the buffers that the others reuse.
             decode(3);
             let counted = allocation_counter::measure(|| decode(100));
             assert_eq!(counted.count_total, 0, "{weights}: {} bytes in 100 steps", counted.bytes_total);

@@ -21,7 +21,7 @@ fn the_linked_host_meets_the_reference() {
 }
 
 #[test]
-fn the_shared_library_answers_bit_for_bit_like_the_linked_host() {
+fn the_shared_library_equals_the_linked_host_bit_for_bit() {
     let (linked, loaded) = (Linked::start(), Loaded::start());
     for problem in chosen().iter().filter(|p| p.host == Support::Runs) {
         let runs = [&linked as &dyn Runtime, &loaded].map(|runtime| {

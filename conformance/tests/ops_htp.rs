@@ -46,7 +46,7 @@ fn the_emulator_meets_the_reference_and_the_host() {
 
 #[test]
 #[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
-fn the_emulator_refuses_bad_op_configs_as_far_as_the_table_says() {
+fn the_emulator_refuses_bad_op_configs_as_the_table_lists() {
     let emulator = Emulator::start();
     let mut faults = Vec::new();
     for bad in conformance::suite::bad::all() {

@@ -1,5 +1,5 @@
-//! The demo model foretells a text that it has not seen as well with quantised weights as in float32, but for what its formats may
-//! cost: 0.5 % of the perplexity for w8 and q8_0, 4 % for q4_0.
+//! Perplexity of an unseen text under the demo model with quantised weights, against float32: at most 0.5 % more for w8 and
+//! q8_0, 4 % for q4_0.
 //!
 //! The text is `testdata/sonnets.txt`: five of Shakespeare's sonnets, typed in for this; the model was trained on plays.
 //! docs/compile.md has the figures for the whole held-out part of what it was trained on.
@@ -49,7 +49,7 @@ fn quantised_weights_cost_no_more_perplexity_than_they_may() {
         (Precision::F16, Weights::Q8_0, 0.005),
         (Precision::F32, Weights::Q4_0, 0.04),
         (Precision::F16, Weights::Q4_0, 0.04),
-        // Four bits with a scale a row are asked for nothing; they are here to be seen.
+        // Four bits with a scale per row have no limit; they are printed for comparison.
         (Precision::F32, Weights::W4, 0.2),
     ] {
         let found = measure(precision, weights);

@@ -104,7 +104,7 @@ fn the_files_that_were_written_last_count() {
     let early = live.history().to_vec();
     ask(&mut live, 2, 3);
     live.save(theirs.path()).unwrap();
-    // The real Genie saves into our folder: its files are newer than our snapshot, which it does not know.
+    // libGenie saves into our folder: its files are newer than our snapshot, which it does not know.
     for name in ["dialog.json", HISTORY, KV, "sampler.primary.rng", "unprocessed-data"] {
         fs::copy(theirs.path().join(name), ours.path().join(name)).unwrap();
     }

@@ -124,7 +124,7 @@ const CHANGES: &[Change] = &[
         (c.info_mut(0).soc, c.info_mut(0).dsp_arch) = (Some(60), Some(73));
         c.bundle_mut().extensions.clear();
     }, &["binary-soc"]),
-    ("a binary that says its chip only", |c| {
+    ("a binary that names its SoC only", |c| {
         (c.info_mut(0).soc, c.info_mut(0).dsp_arch) = (Some(43), None);
     }, &["binary-arch"]),
     ("a bundle for another device that no library reads", |c| {

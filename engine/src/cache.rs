@@ -1,10 +1,7 @@
-//! The layout's cache in the KV manager's words: groups with their lengths and rules, tensors with their types.
+//! Which cache a model gets: groups with their lengths and rules, the mode, the tensors.
 
-use genie_types::{Dtype, SplitIdx};
-use kvmanager::{
-    CacheGroup, KvDtype, KvForm, KvGeometry, KvKind, KvLayout, KvTensor, LongContext, ModeKind, SplitGeometry, Variants,
-};
-use nsp_graph::{CacheForm, InputRole, ModelLayout};
+use kvmanager::{CacheGroup, KvGeometry, LongContext, ModeKind, SplitGeometry, Variants};
+use nsp_graph::{InputRole, ModelLayout};
 
 use crate::{EngineConfig, EngineError};
 
@@ -16,12 +13,9 @@ pub(crate) fn groups(layout: &ModelLayout, config: &EngineConfig) -> Result<Vec<
             return Err(EngineError::Config { what: "long context", expected: "the prefix of a cache group", found });
         }
     }
-    let group = |(g, group): (usize, &nsp_graph::CacheGroup)| CacheGroup {
+    let group = |(g, group): (usize, &nsp_graph::GroupLayout)| CacheGroup {
         prefix: group.prefix.clone(),
-        form: match group.form {
-            CacheForm::Concat => KvForm::Concat,
-            CacheForm::Scatter => KvForm::Scatter,
-        },
+        form: group.form,
         ctx: (0..layout.variants.len()).filter_map(|v| Some((layout.variants[v], width(layout, g, v)?))).collect(),
         long: rule(config, &group.prefix),
     };
@@ -68,33 +62,6 @@ pub(crate) fn geometry(layout: &ModelLayout, variants: &Variants, mode: ModeKind
             return Err(EngineError::Unsupported { what, hint: "; whole tiles have a multiple of 32" });
         }
     }
-    let split = |s: &nsp_graph::Split| {
-        let tensors = s.kv.iter().map(|t| tensor(s.index, t)).collect::<Result<_, _>>()?;
-        Ok(SplitGeometry { tensors })
-    };
-    Ok(KvGeometry { splits: layout.splits.iter().map(split).collect::<Result<_, EngineError>>()? })
-}
-
-fn tensor(split: SplitIdx, t: &nsp_graph::KvTensor) -> Result<KvTensor, EngineError> {
-    let dtype = match t.dtype {
-        // Rows are only copied, so the sign does not matter; the code of zero is 0.
-        Dtype::SFixed8 => Some(KvDtype::U8),
-        Dtype::SFixed16 => Some(KvDtype::U16),
-        other => KvDtype::from_dtype(other),
-    };
-    let what = || format!("a cache of {} (layer {}, split {split})", t.dtype, t.layer);
-    let (scale, offset) = t.quant.per_tensor().unwrap_or((0.0, 0));
-    let kind = if t.kind == nsp_graph::KvKind::Key { KvKind::Key } else { KvKind::Value };
-    Ok(KvTensor {
-        layer: t.layer,
-        head: t.head,
-        kind,
-        layout: KvLayout::of(kind),
-        n_heads: t.n_heads,
-        head_dim: t.head_dim,
-        dtype: dtype.ok_or_else(|| EngineError::Unsupported { what: what(), hint: "" })?,
-        scale,
-        offset,
-        group: t.group,
-    })
+    let split = |s: &nsp_graph::Split| SplitGeometry { tensors: s.kv.iter().map(|t| t.tensor).collect() };
+    Ok(KvGeometry { splits: layout.splits.iter().map(split).collect() })
 }

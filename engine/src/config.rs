@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use genie_types::{Dtype, TokenId};
+use genie_types::{Dtype, Llama3Scaling, RopeConfig, TokenId};
 use kvmanager::{HolePolicy, LongContext, ModeKind, Policy};
 use nsp_graph::GroupOptions;
 use session_store::ModelHash;
@@ -79,7 +79,7 @@ impl EngineConfig {
             return bad("context size", "at least 1", "0".into());
         }
         if let Some(rope) = &self.rope {
-            rope.check()?;
+            check_rope(rope)?;
         }
         if let Some(lut) = &self.embedding {
             if lut.size == 0 {
@@ -95,68 +95,32 @@ impl EngineConfig {
     }
 }
 
-/// Rotary position embedding: angle `j` of position `p` is `p * freq(j)`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RopeConfig {
-    /// Angles a position: half of the rotated width of a head.
-    pub rope_dim: usize,
-    /// Base of the frequencies: `freq(j) = theta ^ (-j / rope_dim)` before scaling.
-    pub theta: f64,
-    /// What is done to the frequencies.
-    pub scaling: RopeScaling,
-}
-
-impl RopeConfig {
-    /// No scaling.
-    pub const fn new(rope_dim: usize, theta: f64) -> Self {
-        Self { rope_dim, theta, scaling: RopeScaling::Default }
+/// Refuses numbers that no rotation can have.
+fn check_rope(rope: &RopeConfig) -> Result<(), EngineError> {
+    let bad = |what: &'static str, expected: &'static str, found: f64| {
+        Err(EngineError::Config { what, expected, found: found.to_string() })
+    };
+    if rope.rope_dim == 0 {
+        return bad("rope dim", "at least 1", 0.0);
     }
-
-    fn check(&self) -> Result<(), EngineError> {
-        let bad = |what: &'static str, expected: &'static str, found: f64| {
-            Err(EngineError::Config { what, expected, found: found.to_string() })
-        };
-        if self.rope_dim == 0 {
-            return bad("rope dim", "at least 1", 0.0);
-        }
-        if !(self.theta.is_finite() && self.theta > 0.0) {
-            return bad("rope theta", "a finite number above 0", self.theta);
-        }
-        if let RopeScaling::Llama3 { factor, low_freq_factor, high_freq_factor, original_max_position } = self.scaling {
-            let positive = [
-                ("rope scaling factor", factor),
-                ("rope scaling low-freq-factor", low_freq_factor),
-                ("rope scaling high-freq-factor", high_freq_factor),
-                ("rope scaling original-max-position-embeddings", original_max_position),
-            ];
-            if let Some((what, found)) = positive.into_iter().find(|(_, x)| !(x.is_finite() && *x > 0.0)) {
-                return bad(what, "a finite number above 0", found);
-            }
-            if low_freq_factor >= high_freq_factor {
-                return bad("rope scaling low-freq-factor", "less than high-freq-factor", low_freq_factor);
-            }
-        }
-        Ok(())
+    if !(rope.theta.is_finite() && rope.theta > 0.0) {
+        return bad("rope theta", "a finite number above 0", rope.theta);
     }
-}
-
-/// How the rotary frequencies are changed.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub enum RopeScaling {
-    /// Not at all.
-    #[default]
-    Default,
-    /// Llama 3: long waves are stretched by `factor`, short ones kept, those between blended.
-    Llama3 {
-        /// The stretch.
-        factor: f64,
-        /// Waves longer than `original_max_position / low_freq_factor` are stretched in full.
-        low_freq_factor: f64,
-        /// Waves shorter than `original_max_position / high_freq_factor` are kept.
-        high_freq_factor: f64,
-        /// Context length of the training.
-        original_max_position: f64,
-    },
+    if let Some(Llama3Scaling { factor, low_freq_factor, high_freq_factor, original_max_position }) = rope.scaling {
+        let positive = [
+            ("rope scaling factor", factor),
+            ("rope scaling low-freq-factor", low_freq_factor),
+            ("rope scaling high-freq-factor", high_freq_factor),
+            ("rope scaling original-max-position-embeddings", original_max_position),
+        ];
+        if let Some((what, found)) = positive.into_iter().find(|(_, x)| !(x.is_finite() && *x > 0.0)) {
+            return bad(what, "a finite number above 0", found);
+        }
+        if low_freq_factor >= high_freq_factor {
+            return bad("rope scaling low-freq-factor", "less than high-freq-factor", low_freq_factor);
+        }
+    }
+    Ok(())
 }
 
 /// A file of token embeddings: one row after the other, by id.
@@ -196,7 +160,7 @@ mod tests {
     fn bad_numbers_are_named() {
         let good = || EngineConfig { rope: Some(RopeConfig::new(16, 1e4)), ..EngineConfig::new(["model.bin"]) };
         let llama3 = |factor, low_freq_factor, high_freq_factor, original_max_position| RopeConfig {
-            scaling: RopeScaling::Llama3 { factor, low_freq_factor, high_freq_factor, original_max_position },
+            scaling: Some(Llama3Scaling { factor, low_freq_factor, high_freq_factor, original_max_position }),
             ..RopeConfig::new(16, 1e4)
         };
         let rope = |rope| EngineConfig { rope: Some(rope), ..good() };

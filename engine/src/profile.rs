@@ -26,7 +26,7 @@ pub struct GraphRun {
     /// Until it came back.
     pub took: Duration,
     /// What making the profile and reading it cost, before and after.
-    pub told: Duration,
+    pub overhead: Duration,
     /// What the library said.
     pub events: Vec<ProfileEvent>,
 }
@@ -147,8 +147,8 @@ mod tests {
     }
 
     fn run(graph: &str, event: ProfileEvent) -> GraphRun {
-        let (began, took, told) = (Instant::now(), Duration::ZERO, Duration::ZERO);
-        GraphRun { graph: graph.into(), began, took, told, events: vec![event] }
+        let (began, took, overhead) = (Instant::now(), Duration::ZERO, Duration::ZERO);
+        GraphRun { graph: graph.into(), began, took, overhead, events: vec![event] }
     }
 
     #[test]

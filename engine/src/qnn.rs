@@ -65,8 +65,8 @@ impl Executor for QnnExecutor {
                 session.run_profiled(events)?;
                 let took = began.elapsed();
                 let (graph, events) = (session.info().name.clone(), events.events()?);
-                let told = *made + began.elapsed() - took;
-                profile.add(GraphRun { graph, began, took, told, events });
+                let overhead = *made + began.elapsed() - took;
+                profile.add(GraphRun { graph, began, took, overhead, events });
                 Ok(())
             }
         }

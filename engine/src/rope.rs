@@ -4,10 +4,10 @@
 //! the number cut down to the next lower step, as libGenie makes it.
 //! *Traps*: rows of padding have position 0 (cos 1, sin 0), not the position they stand at.
 
+use genie_types::RopeConfig;
 use kvmanager::{Columns, RopePairs, RopeSpec};
 
 use crate::codes::{Encoding, Rounding};
-use crate::config::{RopeConfig, RopeScaling};
 
 /// Cos or sin rows in one encoding.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub(crate) struct RopeTable {
 impl RopeTable {
     /// Rows for positions `0..n_positions`.
     pub(crate) fn new(config: &RopeConfig, n_positions: usize, sin: bool, encoding: Encoding) -> Self {
-        let frequencies = frequencies(config);
+        let frequencies = config.frequencies();
         let row_bytes = config.rope_dim * encoding.size_bytes();
         // A vector of bytes may start anywhere; values are encoded in an aligned row and copied.
         let mut row = crate::buffer::Buffer::zeroed(row_bytes);
@@ -53,23 +53,7 @@ impl RopeTable {
 
 /// The same rotation as kvmanager takes it, for keys that move to other positions.
 pub(crate) fn spec(config: &RopeConfig) -> RopeSpec {
-    RopeSpec { frequencies: frequencies(config), pairs: RopePairs::HalfSplit }
-}
-
-/// Radians a position, by angle.
-fn frequencies(config: &RopeConfig) -> Vec<f64> {
-    let plain = |j: usize| config.theta.powf(-(j as f64) / config.rope_dim as f64);
-    let scaled = |freq: f64| match config.scaling {
-        RopeScaling::Default => freq,
-        RopeScaling::Llama3 { factor, low_freq_factor, high_freq_factor, original_max_position } => {
-            let wave = std::f64::consts::TAU / freq;
-            // Waves that fit `high` times into the trained context are kept; those that fit fewer than `low` are stretched.
-            let fits = original_max_position / wave;
-            let keep = ((fits - low_freq_factor) / (high_freq_factor - low_freq_factor)).clamp(0.0, 1.0);
-            keep * freq + (1.0 - keep) * freq / factor
-        }
-    };
-    (0..config.rope_dim).map(|j| scaled(plain(j))).collect()
+    RopeSpec { frequencies: config.frequencies(), pairs: RopePairs::HalfSplit }
 }
 
 #[cfg(test)]
@@ -97,32 +81,6 @@ mod tests {
         sin.fill(buffer.bytes_mut(), &Columns::of(SeqId(0), 7, 1), 3);
         let want = [7f64.sin(), 0.7f64.sin(), 0.0, 0.0, 0.0, 0.0].map(|x| x as f32);
         assert_eq!(elements::<f32>(buffer.bytes()), want);
-    }
-
-    #[test]
-    fn llama3_scaling_stretches_long_waves_only() {
-        // Llama 3.2 1B: head_dim 64, theta 5e5, factor 32, low 1, high 4, trained on 8192.
-        let scaling = RopeScaling::Llama3 {
-            factor: 32.0,
-            low_freq_factor: 1.0,
-            high_freq_factor: 4.0,
-            original_max_position: 8192.0,
-        };
-        let plain = frequencies(&RopeConfig::new(32, 5e5));
-        let scaled = frequencies(&RopeConfig { scaling, ..RopeConfig::new(32, 5e5) });
-        // Waves of angle 0 to 14 are under 2048 tokens, those of 18 to 31 over 8192.
-        for j in 0..32 {
-            let ratio = plain[j] / scaled[j];
-            match j {
-                0..=14 => assert_eq!(ratio, 1.0, "angle {j}"),
-                15..=17 => assert!(ratio > 1.0 && ratio < 32.0, "angle {j}: {ratio}"),
-                _ => assert!((ratio - 32.0).abs() < 1e-9, "angle {j}: {ratio}"),
-            }
-        }
-        // The blend of angle 16, by the published formula: theta^-0.5, wave 4442.88, 8192 / wave = 1.84385.
-        let smooth = (8192.0 / (std::f64::consts::TAU * 5e5f64.sqrt()) - 1.0) / 3.0;
-        let want = (1.0 - smooth) * plain[16] / 32.0 + smooth * plain[16];
-        assert!((scaled[16] - want).abs() < 1e-15);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use compiler::testmodel::TestModel;
 use compiler::{CompileOptions, Family, Precision, Silent, Splits, compile};
-use engine::{Engine, EngineConfig, RopeConfig, RopeScaling, TokenModel};
+use engine::{Engine, EngineConfig, RopeConfig, TokenModel};
 use genie_types::TokenId;
 use qnn_api::{Backend, BackendOptions, Library};
 
@@ -40,13 +40,8 @@ fn bundle(case: &Case, backend: &Arc<Backend>, folder: &std::path::Path) -> Engi
         .filter(|path| path.extension().is_some_and(|e| e == "bin"))
         .collect();
     bins.sort();
-    let scaling = case.model.scaling.as_ref().map_or(RopeScaling::Default, |s| RopeScaling::Llama3 {
-        factor: s.factor,
-        low_freq_factor: s.low_freq_factor,
-        high_freq_factor: s.high_freq_factor,
-        original_max_position: s.original_max_positions,
-    });
-    let rope = RopeConfig { scaling, ..RopeConfig::new(case.model.head_dim / 2, case.model.rope_theta) };
+    let rope =
+        RopeConfig { scaling: case.model.scaling, ..RopeConfig::new(case.model.head_dim / 2, case.model.rope_theta) };
     EngineConfig { rope: Some(rope), n_threads: 1, ..EngineConfig::new(bins) }
 }
 

@@ -1,55 +1,53 @@
-//! The engine over the embedded backend: a hand-composed tiny Llama, saved, mapped, run, and held against plain code.
+//! The engine over the embedded backend: a hand-composed tiny Llama, saved, mapped, run, and compared with plain code.
 
-#[path = "host/compose.rs"]
-mod compose;
-#[path = "host/tiny.rs"]
-mod tiny;
+use std::path::{Path, PathBuf};
 
-use engine::{Engine, EngineConfig, EngineError, RopeConfig, TokenModel};
+use engine::{Engine, EngineConfig, EngineError, TokenModel};
 use genie_types::{Dtype, TokenId};
-use half::f16;
+use testkit::{Decoder, Form, Size, distance, linked_backend};
 
-use compose::{MONO, Part, THREE, TWO, backend, save};
-use tiny::{HEAD_DIM, THETA, Tiny, VOCAB};
+const VOCAB: usize = Size::TINY.vocab;
 
-fn config(bins: Vec<std::path::PathBuf>) -> EngineConfig {
-    EngineConfig { rope: Some(RopeConfig::new(HEAD_DIM / 2, THETA)), n_threads: 2, ..EngineConfig::new(bins) }
+/// A decoder's bundle and its configuration.
+fn save(form: &Form, decoder: &Decoder, folder: &Path) -> EngineConfig {
+    config(form, decoder, form.save(decoder, &linked_backend(), folder))
+}
+
+fn config(form: &Form, decoder: &Decoder, bins: Vec<PathBuf>) -> EngineConfig {
+    EngineConfig { n_threads: 2, ..form.config(decoder, bins) }
+}
+
+fn tiny() -> Decoder {
+    Decoder::random(Size::TINY, Decoder::SEED, |x| x)
 }
 
 fn ids(tokens: &[u32]) -> Vec<TokenId> {
     tokens.iter().copied().map(TokenId).collect()
 }
 
-/// Largest difference over the largest logit.
-fn distance(found: &[f32], want: &[f64]) -> f64 {
-    let top = want.iter().fold(0.0f64, |top, x| top.max(x.abs()));
-    found.iter().zip(want).map(|(a, b)| (f64::from(*a) - b).abs()).fold(0.0, f64::max) / top
-}
-
 struct Case {
-    parts: &'static [Part],
-    variants: &'static [(usize, usize)],
-    dtype: Dtype,
+    form: Form,
     tolerance: f64,
 }
 
 #[test]
 fn cached_generation_equals_plain_code() {
-    let backend = backend();
+    let backend = linked_backend();
+    let four = [(1, 16), (4, 16), (1, 32), (4, 32)];
     let cases = [
-        Case { parts: MONO, variants: &[(1, 16), (4, 16), (1, 32), (4, 32)], dtype: Dtype::F32, tolerance: 1e-5 },
-        Case { parts: TWO, variants: &[(1, 16), (4, 16), (1, 32), (4, 32)], dtype: Dtype::F32, tolerance: 1e-5 },
-        Case { parts: THREE, variants: &[(1, 32), (8, 32)], dtype: Dtype::F32, tolerance: 1e-5 },
-        Case { parts: THREE, variants: &[(1, 24), (24, 24)], dtype: Dtype::F32, tolerance: 1e-5 },
-        Case { parts: TWO, variants: &[(1, 32), (8, 32)], dtype: Dtype::F16, tolerance: 1e-2 },
+        Case { form: Form::new(&four), tolerance: 1e-5 },
+        Case { form: Form::new(&four).in_two(), tolerance: 1e-5 },
+        Case { form: Form::new(&[(1, 32), (8, 32)]).in_three(), tolerance: 1e-5 },
+        Case { form: Form::new(&[(1, 24), (24, 24)]).in_three(), tolerance: 1e-5 },
+        Case { form: Form { dtype: Dtype::F16, ..Form::new(&[(1, 32), (8, 32)]).in_two() }, tolerance: 1e-2 },
     ];
-    for Case { parts, variants, dtype, tolerance } in cases {
-        let tiny = Tiny::new(|x| if dtype == Dtype::F16 { f16::from_f32(x).to_f32() } else { x });
+    for Case { form, tolerance } in cases {
+        let tiny = Decoder::for_type(Size::TINY, Decoder::SEED, form.dtype);
         let folder = tempfile::tempdir().unwrap();
-        let bins = save(&backend, folder.path(), &tiny, parts, variants, dtype);
-        let mut engine = Engine::open(&config(bins.clone()), &backend).unwrap();
-        let mut naive = Engine::open(&config(bins), &backend).unwrap();
-        assert_eq!((engine.vocab_size(), engine.layout().splits.len()), (VOCAB, parts.len()));
+        let config = save(&form, &tiny, folder.path());
+        let mut engine = Engine::open(&config, &backend).unwrap();
+        let mut naive = Engine::open(&config, &backend).unwrap();
+        assert_eq!((engine.vocab_size(), engine.layout().splits.len()), (VOCAB, form.parts.len()));
         for prompt in [1, 4, 5, 11, engine.context_size()] {
             engine.reset().unwrap();
             let mut tokens: Vec<u32> = (0..prompt as u32).map(|i| (i * 13 + 5) % VOCAB as u32).collect();
@@ -57,7 +55,7 @@ fn cached_generation_equals_plain_code() {
             loop {
                 let found = engine.process(&ids(&fresh)).unwrap().to_vec();
                 let off = distance(&found, &tiny.logits(&tokens));
-                assert!(off < tolerance, "{parts:?} {dtype}: off by {off} at {} of {prompt}", tokens.len());
+                assert!(off < tolerance, "{form:?}: off by {off} at {} of {prompt}", tokens.len());
                 let again = naive.recompute(&ids(&tokens)).unwrap();
                 let wide: Vec<f64> = again.iter().map(|&x| x.into()).collect();
                 assert!(distance(&found, &wide) < tolerance, "against recomputation at {}", tokens.len());
@@ -74,11 +72,9 @@ fn cached_generation_equals_plain_code() {
 
 #[test]
 fn rewinding_and_starting_again_changes_nothing() {
-    let backend = backend();
-    let tiny = Tiny::new(|x| x);
-    let folder = tempfile::tempdir().unwrap();
-    let bins = save(&backend, folder.path(), &tiny, TWO, &[(1, 16), (4, 16), (1, 32), (4, 32)], Dtype::F32);
-    let mut engine = Engine::open(&config(bins), &backend).unwrap();
+    let (tiny, folder) = (tiny(), tempfile::tempdir().unwrap());
+    let form = Form::new(&[(1, 16), (4, 16), (1, 32), (4, 32)]).in_two();
+    let mut engine = Engine::open(&save(&form, &tiny, folder.path()), &linked_backend()).unwrap();
     let tokens: Vec<u32> = (0..20).map(|i| (i * 29 + 11) % VOCAB as u32).collect();
     let want = engine.process(&ids(&tokens)).unwrap().to_vec();
     for keep in [0, 3, 12, 16, 19] {
@@ -91,11 +87,9 @@ fn rewinding_and_starting_again_changes_nothing() {
 
 #[test]
 fn rows_of_every_token() {
-    let backend = backend();
-    let tiny = Tiny::new(|x| x);
-    let folder = tempfile::tempdir().unwrap();
-    let bins = save(&backend, folder.path(), &tiny, TWO, &[(1, 16), (4, 16)], Dtype::F32);
-    let mut engine = Engine::open(&config(bins), &backend).unwrap();
+    let (tiny, folder) = (tiny(), tempfile::tempdir().unwrap());
+    let form = Form::new(&[(1, 16), (4, 16)]).in_two();
+    let mut engine = Engine::open(&save(&form, &tiny, folder.path()), &linked_backend()).unwrap();
     let tokens = [3, 1, 4, 1, 5, 9, 2];
     let mut places = Vec::new();
     let each = &mut |place: usize, logits: &[f32]| {
@@ -108,20 +102,19 @@ fn rows_of_every_token() {
 
 #[test]
 fn nan_weights_are_named() {
-    let backend = backend();
-    let mut tiny = Tiny::new(|x| x);
-    tiny.head.data[7 * tiny::HIDDEN] = f32::NAN;
-    let folder = tempfile::tempdir().unwrap();
-    let bins = save(&backend, folder.path(), &tiny, MONO, &[(1, 16)], Dtype::F32);
-    let mut engine = Engine::open(&config(bins), &backend).unwrap();
+    let (mut tiny, folder) = (tiny(), tempfile::tempdir().unwrap());
+    tiny.head.data[7 * Size::TINY.hidden] = f32::NAN;
+    let config = save(&Form::new(&[(1, 16)]), &tiny, folder.path());
+    let mut engine = Engine::open(&config, &linked_backend()).unwrap();
     let err = engine.process(&ids(&[1])).unwrap_err().to_string();
     assert!(err.starts_with("logits of graph `ar1_cl16_1_of_1` contain NaN at token 7, position 0"), "{err}");
 }
 
 #[test]
 fn bad_files_are_named() {
-    let backend = backend();
-    let folder = tempfile::tempdir().unwrap();
+    let (tiny, form) = (tiny(), Form::new(&[(1, 16)]).in_two());
+    let (backend, folder) = (linked_backend(), tempfile::tempdir().unwrap());
+    let config = |bins| config(&form, &tiny, bins);
     let gone = folder.path().join("gone.bin");
     let err = Engine::open(&config(vec![gone.clone()]), &backend).err().unwrap();
     assert_eq!(err.to_string(), format!("context binary `{}` does not exist", gone.display()));
@@ -132,7 +125,7 @@ fn bad_files_are_named() {
     assert_eq!(err.to_string(), format!("cannot load context binary `{}`", garbage.display()));
     assert!(std::error::Error::source(&err).is_some());
 
-    let bins = save(&backend, folder.path(), &Tiny::new(|x| x), TWO, &[(1, 16)], Dtype::F32);
+    let bins = form.save(&tiny, &backend, folder.path());
     let err = Engine::open(&config(bins[..1].to_vec()), &backend).err().unwrap();
     assert!(matches!(err, EngineError::Layout(_)), "{err}");
     assert_eq!(err.to_string(), "split 2 of 2 is missing; the graphs found are ar1_cl16_1_of_2");

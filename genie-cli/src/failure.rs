@@ -1,4 +1,4 @@
-//! Errors for the user: causes without repeats, hints, and broken pipes, which are no failure.
+//! Errors for the user: causes without repeats, and broken pipes, which are no failure.
 
 use std::io;
 
@@ -33,6 +33,11 @@ impl UserError {
     pub fn error(message: impl Into<String>, hint: impl Into<String>) -> anyhow::Error {
         anyhow::Error::new(Self { message: message.into(), hint: hint.into() })
     }
+
+    /// What to do about it.
+    pub fn hint(&self) -> &str {
+        &self.hint
+    }
 }
 
 impl std::fmt::Display for UserError {
@@ -43,63 +48,12 @@ impl std::fmt::Display for UserError {
 
 impl std::error::Error for UserError {}
 
-/// The first hint along the chain.
-pub fn hint(error: &anyhow::Error) -> Option<String> {
-    error.chain().find_map(|e| {
-        let own = e.downcast_ref::<UserError>().map(|h| h.hint.clone());
-        let compile = || e.downcast_ref::<compiler::CompileError>();
-        let backend = e.downcast_ref::<qnn_api::Error>().or_else(|| match compile()? {
-            compiler::CompileError::Backend(error) => Some(error),
-            _ => None,
-        });
-        own.or_else(|| Some(backend_hint(&backend?.hint()?))).or_else(|| crate::compile_hint::of(compile()?))
-    })
-}
-
-/// The doctor's fix, with the flags and commands of this program.
-pub fn fix(fix: &doctor::Fix) -> String {
-    use doctor::Fix;
-    match fix {
-        Fix::CompileFor(soc) => {
-            format!("compile the bundle again for the device: `genie compile MODEL --soc {}`", soc.name.to_lowercase())
-        }
-        Fix::LongerContext => "set it to at most the longest CL, or compile a longer one: `genie compile --cl`".into(),
-        Fix::MoreSplits => "compile the model in more splits: `genie compile --layers-per-split N`".into(),
-        Fix::NameBundle => "use a bundle's folder; `genie compile` makes a bundle".into(),
-        Fix::NameDevice => "`--soc sm8650` compares the binaries with a device".into(),
-        Fix::NameGraphs => "use the graphs' names; `genie inspect` lists them".into(),
-        Fix::ProvideLibraries => {
-            "put QNN's libraries into one folder and name it: `--libs DIR`, `QNN_RUNTIME_DIR` or `LD_LIBRARY_PATH`"
-                .into()
-        }
-        Fix::ProvideSystemLibrary => {
-            "name a folder with `libQnnSystem.so`: `--libs DIR`; `cargo xtask qnn-runtime` fetches one".into()
-        }
-        other => other.to_string(),
-    }
-}
-
-/// A backend's hint, in terms of this program's flags where it has some.
-fn backend_hint(hint: &qnn_api::Hint) -> String {
-    match hint {
-        qnn_api::Hint::InstallRuntime => format!(
-            "`cargo xtask qnn-runtime` fetches Qualcomm's libraries into target/; or set {} to their folder, or give the \
-             file with `--backend-lib`",
-            qnn_api::library::runtime::DIR_VARIABLE
-        ),
-        qnn_api::Hint::OtherBackend => {
-            "made for another backend? `--backend htp` reads Qualcomm's binaries, `--backend host` ours".into()
-        }
-        other => other.to_string(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_cause_that_is_quoted_above_is_not_said_twice() {
+    fn a_cause_that_is_quoted_above_is_not_repeated() {
         let error = anyhow::anyhow!("no such file").context("cannot read `a`: no such file").context("cannot run");
         assert_eq!(causes(&error), ["cannot read `a`: no such file"]);
     }
@@ -109,19 +63,5 @@ mod tests {
         let pipe = anyhow::Error::new(io::Error::from(io::ErrorKind::BrokenPipe)).context("cannot print");
         assert!(is_broken_pipe(&pipe));
         assert!(!is_broken_pipe(&anyhow::anyhow!("other")));
-    }
-
-    #[test]
-    fn a_hint_survives_context() {
-        let error = UserError::error("no", "do that").context("cannot");
-        assert_eq!(hint(&error).as_deref(), Some("do that"));
-    }
-
-    #[test]
-    fn fixes_name_the_flags_of_this_program() {
-        let soc = qnn_api::Soc::by_name("sm8550").expect("a known SoC");
-        let text = fix(&doctor::Fix::CompileFor(soc));
-        assert_eq!(text, "compile the bundle again for the device: `genie compile MODEL --soc sm8550`");
-        assert_eq!(fix(&doctor::Fix::Text("as it is")), "as it is");
     }
 }

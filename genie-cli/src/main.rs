@@ -9,10 +9,10 @@ mod bundle;
 mod calibration;
 mod cli;
 mod commands;
-mod compile_hint;
 mod demo;
 mod exit;
 mod failure;
+mod hints;
 mod printer;
 mod threads;
 

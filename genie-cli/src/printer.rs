@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tracing_subscriber::EnvFilter;
 
 use crate::args::Verbosity;
-use crate::failure;
+use crate::{failure, hints};
 
 /// Writes to stdout and stderr, as verbose as the flags ask.
 pub struct Printer {
@@ -72,7 +72,7 @@ impl Printer {
         for cause in failure::causes(error) {
             text.push_str(&format!("  caused by: {cause}\n"));
         }
-        if let Some(hint) = failure::hint(error) {
+        if let Some(hint) = hints::of(error) {
             text.push_str(&format!("\nhint: {hint}\n"));
         }
         let _ = stderr().lock().write_all(text.as_bytes());

@@ -1,4 +1,4 @@
-//! Plain data types that two or more of our crates share. No logic, no dependencies.
+//! Plain data types that two or more crates share. No dependencies; no logic beyond what a value says of itself.
 //!
 //! ```
 //! use genie_types::Variant;
@@ -16,6 +16,8 @@
 //! | [`tensor`] | [`TensorInfo`], [`GraphInfo`]: what a context binary says about itself |
 //! | [`dtype`] | [`Dtype`]: element types and their widths |
 //! | [`quant`] | [`Quant`]: how quantised values become numbers |
+//! | [`cache`] | [`KvTensor`], [`KvKind`], [`KvForm`], [`KvLayout`], [`KvDtype`]: cache tensors, and how graphs take their past |
+//! | [`rope`] | [`RopeConfig`], [`Llama3Scaling`]: rotary frequencies |
 //! | [`ids`] | [`TokenId`], [`LayerIdx`], [`SplitIdx`], [`GraphIdx`] |
 //!
 //! # What it must never know
@@ -24,14 +26,18 @@
 
 #![forbid(unsafe_code)]
 
+pub mod cache;
 pub mod dtype;
 pub mod ids;
 pub mod quant;
+pub mod rope;
 pub mod tensor;
 pub mod variant;
 
+pub use cache::{KvDtype, KvForm, KvKind, KvLayout, KvTensor};
 pub use dtype::Dtype;
 pub use ids::{GraphIdx, LayerIdx, SplitIdx, TokenId};
 pub use quant::Quant;
+pub use rope::{Llama3Scaling, RopeConfig};
 pub use tensor::{DataFormat, GraphInfo, TensorInfo};
 pub use variant::{Ar, Cl, Variant, VariantError};

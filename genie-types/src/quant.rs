@@ -1,6 +1,6 @@
-//! How the codes of a fixed-point tensor become numbers.
+//! How the quantised values of a fixed-point tensor become numbers.
 //!
-//! Units: `real = (code + offset) * scale`; offsets are zero or negative in practice, as in QNN.
+//! Units: `real = (quantised + offset) * scale`; offsets are zero or negative in practice, as in QNN.
 
 /// Encoding of a tensor.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -10,16 +10,16 @@ pub enum Quant {
     None,
     /// One scale and offset for the whole tensor.
     PerTensor {
-        /// Step between two codes.
+        /// Step between two quantised values.
         scale: f32,
-        /// Added to the code before scaling.
+        /// Added to the quantised value before scaling.
         offset: i32,
     },
     /// One scale and offset per index of an axis.
     PerAxis {
         /// The axis that the pairs run along.
         axis: u32,
-        /// Bits of a code, when fewer than the element's width.
+        /// Bits of a quantised value, when fewer than the element's width.
         bits: Option<u32>,
         /// `(scale, offset)` for each index.
         scale_offsets: Vec<(f32, i32)>,

@@ -49,7 +49,7 @@ impl TensorInfo {
         self.dims.iter().product()
     }
 
-    /// Bytes of a client buffer for it. Codes of 4 bits take a byte each, but in a block encoding lie two a byte, the
+    /// Bytes of a client buffer for it. Codes of 4 bits take a byte each, but in a block encoding lie two per byte, the
     /// earlier in the lower half.
     pub fn size_bytes(&self) -> usize {
         match (self.dtype, &self.quant) {

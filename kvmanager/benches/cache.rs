@@ -1,4 +1,4 @@
-//! The cache's byte moves by criterion, in bytes a second, next to `memcpy` of as many bytes: `operation/who/model/dtype`.
+//! The cache's byte moves by criterion, in bytes/s, next to `memcpy` of as many bytes: `operation/who/model/dtype`.
 //! What they have to be compared with is noise-free in the bench `side_by_side`.
 
 mod cases;

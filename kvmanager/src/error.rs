@@ -1,30 +1,12 @@
 //! What can go wrong in the cache. The planner has its own: [`PlanError`](crate::PlanError).
 
 use crate::cells::SeqId;
-use genie_types::{Dtype, SplitIdx, Variant};
+use genie_types::{SplitIdx, Variant};
 
 /// A refusal of the cache. Unless a variant says otherwise, nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KvError {
-    /// The element type cannot hold cache rows.
-    #[error("`{tensor}`: {dtype} is no cache type: expected ufixed8, ufixed16, float16 or float32")]
-    Dtype {
-        /// The tensor.
-        tensor: String,
-        /// Its type.
-        dtype: Dtype,
-    },
-    /// A tensor whose shape is not that of cache rows.
-    #[error("`{tensor}`: shape {found:?} is no cache shape: expected {expected}")]
-    Shape {
-        /// The tensor.
-        tensor: String,
-        /// What was expected, with names for the free extents.
-        expected: &'static str,
-        /// The extents found.
-        found: Vec<usize>,
-    },
     /// The geometry and the variants contradict each other.
     #[error("cache geometry: {0}")]
     Geometry(String),

@@ -15,8 +15,8 @@ pub enum LongContext {
     /// Everything; a full past ends the dialog.
     #[default]
     None,
-    /// The newest rows that the graph's past holds, and the first `sinks`; the mask shows all of them. What the real
-    /// one does for `sliding-window` on the default group.
+    /// The newest rows that the graph's past holds, and the first `sinks`; the mask shows all of them. What
+    /// libGenie does for `sliding-window` on the default group.
     Ring {
         /// Positions that are never evicted.
         sinks: usize,

@@ -4,7 +4,7 @@
 //! strides. The manager plans them, worker threads make them, and whoever wants to know what a change will cost asks
 //! for its [`bytes`](Copies::bytes) and [`cache_lines`](Copies::cache_lines) first.
 //!
-//! *Units*: bytes, but for rows. *Invariant*: made in the order of [`order`](Copies::order), a plan within one buffer
+//! *Units*: bytes, except rows. *Invariant*: made in the order of [`order`](Copies::order), a plan within one buffer
 //! never writes over a run that it has yet to read.
 //! *Not here*: single elements into tiles ([`NativeKv`](crate::mode::NativeKv)); their plan is the tile's formula.
 

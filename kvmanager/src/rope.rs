@@ -15,6 +15,7 @@
 use crate::codec::{decode, encode};
 use crate::geometry::KvTensor;
 use crate::mode::Place;
+use genie_types::RopeConfig;
 use std::ops::Range;
 
 /// Which dimensions form a pair.
@@ -39,8 +40,7 @@ pub struct RopeSpec {
 impl RopeSpec {
     /// The plain embedding: `theta^(-j / rope_dim)` for pair `j`.
     pub fn new(theta: f64, rope_dim: usize) -> Self {
-        let frequencies = (0..rope_dim).map(|j| theta.powf(-(j as f64) / rope_dim as f64)).collect();
-        Self { frequencies, pairs: RopePairs::HalfSplit }
+        Self { frequencies: RopeConfig::new(rope_dim, theta).frequencies(), pairs: RopePairs::HalfSplit }
     }
 
     /// Dimensions that turn.

@@ -79,7 +79,7 @@ fn fixed<const N: usize>(src: &[u8], dst: &mut [u8], plan: &Copies) {
     }
 }
 
-/// Past lengths are just below powers of two, so the columns of neighbouring lines lie a page apart but for a byte or
+/// Past lengths are just below powers of two, so the columns of neighbouring lines lie a page apart, except for a byte or
 /// two. A processor tells stores on their way apart by the low 12 bits of their addresses, in words of 8 bytes: such
 /// neighbours wait for one another. Lines eight apart do not.
 const LANES: usize = 8;

@@ -1,5 +1,5 @@
 //! Worker threads for the byte moves. A shard of a split travels to a worker and back through channels, with the memory it
-//! owns: whoever holds it may move its bytes, nobody else can, and so there is nothing to lock and nothing to race for.
+//! owns: whoever holds it may move its bytes, no other thread can, and so there is nothing to lock and nothing to race for.
 
 use crate::KvError;
 use crate::buffer::AlignedBytes;
@@ -23,7 +23,7 @@ pub struct JobEvent {
     pub ended: bool,
 }
 
-/// Someone who is told of jobs, on the thread that does them.
+/// Called with the events of jobs, on the thread that does them.
 pub type JobWatch = Arc<dyn Fn(JobEvent) + Send + Sync>;
 
 /// Some tensors of a split in one block of memory, moved as one.

@@ -3,7 +3,7 @@
 //! the same bytes; during each step the graph's inputs and the mask must show exactly the rows that they should.
 //!
 //! 10,000 sequences a run, 125 for each of the 80 combinations; `KV_MODEL_CASES` changes that. Form, holes, threads, one
-//! tensor a head, values transposed, a type for each tensor and the groups' rules are drawn.
+//! tensor per head, values transposed, a type for each tensor and the groups' rules are drawn.
 
 mod naive;
 

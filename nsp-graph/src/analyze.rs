@@ -2,11 +2,10 @@
 
 use genie_types::{DataFormat, GraphIdx, GraphInfo, SplitIdx};
 
-use crate::error::LayoutError;
+use crate::error::{LayoutError, Near};
 use crate::kv::{self, Forms, SplitKv};
-use crate::layout::{CacheGroup, GraphKind, GraphLayout, ModelInput, ModelLayout, Note, Split};
+use crate::layout::{GraphKind, GraphLayout, GroupLayout, ModelInput, ModelLayout, Note, Split};
 use crate::names::{self, KvName};
-use crate::near::near;
 use crate::signature::{self, Draft, GroupNames, InTag, OutTag};
 use crate::{order, wiring};
 
@@ -89,7 +88,7 @@ pub fn analyze(binaries: &[BinaryGraphs], options: &Options) -> Result<ModelLayo
     let groups = groups
         .into_iter()
         .enumerate()
-        .map(|(g, n)| CacheGroup { prefix: n.prefix, mask: n.mask, index: n.index, form: forms.of(g) })
+        .map(|(g, n)| GroupLayout { prefix: n.prefix, mask: n.mask, index: n.index, form: forms.of(g) })
         .collect();
     let splits = splits
         .iter()
@@ -126,7 +125,7 @@ fn select<'a>(binaries: &'a [BinaryGraphs], options: &Options) -> Result<Vec<Cho
     let Some(wanted) = &options.select else { return Ok(all) };
     for name in wanted {
         if !all.iter().any(|(_, info)| info.name == *name) {
-            let near = near(name, all.iter().map(|(_, info)| info.name.as_str()));
+            let near = Near::to(name, all.iter().map(|(_, info)| info.name.as_str()));
             return Err(LayoutError::SelectedGraphMissing { name: name.as_str().into(), near });
         }
     }
@@ -191,7 +190,7 @@ fn default_names(prefix: &str) -> GroupNames {
 fn check_ends(splits: &[Vec<Draft<'_>>]) -> Result<(), LayoutError> {
     for draft in &splits[0] {
         if !draft.inputs.iter().any(|t| matches!(t, InTag::Ids | InTag::Embeds)) {
-            let near = near(names::INPUT_IDS, draft.info.inputs.iter().map(|t| t.name.as_str()));
+            let near = Near::to(names::INPUT_IDS, draft.info.inputs.iter().map(|t| t.name.as_str()));
             return Err(LayoutError::NoTokenInput { at: draft.at(), near });
         }
     }
@@ -202,7 +201,7 @@ fn check_ends(splits: &[Vec<Draft<'_>>]) -> Result<(), LayoutError> {
             return Err(LayoutError::LogitsTooEarly { at: draft.at(), split: s + 1, total });
         }
         if !has && s + 1 == total {
-            let near = near(names::LOGITS, draft.info.outputs.iter().map(|t| t.name.as_str()));
+            let near = Near::to(names::LOGITS, draft.info.outputs.iter().map(|t| t.name.as_str()));
             return Err(LayoutError::NoLogits { at: draft.at(), near });
         }
     }

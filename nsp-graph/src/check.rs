@@ -4,10 +4,9 @@
 
 use genie_types::{Cl, Dtype, TensorInfo};
 
-use crate::error::LayoutError;
+use crate::error::{LayoutError, Near};
 use crate::layout::GraphKind;
 use crate::names;
-use crate::near::near;
 use crate::signature::{Draft, GroupNames, InTag, OutTag};
 
 /// Every cache group has its mask, cos has sin and sin has cos.
@@ -22,14 +21,14 @@ pub(crate) fn partners(draft: &Draft<'_>, groups: &[GroupNames]) -> Result<(), L
                 at: draft.at(),
                 prefix: group.prefix.as_str().into(),
                 mask: group.mask.as_str().into(),
-                near: near(&group.mask, input_names()),
+                near: Near::to(&group.mask, input_names()),
             });
         }
     }
     let (cos, sin) = (draft.inputs.contains(&InTag::Cos), draft.inputs.contains(&InTag::Sin));
     if cos != sin {
         let tensor = if cos { names::POSITION_SIN } else { names::POSITION_COS };
-        let near = near(tensor, input_names().filter(|n| ![names::POSITION_COS, names::POSITION_SIN].contains(n)));
+        let near = Near::to(tensor, input_names().filter(|n| ![names::POSITION_COS, names::POSITION_SIN].contains(n)));
         let why = "but has its partner";
         return Err(LayoutError::InputMissing { at: draft.at(), tensor: tensor.into(), why, near });
     }

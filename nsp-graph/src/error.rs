@@ -25,6 +25,22 @@ impl fmt::Display for GraphAt {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Near(pub Box<[Box<str>]>);
 
+impl Near {
+    /// At most three of `candidates`, nearest first, none further than a third of the wanted name's length.
+    pub(crate) fn to<'a>(wanted: &str, candidates: impl IntoIterator<Item = &'a str>) -> Self {
+        let limit = (wanted.len() / 3).max(2);
+        let distance = |c: &str| match c.contains(wanted) || wanted.contains(c) {
+            true => 1,
+            false => strsim::levenshtein(wanted, c),
+        };
+        let named = candidates.into_iter().filter(|c| !c.is_empty());
+        let mut ranked: Vec<_> = named.map(|c| (distance(c), c)).filter(|(d, _)| *d <= limit).collect();
+        ranked.sort_unstable();
+        ranked.dedup();
+        Self(ranked.into_iter().take(3).map(|(_, c)| c.into()).collect())
+    }
+}
+
 impl fmt::Display for Near {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, name) in self.0.iter().enumerate() {
@@ -66,9 +82,9 @@ pub enum LayoutError {
     #[error("{at}: tensor `{tensor}` is {found} but has no per-tensor scale and offset")]
     Encoding { at: GraphAt, tensor: Box<str>, found: genie_types::Dtype },
 
-    /// No tensor and no name says how many tokens a step takes.
+    /// No tensor and no name gives the number of tokens per step.
     #[error(
-        "{at}: the AR (tokens a step) is neither in a tensor's shape nor in the name; expected a name like `ar1_cl512_1_of_1`"
+        "{at}: the AR (tokens per step) is neither in a tensor's shape nor in the name; expected a name like `ar1_cl512_1_of_1`"
     )]
     NoAr { at: GraphAt },
 
@@ -174,7 +190,7 @@ pub enum LayoutError {
     #[error("{at} has output `logits` but is split {split} of {total}; only the last one may")]
     LogitsTooEarly { at: GraphAt, split: usize, total: usize },
 
-    /// An input that nobody fills.
+    /// An input that no part of the engine fills.
     #[error(
         "{at}: nothing fills input `{tensor}`: it is neither a name of the contract nor an output of an earlier split{near}"
     )]
@@ -191,4 +207,16 @@ pub enum LayoutError {
     /// An input, the logits or the rotary width change between graphs.
     #[error("{at}: tensor `{tensor}` is {found}, but {expected} in `{other}`")]
     TensorDiffers { at: GraphAt, tensor: Box<str>, expected: Box<str>, found: Box<str>, other: Box<str> },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nearest_first_and_nothing_far() {
+        let found = Near::to("logits", ["hidden", "logit", "output_logits", "lgits"]);
+        assert_eq!(found.to_string(), " (near names: `lgits`, `logit`, `output_logits`)");
+        assert_eq!(Near::to("logits", ["past_key_0_out"]).to_string(), "");
+    }
 }

@@ -1,16 +1,15 @@
 //! Cache geometry: the same in every variant, and whether the past is concatenated or scattered into.
 
-use genie_types::{DataFormat, Dtype, LayerIdx, Quant, TensorInfo};
+use genie_types::{DataFormat, Dtype, KvDtype, KvForm, KvKind, KvLayout, KvTensor, LayerIdx, Quant, TensorInfo};
 
-use crate::error::LayoutError;
-use crate::layout::{CacheForm, KvIdx, KvKind, KvTensor};
+use crate::error::{LayoutError, Near};
+use crate::layout::{CacheTensor, KvIdx};
 use crate::names::KvName;
-use crate::near::near;
 use crate::signature::{Draft, GroupNames, InTag, OutTag};
 
 /// The cache tensors of one split, in order, with the roles of each graph's tensors.
 pub(crate) struct SplitKv {
-    pub(crate) tensors: Vec<KvTensor>,
+    pub(crate) tensors: Vec<CacheTensor>,
     /// The graph and name that first had each tensor, for messages and look-ups.
     keys: Vec<(usize, usize, Option<usize>, KvKind)>,
 }
@@ -23,7 +22,7 @@ impl SplitKv {
 }
 
 /// Forms by group, learned graph by graph.
-pub(crate) struct Forms(Vec<Option<CacheForm>>);
+pub(crate) struct Forms(Vec<Option<KvForm>>);
 
 impl Forms {
     pub(crate) fn new(n_groups: usize) -> Self {
@@ -31,8 +30,8 @@ impl Forms {
     }
 
     /// Groups whose graphs have no past at all could be either; concat is the plain one.
-    pub(crate) fn of(&self, group: usize) -> CacheForm {
-        self.0[group].unwrap_or(CacheForm::Concat)
+    pub(crate) fn of(&self, group: usize) -> KvForm {
+        self.0[group].unwrap_or(KvForm::Concat)
     }
 }
 
@@ -44,7 +43,7 @@ pub(crate) fn read(split: &[Draft<'_>], groups: &[GroupNames], forms: &mut Forms
         here.sort_by_key(|(key, ..)| *key);
         check_values(draft, &here)?;
         for (_, tensor, info) in &here {
-            past(draft, tensor, info, groups, forms)?;
+            past(draft, &tensor.tensor, info, groups, forms)?;
         }
         orphans(draft)?;
         if i == 0 {
@@ -58,7 +57,7 @@ pub(crate) fn read(split: &[Draft<'_>], groups: &[GroupNames], forms: &mut Forms
 }
 
 type Key = (usize, usize, Option<usize>, KvKind);
-type Found<'a> = (Key, KvTensor, &'a TensorInfo);
+type Found<'a> = (Key, CacheTensor, &'a TensorInfo);
 
 fn outputs<'a>(draft: &Draft<'a>) -> Result<Vec<Found<'a>>, LayoutError> {
     let mut found = Vec::new();
@@ -66,20 +65,22 @@ fn outputs<'a>(draft: &Draft<'a>) -> Result<Vec<Found<'a>>, LayoutError> {
         let OutTag::Kv(group, name) = tag else { continue };
         let geometry = Geometry::of(draft, info, name.kind)?;
         if geometry.seq != draft.ar.get() {
-            return Err(draft.shape_error(info, name.kind.words(&format!("AR = {}", draft.ar))));
+            return Err(draft.shape_error(info, extents(name.kind, &format!("AR = {}", draft.ar))));
         }
+        let (dtype, scale, offset) = encoding(draft, info)?;
         let tensor = KvTensor {
-            group,
             layer: LayerIdx(name.layer),
             head: name.head,
             kind: name.kind,
+            layout: KvLayout::of(name.kind),
             n_heads: geometry.n_heads,
             head_dim: geometry.head_dim,
-            dtype: info.dtype,
-            quant: info.quant.clone(),
-            format: info.format,
-            pad_code: pad_code(draft, info)?,
+            dtype,
+            scale,
+            offset,
+            group,
         };
+        let tensor = CacheTensor { tensor, dtype: info.dtype, quant: info.quant.clone(), format: info.format };
         found.push(((group, name.layer, name.head, name.kind), tensor, info));
     }
     Ok(found)
@@ -102,7 +103,7 @@ fn unpaired(draft: &Draft<'_>, tensor: &str, partner: String) -> LayoutError {
     LayoutError::KvUnpaired {
         at: draft.at(),
         tensor: tensor.into(),
-        near: near(&partner, all),
+        near: Near::to(&partner, all),
         partner: partner.into(),
     }
 }
@@ -139,8 +140,8 @@ fn past(
     let scatter = group_width(draft, group).unwrap_or(0);
     let concat = scatter.saturating_sub(draft.ar.get());
     let form = match geometry.seq {
-        seq if seq == scatter => CacheForm::Scatter,
-        seq if seq == concat => CacheForm::Concat,
+        seq if seq == scatter => KvForm::Scatter,
+        seq if seq == concat => KvForm::Concat,
         found => {
             let tensor = input.name.as_str().into();
             return Err(LayoutError::PastLength { at: draft.at(), tensor, concat, scatter, found });
@@ -157,12 +158,12 @@ fn past(
             found: form.to_string().into(),
         });
     }
-    if form == CacheForm::Scatter && !draft.inputs.contains(&InTag::Index(group)) {
+    if form == KvForm::Scatter && !draft.inputs.contains(&InTag::Index(group)) {
         return Err(LayoutError::CacheIndexMissing {
             at: draft.at(),
             prefix: names.prefix.as_str().into(),
             index: names.index.as_str().into(),
-            near: near(&names.index, draft.info.inputs.iter().map(|t| t.name.as_str())),
+            near: Near::to(&names.index, draft.info.inputs.iter().map(|t| t.name.as_str())),
         });
     }
     Ok(())
@@ -229,7 +230,7 @@ struct Geometry {
 impl Geometry {
     /// Heads first (with a 1 before or after them, or alone), then the two extents of [`KvKind`].
     fn of(draft: &Draft<'_>, t: &TensorInfo, kind: KvKind) -> Result<Self, LayoutError> {
-        let wrong = || draft.shape_error(t, kind.words("seq"));
+        let wrong = || draft.shape_error(t, extents(kind, "seq"));
         let n = t.dims.len();
         if !(3..=4).contains(&n) || t.dims.contains(&0) || t.dims[..n - 2].iter().filter(|&&d| d != 1).count() > 1 {
             return Err(wrong());
@@ -243,31 +244,37 @@ impl Geometry {
     }
 }
 
-impl KvKind {
-    fn words(self, seq: &str) -> String {
-        match self {
-            Self::Key => format!("[heads, 1, head_dim, {seq}]"),
-            Self::Value => format!("[heads, 1, {seq}, head_dim]"),
-        }
+/// The shape that a cache tensor must have, for messages.
+fn extents(kind: KvKind, seq: &str) -> String {
+    match kind {
+        KvKind::Key => format!("[heads, 1, head_dim, {seq}]"),
+        KvKind::Value => format!("[heads, 1, {seq}, head_dim]"),
     }
 }
 
-/// The code that stands for zero.
-fn pad_code(draft: &Draft<'_>, t: &TensorInfo) -> Result<u32, LayoutError> {
-    let max = match t.dtype {
-        Dtype::F16 | Dtype::F32 => return Ok(0),
-        Dtype::UFixed8 => u32::from(u8::MAX),
-        Dtype::UFixed16 => u32::from(u16::MAX),
-        Dtype::SFixed8 | Dtype::SFixed16 => 0,
+/// Type, scale and offset of the rows. The number zero must be a quantised value, since it fills empty rows.
+fn encoding(draft: &Draft<'_>, t: &TensorInfo) -> Result<(KvDtype, f32, i32), LayoutError> {
+    let (dtype, max) = match t.dtype {
+        Dtype::F16 => (KvDtype::F16, None),
+        Dtype::F32 => (KvDtype::F32, None),
+        Dtype::UFixed8 => (KvDtype::U8, Some(u8::MAX.into())),
+        Dtype::UFixed16 => (KvDtype::U16, Some(u16::MAX.into())),
+        // Rows are only copied, so the sign does not matter; zero must be 0.
+        Dtype::SFixed8 => (KvDtype::U8, Some(0)),
+        Dtype::SFixed16 => (KvDtype::U16, Some(0)),
         found => {
             let expected = "float16, float32, ufixed8, ufixed16, sfixed8 or sfixed16";
             return Err(LayoutError::Dtype { at: draft.at(), tensor: t.name.as_str().into(), expected, found });
         }
     };
-    let encoding = || LayoutError::Encoding { at: draft.at(), tensor: t.name.as_str().into(), found: t.dtype };
-    let (_, offset) = t.quant.per_tensor().ok_or_else(encoding)?;
-    // A signed tensor with an offset, or a zero outside the codes, has no code for an empty row.
-    u32::try_from(i64::from(offset).abs()).ok().filter(|&code| offset <= 0 && code <= max).ok_or_else(encoding)
+    let quant = t.quant.per_tensor();
+    let Some(max) = max else {
+        let (scale, offset) = quant.unwrap_or((0.0, 0));
+        return Ok((dtype, scale, offset));
+    };
+    let fits = |&(_, offset): &(f32, i32)| offset <= 0 && offset.unsigned_abs() <= max;
+    let refused = || LayoutError::Encoding { at: draft.at(), tensor: t.name.as_str().into(), found: t.dtype };
+    quant.filter(fits).map(|(scale, offset)| (dtype, scale, offset)).ok_or_else(refused)
 }
 
 fn encoding_words(t: &TensorInfo) -> String {
@@ -284,8 +291,8 @@ fn encoding_words(t: &TensorInfo) -> String {
     format!("{}{quant}{format}", t.dtype)
 }
 
-fn tensor_words(t: &KvTensor) -> String {
+fn tensor_words(t: &CacheTensor) -> String {
     let info =
         TensorInfo { name: String::new(), dims: Vec::new(), dtype: t.dtype, quant: t.quant.clone(), format: t.format };
-    format!("{} heads of {} elements, {}", t.n_heads, t.head_dim, encoding_words(&info))
+    format!("{} heads of {} elements, {}", t.tensor.n_heads, t.tensor.head_dim, encoding_words(&info))
 }

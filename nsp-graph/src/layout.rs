@@ -6,9 +6,11 @@
 
 use core::fmt;
 
-use genie_types::{Ar, Cl, DataFormat, Dtype, GraphIdx, GraphInfo, LayerIdx, Quant, SplitIdx, TensorInfo, Variant};
+use genie_types::{
+    Ar, Cl, DataFormat, Dtype, GraphIdx, GraphInfo, KvForm, KvTensor, Quant, SplitIdx, TensorInfo, Variant,
+};
 
-/// Part of the model that a graph computes, told by its tensors.
+/// Part of the model that a graph computes, known by its tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GraphKind {
     /// Ids to embeddings: a token input, no cache, no logits.
@@ -38,36 +40,9 @@ impl fmt::Display for GraphKind {
     }
 }
 
-/// Half of a cache entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum KvKind {
-    /// Kept transposed: `[heads, 1, head_dim, seq]`.
-    Key,
-    /// Kept row by row: `[heads, 1, seq, head_dim]`.
-    Value,
-}
-
-/// How a graph sees its past.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum CacheForm {
-    /// The past has `CL - AR` rows and the graph appends its own `AR`: mask columns `[CL - AR, CL)` are the new ones.
-    Concat,
-    /// The past has `CL` rows and the graph writes its own at `cache_index`: new mask columns begin there.
-    Scatter,
-}
-
-impl fmt::Display for CacheForm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Concat => "concat",
-            Self::Scatter => "scatter",
-        })
-    }
-}
-
 /// Cache tensors that share a prefix, a mask and an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CacheGroup {
+pub struct GroupLayout {
     /// Prefix of the tensor names, underscore included.
     pub prefix: String,
     /// Name of the mask input.
@@ -75,7 +50,7 @@ pub struct CacheGroup {
     /// Name of the cache index input, which only scatter graphs have.
     pub index: String,
     /// How the past is handed over, the same in every variant that has one.
-    pub form: CacheForm,
+    pub form: KvForm,
 }
 
 /// Number of a cache tensor within its split.
@@ -86,31 +61,19 @@ pub struct KvIdx(pub usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WireIdx(pub usize);
 
-/// One cache tensor of a split, past and new together.
+/// One cache tensor of a split as its graphs have it, past and new together.
 ///
-/// *Shapes*: see [`KvKind`]; `seq` is the past's rows on the way in and AR on the way out.
+/// *Shapes*: see [`KvTensor`]; `n` is the past's rows on the way in and AR on the way out.
 #[derive(Clone, Debug, PartialEq)]
-pub struct KvTensor {
-    /// Index into [`ModelLayout::groups`].
-    pub group: usize,
-    /// Layer, counted over the whole model.
-    pub layer: LayerIdx,
-    /// The head in the name, for tensors that hold a single one.
-    pub head: Option<usize>,
-    /// Key or value.
-    pub kind: KvKind,
-    /// Heads in this tensor.
-    pub n_heads: usize,
-    /// Width of a head in elements.
-    pub head_dim: usize,
-    /// Element type.
+pub struct CacheTensor {
+    /// What the cache keeps: layer, head, kind, geometry, group (index into [`ModelLayout::groups`]).
+    pub tensor: KvTensor,
+    /// Element type in the graphs.
     pub dtype: Dtype,
     /// Encoding, the same in and out.
     pub quant: Quant,
     /// Arrangement in memory, the same in and out.
     pub format: DataFormat,
-    /// Code of the number zero, which fills empty rows: 0 for floats, minus the offset for fixed point.
-    pub pad_code: u32,
 }
 
 /// What an input tensor is filled with.
@@ -145,7 +108,7 @@ pub enum OutputRole {
     New(KvIdx),
     /// Read by a later split.
     Wire(WireIdx),
-    /// Read by nobody here.
+    /// Not read here.
     Extra,
 }
 
@@ -196,7 +159,7 @@ pub struct Split {
     /// For each of [`ModelLayout::variants`], the index into `graphs` (a graph without CL serves several).
     pub by_variant: Vec<usize>,
     /// Its cache tensors: by group, layer and head, key before value.
-    pub kv: Vec<KvTensor>,
+    pub kv: Vec<CacheTensor>,
 }
 
 impl Split {
@@ -277,7 +240,7 @@ pub struct ModelLayout {
     /// Every AR/CL pair that all splits have: by CL, then AR.
     pub variants: Vec<Variant>,
     /// Cache groups; the default one first.
-    pub groups: Vec<CacheGroup>,
+    pub groups: Vec<GroupLayout>,
     /// Tensors between splits.
     pub wires: Vec<Wire>,
     /// How tokens enter.
@@ -305,7 +268,7 @@ impl ModelLayout {
 
     /// Layers with a cache.
     pub fn n_layers(&self) -> usize {
-        let mut layers: Vec<_> = self.splits.iter().flat_map(|s| s.kv.iter().map(|t| t.layer)).collect();
+        let mut layers: Vec<_> = self.splits.iter().flat_map(|s| s.kv.iter().map(|t| t.tensor.layer)).collect();
         layers.sort_unstable();
         layers.dedup();
         layers.len()

@@ -30,7 +30,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`names`] | the tensor names of the contract, and how cache tensors and graphs are named |
-//! | [`layout`] | [`ModelLayout`] and its parts: what [`analyze`] answers |
+//! | [`layout`] | [`ModelLayout`] and its parts: what [`analyze`] returns |
 //! | `signature` | one graph: roles of its tensors, kind, AR and CL; `check` holds it against the contract |
 //! | `order` | graphs into splits, splits into execution order |
 //! | `kv` | cache geometry, the same in all variants; concat or scatter form |
@@ -49,7 +49,6 @@ pub mod error;
 mod kv;
 pub mod layout;
 pub mod names;
-mod near;
 mod order;
 mod signature;
 mod wiring;
@@ -60,6 +59,6 @@ mod tests;
 pub use analyze::{BinaryGraphs, GroupOptions, Options, analyze};
 pub use error::{GraphAt, LayoutError, Near};
 pub use layout::{
-    CacheForm, CacheGroup, GraphKind, GraphLayout, InputRole, KvIdx, KvKind, KvTensor, ModelInput, ModelLayout, Note,
-    OutputRole, Split, Wire, WireIdx,
+    CacheTensor, GraphKind, GraphLayout, GroupLayout, InputRole, KvIdx, ModelInput, ModelLayout, Note, OutputRole,
+    Split, Wire, WireIdx,
 };

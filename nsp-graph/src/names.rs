@@ -1,8 +1,8 @@
 //! The names of the contract: tensors by what they carry, cache tensors, graphs.
 //!
-//! Source: the measured contract of the real Genie (names are free only for graphs and for tensors between splits).
+//! *Source*: libGenie's contract, as measured (names are free only for graphs and for tensors between splits).
 
-use crate::layout::KvKind;
+use genie_types::KvKind;
 
 /// Token ids, `[1, AR]` int32.
 pub const INPUT_IDS: &str = "input_ids";
@@ -18,7 +18,7 @@ pub const POSITION_SIN: &str = "position_ids_sin";
 pub const POSITION_IDS: &str = "position_ids";
 /// First cache slot that a scatter graph writes, `[1]` int32; other groups put their prefix before it.
 pub const CACHE_INDEX: &str = "cache_index";
-/// What the model says, `[1, AR, vocab]`.
+/// The logits, `[1, AR, vocab]`.
 pub const LOGITS: &str = "logits";
 /// Prefix of the default cache group.
 pub const DEFAULT_GROUP: &str = "past_";

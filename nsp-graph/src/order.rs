@@ -1,7 +1,7 @@
 //! Graphs into splits, splits into execution order, and the variants that all of them have.
 //!
 //! Order: by the `_i_of_k` of the names; where no name has one, a binary is a split and binaries are ordered by the
-//! name of their first graph, as the real Genie orders them. Whole-model graphs are always one split.
+//! name of their first graph, as libGenie orders them. Whole-model graphs are always one split.
 
 use genie_types::{Cl, Variant};
 

@@ -2,11 +2,10 @@
 
 use genie_types::{SplitIdx, TensorInfo};
 
-use crate::error::LayoutError;
+use crate::error::{LayoutError, Near};
 use crate::kv::SplitKv;
 use crate::layout::{InputRole, OutputRole, Wire, WireIdx};
 use crate::names;
-use crate::near::near;
 use crate::signature::{Draft, InTag, OutTag};
 
 /// Finds every tensor that a later split reads from an earlier one.
@@ -57,10 +56,10 @@ fn unfilled(draft: &Draft<'_>, t: &TensorInfo, splits: &[Vec<Draft<'_>>], s: usi
     ];
     let made = splits[..s].iter().flatten().flat_map(|d| d.tagged_outputs()).filter(|(tag, _)| *tag == OutTag::Free);
     let known: Vec<&str> = made.map(|(_, t)| t.name.as_str()).chain(contract).collect();
-    LayoutError::InputUnknown { at, tensor, near: near(&t.name, known) }
+    LayoutError::InputUnknown { at, tensor, near: Near::to(&t.name, known) }
 }
 
-/// The wires fit in every variant: same type, same encoding, same extents but for 1s.
+/// The wires fit in every variant: same type, same encoding, same extents except 1s.
 pub(crate) fn check(wires: &[Wire], splits: &[Vec<Draft<'_>>], by_variant: &[Vec<usize>]) -> Result<(), LayoutError> {
     for wire in wires {
         for consumer in &wire.consumers {
@@ -70,7 +69,7 @@ pub(crate) fn check(wires: &[Wire], splits: &[Vec<Draft<'_>>], by_variant: &[Vec
                 let Some(input) = reader.info.input(&wire.name) else { continue };
                 let Some(output) = free_output(writer, &wire.name) else {
                     let outputs = writer.tagged_outputs().filter(|(tag, _)| *tag == OutTag::Free);
-                    let near = near(&wire.name, outputs.map(|(_, t)| t.name.as_str()));
+                    let near = Near::to(&wire.name, outputs.map(|(_, t)| t.name.as_str()));
                     return Err(LayoutError::InputUnknown { at: reader.at(), tensor: wire.name.as_str().into(), near });
                 };
                 let same = (input.dtype, &input.quant, input.format) == (output.dtype, &output.quant, output.format)
@@ -90,7 +89,7 @@ pub(crate) fn check(wires: &[Wire], splits: &[Vec<Draft<'_>>], by_variant: &[Vec
     Ok(())
 }
 
-/// Extents but for 1s, which do not change the bytes.
+/// Extents except 1s, which do not change the bytes.
 fn extents(t: &TensorInfo) -> impl Iterator<Item = usize> + '_ {
     t.dims.iter().copied().filter(|&n| n != 1)
 }

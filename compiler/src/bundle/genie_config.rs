@@ -88,14 +88,14 @@ fn positional_encoding(spec: &ModelSpec) -> Value {
         "rope-dim": spec.rope_dim(),
         "rope-theta": number(spec.rope.theta),
     });
-    if let Some(Llama3Scaling { factor, low_freq_factor, high_freq_factor, original_max_positions }) = spec.rope.scaling
+    if let Some(Llama3Scaling { factor, low_freq_factor, high_freq_factor, original_max_position }) = spec.rope.scaling
     {
         rope["rope-scaling"] = json!({
             "rope-type": "llama3",
             "factor": number(factor),
             "low-freq-factor": number(low_freq_factor),
             "high-freq-factor": number(high_freq_factor),
-            "original-max-position-embeddings": number(original_max_positions),
+            "original-max-position-embeddings": number(original_max_position),
         });
     }
     rope

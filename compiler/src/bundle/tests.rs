@@ -150,7 +150,7 @@ fn chat_templates_come_along() {
 
 fn spec() -> ModelSpec {
     let scaling =
-        Some(crate::family::Llama3Scaling { original_max_positions: 8192.0, ..TestModel::short_llama3_scaling() });
+        Some(crate::family::Llama3Scaling { original_max_position: 8192.0, ..TestModel::short_llama3_scaling() });
     let mut spec = TestModel { scaling, rope_theta: 500_000.0, ..TestModel::tiny(Family::Llama) }.spec();
     spec.tokens.eos = vec![TokenId(257), TokenId(300)];
     spec.tokens.pad = Some(TokenId(2));

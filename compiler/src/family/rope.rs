@@ -1,5 +1,7 @@
 //! Rotary positions: theta and scaling, from either spelling in `config.json`.
 
+pub use genie_types::Llama3Scaling;
+
 use super::raw::{RawConfig, RawRope};
 use super::skeleton::refuse;
 use crate::{CompileError, Result};
@@ -15,19 +17,6 @@ pub struct Rope {
     pub theta: f64,
     /// Scaling of the low frequencies, `None` for plain rotation.
     pub scaling: Option<Llama3Scaling>,
-}
-
-/// The `llama3` scaling rule's four numbers.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Llama3Scaling {
-    /// Divisor of the lowest frequencies.
-    pub factor: f64,
-    /// Wavelengths longer than the original context over this are divided in full.
-    pub low_freq_factor: f64,
-    /// Wavelengths shorter than the original context over this are left alone.
-    pub high_freq_factor: f64,
-    /// Context length before scaling, in tokens.
-    pub original_max_positions: f64,
 }
 
 pub(super) fn read(raw: &RawConfig) -> Result<Rope> {
@@ -63,7 +52,7 @@ fn llama3(raw: &RawRope) -> Result<Llama3Scaling> {
         factor: positive(raw.factor, "rope_scaling.factor")?,
         low_freq_factor: positive(raw.low_freq_factor, "rope_scaling.low_freq_factor")?,
         high_freq_factor: positive(raw.high_freq_factor, "rope_scaling.high_freq_factor")?,
-        original_max_positions: positive(
+        original_max_position: positive(
             raw.original_max_position_embeddings,
             "rope_scaling.original_max_position_embeddings",
         )?,

@@ -243,7 +243,7 @@ fn the_newer_rope_key_is_read_too() {
         set(dir, "rope_parameters", parameters);
     });
     assert_eq!(spec.rope.theta, 500_000.0);
-    assert_eq!(spec.rope.scaling.unwrap().original_max_positions, 8192.0);
+    assert_eq!(spec.rope.scaling.unwrap().original_max_position, 8192.0);
 }
 
 #[test]

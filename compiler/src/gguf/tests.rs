@@ -328,7 +328,7 @@ fn of_graph(graph: &Graph, name: &str) -> Quantised {
 }
 
 #[test]
-fn blocks_come_through_bit_for_bit_whatever_the_heads_width() {
+fn blocks_are_copied_bit_for_bit_at_any_head_width() {
     // 1 / sqrt(16) is a power of two, the others are not.
     for head_dim in [16, 32, 96, 128] {
         for (encoder, format, weights) in [
@@ -365,7 +365,7 @@ fn blocks_come_through_bit_for_bit_whatever_the_heads_width() {
 }
 
 #[test]
-fn a_gguf_file_and_its_checkpoint_compile_to_the_same_graphs() {
+fn a_gguf_file_and_its_checkpoint_give_the_same_graphs() {
     for &family in Family::ALL {
         for tied in [true, false] {
             let model = TestModel { tied, ..TestModel::tiny(family) };

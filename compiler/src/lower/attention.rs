@@ -20,8 +20,7 @@ use super::sink::GraphSink;
 use super::weights::{LayerWeights, Linear};
 use crate::Result;
 use crate::family::ModelSpec;
-use genie_types::Variant;
-use nsp_graph::layout::KvKind;
+use genie_types::{KvKind, Variant};
 use nsp_graph::names::{self, KvName};
 
 /// Inputs of a graph that all its layers share.

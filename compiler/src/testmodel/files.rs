@@ -48,7 +48,7 @@ pub(super) fn write_configs(model: &TestModel, dir: &Path) -> Result<()> {
             "factor": scaling.factor,
             "low_freq_factor": scaling.low_freq_factor,
             "high_freq_factor": scaling.high_freq_factor,
-            "original_max_position_embeddings": scaling.original_max_positions as u64,
+            "original_max_position_embeddings": scaling.original_max_position as u64,
         });
     }
     if family.qkv_bias == Bias::AttentionKey {

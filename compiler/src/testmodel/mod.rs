@@ -99,7 +99,7 @@ impl TestModel {
 
     /// Scaling numbers that matter for contexts of a few hundred tokens, as Llama 3.1's do for thousands.
     pub fn short_llama3_scaling() -> Llama3Scaling {
-        Llama3Scaling { factor: 8.0, low_freq_factor: 1.0, high_freq_factor: 4.0, original_max_positions: 64.0 }
+        Llama3Scaling { factor: 8.0, low_freq_factor: 1.0, high_freq_factor: 4.0, original_max_position: 64.0 }
     }
 
     /// Writes `config.json`, `generation_config.json`, `tokenizer.json` and the weights into `dir`, which is made if

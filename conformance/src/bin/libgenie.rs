@@ -1,4 +1,4 @@
-//! Plays one session of the real `libGenie.so`: JSON in on standard input, JSON out on standard output.
+//! Plays one session of Qualcomm's `libGenie.so`: JSON in on standard input, JSON out on standard output.
 //!
 //! Started by `conformance::genie::Session::run`; the libraries' own talk goes to standard error.
 #![forbid(unsafe_code)]

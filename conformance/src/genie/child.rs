@@ -11,7 +11,7 @@ use super::session::{Outcome, Session};
 const PROGRAM: &str = "libgenie";
 /// Fresh heap memory then holds the complement of this byte: zeros.
 const CLEARED: &str = "255";
-/// How much of a dead process's words is told.
+/// Bytes of a failed process's standard error that the error contains.
 const LAST_WORDS: usize = 2000;
 
 /// A session that was played.
@@ -45,7 +45,7 @@ impl Session {
     /// Plays the session in a process of its own.
     ///
     /// # Errors
-    /// The process does not start, or ends without an outcome; its last words are told.
+    /// The process does not start, or ends without an outcome; the error has the end of its standard error.
     pub fn run(&self) -> Result<Run, GenieError> {
         self.run_with(&[])
     }

@@ -17,7 +17,7 @@ pub enum Sentence {
     End = 3,
     /// Ends a sentence early.
     Abort = 4,
-    /// The whole conversation anew; what agrees with the cache is kept.
+    /// The whole conversation again; the prefix that agrees with the cache is kept.
     Rewind = 5,
     /// Goes on after a pause.
     Resume = 6,

@@ -65,7 +65,7 @@ pub enum GenieError {
         beside: PathBuf,
     },
     /// The process ended without an outcome.
-    #[error("the process of the real Genie ended with {status}; its last words:\n{words}")]
+    #[error("the process of libGenie ended with {status}; its last output:\n{words}")]
     Died {
         /// Exit code or signal.
         status: String,

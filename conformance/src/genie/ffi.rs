@@ -246,7 +246,7 @@ impl Drop for Dialog<'_> {
             // SAFETY: the type's invariant; each kind is freed before what was bound to it.
             let code = unsafe { free(handle) };
             if code != 0 {
-                eprintln!("the real Genie frees with {code} ({})", super::code_name(code));
+                eprintln!("libGenie frees with {code} ({})", super::code_name(code));
             }
         }
     }

@@ -2,12 +2,12 @@
 //!
 //! A [`Session`] says which library opens which config and what is asked of the dialog; [`Session::run`] plays it in a
 //! process of its own (the program `libgenie`) and hands back tokens, codes, times, profile and log. [`Stage`] is a
-//! folder in which another library stands where the real one looks for `libQnnHtp.so`. [`Session::play_ours`] plays the
+//! folder in which another library stands where libGenie looks for `libQnnHtp.so`. [`Session::play_ours`] plays the
 //! same session with our own dialog.
 //!
 //! *Why a process for each dialog*: the library leaves half of a 16-bit KV buffer as it came from the heap, so the heap
 //! must be cleared (`MALLOC_PERTURB_`); after a dialog that met the context limit it may end the process.
-//! *Source*: signatures from the measured ABI table (`facts/genie-abi.json`), behaviour from `facts/real-genie.md`.
+//! *Source*: signatures and behaviour as measured on libGenie 1.21 (`docs/genie.md`).
 
 mod child;
 mod codes;

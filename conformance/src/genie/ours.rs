@@ -39,7 +39,7 @@ impl Session {
         self.play_with(self.our_dialog(backend)?)
     }
 
-    /// The same by the policy that runs the very graphs the real one runs, heads as wide as their steps among them.
+    /// The same under the policy that runs exactly libGenie's graphs, with heads as wide as their steps.
     ///
     /// # Errors
     /// As [`Session::play_ours`].

@@ -16,7 +16,7 @@ use super::ffi::{Dialog, Genie, LogLevel};
 pub struct Session {
     /// The `libGenie.so`.
     pub library: PathBuf,
-    /// The bundle's config. Its folder becomes the current one, since the real Genie takes paths relative to that.
+    /// The bundle's config. Its folder becomes the current one, since libGenie takes paths relative to that.
     pub config: PathBuf,
     /// Merged into the config: objects by key, null removes, all else replaces.
     pub changes: Value,
@@ -87,7 +87,7 @@ pub struct Outcome {
 impl Session {
     /// A session of the real library on a bundle's config, changed so that the most likely token is taken.
     pub fn greedy(library: impl Into<PathBuf>, config: impl Into<PathBuf>, acts: Vec<Act>) -> Self {
-        // `greedy` has no effect in the real one; `top-k` of 1 has.
+        // `greedy` has no effect in libGenie; `top-k` of 1 has.
         let changes = serde_json::json!({ "dialog": { "sampler": { "top-k": 1 } } });
         Self { library: library.into(), config: config.into(), changes, log: LogLevel::Off, acts, player: Player::Real }
     }

@@ -1,4 +1,4 @@
-//! A folder in which the real `libGenie.so` finds another library where it looks for `libQnnHtp.so`.
+//! A folder in which Qualcomm's `libGenie.so` finds another library where it looks for `libQnnHtp.so`.
 //!
 //! *Trap*: Qualcomm's build has an `RPATH` of its own folder, which wins over `LD_LIBRARY_PATH`. The folder is that of
 //! the name it was opened by, so a link to the library in our folder moves it there.

@@ -1,6 +1,6 @@
 //! How far an output may be from its reference, and the first element that is farther.
 //!
-//! *Source*: `facts/qnn-ops.md` measured differences as a pair (largest difference, largest value); [`Bound::Largest`] has
+//! *Source*: measured differences as a pair (largest difference, largest value); [`Bound::Largest`] has
 //! that form. Where the suite measured more, the larger bound stands at the case.
 
 use core::fmt;
@@ -15,9 +15,9 @@ use super::values::Values;
 pub enum Bound {
     /// None at all.
     Exact,
-    /// So many times the largest magnitude of the reference.
+    /// A multiple of the largest magnitude of the reference.
     Largest(f64),
-    /// So many steps of the output's codes.
+    /// A number of quantisation steps of the output.
     Codes(f64),
 }
 

@@ -65,7 +65,7 @@ impl Ty {
         Self { dtype: Dtype::SFixed8, fit: Fit::Axis(axis, None) }
     }
 
-    /// 4-bit codes, one a byte, with a scale for each index of `axis`.
+    /// 4-bit values, one per byte, with a scale for each index of `axis`.
     pub const fn s4_by(axis: u32) -> Self {
         Self { dtype: Dtype::SFixed8, fit: Fit::Axis(axis, Some(4)) }
     }

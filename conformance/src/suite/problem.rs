@@ -1,7 +1,7 @@
 //! One case of the suite: a graph, its inputs, the answer in double precision, and how far a backend may be from it.
 //!
-//! Operands are encoded when they are declared, and the reference sees what the codes say: rounding of inputs is nobody's
-//! error. Extents and encodings of outputs follow from the reference.
+//! Operands are encoded when they are declared, and the reference sees the dequantised values: the rounding of inputs is
+//! not an error. Extents and encodings of outputs follow from the reference.
 
 use std::sync::Arc;
 

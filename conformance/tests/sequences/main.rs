@@ -8,11 +8,11 @@
 mod ops;
 
 use conformance::backends;
-use conformance::decoder::{CacheType, Decoder, Form, Rule, Size};
 use engine::{Engine, EngineConfig, LongContext, ModeKind};
 use genie_types::Dtype;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
+use testkit::{CacheType, Decoder, Form, Rule, Size};
 
 use ops::{Op, Pair, any_op};
 

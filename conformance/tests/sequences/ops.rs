@@ -1,10 +1,10 @@
 //! Random operations on an engine and on the naive cache, side by side.
 
-use conformance::decoder::{Decoder, Entry, Form, Naive, Rule, distance};
 use engine::{Engine, EngineError, SeqId, SeqTokens, Snapshot, TokenModel};
 use genie_types::{TokenId, Variant};
 use kvmanager::KvError;
 use proptest::prelude::*;
+use testkit::{Decoder, Entry, Form, Naive, Rule, distance};
 
 /// One operation. Numbers are cut down to what the state allows.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use engine::{EmbeddingLut, EngineConfig, GroupOptions, LutDtype, RopeConfig, RopeScaling};
+use engine::{EmbeddingLut, EngineConfig, GroupOptions, LutDtype, RopeConfig};
 pub use genie_bundle::config::{BackendSettings, ConfigError, ContextSettings, Problem};
 use genie_bundle::config::{EmbeddingSettings, RopeSettings, TableDtype};
 use genie_bundle::{GenieConfig, config};
@@ -147,13 +147,7 @@ fn engine(genie: &GenieConfig) -> EngineConfig {
 }
 
 fn rope(rope: RopeSettings) -> RopeConfig {
-    let scaling = rope.llama3.map_or(RopeScaling::Default, |s| RopeScaling::Llama3 {
-        factor: s.factor,
-        low_freq_factor: s.low_freq_factor,
-        high_freq_factor: s.high_freq_factor,
-        original_max_position: s.original_max_position,
-    });
-    RopeConfig { rope_dim: rope.dim, theta: rope.theta, scaling }
+    RopeConfig { rope_dim: rope.dim, theta: rope.theta, scaling: rope.llama3 }
 }
 
 fn embedding(table: &EmbeddingSettings) -> EmbeddingLut {

@@ -1,7 +1,7 @@
 //! Look-ups for several checks: tensors by name, the width of a head.
 
+use genie_types::KvKind;
 use genie_types::{Quant, TensorInfo};
-use nsp_graph::KvKind;
 use nsp_graph::names::KvName;
 
 use crate::Facts;

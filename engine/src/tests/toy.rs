@@ -4,8 +4,8 @@
 //! key times value over the columns that the mask shows, and goes on with the sum. A wrong mask column, position, pad
 //! value, stride or wire changes the logits. All numbers are small integers, exact in every element type.
 
-use genie_types::{Quant, TensorInfo};
-use nsp_graph::{GraphLayout, InputRole, KvKind, ModelLayout, OutputRole, Split};
+use genie_types::{KvKind, Quant, TensorInfo};
+use nsp_graph::{GraphLayout, InputRole, ModelLayout, OutputRole, Split};
 
 use super::bundle::{HEAD_DIM, HIDDEN, N_LAYERS, VOCAB};
 use crate::buffer::{Buffer, elements};
@@ -169,7 +169,7 @@ impl<'a, 'io> Lent<'a, 'io> {
         let ar = x.len();
         let cos = self.numbers(InputRole::Cos).expect("a decoder has cosines");
         let sin = self.numbers(InputRole::Sin).expect("a decoder has sines");
-        let mut layers: Vec<(usize, usize)> = split.kv.iter().map(|t| (t.layer.0, t.group)).collect();
+        let mut layers: Vec<(usize, usize)> = split.kv.iter().map(|t| (t.tensor.layer.0, t.tensor.group)).collect();
         layers.sort_unstable();
         layers.dedup();
         for (layer, group) in layers {
@@ -183,7 +183,7 @@ impl<'a, 'io> Lent<'a, 'io> {
             let keys: Vec<i64> = (0..ar).map(|r| key(x[r], layer, cos[r * HEAD_DIM / 2])).collect();
             let values: Vec<i64> = x.iter().map(|&x| value(x, layer)).collect();
             let (mut past_keys, mut past_values) = (Vec::new(), Vec::new());
-            for (k, tensor) in split.kv.iter().enumerate().filter(|(_, t)| t.layer.0 == layer) {
+            for (k, tensor) in split.kv.iter().map(|t| t.tensor).enumerate().filter(|(_, t)| t.layer.0 == layer) {
                 let role = nsp_graph::KvIdx(k);
                 let (heads, dim) = (tensor.n_heads, tensor.head_dim);
                 let is_key = tensor.kind == KvKind::Key;

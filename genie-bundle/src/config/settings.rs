@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+pub use genie_types::Llama3Scaling;
 use genie_types::{Dtype, TokenId};
 use serde::Deserialize;
 
@@ -81,21 +82,8 @@ pub struct RopeSettings {
     pub dim: usize,
     /// Base of the frequencies; above 0.
     pub theta: f64,
-    /// Llama 3's change of the frequencies.
+    /// `rope-scaling` of type `llama3`; all four are above 0, and `low_freq_factor < high_freq_factor`.
     pub llama3: Option<Llama3Scaling>,
-}
-
-/// `rope-scaling` of type `llama3`; all are above 0, and `low_freq_factor < high_freq_factor`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Llama3Scaling {
-    /// The stretch of long waves.
-    pub factor: f64,
-    /// Waves longer than `original_max_position / low_freq_factor` are stretched in full.
-    pub low_freq_factor: f64,
-    /// Waves shorter than `original_max_position / high_freq_factor` are kept.
-    pub high_freq_factor: f64,
-    /// Context length of the training.
-    pub original_max_position: f64,
 }
 
 /// One of `cache-groups`.

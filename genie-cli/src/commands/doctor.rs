@@ -9,7 +9,8 @@ use qnn_api::soc::SOCS;
 use qnn_api::{Soc, SystemLibrary};
 
 use crate::exit::ExitStatus;
-use crate::failure::{self, UserError};
+use crate::failure::UserError;
+use crate::hints;
 use crate::printer::Printer;
 
 /// Flags of `genie doctor`.
@@ -60,7 +61,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
         }
     };
     let findings = examine(&facts);
-    let report = Report::new(&facts, &findings).worded(failure::fix);
+    let report = Report::new(&facts, &findings).worded(hints::doctor::words);
     if args.json {
         printer.data_line(report.to_json())?;
     } else {

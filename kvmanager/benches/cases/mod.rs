@@ -18,7 +18,7 @@ use std::path::Path;
 pub struct Model {
     pub name: String,
     geometry: KvGeometry,
-    /// One tensor a head, as pointer shift wants it.
+    /// One tensor per head, as pointer shift wants it.
     by_head: KvGeometry,
 }
 

@@ -267,7 +267,7 @@ fn refusals_name_what_differs() {
 
 #[test]
 fn pointer_shift_appends_no_bytes_of_values() {
-    // One tensor a head, 4 dimensions, CL-64: keys take (4 + 1) * (64 - 1) elements.
+    // One tensor per head, 4 dimensions, CL-64: keys take (4 + 1) * (64 - 1) elements.
     let kinds = [KvKind::Key, KvKind::Value];
     let heads =
         kinds.iter().flat_map(|&kind| (0..2).map(move |h| KvTensor::new(kind, 0, 1, 4, KvDtype::U8).for_head(h)));

@@ -52,7 +52,7 @@ impl ModeKind {
     /// All four.
     pub const ALL: [Self; 4] = [Self::SMART_MASK, Self::SHIFT_CONCAT, Self::POINTER_SHIFT, Self::NATIVE_KV];
 
-    /// The mode that a bundle's cache tensors ask for, as the real one chooses: tiles when in- and outputs carry the
+    /// The mode that a bundle's cache tensors ask for, as libGenie chooses: tiles when in- and outputs carry the
     /// tile format, else `SmartMask`.
     pub fn for_formats(formats: impl IntoIterator<Item = DataFormat>) -> Self {
         let mut formats = formats.into_iter().peekable();

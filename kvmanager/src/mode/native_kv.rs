@@ -13,8 +13,8 @@
 //! head. Values are `k = sequence, n = head_dim`. The past is padded to whole tiles.
 //!
 //! *Not proven*: that this is the order the hardware wants. The geometry is data, packing and unpacking are tested
-//! against each other and against the formula, but the emulator refuses the format on plain graph inputs
-//! (`facts/qnn-ops.md`), so no graph has read these tiles yet.
+//! against each other and against the formula, but the emulator refuses the format on plain graph inputs,
+//! so no graph has read these tiles yet.
 
 use super::{CacheMode, Place};
 use crate::buffer::fill;

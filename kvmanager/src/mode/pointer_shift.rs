@@ -14,7 +14,7 @@
 //! *Limit*: the new rows of a values tensor of several heads come in one block, head after head, and their places in
 //! the past are apart; such values are copied like keys. Graphs for this mode have a tensor for each head.
 //!
-//! *Trap*: the graph's input address changes with each step; bind it anew, or take it from
+//! *Trap*: the graph's input address changes with each step; bind it again, or take it from
 //! [`KvCache::on_rebind`](crate::KvCache::on_rebind).
 
 use super::{CacheMode, Place};

@@ -1,6 +1,6 @@
 //! What is accepted, and what it means.
 
-use genie_types::{Dtype, TensorInfo};
+use genie_types::{Dtype, KvForm, KvKind, KvTensor, TensorInfo};
 
 use super::fixture::{Model, Part, graph_mut, tensor};
 use crate::*;
@@ -12,7 +12,7 @@ struct Case {
     model: Model,
     variants: &'static [(usize, usize)],
     kinds: &'static [GraphKind],
-    form: CacheForm,
+    form: KvForm,
     kv: &'static [usize],
     wires: usize,
 }
@@ -25,7 +25,7 @@ fn bundles_of_the_contract() {
         model: Model::default(),
         variants: &[(1, 128), (32, 128)],
         kinds: &[Default],
-        form: CacheForm::Concat,
+        form: KvForm::Concat,
         kv: &[4],
         wires: 0,
     };
@@ -40,12 +40,7 @@ fn bundles_of_the_contract() {
     let cases = [
         plain(),
         Case { name: "rank 3", model: Model { rank3: true, ..Model::default() }, ..plain() },
-        Case {
-            name: "scatter",
-            model: Model { scatter: true, ..Model::default() },
-            form: CacheForm::Scatter,
-            ..plain()
-        },
+        Case { name: "scatter", model: Model { scatter: true, ..Model::default() }, form: KvForm::Scatter, ..plain() },
         Case { name: "heads apart", model: Model { per_head: true, ..Model::default() }, kv: &[8], ..plain() },
         Case { name: "embeddings", model: Model { embeds: true, ..Model::default() }, ..plain() },
         Case { name: "w8a16", model: Model { quantised: true, ..Model::default() }, ..plain() },
@@ -105,7 +100,7 @@ fn check_roles(layout: &ModelLayout, name: &str) {
                     InputRole::Sin => "position_ids_sin".into(),
                     InputRole::Positions => "position_ids".into(),
                     InputRole::CacheIndex(g) => layout.groups[*g].index.clone(),
-                    InputRole::Past(kv) => kv_name(layout, &split.kv[kv.0], "in"),
+                    InputRole::Past(kv) => kv_name(layout, &split.kv[kv.0].tensor, "in"),
                     InputRole::Wire(w) => {
                         let wire = &layout.wires[w.0];
                         assert!(wire.producer < split.index && wire.consumers.contains(&split.index), "{name}");
@@ -117,7 +112,7 @@ fn check_roles(layout: &ModelLayout, name: &str) {
             for (role, t) in graph.outputs.iter().zip(&graph.info.outputs) {
                 let want = match role {
                     OutputRole::Logits => "logits".into(),
-                    OutputRole::New(kv) => kv_name(layout, &split.kv[kv.0], "out"),
+                    OutputRole::New(kv) => kv_name(layout, &split.kv[kv.0].tensor, "out"),
                     OutputRole::Wire(w) => layout.wires[w.0].name.clone(),
                     OutputRole::Extra => continue,
                 };
@@ -128,7 +123,7 @@ fn check_roles(layout: &ModelLayout, name: &str) {
 }
 
 fn kv_name(layout: &ModelLayout, t: &KvTensor, end: &str) -> String {
-    let kind = if t.kind == KvKind::Key { "key" } else { "value" };
+    let kind = t.kind.name();
     let head = t.head.map_or(String::new(), |h| format!("_h{h}"));
     format!("{}{kind}_{}{head}_{end}", layout.groups[t.group].prefix, t.layer)
 }
@@ -138,12 +133,15 @@ fn cache_geometry() {
     let model = Model { quantised: true, per_head: true, parts: &[First(1), Layers(1), Head], ..Model::default() };
     let layout = model.layout(&[(1, 128), (32, 128)]).unwrap();
     let kv = &layout.splits[1].kv;
-    let order: Vec<_> = kv.iter().map(|t| (t.layer.0, t.head, t.kind)).collect();
+    let order: Vec<_> = kv.iter().map(|t| (t.tensor.layer.0, t.tensor.head, t.tensor.kind)).collect();
     let (k, v) = (KvKind::Key, KvKind::Value);
     assert_eq!(order, [(1, Some(0), k), (1, Some(0), v), (1, Some(1), k), (1, Some(1), v)]);
-    assert_eq!((kv[0].n_heads, kv[0].head_dim, kv[0].dtype, kv[0].pad_code), (1, 32, Dtype::UFixed8, 128));
+    assert_eq!(
+        (kv[0].tensor.n_heads, kv[0].tensor.head_dim, kv[0].dtype, kv[0].tensor.pad_element()),
+        (1, 32, Dtype::UFixed8, ([128, 0, 0, 0], 1))
+    );
     let float = Model::default().layout(&[(1, 128)]).unwrap();
-    assert_eq!((float.splits[0].kv[0].n_heads, float.splits[0].kv[0].pad_code), (2, 0));
+    assert_eq!((float.splits[0].kv[0].tensor.n_heads, float.splits[0].kv[0].tensor.pad_element()), (2, ([0; 4], 2)));
     assert!(!float.native_kv);
 }
 
@@ -231,7 +229,7 @@ fn groups_by_prefix() {
     let layout = analyze(&bundle, &Options::default()).unwrap();
     let groups: Vec<_> = layout.groups.iter().map(|g| (g.prefix.as_str(), g.mask.as_str(), g.index.as_str())).collect();
     assert_eq!(groups, [("past_", "attention_mask", "cache_index"), ("swa_", "swa_attention_mask", "swa_cache_index")]);
-    assert_eq!(layout.splits[0].kv.iter().map(|t| t.group).collect::<Vec<_>>(), [0, 0, 1, 1]);
+    assert_eq!(layout.splits[0].kv.iter().map(|t| t.tensor.group).collect::<Vec<_>>(), [0, 0, 1, 1]);
     check_roles(&layout, "groups");
 
     let group = |prefix: &str, mask: Option<&str>| GroupOptions {

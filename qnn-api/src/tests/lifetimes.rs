@@ -23,7 +23,7 @@ fn a_graph_keeps_everything_it_stands_on() {
 }
 
 #[test]
-fn the_soc_is_told_in_both_layouts_and_only_when_asked() {
+fn the_soc_is_given_in_both_layouts_and_only_when_asked() {
     let _with = Backend::new(&library(), &BackendOptions { soc: Some(57), ..Default::default() }).unwrap();
     assert!(take_calls().contains(&"deviceCreate [0, 57, 57, 0]".to_owned()));
     let _without = Backend::new(&library(), &BackendOptions::default()).unwrap();

@@ -194,7 +194,7 @@ proptest! {
         file[at] ^= 1 << bit;
         match read(&file) {
             Err(_) => {}
-            // The zeros between sections and blobs are the only bytes nobody looks at.
+            // The zeros between sections and blobs are the only bytes that are never read.
             Ok(_) => prop_assert_eq!(good[at], 0, "byte {} is not padding", at),
         }
     }

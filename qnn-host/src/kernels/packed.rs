@@ -15,7 +15,7 @@
 //!         4 bits: 4 pairs of quads x 16 rows x 4 bytes        256 bytes; code + 8; quad i below, quad i + 4 above
 //! ```
 //!
-//! Codes of 6 bits have steps and scales of their own, and longer stretches: see `six.rs`.
+//! Codes of 6 bits have steps and scales of their own, and longer stretches: see `q6_k.rs`.
 //!
 //! The same bytes serve every CPU: what differs is how many of the sixteen rows fit in a register. Bytes that begin at a
 //! multiple of 64 keep every load inside a cache line.

@@ -1,7 +1,7 @@
 //! Loops that do one thing only, for measuring how fast this CPU does it: reading memory, products of 8-bit codes, f32
 //! multiply-adds.
 //!
-//! The products of codes run the register tile that the kernels in earnest have, on operands that stay in the first-level
+//! The products of codes run the register tile that the kernels have, on operands that stay in the first-level
 //! cache; a rate found here is what no kernel over [`Simd`] and [`Dot`] can pass.
 
 use std::hint::black_box;
@@ -14,7 +14,7 @@ use super::simd::dot::{Dot, DotPiece, GROUP};
 const STREAMS: usize = 8;
 /// Bytes ahead of the read ones that [`read_ahead`] asks for.
 const AHEAD: usize = 2048;
-/// Steps of a round of [`products`]; the operands of so many fit in the first-level cache.
+/// Steps of a round of [`products`]; the operands of this number of steps fit in the first-level cache.
 const QUADS: usize = 32;
 /// Rounds between two looks at the sums: few enough that they stay in 32 bits.
 const REPEATS: usize = 32;

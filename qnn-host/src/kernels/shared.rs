@@ -27,7 +27,7 @@ impl<T> Clone for SharedMut<'_, T> {
 impl<T> Copy for SharedMut<'_, T> {}
 
 impl<'a, T> SharedMut<'a, T> {
-    /// Shares a slice that nobody else can reach.
+    /// Shares a slice that nothing else can reach.
     pub fn new(slice: &'a mut [T]) -> Self {
         Self { start: slice.as_mut_ptr(), len: slice.len(), memory: PhantomData }
     }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Alone on its cache lines (two, since neighbours are fetched in pairs), so spinners disturb nobody else.
+/// Alone on its cache lines (two, since neighbours are fetched in pairs), so spinning slows no other thread.
 #[derive(Default)]
 #[repr(align(128))]
 pub(super) struct Gate {
@@ -25,7 +25,7 @@ impl Gate {
         self.number.load(Ordering::Acquire)
     }
 
-    /// Sets the number while nobody waits.
+    /// Sets the number while no thread waits.
     pub(super) fn set(&self, number: u32) {
         self.number.store(number, Ordering::SeqCst);
     }

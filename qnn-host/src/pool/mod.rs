@@ -331,7 +331,7 @@ impl Shared {
             resume_unwind(Box::new(BrokenBarrier));
         }
         if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.threads as u32 {
-            // All others wait: nobody takes tasks or arrives again until the step below, which publishes both.
+            // All others wait: no thread takes tasks or arrives again until the step below, which publishes both.
             self.arrived.store(0, Ordering::Relaxed);
             self.next.0.store(0, Ordering::Relaxed);
             self.barrier.add(1);

@@ -90,7 +90,7 @@ fn intermediate_values_lie_on_their_grid() {
 }
 
 #[test]
-fn linear_layers_take_int8_weights_a_scale_a_row() {
+fn linear_layers_take_int8_weights_with_a_scale_for_each_row() {
     let mut noise = Noise(3);
     for (m, k, n, quant_bias) in [(1, 64, 24, false), (5, 300, 9, true), (20, 48, 33, false)] {
         let mut case = Case::new();

@@ -84,7 +84,7 @@ unsafe extern "C" fn record(text: *const c_char, level: u32, _time: u64, args: *
 }
 
 #[test]
-fn the_log_hears_failures_of_its_backend() {
+fn the_log_receives_failures_of_its_backend() {
     let t = interface().table;
     let (mut log, mut backend, mut context) = (null_mut(), null_mut(), null_mut());
     assert_eq!(call!(t, logCreate(Some(record), 1, &raw mut log)), 0);

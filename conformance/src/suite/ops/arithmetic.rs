@@ -1,4 +1,4 @@
-//! Two operands element by element, under their own names: `ElementWiseAdd` and its kin, stretched by numpy's rules.
+//! Two operands element by element, under their own names: `ElementWiseAdd` and similar, broadcast by numpy's rules.
 
 use crate::suite::codec::{BOOL, F16, F32, I32, S16, Ty, U8, U16};
 use crate::suite::values::Values;

@@ -81,7 +81,7 @@ pub fn times(steps: &[Step]) -> Vec<OpTime> {
         for run in &step.runs {
             let took = took(run);
             graphs += took;
-            wall = wall.saturating_sub(run.told + run.took.saturating_sub(took));
+            wall = wall.saturating_sub(run.overhead + run.took.saturating_sub(took));
             n_graphs += 1;
             for event in nodes(&run.events) {
                 let (count, us) = ops.entry(kind(&event.name)).or_default();
@@ -146,11 +146,11 @@ pub mod tests {
     pub fn step() -> Step {
         let began = Instant::now();
         let us = Duration::from_micros;
-        let run = |at, told, parts| GraphRun {
+        let run = |at, overhead, parts| GraphRun {
             graph: "ar1".into(),
             began: began + us(at),
             took: us(41),
-            told: us(told),
+            overhead: us(overhead),
             events: vec![event(EXECUTE, "ar1", 40, parts)],
         };
         let first = vec![event(NODE, "q:Linear", 20, vec![]), event(NODE, "norm:RmsNorm", 5, vec![])];

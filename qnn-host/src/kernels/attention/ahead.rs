@@ -2,7 +2,7 @@
 //!
 //! Scores read keys and weights read values, in turns and far apart. Left alone, memory rests at each turn, and the first lines
 //! behind it are waited for. So scores ask for the values that are read next, and weights for the next block's keys: a few
-//! lines at each step, evenly, lest they stand in each other's way.
+//! lines at each step, evenly, so that they do not delay each other.
 
 use super::super::simd::Simd;
 
@@ -31,7 +31,7 @@ impl Ahead {
         Self { row: start, stride, rows: if len == 0 { 0 } else { rows }, lines, asked: 0, share: 0 }
     }
 
-    /// Divides what is left among so many steps.
+    /// Divides what is left among this number of steps.
     #[inline(always)]
     pub(super) fn spread(&mut self, steps: usize) {
         self.share = (self.rows * self.lines).div_ceil(steps.max(1));

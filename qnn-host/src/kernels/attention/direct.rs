@@ -79,7 +79,7 @@ impl<R: Source> Scores<'_, R> {
             let q = block.queries.add(query * COLS);
             for d in 0..block.job.dim {
                 let row = keys.from(d * stride + j);
-                // Rows lie far apart: no hardware stream follows so many, so ask for the next columns of this one.
+                // Rows lie far apart: hardware streams do not follow that many, so ask for the next columns of this one.
                 let next = row.from(V * S::LANES).start();
                 for line in (0..V * S::LANES * R::BYTES).step_by(64) {
                     s.prefetch(next.wrapping_add(line));

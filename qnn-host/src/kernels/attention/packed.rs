@@ -21,7 +21,7 @@ impl<R: Source> Piece for Scores<'_, R> {
         let Self { block, keys, stride, count } = self;
         let (dim, pair) = (block.job.dim, 2 * S::LANES);
         // SAFETY: `dim` rows of `COLS >= count` numbers are there for keys, `padded` rows of `COLS` for queries and scores.
-        // Columns up to the next whole tile are zeroed, so that their scores, which nobody reads, are harmless.
+        // Columns up to the next whole tile are zeroed, so that their scores, which are not read, are harmless.
         unsafe {
             for d in 0..dim {
                 let to = block.keys.add(d * COLS);

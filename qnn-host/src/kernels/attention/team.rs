@@ -14,7 +14,7 @@ use crate::pool::Worker;
 const MAX_QUERIES: usize = 128;
 /// Rounds queries up to whole register tiles of any instruction set.
 const QUERY_UNIT: usize = 12;
-/// Up to so many queries of a task are multiplied directly from memory.
+/// Up to this number of queries of a task are multiplied directly from memory.
 const DIRECT_QUERIES: usize = 16;
 /// Masks up to this size are looked through by each thread for itself, which is cheaper than a barrier.
 const SMALL_MASK: usize = 16 << 10;

@@ -68,7 +68,7 @@ impl Problem {
         for (row, mask) in mask.chunks_exact_mut(self.total()).enumerate() {
             for (column, mask) in mask.iter_mut().enumerate() {
                 let visible = column < self.valid || column >= self.past && column - self.past <= row;
-                // Visible columns are plain, but for some rows that carry a bias as well.
+                // Visible columns are plain, except some rows that carry a bias as well.
                 *mask = match (visible && row < self.real_rows, row % 3) {
                     (true, 2) => *mask,
                     (true, _) => 0.0,

@@ -177,7 +177,7 @@ unsafe fn products<S: Simd>(
     for k0 in (0..job.k).step_by(A_STRIDE) {
         let k = A_STRIDE.min(job.k - k0);
         for i in (0..count).step_by(S::TILE_ROWS) {
-            // Rows past the end keep what the panel held: finite leftovers, whose products nobody reads.
+            // Rows past the end keep what the panel held: finite leftovers, whose products are not read.
             for r in 0..S::TILE_ROWS.min(count - i) {
                 with_row_elem!(w.elem, E => {
                     // SAFETY: row `n0 + i + r` of the weights has the columns `k0 .. k0 + k`; a row of the panel has room.

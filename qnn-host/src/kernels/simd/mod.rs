@@ -6,7 +6,7 @@
 //!
 //! Everything here and every kernel body is `inline(always)`: it ends up inside the `target_feature` function that
 //! [`simd_fn!`](super::isa) makes, where the intrinsics become single instructions. Bodies that are compiled in many forms
-//! are [`Piece`]s, functions of their own, lest the compiler has to digest all of them as one. *Trap*: a closure handed to a
+//! are [`Piece`]s, functions of their own, so that the compiler does not handle all of them as one. *Trap*: a closure handed to a
 //! function that is not `inline(always)` stays outside, where every intrinsic is a call.
 
 #[cfg(target_arch = "x86_64")]

@@ -109,7 +109,7 @@ impl<const FOUR: bool, const BLOCK_SCALES: bool> DotPiece for Group<FOUR, BLOCK_
     #[inline(always)]
     unsafe fn run<D: Dot>(self, d: D) {
         let Self { weights, acts, rows, blocks, to } = self;
-        // Registers hold sums and results of so many rows; more rows take further passes over a group that is then cached.
+        // Registers hold sums and results of this number of rows; more rows take further passes over a group that is then cached.
         // SAFETY: the caller's promise.
         unsafe {
             match rows {

@@ -24,7 +24,7 @@ use crate::pool::Worker;
 
 /// Most rows of `X` that are multiplied straight from memory.
 const DIRECT_ROWS: usize = 8;
-/// Up to so many numbers of `X`, each thread quantises all of them for itself, which is cheaper than a barrier.
+/// Up to this many numbers of `X`, each thread quantises all of them for itself, which is cheaper than a barrier.
 const SMALL_X: usize = 16 << 10;
 /// Floats of a cache line.
 const LINE: usize = 16;

@@ -1,4 +1,4 @@
-//! Words the compiler's hints in terms of this program's flags.
+//! Words the compiler's hints.
 
 use compiler::{CompileError, Hint};
 
@@ -9,7 +9,7 @@ pub fn of(error: &CompileError) -> Option<String> {
 
 fn words(hint: &Hint) -> String {
     match hint {
-        Hint::LongerContext { at_least } => format!("add a context length of at least {at_least}, or drop that width"),
+        Hint::LongerContext { at_least } => format!("add a `--cl` of at least {at_least}, or remove that `--ar`"),
         Hint::ChipWithFloat16 { arch } => format!(
             "V73 and later have it (for example `--soc sm8550`); a V{arch} needs graphs with quantised activations, \
              which this compiler does not make"

@@ -1,13 +1,13 @@
-//! A cache that keeps rows in a `Vec`, under the decoder in double precision: what every cached form is held against.
+//! A cache that keeps rows in a `Vec`, under the decoder in double precision: the reference of every cached form.
 //!
-//! A row has one position, its owners, and a key and a value for each layer as they were stored. A row that belongs to a
-//! dialog from its beginning without gaps also knows that dialog, so that its logits can be held against full
-//! recomputation ([`Naive::path`]).
+//! A row has one position, its owners, and a key and a value per layer as they were stored. A row that belongs to a
+//! sequence from its beginning without gaps also stores the tokens of that sequence, so that its logits can be compared with
+//! full recomputation ([`Naive::path`]).
 
 use std::ops::Range;
 
+use super::decoder::Decoder;
 use super::form::Form;
-use super::model::Decoder;
 
 /// What the layers of a cache group see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,8 +37,8 @@ pub struct Entry {
 #[derive(Clone, Debug)]
 struct Row {
     pos: usize,
-    /// Position that the keys are turned to.
-    baked: usize,
+    /// Position that the keys are rotated to.
+    rotated_pos: usize,
     seqs: u64,
     /// By layer.
     keys: Vec<Vec<f64>>,
@@ -70,12 +70,12 @@ impl<'a> Naive<'a> {
         self.next[usize::from(seq)]
     }
 
-    /// Rows there are.
+    /// Number of rows.
     pub fn n_rows(&self) -> usize {
         self.rows.iter().filter(|r| !r.gone[0]).count()
     }
 
-    /// Processes tokens at once and keeps all. Logits of each.
+    /// Processes tokens at once and keeps all; returns the logits of each.
     pub fn process(&mut self, batch: &[Entry]) -> Vec<Vec<f64>> {
         self.process_some(batch, &vec![true; batch.len()])
     }
@@ -89,14 +89,15 @@ impl<'a> Naive<'a> {
 
     /// Processes tokens at once and keeps some.
     pub fn process_some(&mut self, batch: &[Entry], keep: &[bool]) -> Vec<Vec<f64>> {
-        self.turn_keys();
+        self.rotate_keys();
         self.expire();
         let n_old = self.rows.len();
         let mut x: Vec<Vec<f64>> = batch.iter().map(|e| self.decoder.embedding(e.token)).collect();
         for e in batch {
             let path = self.path_of(e, batch, n_old);
             let gone = vec![false; self.rules.len()];
-            let row = Row { pos: e.pos, baked: e.pos, seqs: 1 << e.seq, keys: vec![], values: vec![], gone, path };
+            let row =
+                Row { pos: e.pos, rotated_pos: e.pos, seqs: 1 << e.seq, keys: vec![], values: vec![], gone, path };
             self.rows.push(row);
         }
         for l in 0..self.decoder.size.layers {
@@ -127,10 +128,10 @@ impl<'a> Naive<'a> {
             *next = (*next).max(e.pos + 1);
         }
         self.expire();
-        x.iter().map(|x| self.decoder.say(x)).collect()
+        x.iter().map(|x| self.decoder.head(x)).collect()
     }
 
-    /// The dialog that the last token of a sequence ends, if nothing else was seen on the way.
+    /// The tokens of a sequence, if its last token has seen exactly these.
     pub fn path(&self, seq: u8) -> Option<&[u32]> {
         let last = self.next(seq).checked_sub(1)?;
         self.rows.iter().rfind(|r| r.seqs >> seq & 1 == 1 && r.pos == last)?.path.as_deref()
@@ -152,7 +153,7 @@ impl<'a> Naive<'a> {
         }
     }
 
-    /// Full recomputation of a dialog under the groups' rules: logits of its last token, from the tokens alone.
+    /// Full recomputation of a sequence under the groups' rules: logits of its last token, from the tokens alone.
     pub fn recompute(&self, tokens: &[u32]) -> Vec<f64> {
         let positions = |group: usize, p: usize| (0..=p).filter(|&key| self.in_reach(group, p, key)).collect();
         let seen: Vec<Vec<Vec<usize>>> =
@@ -161,9 +162,9 @@ impl<'a> Naive<'a> {
         self.decoder.logits_seeing(tokens, |x| self.form.kept(x), |l, p| &seen[group(l)][p])
     }
 
-    /// Drops the oldest rows but the first `sinks` until `room` are left: a ring of slots, as it is when a step begins.
-    pub fn ring(&mut self, room: usize, sinks: usize) {
-        while self.rows.len() > room {
+    /// Drops the oldest rows except the first `sinks` until `n_left` are left: a ring of slots, as it is when a step begins.
+    pub fn ring(&mut self, n_left: usize, sinks: usize) {
+        while self.rows.len() > n_left {
             let oldest = self.rows.iter().enumerate().filter(|(_, r)| r.pos >= sinks).min_by_key(|(_, r)| r.pos);
             let Some((at, _)) = oldest else { return };
             self.rows.remove(at);
@@ -191,21 +192,21 @@ impl<'a> Naive<'a> {
         complete.then_some(path)
     }
 
-    /// Turns keys to their positions, as the cache does before a step: decoded, turned, kept again.
-    fn turn_keys(&mut self) {
+    /// Rotates keys to their positions, as the cache does before a step: dequantised, rotated, quantised again.
+    fn rotate_keys(&mut self) {
         for row in &mut self.rows {
-            let by = row.pos as f64 - row.baked as f64;
+            let by = row.pos as f64 - row.rotated_pos as f64;
             if by != 0.0 {
                 for keys in &mut row.keys {
-                    self.decoder.turn(keys, by);
+                    self.decoder.rotate(keys, by);
                     keys.iter_mut().for_each(|x| *x = self.form.kept(*x));
                 }
-                row.baked = row.pos;
+                row.rotated_pos = row.pos;
             }
         }
     }
 
-    /// Drops, by group, what no coming token sees.
+    /// Drops, by group, rows that no later token sees.
     fn expire(&mut self) {
         for (g, rule) in self.rules.iter().enumerate() {
             let Rule::Window { size, sinks } = *rule else { continue };
@@ -216,13 +217,13 @@ impl<'a> Naive<'a> {
         }
     }
 
-    /// Forgets everything.
+    /// Drops everything.
     pub fn clear(&mut self) {
         self.rows.clear();
         self.next = [0; 64];
     }
 
-    /// Goes back to the first `n` positions of the dialog.
+    /// Goes back to the first `n` positions of sequence 0.
     pub fn rewind(&mut self, n: usize) {
         self.disown(0, &(n..usize::MAX));
         self.next[0] = n;
@@ -235,7 +236,7 @@ impl<'a> Naive<'a> {
         self.rows.retain(|r| r.seqs != 0);
     }
 
-    /// Takes a range away from a sequence.
+    /// Removes a range from a sequence.
     pub fn remove(&mut self, seq: u8, range: &Range<usize>) {
         self.disown(seq, range);
         let next = &mut self.next[usize::from(seq)];
@@ -253,14 +254,14 @@ impl<'a> Naive<'a> {
         self.next[usize::from(seq)] = next;
     }
 
-    /// Lets `dst` own what `src` has in a range.
+    /// Shares the rows of `src` in a range with `dst`.
     pub fn share(&mut self, src: u8, dst: u8, range: &Range<usize>) {
         let of_src = |r: &&mut Row| r.seqs >> src & 1 == 1 && range.contains(&r.pos);
         self.rows.iter_mut().filter(of_src).for_each(|r| r.seqs |= 1 << dst);
         self.reach(src, dst, range);
     }
 
-    /// Gives `dst` rows of its own.
+    /// Copies the rows of `src` in a range to `dst`.
     pub fn copy(&mut self, src: u8, dst: u8, range: &Range<usize>) {
         if src != dst {
             self.duplicate(dst, |r| r.seqs >> src & 1 == 1 && range.contains(&r.pos));

@@ -1,6 +1,6 @@
-//! Time per decoded token: the real Genie against our engine, on the same bundle and the same `libqnn_host`.
+//! Time per decoded token: libGenie against our engine, on the same bundle and the same `libqnn_host`.
 //!
-//! `cargo build --release -p conformance -p qnn-host && taskset -c 1 target/release/host_work [--rounds N] [--tokens N]
+//! `cargo build --release -p conformance -p qnn-host && taskset -c 1 target/release/engine_overhead [--rounds N] [--tokens N]
 //! [--model tiny|demo]`. Each round runs both in processes of their own, one after the other; the first of a round changes
 //! from round to round. A run's figure is the median time between two callbacks; the medians over the rounds and their
 //! ratio are printed. What a token takes inside `graphExecute` is measured in runs of their own, from the backend's trace;
@@ -34,7 +34,7 @@ fn main() -> ExitCode {
     match flags().and_then(|flags| run(&flags)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("host_work: {error}");
+            eprintln!("engine_overhead: {error}");
             ExitCode::FAILURE
         }
     }
@@ -91,10 +91,10 @@ fn run(flags: &Flags) -> Result<(), Failure> {
         flags.model, flags.tokens, flags.rounds
     );
     println!("{:12} {:>10} {:>14} {:>10}", "", "per token", "graphExecute", "host work");
-    println!("{:12} {real_us:>10.1} {in_real:>14.1} {:>10.1}", "real Genie", real_us - in_real);
+    println!("{:12} {real_us:>10.1} {in_real:>14.1} {:>10.1}", "libGenie", real_us - in_real);
     println!("{:12} {our_us:>10.1} {in_ours:>14.1} {:>10.1}", "ours", our_us - in_ours);
     println!(
-        "ours takes {:.2} of the real one's time per token, {:.2} of its host work",
+        "ours takes {:.2} of libGenie's time per token, {:.2} of its host work",
         our_us / real_us,
         (our_us - in_ours) / (real_us - in_real)
     );

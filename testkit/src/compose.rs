@@ -1,14 +1,24 @@
 //! The decoder as graphs of the contract, composed through the function table and saved as context binaries.
+//!
+//! *Shapes*: `docs/graph-contract.md`. *Units and dtype*: inside, the form's float type; cache, mask, rotary inputs and logits
+//! in the form's types, converted at the edge. Keys and values of a step are rounded to the cache's type before they are
+//! attended to, so that they count the same as later, from the cache.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use genie_types::{Dtype, TensorInfo};
+use genie_types::{Dtype, Quant, TensorInfo};
 use half::f16;
 use qnn_api::{Backend, Context, GraphBuilder, GraphOptions, HtpGraphOptions, Param, TensorKind, TensorRef};
 
+use super::decoder::{Decoder, EPSILON, Layer, Matrix, Size};
 use super::form::{CacheType, Form, Part};
-use super::model::{Decoder, EPSILON, Layer, Matrix, Size};
+
+/// 16-bit quantisation of rotary inputs and of logits.
+const ROPE: Quant = Quant::PerTensor { scale: 2.0 / 65535.0, offset: -32768 };
+const LOGITS: Quant = Quant::PerTensor { scale: 32.0 / 65535.0, offset: -32768 };
+/// Of the mask: the largest value is 0, the smallest masks.
+const MASK: Quant = Quant::PerTensor { scale: 1000.0 / 65535.0, offset: -65535 };
 
 /// A tensor and its extents.
 #[derive(Clone)]
@@ -53,7 +63,8 @@ impl Form {
                 draft.graph(decoder, i, part);
                 draft.b.finalize().unwrap_or_else(|e| panic!("{name} of {self:?}: {e}"));
             }
-            let path = folder.join(format!("part{}.bin", i + 1));
+            let path = self.files.map_or_else(|| format!("part{}.bin", i + 1), |files| files[i].to_owned());
+            let path = folder.join(path);
             context.save(&path).expect("the context is saved");
             path
         };
@@ -64,7 +75,9 @@ impl Form {
 impl Draft<'_> {
     fn graph(&mut self, decoder: &Decoder, split: usize, part: &Part) {
         let (n, hidden) = (self.n, self.size.hidden);
-        let mut x = if part.tokens {
+        let mut x = if part.tokens && self.form.embeds {
+            self.input("inputs_embeds", &[1, n, hidden], self.form.dtype)
+        } else if part.tokens {
             let ids = self.input("input_ids", &[1, n], Dtype::I32);
             let table = self.weight("embed", &decoder.embed);
             let name = if part.layers.is_empty() { format!("hidden_{split}") } else { "embedded".to_owned() };
@@ -85,8 +98,8 @@ impl Draft<'_> {
                 .filter(|g| part.layers.clone().any(|l| g.layers.contains(&l)))
                 .map(|g| g.prefix)
                 .collect();
-            let cos = self.input("position_ids_cos", &[1, 1, n, rope_dim], self.form.dtype);
-            let sin = self.input("position_ids_sin", &[1, 1, n, rope_dim], self.form.dtype);
+            let cos = self.edge_input("position_ids_cos", &[n, rope_dim], ROPE);
+            let sin = self.edge_input("position_ids_sin", &[n, rope_dim], ROPE);
             let cos = self.reshape("rope_cos", &cos, &[1, n, rope_dim]);
             let sin = self.reshape("rope_sin", &sin, &[1, n, rope_dim]);
             for l in part.layers.clone() {
@@ -100,7 +113,14 @@ impl Draft<'_> {
         if part.logits {
             let h = self.norm("norm", &x, &decoder.norm);
             let y = self.linear("head", &h, &decoder.head);
-            self.reshape("logits", &y, &[1, n, self.size.vocab]);
+            let dims = [1, n, self.size.vocab];
+            if self.form.quantised_edge {
+                let rows = self.reshape("head_rows", &y, &dims);
+                let info = TensorInfo::new("logits", dims, Dtype::UFixed16).with_quant(LOGITS);
+                self.node(&info, TensorKind::Output, "Convert", &[], &[&rows]);
+            } else {
+                self.reshape("logits", &y, &dims);
+            }
         }
     }
 
@@ -108,7 +128,8 @@ impl Draft<'_> {
         let form = self.form;
         let (n, ctx) = (self.n, form.groups[group].ctx.unwrap_or(self.m));
         let before = if group == 0 { String::new() } else { format!("{}_", form.groups[group].prefix) };
-        let mask = self.input(&format!("{before}attention_mask"), &[1, 1, n, ctx], form.dtype);
+        let mask = self.edge_input(&format!("{before}attention_mask"), &[n, ctx], MASK);
+        let mask = if form.rank3 { self.reshape(&format!("{before}mask"), &mask, &[1, 1, n, ctx]) } else { mask };
         let columns = (form.scatter && n < ctx).then(|| {
             let index = self.input(&format!("{before}cache_index"), &[1], Dtype::I32);
             let count: Vec<u8> = (0..n as i32).flat_map(i32::to_le_bytes).collect();
@@ -158,20 +179,57 @@ impl Draft<'_> {
         self.op(out, "ElementWiseAdd", &[], &[&x, &down], &[1, n, hidden])
     }
 
-    /// The new rows as an output of the graph, and the rows that attention sees: past and new.
+    /// The new rows as an output of the graph, and the rows that attention sees: past and new. `dims`: `[kv_heads, 1, ..]`.
     fn cached(&mut self, l: usize, kind: &str, new: &Val, dims: &[usize], group: &GroupInputs, axis: u32) -> Val {
-        let (prefix, n, m) = (self.form.group_of(l).prefix, self.n, group.ctx);
-        let at = |name: &str| format!("l{l}_{kind}_{name}");
-        let name = format!("{prefix}_{kind}_{l}_out");
+        let name = format!("{}_{kind}_{l}", self.form.group_of(l).prefix);
+        if !self.form.per_head {
+            return self.cached_tensor(&name, "Reshape", &[], new, dims, group, axis);
+        }
+        let all_heads = self.reshape(&format!("l{l}_{kind}_heads"), new, dims);
+        let one_head = [&[1], &dims[1..]].concat();
+        let head = |draft: &mut Self, h: usize| {
+            let ranges = dims.iter().enumerate().flat_map(|(axis, &len)| {
+                let (first, end) = if axis == 0 { (h, h + 1) } else { (0, len) };
+                [first as i32, end as i32, 1]
+            });
+            let ranges = Param::I32Tensor { dims: vec![4, 3], data: ranges.collect() };
+            let name = format!("{name}_h{h}");
+            draft.cached_tensor(&name, "StridedSlice", &[("ranges", ranges)], &all_heads, &one_head, group, axis)
+        };
+        let heads: Vec<Val> = (0..dims[0]).map(|h| head(self, h)).collect();
+        let mut joined = heads[0].1.clone();
+        joined[0] = dims[0];
+        let heads: Vec<&Val> = heads.iter().collect();
+        self.op(&format!("l{l}_{kind}_joined"), "Concat", &[("axis", Param::U32(0))], &heads, &joined)
+    }
+
+    /// One cache tensor, its new rows made from `x` by that op.
+    #[allow(clippy::too_many_arguments)] // an op and a place in the cache
+    fn cached_tensor(
+        &mut self,
+        tensor: &str,
+        op: &str,
+        params: &[(&str, Param)],
+        x: &Val,
+        dims: &[usize],
+        group: &GroupInputs,
+        axis: u32,
+    ) -> Val {
+        let (n, m) = (self.n, group.ctx);
+        let at = |name: &str| format!("l_{tensor}_{name}");
         let (dtype, quant) = self.form.cache_type();
-        let new = match self.form.cache {
-            CacheType::Float => self.reshape(&name, new, dims),
-            CacheType::U8 { .. } => {
-                let rows = self.reshape(&at("rows"), new, dims);
-                let info = TensorInfo::new(&name, dims, dtype).with_quant(quant.clone());
-                let codes = self.node(&info, TensorKind::Output, "Quantize", &[], &[&rows]);
-                self.op(&at("rounded"), "Dequantize", &[], &[&codes], dims)
-            }
+        // libQnnHtp converts float16, the host quantises float32.
+        let (quantise, dequantise) =
+            if self.form.dtype == Dtype::F16 { ("Convert", "Convert") } else { ("Quantize", "Dequantize") };
+        let float = self.form.cache == CacheType::Float;
+        let out = format!("{tensor}_out");
+        let new = if float {
+            self.op(&out, op, params, &[x], dims)
+        } else {
+            let rows = self.op(&at("rows"), op, params, &[x], dims);
+            let info = TensorInfo::new(out, dims, dtype).with_quant(quant.clone());
+            let quantised = self.node(&info, TensorKind::Output, quantise, &[], &[&rows]);
+            self.op(&at("rounded"), dequantise, &[], &[&quantised], dims)
         };
         if n == m {
             return new;
@@ -182,12 +240,9 @@ impl Draft<'_> {
             all
         };
         let past_dims = with(if group.columns.is_some() { m } else { m - n });
-        let info = TensorInfo::new(format!("{prefix}_{kind}_{l}_in"), past_dims.clone(), dtype).with_quant(quant);
+        let info = TensorInfo::new(format!("{tensor}_in"), past_dims.clone(), dtype).with_quant(quant);
         let past = Val(self.b.tensor(&info, TensorKind::Input).expect("an input"), past_dims.clone());
-        let past = match self.form.cache {
-            CacheType::Float => past,
-            CacheType::U8 { .. } => self.op(&at("past"), "Dequantize", &[], &[&past], &past_dims),
-        };
+        let past = if float { past } else { self.op(&at("past"), dequantise, &[], &[&past], &past_dims) };
         let Some(columns) = &group.columns else {
             return self.op(&at("all"), "Concat", &[("axis", Param::U32(axis))], &[&past, &new], &with(m));
         };
@@ -199,6 +254,18 @@ impl Draft<'_> {
         let index = self.typed(&at("index"), "Tile", &[("multiples", multiples)], &[&index], dims, Dtype::I32);
         let axis_param = [("axis", Param::U32(axis))];
         self.op(&at("all"), "ScatterElements", &axis_param, &[&past, &index, &new], &past_dims)
+    }
+
+    /// Mask or rotary rows `[1, (1,) dims]` as floats, whatever the form's type for them.
+    fn edge_input(&mut self, name: &str, dims: &[usize], quant: Quant) -> Val {
+        let lead: &[usize] = if self.form.rank3 { &[1] } else { &[1, 1] };
+        let dims = [lead, dims].concat();
+        if !self.form.quantised_edge {
+            return self.input(name, &dims, self.form.dtype);
+        }
+        let info = TensorInfo::new(name, dims.clone(), Dtype::UFixed16).with_quant(quant);
+        let x = Val(self.b.tensor(&info, TensorKind::Input).expect("an input"), dims.clone());
+        self.op(&format!("{name}_float"), "Convert", &[], &[&x], &dims)
     }
 
     fn input(&mut self, name: &str, dims: &[usize], dtype: Dtype) -> Val {
@@ -228,7 +295,7 @@ impl Draft<'_> {
         dims: &[usize],
         dtype: Dtype,
     ) -> Val {
-        // Names of the contract are graph outputs, all others are inner.
+        // Names of the contract are graph outputs, all others are native tensors.
         let out = name.ends_with("_out") && !name.starts_with('l') || name.starts_with("hidden") || name == "logits";
         let kind = if out { TensorKind::Output } else { TensorKind::Native };
         self.node(&TensorInfo::new(name, dims, dtype), kind, op, params, inputs)

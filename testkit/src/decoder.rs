@@ -1,4 +1,4 @@
-//! The decoder's numbers, and what it says without cache, graphs or backend.
+//! The decoder's weights, and its logits in double precision without cache, graphs or backend.
 
 use genie_types::Dtype;
 
@@ -28,11 +28,11 @@ impl Size {
     pub const TINY: Self =
         Self { layers: 2, hidden: 32, heads: 4, kv_heads: 2, head_dim: 8, ffn: 48, vocab: 56, theta: 1e4 };
 
-    /// The form of the recorded bundles of the real Genie, with a smaller vocabulary.
+    /// The extents of the bundles that were recorded with libGenie, with a smaller vocabulary.
     pub const RECORDED: Self =
         Self { layers: 2, hidden: 64, heads: 4, kv_heads: 2, head_dim: 32, ffn: 128, vocab: 128, theta: 1e4 };
 
-    /// Angles of a position.
+    /// Pairs that are rotated in a head.
     pub const fn rope_dim(&self) -> usize {
         self.head_dim / 2
     }
@@ -82,6 +82,9 @@ pub struct Decoder {
 pub(super) const EPSILON: f32 = 1e-5;
 
 impl Decoder {
+    /// Seed of the tests that need no other one.
+    pub const SEED: u64 = 0x4232_db54_aa7f_b6e9;
+
     /// The same weights for the same seed; `round` is applied to each.
     pub fn random(size: Size, seed: u64, round: impl Fn(f32) -> f32) -> Self {
         let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -121,8 +124,13 @@ impl Decoder {
 
     /// Logits of the last token, over all tokens at once: full recomputation.
     pub fn logits(&self, tokens: &[u32]) -> Vec<f64> {
+        self.logits_kept(tokens, |x| x)
+    }
+
+    /// The same where keys and values are rounded by `kept`, as a cache rounds them.
+    pub fn logits_kept(&self, tokens: &[u32], kept: impl Fn(f64) -> f64) -> Vec<f64> {
         let all: Vec<Vec<usize>> = (0..tokens.len()).map(|p| (0..=p).collect()).collect();
-        self.logits_seeing(tokens, |x| x, |_, p| &all[p])
+        self.logits_seeing(tokens, kept, |_, p| &all[p])
     }
 
     /// The same where keys and values are rounded by `kept`, and the token at position `p` sees, in a layer, only some
@@ -142,7 +150,7 @@ impl Decoder {
                 self.finish(layer, x, &qkv[p].0, &rows.collect::<Vec<_>>());
             }
         }
-        self.say(x.last().expect("at least one token"))
+        self.head(x.last().expect("at least one token"))
     }
 
     pub(super) fn embedding(&self, token: u32) -> Vec<f64> {
@@ -150,19 +158,19 @@ impl Decoder {
         self.embed.data[token as usize * width..][..width].iter().map(|&x| x.into()).collect()
     }
 
-    /// Query, key and value of a token, query and key turned to a position.
+    /// Query, key and value of a token, query and key rotated to a position.
     pub(super) fn project(&self, layer: &Layer, x: &[f64], position: usize) -> (Vec<f64>, Vec<f64>, Vec<f64>) {
         let h = norm(x, &layer.norm1);
-        let turned = |m: &Matrix| {
+        let rotated = |m: &Matrix| {
             let mut y = mul(m, &h);
-            self.turn(&mut y, position as f64);
+            self.rotate(&mut y, position as f64);
             y
         };
-        (turned(&layer.q), turned(&layer.k), mul(&layer.v, &h))
+        (rotated(&layer.q), rotated(&layer.k), mul(&layer.v, &h))
     }
 
-    /// Rotates the pairs `(j, j + half)` of every head by so many positions.
-    pub(super) fn turn(&self, x: &mut [f64], positions: f64) {
+    /// Rotates the pairs `(j, j + half)` of every head by a number of positions.
+    pub(super) fn rotate(&self, x: &mut [f64], positions: f64) {
         let half = self.size.rope_dim();
         for head in x.chunks_mut(self.size.head_dim) {
             for j in 0..half {
@@ -196,7 +204,7 @@ impl Decoder {
         add(x, &mul(&layer.down, &act));
     }
 
-    pub(super) fn say(&self, x: &[f64]) -> Vec<f64> {
+    pub(super) fn head(&self, x: &[f64]) -> Vec<f64> {
         mul(&self.head, &norm(x, &self.norm))
     }
 }

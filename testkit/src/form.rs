@@ -5,16 +5,16 @@ use std::path::PathBuf;
 use engine::{EngineConfig, ModelHash, RopeConfig};
 use genie_types::{Dtype, Quant};
 
-use super::model::Decoder;
+use super::decoder::Decoder;
 
 /// What one split holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Ids come in here.
+    /// Ids (or embeddings) are inputs of this split.
     pub tokens: bool,
-    /// These layers.
+    /// Its layers.
     pub layers: std::ops::Range<usize>,
-    /// Logits go out here.
+    /// Logits are an output of this split.
     pub logits: bool,
 }
 
@@ -25,7 +25,7 @@ pub struct Group {
     pub prefix: &'static str,
     /// Its layers.
     pub layers: Vec<usize>,
-    /// Its own context length; the model's if not given.
+    /// Its own context length; the model's if `None`.
     pub ctx: Option<usize>,
 }
 
@@ -34,9 +34,14 @@ pub struct Group {
 pub enum CacheType {
     /// That of the activations.
     Float,
-    /// uint8 codes: `real = (code - 128) * scale`.
+    /// uint8: `real = (q - 128) * scale`.
     U8 {
-        /// Step between two codes.
+        /// Distance of two neighbouring values.
+        scale: f32,
+    },
+    /// uint16: `real = (q - 32768) * scale`.
+    U16 {
+        /// Distance of two neighbouring values.
         scale: f32,
     },
 }
@@ -44,18 +49,28 @@ pub enum CacheType {
 /// How the graphs are made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Form {
-    /// Weights and activations.
+    /// Weights and activations: float32 or float16.
     pub dtype: Dtype,
     /// Cache rows.
     pub cache: CacheType,
     /// New rows are scattered into a past of CL rows, at an index.
     pub scatter: bool,
+    /// One cache tensor per key head instead of one for all.
+    pub per_head: bool,
+    /// Mask and rotary inputs of rank 3 instead of 4.
+    pub rank3: bool,
+    /// `inputs_embeds` instead of `input_ids`.
+    pub embeds: bool,
+    /// Mask, rotary inputs and logits are quantised to 16 bits.
+    pub quantised_edge: bool,
     /// The cache groups, the default one first.
     pub groups: Vec<Group>,
     /// AR and CL of each graph.
     pub variants: Vec<(usize, usize)>,
     /// The splits.
     pub parts: Vec<Part>,
+    /// File names of the splits; `part1.bin` and so on by default.
+    pub files: Option<&'static [&'static str]>,
     /// For the HTP backend.
     pub htp: bool,
 }
@@ -67,9 +82,14 @@ impl Form {
             dtype: Dtype::F32,
             cache: CacheType::Float,
             scatter: false,
+            per_head: false,
+            rank3: false,
+            embeds: false,
+            quantised_edge: false,
             groups: vec![Group { prefix: "past", layers: vec![0, 1], ctx: None }],
             variants: variants.to_vec(),
             parts: vec![Part { tokens: true, layers: 0..2, logits: true }],
+            files: None,
             htp: false,
         }
     }
@@ -84,13 +104,29 @@ impl Form {
         self
     }
 
-    /// LUT, one split a layer, LM head.
+    /// LUT, one split per layer, LM head.
     #[must_use]
-    pub fn cut(mut self, n_layers: usize) -> Self {
-        let layer = |l| Part { tokens: false, layers: l..l + 1, logits: false };
-        let first = Part { tokens: true, layers: 0..0, logits: false };
-        let last = Part { tokens: false, layers: n_layers..n_layers, logits: true };
-        self.parts = std::iter::once(first).chain((0..n_layers).map(layer)).chain([last]).collect();
+    pub fn cut(self, n_layers: usize) -> Self {
+        self.with_layers_in((0..n_layers).map(|l| l..l + 1), true)
+    }
+
+    /// Decoder, LM head.
+    #[must_use]
+    pub fn in_two(self) -> Self {
+        self.with_layers_in([0..2], false)
+    }
+
+    /// LUT, decoder, LM head.
+    #[must_use]
+    pub fn in_three(self) -> Self {
+        self.with_layers_in([0..2], true)
+    }
+
+    fn with_layers_in(mut self, layers: impl IntoIterator<Item = std::ops::Range<usize>>, lut: bool) -> Self {
+        let lut_part = lut.then_some(Part { tokens: true, layers: 0..0, logits: false });
+        let decoders = layers.into_iter().map(|layers| Part { tokens: !lut, layers, logits: false });
+        let head = Part { tokens: false, layers: 0..0, logits: true };
+        self.parts = lut_part.into_iter().chain(decoders).chain([head]).collect();
         self
     }
 
@@ -98,23 +134,26 @@ impl Form {
         self.groups.iter().find(|g| g.layers.contains(&layer)).expect("every layer has a group")
     }
 
-    /// Element type and encoding of cache tensors.
+    /// Element type and quantisation of cache tensors.
     pub(super) fn cache_type(&self) -> (Dtype, Quant) {
         match self.cache {
             CacheType::Float => (self.dtype, Quant::None),
             CacheType::U8 { scale } => (Dtype::UFixed8, Quant::PerTensor { scale, offset: -128 }),
+            CacheType::U16 { scale } => (Dtype::UFixed16, Quant::PerTensor { scale, offset: -32768 }),
         }
     }
 
     /// A number as the cache keeps it.
     pub fn kept(&self, x: f64) -> f64 {
+        let quantised = |scale: f32, zero: f64| {
+            let q = (x / f64::from(scale)).round_ties_even() + zero;
+            (q.clamp(0.0, 2.0 * zero - 1.0) - zero) * f64::from(scale)
+        };
         match (self.cache, self.dtype) {
-            (CacheType::U8 { scale }, _) => {
-                let code = (x / f64::from(scale)).round_ties_even() + 128.0;
-                (code.clamp(0.0, 255.0) - 128.0) * f64::from(scale)
-            }
-            (_, Dtype::F16) => half::f16::from_f64(x).to_f64(),
-            _ => f64::from(x as f32),
+            (CacheType::U8 { scale }, _) => quantised(scale, 128.0),
+            (CacheType::U16 { scale }, _) => quantised(scale, 32768.0),
+            (CacheType::Float, Dtype::F16) => half::f16::from_f64(x).to_f64(),
+            (CacheType::Float, _) => f64::from(x as f32),
         }
     }
 

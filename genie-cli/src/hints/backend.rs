@@ -1,0 +1,18 @@
+//! Words the hints of QNN backends.
+
+use qnn_api::Hint;
+use qnn_api::library::runtime::DIR_VARIABLE;
+
+/// The hint of a backend's error.
+pub fn words(hint: &Hint) -> String {
+    match hint {
+        Hint::InstallRuntime => format!(
+            "`cargo xtask qnn-runtime` fetches Qualcomm's libraries into target/; or set {DIR_VARIABLE} to their folder, or \
+             give the file with `--backend-lib`"
+        ),
+        Hint::OtherBackend => {
+            "made for another backend? `--backend htp` reads Qualcomm's binaries, `--backend host` ours".into()
+        }
+        other => other.to_string(),
+    }
+}

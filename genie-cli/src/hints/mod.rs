@@ -1,0 +1,33 @@
+//! Words the libraries' typed hints in terms of this program's flags: one file per library.
+
+mod backend;
+mod compiler;
+pub mod doctor;
+
+use ::compiler::CompileError;
+
+use crate::failure::UserError;
+
+/// The first hint along the chain of causes.
+pub fn of(error: &anyhow::Error) -> Option<String> {
+    error.chain().find_map(|e| {
+        let own = e.downcast_ref::<UserError>().map(|e| e.hint().to_owned());
+        let compile = || e.downcast_ref::<CompileError>();
+        let backend = e.downcast_ref::<qnn_api::Error>().or_else(|| match compile()? {
+            CompileError::Backend(error) => Some(error),
+            _ => None,
+        });
+        own.or_else(|| Some(backend::words(&backend?.hint()?))).or_else(|| compiler::of(compile()?))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hint_survives_context() {
+        let error = UserError::error("no", "do that").context("cannot");
+        assert_eq!(of(&error).as_deref(), Some("do that"));
+    }
+}

@@ -1,0 +1,129 @@
+//! The QNN backend that the options select, with its vote for the SoC's clocks.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use genie_bundle::config::{BackendSettings, HtpExtensions};
+use qnn_api::library::runtime;
+use qnn_api::{Backend, BackendOptions, Library, PerfPolicy, PowerVote, Soc};
+
+use crate::Error;
+use crate::options::{BackendChoice, Options, Perf};
+use crate::threads::Threads;
+
+/// Loads the library that the options select: the embedded one, Qualcomm's, or a file.
+///
+/// # Errors
+/// [`Error::Load`].
+pub fn load_library(options: &Options) -> Result<Arc<Library>, Error> {
+    let system = options.system_library.as_ref();
+    let (opened, backend) = match (&options.backend, system) {
+        (BackendChoice::Embedded, _) => (Library::linked(qnn_host::providers()), "host".into()),
+        (BackendChoice::Htp, None) => (Library::open_by_name(runtime::HTP), "htp".into()),
+        (BackendChoice::Htp, Some(system)) => {
+            // The system's loader may still find it by name.
+            let file = runtime::find(runtime::HTP).unwrap_or_else(|| PathBuf::from(runtime::HTP));
+            (Library::open_with_system(&file, system), file.display().to_string())
+        }
+        (BackendChoice::Library(file), None) => (Library::open(file), file.display().to_string()),
+        (BackendChoice::Library(file), Some(system)) => {
+            (Library::open_with_system(file, system), file.display().to_string())
+        }
+    };
+    opened.map_err(|source| Error::Load { backend, source })
+}
+
+/// Opens the backend that the options select, without a bundle: threads as the options set them, no vote for clocks.
+///
+/// # Errors
+/// The library cannot be loaded or started, or the threads cannot be as asked.
+pub fn open_backend(options: &Options) -> Result<Arc<Backend>, Error> {
+    open_for(options, &Threads::new(options, 0)?, options.soc.as_deref().map(soc_id).transpose()?)
+}
+
+fn open_for(options: &Options, threads: &Threads, soc: Option<u32>) -> Result<Arc<Backend>, Error> {
+    let library = load_library(options)?;
+    // Other libraries do not define these options, and some reject unknown ones.
+    let ours = library.provider().starts_with("HOST_");
+    if !threads.pin().is_empty() && !ours {
+        return Err(Error::PinOnOtherBackend { provider: library.provider().into() });
+    }
+    let platform = threads.platform().filter(|_| ours);
+    let backend = Backend::new(&library, &BackendOptions { platform, soc, ..BackendOptions::default() });
+    let backend = backend.map_err(|source| Error::Start { backend: library.display_name().into(), source })?;
+    log_library(&library);
+    Ok(backend)
+}
+
+/// Logs the backend's versions and the files it was loaded from.
+fn log_library(library: &Library) {
+    let (core, own) = (library.core_version(), library.backend_version());
+    let build = library.build_id().unwrap_or_else(|_| "unknown".to_owned());
+    tracing::info!("backend {}: core API {core}, backend API {own}, build {build}", library.provider());
+    for file in library.files() {
+        tracing::info!("loaded {}", file.display());
+    }
+    if let Some((shown, version)) = library.system() {
+        tracing::info!("context binaries are read by {shown}, system API {version}");
+    }
+}
+
+/// An open backend with its power vote, which ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct ActiveBackend {
+    pub(crate) backend: Arc<Backend>,
+    _vote: Option<PowerVote>,
+}
+
+/// Opens a backend for a bundle. The config's backend extensions name SoC and clocks; options override them.
+pub(crate) fn start(options: &Options, config: &BackendSettings, threads: &Threads) -> Result<ActiveBackend, Error> {
+    let extensions = HtpExtensions::from_files(&config.extensions)?;
+    let soc = match &options.soc {
+        Some(name) => Some(soc_id(name)?),
+        None => extensions.soc,
+    };
+    let backend = open_for(options, threads, soc)?;
+    let _vote = match (options.perf, &extensions.perf_profile) {
+        (Perf::LeaveAlone, _) => None,
+        // Explicitly requested: a library without clocks to vote for is an error.
+        (Perf::Policy(policy), _) => Some(PowerVote::cast(&backend, policy).map_err(|source| {
+            if source.is_unsupported() {
+                Error::NoClocks { backend: options.backend.to_string(), policy }
+            } else {
+                Error::Vote { policy, source }
+            }
+        })?),
+        // Profiles that leave the clocks to the library.
+        (Perf::OfBundle, Some(name)) if name == "default" || name == "system_settings" => None,
+        (Perf::OfBundle, Some(name)) => {
+            let policy = PerfPolicy::from_name(name).ok_or_else(|| Error::UnknownPerfProfile { name: name.clone() })?;
+            vote(&backend, policy)
+        }
+        (Perf::OfBundle, None) => vote(&backend, PerfPolicy::default()),
+    };
+    Ok(ActiveBackend { backend, _vote })
+}
+
+/// A vote that no option requested: a failure is logged and ignored.
+fn vote(backend: &Arc<Backend>, policy: PerfPolicy) -> Option<PowerVote> {
+    match PowerVote::cast(backend, policy) {
+        Ok(vote) => {
+            tracing::info!("performance policy {}", policy.name());
+            Some(vote)
+        }
+        Err(error) if error.is_unsupported() => None,
+        Err(error) => {
+            tracing::warn!("cannot vote for performance policy {}: {error}", policy.name());
+            None
+        }
+    }
+}
+
+/// Qualcomm's number of a SoC given by name or number.
+fn soc_id(name: &str) -> Result<u32, Error> {
+    if let Ok(number) = name.parse() {
+        return Ok(number);
+    }
+    let named = Soc::by_name(name).ok_or_else(|| Error::UnknownSoc { name: name.into() })?;
+    named.id.ok_or_else(|| Error::NoHtp { name: name.into(), dsp_arch: named.dsp_arch })
+}

@@ -1,0 +1,70 @@
+//! Text from compiled language models, on an NPU or on this machine's CPU: open a bundle, generate, chat, save, restore.
+//!
+//! ```
+//! use open_genie::{Options, Session, demo};
+//!
+//! let bundle = demo::bundle()?; // feature `demo`; or the path of a bundle that `genie compile` made
+//! let mut session = Session::open(bundle, &Options::new().threads(2))?;
+//! session.set_max_tokens(Some(8));
+//! for token in session.generate("ROMEO:") {
+//!     print!("{}", token?.text);
+//! }
+//! let reply = session.chat("JULIET:").into_reply()?;
+//! eprintln!("\n{}: {:?} tokens/s", reply.stop, reply.kpis.generation_rate());
+//! # assert_eq!((reply.tokens.len(), reply.stop.name()), (8, "max-num-tokens"));
+//! # Ok::<(), open_genie::Error>(())
+//! ```
+//!
+//! # What is in here
+//!
+//! | you want to | type |
+//! |---|---|
+//! | choose backend, SoC, clocks, threads, planner policy | [`Options`], [`BackendChoice`], [`Perf`], [`Pin`], [`PolicyChoice`] |
+//! | look at a bundle before loading it | [`Bundle`] |
+//! | generate text, chat, save and restore | [`Session`], [`Prompt`], [`Generation`], [`Token`], [`Template`] |
+//! | stop a reply from another thread | [`StopHandle`] |
+//! | work with tokens and logits; verify a bundle, measure perplexity | [`Model`], [`Verification`], [`Perplexity`] |
+//! | plan by measured costs | [`CalibrationContext`] |
+//! | know what went wrong and what may help | [`Error`], [`Hint`] |
+//!
+//! Numbered programs are in `examples/`. [`Model`] and [`Session`] are `Send`.
+//!
+//! # What it never does
+//!
+//! It prints nothing, parses no flags, and starts no thread but those of the embedded backend and of the cache.
+
+#![forbid(unsafe_code)]
+
+mod backend;
+mod calibration;
+#[cfg(feature = "demo")]
+pub mod demo;
+mod error;
+mod model;
+mod options;
+mod perplexity;
+mod session;
+mod template;
+mod threads;
+mod verify;
+
+pub use backend::{load_library, open_backend};
+pub use calibration::CalibrationContext;
+pub use dialog::{QueryKpis, Reply, SamplerSettings, SaveFormat, SaveReport, SentenceCode, StopReason};
+pub use error::{Error, Hint};
+pub use genie_types::TokenId;
+pub use model::{Bundle, Model};
+pub use options::{BackendChoice, Options, Perf, Pin, PolicyChoice, PrefixCacheOptions};
+pub use perplexity::Perplexity;
+pub use session::{Generation, Prompt, Session, StopHandle, Token};
+pub use template::Template;
+pub use threads::Threads;
+pub use verify::Verification;
+
+const _: () = {
+    const fn is_send<T: Send>() {}
+    is_send::<Model>();
+    is_send::<Session>();
+    is_send::<Generation<'_>>();
+    is_send::<StopHandle>();
+};

@@ -1,0 +1,210 @@
+//! A bundle, read and opened.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use dialog::{Dialog, DialogConfig, Tokenizer};
+use engine::{Engine, ModelHash, PrefixCache};
+use genie_bundle::calibration::CalibrationMismatch;
+use genie_bundle::config::Problem;
+use genie_bundle::{Manifest, config_path};
+use kvmanager::plan::Policy;
+use qnn_api::Backend;
+use session_store::PrefixStore;
+
+use crate::Error;
+use crate::backend::{self, ActiveBackend};
+use crate::calibration::CalibrationContext;
+use crate::options::{Options, PolicyChoice};
+use crate::session::Session;
+use crate::threads::Threads;
+
+/// A bundle's config, checked, before anything is loaded.
+#[derive(Clone, Debug)]
+pub struct Bundle {
+    path: PathBuf,
+    config: DialogConfig,
+}
+
+impl Bundle {
+    /// Reads a bundle by its folder or by its config file.
+    ///
+    /// # Errors
+    /// [`Error::Bundle`] if there is none, [`Error::Config`] with every problem of the config.
+    pub fn read(path: impl AsRef<Path>) -> Result<Self, Error> {
+        let path = config_path(path.as_ref())?;
+        let config = DialogConfig::from_file(&path)?;
+        Ok(Self { path, config })
+    }
+
+    /// The config file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The config.
+    pub fn config(&self) -> &DialogConfig {
+        &self.config
+    }
+
+    /// Keys of the config that are valid but do nothing, or something else than the writer may expect.
+    pub fn warnings(&self) -> &[Problem] {
+        self.config.warnings()
+    }
+
+    /// The hash of the weights that saved caches carry; `None` for a bundle without a manifest.
+    pub fn model_hash(&self) -> Option<ModelHash> {
+        let manifest = Manifest::read(self.config.base()).ok()?;
+        Some(ModelHash(manifest.model_mark()))
+    }
+
+    /// Opens the backend and loads the graphs.
+    ///
+    /// # Errors
+    /// What the options ask for is not there, or the graphs do not load.
+    pub fn open(self, options: &Options) -> Result<Model, Error> {
+        let began = Instant::now();
+        let threads = Threads::new(options, self.config.backend().cpu_mask)?;
+        let active = backend::start(options, self.config.backend(), &threads)?;
+        let mut config = self.config.engine().clone();
+        config.model_hash = self.model_hash();
+        config.kv_mode = options.kv_mode;
+        let engine = Engine::open(&config, &active.backend).map_err(|source| Error::Graphs { source })?;
+        let mut model = Model {
+            engine,
+            prefix_cache: None,
+            calibration_mismatch: None,
+            opening: began.elapsed(),
+            threads,
+            bundle: self,
+            active,
+        };
+        if options.policy != PolicyChoice::Lenient {
+            model.calibration_mismatch = model.set_policy(options.policy)?;
+        }
+        if let Some(cache) = &options.prefix_cache {
+            let store = PrefixStore::open(&cache.folder, model.engine.model_hash()?, cache.max_bytes)?;
+            model.prefix_cache = Some(PrefixCache::new(store, cache.min_tokens));
+        }
+        model.engine.executor_mut().set_profile(options.graph_profile.clone());
+        model.opening = began.elapsed();
+        Ok(model)
+    }
+}
+
+/// A loaded model: tokens in, logits out. [`Model::into_session`] generates text with it.
+///
+/// `Send`: a server may open it on one thread and use it on another.
+pub struct Model {
+    // Dropped in this order: the power vote outlives the engine.
+    engine: Engine,
+    prefix_cache: Option<PrefixCache>,
+    calibration_mismatch: Option<CalibrationMismatch>,
+    opening: Duration,
+    threads: Threads,
+    bundle: Bundle,
+    active: ActiveBackend,
+}
+
+impl std::fmt::Debug for Model {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Model")
+            .field("bundle", &self.bundle.path)
+            .field("policy", &self.engine.policy().name())
+            .finish()
+    }
+}
+
+impl Model {
+    /// Opens a model by its path: today a bundle's folder or its config.
+    ///
+    /// # Errors
+    /// Those of [`Bundle::read`] and [`Bundle::open`].
+    pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Self, Error> {
+        Bundle::read(path)?.open(options)
+    }
+
+    /// A session with an empty context.
+    ///
+    /// # Errors
+    /// The tokenizer cannot be loaded.
+    pub fn into_session(self) -> Result<Session, Error> {
+        let began = Instant::now();
+        let mut dialog = Dialog::new(&self.bundle.config, Box::new(self.engine)).map_err(Error::Dialog)?;
+        dialog.set_prefix_cache(self.prefix_cache);
+        dialog.set_init_time(self.opening + began.elapsed());
+        Ok(Session::new(dialog, self.bundle, self.active))
+    }
+
+    /// The bundle it was opened from.
+    pub fn bundle(&self) -> &Bundle {
+        &self.bundle
+    }
+
+    /// The engine, for token-level work.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// The engine, for token-level work.
+    pub fn engine_mut(&mut self) -> &mut Engine {
+        &mut self.engine
+    }
+
+    /// The backend that executes the graphs.
+    pub fn backend(&self) -> &Arc<Backend> {
+        &self.active.backend
+    }
+
+    /// The threads of the embedded backend.
+    pub fn threads(&self) -> &Threads {
+        &self.threads
+    }
+
+    /// Loads the bundle's tokenizer.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn tokenizer(&self) -> Result<Tokenizer, Error> {
+        Ok(Tokenizer::from_file(self.bundle.config.tokenizer())?)
+    }
+
+    /// Why nominal costs are used although [`PolicyChoice::Cost`] was chosen; `None` if measured ones are, or none.
+    pub fn calibration_mismatch(&self) -> Option<&CalibrationMismatch> {
+        self.calibration_mismatch.as_ref()
+    }
+
+    /// What the bundle's calibration must match here.
+    ///
+    /// # Errors
+    /// The binaries cannot be read.
+    pub fn calibration(&self) -> Result<CalibrationContext, Error> {
+        CalibrationContext::new(&self.bundle, &self.active.backend)
+    }
+
+    /// The planner's policy for a choice; with the reason where nominal costs stand in for measured ones.
+    ///
+    /// # Errors
+    /// The binaries cannot be read.
+    pub fn policy(&self, choice: PolicyChoice) -> Result<(Policy, Option<CalibrationMismatch>), Error> {
+        let variants = self.engine.variants();
+        if choice != PolicyChoice::Cost {
+            return Ok((choice.nominal(variants), None));
+        }
+        match self.calibration()?.costs(variants) {
+            Ok(table) => Ok((Policy::Cost(table.into()), None)),
+            Err(mismatch) => Ok((choice.nominal(variants), Some(mismatch))),
+        }
+    }
+
+    /// Takes a policy from the next query on; returns what [`Self::policy`] does.
+    ///
+    /// # Errors
+    /// Those of [`Self::policy`].
+    pub fn set_policy(&mut self, choice: PolicyChoice) -> Result<Option<CalibrationMismatch>, Error> {
+        let (policy, mismatch) = self.policy(choice)?;
+        self.engine.set_policy(policy);
+        Ok(mismatch)
+    }
+}

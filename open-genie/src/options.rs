@@ -1,0 +1,224 @@
+//! How a bundle is opened: backend, SoC, clocks, threads, planner policy.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use engine::{GraphProfile, ModeKind};
+use kvmanager::plan::{CostTable, Policy, Variants};
+use qnn_api::PerfPolicy;
+
+use crate::Error;
+
+/// Everything about opening a bundle that its config does not contain.
+///
+/// ```
+/// use open_genie::{BackendChoice, Options, PolicyChoice};
+///
+/// let options = Options::new().backend(BackendChoice::Embedded).threads(2).policy(PolicyChoice::Cost);
+/// assert_eq!(options, Options::new().threads(2).policy(PolicyChoice::Cost)); // the embedded backend is the default
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    pub(crate) backend: BackendChoice,
+    pub(crate) system_library: Option<PathBuf>,
+    pub(crate) soc: Option<String>,
+    pub(crate) perf: Perf,
+    pub(crate) threads: Option<usize>,
+    pub(crate) pin: Pin,
+    pub(crate) policy: PolicyChoice,
+    pub(crate) kv_mode: Option<ModeKind>,
+    pub(crate) prefix_cache: Option<PrefixCacheOptions>,
+    pub(crate) graph_profile: Option<GraphProfile>,
+}
+
+impl PartialEq for Options {
+    fn eq(&self, other: &Self) -> bool {
+        let plain = |o: &Self| {
+            (o.backend.clone(), o.system_library.clone(), o.soc.clone(), o.perf, o.threads, o.pin.clone(), o.policy)
+        };
+        plain(self) == plain(other)
+            && (self.kv_mode, &self.prefix_cache) == (other.kv_mode, &other.prefix_cache)
+            && self.graph_profile.is_some() == other.graph_profile.is_some()
+    }
+}
+
+impl Options {
+    /// The embedded backend on all cores, with the graphs that libGenie would run.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The library that executes the graphs. The config's `backend.type` is ignored.
+    #[must_use]
+    pub fn backend(mut self, backend: BackendChoice) -> Self {
+        self.backend = backend;
+        self
+    }
+
+    /// The library that reads context binaries, where it is not beside the backend's.
+    #[must_use]
+    pub fn system_library(mut self, path: impl Into<PathBuf>) -> Self {
+        self.system_library = Some(path.into());
+        self
+    }
+
+    /// The SoC to run on or to emulate, by name (`sm8650`) or Qualcomm's number; otherwise the bundle's backend extension
+    /// config names it, or the library chooses.
+    #[must_use]
+    pub fn soc(mut self, name: impl Into<String>) -> Self {
+        self.soc = Some(name.into());
+        self
+    }
+
+    /// The clocks of an HTP backend.
+    #[must_use]
+    pub fn perf(mut self, perf: Perf) -> Self {
+        self.perf = perf;
+        self
+    }
+
+    /// Threads of the embedded backend; otherwise one per core.
+    #[must_use]
+    pub fn threads(mut self, n: usize) -> Self {
+        self.threads = Some(n);
+        self
+    }
+
+    /// The cores of the embedded backend's threads.
+    #[must_use]
+    pub fn pin(mut self, pin: Pin) -> Self {
+        self.pin = pin;
+        self
+    }
+
+    /// How the planner chooses graphs.
+    #[must_use]
+    pub fn policy(mut self, policy: PolicyChoice) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// The layout of the KV cache; otherwise the one that the bundle's graphs have.
+    #[must_use]
+    pub fn kv_mode(mut self, mode: ModeKind) -> Self {
+        self.kv_mode = Some(mode);
+        self
+    }
+
+    /// Keeps the caches of prompts on disk and starts from the longest stored prefix.
+    #[must_use]
+    pub fn prefix_cache(mut self, options: PrefixCacheOptions) -> Self {
+        self.prefix_cache = Some(options);
+        self
+    }
+
+    /// Collects the backend's own times of each graph into this profile.
+    #[must_use]
+    pub fn graph_profile(mut self, profile: GraphProfile) -> Self {
+        self.graph_profile = Some(profile);
+        self
+    }
+}
+
+/// The library that executes the graphs. Reads `host`, `htp` or a path from text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum BackendChoice {
+    /// The CPU backend inside this program.
+    #[default]
+    Embedded,
+    /// Qualcomm's `libQnnHtp.so`, wherever it is found.
+    Htp,
+    /// A QNN library by its path.
+    Library(PathBuf),
+}
+
+impl FromStr for BackendChoice {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        match text {
+            "host" => Ok(Self::Embedded),
+            "htp" => Ok(Self::Htp),
+            path if path.contains(['/', '\\', '.']) => Ok(Self::Library(path.into())),
+            unknown => Err(Error::UnknownBackend { name: unknown.into() }),
+        }
+    }
+}
+
+impl std::fmt::Display for BackendChoice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Embedded => f.write_str("host"),
+            Self::Htp => f.write_str("htp"),
+            Self::Library(path) => path.display().fmt(f),
+        }
+    }
+}
+
+/// The clocks of an HTP backend. Others have none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Perf {
+    /// What the bundle's backend extension config names, else `burst`; a backend without clocks is fine.
+    #[default]
+    OfBundle,
+    /// No vote: the clocks stay as they are.
+    LeaveAlone,
+    /// This one; a backend without clocks is an error.
+    Policy(PerfPolicy),
+}
+
+/// The cores that the embedded backend's threads are pinned to, one each.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Pin {
+    /// None: the system moves threads.
+    #[default]
+    No,
+    /// These cores, in this order.
+    Cores(Vec<usize>),
+    /// The cores of the config's `cpu-mask`.
+    OfConfig,
+}
+
+/// A store of prompt prefixes on disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PrefixCacheOptions {
+    /// Its folder.
+    pub folder: PathBuf,
+    /// Most bytes it may take.
+    pub max_bytes: u64,
+    /// Shortest prefix to store, in tokens.
+    pub min_tokens: usize,
+}
+
+/// How the planner chooses the graphs of a query.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PolicyChoice {
+    /// The graphs that libGenie runs; continues where libGenie fails although the context has room.
+    #[default]
+    Lenient,
+    /// Exactly the graphs that libGenie runs; fails where libGenie does.
+    Genie,
+    /// One variant for the whole input, chosen again only when the context length grows.
+    FixedVariant,
+    /// The cheapest plan by the step times of `calibration.json`, else by nominal costs.
+    Cost,
+}
+
+impl PolicyChoice {
+    /// The planner's policy without a bundle. `Cost` has nominal costs: a step's time grows with its AR and CL.
+    pub fn nominal(self, variants: &Variants) -> Policy {
+        match self {
+            Self::Lenient => Policy::Lenient,
+            Self::Genie => Policy::Genie,
+            Self::FixedVariant => Policy::FixedVariant,
+            Self::Cost => {
+                let nominal = |variant: &genie_types::Variant| {
+                    let (ar, cl) = (variant.ar().get() as f64, variant.cl().get() as f64);
+                    (*variant, 100.0 + ar * (1.0 + cl / 4096.0))
+                };
+                let table = CostTable::new(variants.specs().iter().map(nominal), 1.0, 0.01);
+                Policy::Cost(table.expect("nominal costs are finite").into())
+            }
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! The perplexity of a text: NLL per token over windows that each start with an empty cache.
+//!
+//! *Units*: nats; tokens.
+
+use engine::TokenModel;
+use engine::surprise::{Surprise, of_window};
+use genie_types::TokenId;
+
+use crate::{Error, Model};
+
+/// How well a model predicts a text.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Perplexity {
+    /// Tokens per window, at most.
+    pub window: usize,
+    /// Windows.
+    pub windows: usize,
+    /// Tokens predicted.
+    pub tokens: usize,
+    /// Mean NLL, in nats per token.
+    pub nll: f64,
+    /// Standard error of that mean, as if tokens were independent.
+    pub standard_error: f64,
+    /// e to the mean NLL.
+    pub perplexity: f64,
+}
+
+impl Model {
+    /// Windows that a text of these tokens is cut into; without a size, as long as the context. Each starts with an empty
+    /// cache, and with the BOS token if the config names one.
+    ///
+    /// # Errors
+    /// [`Error::Window`] for a size that the context cannot take.
+    pub fn windows<'t>(
+        &self,
+        tokens: &'t [TokenId],
+        size: Option<usize>,
+    ) -> Result<std::slice::Chunks<'t, TokenId>, Error> {
+        let limit = self.engine().context_size();
+        let window = size.unwrap_or(limit);
+        let least = if self.bundle().config().context().bos.is_some() { 1 } else { 2 };
+        if window < least || window > limit {
+            return Err(Error::Window { window, least, limit });
+        }
+        Ok(tokens.chunks(window))
+    }
+
+    /// The perplexity over the first `max_windows` windows of [`Self::windows`]; calls `progress` after each. The cache is
+    /// arbitrary afterwards.
+    ///
+    /// # Errors
+    /// [`Error::Window`], [`Error::NothingToPredict`], a token outside the vocabulary, a graph that fails.
+    pub fn perplexity(
+        &mut self,
+        tokens: &[TokenId],
+        size: Option<usize>,
+        max_windows: usize,
+        progress: &mut dyn FnMut(),
+    ) -> Result<Perplexity, Error> {
+        let bos = self.bundle().config().context().bos;
+        let window = size.unwrap_or_else(|| self.engine().context_size());
+        let (mut all, mut windows) = (Surprise::default(), 0);
+        for window in self.windows(tokens, size)?.take(max_windows) {
+            all.join(of_window(self.engine_mut(), bos, window)?);
+            windows += 1;
+            progress();
+        }
+        if all.tokens == 0 {
+            return Err(Error::NothingToPredict { tokens: tokens.len() });
+        }
+        Ok(Perplexity {
+            window,
+            windows,
+            tokens: all.tokens,
+            nll: all.mean(),
+            standard_error: all.standard_error(),
+            perplexity: all.perplexity(),
+        })
+    }
+}

@@ -1,0 +1,322 @@
+//! A conversation with a model: text in, an iterator of tokens out.
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use dialog::{
+    Control, Dialog, Profile, Reply, SamplerSettings, SaveFormat, SaveReport, SentenceCode, Signal, StopReason,
+};
+use engine::StepLog;
+use genie_types::TokenId;
+use kvmanager::Admission;
+
+use crate::backend::ActiveBackend;
+use crate::model::{Bundle, Model};
+use crate::options::Options;
+use crate::{Error, Template};
+
+/// A conversation. Each prompt goes on where the last reply ended, until [`reset`](Self::reset).
+///
+/// `Send`: a server may own one per client and run it on any thread.
+#[derive(Debug)]
+pub struct Session {
+    // Dropped in this order: the power vote outlives the model.
+    dialog: Dialog,
+    template: Template,
+    bundle: Bundle,
+    _active: ActiveBackend,
+}
+
+/// What a model is asked: text, or token ids.
+#[derive(Clone, Copy, Debug)]
+pub enum Prompt<'a> {
+    /// Text; the bundle's tokenizer encodes it, stop sequences apply.
+    Text(&'a str),
+    /// Token ids; stop sequences do not apply, as in libGenie.
+    Tokens(&'a [TokenId]),
+}
+
+impl<'a> From<&'a str> for Prompt<'a> {
+    fn from(text: &'a str) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl<'a> From<&'a String> for Prompt<'a> {
+    fn from(text: &'a String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl<'a> From<&'a [TokenId]> for Prompt<'a> {
+    fn from(tokens: &'a [TokenId]) -> Self {
+        Self::Tokens(tokens)
+    }
+}
+
+impl Session {
+    pub(crate) fn new(dialog: Dialog, bundle: Bundle, active: ActiveBackend) -> Self {
+        Self { dialog, template: Template::default(), bundle, _active: active }
+    }
+
+    /// Opens a model by its path and starts a session with it.
+    ///
+    /// # Errors
+    /// Those of [`Model::open`] and [`Model::into_session`].
+    pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Self, Error> {
+        Model::open(path, options)?.into_session()
+    }
+
+    /// Generates a reply, token by token as the iterator is asked. The prompt is given to the model as it is.
+    ///
+    /// Dropping the iterator ends the reply there. A prompt that does not fit gives one error and leaves the session as it
+    /// was.
+    pub fn generate<'p>(&mut self, prompt: impl Into<Prompt<'p>>) -> Generation<'_> {
+        self.query(prompt, SentenceCode::Complete)
+    }
+
+    /// Generates a reply and gives each token to a callback, which may break it off.
+    ///
+    /// # Errors
+    /// Those of the iterator of [`Self::generate`].
+    pub fn generate_with<'p>(
+        &mut self,
+        prompt: impl Into<Prompt<'p>>,
+        mut each: impl FnMut(&Token) -> ControlFlow<()>,
+    ) -> Result<Reply, Error> {
+        let mut generation = self.generate(prompt);
+        while let Some(token) = generation.next().transpose()? {
+            if token.stop.is_none() && each(&token).is_break() {
+                return Ok(generation.stop_here());
+            }
+        }
+        Ok(generation.stop_here())
+    }
+
+    /// A turn of a chat: the message as the session's [`Template`] writes it, then as [`Self::generate`].
+    pub fn chat(&mut self, message: &str) -> Generation<'_> {
+        let text = self.template.turn(message, self.dialog.history().is_empty());
+        self.query(&text, SentenceCode::Complete)
+    }
+
+    /// How messages of [`Self::chat`] are written from now on.
+    pub fn set_template(&mut self, template: Template) {
+        self.template = template;
+    }
+
+    /// Takes the prompt as the whole conversation: rewinds to the prefix that both share, and generates from there.
+    pub fn regenerate<'p>(&mut self, prompt: impl Into<Prompt<'p>>) -> Generation<'_> {
+        self.query(prompt, SentenceCode::Rewind)
+    }
+
+    /// A query with one of Genie's sentence codes, for what the methods above do not cover.
+    pub fn query<'p>(&mut self, prompt: impl Into<Prompt<'p>>, code: SentenceCode) -> Generation<'_> {
+        let fits = self.dialog.admission();
+        let started = match prompt.into() {
+            Prompt::Text(text) => self.dialog.start(text, code),
+            Prompt::Tokens(tokens) => self.dialog.start_tokens(tokens, code),
+        };
+        match started {
+            Ok(inner) => Generation { state: State::Running(inner), queue: VecDeque::new(), fits },
+            Err(error) => {
+                let error = Some(Error::of_dialog(error, fits));
+                Generation { state: State::Failed(error), queue: VecDeque::new(), fits }
+            }
+        }
+    }
+
+    /// A handle that stops the running reply, also from another thread.
+    pub fn stop_handle(&self) -> StopHandle {
+        StopHandle(self.dialog.control())
+    }
+
+    /// Forgets the conversation; the random sequence starts again.
+    ///
+    /// # Errors
+    /// The cache cannot be cleared.
+    pub fn reset(&mut self) -> Result<(), Error> {
+        self.dialog.reset().map_err(Error::Dialog)
+    }
+
+    /// Saves the conversation into a folder: a snapshot with checksums, and libGenie's own files where they can hold it.
+    ///
+    /// # Errors
+    /// [`Error::Save`].
+    pub fn save(&mut self, folder: impl AsRef<Path>) -> Result<SaveReport, Error> {
+        let folder = folder.as_ref();
+        self.dialog.save(folder).map_err(|source| Error::Save { folder: folder.into(), source })
+    }
+
+    /// Continues a conversation that this crate or libGenie saved; the one before is forgotten.
+    ///
+    /// # Errors
+    /// [`Error::Restore`]; nothing has changed then.
+    pub fn restore(&mut self, folder: impl AsRef<Path>) -> Result<SaveFormat, Error> {
+        let folder = folder.as_ref();
+        self.dialog.restore(folder).map_err(|source| Error::Restore { folder: folder.into(), source })
+    }
+
+    /// How tokens are drawn.
+    pub fn sampler(&self) -> &SamplerSettings {
+        self.bundle.config().sampler()
+    }
+
+    /// Draws tokens another way from now on.
+    pub fn set_sampler(&mut self, settings: SamplerSettings) {
+        self.dialog.set_sampler(settings);
+    }
+
+    /// Texts that end a reply, from the next prompt on.
+    ///
+    /// # Errors
+    /// One of them is empty.
+    pub fn set_stop_sequences(&mut self, sequences: Vec<String>) -> Result<(), Error> {
+        self.dialog.set_stop_sequences(sequences).map_err(Error::Dialog)
+    }
+
+    /// Limits the tokens of a reply.
+    pub fn set_max_tokens(&mut self, limit: Option<usize>) {
+        self.dialog.control().set_max_num_tokens(limit);
+    }
+
+    /// The token history: prompts and replies; the last token may not be in the cache yet.
+    pub fn history(&self) -> &[TokenId] {
+        self.dialog.history()
+    }
+
+    /// Tokens in the cache.
+    pub fn n_past(&self) -> usize {
+        self.dialog.n_past()
+    }
+
+    /// How many tokens still fit, special tokens included, and what stops the next one.
+    pub fn admission(&self) -> Option<Admission> {
+        self.dialog.admission()
+    }
+
+    /// The graphs executed so far, in order.
+    pub fn steps(&self) -> &StepLog {
+        self.dialog.model().steps()
+    }
+
+    /// Times and rates of opening and of each reply, in the form of Genie's profiles.
+    pub fn profile(&self) -> &Profile {
+        self.dialog.profile()
+    }
+
+    /// The bundle it was opened from.
+    pub fn bundle(&self) -> &Bundle {
+        &self.bundle
+    }
+
+    /// The dialog below, for what this type does not offer.
+    pub fn dialog_mut(&mut self) -> &mut Dialog {
+        &mut self.dialog
+    }
+}
+
+/// A piece of a reply.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Token {
+    /// The token; `None` where only held-back text is given, and at the end.
+    pub id: Option<TokenId>,
+    /// Text that is certain by now. Empty while a character or a stop sequence may still be completed.
+    pub text: String,
+    /// Why the reply ended: set on the last piece only, which carries nothing else.
+    pub stop: Option<StopReason>,
+}
+
+/// A reply in the making: an iterator of its tokens.
+#[derive(Debug)]
+pub struct Generation<'s> {
+    state: State<'s>,
+    queue: VecDeque<Token>,
+    fits: Option<Admission>,
+}
+
+#[derive(Debug)]
+enum State<'s> {
+    Running(dialog::Generation<'s>),
+    /// The last piece was given.
+    Over(dialog::Generation<'s>),
+    /// The error, until it was given.
+    Failed(Option<Error>),
+}
+
+impl Generation<'_> {
+    /// Generates the rest and returns the whole reply with its counts and times.
+    ///
+    /// # Errors
+    /// Those of the iterator; for one that has failed, that it was aborted.
+    pub fn into_reply(mut self) -> Result<Reply, Error> {
+        while self.next().transpose()?.is_some() {}
+        Ok(self.stop_here())
+    }
+
+    /// Ends the reply here and returns it.
+    pub fn stop_here(self) -> Reply {
+        match self.state {
+            State::Running(inner) | State::Over(inner) => inner.finish(),
+            State::Failed(_) => Reply {
+                stop: StopReason::Aborted,
+                tokens: Vec::new(),
+                text: String::new(),
+                input: Vec::new(),
+                kpis: dialog::QueryKpis::default(),
+            },
+        }
+    }
+}
+
+impl Iterator for Generation<'_> {
+    type Item = Result<Token, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(token) = self.queue.pop_front() {
+                return Some(Ok(token));
+            }
+            let inner = match &mut self.state {
+                State::Running(inner) => inner,
+                State::Over(_) => return None,
+                State::Failed(error) => return error.take().map(Err),
+            };
+            match inner.step() {
+                Ok(Some(chunk)) if chunk.code == SentenceCode::End => {}
+                Ok(Some(chunk)) => {
+                    let ids = chunk.tokens.iter().map(|&id| Token { id: Some(id), ..Token::default() });
+                    self.queue.extend(ids);
+                    match self.queue.back_mut() {
+                        Some(last) => last.text.push_str(chunk.text),
+                        None => self.queue.push_back(Token { text: chunk.text.into(), ..Token::default() }),
+                    }
+                }
+                Ok(None) => {
+                    let stop = inner.stop().cloned();
+                    let State::Running(inner) = std::mem::replace(&mut self.state, State::Failed(None)) else {
+                        return None;
+                    };
+                    self.state = State::Over(inner);
+                    return Some(Ok(Token { stop, ..Token::default() }));
+                }
+                Err(error) => {
+                    self.state = State::Failed(None);
+                    return Some(Err(Error::of_dialog(error, self.fits)));
+                }
+            }
+        }
+    }
+}
+
+/// Stops the reply of a session that is being generated, from a callback or another thread. Clones stop the same session.
+#[derive(Clone, Debug)]
+pub struct StopHandle(Control);
+
+impl StopHandle {
+    /// Ends the reply after its current token; without effect if none is being generated. A prompt that is being processed
+    /// is not interrupted.
+    pub fn stop(&self) {
+        self.0.signal(Signal::Abort);
+    }
+}

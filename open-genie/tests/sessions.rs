@@ -1,0 +1,106 @@
+//! Sessions on the demo model: iterator and callback agree, errors leave a session that can go on, hints are typed.
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use open_genie::{
+    BackendChoice, Bundle, Error, Hint, Model, Options, Pin, PolicyChoice, Prompt, Session, StopReason, TokenId, demo,
+};
+
+/// The demo's bundle, compiled once for this program.
+fn bundle() -> PathBuf {
+    static CACHE: OnceLock<tempfile::TempDir> = OnceLock::new();
+    let cache = CACHE.get_or_init(|| {
+        let cache = tempfile::tempdir().unwrap();
+        demo::compile(&cache.path().join("demo"), &Options::new(), &mut compiler::Silent).unwrap();
+        cache
+    });
+    cache.path().join("demo")
+}
+
+fn session() -> Session {
+    let mut session = Session::open(bundle(), &Options::new().threads(1)).unwrap();
+    session.set_sampler(session.sampler().clone().with_greedy(true));
+    session.set_max_tokens(Some(12));
+    session
+}
+
+#[test]
+fn iterator_callback_and_whole_reply_agree() {
+    let mut session = session();
+    let tokens: Vec<_> = session.generate("ROMEO:").collect::<Result<_, _>>().unwrap();
+    let (last, pieces) = tokens.split_last().unwrap();
+    assert_eq!((last.stop.clone(), last.id, last.text.as_str()), (Some(StopReason::MaxTokens), None, ""));
+    assert!(pieces.iter().all(|piece| piece.stop.is_none()));
+    let text: String = pieces.iter().map(|piece| piece.text.as_str()).collect();
+    let ids: Vec<TokenId> = pieces.iter().filter_map(|piece| piece.id).collect();
+
+    session.reset().unwrap();
+    let mut seen = Vec::new();
+    let reply = session.generate_with("ROMEO:", |token| {
+        seen.extend(token.id);
+        ControlFlow::Continue(())
+    });
+    let reply = reply.unwrap();
+    assert_eq!((&reply.text, &reply.tokens, seen), (&text, &ids, ids.clone()));
+    assert_eq!((reply.kpis.n_generated, reply.stop), (12, StopReason::MaxTokens));
+
+    // The whole conversation as prompt: the reply is known.
+    let prompt: Vec<TokenId> = session.history()[..reply.input.len()].to_vec();
+    let again = session.regenerate(prompt.as_slice()).into_reply().unwrap();
+    assert_eq!((again.tokens, again.input.len()), (ids, 0));
+}
+
+#[test]
+fn replies_end_where_they_are_dropped_or_broken_off() {
+    let mut session = session();
+    let first = session.generate("ROMEO:").next().unwrap().unwrap();
+    assert_eq!(session.history().last().copied(), first.id);
+    let reply = session.generate_with("x", |_| ControlFlow::Break(())).unwrap();
+    assert_eq!((reply.tokens.len(), reply.stop), (1, StopReason::Aborted));
+    assert_eq!(session.generate("y").into_reply().unwrap().tokens.len(), 12, "it goes on");
+}
+
+#[test]
+fn a_prompt_that_does_not_fit_is_one_error_with_what_fits() {
+    let mut session = session();
+    let long = vec![TokenId(1); 600];
+    let mut generation = session.generate(Prompt::Tokens(&long));
+    let error = generation.next().unwrap().unwrap_err();
+    assert!(generation.next().is_none());
+    drop(generation);
+    assert!(matches!(error.hint(), Some(Hint::Fits(fits)) if fits.n_fit == 512), "{:?}", error.hint());
+    assert!(session.history().is_empty());
+}
+
+#[test]
+fn mistakes_in_options_have_typed_hints() {
+    let hint = |options: Options| Model::open(bundle(), &options).unwrap_err().hint();
+    assert!(matches!("gpu".parse::<BackendChoice>(), Err(Error::UnknownBackend { .. })));
+    assert_eq!(hint(Options::new().soc("sm9999")), Some(Hint::GiveSoc));
+    assert!(matches!(hint(Options::new().pin(Pin::Cores(vec![1023]))), Some(Hint::CoresToPin(_) | Hint::DoNotPin)));
+    let perf = open_genie::Perf::Policy(Default::default());
+    assert_eq!(hint(Options::new().perf(perf)), Some(Hint::CastNoVote));
+    assert_eq!(Bundle::read("/no/such/bundle").unwrap_err().hint(), Some(Hint::GiveBundle));
+}
+
+#[test]
+fn a_model_verifies_and_measures_itself() {
+    let mut model = Model::open(bundle(), &Options::new().policy(PolicyChoice::Cost)).unwrap();
+    assert!(model.calibration_mismatch().is_some(), "it was never measured here");
+    let tolerance = model.default_tolerance();
+    let verified = model.verify(33, 4, tolerance, &mut || ()).unwrap();
+    assert!(verified.ok && verified.generated == 4, "{verified:?}");
+    assert!(matches!(model.verify(0, 4, tolerance, &mut || ()), Err(Error::PromptLength { .. })));
+
+    let tokens =
+        model.tokenizer().unwrap().encode("ROMEO:\nBut soft, what light through yonder window breaks?").unwrap();
+    let mut windows = 0;
+    let found = model.perplexity(&tokens, Some(16), usize::MAX, &mut || windows += 1).unwrap();
+    assert_eq!((found.windows, windows), (windows, tokens.len().div_ceil(16)));
+    let guessing = model.engine().layout().vocab_size as f64;
+    assert!(found.perplexity > 1.0 && found.perplexity < guessing, "{found:?}");
+    let nothing = model.perplexity(&[], None, usize::MAX, &mut || ());
+    assert_eq!(nothing.unwrap_err().hint(), Some(Hint::LongerText));
+}
