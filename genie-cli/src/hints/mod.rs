@@ -22,7 +22,7 @@ pub fn of(error: &anyhow::Error) -> Option<String> {
             CompileError::Backend(error) => Some(error),
             _ => None,
         });
-        own.or_else(|| Some(front::words(&front?.hint()?)))
+        own.or_else(|| front::of(front?))
             .or_else(|| Some(backend::words(&backend?.hint()?)))
             .or_else(|| compiler::of(compile()?))
     })
