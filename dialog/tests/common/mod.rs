@@ -21,7 +21,7 @@ pub fn raw(tokens: &[TokenId]) -> Vec<u32> {
     tokens.iter().map(|t| t.0).collect()
 }
 
-/// What the model was told to do.
+/// A call of the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Call {
     Process(Vec<u32>),
