@@ -33,7 +33,7 @@ impl Plan {
         self.total
     }
 
-    /// Writes the binary to the front of `to`, which must hold at least [`Plan::total_bytes`]; answers with the bytes
+    /// Writes the binary to the front of `to`, which must hold at least [`Plan::total_bytes`]; returns the bytes
     /// written, or `None` when `to` is too small.
     pub fn write(&self, to: &mut [u8]) -> Option<usize> {
         let to = to.get_mut(..self.total)?;

@@ -17,7 +17,7 @@
 //!
 //! Checks: header and metadata by checksum, always; every offset and length against the file; every graph by
 //! [`validate`](crate::validate). Weights carry a checksum each: `decode` verifies them up to [`EAGER_BYTES`] in all,
-//! above that only when asked to ([`Verify::All`]; the edge asks when it copies a binary and in
+//! above that only when asked to ([`Verify::All`]; `capi` asks when it copies a binary and in
 //! `contextValidateBinary`), so that mapping a large file stays instant.
 //!
 //! A newer format version is refused by name; unknown packed forms are not an error.

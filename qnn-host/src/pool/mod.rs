@@ -5,7 +5,7 @@
 //! A thread that waits spins for a bounded time ([`PoolOptions::spin`]) and then sleeps, so an idle pool costs nothing
 //! and a busy machine is not kept busier.
 //!
-//! *Invariants*: one `run` at a time (several clients take turns); a worker touches the closure only between the
+//! *Invariants*: one `run` at a time (clients wait for each other); a worker touches the closure only between the
 //! start of a run and its own countdown; `run` returns, or unwinds, only after every worker counted down.
 //!
 //! *Traps*: a `run` inside a `run` does not go parallel: the inner closure runs inline, as thread 0 of 1.
@@ -212,7 +212,7 @@ impl Drop for Pool {
         self.shared.stop.store(true, Ordering::Release);
         self.shared.start.add(1);
         for worker in self.workers.drain(..) {
-            // A worker catches what its task throws, so it ends without an error; there is no one to tell otherwise.
+            // A worker catches what its task throws, so it ends without an error, and no caller could take one.
             let _ = worker.join();
         }
     }

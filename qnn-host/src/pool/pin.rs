@@ -22,7 +22,7 @@ mod mask {
             Some(set)
         }
 
-        /// Those of the calling thread, if the system tells.
+        /// Those of the calling thread, if the system reports them.
         pub(super) fn of_this_thread() -> Option<Self> {
             let mut set = Self([0; 16]);
             // SAFETY: the C library (which `std` links) writes at most `size` bytes at `mask`, which is that large; pid 0 is this
@@ -67,7 +67,7 @@ mod mask {
 
 use mask::CpuSet;
 
-/// The cores that the calling thread may run on, ascending; none where the system does not tell.
+/// The cores that the calling thread may run on, ascending; none where the system does not report them.
 pub fn cores() -> Vec<usize> {
     CpuSet::of_this_thread().map(|set| set.cores().collect()).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! The pool's promises: every thread once, barriers that hold, panics that come out, clients that take turns.
+//! The pool: each closure runs once per thread, barriers hold, panics reach the caller, the runs of several clients do not overlap.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -156,7 +156,7 @@ fn shares_are_contiguous_aligned_and_complete() {
 #[cfg(target_os = "linux")]
 fn pinned_threads_run_on_their_cores_and_the_caller_goes_back() {
     let before = cores();
-    assert!(!before.is_empty(), "Linux tells");
+    assert!(!before.is_empty(), "Linux reports the cores");
     let pin: Vec<usize> = before.iter().rev().copied().take(2).collect();
     for (threads, count) in [(0, pin.len()), (1, 1), (3, 3)] {
         let pool =

@@ -1,4 +1,4 @@
-//! Clients that do not keep the contract: every misuse has its number and its words, and nothing falls over.
+//! Clients that break the contract: each misuse returns its error number and message, and nothing crashes.
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
@@ -9,10 +9,10 @@ use qnn_sys::*;
 use crate::client::*;
 
 /// A call that must fail with that number and those words.
-fn refused(client: &Client, code: u64, expected: u64, says: &str) {
+fn refused(client: &Client, code: u64, expected: u64, message: &str) {
     let words = if code == 0 { "success".to_owned() } else { client.message(code) };
     assert_eq!(code, expected, "{words}");
-    assert!(words.contains(says), "expected `{says}` in `{words}`");
+    assert!(words.contains(message), "expected `{message}` in `{words}`");
 }
 
 fn bogus(n: usize) -> *mut c_void {
@@ -164,9 +164,9 @@ fn tensors_are_checked_when_made() {
             "expected an encoding axis of at least 0, found -1",
         ),
     ];
-    for (mut tensor, change, number, says) in cases {
+    for (mut tensor, change, number, message) in cases {
         change(tensor.v1());
-        refused(&client, call!(client.table, tensorCreateGraphTensor(graph, &raw mut tensor.raw)), number, says);
+        refused(&client, call!(client.table, tensorCreateGraphTensor(graph, &raw mut tensor.raw)), number, message);
     }
     let mut odd = Tensor::input("a", &[2]);
     odd.raw.version = 9;
@@ -365,13 +365,13 @@ fn binaries_are_never_believed() {
         ("metadata", |f| f[400] ^= 1, 5005, "checksum of the metadata"),
         ("weights", |f| f[4096] ^= 1, 5005, "checksum of weights blob 0"),
     ];
-    for (what, change, number, says) in cases {
+    for (what, change, number, message) in cases {
         for persistent in [false, true] {
             let mut bad = good.clone();
             change(&mut bad);
             let (code, words) = client.load(&bad, persistent).expect_err(what);
             assert_eq!(code, number, "{what}: {words}");
-            assert!(words.contains(says), "{what}: {words}");
+            assert!(words.contains(message), "{what}: {words}");
             let (from, n) = (bad.as_ptr().cast(), bad.len() as u64);
             let code = call!(client.table, contextValidateBinary(client.backend, null_mut(), null_mut(), from, n));
             assert_eq!(code, number, "{what}");

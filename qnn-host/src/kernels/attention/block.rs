@@ -40,7 +40,7 @@ pub(super) struct Block<'a> {
     total: *mut f32,
     pub(super) queries: *mut f32,
     pub(super) scores: *mut f32,
-    /// Room for packed keys and values; unused when direct.
+    /// Space for packed keys and values; unused when direct.
     pub(super) keys: *mut f32,
     pub(super) values: *mut f32,
     /// The highest mask value of each of the task's rows.

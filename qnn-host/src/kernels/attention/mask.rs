@@ -26,7 +26,7 @@ pub(super) fn stretches(len: usize) -> usize {
 /// a number of each row.
 ///
 /// # Safety
-/// `mask` has `total` (the sum of `lens`) columns and these rows; `to` has room for all stretches, `highest` for `rows`.
+/// `mask` has `total` (the sum of `lens`) columns and these rows; `to` has space for all stretches, `highest` for `rows`.
 #[inline(always)]
 pub(super) unsafe fn classify<S: Simd>(
     s: S,
@@ -39,14 +39,14 @@ pub(super) unsafe fn classify<S: Simd>(
 ) {
     let Some(mask) = mask else {
         for i in 0..lens.map(stretches).sum() {
-            // SAFETY: the caller promised room for all stretches.
+            // SAFETY: the caller promised space for all stretches.
             unsafe { *to.add(i) = CLEAR };
         }
         return;
     };
     let total = lens.clone().sum::<usize>();
     with_elem!(mask.ty(), E => {
-        // SAFETY: the caller promised the rows, and room for what is written.
+        // SAFETY: the caller promised the rows, and space for what is written.
         unsafe {
             let mask = mask.ptr::<E>().add(row0 * total);
             for row in 0..rows {

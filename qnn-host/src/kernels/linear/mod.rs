@@ -5,12 +5,12 @@
 //! quantised. Sums are f32. A call takes several layers that read the same `X`, so that small ones
 //! (query, key, value) share one pass over the threads.
 //!
-//! Two ways for rows (and two alike for `codes`), by the number of rows of `X`:
+//! Two ways for rows (and the same two in `quantised`), by the number of rows of `X`:
 //! * *dot* (decode, short drafts): each thread streams rows of `W` once, and multiplies each with all rows of `X`.
 //! * *tiled* (prefill): `X` is transposed once into panels for all threads; each thread widens a panel of `W` rows at a time
 //!   into its first-level cache and multiplies register tiles.
 
-mod codes;
+mod quantised;
 mod dot;
 mod finish;
 #[cfg(test)]
@@ -68,7 +68,7 @@ impl<'a> Linear<'a> {
 /// f32 numbers of scratch that [`linear`] needs for `m` rows of `k` numbers with that many threads.
 pub fn scratch_len(isa: Isa, m: usize, k: usize, threads: usize) -> usize {
     let floats = if uses_tiles(m) { tiled::scratch_len(isa, m, k, threads) } else { 0 };
-    floats.max(codes::scratch_len(isa, m, k, threads))
+    floats.max(quantised::scratch_len(isa, m, k, threads))
 }
 
 /// From how many rows on tiles pay for transposing `X`.
@@ -117,13 +117,13 @@ pub unsafe fn linear(
             |six| layers.iter().any(|l| l.weights.packed().is_some_and(|w| (w.packing().bits == Bits::Six) == six));
         let (others, six) = (bits(false), bits(true));
         if others {
-            codes::run(isa, worker, &job, false);
+            quantised::run(isa, worker, &job, false);
         }
         if others && six {
             worker.barrier();
         }
         if six {
-            codes::run(isa, worker, &job, true);
+            quantised::run(isa, worker, &job, true);
         }
         if packed > 0 && packed < layers.len() {
             worker.barrier();

@@ -103,7 +103,7 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     fn max_lane(self, v: Self::V) -> f32;
 
     /// `c[i * ldc + j] (+)= sum_k a[i * A_STRIDE + k] * b[k * ldb + j]` for `i` in `0..TILE_ROWS`, `j` in `0..vectors * LANES`,
-    /// `vectors` 1 or 2; the sum is kept in registers. `add` says whether `c` is added to or overwritten.
+    /// `vectors` 1 or 2; the sum is kept in registers. `add`: whether `c` is added to or overwritten.
     ///
     /// # Safety
     /// All of `a` and `b` so indexed is readable, `c[i * ldc + j]` writable (and readable with `add`).
