@@ -129,7 +129,7 @@ fn read_header(bytes: &[u8]) -> Result<Header, FormatError> {
     let head = bytes.get(..HEADER_BYTES).ok_or_else(|| torn(HEADER_BYTES as u64))?;
     let mut r = Reader::new(&head[8..], 8);
     let version = r.u32()?;
-    // Before the checksum: a newer format may keep its own elsewhere.
+    // Before the checksum: a newer format may store its checksum elsewhere.
     if version > FORMAT_VERSION {
         return Err(FormatError::Newer { found: version });
     }

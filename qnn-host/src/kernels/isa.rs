@@ -53,7 +53,7 @@ impl Isa {
     /// The path for any CPU.
     pub const PLAIN: Self = Self(Level::Plain(Plain), DotLevel::Plain(Plain));
 
-    /// The best one here.
+    /// The best one that this CPU has.
     pub fn detect() -> Self {
         Self::available().last().unwrap_or(Self::PLAIN)
     }

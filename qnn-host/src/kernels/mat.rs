@@ -1,4 +1,6 @@
 //! The matrix of a linear layer: rows as the graph stores them, or packed.
+//!
+//! *Shape*: `[rows, cols]`, outputs by inputs.
 
 use super::rows::RowMat;
 use super::{Floats, Packed};

@@ -73,7 +73,7 @@ pub(super) fn read(stretch: &[u8], row: usize, to: &mut [f32]) {
     }
 }
 
-/// A number and up to sixteen whole ones whose products, as f32, are exactly `scales`, if there are such.
+/// A number and up to sixteen whole ones whose products, as f32, are exactly `scales`, if they exist.
 pub(crate) fn factors(scales: &[f32]) -> Option<(f32, [i8; STRETCH / SUB])> {
     let mut steps = [0; STRETCH / SUB];
     let largest = scales.iter().copied().fold(0.0f32, |m, s| if s.abs() > m.abs() { s } else { m });

@@ -1,4 +1,4 @@
-//! Matrices that kernels read row by row where they lie: floats, or signed bytes with a scale for each row.
+//! Matrices that kernels read row by row in place: floats, or signed bytes with a scale for each row.
 //!
 //! A byte is widened to f32 as it is loaded, exactly, and its row's scale multiplies the finished sum: products with such
 //! weights are as exact as with floats, at a quarter of the bytes.

@@ -8,7 +8,7 @@ use qnn_sys::*;
 
 use crate::client::*;
 
-/// A call that must fail with that number and those words.
+/// A call that must fail with error `expected` and a message that contains `message`.
 fn refused(client: &Client, code: u64, expected: u64, message: &str) {
     let words = if code == 0 { "success".to_owned() } else { client.message(code) };
     assert_eq!(code, expected, "{words}");
@@ -20,7 +20,7 @@ fn bogus(n: usize) -> *mut c_void {
 }
 
 #[test]
-fn handles_are_never_believed() {
+fn handles_are_validated() {
     let client = Client::new();
     let t = client.table;
     let context = client.context();
@@ -127,7 +127,7 @@ fn tensors_are_checked_when_made() {
     let graph = client.graph(context, c"g");
     client.make(graph, Tensor::input("taken", &[1]));
     let f32s = QNN_DATATYPE_FLOAT_32;
-    /// The tensor, what is done to it, the number and the words.
+    /// The tensor, what is done to it, the error number and the message.
     type Case = (Tensor, fn(&mut Qnn_TensorV1_t), u64, &'static str);
     let cases: Vec<Case> = vec![
         (Tensor::input("taken", &[2]), |_| {}, 7003, "graph `g` has a tensor `taken` already"),
@@ -175,7 +175,7 @@ fn tensors_are_checked_when_made() {
 }
 
 #[test]
-fn nodes_are_checked_when_added_and_nothing_stays_of_a_bad_one() {
+fn nodes_are_checked_when_added_and_bad_ones_leave_no_trace() {
     let client = Client::new();
     let t = client.table;
     let context = client.context();
@@ -349,13 +349,13 @@ fn outputs_must_not_share_bytes() {
 }
 
 #[test]
-fn binaries_are_never_believed() {
+fn binaries_are_validated() {
     let client = Client::new();
     let context = client.context();
     Small::ready(&client, context, c"small", 2);
     let good = client.binary(context);
     client.free(context);
-    /// What it is, how it is damaged, the number and the words.
+    /// What it is, how it is damaged, the error number and the message.
     type Case = (&'static str, fn(&mut Vec<u8>), u64, &'static str);
     let cases: [Case; 6] = [
         ("torn", |f| f.truncate(300), 5005, "is torn"),
@@ -398,7 +398,7 @@ proptest! {
         if flips.is_empty() {
             bad.truncate(cut as usize % good.len());
         }
-        // Zeros between the sections are not looked at; all else is.
+        // Zeros between the sections are not checked; everything else is.
         let padding_only = bad.len() == good.len() && bad.iter().zip(&good).all(|(b, g)| b == g || *g == 0);
         match client.load(&bad, true) {
             Ok(context) => {

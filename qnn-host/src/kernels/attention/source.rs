@@ -56,7 +56,7 @@ impl Rows<'_> {
         bytes.as_ptr().wrapping_add(i * self.size_bytes())
     }
 
-    /// What is left to multiply by.
+    /// Factor that products with these elements still lack.
     #[inline(always)]
     pub(super) fn scale(&self) -> f32 {
         match self {

@@ -1,4 +1,6 @@
 //! Few rows of `X`: dot products along `k`, weights streamed once.
+//!
+//! *Layout*: products `[row][MAX_CHUNK]` f32 on the thread's stack, `row < MAX_ROWS`.
 
 use super::super::float::Load;
 use super::super::isa::simd_fn;

@@ -1,7 +1,7 @@
 //! Linear layers: `Y[m, n] = X[m, k] W[n, k]^T`, and what is fused with them (bias, SwiGLU gate, residual).
 //!
 //! Float weights are read as the graph stores them, a row for each output, in any [`super::Float`] type; so are signed bytes
-//! with a scale for each row. Packed ones of 4 or 8 bits are laid out as [`super::packed`] says, and only they have `X`
+//! with a scale for each row. Packed ones of 4 or 8 bits are laid out as in [`super::packed`], and only they have `X`
 //! quantised. Sums are f32. A call takes several layers that read the same `X`, so that small ones
 //! (query, key, value) share one pass over the threads.
 //!
@@ -10,9 +10,9 @@
 //! * *tiled* (prefill): `X` is transposed once into panels for all threads; each thread widens a panel of `W` rows at a time
 //!   into its first-level cache and multiplies register tiles.
 
-mod quantised;
 mod dot;
 mod finish;
+mod quantised;
 #[cfg(test)]
 mod tests;
 mod tiled;
@@ -65,7 +65,7 @@ impl<'a> Linear<'a> {
     }
 }
 
-/// f32 numbers of scratch that [`linear`] needs for `m` rows of `k` numbers with that many threads.
+/// f32 numbers of scratch that [`linear`] needs for `m` rows of `k` numbers with `threads` threads.
 pub fn scratch_len(isa: Isa, m: usize, k: usize, threads: usize) -> usize {
     let floats = if uses_tiles(m) { tiled::scratch_len(isa, m, k, threads) } else { 0 };
     floats.max(quantised::scratch_len(isa, m, k, threads))
@@ -76,7 +76,7 @@ fn uses_tiles(m: usize) -> bool {
     m > 8
 }
 
-/// A checked call, as the paths see it.
+/// A checked call, passed to the paths.
 struct Job<'a> {
     x: &'a [f32],
     m: usize,

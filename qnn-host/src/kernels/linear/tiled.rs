@@ -206,7 +206,7 @@ unsafe fn products<S: Simd>(
     }
 }
 
-/// Asks for columns `k0 .. k0 + k` of a row, which need not exist.
+/// Prefetches columns `k0 .. k0 + k` of a row, which need not exist.
 #[inline(always)]
 fn prefetch<S: Simd>(s: S, w: RowMat<'_>, row: usize, k0: usize, k: usize) {
     let size = w.elem_bytes();

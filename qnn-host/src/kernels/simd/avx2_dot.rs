@@ -206,7 +206,7 @@ unsafe fn raised(weights: __m256i) -> __m256i {
     unsafe { _mm256_xor_si256(weights, _mm256_set1_epi8(-128)) }
 }
 
-/// `maddubs` wants one side unsigned, and holds pairs at 16 bits: magnitudes of the weights (at most 128) with activations
+/// `maddubs` takes one side unsigned, and saturates pairs at 16 bits: magnitudes of the weights (at most 128) with activations
 /// (at most 127) that take over the weights' signs, so a pair is at most 32,512.
 ///
 /// # Safety

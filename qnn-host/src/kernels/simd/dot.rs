@@ -24,7 +24,7 @@ pub(crate) trait Dot: Copy + Send + Sync + 'static {
     type Group: Copy;
     /// Four activations.
     type Quad: Copy;
-    /// What [`Dot::bytes`] adds to signed 8-bit weights; the sums start with as much less.
+    /// What [`Dot::bytes`] adds to signed 8-bit weights; the starts of the sums make up for it.
     const BYTE_OFFSET: i32;
     /// Rows of activations and groups of weights of the register tile for many rows: 1 to 3 groups.
     const TILE: (usize, usize);
@@ -45,10 +45,10 @@ pub(crate) trait Dot: Copy + Send + Sync + 'static {
     /// 64 bytes are writable at `p`.
     unsafe fn store(self, p: *mut u8, weights: Self::Weights);
 
-    /// Signed weights as [`Dot::dot`] wants them.
+    /// Signed weights in the form that [`Dot::dot`] takes.
     fn bytes(self, weights: Self::Weights) -> Self::Weights;
 
-    /// The lower four bits of each byte, as [`Dot::dot`] wants them: 0 to 15.
+    /// The lower four bits of each byte, in the form that [`Dot::dot`] takes: 0 to 15.
     fn low(self, weights: Self::Weights) -> Self::Weights;
 
     /// The upper four bits of each byte.
@@ -176,7 +176,7 @@ pub(crate) trait DotPiece {
 /// [`Dot::quantize`] on any CPU.
 ///
 /// # Safety
-/// As that.
+/// As [`Dot::quantize`].
 #[inline(always)]
 pub(super) unsafe fn quantize_plainly(x: *const f32, to: *mut i8) -> (f32, i32) {
     // SAFETY: the caller promised `BLOCK` numbers.

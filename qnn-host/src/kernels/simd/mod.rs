@@ -1,6 +1,6 @@
 //! Vectors of f32 behind one trait, so that a kernel is written once and compiled for each instruction set.
 //!
-//! A value of a [`Simd`] type is proof that the CPU has its instructions: only [`super::Isa`] hands them out, after
+//! A value of a [`Simd`] type is proof that the CPU has its instructions: only [`super::Isa`] makes them, after
 //! detection. That is why arithmetic is safe to call; loads and stores are unsafe only for their pointers, which need no
 //! alignment.
 //!
@@ -123,7 +123,7 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
         }
     }
 
-    /// Asks for the cache line at `p`, which need not be a valid address.
+    /// Prefetches the cache line at `p`, which need not be a valid address.
     #[inline(always)]
     fn prefetch<T>(self, p: *const T) {
         #[cfg(target_arch = "x86_64")]

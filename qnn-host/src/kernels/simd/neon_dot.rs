@@ -2,8 +2,8 @@
 //! per register; without, five.
 //!
 //! With the matrix extension (i8mm), tiles of many rows take `smmla`: two rows of weights times two of activations, eight values
-//! of each, 32 products per instruction where `sdot` makes 16. The packed layout is the same. Two quads are interleaved when a block
-//! is opened for the tiles, which is done once for all rows of activations:
+//! of each, 32 products per instruction where `sdot` makes 16. The packed layout is the same. Two quads are interleaved when
+//! a block is opened for the tiles, which is done once for all rows of activations:
 //!
 //! ```text
 //! packed, opened for sdot    quad 0 of rows 0 1 2 3 | quad 0 of rows 4 .. 7 | .. | quad 1 of rows 0 1 2 3 | ..

@@ -1,4 +1,4 @@
-//! Few rows of `X` times weights of 6 bits; see [`super::direct`], whose place this takes for them.
+//! Few rows of `X` times weights of 6 bits, which [`super::direct`] uses for them.
 
 use super::super::super::q6_k::{BLOCK_BYTES, BLOCKS_AT, STEPS_AT, STRETCH, UPPER_AT};
 use super::super::super::simd::Simd;

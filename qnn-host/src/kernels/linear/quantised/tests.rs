@@ -1,4 +1,4 @@
-//! Every path of packed layers against exact integer products, and against the promised error.
+//! Every path of packed layers against exact integer products, and against the documented error bound.
 
 use proptest::prelude::*;
 

@@ -2,7 +2,8 @@
 //! multiplied with all panels of quantised rows in register tiles.
 //!
 //! *Scratch of a thread*: opened weights `[group][block][8 quads][64]` (two quads at a time in the unit's own order), their
-//! scales `[group][block][16]` (6 bits: one for each half of a block) f32, and the products of a layer and of its gate, `[panel][row][groups * 16]` f32.
+//! scales `[group][block][16]` (6 bits: one for each half of a block) f32, and the products of a layer and of its gate,
+//! `[panel][row][groups * 16]` f32.
 
 use super::super::super::packed::{Bits, Packed, SCALES_BYTES, Scales};
 use super::super::super::q6_k;
