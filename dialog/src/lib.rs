@@ -3,12 +3,12 @@
 //! ```
 //! use dialog::config::ContextSettings;
 //! use dialog::{Dialog, SamplerSettings, SentenceCode, StopReason, Tokenizer};
-//! use engine::{EngineError, StepLog, TokenModel};
+//! use engine::{EngineError, StepLog, TokenModel, Transcript};
 //! use genie_types::TokenId;
 //!
 //! /// A model that counts: after token n it wants token n + 1. `engine::Engine` is the one that runs graphs.
 //! struct Counter {
-//!     past: Vec<TokenId>,
+//!     past: Transcript,
 //!     logits: [f32; 4],
 //!     steps: StepLog,
 //! }
@@ -23,15 +23,21 @@
 //!     fn n_past(&self) -> usize {
 //!         self.past.len()
 //!     }
+//!     fn transcript(&self) -> &Transcript {
+//!         &self.past
+//!     }
+//!     fn mark_generated(&mut self, index: usize) {
+//!         self.past.mark_generated(index);
+//!     }
 //!     fn process(&mut self, tokens: &[TokenId]) -> Result<&[f32], EngineError> {
 //!         self.prefill(tokens)?;
-//!         let last = self.past.last().ok_or(EngineError::NoTokens)?.0 as usize;
+//!         let last = self.past.tokens().last().ok_or(EngineError::NoTokens)?.0 as usize;
 //!         self.logits = [0.0; 4];
 //!         self.logits[(last + 1) % 4] = 1.0;
 //!         Ok(&self.logits)
 //!     }
 //!     fn prefill(&mut self, tokens: &[TokenId]) -> Result<(), EngineError> {
-//!         self.past.extend_from_slice(tokens);
+//!         self.past.extend(tokens, self.past.len());
 //!         Ok(())
 //!     }
 //!     fn rewind(&mut self, n_past: usize) -> Result<(), EngineError> {
@@ -46,7 +52,7 @@
 //!     }
 //! }
 //!
-//! let model = Counter { past: vec![], logits: [0.0; 4], steps: StepLog::new(vec![], 0) };
+//! let model = Counter { past: Transcript::default(), logits: [0.0; 4], steps: StepLog::new(vec![], 0) };
 //! let tokenizer = Tokenizer::from_bytes(
 //!     br#"{"version": "1.0", "added_tokens": [], "normalizer": null, "pre_tokenizer": {"type": "Whitespace"},
 //!          "post_processor": null, "decoder": null, "truncation": null, "padding": null,

@@ -232,7 +232,7 @@ fn a_paused_reply_goes_on_without_losing_text() {
 }
 
 #[test]
-fn a_rewind_instead_of_a_resume_starts_its_text_afresh() {
+fn a_rewind_instead_of_a_resume_starts_its_text_from_the_start() {
     let (mut dialog, _) = speaker(2, "é!".as_bytes());
     let control = dialog.control();
     let first = dialog.query("x", Complete, |_| control.signal(Signal::Pause)).unwrap();

@@ -1,4 +1,4 @@
-//! The dialog against what the real Genie was recorded to do (`tests/data/dialog_behaviour.json`).
+//! The dialog against what libGenie was recorded to do (`tests/data/dialog_behaviour.json`).
 //!
 //! The fake model says the recorded tokens, and only for exactly the contexts in which they were recorded: a wrong
 //! input, a missing rewind or a stale cache makes it fail the test.
@@ -228,7 +228,7 @@ fn second_turns_get_the_recorded_input() {
         match name {
             "max-stop then REWIND partial" => assert_eq!(first[..2], [Call::Rewind(4), process]),
             "max-stop then REWIND to full+gen" => assert_eq!(first[..2], [Call::Rewind(10), process]),
-            // Nothing in common: the real one appends at the old place, ours starts over.
+            // Nothing in common: libGenie appends at the old place, ours starts over.
             "max-stop then REWIND no bos" | "max-stop then REWIND disjoint" => {
                 assert_eq!(first[..2], [Call::Reset, process]);
             }
@@ -253,7 +253,7 @@ fn second_turns_in_text_get_the_recorded_input() {
     let (reply, seen) = say(&mut dialog, "ab", SentenceCode::Complete);
     assert_eq!((raw(&reply.input), seen.texts()), (input2, texts(&case["turn2"])));
 
-    // Turn 1 runs into a stop sequence. The real one then forgets one token too many (53, `n_past=12 -> 11`); ours keeps
+    // Turn 1 runs into a stop sequence. libGenie then forgets one token too many (53, `n_past=12 -> 11`); ours keeps
     // it, so the cache holds all six tokens when turn 2 comes.
     let case = &all["query stopseq then query"];
     let input2 = printed(&case["turn2_in"]).pop().unwrap();
@@ -305,7 +305,7 @@ fn signals_from_the_callback_act_as_recorded() {
     let got: Vec<(usize, u32)> = seen.0.iter().map(|c| (c.1.len(), c.0)).collect();
     assert_eq!((seen.tokens(), got), (list(&case["tokens"]), codes(&case["codes"])));
     assert_eq!((reply.stop.genie_status(), reply.stop), (3, StopReason::Paused));
-    // A query while paused is refused (-6 in the real one) and changes nothing.
+    // A query while paused is refused (-6 in libGenie) and changes nothing.
     assert!(dialog.is_paused());
     let err = dialog.token_query(&ids([1]), SentenceCode::Complete, |_| ()).unwrap_err();
     assert_eq!(

@@ -54,7 +54,7 @@ struct Case {
     sampler: SamplerSettings,
     stop_sequences: &'static [&'static str],
     max_tokens: Option<usize>,
-    /// Pauses after so many chunks, then resumes.
+    /// Pauses after that number of chunks, then resumes.
     pause: Option<usize>,
 }
 

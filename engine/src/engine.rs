@@ -1,6 +1,8 @@
 //! A loaded model with its cache, and what it reports of itself. The loop is in `run`, one step in `graphs`, the cache's
 //! operations in `sequences`.
 
+use std::ops::Range;
+
 use genie_types::TokenId;
 use kvmanager::{Admission, KvCache, KvOptions, ModeKind, Policy, SeqId, Variants, admit};
 use nsp_graph::ModelLayout;
@@ -18,7 +20,7 @@ use crate::rope;
 use crate::run::{LogitsRequest, Scratch, SeqTokens};
 use crate::saved::ModelIdentity;
 use crate::transcript::{Sequences, Transcript};
-use crate::{EngineError, QnnExecutor, StepLog, TokenModel};
+use crate::{EngineError, QnnExecutor, SequenceModel, StepLog, TokenModel};
 
 /// A loaded model with its cache.
 ///
@@ -129,7 +131,7 @@ impl<X: Executor> Engine<X> {
     }
 
     /// The tokens of a sequence with their positions; `None` for a number that no cache has.
-    pub fn transcript(&self, seq: SeqId) -> Option<&Transcript> {
+    pub fn transcript_of(&self, seq: SeqId) -> Option<&Transcript> {
         self.sequences.all().get(usize::from(seq.0))
     }
 
@@ -164,6 +166,18 @@ impl<X: Executor> TokenModel for Engine<X> {
 
     fn n_past(&self) -> usize {
         self.kv.next_pos(SeqId(0))
+    }
+
+    fn transcript(&self) -> &Transcript {
+        self.sequences.of(SeqId(0))
+    }
+
+    fn mark_generated(&mut self, index: usize) {
+        self.sequences.of_mut(SeqId(0)).mark_generated(index);
+    }
+
+    fn sequences(&mut self) -> Option<&mut dyn SequenceModel> {
+        Some(self)
     }
 
     fn admission(&self) -> Option<Admission> {
@@ -213,5 +227,39 @@ impl<X: Executor> TokenModel for Engine<X> {
 
     fn steps(&self) -> &StepLog {
         &self.graphs.log
+    }
+}
+
+impl<X: Executor> SequenceModel for Engine<X> {
+    fn transcript_of(&self, seq: SeqId) -> Option<&Transcript> {
+        Engine::transcript_of(self, seq)
+    }
+
+    fn process_batch(
+        &mut self,
+        inputs: &[SeqTokens<'_>],
+        each: &mut dyn FnMut(usize, &[f32]),
+    ) -> Result<(), EngineError> {
+        Engine::process_batch(self, inputs, each)
+    }
+
+    fn verify_draft(
+        &mut self,
+        draft: SeqTokens<'_>,
+        judge: &mut dyn FnMut(&[&[f32]]) -> Vec<bool>,
+    ) -> Result<usize, EngineError> {
+        Engine::verify_draft(self, draft, judge)
+    }
+
+    fn share(&mut self, src: SeqId, dst: SeqId, range: Range<usize>) -> Result<(), EngineError> {
+        Engine::share(self, src, dst, range)
+    }
+
+    fn remove(&mut self, seq: SeqId, range: Range<usize>) -> Result<usize, EngineError> {
+        Engine::remove(self, seq, range)
+    }
+
+    fn keep(&mut self, seq: SeqId) -> Result<(), EngineError> {
+        Engine::keep(self, seq)
     }
 }

@@ -1,6 +1,6 @@
 //! The seam where the engine executes a split: graphs by number, buffers by place.
 //!
-//! [`QnnExecutor`](crate::QnnExecutor) stands behind it in earnest, recording fakes in tests.
+//! Production implementation: [`QnnExecutor`](crate::QnnExecutor). Tests use recording fakes.
 
 /// A buffer lent to one execution, at the place of a tensor in the graph's list of inputs or outputs.
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub enum Binding<'io> {
 pub type ExecuteError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Runs the graphs of a layout.
-pub trait Executor {
+pub trait Executor: Send {
     /// Runs graph `graph` of split `split` (indices into [`nsp_graph::ModelLayout::splits`] and
     /// [`nsp_graph::Split::graphs`]). Every input and output of the graph is bound exactly once, with its exact size.
     ///

@@ -32,7 +32,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`model`] | [`TokenModel`]: what the layers above see |
+//! | [`model`] | [`TokenModel`]: what a dialog sees; [`SequenceModel`]: what batching and speculation need |
 //! | [`config`] | [`EngineConfig`]: the settings of an engine, as plain checked data |
 //! | `load` | [`Engine::open`]: files to contexts, layout, graphs |
 //! | `engine`, `run` | [`Engine`]: the run loop over a plan's steps; batches and drafts are calls of it |
@@ -98,7 +98,7 @@ pub use error::EngineError;
 pub use executor::{Binding, ExecuteError, Executor};
 pub use genie_types::{Llama3Scaling, RopeConfig};
 pub use kvmanager::{Admission, ContextLimit, HolePolicy, LongContext, ModeKind, Overflow, PlanError, Policy, SeqId};
-pub use model::TokenModel;
+pub use model::{SequenceModel, TokenModel};
 pub use nsp_graph::GroupOptions;
 pub use prefix_cache::PrefixCache;
 pub use profile::{GraphProfile, GraphRun};

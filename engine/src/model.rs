@@ -1,16 +1,18 @@
-//! The seam between tokens and everything below: what a dialog needs of a model.
+//! The seam between tokens and everything below: what a dialog needs of a model, and what batching and speculation need.
+
+use std::ops::Range;
 
 use genie_types::TokenId;
-use kvmanager::Admission;
+use kvmanager::{Admission, SeqId};
 use session_store::{CacheSchema, Snapshot};
 
-use crate::{EngineError, StepLog};
+use crate::{EngineError, SeqTokens, StepLog, Transcript};
 
 /// A model with a cache: tokens in, logits out. [`Engine`](crate::Engine) is one; tests of the layers above have theirs.
 ///
 /// *Units*: tokens; logits are f32, one for each vocabulary entry. A call that fails leaves `n_past` as it was, unless its
 /// error says otherwise.
-pub trait TokenModel {
+pub trait TokenModel: Send {
     /// Entries of the vocabulary, by the logits of the graphs.
     fn vocab_size(&self) -> usize;
 
@@ -20,11 +22,22 @@ pub trait TokenModel {
     /// Tokens processed so far.
     fn n_past(&self) -> usize;
 
-    /// Processes new tokens and answers the logits of the last.
+    /// The tokens processed so far and which of them were generated: the only list of them there is.
+    fn transcript(&self) -> &Transcript;
+
+    /// Marks a token of the transcript as generated rather than given.
+    fn mark_generated(&mut self, index: usize);
+
+    /// The same model for several sequences at once; `None` if it knows only one.
+    fn sequences(&mut self) -> Option<&mut dyn SequenceModel> {
+        None
+    }
+
+    /// Processes new tokens and returns the logits of the last.
     ///
     /// # Errors
     ///
-    /// [`EngineError::NoTokens`], [`EngineError::TokenOutOfRange`], [`EngineError::ContextExceeded`] before anything
+    /// [`EngineError::NoTokens`], [`EngineError::TokenOutOfRange`], [`EngineError::Overflow`] before anything
     /// runs; [`EngineError::Execute`], [`EngineError::NotFinite`] and cache errors.
     fn process(&mut self, tokens: &[TokenId]) -> Result<&[f32], EngineError>;
 
@@ -95,4 +108,56 @@ pub trait TokenModel {
 
     /// The graphs executed so far, in order.
     fn steps(&self) -> &StepLog;
+}
+
+/// A model that runs several sequences in one step: what a scheduler and a drafter need. Sequence 0 is the one that
+/// [`TokenModel`] speaks of.
+pub trait SequenceModel: TokenModel {
+    /// The tokens of a sequence; `None` for a number that the model has no sequence for.
+    fn transcript_of(&self, seq: SeqId) -> Option<&Transcript>;
+
+    /// Processes new tokens of several sequences, prefill and decode mixed, and hands out the logits of each one's last, by
+    /// its place in `inputs`.
+    ///
+    /// # Errors
+    ///
+    /// As [`TokenModel::process`]; every sequence is then as it was.
+    fn process_batch(
+        &mut self,
+        inputs: &[SeqTokens<'_>],
+        each: &mut dyn FnMut(usize, &[f32]),
+    ) -> Result<(), EngineError>;
+
+    /// Processes a draft in one step, shows its logits row by row to `judge`, and keeps the tokens that it returns `true`
+    /// for; returns how many.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::DraftTooLong`], and as [`TokenModel::process`]; the sequence is then as it was.
+    fn verify_draft(
+        &mut self,
+        draft: SeqTokens<'_>,
+        judge: &mut dyn FnMut(&[&[f32]]) -> Vec<bool>,
+    ) -> Result<usize, EngineError>;
+
+    /// Lets `dst` own what `src` has in a range of positions, without moving a byte: a branch.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Kv`] where the cache cannot; as for the operations below.
+    fn share(&mut self, src: SeqId, dst: SeqId, range: Range<usize>) -> Result<(), EngineError>;
+
+    /// Takes a range of positions away from a sequence; returns the rows that became free.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Kv`].
+    fn remove(&mut self, seq: SeqId, range: Range<usize>) -> Result<usize, EngineError>;
+
+    /// Keeps one sequence and drops all others.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Kv`].
+    fn keep(&mut self, seq: SeqId) -> Result<(), EngineError>;
 }

@@ -83,11 +83,11 @@ fn cost(logits: &[f32], token: TokenId) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::StepLog;
+    use crate::{StepLog, Transcript};
 
     /// Foretells that every token follows the one below it, with odds of e to 1; notes what it is fed.
     struct Counting {
-        fed: Vec<TokenId>,
+        fed: Transcript,
         log: StepLog,
         logits: [f32; 8],
     }
@@ -105,8 +105,16 @@ mod tests {
             self.fed.len()
         }
 
+        fn transcript(&self) -> &Transcript {
+            &self.fed
+        }
+
+        fn mark_generated(&mut self, index: usize) {
+            self.fed.mark_generated(index);
+        }
+
         fn process(&mut self, tokens: &[TokenId]) -> Result<&[f32], EngineError> {
-            self.fed.extend(tokens);
+            self.fed.extend(tokens, self.fed.len());
             self.logits = [0.0; 8];
             let last = tokens.last().ok_or(EngineError::NoTokens)?.0 as usize;
             self.logits[(last + 1) % 8] = 1.0;
@@ -150,11 +158,11 @@ mod tests {
         ];
         let ids = |ids: &[u32]| ids.iter().copied().map(TokenId).collect::<Vec<_>>();
         for Case { bos, window, fed, hits } in cases {
-            let mut model = Counting { fed: vec![], log: StepLog::new(vec![], 0), logits: [0.0; 8] };
+            let mut model = Counting { fed: Transcript::default(), log: StepLog::new(vec![], 0), logits: [0.0; 8] };
             let mut expected = Surprise::default();
             hits.iter().for_each(|hit| expected.add(if *hit { right } else { wrong }));
             let found = of_window(&mut model, bos.map(TokenId), &ids(window)).unwrap();
-            assert_eq!((found.tokens, model.fed), (hits.len(), ids(fed)));
+            assert_eq!((found.tokens, model.fed.tokens()), (hits.len(), &ids(fed)[..]));
             assert!((found.nats - expected.nats).abs() < 1e-12 && (found.squares - expected.squares).abs() < 1e-12);
         }
     }
@@ -169,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_last_token_out_of_the_vocabulary_is_refused() {
-        let mut model = Counting { fed: vec![], log: StepLog::new(vec![], 0), logits: [0.0; 8] };
+        let mut model = Counting { fed: Transcript::default(), log: StepLog::new(vec![], 0), logits: [0.0; 8] };
         let error = of_window(&mut model, None, &[TokenId(1), TokenId(8)]).unwrap_err();
         assert!(matches!(error, EngineError::TokenOutOfRange { place: 1, vocab_size: 8, .. }), "{error}");
     }

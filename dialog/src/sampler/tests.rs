@@ -99,7 +99,7 @@ fn mt19937_gives_the_published_words() {
 }
 
 #[test]
-fn a_fresh_state_is_saved_as_the_real_genie_saves_it() {
+fn a_fresh_state_is_saved_as_libgenie_saves_it() {
     let sampler = Sampler::new(settings(42, 1.0, 0, 1.0));
     let text = sampler.save_rng();
     assert!(text.starts_with("42 3107752595 1895908407 "), "{}", &text[..40]);
@@ -177,7 +177,7 @@ fn argmax_needs_no_random_number_and_takes_the_lowest_id() {
 }
 
 #[test]
-fn penalties_do_nothing_to_an_argmax_sampler_as_in_the_real_one() {
+fn penalties_do_nothing_to_an_argmax_sampler_as_in_libgenie() {
     let penalty = TokenPenalty { last_n: 8, repetition: 100.0, presence: 9.0, frequency: 9.0 };
     let mut s = Sampler::new(SamplerSettings::argmax().with_penalty(penalty.clone()).unwrap());
     assert_eq!(draws(&mut s, &[2.0, 1.0], 4), [0; 4]);

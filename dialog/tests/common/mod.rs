@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use dialog::config::ContextSettings;
 use dialog::{Dialog, SamplerSettings, SentenceCode, Tokenizer};
-use engine::{EngineError, Overflow, StepLog, TokenModel};
+use engine::{EngineError, Overflow, StepLog, TokenModel, Transcript};
 use genie_types::TokenId;
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ pub fn raw(tokens: &[TokenId]) -> Vec<u32> {
     tokens.iter().map(|t| t.0).collect()
 }
 
-/// What the model was told to do.
+/// A call of the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Call {
     Process(Vec<u32>),
@@ -55,6 +55,7 @@ pub struct Fake {
     context_size: usize,
     logits: Vec<f32>,
     steps: StepLog,
+    transcript: Transcript,
     spy: Spy,
 }
 
@@ -62,7 +63,8 @@ impl Fake {
     pub fn new(context_size: usize, answer: impl Fn(&[u32]) -> u32 + Send + 'static) -> (Box<Self>, Spy) {
         let spy = Spy::default();
         let steps = StepLog::new(vec!["fake".into()], 0);
-        let fake = Self { answer: Box::new(answer), context_size, logits: vec![0.0; N_VOCAB], steps, spy: spy.clone() };
+        let (answer, logits, transcript) = (Box::new(answer), vec![0.0; N_VOCAB], Transcript::default());
+        let fake = Self { answer, context_size, logits, steps, transcript, spy: spy.clone() };
         (Box::new(fake), spy)
     }
 
@@ -79,6 +81,7 @@ impl Fake {
             let (n_past, n_new) = (cache.len(), tokens.len());
             return Err(Overflow::ContextExceeded { n_past, n_new, limit: self.context_size }.into());
         }
+        self.transcript.extend(tokens, cache.len());
         cache.extend(raw(tokens));
         Ok(())
     }
@@ -113,6 +116,14 @@ impl TokenModel for Fake {
         self.spy.cache.lock().unwrap().len()
     }
 
+    fn transcript(&self) -> &Transcript {
+        &self.transcript
+    }
+
+    fn mark_generated(&mut self, index: usize) {
+        self.transcript.mark_generated(index);
+    }
+
     fn process(&mut self, tokens: &[TokenId]) -> Result<&[f32], EngineError> {
         self.spy.calls.lock().unwrap().push(Call::Process(raw(tokens)));
         assert!(!tokens.is_empty());
@@ -136,12 +147,14 @@ impl TokenModel for Fake {
         self.spy.calls.lock().unwrap().push(Call::Rewind(n_past));
         assert!(n_past <= self.n_past(), "rewind ahead");
         self.spy.cache.lock().unwrap().truncate(n_past);
+        self.transcript.truncate(n_past);
         Ok(())
     }
 
     fn reset(&mut self) -> Result<(), EngineError> {
         self.spy.calls.lock().unwrap().push(Call::Reset);
         self.spy.cache.lock().unwrap().clear();
+        self.transcript.truncate(0);
         Ok(())
     }
 

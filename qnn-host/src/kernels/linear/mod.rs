@@ -12,58 +12,17 @@
 
 mod dot;
 mod finish;
+mod job;
 mod quantised;
 #[cfg(test)]
 mod tests;
 mod tiled;
 
+use self::job::Job;
+pub use self::job::{Gate, Linear, Residual};
 use super::packed::Bits;
 use super::{Floats, Isa, Mat, SharedMut};
 use crate::pool::{Pool, Worker};
-
-/// One linear layer of a call. `out` is `[m, n]`.
-///
-/// `out = x w^T + bias`, times `silu(x gate^T + gate_bias)` if there is a gate, plus the residual.
-#[derive(Clone, Copy)]
-pub struct Linear<'a> {
-    /// `[n, k]`.
-    pub weights: Mat<'a>,
-    /// `[n]`.
-    pub bias: Option<Floats<'a>>,
-    /// Gate of a SwiGLU layer.
-    pub gate: Option<Gate<'a>>,
-    /// Added at the end.
-    pub residual: Residual<'a>,
-    /// `[m, n]`.
-    pub out: SharedMut<'a, f32>,
-}
-
-/// The gate of a SwiGLU layer.
-#[derive(Clone, Copy)]
-pub struct Gate<'a> {
-    /// `[n, k]`, floats or packed as the layer's.
-    pub weights: Mat<'a>,
-    /// `[n]`.
-    pub bias: Option<Floats<'a>>,
-}
-
-/// What is added to a layer's result.
-#[derive(Clone, Copy)]
-pub enum Residual<'a> {
-    /// Nothing.
-    None,
-    /// What `out` held before.
-    Out,
-    /// Another `[m, n]`.
-    Rows(&'a [f32]),
-}
-
-impl<'a> Linear<'a> {
-    /// A layer without bias, gate or residual.
-    pub fn new(weights: impl Into<Mat<'a>>, out: SharedMut<'a, f32>) -> Self {
-        Self { weights: weights.into(), bias: None, gate: None, residual: Residual::None, out }
-    }
-}
 
 /// f32 numbers of scratch that [`linear`] needs for `m` rows of `k` numbers with `threads` threads.
 pub fn scratch_len(isa: Isa, m: usize, k: usize, threads: usize) -> usize {
@@ -74,15 +33,6 @@ pub fn scratch_len(isa: Isa, m: usize, k: usize, threads: usize) -> usize {
 /// From how many rows on tiles pay for transposing `X`.
 fn uses_tiles(m: usize) -> bool {
     m > 8
-}
-
-/// A checked call, passed to the paths.
-struct Job<'a> {
-    x: &'a [f32],
-    m: usize,
-    k: usize,
-    layers: &'a [Linear<'a>],
-    scratch: SharedMut<'a, f32>,
 }
 
 /// Computes all `layers` of `x` (`[m, k]`).

@@ -1,0 +1,56 @@
+//! The operands of a call: its layers, and the call as the paths see it.
+
+use super::super::{Floats, Mat, SharedMut};
+
+/// One linear layer of a call. `out` is `[m, n]`.
+///
+/// `out = x w^T + bias`, times `silu(x gate^T + gate_bias)` if there is a gate, plus the residual.
+#[derive(Clone, Copy)]
+pub struct Linear<'a> {
+    /// `[n, k]`.
+    pub weights: Mat<'a>,
+    /// `[n]`.
+    pub bias: Option<Floats<'a>>,
+    /// Gate of a SwiGLU layer.
+    pub gate: Option<Gate<'a>>,
+    /// Added at the end.
+    pub residual: Residual<'a>,
+    /// `[m, n]`.
+    pub out: SharedMut<'a, f32>,
+}
+
+/// The gate of a SwiGLU layer.
+#[derive(Clone, Copy)]
+pub struct Gate<'a> {
+    /// `[n, k]`, floats or packed as the layer's.
+    pub weights: Mat<'a>,
+    /// `[n]`.
+    pub bias: Option<Floats<'a>>,
+}
+
+/// What is added to a layer's result.
+#[derive(Clone, Copy)]
+pub enum Residual<'a> {
+    /// Nothing.
+    None,
+    /// What `out` held before.
+    Out,
+    /// Another `[m, n]`.
+    Rows(&'a [f32]),
+}
+
+impl<'a> Linear<'a> {
+    /// A layer without bias, gate or residual.
+    pub fn new(weights: impl Into<Mat<'a>>, out: SharedMut<'a, f32>) -> Self {
+        Self { weights: weights.into(), bias: None, gate: None, residual: Residual::None, out }
+    }
+}
+
+/// A checked call, passed to the paths.
+pub(super) struct Job<'a> {
+    pub(super) x: &'a [f32],
+    pub(super) m: usize,
+    pub(super) k: usize,
+    pub(super) layers: &'a [Linear<'a>],
+    pub(super) scratch: SharedMut<'a, f32>,
+}
