@@ -79,6 +79,7 @@ pub mod rope;
 mod buffer;
 mod codec;
 mod rows;
+mod seq_id;
 mod tensor_buf;
 mod worker;
 

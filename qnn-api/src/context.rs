@@ -167,10 +167,6 @@ impl Context {
     pub fn allocate(&self, allocator: &dyn Allocator, info: &TensorInfo) -> Result<Registered> {
         Registered::new(&self.inner, allocator, info)
     }
-
-    pub(crate) fn inner(&self) -> &Arc<ContextInner> {
-        &self.inner
-    }
 }
 
 impl core::fmt::Debug for Context {

@@ -235,6 +235,7 @@ impl Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Hint;
 
     #[test]
     fn a_library_for_another_machine_is_recognised() {
