@@ -92,7 +92,7 @@ pub use group::{CacheGroup, LongContext};
 pub use keydiff::{KeyDiff, KeyScorer};
 pub use mode::ModeKind;
 pub use plan::{
-    Admission, Column, Columns, ContextLimit, CostTable, InferenceStep, KvState, MaskCol, Overflow, Plan, PlanError,
+    Admission, Column, Columns, ContextLimit, CostTable, FmtWriter, InferenceStep, KvState, MaskCol, Overflow, Plan, PlanError,
     Policy, Request, SequenceSlice, Variants, admit, plan,
 };
 pub use rope::{RopePairs, RopeSpec, ShiftLoss};

@@ -34,7 +34,7 @@ pub use columns::{Column, Columns, SequenceSlice};
 pub use cost::CostTable;
 pub use overflow::Overflow;
 pub use policy::Policy;
-pub use step::{InferenceStep, MaskCol, Numbered, Plan};
+pub use step::{FmtWriter, InferenceStep, MaskCol, Numbered, Plan};
 pub use variants::Variants;
 
 use crate::cells::SeqId;
