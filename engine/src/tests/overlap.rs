@@ -36,7 +36,7 @@ struct Log {
 
 type Shared = Arc<(Mutex<Log>, Condvar)>;
 
-/// The toy, telling when it is asked.
+/// The toy, logging when it is executed.
 struct Watched {
     toy: Toy,
     log: Shared,
