@@ -48,8 +48,8 @@
 //! | `head` | logits for the rows that are asked for, by a narrower LM head where there is one |
 //! | `io` | persistent buffers, shared by variants and between splits |
 //! | `feed`, `mask`, `rope`, `embed` | what a step's inputs are filled with |
-//! | `codes` | numbers to element types and back, logits among them |
-//! | [`surprise`] | how well a model foretells tokens: nats, perplexity |
+//! | `quant` | numbers to element types and back, logits among them |
+//! | [`perplexity`] | NLL and perplexity of token windows |
 //! | [`profile`] | [`GraphProfile`]: the backend's own times of each graph |
 //! | [`step_log`] | [`StepLog`]: which graphs ran |
 //! | [`error`] | [`EngineError`] |
@@ -63,7 +63,6 @@
 mod buffer;
 mod cache;
 pub mod calibrate;
-mod codes;
 pub mod config;
 mod embed;
 mod engine;
@@ -77,16 +76,17 @@ mod io;
 mod load;
 mod mask;
 pub mod model;
+pub mod perplexity;
 pub mod prefix_cache;
 pub mod profile;
 mod qnn;
+mod quant;
 mod rollback;
 mod rope;
 mod run;
 mod saved;
 pub mod sequences;
 pub mod step_log;
-pub mod surprise;
 mod transcript;
 
 #[cfg(test)]
@@ -97,7 +97,7 @@ pub use engine::Engine;
 pub use error::EngineError;
 pub use executor::{Binding, ExecuteError, Executor};
 pub use genie_types::{Llama3Scaling, RopeConfig};
-pub use kvmanager::{Admission, ContextLimit, HolePolicy, LongContext, ModeKind, Overflow, PlanError, Policy, SeqId};
+pub use kvmanager::{Admission, ContextLimit, Eviction, HolePolicy, ModeKind, Overflow, PlanError, Policy, SeqId};
 pub use model::{SequenceModel, TokenModel};
 pub use nsp_graph::GroupOptions;
 pub use prefix_cache::PrefixCache;

@@ -34,10 +34,10 @@
 //! | [`plan`](mod@plan) | [`Variants`], [`Policy`], [`plan()`], [`Plan`], [`InferenceStep`], [`Columns`]: numbers in, numbers out |
 //! | [`geometry`] | [`KvGeometry`], [`KvTensor`], [`KvForm`]: which cache tensors each split has, as plain data |
 //! | [`mode`] | [`CacheMode`](mode::CacheMode), [`ModeKind`], [`Tile`](mode::Tile): where a row's bytes lie |
-//! | [`moves`] | [`Copies`](moves::Copies): what moves, as data, before it does |
+//! | [`copy_plan`] | [`CopyPlan`](copy_plan::CopyPlan): what moves, as data, before it does |
 //! | [`cache`] | [`KvCache`], [`Step`], [`SplitGuard`]: rows of sequences, steps, the buffers and their jobs |
 //! | [`cells`] | [`CellTable`], [`SeqId`]: which row holds which position of which sequences |
-//! | [`group`] | [`CacheGroup`], [`LongContext`]: windows, rings, eviction by score, by group of layers |
+//! | [`group`] | [`CacheGroup`], [`Eviction`]: windows, rings, eviction by score, by group of layers |
 //! | [`rope`] | [`RopeSpec`], [`ShiftLoss`]: moving keys to other positions, and what it costs |
 //! | [`keydiff`] | [`KeyScorer`], [`KeyDiff`]: which keys are worth keeping |
 //! | [`error`] | [`KvError`], [`Reason`]; the planner's own is [`PlanError`], and [`Overflow`] what does not fit |
@@ -67,12 +67,12 @@
 
 pub mod cache;
 pub mod cells;
+pub mod copy_plan;
 pub mod error;
 pub mod geometry;
 pub mod group;
 pub mod keydiff;
 pub mod mode;
-pub mod moves;
 pub mod plan;
 pub mod rope;
 
@@ -88,12 +88,12 @@ pub use cache::{
 pub use cells::{Cell, CellTable, RowMove, SeqId};
 pub use error::{KvError, Reason};
 pub use geometry::{KvDtype, KvForm, KvGeometry, KvKind, KvLayout, KvTensor, SplitGeometry};
-pub use group::{CacheGroup, LongContext};
+pub use group::{CacheGroup, Eviction};
 pub use keydiff::{KeyDiff, KeyScorer};
 pub use mode::ModeKind;
 pub use plan::{
-    Admission, Column, Columns, ContextLimit, CostTable, InferenceStep, KvState, MaskCol, Overflow, Plan, PlanError,
-    Policy, Request, SequenceSlice, Variants, admit, plan,
+    Admission, Column, Columns, ContextLimit, CostTable, FmtWriter, InferenceStep, KvState, MaskCol, Overflow, Plan,
+    PlanError, Policy, Request, SequenceSlice, Variants, admit, plan,
 };
 pub use rope::{RopePairs, RopeSpec, ShiftLoss};
 pub use tensor_buf::TensorView;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use dialog::Tokenizer;
 use engine::TokenModel;
-use engine::surprise::{Surprise, of_window};
+use engine::perplexity::{NllStats, of_window};
 use serde::Serialize;
 
 use crate::args::{BackendArgs, BundleArgs, PolicyArg, SocArgs, ThreadArgs};
@@ -83,7 +83,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     }
     let windows: Vec<_> = tokens.chunks(window).take(args.max_windows.unwrap_or(usize::MAX)).collect();
     let bar = printer.bar(windows.len() as u64, "windows", false);
-    let mut all = Surprise::default();
+    let mut all = NllStats::default();
     for window in &windows {
         all.join(of_window(&mut engine, bos, window)?);
         bar.inc(1);
