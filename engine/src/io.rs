@@ -1,4 +1,4 @@
-//! The persistent buffers of a model and who roles them: made once from the layout, bound without allocation.
+//! The persistent buffers of a model and what each is for: made once from the layout, bound without allocation.
 //!
 //! One buffer serves all variants of a tensor with the same role (and element type), sized for the largest; tensors
 //! between splits share theirs by name. Cache tensors are the KV manager's and are lent step by step.

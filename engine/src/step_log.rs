@@ -1,7 +1,7 @@
 //! The graphs that ran, in order, as names.
 //!
-//! A decode step adds a few integers to a reserved list, so logging costs no allocation until the reserve is used up; printing it never
-//! does.
+//! A decode step adds a few integers to a reserved list, so logging costs no allocation until the reserve is used up;
+//! printing costs none.
 
 use core::fmt;
 

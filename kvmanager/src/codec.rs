@@ -1,6 +1,6 @@
 //! Cache elements as numbers and back.
 //!
-//! *Units and dtype*: fixed point `real = (code + offset) * scale`, rounded to the nearest integer and clamped to the
+//! *Units and dtype*: fixed point `real = (quantised + offset) * scale`, rounded to the nearest integer and clamped to the
 //! type's range; float16 rounds to nearest, ties to even.
 
 use crate::geometry::{KvDtype, KvTensor};

@@ -11,8 +11,8 @@
 //!
 //! let chat = SeqId(0);
 //! let plan = kv.plan(&[(chat, 60)], &Policy::Lenient)?;
-//! for (i, planned) in plan.steps().iter().enumerate() {
-//!     println!("{}", planned.numbered(i));
+//! print!("{plan}"); // Step 0: AR-8 CL-64 n_past=0 n_kv=0 n_process=8 @ past_idx=0 new_idx=56 ...
+//! for planned in plan.steps() {
 //!     let mut step = kv.begin(planned)?; // the variant of the step; rows move to its stride
 //!     for split in (0..step.n_splits()).map(SplitIdx) {
 //!         for view in step.split(split)?.views() {
@@ -27,9 +27,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # What is in here
+//! # Types
 //!
-//! | module | words |
+//! | module | types |
 //! |---|---|
 //! | [`plan`](mod@plan) | [`Variants`], [`Policy`], [`plan()`], [`Plan`], [`InferenceStep`], [`Columns`]: numbers in, numbers out |
 //! | [`geometry`] | [`KvGeometry`], [`KvTensor`], [`KvForm`]: which cache tensors each split has, as plain data |
@@ -57,7 +57,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Layouts, modes, costs, operations, file formats and errors are written down in `docs/kv-cache.md`.
+//! Layouts, modes, costs, operations, file formats and errors are described in `docs/kv-cache.md`; numbered programs are in `examples/`.
 //!
 //! # What it must never know
 //!
