@@ -5,7 +5,7 @@
 pub struct SeqId(pub u8);
 
 impl SeqId {
-    /// Sequences a table can tell apart.
+    /// Sequences a table can distinguish.
     pub const COUNT: usize = 64;
 
     pub(crate) const fn bit(self) -> u64 {
