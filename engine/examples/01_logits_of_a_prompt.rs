@@ -15,9 +15,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let backend = Backend::new(&Library::linked(qnn_host::providers())?, &BackendOptions::default())?;
     let mut engine = Engine::open(&bundle(folder.path(), &backend)?, &backend)?;
     println!("{:?}", generate(&mut engine, &[1, 2, 3, 4, 5].map(TokenId), 10)?);
-    for (graph, n) in engine.steps().runs() {
-        println!("{graph} ran {n} times");
-    }
+    println!("{}", engine.steps());
     Ok(())
 }
 

@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut engine = Engine::open(&logits_of_a_prompt::bundle(folder.path(), &backend)?, &backend)?;
     let logits = branch(&mut engine, &[1, 2, 3, 4, 5].map(TokenId), [TokenId(6), TokenId(7)])?;
     println!("largest logits: {:?}", logits.map(|row| row.into_iter().fold(f32::MIN, f32::max)));
-    println!("{:?}", engine.steps().runs());
+    println!("{}", engine.steps());
     Ok(())
 }
 

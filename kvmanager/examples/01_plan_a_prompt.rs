@@ -6,9 +6,7 @@ use std::error::Error;
 
 fn main() -> Result<(), Box<dyn Error>> {
     for plan in run()? {
-        for (i, step) in plan.steps().iter().enumerate() {
-            println!("{}", step.numbered(i));
-        }
+        print!("{plan}");
     }
     Ok(())
 }

@@ -24,7 +24,7 @@ use std::fmt;
 
 use half::f16;
 
-use super::q6_k;
+use super::q6_k::{self, Unfit};
 pub(crate) use super::simd::dot::BLOCK;
 use super::simd::dot::GROUP;
 
@@ -361,16 +361,12 @@ impl<'a> Packer<'a> {
     }
 
     fn row_of_six(group: &mut [u8], row: usize, values: &[i8], scales: &[f32]) -> Result<(), PackError> {
-        let bytes = q6_k::BLOCKS_AT + q6_k::STRETCH / BLOCK * q6_k::BLOCK_BYTES;
         let parts = values.chunks(q6_k::STRETCH).zip(scales.chunks(q6_k::STRETCH / q6_k::SUB));
-        for (i, (stretch, (values, scales))) in group.chunks_exact_mut(bytes).zip(parts).enumerate() {
-            match q6_k::write(stretch, row % GROUP, values, scales) {
-                Some(Ok(())) => {}
-                Some(Err(at)) => return Err(PackError::Value { row, col: i * q6_k::STRETCH + at, value: values[at] }),
-                None => {
-                    return Err(PackError::Scale { row, block: i * (q6_k::STRETCH / q6_k::SUB), scale: scales[0] });
-                }
-            }
+        for (i, (stretch, (values, scales))) in group.chunks_exact_mut(q6_k::STRETCH_BYTES).zip(parts).enumerate() {
+            q6_k::write(stretch, row % GROUP, values, scales).map_err(|unfit| match unfit {
+                Unfit::Scales => PackError::Scale { row, block: i * (q6_k::STRETCH / q6_k::SUB), scale: scales[0] },
+                Unfit::Value(at) => PackError::Value { row, col: i * q6_k::STRETCH + at, value: values[at] },
+            })?;
         }
         Ok(())
     }

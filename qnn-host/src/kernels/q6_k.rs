@@ -28,6 +28,16 @@ pub(super) const BLOCKS_AT: usize = STEPS_AT + STRETCH / SUB * GROUP;
 pub(super) const UPPER_AT: usize = 4 * 4 * GROUP;
 /// Bytes of a block.
 pub(super) const BLOCK_BYTES: usize = UPPER_AT + 2 * 4 * GROUP;
+/// Bytes of a stretch.
+pub(super) const STRETCH_BYTES: usize = BLOCKS_AT + STRETCH / BLOCK * BLOCK_BYTES;
+
+/// Why columns cannot be written.
+pub(super) enum Unfit {
+    /// Their scales are not whole numbers -128..=127 times one number.
+    Scales,
+    /// The value at this index needs more bits.
+    Value(usize),
+}
 
 /// Byte of the lower bits and its shift, byte of the upper ones and theirs, of a column of a row inside a block.
 fn value_at(row: usize, col: usize) -> ((usize, u32), (usize, u32)) {
@@ -36,17 +46,16 @@ fn value_at(row: usize, col: usize) -> ((usize, u32), (usize, u32)) {
     (lower, (UPPER_AT + quad / 4 * 4 * GROUP + lane, quad as u32 % 4 * 2))
 }
 
-/// Writes up to 256 columns of row `row` of a group: its values and what each 16 are multiplied by. `None` if those
-/// are not whole numbers -128..=127 times one number; `Some(Err(i))` if value `i` needs more bits.
-pub(super) fn write(stretch: &mut [u8], row: usize, values: &[i8], scales: &[f32]) -> Option<Result<(), usize>> {
-    let (scale, steps) = factors(scales)?;
+/// Writes up to 256 columns of row `row` of a group: its values and the scale of each 16.
+pub(super) fn write(stretch: &mut [u8], row: usize, values: &[i8], scales: &[f32]) -> Result<(), Unfit> {
+    let (scale, steps) = factors(scales).ok_or(Unfit::Scales)?;
     stretch[4 * row..4 * row + 4].copy_from_slice(&scale.to_le_bytes());
     for (sub, step) in steps.iter().enumerate() {
         stretch[STEPS_AT + sub * GROUP + row] = step.cast_unsigned();
     }
     for (i, &value) in values.iter().enumerate() {
         if !(-32..32).contains(&value) {
-            return Some(Err(i));
+            return Err(Unfit::Value(i));
         }
         let (unsigned, block) = ((value + 32).cast_unsigned(), BLOCKS_AT + i / BLOCK * BLOCK_BYTES);
         let ((low, low_shift), (high, high_shift)) = value_at(row, i % BLOCK);
@@ -57,7 +66,7 @@ pub(super) fn write(stretch: &mut [u8], row: usize, values: &[i8], scales: &[f32
         put(low, low_shift, 15, unsigned & 15);
         put(high, high_shift, 3, unsigned >> 4);
     }
-    Some(Ok(()))
+    Ok(())
 }
 
 /// Reads up to 256 columns of row `row` of a group.

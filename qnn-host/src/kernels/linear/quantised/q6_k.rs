@@ -1,6 +1,6 @@
 //! Few rows of `X` times weights of 6 bits, which [`super::direct`] uses for them.
 
-use super::super::super::q6_k::{BLOCK_BYTES, BLOCKS_AT, STEPS_AT, STRETCH, UPPER_AT};
+use super::super::super::q6_k::{BLOCK_BYTES, BLOCKS_AT, STEPS_AT, STRETCH, STRETCH_BYTES, UPPER_AT};
 use super::super::super::simd::Simd;
 use super::super::super::simd::dot::{Dot, DotPiece, GROUP};
 use super::super::finish::MAX_CHUNK;
@@ -45,7 +45,7 @@ impl Group {
         const BLOCKS: usize = STRETCH / BLOCK;
         let mut results = [d.zero(); R];
         for stretch in 0..self.blocks / BLOCKS {
-            let start = self.weights.wrapping_add(stretch * (BLOCKS_AT + BLOCKS * BLOCK_BYTES));
+            let start = self.weights.wrapping_add(stretch * STRETCH_BYTES);
             let ask = |at: usize| d.float().prefetch(start.wrapping_add(at + AHEAD));
             (0..BLOCKS_AT).step_by(64).for_each(ask);
             let mut parts = [d.zero(); R];
