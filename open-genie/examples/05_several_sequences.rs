@@ -25,7 +25,7 @@ fn main() -> Result<(), Error> {
     for text in &texts {
         println!("> {:?}", tokenizer.decode(text)?);
     }
-    println!("{} tokens in {} steps", prompt.len() + 3 * 23, engine.steps().len());
+    println!("{} tokens, {} graphs run", prompt.len() + 3 * 23, engine.steps().len());
     Ok(())
 }
 
