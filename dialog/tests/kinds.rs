@@ -89,8 +89,9 @@ fn converse(case: &Case, kind: Box<dyn DialogKind>) -> (Vec<String>, Vec<Call>, 
             (code, text) = (SentenceCode::Resume, "");
         }
         log.push(format!("{:?} {}", raw(&dialog.history()), dialog.n_past()));
+        let processed = raw(&dialog.history()[..dialog.n_past()]);
         let cache = spy.cache.lock().unwrap();
-        assert_eq!(*cache, raw(&dialog.history()[..dialog.n_past()]), "{}: history and cache agree", case.name);
+        assert_eq!(*cache, processed, "{}: history and cache agree", case.name);
     }
     (log, spy.take(), seen)
 }

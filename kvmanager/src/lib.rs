@@ -78,6 +78,7 @@ pub mod rope;
 
 mod buffer;
 mod codec;
+mod returns;
 mod rows;
 mod tensor_buf;
 mod worker;
