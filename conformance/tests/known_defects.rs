@@ -7,7 +7,7 @@ use compiler::testmodel::TestModel;
 use conformance::backends;
 use conformance::bundles::Bundle;
 use dialog::{Dialog, Reply, SamplerSettings, SentenceCode, StopReason};
-use engine::{Engine, EngineConfig, LongContext, TokenModel};
+use engine::{Engine, EngineConfig, Eviction, TokenModel};
 use genie_types::{Dtype, TokenId};
 use qnn_api::Backend;
 use testkit::{Decoder, Form, Naive, Rule, Size, distance};
@@ -124,10 +124,10 @@ fn d5_after_a_reset_the_first_step_equals_a_fresh_dialog() {
 fn windowed(ring: bool, folder: &std::path::Path, backend: &Arc<Backend>) -> (Decoder, EngineConfig) {
     let decoder = Decoder::for_type(Size::TINY, 9, Dtype::F32);
     let (form, rule) = if ring {
-        (Form::new(&[(1, 256), (32, 256)]), ("past_", LongContext::Ring { sinks: 4 }))
+        (Form::new(&[(1, 256), (32, 256)]), ("past_", Eviction::Ring { sinks: 4 }))
     } else {
         let form = Form::new(&[(1, 640), (32, 640), (1, 2048), (32, 2048)]).with_window_group(64);
-        (form, ("swa_", LongContext::Window { size: 32, sinks: 0 }))
+        (form, ("swa_", Eviction::Window { size: 32, sinks: 0 }))
     };
     let bins = form.save(&decoder, backend, folder);
     let long_context = vec![(rule.0.to_owned(), rule.1)];
@@ -177,7 +177,7 @@ fn prompts_of_every_length_up_to_two_steps_in_a_window() {
         for size in [2 * AR + 3, AR, 5] {
             let folder = tempfile::tempdir().unwrap();
             let bins = form.save(&decoder, &backend, folder.path());
-            let long_context = vec![("swa_".to_owned(), LongContext::Window { size, sinks: 0 })];
+            let long_context = vec![("swa_".to_owned(), Eviction::Window { size, sinks: 0 })];
             let config = EngineConfig { long_context, ..form.config(&decoder, bins) };
             let mut engine = Engine::open(&config, &backend).unwrap();
             for n in 1..=2 * AR {

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use conformance::backends;
-use engine::{Engine, EngineConfig, LongContext, Policy, TokenModel};
+use engine::{Engine, EngineConfig, Eviction, Policy, TokenModel};
 use genie_types::{Dtype, TokenId};
 use qnn_api::{Backend, BackendOptions};
 use testkit::{Decoder, Form, Naive, Rule, Size, distance};
@@ -92,7 +92,7 @@ fn a_window_on_the_default_group_is_a_ring_of_slots() {
     for sinks in [0, 4] {
         let mut rig = rig(form(false), |config| {
             config.context_size = Some(300);
-            config.long_context = vec![("past_".into(), LongContext::Ring { sinks })];
+            config.long_context = vec![("past_".into(), Eviction::Ring { sinks })];
             // libGenie takes its older path here: one AR for all of an input.
             config.policy = Policy::FixedVariant;
         });
@@ -114,7 +114,7 @@ fn two_groups_with_scatter_see_everything_and_their_window() {
     let mut worst = 0.0f64;
     for size in [32, 33, 40] {
         let mut rig = rig(form(true).with_window_group(64), |config| {
-            config.long_context = vec![("swa_".into(), LongContext::Window { size, sinks: 0 })];
+            config.long_context = vec![("swa_".into(), Eviction::Window { size, sinks: 0 })];
         });
         // 80 and 23 tokens of prompt: full chunks and a short one; then across the end of the 64 slots.
         for (prompt, n) in [(80, 17), (23, 20)] {
@@ -131,7 +131,7 @@ fn two_groups_with_scatter_see_everything_and_their_window() {
 #[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
 fn two_groups_with_concat_see_everything_and_their_window() {
     let mut rig = rig(form(false).with_window_group(64), |config| {
-        config.long_context = vec![("swa_".into(), LongContext::Window { size: 24, sinks: 2 })];
+        config.long_context = vec![("swa_".into(), Eviction::Window { size: 24, sinks: 2 })];
     });
     let worst = follow(&mut rig, &[Rule::All, Rule::Window { size: 24, sinks: 2 }], 70, 20, |_, _| ());
     eprintln!("two groups, concat: off by at most {worst:.4}");

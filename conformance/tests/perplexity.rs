@@ -10,13 +10,13 @@ use compiler::{CONFIG_FILE, CompileOptions, Precision, Silent, Weights, compile}
 use conformance::backends;
 use dialog::{DialogConfig, Tokenizer};
 use engine::Engine;
-use engine::surprise::{Surprise, of_window};
+use engine::perplexity::{NllStats, of_window};
 
 const TEXT: &str = include_str!("../testdata/sonnets.txt");
 /// Tokens of a window.
 const WINDOW: usize = 256;
 
-fn measure(precision: Precision, weights: Weights) -> Surprise {
+fn measure(precision: Precision, weights: Weights) -> NllStats {
     let (place, backend) = (tempfile::tempdir().unwrap(), backends::linked());
     let options = CompileOptions {
         ars: vec![128],
@@ -29,7 +29,7 @@ fn measure(precision: Precision, weights: Weights) -> Surprise {
     let config = DialogConfig::from_file(options.out_dir.join(CONFIG_FILE)).unwrap();
     let mut engine = Engine::open(config.engine(), &backend).unwrap();
     let tokens = Tokenizer::from_file(config.tokenizer()).unwrap().encode(TEXT).unwrap();
-    let mut all = Surprise::default();
+    let mut all = NllStats::default();
     for window in tokens.chunks(WINDOW) {
         all.join(of_window(&mut engine, config.context().bos, window).unwrap());
     }

@@ -1,6 +1,6 @@
 //! Which cache a model gets: groups with their lengths and rules, the mode, the tensors.
 
-use kvmanager::{CacheGroup, KvGeometry, LongContext, ModeKind, SplitGeometry, Variants};
+use kvmanager::{CacheGroup, Eviction, KvGeometry, ModeKind, SplitGeometry, Variants};
 use nsp_graph::{InputRole, ModelLayout};
 
 use crate::{EngineConfig, EngineError};
@@ -22,8 +22,8 @@ pub(crate) fn groups(layout: &ModelLayout, config: &EngineConfig) -> Result<Vec<
     Ok(layout.groups.iter().enumerate().map(group).collect())
 }
 
-fn rule(config: &EngineConfig, prefix: &str) -> LongContext {
-    config.long_context.iter().find(|(p, _)| p == prefix).map_or(LongContext::None, |(_, rule)| *rule)
+fn rule(config: &EngineConfig, prefix: &str) -> Eviction {
+    config.long_context.iter().find(|(p, _)| p == prefix).map_or(Eviction::None, |(_, rule)| *rule)
 }
 
 /// Columns of a group's mask in a variant.

@@ -120,8 +120,8 @@ impl<X: Executor> Engine<X> {
             return Ok(());
         }
         let tensors = self.kv.geometry()?;
-        let cells = (0..rows).map(|pos| Cell { pos, baked: pos, seqs: 1 }).collect();
-        let group = GroupImage { cells, mixed: false };
+        let cells = (0..rows).map(|pos| Cell { pos, rotated_pos: pos, seqs: 1 }).collect();
+        let group = GroupImage { cells, per_head_rows: false };
         let zeros = |t: &kvmanager::KvTensor| {
             let (element, size) = t.pad_element();
             element[..size].repeat(t.rows_bytes(rows) / size)

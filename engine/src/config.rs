@@ -1,11 +1,11 @@
-//! What an engine has to be told. Plain data: `dialog` makes it from Genie's JSON, tests make it by hand.
+//! The settings of an engine. Plain data: `genie-bundle` reads it from Genie's JSON, tests make it by hand.
 //!
 //! Anything that can be checked without the bundle is checked in [`EngineConfig::check`], the rest when the bundle is opened.
 
 use std::path::PathBuf;
 
 use genie_types::{Dtype, Llama3Scaling, RopeConfig, TokenId};
-use kvmanager::{HolePolicy, LongContext, ModeKind, Policy};
+use kvmanager::{Eviction, HolePolicy, ModeKind, Policy};
 use nsp_graph::GroupOptions;
 use session_store::ModelHash;
 
@@ -35,7 +35,7 @@ pub struct EngineConfig {
     /// Cache groups with the names of their masks and indices; empty for the contract's names.
     pub cache_groups: Vec<GroupOptions>,
     /// What cache groups drop once their past is full, by prefix; a group that is not listed keeps everything.
-    pub long_context: Vec<(String, LongContext)>,
+    pub long_context: Vec<(String, Eviction)>,
     /// Load and use only these graphs.
     pub select_graphs: Option<Vec<String>>,
     /// What saved caches are marked with; `None` for a mark taken from the context binaries' bytes. Give the source's own
@@ -141,13 +141,13 @@ pub enum LutDtype {
     Float32,
     /// The type and encoding of the graph's input: bytes are copied.
     Native,
-    /// Codes with one scale and offset: `real = (code + offset) * scale`.
+    /// Quantised values with one scale and offset: `real = (quantised + offset) * scale`.
     Fixed {
         /// `UFixed8`, `UFixed16`, `SFixed8` or `SFixed16`.
         dtype: Dtype,
-        /// Step between two codes.
+        /// Step between two quantised values.
         scale: f32,
-        /// Added to the code before scaling.
+        /// Added to the quantised value before scaling.
         offset: i32,
     },
 }

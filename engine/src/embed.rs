@@ -1,6 +1,6 @@
 //! Token embeddings from a file, for graphs that take `inputs_embeds`: rows are read when needed and converted.
 //!
-//! *Shapes*: file `[vocabulary, size]`, input `[1, AR, size]`. *Units and dtype*: little-endian float32, codes, or the
+//! *Shapes*: file `[vocabulary, size]`, input `[1, AR, size]`. *Units and dtype*: little-endian float32, quantised values, or the
 //! input's own bytes.
 
 use std::fs::File;
@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use genie_types::{Dtype, Quant, TokenId};
 
 use crate::buffer::Buffer;
-use crate::codes::{Encoding, Rounding};
 use crate::config::{EmbeddingLut, LutDtype};
+use crate::quant::{QuantParams, Rounding};
 use crate::{EngineError, load};
 
 /// An open table.
@@ -22,8 +22,8 @@ pub(crate) struct Embedder {
     n_rows: usize,
     size: usize,
     /// Of the file; `None` for rows that are copied as they are.
-    from: Option<Encoding>,
-    to: Encoding,
+    from: Option<QuantParams>,
+    to: QuantParams,
     /// A row as it is in the file.
     raw: Buffer,
     /// The same as numbers.
@@ -33,14 +33,14 @@ pub(crate) struct Embedder {
 }
 
 impl Embedder {
-    /// Opens the table for an input of that encoding.
-    pub(crate) fn open(lut: &EmbeddingLut, to: Encoding, pad_token: TokenId) -> Result<Self, EngineError> {
+    /// Opens the table for an input of that type and scale.
+    pub(crate) fn open(lut: &EmbeddingLut, to: QuantParams, pad_token: TokenId) -> Result<Self, EngineError> {
         const WHAT: &str = "embedding table";
         let from = match lut.dtype {
             LutDtype::Native => None,
-            LutDtype::Float32 => Encoding::of(Dtype::F32, &Quant::None),
+            LutDtype::Float32 => QuantParams::of(Dtype::F32, &Quant::None),
             LutDtype::Fixed { dtype, scale, offset } => {
-                let encoding = Encoding::of(dtype, &Quant::PerTensor { scale, offset });
+                let encoding = QuantParams::of(dtype, &Quant::PerTensor { scale, offset });
                 Some(encoding.filter(|_| dtype.is_fixed_point()).ok_or_else(|| EngineError::Config {
                     what: "embedding datatype",
                     expected: "ufixed8, ufixed16, sfixed8 or sfixed16",
@@ -126,8 +126,8 @@ mod tests {
         (folder, EmbeddingLut { path, size, dtype })
     }
 
-    fn to(dtype: Dtype) -> Encoding {
-        Encoding::of(dtype, &Quant::PerTensor { scale: 0.5, offset: -4 }).unwrap()
+    fn to(dtype: Dtype) -> QuantParams {
+        QuantParams::of(dtype, &Quant::PerTensor { scale: 0.5, offset: -4 }).unwrap()
     }
 
     #[test]
@@ -148,8 +148,8 @@ mod tests {
 
     #[test]
     fn codes_and_native_rows() {
-        let codes = LutDtype::Fixed { dtype: Dtype::SFixed8, scale: 0.25, offset: 0 };
-        let (_folder, lut) = table(&[4, 0xfc, 0, 1], 2, codes);
+        let quantised = LutDtype::Fixed { dtype: Dtype::SFixed8, scale: 0.25, offset: 0 };
+        let (_folder, lut) = table(&[4, 0xfc, 0, 1], 2, quantised);
         let mut buffer = Buffer::zeroed(16);
         Embedder::open(&lut, to(Dtype::F32), TokenId(0)).unwrap().fill(buffer.bytes_mut(), &[TokenId(0)], 1).unwrap();
         assert_eq!(elements::<f32>(buffer.bytes())[..2], [1.0, -1.0]);

@@ -9,13 +9,13 @@ use nsp_graph::ModelLayout;
 use session_store::{CacheSchema, Snapshot};
 
 use crate::cache;
-use crate::codes::Encoding;
 use crate::config::EngineConfig;
 use crate::executor::Executor;
 use crate::feed::Feeds;
 use crate::graphs::Graphs;
 use crate::head::Head;
-use crate::io::{Io, Use};
+use crate::io::{BufferRole, IoBuffers};
+use crate::quant::QuantParams;
 use crate::rope;
 use crate::run::{LogitsRequest, Scratch, SeqTokens};
 use crate::saved::ModelIdentity;
@@ -54,11 +54,11 @@ impl<X: Executor> Engine<X> {
             ..KvOptions::default()
         };
         let kv = KvCache::new(&cache::geometry(&layout, &variants, options.mode)?, variants, options)?;
-        let io = Io::new(&layout);
+        let io = IoBuffers::new(&layout);
         let feeds = Feeds::new(&layout, &io, config, &kv)?;
-        for wanted in io.uses() {
-            if let Use::Logits(dtype, quant) = wanted
-                && Encoding::of(*dtype, quant).is_none()
+        for wanted in io.roles() {
+            if let BufferRole::Logits(dtype, quant) = wanted
+                && QuantParams::of(*dtype, quant).is_none()
             {
                 return Err(EngineError::Unsupported { what: format!("a model with {dtype} logits"), hint: "" });
             }

@@ -7,7 +7,7 @@ use kvmanager::{KvError, Overflow, PlanError};
 use nsp_graph::LayoutError;
 use session_store::StoreError;
 
-/// A refusal of the engine. Unless a variant says otherwise the dialog's state is as before the call.
+/// A refusal of the engine. Unless documented otherwise, the dialog's state is as before the call.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
@@ -47,7 +47,7 @@ pub enum EngineError {
     LoadBinary {
         /// The file.
         path: PathBuf,
-        /// What the backend said.
+        /// The backend's message.
         source: qnn_api::Error,
     },
 
@@ -56,7 +56,7 @@ pub enum EngineError {
     FindGraph {
         /// The graph.
         graph: String,
-        /// What the backend said.
+        /// The backend's message.
         source: qnn_api::Error,
     },
 
@@ -172,7 +172,7 @@ pub enum EngineError {
     Execute {
         /// The graph.
         graph: String,
-        /// What the backend said.
+        /// The backend's message.
         source: crate::ExecuteError,
     },
 

@@ -21,7 +21,7 @@ pub trait Executor: Send {
     ///
     /// # Errors
     ///
-    /// Whatever the backend says.
+    /// The backend's own.
     fn execute<'io>(
         &mut self,
         split: usize,

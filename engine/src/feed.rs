@@ -9,11 +9,11 @@ use nsp_graph::{GraphLayout, InputRole, ModelLayout};
 
 use crate::EngineError;
 use crate::buffer::elements_mut;
-use crate::codes::Encoding;
 use crate::config::EngineConfig;
 use crate::embed::Embedder;
-use crate::io::{Io, Use};
+use crate::io::{BufferRole, IoBuffers};
 use crate::mask::{Mask, MaskDtype};
+use crate::quant::QuantParams;
 use crate::rope::RopeTable;
 
 /// One input buffer and how it is filled.
@@ -54,11 +54,16 @@ pub(crate) struct Feeds {
 
 impl Feeds {
     /// Rotary tables cover all positions that the cache's limit allows.
-    pub(crate) fn new(layout: &ModelLayout, io: &Io, config: &EngineConfig, kv: &KvCache) -> Result<Self, EngineError> {
+    pub(crate) fn new(
+        layout: &ModelLayout,
+        io: &IoBuffers,
+        config: &EngineConfig,
+        kv: &KvCache,
+    ) -> Result<Self, EngineError> {
         let limit = kv.variants().limit();
         let mut feeds = Vec::new();
-        for (buffer, wanted) in io.uses().iter().enumerate() {
-            if let Use::Feed(role, dtype, quant) = wanted {
+        for (buffer, wanted) in io.roles().iter().enumerate() {
+            if let BufferRole::Feed(role, dtype, quant) = wanted {
                 let graph = user(layout, io, buffer);
                 let no_conversion = || EngineError::NoConversion {
                     graph: graph.info.name.clone(),
@@ -66,7 +71,7 @@ impl Feeds {
                     from: "numbers".into(),
                     to: *dtype,
                 };
-                let encoding = || Encoding::of(*dtype, quant).ok_or_else(no_conversion);
+                let encoding = || QuantParams::of(*dtype, quant).ok_or_else(no_conversion);
                 let kind = match role {
                     InputRole::Ids => Kind::Ids,
                     InputRole::Positions => Kind::Positions,
@@ -99,7 +104,7 @@ impl Feeds {
     }
 
     /// Writes the inputs of a step.
-    pub(crate) fn fill(&mut self, io: &mut Io, step: &Step<'_>, fill: &Fill<'_>) -> Result<(), EngineError> {
+    pub(crate) fn fill(&mut self, io: &mut IoBuffers, step: &Step<'_>, fill: &Fill<'_>) -> Result<(), EngineError> {
         let &Fill { variant, planned, tokens } = fill;
         let ar = planned.ar();
         for &f in &self.by_variant[variant] {
@@ -140,7 +145,7 @@ impl Feeds {
 }
 
 /// A graph that is bound to the buffer, for messages.
-fn user<'a>(layout: &'a ModelLayout, io: &Io, buffer: usize) -> &'a GraphLayout {
+fn user<'a>(layout: &'a ModelLayout, io: &IoBuffers, buffer: usize) -> &'a GraphLayout {
     let graphs =
         layout.splits.iter().enumerate().flat_map(|(s, split)| split.graphs.iter().enumerate().map(move |g| (s, g)));
     let mut users = graphs.filter(|(s, (g, _))| io.is_bound(*s, *g, buffer));
@@ -160,7 +165,7 @@ fn rope<'a>(
     Ok(rope)
 }
 
-fn embedder(graph: &GraphLayout, config: &EngineConfig, to: Encoding) -> Result<Embedder, EngineError> {
+fn embedder(graph: &GraphLayout, config: &EngineConfig, to: QuantParams) -> Result<Embedder, EngineError> {
     let width = graph.input(InputRole::Embeds).and_then(|(_, t)| t.dims.last().copied()).unwrap_or(0);
     let name = || graph.info.name.clone();
     let lut = config.embedding.as_ref().ok_or_else(|| EngineError::EmbeddingMissing { graph: name(), width })?;

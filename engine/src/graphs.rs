@@ -7,10 +7,10 @@ use genie_types::{SplitIdx, TokenId, Variant};
 use kvmanager::{InferenceStep, Keep, KvCache, Step};
 use nsp_graph::{GraphKind, ModelLayout};
 
-use crate::codes::{self, Encoding};
 use crate::feed::{Feeds, Fill};
 use crate::head::Head;
-use crate::io::{Io, Use};
+use crate::io::{BufferRole, IoBuffers};
+use crate::quant::{self, QuantParams};
 use crate::{EngineError, Executor, StepLog};
 
 /// The model's graphs with everything that an execution takes, except the cache.
@@ -18,7 +18,7 @@ use crate::{EngineError, Executor, StepLog};
 pub(crate) struct Graphs<X> {
     pub(crate) layout: ModelLayout,
     pub(crate) executor: X,
-    pub(crate) io: Io,
+    pub(crate) io: IoBuffers,
     pub(crate) feeds: Feeds,
     pub(crate) head: Head,
     /// The row of logits read last.
@@ -104,11 +104,11 @@ impl<X: Executor> Graphs<X> {
         let last = self.layout.splits.len() - 1;
         let (g, row) = self.head.place_of(row);
         let buffer = self.io.logits(last, g).expect("the layout's last split has logits");
-        let Use::Logits(dtype, quant) = &self.io.uses()[buffer] else { unreachable!("asked for logits") };
-        let encoding = Encoding::of(*dtype, quant).expect("checked when the engine was made");
+        let BufferRole::Logits(dtype, quant) = &self.io.roles()[buffer] else { unreachable!("asked for logits") };
+        let encoding = QuantParams::of(*dtype, quant).expect("checked when the engine was made");
         let row_bytes = self.layout.vocab_size * encoding.size_bytes();
         encoding.decode(&self.io.buffers[buffer].bytes()[row * row_bytes..(row + 1) * row_bytes], &mut self.logits);
-        match codes::not_finite(&self.logits) {
+        match quant::not_finite(&self.logits) {
             None => Ok(()),
             Some((index, what)) => Err(EngineError::NotFinite {
                 graph: self.layout.splits[last].graphs[g].info.name.clone(),

@@ -4,13 +4,13 @@
 //! a narrower graph of the same split may run instead: the wanted rows move to the front of the buffers that the head
 //! reads, in order, and the narrowest graph that holds them all runs.
 //!
-//! *Invariant*: rows move only where nobody but the head reads them, and only between graphs whose tensors hold the same
-//! rows (element type, encoding, extents but for the number of rows, which is the outermost one that is not 1).
+//! *Invariant*: rows move only where the head alone reads them, and only between graphs whose tensors hold the same
+//! rows (element type, encoding, extents except the number of rows, which is the outermost one that is not 1).
 
 use genie_types::{DataFormat, SplitIdx, TensorInfo};
 use nsp_graph::{GraphKind, GraphLayout, InputRole, ModelLayout, OutputRole};
 
-use crate::io::{Io, Use};
+use crate::io::{BufferRole, IoBuffers};
 
 /// A buffer that a head reads rows from.
 #[derive(Clone, Copy, Debug)]
@@ -21,13 +21,13 @@ struct Rows {
 
 /// What ran last.
 #[derive(Clone, Copy, Debug, Default)]
-struct Ran {
+struct LastRun {
     graph: usize,
     /// The rows asked for came first, in order; else each row is at its own place.
     gathered: bool,
 }
 
-/// The rows asked for in a step, and the head that answers.
+/// The rows asked for in a step, and the head that computes them.
 #[derive(Debug)]
 pub(crate) struct Head {
     /// By graph of the last split: the graphs that may run instead, by rising width. Empty if none may.
@@ -36,11 +36,11 @@ pub(crate) struct Head {
     reads: Vec<Vec<Rows>>,
     /// Rising.
     asked: Vec<usize>,
-    ran: Ran,
+    ran: LastRun,
 }
 
 impl Head {
-    pub(crate) fn new(layout: &ModelLayout, io: &Io) -> Self {
+    pub(crate) fn new(layout: &ModelLayout, io: &IoBuffers) -> Self {
         let last = layout.splits.len() - 1;
         let split = &layout.splits[last];
         let alone =
@@ -56,7 +56,7 @@ impl Head {
             narrower.into_iter().map(|(ar, _, n)| (ar, n)).collect()
         };
         let reads = |g: usize, graph: &GraphLayout| {
-            let wires = (0..io.buffers.len()).filter(|&b| matches!(io.uses()[b], Use::Wire(_)));
+            let wires = (0..io.buffers.len()).filter(|&b| matches!(io.roles()[b], BufferRole::Wire(_)));
             wires
                 .filter_map(|buffer| {
                     Some(Rows { buffer, row_bytes: io.bound_bytes(last, g, buffer)? / graph.ar.get() })
@@ -68,11 +68,11 @@ impl Head {
             narrower: split.graphs.iter().enumerate().map(|(g, graph)| narrower(g, graph)).collect(),
             reads: split.graphs.iter().enumerate().map(|(g, graph)| reads(g, graph)).collect(),
             asked: Vec::with_capacity(widest),
-            ran: Ran::default(),
+            ran: LastRun::default(),
         }
     }
 
-    /// Says which rows of the coming step are wanted, rising.
+    /// Sets which rows of the coming step are wanted, rising.
     pub(crate) fn ask(&mut self, rows: impl Iterator<Item = usize>) {
         self.asked.clear();
         self.asked.extend(rows);
@@ -86,11 +86,11 @@ impl Head {
 
     /// Chooses the graph that runs in place of the last split's graph `g`, and moves the rows to where it reads them.
     /// `narrow`: others may.
-    pub(crate) fn choose(&mut self, g: usize, narrow: bool, io: &mut Io) -> usize {
+    pub(crate) fn choose(&mut self, g: usize, narrow: bool, io: &mut IoBuffers) -> usize {
         let n = self.asked.len();
         let narrower = self.narrower[g].iter().find(|(ar, _)| narrow && *ar >= n);
         let Some(&(_, graph)) = narrower else {
-            self.ran = Ran { graph: g, gathered: false };
+            self.ran = LastRun { graph: g, gathered: false };
             return g;
         };
         for &Rows { buffer, row_bytes } in &self.reads[g] {
@@ -99,7 +99,7 @@ impl Head {
                 bytes.copy_within(row * row_bytes..(row + 1) * row_bytes, to * row_bytes);
             }
         }
-        self.ran = Ran { graph, gathered: true };
+        self.ran = LastRun { graph, gathered: true };
         graph
     }
 
@@ -109,7 +109,7 @@ impl Head {
     ///
     /// If the row was not asked for and therefore is nowhere.
     pub(crate) fn place_of(&self, row: usize) -> (usize, usize) {
-        let Ran { graph, gathered } = self.ran;
+        let LastRun { graph, gathered } = self.ran;
         let place = if gathered { self.asked.binary_search(&row).expect("only rows asked for are read") } else { row };
         (graph, place)
     }

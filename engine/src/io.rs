@@ -1,4 +1,4 @@
-//! The persistent buffers of a model and who uses them: made once from the layout, bound without allocation.
+//! The persistent buffers of a model and what each is for: made once from the layout, bound without allocation.
 //!
 //! One buffer serves all variants of a tensor with the same role (and element type), sized for the largest; tensors
 //! between splits share theirs by name. Cache tensors are the KV manager's and are lent step by step.
@@ -12,14 +12,14 @@ use crate::executor::Binding;
 
 /// What a buffer is for.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Use {
+pub(crate) enum BufferRole {
     /// Filled by the engine; graphs that take it in another type have another buffer.
     Feed(InputRole, Dtype, Quant),
     /// From one split to another.
     Wire(WireIdx),
-    /// What the model says, in the type that it is said in.
+    /// Logits, in the element type of the graph.
     Logits(Dtype, Quant),
-    /// Written and read by nobody.
+    /// Written by a graph; nothing reads it.
     Extra(usize, String),
 }
 
@@ -42,22 +42,22 @@ pub(crate) struct GraphIo {
 
 /// All buffers and their users.
 #[derive(Debug)]
-pub(crate) struct Io {
+pub(crate) struct IoBuffers {
     pub(crate) buffers: Vec<Buffer>,
-    uses: Vec<Use>,
+    roles: Vec<BufferRole>,
     /// By split, then by graph.
     graphs: Vec<Vec<GraphIo>>,
 }
 
-impl Io {
+impl IoBuffers {
     pub(crate) fn new(layout: &ModelLayout) -> Self {
-        let mut uses: Vec<Use> = Vec::new();
+        let mut roles: Vec<BufferRole> = Vec::new();
         let mut sizes: Vec<usize> = Vec::new();
-        let mut place = |wanted: Use, len: usize| {
-            let at = uses.iter().position(|u| *u == wanted).unwrap_or_else(|| {
-                uses.push(wanted);
+        let mut place = |wanted: BufferRole, len: usize| {
+            let at = roles.iter().position(|u| *u == wanted).unwrap_or_else(|| {
+                roles.push(wanted);
                 sizes.push(0);
-                uses.len() - 1
+                roles.len() - 1
             });
             sizes[at] = sizes[at].max(len);
             at
@@ -76,18 +76,18 @@ impl Io {
                 graphs.map(|(graph, placed)| GraphIo::new(graph, split.kv.len(), &placed, buffers.len())).collect()
             })
             .collect();
-        Self { buffers, uses, graphs }
+        Self { buffers, roles, graphs }
     }
 
     /// The buffers with what they are for.
-    pub(crate) fn uses(&self) -> &[Use] {
-        &self.uses
+    pub(crate) fn roles(&self) -> &[BufferRole] {
+        &self.roles
     }
 
     /// The buffer that a graph's logits are in.
     pub(crate) fn logits(&self, split: usize, graph: usize) -> Option<usize> {
         let slots = &self.graphs[split][graph].slots;
-        (0..slots.len()).find(|&i| slots[i].is_some() && matches!(self.uses[i], Use::Logits(..)))
+        (0..slots.len()).find(|&i| slots[i].is_some() && matches!(self.roles[i], BufferRole::Logits(..)))
     }
 
     /// True if the graph is bound to the buffer.
@@ -125,21 +125,21 @@ impl Io {
 }
 
 /// The tensors of a graph that live in shared buffers.
-fn shared(split: usize, graph: &GraphLayout, place: &mut impl FnMut(Use, usize) -> usize) -> Vec<(usize, Slot)> {
+fn shared(split: usize, graph: &GraphLayout, place: &mut impl FnMut(BufferRole, usize) -> usize) -> Vec<(usize, Slot)> {
     let inputs = graph.inputs.iter().zip(&graph.info.inputs).enumerate().filter_map(|(tensor, (role, info))| {
         let wanted = match *role {
             InputRole::Past(_) => return None,
-            InputRole::Wire(wire) => Use::Wire(wire),
-            role => Use::Feed(role, info.dtype, info.quant.clone()),
+            InputRole::Wire(wire) => BufferRole::Wire(wire),
+            role => BufferRole::Feed(role, info.dtype, info.quant.clone()),
         };
         Some((wanted, Slot { output: false, tensor, len: info.size_bytes() }))
     });
     let outputs = graph.outputs.iter().zip(&graph.info.outputs).enumerate().filter_map(|(tensor, (role, info))| {
         let wanted = match *role {
             OutputRole::New(_) => return None,
-            OutputRole::Wire(wire) => Use::Wire(wire),
-            OutputRole::Logits => Use::Logits(info.dtype, info.quant.clone()),
-            OutputRole::Extra => Use::Extra(split, info.name.clone()),
+            OutputRole::Wire(wire) => BufferRole::Wire(wire),
+            OutputRole::Logits => BufferRole::Logits(info.dtype, info.quant.clone()),
+            OutputRole::Extra => BufferRole::Extra(split, info.name.clone()),
         };
         Some((wanted, Slot { output: true, tensor, len: info.size_bytes() }))
     });

@@ -1,58 +1,48 @@
 //! Plan, graphs and cache together: bundles in, logits out.
 //!
 //! ```
-//! # use engine::{Binding, ExecuteError, Executor};
-//! # use genie_types::{Dtype, GraphInfo, TensorInfo};
-//! # struct Host;
-//! # impl Executor for Host {
-//! #     fn execute<'io>(&mut self, _: usize, _: usize, _: &mut dyn Iterator<Item = Binding<'io>>) -> Result<(), ExecuteError> {
-//! #         Ok(())
-//! #     }
-//! # }
-//! # let t = |name: &str, dims: &[usize], dtype| TensorInfo::new(name, dims, dtype);
-//! # let graph = GraphInfo {
-//! #     name: "ar4_cl4_1_of_1".into(),
-//! #     inputs: vec![t("input_ids", &[1, 4], Dtype::I32), t("attention_mask", &[1, 1, 4, 4], Dtype::F32)],
-//! #     outputs: vec![t("logits", &[1, 4, 10], Dtype::F32)],
-//! # };
-//! # let graphs = [nsp_graph::BinaryGraphs { source: "model.bin".into(), graphs: vec![graph] }];
-//! use engine::{Engine, EngineConfig, TokenModel};
+//! use compiler::{CompileOptions, Family, Silent, compile, testmodel::TestModel};
+//! use engine::{Engine, EngineConfig, RopeConfig, TokenModel};
 //! use genie_types::TokenId;
+//! use qnn_api::{Backend, BackendOptions, Library};
 //!
-//! // `Engine::open(&config, &backend)` does the same for files and a QNN backend.
-//! let layout = nsp_graph::analyze(&graphs, &nsp_graph::Options::default())?;
-//! let mut model = Engine::with_executor(layout, Host, &EngineConfig::new(["model.bin"]))?;
-//! let logits = model.process(&[TokenId(3), TokenId(5)])?;
-//! assert_eq!(logits.len(), 10);
-//! assert_eq!(model.steps().runs(), [("ar4_cl4_1_of_1", 1)]);
-//! # Ok::<(), engine::EngineError>(())
+//! // A small random model for AR 1 and 8, CL 64; `genie compile` makes such a bundle from any checkpoint.
+//! let folder = tempfile::tempdir()?;
+//! let (checkpoint, bundle) = (folder.path().join("model"), folder.path().join("bundle"));
+//! let spec = TestModel::tiny(Family::Llama);
+//! spec.write(&checkpoint)?;
+//! let backend = Backend::new(&Library::linked(qnn_host::providers())?, &BackendOptions::default())?;
+//! let options = CompileOptions { ars: vec![1, 8], cls: vec![64], ..CompileOptions::new(checkpoint, &bundle) };
+//! let manifest = compile(&options, &backend, &mut Silent)?;
+//!
+//! let rope = RopeConfig { scaling: spec.scaling, ..RopeConfig::new(spec.head_dim / 2, spec.rope_theta) };
+//! let config = EngineConfig { rope: Some(rope), ..EngineConfig::new([bundle.join(&manifest.graphs[0].file)]) };
+//! let mut model = Engine::open(&config, &backend)?;
+//! let logits = model.process(&[3, 5, 7].map(TokenId))?; // of the last token
+//! assert_eq!(logits.len(), spec.vocab);
+//! model.process(&[TokenId(11)])?;
+//! assert_eq!(model.steps().to_string(), "ar8_cl64_1_of_1 x1, ar1_cl64_1_of_1 x1");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # What is in here, in reading order
+//! # Types
 //!
-//! | module | holds |
+//! | you want to | type |
 //! |---|---|
-//! | [`model`] | [`TokenModel`]: what a dialog sees; [`SequenceModel`]: what batching and speculation need |
-//! | [`config`] | [`EngineConfig`]: the settings of an engine, as plain checked data |
-//! | `load` | [`Engine::open`]: files to contexts, layout, graphs |
-//! | `engine`, `run` | [`Engine`]: the run loop over a plan's steps; batches and drafts are calls of it |
-//! | `graphs` | one step: inputs, splits in order, logits |
-//! | `rollback`, `genie_overflow` | the way back after a failure; what libGenie does when nothing fits |
-//! | [`sequences`] | the cache's operations: rewind, remove, share, copy, shift |
-//! | `saved` | the cache with its sequences as a snapshot, and back |
-//! | [`prefix_cache`] | [`PrefixCache`]: prompt prefixes kept on disk |
-//! | [`calibrate`] | times for the planner's `Cost` policy |
-//! | [`executor`] | [`Executor`]: the seam to whatever runs a graph; `qnn` is the one over QNN |
-//! | `cache` | the layout's cache in kvmanager's words |
-//! | `transcript` | [`Transcript`]: the tokens of a sequence, their positions, which were generated |
-//! | `head` | logits for the rows that are asked for, by a narrower LM head where there is one |
-//! | `io` | persistent buffers, shared by variants and between splits |
-//! | `feed`, `mask`, `rope`, `embed` | what a step's inputs are filled with |
-//! | `codes` | numbers to element types and back, logits among them |
-//! | [`surprise`] | how well a model foretells tokens: nats, perplexity |
-//! | [`profile`] | [`GraphProfile`]: the backend's own times of each graph |
-//! | [`step_log`] | [`StepLog`]: which graphs ran |
-//! | [`error`] | [`EngineError`] |
+//! | load a bundle, with which settings | [`Engine::open`], [`EngineConfig`], [`RopeConfig`], [`EmbeddingLut`], [`Policy`] |
+//! | get logits, go back, save | [`TokenModel`]: what a dialog sees; [`Transcript`], [`Snapshot`] |
+//! | run several sequences, verify drafts | [`SequenceModel`], [`SeqTokens`], [`SeqId`] |
+//! | go on when the context is full | [`Eviction`], [`GroupOptions`], [`HolePolicy`]; [`Overflow`] is what does not fit |
+//! | keep prompt prefixes on disk | [`PrefixCache`] |
+//! | measure a model | [`perplexity::of_window`], [`perplexity::NllStats`]; [`calibrate`] for [`Policy::Cost`] |
+//! | see which graphs ran, and how long they took | [`StepLog`], [`GraphProfile`] |
+//! | run graphs by other means than QNN | [`Executor`], [`Binding`]; [`QnnExecutor`] is the one over QNN |
+//! | know what went wrong | [`EngineError`] |
+//!
+//! Inside, one concept per file: `load` opens files; `run` is the loop over a plan's steps, `graphs` one step of it,
+//! `rollback` and `genie_overflow` the way back after a failure; `feed`, `mask`, `rope`, `embed` write a step's inputs, `io`
+//! holds the buffers, `head` the logits, `quant` their element types; `sequences`, `saved`, `cache` and `transcript` are the
+//! cache's operations and its tokens.
 //!
 //! # What it must never know
 //!
@@ -63,7 +53,6 @@
 mod buffer;
 mod cache;
 pub mod calibrate;
-mod codes;
 pub mod config;
 mod embed;
 mod engine;
@@ -77,16 +66,17 @@ mod io;
 mod load;
 mod mask;
 pub mod model;
+pub mod perplexity;
 pub mod prefix_cache;
 pub mod profile;
 mod qnn;
+mod quant;
 mod rollback;
 mod rope;
 mod run;
 mod saved;
 pub mod sequences;
 pub mod step_log;
-pub mod surprise;
 mod transcript;
 
 #[cfg(test)]
@@ -97,7 +87,7 @@ pub use engine::Engine;
 pub use error::EngineError;
 pub use executor::{Binding, ExecuteError, Executor};
 pub use genie_types::{Llama3Scaling, RopeConfig};
-pub use kvmanager::{Admission, ContextLimit, HolePolicy, LongContext, ModeKind, Overflow, PlanError, Policy, SeqId};
+pub use kvmanager::{Admission, ContextLimit, Eviction, HolePolicy, ModeKind, Overflow, PlanError, Policy, SeqId};
 pub use model::{SequenceModel, TokenModel};
 pub use nsp_graph::GroupOptions;
 pub use prefix_cache::PrefixCache;

@@ -1,4 +1,4 @@
-//! Files of a bundle to a running engine: map, describe, make sense of, find the graphs.
+//! Files of a bundle to a running engine: map, describe, analyse, find the graphs.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use qnn_api::{Backend, Context, ContextOptions};
 use crate::{Engine, EngineConfig, EngineError, QnnExecutor};
 
 impl Engine {
-    /// Loads the context binaries (mapped, not read), makes sense of their graphs and allocates all buffers.
+    /// Loads the context binaries (mapped, not read), analyses their graphs and allocates all buffers.
     ///
     /// # Errors
     ///
@@ -40,7 +40,7 @@ impl Engine {
     }
 }
 
-/// Says that a file is not there before anything else tries to open it.
+/// Refuses a file that is not there before anything else tries to open it.
 pub(crate) fn must_exist(what: &'static str, path: &Path) -> Result<(), EngineError> {
     if path.exists() { Ok(()) } else { Err(EngineError::MissingFile { what, path: path.to_owned() }) }
 }

@@ -1,10 +1,11 @@
-//! What the backend itself says about the time its graphs take: its profile events, added up by graph.
+//! The backend's own times of its graphs: its profile events, added up by graph.
 //!
-//! *Units*: as the library has them, told with each figure (microseconds, cycles, bytes).
+//! *Units*: the library's, given with each figure (microseconds, cycles, bytes).
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use qnn_api::{Backend, Profile, ProfileEvent, ProfileLevel, ProfileUnit};
 
 /// A collection that an executor fills and its maker reads. Clones are the same collection.
@@ -27,11 +28,11 @@ pub struct GraphRun {
     pub took: Duration,
     /// What making the profile and reading it cost, before and after.
     pub overhead: Duration,
-    /// What the library said.
+    /// What the library reported.
     pub events: Vec<ProfileEvent>,
 }
 
-/// Everything said about one graph.
+/// All events of one graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GraphTimes {
     /// The graph.
@@ -72,12 +73,12 @@ impl GraphProfile {
 
     /// The runs since the last call, in order; none unless they are kept.
     pub fn take_runs(&self) -> Vec<GraphRun> {
-        self.runs.as_ref().map(|runs| std::mem::take(&mut *lock(runs))).unwrap_or_default()
+        self.runs.as_ref().map(|runs| std::mem::take(&mut *runs.lock())).unwrap_or_default()
     }
 
-    /// What has been said so far, graph by graph in the order of their first run.
+    /// The events so far, graph by graph in the order of their first run.
     pub fn graphs(&self) -> Vec<GraphTimes> {
-        lock(&self.graphs).clone()
+        self.graphs.lock().clone()
     }
 
     /// A fresh profile of the library for one run: libraries differ in whether a second run clears the first one's events.
@@ -87,7 +88,7 @@ impl GraphProfile {
 
     /// Adds a run of a graph.
     pub(crate) fn add(&self, run: GraphRun) {
-        let mut graphs = lock(&self.graphs);
+        let mut graphs = self.graphs.lock();
         let graph = &run.graph;
         let at = graphs.iter().position(|times| times.graph == *graph).unwrap_or_else(|| {
             graphs.push(GraphTimes { graph: graph.clone(), n_runs: 0, events: Vec::new() });
@@ -96,13 +97,9 @@ impl GraphProfile {
         graphs[at].n_runs += 1;
         run.events.iter().for_each(|event| graphs[at].add(event, ""));
         if let Some(runs) = &self.runs {
-            lock(runs).push(run);
+            runs.lock().push(run);
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl GraphTimes {

@@ -7,7 +7,7 @@
 use genie_types::RopeConfig;
 use kvmanager::{Columns, RopePairs, RopeSpec};
 
-use crate::codes::{Encoding, Rounding};
+use crate::quant::{QuantParams, Rounding};
 
 /// Cos or sin rows in one encoding.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(crate) struct RopeTable {
 
 impl RopeTable {
     /// Rows for positions `0..n_positions`.
-    pub(crate) fn new(config: &RopeConfig, n_positions: usize, sin: bool, encoding: Encoding) -> Self {
+    pub(crate) fn new(config: &RopeConfig, n_positions: usize, sin: bool, encoding: QuantParams) -> Self {
         let frequencies = config.frequencies();
         let row_bytes = config.rope_dim * encoding.size_bytes();
         // A vector of bytes may start anywhere; values are encoded in an aligned row and copied.
@@ -64,8 +64,8 @@ mod tests {
     use super::*;
     use crate::buffer::{Buffer, elements};
 
-    fn f32s() -> Encoding {
-        Encoding::of(Dtype::F32, &Quant::None).unwrap()
+    fn f32s() -> QuantParams {
+        QuantParams::of(Dtype::F32, &Quant::None).unwrap()
     }
 
     #[test]
@@ -87,13 +87,13 @@ mod tests {
     fn sixteen_bit_values_are_cut() {
         let quant = Quant::PerTensor { scale: 2.0 / 65535.0, offset: -32768 };
         let config = RopeConfig::new(16, 1e4);
-        let table = RopeTable::new(&config, 128, false, Encoding::of(Dtype::UFixed16, &quant).unwrap());
+        let table = RopeTable::new(&config, 128, false, QuantParams::of(Dtype::UFixed16, &quant).unwrap());
         let mut buffer = Buffer::zeroed(128 * 16 * 2);
         table.fill(buffer.bytes_mut(), &Columns::of(SeqId(0), 0, 128), 128);
-        for (i, &code) in elements::<u16>(buffer.bytes()).iter().enumerate() {
+        for (i, &value) in elements::<u16>(buffer.bytes()).iter().enumerate() {
             let angle = (i / 16) as f64 * 1e4f64.powf(-((i % 16) as f64) / 16.0);
             let exact = angle.cos() / f64::from(2.0f32 / 65535.0) + 32768.0;
-            assert!(f64::from(code) <= exact && exact < f64::from(code) + 1.0, "{i}: {code} for {exact}");
+            assert!(f64::from(value) <= exact && exact < f64::from(value) + 1.0, "{i}: {value} for {exact}");
         }
     }
 }

@@ -1,6 +1,12 @@
 //! The graphs that ran, in order, as names.
 //!
-//! A decode step adds a few integers to a reserved list, so logging costs no allocation until the reserve is used up.
+//! A decode step adds a few integers to a reserved list, so logging costs no allocation until the reserve is used up;
+//! printing costs none.
+
+use core::fmt;
+
+use kvmanager::FmtWriter;
+use ufmt::{uDisplay, uWrite, uwrite};
 
 /// Names of executed graphs.
 #[derive(Clone, Debug, Default)]
@@ -42,19 +48,35 @@ impl StepLog {
 
     /// The names with how often each ran in a row.
     pub fn runs(&self) -> Vec<(&str, usize)> {
-        let mut runs: Vec<(&str, usize)> = Vec::new();
-        for name in self.names() {
-            match runs.last_mut() {
-                Some((last, n)) if *last == name => *n += 1,
-                _ => runs.push((name, 1)),
-            }
-        }
-        runs
+        self.by_runs().collect()
+    }
+
+    fn by_runs(&self) -> impl Iterator<Item = (&str, usize)> + '_ {
+        let name = |graph: u32| self.names[graph as usize].as_str();
+        self.ran.chunk_by(move |&a, &b| name(a) == name(b)).map(move |run| (name(run[0]), run.len()))
     }
 
     /// Forgets the executions, keeps the room.
     pub fn clear(&mut self) {
         self.ran.clear();
+    }
+}
+
+/// `ar32 x2, ar1 x9`: the names with how often each ran in a row.
+impl uDisplay for StepLog {
+    fn fmt<W: uWrite + ?Sized>(&self, f: &mut ufmt::Formatter<'_, W>) -> Result<(), W::Error> {
+        let mut separator = "";
+        for (name, n) in self.by_runs() {
+            uwrite!(f, "{}{} x{}", separator, name, n)?;
+            separator = ", ";
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for StepLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        uwrite!(FmtWriter(f), "{}", self)
     }
 }
 
@@ -70,7 +92,9 @@ mod tests {
         }
         assert_eq!(log.names().collect::<Vec<_>>(), ["ar32", "ar32", "ar1", "ar1", "ar1", "ar32"]);
         assert_eq!(log.runs(), [("ar32", 2), ("ar1", 3), ("ar32", 1)]);
+        assert_eq!(log.to_string(), "ar32 x2, ar1 x3, ar32 x1");
         log.clear();
+        assert_eq!(log.to_string(), "");
         assert!(log.is_empty() && log.runs().is_empty());
     }
 }

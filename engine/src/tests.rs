@@ -1,4 +1,4 @@
-//! The engine over a toy model whose answers depend on every input: ids, mask, positions, cache and wires.
+//! The engine over a toy model whose logits depend on every input: ids, mask, positions, cache and wires.
 
 mod bundle;
 mod overlap;

@@ -1,9 +1,10 @@
 //! A decode step costs the allocator nothing once the engine stands.
 //!
-//! The executor here answers constants, so what is counted is the engine's own and the KV manager's.
+//! The executor here writes constants, so what is counted is the engine's own and the KV manager's.
 
-use engine::{Binding, Engine, EngineConfig, ExecuteError, Executor, RopeConfig, TokenModel};
-use genie_types::{Dtype, GraphInfo, TensorInfo, TokenId};
+use engine::{Binding, Engine, EngineConfig, ExecuteError, Executor, RopeConfig, StepLog, TokenModel};
+use genie_types::{Dtype, GraphInfo, TensorInfo, TokenId, Variant};
+use kvmanager::{KvForm, KvState, Policy, Request, Variants, plan};
 use nsp_graph::{BinaryGraphs, Options, analyze};
 
 const CL: usize = 64;
@@ -71,4 +72,53 @@ fn decode_does_not_allocate() {
         assert_eq!(counted.count_total, 0, "{n_threads} threads: {} bytes in 37 steps", counted.bytes_total);
         assert_eq!(engine.n_past(), 49);
     }
+}
+
+/// A fixed buffer that is written to with `ufmt` and with `core::fmt`.
+struct Fixed {
+    bytes: [u8; 512],
+    len: usize,
+}
+
+impl Fixed {
+    fn text(&self) -> &str {
+        std::str::from_utf8(&self.bytes[..self.len]).unwrap()
+    }
+}
+
+impl ufmt::uWrite for Fixed {
+    type Error = std::convert::Infallible;
+
+    fn write_str(&mut self, s: &str) -> Result<(), Self::Error> {
+        self.bytes[self.len..self.len + s.len()].copy_from_slice(s.as_bytes());
+        self.len += s.len();
+        Ok(())
+    }
+}
+
+impl std::fmt::Write for Fixed {
+    fn write_str(&mut self, s: &str) -> std::fmt::Result {
+        ufmt::uWrite::write_str(self, s).map_err(|never| match never {})
+    }
+}
+
+#[test]
+fn steps_plans_and_the_log_print_without_allocation() {
+    use std::fmt::Write;
+    let variants = [Variant::new(1, 64).unwrap(), Variant::new(8, 64).unwrap()];
+    let variants = Variants::new(variants, KvForm::Concat, None).unwrap();
+    let request = Request { n_new: 9, ..Request::default() };
+    let plan = plan(&KvState::default(), &[request], &variants, &Policy::Lenient).unwrap();
+    let mut log = StepLog::new(vec!["ar8".into(), "ar1".into()], 16);
+    [0, 1, 1].into_iter().for_each(|graph| log.push(graph));
+    let mut out = [0, 1].map(|_| Fixed { bytes: [0; 512], len: 0 });
+    let counted = allocation_counter::measure(|| {
+        ufmt::uwrite!(out[0], "{}|{}|{}", plan, plan.steps()[1], log).unwrap();
+        write!(out[1], "{plan}|{}|{log}", plan.steps()[1]).unwrap();
+    });
+    assert_eq!(counted.count_total, 0, "{} bytes", counted.bytes_total);
+    let second = "AR-1 CL-64 n_past=8 n_kv=8 n_process=1 @ past_idx=0 new_idx=63";
+    let first = "AR-8 CL-64 n_past=0 n_kv=0 n_process=8 @ past_idx=0 new_idx=56";
+    let expected = format!("Step 0: {first}\nStep 1: {second}\n|{second}|ar8 x1, ar1 x2");
+    assert_eq!(out.each_ref().map(Fixed::text), [expected.as_str(); 2]);
 }

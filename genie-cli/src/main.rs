@@ -4,17 +4,12 @@
 #![forbid(unsafe_code)]
 
 mod args;
-mod backend;
-mod bundle;
-mod calibration;
 mod cli;
 mod commands;
-mod demo;
 mod exit;
 mod failure;
 mod hints;
 mod printer;
-mod threads;
 
 use std::process::ExitCode;
 

@@ -4,10 +4,10 @@
 //! stored once. The table knows numbers only; the byte moves that follow are the cache's.
 //!
 //! *Invariants*: a cell without owners is free; `extent` is one past the last used slot; `n_used <= extent <=
-//! capacity`. *Lazy shift*: a cell's position may run ahead of the position its key was turned to (`baked`); the
+//! capacity`. *Lazy shift*: a cell's position may run ahead of the position its key was turned to (`rotated_pos`); the
 //! difference is applied once, before the next step.
 
-use crate::rope::Turn;
+use crate::rope::Rotation;
 use std::ops::Range;
 
 /// A sequence, 0 to 63.
@@ -15,7 +15,7 @@ use std::ops::Range;
 pub struct SeqId(pub u8);
 
 impl SeqId {
-    /// Sequences a table can tell apart.
+    /// Sequences a table can distinguish.
     pub const COUNT: usize = 64;
 
     pub(crate) const fn bit(self) -> u64 {
@@ -29,7 +29,7 @@ pub struct Cell {
     /// Position of its token.
     pub pos: usize,
     /// Position its key is turned to.
-    pub baked: usize,
+    pub rotated_pos: usize,
     /// Bit set of the sequences that own it; 0 is a free cell.
     pub seqs: u64,
 }
@@ -117,7 +117,7 @@ impl CellTable {
     /// Fills a free cell with a token of some sequences, its key turned to that position.
     pub(crate) fn put(&mut self, slot: usize, pos: usize, seqs: u64) {
         debug_assert!(self.cells[slot].is_free() && seqs != 0, "slot {slot} is taken or has no owner");
-        self.cells[slot] = Cell { pos, baked: pos, seqs };
+        self.cells[slot] = Cell { pos, rotated_pos: pos, seqs };
         self.n_used += 1;
         self.extent = self.extent.max(slot + 1);
         self.head = slot + 1;
@@ -212,7 +212,7 @@ impl CellTable {
         for (&src, &dst) in sources.iter().zip(&free) {
             let cell = self.cells[src];
             self.put(dst, cell.pos, owner.bit());
-            self.cells[dst].baked = cell.baked;
+            self.cells[dst].rotated_pos = cell.rotated_pos;
             self.own(src, cell.seqs & !owner.bit());
             push_move(&mut moves, src, dst);
         }
@@ -293,21 +293,21 @@ impl CellTable {
         moves
     }
 
-    /// The turns that bring all keys to their positions; the table counts them as done.
-    pub(crate) fn take_turns(&mut self) -> Vec<Turn> {
-        let mut turns: Vec<Turn> = Vec::new();
+    /// The rotations that bring all keys to their positions; the table counts them as done.
+    pub(crate) fn take_rotations(&mut self) -> Vec<Rotation> {
+        let mut rotations: Vec<Rotation> = Vec::new();
         for (slot, cell) in self.cells[..self.extent].iter_mut().enumerate() {
-            let delta = cell.pos as i64 - cell.baked as i64;
+            let delta = cell.pos as i64 - cell.rotated_pos as i64;
             if cell.is_free() || delta == 0 {
                 continue;
             }
-            cell.baked = cell.pos;
-            match turns.last_mut() {
-                Some(turn) if turn.rows.end == slot && turn.delta == delta => turn.rows.end += 1,
-                _ => turns.push(Turn { rows: slot..slot + 1, delta }),
+            cell.rotated_pos = cell.pos;
+            match rotations.last_mut() {
+                Some(rotation) if rotation.rows.end == slot && rotation.delta == delta => rotation.rows.end += 1,
+                _ => rotations.push(Rotation { rows: slot..slot + 1, delta }),
             }
         }
-        turns
+        rotations
     }
 }
 
@@ -364,8 +364,8 @@ mod tests {
         assert_eq!(moves, [RowMove { src: 0, dst: 3, len: 2 }]);
         t.map_positions(A, 0..8, |p| p.checked_sub(1));
         assert_eq!(shape(&t), [(0, 0, 32), (1, 1, 32), (2, 2, 32), (4, 0, 1)]);
-        assert_eq!(t.take_turns(), [Turn { rows: 4..5, delta: -1 }]);
-        assert_eq!(t.take_turns(), []);
+        assert_eq!(t.take_rotations(), [Rotation { rows: 4..5, delta: -1 }]);
+        assert_eq!(t.take_rotations(), []);
         t.keep(B);
         assert_eq!(shape(&t), [(0, 0, 32), (1, 1, 32), (2, 2, 32)]);
         t.share(B, A, 0..9);

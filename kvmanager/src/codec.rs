@@ -1,13 +1,13 @@
 //! Cache elements as numbers and back.
 //!
-//! *Units and dtype*: fixed point `real = (code + offset) * scale`, rounded to the nearest code and clamped to the
+//! *Units and dtype*: fixed point `real = (quantised + offset) * scale`, rounded to the nearest integer and clamped to the
 //! type's range; float16 rounds to nearest, ties to even.
 
 use crate::geometry::{KvDtype, KvTensor};
 
 /// Reads one element.
 pub(crate) fn decode(tensor: &KvTensor, bytes: &[u8]) -> f32 {
-    let fixed = |code: u16| (f32::from(code) + tensor.offset as f32) * tensor.scale;
+    let fixed = |q: u16| (f32::from(q) + tensor.offset as f32) * tensor.scale;
     match (tensor.dtype, bytes) {
         (KvDtype::U8, &[a]) => fixed(u16::from(a)),
         (KvDtype::U16, &[a, b]) => fixed(u16::from_le_bytes([a, b])),
@@ -19,11 +19,12 @@ pub(crate) fn decode(tensor: &KvTensor, bytes: &[u8]) -> f32 {
 
 /// Writes one element.
 pub(crate) fn encode(tensor: &KvTensor, x: f32, bytes: &mut [u8]) {
-    // `as` clamps to the type's range; a NaN becomes code 0.
-    let code = || if tensor.scale > 0.0 { (x / tensor.scale).round_ties_even() - tensor.offset as f32 } else { 0.0 };
+    // `as` clamps to the type's range; a NaN becomes 0.
+    let quantised =
+        || if tensor.scale > 0.0 { (x / tensor.scale).round_ties_even() - tensor.offset as f32 } else { 0.0 };
     match tensor.dtype {
-        KvDtype::U8 => bytes.copy_from_slice(&[code() as u8]),
-        KvDtype::U16 => bytes.copy_from_slice(&(code() as u16).to_le_bytes()),
+        KvDtype::U8 => bytes.copy_from_slice(&[quantised() as u8]),
+        KvDtype::U16 => bytes.copy_from_slice(&(quantised() as u16).to_le_bytes()),
         KvDtype::F16 => bytes.copy_from_slice(&f32_to_f16(x).to_le_bytes()),
         KvDtype::F32 => bytes.copy_from_slice(&x.to_le_bytes()),
     }
@@ -86,14 +87,14 @@ mod tests {
     #[test]
     fn codes_round_and_clamp() {
         let tensor = KvTensor::new(KvKind::Key, 0, 1, 4, KvDtype::U8).with_quant(0.5, -128);
-        let code = |x| {
+        let encoded = |x| {
             let mut byte = [0];
             encode(&tensor, x, &mut byte);
             (byte[0], decode(&tensor, &byte))
         };
-        assert_eq!(code(0.0), (128, 0.0));
-        assert_eq!(code(1.3), (131, 1.5));
-        assert_eq!(code(1e9), (255, 63.5));
-        assert_eq!(code(-1e9), (0, -64.0));
+        assert_eq!(encoded(0.0), (128, 0.0));
+        assert_eq!(encoded(1.3), (131, 1.5));
+        assert_eq!(encoded(1e9), (255, 63.5));
+        assert_eq!(encoded(-1e9), (0, -64.0));
     }
 }

@@ -3,7 +3,7 @@
 use crate::cells::SeqId;
 use genie_types::{SplitIdx, Variant};
 
-/// A refusal of the cache. Unless a variant says otherwise, nothing has changed.
+/// A refusal of the cache. Unless documented otherwise, nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KvError {
@@ -57,7 +57,7 @@ pub enum KvError {
         what: &'static str,
         /// What the cache has.
         expected: String,
-        /// What the step says.
+        /// What the step has.
         found: String,
     },
     /// Rewinding forward, or into rows that are gone.
@@ -111,7 +111,7 @@ pub enum KvError {
     Memory {
         /// Bytes asked for in one block.
         bytes: usize,
-        /// What the system said.
+        /// The system's message.
         why: String,
     },
     /// A worker thread could not be started, or a job on it panicked; the split's rows are lost until `clear`.

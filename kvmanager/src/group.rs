@@ -11,7 +11,7 @@ pub const MAX_GROUPS: usize = 4;
 
 /// What a group keeps once its past is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LongContext {
+pub enum Eviction {
     /// Everything; a full past ends the dialog.
     #[default]
     None,
@@ -29,7 +29,7 @@ pub enum LongContext {
         sinks: usize,
     },
     /// The rows whose keys score best, by head. Scoring ranks all rows of a head into its queue; until the next scoring
-    /// the queue says who goes, and rows that came later stay.
+    /// the queue is the order of eviction, and rows that came later stay.
     KeyDiff {
         /// Rows of the beginning that are never evicted.
         sinks: usize,
@@ -45,10 +45,10 @@ pub struct CacheGroup {
     pub prefix: String,
     /// How its graphs take their past.
     pub form: KvForm,
-    /// Its own context length for each shape of the model; the model's where a shape is not listed.
+    /// Its own context length for each variant of the model; the model's where a variant is not listed.
     pub ctx: Vec<(Variant, usize)>,
     /// What it keeps.
-    pub long: LongContext,
+    pub long: Eviction,
 }
 
 impl CacheGroup {
@@ -57,49 +57,49 @@ impl CacheGroup {
         Self { prefix: "past_".to_owned(), form, ..Self::default() }
     }
 
-    /// Its context length in a graph of that shape.
-    pub fn ctx_of(&self, spec: Variant) -> usize {
-        self.ctx.iter().find(|(s, _)| *s == spec).map_or(spec.cl().get(), |&(_, ctx)| ctx)
+    /// Its context length in a graph of that variant.
+    pub fn ctx_of(&self, variant: Variant) -> usize {
+        self.ctx.iter().find(|(s, _)| *s == variant).map_or(variant.cl().get(), |&(_, ctx)| ctx)
     }
 
-    /// Rows it may hold as a step of that shape starts.
-    pub fn room(&self, spec: Variant) -> usize {
-        self.ctx_of(spec).saturating_sub(spec.ar().get())
+    /// Rows it may hold as a step of that variant starts.
+    pub fn room(&self, variant: Variant) -> usize {
+        self.ctx_of(variant).saturating_sub(variant.ar().get())
     }
 
-    /// Rows of the past input in a graph of that shape.
-    pub fn past_len(&self, spec: Variant) -> usize {
+    /// Rows of the past input in a graph of that variant.
+    pub fn past_len(&self, variant: Variant) -> usize {
         match self.form {
             // A graph as wide as its context has no past inputs in either form.
-            KvForm::Scatter if self.room(spec) > 0 => self.ctx_of(spec),
-            _ => self.room(spec),
+            KvForm::Scatter if self.room(variant) > 0 => self.ctx_of(variant),
+            _ => self.room(variant),
         }
     }
 
     /// Whether it ever drops rows by itself.
     pub const fn evicts(&self) -> bool {
-        !matches!(self.long, LongContext::None)
+        !matches!(self.long, Eviction::None)
     }
 
-    /// Tokens after which a step of that shape can still start: no limit when the group makes room by itself.
-    /// `largest` says that no shape has a longer context.
-    pub(crate) fn reach(&self, spec: Variant, largest: bool) -> usize {
-        let room = self.room(spec);
+    /// Tokens after which a step of that variant can still start: no limit when the group makes room by itself.
+    /// `largest`: no variant has a longer context.
+    pub(crate) fn reach(&self, variant: Variant, largest: bool) -> usize {
+        let room = self.room(variant);
         let endless = match self.long {
-            LongContext::None => false,
-            LongContext::Window { size, sinks } => size - 1 + sinks <= room,
-            LongContext::Ring { sinks } => largest && room > sinks,
-            LongContext::KeyDiff { sinks, .. } => largest && room > sinks,
+            Eviction::None => false,
+            Eviction::Window { size, sinks } => size - 1 + sinks <= room,
+            Eviction::Ring { sinks } => largest && room > sinks,
+            Eviction::KeyDiff { sinks, .. } => largest && room > sinks,
         };
         if endless { usize::MAX } else { room }
     }
 
-    /// Rows left of `rows` tokens when a step of that shape starts.
-    pub(crate) fn resident(&self, spec: Variant, rows: usize) -> usize {
+    /// Rows left of `rows` tokens when a step of that variant starts.
+    pub(crate) fn resident(&self, variant: Variant, rows: usize) -> usize {
         match self.long {
-            LongContext::None => rows,
-            LongContext::Window { size, sinks } => rows.min(size - 1 + sinks),
-            LongContext::Ring { .. } | LongContext::KeyDiff { .. } => rows.min(self.room(spec)),
+            Eviction::None => rows,
+            Eviction::Window { size, sinks } => rows.min(size - 1 + sinks),
+            Eviction::Ring { .. } | Eviction::KeyDiff { .. } => rows.min(self.room(variant)),
         }
     }
 }

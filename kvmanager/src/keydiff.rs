@@ -1,8 +1,8 @@
 //! Eviction by score: which keys of a head are worth keeping.
 //!
-//! The idea of KeyDiff: keys that resemble the mean of the cached keys say little that others do not, so the ones most
+//! The idea of KeyDiff: keys that resemble the mean of the cached keys carry little that others do not, so the ones most
 //! like it go first. Scoring is behind a trait, since a bundle may bring a scorer of its own; between two scorings each
-//! head has a `Queue` that says who goes next.
+//! head has a `Queue` with the order of eviction.
 //!
 //! *Units*: real numbers, rows `[n, head_dim]`, row-major.
 
@@ -83,7 +83,7 @@ pub(crate) fn read_keys(tensor: &TensorBuf, bytes: &[u8], mode: &dyn CacheMode, 
     keys
 }
 
-/// Whose turn it is to go, by head: the rows of the last scoring, the next one last.
+/// The order of eviction of a head: the rows of the last scoring, the next one last.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Queue(Vec<usize>);
 

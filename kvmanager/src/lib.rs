@@ -11,8 +11,8 @@
 //!
 //! let chat = SeqId(0);
 //! let plan = kv.plan(&[(chat, 60)], &Policy::Lenient)?;
-//! for (i, planned) in plan.steps().iter().enumerate() {
-//!     println!("{}", planned.numbered(i));
+//! print!("{plan}"); // Step 0: AR-8 CL-64 n_past=0 n_kv=0 n_process=8 @ past_idx=0 new_idx=56 ...
+//! for planned in plan.steps() {
 //!     let mut step = kv.begin(planned)?; // the variant of the step; rows move to its stride
 //!     for split in (0..step.n_splits()).map(SplitIdx) {
 //!         for view in step.split(split)?.views() {
@@ -27,17 +27,17 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # What is in here
+//! # Types
 //!
-//! | module | words |
+//! | module | types |
 //! |---|---|
 //! | [`plan`](mod@plan) | [`Variants`], [`Policy`], [`plan()`], [`Plan`], [`InferenceStep`], [`Columns`]: numbers in, numbers out |
 //! | [`geometry`] | [`KvGeometry`], [`KvTensor`], [`KvForm`]: which cache tensors each split has, as plain data |
 //! | [`mode`] | [`CacheMode`](mode::CacheMode), [`ModeKind`], [`Tile`](mode::Tile): where a row's bytes lie |
-//! | [`moves`] | [`Copies`](moves::Copies): what moves, as data, before it does |
+//! | [`copy_plan`] | [`CopyPlan`](copy_plan::CopyPlan): what moves, as data, before it does |
 //! | [`cache`] | [`KvCache`], [`Step`], [`SplitGuard`]: rows of sequences, steps, the buffers and their jobs |
 //! | [`cells`] | [`CellTable`], [`SeqId`]: which row holds which position of which sequences |
-//! | [`group`] | [`CacheGroup`], [`LongContext`]: windows, rings, eviction by score, by group of layers |
+//! | [`group`] | [`CacheGroup`], [`Eviction`]: windows, rings, eviction by score, by group of layers |
 //! | [`rope`] | [`RopeSpec`], [`ShiftLoss`]: moving keys to other positions, and what it costs |
 //! | [`keydiff`] | [`KeyScorer`], [`KeyDiff`]: which keys are worth keeping |
 //! | [`error`] | [`KvError`], [`Reason`]; the planner's own is [`PlanError`], and [`Overflow`] what does not fit |
@@ -57,7 +57,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Layouts, modes, costs, operations, file formats and errors are written down in `docs/kv-cache.md`.
+//! Layouts, modes, costs, operations, file formats and errors are described in `docs/kv-cache.md`; numbered programs are in `examples/`.
 //!
 //! # What it must never know
 //!
@@ -67,12 +67,12 @@
 
 pub mod cache;
 pub mod cells;
+pub mod copy_plan;
 pub mod error;
 pub mod geometry;
 pub mod group;
 pub mod keydiff;
 pub mod mode;
-pub mod moves;
 pub mod plan;
 pub mod rope;
 
@@ -89,12 +89,12 @@ pub use cache::{
 pub use cells::{Cell, CellTable, RowMove, SeqId};
 pub use error::{KvError, Reason};
 pub use geometry::{KvDtype, KvForm, KvGeometry, KvKind, KvLayout, KvTensor, SplitGeometry};
-pub use group::{CacheGroup, LongContext};
+pub use group::{CacheGroup, Eviction};
 pub use keydiff::{KeyDiff, KeyScorer};
 pub use mode::ModeKind;
 pub use plan::{
-    Admission, Column, Columns, ContextLimit, CostTable, InferenceStep, KvState, MaskCol, Overflow, Plan, PlanError,
-    Policy, Request, SequenceSlice, Variants, admit, plan,
+    Admission, Column, Columns, ContextLimit, CostTable, FmtWriter, InferenceStep, KvState, MaskCol, Overflow, Plan,
+    PlanError, Policy, Request, SequenceSlice, Variants, admit, plan,
 };
 pub use rope::{RopePairs, RopeSpec, ShiftLoss};
 pub use tensor_buf::TensorView;

@@ -14,7 +14,7 @@
 
 use crate::codec::{decode, encode};
 use crate::geometry::KvTensor;
-use crate::mode::Place;
+use crate::mode::RowLayout;
 use genie_types::RopeConfig;
 use std::ops::Range;
 
@@ -91,29 +91,29 @@ impl ShiftLoss {
     }
 }
 
-/// Rows that turn by the same number of positions.
+/// Rows whose keys are rotated by the same number of positions.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Turn {
+pub(crate) struct Rotation {
     pub(crate) rows: Range<usize>,
     pub(crate) delta: i64,
 }
 
-/// Turns some rows of a key tensor.
+/// Rotates some rows of a key tensor.
 pub(crate) fn rotate(
     tensor: &KvTensor,
     bytes: &mut [u8],
-    place: Place,
-    turn: &Turn,
+    place: RowLayout,
+    rotation: &Rotation,
     rope: &RopeSpec,
     loss: &mut ShiftLoss,
 ) {
     let size = tensor.dtype.size_bytes();
     for (j, frequency) in rope.frequencies.iter().enumerate() {
-        let (sin, cos) = (turn.delta as f64 * frequency).sin_cos();
+        let (sin, cos) = (rotation.delta as f64 * frequency).sin_cos();
         let (sin, cos) = (sin as f32, cos as f32);
         let (dim_a, dim_b) = rope.pair(j);
         for head in 0..tensor.n_heads {
-            for row in turn.rows.clone() {
+            for row in rotation.rows.clone() {
                 let at_a = place.element(tensor, head, dim_a, row) * size;
                 let at_b = place.element(tensor, head, dim_b, row) * size;
                 let a = decode(tensor, &bytes[at_a..at_a + size]);
@@ -164,14 +164,14 @@ mod tests {
             for Case { dtype, scale, offset, bound } in &cases {
                 let tensor = KvTensor::new(KvKind::Key, 0, 1, 16, *dtype).with_quant(*scale, *offset);
                 let key: Vec<f64> = (0..16).map(|d| (d as f64 * 1.7 + 0.3).sin() * 1.2).collect();
-                let (place, size) = (Place::dense(4), dtype.size_bytes());
+                let (place, size) = (RowLayout::dense(4), dtype.size_bytes());
                 let mut bytes = vec![0; tensor.rows_bytes(4)];
                 for (dim, x) in embed(&key, 37.0, &rope).iter().enumerate() {
                     let at = place.element(&tensor, 0, dim, 2) * size;
                     encode(&tensor, *x as f32, &mut bytes[at..at + size]);
                 }
                 let mut loss = ShiftLoss::default();
-                rotate(&tensor, &mut bytes, place, &Turn { rows: 2..3, delta: -20 }, &rope, &mut loss);
+                rotate(&tensor, &mut bytes, place, &Rotation { rows: 2..3, delta: -20 }, &rope, &mut loss);
                 for (dim, x) in embed(&key, 17.0, &rope).iter().enumerate() {
                     let at = place.element(&tensor, 0, dim, 2) * size;
                     let got = f64::from(decode(&tensor, &bytes[at..at + size]));
@@ -191,7 +191,7 @@ mod tests {
         let zero = if dtype == KvDtype::U16 { -32_768 } else { -128 };
         let (dim, n) = (64, if cfg!(miri) { 4 } else { 256 });
         let tensor = KvTensor::new(KvKind::Key, 0, 1, dim, dtype).with_quant(scale as f32, zero);
-        let (rope, place, size) = (RopeSpec::new(10_000.0, dim / 2), Place::dense(n), dtype.size_bytes());
+        let (rope, place, size) = (RopeSpec::new(10_000.0, dim / 2), RowLayout::dense(n), dtype.size_bytes());
         let mut random = 0x9E37_79B9_u64;
         let mut uniform = move || {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -206,7 +206,7 @@ mod tests {
             }
         }
         for _ in 0..turns {
-            rotate(&tensor, &mut bytes, place, &Turn { rows: 0..n, delta }, &rope, &mut ShiftLoss::default());
+            rotate(&tensor, &mut bytes, place, &Rotation { rows: 0..n, delta }, &rope, &mut ShiftLoss::default());
         }
         let (mut sum_sq, mut largest) = (0.0, 0.0f64);
         for (row, key) in keys.iter().enumerate() {

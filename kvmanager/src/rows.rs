@@ -1,23 +1,23 @@
 //! The byte moves on rows, in any layout: re-stride, transfer between buffers, move within one.
 //!
-//! *Units*: rows and units (a unit is a row's share of a line). See [`Place`] for the picture. Dense layouts run the
-//! [`Copies`] that [`moves`](crate::moves) plans; tiles move whole tiles when the shape changes and single elements
+//! *Units*: rows and units (a unit is a row's share of a line). See [`RowLayout`] for the picture. Dense layouts run the
+//! [`CopyPlan`] that [`copy_plan`](crate::copy_plan) plans; tiles move whole tiles when the shape changes and single elements
 //! otherwise. Each move returns the bytes it moved.
 
+use crate::copy_plan::{self, CopyPlan};
 use crate::geometry::KvTensor;
-use crate::mode::Place;
-use crate::moves::{self, Copies};
+use crate::mode::RowLayout;
 use std::ops::Range;
 
 /// Moves rows `0..n` of all lines from one place to another within a buffer.
-pub(crate) fn relocate(tensor: &KvTensor, bytes: &mut [u8], n: usize, from: Place, to: Place) -> usize {
-    run_within(bytes, &moves::reshape(tensor, n, from, to))
+pub(crate) fn relocate(tensor: &KvTensor, bytes: &mut [u8], n: usize, from: RowLayout, to: RowLayout) -> usize {
+    run_within(bytes, &copy_plan::reshape(tensor, n, from, to))
 }
 
 /// Rows in a buffer: where a transfer reads or writes.
 pub(crate) struct Rows<B> {
     pub(crate) bytes: B,
-    pub(crate) place: Place,
+    pub(crate) place: RowLayout,
     pub(crate) row: usize,
 }
 
@@ -29,12 +29,12 @@ pub(crate) fn transfer(tensor: &KvTensor, src: &Rows<&[u8]>, dst: &mut Rows<&mut
     if src.place.tile.is_some() || dst.place.tile.is_some() {
         return transfer_elements(tensor, tensor, src, dst, n);
     }
-    let plan = moves::transfer(tensor, n, (src.place, src.row), (dst.place, dst.row));
+    let plan = copy_plan::transfer(tensor, n, (src.place, src.row), (dst.place, dst.row));
     run_between(src.bytes, dst.bytes, &plan);
     plan.bytes()
 }
 
-fn run_within(bytes: &mut [u8], plan: &Copies) -> usize {
+fn run_within(bytes: &mut [u8], plan: &CopyPlan) -> usize {
     let mut moved = 0;
     for (src, dst) in plan.order() {
         bytes.copy_within(src..src + plan.len, dst);
@@ -45,7 +45,7 @@ fn run_within(bytes: &mut [u8], plan: &Copies) -> usize {
 
 /// Runs a plan from one buffer to another. Fixed lengths compile to plain loads and stores, which matters when there
 /// are ten thousand runs of a cache line or two.
-fn run_between(src: &[u8], dst: &mut [u8], plan: &Copies) {
+fn run_between(src: &[u8], dst: &mut [u8], plan: &CopyPlan) {
     match plan.len {
         1 => interleaved::<1>(src, dst, plan),
         2 => interleaved::<2>(src, dst, plan),
@@ -63,7 +63,7 @@ fn run_between(src: &[u8], dst: &mut [u8], plan: &Copies) {
     }
 }
 
-fn runs(plan: &Copies) -> impl Iterator<Item = (usize, usize)> {
+fn runs(plan: &CopyPlan) -> impl Iterator<Item = (usize, usize)> {
     let (mut from, mut to) = (plan.src, plan.dst);
     (0..plan.n).map(move |_| {
         let at = (from, to);
@@ -73,19 +73,19 @@ fn runs(plan: &Copies) -> impl Iterator<Item = (usize, usize)> {
     })
 }
 
-fn fixed<const N: usize>(src: &[u8], dst: &mut [u8], plan: &Copies) {
+fn fixed<const N: usize>(src: &[u8], dst: &mut [u8], plan: &CopyPlan) {
     for (from, to) in runs(plan) {
         copy::<N>(src, from, dst, to);
     }
 }
 
 /// Past lengths are just below powers of two, so the columns of neighbouring lines lie a page apart, except for a byte or
-/// two. A processor tells stores on their way apart by the low 12 bits of their addresses, in words of 8 bytes: such
+/// two. A processor distinguishes pending stores by the low 12 bits of their addresses, in words of 8 bytes: such
 /// neighbours wait for one another. Lines eight apart do not.
 const LANES: usize = 8;
 
 /// One element a line, the decode step's case: every eighth line first, then their neighbours.
-fn interleaved<const N: usize>(src: &[u8], dst: &mut [u8], plan: &Copies) {
+fn interleaved<const N: usize>(src: &[u8], dst: &mut [u8], plan: &CopyPlan) {
     for lane in 0..LANES.min(plan.n) {
         let (mut from, mut to) = (plan.src + lane * plan.src_step, plan.dst + lane * plan.dst_step);
         for _ in 0..(plan.n - lane).div_ceil(LANES) {
@@ -121,7 +121,7 @@ pub(crate) fn transfer_elements(
 pub(crate) fn move_within(
     tensor: &KvTensor,
     bytes: &mut [u8],
-    place: Place,
+    place: RowLayout,
     head: Option<usize>,
     src: Range<usize>,
     dst: usize,
@@ -131,7 +131,7 @@ pub(crate) fn move_within(
         return 0;
     }
     if head.is_none() && place.tile.is_none() {
-        return run_within(bytes, &moves::shift_rows(tensor, n, place, src.start, dst));
+        return run_within(bytes, &copy_plan::shift_rows(tensor, n, place, src.start, dst));
     }
     let heads = head.map_or(0..tensor.n_heads, |head| head..head + 1);
     if place.tile.is_none() {

@@ -12,8 +12,8 @@
 use crate::buffer::{ALIGN, fill};
 use crate::cells::RowMove;
 use crate::geometry::{KvKind, KvTensor};
-use crate::mode::{CacheMode, ModeKind, Place};
-use crate::rope::{RopeSpec, ShiftLoss, Turn, rotate};
+use crate::mode::{CacheMode, ModeKind, RowLayout};
+use crate::rope::{RopeSpec, Rotation, ShiftLoss, rotate};
 use crate::rows::{self, Rows};
 use std::sync::Arc;
 
@@ -76,8 +76,8 @@ pub(crate) enum Op {
     Move { group: usize, moves: Arc<[RowMove]> },
     /// Rows up to `extent` are in use.
     Extent { group: usize, extent: usize },
-    /// Turn keys to their positions.
-    Rotate { group: usize, turns: Arc<[Turn]>, rope: Arc<RopeSpec> },
+    /// Rotate keys to their positions.
+    Rotate { group: usize, rotations: Arc<[Rotation]>, rope: Arc<RopeSpec> },
     /// No rows, all pad.
     Clear,
     /// Holds the worker until the other side of the channel is gone.
@@ -149,10 +149,10 @@ impl TensorBuf {
                 moves.iter().for_each(|m| self.move_rows(bytes, mode, None, *m));
             }
             Op::Extent { group, extent } if *group == own => self.resize(bytes, mode, *extent),
-            Op::Rotate { group, turns, rope } if *group == own && self.spec.kind == KvKind::Key => {
+            Op::Rotate { group, rotations, rope } if *group == own && self.spec.kind == KvKind::Key => {
                 let place = self.place(mode);
-                for turn in turns.iter() {
-                    rotate(&self.spec, &mut bytes[..self.past_bytes], place, turn, rope, &mut self.loss);
+                for rotation in rotations.iter() {
+                    rotate(&self.spec, &mut bytes[..self.past_bytes], place, rotation, rope, &mut self.loss);
                 }
             }
             Op::Clear => {
@@ -200,7 +200,7 @@ impl TensorBuf {
         (to, n): (usize, usize),
     ) {
         let src = Rows { bytes, place: self.place(mode), row: slot };
-        let mut dst = Rows { bytes: out, place: Place::dense(n), row: to };
+        let mut dst = Rows { bytes: out, place: RowLayout::dense(n), row: to };
         if self.spec == self.spec.canonical() {
             rows::transfer(&self.spec, &src, &mut dst, len);
         } else {
@@ -220,7 +220,7 @@ impl TensorBuf {
         self.past_len = past_len;
         self.extent = n;
         let place = self.place(mode);
-        let src = Rows { bytes: data, place: Place::dense(n), row: 0 };
+        let src = Rows { bytes: data, place: RowLayout::dense(n), row: 0 };
         let mut dst = Rows { bytes, place, row: 0 };
         if self.spec == self.spec.canonical() {
             rows::transfer(&self.spec, &src, &mut dst, n);
@@ -247,11 +247,11 @@ impl TensorBuf {
         &bytes[at..at + size]
     }
 
-    fn place(&self, mode: &dyn CacheMode) -> Place {
+    fn place(&self, mode: &dyn CacheMode) -> RowLayout {
         mode.place(self.past_len, self.extent).fit(self.spec.n_lines(), self.past_units)
     }
 
-    fn relocate(&mut self, bytes: &mut [u8], n: usize, from: Place, to: Place) {
+    fn relocate(&mut self, bytes: &mut [u8], n: usize, from: RowLayout, to: RowLayout) {
         self.moved += rows::relocate(&self.spec, bytes, n, from, to) as u64;
     }
 

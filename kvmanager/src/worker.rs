@@ -73,7 +73,7 @@ impl Shard {
     }
 }
 
-/// Moves to make in order; at most an append and a change of shape for each group, so no heap is needed.
+/// Moves to make in order; at most an append and a change of variant for each group, so no heap is needed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ops {
     ops: [Option<Op>; 2 * MAX_GROUPS],
@@ -88,7 +88,7 @@ impl Ops {
     }
 
     pub(crate) fn push(&mut self, op: Op) {
-        assert!(self.n < self.ops.len(), "two moves a group at most");
+        assert!(self.n < self.ops.len(), "at most two moves per group");
         self.ops[self.n] = Some(op);
         self.n += 1;
     }
@@ -113,14 +113,14 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    fn tell(&self, ended: bool) {
+    fn report(&self, ended: bool) {
         if let Some(watch) = &self.watch {
             watch(JobEvent { split: self.split, shard: self.shard.index, ended });
         }
     }
 
     fn run(mut self) {
-        self.tell(false);
+        self.report(false);
         let (shard, ops, mode) = (&mut self.shard, &self.ops, self.mode);
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             for op in ops.ops.iter().flatten() {
@@ -132,7 +132,7 @@ impl Job {
             let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a job panicked");
             self.shard.failed = Some(text.to_owned());
         }
-        self.tell(true);
+        self.report(true);
         self.done.send(self.shard);
     }
 }

@@ -3,8 +3,8 @@
 
 use genie_types::{LayerIdx, SplitIdx, Variant};
 use kvmanager::{
-    CacheGroup, Keep, KeyScorer, KvCache, KvDtype, KvForm, KvGeometry, KvKind, KvLayout, KvOptions, KvTensor,
-    LongContext, ModeKind, Policy, SeqId, SplitGeometry, Variants,
+    CacheGroup, Eviction, Keep, KeyScorer, KvCache, KvDtype, KvForm, KvGeometry, KvKind, KvLayout, KvOptions, KvTensor,
+    ModeKind, Policy, SeqId, SplitGeometry, Variants,
 };
 use proptest::prelude::{ProptestConfig, prop, proptest};
 
@@ -64,7 +64,7 @@ fn play(mode: ModeKind, transposed: bool, sinks: usize, update_every: usize, chu
     let value = if transposed { value.transposed() } else { value };
     let tensors = vec![KvTensor::new(KvKind::Key, 0, HEADS, DIM, KvDtype::F32), value];
     let spec = |ar| Variant::new(ar, 16).unwrap();
-    let long = LongContext::KeyDiff { sinks, update_every };
+    let long = Eviction::KeyDiff { sinks, update_every };
     let group = CacheGroup { long, ..CacheGroup::plain(KvForm::Concat) };
     let variants = Variants::with_groups([spec(1), spec(4)], vec![group], Some(1000)).unwrap();
     let geometry = KvGeometry { splits: vec![SplitGeometry { tensors }] };

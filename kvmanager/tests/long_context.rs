@@ -4,7 +4,7 @@
 mod toy;
 
 use genie_types::SplitIdx;
-use kvmanager::{CacheGroup, KvCache, KvForm, KvOptions, LongContext, ModeKind, Policy, RopeSpec, SeqId, Variants};
+use kvmanager::{CacheGroup, Eviction, KvCache, KvForm, KvOptions, ModeKind, Policy, RopeSpec, SeqId, Variants};
 use session_store::Snapshot;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -22,7 +22,7 @@ fn cache(variants: Variants, mode: ModeKind) -> KvCache {
 fn windowed(form: KvForm, ars: &[u32], cl: u32, window_cl: usize, size: usize, sinks: usize) -> Variants {
     let specs = grid(ars, &[cl]);
     let ctx = specs.iter().map(|&s| (s, window_cl)).collect();
-    let long = LongContext::Window { size, sinks };
+    let long = Eviction::Window { size, sinks };
     let swa = CacheGroup { prefix: "swa_".to_owned(), form, ctx, long };
     Variants::with_groups(specs, vec![CacheGroup::plain(form), swa], None).unwrap()
 }
@@ -34,7 +34,7 @@ fn d1_every_context_edge_is_crossed_without_a_trace() {
             for n in (1..=60).step_by(if cfg!(miri) { 29 } else { 1 }) {
                 let mut kv = cache(plain(grid(&[1, 8], &[16, 32, 64]), form), mode);
                 let text = generate(&mut kv, &prompt(n, 1), 64 - n);
-                assert_eq!(text, reference(&[LongContext::None], &prompt(n, 1), 64 - n), "{n} tokens, {}", mode.name());
+                assert_eq!(text, reference(&[Eviction::None], &prompt(n, 1), 64 - n), "{n} tokens, {}", mode.name());
             }
         }
     }
@@ -47,7 +47,7 @@ fn d2_long_short_long() {
         for (turn, n) in [120, 5, 120, 64, 1, 127].into_iter().enumerate() {
             let prompt = prompt(n, turn as u32);
             let text = generate(&mut kv, &prompt, 128 - n);
-            assert_eq!(text, reference(&[LongContext::None], &prompt, 128 - n), "turn {turn}");
+            assert_eq!(text, reference(&[Eviction::None], &prompt, 128 - n), "turn {turn}");
             if by_rewind {
                 kv.rewind(SeqId(0), 0).unwrap()
             } else {
@@ -82,7 +82,7 @@ fn d6_saved_with_a_window_and_restored_it_goes_on_as_if_never_saved() {
     let lengths: &[usize] = if cfg!(miri) { &[640] } else { &[1, 63, 64, 65, 640, 641, 704, 1000, 1540] };
     for form in [KvForm::Concat, KvForm::Scatter] {
         let variants = || windowed(form, &[1, 32, 128], 2048, 256, 64, 0);
-        let rules = [LongContext::None, LongContext::Window { size: 64, sinks: 0 }];
+        let rules = [Eviction::None, Eviction::Window { size: 64, sinks: 0 }];
         for &n in lengths {
             let mut kv = cache(variants(), ModeKind::SMART_MASK);
             let first = process(&mut kv, &prompt(n, 2));
@@ -105,7 +105,7 @@ fn an_exact_window_of_any_size_equals_its_definition() {
         let (form, sinks) = ([KvForm::Concat, KvForm::Scatter][size % 2], size / 7 % 4);
         // 32 + 79 + 3 rows do not fit a context of 112: such prompts run on AR-8 instead of losing keys.
         let variants = windowed(form, &[1, 8, 32], 160, 112, size, sinks);
-        let rules = [LongContext::None, LongContext::Window { size, sinks }];
+        let rules = [Eviction::None, Eviction::Window { size, sinks }];
         let mut kv = cache(variants, ModeKind::SMART_MASK);
         for n in [1, size.min(150), 90, 150] {
             let text = generate(&mut kv, &prompt(n, 6), 160 - n);
@@ -117,7 +117,7 @@ fn an_exact_window_of_any_size_equals_its_definition() {
 
 #[test]
 fn a_window_alone_has_no_end_but_its_positions() {
-    let long = LongContext::Window { size: 20, sinks: 1 };
+    let long = Eviction::Window { size: 20, sinks: 1 };
     for mode in MODES {
         let group = CacheGroup { long, ..CacheGroup::plain(KvForm::Concat) };
         let variants = Variants::with_groups(grid(&[1, 8], &[32]), vec![group], Some(300)).unwrap();
@@ -142,7 +142,7 @@ fn prompts_shorter_than_a_window_are_served() {
     // Every length from 1 to twice the widest step, under windows below, at and above it.
     for form in [KvForm::Concat, KvForm::Scatter] {
         for size in [5, 8, 20] {
-            let rules = [LongContext::None, LongContext::Window { size, sinks: 0 }];
+            let rules = [Eviction::None, Eviction::Window { size, sinks: 0 }];
             let mut kv = cache(windowed(form, &[1, 8], 64, 32, size, 0), ModeKind::SMART_MASK);
             for n in (1..=16).step_by(if cfg!(miri) { 8 } else { 1 }) {
                 let text = generate(&mut kv, &prompt(n, 8), 30);
@@ -156,7 +156,7 @@ fn prompts_shorter_than_a_window_are_served() {
 #[test]
 fn a_ring_keeps_what_was_measured() {
     // Default group, CL 128: 96 rows while prefilling with AR-32, 127 in AR-1; sinks stay; positions go on.
-    let group = CacheGroup { long: LongContext::Ring { sinks: 4 }, ..CacheGroup::plain(KvForm::Concat) };
+    let group = CacheGroup { long: Eviction::Ring { sinks: 4 }, ..CacheGroup::plain(KvForm::Concat) };
     let variants = Variants::with_groups(grid(&[1, 32], &[128]), vec![group], Some(300)).unwrap();
     let mut kv = cache(variants, ModeKind::SMART_MASK);
     process(&mut kv, &prompt(224, 1));
@@ -231,9 +231,9 @@ fn two_dialogs_share_a_prefix_and_a_block_mask_keeps_them_apart() {
             let plan = kv.plan(&wanted, &Policy::Lenient).unwrap();
             let [step] = plan.steps() else { panic!("{plan:?}") };
             assert_eq!(step.variant, spec(8, 64));
-            let said = run(&mut kv, step, &tokens);
-            for (said, text) in [(said[2], &texts[0]), (said[4], &texts[1])] {
-                assert_eq!(vec![said], reference(&[LongContext::None], text, 1), "round {round}");
+            let predicted = run(&mut kv, step, &tokens);
+            for (token, text) in [(predicted[2], &texts[0]), (predicted[4], &texts[1])] {
+                assert_eq!(vec![token], reference(&[Eviction::None], text, 1), "round {round}");
             }
         }
         kv.keep(b).unwrap();
@@ -254,7 +254,7 @@ fn keydiff_keeps_the_rows_that_score_best() {
     }
     for mode in MODES {
         for update_every in [1, 4, 50] {
-            let long = LongContext::KeyDiff { sinks: 2, update_every };
+            let long = Eviction::KeyDiff { sinks: 2, update_every };
             let group = CacheGroup { long, ..CacheGroup::plain(KvForm::Concat) };
             let variants = Variants::with_groups(grid(&[1, 4], &[16]), vec![group], Some(200)).unwrap();
             let n_scorings = Arc::new(AtomicUsize::new(0));

@@ -10,8 +10,8 @@ mod naive;
 use genie_types::SplitIdx;
 use kvmanager::mode::{NativeKv, Tile};
 use kvmanager::{
-    CacheGroup, Column, Columns, HolePolicy, InferenceStep, Keep, KvCache, KvDtype, KvError, KvForm, KvGeometry,
-    KvKind, KvOptions, KvTensor, LongContext, ModeKind, Policy, RopeSpec, SeqId, SplitGeometry, Step, Variants,
+    CacheGroup, Column, Columns, Eviction, HolePolicy, InferenceStep, Keep, KvCache, KvDtype, KvError, KvForm,
+    KvGeometry, KvKind, KvOptions, KvTensor, ModeKind, Policy, RopeSpec, SeqId, SplitGeometry, Step, Variants,
 };
 use naive::{Model, read_past, spec, token_bytes};
 use proptest::prelude::*;
@@ -100,12 +100,12 @@ fn geometry(setup: &Setup) -> KvGeometry {
 
 fn build(setup: &Setup, mode: ModeKind, shapes: usize) -> Result<KvCache, KvError> {
     let specs: Vec<_> = SHAPES[shapes % SHAPES.len()].iter().map(|&(ar, cl)| spec(ar, cl)).collect();
-    let window = LongContext::Window { size: setup.window, sinks: setup.sinks };
+    let window = Eviction::Window { size: setup.window, sinks: setup.sinks };
     let mut default = CacheGroup::plain(setup.form);
     let mut groups = Vec::new();
     match setup.groups {
         1 => default.long = window,
-        3 => default.long = LongContext::Ring { sinks: setup.sinks },
+        3 => default.long = Eviction::Ring { sinks: setup.sinks },
         _ => {}
     }
     groups.push(default);

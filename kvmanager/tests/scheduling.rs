@@ -3,7 +3,7 @@
 mod toy;
 
 use kvmanager::{
-    Column, Columns, InferenceStep, Keep, KvCache, KvForm, KvOptions, LongContext, ModeKind, Policy, SeqId, Step,
+    Column, Columns, Eviction, InferenceStep, Keep, KvCache, KvForm, KvOptions, ModeKind, Policy, SeqId, Step,
 };
 use toy::*;
 
@@ -66,7 +66,7 @@ fn decodes_and_a_prompt_share_steps_and_rollbacks_leave_no_trace() {
             for (text, prompt) in texts.iter().zip(&prompts) {
                 let n = text.len() - prompt.len();
                 assert!(n >= 4, "{n} tokens");
-                assert_eq!(text[prompt.len()..], reference(&[LongContext::None], prompt, n));
+                assert_eq!(text[prompt.len()..], reference(&[Eviction::None], prompt, n));
             }
         }
     }
@@ -74,7 +74,7 @@ fn decodes_and_a_prompt_share_steps_and_rollbacks_leave_no_trace() {
 
 /// A drafter that is right for a while: the true text, spoilt from token `right` on.
 fn draft(text: &[u32], n: usize, right: usize) -> Vec<u32> {
-    let mut draft = reference(&[LongContext::None], text, n);
+    let mut draft = reference(&[Eviction::None], text, n);
     draft[right.min(n)..].iter_mut().for_each(|token| *token = (*token + 1) % 251);
     draft
 }
@@ -108,7 +108,7 @@ fn verified_drafts_are_plain_greedy_decoding() {
             assert_eq!(kv.next_pos(SeqId(0)), text.len() - 1);
             n_steps += 1;
         }
-        assert_eq!(text[9..], reference(&[LongContext::None], &start, text.len() - 9));
+        assert_eq!(text[9..], reference(&[Eviction::None], &start, text.len() - 9));
     }
 }
 
@@ -120,7 +120,7 @@ fn branches_of_a_draft_share_their_prefix() {
     let mut kv = cache(KvForm::Concat, 0);
     let next = process(&mut kv, &start);
     kv.share(main, branch, 0..9).unwrap();
-    let right = reference(&[LongContext::None], &start, 4);
+    let right = reference(&[Eviction::None], &start, 4);
     assert_eq!(right[0], next);
     let wrong: Vec<u32> = right.iter().map(|t| (t + 7) % 251).collect();
     let slice = |seq| (9..12).map(move |pos| Column { seq, pos });
@@ -130,5 +130,5 @@ fn branches_of_a_draft_share_their_prefix() {
     assert_eq!(predicted[..3], right[1..4]);
     kv.keep(branch).unwrap();
     assert_eq!((kv.next_pos(branch), kv.cells(0).unwrap().n_used()), (12, 12));
-    assert_eq!(process_seq(&mut kv, branch, &right[3..4]), reference(&[LongContext::None], &start, 5)[4]);
+    assert_eq!(process_seq(&mut kv, branch, &right[3..4]), reference(&[Eviction::None], &start, 5)[4]);
 }

@@ -24,6 +24,7 @@
 //! | generate text, chat, save and restore | [`Session`], [`Prompt`], [`Generation`], [`Token`], [`Template`] |
 //! | stop a reply from another thread | [`StopHandle`] |
 //! | work with tokens and logits; verify a bundle, measure perplexity | [`Model`], [`Verification`], [`Perplexity`] |
+//! | run several sequences in one step | [`Model::engine_mut`], [`SequenceModel`], [`SeqTokens`], [`SeqId`] |
 //! | plan by measured costs | [`CalibrationContext`] |
 //! | know what went wrong and what may help | [`Error`], [`Hint`] |
 //!
@@ -51,8 +52,10 @@ mod verify;
 pub use backend::{load_library, open_backend};
 pub use calibration::CalibrationContext;
 pub use dialog::{QueryKpis, Reply, SamplerSettings, SaveFormat, SaveReport, SentenceCode, StopReason};
+pub use engine::{SeqTokens, SequenceModel, TokenModel};
 pub use error::{Error, Hint};
 pub use genie_types::TokenId;
+pub use kvmanager::SeqId;
 pub use model::{Bundle, Model};
 pub use options::{BackendChoice, Options, Perf, Pin, PolicyChoice, PrefixCacheOptions};
 pub use perplexity::Perplexity;
@@ -60,6 +63,12 @@ pub use session::{Generation, Prompt, Session, StopHandle, Token};
 pub use template::Template;
 pub use threads::Threads;
 pub use verify::Verification;
+
+/// The programs of the READMEs compile as printed.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+#[doc = include_str!("../../README.md")]
+mod readmes {}
 
 const _: () = {
     const fn is_send<T: Send>() {}

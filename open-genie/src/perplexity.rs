@@ -3,7 +3,7 @@
 //! *Units*: nats; tokens.
 
 use engine::TokenModel;
-use engine::surprise::{Surprise, of_window};
+use engine::perplexity::{NllStats, of_window};
 use genie_types::TokenId;
 
 use crate::{Error, Model};
@@ -59,7 +59,7 @@ impl Model {
     ) -> Result<Perplexity, Error> {
         let bos = self.bundle().config().context().bos;
         let window = size.unwrap_or_else(|| self.engine().context_size());
-        let (mut all, mut windows) = (Surprise::default(), 0);
+        let (mut all, mut windows) = (NllStats::default(), 0);
         for window in self.windows(tokens, size)?.take(max_windows) {
             all.join(of_window(self.engine_mut(), bos, window)?);
             windows += 1;

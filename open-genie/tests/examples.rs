@@ -29,4 +29,6 @@ fn every_example_runs() {
     assert!(run("03_save_and_restore", &bundle).starts_with("restored "));
     let stopped = run("04_stop_from_another_thread", &bundle);
     assert!(stopped.ends_with("tokens, stopped by aborted\n"), "{stopped}");
+    let several = run("05_several_sequences", &bundle);
+    assert_eq!(several.lines().filter(|line| line.starts_with("> ")).count(), 3, "{several}");
 }

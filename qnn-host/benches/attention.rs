@@ -1,9 +1,9 @@
 //! Attention of the Llama-3.2-1B shape: ids `attention/<rows>+<visible past>of<past>/<type of the past>`, with `x<layers>` where
-//! layers take turns, so that the caches stream from memory; a time is that of one layer. Decode throughput is bytes of visible
+//! layers alternate, so that the caches stream from memory; a time is that of one layer. Decode throughput is bytes of visible
 //! keys and values.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use qnn_host::kernels::attention::{Attention, Codes, Rows, Span, attention_on};
+use qnn_host::kernels::attention::{Attention, QuantisedRows, Rows, Span, attention_on};
 use qnn_host::kernels::{Float, Floats, Isa};
 use qnn_host::pool::{Pool, PoolOptions};
 
@@ -19,7 +19,7 @@ fn cache(layers: usize, len: usize) -> Vec<u8> {
 /// Bytes as a type of keys and values.
 fn read_as<'a>(ty: &str, bytes: &'a [u8]) -> Rows<'a> {
     match ty {
-        "u8" => Rows::Codes(Codes { bytes, scale: 0.01, offset: -128 }),
+        "u8" => Rows::Quantised(QuantisedRows { bytes, scale: 0.01, offset: -128 }),
         _ => Floats::new(bytes, Float::F16).into(),
     }
 }

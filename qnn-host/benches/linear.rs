@@ -1,5 +1,5 @@
-//! Linear layers of the Llama-3.2-1B and SmolLM2-135M shapes: ids `linear/<m>x<n>x<k>/<type>`, throughput in bytes of weights for
-//! one row, in multiplications and additions for many.
+//! Linear layers of the Llama-3.2-1B and SmolLM2-135M shapes: ids `linear/<m>x<n>x<k>/<type>`, throughput in bytes of weights
+//! for one row, in multiplications and additions for many.
 
 use std::hint::black_box;
 

@@ -97,7 +97,9 @@ impl Limits {
 
     /// Operations/s on products of 8-bit integers.
     pub fn int8_ops(&self, passes: usize) -> Vec<f64> {
-        self.arithmetic(passes, &|rounds| roofline::products(self.isa, black_box(&mut roofline::Codes::new()), rounds))
+        self.arithmetic(passes, &|rounds| {
+            roofline::products(self.isa, black_box(&mut roofline::Operands::new()), rounds)
+        })
     }
 
     /// Operations/s on f32 multiply-adds.

@@ -1,4 +1,4 @@
-//! A run allocates nothing on the calling thread, once everything has its room.
+//! A run allocates nothing on the calling thread after the first.
 
 #[path = "capi/client.rs"]
 #[expect(dead_code, unused_imports, reason = "shared with the tests of the C API")]
@@ -49,7 +49,7 @@ fn a_run_allocates_nothing() {
     // The counter does count.
     drop(std::hint::black_box(vec![1u8; 3]));
     assert!(COUNT.get() > before);
-    // An output over an input needs room the first time only.
+    // An output over an input allocates its scratch the first time only.
     let mut memory = x.clone();
     let start = memory.as_mut_ptr();
     let (from, mut into) = ([small.x.with(start, 64)], [small.y.with(start, 48)]);

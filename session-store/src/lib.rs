@@ -8,9 +8,9 @@
 //!
 //! // What `KvCache::export` gives for two tokens of a model with one layer: a row of keys and of values for each.
 //! let tensors = vec![KvTensor::new(KvKind::Key, 0, 1, 4, KvDtype::U8), KvTensor::new(KvKind::Value, 0, 1, 4, KvDtype::U8)];
-//! let cells = (0..2).map(|pos| Cell { pos, baked: pos, seqs: 1 }).collect();
+//! let cells = (0..2).map(|pos| Cell { pos, rotated_pos: pos, seqs: 1 }).collect();
 //! let image = KvImage {
-//!     groups: vec![GroupImage { cells, mixed: false }],
+//!     groups: vec![GroupImage { cells, per_head_rows: false }],
 //!     next: vec![(SeqId(0), 2)],
 //!     tensors: tensors.clone(),
 //!     data: vec![vec![7; 8]; 2],

@@ -14,9 +14,9 @@ const ROWS: usize = 300;
 /// A snapshot whose every byte of rows is `fill`.
 fn snapshot(fill: u8, n: usize) -> Snapshot {
     let tensor = KvTensor::new(KvKind::Key, 0, 8, 64, KvDtype::U8);
-    let cells = (0..n).map(|pos| Cell { pos, baked: pos, seqs: 1 }).collect();
+    let cells = (0..n).map(|pos| Cell { pos, rotated_pos: pos, seqs: 1 }).collect();
     let image = KvImage {
-        groups: vec![GroupImage { cells, mixed: false }],
+        groups: vec![GroupImage { cells, per_head_rows: false }],
         next: vec![(SeqId(0), n)],
         tensors: vec![tensor; 4],
         data: vec![vec![fill; tensor.rows_bytes(n)]; 4],

@@ -5,6 +5,7 @@ mod ci;
 mod codegen;
 mod cross;
 mod deploy;
+mod downstream;
 mod elf;
 mod host_lib;
 mod qnn_runtime;
@@ -37,6 +38,8 @@ enum Task {
     Deploy(deploy::DeployArgs),
     /// Build the host backend as libQnnHost.so.
     HostLib,
+    /// Build the numbered examples outside of this workspace, as a user's program, and run them.
+    Downstream,
     /// Check rules that no other tool knows: layers, file heads and sizes, words, paths in documents, import circles.
     Tidy(tidy::TidyArgs),
 }
@@ -50,6 +53,7 @@ fn main() -> anyhow::Result<()> {
         Task::Test(args) => cross::test(&args),
         Task::Deploy(args) => deploy::run(&args),
         Task::HostLib => host_lib::run(),
+        Task::Downstream => downstream::run(),
         Task::Tidy(args) => tidy::run(&args),
     }
 }

@@ -8,7 +8,7 @@
 mod ops;
 
 use conformance::backends;
-use engine::{Engine, EngineConfig, LongContext, ModeKind};
+use engine::{Engine, EngineConfig, Eviction, ModeKind};
 use genie_types::Dtype;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -43,7 +43,7 @@ fn with_engines<R>(case: &Case, run: impl FnOnce(&mut [Engine; 2], &Decoder) -> 
         let mut config = EngineConfig { kv_mode: Some(mode), n_threads, ..case.form.config(&decoder, bins.clone()) };
         for (rule, group) in case.rules.iter().zip(&case.form.groups) {
             if let Rule::Window { size, sinks } = *rule {
-                config.long_context.push((format!("{}_", group.prefix), LongContext::Window { size, sinks }));
+                config.long_context.push((format!("{}_", group.prefix), Eviction::Window { size, sinks }));
             }
         }
         n_threads += 2;

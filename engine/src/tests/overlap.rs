@@ -3,11 +3,12 @@
 //! No clocks: a job is held on its worker until the execution that it must not hold up has begun. If the engine waited for
 //! that job first, neither would go on; the hold then gives up and the test fails.
 
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use genie_types::TokenId;
 use kvmanager::JobEvent;
+use parking_lot::{Condvar, Mutex};
 
 use super::bundle::{Cut, Form, config};
 use super::toy::Toy;
@@ -35,7 +36,7 @@ struct Log {
 
 type Shared = Arc<(Mutex<Log>, Condvar)>;
 
-/// The toy, telling when it is asked.
+/// The toy, logging when it is executed.
 struct Watched {
     toy: Toy,
     log: Shared,
@@ -49,7 +50,7 @@ impl Executor for Watched {
         io: &mut dyn Iterator<Item = Binding<'io>>,
     ) -> Result<(), ExecuteError> {
         {
-            let mut log = self.log.0.lock().unwrap();
+            let mut log = self.log.0.lock();
             log.begun[split] += 1;
             // Two workers share the rows of a split, and each step before has sent them at least one job.
             let due = if [FIRST, SECOND].contains(&split) { 2 * (log.begun[split] - 1) } else { 0 };
@@ -68,7 +69,7 @@ fn hold(engine: &mut Engine<Watched>, log: &Shared, held: usize, until: usize, e
     let log = Arc::clone(log);
     engine.watch_jobs(Arc::new(move |event: JobEvent| {
         let (lock, changed) = &*log;
-        let mut now = lock.lock().unwrap();
+        let mut now = lock.lock();
         let split = event.split.0;
         if event.ended {
             now.ended[split] += 1;
@@ -79,8 +80,7 @@ fn hold(engine: &mut Engine<Watched>, log: &Shared, held: usize, until: usize, e
         if split != held || now.begun[split] == 0 || now.stuck.is_some() {
             return;
         }
-        let (mut now, timeout) =
-            changed.wait_timeout_while(now, Duration::from_secs(20), |now| now.begun[until] < wanted).unwrap();
+        let timeout = changed.wait_while_for(&mut now, |now| now.begun[until] < wanted, Duration::from_secs(20));
         if timeout.timed_out() {
             now.stuck = Some(format!("split {until} waited for the rows of split {held}"));
         } else {
@@ -108,11 +108,11 @@ fn run(calls: &[usize], held: usize, until: usize, enough: fn(usize) -> usize, l
         engine.process(&tokens(n)).unwrap();
     }
     // The last step's jobs may be held for an execution that no longer comes: let them go.
-    log.0.lock().unwrap().begun[until] += last;
+    log.0.lock().begun[until] += last;
     log.1.notify_all();
     engine.wait_all().unwrap();
     drop(engine);
-    Arc::try_unwrap(log).map_err(|_| "the engine is gone").unwrap().0.into_inner().unwrap()
+    Arc::try_unwrap(log).map_err(|_| "the engine is gone").unwrap().0.into_inner()
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What the engine refuses, in which words, and that nothing is lost by it.
 
 use genie_types::{DataFormat, TokenId};
-use kvmanager::{LongContext, ModeKind};
+use kvmanager::{Eviction, ModeKind};
 use nsp_graph::{Options, analyze};
 
 use super::bundle::{Cut, Form, config};
@@ -34,14 +34,11 @@ fn settings_that_do_not_fit_the_graphs() {
             "context size 64 does not fit the graphs: expected 1 to 16, the largest CL loaded",
         ),
         (
-            EngineConfig { long_context: vec![("swa_".into(), LongContext::None)], ..config() },
+            EngineConfig { long_context: vec![("swa_".into(), Eviction::None)], ..config() },
             "long context: expected the prefix of a cache group, found `swa_`",
         ),
         (
-            EngineConfig {
-                long_context: vec![("past_".into(), LongContext::Window { size: 0, sinks: 0 })],
-                ..config()
-            },
+            EngineConfig { long_context: vec![("past_".into(), Eviction::Window { size: 0, sinks: 0 })], ..config() },
             "cache group 0 (`past_`): window size 0, expected at least 1",
         ),
         (

@@ -1,7 +1,7 @@
 //! Cached generation equals the model without a cache, whatever the form, the plan and the history.
 
 use genie_types::{Quant, TokenId};
-use kvmanager::{LongContext, ModeKind, Overflow, Policy, SeqId};
+use kvmanager::{Eviction, ModeKind, Overflow, Policy, SeqId};
 use nsp_graph::InputRole;
 use proptest::prelude::*;
 
@@ -112,7 +112,7 @@ fn a_windowed_group_sees_its_window() {
     for (scatter, cut) in [(true, Cut::Mono), (false, Cut::Mono), (true, Cut::Four)] {
         for size in [1, 4, 5, 8] {
             let form = Form { cut, scatter, types: Types::Mixed, swa: Some(12), ..Form::plain(VARIANTS) };
-            let rule = LongContext::Window { size, sinks: 0 };
+            let rule = Eviction::Window { size, sinks: 0 };
             let long_context = vec![("swa_".to_owned(), rule)];
             let mut engine = engine(form, &EngineConfig { long_context, n_threads: 1, ..config() });
             for prompt in [1, 3, 9, 17] {
@@ -138,7 +138,7 @@ fn a_windowed_group_sees_its_window() {
 
 #[test]
 fn a_ring_goes_on_beyond_the_compiled_context() {
-    let long_context = vec![("past_".to_owned(), LongContext::Ring { sinks: 2 })];
+    let long_context = vec![("past_".to_owned(), Eviction::Ring { sinks: 2 })];
     let config = EngineConfig { context_size: Some(50), long_context, ..config() };
     let mut engine = engine(Form { cut: Cut::Two, ..Form::plain(VARIANTS) }, &config);
     let tokens: Vec<u32> = (0..50).map(|i| (i * 7 + 1) % VOCAB as u32).collect();

@@ -9,7 +9,7 @@ use nsp_graph::{GraphLayout, InputRole, ModelLayout, OutputRole, Split};
 
 use super::bundle::{HEAD_DIM, HIDDEN, N_LAYERS, VOCAB};
 use crate::buffer::{Buffer, elements};
-use crate::codes::{Encoding, Rounding};
+use crate::quant::{QuantParams, Rounding};
 use crate::{Binding, ExecuteError, Executor};
 
 /// What a graph was given.
@@ -27,7 +27,7 @@ pub(super) struct Toy {
     pub(super) fail_at: Option<usize>,
     /// Fail from that call on.
     pub(super) fail_from: Option<usize>,
-    /// In those calls, counted from 1, say NaN for this entry and write NaN to the cache.
+    /// In those calls, counted from 1, return NaN for this entry and write NaN to the cache.
     pub(super) poison: Option<(std::ops::Range<usize>, usize)>,
 }
 
@@ -38,8 +38,8 @@ impl Toy {
 }
 
 /// Bytes to whole numbers and back, through the tensor's own encoding.
-fn encoding(t: &TensorInfo) -> Encoding {
-    Encoding::of(t.dtype, &t.quant).unwrap_or(Encoding { dtype: t.dtype, scale: 1.0, offset: 0 })
+fn encoding(t: &TensorInfo) -> QuantParams {
+    QuantParams::of(t.dtype, &t.quant).unwrap_or(QuantParams { dtype: t.dtype, scale: 1.0, offset: 0 })
 }
 
 fn decode(t: &TensorInfo, bytes: &[u8]) -> Vec<f32> {
@@ -75,7 +75,7 @@ fn logit(x: i64, entry: usize) -> i64 {
 
 /// Logits of the last token, from the tokens alone: no cache, no mask, no padding. `window`: keys that layer 1 sees.
 pub(super) fn reference(tokens: &[u32], rope: &Quant, dtype: genie_types::Dtype, window: usize) -> Vec<f32> {
-    let encoding = Encoding::of(dtype, rope).unwrap();
+    let encoding = QuantParams::of(dtype, rope).unwrap();
     let cos: Vec<f32> = (0..tokens.len())
         .map(|position| {
             let mut buffer = Buffer::zeroed(4);
@@ -158,7 +158,7 @@ impl<'a, 'io> Lent<'a, 'io> {
             },
             _ if element.iter().all(|&b| b == 255) => true,
             _ if element.iter().all(|&b| b == 0) => false,
-            _ => panic!("mask code {element:?}"),
+            _ => panic!("mask value {element:?}"),
         };
         let all: Vec<bool> = bytes.chunks(t.dtype.size_bytes()).map(shown).collect();
         all.chunks(all.len() / ar).map(<[bool]>::to_vec).collect()

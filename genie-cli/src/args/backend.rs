@@ -2,6 +2,9 @@
 
 use std::path::PathBuf;
 
+use anyhow::Result;
+use open_genie::{BackendChoice, Options};
+
 /// Which QNN library executes the graphs.
 #[derive(clap::Args, Clone)]
 pub struct BackendArgs {
@@ -16,4 +19,19 @@ pub struct BackendArgs {
     /// backend library].
     #[arg(long, value_name = "PATH")]
     pub system_lib: Option<PathBuf>,
+}
+
+impl BackendArgs {
+    /// Options with that backend.
+    pub fn options(&self) -> Result<Options> {
+        let backend = match &self.backend_lib {
+            Some(file) => BackendChoice::Library(file.clone()),
+            None => self.backend.parse()?,
+        };
+        let options = Options::new().backend(backend);
+        Ok(match &self.system_lib {
+            Some(system) => options.system_library(system),
+            None => options,
+        })
+    }
 }

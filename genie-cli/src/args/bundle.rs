@@ -1,12 +1,13 @@
 //! `--config`: the bundle, or the built-in demo.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use open_genie::{Bundle, demo};
 
 use super::BackendArgs;
+use crate::commands::compile::Bars;
 use crate::printer::Printer;
-use crate::{bundle, demo};
 
 /// The bundle to use.
 #[derive(clap::Args)]
@@ -17,11 +18,29 @@ pub struct BundleArgs {
 }
 
 impl BundleArgs {
-    /// Path of the config; compiles the demo with that backend on its first use.
-    pub fn path(&self, backend: &BackendArgs, printer: &Printer) -> Result<PathBuf> {
+    /// Reads the bundle's config and prints its warnings; compiles the demo with that backend on its first use.
+    pub fn read(&self, backend: &BackendArgs, printer: &Printer) -> Result<Bundle> {
         match &self.config {
-            Some(path) => bundle::config_path(path),
-            None => demo::config(backend, printer),
+            Some(path) => read_bundle(path, printer),
+            None => read_bundle(&demo_bundle(backend, printer)?, printer),
         }
     }
+}
+
+/// Reads a bundle's config and prints its warnings.
+pub fn read_bundle(path: &Path, printer: &Printer) -> Result<Bundle> {
+    let bundle = Bundle::read(path)?;
+    for warning in bundle.warnings() {
+        printer.info(format_args!("warning: {}: {warning}", bundle.path().display()));
+    }
+    Ok(bundle)
+}
+
+fn demo_bundle(backend: &BackendArgs, printer: &Printer) -> Result<PathBuf> {
+    let folder = demo::folder()?;
+    if !demo::is_compiled(&folder) {
+        printer.info(format_args!("compiling the demo model into {} (once)", folder.display()));
+        demo::compile(&folder, &backend.options()?, &mut Bars::new(printer, false))?;
+    }
+    Ok(folder)
 }

@@ -9,9 +9,9 @@ mod variants;
 mod verbosity;
 
 pub use backend::BackendArgs;
-pub use bundle::BundleArgs;
-pub use policy::PolicyArg;
-pub use soc::{NO_VOTE, SocArgs};
-pub use threads::{PinArg, ThreadArgs};
+pub use bundle::{BundleArgs, read_bundle};
+pub use policy::{PolicyArg, warn_of_nominal_costs};
+pub use soc::SocArgs;
+pub use threads::ThreadArgs;
 pub use variants::VariantArgs;
 pub use verbosity::Verbosity;

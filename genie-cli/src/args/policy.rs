@@ -2,8 +2,10 @@
 
 use anyhow::Result;
 use clap::ValueEnum;
-use genie_types::Variant;
-use kvmanager::plan::{CostTable, Policy, Variants};
+use genie_bundle::calibration::CalibrationMismatch;
+use open_genie::{Model, PolicyChoice};
+
+use crate::printer::Printer;
 
 /// How the planner chooses the graphs of a query.
 #[derive(Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
@@ -20,20 +22,23 @@ pub enum PolicyArg {
     Cost,
 }
 
-impl PolicyArg {
-    /// The planner's policy. `Cost` has nominal costs: a step's time grows with its AR and CL.
-    pub fn policy(self, variants: &Variants) -> Result<Policy> {
-        Ok(match self {
-            Self::Lenient => Policy::Lenient,
-            Self::Genie => Policy::Genie,
-            Self::FixedVariant => Policy::FixedVariant,
-            Self::Cost => {
-                let nominal = |variant: &Variant| {
-                    let (ar, cl) = (variant.ar().get() as f64, variant.cl().get() as f64);
-                    (*variant, 100.0 + ar * (1.0 + cl / 4096.0))
-                };
-                Policy::Cost(CostTable::new(variants.specs().iter().map(nominal), 1.0, 0.01)?.into())
-            }
-        })
+impl From<PolicyArg> for PolicyChoice {
+    fn from(arg: PolicyArg) -> Self {
+        match arg {
+            PolicyArg::Lenient => Self::Lenient,
+            PolicyArg::Genie => Self::Genie,
+            PolicyArg::FixedVariant => Self::FixedVariant,
+            PolicyArg::Cost => Self::Cost,
+        }
     }
+}
+
+/// Warns where nominal costs are used because the bundle's calibration cannot be.
+pub fn warn_of_nominal_costs(model: &Model, mismatch: Option<&CalibrationMismatch>, printer: &Printer) -> Result<()> {
+    if let Some(why) = mismatch {
+        let path = model.calibration()?.path();
+        printer.info(format_args!("warning: using nominal costs, not `{}`: {why}", path.display()));
+        printer.info("hint: `genie bench --calibrate` measures this bundle on this machine and writes that file");
+    }
+    Ok(())
 }

@@ -1,5 +1,6 @@
 //! `--soc`, `--perf`: the SoC that an HTP backend runs on, and its clocks.
 
+use open_genie::{Options, Perf};
 use qnn_api::PerfPolicy;
 
 /// The SoC of an HTP backend, and how fast it runs.
@@ -16,8 +17,22 @@ pub struct SocArgs {
 }
 
 /// The value of `--perf` that casts no vote for the clocks.
-pub const NO_VOTE: &str = "none";
+const NO_VOTE: &str = "none";
 
 fn perf_names() -> clap::builder::PossibleValuesParser {
     PerfPolicy::ALL.iter().map(|policy| policy.name()).chain([NO_VOTE]).collect::<Vec<_>>().into()
+}
+
+impl SocArgs {
+    /// Sets them in options.
+    pub fn apply(&self, mut options: Options) -> Options {
+        if let Some(name) = &self.soc {
+            options = options.soc(name);
+        }
+        match self.perf.as_deref() {
+            None => options,
+            Some(NO_VOTE) => options.perf(Perf::LeaveAlone),
+            Some(name) => options.perf(PerfPolicy::from_name(name).map_or(Perf::OfBundle, Perf::Policy)),
+        }
+    }
 }

@@ -2,6 +2,8 @@
 
 use std::str::FromStr;
 
+use open_genie::{Options, Pin};
+
 /// Threads of the embedded backend.
 #[derive(clap::Args, Default, Clone)]
 pub struct ThreadArgs {
@@ -32,5 +34,20 @@ impl FromStr for PinArg {
         }
         let core = |one: &str| one.trim().parse().map_err(|_| format!("expected a core's number, found `{one}`"));
         text.split(',').map(core).collect::<Result<_, _>>().map(Self::Cores)
+    }
+}
+
+impl ThreadArgs {
+    /// Sets them in options.
+    pub fn apply(&self, options: Options) -> Options {
+        let options = match self.threads {
+            Some(n) => options.threads(n),
+            None => options,
+        };
+        options.pin(match &self.pin {
+            None => Pin::No,
+            Some(PinArg::Cores(cores)) => Pin::Cores(cores.clone()),
+            Some(PinArg::Config) => Pin::OfConfig,
+        })
     }
 }

@@ -12,11 +12,9 @@ use qnn_api::library::runtime;
 use qnn_api::{Backend, PerfPolicy};
 
 use crate::args::{BackendArgs, VariantArgs};
-use crate::backend;
 use crate::exit::ExitStatus;
 use crate::failure::UserError;
 use crate::printer::Printer;
-use crate::threads::Threads;
 
 /// Flags of `genie compile`.
 #[derive(clap::Args)]
@@ -161,13 +159,13 @@ fn htp_options(args: &Args) -> Result<Option<HtpOptions>> {
 }
 
 /// Compiles with progress bars.
-pub fn into_bundle(options: &CompileOptions, backend: &BackendArgs, printer: &Printer) -> Result<Manifest> {
+fn into_bundle(options: &CompileOptions, backend: &BackendArgs, printer: &Printer) -> Result<Manifest> {
     options.check()?;
     let backend = match &options.htp {
         Some(htp) => htp_backend(htp, backend)?,
-        None => backend::open(backend, &Threads::default())?,
+        None => open_genie::open_backend(&backend.options()?)?,
     };
-    let mut bars = Bars { printer, bar: None, times: options.htp.is_some() };
+    let mut bars = Bars::new(printer, options.htp.is_some());
     Ok(compiler::compile(options, &backend, &mut bars)?)
 }
 
@@ -189,11 +187,18 @@ fn htp_backend(htp: &HtpOptions, args: &BackendArgs) -> Result<Arc<Backend>> {
 }
 
 /// One progress bar per stage; counts bytes where the stage has them, else items.
-struct Bars<'a> {
+pub struct Bars<'a> {
     printer: &'a Printer,
     bar: Option<(ProgressBar, bool)>,
     /// Print each graph's time: negligible on the host, perhaps minutes with an HTP library.
     times: bool,
+}
+
+impl<'a> Bars<'a> {
+    /// None yet; `times` prints each graph's time.
+    pub fn new(printer: &'a Printer, times: bool) -> Self {
+        Self { printer, bar: None, times }
+    }
 }
 
 impl Progress for Bars<'_> {

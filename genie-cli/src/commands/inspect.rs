@@ -6,14 +6,13 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use genie_types::{GraphInfo, Quant, TensorInfo};
+use open_genie::Perf;
 use qnn_api::{BinaryInfo, Library, binary_info};
 use serde_json::{Value, json};
 
-use crate::args::{BackendArgs, PolicyArg};
+use crate::args::{BackendArgs, read_bundle};
 use crate::exit::ExitStatus;
 use crate::printer::Printer;
-use crate::threads::Threads;
-use crate::{backend, bundle};
 
 /// Flags of `genie inspect`.
 #[derive(clap::Args)]
@@ -33,7 +32,8 @@ pub struct Args {
 /// Prints what a binary or a bundle holds; a folder or a `.json` file is a bundle.
 pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     let is_bundle = args.path.is_dir() || args.path.extension().is_some_and(|e| e == "json");
-    let library = backend::library(&args.backend)?;
+    let options = args.backend.options()?;
+    let library = open_genie::load_library(&options)?;
     if !is_bundle {
         let (info, size) = read(&library, &args.path)?;
         if args.json {
@@ -47,10 +47,8 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
         return Ok(ExitStatus::Done);
     }
 
-    let config = bundle::config(&args.path, printer)?;
-    let backend = backend::open(&args.backend, &Threads::default())?;
-    let engine = bundle::engine(config.engine(), &backend, PolicyArg::Lenient)?;
-    let layout = engine.layout();
+    let model = read_bundle(&args.path, printer)?.open(&options.perf(Perf::LeaveAlone))?;
+    let (config, layout) = (model.bundle().config(), model.engine().layout());
     let mut binaries = Vec::new();
     for path in &config.engine().ctx_bins {
         binaries.push((path, read(&library, path)?));

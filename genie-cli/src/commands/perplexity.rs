@@ -7,17 +7,11 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use dialog::Tokenizer;
-use engine::TokenModel;
-use engine::surprise::{Surprise, of_window};
 use serde::Serialize;
 
 use crate::args::{BackendArgs, BundleArgs, PolicyArg, SocArgs, ThreadArgs};
 use crate::exit::ExitStatus;
-use crate::failure::UserError;
 use crate::printer::Printer;
-use crate::threads::Threads;
-use crate::{backend, bundle};
 
 /// Flags of `genie perplexity`.
 #[derive(clap::Args)]
@@ -65,48 +59,29 @@ struct Report {
 /// Computes and prints the perplexity.
 pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     let text = text(&args.file)?;
-    let path = args.bundle.path(&args.backend, printer)?;
-    let config = bundle::config(&path, printer)?;
-    let tokens = Tokenizer::from_file(config.tokenizer())?.encode(&text)?;
-    let threads = Threads::new(&args.threads, config.backend().cpu_mask)?;
-    let active = backend::start(&args.backend, &args.soc, config.backend(), &threads)?;
-    let mut engine = bundle::engine(config.engine(), &active.backend, args.policy)?;
-
-    let (limit, bos) = (engine.context_size(), config.context().bos);
-    let window = args.window.unwrap_or(limit);
-    let least = if bos.is_some() { 1 } else { 2 };
-    if window < least || window > limit {
-        return Err(UserError::error(
-            format!("`--window {window}` cannot be measured: the context holds {limit} tokens"),
-            format!("choose {least} to {limit} tokens"),
-        ));
-    }
-    let windows: Vec<_> = tokens.chunks(window).take(args.max_windows.unwrap_or(usize::MAX)).collect();
-    let bar = printer.bar(windows.len() as u64, "windows", false);
-    let mut all = Surprise::default();
-    for window in &windows {
-        all.join(of_window(&mut engine, bos, window)?);
-        bar.inc(1);
-    }
+    let bundle = args.bundle.read(&args.backend, printer)?;
+    let options = args.threads.apply(args.soc.apply(args.backend.options()?)).policy(args.policy.into());
+    let mut model = bundle.open(&options)?;
+    let tokens = model.tokenizer()?.encode(&text)?;
+    let max_windows = args.max_windows.unwrap_or(usize::MAX);
+    let n_windows = model.windows(&tokens, args.window)?.take(max_windows).count();
+    let bar = printer.bar(n_windows as u64, "windows", false);
+    let found = model.perplexity(&tokens, args.window, max_windows, &mut || bar.inc(1))?;
     bar.finish_and_clear();
-    if all.tokens == 0 {
-        let hint = "use a file with text, and `--max-windows` of at least 1";
-        return Err(UserError::error(format!("nothing to predict in {} tokens", tokens.len()), hint));
-    }
     let report = Report {
-        bundle: path.display().to_string(),
+        bundle: model.bundle().path().display().to_string(),
         file: args.file.display().to_string(),
-        window,
-        windows: windows.len(),
-        tokens: all.tokens,
-        nats_per_token: all.mean(),
-        standard_error: all.standard_error(),
-        perplexity: all.perplexity(),
+        window: found.window,
+        windows: found.windows,
+        tokens: found.tokens,
+        nats_per_token: found.nll,
+        standard_error: found.standard_error,
+        perplexity: found.perplexity,
     };
     if args.json {
         printer.data_line(serde_json::to_string(&report)?)?;
     } else {
-        let Report { windows, tokens, nats_per_token: nats, standard_error: error, perplexity, .. } = report;
+        let Report { window, windows, tokens, nats_per_token: nats, standard_error: error, perplexity, .. } = report;
         printer.data_line(format_args!("tokens      {tokens} in {windows} windows of {window}"))?;
         printer.data_line(format_args!("NLL         {nats:.4} nats per token, standard error {error:.4}"))?;
         printer.data_line(format_args!("perplexity  {perplexity:.3}"))?;

@@ -5,15 +5,13 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use genie_types::{Ar, Cl, Variant};
 use kvmanager::plan::{KvForm, KvState, Plan, Policy, Request, Variants, plan};
+use open_genie::{Perf, PolicyChoice};
 use serde::Serialize;
 
-use crate::args::{BackendArgs, PolicyArg, VariantArgs};
-use crate::calibration::CalibrationContext;
+use crate::args::{BackendArgs, PolicyArg, VariantArgs, read_bundle, warn_of_nominal_costs};
 use crate::exit::ExitStatus;
 use crate::failure::UserError;
 use crate::printer::Printer;
-use crate::threads::Threads;
-use crate::{backend, bundle};
 
 /// Flags of `genie plan`.
 #[derive(clap::Args)]
@@ -60,20 +58,22 @@ struct StepRecord {
 
 /// Prints a table or a JSON line for each number of tokens and each policy.
 pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
-    let (variants, here) = match &args.config {
-        Some(path) => {
-            let path = bundle::config_path(path)?;
-            let config = bundle::config(&path, printer)?;
-            let backend = backend::open(&args.backend, &Threads::default())?;
-            let engine = bundle::engine(config.engine(), &backend, PolicyArg::Lenient)?;
-            (engine.variants().clone(), Some(CalibrationContext::new(&path, &config.engine().ctx_bins, &backend)?))
-        }
-        None => (Variants::new(grid(&args.variants)?, KvForm::Concat, None)?, None),
+    let model = match &args.config {
+        Some(path) => Some(read_bundle(path, printer)?.open(&args.backend.options()?.perf(Perf::LeaveAlone))?),
+        None => None,
+    };
+    let variants = match &model {
+        Some(model) => model.engine().variants().clone(),
+        None => Variants::new(grid(&args.variants)?, KvForm::Concat, None)?,
     };
     let wanted = args.policy.map_or(vec![PolicyArg::Lenient, PolicyArg::FixedVariant, PolicyArg::Cost], |p| vec![p]);
-    let policy_of = |&arg: &PolicyArg| match &here {
-        Some(here) => here.policy(arg, &variants, printer),
-        None => arg.policy(&variants),
+    let policy_of = |&arg: &PolicyArg| match &model {
+        Some(model) => {
+            let (policy, mismatch) = model.policy(arg.into())?;
+            warn_of_nominal_costs(model, mismatch.as_ref(), printer)?;
+            Ok(policy)
+        }
+        None => Ok(PolicyChoice::from(arg).nominal(&variants)),
     };
     let policies = wanted.iter().map(policy_of).collect::<Result<Vec<_>>>()?;
     let mut status = ExitStatus::Done;

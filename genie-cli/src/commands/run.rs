@@ -2,27 +2,23 @@
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
-use dialog::{
-    Chunk, Dialog, DialogConfig, DialogError, Reply, SamplerSettings, SaveFormat, SentenceCode, Signal, StopReason,
-};
 use engine::profile::{EventTimes, GraphTimes};
-use engine::{GraphProfile, ModeKind, Overflow, PrefixCache};
+use engine::{GraphProfile, ModeKind};
 use genie_types::TokenId;
+use open_genie::{Bundle, PrefixCacheOptions, Reply, SamplerSettings, SaveFormat, SentenceCode, Session, StopReason};
 use qnn_api::ProfileLevel;
 use serde_json::{Value, json};
-use session_store::PrefixStore;
 
-use crate::args::{BackendArgs, BundleArgs, PolicyArg, SocArgs, ThreadArgs};
-use crate::calibration::CalibrationContext;
+use crate::args::{BackendArgs, BundleArgs, PolicyArg, SocArgs, ThreadArgs, warn_of_nominal_costs};
 use crate::exit::ExitStatus;
 use crate::failure::UserError;
 use crate::printer::Printer;
-use crate::threads::Threads;
-use crate::{backend, bundle, demo};
+
+/// Default of `--max-tokens` with the demo.
+const DEMO_MAX_TOKENS: u32 = 200;
 
 /// Flags of `genie run`.
 #[derive(clap::Args)]
@@ -138,103 +134,70 @@ enum Prompt {
 /// Opens the bundle or the demo, runs the query, streams the reply, reports.
 pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     let prompt = prompt(args)?;
-    let path = args.bundle.path(&args.backend, printer)?;
-    let config = bundle::config(&path, printer)?;
+    let bundle = args.bundle.read(&args.backend, printer)?;
     if let Some(file) = &args.profile {
         must_be_new(file)?;
     }
-    let Opened { mut dialog, graphs, _active } = open(args, &path, &config, printer)?;
-    if let Some(folder) = &args.saved.restore {
-        let by =
-            dialog.restore(folder).with_context(|| format!("cannot restore the dialog in `{}`", folder.display()))?;
-        let whose = if by == SaveFormat::Genie { "Genie's files" } else { "the snapshot" };
-        printer.info(format_args!("restored {} tokens from {whose}", dialog.history().len()));
-    }
-    let code = if args.saved.rewind { SentenceCode::Rewind } else { SentenceCode::Complete };
-    let control = dialog.control();
-    let mut broken = None;
-    let callback = |chunk: Chunk<'_>| {
-        if !args.json && broken.is_none() {
-            broken = printer.data(chunk.text).err();
-            if broken.is_some() {
-                control.signal(Signal::Abort); // the reader is gone
-            }
-        }
-    };
-    let reply = match &prompt {
-        Prompt::Text(text) => dialog.query(text, code, callback),
-        Prompt::Tokens(tokens) => dialog.token_query(tokens, code, callback),
-    };
-    let reply = reply.map_err(|e| explain(e, &dialog))?;
-    if let Some(error) = broken {
-        return Err(error);
-    }
-    report(args, printer, &dialog, &reply)?;
-    if let Some(file) = &args.profile {
-        write_profile(file, &dialog, graphs.as_ref())?;
-    }
-    if let Some(folder) = &args.saved.save {
-        let saved = dialog.save(folder).with_context(|| format!("cannot save into `{}`", folder.display()))?;
-        if let Some(why) = saved.without_genie {
-            printer.info(format_args!("saved without Genie's files: {why}"));
-        }
-    }
-    Ok(ExitStatus::Done)
-}
-
-/// Adds the remaining capacity to context-overflow errors.
-fn explain(error: DialogError, dialog: &Dialog) -> anyhow::Error {
-    match (&error, dialog.admission()) {
-        (DialogError::Overflow(Overflow::ContextExceeded { .. }), Some(fits)) => {
-            UserError::error(error.to_string(), fits.to_string())
-        }
-        _ => error.into(),
-    }
-}
-
-/// A dialog that is ready for a query.
-struct Opened {
-    dialog: Dialog,
-    graphs: Option<GraphProfile>,
-    /// Dropped last: the power vote outlives the dialog.
-    _active: backend::ActiveBackend,
-}
-
-fn open(args: &Args, path: &Path, config: &DialogConfig, printer: &Printer) -> Result<Opened> {
-    let began = Instant::now();
-    let threads = Threads::new(&args.threads, config.backend().cpu_mask)?;
-    let active = backend::start(&args.backend, &args.soc, config.backend(), &threads)?;
-    let mut engine_config = config.engine().clone();
-    engine_config.model_hash = bundle::model_hash(path);
-    engine_config.kv_mode = args.saved.kv_mode.as_deref().map(kv_mode).transpose()?;
-    let mut engine = bundle::engine(&engine_config, &active.backend, PolicyArg::Lenient)?;
-    if args.policy != PolicyArg::Lenient {
-        let calibration = CalibrationContext::new(path, &engine_config.ctx_bins, &active.backend)?;
-        engine.set_policy(calibration.policy(args.policy, engine.variants(), printer)?);
-    }
-    let prefix_cache = match &args.saved.prefix_cache {
-        Some(folder) => {
-            let store = PrefixStore::open(folder, engine.model_hash()?, args.saved.prefix_cache_mib << 20)?;
-            Some(PrefixCache::new(store, args.saved.prefix_min_tokens))
-        }
-        None => None,
-    };
     let graphs = args.graph_profile.map(|level| {
         GraphProfile::new(match level {
             GraphProfileArg::Basic => ProfileLevel::Basic,
             GraphProfileArg::Detailed => ProfileLevel::Detailed,
         })
     });
-    engine.executor_mut().set_profile(graphs.clone());
-    let mut dialog = Dialog::new(config, Box::new(engine))?;
-    dialog.set_prefix_cache(prefix_cache);
-    dialog.set_init_time(began.elapsed());
-    dialog.set_sampler(sampler(config.sampler().clone(), &args.sampler)?);
-    let demo_limit = args.bundle.config.is_none().then_some(demo::MAX_TOKENS);
-    if let Some(limit) = args.max_tokens.or(demo_limit) {
-        dialog.control().set_max_num_tokens(Some(limit as usize));
+    let mut session = open(args, bundle, graphs.as_ref(), printer)?;
+    if let Some(folder) = &args.saved.restore {
+        let whose = if session.restore(folder)? == SaveFormat::Genie { "Genie's files" } else { "the snapshot" };
+        printer.info(format_args!("restored {} tokens from {whose}", session.history().len()));
     }
-    Ok(Opened { dialog, graphs, _active: active })
+    let code = if args.saved.rewind { SentenceCode::Rewind } else { SentenceCode::Complete };
+    let mut generation = match &prompt {
+        Prompt::Text(text) => session.query(text, code),
+        Prompt::Tokens(tokens) => session.query(tokens.as_slice(), code),
+    };
+    for token in &mut generation {
+        let token = token?;
+        if !args.json && token.stop.is_none() {
+            printer.data(&token.text)?;
+        }
+    }
+    let reply = generation.stop_here();
+    report(args, printer, &session, &reply)?;
+    if let Some(file) = &args.profile {
+        write_profile(file, &session, graphs.as_ref())?;
+    }
+    if let Some(folder) = &args.saved.save
+        && let Some(why) = session.save(folder)?.without_genie
+    {
+        printer.info(format_args!("saved without Genie's files: {why}"));
+    }
+    Ok(ExitStatus::Done)
+}
+
+/// Opens a session with what the flags set.
+fn open(args: &Args, bundle: Bundle, graphs: Option<&GraphProfile>, printer: &Printer) -> Result<Session> {
+    let mut options = args.threads.apply(args.soc.apply(args.backend.options()?)).policy(args.policy.into());
+    if let Some(name) = &args.saved.kv_mode {
+        options = options.kv_mode(kv_mode(name)?);
+    }
+    if let Some(folder) = &args.saved.prefix_cache {
+        options = options.prefix_cache(PrefixCacheOptions {
+            folder: folder.clone(),
+            max_bytes: args.saved.prefix_cache_mib << 20,
+            min_tokens: args.saved.prefix_min_tokens,
+        });
+    }
+    if let Some(graphs) = graphs {
+        options = options.graph_profile(graphs.clone());
+    }
+    let model = bundle.open(&options)?;
+    warn_of_nominal_costs(&model, model.calibration_mismatch(), printer)?;
+    let mut session = model.into_session()?;
+    session.set_sampler(sampler(session.sampler().clone(), &args.sampler)?);
+    let demo_limit = args.bundle.config.is_none().then_some(DEMO_MAX_TOKENS);
+    if let Some(limit) = args.max_tokens.or(demo_limit) {
+        session.set_max_tokens(Some(limit as usize));
+    }
+    Ok(session)
 }
 
 /// As libGenie, does not overwrite an existing file with a profile.
@@ -247,8 +210,8 @@ fn must_be_new(file: &Path) -> Result<()> {
 }
 
 /// Writes Genie's profile document, with the backend's graph times under `graphs`.
-fn write_profile(file: &Path, dialog: &Dialog, graphs: Option<&GraphProfile>) -> Result<()> {
-    let mut document = dialog.profile().to_json();
+fn write_profile(file: &Path, session: &Session, graphs: Option<&GraphProfile>) -> Result<()> {
+    let mut document = session.profile().to_json();
     if let Some(graphs) = graphs {
         let event = |e: EventTimes| json!({"name": e.name, "type": e.kind, "unit": e.unit, "count": e.count, "total": e.total, "max": e.max});
         let graph = |g: GraphTimes| json!({"graph": g.graph, "runs": g.n_runs, "events": g.events.into_iter().map(event).collect::<Vec<_>>()});
@@ -316,13 +279,13 @@ fn sampler(mut settings: SamplerSettings, args: &SamplerArgs) -> Result<SamplerS
     Ok(settings)
 }
 
-fn report(args: &Args, printer: &Printer, dialog: &Dialog, reply: &Reply) -> Result<()> {
+fn report(args: &Args, printer: &Printer, session: &Session, reply: &Reply) -> Result<()> {
     if args.json {
-        printer.data_line(record(dialog, reply))?;
+        printer.data_line(record(session, reply))?;
     } else {
         printer.data_line("")?;
         if reply.stop == StopReason::ContextLimit {
-            printer.info(format_args!("stopped: the context is full, {} tokens", dialog.n_past()));
+            printer.info(format_args!("stopped: the context is full, {} tokens", session.n_past()));
         }
     }
     if args.stats {
@@ -332,8 +295,8 @@ fn report(args: &Args, printer: &Printer, dialog: &Dialog, reply: &Reply) -> Res
 }
 
 /// The one line of `--json`.
-fn record(dialog: &Dialog, reply: &Reply) -> Value {
-    let runs: Vec<Value> = dialog.model().steps().runs().into_iter().map(|(graph, n)| json!([graph, n])).collect();
+fn record(session: &Session, reply: &Reply) -> Value {
+    let runs: Vec<Value> = session.steps().runs().into_iter().map(|(graph, n)| json!([graph, n])).collect();
     let kpis = &reply.kpis;
     json!({
         "tokens": reply.tokens.iter().map(|t| t.0).collect::<Vec<_>>(),

@@ -3,6 +3,7 @@
 mod backend;
 mod compiler;
 pub mod doctor;
+mod front;
 
 use ::compiler::CompileError;
 
@@ -12,12 +13,18 @@ use crate::failure::UserError;
 pub fn of(error: &anyhow::Error) -> Option<String> {
     error.chain().find_map(|e| {
         let own = e.downcast_ref::<UserError>().map(|e| e.hint().to_owned());
-        let compile = || e.downcast_ref::<CompileError>();
+        let front = e.downcast_ref::<open_genie::Error>();
+        let compile = || match front {
+            Some(open_genie::Error::Compile(error)) => Some(error),
+            _ => e.downcast_ref::<CompileError>(),
+        };
         let backend = e.downcast_ref::<qnn_api::Error>().or_else(|| match compile()? {
             CompileError::Backend(error) => Some(error),
             _ => None,
         });
-        own.or_else(|| Some(backend::words(&backend?.hint()?))).or_else(|| compiler::of(compile()?))
+        own.or_else(|| front::of(front?))
+            .or_else(|| Some(backend::words(&backend?.hint()?)))
+            .or_else(|| compiler::of(compile()?))
     })
 }
 

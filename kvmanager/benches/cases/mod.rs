@@ -6,10 +6,10 @@
 //! with the sequence last can come nearer to a block copy.
 
 use genie_types::{SplitIdx, Variant};
-use kvmanager::mode::Place;
+use kvmanager::mode::RowLayout;
 use kvmanager::{
-    CacheGroup, Columns, Keep, KvCache, KvDtype, KvForm, KvGeometry, KvKind, KvOptions, KvTensor, LongContext,
-    ModeKind, SeqId, Variants, moves,
+    CacheGroup, Columns, Eviction, Keep, KvCache, KvDtype, KvForm, KvGeometry, KvKind, KvOptions, KvTensor, ModeKind,
+    SeqId, Variants, copy_plan,
 };
 use session_store::Snapshot;
 use std::path::Path;
@@ -55,10 +55,10 @@ fn spec(ar: u32, cl: u32) -> Variant {
     Variant::new(ar, cl).unwrap()
 }
 
-fn manager(geometry: &KvGeometry, mode: ModeKind, long: LongContext, n_threads: usize) -> KvCache {
+fn manager(geometry: &KvGeometry, mode: ModeKind, long: Eviction, n_threads: usize) -> KvCache {
     let specs = [1024, 4096].iter().flat_map(|&cl| [spec(1, cl), spec(128, cl)]);
     let group = CacheGroup { long, ..CacheGroup::plain(KvForm::Concat) };
-    let size = (long != LongContext::None).then_some(1 << 30);
+    let size = (long != Eviction::None).then_some(1 << 30);
     let variants = Variants::with_groups(specs, vec![group], size).unwrap();
     KvCache::new(geometry, variants, KvOptions { mode, n_threads, ..KvOptions::default() }).unwrap()
 }
@@ -97,12 +97,12 @@ fn append(
     threads: usize,
 ) -> Case {
     let shape = spec(n as u32, 4096);
-    let mut kv = manager(geometry, mode, LongContext::None, threads);
+    let mut kv = manager(geometry, mode, Eviction::None, threads);
     filled(&mut kv, BASE, shape);
     let bytes = geometry.rows_bytes(n);
     let lines = |t: &KvTensor| {
-        let to = Place::dense(shape.past_capacity());
-        moves::transfer(t, n, (Place::dense(n), 0), (to, BASE)).cache_lines(64) * 64
+        let to = RowLayout::dense(shape.past_capacity());
+        copy_plan::transfer(t, n, (RowLayout::dense(n), 0), (to, BASE)).cache_lines(64) * 64
     };
     let lines_bytes = geometry.splits[0].tensors.iter().map(lines).sum::<usize>();
     Case {
@@ -117,7 +117,7 @@ fn append(
 }
 
 fn switch(model: &Model, op: &'static str, from: Variant, to: Variant, rows: usize, threads: usize) -> Case {
-    let mut kv = manager(&model.geometry, ModeKind::SMART_MASK, LongContext::None, threads);
+    let mut kv = manager(&model.geometry, ModeKind::SMART_MASK, Eviction::None, threads);
     filled(&mut kv, rows, from);
     Case {
         op,
@@ -132,7 +132,7 @@ fn switch(model: &Model, op: &'static str, from: Variant, to: Variant, rows: usi
 
 fn rewind(model: &Model) -> Case {
     let shape = spec(128, 4096);
-    let mut kv = manager(&model.geometry, ModeKind::SMART_MASK, LongContext::None, 0);
+    let mut kv = manager(&model.geometry, ModeKind::SMART_MASK, Eviction::None, 0);
     filled(&mut kv, BASE + 128, shape);
     Case {
         op: "rewind 128",
@@ -148,7 +148,7 @@ fn rewind(model: &Model) -> Case {
 /// A full ring: each step of 128 overwrites the oldest 128 rows.
 fn ring(model: &Model) -> Case {
     let shape = spec(128, 4096);
-    let mut kv = manager(&model.geometry, ModeKind::SMART_MASK, LongContext::Ring { sinks: 4 }, 0);
+    let mut kv = manager(&model.geometry, ModeKind::SMART_MASK, Eviction::Ring { sinks: 4 }, 0);
     filled(&mut kv, 4096, shape);
     Case {
         op: "window eviction 128",
@@ -163,7 +163,7 @@ fn ring(model: &Model) -> Case {
 
 fn snapshot(model: &Model, dir: &Path, save: bool) -> Case {
     let rows = 1024;
-    let mut kv = manager(&model.geometry, ModeKind::SMART_MASK, LongContext::None, 0);
+    let mut kv = manager(&model.geometry, ModeKind::SMART_MASK, Eviction::None, 0);
     filled(&mut kv, rows, spec(128, 4096));
     let path = dir.join(format!("{}.kvs", model.name.replace('/', "-")));
     let write = {

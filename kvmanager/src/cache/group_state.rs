@@ -2,7 +2,7 @@
 
 use crate::cells::{Cell, CellTable, SeqId};
 use crate::geometry::KvForm;
-use crate::group::{CacheGroup, LongContext};
+use crate::group::{CacheGroup, Eviction};
 use crate::keydiff::{HeadId, Queue};
 use crate::plan::{Column, Variants};
 use crate::tensor_buf::Runs;
@@ -121,14 +121,14 @@ impl GroupState {
     /// Whether a token at `n_past` would miss rows of a sequence that were dropped.
     pub(super) fn lacks_rows(&self, seq: SeqId, n_past: usize) -> bool {
         match self.rule.long {
-            LongContext::None => false,
-            LongContext::Window { size, sinks } => {
+            Eviction::None => false,
+            Eviction::Window { size, sinks } => {
                 let from = (n_past + 1).saturating_sub(size);
                 let early = sinks.min(from);
                 self.cells.count(seq, from..n_past) < n_past - from || self.cells.count(seq, 0..early) < early
             }
-            LongContext::Ring { .. } => self.cells.count(seq, 0..n_past) < n_past,
-            LongContext::KeyDiff { .. } => self.per_head_rows,
+            Eviction::Ring { .. } => self.cells.count(seq, 0..n_past) < n_past,
+            Eviction::KeyDiff { .. } => self.per_head_rows,
         }
     }
 }

@@ -16,7 +16,7 @@ pub struct GroupImage {
     /// Its cells, dense; positions are those the keys are turned to.
     pub cells: Vec<Cell>,
     /// Whether heads hold different tokens, so that positions mean nothing but a count.
-    pub mixed: bool,
+    pub per_head_rows: bool,
 }
 
 /// All rows of a cache.
@@ -92,7 +92,7 @@ impl KvCache {
         let groups: Vec<_> = self
             .groups
             .iter()
-            .map(|g| GroupImage { cells: g.cells.used().map(|(_, c)| *c).collect(), mixed: g.per_head_rows })
+            .map(|g| GroupImage { cells: g.cells.used().map(|(_, c)| *c).collect(), per_head_rows: g.per_head_rows })
             .collect();
         let next = self.positions.next.iter().enumerate().filter(|(_, next)| **next > 0);
         let next = next.map(|(seq, &next)| (SeqId(seq as u8), next)).collect();
@@ -137,7 +137,7 @@ impl KvCache {
         self.positions = Positions::of(image);
         for (group, saved) in self.groups.iter_mut().zip(&image.groups) {
             group.clear();
-            group.per_head_rows = saved.mixed;
+            group.per_head_rows = saved.per_head_rows;
             for (slot, cell) in saved.cells.iter().enumerate() {
                 group.cells.put(slot, cell.pos, cell.seqs);
             }

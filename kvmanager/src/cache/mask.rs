@@ -5,7 +5,7 @@ use crate::KvError;
 use crate::cells::Cell;
 use crate::error::same;
 use crate::geometry::KvForm;
-use crate::group::LongContext;
+use crate::group::Eviction;
 use crate::plan::Column;
 use genie_types::Variant;
 
@@ -54,13 +54,13 @@ impl KvCache {
     }
 }
 
-fn sees(long: LongContext, column: &Column, cell: &Cell) -> bool {
+fn sees(long: Eviction, column: &Column, cell: &Cell) -> bool {
     cell.has(column.seq) && cell.pos <= column.pos && in_window(long, column.pos, cell.pos)
 }
 
-fn in_window(long: LongContext, pos: usize, key: usize) -> bool {
+fn in_window(long: Eviction, pos: usize, key: usize) -> bool {
     match long {
-        LongContext::Window { size, sinks } => key + size > pos || key < sinks,
+        Eviction::Window { size, sinks } => key + size > pos || key < sinks,
         _ => true,
     }
 }

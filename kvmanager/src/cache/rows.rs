@@ -8,7 +8,7 @@ use super::{HolePolicy, KvCache};
 use crate::KvError;
 use crate::cells::RowMove;
 use crate::geometry::{KvForm, KvKind};
-use crate::group::LongContext;
+use crate::group::Eviction;
 use crate::keydiff::{self, Queue};
 use crate::tensor_buf::Op;
 use crate::worker::Shard;
@@ -22,22 +22,22 @@ impl KvCache {
             let (room, before) = (state.rule.room(variant), state.cells.n_used());
             let excess = state.cells.n_used().saturating_sub(room);
             match state.rule.long {
-                LongContext::None => {}
-                LongContext::Window { size, sinks } => state.expire(size, sinks, &self.positions.next),
-                LongContext::Ring { sinks } => {
+                Eviction::None => {}
+                Eviction::Window { size, sinks } => state.expire(size, sinks, &self.positions.next),
+                Eviction::Ring { sinks } => {
                     state.drop_oldest(excess, sinks);
                 }
-                LongContext::KeyDiff { sinks, update_every } if excess > 0 => {
+                Eviction::KeyDiff { sinks, update_every } if excess > 0 => {
                     state.drop_last(excess.min(state.cells.n_used().saturating_sub(sinks)), update_every);
                     for at in 0..self.store.splits.len() {
                         self.evict_by_score(at, group)?;
                     }
                     self.groups[group].n_evict = 0;
                 }
-                LongContext::KeyDiff { .. } => {}
+                Eviction::KeyDiff { .. } => {}
             }
             // A window's rows that no coming token sees are no loss.
-            if !matches!(self.groups[group].rule.long, LongContext::Window { .. }) {
+            if !matches!(self.groups[group].rule.long, Eviction::Window { .. }) {
                 self.n_dropped += (before - self.groups[group].cells.n_used()) as u64;
             }
             self.close_holes(group, variant)?;
@@ -99,15 +99,15 @@ impl KvCache {
         state.n_evict = 0;
         let mut skip_oldest = 0;
         match state.rule.long {
-            LongContext::None => {}
-            LongContext::Window { size, sinks } => state.expire(size, sinks, &after),
-            LongContext::Ring { sinks } => skip_oldest = excess - state.drop_oldest(excess, sinks),
-            LongContext::KeyDiff { sinks, update_every } if excess > 0 => {
+            Eviction::None => {}
+            Eviction::Window { size, sinks } => state.expire(size, sinks, &after),
+            Eviction::Ring { sinks } => skip_oldest = excess - state.drop_oldest(excess, sinks),
+            Eviction::KeyDiff { sinks, update_every } if excess > 0 => {
                 let n_evict = excess.min(state.cells.n_used().saturating_sub(sinks));
                 state.drop_last(n_evict, update_every);
                 skip_oldest = excess - n_evict;
             }
-            LongContext::KeyDiff { .. } => {}
+            Eviction::KeyDiff { .. } => {}
         }
         let (long, used) = (self.groups[group].rule.long, self.groups[group].cells.n_used());
         self.n_dropped += (n_before - used) as u64;
@@ -118,11 +118,11 @@ impl KvCache {
         for &kept in &self.step.kept_columns {
             let column = self.step.columns[kept];
             let stays = match long {
-                LongContext::None => true,
-                LongContext::Window { size, sinks } => {
+                Eviction::None => true,
+                Eviction::Window { size, sinks } => {
                     column.pos < sinks || column.pos + size > after[usize::from(column.seq.0)]
                 }
-                LongContext::Ring { sinks } | LongContext::KeyDiff { sinks, .. } => {
+                Eviction::Ring { sinks } | Eviction::KeyDiff { sinks, .. } => {
                     let skip = column.pos >= sinks && skip_oldest > 0;
                     skip_oldest -= usize::from(skip);
                     !skip
@@ -163,7 +163,7 @@ impl KvCache {
         if n_evict == 0 || self.store.splits[at].n_tensors == 0 {
             return Ok(());
         }
-        let LongContext::KeyDiff { sinks, .. } = self.groups[group].rule.long else { return Ok(()) };
+        let Eviction::KeyDiff { sinks, .. } = self.groups[group].rule.long else { return Ok(()) };
         self.store.wait_split(at)?;
         let mode = self.store.mode.mode();
         let split = &mut self.store.splits[at];
@@ -200,7 +200,6 @@ impl KvCache {
     /// Whether a group's rows are always `0..n`.
     pub(super) fn is_dense(&self, group: usize) -> bool {
         let long = self.groups[group].rule.long;
-        matches!(long, LongContext::KeyDiff { .. })
-            || (long == LongContext::None && self.settings.holes == HolePolicy::Close)
+        matches!(long, Eviction::KeyDiff { .. }) || (long == Eviction::None && self.settings.holes == HolePolicy::Close)
     }
 }

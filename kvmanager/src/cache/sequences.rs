@@ -214,9 +214,9 @@ impl KvCache {
         let Some(rope) = self.settings.rope.clone().filter(|_| self.positions.shifted) else { return Ok(()) };
         self.positions.shifted = false;
         for group in 0..self.groups.len() {
-            let turns = self.groups[group].cells.take_turns();
-            if !turns.is_empty() {
-                self.store.start_all(&Op::Rotate { group, turns: turns.into(), rope: rope.clone() })?;
+            let rotations = self.groups[group].cells.take_rotations();
+            if !rotations.is_empty() {
+                self.store.start_all(&Op::Rotate { group, rotations: rotations.into(), rope: rope.clone() })?;
             }
         }
         Ok(())

@@ -70,7 +70,7 @@ impl ModeKind {
         self.mode().name()
     }
 
-    /// The mode's answers.
+    /// The mode's implementation.
     pub fn mode(&self) -> &dyn CacheMode {
         match self {
             Self::SmartMask(mode) => mode,
@@ -93,7 +93,7 @@ impl ModeKind {
 ///
 /// With tiles, `stride` is the padded length of the sequence; see [`Tile`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct RowLayout {
     /// Units before line 0.
     pub lead: usize,
     /// Units from a line to the next.
@@ -104,7 +104,7 @@ pub struct Place {
     pub tile: Option<Tile>,
 }
 
-impl Place {
+impl RowLayout {
     /// Rows from column 0 in dense lines: also the layout-neutral form of snapshots.
     pub const fn dense(stride: usize) -> Self {
         Self { lead: 0, stride, first: 0, tile: None }
@@ -134,7 +134,7 @@ impl Place {
     }
 }
 
-/// What a mode has to answer. Implementations hold no state: all follows from the extent (one past the last row in
+/// What a mode decides. Implementations hold no state: all follows from the extent (one past the last row in
 /// use) and the length of the graph's past input.
 pub trait CacheMode: Send + Sync + std::fmt::Debug {
     /// The name used on command lines and in messages.
@@ -149,11 +149,11 @@ pub trait CacheMode: Send + Sync + std::fmt::Debug {
     fn buffer_units(&self, tensor: &KvTensor, past_len: usize, ar: usize) -> usize;
 
     /// Where the rows `0..extent` lie when the graph's past input is `past_len` long.
-    fn place(&self, past_len: usize, extent: usize) -> Place;
+    fn place(&self, past_len: usize, extent: usize) -> RowLayout;
 
     /// Where the rows of a step's output lie.
-    fn new_place(&self, ar: usize) -> Place {
-        Place::dense(ar)
+    fn new_place(&self, ar: usize) -> RowLayout {
+        RowLayout::dense(ar)
     }
 
     /// Unit at which the graph's past input begins.

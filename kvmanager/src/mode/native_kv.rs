@@ -16,7 +16,7 @@
 //! against each other and against the formula, but the emulator refuses the format on plain graph inputs,
 //! so no graph has read these tiles yet.
 
-use super::{CacheMode, Place};
+use super::{CacheMode, RowLayout};
 use crate::buffer::fill;
 use crate::error::{KvError, Reason};
 use crate::geometry::{KvLayout, KvTensor};
@@ -62,7 +62,7 @@ impl Tile {
         let mut tiles = vec![0; tensor.rows_bytes(padded)];
         let (element, size) = tensor.pad_element();
         fill(&mut tiles, &element[..size]);
-        let src = Rows { bytes: rows, place: Place::dense(n), row: 0 };
+        let src = Rows { bytes: rows, place: RowLayout::dense(n), row: 0 };
         let mut dst = Rows { bytes: &mut tiles[..], place: self.place(padded), row: 0 };
         transfer_elements(&tensor.canonical(), tensor, &src, &mut dst, n);
         Ok(tiles)
@@ -77,7 +77,7 @@ impl Tile {
         let padded = self.check_rows(tensor, tiles.len(), n_tiled)?;
         let mut rows = vec![0; tensor.rows_bytes(n)];
         let src = Rows { bytes: tiles, place: self.place(padded), row: 0 };
-        let mut dst = Rows { bytes: &mut rows[..], place: Place::dense(n), row: 0 };
+        let mut dst = Rows { bytes: &mut rows[..], place: RowLayout::dense(n), row: 0 };
         transfer_elements(tensor, &tensor.canonical(), &src, &mut dst, n);
         Ok(rows)
     }
@@ -94,8 +94,8 @@ impl Tile {
         Ok(mode.padded(n))
     }
 
-    fn place(self, padded: usize) -> Place {
-        Place { tile: Some(self), ..Place::dense(padded) }
+    fn place(self, padded: usize) -> RowLayout {
+        RowLayout { tile: Some(self), ..RowLayout::dense(padded) }
     }
 
     /// Lines of whole tiles: how many there are, the elements of a block of tokens in each, and tokens of a block.
@@ -132,12 +132,12 @@ impl CacheMode for NativeKv {
         tensor.n_lines() * self.padded(past_len)
     }
 
-    fn place(&self, past_len: usize, _extent: usize) -> Place {
-        Place { tile: Some(self.tile), ..Place::dense(self.padded(past_len)) }
+    fn place(&self, past_len: usize, _extent: usize) -> RowLayout {
+        RowLayout { tile: Some(self.tile), ..RowLayout::dense(self.padded(past_len)) }
     }
 
-    fn new_place(&self, ar: usize) -> Place {
-        Place { tile: Some(self.tile), ..Place::dense(self.padded(ar)) }
+    fn new_place(&self, ar: usize) -> RowLayout {
+        RowLayout { tile: Some(self.tile), ..RowLayout::dense(self.padded(ar)) }
     }
 
     fn check(&self, tensor: &KvTensor) -> Result<(), Reason> {

@@ -17,7 +17,7 @@
 //! *Trap*: the graph's input address changes with each step; bind it again, or take it from
 //! [`KvCache::on_rebind`](crate::KvCache::on_rebind).
 
-use super::{CacheMode, Place};
+use super::{CacheMode, RowLayout};
 use crate::geometry::{KvLayout, KvTensor};
 
 /// Rows at the right end of a sliding window.
@@ -33,8 +33,8 @@ impl CacheMode for PointerShift {
         (tensor.n_lines() + 1) * past_len + if self.writes_in_place(tensor) { ar } else { 0 }
     }
 
-    fn place(&self, past_len: usize, _extent: usize) -> Place {
-        Place { lead: past_len, ..Place::dense(past_len) }
+    fn place(&self, past_len: usize, _extent: usize) -> RowLayout {
+        RowLayout { lead: past_len, ..RowLayout::dense(past_len) }
     }
 
     fn view_unit(&self, _past_len: usize, extent: usize) -> usize {

@@ -7,7 +7,7 @@
 //!
 //! The oldest mode, for bundles whose graphs expect it; every append moves the whole past.
 
-use super::{CacheMode, Place};
+use super::{CacheMode, RowLayout};
 use crate::geometry::KvTensor;
 
 /// Rows at the right end of the past.
@@ -23,8 +23,8 @@ impl CacheMode for ShiftConcat {
         tensor.n_lines() * past_len
     }
 
-    fn place(&self, past_len: usize, extent: usize) -> Place {
-        Place { first: past_len.saturating_sub(extent), ..Place::dense(past_len) }
+    fn place(&self, past_len: usize, extent: usize) -> RowLayout {
+        RowLayout { first: past_len.saturating_sub(extent), ..RowLayout::dense(past_len) }
     }
 
     fn past_idx(&self, past_len: usize, extent: usize) -> usize {

@@ -4,7 +4,7 @@
 //!   past input   |r0 r1 r2 .  .  .  .  .|      stride = past length, append = copy of the new columns
 //! ```
 
-use super::{CacheMode, Place};
+use super::{CacheMode, RowLayout};
 use crate::geometry::KvTensor;
 
 /// The default mode: least movement at fixed addresses.
@@ -20,7 +20,7 @@ impl CacheMode for SmartMask {
         tensor.n_lines() * past_len
     }
 
-    fn place(&self, past_len: usize, _extent: usize) -> Place {
-        Place::dense(past_len)
+    fn place(&self, past_len: usize, _extent: usize) -> RowLayout {
+        RowLayout::dense(past_len)
     }
 }

@@ -34,11 +34,11 @@ pub use columns::{Column, Columns, SequenceSlice};
 pub use cost::CostTable;
 pub use overflow::Overflow;
 pub use policy::Policy;
-pub use step::{InferenceStep, MaskCol, Numbered, Plan};
+pub use step::{FmtWriter, InferenceStep, MaskCol, Numbered, Plan};
 pub use variants::Variants;
 
 use crate::cells::SeqId;
-use crate::group::{CacheGroup, LongContext, MAX_GROUPS};
+use crate::group::{CacheGroup, Eviction, MAX_GROUPS};
 use genie_types::Variant;
 use walk::Walk;
 
@@ -162,8 +162,8 @@ fn check_groups(specs: &[Variant], groups: &[CacheGroup]) -> Result<(), PlanErro
     }
     for (index, group) in groups.iter().enumerate() {
         match group.long {
-            LongContext::Window { size: 0, .. } => return bad(index, "window size 0, expected at least 1".to_owned()),
-            LongContext::KeyDiff { update_every: 0, .. } => {
+            Eviction::Window { size: 0, .. } => return bad(index, "window size 0, expected at least 1".to_owned()),
+            Eviction::KeyDiff { update_every: 0, .. } => {
                 return bad(index, "0 steps between scorings, expected at least 1".to_owned());
             }
             _ => {}

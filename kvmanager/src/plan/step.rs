@@ -78,12 +78,6 @@ impl uDebug for InferenceStep {
     }
 }
 
-impl fmt::Display for InferenceStep {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        uwrite!(Bridge(f), "{}", self)
-    }
-}
-
 /// A step with its number.
 #[derive(Clone, Copy, Debug)]
 pub struct Numbered<'a> {
@@ -97,16 +91,10 @@ impl uDisplay for Numbered<'_> {
     }
 }
 
-impl fmt::Display for Numbered<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        uwrite!(Bridge(f), "{}", self)
-    }
-}
+/// Lets `core::fmt` print what is written for `ufmt`: one formatting path for both.
+pub struct FmtWriter<'a, 'b>(pub &'a mut fmt::Formatter<'b>);
 
-/// Lets `core::fmt` print what is written for `ufmt`.
-struct Bridge<'a, 'b>(&'a mut fmt::Formatter<'b>);
-
-impl uWrite for Bridge<'_, '_> {
+impl uWrite for FmtWriter<'_, '_> {
     type Error = fmt::Error;
 
     fn write_str(&mut self, s: &str) -> Result<(), fmt::Error> {
@@ -114,7 +102,19 @@ impl uWrite for Bridge<'_, '_> {
     }
 }
 
-/// The steps that take a set of tokens.
+macro_rules! display_through_ufmt {
+    ($($type:ty),*) => {$(
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                uwrite!(FmtWriter(f), "{}", self)
+            }
+        }
+    )*};
+}
+
+display_through_ufmt!(InferenceStep, Numbered<'_>, Plan);
+
+/// The steps that take a set of tokens. Prints a numbered line for each, without allocation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     steps: Vec<InferenceStep>,
@@ -160,5 +160,11 @@ impl Plan {
     /// Tokens the steps take together.
     pub fn n_tokens(&self) -> usize {
         self.steps.iter().map(InferenceStep::n_process).sum()
+    }
+}
+
+impl uDisplay for Plan {
+    fn fmt<W: uWrite + ?Sized>(&self, f: &mut ufmt::Formatter<'_, W>) -> Result<(), W::Error> {
+        self.steps.iter().enumerate().try_for_each(|(i, step)| uwrite!(f, "{}\n", step.numbered(i)))
     }
 }

@@ -187,6 +187,7 @@ fn steps_print_as_genie_logs_them() {
         ]
     );
     assert_eq!(strategy.steps()[0].to_string(), lines[0]["Step 0: ".len()..]);
+    assert_eq!(strategy.to_string(), lines.join("\n") + "\n");
 }
 
 /// A writer into a fixed buffer: what a logger without a heap would use.

@@ -3,7 +3,7 @@
 
 use genie_types::Variant;
 use half::f16;
-use kvmanager::{Column, KvCache, KvDtype, KvGeometry, KvKind, KvLayout, KvTensor, LongContext};
+use kvmanager::{Column, Eviction, KvCache, KvDtype, KvGeometry, KvKind, KvLayout, KvTensor};
 use std::ops::Range;
 
 pub fn spec(ar: u32, cl: u32) -> Variant {
@@ -14,7 +14,7 @@ pub fn spec(ar: u32, cl: u32) -> Variant {
 #[derive(Clone, Debug)]
 pub struct Row {
     pub pos: usize,
-    pub baked: usize,
+    pub rotated_pos: usize,
     pub seqs: u64,
     /// By tensor, head, dimension.
     pub bytes: Vec<u8>,
@@ -45,11 +45,11 @@ impl Model {
             tensors: tensors.iter().filter(|t| t.group == i).copied().collect(),
             rows: Vec::new(),
             window: match rule.long {
-                LongContext::Window { size, sinks } => Some((size, sinks)),
+                Eviction::Window { size, sinks } => Some((size, sinks)),
                 _ => None,
             },
             ring: match rule.long {
-                LongContext::Ring { sinks } => Some(sinks),
+                Eviction::Ring { sinks } => Some(sinks),
                 _ => None,
             },
         });
@@ -90,7 +90,7 @@ impl Model {
                         bytes.extend(element(tensor, serial, head, dim));
                     }
                 }
-                group.rows.push(Row { pos, baked: pos, seqs: bit(token.seq.0), bytes });
+                group.rows.push(Row { pos, rotated_pos: pos, seqs: bit(token.seq.0), bytes });
             }
             self.next[seq] = self.next[seq].max(pos + 1);
         }
@@ -244,9 +244,9 @@ impl Model {
     /// Turns keys to their positions: pairs (0, 2) and (1, 3), frequencies 1 and 0.1, one rounding a shift.
     pub fn turn(&mut self) {
         for group in &mut self.groups {
-            for row in group.rows.iter_mut().filter(|r| r.pos != r.baked) {
-                let delta = row.pos as i64 - row.baked as i64;
-                row.baked = row.pos;
+            for row in group.rows.iter_mut().filter(|r| r.pos != r.rotated_pos) {
+                let delta = row.pos as i64 - row.rotated_pos as i64;
+                row.rotated_pos = row.pos;
                 let mut at = 0;
                 for tensor in &group.tensors {
                     let size = tensor.dtype.size_bytes();
@@ -280,10 +280,10 @@ fn decode(tensor: &KvTensor, b: &[u8]) -> f32 {
 }
 
 fn encode(tensor: &KvTensor, x: f32) -> Vec<u8> {
-    let code = |max: f32| ((x / tensor.scale).round_ties_even() - tensor.offset as f32).clamp(0.0, max);
+    let quantised = |max: f32| ((x / tensor.scale).round_ties_even() - tensor.offset as f32).clamp(0.0, max);
     match tensor.dtype {
-        KvDtype::U8 => vec![code(255.0) as u8],
-        KvDtype::U16 => (code(65_535.0) as u16).to_le_bytes().to_vec(),
+        KvDtype::U8 => vec![quantised(255.0) as u8],
+        KvDtype::U16 => (quantised(65_535.0) as u16).to_le_bytes().to_vec(),
         KvDtype::F16 => f16::from_f32(x).to_le_bytes().to_vec(),
         KvDtype::F32 => x.to_le_bytes().to_vec(),
     }

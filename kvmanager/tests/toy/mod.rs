@@ -8,7 +8,7 @@
 
 use genie_types::{SplitIdx, Variant};
 use kvmanager::{
-    Columns, InferenceStep, Keep, KvCache, KvDtype, KvForm, KvGeometry, KvKind, KvTensor, LongContext, Policy, SeqId,
+    Columns, Eviction, InferenceStep, Keep, KvCache, KvDtype, KvForm, KvGeometry, KvKind, KvTensor, Policy, SeqId,
     SplitGeometry, Step, Variants,
 };
 
@@ -39,13 +39,13 @@ fn next(outputs: &[u64]) -> u32 {
     (outputs.iter().enumerate().map(|(g, o)| (g as u64 + 1) * o).sum::<u64>() % 251) as u32
 }
 
-/// Tokens by definition: every group sees what its rule says.
-pub fn reference(rules: &[LongContext], prompt: &[u32], n: usize) -> Vec<u32> {
+/// Tokens by definition: every group sees what its rule keeps.
+pub fn reference(rules: &[Eviction], prompt: &[u32], n: usize) -> Vec<u32> {
     let mut tokens = prompt.to_vec();
     for _ in 0..n {
         let pos = tokens.len() - 1;
-        let sees = |rule: &LongContext, key: usize| match *rule {
-            LongContext::Window { size, sinks } => key + size > pos || key < sinks,
+        let sees = |rule: &Eviction, key: usize| match *rule {
+            Eviction::Window { size, sinks } => key + size > pos || key < sinks,
             _ => true,
         };
         let outputs: Vec<u64> = rules

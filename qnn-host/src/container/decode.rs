@@ -1,4 +1,4 @@
-//! Reads a context binary, believing nothing.
+//! Reads a context binary and checks every field: the bytes are untrusted.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -9,7 +9,7 @@ use crate::validate;
 use super::wire::Reader;
 use super::{BLOB_ALIGN, EAGER_BYTES, FORMAT_VERSION, FormatError, HEADER_BYTES, Image, MAGIC, PAGE, Packed, Verify};
 
-/// What the header and metadata say without a look at the weights.
+/// Contents of the header and metadata; the weights are not read.
 #[derive(Clone, Debug)]
 pub struct Summary {
     /// The build that wrote it.
@@ -129,7 +129,7 @@ fn read_header(bytes: &[u8]) -> Result<Header, FormatError> {
     let head = bytes.get(..HEADER_BYTES).ok_or_else(|| torn(HEADER_BYTES as u64))?;
     let mut r = Reader::new(&head[8..], 8);
     let version = r.u32()?;
-    // Before the checksum: a newer format may keep its own elsewhere.
+    // Before the checksum: a newer format may store its checksum elsewhere.
     if version > FORMAT_VERSION {
         return Err(FormatError::Newer { found: version });
     }
@@ -183,9 +183,9 @@ fn read_tables<'a>(bytes: &'a [u8], header: &Header) -> Result<(String, Vec<Blob
     let mut blobs = Vec::with_capacity(n);
     for _ in 0..n {
         let (offset, len, hash) = (r.u64()?, r.u64()?, r.u64()?);
-        let room = header.weights.len() as u64;
-        if offset % BLOB_ALIGN as u64 != 0 || offset.checked_add(len).is_none_or(|end| end > room) {
-            return Err(r.malformed(format!("a blob of {len} bytes at {offset} in weights of {room} bytes")));
+        let available = header.weights.len() as u64;
+        if offset % BLOB_ALIGN as u64 != 0 || offset.checked_add(len).is_none_or(|end| end > available) {
+            return Err(r.malformed(format!("a blob of {len} bytes at {offset} in weights of {available} bytes")));
         }
         let start = header.weights.start + offset as usize;
         blobs.push(Blob { range: start..start + len as usize, hash });

@@ -6,7 +6,7 @@
 //! tensor   = text name | n u32 dims | u32 dtype | quant | u32 format | u8 role | [u32 blob]
 //! node     = text name | text op | n { text name  param } | n u32 inputs | n u32 outputs
 //! ```
-//! Offsets of blobs count from the start of the weights section; packed forms are blobs too.
+//! *Units*: offsets of blobs are bytes from the start of the weights section; packed forms are blobs too.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ use crate::ir::{Node, Param, Quant, Role, SourceGraph, Tensor};
 use super::wire::Writer;
 use super::{BLOB_ALIGN, FORMAT_VERSION, FormatError, HEADER_BYTES, Image, MAGIC, PAGE};
 
-/// A context binary whose every offset is settled.
+/// A context binary with all offsets assigned.
 #[derive(Debug)]
 pub struct Plan {
     head: Vec<u8>,
@@ -33,7 +33,7 @@ impl Plan {
         self.total
     }
 
-    /// Writes the binary to the front of `to`, which must hold at least [`Plan::total_bytes`]; answers with the bytes
+    /// Writes the binary to the front of `to`, which must hold at least [`Plan::total_bytes`]; returns the bytes
     /// written, or `None` when `to` is too small.
     pub fn write(&self, to: &mut [u8]) -> Option<usize> {
         let to = to.get_mut(..self.total)?;
@@ -62,13 +62,13 @@ pub fn encode(image: &Image) -> Result<Vec<u8>, FormatError> {
     Ok(bytes)
 }
 
-/// Blobs by content, in the order met.
+/// Blobs by content, in order of first use.
 #[derive(Default)]
 struct Blobs {
     list: Vec<(usize, Bytes)>,
     hashes: Vec<u64>,
     by_hash: HashMap<(u64, usize), Vec<u32>>,
-    /// Blobs by place: the store of a context already shares equal bytes, so most are met by address.
+    /// Blobs by place: the store of a context already shares equal bytes, so most are found by address.
     by_place: HashMap<(usize, usize), u32>,
     end: usize,
 }

@@ -17,8 +17,8 @@
 //!
 //! Checks: header and metadata by checksum, always; every offset and length against the file; every graph by
 //! [`validate`](crate::validate). Weights carry a checksum each: `decode` verifies them up to [`EAGER_BYTES`] in all,
-//! above that only when asked to ([`Verify::All`]; the edge asks when it copies a binary and in
-//! `contextValidateBinary`), so that mapping a large file stays instant.
+//! above that only under [`Verify::All`] (`capi` passes it when it copies a binary and in `contextValidateBinary`), so that
+//! mapping a large file takes no time.
 //!
 //! A newer format version is refused by name; unknown packed forms are not an error.
 
@@ -62,7 +62,7 @@ pub const EAGER_BYTES: u64 = 64 << 20;
 pub struct Packed {
     /// The blob it was made of: its static tensor, as (graph, tensor).
     pub of: (usize, crate::ir::TensorId),
-    /// Names the arrangement and its version, as the kernel that made it wants.
+    /// Names the arrangement and its version, as the kernel that made it defines.
     pub tag: u32,
     /// The bytes.
     pub data: Bytes,
@@ -98,7 +98,7 @@ pub enum FormatError {
         /// Bytes that are there.
         found: u64,
     },
-    /// Made by something else.
+    /// Not a context binary of this backend.
     #[error("not a context binary of this backend: expected magic {:02x?}, found {found:02x?}", MAGIC)]
     Foreign {
         /// The first bytes.
@@ -120,7 +120,7 @@ pub enum FormatError {
         /// As computed.
         found: u64,
     },
-    /// Well-formed so far, and then not.
+    /// The metadata is malformed.
     #[error("context binary is malformed at byte {at}: {what}")]
     Malformed {
         /// Offset in the file.

@@ -1,4 +1,4 @@
-//! Round trips, sharing, and files that lie.
+//! Round trips, shared weights, and malformed files.
 
 use proptest::prelude::*;
 
@@ -115,25 +115,25 @@ fn each_lie_has_its_own_answer() {
     struct Case {
         what: &'static str,
         change: fn(&mut Vec<u8>),
-        says: &'static str,
+        message: &'static str,
     }
     let cases = [
-        Case { what: "empty", change: |f| f.clear(), says: "torn: expected at least 128 bytes, found 0" },
-        Case { what: "short", change: |f| f.truncate(100), says: "torn: expected at least 128 bytes, found 100" },
-        Case { what: "cut", change: |f| f.truncate(4200), says: "is torn: expected at least" },
-        Case { what: "longer", change: |f| f.push(0), says: "malformed at byte 24: expected a file of" },
-        Case { what: "an ELF", change: |f| f[..4].copy_from_slice(b"\x7fELF"), says: "expected magic" },
-        Case { what: "newer", change: |f| f[8] = 3, says: "format version 3, this backend reads up to 2" },
-        Case { what: "bit in header", change: |f| f[70] ^= 4, says: "checksum of the header" },
-        Case { what: "bit in metadata", change: |f| f[200] ^= 4, says: "checksum of the metadata" },
-        Case { what: "bit in weights", change: |f| *f.last_mut().unwrap() ^= 4, says: "checksum of weights blob 1" },
+        Case { what: "empty", change: |f| f.clear(), message: "torn: expected at least 128 bytes, found 0" },
+        Case { what: "short", change: |f| f.truncate(100), message: "torn: expected at least 128 bytes, found 100" },
+        Case { what: "cut", change: |f| f.truncate(4200), message: "is torn: expected at least" },
+        Case { what: "longer", change: |f| f.push(0), message: "malformed at byte 24: expected a file of" },
+        Case { what: "an ELF", change: |f| f[..4].copy_from_slice(b"\x7fELF"), message: "expected magic" },
+        Case { what: "newer", change: |f| f[8] = 3, message: "format version 3, this backend reads up to 2" },
+        Case { what: "bit in header", change: |f| f[70] ^= 4, message: "checksum of the header" },
+        Case { what: "bit in metadata", change: |f| f[200] ^= 4, message: "checksum of the metadata" },
+        Case { what: "bit in weights", change: |f| *f.last_mut().unwrap() ^= 4, message: "checksum of weights blob 1" },
         Case {
             what: "weights outside",
             change: |f| {
                 f[56..64].copy_from_slice(&u64::MAX.to_le_bytes());
                 reseal(f);
             },
-            says: "weights outside of the file",
+            message: "weights outside of the file",
         },
         Case {
             what: "weights off a page",
@@ -141,7 +141,7 @@ fn each_lie_has_its_own_answer() {
                 f[48] = 64;
                 reseal(f);
             },
-            says: "malformed",
+            message: "malformed",
         },
         Case {
             what: "more graphs",
@@ -149,7 +149,7 @@ fn each_lie_has_its_own_answer() {
                 f[68] = 3;
                 reseal(f);
             },
-            says: "expected 3 graphs as the header says, found 2",
+            message: "expected 3 graphs as the header says, found 2",
         },
         Case {
             what: "a long build id",
@@ -157,14 +157,14 @@ fn each_lie_has_its_own_answer() {
                 f[128..132].copy_from_slice(&u32::MAX.to_le_bytes());
                 reseal(f);
             },
-            says: "a list of 4294967295 does not fit",
+            message: "a list of 4294967295 does not fit",
         },
     ];
     for case in cases {
         let mut file = file();
         (case.change)(&mut file);
         let error = read(&file).expect_err(case.what).to_string();
-        assert!(error.contains(case.says), "{}: {error}", case.what);
+        assert!(error.contains(case.message), "{}: {error}", case.what);
     }
 }
 

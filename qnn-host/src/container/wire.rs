@@ -1,4 +1,4 @@
-//! Numbers, strings and lists as bytes, read back with every length checked before anything is allocated.
+//! Numbers, strings and lists as little-endian bytes, read back with every length checked before anything is allocated.
 
 use super::FormatError;
 
@@ -52,7 +52,7 @@ impl<'a> Reader<'a> {
         Self { left: bytes, at }
     }
 
-    /// Complains about the value that comes next (or was just read).
+    /// Error about the next value (or the one just read).
     pub(super) fn malformed(&self, what: impl Into<String>) -> FormatError {
         FormatError::Malformed { at: self.at, what: what.into() }
     }

@@ -1,4 +1,4 @@
-//! Between f32 and the types that numbers are stored in.
+//! Conversion between f32 and the types that numbers are stored in (f32, f16, bf16).
 
 use super::float::{Elem, Load, with_elem};
 use super::isa::simd_fn;

@@ -1,4 +1,6 @@
 //! Moving numbers between layouts: transposing, and splitting a row into heads, with conversion on the way.
+//!
+//! *Shapes*: row-major, f32 in, any [`FloatsMut`] type out; strides count elements.
 
 use super::float::{Elem, with_elem};
 use super::isa::simd_fn;

@@ -31,7 +31,7 @@ pub(super) enum Level {
     Neon(Neon),
 }
 
-/// The unit for 8-bit codes.
+/// The unit for products of 8-bit values.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum DotLevel {
     Plain(Plain),
@@ -53,7 +53,7 @@ impl Isa {
     /// The path for any CPU.
     pub const PLAIN: Self = Self(Level::Plain(Plain), DotLevel::Plain(Plain));
 
-    /// The best one here.
+    /// The best one that this CPU has.
     pub fn detect() -> Self {
         Self::available().last().unwrap_or(Self::PLAIN)
     }
@@ -195,7 +195,7 @@ macro_rules! simd_fn {
 }
 pub(crate) use simd_fn;
 
-/// As [`simd_fn!`], for bodies over the unit for codes: `unsafe fn body<D: Dot>(d: D, ...)`.
+/// As [`simd_fn!`], for bodies over that unit: `unsafe fn body<D: Dot>(d: D, ...)`.
 macro_rules! dot_fn {
     ($(#[$meta:meta])* $vis:vis unsafe fn $name:ident ($($arg:ident: $ty:ty),* $(,)?) = $body:path) => {
         $(#[$meta])*

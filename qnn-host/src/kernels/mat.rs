@@ -1,4 +1,6 @@
-//! The matrix of a linear layer: rows as the graph stores them, or packed codes.
+//! The matrix of a linear layer: rows as the graph stores them, or packed.
+//!
+//! *Shape*: `[rows, cols]`, outputs by inputs.
 
 use super::rows::RowMat;
 use super::{Floats, Packed};
@@ -26,8 +28,8 @@ impl<'a> Mat<'a> {
     ///
     /// # Panics
     /// When there are not `rows * cols` bytes and `rows` scales.
-    pub fn codes(bytes: &'a [u8], scales: &'a [f32], rows: usize, cols: usize) -> Self {
-        Self(Kind::Rows(RowMat::codes(bytes, scales, rows, cols)))
+    pub fn quantised(bytes: &'a [u8], scales: &'a [f32], rows: usize, cols: usize) -> Self {
+        Self(Kind::Rows(RowMat::quantised(bytes, scales, rows, cols)))
     }
 
     /// Rows `range` of it. Packed rows begin at a multiple of sixteen.

@@ -1,7 +1,7 @@
 //! Vector functions: exp, sigmoid, SiLU.
 //!
 //! Error against f64, measured by the tests below over the whole range: `exp` at most 2 units in the last place, `sigmoid`
-//! and `silu` at most 4. Results of `exp` under 2^-126 are 0 and over 2^127.49 are held at that; not-a-number stays so.
+//! and `silu` at most 4. Results of `exp` under 2^-126 are 0 and over 2^127.49 are clamped to it; NaN stays NaN.
 
 use super::simd::Simd;
 

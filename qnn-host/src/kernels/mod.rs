@@ -11,7 +11,7 @@
 //!   A barrier must lie between what ran before (writers of their inputs, users of `Worker::take`) and them.
 //!
 //! Intermediate numbers are f32. Weights, caches and masks are [`Floats`]: f32, f16 or bf16 at any alignment.
-//! All shapes are row-major. Lengths are checked, and a wrong one is a bug of our caller: a panic with the reason.
+//! All shapes are row-major. Lengths are checked, and a wrong one is a bug of the caller: a panic with the reason.
 
 pub mod attention;
 pub mod convert;

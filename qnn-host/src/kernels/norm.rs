@@ -1,4 +1,6 @@
 //! RMS normalisation of rows.
+//!
+//! *Shapes*: `x` and `y` `[rows, width]`, f32; `gamma` and `beta` `[width]`, any [`Floats`] type.
 
 use super::Floats;
 use super::float::{Elem, with_elem};

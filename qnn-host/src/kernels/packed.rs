@@ -1,7 +1,7 @@
 //! Weights of 4 or 8 bits, laid out for the product kernels of every instruction set.
 //!
-//! A weight is `code * scale`: codes signed, -8..=7 or -128..=127, a scale for each row or for each block of 32 along the
-//! row. Block scales are f16, as in Q4_0 and Q8_0, whose codes and scales this layout keeps bit for bit.
+//! A weight is `value * scale`: signed quantised values, -8..=7 or -128..=127, and a scale for each row or for each block of
+//! 32 along the row. Block scales are f16, as in Q4_0 and Q8_0, whose values and scales this layout keeps bit for bit.
 //!
 //! *Layout*: sixteen rows form a group, 64 columns a stretch; bytes of missing rows and columns are 0. One stream of bytes, read
 //! once from front to back by a product with a vector:
@@ -11,11 +11,11 @@
 //!         stretch, stretch, ...
 //! stretch [block scales: 2 blocks x 16 rows x f16]            with scales by block
 //!         block 0, block 1
-//! block   8 bits: 8 quads x 16 rows x 4 codes                 512 bytes
-//!         4 bits: 4 pairs of quads x 16 rows x 4 bytes        256 bytes; code + 8; quad i below, quad i + 4 above
+//! block   8 bits: 8 quads x 16 rows x 4 values                512 bytes
+//!         4 bits: 4 pairs of quads x 16 rows x 4 bytes        256 bytes; value + 8; quad i below, quad i + 4 above
 //! ```
 //!
-//! Codes of 6 bits have steps and scales of their own, and longer stretches: see `q6_k.rs`.
+//! Values of 6 bits have steps and scales of their own, and longer stretches: see `q6_k.rs`.
 //!
 //! The same bytes serve every CPU: what differs is how many of the sixteen rows fit in a register. Bytes that begin at a
 //! multiple of 64 keep every load inside a cache line.
@@ -24,7 +24,7 @@ use std::fmt;
 
 use half::f16;
 
-use super::q6_k;
+use super::q6_k::{self, Unfit};
 pub(crate) use super::simd::dot::BLOCK;
 use super::simd::dot::GROUP;
 
@@ -33,7 +33,7 @@ pub(super) const STRETCH: usize = 2 * BLOCK;
 /// Bytes of a group's or a stretch's scales.
 pub(super) const SCALES_BYTES: usize = 64;
 
-/// Bits of a code.
+/// Bits of a quantised value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Bits {
     /// -8..=7.
@@ -56,7 +56,7 @@ pub enum Scales {
 /// A format of packed weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Packing {
-    /// Bits of a code.
+    /// Bits of a quantised value.
     pub bits: Bits,
     /// What shares a scale.
     pub scales: Scales,
@@ -139,12 +139,12 @@ impl Packing {
     }
 
     /// Byte and shift of column `col` of row `row` inside its block.
-    fn code_at(self, row: usize, col: usize) -> (usize, u32) {
+    fn value_at(self, row: usize, col: usize) -> (usize, u32) {
         let (quad, lane) = (col % BLOCK / 4, 4 * row + col % 4);
         match self.bits {
             Bits::Eight => (quad * 4 * GROUP + lane, 0),
             Bits::Four => (quad % 4 * 4 * GROUP + lane, if quad < 4 { 0 } else { 4 }),
-            Bits::Six => unreachable!("codes of six bits lie apart"),
+            Bits::Six => unreachable!("values of six bits are split: see `q6_k`"),
         }
     }
 
@@ -232,14 +232,14 @@ impl<'a> Packed<'a> {
                 Scales::Row => f32::from_le_bytes([group[at], group[at + 1], group[at + 2], group[at + 3]]),
                 Scales::Block => f16::from_le_bytes([group[at], group[at + 1]]).to_f32(),
             };
-            let codes = &group[packing.block_at(block)..];
+            let values = &group[packing.block_at(block)..];
             for (col, to) in to.iter_mut().enumerate() {
-                let (byte, shift) = packing.code_at(row, col);
-                let code = match packing.bits {
-                    Bits::Eight => codes[byte].cast_signed(),
-                    _ => (codes[byte] >> shift & 15).cast_signed() - 8,
+                let (byte, shift) = packing.value_at(row, col);
+                let value = match packing.bits {
+                    Bits::Eight => values[byte].cast_signed(),
+                    _ => (values[byte] >> shift & 15).cast_signed() - 8,
                 };
-                *to = f32::from(code) * scale;
+                *to = f32::from(value) * scale;
             }
         }
     }
@@ -268,14 +268,14 @@ pub enum PackError {
         /// Its scale.
         scale: f32,
     },
-    /// A code needs more bits.
-    Code {
+    /// A quantised value needs more bits.
+    Value {
         /// The row.
         row: usize,
         /// The column.
         col: usize,
-        /// Its code.
-        code: i8,
+        /// The value.
+        value: i8,
     },
 }
 
@@ -285,8 +285,8 @@ impl fmt::Display for PackError {
             Self::Scale { row, block, scale } => {
                 write!(f, "scale {scale} of row {row}, block {block}: expected a number that float16 holds exactly")
             }
-            Self::Code { row, col, code } => {
-                write!(f, "code {code} of row {row}, column {col}: expected one that the format's bits hold")
+            Self::Value { row, col, value } => {
+                write!(f, "value {value} of row {row}, column {col}: expected one that the format's bits hold")
             }
         }
     }
@@ -313,22 +313,22 @@ impl<'a> Packer<'a> {
         Self { data, packing, rows, cols }
     }
 
-    /// Writes row `row`: its signed codes and its scales ([`Packing::scales_of_row`] many).
+    /// Writes row `row`: its signed quantised values and its scales ([`Packing::scales_of_row`] many).
     ///
     /// # Errors
-    /// A code or a scale that the format cannot hold; the row is then partly written.
+    /// A value or a scale that the format cannot hold; the row is then partly written.
     ///
     /// # Panics
     /// When there is no such row, or the lengths are wrong.
-    pub fn row(&mut self, row: usize, codes: &[i8], scales: &[f32]) -> Result<(), PackError> {
+    pub fn row(&mut self, row: usize, values: &[i8], scales: &[f32]) -> Result<(), PackError> {
         let (packing, cols) = (self.packing, self.cols);
-        assert!(row < self.rows && codes.len() == cols, "row {row} of {}, {} codes", self.rows, codes.len());
+        assert!(row < self.rows && values.len() == cols, "row {row} of {}, {} values", self.rows, values.len());
         assert_eq!(scales.len(), packing.scales_of_row(cols), "scales of a row");
         let group_bytes = group_bytes(packing, cols);
         let group = &mut self.data[row / GROUP * group_bytes..][..group_bytes];
         let in_group = row % GROUP;
         if packing.bits == Bits::Six {
-            return Self::row_of_six(group, row, codes, scales);
+            return Self::row_of_six(group, row, values, scales);
         }
         for (block, &scale) in scales.iter().enumerate() {
             let at = packing.scale_at(in_group, block);
@@ -343,34 +343,30 @@ impl<'a> Packer<'a> {
                 }
             }
         }
-        for (block, codes) in codes.chunks(BLOCK).enumerate() {
+        for (block, values) in values.chunks(BLOCK).enumerate() {
             let to = &mut group[packing.block_at(block)..][..packing.block_bytes()];
-            for (i, &code) in codes.iter().enumerate() {
-                let (byte, shift) = packing.code_at(in_group, i);
+            for (i, &value) in values.iter().enumerate() {
+                let (byte, shift) = packing.value_at(in_group, i);
                 match packing.bits {
-                    Bits::Eight => to[byte] = code.cast_unsigned(),
-                    Bits::Four if (-8..8).contains(&code) => {
+                    Bits::Eight => to[byte] = value.cast_unsigned(),
+                    Bits::Four if (-8..8).contains(&value) => {
                         let kept = to[byte] & !(15 << shift);
-                        to[byte] = kept | ((code + 8).cast_unsigned() << shift);
+                        to[byte] = kept | ((value + 8).cast_unsigned() << shift);
                     }
-                    _ => return Err(PackError::Code { row, col: block * BLOCK + i, code }),
+                    _ => return Err(PackError::Value { row, col: block * BLOCK + i, value }),
                 }
             }
         }
         Ok(())
     }
 
-    fn row_of_six(group: &mut [u8], row: usize, codes: &[i8], scales: &[f32]) -> Result<(), PackError> {
-        let bytes = q6_k::BLOCKS_AT + q6_k::STRETCH / BLOCK * q6_k::BLOCK_BYTES;
-        let parts = codes.chunks(q6_k::STRETCH).zip(scales.chunks(q6_k::STRETCH / q6_k::SUB));
-        for (i, (stretch, (codes, scales))) in group.chunks_exact_mut(bytes).zip(parts).enumerate() {
-            match q6_k::write(stretch, row % GROUP, codes, scales) {
-                Some(Ok(())) => {}
-                Some(Err(at)) => return Err(PackError::Code { row, col: i * q6_k::STRETCH + at, code: codes[at] }),
-                None => {
-                    return Err(PackError::Scale { row, block: i * (q6_k::STRETCH / q6_k::SUB), scale: scales[0] });
-                }
-            }
+    fn row_of_six(group: &mut [u8], row: usize, values: &[i8], scales: &[f32]) -> Result<(), PackError> {
+        let parts = values.chunks(q6_k::STRETCH).zip(scales.chunks(q6_k::STRETCH / q6_k::SUB));
+        for (i, (stretch, (values, scales))) in group.chunks_exact_mut(q6_k::STRETCH_BYTES).zip(parts).enumerate() {
+            q6_k::write(stretch, row % GROUP, values, scales).map_err(|unfit| match unfit {
+                Unfit::Scales => PackError::Scale { row, block: i * (q6_k::STRETCH / q6_k::SUB), scale: scales[0] },
+                Unfit::Value(at) => PackError::Value { row, col: i * q6_k::STRETCH + at, value: values[at] },
+            })?;
         }
         Ok(())
     }
@@ -413,11 +409,11 @@ mod tests {
         let q4 = Packing::ALL[0];
         let mut bytes = vec![0; q4.size_bytes(2, 40).expect("small")];
         let mut packer = Packer::new(&mut bytes, q4, 2, 40);
-        let mut codes = [0i8; 40];
-        let error = packer.row(1, &codes, &[0.5, 1.000_1]).expect_err("no f16");
+        let mut values = [0i8; 40];
+        let error = packer.row(1, &values, &[0.5, 1.000_1]).expect_err("no f16");
         assert_eq!(error.to_string(), "scale 1.0001 of row 1, block 1: expected a number that float16 holds exactly");
-        codes[33] = 8;
-        let error = packer.row(1, &codes, &[0.5, 1.0]).expect_err("five bits");
-        assert_eq!(error.to_string(), "code 8 of row 1, column 33: expected one that the format's bits hold");
+        values[33] = 8;
+        let error = packer.row(1, &values, &[0.5, 1.0]).expect_err("five bits");
+        assert_eq!(error.to_string(), "value 8 of row 1, column 33: expected one that the format's bits hold");
     }
 }

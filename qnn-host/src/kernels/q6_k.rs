@@ -1,6 +1,6 @@
-//! Codes of 6 bits with two levels of scales, as in Q6_K, which this layout keeps bit for bit.
+//! Quantised values of 6 bits with two levels of scales, as in Q6_K, which this layout keeps bit for bit.
 //!
-//! A weight is `code * step * scale`: codes -32..=31, a step -128..=127 for each 16 columns, an f32 scale for each 256.
+//! A weight is `value * step * scale`: values -32..=31, a step -128..=127 for each 16 columns, an f32 scale for each 256.
 //!
 //! *Layout*: sixteen rows form a group, 256 columns a stretch; missing columns have steps of 0, missing rows scales of 0.
 //!
@@ -8,7 +8,7 @@
 //! stretch scales: 16 rows x f32
 //!         steps: 16 sub-blocks x 16 rows x i8
 //!         block 0 .. block 7
-//! block   4 pairs of quads x 16 rows x 4 bytes      lower 4 bits of code + 32: quad i below, quad i + 4 above
+//! block   4 pairs of quads x 16 rows x 4 bytes      lower 4 bits of value + 32: quad i below, quad i + 4 above
 //!         2 halves x 16 rows x 4 bytes              upper 2 bits: quad 4 * half + i at bit 2 * i
 //! ```
 
@@ -18,7 +18,7 @@ use super::simd::dot::{BLOCK, GROUP};
 pub(crate) const STRETCH: usize = 256;
 /// Columns that share a step.
 pub(crate) const SUB: usize = 16;
-/// What is added to a code to make it unsigned.
+/// What is added to a value to make it unsigned.
 pub(super) const OFFSET: i32 = 32;
 /// Where a stretch's steps begin.
 pub(super) const STEPS_AT: usize = 4 * GROUP;
@@ -28,28 +28,37 @@ pub(super) const BLOCKS_AT: usize = STEPS_AT + STRETCH / SUB * GROUP;
 pub(super) const UPPER_AT: usize = 4 * 4 * GROUP;
 /// Bytes of a block.
 pub(super) const BLOCK_BYTES: usize = UPPER_AT + 2 * 4 * GROUP;
+/// Bytes of a stretch.
+pub(super) const STRETCH_BYTES: usize = BLOCKS_AT + STRETCH / BLOCK * BLOCK_BYTES;
+
+/// Why columns cannot be written.
+pub(super) enum Unfit {
+    /// Their scales are not whole numbers -128..=127 times one number.
+    Scales,
+    /// The value at this index needs more bits.
+    Value(usize),
+}
 
 /// Byte of the lower bits and its shift, byte of the upper ones and theirs, of a column of a row inside a block.
-fn code_at(row: usize, col: usize) -> ((usize, u32), (usize, u32)) {
+fn value_at(row: usize, col: usize) -> ((usize, u32), (usize, u32)) {
     let (quad, lane) = (col / 4, 4 * row + col % 4);
     let lower = (quad % 4 * 4 * GROUP + lane, if quad < 4 { 0 } else { 4 });
     (lower, (UPPER_AT + quad / 4 * 4 * GROUP + lane, quad as u32 % 4 * 2))
 }
 
-/// Writes up to 256 columns of row `row` of a group: its codes and what each 16 are multiplied by. `None` if those
-/// are not whole numbers -128..=127 times one number; `Some(Err(i))` if code `i` needs more bits.
-pub(super) fn write(stretch: &mut [u8], row: usize, codes: &[i8], scales: &[f32]) -> Option<Result<(), usize>> {
-    let (scale, steps) = factors(scales)?;
+/// Writes up to 256 columns of row `row` of a group: its values and the scale of each 16.
+pub(super) fn write(stretch: &mut [u8], row: usize, values: &[i8], scales: &[f32]) -> Result<(), Unfit> {
+    let (scale, steps) = factors(scales).ok_or(Unfit::Scales)?;
     stretch[4 * row..4 * row + 4].copy_from_slice(&scale.to_le_bytes());
     for (sub, step) in steps.iter().enumerate() {
         stretch[STEPS_AT + sub * GROUP + row] = step.cast_unsigned();
     }
-    for (i, &code) in codes.iter().enumerate() {
-        if !(-32..32).contains(&code) {
-            return Some(Err(i));
+    for (i, &value) in values.iter().enumerate() {
+        if !(-32..32).contains(&value) {
+            return Err(Unfit::Value(i));
         }
-        let (unsigned, block) = ((code + 32).cast_unsigned(), BLOCKS_AT + i / BLOCK * BLOCK_BYTES);
-        let ((low, low_shift), (high, high_shift)) = code_at(row, i % BLOCK);
+        let (unsigned, block) = ((value + 32).cast_unsigned(), BLOCKS_AT + i / BLOCK * BLOCK_BYTES);
+        let ((low, low_shift), (high, high_shift)) = value_at(row, i % BLOCK);
         let mut put = |at: usize, shift: u32, mask: u8, bits: u8| {
             let byte = &mut stretch[block + at];
             *byte = *byte & !(mask << shift) | bits << shift;
@@ -57,7 +66,7 @@ pub(super) fn write(stretch: &mut [u8], row: usize, codes: &[i8], scales: &[f32]
         put(low, low_shift, 15, unsigned & 15);
         put(high, high_shift, 3, unsigned >> 4);
     }
-    Some(Ok(()))
+    Ok(())
 }
 
 /// Reads up to 256 columns of row `row` of a group.
@@ -67,13 +76,13 @@ pub(super) fn read(stretch: &[u8], row: usize, to: &mut [f32]) {
     for (i, to) in to.iter_mut().enumerate() {
         let step = stretch[STEPS_AT + i / SUB * GROUP + row].cast_signed();
         let block = &stretch[BLOCKS_AT + i / BLOCK * BLOCK_BYTES..];
-        let ((low, low_shift), (high, high_shift)) = code_at(row, i % BLOCK);
+        let ((low, low_shift), (high, high_shift)) = value_at(row, i % BLOCK);
         let unsigned = block[low] >> low_shift & 15 | (block[high] >> high_shift & 3) << 4;
         *to = f32::from(unsigned.cast_signed() - 32) * (f32::from(step) * scale);
     }
 }
 
-/// A number and up to sixteen whole ones whose products, as f32, are exactly `scales`, if there are such.
+/// A number and up to sixteen whole ones whose products, as f32, are exactly `scales`, if they exist.
 pub(crate) fn factors(scales: &[f32]) -> Option<(f32, [i8; STRETCH / SUB])> {
     let mut steps = [0; STRETCH / SUB];
     let largest = scales.iter().copied().fold(0.0f32, |m, s| if s.abs() > m.abs() { s } else { m });

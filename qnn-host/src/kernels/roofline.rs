@@ -1,7 +1,7 @@
-//! Loops that do one thing only, for measuring how fast this CPU does it: reading memory, products of 8-bit codes, f32
+//! Loops that do one thing only, for measuring how fast this CPU does it: reading memory, products of 8-bit values, f32
 //! multiply-adds.
 //!
-//! The products of codes run the register tile that the kernels have, on operands that stay in the first-level
+//! The 8-bit products run the register tile that the kernels have, on operands that stay in the first-level
 //! cache; a rate found here is what no kernel over [`Simd`] and [`Dot`] can pass.
 
 use std::hint::black_box;
@@ -12,7 +12,7 @@ use super::simd::dot::{Dot, DotPiece, GROUP};
 
 /// Vectors under way at a time in [`read`].
 const STREAMS: usize = 8;
-/// Bytes ahead of the read ones that [`read_ahead`] asks for.
+/// Bytes ahead of the read ones that [`read_ahead`] prefetches.
 const AHEAD: usize = 2048;
 /// Steps of a round of [`products`]; the operands of this number of steps fit in the first-level cache.
 const QUADS: usize = 32;
@@ -26,7 +26,7 @@ const CHAINS: usize = 12;
 const MULTIPLY_ADDS: usize = 256;
 
 simd_fn! {
-    /// Reads every number (a tail of less than 512 bytes aside) in order and answers a sum of them.
+    /// Reads every number (a tail of less than 512 bytes aside) in order and returns a sum of them.
     pub(crate) fn read(x: &[f32]) -> f32 = read_plainly
 }
 
@@ -64,14 +64,14 @@ fn read_by<S: Simd, const ASK: bool>(s: S, x: &[f32]) -> f32 {
 
 /// Operands of [`products`].
 #[repr(C, align(64))]
-pub(crate) struct Codes {
+pub(crate) struct Operands {
     weights: [[[u8; 4 * GROUP]; MOST.1]; QUADS],
     acts: [[[i8; 4]; MOST.0]; QUADS],
     sums: [[f32; GROUP]; MOST.0 * MOST.1],
 }
 
-impl Codes {
-    /// Small codes of both signs.
+impl Operands {
+    /// Small values of both signs.
     pub(crate) fn new() -> Box<Self> {
         Box::new(Self {
             weights: std::array::from_fn(|q| [std::array::from_fn(|i| ((q + i) % 16) as u8); MOST.1]),
@@ -81,23 +81,23 @@ impl Codes {
     }
 }
 
-/// Multiplies `rounds` times and answers how many operations that were: two for each product.
-pub(crate) fn products(isa: super::Isa, codes: &mut Codes, rounds: usize) -> u64 {
+/// Multiplies `rounds` times and returns how many operations that were: two for each product.
+pub(crate) fn products(isa: super::Isa, operands: &mut Operands, rounds: usize) -> u64 {
     let mut dots = 0;
     // SAFETY: the body has no demands of its own.
-    unsafe { run_products(isa, codes, rounds, &mut dots) };
+    unsafe { run_products(isa, operands, rounds, &mut dots) };
     // A dot is four products in each of its rows.
     dots * 4 * GROUP as u64 * 2
 }
 
 dot_fn! {
-    unsafe fn run_products(codes: &mut Codes, rounds: usize, dots: &mut u64) = products_by
+    unsafe fn run_products(operands: &mut Operands, rounds: usize, dots: &mut u64) = products_by
 }
 
 /// # Safety
 /// None.
 #[inline(always)]
-unsafe fn products_by<D: Dot>(d: D, codes: &mut Codes, rounds: usize, dots: &mut u64) {
+unsafe fn products_by<D: Dot>(d: D, operands: &mut Operands, rounds: usize, dots: &mut u64) {
     let shape = match D::TILE {
         (4, 3) => (4, 3),
         (4, _) => (4, 1),
@@ -106,30 +106,30 @@ unsafe fn products_by<D: Dot>(d: D, codes: &mut Codes, rounds: usize, dots: &mut
     // SAFETY: the pieces have no demands.
     unsafe {
         match shape {
-            (4, 3) => d.outline(Rounds::<4, 3>(codes, rounds)),
-            (4, _) => d.outline(Rounds::<4, 1>(codes, rounds)),
-            _ => d.outline(Rounds::<2, 1>(codes, rounds)),
+            (4, 3) => d.outline(Rounds::<4, 3>(operands, rounds)),
+            (4, _) => d.outline(Rounds::<4, 1>(operands, rounds)),
+            _ => d.outline(Rounds::<2, 1>(operands, rounds)),
         }
     }
     *dots = (rounds * REPEATS * QUADS * shape.0 * shape.1) as u64;
 }
 
 /// Rounds of a tile of `R` rows and `G` groups, as a function of its own. Safe to run; `R` and `G` are at most [`MOST`].
-struct Rounds<'a, const R: usize, const G: usize>(&'a mut Codes, usize);
+struct Rounds<'a, const R: usize, const G: usize>(&'a mut Operands, usize);
 
 impl<const R: usize, const G: usize> DotPiece for Rounds<'_, R, G> {
     #[inline(always)]
     unsafe fn run<D: Dot>(self, d: D) {
         const { assert!(R <= MOST.0 && G <= MOST.1) };
-        let Self(codes, rounds) = self;
+        let Self(operands, rounds) = self;
         for _ in 0..rounds {
             let mut sums = [[d.sums(0); G]; R];
             for _ in 0..REPEATS {
                 // What may have changed must be read again: no product can be carried over from the round before.
-                let Codes { weights, acts, .. } = black_box(&*codes);
+                let Operands { weights, acts, .. } = black_box(&*operands);
                 for (weights, acts) in weights.iter().zip(acts) {
                     // SAFETY: 64 bytes each.
-                    let w: [D::Codes; G] = std::array::from_fn(|g| unsafe { d.load(weights[g].as_ptr()) });
+                    let w: [D::Weights; G] = std::array::from_fn(|g| unsafe { d.load(weights[g].as_ptr()) });
                     for (sums, x) in sums.iter_mut().zip(acts) {
                         // SAFETY: 4 bytes.
                         let x = unsafe { d.quad(x.as_ptr()) };
@@ -139,7 +139,7 @@ impl<const R: usize, const G: usize> DotPiece for Rounds<'_, R, G> {
                     }
                 }
             }
-            for (to, sum) in codes.sums.iter_mut().zip(sums.into_iter().flatten()) {
+            for (to, sum) in operands.sums.iter_mut().zip(sums.into_iter().flatten()) {
                 // SAFETY: 16 numbers.
                 unsafe { d.store_group(to.as_mut_ptr(), d.to_float(sum)) };
             }
@@ -148,7 +148,7 @@ impl<const R: usize, const G: usize> DotPiece for Rounds<'_, R, G> {
 }
 
 simd_fn! {
-    /// Multiplies and adds `rounds` times, in registers alone, and answers how many operations that were (two for each
+    /// Multiplies and adds `rounds` times, in registers alone, and returns how many operations that were (two for each
     /// multiply-add) and a sum of the results.
     pub(crate) fn multiply_adds(rounds: usize) -> (u64, f32) = multiply_adds_by
 }
@@ -177,10 +177,10 @@ mod tests {
         let sum: f32 = x.iter().sum();
         for isa in Isa::available() {
             assert_eq!((read(isa, &x), read_ahead(isa, &x)), (sum, sum), "{}", isa.name());
-            let mut codes = Codes::new();
-            let (one, three) = (products(isa, &mut codes, 1), products(isa, &mut codes, 3));
+            let mut operands = Operands::new();
+            let (one, three) = (products(isa, &mut operands, 1), products(isa, &mut operands, 3));
             assert!(one > 0 && three == 3 * one, "{}: {one} {three}", isa.name());
-            assert!(codes.sums[0].iter().any(|&s| s != 0.0), "{}", isa.name());
+            assert!(operands.sums[0].iter().any(|&s| s != 0.0), "{}", isa.name());
             let (one, three) = (multiply_adds(isa, 1), multiply_adds(isa, 3));
             assert!(one.0 > 0 && three.0 == 3 * one.0, "{}: {one:?} {three:?}", isa.name());
             assert!(one.1.is_finite() && one.1 > three.1, "{}: they fade: {one:?} {three:?}", isa.name());

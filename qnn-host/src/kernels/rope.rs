@@ -1,6 +1,9 @@
 //! Rotary position embedding.
 //!
-//! Half-split form: with `h = rotary / 2`, the pair `(x[i], x[i + h])` is turned by the angle of column `i`. Interleaved
+//! *Shapes*: vectors of `dim` f32 at any strides, `[rows, heads]` of them; cosines and sines `[rows, rotary / 2]`, any
+//! [`Floats`] type.
+//!
+//! Half-split form: with `h = rotary / 2`, the pair `(x[i], x[i + h])` is rotated by the angle of column `i`. Interleaved
 //! form: the pair is `(x[2 i], x[2 i + 1])`. Numbers from `rotary` on pass unchanged.
 
 use super::Floats;
@@ -8,7 +11,7 @@ use super::float::{Elem, with_elem};
 use super::isa::simd_fn;
 use super::simd::Simd;
 
-/// Where the vectors of a [`rope`] call are, and by what they are turned.
+/// Where the vectors of a [`rope`] call are, and the angles to rotate them by.
 #[derive(Clone, Copy)]
 pub struct Rope<'a> {
     /// Positions (tokens).
@@ -17,7 +20,7 @@ pub struct Rope<'a> {
     pub heads: usize,
     /// Length of a vector.
     pub dim: usize,
-    /// How many numbers of a vector are turned: even, at most `dim`.
+    /// How many numbers of a vector are rotated: even, at most `dim`.
     pub rotary: usize,
     /// From one position to the next, in elements.
     pub row_stride: usize,
@@ -46,7 +49,7 @@ impl<'a> Rope<'a> {
 }
 
 simd_fn! {
-    /// Turns every vector of `x` in place.
+    /// Rotates every vector of `x` in place.
     ///
     /// # Panics
     /// When `x`, `cos` or `sin` do not fit the shape, or `cos` and `sin` differ in type.

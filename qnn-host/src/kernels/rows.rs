@@ -1,4 +1,4 @@
-//! Matrices that kernels read row by row where they lie: floats, or signed bytes with a scale for each row.
+//! Matrices that kernels read row by row in place: floats, or signed bytes with a scale for each row.
 //!
 //! A byte is widened to f32 as it is loaded, exactly, and its row's scale multiplies the finished sum: products with such
 //! weights are as exact as with floats, at a quarter of the bytes.
@@ -41,8 +41,8 @@ impl<'a> RowMat<'a> {
     ///
     /// # Panics
     /// When there are not `rows * cols` bytes and `rows` scales.
-    pub(crate) fn codes(bytes: &'a [u8], scales: &'a [f32], rows: usize, cols: usize) -> Self {
-        assert_eq!(bytes.len(), rows * cols, "a matrix of {rows} x {cols} needs as many codes");
+    pub(crate) fn quantised(bytes: &'a [u8], scales: &'a [f32], rows: usize, cols: usize) -> Self {
+        assert_eq!(bytes.len(), rows * cols, "a matrix of {rows} x {cols} needs as many bytes");
         assert_eq!(scales.len(), rows, "a scale for each row");
         Self { bytes, elem: RowElem::I8, rows, cols, scales }
     }

@@ -1,4 +1,6 @@
 //! A mutable slice that the threads of one run write in parts.
+//!
+//! *Invariant*: no element is written by one thread while another uses it; the `unsafe` callers keep it.
 
 use std::marker::PhantomData;
 use std::ops::Range;

@@ -1,4 +1,6 @@
 //! Softmax of rows.
+//!
+//! *Shapes*: `x` and `y` `[rows, width]`, f32.
 
 use super::isa::simd_fn;
 use super::math::exp;

@@ -63,7 +63,7 @@ pub(crate) fn ulps(y: f32, exact: f64) -> f64 {
     (f64::from(y) - exact).abs() / (exponent - 23.0).exp2()
 }
 
-/// A packed matrix of random codes and scales, and its numbers.
+/// A packed matrix of random quantised values and scales, and its numbers.
 pub(crate) fn packed_numbers(packing: Packing, rows: usize, cols: usize, seed: u64) -> (Vec<u8>, Vec<f32>) {
     let mut bytes = vec![0xAA; packing.size_bytes(rows, cols).expect("a small matrix")];
     let mut packer = Packer::new(&mut bytes, packing, rows, cols);
@@ -75,8 +75,8 @@ pub(crate) fn packed_numbers(packing: Packing, rows: usize, cols: usize, seed: u
             Bits::Six => (-32.0, 31.0),
             Bits::Eight => (-128.0, 127.0),
         };
-        // Many codes at the ends of the range, where sums of products would overflow first.
-        let codes: Vec<i8> = raw.iter().map(|x| (x * 70.0).clamp(low, high) as i8).collect();
+        // Many values at the ends of the range, where sums of products would overflow first.
+        let quantised: Vec<i8> = raw.iter().map(|x| (x * 70.0).clamp(low, high) as i8).collect();
         let scales: Vec<f32> = scales[row * packing.scales_of_row(cols)..][..packing.scales_of_row(cols)]
             .iter()
             .map(|x| match (packing.bits, packing.scales) {
@@ -85,7 +85,7 @@ pub(crate) fn packed_numbers(packing: Packing, rows: usize, cols: usize, seed: u
                 (_, Scales::Row) => x * 0.01,
             })
             .collect();
-        packer.row(row, &codes, &scales).expect("codes and scales fit");
+        packer.row(row, &quantised, &scales).expect("values and scales fit");
         let shared = cols.div_ceil(scales.len());
         let shared = if packing.scales == Scales::Row {
             shared
@@ -95,7 +95,7 @@ pub(crate) fn packed_numbers(packing: Packing, rows: usize, cols: usize, seed: u
             32
         };
         let scale = |col: usize| scales[col / shared];
-        stored.extend(codes.iter().enumerate().map(|(col, &c)| f32::from(c) * scale(col)));
+        stored.extend(quantised.iter().enumerate().map(|(col, &c)| f32::from(c) * scale(col)));
     }
     (bytes, stored)
 }

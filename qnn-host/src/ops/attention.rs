@@ -177,7 +177,7 @@ fn in_place<'s>(cx: &'s RunContext<'_>, Table { src, grid }: &'s Table) -> kerne
     match *grid {
         None => cx.floats(src).into(),
         Some(QuantGrid { scale, offset, .. }) => {
-            kernel::Rows::Codes(kernel::Codes { bytes: cx.bytes(src), scale, offset })
+            kernel::Rows::Quantised(kernel::QuantisedRows { bytes: cx.bytes(src), scale, offset })
         }
     }
 }

@@ -199,7 +199,7 @@ pub(super) fn lend<'s>(
     let mat = |w: &'s Weights| match w {
         Weights::Floats(src) => Some(Mat::new(cx.floats(src), layer.n, k)),
         Weights::Packed(bytes, packing) => Some(Packed::new(bytes, *packing, layer.n, k).into()),
-        Weights::Bytes { bytes, scales } => Some(Mat::codes(bytes, scales, layer.n, k)),
+        Weights::Bytes { bytes, scales } => Some(Mat::quantised(bytes, scales, layer.n, k)),
         Weights::Quantised(_) => None,
     };
     let mut lent = linear::Linear::new(mat(&layer.weights)?, out);

@@ -5,10 +5,10 @@
 //! A thread that waits spins for a bounded time ([`PoolOptions::spin`]) and then sleeps, so an idle pool costs nothing
 //! and a busy machine is not kept busier.
 //!
-//! *Invariants*: one `run` at a time (several clients take turns); a worker touches the closure only between the
+//! *Invariants*: one `run` at a time (clients wait for each other); a worker touches the closure only between the
 //! start of a run and its own countdown; `run` returns, or unwinds, only after every worker counted down.
 //!
-//! *Traps*: a `run` inside a `run` does not go parallel: the inner closure runs inline, as thread 0 of 1.
+//! *Traps*: a `run` inside a `run` is not parallel: the inner closure runs inline, as thread 0 of 1.
 
 mod gate;
 mod pin;
@@ -39,8 +39,8 @@ pub struct PoolOptions {
     /// How long a waiting thread spins before it sleeps. Ignored (no spinning) with more threads than cores to run on.
     pub spin: Duration,
     /// Cores to run on, by number: thread `i` gets `pin[i % pin.len()]`. Workers stay there; the calling thread (thread 0)
-    /// belongs to the client, so it goes there for the length of a run and then back. Empty pins nothing. A wish: cores
-    /// that do not exist (see [`cores`]) change nothing, nor does any on systems other than Linux.
+    /// belongs to the client, so it goes there for the length of a run and then back. Empty pins nothing. Best effort: cores
+    /// that do not exist (see [`cores`]) change nothing, and none does on systems other than Linux.
     pub pin: Vec<usize>,
 }
 
@@ -94,10 +94,10 @@ struct Shared {
     arrived: AtomicU32,
     /// The next task of this phase.
     next: Line,
-    /// A thread of this run panicked: barriers let go by unwinding.
+    /// A thread of this run panicked: barriers unwind.
     broken: AtomicBool,
     stop: AtomicBool,
-    /// What the first panicking worker threw.
+    /// Panic payload of the first worker that panicked.
     payload: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
@@ -108,7 +108,7 @@ unsafe impl Sync for Shared {}
 // SAFETY: as above; the pointer names a `Sync` closure that outlives its use, on whichever thread that is.
 unsafe impl Send for Shared {}
 
-/// What a barrier throws when another thread of the run panicked; never reaches a client.
+/// Panic payload of a barrier when another thread of the run panicked; never reaches a client.
 struct BrokenBarrier;
 
 thread_local! {
@@ -212,7 +212,7 @@ impl Drop for Pool {
         self.shared.stop.store(true, Ordering::Release);
         self.shared.start.add(1);
         for worker in self.workers.drain(..) {
-            // A worker catches what its task throws, so it ends without an error; there is no one to tell otherwise.
+            // A worker catches its task's panic, so it ends without an error, and `Drop` could not return one.
             let _ = worker.join();
         }
     }
@@ -235,7 +235,7 @@ impl Worker<'_> {
         self.count
     }
 
-    /// Waits until every thread of the run came here, and begins a new phase. All must call it equally often.
+    /// Waits until every thread of the run arrived, and begins a new phase. All must call it equally often.
     ///
     /// # Panics
     /// Unwinds, without a message, when another thread of the run panicked.
@@ -279,7 +279,7 @@ impl Shared {
         self.start.add(1);
     }
 
-    /// The life of worker `index`.
+    /// The loop of worker `index`.
     fn work(&self, index: usize) {
         let mut seen = 0;
         loop {

@@ -1,4 +1,4 @@
-//! Binds threads to cores, where the system can (Linux, Android); elsewhere cores are not known and nothing happens.
+//! Binds threads to cores, on Linux and Android; on other systems no cores are listed and binding does nothing.
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod mask {
@@ -22,7 +22,7 @@ mod mask {
             Some(set)
         }
 
-        /// Those of the calling thread, if the system tells.
+        /// Those of the calling thread, if the system reports them.
         pub(super) fn of_this_thread() -> Option<Self> {
             let mut set = Self([0; 16]);
             // SAFETY: the C library (which `std` links) writes at most `size` bytes at `mask`, which is that large; pid 0 is this
@@ -31,7 +31,7 @@ mod mask {
             (done >= 0).then_some(set)
         }
 
-        /// Makes them the calling thread's; a refusal leaves the thread where it was.
+        /// Makes them the calling thread's; if refused, nothing changes.
         pub(super) fn apply(&self) {
             // SAFETY: the C library reads `size` bytes at `mask`, which is that large; pid 0 is this thread.
             unsafe { sched_setaffinity(0, size_of::<Self>(), self) };
@@ -67,12 +67,12 @@ mod mask {
 
 use mask::CpuSet;
 
-/// The cores that the calling thread may run on, ascending; none where the system does not tell.
+/// The cores that the calling thread may run on, ascending; none where the system does not report them.
 pub fn cores() -> Vec<usize> {
     CpuSet::of_this_thread().map(|set| set.cores().collect()).unwrap_or_default()
 }
 
-/// Numbers of cores, ascending, as people write them: `0-3, 6`.
+/// Numbers of cores, ascending, as runs: `0-3, 6`.
 pub fn shown(cores: &[usize]) -> String {
     let runs = cores.chunk_by(|a, b| a + 1 == *b);
     let shown: Vec<String> = runs
@@ -84,18 +84,18 @@ pub fn shown(cores: &[usize]) -> String {
     shown.join(", ")
 }
 
-/// Asks for `core` for the rest of the calling thread's life; a refusal leaves it where it was.
+/// Binds the calling thread to `core` until it ends; if refused, nothing changes.
 pub(super) fn to_core(core: usize) {
     if let Some(set) = CpuSet::of(core) {
         set.apply();
     }
 }
 
-/// The calling thread on one core; where it was before, once dropped.
+/// Binds the calling thread to one core, and back to its former cores when dropped.
 pub(super) struct Pinned(CpuSet);
 
 impl Pinned {
-    /// `None` where the way back would not be known.
+    /// `None` where the system does not report the former cores.
     pub(super) fn to(core: usize) -> Option<Self> {
         let (before, there) = (CpuSet::of_this_thread()?, CpuSet::of(core)?);
         there.apply();

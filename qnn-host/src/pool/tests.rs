@@ -1,4 +1,4 @@
-//! The pool's promises: every thread once, barriers that hold, panics that come out, clients that take turns.
+//! The pool: each closure runs once per thread, barriers hold, panics reach the caller, runs of several clients do not overlap.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ fn pool(threads: usize, spin_us: u64) -> Pool {
 }
 
 #[test]
-fn every_thread_runs_once_and_knows_its_place() {
+fn every_thread_runs_once_with_its_own_index() {
     for threads in [1, 2, 3, 5] {
         for spin in [0, 20] {
             let pool = pool(threads, spin);
@@ -46,7 +46,7 @@ fn a_barrier_separates_phases() {
 }
 
 #[test]
-fn a_panic_on_any_thread_comes_out_and_the_pool_lives_on() {
+fn a_panic_on_any_thread_reaches_the_caller_and_the_pool_survives() {
     let pool = pool(3, 5);
     for culprit in 0..3 {
         let thrown = catch_unwind(AssertUnwindSafe(|| {
@@ -156,7 +156,7 @@ fn shares_are_contiguous_aligned_and_complete() {
 #[cfg(target_os = "linux")]
 fn pinned_threads_run_on_their_cores_and_the_caller_goes_back() {
     let before = cores();
-    assert!(!before.is_empty(), "Linux tells");
+    assert!(!before.is_empty(), "Linux reports the cores");
     let pin: Vec<usize> = before.iter().rev().copied().take(2).collect();
     for (threads, count) in [(0, pin.len()), (1, 1), (3, 3)] {
         let pool =

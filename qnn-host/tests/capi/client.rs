@@ -283,7 +283,7 @@ impl Client {
     pub(crate) fn message(&self, code: u64) -> String {
         let mut words: *const c_char = null();
         assert_eq!(call!(self.table, errorGetMessage(code, &raw mut words)), 0, "no message for {code}");
-        // SAFETY: the backend answered with a string that lives until the next failure of this thread.
+        // SAFETY: the backend returned a string that lives until the next failure of this thread.
         unsafe { CStr::from_ptr(words) }.to_str().unwrap().to_owned()
     }
 

@@ -1,4 +1,4 @@
-//! Clients that do not keep the contract: every misuse has its number and its words, and nothing falls over.
+//! Clients that break the contract: each misuse returns its error number and message, and nothing crashes.
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
@@ -8,11 +8,11 @@ use qnn_sys::*;
 
 use crate::client::*;
 
-/// A call that must fail with that number and those words.
-fn refused(client: &Client, code: u64, expected: u64, says: &str) {
+/// A call that must fail with error `expected` and a message that contains `message`.
+fn refused(client: &Client, code: u64, expected: u64, message: &str) {
     let words = if code == 0 { "success".to_owned() } else { client.message(code) };
     assert_eq!(code, expected, "{words}");
-    assert!(words.contains(says), "expected `{says}` in `{words}`");
+    assert!(words.contains(message), "expected `{message}` in `{words}`");
 }
 
 fn bogus(n: usize) -> *mut c_void {
@@ -20,7 +20,7 @@ fn bogus(n: usize) -> *mut c_void {
 }
 
 #[test]
-fn handles_are_never_believed() {
+fn handles_are_validated() {
     let client = Client::new();
     let t = client.table;
     let context = client.context();
@@ -127,7 +127,7 @@ fn tensors_are_checked_when_made() {
     let graph = client.graph(context, c"g");
     client.make(graph, Tensor::input("taken", &[1]));
     let f32s = QNN_DATATYPE_FLOAT_32;
-    /// The tensor, what is done to it, the number and the words.
+    /// The tensor, what is done to it, the error number and the message.
     type Case = (Tensor, fn(&mut Qnn_TensorV1_t), u64, &'static str);
     let cases: Vec<Case> = vec![
         (Tensor::input("taken", &[2]), |_| {}, 7003, "graph `g` has a tensor `taken` already"),
@@ -164,9 +164,9 @@ fn tensors_are_checked_when_made() {
             "expected an encoding axis of at least 0, found -1",
         ),
     ];
-    for (mut tensor, change, number, says) in cases {
+    for (mut tensor, change, number, message) in cases {
         change(tensor.v1());
-        refused(&client, call!(client.table, tensorCreateGraphTensor(graph, &raw mut tensor.raw)), number, says);
+        refused(&client, call!(client.table, tensorCreateGraphTensor(graph, &raw mut tensor.raw)), number, message);
     }
     let mut odd = Tensor::input("a", &[2]);
     odd.raw.version = 9;
@@ -175,7 +175,7 @@ fn tensors_are_checked_when_made() {
 }
 
 #[test]
-fn nodes_are_checked_when_added_and_nothing_stays_of_a_bad_one() {
+fn nodes_are_checked_when_added_and_bad_ones_leave_no_trace() {
     let client = Client::new();
     let t = client.table;
     let context = client.context();
@@ -349,13 +349,13 @@ fn outputs_must_not_share_bytes() {
 }
 
 #[test]
-fn binaries_are_never_believed() {
+fn binaries_are_validated() {
     let client = Client::new();
     let context = client.context();
     Small::ready(&client, context, c"small", 2);
     let good = client.binary(context);
     client.free(context);
-    /// What it is, how it is damaged, the number and the words.
+    /// What it is, how it is damaged, the error number and the message.
     type Case = (&'static str, fn(&mut Vec<u8>), u64, &'static str);
     let cases: [Case; 6] = [
         ("torn", |f| f.truncate(300), 5005, "is torn"),
@@ -365,13 +365,13 @@ fn binaries_are_never_believed() {
         ("metadata", |f| f[400] ^= 1, 5005, "checksum of the metadata"),
         ("weights", |f| f[4096] ^= 1, 5005, "checksum of weights blob 0"),
     ];
-    for (what, change, number, says) in cases {
+    for (what, change, number, message) in cases {
         for persistent in [false, true] {
             let mut bad = good.clone();
             change(&mut bad);
             let (code, words) = client.load(&bad, persistent).expect_err(what);
             assert_eq!(code, number, "{what}: {words}");
-            assert!(words.contains(says), "{what}: {words}");
+            assert!(words.contains(message), "{what}: {words}");
             let (from, n) = (bad.as_ptr().cast(), bad.len() as u64);
             let code = call!(client.table, contextValidateBinary(client.backend, null_mut(), null_mut(), from, n));
             assert_eq!(code, number, "{what}");
@@ -398,7 +398,7 @@ proptest! {
         if flips.is_empty() {
             bad.truncate(cut as usize % good.len());
         }
-        // Zeros between the sections are not looked at; all else is.
+        // Zeros between the sections are not checked; everything else is.
         let padding_only = bad.len() == good.len() && bad.iter().zip(&good).all(|(b, g)| b == g || *g == 0);
         match client.load(&bad, true) {
             Ok(context) => {

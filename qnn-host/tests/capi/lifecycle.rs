@@ -35,7 +35,7 @@ fn composed_run_saved_and_loaded() {
 }
 
 #[test]
-fn a_persistent_binary_may_lie_anywhere() {
+fn a_persistent_binary_needs_no_alignment() {
     let client = Client::new();
     let context = client.context();
     let small = Small::ready(&client, context, c"small", 2);
@@ -114,7 +114,7 @@ fn an_output_over_an_input_is_computed_aside() {
 }
 
 #[test]
-fn only_enabled_graphs_are_given_out() {
+fn only_enabled_graphs_are_retrievable() {
     let client = Client::new();
     let context = client.context();
     Small::ready(&client, context, c"a", 1);

@@ -29,7 +29,7 @@ fn providers_name_themselves() {
 }
 
 #[test]
-fn capabilities_are_answered() {
+fn capabilities_are_reported() {
     let t = interface().table;
     for (key, answer) in [
         (QNN_PROPERTY_GROUP_CORE, 0),
@@ -115,7 +115,7 @@ fn messages_can_be_kept() {
     assert_eq!(call!(client.table, errorFreeVerboseMessage(words)), 0);
     assert_eq!(call!(client.table, errorFreeVerboseMessage(words)), 10000, "freed twice");
     assert_eq!(call!(client.table, errorFreeVerboseMessage(null())), 10000);
-    // A number this thread has not met is answered with its name.
+    // An error number new to this thread yields its name.
     assert!(client.message(6021).contains("OPTIMIZATION_FAILED"), "{}", client.message(6021));
     let other = std::thread::spawn(|| {
         let client = Client::new();
@@ -125,7 +125,7 @@ fn messages_can_be_kept() {
 }
 
 #[test]
-fn profiles_tell_what_took_how_long() {
+fn profiles_report_durations() {
     let client = Client::new();
     let t = client.table;
     let context = client.context();
@@ -169,7 +169,7 @@ fn profiles_tell_what_took_how_long() {
 }
 
 #[test]
-fn devices_and_configs_of_other_backends_are_taken() {
+fn devices_and_configs_of_other_backends_are_accepted() {
     let client = Client::new();
     let t = client.table;
     let soc = htp::SocConfig::new(57);

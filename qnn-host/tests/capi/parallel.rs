@@ -67,7 +67,7 @@ fn threads_are_pinned_to_cores_that_exist() {
 }
 
 #[test]
-fn freeing_while_others_run_is_an_error_for_them_and_no_more() {
+fn freeing_while_others_run_is_only_an_error_for_them() {
     let client = Client::new();
     let bytes = {
         let context = client.context();
@@ -101,7 +101,7 @@ fn freeing_while_others_run_is_an_error_for_them_and_no_more() {
             }
             std::thread::sleep(Duration::from_micros(300));
             client.free(context);
-            // The promise is over: a backend that still read these bytes would compute nonsense or crash.
+            // The bytes may change from here: a backend that still read these bytes would compute nonsense or crash.
             drop(kept);
         });
     }
@@ -117,7 +117,7 @@ unsafe extern "C" fn done(param: *mut c_void, status: Qnn_NotifyStatus_t) {
 }
 
 #[test]
-fn waiting_executions_are_notified_in_the_end() {
+fn waiting_executions_are_always_notified() {
     let client = Client::new();
     let context = client.context();
     let small = Small::ready(&client, context, c"small", 3);
@@ -155,7 +155,7 @@ fn waiting_executions_are_notified_in_the_end() {
         let (input, mut output) = (small.x.reading(&x), small.y.writing(y));
         let param = std::ptr::without_provenance_mut(42);
         let run = client.table.graphExecuteAsync.unwrap();
-        // SAFETY: the buffers live until `contextFree` below has come back, and with it every notification.
+        // SAFETY: the buffers live until `contextFree` below has returned, and with it every notification.
         let code = unsafe {
             run(small.graph, &raw const input, 1, &raw mut output, 1, null_mut(), null_mut(), Some(done), param)
         };

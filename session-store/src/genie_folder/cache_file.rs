@@ -56,7 +56,7 @@ pub(super) fn to_bytes(image: &KvImage) -> Result<Vec<u8>, NoGenieForm> {
     // Row `i` of the file is position `i`.
     let mut rows: Vec<usize> = (0..n).collect();
     rows.sort_by_key(|&row| group.cells[row].pos);
-    if group.mixed || !rows.iter().enumerate().all(|(pos, &row)| group.cells[row] == cell(pos)) {
+    if group.per_head_rows || !rows.iter().enumerate().all(|(pos, &row)| group.cells[row] == cell(pos)) {
         return Err(NoGenieForm::Gaps);
     }
     let narrow = |what, found: usize| u16::try_from(found).map_err(|_| NoGenieForm::TooMany { what, found });
@@ -81,7 +81,7 @@ pub(super) fn to_bytes(image: &KvImage) -> Result<Vec<u8>, NoGenieForm> {
 }
 
 fn cell(pos: usize) -> Cell {
-    Cell { pos, baked: pos, seqs: 1 }
+    Cell { pos, rotated_pos: pos, seqs: 1 }
 }
 
 /// Appends a tensor's rows in another order.
@@ -138,7 +138,7 @@ pub(super) fn from_bytes(bytes: &[u8], tensors: &[KvTensor], path: &Path) -> Res
         }
     }
     let cells = (0..n).map(cell).collect();
-    let groups = vec![GroupImage { cells, mixed: false }];
+    let groups = vec![GroupImage { cells, per_head_rows: false }];
     let next = if n > 0 { vec![(SeqId(0), n)] } else { Vec::new() };
     Ok(KvImage { groups, next, tensors: tensors.to_vec(), data })
 }

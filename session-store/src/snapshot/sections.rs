@@ -189,7 +189,7 @@ fn write_groups(image: &KvImage) -> Vec<u8> {
     }
     out.extend((image.groups.len() as u32).to_le_bytes());
     for group in &image.groups {
-        out.extend(u32::from(group.mixed).to_le_bytes());
+        out.extend(u32::from(group.per_head_rows).to_le_bytes());
         out.extend((group.cells.len() as u64).to_le_bytes());
         for cell in &group.cells {
             out.extend((cell.pos as u64).to_le_bytes());
@@ -206,14 +206,14 @@ fn read_groups(bytes: &[u8], image: &mut KvImage) -> Result<(), Corruption> {
         image.next.push((sequence_id(seq)?, next));
     }
     for _ in 0..reader.u32()? {
-        let mixed = reader.u32()? != 0;
+        let per_head_rows = reader.u32()? != 0;
         let n = reader.usize()?;
         let mut cells = Vec::new();
         for _ in 0..n {
             let (pos, seqs) = (reader.usize()?, reader.u64()?);
-            cells.push(Cell { pos, baked: pos, seqs });
+            cells.push(Cell { pos, rotated_pos: pos, seqs });
         }
-        image.groups.push(GroupImage { cells, mixed });
+        image.groups.push(GroupImage { cells, per_head_rows });
     }
     reader.end()
 }

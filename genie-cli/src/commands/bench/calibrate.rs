@@ -1,25 +1,17 @@
 //! `genie bench --calibrate`: measures a bundle's step times and writes them into the bundle.
 
 use anyhow::{Context, Result};
-use engine::Engine;
 use engine::calibrate::median;
+use open_genie::Model;
 
 use super::Args;
-use crate::calibration::CalibrationContext;
 use crate::exit::ExitStatus;
 use crate::printer::Printer;
-use crate::threads::Threads;
 
 /// Measures each variant, writes the calibration and prints it.
-pub fn run(
-    args: &Args,
-    threads: &Threads,
-    printer: &Printer,
-    calibration: &CalibrationContext,
-    engine: &mut Engine,
-) -> Result<ExitStatus> {
-    let measured = engine.calibrate(args.reps).context("cannot measure the bundle")?;
-    let path = calibration.write(&measured, threads.count())?;
+pub fn run(args: &Args, printer: &Printer, model: &mut Model) -> Result<ExitStatus> {
+    let measured = model.engine_mut().calibrate(args.reps).context("cannot measure the bundle")?;
+    let path = model.calibration()?.write(&measured, model.threads().count())?;
     if args.json {
         printer.data_line(std::fs::read_to_string(&path)?.trim_end())?;
     } else {

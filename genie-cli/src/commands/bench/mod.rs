@@ -21,14 +21,12 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use engine::Engine;
+use open_genie::Perf;
 
-use crate::args::{BackendArgs, BundleArgs, PolicyArg, ThreadArgs};
-use crate::calibration::CalibrationContext;
+use crate::args::{BackendArgs, BundleArgs, PolicyArg, ThreadArgs, warn_of_nominal_costs};
 use crate::exit::ExitStatus;
 use crate::failure::UserError;
 use crate::printer::Printer;
-use crate::threads::Threads;
-use crate::{backend, bundle};
 use measure::Test;
 use record::{Record, RunMetadata};
 use roofline::Roofline;
@@ -97,19 +95,18 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     if let Some(path) = &args.plot {
         outfile::must_be_writable("--plot", path)?;
     }
-    let path = args.bundle.path(&args.backend, printer)?;
-    let config = bundle::config(&path, printer)?;
-    let threads = Threads::new(&args.threads, config.backend().cpu_mask)?;
-    let backend = backend::open(&args.backend, &threads)?;
-    let calibration = CalibrationContext::new(&path, &config.engine().ctx_bins, &backend)?;
-    let mut engine = bundle::engine(config.engine(), &backend, PolicyArg::Lenient)?;
+    let bundle = args.bundle.read(&args.backend, printer)?;
+    let options = args.threads.apply(args.backend.options()?).perf(Perf::LeaveAlone);
+    let mut model = bundle.open(&options)?;
     if args.calibrate {
-        return calibrate::run(args, &threads, printer, &calibration, &mut engine);
+        return calibrate::run(args, printer, &mut model);
     }
-    engine.set_policy(calibration.policy(args.policy, engine.variants(), printer)?);
-    let tests = measure::tests(args, &engine)?;
-    let weights = WeightTraffic::of(&engine, &config.engine().ctx_bins)?;
-    let metadata = RunMetadata::new(&path, &calibration, &threads, engine.policy().name());
+    let mismatch = model.set_policy(args.policy.into())?;
+    warn_of_nominal_costs(&model, mismatch.as_ref(), printer)?;
+    let metadata = RunMetadata::new(&model)?;
+    let weights = WeightTraffic::of(model.engine(), &model.bundle().config().engine().ctx_bins)?;
+    let engine = model.engine_mut();
+    let tests = measure::tests(args, engine)?;
 
     let mut out = output::Output::new(printer, args.json);
     let roofline = if args.limits {
@@ -120,7 +117,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     #[cfg(feature = "plot")]
     let mut plot = plot::Plot::default();
     for test in &tests {
-        let seconds = measure::run(test, &mut engine, args.reps)?;
+        let seconds = measure::run(test, engine, args.reps)?;
         let record = Record::new(&metadata, test, &seconds, &weights, &roofline);
         out.measure(&record)?;
         #[cfg(feature = "plot")]
@@ -131,7 +128,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
         outfile::write("--plot", path, &plot.svg(&metadata.title())?)?;
     }
     if args.profile || args.trace.is_some() {
-        profiles(args, &tests, &mut engine, printer, &mut out)?;
+        profiles(args, &tests, engine, printer, &mut out)?;
     }
     Ok(ExitStatus::Done)
 }

@@ -3,13 +3,12 @@
 use std::path::Path;
 
 use engine::calibrate::median;
+use open_genie::Model;
 use serde::Serialize;
 
 use super::measure::Test;
 use super::roofline::Roofline;
 use super::weight_traffic::WeightTraffic;
-use crate::calibration::CalibrationContext;
-use crate::threads::Threads;
 
 /// What all results of a run share.
 #[derive(Serialize)]
@@ -42,10 +41,11 @@ pub struct Machine {
 }
 
 impl RunMetadata {
-    /// Of a bundle's config on this machine.
-    pub fn new(config: &Path, calibration: &CalibrationContext, threads: &Threads, policy: &'static str) -> Self {
+    /// Of an open bundle on this machine.
+    pub fn new(model: &Model) -> Result<Self, open_genie::Error> {
+        let (calibration, threads) = (model.calibration()?, model.threads());
         let (backend, machine) = (calibration.backend(), calibration.machine());
-        Self {
+        Ok(Self {
             threads: threads.count().unwrap_or(machine.cores),
             pin: threads.pin().to_vec(),
             machine: Machine {
@@ -56,10 +56,10 @@ impl RunMetadata {
             },
             commit: option_env!("GENIE_COMMIT"),
             build: env!("CARGO_PKG_VERSION"),
-            bundle: config.display().to_string(),
+            bundle: model.bundle().path().display().to_string(),
             backend: format!("{} {}", backend.name, backend.build_id),
-            policy,
-        }
+            policy: model.engine().policy().name(),
+        })
     }
 }
 

@@ -1,24 +1,21 @@
-//! Memory that is asked for while other work goes on.
-//!
-//! Scores read keys and weights read values, in turns and far apart. Left alone, memory rests at each turn, and the first lines
-//! behind it are waited for. So scores ask for the values that are read next, and weights for the next block's keys: a few
-//! lines at each step, evenly, so that they do not delay each other.
+//! Prefetches the next values while scores are computed and the next keys while values are weighted, a few lines per step,
+//! so that loads do not stall where one phase follows the other.
 
 use super::super::simd::Simd;
 
-/// Bytes that come at once: a cache line of most CPUs.
+/// Bytes of a cache line on most CPUs.
 const LINE: usize = 64;
 
-/// Lines still to be asked for: some from each of several rows.
+/// Cache lines still to prefetch, from each of several rows.
 #[derive(Clone, Copy)]
 pub(super) struct Ahead {
     row: *const u8,
     stride: usize,
     rows: usize,
-    /// Lines of a row, and how many of the current one were asked for.
+    /// Lines of a row, and how many of the current one were prefetched.
     lines: usize,
-    asked: usize,
-    /// Lines to ask for at each step.
+    issued: usize,
+    /// Lines to prefetch at each step.
     share: usize,
 }
 
@@ -28,16 +25,16 @@ impl Ahead {
     pub(super) fn new(start: *const u8, stride: usize, rows: usize, len: usize) -> Self {
         // A row need not begin with a line. No bytes are no lines.
         let lines = if len == 0 { 0 } else { (start.addr() % LINE + len).div_ceil(LINE) };
-        Self { row: start, stride, rows: if len == 0 { 0 } else { rows }, lines, asked: 0, share: 0 }
+        Self { row: start, stride, rows: if len == 0 { 0 } else { rows }, lines, issued: 0, share: 0 }
     }
 
-    /// Divides what is left among this number of steps.
+    /// Divides what is left among `steps` steps.
     #[inline(always)]
     pub(super) fn spread(&mut self, steps: usize) {
         self.share = (self.rows * self.lines).div_ceil(steps.max(1));
     }
 
-    /// Asks for a step's share.
+    /// Prefetches a step's share.
     #[inline(always)]
     pub(super) fn step<S: Simd>(&mut self, s: S) {
         for _ in 0..self.share {
@@ -52,10 +49,10 @@ impl Ahead {
         if self.rows == 0 {
             return None;
         }
-        let line = self.row.wrapping_add(self.asked * LINE);
-        self.asked += 1;
-        if self.asked == self.lines {
-            (self.asked, self.rows) = (0, self.rows - 1);
+        let line = self.row.wrapping_add(self.issued * LINE);
+        self.issued += 1;
+        if self.issued == self.lines {
+            (self.issued, self.rows) = (0, self.rows - 1);
             self.row = self.row.wrapping_add(self.stride);
         }
         Some(line)
@@ -67,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_line_of_each_row_is_asked_for_once() {
+    fn each_line_of_each_row_is_prefetched_once() {
         // Rows of 100 bytes: on two lines, or on three where they begin near the end of one.
         for (start, lines) in [(0, vec![0, 1, 8, 9]), (60, vec![0, 1, 2, 8, 9, 10])] {
             let start = std::ptr::without_provenance(start);

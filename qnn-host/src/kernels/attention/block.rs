@@ -40,7 +40,7 @@ pub(super) struct Block<'a> {
     total: *mut f32,
     pub(super) queries: *mut f32,
     pub(super) scores: *mut f32,
-    /// Room for packed keys and values; unused when direct.
+    /// Space for packed keys and values; unused when direct.
     pub(super) keys: *mut f32,
     pub(super) values: *mut f32,
     /// The highest mask value of each of the task's rows.
@@ -89,7 +89,7 @@ impl<'a> Block<'a> {
         self.at.heads * self.at.rows
     }
 
-    /// Gathers and scales the queries; nothing is absorbed yet.
+    /// Gathers and scales the queries; no column is added yet.
     ///
     /// # Safety
     /// The invariant.
@@ -119,7 +119,7 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Absorbs the visible columns of range `range` of `ranges` of all spans.
+    /// Adds the visible columns of range `range` of `ranges` of all spans.
     ///
     /// # Safety
     /// The invariant; `classes` are those of this task's rows.
@@ -146,7 +146,7 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Absorbs columns `at .. at + count` of a span, `count <= COLS`, behind which `next` more will follow; adds the mask from
+    /// Adds columns `at .. at + count` of a span, `count <= COLS`, behind which `next` more will follow; adds the mask from
     /// column `masked` on, if given.
     ///
     /// # Safety
@@ -209,7 +209,7 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Turns a query's scores into weights relative to its new maximum, and scales what was absorbed before.
+    /// Turns a query's scores into weights relative to its new maximum, and scales what was added before.
     ///
     /// # Safety
     /// The invariant; `count <= COLS` scores are there.
@@ -232,7 +232,7 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Absorbs what another range of the same queries left in `other` (laid out as the state).
+    /// Adds what another range of the same queries left in `other` (laid out as the state).
     ///
     /// # Safety
     /// The invariant, for `other` as well.
@@ -280,7 +280,7 @@ impl<'a> Block<'a> {
 }
 
 /// `scores += mask - highest`. Softmax does not change when all scores of a row do by the same, and so a row that is hidden
-/// all over by a large number keeps the digits of its scores.
+/// everywhere by a large number keeps the digits of its scores.
 ///
 /// # Safety
 /// `count` numbers are readable at both and writable at `scores`.

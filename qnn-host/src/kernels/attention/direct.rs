@@ -12,7 +12,7 @@ fn wide<S: Simd>() -> usize {
     if S::MANY_REGISTERS { 4 } else { 2 }
 }
 
-/// As [`super::packed::Scores`], which see.
+/// As [`super::packed::Scores`].
 pub(super) struct Scores<'a, R> {
     pub(super) block: &'a Block<'a>,
     pub(super) keys: R,
@@ -107,7 +107,7 @@ impl<R: Source> Scores<'_, R> {
     }
 }
 
-/// As [`super::packed::Weighted`], which see.
+/// As [`super::packed::Weighted`].
 pub(super) struct Weighted<'a, R> {
     pub(super) block: &'a Block<'a>,
     pub(super) values: R,

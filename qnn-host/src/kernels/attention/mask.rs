@@ -1,4 +1,6 @@
-//! What a mask lets each block of rows see, in stretches of columns.
+//! Which columns a mask leaves visible to each block of rows, in stretches of [`STRETCH`] columns.
+//!
+//! *Shapes*: a mask `[rows, total]`, `total` the columns of all spans in order. *Units*: f32, added to scores.
 
 use super::super::Floats;
 use super::super::float::{Elem, with_elem};
@@ -10,9 +12,9 @@ pub const STRETCH: usize = 32;
 /// A column is hidden from a row if its mask is lower than the row's highest by more than this.
 pub const HIDDEN_BELOW: f32 = 500.0;
 
-/// What a block of rows sees of a stretch. Kept as numbers in f32 scratch.
+/// How much of a stretch is visible to a block of rows. Kept as numbers in f32 scratch.
 pub(super) const HIDDEN: f32 = 0.0;
-/// Each row's mask is at its highest all over: there is nothing to add.
+/// Each row's mask is at its highest everywhere: there is nothing to add.
 pub(super) const CLEAR: f32 = 1.0;
 /// The mask must be added.
 pub(super) const MIXED: f32 = 2.0;
@@ -22,11 +24,11 @@ pub(super) fn stretches(len: usize) -> usize {
     len.div_ceil(STRETCH)
 }
 
-/// Fills `to` with what the rows `row0 .. row0 + rows` see of each stretch of the spans of `lens`. `highest` is scratch for
-/// a number of each row.
+/// Fills `to` with what is visible to the rows `row0 .. row0 + rows` of each stretch of the spans of `lens`. `highest` is
+/// scratch for a number of each row.
 ///
 /// # Safety
-/// `mask` has `total` (the sum of `lens`) columns and these rows; `to` has room for all stretches, `highest` for `rows`.
+/// `mask` has `total` (the sum of `lens`) columns and these rows; `to` has space for all stretches, `highest` for `rows`.
 #[inline(always)]
 pub(super) unsafe fn classify<S: Simd>(
     s: S,
@@ -39,14 +41,14 @@ pub(super) unsafe fn classify<S: Simd>(
 ) {
     let Some(mask) = mask else {
         for i in 0..lens.map(stretches).sum() {
-            // SAFETY: the caller promised room for all stretches.
+            // SAFETY: the caller promised space for all stretches.
             unsafe { *to.add(i) = CLEAR };
         }
         return;
     };
     let total = lens.clone().sum::<usize>();
     with_elem!(mask.ty(), E => {
-        // SAFETY: the caller promised the rows, and room for what is written.
+        // SAFETY: the caller promised the rows, and space for what is written.
         unsafe {
             let mask = mask.ptr::<E>().add(row0 * total);
             for row in 0..rows {
@@ -83,7 +85,7 @@ unsafe fn maximum<S: Simd, E: Elem>(s: S, x: *const E, n: usize) -> f32 {
     max
 }
 
-/// What `rows` rows see of the `count` columns at `x`.
+/// What is visible to `rows` rows of the `count` columns at `x`.
 ///
 /// # Safety
 /// `count` elements are readable in each row, `highest` has a number for each.

@@ -13,8 +13,8 @@
 //! *Method*: blocks of up to `COLS` visible columns, softmax kept online (running maximum, sum and weighted values for each
 //! query), all query heads of a group and several rows in one pass. Two ways to multiply: *direct* from memory for few
 //! queries, where reading keys and values is all the cost, and *packed* for many, where a block is widened into the cache
-//! once and multiplied in register tiles. Codes of 8 bits are widened to whole numbers by either; their scales multiply scores
-//! and weights. When direct, the memory that is read next is asked for meanwhile (`ahead`).
+//! once and multiplied in register tiles. Quantised values of 8 bits are widened to whole numbers by either; their scales
+//! multiply scores and weights. When direct, the memory that is read next is prefetched meanwhile (`ahead`).
 
 mod ahead;
 mod block;
@@ -29,7 +29,7 @@ mod tests;
 use super::simd::A_STRIDE;
 use super::{Floats, Isa, SharedMut};
 use crate::pool::{Pool, Worker};
-pub use source::{Codes, Rows};
+pub use source::{QuantisedRows, Rows};
 
 /// Longest head that these kernels take.
 pub const MAX_DIM: usize = A_STRIDE;
@@ -79,7 +79,7 @@ pub struct Attention<'a> {
     pub out_head_stride: usize,
 }
 
-/// f32 numbers of scratch that [`attention`] needs for such shapes with that many threads, or alone (as in a run inside a
+/// f32 numbers of scratch that [`attention`] needs for these shapes with `threads` threads, or alone (as in a run inside a
 /// run).
 pub fn scratch_len(
     isa: Isa,

@@ -1,4 +1,5 @@
-//! Products for many queries: a block of keys or values is widened into the cache once, then multiplied in register tiles.
+//! Products for many queries: a block of keys or values is widened to f32 in the cache once, then multiplied in
+//! register tiles.
 
 use super::super::simd::{Piece, Simd, Tile};
 use super::COLS;

@@ -1,6 +1,6 @@
-//! What keys and values are read from: numbers, or codes of 8 bits on a grid.
+//! What keys and values are read from: floats, or quantised values of 8 bits.
 //!
-//! *Units*: a code stands for `(code + offset) * scale`. Widening a code in a register yields `code + offset`, a whole number
+//! *Units*: a quantised value `q` is `(q + offset) * scale`. Widening it in a register yields `q + offset`, a whole number
 //! that f32 holds exactly (for offsets below 2^24); the scale is left to [`super::block`], which multiplies scores and
 //! weights by it: one product for each column rather than for each number.
 
@@ -8,24 +8,24 @@ use super::super::Floats;
 use super::super::float::{Elem, Load};
 use super::super::simd::Simd;
 
-/// Codes of 8 bits without a sign: `real = (code + offset) * scale`.
+/// Keys or values as unsigned 8-bit quantised values `q`: `real = (q + offset) * scale`.
 #[derive(Clone, Copy)]
-pub struct Codes<'a> {
-    /// The codes.
+pub struct QuantisedRows<'a> {
+    /// The quantised values.
     pub bytes: &'a [u8],
-    /// Step between two codes.
+    /// Step between two quantised values.
     pub scale: f32,
-    /// Added to a code: minus the code of zero.
+    /// Added to a quantised value: minus the one that stands for zero.
     pub offset: i32,
 }
 
 /// Keys or values of a span.
 #[derive(Clone, Copy)]
 pub enum Rows<'a> {
-    /// Numbers.
+    /// Floats.
     Floats(Floats<'a>),
-    /// Codes.
-    Codes(Codes<'a>),
+    /// Quantised values.
+    Quantised(QuantisedRows<'a>),
 }
 
 impl Rows<'_> {
@@ -33,7 +33,7 @@ impl Rows<'_> {
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Floats(floats) => floats.len(),
-            Self::Codes(codes) => codes.bytes.len(),
+            Self::Quantised(rows) => rows.bytes.len(),
         }
     }
 
@@ -42,7 +42,7 @@ impl Rows<'_> {
     pub(super) fn size_bytes(&self) -> usize {
         match self {
             Self::Floats(floats) => floats.ty().size_bytes(),
-            Self::Codes(_) => 1,
+            Self::Quantised(_) => 1,
         }
     }
 
@@ -51,17 +51,17 @@ impl Rows<'_> {
     pub(super) fn place(&self, i: usize) -> *const u8 {
         let bytes = match self {
             Self::Floats(floats) => floats.bytes(),
-            Self::Codes(codes) => codes.bytes,
+            Self::Quantised(rows) => rows.bytes,
         };
         bytes.as_ptr().wrapping_add(i * self.size_bytes())
     }
 
-    /// What is left to multiply by.
+    /// Factor that products with these elements still lack.
     #[inline(always)]
     pub(super) fn scale(&self) -> f32 {
         match self {
             Self::Floats(_) => 1.0,
-            Self::Codes(codes) => codes.scale,
+            Self::Quantised(rows) => rows.scale,
         }
     }
 }
@@ -144,17 +144,17 @@ impl<E: Elem> Source for Numbers<E> {
     }
 }
 
-/// Codes with their offset.
+/// Quantised values with their offset.
 #[derive(Clone, Copy)]
 pub(super) struct Centred {
-    codes: *const u8,
+    bytes: *const u8,
     offset: f32,
 }
 
 impl Centred {
     #[inline(always)]
-    pub(super) fn new(codes: &Codes<'_>) -> Self {
-        Self { codes: codes.bytes.as_ptr(), offset: codes.offset as f32 }
+    pub(super) fn new(rows: &QuantisedRows<'_>) -> Self {
+        Self { bytes: rows.bytes.as_ptr(), offset: rows.offset as f32 }
     }
 }
 
@@ -163,24 +163,24 @@ impl Source for Centred {
 
     #[inline(always)]
     fn from(self, i: usize) -> Self {
-        Self { codes: self.codes.wrapping_add(i), ..self }
+        Self { bytes: self.bytes.wrapping_add(i), ..self }
     }
 
     #[inline(always)]
     fn start(self) -> *const u8 {
-        self.codes
+        self.bytes
     }
 
     #[inline(always)]
     unsafe fn load<S: Simd>(self, s: S, i: usize) -> S::V {
         // SAFETY: the caller's promise.
-        s.add(unsafe { s.load_u8(self.codes.add(i)) }, s.splat(self.offset))
+        s.add(unsafe { s.load_u8(self.bytes.add(i)) }, s.splat(self.offset))
     }
 
     #[inline(always)]
     unsafe fn load_first<S: Simd>(self, s: S, i: usize, n: usize) -> S::V {
         // SAFETY: the caller's promise.
-        s.add(unsafe { u8::load_first(s, self.codes.add(i), n) }, s.splat(self.offset))
+        s.add(unsafe { u8::load_first(s, self.bytes.add(i), n) }, s.splat(self.offset))
     }
 }
 
@@ -208,8 +208,8 @@ macro_rules! with_source {
                     $body
                 })
             }
-            $crate::kernels::attention::Rows::Codes(codes) => {
-                let $source = $crate::kernels::attention::source::Centred::new(codes);
+            $crate::kernels::attention::Rows::Quantised(rows) => {
+                let $source = $crate::kernels::attention::source::Centred::new(rows);
                 $body
             }
         }

@@ -173,7 +173,7 @@ unsafe fn body<S: Simd>(s: S, worker: Worker<'_>, job: &Attention<'_>, plan: &Pl
     }
 
     let tasks = plan.tasks();
-    // Long rows first: with a causal mask the last rows see most.
+    // Long rows first: with a causal mask most is visible to the last rows.
     for number in worker.tasks(tasks * plan.ranges) {
         let (task, range) = (tasks - 1 - number / plan.ranges, number % plan.ranges);
         let queries = place(job, plan, task);

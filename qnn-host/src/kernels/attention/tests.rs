@@ -20,10 +20,10 @@ struct Problem {
     real_rows: usize,
     hidden: f32,
     ty: Float,
-    /// Past keys and values are codes of 8 bits rather than of that type.
-    past_codes: bool,
+    /// Past keys and values are quantised to 8 bits rather than of that type.
+    past_quantised: bool,
     /// So are new ones.
-    new_codes: bool,
+    new_quantised: bool,
     shift: usize,
     scale: f32,
     masked: bool,
@@ -56,13 +56,13 @@ impl Problem {
     fn data(&self) -> Data {
         let span = |len, i: u64| {
             let data = numbers(self.kv_heads * self.dim * len, self.seed ^ (i << 8));
-            if !self.is_codes(i) {
+            if !self.is_quantised(i) {
                 return encoded(&data, self.ty, self.shift);
             }
             let (scale, offset) = self.grid(i);
-            let codes = data.iter().map(|x| (x.abs() * 127.0) as u8);
-            let stored = codes.clone().map(|c| (i32::from(c) + offset) as f32 * scale).collect();
-            (std::iter::repeat_n(0xAA, self.shift).chain(codes).collect(), stored)
+            let quantised = data.iter().map(|x| (x.abs() * 127.0) as u8);
+            let stored = quantised.clone().map(|c| (i32::from(c) + offset) as f32 * scale).collect();
+            (std::iter::repeat_n(0xAA, self.shift).chain(quantised).collect(), stored)
         };
         let mut mask = numbers(self.rows * self.total(), self.seed ^ 77);
         for (row, mask) in mask.chunks_exact_mut(self.total()).enumerate() {
@@ -84,9 +84,9 @@ impl Problem {
         }
     }
 
-    /// Whether keys (1, 2) or values (3, 4) of the past or the new ones are codes.
-    fn is_codes(&self, i: u64) -> bool {
-        if i % 2 == 1 { self.past_codes } else { self.new_codes }
+    /// Whether keys (1, 2) or values (3, 4) of the past or the new ones are quantised.
+    fn is_quantised(&self, i: u64) -> bool {
+        if i % 2 == 1 { self.past_quantised } else { self.new_quantised }
     }
 
     /// Scale and offset of such: ranges of 1 to 4, around zero or beside it.
@@ -96,11 +96,11 @@ impl Problem {
     }
 
     fn rows<'a>(&self, bytes: &'a [u8], i: u64) -> Rows<'a> {
-        if !self.is_codes(i) {
+        if !self.is_quantised(i) {
             return self.view(bytes).into();
         }
         let (scale, offset) = self.grid(i);
-        Rows::Codes(Codes { bytes: &bytes[self.shift..], scale, offset })
+        Rows::Quantised(QuantisedRows { bytes: &bytes[self.shift..], scale, offset })
     }
 
     fn reference(&self, data: &Data) -> Vec<f64> {
@@ -197,8 +197,8 @@ fn problem() -> impl Strategy<Value = Problem> {
             real_rows: 1 + (rows as f64 * real) as usize,
             hidden: if deep { -65504.0 } else { -1000.0 },
             ty: Float::ALL[ty % 3],
-            past_codes: ty >= 3,
-            new_codes: ty == 4,
+            past_quantised: ty >= 3,
+            new_quantised: ty == 4,
             shift,
             scale: 0.25,
             masked,
@@ -227,8 +227,8 @@ const DECODE: Problem = Problem {
     real_rows: 1,
     hidden: -1000.0,
     ty: Float::F16,
-    past_codes: false,
-    new_codes: false,
+    past_quantised: false,
+    new_quantised: false,
     shift: 1,
     scale: 0.125,
     masked: true,
@@ -241,8 +241,8 @@ fn few_heads_share_long_contexts_by_ranges() {
     let pool = pool(2);
     for valid in [0, 1, 511, 512, 1500, 2047] {
         for rows in [1, 2, 4] {
-            for past_codes in [false, true] {
-                Problem { valid, rows, real_rows: rows, past: 2048 - rows, past_codes, ..DECODE }.check(&pool);
+            for past_quantised in [false, true] {
+                Problem { valid, rows, real_rows: rows, past: 2048 - rows, past_quantised, ..DECODE }.check(&pool);
             }
         }
     }
@@ -255,7 +255,7 @@ fn many_rows_in_several_blocks() {
         for rows in [70, 130] {
             let problem = Problem { rows, kv_heads, group, dim, past, valid: past / 2, real_rows: rows - 3, ..DECODE };
             problem.check(&pool);
-            Problem { past_codes: true, new_codes: rows == 70, ..problem }.check(&pool);
+            Problem { past_quantised: true, new_quantised: rows == 70, ..problem }.check(&pool);
         }
     }
 }

@@ -1,4 +1,6 @@
 //! Few rows of `X`: dot products along `k`, weights streamed once.
+//!
+//! *Layout*: products `[row][MAX_CHUNK]` f32 on the thread's stack, `row < MAX_ROWS`.
 
 use super::super::float::Load;
 use super::super::isa::simd_fn;
@@ -68,7 +70,7 @@ unsafe fn chunk<S: Simd>(s: S, job: &Job<'_>, layer: &Linear<'_>, weights: RowMa
 
 /// `to[row * MAX_CHUNK + i] = x[row] . w[i]` for `count` rows of weights and all rows of `x`.
 ///
-/// Safe to run while `count` rows of `job.k` elements are readable at `w`, and `to` has room.
+/// Safe to run while `count` rows of `job.k` elements are readable at `w`, and `to` has space.
 struct Products<'a, E> {
     job: &'a Job<'a>,
     w: *const E,
@@ -172,7 +174,7 @@ unsafe fn dots<S: Simd, E: Load, const M: usize, const N: usize, const U: usize>
             for more in &sums[1..] {
                 sum = s.add(sum, more[row][i]);
             }
-            // SAFETY: the caller promised room.
+            // SAFETY: the caller promised space.
             unsafe { *to.add(row * MAX_CHUNK + i) = s.sum(sum) };
         }
     }

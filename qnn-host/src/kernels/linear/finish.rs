@@ -1,4 +1,6 @@
 //! The end of a linear layer: scales of rows, bias, gate, residual, store.
+//!
+//! *Units*: `out = (sum * scale + bias) * silu(gate_sum * gate_scale + gate_bias) + residual`, all f32.
 
 use super::super::convert::move_all;
 use super::super::float::with_elem;

@@ -46,7 +46,7 @@ impl<'a> Linear<'a> {
     }
 }
 
-/// A checked call, as the paths see it.
+/// A checked call, passed to the paths.
 pub(super) struct Job<'a> {
     pub(super) x: &'a [f32],
     pub(super) m: usize,

@@ -1,19 +1,19 @@
 //! Linear layers: `Y[m, n] = X[m, k] W[n, k]^T`, and what is fused with them (bias, SwiGLU gate, residual).
 //!
 //! Float weights are read as the graph stores them, a row for each output, in any [`super::Float`] type; so are signed bytes
-//! with a scale for each row. Packed ones of 4 or 8 bits are laid out as [`super::packed`] says, and only they have `X`
+//! with a scale for each row. Packed ones of 4 or 8 bits are laid out as in [`super::packed`], and only they have `X`
 //! quantised. Sums are f32. A call takes several layers that read the same `X`, so that small ones
 //! (query, key, value) share one pass over the threads.
 //!
-//! Two ways for rows (and two alike for `codes`), by the number of rows of `X`:
+//! Two ways for rows (and the same two in `quantised`), by the number of rows of `X`:
 //! * *dot* (decode, short drafts): each thread streams rows of `W` once, and multiplies each with all rows of `X`.
 //! * *tiled* (prefill): `X` is transposed once into panels for all threads; each thread widens a panel of `W` rows at a time
 //!   into its first-level cache and multiplies register tiles.
 
-mod codes;
 mod dot;
 mod finish;
 mod job;
+mod quantised;
 #[cfg(test)]
 mod tests;
 mod tiled;
@@ -24,10 +24,10 @@ use super::packed::Bits;
 use super::{Floats, Isa, Mat, SharedMut};
 use crate::pool::{Pool, Worker};
 
-/// f32 numbers of scratch that [`linear`] needs for `m` rows of `k` numbers with that many threads.
+/// f32 numbers of scratch that [`linear`] needs for `m` rows of `k` numbers with `threads` threads.
 pub fn scratch_len(isa: Isa, m: usize, k: usize, threads: usize) -> usize {
     let floats = if uses_tiles(m) { tiled::scratch_len(isa, m, k, threads) } else { 0 };
-    floats.max(codes::scratch_len(isa, m, k, threads))
+    floats.max(quantised::scratch_len(isa, m, k, threads))
 }
 
 /// From how many rows on tiles pay for transposing `X`.
@@ -67,13 +67,13 @@ pub unsafe fn linear(
             |six| layers.iter().any(|l| l.weights.packed().is_some_and(|w| (w.packing().bits == Bits::Six) == six));
         let (others, six) = (bits(false), bits(true));
         if others {
-            codes::run(isa, worker, &job, false);
+            quantised::run(isa, worker, &job, false);
         }
         if others && six {
             worker.barrier();
         }
         if six {
-            codes::run(isa, worker, &job, true);
+            quantised::run(isa, worker, &job, true);
         }
         if packed > 0 && packed < layers.len() {
             worker.barrier();

@@ -14,7 +14,7 @@ struct Problem {
     k: usize,
     ty: Float,
     /// Weights are signed bytes with a scale for each row; `ty` is the biases' type.
-    codes: bool,
+    quantised: bool,
     shift: usize,
     bias: bool,
     gate: bool,
@@ -26,7 +26,7 @@ struct Data {
     x: Vec<f32>,
     /// Bytes as given to the kernel, and numbers as stored, for: weights, gate, bias, gate bias.
     operands: [(Vec<u8>, Vec<f32>); 4],
-    /// Of the rows of weights and gate, if they are codes.
+    /// Of the rows of weights and gate, if they are quantised.
     scales: [Vec<f32>; 2],
     residual: Vec<f32>,
 }
@@ -35,14 +35,14 @@ impl Problem {
     fn data(&self) -> Data {
         let operand = |len, i: u64| encoded(&numbers(len, self.seed ^ (i << 8)), self.ty, self.shift);
         let scales = [6, 7].map(|i| numbers(self.n, self.seed ^ (i << 8)).iter().map(|s| s * 0.01).collect::<Vec<_>>());
-        let weights = |i: u64| match self.codes {
+        let weights = |i: u64| match self.quantised {
             false => operand(self.n * self.k, i),
             true => {
-                let codes = numbers(self.n * self.k, self.seed ^ (i << 8));
-                let codes: Vec<i8> = codes.iter().map(|x| (x * 70.0).clamp(-128.0, 127.0) as i8).collect();
+                let quantised = numbers(self.n * self.k, self.seed ^ (i << 8));
+                let quantised: Vec<i8> = quantised.iter().map(|x| (x * 70.0).clamp(-128.0, 127.0) as i8).collect();
                 let scale = |at: usize| scales[i as usize - 1][at / self.k];
-                let stored = codes.iter().enumerate().map(|(at, &c)| f32::from(c) * scale(at)).collect();
-                let bytes = vec![0xAA; self.shift].into_iter().chain(codes.iter().map(|c| c.cast_unsigned()));
+                let stored = quantised.iter().enumerate().map(|(at, &c)| f32::from(c) * scale(at)).collect();
+                let bytes = vec![0xAA; self.shift].into_iter().chain(quantised.iter().map(|c| c.cast_unsigned()));
                 (bytes.collect(), stored)
             }
         };
@@ -80,9 +80,9 @@ impl Problem {
 
     fn layer<'a>(&self, data: &'a Data, out: SharedMut<'a, f32>) -> Linear<'a> {
         let view = |i: usize| Floats::new(&data.operands[i].0[self.shift..], self.ty);
-        let mat = |i: usize| match self.codes {
+        let mat = |i: usize| match self.quantised {
             false => Mat::new(view(i), self.n, self.k),
-            true => Mat::codes(&data.operands[i].0[self.shift..], &data.scales[i], self.n, self.k),
+            true => Mat::quantised(&data.operands[i].0[self.shift..], &data.scales[i], self.n, self.k),
         };
         let bias = |i| self.bias.then(|| view(i));
         Linear {
@@ -125,18 +125,18 @@ proptest! {
 
     #[test]
     fn few_rows_match_the_definition(
-        m in 1usize..9, n in 1usize..140, k in 1usize..200, ty in 0usize..3, codes: bool, shift in 0usize..2,
+        m in 1usize..9, n in 1usize..140, k in 1usize..200, ty in 0usize..3, quantised: bool, shift in 0usize..2,
         bias: bool, gate: bool, residual in 0usize..3, threads in 1usize..4, seed: u64,
     ) {
-        Problem { m, n, k, ty: Float::ALL[ty], codes, shift, bias, gate, residual, seed }.check(&pool(threads));
+        Problem { m, n, k, ty: Float::ALL[ty], quantised, shift, bias, gate, residual, seed }.check(&pool(threads));
     }
 
     #[test]
     fn many_rows_match_the_definition(
-        m in 9usize..80, n in 1usize..220, k in 1usize..300, ty in 0usize..3, codes: bool, shift in 0usize..2,
+        m in 9usize..80, n in 1usize..220, k in 1usize..300, ty in 0usize..3, quantised: bool, shift in 0usize..2,
         bias: bool, gate: bool, residual in 0usize..3, threads in 1usize..4, seed: u64,
     ) {
-        Problem { m, n, k, ty: Float::ALL[ty], codes, shift, bias, gate, residual, seed }.check(&pool(threads));
+        Problem { m, n, k, ty: Float::ALL[ty], quantised, shift, bias, gate, residual, seed }.check(&pool(threads));
     }
 }
 
@@ -150,7 +150,7 @@ fn blocks_meet_at_their_edges() {
                 n,
                 k,
                 ty: Float::F16,
-                codes: m % 2 == 1,
+                quantised: m % 2 == 1,
                 shift: 0,
                 bias: true,
                 gate: false,
@@ -173,7 +173,7 @@ fn layers_of_one_call_are_as_if_alone() {
                 n,
                 k: 130,
                 ty: Float::F32,
-                codes: n == 5,
+                quantised: n == 5,
                 shift: 0,
                 bias: true,
                 gate,

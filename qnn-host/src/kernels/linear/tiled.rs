@@ -75,7 +75,7 @@ unsafe fn body<S: Simd>(s: S, worker: Worker<'_>, job: &Job<'_>) {
         let tasks = n.div_ceil(chunk);
         while task < first + tasks {
             let n0 = (task - first) * chunk;
-            // SAFETY: the chunk lies inside the layer, and this thread alone took it; `X` is packed, as the barrier says.
+            // SAFETY: the chunk lies inside the layer, and this thread alone took it; `X` is packed, as the barrier ensures.
             unsafe { outputs(s, job, packed, own, layer, weights, n0, chunk.min(n - n0)) };
             task = worker.take();
         }
@@ -157,7 +157,7 @@ unsafe fn outputs<S: Simd>(
 /// `to[i * BLOCK_ROWS + j] = w[n0 + i] . x[row0 + j]`.
 ///
 /// # Safety
-/// As [`outputs`]; `to` has room for `MAX_CHUNK` rows of `BLOCK_ROWS`, `panel` for a tile's rows of `A_STRIDE`.
+/// As [`outputs`]; `to` has space for `MAX_CHUNK` rows of `BLOCK_ROWS`, `panel` for a tile's rows of `A_STRIDE`.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
 unsafe fn products<S: Simd>(
@@ -180,7 +180,7 @@ unsafe fn products<S: Simd>(
             // Rows past the end keep what the panel held: finite leftovers, whose products are not read.
             for r in 0..S::TILE_ROWS.min(count - i) {
                 with_row_elem!(w.elem, E => {
-                    // SAFETY: row `n0 + i + r` of the weights has the columns `k0 .. k0 + k`; a row of the panel has room.
+                    // SAFETY: row `n0 + i + r` of the weights has the columns `k0 .. k0 + k`; a row of the panel has space.
                     unsafe {
                         let from = w.ptr::<E>().add((n0 + i + r) * job.k + k0);
                         move_all::<S, E, f32>(s, from, panel.add(r * A_STRIDE), k);
@@ -206,7 +206,7 @@ unsafe fn products<S: Simd>(
     }
 }
 
-/// Asks for columns `k0 .. k0 + k` of a row, which need not exist.
+/// Prefetches columns `k0 .. k0 + k` of a row, which need not exist.
 #[inline(always)]
 fn prefetch<S: Simd>(s: S, w: RowMat<'_>, row: usize, k0: usize, k: usize) {
     let size = w.elem_bytes();

@@ -49,7 +49,7 @@ impl Simd for Avx2 {
 
     #[inline(always)]
     unsafe fn store(self, p: *mut f32, v: __m256) {
-        // SAFETY: the caller promised room for 8 numbers.
+        // SAFETY: the caller promised space for 8 numbers.
         unsafe { _mm256_storeu_ps(p, v) }
     }
 
@@ -61,7 +61,7 @@ impl Simd for Avx2 {
 
     #[inline(always)]
     unsafe fn store_f16(self, p: *mut f16, v: __m256) {
-        // SAFETY: the caller promised room for 8 numbers of 2 bytes.
+        // SAFETY: the caller promised space for 8 numbers of 2 bytes.
         unsafe { _mm_storeu_si128(p.cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(v)) }
     }
 

@@ -1,4 +1,4 @@
-//! [`Dot`] on AVX2: sixteen rows are two registers of eight. With AVX-VNNI a product of quads is one instruction a register;
+//! [`Dot`] on AVX2: sixteen rows are two registers of eight. With AVX-VNNI a product of quads is one instruction per register;
 //! without, five, of which two bring signs to the side that may have them.
 
 use std::arch::x86_64::*;
@@ -21,12 +21,12 @@ macro_rules! op {
     }};
 }
 
-/// The two units differ in what signed codes become, and in one operation.
+/// The two units differ in what signed weights become, and in one operation.
 macro_rules! impl_dot {
     ($unit:ty, $features:literal, $float:expr, $offset:literal, $bytes:expr, $dot:expr) => {
         impl Dot for $unit {
             type Float = Avx2;
-            type Codes = [__m256i; 2];
+            type Weights = [__m256i; 2];
             type Sums = [__m256i; 2];
             type Group = [__m256; 2];
             type Quad = __m256i;
@@ -57,11 +57,11 @@ macro_rules! impl_dot {
             }
 
             #[inline(always)]
-            unsafe fn store(self, p: *mut u8, codes: [__m256i; 2]) {
+            unsafe fn store(self, p: *mut u8, weights: [__m256i; 2]) {
                 // SAFETY: the caller promised 64 bytes.
                 unsafe {
-                    _mm256_storeu_si256(p.cast(), codes[0]);
-                    _mm256_storeu_si256(p.add(32).cast(), codes[1]);
+                    _mm256_storeu_si256(p.cast(), weights[0]);
+                    _mm256_storeu_si256(p.add(32).cast(), weights[1]);
                 }
             }
 
@@ -101,8 +101,8 @@ macro_rules! impl_dot {
             }
 
             #[inline(always)]
-            fn dot(self, sums: [__m256i; 2], codes: [__m256i; 2], quad: __m256i) -> [__m256i; 2] {
-                op!([$dot(sums[0], codes[0], quad), $dot(sums[1], codes[1], quad)])
+            fn dot(self, sums: [__m256i; 2], weights: [__m256i; 2], quad: __m256i) -> [__m256i; 2] {
+                op!([$dot(sums[0], weights[0], quad), $dot(sums[1], weights[1], quad)])
             }
 
             #[inline(always)]
@@ -192,30 +192,30 @@ macro_rules! impl_dot {
 /// # Safety
 /// None.
 #[inline(always)]
-unsafe fn as_they_are(codes: __m256i) -> __m256i {
-    codes
+unsafe fn as_they_are(weights: __m256i) -> __m256i {
+    weights
 }
 
-/// Signed codes, 128 larger: the instruction multiplies unsigned with signed ones, and weights are the unsigned ones.
+/// Signed weights, 128 larger: the instruction multiplies unsigned with signed ones, and weights are the unsigned ones.
 ///
 /// # Safety
 /// The CPU has AVX2.
 #[inline(always)]
-unsafe fn raised(codes: __m256i) -> __m256i {
+unsafe fn raised(weights: __m256i) -> __m256i {
     // SAFETY: the caller's promise.
-    unsafe { _mm256_xor_si256(codes, _mm256_set1_epi8(-128)) }
+    unsafe { _mm256_xor_si256(weights, _mm256_set1_epi8(-128)) }
 }
 
-/// `maddubs` wants one side unsigned, and holds pairs at 16 bits: magnitudes of the codes (at most 128) with activations
-/// (at most 127) that take over the codes' signs, so a pair is at most 32,512.
+/// `maddubs` takes one side unsigned, and saturates pairs at 16 bits: magnitudes of the weights (at most 128) with activations
+/// (at most 127) that take over the weights' signs, so a pair is at most 32,512.
 ///
 /// # Safety
 /// The CPU has AVX2.
 #[inline(always)]
-unsafe fn widened(sum: __m256i, code: __m256i, quad: __m256i) -> __m256i {
+unsafe fn widened(sum: __m256i, weight: __m256i, quad: __m256i) -> __m256i {
     // SAFETY: the caller's promise.
     unsafe {
-        let pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(code), _mm256_sign_epi8(quad, code));
+        let pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(weight), _mm256_sign_epi8(quad, weight));
         _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
     }
 }
@@ -223,9 +223,9 @@ unsafe fn widened(sum: __m256i, code: __m256i, quad: __m256i) -> __m256i {
 /// # Safety
 /// The CPU has AVX-VNNI.
 #[inline(always)]
-unsafe fn vnni(sum: __m256i, code: __m256i, quad: __m256i) -> __m256i {
+unsafe fn vnni(sum: __m256i, weight: __m256i, quad: __m256i) -> __m256i {
     // SAFETY: the caller's promise.
-    unsafe { _mm256_dpbusd_avx_epi32(sum, code, quad) }
+    unsafe { _mm256_dpbusd_avx_epi32(sum, weight, quad) }
 }
 
 impl_dot!(Avx2, "avx2,fma,f16c", |unit: Avx2| unit, 0, as_they_are, widened);

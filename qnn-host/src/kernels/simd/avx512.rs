@@ -55,7 +55,7 @@ impl Simd for Avx512 {
 
     #[inline(always)]
     unsafe fn store(self, p: *mut f32, v: __m512) {
-        // SAFETY: the caller promised room for 16 numbers.
+        // SAFETY: the caller promised space for 16 numbers.
         unsafe { _mm512_storeu_ps(p, v) }
     }
 
@@ -79,7 +79,7 @@ impl Simd for Avx512 {
 
     #[inline(always)]
     unsafe fn store_f16(self, p: *mut f16, v: __m512) {
-        // SAFETY: the caller promised room for 16 numbers of 2 bytes.
+        // SAFETY: the caller promised space for 16 numbers of 2 bytes.
         unsafe { _mm256_storeu_si256(p.cast(), _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(v)) }
     }
 

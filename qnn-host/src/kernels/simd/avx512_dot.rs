@@ -22,11 +22,11 @@ macro_rules! op {
 
 impl Dot for Vnni512 {
     type Float = Avx512;
-    type Codes = __m512i;
+    type Weights = __m512i;
     type Sums = __m512i;
     type Group = __m512;
     type Quad = __m512i;
-    /// The instructions multiply unsigned with signed codes: weights are the unsigned ones.
+    /// The instructions multiply unsigned with signed bytes: weights are the unsigned ones.
     const BYTE_OFFSET: i32 = 128;
     const TILE: (usize, usize) = (4, 3);
 
@@ -54,24 +54,24 @@ impl Dot for Vnni512 {
     }
 
     #[inline(always)]
-    unsafe fn store(self, p: *mut u8, codes: __m512i) {
+    unsafe fn store(self, p: *mut u8, weights: __m512i) {
         // SAFETY: the caller promised 64 bytes.
-        unsafe { _mm512_storeu_si512(p.cast(), codes) }
+        unsafe { _mm512_storeu_si512(p.cast(), weights) }
     }
 
     #[inline(always)]
-    fn bytes(self, codes: __m512i) -> __m512i {
-        op!(_mm512_xor_si512(codes, _mm512_set1_epi8(-128)))
+    fn bytes(self, weights: __m512i) -> __m512i {
+        op!(_mm512_xor_si512(weights, _mm512_set1_epi8(-128)))
     }
 
     #[inline(always)]
-    fn low(self, codes: __m512i) -> __m512i {
-        op!(_mm512_and_si512(codes, _mm512_set1_epi8(15)))
+    fn low(self, weights: __m512i) -> __m512i {
+        op!(_mm512_and_si512(weights, _mm512_set1_epi8(15)))
     }
 
     #[inline(always)]
-    fn high(self, codes: __m512i) -> __m512i {
-        op!(_mm512_and_si512(_mm512_srli_epi16::<4>(codes), _mm512_set1_epi8(15)))
+    fn high(self, weights: __m512i) -> __m512i {
+        op!(_mm512_and_si512(_mm512_srli_epi16::<4>(weights), _mm512_set1_epi8(15)))
     }
 
     #[inline(always)]
@@ -105,8 +105,8 @@ impl Dot for Vnni512 {
     }
 
     #[inline(always)]
-    fn dot(self, sums: __m512i, codes: __m512i, quad: __m512i) -> __m512i {
-        op!(_mm512_dpbusd_epi32(sums, codes, quad))
+    fn dot(self, sums: __m512i, weights: __m512i, quad: __m512i) -> __m512i {
+        op!(_mm512_dpbusd_epi32(sums, weights, quad))
     }
 
     #[inline(always)]

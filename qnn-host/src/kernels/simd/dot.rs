@@ -1,6 +1,6 @@
-//! Products of 8-bit codes for sixteen rows of weights at once, behind one trait.
+//! Products of 8-bit quantised values for sixteen rows of weights at once, behind one trait.
 //!
-//! A [`Dot::Codes`] is 64 bytes: four codes of each of sixteen rows, `[row][4]`. A [`Dot::Quad`] is four activations, offered
+//! A [`Dot::Weights`] is 64 bytes: four weights of each of sixteen rows, `[row][4]`. A [`Dot::Quad`] is four activations, offered
 //! to all rows. [`Dot::dot`] adds their products to sixteen sums. As with [`Simd`], a value is proof that
 //! the CPU has the instructions, and everything is `inline(always)`.
 
@@ -16,15 +16,15 @@ pub(crate) const BLOCK: usize = 32;
 pub(crate) trait Dot: Copy + Send + Sync + 'static {
     /// The unit for f32 beside it.
     type Float: Simd;
-    /// Four 8-bit codes of each of sixteen rows.
-    type Codes: Copy;
+    /// Four 8-bit weights of each of sixteen rows.
+    type Weights: Copy;
     /// A sum for each of sixteen rows.
     type Sums: Copy;
     /// An f32 for each of sixteen rows.
     type Group: Copy;
     /// Four activations.
     type Quad: Copy;
-    /// What [`Dot::bytes`] adds to signed 8-bit codes; the sums start with as much less.
+    /// What [`Dot::bytes`] adds to signed 8-bit weights; the starts of the sums make up for it.
     const BYTE_OFFSET: i32;
     /// Rows of activations and groups of weights of the register tile for many rows: 1 to 3 groups.
     const TILE: (usize, usize);
@@ -39,24 +39,24 @@ pub(crate) trait Dot: Copy + Send + Sync + 'static {
 
     /// # Safety
     /// 64 bytes are readable at `p`.
-    unsafe fn load(self, p: *const u8) -> Self::Codes;
+    unsafe fn load(self, p: *const u8) -> Self::Weights;
 
     /// # Safety
     /// 64 bytes are writable at `p`.
-    unsafe fn store(self, p: *mut u8, codes: Self::Codes);
+    unsafe fn store(self, p: *mut u8, weights: Self::Weights);
 
-    /// Signed codes as [`Dot::dot`] wants them.
-    fn bytes(self, codes: Self::Codes) -> Self::Codes;
+    /// Signed weights in the form that [`Dot::dot`] takes.
+    fn bytes(self, weights: Self::Weights) -> Self::Weights;
 
-    /// The lower four bits of each byte, as [`Dot::dot`] wants them: 0 to 15.
-    fn low(self, codes: Self::Codes) -> Self::Codes;
+    /// The lower four bits of each byte, in the form that [`Dot::dot`] takes: 0 to 15.
+    fn low(self, weights: Self::Weights) -> Self::Weights;
 
     /// The upper four bits of each byte.
-    fn high(self, codes: Self::Codes) -> Self::Codes;
+    fn high(self, weights: Self::Weights) -> Self::Weights;
 
-    /// Codes of 6 bits, 0 to 63: the lower four bits, and two above them from bits `2 * i` and `2 * i + 1` of `upper`, `i < 4`.
+    /// Weights of 6 bits, 0 to 63: the lower four bits, and two above them from bits `2 * i` and `2 * i + 1` of `upper`, `i < 4`.
     #[inline(always)]
-    fn six(self, lower: Self::Codes, upper: Self::Codes, i: u32) -> Self::Codes {
+    fn six(self, lower: Self::Weights, upper: Self::Weights, i: u32) -> Self::Weights {
         let (mut low, mut high) = ([0u8; 4 * GROUP], [0u8; 4 * GROUP]);
         // SAFETY: 64 bytes each.
         unsafe {
@@ -84,14 +84,14 @@ pub(crate) trait Dot: Copy + Send + Sync + 'static {
 
     fn sums(self, start: i32) -> Self::Sums;
 
-    fn dot(self, sums: Self::Sums, codes: Self::Codes, quad: Self::Quad) -> Self::Sums;
+    fn dot(self, sums: Self::Sums, weights: Self::Weights, quad: Self::Quad) -> Self::Sums;
 
-    /// Keeps the codes of two quads that follow each other (the first at an even place), ready for [`Dot::products`].
+    /// Keeps the weights of two quads that follow each other (the first at an even place), ready for [`Dot::products`].
     ///
     /// # Safety
     /// 128 bytes are writable at `p`.
     #[inline(always)]
-    unsafe fn store_opened(self, p: *mut u8, first: Self::Codes, second: Self::Codes) {
+    unsafe fn store_opened(self, p: *mut u8, first: Self::Weights, second: Self::Weights) {
         // SAFETY: the caller's promise.
         unsafe {
             self.store(p, first);
@@ -99,8 +99,8 @@ pub(crate) trait Dot: Copy + Send + Sync + 'static {
         }
     }
 
-    /// `R` rows of activations, `[quad][R][4]` at `acts`, times `G` groups of weights, at `codes` as [`Dot::store_opened`] left them
-    /// and `stride` bytes apart: `quads` of each, an even number. The sums of row `r` start with `starts[r]`.
+    /// `R` rows of activations, `[quad][R][4]` at `acts`, times `G` groups of weights, at `weights` as [`Dot::store_opened`]
+    /// left them and `stride` bytes apart: `quads` of each, an even number. The sums of row `r` start with `starts[r]`.
     ///
     /// # Safety
     /// `R` is [`Dot::TILE`]'s, `G` at most that. Activations and weights are readable, and so are `R` starts, which begin at a
@@ -108,7 +108,7 @@ pub(crate) trait Dot: Copy + Send + Sync + 'static {
     #[inline(always)]
     unsafe fn products<const R: usize, const G: usize>(
         self,
-        codes: *const u8,
+        weights: *const u8,
         stride: usize,
         acts: *const i8,
         quads: usize,
@@ -118,7 +118,7 @@ pub(crate) trait Dot: Copy + Send + Sync + 'static {
         unsafe {
             let mut sums: [[Self::Sums; G]; R] = std::array::from_fn(|r| [self.sums(*starts.add(r)); G]);
             for quad in 0..quads {
-                let w: [Self::Codes; G] = std::array::from_fn(|g| self.load(codes.add(g * stride + 64 * quad)));
+                let w: [Self::Weights; G] = std::array::from_fn(|g| self.load(weights.add(g * stride + 64 * quad)));
                 for (r, sums) in sums.iter_mut().enumerate() {
                     let x = self.quad(acts.add((quad * R + r) * 4));
                     for (sum, w) in sums.iter_mut().zip(w) {
@@ -157,7 +157,7 @@ pub(crate) trait Dot: Copy + Send + Sync + 'static {
     fn fma_splat(self, a: Self::Group, x: f32, c: Self::Group) -> Self::Group;
 
     /// Quantises a block: `to[i] = round(x[i] / scale)` with `scale = max |x| / 127`. Returns the scale and the sum of
-    /// the codes. A block of zeros has scale 0.
+    /// the quantised values. A block of zeros has scale 0.
     ///
     /// # Safety
     /// [`BLOCK`] numbers are readable at `x` and writable at `to`.
@@ -176,15 +176,15 @@ pub(crate) trait DotPiece {
 /// [`Dot::quantize`] on any CPU.
 ///
 /// # Safety
-/// As that.
+/// As [`Dot::quantize`].
 #[inline(always)]
 pub(super) unsafe fn quantize_plainly(x: *const f32, to: *mut i8) -> (f32, i32) {
     // SAFETY: the caller promised `BLOCK` numbers.
     let x = unsafe { x.cast::<[f32; BLOCK]>().read_unaligned() };
     let largest = x.iter().fold(0.0f32, |m, x| m.max(x.abs()));
     let (scale, inverse) = if largest > 0.0 { (largest / 127.0, 127.0 / largest) } else { (0.0, 0.0) };
-    let codes = x.map(|x| (x * inverse).round_ties_even() as i8);
+    let quantised = x.map(|x| (x * inverse).round_ties_even() as i8);
     // SAFETY: the caller promised `BLOCK` bytes.
-    unsafe { to.cast::<[i8; BLOCK]>().write_unaligned(codes) };
-    (scale, codes.iter().map(|&c| i32::from(c)).sum())
+    unsafe { to.cast::<[i8; BLOCK]>().write_unaligned(quantised) };
+    (scale, quantised.iter().map(|&c| i32::from(c)).sum())
 }

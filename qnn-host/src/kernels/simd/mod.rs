@@ -1,6 +1,6 @@
 //! Vectors of f32 behind one trait, so that a kernel is written once and compiled for each instruction set.
 //!
-//! A value of a [`Simd`] type is proof that the CPU has its instructions: only [`super::Isa`] hands them out, after
+//! A value of a [`Simd`] type is proof that the CPU has its instructions: only [`super::Isa`] makes them, after
 //! detection. That is why arithmetic is safe to call; loads and stores are unsafe only for their pointers, which need no
 //! alignment.
 //!
@@ -103,7 +103,7 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     fn max_lane(self, v: Self::V) -> f32;
 
     /// `c[i * ldc + j] (+)= sum_k a[i * A_STRIDE + k] * b[k * ldb + j]` for `i` in `0..TILE_ROWS`, `j` in `0..vectors * LANES`,
-    /// `vectors` 1 or 2; the sum is kept in registers. `add` says whether `c` is added to or overwritten.
+    /// `vectors` 1 or 2; the sum is kept in registers. `add`: whether `c` is added to or overwritten.
     ///
     /// # Safety
     /// All of `a` and `b` so indexed is readable, `c[i * ldc + j]` writable (and readable with `add`).
@@ -123,7 +123,7 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
         }
     }
 
-    /// Asks for the cache line at `p`, which need not be a valid address.
+    /// Prefetches the cache line at `p`, which need not be a valid address.
     #[inline(always)]
     fn prefetch<T>(self, p: *const T) {
         #[cfg(target_arch = "x86_64")]

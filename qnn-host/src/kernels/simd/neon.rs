@@ -49,7 +49,7 @@ impl Simd for Neon {
 
     #[inline(always)]
     unsafe fn store(self, p: *mut f32, v: float32x4_t) {
-        // SAFETY: the caller promised room for 4 numbers.
+        // SAFETY: the caller promised space for 4 numbers.
         unsafe { vst1q_u8(p.cast(), vreinterpretq_u8_f32(v)) }
     }
 
@@ -67,7 +67,7 @@ impl Simd for Neon {
     #[inline(always)]
     unsafe fn store_f16(self, p: *mut f16, v: float32x4_t) {
         let halves: uint8x8_t;
-        // SAFETY: the instruction narrows registers and touches no memory; the caller promised room for 4 numbers of 2 bytes.
+        // SAFETY: the instruction narrows registers and touches no memory; the caller promised space for 4 numbers of 2 bytes.
         unsafe {
             asm!("fcvtn {h:v}.4h, {w:v}.4s", h = out(vreg) halves, w = in(vreg) v, options(pure, nomem, nostack));
             vst1_u8(p.cast(), halves);
@@ -84,7 +84,7 @@ impl Simd for Neon {
     unsafe fn load_i8(self, p: *const i8) -> float32x4_t {
         // SAFETY: the caller promised 4 bytes.
         let four = unsafe { p.cast::<u32>().read_unaligned() };
-        // SAFETY: NEON is there, as the value itself says.
+        // SAFETY: NEON is there, as holding the value proves.
         unsafe { vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(vcreate_s8(u64::from(four)))))) }
     }
 
@@ -92,7 +92,7 @@ impl Simd for Neon {
     unsafe fn load_u8(self, p: *const u8) -> float32x4_t {
         // SAFETY: the caller promised 4 bytes.
         let four = unsafe { p.cast::<u32>().read_unaligned() };
-        // SAFETY: NEON is there, as the value itself says.
+        // SAFETY: NEON is there, as holding the value proves.
         unsafe { vcvtq_f32_u32(vmovl_u16(vget_low_u16(vmovl_u8(vcreate_u8(u64::from(four)))))) }
     }
 

@@ -1,16 +1,16 @@
 //! [`Dot`] on NEON: sixteen rows are four registers. With the dot product extension a product of quads is one instruction
-//! a register; without, five.
+//! per register; without, five.
 //!
-//! With the matrix extension (i8mm), tiles of many rows take `smmla`: two rows of weights times two of activations, eight codes
-//! of each, 32 products an instruction where `sdot` makes 16. Packed weights lie as ever. Two quads are interleaved when a block
-//! is opened for the tiles, which is done once for all rows of activations:
+//! With the matrix extension (i8mm), tiles of many rows take `smmla`: two rows of weights times two of activations, eight values
+//! of each, 32 products per instruction where `sdot` makes 16. The packed layout is the same. Two quads are interleaved when
+//! a block is opened for the tiles, which is done once for all rows of activations:
 //!
 //! ```text
 //! packed, opened for sdot    quad 0 of rows 0 1 2 3 | quad 0 of rows 4 .. 7 | .. | quad 1 of rows 0 1 2 3 | ..
 //! opened for smmla           row 0: quads 0 1, row 1: quads 0 1 | row 2, row 3 | .. | row 14, row 15
 //! ```
 //!
-//! Counted in vector instructions for four rows times sixteen, a block: 64 products, 8 to interleave activations and 16 to sort
+//! Counted in vector instructions for four rows times sixteen, per block: 64 products, 8 to interleave activations and 16 to sort
 //! sums, against 128 products and 32 broadcasts. Few rows, which wait for memory, keep `sdot`.
 
 use std::arch::aarch64::*;
@@ -67,7 +67,7 @@ macro_rules! impl_dot {
     ($unit:ty, $features:literal, $float:expr, $dot:expr, { $($more:item)* }) => {
         impl Dot for $unit {
             type Float = Neon;
-            type Codes = [int8x16_t; 4];
+            type Weights = [int8x16_t; 4];
             type Sums = [int32x4_t; 4];
             type Group = [float32x4_t; 4];
             type Quad = int8x16_t;
@@ -98,26 +98,26 @@ macro_rules! impl_dot {
             }
 
             #[inline(always)]
-            unsafe fn store(self, p: *mut u8, codes: [int8x16_t; 4]) {
-                for (i, codes) in codes.into_iter().enumerate() {
+            unsafe fn store(self, p: *mut u8, weights: [int8x16_t; 4]) {
+                for (i, weights) in weights.into_iter().enumerate() {
                     // SAFETY: the caller promised 64 bytes.
-                    unsafe { vst1q_s8(p.add(16 * i).cast(), codes) };
+                    unsafe { vst1q_s8(p.add(16 * i).cast(), weights) };
                 }
             }
 
             #[inline(always)]
-            fn bytes(self, codes: [int8x16_t; 4]) -> [int8x16_t; 4] {
-                codes
+            fn bytes(self, weights: [int8x16_t; 4]) -> [int8x16_t; 4] {
+                weights
             }
 
             #[inline(always)]
-            fn low(self, codes: [int8x16_t; 4]) -> [int8x16_t; 4] {
-                each!(I => vandq_s8(codes[I], vdupq_n_s8(15)))
+            fn low(self, weights: [int8x16_t; 4]) -> [int8x16_t; 4] {
+                each!(I => vandq_s8(weights[I], vdupq_n_s8(15)))
             }
 
             #[inline(always)]
-            fn high(self, codes: [int8x16_t; 4]) -> [int8x16_t; 4] {
-                each!(I => vreinterpretq_s8_u8(vshrq_n_u8::<4>(vreinterpretq_u8_s8(codes[I]))))
+            fn high(self, weights: [int8x16_t; 4]) -> [int8x16_t; 4] {
+                each!(I => vreinterpretq_s8_u8(vshrq_n_u8::<4>(vreinterpretq_u8_s8(weights[I]))))
             }
 
             #[inline(always)]
@@ -132,8 +132,8 @@ macro_rules! impl_dot {
             }
 
             #[inline(always)]
-            fn dot(self, sums: [int32x4_t; 4], codes: [int8x16_t; 4], quad: int8x16_t) -> [int32x4_t; 4] {
-                each!(I => $dot(sums[I], codes[I], quad))
+            fn dot(self, sums: [int32x4_t; 4], weights: [int8x16_t; 4], quad: int8x16_t) -> [int32x4_t; 4] {
+                each!(I => $dot(sums[I], weights[I], quad))
             }
 
             #[inline(always)]
@@ -200,7 +200,7 @@ macro_rules! impl_dot {
 /// # Safety
 /// The CPU has the dot product extension.
 #[inline(always)]
-unsafe fn sdot(sums: int32x4_t, codes: int8x16_t, quad: int8x16_t) -> int32x4_t {
+unsafe fn sdot(sums: int32x4_t, weights: int8x16_t, quad: int8x16_t) -> int32x4_t {
     let mut sums = sums;
     // SAFETY: the caller's promise; the instruction reads and writes registers only.
     unsafe {
@@ -208,7 +208,7 @@ unsafe fn sdot(sums: int32x4_t, codes: int8x16_t, quad: int8x16_t) -> int32x4_t 
             ".arch_extension dotprod",
             "sdot {s:v}.4s, {c:v}.16b, {q:v}.16b",
             s = inout(vreg) sums,
-            c = in(vreg) codes,
+            c = in(vreg) weights,
             q = in(vreg) quad,
             options(pure, nomem, nostack, preserves_flags),
         );
@@ -219,11 +219,11 @@ unsafe fn sdot(sums: int32x4_t, codes: int8x16_t, quad: int8x16_t) -> int32x4_t 
 /// # Safety
 /// The CPU has NEON.
 #[inline(always)]
-unsafe fn widened(sums: int32x4_t, codes: int8x16_t, quad: int8x16_t) -> int32x4_t {
+unsafe fn widened(sums: int32x4_t, weights: int8x16_t, quad: int8x16_t) -> int32x4_t {
     // SAFETY: the caller's promise. A product is at most 128 * 127, so a pair of them, added at 32 bits, is exact.
     unsafe {
-        let low = vpaddlq_s16(vmull_s8(vget_low_s8(codes), vget_low_s8(quad)));
-        let high = vpaddlq_s16(vmull_high_s8(codes, quad));
+        let low = vpaddlq_s16(vmull_s8(vget_low_s8(weights), vget_low_s8(quad)));
+        let high = vpaddlq_s16(vmull_high_s8(weights, quad));
         vaddq_s32(sums, vpaddq_s32(low, high))
     }
 }
@@ -233,7 +233,7 @@ unsafe fn widened(sums: int32x4_t, codes: int8x16_t, quad: int8x16_t) -> int32x4
 /// # Safety
 /// The CPU has the matrix extension.
 #[inline(always)]
-unsafe fn smmla(sums: int32x4_t, codes: int8x16_t, acts: int8x16_t) -> int32x4_t {
+unsafe fn smmla(sums: int32x4_t, weights: int8x16_t, acts: int8x16_t) -> int32x4_t {
     let mut sums = sums;
     // Not `pure`, as `sdot` is: products then stay in order, each next to its load. Moved about, they run out of registers.
     // SAFETY: the caller's promise; the instruction reads and writes registers only.
@@ -242,7 +242,7 @@ unsafe fn smmla(sums: int32x4_t, codes: int8x16_t, acts: int8x16_t) -> int32x4_t
             ".arch_extension i8mm",
             "smmla {s:v}.4s, {c:v}.16b, {x:v}.16b",
             s = inout(vreg) sums,
-            c = in(vreg) codes,
+            c = in(vreg) weights,
             x = in(vreg) acts,
             options(nomem, nostack, preserves_flags),
         );
@@ -281,7 +281,7 @@ impl_dot!(NeonI8mm, "neon,dotprod,i8mm", |unit: NeonI8mm| unit.0.0, sdot, {
     #[inline(always)]
     unsafe fn products<const R: usize, const G: usize>(
         self,
-        codes: *const u8,
+        weights: *const u8,
         stride: usize,
         acts: *const i8,
         quads: usize,
@@ -299,7 +299,7 @@ impl_dot!(NeonI8mm, "neon,dotprod,i8mm", |unit: NeonI8mm| unit.0.0, sdot, {
                 let x = acts.add(32 * pair);
                 let x = interleaved(vld1q_s8(x), vld1q_s8(x.add(16)));
                 for g in 0..G {
-                    let w = codes.add(g * stride + 128 * pair);
+                    let w = weights.add(g * stride + 128 * pair);
                     for i in 0..GROUP / 2 {
                         let w = vld1q_s8(w.add(16 * i).cast());
                         for (squares, x) in squares.iter_mut().zip(x) {

@@ -10,7 +10,7 @@ type Group = [f32; GROUP];
 
 impl Dot for Plain {
     type Float = Self;
-    type Codes = [[i8; 4]; GROUP];
+    type Weights = [[i8; 4]; GROUP];
     type Sums = [i32; GROUP];
     type Group = Group;
     type Quad = [i8; 4];
@@ -34,30 +34,30 @@ impl Dot for Plain {
     }
 
     #[inline(always)]
-    unsafe fn load(self, p: *const u8) -> Self::Codes {
+    unsafe fn load(self, p: *const u8) -> Self::Weights {
         // SAFETY: the caller promised 64 bytes.
-        unsafe { p.cast::<Self::Codes>().read_unaligned() }
+        unsafe { p.cast::<Self::Weights>().read_unaligned() }
     }
 
     #[inline(always)]
-    unsafe fn store(self, p: *mut u8, codes: Self::Codes) {
+    unsafe fn store(self, p: *mut u8, weights: Self::Weights) {
         // SAFETY: the caller promised 64 bytes.
-        unsafe { p.cast::<Self::Codes>().write_unaligned(codes) }
+        unsafe { p.cast::<Self::Weights>().write_unaligned(weights) }
     }
 
     #[inline(always)]
-    fn bytes(self, codes: Self::Codes) -> Self::Codes {
-        codes
+    fn bytes(self, weights: Self::Weights) -> Self::Weights {
+        weights
     }
 
     #[inline(always)]
-    fn low(self, codes: Self::Codes) -> Self::Codes {
-        codes.map(|c| c.map(|c| c & 15))
+    fn low(self, weights: Self::Weights) -> Self::Weights {
+        weights.map(|c| c.map(|c| c & 15))
     }
 
     #[inline(always)]
-    fn high(self, codes: Self::Codes) -> Self::Codes {
-        codes.map(|c| c.map(|c| (c.cast_unsigned() >> 4).cast_signed()))
+    fn high(self, weights: Self::Weights) -> Self::Weights {
+        weights.map(|c| c.map(|c| (c.cast_unsigned() >> 4).cast_signed()))
     }
 
     #[inline(always)]
@@ -73,9 +73,9 @@ impl Dot for Plain {
 
     /// Not inlined: it is long, and would be copied into every loop.
     #[inline(never)]
-    fn dot(self, sums: Self::Sums, codes: Self::Codes, quad: [i8; 4]) -> Self::Sums {
+    fn dot(self, sums: Self::Sums, weights: Self::Weights, quad: [i8; 4]) -> Self::Sums {
         std::array::from_fn(|row| {
-            sums[row] + (0..4).map(|i| i32::from(codes[row][i]) * i32::from(quad[i])).sum::<i32>()
+            sums[row] + (0..4).map(|i| i32::from(weights[row][i]) * i32::from(quad[i])).sum::<i32>()
         })
     }
 

@@ -5,12 +5,12 @@
 //! ```text
 //! quads  8 x R x 4 signed bytes      [quad][row][4]
 //! scales R x f32
-//! starts R x i32, R x i32            -8 * sum of codes, -BYTE_OFFSET * sum of codes;
-//!                                    with weights of 6 bits: -32 * sum of codes of each half
+//! starts R x i32, R x i32            -8 * sum of values, -BYTE_OFFSET * sum of values;
+//!                                    with weights of 6 bits: -32 * sum of values of each half
 //! ```
 //!
-//! Weights enter products as unsigned numbers on some CPUs, 8 (4 bits), 32 (6 bits) or 128 (8 bits) too large; the starts of the sums take
-//! that back. Missing rows and columns are zeros.
+//! Weights enter products as unsigned numbers on some CPUs, 8 (4 bits), 32 (6 bits) or 128 (8 bits) too large; the starts of
+//! the sums make up for it. Missing rows and columns are zeros.
 
 use super::super::super::q6_k;
 use super::super::super::simd::dot::{BLOCK, Dot};
@@ -39,7 +39,7 @@ impl Record {
         Self { start: panel.wrapping_add(block * rows * ROW_BYTES), rows }
     }
 
-    /// Four codes of a row.
+    /// Four quantised values of a row.
     #[inline(always)]
     pub(super) fn quad(&self, quad: usize, row: usize) -> *const i8 {
         self.start.wrapping_add((quad * self.rows + row) * 4).cast()
@@ -51,19 +51,19 @@ impl Record {
         self.start.wrapping_add(self.rows * BLOCK + 4 * row).cast()
     }
 
-    /// A row's start of sums with 4-bit codes.
+    /// A row's start of sums with 4-bit weights.
     #[inline(always)]
     pub(super) fn start4(&self, row: usize) -> *const i32 {
         self.start.wrapping_add(self.rows * (BLOCK + 4) + 4 * row).cast()
     }
 
-    /// A row's start of sums with 8-bit codes.
+    /// A row's start of sums with 8-bit weights.
     #[inline(always)]
     pub(super) fn start8(&self, row: usize) -> *const i32 {
         self.start.wrapping_add(self.rows * (BLOCK + 8) + 4 * row).cast()
     }
 
-    /// A row's start of sums of one half of the block with 6-bit codes, in place of the others.
+    /// A row's start of sums of one half of the block with 6-bit weights, in place of the others.
     #[inline(always)]
     pub(super) fn start6(&self, half: usize, row: usize) -> *const i32 {
         if half == 0 { self.start4(row) } else { self.start8(row) }
@@ -88,26 +88,26 @@ pub(super) unsafe fn quantize<D: Dot>(
     for row in 0..rows {
         for block in 0..blocks {
             let mut numbers = [0.0f32; BLOCK];
-            let mut codes = [0i8; BLOCK];
+            let mut quantised = [0i8; BLOCK];
             let from = (block * BLOCK).min(job.k);
             let count = if row < real { BLOCK.min(job.k - from) } else { 0 };
             let at = if count > 0 { (row0 + row) * job.k + from } else { 0 };
             // SAFETY: `count` numbers of the row are left, and a whole block is read where it lies or from the copy; a record has
-            // room for each of its fields.
+            // space for each of its fields.
             unsafe {
                 let mut x = job.x.as_ptr().add(at);
                 if count < BLOCK {
                     numbers[..count].copy_from_slice(&job.x[at..at + count]);
                     x = numbers.as_ptr();
                 }
-                let (scale, sum) = d.quantize(x, codes.as_mut_ptr());
+                let (scale, sum) = d.quantize(x, quantised.as_mut_ptr());
                 let record = Record::at(to, rows, block);
-                for (quad, four) in codes.as_chunks::<4>().0.iter().enumerate() {
+                for (quad, four) in quantised.as_chunks::<4>().0.iter().enumerate() {
                     record.quad(quad, row).cast_mut().cast::<[i8; 4]>().write(*four);
                 }
                 record.scale(row).cast_mut().write(scale);
                 let starts = if six {
-                    let first = codes[..BLOCK / 2].iter().map(|&code| i32::from(code)).sum::<i32>();
+                    let first = quantised[..BLOCK / 2].iter().map(|&value| i32::from(value)).sum::<i32>();
                     [-q6_k::OFFSET * first, -q6_k::OFFSET * (sum - first)]
                 } else {
                     [-8 * sum, -D::BYTE_OFFSET * sum]

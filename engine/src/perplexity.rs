@@ -1,7 +1,7 @@
-//! How well a model foretells a text: the nats that each token costs it, `-ln p(token | what stands before it)`.
+//! Negative log-likelihood (NLL) and perplexity of tokens under a model: `-ln p(token | the tokens before it)`.
 //!
-//! A text is cut into windows, each begun afresh. With a BOS token before it a window's first token is foretold as well,
-//! without one it is only read. Perplexity is e to the mean.
+//! A text is cut into windows, each of them a dialog of its own. With a BOS token before it a window's first token is
+//! predicted as well, without one it is context only. Perplexity is e to the mean NLL.
 //!
 //! *Units*: nats; sums in double.
 
@@ -9,21 +9,21 @@ use genie_types::TokenId;
 
 use crate::{EngineError, TokenModel};
 
-/// What some tokens cost.
+/// Sums over the predicted tokens of one or more windows.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Surprise {
-    /// Tokens foretold.
+pub struct NllStats {
+    /// Tokens predicted.
     pub tokens: usize,
-    /// Their costs added up.
-    pub nats: f64,
-    /// The squares of their costs added up.
-    pub squares: f64,
+    /// Sum of their NLL, in nats.
+    pub nll: f64,
+    /// Sum of the squares of their NLL.
+    pub nll_squares: f64,
 }
 
-impl Surprise {
-    /// Nats a token.
+impl NllStats {
+    /// Mean NLL: nats per token.
     pub fn mean(&self) -> f64 {
-        self.nats / self.tokens as f64
+        self.nll / self.tokens as f64
     }
 
     /// e to the mean.
@@ -31,25 +31,25 @@ impl Surprise {
         self.mean().exp()
     }
 
-    /// Of the mean, were all tokens independent.
+    /// Standard error of the mean, as if all tokens were independent.
     pub fn standard_error(&self) -> f64 {
         let n = self.tokens as f64;
-        ((self.squares / n - self.mean().powi(2)).max(0.0) / n).sqrt()
+        ((self.nll_squares / n - self.mean().powi(2)).max(0.0) / n).sqrt()
     }
 
-    /// Adds what other tokens cost.
+    /// Adds the sums of other tokens.
     pub fn join(&mut self, other: Self) {
         self.tokens += other.tokens;
-        self.nats += other.nats;
-        self.squares += other.squares;
+        self.nll += other.nll;
+        self.nll_squares += other.nll_squares;
     }
 
-    fn add(&mut self, nats: f64) {
-        self.join(Self { tokens: 1, nats, squares: nats * nats });
+    fn add(&mut self, nll: f64) {
+        self.join(Self { tokens: 1, nll, nll_squares: nll * nll });
     }
 }
 
-/// What one window costs a model, which forgets all before it.
+/// The NLL of one window, from an empty context: the model is reset first.
 ///
 /// # Errors
 ///
@@ -58,23 +58,23 @@ pub fn of_window(
     model: &mut dyn TokenModel,
     bos: Option<TokenId>,
     window: &[TokenId],
-) -> Result<Surprise, EngineError> {
-    let mut found = Surprise::default();
-    let foretold = if bos.is_some() { window } else { window.get(1..).unwrap_or_default() };
-    let Some((last, _)) = window.split_last().filter(|_| !foretold.is_empty()) else { return Ok(found) };
+) -> Result<NllStats, EngineError> {
+    let mut found = NllStats::default();
+    let predicted = if bos.is_some() { window } else { window.get(1..).unwrap_or_default() };
+    let Some((last, _)) = window.split_last().filter(|_| !predicted.is_empty()) else { return Ok(found) };
     if last.0 as usize >= model.vocab_size() {
-        // The last token is never fed, so nobody else would look at it.
+        // The last token is never fed, so the model does not check it.
         let vocab_size = model.vocab_size();
         return Err(EngineError::TokenOutOfRange { token: *last, place: window.len() - 1, vocab_size });
     }
     let fed: Vec<TokenId> = bos.into_iter().chain(window[..window.len() - 1].iter().copied()).collect();
     model.reset()?;
-    model.process_rows(&fed, &mut |place, logits| found.add(cost(logits, foretold[place])))?;
+    model.process_rows(&fed, &mut |place, logits| found.add(nll(logits, predicted[place])))?;
     Ok(found)
 }
 
-/// Nats of one token.
-fn cost(logits: &[f32], token: TokenId) -> f64 {
+/// NLL of one token.
+fn nll(logits: &[f32], token: TokenId) -> f64 {
     let largest = f64::from(logits.iter().copied().fold(f32::NEG_INFINITY, f32::max));
     let sum: f64 = logits.iter().map(|&x| (f64::from(x) - largest).exp()).sum();
     largest + sum.ln() - f64::from(logits[token.0 as usize])
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
     use crate::{StepLog, Transcript};
 
-    /// Foretells that every token follows the one below it, with odds of e to 1; notes what it is fed.
+    /// Predicts that every token follows the one below it, with odds of e to 1; notes what it is fed.
     struct Counting {
         fed: Transcript,
         log: StepLog,
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_begin_afresh_and_cost_what_the_logits_say() {
+    fn windows_begin_empty_and_cost_what_the_logits_give() {
         let e = std::f64::consts::E;
         let (right, wrong) = ((7.0 + e).ln() - 1.0, (7.0 + e).ln());
         struct Case {
@@ -159,18 +159,20 @@ mod tests {
         let ids = |ids: &[u32]| ids.iter().copied().map(TokenId).collect::<Vec<_>>();
         for Case { bos, window, fed, hits } in cases {
             let mut model = Counting { fed: Transcript::default(), log: StepLog::new(vec![], 0), logits: [0.0; 8] };
-            let mut expected = Surprise::default();
+            let mut expected = NllStats::default();
             hits.iter().for_each(|hit| expected.add(if *hit { right } else { wrong }));
             let found = of_window(&mut model, bos.map(TokenId), &ids(window)).unwrap();
             assert_eq!((found.tokens, model.fed.tokens()), (hits.len(), &ids(fed)[..]));
-            assert!((found.nats - expected.nats).abs() < 1e-12 && (found.squares - expected.squares).abs() < 1e-12);
+            assert!(
+                (found.nll - expected.nll).abs() < 1e-12 && (found.nll_squares - expected.nll_squares).abs() < 1e-12
+            );
         }
     }
 
     #[test]
     fn mean_error_and_perplexity() {
-        let mut all = Surprise::default();
-        [1.0, 3.0].into_iter().for_each(|nats| all.add(nats));
+        let mut all = NllStats::default();
+        [1.0, 3.0].into_iter().for_each(|nll| all.add(nll));
         assert_eq!((all.mean(), all.standard_error()), (2.0, 0.5f64.sqrt()));
         assert_eq!(all.perplexity(), 2f64.exp());
     }

@@ -1,19 +1,19 @@
 //! Moves as data: which bytes go where, before any byte has moved. Pure: numbers in, numbers out.
 //!
-//! An append, a change of shape, a closed hole: for each tensor it is one [`Copies`], runs of equal length at two even
+//! An append, a change of shape, a closed hole: for each tensor it is one [`CopyPlan`], runs of equal length at two even
 //! strides. The manager plans them, worker threads make them, and whoever wants to know what a change will cost asks
-//! for its [`bytes`](Copies::bytes) and [`cache_lines`](Copies::cache_lines) first.
+//! for its [`bytes`](CopyPlan::bytes) and [`cache_lines`](CopyPlan::cache_lines) first.
 //!
-//! *Units*: bytes, except rows. *Invariant*: made in the order of [`order`](Copies::order), a plan within one buffer
+//! *Units*: bytes, except rows. *Invariant*: made in the order of [`order`](CopyPlan::order), a plan within one buffer
 //! never writes over a run that it has yet to read.
 //! *Not here*: single elements into tiles ([`NativeKv`](crate::mode::NativeKv)); their plan is the tile's formula.
 
 use crate::geometry::KvTensor;
-use crate::mode::Place;
+use crate::mode::RowLayout;
 
 /// `n` runs of `len` bytes: run `i` goes from `src + i * src_step` to `dst + i * dst_step`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Copies {
+pub struct CopyPlan {
     /// Byte at which the first run is read.
     pub src: usize,
     /// Byte at which the first run is written.
@@ -28,7 +28,7 @@ pub struct Copies {
     pub dst_step: usize,
 }
 
-impl Copies {
+impl CopyPlan {
     /// Bytes that move.
     pub const fn bytes(&self) -> usize {
         self.len * self.n
@@ -70,38 +70,38 @@ impl Copies {
 }
 
 /// The rows `0..n` of a tensor from one place to another of the same buffer: a change of AR or CL, in place.
-pub fn reshape(tensor: &KvTensor, n: usize, from: Place, to: Place) -> Copies {
+pub fn reshape(tensor: &KvTensor, n: usize, from: RowLayout, to: RowLayout) -> CopyPlan {
     // Tiles move as blocks of tokens: lines of their own, in larger units.
     let (n_lines, unit, n, from, to) = match from.tile {
         None => (tensor.n_lines(), tensor.unit_bytes(), n, from, to),
         Some(tile) => {
             let (n_lines, block_elems, tokens) = tile.lines(tensor);
-            let blocks = |place: Place| Place::dense(place.stride / tokens);
+            let blocks = |place: RowLayout| RowLayout::dense(place.stride / tokens);
             (n_lines, block_elems * tensor.dtype.size_bytes(), n.div_ceil(tokens), blocks(from), blocks(to))
         }
     };
     if n == 0 || from == to {
-        return Copies::default();
+        return CopyPlan::default();
     }
     lines((n_lines, unit, n), (from, 0), (to, 0))
 }
 
 /// `n` rows of a tensor from one buffer to another, both without tiles: an append, an export, an import.
-pub fn transfer(tensor: &KvTensor, n: usize, from: (Place, usize), to: (Place, usize)) -> Copies {
+pub fn transfer(tensor: &KvTensor, n: usize, from: (RowLayout, usize), to: (RowLayout, usize)) -> CopyPlan {
     lines((tensor.n_lines(), tensor.unit_bytes(), n), from, to)
 }
 
 /// `n` rows of some lines from row `src` to row `dst` of the same place without tiles: a hole that is closed.
-pub fn shift_rows(tensor: &KvTensor, n: usize, place: Place, src: usize, dst: usize) -> Copies {
+pub fn shift_rows(tensor: &KvTensor, n: usize, place: RowLayout, src: usize, dst: usize) -> CopyPlan {
     if src == dst {
-        return Copies::default();
+        return CopyPlan::default();
     }
     lines((tensor.n_lines(), tensor.unit_bytes(), n), (place, src), (place, dst))
 }
 
-fn lines((n_lines, unit, n): (usize, usize, usize), from: (Place, usize), to: (Place, usize)) -> Copies {
+fn lines((n_lines, unit, n): (usize, usize, usize), from: (RowLayout, usize), to: (RowLayout, usize)) -> CopyPlan {
     let ((from, row), (to, to_row)) = (from, to);
-    Copies {
+    CopyPlan {
         src: from.unit(0, row) * unit,
         dst: to.unit(0, to_row) * unit,
         len: n * unit,
@@ -126,24 +126,24 @@ mod tests {
         let mode = ModeKind::SMART_MASK;
         let (from, to) = (mode.mode().place(3968, 2048), mode.mode().place(4095, 2048));
         let plan = reshape(&key, 2048, from, to);
-        assert_eq!(plan, Copies { src: 0, dst: 0, len: 2048, n: 512, src_step: 3968, dst_step: 4095 });
+        assert_eq!(plan, CopyPlan { src: 0, dst: 0, len: 2048, n: 512, src_step: 3968, dst_step: 4095 });
         assert_eq!((plan.bytes(), plan.order().count()), (512 * 2048, 511));
         assert_eq!(plan.order().next(), Some((511 * 3968, 511 * 4095)), "the last line goes first");
-        assert_eq!(reshape(&key, 2048, from, from), Copies::default());
-        assert_eq!(reshape(&key, 0, from, to), Copies::default());
+        assert_eq!(reshape(&key, 2048, from, from), CopyPlan::default());
+        assert_eq!(reshape(&key, 0, from, to), CopyPlan::default());
     }
 
     #[test]
     fn one_token_writes_a_cache_line_for_each_element_of_its_key() {
         let key = KvTensor::new(KvKind::Key, 0, 8, 64, KvDtype::U8);
         let value = KvTensor::new(KvKind::Value, 0, 8, 64, KvDtype::U8);
-        let past = Place::dense(4095);
-        let plan = |t: &KvTensor| transfer(t, 1, (Place::dense(1), 0), (past, 100));
+        let past = RowLayout::dense(4095);
+        let plan = |t: &KvTensor| transfer(t, 1, (RowLayout::dense(1), 0), (past, 100));
         assert_eq!((plan(&key).bytes(), plan(&key).cache_lines(64)), (512, 512));
         assert_eq!((plan(&value).bytes(), plan(&value).cache_lines(64)), (512, 8));
         let all = transfer(&value, 4095, (past, 0), (past, 0));
         assert_eq!((all.n, all.len), (1, 8 * 4095 * 64), "lines that touch are one run");
-        assert_eq!(Copies { dst: 60, len: 8, n: 3, dst_step: 8, ..Copies::default() }.cache_lines(64), 2);
+        assert_eq!(CopyPlan { dst: 60, len: 8, n: 3, dst_step: 8, ..CopyPlan::default() }.cache_lines(64), 2);
     }
 
     fn any_tensor() -> impl Strategy<Value = KvTensor> {

@@ -96,7 +96,7 @@ unsafe fn products<D: Dot>(
 /// One group of weights times all rows of a panel: `to[row * MAX_CHUNK ..]` are the products of a row.
 ///
 /// Safe to run while the group at `weights` and the panel of `rows` at `acts` have `blocks` blocks (an even number), and `to`
-/// has room.
+/// has space.
 struct Group<const FOUR: bool, const BLOCK_SCALES: bool> {
     weights: *const u8,
     acts: *const u8,
@@ -133,7 +133,7 @@ impl<const FOUR: bool, const BLOCK_SCALES: bool> DotPiece for Group<FOUR, BLOCK_
 /// One group of weights times rows `row .. row + R` of a panel of `rows`.
 ///
 /// # Safety
-/// The group at `weights` and the panel at `acts` have `blocks` blocks (an even number); `to[row * MAX_CHUNK ..]` has room for
+/// The group at `weights` and the panel at `acts` have `blocks` blocks (an even number); `to[row * MAX_CHUNK ..]` has space for
 /// a group.
 #[inline(always)]
 unsafe fn group<D: Dot, const R: usize, const FOUR: bool, const BLOCK_SCALES: bool>(
@@ -164,18 +164,18 @@ unsafe fn group<D: Dot, const R: usize, const FOUR: bool, const BLOCK_SCALES: bo
             });
             for i in 0..if FOUR { 4 } else { 8 } {
                 d.float().prefetch(at.wrapping_add(AHEAD));
-                let codes = d.load(at);
+                let loaded = d.load(at);
                 at = at.add(4 * LINE);
                 if FOUR {
-                    let (low, high) = (d.low(codes), d.high(codes));
+                    let (low, high) = (d.low(loaded), d.high(loaded));
                     for (r, sum) in sums.iter_mut().enumerate() {
                         *sum = d.dot(*sum, low, d.quad(record.quad(i, row + r)));
                         *sum = d.dot(*sum, high, d.quad(record.quad(i + 4, row + r)));
                     }
                 } else {
-                    let codes = d.bytes(codes);
+                    let w = d.bytes(loaded);
                     for (r, sum) in sums.iter_mut().enumerate() {
-                        *sum = d.dot(*sum, codes, d.quad(record.quad(i, row + r)));
+                        *sum = d.dot(*sum, w, d.quad(record.quad(i, row + r)));
                     }
                 }
             }
@@ -191,7 +191,7 @@ unsafe fn group<D: Dot, const R: usize, const FOUR: bool, const BLOCK_SCALES: bo
         }
     }
     for (r, mut result) in results.into_iter().enumerate() {
-        // SAFETY: a group with scales by row begins with them; the products have room.
+        // SAFETY: a group with scales by row begins with them; the products have space.
         unsafe {
             if !BLOCK_SCALES {
                 result = d.mul(result, d.load_group(weights.cast()));

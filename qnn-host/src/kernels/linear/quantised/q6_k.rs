@@ -1,6 +1,6 @@
-//! Few rows of `X` times weights of 6 bits; see [`super::direct`], whose place this takes for them.
+//! Few rows of `X` times weights of 6 bits, which [`super::direct`] uses for them.
 
-use super::super::super::q6_k::{BLOCK_BYTES, BLOCKS_AT, STEPS_AT, STRETCH, UPPER_AT};
+use super::super::super::q6_k::{BLOCK_BYTES, BLOCKS_AT, STEPS_AT, STRETCH, STRETCH_BYTES, UPPER_AT};
 use super::super::super::simd::Simd;
 use super::super::super::simd::dot::{Dot, DotPiece, GROUP};
 use super::super::finish::MAX_CHUNK;
@@ -10,7 +10,7 @@ use super::acts::Record;
 /// One group of weights times all rows of a panel: `to[row * MAX_CHUNK ..]` are the products of a row.
 ///
 /// Safe to run while the group at `weights` and the panel of `rows` at `acts` (quantised for 6 bits) have `blocks` blocks, whole
-/// stretches, and `to` has room.
+/// stretches, and `to` has space.
 pub(super) struct Group {
     pub(super) weights: *const u8,
     pub(super) acts: *const u8,
@@ -45,7 +45,7 @@ impl Group {
         const BLOCKS: usize = STRETCH / BLOCK;
         let mut results = [d.zero(); R];
         for stretch in 0..self.blocks / BLOCKS {
-            let start = self.weights.wrapping_add(stretch * (BLOCKS_AT + BLOCKS * BLOCK_BYTES));
+            let start = self.weights.wrapping_add(stretch * STRETCH_BYTES);
             let ask = |at: usize| d.float().prefetch(start.wrapping_add(at + AHEAD));
             (0..BLOCKS_AT).step_by(64).for_each(ask);
             let mut parts = [d.zero(); R];
@@ -55,15 +55,15 @@ impl Group {
                 (at..at + BLOCK_BYTES).step_by(64).for_each(ask);
                 // SAFETY: the stretch and its block exist in both operands.
                 unsafe {
-                    let lower: [D::Codes; 4] = std::array::from_fn(|i| d.load(start.add(at + 64 * i)));
+                    let lower: [D::Weights; 4] = std::array::from_fn(|i| d.load(start.add(at + 64 * i)));
                     for half in 0..2 {
                         let upper = d.load(start.add(at + UPPER_AT + 64 * half));
                         let mut sums: [D::Sums; R] = std::array::from_fn(|r| d.sums(*record.start6(half, row + r)));
                         for (i, lower) in lower.into_iter().enumerate() {
                             let lower = if half == 0 { d.low(lower) } else { d.high(lower) };
-                            let codes = d.six(lower, upper, i as u32);
+                            let w = d.six(lower, upper, i as u32);
                             for (r, sum) in sums.iter_mut().enumerate() {
-                                *sum = d.dot(*sum, codes, d.quad(record.quad(4 * half + i, row + r)));
+                                *sum = d.dot(*sum, w, d.quad(record.quad(4 * half + i, row + r)));
                             }
                         }
                         let steps = d.load_group_i8(start.add(STEPS_AT + (2 * block + half) * GROUP).cast());
@@ -79,7 +79,7 @@ impl Group {
             }
         }
         for (r, result) in results.into_iter().enumerate() {
-            // SAFETY: the products have room.
+            // SAFETY: the products have space.
             unsafe { d.store_group(self.to.add((row + r) * MAX_CHUNK), result) };
         }
     }

@@ -1,4 +1,4 @@
-//! Every path of packed layers against exact integer products, and against the promised error.
+//! Every path of packed layers against exact integer products, and against the documented error bound.
 
 use proptest::prelude::*;
 
@@ -29,7 +29,7 @@ struct Data {
     residual: Vec<f32>,
 }
 
-/// A row as the kernels quantise it: blocks of codes times scales.
+/// A row as the kernels quantise it: blocks of quantised values times scales.
 fn quantised(x: &[f32]) -> Vec<f64> {
     let mut out = Vec::new();
     for block in x.chunks(BLOCK) {
@@ -127,7 +127,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn few_rows_are_exact_products_of_codes(
+    fn few_rows_are_exact_products_of_quantised_values(
         m in 1usize..9, n in 1usize..140, k in 1usize..300, packing in 0usize..5, bias: bool,
         gate in 0usize..8, residual: bool, threads in 1usize..4, seed: u64,
     ) {
@@ -136,7 +136,7 @@ proptest! {
     }
 
     #[test]
-    fn many_rows_are_exact_products_of_codes(
+    fn many_rows_are_exact_products_of_quantised_values(
         m in 9usize..60, n in 1usize..200, k in 1usize..700, packing in 0usize..5, bias: bool,
         gate in 0usize..8, residual: bool, threads in 1usize..4, seed: u64,
     ) {

@@ -1,4 +1,4 @@
-//! Layers with packed weights: products of 8-bit codes.
+//! Layers with packed weights: products of 8-bit quantised values.
 //!
 //! `X` is quantised inside the kernel: each block of 32 numbers along `k` to signed bytes with a scale of its own,
 //! `max |x| / 127`, so that one large number costs digits only in its block. A product of blocks is an exact integer; it is

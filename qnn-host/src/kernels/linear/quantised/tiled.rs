@@ -1,9 +1,9 @@
 //! Many rows of `X`: weights are opened into bytes in the first-level cache, a few groups and 256 columns at a time, and
 //! multiplied with all panels of quantised rows in register tiles.
 //!
-//! *Scratch of a thread*: opened codes `[group][block][8 quads][64]` (two quads at a time as the unit likes them), their scales
-//! `[group][block][16]` (6 bits: one for each half of a block) f32, and the products
-//! of a layer and of its gate, `[panel][row][groups * 16]` f32.
+//! *Scratch of a thread*: opened weights `[group][block][8 quads][64]` (two quads at a time in the unit's own order), their
+//! scales `[group][block][16]` (6 bits: one for each half of a block) f32, and the products of a layer and of its gate,
+//! `[panel][row][groups * 16]` f32.
 
 use super::super::super::packed::{Bits, Packed, SCALES_BYTES, Scales};
 use super::super::super::q6_k;
@@ -25,7 +25,7 @@ const BLOCK_ROWS: usize = 256;
 const OPEN_BYTES: usize = 512;
 /// Opened scales of a group: one or two for each block of each row.
 const GROUP_SCALES: usize = 2 * OPEN_BLOCKS * GROUP;
-/// Floats of opened codes.
+/// Floats of opened weights.
 const OPEN_LEN: usize = MAX_GROUPS * OPEN_BLOCKS * OPEN_BYTES / 4;
 /// Floats of opened scales.
 const SCALES_LEN: usize = MAX_GROUPS * GROUP_SCALES;
@@ -134,12 +134,12 @@ unsafe fn products<D: Dot>(
             // SAFETY: the group has `count` (an even number) blocks from `block0` (as well) on; the opened ones fit.
             unsafe {
                 let from = w.group(group0 + group).add(stretch);
-                let codes = open.cast::<u8>().add(group * OPEN_BLOCKS * OPEN_BYTES);
+                let opened = open.cast::<u8>().add(group * OPEN_BLOCKS * OPEN_BYTES);
                 let scales = scales.add(group * GROUP_SCALES);
                 match packing.bits {
-                    Bits::Four => open_blocks::<D, true>(d, from, count, by_block, codes, scales),
-                    Bits::Six => open_six(d, from, codes, scales),
-                    Bits::Eight => open_blocks::<D, false>(d, from, count, by_block, codes, scales),
+                    Bits::Four => open_blocks::<D, true>(d, from, count, by_block, opened, scales),
+                    Bits::Six => open_six(d, from, opened, scales),
+                    Bits::Eight => open_blocks::<D, false>(d, from, count, by_block, opened, scales),
                 }
             }
         }
@@ -156,7 +156,7 @@ unsafe fn products<D: Dot>(
             // SAFETY: panel `panel` has these blocks; its products fit.
             unsafe {
                 let tile = Tile {
-                    codes: open.cast(),
+                    opened: open.cast(),
                     scales,
                     acts: acts.add(len_bytes(panel * D::TILE.0, blocks)),
                     block0,
@@ -193,7 +193,7 @@ unsafe fn open_blocks<D: Dot, const FOUR: bool>(
     from: *const u8,
     count: usize,
     by_block: bool,
-    codes: *mut u8,
+    opened: *mut u8,
     scales: *mut f32,
 ) {
     let mut from = from;
@@ -207,7 +207,7 @@ unsafe fn open_blocks<D: Dot, const FOUR: bool>(
                 }
                 from = from.add(SCALES_BYTES);
             }
-            let to = codes.add(block * OPEN_BYTES);
+            let to = opened.add(block * OPEN_BYTES);
             for i in (0..if FOUR { 4 } else { 8 }).step_by(2) {
                 let (a, b) = (d.load(from), d.load(from.add(64)));
                 from = from.add(128);
@@ -222,12 +222,12 @@ unsafe fn open_blocks<D: Dot, const FOUR: bool>(
     }
 }
 
-/// Opens a stretch of 6-bit codes at `from`.
+/// Opens a stretch of 6-bit weights at `from`.
 ///
 /// # Safety
 /// It is readable, and what is opened writable.
 #[inline(always)]
-unsafe fn open_six<D: Dot>(d: D, from: *const u8, codes: *mut u8, scales: *mut f32) {
+unsafe fn open_six<D: Dot>(d: D, from: *const u8, opened: *mut u8, scales: *mut f32) {
     // SAFETY: the caller's promise.
     unsafe {
         let row_scales = d.load_group(from.cast());
@@ -236,7 +236,7 @@ unsafe fn open_six<D: Dot>(d: D, from: *const u8, codes: *mut u8, scales: *mut f
             d.store_group(scales.add(sub * GROUP), d.mul(steps, row_scales));
         }
         for block in 0..q6_k::STRETCH / BLOCK {
-            let (from, to) = (from.add(q6_k::BLOCKS_AT + block * q6_k::BLOCK_BYTES), codes.add(block * OPEN_BYTES));
+            let (from, to) = (from.add(q6_k::BLOCKS_AT + block * q6_k::BLOCK_BYTES), opened.add(block * OPEN_BYTES));
             let upper = [d.load(from.add(q6_k::UPPER_AT)), d.load(from.add(q6_k::UPPER_AT + 64))];
             for i in [0, 2] {
                 let (a, b) = (d.load(from.add(64 * i)), d.load(from.add(64 * (i + 1))));
@@ -253,8 +253,8 @@ unsafe fn open_six<D: Dot>(d: D, from: *const u8, codes: *mut u8, scales: *mut f
 /// The operands of a register tile.
 #[derive(Clone, Copy)]
 struct Tile {
-    /// Opened codes, groups `OPEN_BLOCKS * OPEN_BYTES` apart.
-    codes: *const u8,
+    /// Opened weights, groups `OPEN_BLOCKS * OPEN_BYTES` apart.
+    opened: *const u8,
     /// Opened scales, groups [`GROUP_SCALES`] apart.
     scales: *const f32,
     /// A panel, from its first block on.
@@ -262,14 +262,14 @@ struct Tile {
     /// The first block.
     block0: usize,
     blocks: usize,
-    /// Codes are of 4 bits.
+    /// Weights are of 4 bits.
     four: bool,
     /// The panel's products, rows as wide as the groups, to add to.
     to: *mut f32,
 }
 
 /// # Safety
-/// The operands have the shapes that [`Tile`] tells, panels of the unit's rows; `groups` are at most those of `D::TILE`.
+/// The operands have the shapes of [`Tile`], panels of the unit's rows; `groups` are at most those of `D::TILE`.
 #[inline(always)]
 unsafe fn by_shape<D: Dot, const BLOCK_SCALES: bool, const PARTS: usize>(d: D, groups: usize, t: Tile) {
     // SAFETY: the caller's promise; each arm is the unit's own shape.
@@ -296,16 +296,16 @@ impl<const R: usize, const G: usize, const BLOCK_SCALES: bool, const PARTS: usiz
     }
 }
 
-/// `R` rows of a panel times `G` groups, added to the products; blocks have `PARTS` scales a row, 1 or 2.
+/// `R` rows of a panel times `G` groups, added to the products; blocks have `PARTS` scales per row, 1 or 2.
 ///
 /// # Safety
-/// The operands have the shapes that [`Tile`] tells, panels of `R` rows.
+/// The operands have the shapes of [`Tile`], panels of `R` rows.
 #[inline(always)]
 unsafe fn tile<D: Dot, const R: usize, const G: usize, const BLOCK_SCALES: bool, const PARTS: usize>(d: D, t: Tile) {
     for at in 0..t.blocks * PARTS {
         let (block, part) = (at / PARTS, at % PARTS);
         let record = Record::at(t.acts, R, t.block0 + block);
-        let codes = t.codes.wrapping_add(block * OPEN_BYTES);
+        let opened = t.opened.wrapping_add(block * OPEN_BYTES);
         // SAFETY: the block exists in all operands.
         unsafe {
             let starts = match PARTS {
@@ -314,8 +314,8 @@ unsafe fn tile<D: Dot, const R: usize, const G: usize, const BLOCK_SCALES: bool,
                 _ => record.start8(0),
             };
             let (first, quads) = (part * 4, BLOCK / 4 / PARTS);
-            let codes = codes.add(64 * first);
-            let sums = d.products::<R, G>(codes, OPEN_BLOCKS * OPEN_BYTES, record.quad(first, 0), quads, starts);
+            let opened = opened.add(64 * first);
+            let sums = d.products::<R, G>(opened, OPEN_BLOCKS * OPEN_BYTES, record.quad(first, 0), quads, starts);
             let scales: [D::Group; G] = std::array::from_fn(|g| {
                 if BLOCK_SCALES { d.load_group(t.scales.add(g * GROUP_SCALES + at * GROUP)) } else { d.zero() }
             });

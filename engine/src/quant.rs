@@ -1,6 +1,6 @@
-//! Numbers to codes and back, for tensors at the edge of a graph.
+//! Real numbers to element types and back, for inputs and outputs of a graph.
 //!
-//! *Units*: `real = (code + offset) * scale`, as QNN has it.
+//! *Units*: `real = (quantised + offset) * scale`, as QNN has it.
 
 use genie_types::{Dtype, Quant};
 use half::f16;
@@ -10,23 +10,23 @@ use crate::buffer::{elements, elements_mut};
 
 /// How a tensor's elements stand for numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Encoding {
+pub(crate) struct QuantParams {
     pub(crate) dtype: Dtype,
     /// 1 for floats.
     pub(crate) scale: f32,
     pub(crate) offset: i32,
 }
 
-/// What becomes of a number between two codes.
+/// What becomes of a number between two quantised values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rounding {
-    /// The next lower code, as the real Genie makes its rotary tables.
+    /// The next lower one, as in libGenie's rotary tables.
     Down,
-    /// The nearest code.
+    /// The nearest one.
     Nearest,
 }
 
-impl Encoding {
+impl QuantParams {
     /// `None` if the dtype has no numbers, or is fixed point without a scale for the whole tensor.
     pub(crate) fn of(dtype: Dtype, quant: &Quant) -> Option<Self> {
         match dtype {
@@ -45,26 +45,26 @@ impl Encoding {
     /// Writes numbers; `bytes` begins at an element and has room for all of them.
     pub(crate) fn encode(self, numbers: impl Iterator<Item = f64>, rounding: Rounding, bytes: &mut [u8]) {
         let (scale, offset) = (f64::from(self.scale), f64::from(self.offset));
-        let code = move |x: f64| {
-            let code = x / scale - offset;
-            if rounding == Rounding::Down { code.floor() } else { code.round() }
+        let quantise = move |x: f64| {
+            let exact = x / scale - offset;
+            if rounding == Rounding::Down { exact.floor() } else { exact.round() }
         };
-        // Casts from float saturate, so codes beyond the type end at its limits.
+        // Casts from float saturate, so values beyond the type end at its limits.
         match self.dtype {
             Dtype::F32 => put(bytes, numbers.map(|x| x as f32)),
             Dtype::F16 => put(bytes, numbers.map(f16::from_f64)),
-            Dtype::UFixed8 => put(bytes, numbers.map(|x| code(x) as u8)),
-            Dtype::UFixed16 => put(bytes, numbers.map(|x| code(x) as u16)),
-            Dtype::SFixed8 => put(bytes, numbers.map(|x| code(x) as i8)),
-            Dtype::SFixed16 => put(bytes, numbers.map(|x| code(x) as i16)),
-            other => unreachable!("`Encoding::of` refuses {other}"),
+            Dtype::UFixed8 => put(bytes, numbers.map(|x| quantise(x) as u8)),
+            Dtype::UFixed16 => put(bytes, numbers.map(|x| quantise(x) as u16)),
+            Dtype::SFixed8 => put(bytes, numbers.map(|x| quantise(x) as i8)),
+            Dtype::SFixed16 => put(bytes, numbers.map(|x| quantise(x) as i16)),
+            other => unreachable!("`QuantParams::of` refuses {other}"),
         }
     }
 
     /// Reads as many numbers as `out` takes; `bytes` begins at an element.
     pub(crate) fn decode(self, bytes: &[u8], out: &mut [f32]) {
         let (scale, offset) = (self.scale, self.offset);
-        let real = move |code: i32| (code + offset) as f32 * scale;
+        let real = move |q: i32| (q + offset) as f32 * scale;
         match self.dtype {
             Dtype::F32 => out.copy_from_slice(&elements(bytes)[..out.len()]),
             Dtype::F16 => elements::<f16>(bytes)[..out.len()].convert_to_f32_slice(out),
@@ -72,7 +72,7 @@ impl Encoding {
             Dtype::UFixed16 => get(bytes, out, |c: u16| real(c.into())),
             Dtype::SFixed8 => get(bytes, out, |c: i8| real(c.into())),
             Dtype::SFixed16 => get(bytes, out, |c: i16| real(c.into())),
-            other => unreachable!("`Encoding::of` refuses {other}"),
+            other => unreachable!("`QuantParams::of` refuses {other}"),
         }
     }
 }
@@ -101,13 +101,13 @@ mod tests {
     use super::*;
     use crate::buffer::Buffer;
 
-    fn encoding(dtype: Dtype, scale: f32, offset: i32) -> Encoding {
-        Encoding::of(dtype, &Quant::PerTensor { scale, offset }).unwrap()
+    fn encoding(dtype: Dtype, scale: f32, offset: i32) -> QuantParams {
+        QuantParams::of(dtype, &Quant::PerTensor { scale, offset }).unwrap()
     }
 
     #[test]
-    fn codes_of_the_real_genie() {
-        // Measured: scale 2/65535, offset -32768: 1 -> 65535, 0 -> 32768; codes are cut, not rounded.
+    fn quantised_as_libgenie_does() {
+        // Measured: scale 2/65535, offset -32768: 1 -> 65535, 0 -> 32768; values are cut, not rounded.
         let e = encoding(Dtype::UFixed16, 2.0 / 65535.0, -32768);
         let mut buffer = Buffer::zeroed(8);
         e.encode([1.0, 0.0, -1.0, 0.999_99].into_iter(), Rounding::Down, buffer.bytes_mut());
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_end_at_the_limits_of_their_type() {
+    fn values_end_at_the_limits_of_their_type() {
         let mut buffer = Buffer::zeroed(2);
         encoding(Dtype::UFixed8, 0.01, 0).encode([99.0, -99.0].into_iter(), Rounding::Nearest, buffer.bytes_mut());
         assert_eq!(buffer.bytes(), [255, 0]);
@@ -148,8 +148,8 @@ mod tests {
 
     #[test]
     fn encodings_that_are_none() {
-        assert_eq!(Encoding::of(Dtype::UFixed8, &Quant::None), None);
-        assert_eq!(Encoding::of(Dtype::I32, &Quant::None), None);
+        assert_eq!(QuantParams::of(Dtype::UFixed8, &Quant::None), None);
+        assert_eq!(QuantParams::of(Dtype::I32, &Quant::None), None);
     }
 
     #[test]

@@ -1,0 +1,60 @@
+//! Words the hints of `open-genie`.
+
+use open_genie::{Error, Hint};
+
+use super::backend;
+
+/// The hint of an error of `open-genie`; its own words where no flag is concerned.
+pub fn of(error: &Error) -> Option<String> {
+    Some(match (error, error.hint()?) {
+        (Error::Window { .. }, hint) => format!("{hint} for `--window`"),
+        (Error::PromptLength { .. }, hint) => format!("{hint}, the context size, for `--lengths`"),
+        (_, hint) => words(&hint),
+    })
+}
+
+fn words(hint: &Hint) -> String {
+    match hint {
+        Hint::GiveBundle => "give a bundle's folder or its `genie_config.json`; `genie compile` makes a bundle".into(),
+        Hint::ChooseBackend => {
+            "use `--backend host` for this machine's CPU, `--backend htp` for Qualcomm's `libQnnHtp.so`".into()
+        }
+        Hint::EmbeddedBackendOnly => "remove `--pin`, or use `--backend host`".into(),
+        Hint::CoresToPin(may) => {
+            let first = may.first().copied().unwrap_or_default();
+            format!("{hint}, for example `--pin {first}`, or remove `--pin`")
+        }
+        Hint::DoNotPin => "remove `--pin`".into(),
+        Hint::ChoosePerfPolicy => format!("{hint}; `--perf` overrides it"),
+        Hint::CastNoVote => "remove `--perf`; it works with HTP backends only".into(),
+        Hint::LongerText => "use a file with text, and `--max-windows` of at least 1".into(),
+        Hint::Backend(hint) => backend::words(hint),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hints_name_the_flags_to_use() {
+        let window = Error::Window { window: 1, least: 2, limit: 512 };
+        let cases = [
+            (window, "choose 2 to 512 tokens for `--window`"),
+            (
+                Error::PromptLength { length: 0, limit: 512 },
+                "choose 1 to 512 tokens, the context size, for `--lengths`",
+            ),
+            (Error::CoresUnknown, "remove `--pin`"),
+            (
+                Error::CoreUnavailable { whose: "`--pin`", core: 9, may: vec![2, 3] },
+                "choose from cores 2-3, for example `--pin 2`, or remove `--pin`",
+            ),
+            (Error::NothingToPredict { tokens: 1 }, "use a file with text, and `--max-windows` of at least 1"),
+        ];
+        for (error, expected) in cases {
+            assert_eq!(of(&error).as_deref(), Some(expected));
+        }
+    }
+}
