@@ -209,7 +209,7 @@ fn a_prompt_begins_with_what_the_store_knows_of_it() {
         let want = plain.process(&prompt(end)).unwrap();
         let off = found.iter().zip(want).fold(0.0f32, |off, (a, b)| off.max((a - b).abs()));
         assert!(off < 1e-4, "prompt {end}: off by {off}");
-        assert_eq!((known.n_past(), known.history()), (49, prompt(end)));
+        assert_eq!((known.n_past(), known.history()), (49, prompt(end).as_slice()));
         // 49, then 17 behind the 32 that are stored and shared, then only the last one again.
         let ran = known.steps().names().map(|name| if name.starts_with("ar8_") { 8usize } else { 1 }).sum::<usize>();
         assert!(ran.div_ceil(8) * 8 <= n_new_at_most.div_ceil(8) * 8, "prompt {end}: {ran} columns ran");
