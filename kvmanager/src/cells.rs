@@ -8,20 +8,8 @@
 //! difference is applied once, before the next step.
 
 use crate::rope::Rotation;
+pub use crate::seq_id::SeqId;
 use std::ops::Range;
-
-/// A sequence, 0 to 63.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SeqId(pub u8);
-
-impl SeqId {
-    /// Sequences a table can distinguish.
-    pub const COUNT: usize = 64;
-
-    pub(crate) const fn bit(self) -> u64 {
-        1 << (self.0 % 64)
-    }
-}
 
 /// One slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

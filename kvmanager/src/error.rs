@@ -1,6 +1,6 @@
 //! What can go wrong in the cache. The planner has its own: [`PlanError`](crate::PlanError).
 
-use crate::cells::SeqId;
+use crate::seq_id::SeqId;
 use genie_types::{SplitIdx, Variant};
 
 /// A refusal of the cache. Unless documented otherwise, nothing has changed.

@@ -80,6 +80,7 @@ mod buffer;
 mod codec;
 mod returns;
 mod rows;
+mod seq_id;
 mod tensor_buf;
 mod worker;
 

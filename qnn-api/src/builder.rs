@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use genie_types::{Dtype, GraphInfo, TensorInfo};
 use qnn_sys::*;
 
-use crate::context::ContextInner;
+use crate::context_handle::ContextInner;
 use crate::convert::{Role, Store, c_name, client_bytes, raw_tensor};
 use crate::error::{Error, Result};
 use crate::graph::Graph;

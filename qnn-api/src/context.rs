@@ -5,15 +5,17 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use genie_types::GraphInfo;
-use qnn_sys::{QNN_PROPERTY_CONTEXT_SUPPORT_CONFIG_PERSISTENT_BINARY, Qnn_ContextHandle_t};
+use genie_types::{GraphInfo, TensorInfo};
+use qnn_sys::QNN_PROPERTY_CONTEXT_SUPPORT_CONFIG_PERSISTENT_BINARY;
 
-use crate::backend::{Backend, log_failure};
+use crate::backend::Backend;
 use crate::builder::GraphBuilder;
+use crate::context_handle::ContextInner;
 use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::library::BACKEND_ID_HTP;
 use crate::mapped::MappedFile;
+use crate::mem::{Allocator, Registered};
 use crate::options::{ContextOptions, GraphOptions};
 use crate::save;
 use crate::system::{self, BinaryInfo, GraphSpec};
@@ -25,19 +27,6 @@ pub struct Context {
     binary: Option<BinaryInfo>,
     specs: Vec<GraphSpec>,
 }
-
-/// Invariant: `raw` is live, made by `backend`'s table; freed exactly once, in `drop`.
-pub(crate) struct ContextInner {
-    pub(crate) raw: Qnn_ContextHandle_t,
-    // Parents last: fields drop in order.
-    _bytes: Option<MappedFile>,
-    pub(crate) backend: Arc<Backend>,
-}
-
-// SAFETY: the handle is not bound to a thread; calls on it are serialised by the backend's lock.
-unsafe impl Send for ContextInner {}
-// SAFETY: as above.
-unsafe impl Sync for ContextInner {}
 
 impl Context {
     /// An empty context, to compose graphs in.
@@ -171,8 +160,12 @@ impl Context {
         save::to_bytes(&self.inner)
     }
 
-    pub(crate) fn inner(&self) -> &Arc<ContextInner> {
-        &self.inner
+    /// Allocates a tensor's buffer and registers it, if the memory can be shared and the library takes it.
+    ///
+    /// # Errors
+    /// No memory, or a library that takes shared memory but refuses this one.
+    pub fn allocate(&self, allocator: &dyn Allocator, info: &TensorInfo) -> Result<Registered> {
+        Registered::new(&self.inner, allocator, info)
     }
 }
 
@@ -180,28 +173,6 @@ impl core::fmt::Debug for Context {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let graphs: Vec<_> = self.graphs().map(|graph| &graph.name).collect();
         f.debug_struct("Context").field("graphs", &graphs).finish_non_exhaustive()
-    }
-}
-
-impl ContextInner {
-    fn new(raw: Qnn_ContextHandle_t, bytes: Option<MappedFile>, backend: &Arc<Backend>) -> Arc<Self> {
-        Arc::new(Self { raw, _bytes: bytes, backend: backend.clone() })
-    }
-
-    pub(crate) fn table(&self) -> &crate::table::Table {
-        &self.backend.library().table
-    }
-
-    pub(crate) fn display_name(&self) -> &str {
-        self.backend.library().display_name()
-    }
-}
-
-impl Drop for ContextInner {
-    fn drop(&mut self) {
-        let _calls = self.backend.lock();
-        // SAFETY: live until here; graphs and memory of it hold this, so none is left.
-        log_failure("contextFree", unsafe { self.table().context_free(self.raw, core::ptr::null_mut()) });
     }
 }
 

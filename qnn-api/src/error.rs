@@ -4,8 +4,6 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use crate::hint::Hint;
-
 /// Result of this crate.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
 
@@ -220,11 +218,6 @@ fn list_of(places: &[PathBuf]) -> String {
 }
 
 impl Error {
-    /// What can be done about it, apart from the text.
-    pub fn hint(&self) -> Option<Hint> {
-        Hint::of(self)
-    }
-
     /// The failed call, if this is one.
     pub fn qnn(&self) -> Option<&QnnError> {
         match self {
@@ -242,6 +235,7 @@ impl Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Hint;
 
     #[test]
     fn a_library_for_another_machine_is_recognised() {

@@ -10,7 +10,7 @@ use genie_types::{GraphInfo, TensorInfo};
 use qnn_sys::*;
 
 use crate::backend::Backend;
-use crate::context::ContextInner;
+use crate::context_handle::ContextInner;
 use crate::convert::{Role, Store, c_name, raw_tensor};
 use crate::error::{Error, Result};
 use crate::mem::Registered;

@@ -45,9 +45,15 @@ pub enum Hint {
     CheckSoc,
 }
 
+impl Error {
+    /// What can be done about it, apart from the text.
+    pub fn hint(&self) -> Option<Hint> {
+        Hint::of(self)
+    }
+}
+
 impl Hint {
-    /// The hint that goes with an error.
-    pub(crate) fn of(error: &Error) -> Option<Self> {
+    fn of(error: &Error) -> Option<Self> {
         match error {
             Error::Open { path, source } => {
                 let newer = || source.to_string().contains("GLIBC").then_some(Self::NewerSystem);

@@ -63,6 +63,7 @@
 mod backend;
 mod builder;
 mod context;
+mod context_handle;
 mod convert;
 mod device;
 pub mod error;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use memmap2::MmapMut;
 
-use crate::context::ContextInner;
+use crate::context_handle::ContextInner;
 use crate::error::{Error, Result};
 use crate::table::CallContext;
 

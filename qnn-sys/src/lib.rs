@@ -44,6 +44,7 @@
 pub mod generated;
 pub mod error;
 pub mod htp;
+mod not_supported;
 pub mod provider;
 pub mod stub;
 

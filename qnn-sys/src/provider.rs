@@ -4,40 +4,10 @@
 //! 32. The table lies inside, so an older library's copy may be shorter than ours: read a slot only after the version
 //! says that it exists. *Source*: headers and libraries of QAIRT 2.25 to 2.51.
 
-use core::ffi::c_char;
 use core::mem::offset_of;
 
-use crate::{Qnn_ApiVersion_t, Qnn_ErrorHandle_t, Qnn_Version_t, QnnInterfaceTable, QnnSystemInterfaceTable};
-
-/// A provider of the core interface.
-#[repr(C)]
-#[derive(Clone, Copy)]
-#[allow(non_snake_case)] // C's spelling
-pub struct QnnInterface_t {
-    /// Which backend (6 = HTP).
-    pub backendId: u32,
-    /// NUL-terminated; lives as long as the library.
-    pub providerName: *const c_char,
-    /// Core and backend versions.
-    pub apiVersion: Qnn_ApiVersion_t,
-    /// The functions.
-    pub table: QnnInterfaceTable,
-}
-
-/// A provider of the system interface.
-#[repr(C)]
-#[derive(Clone, Copy)]
-#[allow(non_snake_case)] // C's spelling
-pub struct QnnSystemInterface_t {
-    /// Which backend; 0 in practice.
-    pub backendId: u32,
-    /// NUL-terminated; lives as long as the library.
-    pub providerName: *const c_char,
-    /// Version of the system interface.
-    pub systemApiVersion: Qnn_Version_t,
-    /// The functions.
-    pub table: QnnSystemInterfaceTable,
-}
+use crate::generated::tables::{QnnInterface_t, QnnInterfaceTable, QnnSystemInterface_t, QnnSystemInterfaceTable};
+use crate::generated::types::Qnn_ErrorHandle_t;
 
 const _: () = assert!(offset_of!(QnnInterface_t, apiVersion) == 16 && offset_of!(QnnInterface_t, table) == 40);
 const _: () = assert!(offset_of!(QnnSystemInterface_t, systemApiVersion) == 16);

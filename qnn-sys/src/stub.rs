@@ -1,9 +1,7 @@
 //! Tables whose every slot returns "not supported": a backend overrides the slots it has.
 
+pub use crate::not_supported::NOT_SUPPORTED;
 use crate::{QnnInterfaceTable, QnnSystemInterfaceTable};
-
-/// `QNN_COMMON_ERROR_NOT_SUPPORTED`.
-pub const NOT_SUPPORTED: u64 = 1000;
 
 /// The core interface, with nothing in it.
 pub const fn interface() -> QnnInterfaceTable {
@@ -13,29 +11,4 @@ pub const fn interface() -> QnnInterfaceTable {
 /// The system interface, with nothing in it.
 pub const fn system_interface() -> QnnSystemInterfaceTable {
     QnnSystemInterfaceTable::STUB
-}
-
-/// One function for each number of arguments; the slot's own type fills in which.
-pub(crate) mod not_supported {
-    macro_rules! stubs {
-        ($($name:ident($($arg:ident: $ty:ident),*);)*) => {
-            $(pub(crate) unsafe extern "C" fn $name<$($ty),*>($($arg: $ty),*) -> u64 {
-                $(let _ = $arg;)*
-                super::NOT_SUPPORTED
-            })*
-        };
-    }
-
-    stubs! {
-        args0();
-        args1(a: A);
-        args2(a: A, b: B);
-        args3(a: A, b: B, c: C);
-        args4(a: A, b: B, c: C, d: D);
-        args5(a: A, b: B, c: C, d: D, e: E);
-        args6(a: A, b: B, c: C, d: D, e: E, f: F);
-        args7(a: A, b: B, c: C, d: D, e: E, f: F, g: G);
-        args8(a: A, b: B, c: C, d: D, e: E, f: F, g: G, h: H);
-        args9(a: A, b: B, c: C, d: D, e: E, f: F, g: G, h: H, i: I);
-    }
 }

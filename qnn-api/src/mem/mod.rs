@@ -16,7 +16,7 @@ pub use plain::PlainMemory;
 pub use rpcmem::Rpcmem;
 
 use crate::backend::log_failure;
-use crate::context::{Context, ContextInner};
+use crate::context_handle::ContextInner;
 use crate::convert::{Role, raw_tensor};
 use crate::error::{Error, Result};
 use crate::table::{CallContext, CallError};
@@ -62,21 +62,6 @@ pub struct Registered {
 // SAFETY: the handle is not bound to a thread; calls on it are serialised by the backend's lock; the block is `Send`.
 unsafe impl Send for Registered {}
 
-impl Context {
-    /// Allocates a tensor's buffer and registers it, if the memory can be shared and the library takes it.
-    ///
-    /// # Errors
-    /// No memory, or a library that takes shared memory but refuses this one.
-    pub fn allocate(&self, allocator: &dyn Allocator, info: &TensorInfo) -> Result<Registered> {
-        let block = allocator.allocate(info.size_bytes())?;
-        let handle = match block.fd() {
-            Some(fd) => register(self.inner(), info, fd)?,
-            None => None,
-        };
-        Ok(Registered { handle, block, context: self.inner().clone() })
-    }
-}
-
 /// Nothing when the library has no shared memory here.
 fn register(context: &Arc<ContextInner>, info: &TensorInfo, fd: i32) -> Result<Option<Qnn_MemHandle_t>> {
     let (mut tensor, _store) = raw_tensor(info, Role::Input, 0)?;
@@ -106,6 +91,16 @@ fn register(context: &Arc<ContextInner>, info: &TensorInfo, fd: i32) -> Result<O
 }
 
 impl Registered {
+    /// As [`Context::allocate`](crate::Context::allocate).
+    pub(crate) fn new(context: &Arc<ContextInner>, allocator: &dyn Allocator, info: &TensorInfo) -> Result<Self> {
+        let block = allocator.allocate(info.size_bytes())?;
+        let handle = match block.fd() {
+            Some(fd) => register(context, info, fd)?,
+            None => None,
+        };
+        Ok(Self { handle, block, context: context.clone() })
+    }
+
     /// Bytes.
     pub fn len(&self) -> usize {
         self.block.len()

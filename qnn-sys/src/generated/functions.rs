@@ -3,8 +3,8 @@
 use core::ffi::{c_char, c_void};
 
 use super::constants::*;
+use super::tables::QnnInterface_t;
 use super::types::*;
-use crate::provider::QnnInterface_t;
 
 pub type Qnn_GetTensorRawDataFn_t = Option<unsafe extern "C" fn(context: Qnn_ContextHandle_t, graph: Qnn_GraphHandle_t, id: u64, clientBuf: *mut Qnn_ClientBuffer_t) -> Qnn_ErrorHandle_t>;
 

@@ -80,7 +80,7 @@ pub fn types(abi: &Value) -> Result<String> {
 /// `functions.rs`: the types of slots and callbacks, all nullable.
 pub fn functions(abi: &Value) -> Result<String> {
     let mut out = format!(
-        "//! {HEAD}\n\nuse core::ffi::{{c_char, c_void}};\n\nuse super::constants::*;\nuse super::types::*;\nuse crate::provider::QnnInterface_t;\n"
+        "//! {HEAD}\n\nuse core::ffi::{{c_char, c_void}};\n\nuse super::constants::*;\nuse super::tables::QnnInterface_t;\nuse super::types::*;\n"
     );
     for (name, item) in object(abi, "function_pointer_types")? {
         let mut params = Vec::new();
@@ -98,9 +98,35 @@ pub fn functions(abi: &Value) -> Result<String> {
     Ok(out)
 }
 
-/// `tables.rs`: both function tables, to the newest slot known, and their stubs.
+/// Struct of a provider, its id's documentation, its version field, and the table in it.
+const PROVIDERS: [(&str, &str, &str, &str); 2] = [
+    (
+        "/// A provider of the core interface.",
+        "/// Which backend (6 = HTP).",
+        "/// Core and backend versions.\n    pub apiVersion: Qnn_ApiVersion_t",
+        "QnnInterface",
+    ),
+    (
+        "/// A provider of the system interface.",
+        "/// Which backend; 0 in practice.",
+        "/// Version of the system interface.\n    pub systemApiVersion: Qnn_Version_t",
+        "QnnSystemInterface",
+    ),
+];
+
+/// `tables.rs`: both function tables, to the newest slot known, their stubs, and the providers that hold them.
 pub fn tables(abi: &Value) -> Result<String> {
-    let mut out = format!("//! {HEAD}\n\nuse super::functions::*;\nuse crate::stub::not_supported;\n");
+    let mut out = format!(
+        "//! {HEAD}\n\nuse core::ffi::c_char;\n\nuse super::functions::*;\nuse super::types::*;\nuse crate::not_supported;\n"
+    );
+    for (what, id, version, key) in PROVIDERS {
+        writeln!(
+            out,
+            "\n{what}\n#[repr(C)]\n#[derive(Clone, Copy)]\npub struct {key}_t {{\n    {id}\n    pub backendId: u32,\n    \
+             /// NUL-terminated; lives as long as the library.\n    pub providerName: *const c_char,\n    {version},\n    \
+             /// The functions.\n    pub table: {key}Table,\n}}"
+        )?;
+    }
     for (key, table) in [("QnnInterface", "QnnInterfaceTable"), ("QnnSystemInterface", "QnnSystemInterfaceTable")] {
         let entries = list(&abi["vtables"][key], "entries")?;
         let mut fields = String::new();

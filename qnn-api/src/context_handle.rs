@@ -1,0 +1,44 @@
+//! A context's handle, which graphs and registered memory share with their [`Context`](crate::Context).
+
+use std::sync::Arc;
+
+use qnn_sys::Qnn_ContextHandle_t;
+
+use crate::backend::{Backend, log_failure};
+use crate::mapped::MappedFile;
+use crate::table::Table;
+
+/// Invariant: `raw` is live, made by `backend`'s table; freed exactly once, in `drop`.
+pub(crate) struct ContextInner {
+    pub(crate) raw: Qnn_ContextHandle_t,
+    // Parents last: fields drop in order.
+    _bytes: Option<MappedFile>,
+    pub(crate) backend: Arc<Backend>,
+}
+
+// SAFETY: the handle is not bound to a thread; calls on it are serialised by the backend's lock.
+unsafe impl Send for ContextInner {}
+// SAFETY: as above.
+unsafe impl Sync for ContextInner {}
+
+impl ContextInner {
+    pub(crate) fn new(raw: Qnn_ContextHandle_t, bytes: Option<MappedFile>, backend: &Arc<Backend>) -> Arc<Self> {
+        Arc::new(Self { raw, _bytes: bytes, backend: backend.clone() })
+    }
+
+    pub(crate) fn table(&self) -> &Table {
+        &self.backend.library().table
+    }
+
+    pub(crate) fn display_name(&self) -> &str {
+        self.backend.library().display_name()
+    }
+}
+
+impl Drop for ContextInner {
+    fn drop(&mut self) {
+        let _calls = self.backend.lock();
+        // SAFETY: live until here; graphs and memory of it hold this, so none is left.
+        log_failure("contextFree", unsafe { self.table().context_free(self.raw, core::ptr::null_mut()) });
+    }
+}
