@@ -181,7 +181,7 @@ impl Session {
     }
 
     /// The token history: prompts and replies; the last token may not be in the cache yet.
-    pub fn history(&self) -> &[TokenId] {
+    pub fn history(&self) -> Vec<TokenId> {
         self.dialog.history()
     }
 

@@ -34,16 +34,19 @@ pub fn run() -> Result<()> {
 
 /// Writes manifest, lock file and examples; returns the examples' names.
 fn write_program(root: &Path, place: &Path) -> Result<Vec<String>> {
-    fs::write(place.join("Cargo.toml"), manifest(root)?)?;
     fs::copy(root.join("Cargo.lock"), place.join("Cargo.lock"))?;
     fs::create_dir_all(place.join("src"))?;
     fs::write(place.join("src/lib.rs"), "")?;
-    fs::create_dir_all(place.join("examples"))?;
-    let mut names = Vec::new();
+    let (mut text, mut names) = (manifest(root)?, Vec::new());
     for (name, source) in examples(root)? {
-        fs::copy(source, place.join("examples").join(&name).with_extension("rs"))?;
+        // A folder for each crate: an example may include its neighbour by file name.
+        let copy = Path::new("examples").join(source.strip_prefix(root)?);
+        fs::create_dir_all(place.join(&copy).parent().context("an example lies in a folder")?)?;
+        fs::copy(&source, place.join(&copy))?;
+        writeln!(text, "\n[[example]]\nname = {}\npath = {}", json!(name), json!(copy))?;
         names.push(name);
     }
+    fs::write(place.join("Cargo.toml"), text)?;
     ensure!(!names.is_empty(), "no crate has a numbered example");
     Ok(names)
 }
