@@ -101,7 +101,7 @@ fn the_files_that_were_written_last_count() {
     let mut live = dialog(&home, &backend, None);
     let first = ask(&mut live, 1, 5);
     live.save(ours.path()).unwrap();
-    let early = live.history().to_vec();
+    let early = live.history();
     ask(&mut live, 2, 3);
     live.save(theirs.path()).unwrap();
     // libGenie saves into our folder: its files are newer than our snapshot, which it does not know.
@@ -175,10 +175,10 @@ fn what_is_refused_is_named_and_nothing_changes() {
 
     let mut other = dialog(&foreign, &backend, None);
     ask(&mut other, 1, 4);
-    let before = other.history().to_vec();
+    let before = other.history();
     let err = other.restore(saved.path()).unwrap_err().to_string();
     assert!(err.starts_with("snapshot of model "), "{err}");
-    assert_eq!((other.history(), other.n_past()), (before.as_slice(), before.len() - 1));
+    assert_eq!((other.history(), other.n_past()), (before.clone(), before.len() - 1));
     let err = dialog(&short, &backend, None).restore(saved.path()).unwrap_err().to_string();
     assert_eq!(err, "context limit exceeded: 0 past + 26 new tokens > 16");
     let err = live.restore(Path::new("/nowhere/at/all")).unwrap_err().to_string();

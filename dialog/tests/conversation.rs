@@ -108,7 +108,7 @@ fn stop_sequences_span_tokens_and_rewind_the_cache() {
     assert_eq!(raw(&reply.tokens), b"one\nUser:".map(u32::from));
     // 2 of the prompt and 3 of the reply are left; `:` had not been processed.
     assert_eq!(spy.take().last(), Some(&Call::Rewind(5)));
-    assert_eq!((dialog.n_past(), raw(dialog.history())), (5, vec![256, 120, 111, 110, 101]));
+    assert_eq!((dialog.n_past(), raw(&dialog.history())), (5, vec![256, 120, 111, 110, 101]));
     let err = dialog.set_stop_sequences(vec!["a".into(), String::new()]).unwrap_err();
     assert_eq!(err.to_string(), "stop sequence 1 is empty, expected at least one character");
 }
@@ -121,7 +121,7 @@ fn a_stop_sequence_inside_a_token_gives_out_what_is_before_it() {
     dialog.set_stop_sequences(vec!["41".into()]).unwrap();
     let (reply, _) = say(&mut dialog, "x", Complete);
     assert_eq!(reply.text, "a<|x");
-    assert_eq!(raw(dialog.history()), [256, 120, 97], "the cache is cut at whole tokens");
+    assert_eq!(raw(&dialog.history()), [256, 120, 97], "the cache is cut at whole tokens");
 }
 
 #[test]
@@ -288,7 +288,7 @@ fn a_failed_query_leaves_a_dialog_that_can_go_on() {
         });
         assert_eq!(err.unwrap_err().to_string(), message);
         // Two replies were processed, the third was not: history and cache agree on that.
-        assert_eq!(raw(dialog.history()), [256, 1, 2, 7, 7]);
+        assert_eq!(raw(&dialog.history()), [256, 1, 2, 7, 7]);
         assert_eq!((dialog.n_past(), spy.cache.lock().unwrap().len()), (5, 5));
         dialog.control().set_max_num_tokens(Some(1));
         assert_eq!(raw(&ask(&mut dialog, &[3], Complete).0.input), [257, 256, 3]);
@@ -400,7 +400,7 @@ proptest! {
         let control = dialog.control();
         control.set_max_num_tokens(Some(8));
         for act in acts {
-            let before = raw(dialog.history());
+            let before = raw(&dialog.history());
             let mut seen = Seen::default();
             let result = match act {
                 Act::Query { tokens, code, text, stop_after } => {
@@ -428,7 +428,7 @@ proptest! {
                 Act::Fail(how) => { spy.fail.store(how, Ordering::Relaxed); continue }
                 Act::Reset => { dialog.reset().unwrap(); continue }
             };
-            let history = raw(dialog.history());
+            let history = raw(&dialog.history());
             let n_past = dialog.n_past();
             prop_assert_eq!(&*spy.cache.lock().unwrap(), &history[..n_past]);
             prop_assert!(history.len() - n_past <= 1);

@@ -34,7 +34,7 @@ impl DialogKind for Drafter {
         if !decoding.has_started() {
             return decoding.advance();
         }
-        let mut list = raw(decoding.history());
+        let mut list = raw(&decoding.history());
         let draft: Vec<TokenId> = (0..self.n)
             .map(|_| {
                 let wrong = list.len().is_multiple_of(self.wrong);
@@ -88,9 +88,10 @@ fn converse(case: &Case, kind: Box<dyn DialogKind>) -> (Vec<String>, Vec<Call>, 
             }
             (code, text) = (SentenceCode::Resume, "");
         }
-        log.push(format!("{:?} {}", raw(dialog.history()), dialog.n_past()));
+        log.push(format!("{:?} {}", raw(&dialog.history()), dialog.n_past()));
+        let processed = raw(&dialog.history()[..dialog.n_past()]);
         let cache = spy.cache.lock().unwrap();
-        assert_eq!(*cache, raw(&dialog.history()[..dialog.n_past()]), "{}: history and cache agree", case.name);
+        assert_eq!(*cache, processed, "{}: history and cache agree", case.name);
     }
     (log, spy.take(), seen)
 }

@@ -1,6 +1,6 @@
 //! Runs every example's functions and holds them against recomputation.
 
-#[allow(dead_code)] // the example's `main`
+#[allow(dead_code, clippy::duplicate_mod)] // the example's `main`; the second example loads the file too
 #[path = "../examples/01_logits_of_a_prompt.rs"]
 mod logits_of_a_prompt;
 #[allow(dead_code)] // the example's `main`

@@ -78,6 +78,7 @@ pub mod rope;
 
 mod buffer;
 mod codec;
+mod returns;
 mod rows;
 mod seq_id;
 mod tensor_buf;

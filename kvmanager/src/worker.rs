@@ -1,10 +1,12 @@
-//! Worker threads for the byte moves. A shard of a split travels to a worker and back through channels, with the memory it
-//! owns: whoever holds it may move its bytes, no other thread can, and so there is nothing to lock and nothing to race for.
+//! Worker threads for the byte moves. A shard of a split travels to a worker through a channel and back through a queue,
+//! with the memory it owns: whoever holds it may move its bytes, no other thread can, and so there is nothing to lock and
+//! nothing to race for.
 
 use crate::KvError;
 use crate::buffer::AlignedBytes;
 use crate::group::MAX_GROUPS;
 use crate::mode::ModeKind;
+use crate::returns::ReturnTo;
 use crate::tensor_buf::{Op, TensorBuf};
 use crossbeam::channel::{Receiver, Sender, bounded};
 use genie_types::SplitIdx;
@@ -106,7 +108,7 @@ pub(crate) struct Job {
     pub(crate) shard: Shard,
     pub(crate) ops: Ops,
     pub(crate) mode: ModeKind,
-    pub(crate) done: Sender<Shard>,
+    pub(crate) done: ReturnTo,
     pub(crate) watch: Option<JobWatch>,
 }
 
@@ -131,9 +133,7 @@ impl Job {
             self.shard.failed = Some(text.to_owned());
         }
         self.report(true);
-        // The channel holds as many shards as the split has, so this never blocks; a send fails only when the cache is
-        // dropped, and the shard with it.
-        let _ = self.done.send(self.shard);
+        self.done.send(self.shard);
     }
 }
 

@@ -55,15 +55,15 @@ pub enum Error {
     #[error(transparent)]
     Dialog(DialogError),
     #[error("{error}")]
-    ContextExceeded { error: DialogError, fits: Option<Admission> },
+    ContextExceeded { error: Box<DialogError>, fits: Option<Admission> },
     #[error(transparent)]
     Tokenizer(#[from] dialog::TokenizerError),
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error("cannot save into `{}`", folder.display())]
-    Save { folder: PathBuf, source: DialogError },
+    Save { folder: PathBuf, source: Box<DialogError> },
     #[error("cannot restore the dialog in `{}`", folder.display())]
-    Restore { folder: PathBuf, source: DialogError },
+    Restore { folder: PathBuf, source: Box<DialogError> },
     #[error("cannot write the calibration into `{}`", folder.display())]
     WriteCalibration { folder: PathBuf, source: StoreError },
 
@@ -133,7 +133,9 @@ impl Error {
     /// Wraps a dialog's error; where the context is full, with what fits.
     pub(crate) fn of_dialog(error: DialogError, fits: Option<Admission>) -> Self {
         match error {
-            DialogError::Overflow(Overflow::ContextExceeded { .. }) => Self::ContextExceeded { error, fits },
+            DialogError::Overflow(Overflow::ContextExceeded { .. }) => {
+                Self::ContextExceeded { error: Box::new(error), fits }
+            }
             other => Self::Dialog(other),
         }
     }

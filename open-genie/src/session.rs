@@ -145,7 +145,7 @@ impl Session {
     /// [`Error::Save`].
     pub fn save(&mut self, folder: impl AsRef<Path>) -> Result<SaveReport, Error> {
         let folder = folder.as_ref();
-        self.dialog.save(folder).map_err(|source| Error::Save { folder: folder.into(), source })
+        self.dialog.save(folder).map_err(|source| Error::Save { folder: folder.into(), source: Box::new(source) })
     }
 
     /// Continues a conversation that this crate or libGenie saved; the one before is forgotten.
@@ -154,7 +154,7 @@ impl Session {
     /// [`Error::Restore`]; nothing has changed then.
     pub fn restore(&mut self, folder: impl AsRef<Path>) -> Result<SaveFormat, Error> {
         let folder = folder.as_ref();
-        self.dialog.restore(folder).map_err(|source| Error::Restore { folder: folder.into(), source })
+        self.dialog.restore(folder).map_err(|source| Error::Restore { folder: folder.into(), source: Box::new(source) })
     }
 
     /// How tokens are drawn.
@@ -181,7 +181,7 @@ impl Session {
     }
 
     /// The token history: prompts and replies; the last token may not be in the cache yet.
-    pub fn history(&self) -> &[TokenId] {
+    pub fn history(&self) -> Vec<TokenId> {
         self.dialog.history()
     }
 

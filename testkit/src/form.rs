@@ -113,13 +113,13 @@ impl Form {
     /// Decoder, LM head.
     #[must_use]
     pub fn in_two(self) -> Self {
-        self.with_layers_in([0..2], false)
+        self.with_layers_in(std::iter::once(0..2), false)
     }
 
     /// LUT, decoder, LM head.
     #[must_use]
     pub fn in_three(self) -> Self {
-        self.with_layers_in([0..2], true)
+        self.with_layers_in(std::iter::once(0..2), true)
     }
 
     fn with_layers_in(mut self, layers: impl IntoIterator<Item = std::ops::Range<usize>>, lut: bool) -> Self {

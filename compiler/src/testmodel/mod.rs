@@ -148,7 +148,7 @@ impl TestModel {
             ffn: self.ffn,
             vocab: self.vocab,
             rms_eps: files::RMS_EPS as f32,
-            rope: Rope { theta: self.rope_theta, scaling: self.scaling.clone() },
+            rope: Rope { theta: self.rope_theta, scaling: self.scaling },
             max_positions: Some(self.max_positions),
             tied: self.tied,
             biases: family.biases(self.attention_bias, self.mlp_bias),

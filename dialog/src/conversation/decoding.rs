@@ -21,6 +21,8 @@ use crate::sampler::Sampler;
 /// sequence.
 pub struct Decoding<'a> {
     pub(super) model: &'a mut dyn TokenModel,
+    /// The last token drawn, if the model has not processed it.
+    pub(super) unprocessed: &'a mut Option<TokenId>,
     pub(super) prefix_cache: Option<&'a PrefixCache>,
     pub(super) control: &'a Control,
     /// Most tokens in the cache.
@@ -31,9 +33,24 @@ pub struct Decoding<'a> {
 /// The parts that turn logits into a reply, apart from the model, which lends the logits.
 pub(super) struct ReplyWriter<'a> {
     pub(super) sampler: &'a mut Sampler,
-    pub(super) history: &'a mut History,
     pub(super) context: &'a ContextSettings,
     pub(super) query: &'a mut QueryState,
+}
+
+/// Why a reply ends.
+struct End {
+    reason: StopReason,
+    /// From which place of the history on everything is forgotten, after a stop sequence.
+    cut: Option<usize>,
+}
+
+/// What was drawn and delivered from the logits of one call of the model, to be applied to it once it has returned.
+#[derive(Default)]
+struct Drawn {
+    /// The last token, and its place in the history: what stands before it was processed.
+    last: Option<(usize, TokenId)>,
+    /// Nothing more is drawn.
+    over: Option<Result<End, DialogError>>,
 }
 
 /// What became of a draft.
@@ -59,29 +76,32 @@ impl Decoding<'_> {
         if !self.has_started() {
             return self.start();
         }
-        let Some(last) = self.reply.history.unprocessed().filter(|_| self.n_left() > 0) else {
+        let Some(last) = self.unprocessed.filter(|_| self.n_left() > 0) else {
             return Ok(Some(StopReason::ContextLimit));
         };
-        let token = match self.model.process(&[last]) {
-            Ok(logits) => self.reply.sample(&[last], logits)?,
+        let (n_past, mut drawn) = (self.model.n_past(), Drawn::default());
+        match self.model.process(&[last]) {
+            Ok(logits) => drawn.draw(&mut self.reply, n_past + 1, logits),
             Err(e) if is_overflow(&e) => return Ok(Some(StopReason::ContextLimit)),
             Err(e) => return Err(e.into()),
-        };
-        self.deliver(token)
+        }
+        self.apply(n_past, 1, drawn)
     }
 
     fn start(&mut self) -> Result<Option<StopReason>, DialogError> {
         let input = std::mem::take(&mut self.reply.query.plan.input);
-        let cache = self.prefix_cache.filter(|_| self.reply.history.n_past() == 0);
-        let token = match (self.reply.query.plan.replay.take(), cache) {
-            (Some(token), _) => token,
-            (None, Some(cache)) => self.reply.sample(&input, &cache.process(self.model, &input)?)?,
-            (None, None) => self.reply.sample(&input, self.model.process(&input)?)?,
-        };
+        let n_past = self.model.n_past();
+        let cache = self.prefix_cache.filter(|_| n_past == 0);
+        let (place, mut drawn) = (n_past + input.len(), Drawn::default());
+        match (self.reply.query.plan.replay.take(), cache) {
+            (Some(token), _) => drawn.deliver(&mut self.reply, place, token),
+            (None, Some(cache)) => drawn.draw(&mut self.reply, place, &cache.process(self.model, &input)?),
+            (None, None) => drawn.draw(&mut self.reply, place, self.model.process(&input)?),
+        }
         let now = Instant::now();
         self.reply.query.first_token = Some(now);
         self.reply.query.kpis.time_to_first_token = Some(now - self.reply.query.began);
-        self.deliver(token)
+        self.apply(n_past, usize::from(self.unprocessed.is_some()), drawn)
     }
 
     /// Processes the token delivered last and a draft of what follows in one go. Delivers the tokens that the sampler draws
@@ -95,21 +115,16 @@ impl Decoding<'_> {
         let n_wanted = self.control.max_num_tokens().saturating_sub(self.reply.query.tokens.len());
         let n_most = n_wanted.min(self.n_left()).saturating_sub(1);
         let draft = &draft[..draft.len().min(n_most)];
-        let last = self.reply.history.unprocessed().filter(|_| self.has_started() && !draft.is_empty());
+        let last = self.unprocessed.filter(|_| self.has_started() && !draft.is_empty());
         let Some(last) = last else { return Ok(Verified { n_accepted: 0, stop: self.advance()? }) };
         let tokens: Vec<TokenId> = std::iter::once(last).chain(draft.iter().copied()).collect();
-        let (reply, mut n_accepted, mut over) = (&mut self.reply, 0, None);
+        let (n_past, mut n_accepted, mut drawn) = (self.model.n_past(), 0, Drawn::default());
         let ran = self.model.process_rows(&tokens, &mut |row, logits| {
-            if over.is_some() || row != n_accepted {
-                return; // behind a stop, or behind the first token that differs
-            }
-            let drawn = reply.sample(&tokens[row..=row], logits);
-            match drawn.and_then(|token| Ok((token, reply.deliver(token)?))) {
-                Ok((token, stop)) => {
-                    n_accepted += usize::from(draft.get(row) == Some(&token));
-                    over = stop.map(Ok);
-                }
-                Err(e) => over = Some(Err(e)),
+            // Behind a stop, or behind the first token that differs, nothing is drawn.
+            if drawn.over.is_none() && row == n_accepted {
+                let place = n_past + row + 1;
+                drawn.draw(&mut self.reply, place, logits);
+                n_accepted += usize::from(drawn.last == draft.get(row).map(|token| (place, *token)));
             }
         });
         match ran {
@@ -117,19 +132,17 @@ impl Decoding<'_> {
             Err(e) if is_overflow(&e) => return Ok(Verified { n_accepted: 0, stop: self.advance()? }),
             ran => ran?,
         }
-        let stop = over.transpose()?;
-        self.rewind_to_history()?;
-        Ok(Verified { n_accepted, stop })
+        Ok(Verified { stop: self.apply(n_past, tokens.len(), drawn)?, n_accepted })
     }
 
     /// The conversation so far, the reply included; the last token is not processed yet.
-    pub fn history(&self) -> &[TokenId] {
-        self.reply.history.tokens()
+    pub fn history(&self) -> Vec<TokenId> {
+        History::new(self.model.transcript(), *self.unprocessed).to_vec()
     }
 
     /// Tokens that the model can still process.
     pub fn n_left(&self) -> usize {
-        self.limit.saturating_sub(self.reply.history.n_past())
+        self.limit.saturating_sub(self.model.n_past())
     }
 
     /// The model, for kinds that keep branches beside the dialog in other sequences. Sequence 0 is the dialog's: a kind
@@ -153,38 +166,62 @@ impl Decoding<'_> {
         })
     }
 
-    fn deliver(&mut self, token: TokenId) -> Result<Option<StopReason>, DialogError> {
-        let stop = self.reply.deliver(token)?;
-        self.rewind_to_history()?;
-        Ok(stop)
+    /// Brings the model to what was drawn after a call at `n_past`, whose first `n_generated` tokens are of the reply: a
+    /// rejected draft, what a stop sequence forgets, and input from whose logits no token could be drawn are taken back.
+    fn apply(&mut self, n_past: usize, n_generated: usize, drawn: Drawn) -> Result<Option<StopReason>, DialogError> {
+        let kept = drawn.last.map_or(n_past, |(place, _)| place);
+        (n_past..kept.min(n_past + n_generated)).for_each(|index| self.model.mark_generated(index));
+        let end = drawn.over.transpose();
+        let cut = end.as_ref().ok().and_then(|end| end.as_ref()?.cut);
+        *self.unprocessed = drawn.last.map(|(_, token)| token).filter(|_| cut.is_none());
+        let rewound = self.rewind(cut.unwrap_or(kept));
+        match (end, rewound) {
+            (Err(e), Err(error)) => {
+                tracing::error!(%error, "the cache cannot be brought back after a failed query");
+                Err(e)
+            }
+            (end, rewound) => end.and_then(|end| rewound.map(|()| end.map(|end| end.reason))),
+        }
     }
 
-    /// Rewinds the model to the history, which a stop sequence or a rejected draft made shorter.
-    fn rewind_to_history(&mut self) -> Result<(), DialogError> {
-        let n_past = self.reply.history.n_past();
-        if self.model.n_past() > n_past { Ok(self.model.rewind(n_past)?) } else { Ok(()) }
+    /// Forgets what the model holds from `n_past` on; a cache that cannot be rewound is cleared, and the error returned.
+    fn rewind(&mut self, n_past: usize) -> Result<(), DialogError> {
+        if self.model.n_past() <= n_past {
+            return Ok(());
+        }
+        Ok(self.model.rewind(n_past).or_else(|e| self.model.reset().and(Err(e)))?)
+    }
+}
+
+impl Drawn {
+    /// Draws the token at `place` from the logits of the one before it, and delivers it.
+    fn draw(&mut self, reply: &mut ReplyWriter<'_>, place: usize, logits: &[f32]) {
+        match reply.sample(logits) {
+            Ok(token) => self.deliver(reply, place, token),
+            Err(e) => self.over = Some(Err(e)),
+        }
+    }
+
+    fn deliver(&mut self, reply: &mut ReplyWriter<'_>, place: usize, token: TokenId) {
+        self.last = Some((place, token));
+        self.over = reply.deliver(place, token).transpose();
     }
 }
 
 impl ReplyWriter<'_> {
-    /// Draws a token from the logits of `input`'s last token; the model has processed `input`.
-    fn sample(&mut self, input: &[TokenId], logits: &[f32]) -> Result<TokenId, DialogError> {
+    fn sample(&mut self, logits: &[f32]) -> Result<TokenId, DialogError> {
         let token = self.sampler.sample(logits)?;
-        self.history.processed(input);
         self.sampler.accept(token);
         Ok(token)
     }
 
-    /// Takes a token as the next of the reply, and checks whether it ends it. A stop sequence cuts the history; the model
-    /// may then hold more than that.
-    fn deliver(&mut self, token: TokenId) -> Result<Option<StopReason>, DialogError> {
-        let place = self.history.len();
-        self.history.push_generated(token);
+    /// Takes a token as the next of the reply, at `place` in the history, and checks whether it ends it.
+    fn deliver(&mut self, place: usize, token: TokenId) -> Result<Option<End>, DialogError> {
         if self.context.eos.contains(&token) {
-            return Ok(Some(StopReason::Eos));
+            return Ok(Some(End { reason: StopReason::Eos, cut: None }));
         }
         if self.context.eot == Some(token) {
-            return Ok(Some(StopReason::Eot));
+            return Ok(Some(End { reason: StopReason::Eot, cut: None }));
         }
         let query = &mut *self.query;
         query.tokens.push(token);
@@ -197,9 +234,9 @@ impl ReplyWriter<'_> {
     /// Everything from the token that the match began in is forgotten.
     ///
     /// libGenie also forgets the token before it (`n_past=12 -> 11` for a match in the unprocessed 13th token).
-    fn stop_at(&mut self, m: Match) -> StopReason {
-        self.history.truncate(m.token);
-        StopReason::StopSequence(self.query.rules.sequences.get(m.sequence).cloned().unwrap_or_default())
+    fn stop_at(&self, m: Match) -> End {
+        let sequence = self.query.rules.sequences.get(m.sequence).cloned().unwrap_or_default();
+        End { reason: StopReason::StopSequence(sequence), cut: Some(m.token) }
     }
 }
 

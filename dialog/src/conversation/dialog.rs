@@ -23,14 +23,15 @@ use crate::tokenizer::Tokenizer;
 
 /// A conversation. Not tied to a backend: it knows its model by [`TokenModel`].
 pub struct Dialog {
-    pub(super) model: Box<dyn TokenModel + Send>,
+    pub(super) model: Box<dyn TokenModel>,
     tokenizer: Tokenizer,
     pub(super) sampler: Sampler,
     kind: Box<dyn DialogKind>,
     pub(super) context: ContextSettings,
     rules: StopRules,
     control: Control,
-    pub(super) history: History,
+    /// The last token drawn, if the model has not processed it. The model's transcript has all others.
+    pub(super) unprocessed: Option<TokenId>,
     /// A `BEGIN` or `CONTINUE` was the last query.
     pub(super) open: bool,
     /// Set while paused: the text side before the last token.
@@ -41,7 +42,7 @@ pub struct Dialog {
 
 impl std::fmt::Debug for Dialog {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Dialog").field("kind", &self.kind.name()).field("n_past", &self.history.n_past()).finish()
+        f.debug_struct("Dialog").field("kind", &self.kind.name()).field("n_past", &self.n_past()).finish()
     }
 }
 
@@ -50,7 +51,7 @@ impl Dialog {
     ///
     /// # Errors
     /// The tokenizer cannot be loaded, or the kind that the config names cannot be opened.
-    pub fn new(config: &DialogConfig, model: Box<dyn TokenModel + Send>) -> Result<Self, DialogError> {
+    pub fn new(config: &DialogConfig, model: Box<dyn TokenModel>) -> Result<Self, DialogError> {
         Self::with_tokenizer(config, Tokenizer::from_file(config.tokenizer())?, model)
     }
 
@@ -61,7 +62,7 @@ impl Dialog {
     pub fn with_tokenizer(
         config: &DialogConfig,
         tokenizer: Tokenizer,
-        model: Box<dyn TokenModel + Send>,
+        model: Box<dyn TokenModel>,
     ) -> Result<Self, DialogError> {
         let began = Instant::now();
         let mut dialog = Self::from_parts(config.context().clone(), config.sampler().clone(), tokenizer, model);
@@ -77,7 +78,7 @@ impl Dialog {
         context: ContextSettings,
         sampler: SamplerSettings,
         tokenizer: Tokenizer,
-        model: Box<dyn TokenModel + Send>,
+        model: Box<dyn TokenModel>,
     ) -> Self {
         if context.size > model.context_size() {
             tracing::warn!(config = context.size, model = model.context_size(), "context size is cut to the model's");
@@ -90,7 +91,7 @@ impl Dialog {
             context,
             rules: StopRules::default(),
             control: Control::new(None),
-            history: History::default(),
+            unprocessed: None,
             open: false,
             paused: None,
             prefix_cache: None,
@@ -158,7 +159,7 @@ impl Dialog {
     fn begin(&mut self, new: &[TokenId], code: SentenceCode, rules: StopRules) -> Result<Generation<'_>, DialogError> {
         let began = Instant::now();
         let plan = self.plan(new, code)?;
-        let (n_past, n_new, limit) = (plan.keep.min(self.history.n_past()), plan.input.len(), self.limit());
+        let (n_past, n_new, limit) = (plan.keep.min(self.n_past()), plan.input.len(), self.limit());
         if n_past + n_new > limit {
             return Err(Overflow::ContextExceeded { n_past, n_new, limit }.into());
         }
@@ -174,7 +175,7 @@ impl Dialog {
             false => self.prefill(&mut query, code),
         });
         if let Err(error) = begun {
-            self.agree_with_model();
+            self.abandon_query();
             return Err(error);
         }
         if !wants_reply {
@@ -187,24 +188,20 @@ impl Dialog {
     /// The parts that one step of a reply works with.
     pub(super) fn decoding<'a>(&'a mut self, query: &'a mut QueryState) -> (&'a mut dyn DialogKind, Decoding<'a>) {
         let limit = self.limit();
-        let Self { model, sampler, kind, context, control, history, prefix_cache, .. } = self;
-        let reply = ReplyWriter { sampler, history, context, query };
+        let Self { model, sampler, kind, context, control, unprocessed, prefix_cache, .. } = self;
+        let reply = ReplyWriter { sampler, context, query };
         let (model, prefix_cache) = (&mut **model, prefix_cache.as_ref());
-        (&mut **kind, Decoding { model, prefix_cache, control, limit, reply })
+        (&mut **kind, Decoding { model, unprocessed, prefix_cache, control, limit, reply })
     }
 
-    /// After a failure: history and cache are cut to what both hold.
-    pub(super) fn agree_with_model(&mut self) {
+    /// After a failure: what the model holds stays, a token that it has not processed is forgotten.
+    pub(super) fn abandon_query(&mut self) {
         self.open = false;
-        let n = self.history.n_past().min(self.model.n_past());
-        self.history.truncate(n);
-        if self.model.n_past() > n
-            && let Err(e) = self.model.rewind(n).or_else(|_| self.model.reset())
-        {
-            tracing::error!(error = %e, "the cache cannot be brought back after a failed query");
-        }
-        // A reset may have been the only way: then nothing is left.
-        self.history.truncate(self.model.n_past());
+        self.unprocessed = None;
+    }
+
+    pub(super) fn view(&self) -> History<'_> {
+        History::new(self.model.transcript(), self.unprocessed)
     }
 
     /// What to keep, process and deliver again; refuses codes that do not fit the state.
@@ -216,18 +213,18 @@ impl Dialog {
                 return Err(DialogError::ResumeWithInput { n: new.len() });
             }
             (SentenceCode::Resume, Some(_)) => {
-                QueryPlan { keep: self.history.n_past(), input: Vec::new(), replay: self.history.unprocessed() }
+                QueryPlan { keep: self.n_past(), input: Vec::new(), replay: self.unprocessed }
             }
-            (SentenceCode::Rewind, _) => query_plan::of_rewind(&self.history, new),
+            (SentenceCode::Rewind, _) => query_plan::of_rewind(self.view(), new),
             (_, Some(_)) => return Err(DialogError::Paused { code }),
             _ => {
-                let plan = query_plan::of_turn(code, self.open, &self.history, &self.context, new);
+                let plan = query_plan::of_turn(code, self.open, self.view(), &self.context, new);
                 // The end of a sentence without input of its own: the last token is processed again for its logits.
-                if plan.input.is_empty() && !self.history.is_empty() {
+                if plan.input.is_empty() && !self.view().is_empty() {
                     let keep = plan.keep.saturating_sub(1);
                     return Ok(QueryPlan {
                         keep,
-                        input: self.history.tokens()[keep..plan.keep].to_vec(),
+                        input: self.model.transcript().tokens()[keep..plan.keep].to_vec(),
                         replay: None,
                     });
                 }
@@ -243,35 +240,41 @@ impl Dialog {
         if code == SentenceCode::Resume {
             self.paused = Some(query.reply_text.clone());
         }
+        let before = self.n_past();
         if !query.input.is_empty() {
             match &self.prefix_cache {
                 Some(cache) => cache.prefill(&mut *self.model, &query.input)?,
                 None => self.model.prefill(&query.input)?,
             }
-            self.history.processed(&query.input);
+            if self.unprocessed.take().is_some() {
+                self.model.mark_generated(before);
+            }
         }
-        query.plan.replay.take().into_iter().for_each(|token| self.history.push_generated(token));
+        self.unprocessed = query.plan.replay.take().or(self.unprocessed);
         self.open = matches!(code, SentenceCode::Begin | SentenceCode::Continue);
         query.kpis.prefill_time = Some(query.began.elapsed());
         self.profile.queried(query.began, &query.kpis);
         Ok(())
     }
 
-    /// Cuts history and cache to `keep` tokens.
+    /// Keeps the first `keep` tokens.
     fn forget_from(&mut self, keep: usize) -> Result<(), DialogError> {
-        if keep == 0 && self.history.n_past() > 0 {
+        let n_past = self.n_past();
+        if keep == 0 && n_past > 0 {
             self.model.reset()?;
-        } else if keep < self.history.n_past() {
+        } else if keep < n_past {
             self.model.rewind(keep)?;
         }
-        self.history.truncate(keep);
+        if keep <= n_past {
+            self.unprocessed = None;
+        }
         Ok(())
     }
 
     /// How many tokens can still be processed, special tokens included, and what stops the next.
     pub fn admission(&self) -> Option<Admission> {
         let fits = self.model.admission()?;
-        let left = self.limit().saturating_sub(self.history.n_past());
+        let left = self.limit().saturating_sub(self.n_past());
         if left >= fits.n_fit {
             return Some(fits);
         }
@@ -288,7 +291,7 @@ impl Dialog {
     /// The model cannot be reset.
     pub fn reset(&mut self) -> Result<(), DialogError> {
         self.model.reset()?;
-        self.history = History::default();
+        self.unprocessed = None;
         self.sampler.reset();
         self.open = false;
         self.paused = None;
@@ -323,13 +326,13 @@ impl Dialog {
     }
 
     /// All tokens so far; the last may not be in the cache yet.
-    pub fn history(&self) -> &[TokenId] {
-        self.history.tokens()
+    pub fn history(&self) -> Vec<TokenId> {
+        self.view().to_vec()
     }
 
     /// Tokens in the cache.
     pub fn n_past(&self) -> usize {
-        self.history.n_past()
+        self.model.n_past()
     }
 
     /// Whether the dialog waits for `RESUME`.

@@ -50,7 +50,7 @@ impl<'d> Generation<'d> {
             Ok(None) => Ok(None),
             Err(error) => {
                 self.stage = Stage::Failed;
-                self.dialog.agree_with_model();
+                self.dialog.abandon_query();
                 Err(error)
             }
         }

@@ -28,7 +28,7 @@ pub(super) struct QueryPlan {
 pub(super) fn of_turn(
     code: SentenceCode,
     open: bool,
-    history: &History,
+    history: History<'_>,
     context: &ContextSettings,
     new: &[TokenId],
 ) -> QueryPlan {
@@ -45,7 +45,7 @@ pub(super) fn of_turn(
     }
     input.extend(history.unprocessed());
     let eos = context.eos.first().copied();
-    let last = history.tokens().last().copied();
+    let last = history.last();
     if last.is_none_or(|t| Some(t) != eos && Some(t) != context.eot) {
         input.extend(eos);
     }
@@ -57,7 +57,7 @@ pub(super) fn of_turn(
 /// The whole conversation stated again.
 ///
 /// *Deviation*: with nothing in common the conversation is cleared; libGenie appends the list at the old place.
-pub(super) fn of_rewind(history: &History, list: &[TokenId]) -> QueryPlan {
+pub(super) fn of_rewind(history: History<'_>, list: &[TokenId]) -> QueryPlan {
     let common = history.common_prefix(list).min(history.n_past());
     if common < list.len() {
         return QueryPlan { keep: common, input: list[common..].to_vec(), replay: None };
@@ -75,6 +75,8 @@ pub(super) fn of_rewind(history: &History, list: &[TokenId]) -> QueryPlan {
 
 #[cfg(test)]
 mod tests {
+    use engine::Transcript;
+
     use super::*;
 
     fn ids(raw: &[u32]) -> Vec<TokenId> {
@@ -94,16 +96,16 @@ mod tests {
     }
 
     /// A prompt that was processed, tokens that were generated, the last of them not processed.
-    fn history(prompt: &[u32], generated: &[u32]) -> History {
-        let mut h = History::default();
-        h.processed(&ids(prompt));
-        for (i, token) in generated.iter().enumerate() {
-            h.push_generated(TokenId(*token));
-            if i + 1 < generated.len() {
-                h.processed(&ids(&[*token]));
-            }
+    fn history(prompt: &[u32], generated: &[u32]) -> (Transcript, Option<TokenId>) {
+        let mut transcript = Transcript::default();
+        transcript.extend(&ids(prompt), 0);
+        let (last, processed) = generated.split_last().map_or((None, &[][..]), |(last, rest)| (Some(*last), rest));
+        for token in processed {
+            let index = transcript.len();
+            transcript.push(TokenId(*token), index);
+            transcript.mark_generated(index);
         }
-        h
+        (transcript, last.map(TokenId))
     }
 
     #[test]
@@ -120,19 +122,22 @@ mod tests {
             (Complete, true, &[], &[20]),
         ];
         for (code, open, generated, expected) in cases {
-            let start = of_turn(code, open, &history(&[256, 9], generated), &context(), &ids(&[20]));
+            let (transcript, last) = history(&[256, 9], generated);
+            let start = of_turn(code, open, History::new(&transcript, last), &context(), &ids(&[20]));
             assert_eq!(start.input, ids(expected), "{code} after {generated:?}");
         }
-        let first = of_turn(Continue, false, &History::default(), &context(), &ids(&[20]));
+        let first = of_turn(Continue, false, History::new(&Transcript::default(), None), &context(), &ids(&[20]));
         assert_eq!(first.input, ids(&[256, 20]));
         let no_specials = ContextSettings { bos: None, eos: vec![], eot: None, ..context() };
-        let start = of_turn(Complete, false, &history(&[9], &[53]), &no_specials, &ids(&[20]));
+        let (transcript, last) = history(&[9], &[53]);
+        let start = of_turn(Complete, false, History::new(&transcript, last), &no_specials, &ids(&[20]));
         assert_eq!(start.input, ids(&[53, 20]));
     }
 
     #[test]
     fn a_rewind_keeps_what_is_in_the_cache_and_the_same() {
-        let h = history(&[256, 9, 8], &[50, 51]);
+        let (transcript, last) = history(&[256, 9, 8], &[50, 51]);
+        let h = History::new(&transcript, last);
         // The list; how much is kept, what is run, what is delivered again.
         type Case = (&'static [u32], usize, &'static [u32], Option<u32>);
         let cases: [Case; 7] = [
@@ -146,7 +151,7 @@ mod tests {
         ];
         for (list, keep, input, replay) in cases {
             let expected = QueryPlan { keep, input: ids(input), replay: replay.map(TokenId) };
-            assert_eq!(of_rewind(&h, &ids(list)), expected, "{list:?}");
+            assert_eq!(of_rewind(h, &ids(list)), expected, "{list:?}");
         }
     }
 }

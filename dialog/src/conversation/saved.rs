@@ -9,7 +9,6 @@ use session_store::{DialogState, SaveFormat, SaveReport, Snapshot, read_session,
 
 use super::dialog::Dialog;
 use super::error::DialogError;
-use super::history::History;
 use crate::sampler::Mt19937;
 
 impl Dialog {
@@ -26,17 +25,12 @@ impl Dialog {
     /// # Errors
     /// [`DialogError::NothingToSave`]; [`DialogError::Engine`] if the model cannot be saved.
     pub fn snapshot(&mut self) -> Result<Snapshot, DialogError> {
-        if self.history.is_empty() {
+        if self.view().is_empty() {
             return Err(DialogError::NothingToSave);
         }
         let mut snapshot = self.model.snapshot()?;
-        let tokens = snapshot.sequences.iter_mut().filter(|s| s.seq.0 == 0).flat_map(|s| &mut s.tokens);
-        tokens.enumerate().for_each(|(i, token)| token.generated = self.history.generated_at(i).is_some());
-        snapshot.dialog = Some(DialogState {
-            unprocessed: self.history.unprocessed(),
-            open: self.open,
-            random_state: self.sampler.save_rng(),
-        });
+        snapshot.dialog =
+            Some(DialogState { unprocessed: self.unprocessed, open: self.open, random_state: self.sampler.save_rng() });
         Ok(snapshot)
     }
 
@@ -68,7 +62,7 @@ impl Dialog {
         let (tokens, generated) = snapshot.history();
         let pairs = tokens.iter().zip(&generated).filter(|(_, generated)| **generated);
         pairs.for_each(|(token, _)| self.sampler.accept(*token));
-        self.history = History::restored(tokens, generated, n_new);
+        self.unprocessed = state.unprocessed;
         self.open = state.open;
         self.paused = None;
         Ok(())

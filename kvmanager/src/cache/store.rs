@@ -6,9 +6,9 @@ use crate::KvError;
 use crate::geometry::KvGeometry;
 use crate::group::MAX_GROUPS;
 use crate::mode::ModeKind;
+use crate::returns::Returns;
 use crate::tensor_buf::{Op, TensorBuf};
 use crate::worker::{Job, JobWatch, Ops, Pool, Shard};
-use crossbeam::channel::{Receiver, Sender, bounded};
 use genie_types::SplitIdx;
 
 /// A past input begins elsewhere than the last time its split was lent.
@@ -31,8 +31,7 @@ pub(super) struct Split {
     pub(super) shards: Vec<Shard>,
     pub(super) n_tensors: usize,
     n_away: usize,
-    returned: Receiver<Shard>,
-    done: Sender<Shard>,
+    returned: Returns,
     pub(super) past_len: [usize; MAX_GROUPS],
     pub(super) extent: [usize; MAX_GROUPS],
     pub(super) ar: usize,
@@ -44,13 +43,22 @@ pub(super) struct Split {
 
 impl Split {
     fn new(n_shards: usize, n_tensors: usize, mut tensor: impl FnMut(usize) -> TensorBuf) -> Result<Self, KvError> {
-        let (done, returned) = bounded(n_shards);
         let part = |index: usize| index * n_tensors / n_shards..(index + 1) * n_tensors / n_shards;
         let shards = (0..n_shards)
             .map(|index| Shard::new(index, part(index).map(&mut tensor).collect()))
             .collect::<Result<_, _>>()?;
         let (past_len, extent, bound) = ([0; MAX_GROUPS], [0; MAX_GROUPS], vec![0; n_tensors]);
-        Ok(Self { shards, n_tensors, n_away: 0, returned, done, past_len, extent, ar: 0, committed: false, bound })
+        Ok(Self {
+            shards,
+            n_tensors,
+            n_away: 0,
+            returned: Returns::new(n_shards),
+            past_len,
+            extent,
+            ar: 0,
+            committed: false,
+            bound,
+        })
     }
 }
 
@@ -103,7 +111,7 @@ impl Store {
     pub(super) fn recv_shards(&mut self, at: usize) {
         let split = &mut self.splits[at];
         while split.n_away > 0 {
-            let shard = split.returned.recv().expect("the split holds a sender of its own channel");
+            let shard = split.returned.recv();
             let index = shard.index;
             split.shards[index] = shard;
             split.n_away -= 1;
@@ -134,7 +142,7 @@ impl Store {
                 shard,
                 ops: ops.clone(),
                 mode: self.mode,
-                done: split.done.clone(),
+                done: split.returned.address(),
                 watch: self.watch.clone(),
             });
         }

@@ -82,7 +82,7 @@ pub fn execute(step: &mut Step<'_>, tokens: &[u32]) -> Vec<u32> {
         for view in guard.views() {
             let kind = view.spec.kind;
             for i in 0..ar {
-                let row = tokens.get(i).map_or([f32::NAN; 2], |t| [*t as f32, columns[i].pos as f32]);
+                let row = tokens.get(i).zip(columns.get(i)).map_or([f32::NAN; 2], |(t, c)| [*t as f32, c.pos as f32]);
                 for (dim, x) in row.into_iter().enumerate() {
                     let at = if kind == KvKind::Key { dim * ar + i } else { i * 2 + dim };
                     view.new[at * 4..at * 4 + 4].copy_from_slice(&x.to_le_bytes());

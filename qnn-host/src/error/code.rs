@@ -1,4 +1,4 @@
-//! QNN's error numbers, by QNN's names without the prefix, and the number of each [`Error`].
+//! QNN's error numbers, by QNN's names without the prefix, and the number of each [`Error`](enum@super::Error).
 #![expect(missing_docs, reason = "the names are QNN's")]
 
 use super::{Component, Error};

@@ -1,7 +1,7 @@
 //! The ops this backend has: one file for each, or for a family that shares everything.
 //!
 //! A file holds an op's rule for clients (operands, parameters, element types: an [`OpSpec`]), its shape rule, its
-//! lowering to typed operations, and its step. [`check`] is the only place where a node is checked: the C API and the
+//! lowering to typed operations, and its step. `check` is the only place where a node is checked: the C API and the
 //! container run it with the table of element types, `passes` once more without (a graph that never went through the C
 //! API may mix floats), so that lowering relies on it.
 //!
