@@ -54,7 +54,7 @@ pub(crate) fn mode(layout: &ModelLayout, wanted: Option<ModeKind>) -> Result<Mod
 /// The cache tensors, in the layout's order.
 pub(crate) fn geometry(layout: &ModelLayout, variants: &Variants, mode: ModeKind) -> Result<KvGeometry, EngineError> {
     let padded = |n: usize| mode.mode().padded(n);
-    for (group, spec) in variants.groups().iter().flat_map(|g| variants.specs().iter().map(move |s| (g, *s))) {
+    for (group, spec) in variants.groups().iter().flat_map(|g| variants.all().iter().map(move |s| (g, *s))) {
         let lengths = [group.past_len(spec), spec.ar().get()];
         if let Some(n) = lengths.into_iter().find(|&n| padded(n) != n) {
             // What a graph with a partial tile wants to see there is not known.

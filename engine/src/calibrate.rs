@@ -49,7 +49,7 @@ impl<X: Executor> Engine<X> {
     ///
     /// A graph fails, or the cache does.
     pub fn calibrate(&mut self, reps: usize) -> Result<Measured, EngineError> {
-        let specs = self.kv.variants().specs().to_vec();
+        let specs = self.kv.variants().all().to_vec();
         let mut measured = Measured::default();
         for &spec in &specs {
             let mut us = Vec::with_capacity(reps);

@@ -11,9 +11,9 @@ use session_store::{CacheSchema, Snapshot};
 use crate::cache;
 use crate::config::EngineConfig;
 use crate::executor::Executor;
-use crate::feed::Feeds;
 use crate::graphs::Graphs;
 use crate::head::Head;
+use crate::input_writer::InputWriters;
 use crate::io::{BufferRole, IoBuffers};
 use crate::quant::QuantParams;
 use crate::rope;
@@ -55,7 +55,7 @@ impl<X: Executor> Engine<X> {
         };
         let kv = KvCache::new(&cache::geometry(&layout, &variants, options.mode)?, variants, options)?;
         let io = IoBuffers::new(&layout);
-        let feeds = Feeds::new(&layout, &io, config, &kv)?;
+        let writers = InputWriters::new(&layout, &io, config, &kv)?;
         for wanted in io.roles() {
             if let BufferRole::Logits(dtype, quant) = wanted
                 && QuantParams::of(*dtype, quant).is_none()
@@ -63,7 +63,7 @@ impl<X: Executor> Engine<X> {
                 return Err(EngineError::Unsupported { what: format!("a model with {dtype} logits"), hint: "" });
             }
         }
-        let vocab_size = feeds.n_embeddings().map_or(layout.vocab_size, |n| n.min(layout.vocab_size));
+        let vocab_size = writers.n_embeddings().map_or(layout.vocab_size, |n| n.min(layout.vocab_size));
         if config.pad_token.0 as usize >= vocab_size {
             let found = config.pad_token.to_string();
             return Err(EngineError::Config { what: "pad token", expected: "an entry of the vocabulary", found });
@@ -86,7 +86,7 @@ impl<X: Executor> Engine<X> {
                 executor,
                 head: Head::new(&layout, &io),
                 io,
-                feeds,
+                writers,
                 logits: vec![0.0; layout.vocab_size],
                 log,
                 log_base: log_base.collect(),

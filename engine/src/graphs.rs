@@ -7,8 +7,8 @@ use genie_types::{SplitIdx, TokenId, Variant};
 use kvmanager::{InferenceStep, Keep, KvCache, Step};
 use nsp_graph::{GraphKind, ModelLayout};
 
-use crate::feed::{Feeds, Fill};
 use crate::head::Head;
+use crate::input_writer::{InputWriters, StepInputs};
 use crate::io::{BufferRole, IoBuffers};
 use crate::quant::{self, QuantParams};
 use crate::{EngineError, Executor, StepLog};
@@ -19,7 +19,7 @@ pub(crate) struct Graphs<X> {
     pub(crate) layout: ModelLayout,
     pub(crate) executor: X,
     pub(crate) io: IoBuffers,
-    pub(crate) feeds: Feeds,
+    pub(crate) writers: InputWriters,
     pub(crate) head: Head,
     /// The row of logits read last.
     pub(crate) logits: Vec<f32>,
@@ -60,7 +60,7 @@ impl<X: Executor> Graphs<X> {
         if let Some(next) = next.filter(|next| *next != planned.variant) {
             step.then(next)?;
         }
-        self.feeds.fill(&mut self.io, &step, &Fill { variant, planned, tokens })?;
+        self.writers.fill(&mut self.io, &step, &StepInputs { variant, planned, tokens })?;
         self.head.ask(rows);
         let n_splits = self.layout.splits.len();
         for s in 0..n_splits {

@@ -14,7 +14,7 @@ use crate::executor::Binding;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum BufferRole {
     /// Filled by the engine; graphs that take it in another type have another buffer.
-    Feed(InputRole, Dtype, Quant),
+    Input(InputRole, Dtype, Quant),
     /// From one split to another.
     Wire(WireIdx),
     /// Logits, in the element type of the graph.
@@ -130,7 +130,7 @@ fn shared(split: usize, graph: &GraphLayout, place: &mut impl FnMut(BufferRole, 
         let wanted = match *role {
             InputRole::Past(_) => return None,
             InputRole::Wire(wire) => BufferRole::Wire(wire),
-            role => BufferRole::Feed(role, info.dtype, info.quant.clone()),
+            role => BufferRole::Input(role, info.dtype, info.quant.clone()),
         };
         Some((wanted, Slot { output: false, tensor, len: info.size_bytes() }))
     });

@@ -40,7 +40,7 @@
 //! | know what went wrong | [`EngineError`] |
 //!
 //! Inside, one concept per file: `load` opens files; `run` is the loop over a plan's steps, `graphs` one step of it,
-//! `rollback` and `genie_overflow` the way back after a failure; `feed`, `mask`, `rope`, `embed` write a step's inputs, `io`
+//! `rollback` and `genie_overflow` the way back after a failure; `input_writer`, `mask`, `rope`, `embed` write a step's inputs, `io`
 //! holds the buffers, `head` the logits, `quant` their element types; `sequences`, `saved`, `cache` and `transcript` are the
 //! cache's operations and its tokens.
 //!
@@ -58,10 +58,10 @@ mod embed;
 mod engine;
 pub mod error;
 pub mod executor;
-mod feed;
 mod genie_overflow;
 mod graphs;
 mod head;
+mod input_writer;
 mod io;
 mod load;
 mod mask;

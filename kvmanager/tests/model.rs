@@ -233,7 +233,7 @@ impl Run {
         // The smallest variant that takes them all and still sees what there is.
         let used: Vec<_> = (0..self.model.groups.len()).map(|g| self.model.groups[g].rows.len()).collect();
         let rules = self.kv.variants().groups().to_vec();
-        let specs = self.kv.variants().specs().to_vec();
+        let specs = self.kv.variants().all().to_vec();
         let fits = |s: &&genie_types::Variant| {
             s.ar().get() >= columns.len() && rules.iter().zip(&used).all(|(r, &n)| n <= r.room(**s))
         };

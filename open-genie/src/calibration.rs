@@ -97,7 +97,7 @@ impl CalibrationContext {
         file.check(&self.backend, &self.machine, &self.binaries)?;
         let spec = |s: &StepCost| Some((Variant::new(s.ar, s.cl).ok()?, s.median_us));
         let steps: Vec<_> = file.steps.iter().filter_map(spec).collect();
-        if let Some(missing) = variants.specs().iter().find(|s| steps.iter().all(|(known, _)| known != *s)) {
+        if let Some(missing) = variants.all().iter().find(|s| steps.iter().all(|(known, _)| known != *s)) {
             return Err(CalibrationMismatch::Stale(format!("it has no time for {missing}")));
         }
         CostTable::new(steps, file.switch_us, file.switch_us_per_row)

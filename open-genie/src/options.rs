@@ -216,7 +216,7 @@ impl PolicyChoice {
                     let (ar, cl) = (variant.ar().get() as f64, variant.cl().get() as f64);
                     (*variant, 100.0 + ar * (1.0 + cl / 4096.0))
                 };
-                let table = CostTable::new(variants.specs().iter().map(nominal), 1.0, 0.01);
+                let table = CostTable::new(variants.all().iter().map(nominal), 1.0, 0.01);
                 Policy::Cost(table.expect("nominal costs are finite").into())
             }
         }

@@ -60,7 +60,7 @@ fn play(
     ops: &[Op],
     tally: &mut Tally,
 ) -> Result<(), TestCaseError> {
-    let specs = engines[0].variants().specs().to_vec();
+    let specs = engines[0].variants().all().to_vec();
     let mut pair = Pair::new(engines, decoder, &case.form, &case.rules, case.tolerance);
     ops.iter().try_for_each(|op| pair.apply(op, &specs))?;
     tally.n_checked += pair.n_checked;

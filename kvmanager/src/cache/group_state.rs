@@ -135,12 +135,12 @@ impl GroupState {
 
 /// Rows a group's buffers hold: a step may leave more rows than its own past holds, at most its context.
 pub(super) fn capacity(rule: &CacheGroup, variants: &Variants, keeps_rows: bool) -> usize {
-    let longest = variants.specs().iter().map(|&s| rule.ctx_of(s)).max().unwrap_or(0);
+    let longest = variants.all().iter().map(|&s| rule.ctx_of(s)).max().unwrap_or(0);
     if keeps_rows { longest } else { 0 }
 }
 
 /// The longest past input among the group's graphs.
 pub(super) fn longest_past(rule: &CacheGroup, variants: &Variants, keeps_rows: bool) -> usize {
-    let longest = variants.specs().iter().map(|&s| rule.past_len(s)).max().unwrap_or(0);
+    let longest = variants.all().iter().map(|&s| rule.past_len(s)).max().unwrap_or(0);
     if keeps_rows { longest } else { 0 }
 }

@@ -220,7 +220,7 @@ impl KvCache {
     }
 
     fn unknown_variant(&self, variant: Variant) -> KvError {
-        let known: Vec<_> = self.variants.specs().iter().map(|s| s.to_string()).collect();
+        let known: Vec<_> = self.variants.all().iter().map(|s| s.to_string()).collect();
         KvError::UnknownVariant { variant, known: known.join(", ") }
     }
 

@@ -42,10 +42,10 @@ impl fmt::Display for Admission {
 pub fn admit(state: &KvState, variants: &Variants) -> Admission {
     let &KvState { n_past, n_valid_kv, .. } = state;
     let left = variants.limit().saturating_sub(n_past);
-    let with_past = variants.shapes().iter().filter(|s| n_valid_kv <= s.cap && !s.spec.is_full_context());
+    let with_past = variants.candidates().iter().filter(|s| n_valid_kv <= s.cap && !s.variant.is_full_context());
     let with_past = with_past.map(|s| s.cap.saturating_add(s.ar()) - n_valid_kv).max().unwrap_or(0);
     // A graph without past takes the whole history again.
-    let without = variants.specs().iter().filter(|s| s.is_full_context());
+    let without = variants.all().iter().filter(|s| s.is_full_context());
     let without = without.map(|s| s.ar().get().saturating_sub(n_past)).max().unwrap_or(0);
     let rows = with_past.max(without);
     if left <= rows {

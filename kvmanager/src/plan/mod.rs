@@ -1,6 +1,6 @@
 //! Plans new tokens of some sequences as a list of graph executions. Pure: numbers in, numbers out.
 //!
-//! *Units*: tokens. *Shapes*: a concat graph sees `cl - ar` rows of past, a scatter graph `cl`.
+//! *Units*: tokens. *Variants*: a concat graph sees `cl - ar` rows of past, a scatter graph `cl`.
 //!
 //! *What fits*. A step runs when the rows in the cache fit the past of its graph as it starts (`n_valid_kv <=
 //! cl - ar`, both forms), and when positions stay below the limit (`n_past + n <= min(size, largest CL)`).
@@ -79,7 +79,7 @@ pub struct Request {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
-    /// An empty set of shapes.
+    /// An empty set of variants.
     #[error("no variants to plan with: the bundle holds no decoder graph")]
     NoVariants,
     /// `context.size` is zero or asks for more than the widest graph sees.
@@ -90,7 +90,7 @@ pub enum PlanError {
         /// The largest CL there is.
         max_ctx: usize,
     },
-    /// A cache group that cannot work with the shapes there are.
+    /// A cache group that cannot work with the variants there are.
     #[error("cache group {index} (`{prefix}`): {why}")]
     BadGroup {
         /// Its number; 0 is the default group.
@@ -135,11 +135,11 @@ pub enum PlanError {
     /// Only a graph without past (AR == CL) could take the tokens, and it would drop the rows of other sequences.
     #[error("no graph with a past can take these tokens, and one without past would drop the rows of other sequences")]
     Shared,
-    /// The cost table lacks a shape.
-    #[error("the cost table has no time for {spec}: calibrate again or choose policy `lenient`")]
+    /// The cost table lacks a variant.
+    #[error("the cost table has no time for {variant}: calibrate again or choose policy `lenient`")]
     MissingCost {
-        /// The shape without a time.
-        spec: Variant,
+        /// The variant without a time.
+        variant: Variant,
     },
     /// A time or rate that is negative, infinite or not a number.
     #[error("cost of {what} is {value}: expected a finite number of at least 0")]
@@ -151,8 +151,8 @@ pub enum PlanError {
     },
 }
 
-/// What must hold for the cache groups of a set of shapes.
-fn check_groups(specs: &[Variant], groups: &[CacheGroup]) -> Result<(), PlanError> {
+/// What must hold for the cache groups of a set of variants.
+fn check_groups(variants: &[Variant], groups: &[CacheGroup]) -> Result<(), PlanError> {
     let bad = |index: usize, why: String| {
         let prefix = groups.get(index).map_or_else(String::new, |g| g.prefix.clone());
         Err(PlanError::BadGroup { index, prefix, why })
@@ -168,9 +168,9 @@ fn check_groups(specs: &[Variant], groups: &[CacheGroup]) -> Result<(), PlanErro
             }
             _ => {}
         }
-        let narrow = specs.iter().find(|&&s| group.ctx_of(s) < s.ar().get());
-        if let Some(spec) = narrow {
-            return bad(index, format!("context of {} is shorter than the step of {spec}", group.ctx_of(*spec)));
+        let narrow = variants.iter().find(|&&s| group.ctx_of(s) < s.ar().get());
+        if let Some(variant) = narrow {
+            return bad(index, format!("context of {} is shorter than the step of {variant}", group.ctx_of(*variant)));
         }
     }
     Ok(())

@@ -161,7 +161,7 @@ fn cases_made_by_hand() {
         ),
     ];
     for Case { variants, past, n, policy, expected } in cases {
-        assert_eq!(planned(&variants, past, n, &policy), expected, "{n} tokens at {past} over {:?}", variants.specs());
+        assert_eq!(planned(&variants, past, n, &policy), expected, "{n} tokens at {past} over {:?}", variants.all());
     }
 }
 
@@ -318,7 +318,7 @@ fn brute_force_us(variants: &Variants, table: &CostTable, rows: usize, target: u
             return known;
         }
         let mut least = f64::INFINITY;
-        for &spec in v.specs().iter().filter(|s| rows <= s.past_capacity()) {
+        for &spec in v.all().iter().filter(|s| rows <= s.past_capacity()) {
             let switch = if last.is_none_or(|l| l == spec) { 0.0 } else { t.switch_us(rows) };
             for n in 1..=spec.ar().get().min(target - rows) {
                 let rest = go(best, (v, t), rows + n, target, Some(spec));
@@ -368,7 +368,7 @@ fn reachable(variants: &Variants, rows: usize, target: usize) -> bool {
         if !seen[row] {
             continue;
         }
-        for spec in variants.specs().iter().filter(|s| row <= s.past_capacity()) {
+        for spec in variants.all().iter().filter(|s| row <= s.past_capacity()) {
             let to = (row + spec.ar().get()).min(target);
             seen[row + 1..=to].fill(true);
         }
@@ -384,9 +384,9 @@ proptest! {
         variants in any_variants(96), past in 0usize..96, evicted in 0usize..40, n in 1usize..100, us in prop::collection::vec(0u32..100, 6),
         current in any::<prop::sample::Index>(),
     ) {
-        let times = variants.specs().iter().zip(&us).map(|(&spec, &us)| (spec, f64::from(us)));
+        let times = variants.all().iter().zip(&us).map(|(&spec, &us)| (spec, f64::from(us)));
         let table = Arc::new(CostTable::new(times, 7.0, 0.5).unwrap());
-        let variant = Some(*current.get(variants.specs()));
+        let variant = Some(*current.get(variants.all()));
         let state = KvState { n_past: past, n_valid_kv: past.saturating_sub(evicted), variant, shared: false };
         let strict = plan_one(&state, &variants, n, &Policy::Genie);
         for policy in [Policy::Lenient, Policy::FixedVariant, Policy::Cost(table.clone())] {
@@ -401,7 +401,7 @@ proptest! {
                 Err(PlanError::NoRoom { .. }) => {
                     // Nothing else could have served it either.
                     prop_assert!(!reachable(&variants, state.n_valid_kv, state.n_valid_kv + n));
-                    prop_assert!(!variants.specs().iter().any(|s| s.is_full_context() && s.ar().get() >= past + n));
+                    prop_assert!(!variants.all().iter().any(|s| s.is_full_context() && s.ar().get() >= past + n));
                 }
                 Err(e) => prop_assert!(false, "{e}"),
             }
@@ -447,9 +447,9 @@ proptest! {
         variants in any_variants(24), past in 0usize..20, n in 1usize..24, us in prop::collection::vec(1u32..50, 6),
         switch in 0u32..40, per_row in 0u32..3, current in any::<prop::sample::Index>(),
     ) {
-        let times = variants.specs().iter().zip(&us).map(|(&spec, &us)| (spec, f64::from(us)));
+        let times = variants.all().iter().zip(&us).map(|(&spec, &us)| (spec, f64::from(us)));
         let table = Arc::new(CostTable::new(times, f64::from(switch), f64::from(per_row)).unwrap());
-        let state = KvState { variant: Some(*current.get(variants.specs())), ..KvState::at(past) };
+        let state = KvState { variant: Some(*current.get(variants.all())), ..KvState::at(past) };
         if let Ok(best) = plan_one(&state, &variants, n, &Policy::Cost(table.clone())) && (!best.is_reprocess()) && best.steps()[0].n_past() == past && !variants.is_full_context_only() {
             let us = table.total_us(best.steps(), state.variant).unwrap();
             if per_row == 0 {

@@ -5,7 +5,7 @@
 //! *Invariant*: as each step ends, the walk stands at the target or at most at `gate`, the widest past among the
 //! graphs that reach the target. So a next step always exists: see [`Variants::widest_past`].
 
-use super::variants::Shape;
+use super::variants::Candidate;
 use super::{
     Columns, InferenceStep, KvForm, KvState, MaskCol, Overflow, Plan, PlanError, Request, SequenceSlice, Variants,
 };
@@ -63,8 +63,8 @@ impl<'v> Walk<'v> {
     pub(super) fn lenient(&mut self) {
         while self.rows < self.target {
             let chunk = self.variants.ar_max().min(self.target - self.rows);
-            let (spec, n) = self.roomy(chunk).unwrap_or_else(|| self.tight(chunk));
-            self.push(spec, n);
+            let (variant, n) = self.roomy(chunk).unwrap_or_else(|| self.tight(chunk));
+            self.push(variant, n);
         }
     }
 
@@ -73,7 +73,7 @@ impl<'v> Walk<'v> {
         while self.rows < self.target {
             let chunk = self.variants.ar_max().min(self.target - self.rows);
             match self.roomy(chunk) {
-                Some((spec, n)) if n == chunk => self.push(spec, n),
+                Some((variant, n)) if n == chunk => self.push(variant, n),
                 _ => return Err(Overflow::GenieGivesUp { n_past: self.n_past(), n_piece: chunk }.into()),
             }
         }
@@ -82,20 +82,20 @@ impl<'v> Walk<'v> {
 
     /// One AR for all that remains, picked again at each promotion.
     pub(super) fn fixed(&mut self, current: Option<Variant>) {
-        let mut level = current.map_or(0, |spec| self.variants.level_of(spec));
+        let mut level = current.map_or(0, |variant| self.variants.level_of(variant));
         while self.rows < self.target {
-            let Some(shape) = self.variants.pick(level, self.target - self.rows) else {
+            let Some(candidate) = self.variants.pick(level, self.target - self.rows) else {
                 let chunk = self.variants.ar_max().min(self.target - self.rows);
-                let (spec, n) = self.tight(chunk);
-                self.push(spec, n);
+                let (variant, n) = self.tight(chunk);
+                self.push(variant, n);
                 continue;
             };
             loop {
-                let n = shape.ar().min(self.target - self.rows);
-                if n == 0 || self.rows + n > shape.cap || self.clamp(n) != n {
+                let n = candidate.ar().min(self.target - self.rows);
+                if n == 0 || self.rows + n > candidate.cap || self.clamp(n) != n {
                     break;
                 }
-                self.push(shape.spec, n);
+                self.push(candidate.variant, n);
             }
             level += 1;
         }
@@ -105,22 +105,22 @@ impl<'v> Walk<'v> {
     fn roomy(&self, chunk: usize) -> Option<(Variant, usize)> {
         self.variants
             .picks(chunk)
-            .filter(|shape| self.rows + chunk <= shape.cap)
-            .map(|shape| (shape.spec, self.clamp(chunk.min(shape.ar()))))
+            .filter(|candidate| self.rows + chunk <= candidate.cap)
+            .map(|candidate| (candidate.variant, self.clamp(chunk.min(candidate.ar()))))
             .find(|&(_, n)| n > 0)
     }
 
     /// Where libGenie gives up: a graph that can take the chunk as its last, else the one that takes most of it.
     fn tight(&self, chunk: usize) -> (Variant, usize) {
-        let takes_all = |s: &Shape| s.ar() >= chunk && self.rows <= s.cap && self.clamp(chunk) == chunk;
-        if let Some(shape) = self.variants.picks(chunk).find(takes_all) {
-            return (shape.spec, chunk);
+        let takes_all = |s: &Candidate| s.ar() >= chunk && self.rows <= s.cap && self.clamp(chunk) == chunk;
+        if let Some(candidate) = self.variants.picks(chunk).find(takes_all) {
+            return (candidate.variant, chunk);
         }
         self.variants
-            .shapes()
+            .candidates()
             .iter()
             .filter(|s| self.rows <= s.cap)
-            .map(|s| (s.spec, self.clamp(chunk.min(s.ar()))))
+            .map(|s| (s.variant, self.clamp(chunk.min(s.ar()))))
             .max_by_key(|&(s, n)| (n, core::cmp::Reverse((s.ar(), s.cl()))))
             .filter(|&(_, n)| n > 0)
             // The gate's own graph reaches the target in one step from the gate, and any other point below it

@@ -1,6 +1,6 @@
 //! What the engine writes into a step's inputs: ids or embeddings, mask, rotary rows, positions, cache index.
 //!
-//! *Invariant*: after [`Feeds::fill`], all feeds of the variant's graphs hold the step: tokens left-aligned, padding on
+//! *Invariant*: after [`InputWriters::fill`], all writers of the variant's graphs hold the step: tokens left-aligned, padding on
 //! the right (pad token, position 0, hidden mask rows).
 
 use genie_types::TokenId;
@@ -18,7 +18,7 @@ use crate::rope::RopeTable;
 
 /// One input buffer and how it is filled.
 #[derive(Debug)]
-struct Feed {
+struct InputWriter {
     buffer: usize,
     kind: Kind,
 }
@@ -35,7 +35,7 @@ enum Kind {
 
 /// What a step is fed.
 #[derive(Debug)]
-pub(crate) struct Fill<'a> {
+pub(crate) struct StepInputs<'a> {
     /// Index of its variant among the layout's.
     pub(crate) variant: usize,
     pub(crate) planned: &'a InferenceStep,
@@ -45,14 +45,14 @@ pub(crate) struct Fill<'a> {
 
 /// All inputs that the engine fills.
 #[derive(Debug)]
-pub(crate) struct Feeds {
-    feeds: Vec<Feed>,
-    /// By variant: the feeds that its graphs take.
+pub(crate) struct InputWriters {
+    writers: Vec<InputWriter>,
+    /// By variant: the writers that its graphs take.
     by_variant: Vec<Vec<usize>>,
     pad_token: TokenId,
 }
 
-impl Feeds {
+impl InputWriters {
     /// Rotary tables cover all positions that the cache's limit allows.
     pub(crate) fn new(
         layout: &ModelLayout,
@@ -61,9 +61,9 @@ impl Feeds {
         kv: &KvCache,
     ) -> Result<Self, EngineError> {
         let limit = kv.variants().limit();
-        let mut feeds = Vec::new();
+        let mut writers = Vec::new();
         for (buffer, wanted) in io.roles().iter().enumerate() {
-            if let BufferRole::Feed(role, dtype, quant) = wanted {
+            if let BufferRole::Input(role, dtype, quant) = wanted {
                 let graph = user(layout, io, buffer);
                 let no_conversion = || EngineError::NoConversion {
                     graph: graph.info.name.clone(),
@@ -86,29 +86,34 @@ impl Feeds {
                     InputRole::Embeds => Kind::Embeds(Box::new(embedder(graph, config, encoding()?)?)),
                     InputRole::Past(_) | InputRole::Wire(_) => continue,
                 };
-                feeds.push(Feed { buffer, kind });
+                writers.push(InputWriter { buffer, kind });
             }
         }
-        let takes = |variant: usize, feed: &Feed| {
-            layout.splits.iter().enumerate().any(|(s, split)| io.is_bound(s, split.by_variant[variant], feed.buffer))
+        let takes = |variant: usize, writer: &InputWriter| {
+            layout.splits.iter().enumerate().any(|(s, split)| io.is_bound(s, split.by_variant[variant], writer.buffer))
         };
         let by_variant = (0..layout.variants.len())
-            .map(|variant| (0..feeds.len()).filter(|&f| takes(variant, &feeds[f])).collect())
+            .map(|variant| (0..writers.len()).filter(|&f| takes(variant, &writers[f])).collect())
             .collect();
-        Ok(Self { feeds, by_variant, pad_token: config.pad_token })
+        Ok(Self { writers, by_variant, pad_token: config.pad_token })
     }
 
     /// Entries of the embedding table, if ids are looked up here.
     pub(crate) fn n_embeddings(&self) -> Option<usize> {
-        self.feeds.iter().find_map(|f| if let Kind::Embeds(e) = &f.kind { Some(e.n_rows()) } else { None })
+        self.writers.iter().find_map(|f| if let Kind::Embeds(e) = &f.kind { Some(e.n_rows()) } else { None })
     }
 
     /// Writes the inputs of a step.
-    pub(crate) fn fill(&mut self, io: &mut IoBuffers, step: &Step<'_>, fill: &Fill<'_>) -> Result<(), EngineError> {
-        let &Fill { variant, planned, tokens } = fill;
+    pub(crate) fn fill(
+        &mut self,
+        io: &mut IoBuffers,
+        step: &Step<'_>,
+        fill: &StepInputs<'_>,
+    ) -> Result<(), EngineError> {
+        let &StepInputs { variant, planned, tokens } = fill;
         let ar = planned.ar();
         for &f in &self.by_variant[variant] {
-            let Feed { buffer, kind } = &mut self.feeds[f];
+            let InputWriter { buffer, kind } = &mut self.writers[f];
             let bytes = io.buffers[*buffer].bytes_mut();
             match kind {
                 Kind::Ids => {
