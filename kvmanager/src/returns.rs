@@ -5,6 +5,7 @@
 
 use crossbeam::queue::ArrayQueue;
 use crossbeam::sync::{Parker, Unparker};
+use crossbeam::utils::Backoff;
 use std::sync::Arc;
 
 use crate::worker::Shard;
@@ -38,12 +39,18 @@ impl Returns {
 
     /// Takes the next shard, once there is one.
     pub(crate) fn recv(&mut self) -> Shard {
+        let backoff = Backoff::new();
         loop {
             if let Some(shard) = self.to.queue.pop() {
                 return shard;
             }
-            // A shard that came since then has left its token, and this returns at once.
-            self.parker.park();
+            if backoff.is_completed() {
+                // A shard that came since then has left its token, and this returns at once.
+                self.parker.park();
+            } else {
+                // A row of one token is copied in less time than a sleeping thread takes to wake.
+                backoff.snooze();
+            }
         }
     }
 }
