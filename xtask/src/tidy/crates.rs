@@ -87,12 +87,6 @@ pub const CRATES: &[Crate] = &[
     .with_unsafe(Unsafe::OneFile("conformance/src/genie/ffi.rs")),
 ];
 
-/// Crates and folders whose files still hold refused words or name paths that are not there; empty when the last of them is clean.
-pub const WORDS_PENDING: &[&str] = &[];
-
-/// Crates whose folders still import each other in a circle; empty when the last of them is mended.
-pub const CIRCLES_PENDING: &[&str] = &[];
-
 const fn library(name: &'static str, may_use: &'static [&'static str]) -> Crate {
     Crate { name, may_use, library: true, unsafe_code: Unsafe::Forbidden }
 }
