@@ -25,6 +25,7 @@
 //! | [`checkpoint`] | safetensors, one file or many, streamed as f32 |
 //! | `unread` | which tensors the model takes; what is left over is an error |
 //! | `gguf` | GGUF files, read as a checkpoint with a configuration and a tokenizer |
+//! | `model_files` | the small files of a model, in a folder or in memory |
 //! | `lower` | a [`ModelSpec`] to QNN ops, all variants side by side, each weight read once |
 //! | `size` | predicted file lengths, and where to cut |
 //! | `target`, `qnn` | where graphs are composed: a library behind the QNN table |
@@ -54,6 +55,7 @@ mod hint;
 mod htp;
 mod lower;
 mod model;
+mod model_files;
 pub mod options;
 pub mod progress;
 mod qnn;
