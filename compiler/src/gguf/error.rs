@@ -1,6 +1,7 @@
 //! What is wrong with a GGUF file: each message names the file, the key or tensor as the file spells it, and what was expected.
 
-use crate::Hint;
+use crate::{Family, Hint};
+use super::value::shown;
 use std::path::PathBuf;
 
 /// A GGUF file that cannot be compiled.
@@ -25,10 +26,10 @@ pub enum GgufError {
     // Tensors.
     #[error("`{}` has no tensor `{name}`", path.display())]
     MissingTensor { path: PathBuf, name: String },
-    #[error("`{}` has the tensor `{name}`, which no part of the model reads{}", path.display(), others(*more))]
-    UnreadTensor { path: PathBuf, name: String, more: usize },
-    #[error("`{key}` in `{}` is {said}, but its tensors are those of {found} blocks", path.display())]
-    Blocks { path: PathBuf, key: String, said: u64, found: u64 },
+    #[error("{} in `{}`, which no part of a {family} model reads", tensors(names, *n_others), path.display())]
+    UnreadTensors { path: PathBuf, family: Family, names: Vec<String>, n_others: usize },
+    #[error("`{key}` in `{}` is {configured}, but its tensors are those of {found} blocks", path.display())]
+    Blocks { path: PathBuf, key: String, configured: usize, found: usize },
     #[error("tensor `{name}` in `{}` has shape {found:?}, expected {expected:?}", path.display())]
     Shape { path: PathBuf, name: String, expected: Vec<usize>, found: Vec<usize> },
     #[error("tensor `{name}` in `{}` is {found}, expected {expected}", path.display())]
@@ -51,15 +52,18 @@ impl GgufError {
             Self::MissingKey { .. } | Self::MissingTensor { .. } | Self::Shape { .. } | Self::Blocks { .. } => {
                 Hint::ConvertAgain
             }
-            Self::Key { .. } | Self::UnknownKey { .. } | Self::UnreadTensor { .. } => return None,
+            Self::UnknownKey { .. } | Self::UnreadTensors { .. } => Hint::NewerFormat,
+            Self::Key { .. } => return None,
         })
     }
 }
 
-fn others(more: usize) -> String {
-    match more {
-        0 => String::new(),
-        1 => ", and 1 other".into(),
-        n => format!(", and {n} others"),
+/// The first names, and how many there are beside them.
+fn tensors(names: &[String], n_others: usize) -> String {
+    let list = names.iter().map(|name| format!("`{}`", shown(name))).collect::<Vec<_>>().join(", ");
+    match (names.len(), n_others) {
+        (1, 0) => format!("there is a tensor {list}"),
+        (_, 0) => format!("there are tensors {list}"),
+        (_, n) => format!("there are tensors {list} and {n} more"),
     }
 }

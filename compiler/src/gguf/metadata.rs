@@ -40,6 +40,12 @@ impl Metadata {
         self.values.keys().filter(|key| !read.contains(*key)).map(String::as_str).collect()
     }
 
+    /// Marks all keys that begin so as read.
+    pub(super) fn leave_out(&self, prefix: &str) {
+        let keys = self.values.keys().filter(|key| key.starts_with(prefix)).cloned();
+        self.read.borrow_mut().extend(keys);
+    }
+
     /// A string.
     ///
     /// # Errors

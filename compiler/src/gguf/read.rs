@@ -5,6 +5,9 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
+/// More bytes than a text, or all texts of a list, have.
+const MAX_TEXT: u64 = 1 << 28;
+
 /// A file that is read from front to back.
 pub(super) struct Reader<'p> {
     path: &'p Path,
@@ -17,11 +20,6 @@ impl<'p> Reader<'p> {
     /// Begins at the start of a file of that length.
     pub(super) fn new(path: &'p Path, file: File, end: u64) -> Self {
         Self { path, file: BufReader::new(file), at: 0, end }
-    }
-
-    /// The file.
-    pub(super) fn path(&self) -> &'p Path {
-        self.path
     }
 
     /// Bytes read so far.
@@ -94,6 +92,9 @@ impl<'p> Reader<'p> {
         let n = self.u64()?;
         self.check(n)?;
         let start = to.len();
+        if start as u64 + n > MAX_TEXT {
+            return Err(self.malformed(format!("a text of {n} bytes, expected at most {MAX_TEXT} with those of its list")));
+        }
         to.resize(start + n as usize, 0);
         self.fill(&mut to[start..])
     }

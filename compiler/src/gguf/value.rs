@@ -39,6 +39,8 @@ pub(crate) struct Numbers {
 
 /// Lists of more elements are kept only under keys that are read.
 const SHORT: u64 = 4096;
+/// More elements than a vocabulary or a list of merges has.
+const LONGEST: u64 = 1 << 24;
 /// Characters of a string that a message shows.
 const SHOWN: usize = 40;
 
@@ -181,6 +183,7 @@ fn list(r: &mut Reader<'_>, keep: bool) -> Result<Value> {
     }
     if kind == kind::TEXT {
         let n = r.peek_u64()?;
+        check_length(r, n, keep)?;
         if keep || n <= SHORT {
             return Texts::read(r).map(Value::Texts);
         }
@@ -197,9 +200,17 @@ fn list(r: &mut Reader<'_>, keep: bool) -> Result<Value> {
         r.skip(length)?;
         return Ok(Value::Skipped(n));
     }
+    check_length(r, n, keep)?;
     let bytes = r.bytes(length)?;
     check_bools(r, kind, &bytes)?;
     Ok(Value::Numbers(Numbers { kind, width, bytes }))
+}
+
+fn check_length(r: &Reader<'_>, n: u64, keep: bool) -> Result<()> {
+    if keep && n > LONGEST {
+        return Err(r.malformed(format!("a list of {n} entries, expected at most {LONGEST}")));
+    }
+    Ok(())
 }
 
 fn check_bools(r: &Reader<'_>, kind: u32, bytes: &[u8]) -> Result<()> {
@@ -223,5 +234,17 @@ fn decode(kind: u32, bytes: &[u8]) -> Value {
         kind::F64 => Value::Float(f64::from_bits(bits)),
         kind::BOOL => Value::Bool(bits == 1),
         _ => Value::Int(bits.into()),
+    }
+}
+
+#[cfg(test)]
+impl Value {
+    /// Bytes that a list holds in memory.
+    pub(super) fn packed_bytes(&self) -> Option<usize> {
+        match self {
+            Self::Texts(texts) => Some(texts.text.len() + texts.ends.len() * size_of::<usize>()),
+            Self::Numbers(numbers) => Some(numbers.bytes.len()),
+            _ => None,
+        }
     }
 }

@@ -165,7 +165,8 @@ impl Source<'_> {
         weight: &WeightSpec,
         graphs: impl Iterator<Item = &'g mut Composer<S>>,
     ) -> Result<Vec<TensorValue<S::Tensor>>> {
-        let stored = EncodedWeight::read(self.checkpoint, weight, self.format)?;
+        let stored = EncodedWeight::read(self.checkpoint, weight, self.format)
+            .map_err(|error| self.checkpoint.in_stored_words(error))?;
         let handles = graphs.map(|graph| graph.constant(&stored)).collect::<Result<Vec<_>>>()?;
         self.loss.join(stored.loss);
         self.progress.item(&weight.name, stored.source_bytes);
