@@ -286,7 +286,11 @@ mod tests {
         let text = "`graphExecute` returned 1100 (`QNN_COMMON_ERROR_GENERAL`, common): the host backend panicked: \
                     index out of bounds";
         assert_eq!(error.to_string(), text);
-        assert!(QnnError { library_message: None, ..error }.to_string().ends_with("the library gives no reason; its log may"));
+        assert!(
+            QnnError { library_message: None, ..error }
+                .to_string()
+                .ends_with("the library gives no reason; its log may")
+        );
     }
 
     #[test]

@@ -180,8 +180,11 @@ struct Tail {
 }
 
 fn tail() -> impl Strategy<Value = Tail> {
-    (any::<bool>(), any::<bool>(), select(vec![Dtype::F32, Dtype::F16]))
-        .prop_map(|(bias, residual, output)| Tail { bias, residual, output })
+    (any::<bool>(), any::<bool>(), select(vec![Dtype::F32, Dtype::F16])).prop_map(|(bias, residual, output)| Tail {
+        bias,
+        residual,
+        output,
+    })
 }
 
 proptest! {
