@@ -59,6 +59,11 @@ pub trait Progress {
     fn end(&mut self, stage: &Stage);
     /// A message to the user that is not an error.
     fn note(&mut self, text: &str);
+    /// Whether the compilation is to end: asked between two tensors, graphs and pieces of a file that is hashed. It then fails
+    /// with [`CompileError::Cancelled`](crate::CompileError::Cancelled), and nothing that it has written is left.
+    fn cancelled(&self) -> bool {
+        false
+    }
 }
 
 /// Discards progress; notes go to `tracing`.
