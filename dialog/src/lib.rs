@@ -97,7 +97,6 @@ pub mod conversation;
 pub mod kinds;
 pub mod kpi;
 pub mod sampler;
-pub mod tokenizer;
 
 pub use config::{ConfigError, DialogConfig};
 pub use conversation::{
@@ -107,4 +106,4 @@ pub use kinds::DialogKind;
 pub use kpi::{Profile, QueryKpis};
 pub use sampler::{Sampler, SamplerError, SamplerSettings};
 pub use session_store::{SaveFormat, SaveReport};
-pub use tokenizer::{Detokenizer, Tokenizer, TokenizerError};
+pub use genie_tokenizer::{Detokenizer, Tokenizer, TokenizerError};

@@ -26,6 +26,7 @@ pub struct Crate {
 pub const CRATES: &[Crate] = &[
     library("genie-types", &[]),
     library("genie-bundle", &["genie-types"]),
+    library("genie-tokenizer", &["genie-types"]),
     library("qnn-sys", &[]).with_unsafe(Unsafe::Allowed),
     library("qnn-api", &["qnn-sys", "genie-types"]).with_unsafe(Unsafe::Allowed),
     library("qnn-host", &["qnn-sys"]).with_unsafe(Unsafe::Allowed),
@@ -34,14 +35,15 @@ pub const CRATES: &[Crate] = &[
     library("session-store", &["genie-types", "kvmanager"]),
     library("engine", &["genie-types", "qnn-api", "nsp-graph", "kvmanager", "session-store"]),
     library("testkit", &["genie-types", "qnn-api", "qnn-host", "engine"]),
-    library("compiler", &["genie-types", "genie-bundle", "qnn-api", "nsp-graph"]),
-    library("dialog", &["genie-types", "genie-bundle", "session-store", "engine"]),
-    library("doctor", &["genie-types", "genie-bundle", "qnn-api", "nsp-graph"]),
+    library("compiler", &["genie-types", "genie-bundle", "genie-tokenizer", "qnn-api", "nsp-graph"]),
+    library("dialog", &["genie-types", "genie-bundle", "genie-tokenizer", "session-store", "engine"]),
+    library("doctor", &["genie-types", "genie-bundle", "genie-tokenizer", "qnn-api", "nsp-graph"]),
     library(
         "open-genie",
         &[
             "genie-types",
             "genie-bundle",
+            "genie-tokenizer",
             "qnn-api",
             "qnn-host",
             "kvmanager",
