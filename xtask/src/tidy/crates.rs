@@ -24,8 +24,9 @@ pub struct Crate {
 
 /// Bottom up: a crate uses rows above its own only.
 pub const CRATES: &[Crate] = &[
+    library("file-io", &[]),
     library("genie-types", &[]),
-    library("genie-bundle", &["genie-types"]),
+    library("genie-bundle", &["genie-types", "file-io"]),
     library("qnn-sys", &[]).with_unsafe(Unsafe::Allowed),
     library("qnn-api", &["qnn-sys", "genie-types"]).with_unsafe(Unsafe::Allowed),
     library("qnn-host", &["qnn-sys"]).with_unsafe(Unsafe::Allowed),
