@@ -41,11 +41,11 @@ mod tests {
     fn a_path_that_is_no_bundle_is_told_by_its_kind() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
-        let told = |name: &str| {
+        let reported = |name: &str| {
             let error = config_path(&at(name)).unwrap_err().to_string();
             error.replace(&format!("{}/", dir.path().display()), "")
         };
-        assert_eq!(told("none"), "`none` does not exist");
+        assert_eq!(reported("none"), "`none` does not exist");
         for (name, bytes, want) in [
             ("x.gguf", &b"GGUF\x03\0\0\0"[..], "`x.gguf` is a GGUF file"),
             ("model.bin", b"\x89OGHOST\n\x02\0\0\0", "`model.bin` is a context binary of the host backend"),
@@ -53,10 +53,10 @@ mod tests {
             ("empty", b"", "`empty` is an empty file"),
         ] {
             std::fs::write(at(name), bytes).unwrap();
-            assert_eq!(told(name), format!("{want}, expected a bundle's folder or its `genie_config.json`"));
+            assert_eq!(reported(name), format!("{want}, expected a bundle's folder or its `genie_config.json`"));
         }
         std::fs::create_dir(at("bundle")).unwrap();
-        assert!(told("bundle").starts_with("`bundle` is an empty folder, expected"));
+        assert!(reported("bundle").starts_with("`bundle` is an empty folder, expected"));
         let config = at("bundle").join(CONFIG_FILE);
         std::fs::write(&config, "{\"dialog\": {").unwrap();
         for path in [at("bundle"), config.clone()] {

@@ -32,7 +32,7 @@ impl fmt::Display for FolderKind {
     }
 }
 
-/// By which names each kind is told; the first that is there counts.
+/// By which names each kind is recognised; the first that is there counts.
 const NAMES: &[(&str, FolderKind)] = &[
     ("genie_config.json", FolderKind::Bundle),
     ("open-genie.kvs", FolderKind::Session),

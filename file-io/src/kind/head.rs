@@ -5,12 +5,13 @@
 
 use std::path::Path;
 
-use super::{FileKind, text};
+use super::file_kind::FileKind;
+use super::text;
 
 /// A zip archive that is no model.
 pub(super) const ZIP: &str = "a zip archive";
 
-/// Formats that are told by their first bytes alone, and used or named.
+/// Formats that are recognised by their first bytes alone, and used or named.
 const SIGNATURES: &[(&[u8], FileKind)] = &[
     // Two big-endian numbers: 2 and 3.
     (&[0, 0, 0, 2, 0, 0, 0, 3], FileKind::HtpBinary),

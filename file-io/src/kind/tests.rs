@@ -1,5 +1,7 @@
 //! Each kind by the smallest file that shows it.
 
+use std::path::Path;
+
 use super::*;
 
 fn of(bytes: &[u8]) -> String {

@@ -1,6 +1,7 @@
 //! Files of characters: JSON, web pages, plain text.
 
-use super::{FileKind, JsonKind};
+use super::file_kind::FileKind;
+use super::json::JsonKind;
 
 /// The kind of a text; `None` if the bytes are none.
 pub(super) fn of(head: &[u8]) -> Option<FileKind> {

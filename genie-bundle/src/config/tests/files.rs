@@ -39,7 +39,7 @@ fn files_of_another_kind_are_told_by_kind() {
     std::fs::write(at("page.html"), "<!doctype html>").unwrap();
     std::fs::write(at("pointer.bin"), "version https://git-lfs.github.com/spec/v1\n").unwrap();
     std::fs::write(at("empty.bin"), "").unwrap();
-    let told = |changes: &[(&str, serde_json::Value)]| {
+    let reported = |changes: &[(&str, serde_json::Value)]| {
         std::fs::write(at("genie_config.json"), with(changes).to_string()).unwrap();
         let error = GenieConfig::from_file(at("genie_config.json")).unwrap_err();
         let [problem] = error.problems() else { panic!("{error}") };
@@ -57,18 +57,18 @@ fn files_of_another_kind_are_told_by_kind() {
             "expected a context binary, found a Git LFS pointer (the file itself was not downloaded) at `pointer.bin`",
         ),
     ] {
-        assert_eq!(told(&[(BINS, json!([name]))]), format!("{BINS}/0: {want}"));
+        assert_eq!(reported(&[(BINS, json!([name]))]), format!("{BINS}/0: {want}"));
     }
     #[cfg(unix)]
     {
         assert!(std::process::Command::new("mkfifo").arg(at("fifo")).status().unwrap().success());
         let want = format!("{BINS}/0: expected a file, found a named pipe (fifo) at `fifo`");
-        assert_eq!(told(&[(BINS, json!(["fifo"]))]), want);
+        assert_eq!(reported(&[(BINS, json!(["fifo"]))]), want);
     }
     std::fs::write(at("m.bin"), b"\x89OGHOST\n").unwrap();
     let bins = || (BINS, json!(["m.bin"]));
     assert_eq!(
-        told(&[bins(), ("/dialog/tokenizer/path", json!("x.gguf"))]),
+        reported(&[bins(), ("/dialog/tokenizer/path", json!("x.gguf"))]),
         "/dialog/tokenizer/path: expected a `tokenizer.json`, found a GGUF file at `x.gguf`"
     );
 }
