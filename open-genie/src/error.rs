@@ -144,9 +144,8 @@ impl Error {
     /// [`Progress::cancelled`](compiler::Progress::cancelled).
     pub fn is_stopped(&self) -> bool {
         match self {
-            Self::Engine(EngineError::Stopped { .. }) | Self::Dialog(DialogError::Engine(EngineError::Stopped { .. })) => {
-                true
-            }
+            Self::Engine(EngineError::Stopped { .. })
+            | Self::Dialog(DialogError::Engine(EngineError::Stopped { .. })) => true,
             #[cfg(feature = "demo")]
             Self::Compile(compiler::CompileError::Cancelled) => true,
             _ => false,
