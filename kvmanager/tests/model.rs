@@ -61,8 +61,21 @@ enum Action {
 
 impl Action {
     const KINDS: [&str; 15] = [
-        "process", "batch", "select", "rewind", "remove", "keep", "share", "copy", "shift", "divide", "shift_out",
-        "compact", "move", "abandon", "clear",
+        "process",
+        "batch",
+        "select",
+        "rewind",
+        "remove",
+        "keep",
+        "share",
+        "copy",
+        "shift",
+        "divide",
+        "shift_out",
+        "compact",
+        "move",
+        "abandon",
+        "clear",
     ];
 
     /// Its place in [`Action::KINDS`].
