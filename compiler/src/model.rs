@@ -3,9 +3,9 @@
 //! A GGUF file's configuration and tokenizer are turned into Hugging Face's form in memory, which the rest of the compiler
 //! reads. Its weights are read from the file itself.
 
+use crate::Result;
 use crate::checkpoint::Checkpoint;
 use crate::family::ModelSpec;
-use crate::Result;
 use crate::gguf::{Gguf, in_stored_keys, in_stored_words};
 use crate::model_files::ModelFiles;
 use genie_bundle::TOKENIZER_FILE;

@@ -223,7 +223,8 @@ impl Gguf {
         let head_dim = match self.meta.count(&keys.key("attention.key_length"))? {
             Some(width) => width,
             None if n_heads == 0 || !hidden.is_multiple_of(n_heads) => {
-                let expected = format!("a divisor of the embedding length {hidden}, or `attention.key_length` beside it");
+                let expected =
+                    format!("a divisor of the embedding length {hidden}, or `attention.key_length` beside it");
                 return Err(keys.refused("attention.head_count", expected));
             }
             None => hidden / n_heads,

@@ -1,7 +1,7 @@
 //! What is wrong with a GGUF file: each message names the file, the key or tensor as the file spells it, and what was expected.
 
-use crate::{Family, Hint};
 use super::value::shown;
+use crate::{Family, Hint};
 use std::path::PathBuf;
 
 /// A GGUF file that cannot be compiled.

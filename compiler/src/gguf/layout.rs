@@ -1,9 +1,9 @@
 //! Descriptions of tensors, and the check that each lies in the file, aligned, and alone.
 
+use super::GgufTensor;
 use super::read::Reader;
 use super::types::GgmlType;
 use super::value::shown;
-use super::GgufTensor;
 use crate::Result;
 use std::collections::BTreeMap;
 

@@ -121,7 +121,12 @@ impl Metadata {
         GgufError::Key { path: self.path(), key: key.into(), found, expected: expected.into() }.into()
     }
 
-    fn typed<'v, T>(&'v self, key: &str, expected: &str, cast: impl FnOnce(&'v Value) -> Option<T>) -> Result<Option<T>> {
+    fn typed<'v, T>(
+        &'v self,
+        key: &str,
+        expected: &str,
+        cast: impl FnOnce(&'v Value) -> Option<T>,
+    ) -> Result<Option<T>> {
         let Some(value) = self.get(key) else { return Ok(None) };
         cast(value).map(Some).ok_or_else(|| self.refused(key, expected))
     }

@@ -65,7 +65,14 @@ mod tests {
         {
             assert_eq!(gguf_name(&name(theirs).unwrap()).as_deref(), Some(theirs));
         }
-        for unknown in ["rope_freqs.weight", "blk.x.attn_q.weight", "blk.1.ffn_gate_exps.weight", "blk.1", "blk.01.attn_q.weight", "blk.+1.attn_q.weight"] {
+        for unknown in [
+            "rope_freqs.weight",
+            "blk.x.attn_q.weight",
+            "blk.1.ffn_gate_exps.weight",
+            "blk.1",
+            "blk.01.attn_q.weight",
+            "blk.+1.attn_q.weight",
+        ] {
             assert_eq!(name(unknown), None, "{unknown}");
         }
     }

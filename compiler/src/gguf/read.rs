@@ -93,7 +93,9 @@ impl<'p> Reader<'p> {
         self.check(n)?;
         let start = to.len();
         if start as u64 + n > MAX_TEXT {
-            return Err(self.malformed(format!("a text of {n} bytes, expected at most {MAX_TEXT} with those of its list")));
+            return Err(
+                self.malformed(format!("a text of {n} bytes, expected at most {MAX_TEXT} with those of its list"))
+            );
         }
         to.resize(start + n as usize, 0);
         self.fill(&mut to[start..])

@@ -110,8 +110,7 @@ mod tests {
 
     #[test]
     fn each_number_has_a_name_of_its_own() {
-        let names: std::collections::BTreeSet<String> =
-            (0..42).map(|n| GgmlType::from_number(n).to_string()).collect();
+        let names: std::collections::BTreeSet<String> = (0..42).map(|n| GgmlType::from_number(n).to_string()).collect();
         assert_eq!(names.len(), 42);
         assert!(names.iter().all(|name| !name.contains("unknown")), "{names:?}");
         assert_eq!(GgmlType::from_number(16).to_string(), "IQ2_XXS");

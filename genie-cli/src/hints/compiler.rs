@@ -39,7 +39,8 @@ fn words(hint: &Hint) -> String {
         Hint::ModelNotPart => "pass the GGUF file of the model itself".into(),
         Hint::ConvertWithTokenizer => "convert the model again, with the tokenizer that belongs to it".into(),
         Hint::NewerFormat => {
-            "the text would be wrong without it: use a model of llama, qwen2 or qwen3 as published, or a newer `genie`".into()
+            "the text would be wrong without it: use a model of llama, qwen2 or qwen3 as published, or a newer `genie`"
+                .into()
         }
         Hint::ConvertAgain => {
             "the file's keys and tensors do not fit together: convert the model again, or download it again".into()

@@ -73,7 +73,10 @@ fn lists_of_another_type_are_errors() {
         ("tokenizer.ggml.token_type", "a list of whole numbers", text("1")),
     ] {
         let found = message(&with(key, value));
-        assert!(found.contains(&format!("`{key}` in `FILE` is ")) && found.ends_with(&format!("expected {expected}")), "{found}");
+        assert!(
+            found.contains(&format!("`{key}` in `FILE` is ")) && found.ends_with(&format!("expected {expected}")),
+            "{found}"
+        );
     }
 }
 
@@ -99,7 +102,11 @@ fn keys_that_change_the_model_are_refused_by_name() {
         ("use_parallel_residual", Bool(true), "true, expected false"),
         ("pooling_type", U32(3), "3, expected 0"),
         ("tensor_data_layout", text("other"), "the string `other`, expected `Meta AI original pth` or no such key"),
-        ("rope.scaling.type", text("yarn"), "the string `yarn`, expected none, linear, or llama3 as a tensor of divisors"),
+        (
+            "rope.scaling.type",
+            text("yarn"),
+            "the string `yarn`, expected none, linear, or llama3 as a tensor of divisors",
+        ),
         ("rope.scaling.attn_factor", F32(2.0), "2, expected 1"),
         ("rope.scaling.factor", F32(-4.0), "-4, expected a positive number"),
         ("rope.scale_linear", F32(-4.0), "-4, expected a positive number"),
@@ -107,7 +114,11 @@ fn keys_that_change_the_model_are_refused_by_name() {
         ("attention.layer_norm_rms_epsilon", F32(-1.0), "-1, expected a number from 0 to 1"),
         ("attention.head_count", U32(0), "0, expected at least 1"),
         ("attention.head_count", U32(7), "7 attention heads"),
-        ("attention.head_count_kv", U32(3), "3 with 4 attention heads, expected a divisor of `llama.attention.head_count`"),
+        (
+            "attention.head_count_kv",
+            U32(3),
+            "3 with 4 attention heads, expected a divisor of `llama.attention.head_count`",
+        ),
         ("embedding_length", U32(0), "0, expected at least 1"),
         ("feed_forward_length", U32(u32::MAX), "4294967295, expected an extent that a graph can have"),
         ("attention.key_length", U32(15), "expected 15, the width of a head"),
@@ -148,9 +159,12 @@ fn keys_that_change_nothing_are_read() {
         let found = refusal_of(&with(&format!("llama.{key}"), value.clone()).bytes());
         assert_eq!(found, Ok(()), "{key} {value:?}");
     }
-    for (key, value) in
-        [("general.name", U32(5)), ("general.type", text("model")), ("quantize.imatrix.file", text("f")), ("split.count", U32(1))]
-    {
+    for (key, value) in [
+        ("general.name", U32(5)),
+        ("general.type", text("model")),
+        ("quantize.imatrix.file", text("f")),
+        ("split.count", U32(1)),
+    ] {
         assert_eq!(refusal_of(&with(key, value).bytes()), Ok(()), "{key}");
     }
 }
@@ -166,7 +180,10 @@ fn layers_that_differ_are_refused() {
 fn unknown_keys_are_named() {
     for key in ["llama.attention.new_idea", "llama.x", "tokenizer.ggml.normalizer.lowercase"] {
         let found = message(&with(key, U32(1)));
-        assert_eq!(found, format!("`FILE` has the key `{key}`, which this compiler does not know and would leave out of the model"));
+        assert_eq!(
+            found,
+            format!("`FILE` has the key `{key}`, which this compiler does not know and would leave out of the model")
+        );
     }
     let notes = model(&with("vendor.key", U32(1))).unwrap().notes;
     assert_eq!(notes, ["keys of the GGUF file that have no effect here: `vendor.key`"]);
@@ -213,7 +230,10 @@ fn files_that_are_no_whole_model_are_named() {
     for other in ["gemma3", "clip", "mamba", "\u{1b}[2J"] {
         let found = message(&with("general.architecture", text(other)));
         let shown = other.escape_debug();
-        assert_eq!(found, format!("unsupported architecture `{shown}`: this compiler supports `llama`, `qwen2`, `qwen3`"));
+        assert_eq!(
+            found,
+            format!("unsupported architecture `{shown}`: this compiler supports `llama`, `qwen2`, `qwen3`")
+        );
     }
 }
 
@@ -232,7 +252,10 @@ fn linear_scaling_is_used() {
         assert_eq!(scaling.factor, 4.0);
         // The rule leaves frequencies alone above `low`, and divides those whose wavelength is longer.
         let Llama3Scaling { original_max_position, low_freq_factor, .. } = scaling;
-        assert!(std::f64::consts::TAU > original_max_position / low_freq_factor, "the shortest wavelength is divided too");
+        assert!(
+            std::f64::consts::TAU > original_max_position / low_freq_factor,
+            "the shortest wavelength is divided too"
+        );
     }
     let none = changed(|d| {
         d.set("llama.rope.scaling.type", text("none")).set("llama.rope.scaling.factor", F32(4.0));
@@ -278,7 +301,9 @@ fn divisors_of_frequencies_are_checked() {
 #[test]
 fn recommended_sampling_is_used() {
     let draft = changed(|d| {
-        d.set("general.sampling.temp", F32(0.5)).set("general.sampling.top_k", U32(7)).set("general.sampling.top_p", F32(0.25));
+        d.set("general.sampling.temp", F32(0.5))
+            .set("general.sampling.top_k", U32(7))
+            .set("general.sampling.top_p", F32(0.25));
     });
     let sampler = model(&draft).unwrap().spec.sampler;
     assert_eq!((sampler.temperature, sampler.top_k, sampler.top_p), (0.5, 7, 0.25));

@@ -48,9 +48,8 @@ fn values_and_tensors_come_back() {
 #[test]
 fn bad_files_are_refused_with_the_reason() {
     let good = small().bytes();
-    let counts = |tensors: u64, values: u64| {
-        [&good[..8], &tensors.to_le_bytes(), &values.to_le_bytes(), &good[24..]].concat()
-    };
+    let counts =
+        |tensors: u64, values: u64| [&good[..8], &tensors.to_le_bytes(), &values.to_le_bytes(), &good[24..]].concat();
     let cases: [(&str, Vec<u8>, &str); 9] = [
         ("empty", vec![], "is not a supported GGUF file: it is empty"),
         ("foreign", b"\x7fELF0000".to_vec(), "it begins with [7f, 45, 4c, 46], expected `GGUF`"),
@@ -145,7 +144,10 @@ fn a_file_that_is_cut_is_refused() {
     let bytes = llama().bytes();
     for part in 0..50 {
         let (found, _) = refusal_of(&bytes[..bytes.len() * part / 50]).unwrap_err();
-        assert!(found.contains("`FILE` is damaged") || part == 0 && found.contains("it is empty"), "{part}/50: {found}");
+        assert!(
+            found.contains("`FILE` is damaged") || part == 0 && found.contains("it is empty"),
+            "{part}/50: {found}"
+        );
     }
 }
 

@@ -35,7 +35,8 @@ fn each_quantisation_that_is_not_read_is_named() {
     ] {
         // Rows of 256, so that each type has whole blocks.
         let draft = changed(|d| {
-            *d.tensor(q) = DraftTensor { name: q.into(), dims: vec![96, 256], ty, bytes: vec![0; 96 * 256 * 8], offset: None };
+            *d.tensor(q) =
+                DraftTensor { name: q.into(), dims: vec![96, 256], ty, bytes: vec![0; 96 * 256 * 8], offset: None };
         });
         let (found, hint) = refused(&draft);
         let expected = format!(
@@ -64,7 +65,10 @@ fn tensors_that_no_part_of_the_model_reads_are_refused() {
         let found = message(&changed(|d| {
             d.add(name, dims, 1.0);
         }));
-        assert!(found.contains(&format!("a tensor `{name}` in `FILE`, which no part of a llama model reads")), "{name}: {found}");
+        assert!(
+            found.contains(&format!("a tensor `{name}` in `FILE`, which no part of a llama model reads")),
+            "{name}: {found}"
+        );
     }
     refusal_of(&changed(|d| drop(d.add("blk.0.attn_rot_embd.weight", &[8], 1.0).bytes())).bytes()).unwrap();
 }
@@ -121,7 +125,10 @@ fn missing_and_misshapen_tensors_are_named_as_in_the_file() {
     assert_eq!(found, "tensor `blk.0.attn_q.weight` in `FILE` has shape [32, 128], expected [64, 64]");
     assert_eq!(hint, Some(Hint::ConvertAgain));
     let found = message(&with("llama.embedding_length", GgufValue::U32(128)));
-    assert!(found.starts_with("tensor `token_embd.weight` in `FILE` has shape [320, 64], expected [320, 128]"), "{found}");
+    assert!(
+        found.starts_with("tensor `token_embd.weight` in `FILE` has shape [320, 64], expected [320, 128]"),
+        "{found}"
+    );
 }
 
 /// A NaN or an infinity in any tensor and in any part of a block, whichever weights are asked for.
@@ -164,7 +171,8 @@ fn what_is_not_finite_is_found_everywhere() {
 fn scales_that_are_not_finite_are_found_in_every_block_format() {
     use crate::gguf::{BlockFormat, GgmlType};
     let name = "blk.0.ffn_up.weight";
-    let model = TestModel { hidden: 256, heads: 16, kv_heads: 16, ffn: 32, vocab: 258, ..TestModel::tiny(Family::Llama) };
+    let model =
+        TestModel { hidden: 256, heads: 16, kv_heads: 16, ffn: 32, vocab: 258, ..TestModel::tiny(Family::Llama) };
     let good = model.gguf(Matrices::F32).unwrap();
     for number in 0..64 {
         let GgmlType::Blocks(format) = GgmlType::from_number(number) else { continue };

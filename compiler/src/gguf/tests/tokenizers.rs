@@ -46,7 +46,8 @@ fn a_file_without_a_tokenizer_says_so() {
 fn entries_have_a_row_and_a_text_of_their_own() {
     for n in [0, 100, 319] {
         let found = message(&tokens(|t| t.truncate(n)));
-        let expected = format!("is a list of {n} strings, expected one for each of the 320 rows of `token_embd.weight`");
+        let expected =
+            format!("is a list of {n} strings, expected one for each of the 320 rows of `token_embd.weight`");
         assert!(found.contains(&expected), "{found}");
     }
     let found = message(&tokens(|t| t.push("more".into())));
@@ -70,13 +71,22 @@ fn entries_have_a_row_and_a_text_of_their_own() {
 #[test]
 fn lists_that_contradict_each_other_are_refused() {
     let cases = [
-        (with("tokenizer.ggml.token_type", I32s(vec![1; 5])), "is a list of 5 numbers, expected one for each of the 320 tokens"),
+        (
+            with("tokenizer.ggml.token_type", I32s(vec![1; 5])),
+            "is a list of 5 numbers, expected one for each of the 320 tokens",
+        ),
         (with("tokenizer.ggml.token_type", I32s(vec![9; 320])), "token 0 is of type 9, expected 0 to 6"),
         (with("tokenizer.ggml.merges", Texts(vec!["a".into()])), "merge 0, `a`, has no second part"),
         (with("tokenizer.ggml.merges", Texts(vec!["a zzzz".into()])), "merge 0, `a zzzz`, needs the token `zzzz`"),
         (with("tokenizer.ggml.merges", Texts(vec!["0 1".into()])), "merge 0, `0 1`, needs the token `01`"),
-        (with("tokenizer.ggml.eos_token_id", U32(320)), "`tokenizer.ggml.eos_token_id` in `FILE` is 320, expected an id below 320"),
-        (with("tokenizer.ggml.bos_token_id", U32(999)), "`tokenizer.ggml.bos_token_id` in `FILE` is 999, expected an id below 320"),
+        (
+            with("tokenizer.ggml.eos_token_id", U32(320)),
+            "`tokenizer.ggml.eos_token_id` in `FILE` is 320, expected an id below 320",
+        ),
+        (
+            with("tokenizer.ggml.bos_token_id", U32(999)),
+            "`tokenizer.ggml.bos_token_id` in `FILE` is 999, expected an id below 320",
+        ),
         (with("tokenizer.ggml.padding_token_id", U32(999)), "`tokenizer.ggml.padding_token_id` in `FILE` is 999"),
     ];
     for (draft, expected) in cases {

@@ -159,7 +159,9 @@ impl Gguf {
     /// What to say of a tokenizer that this compiler does not follow in everything.
     pub(crate) fn tokenizer_note(&self) -> Result<Option<String>> {
         let ends = self.meta.bool(&key("add_eos_token"))?.unwrap_or(false);
-        Ok(ends.then(|| "`tokenizer.ggml.add_eos_token` is true, but prompts are not ended with the end token here".into()))
+        Ok(ends.then(|| {
+            "`tokenizer.ggml.add_eos_token` is true, but prompts are not ended with the end token here".into()
+        }))
     }
 
     fn vocabulary(&self, rows: usize) -> Result<Vocabulary<'_>> {
