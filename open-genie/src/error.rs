@@ -5,10 +5,14 @@ use std::path::PathBuf;
 
 use dialog::DialogError;
 use engine::{EngineError, Overflow};
+use file_io::FileKind;
 use genie_bundle::{BundleError, ConfigError};
 use kvmanager::Admission;
 use qnn_api::PerfPolicy;
 use session_store::StoreError;
+
+use crate::binaries;
+use crate::options::BackendChoice;
 
 /// Why a bundle could not be opened, or a query not be answered. [`Error::hint`] has advice, apart from the text.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +42,18 @@ pub enum Error {
     Vote { policy: PerfPolicy, source: qnn_api::Error },
 
     // Opening.
+    #[error("`{}` does not exist", path.display())]
+    NoFile { path: PathBuf },
+    #[error("`{}` is {found}, expected a context binary", path.display())]
+    NoBinary { path: PathBuf, found: Box<FileKind> },
+    #[error("`{}` is {found}, but backend `{backend}` was chosen", path.display())]
+    OtherBackend { path: PathBuf, found: Box<FileKind>, backend: BackendChoice },
+    #[error("`{}` has format version {found}, this program reads up to {newest}", path.display())]
+    NewerBinary { path: PathBuf, found: u32, newest: u32 },
+    #[error(
+        "`{}` is {}, but `{}` is {}: one bundle runs on one backend", files[0].display(), found[0], files[1].display(), found[1]
+    )]
+    MixedBinaries { files: [PathBuf; 2], found: [Box<FileKind>; 2] },
     #[error(transparent)]
     Bundle(#[from] BundleError),
     #[error(transparent)]
@@ -93,6 +109,20 @@ pub enum Error {
 pub enum Hint {
     /// Give a bundle's folder or its config.
     GiveBundle,
+    /// Compile that checkpoint into a bundle first.
+    CompileFirst(PathBuf),
+    /// Give the folder that holds the file.
+    GiveFolder(PathBuf),
+    /// The file was not downloaded.
+    DownloadAgain,
+    /// The file is damaged, or was not copied whole.
+    CopyAgain,
+    /// Compile the whole bundle again, for one backend.
+    CompileAgain,
+    /// Let the binaries choose the backend.
+    BackendOfBundle,
+    /// Use a newer version of this program.
+    NewerProgram,
     /// Choose a backend that exists.
     ChooseBackend,
     /// Do not pin threads, or use the embedded backend.
@@ -144,6 +174,13 @@ impl Error {
     pub fn hint(&self) -> Option<Hint> {
         Some(match self {
             Self::Bundle(BundleError::NoConfig { .. }) => Hint::GiveBundle,
+            Self::Bundle(BundleError::NotABundle { path, found }) => {
+                binaries::instead(path, found).unwrap_or(Hint::GiveBundle)
+            }
+            Self::NoBinary { path, found } => binaries::instead(path, found)?,
+            Self::OtherBackend { .. } => Hint::BackendOfBundle,
+            Self::NewerBinary { .. } => Hint::NewerProgram,
+            Self::MixedBinaries { .. } => Hint::CompileAgain,
             Self::UnknownBackend { .. } => Hint::ChooseBackend,
             Self::PinOnOtherBackend { .. } => Hint::EmbeddedBackendOnly,
             Self::NoCores { may, .. } | Self::CoreUnavailable { may, .. } => Hint::CoresToPin(may.clone()),
@@ -170,6 +207,13 @@ impl fmt::Display for Hint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::GiveBundle => f.write_str("give a bundle's folder or its `genie_config.json`"),
+            Self::CompileFirst(path) => write!(f, "compile `{}` into a bundle first", path.display()),
+            Self::GiveFolder(folder) => write!(f, "give the folder `{}` of the bundle", folder.display()),
+            Self::DownloadAgain => f.write_str("download the file again, with git-lfs where it is a pointer"),
+            Self::CopyAgain => f.write_str("the file is damaged: copy it again, or compile it again"),
+            Self::CompileAgain => f.write_str("compile the whole bundle again for one backend"),
+            Self::BackendOfBundle => f.write_str("choose no backend: it follows from the bundle's binaries"),
+            Self::NewerProgram => f.write_str("the file was made by a newer version: update this program"),
             Self::ChooseBackend => {
                 f.write_str("`host` runs on this machine's CPU, `htp` finds Qualcomm's `libQnnHtp.so`")
             }
