@@ -101,10 +101,11 @@ pub mod tokenizer;
 
 pub use config::{ConfigError, DialogConfig};
 pub use conversation::{
-    Chunk, Control, Decoding, Dialog, DialogError, Generation, Reply, SentenceCode, Signal, StopReason, Verified,
+    Chunk, Control, Decoding, Dialog, DialogError, Generation, Reply, RestoreReport, SentenceCode, Signal, StopReason,
+    Verified,
 };
 pub use kinds::DialogKind;
 pub use kpi::{Profile, QueryKpis};
 pub use sampler::{Sampler, SamplerError, SamplerSettings};
-pub use session_store::{SaveFormat, SaveReport};
+pub use session_store::{RestoreNote, SaveFormat, SaveReport};
 pub use tokenizer::{Detokenizer, Tokenizer, TokenizerError};

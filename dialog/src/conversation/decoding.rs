@@ -95,7 +95,11 @@ impl Decoding<'_> {
         let (place, mut drawn) = (n_past + input.len(), Drawn::default());
         match (self.reply.query.plan.replay.take(), cache) {
             (Some(token), _) => drawn.deliver(&mut self.reply, place, token),
-            (None, Some(cache)) => drawn.draw(&mut self.reply, place, &cache.process(self.model, &input)?),
+            (None, Some(cache)) => {
+                let logits = cache.process(self.model, &input)?;
+                self.reply.query.kpis.n_restored = logits.n_restored;
+                drawn.draw(&mut self.reply, place, &logits.value);
+            }
             (None, None) => drawn.draw(&mut self.reply, place, self.model.process(&input)?),
         }
         let now = Instant::now();

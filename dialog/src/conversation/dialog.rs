@@ -243,7 +243,9 @@ impl Dialog {
         let before = self.n_past();
         if !query.input.is_empty() {
             match &self.prefix_cache {
-                Some(cache) => cache.prefill(&mut *self.model, &query.input)?,
+                Some(cache) => {
+                    query.kpis.n_restored = cache.prefill(&mut *self.model, &query.input)?.n_restored;
+                }
                 None => self.model.prefill(&query.input)?,
             }
             if self.unprocessed.take().is_some() {
@@ -313,6 +315,11 @@ impl Dialog {
     /// Looks for a stored prefix of the first prompt from now on, and keeps its prefixes.
     pub fn set_prefix_cache(&mut self, cache: Option<PrefixCache>) {
         self.prefix_cache = cache;
+    }
+
+    /// The prefix cache of the first prompt, if it has one.
+    pub fn prefix_cache(&self) -> Option<&PrefixCache> {
+        self.prefix_cache.as_ref()
     }
 
     /// Draws tokens another way from now on; penalties and random sequence start over.
