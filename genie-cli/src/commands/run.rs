@@ -336,7 +336,7 @@ fn stats(printer: &Printer, reply: &Reply) {
     let first = kpis.time_to_first_token.map_or("-".to_owned(), |t| format!("{:.2} ms", t.as_secs_f64() * 1e3));
     printer.info(format_args!(
         "prompt         {:>6} tokens, {}{}",
-        kpis.n_prompt - kpis.n_restored,
+        kpis.n_prompt.saturating_sub(kpis.n_restored),
         rate(kpis.prompt_rate()),
         if kpis.n_restored > 0 { " with reading the prefix cache" } else { "" },
     ));
