@@ -76,7 +76,7 @@ impl PrefixStore {
                         File::options().append(true).open(&entry.path).and_then(|f| f.set_modified(SystemTime::now()));
                     return Ok(Some(snapshot));
                 }
-                Ok(_) => {}                      // another list with the same hash
+                Ok(_) => {}                         // another list with the same hash
                 Err(StoreError::Io { .. }) => {}    // gone, or not ours to read
                 Err(StoreError::Newer { .. }) => {} // of a later version of this program, which reads it
                 Err(_) => drop(fs::remove_file(&entry.path)),

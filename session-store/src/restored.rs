@@ -79,8 +79,7 @@ pub(crate) fn choose(ours: Snapshot, theirs: Snapshot) -> Restored {
         let note = RestoreNote::HistoryDamaged { file: names::history(0), place, expected, found };
         return Restored { snapshot: ours, format: SaveFormat::OpenGenie, note: Some(note) };
     }
-    let note =
-        RestoreNote::GenieWentOn { n_common: place, n_genie: found.len(), n_snapshot: expected.len() };
+    let note = RestoreNote::GenieWentOn { n_common: place, n_genie: found.len(), n_snapshot: expected.len() };
     Restored { snapshot: theirs, format: SaveFormat::Genie, note: Some(note) }
 }
 

@@ -20,7 +20,8 @@ fn dialog(tokens: &[u32]) -> Snapshot {
     let (last, processed) = tokens.split_last().unwrap();
     let n = processed.len();
     let key = |line: usize| processed.iter().map(move |t| (t * 7 + line as u32) as u8);
-    let value = |head: usize| processed.iter().flat_map(move |t| (0..4).map(move |d| (t * 5 + head as u32 * 3 + d) as u8));
+    let value =
+        |head: usize| processed.iter().flat_map(move |t| (0..4).map(move |d| (t * 5 + head as u32 * 3 + d) as u8));
     let data = vec![(0..8).flat_map(key).collect(), (0..2).flat_map(value).collect()];
     let cells = (0..n).map(|pos| Cell { pos, rotated_pos: pos, seqs: 1 }).collect();
     let image =
@@ -51,7 +52,11 @@ fn a_changed_token_in_genies_history_never_wins_over_the_snapshot() {
             save_session(dir.path(), &ours).unwrap();
             flip(&dir.path().join("token-history-slot-0"), token * 4 + byte, bit);
             let read = read_session(dir.path(), &schema(&ours), &[]).unwrap();
-            assert_eq!((&read.snapshot, read.format), (&ours, SaveFormat::OpenGenie), "token {token}, bit {byte}.{bit}");
+            assert_eq!(
+                (&read.snapshot, read.format),
+                (&ours, SaveFormat::OpenGenie),
+                "token {token}, bit {byte}.{bit}"
+            );
             match read.note.expect("the difference is told") {
                 RestoreNote::HistoryDamaged { place, .. } => assert!(place == token && token < 5),
                 // The last token stands in `dialog.json` as well, which tells that the list is wrong.

@@ -342,7 +342,10 @@ fn stats(printer: &Printer, reply: &Reply) {
     ));
     if kpis.n_restored > 0 {
         let of = kpis.n_prompt;
-        printer.info(format_args!("restored       {:>6} tokens of {of} from the prefix cache, not processed", kpis.n_restored));
+        printer.info(format_args!(
+            "restored       {:>6} tokens of {of} from the prefix cache, not processed",
+            kpis.n_restored
+        ));
     }
     printer.info(format_args!("first token    {first}"));
     printer.info(format_args!("generation     {:>6} tokens, {}", kpis.n_generated, rate(kpis.generation_rate())));

@@ -199,7 +199,8 @@ fn differences(saved: &KvTensor, own: &KvTensor) -> String {
         ("cache group", saved.group.to_string(), own.group.to_string()),
     ];
     let differing = pairs.iter().filter(|(_, saved, own)| saved != own);
-    let words: Vec<_> = differing.map(|(what, saved, own)| format!("{what} {saved} saved, {own} in this model")).collect();
+    let words: Vec<_> =
+        differing.map(|(what, saved, own)| format!("{what} {saved} saved, {own} in this model")).collect();
     // Floats that print alike and differ: a NaN, say.
     if words.is_empty() { "another layout of rows is saved".to_owned() } else { words.join("; ") }
 }
