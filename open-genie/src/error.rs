@@ -7,7 +7,7 @@ use dialog::DialogError;
 use engine::{EngineError, Overflow};
 use file_io::FileKind;
 use genie_bundle::{BundleError, ConfigError};
-use kvmanager::Admission;
+use kvmanager::{Admission, KvError};
 use qnn_api::PerfPolicy;
 use session_store::StoreError;
 
@@ -88,6 +88,10 @@ pub enum Error {
     PromptLength { length: usize, limit: usize },
     #[error("a window of {window} tokens cannot be measured: the context holds {limit} tokens")]
     Window { window: usize, least: usize, limit: usize },
+    #[error("0 tokens to generate verify nothing")]
+    NothingToVerify,
+    #[error("a tolerance of {found} tells nothing apart: expected a finite number of at least 0")]
+    Tolerance { found: f32 },
     #[error("nothing to predict in {tokens} tokens")]
     NothingToPredict { tokens: usize },
 
@@ -151,6 +155,16 @@ pub enum Hint {
         /// Most.
         most: usize,
     },
+    /// Give at least one token to generate.
+    GenerateTokens,
+    /// Give a tolerance as a plain number.
+    ChooseTolerance,
+    /// The snapshot of a session is damaged, libGenie's files beside it are whole: without the snapshot they are used.
+    RemoveSnapshot(PathBuf),
+    /// The session belongs to another bundle: this one, if its name is known.
+    RestoreWithBundle(String),
+    /// The KV cache does not fit into memory.
+    SmallerContext,
     /// The text is too short.
     LongerText,
     /// Set a cache folder.
@@ -167,6 +181,18 @@ impl Error {
                 Self::ContextExceeded { error: Box::new(error), fits }
             }
             other => Self::Dialog(other),
+        }
+    }
+
+    /// Whether it was stopped on request: by a [`StopFlag`](crate::StopFlag), or by
+    /// [`Progress::cancelled`](compiler::Progress::cancelled).
+    pub fn is_stopped(&self) -> bool {
+        match self {
+            Self::Engine(EngineError::Stopped { .. })
+            | Self::Dialog(DialogError::Engine(EngineError::Stopped { .. })) => true,
+            #[cfg(feature = "demo")]
+            Self::Compile(compiler::CompileError::Cancelled) => true,
+            _ => false,
         }
     }
 
@@ -196,10 +222,24 @@ impl Error {
             Self::PromptLength { limit, .. } => Hint::ChooseTokens { least: 1, most: *limit },
             Self::Window { least, limit, .. } => Hint::ChooseTokens { least: *least, most: *limit },
             Self::NothingToPredict { .. } => Hint::LongerText,
+            Self::NothingToVerify => Hint::GenerateTokens,
+            Self::Tolerance { .. } => Hint::ChooseTolerance,
+            Self::Restore { source, .. } => saved_hint(source)?,
+            Self::Graphs { source: EngineError::Kv(KvError::Memory { .. }) } => Hint::SmallerContext,
             #[cfg(feature = "demo")]
             Self::NoCacheFolder => Hint::SetCacheFolder,
             _ => return None,
         })
+    }
+}
+
+/// What helps against a session that is not accepted.
+fn saved_hint(error: &DialogError) -> Option<Hint> {
+    let (DialogError::Store(error) | DialogError::Engine(EngineError::Saved(error))) = error else { return None };
+    match error {
+        StoreError::Snapshot { path, genie_is_whole: true, .. } => Some(Hint::RemoveSnapshot(path.clone())),
+        StoreError::OtherModel { bundle, .. } => Some(Hint::RestoreWithBundle(bundle.clone())),
+        _ => None,
     }
 }
 
@@ -232,6 +272,20 @@ impl fmt::Display for Hint {
             Self::CastNoVote => f.write_str("only HTP backends have clocks: choose no performance policy"),
             Self::Fits(fits) => fits.fmt(f),
             Self::ChooseTokens { least, most } => write!(f, "choose {least} to {most} tokens"),
+            Self::GenerateTokens => f.write_str("generate at least 1 token"),
+            Self::ChooseTolerance => f.write_str("choose a tolerance such as 0.001"),
+            Self::RemoveSnapshot(path) => write!(
+                f,
+                "Genie's own files beside it are whole, but have no checksums: remove `{}` to continue from them",
+                path.display()
+            ),
+            Self::RestoreWithBundle(name) if name.is_empty() => {
+                f.write_str("restore with the bundle that it was saved with, or start a new session")
+            }
+            Self::RestoreWithBundle(name) => {
+                write!(f, "restore with bundle `{}`, or start a new session", name.escape_debug())
+            }
+            Self::SmallerContext => f.write_str("use a bundle with a smaller context length, or free memory"),
             Self::LongerText => f.write_str("give a longer text, and at least one window"),
             Self::SetCacheFolder => f.write_str("set GENIE_CACHE to a writable folder"),
             Self::Backend(hint) => hint.fmt(f),
