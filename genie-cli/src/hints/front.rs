@@ -17,7 +17,10 @@ fn words(hint: &Hint) -> String {
     match hint {
         Hint::GiveBundle => "give a bundle's folder or its `genie_config.json`; `genie compile` makes a bundle".into(),
         Hint::CompileFirst(path) => {
-            format!("`genie compile {} -o BUNDLE` makes a bundle of it, `genie run -c BUNDLE` runs that", path.display())
+            format!(
+                "`genie compile {} -o BUNDLE` makes a bundle of it, `genie run -c BUNDLE` runs that",
+                path.display()
+            )
         }
         Hint::GiveFolder(folder) => format!("give the bundle's folder: `{}`", folder.display()),
         Hint::BackendOfBundle => "omit `--backend`: it follows from the binaries".into(),
