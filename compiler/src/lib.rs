@@ -57,6 +57,7 @@ mod lower;
 mod model;
 mod model_files;
 pub mod options;
+mod own_weights;
 pub mod progress;
 mod qnn;
 mod size;
