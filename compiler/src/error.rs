@@ -1,6 +1,7 @@
 //! What can go wrong: each message names the object, what was found, and what was expected.
 
-use crate::{Family, GgufError, Hint, Splits, Weights};
+use crate::gguf_error::GgufError;
+use crate::{Family, Hint, Splits, Weights};
 use genie_bundle::BundleError;
 use std::path::PathBuf;
 

@@ -143,7 +143,7 @@ impl Checkpoint {
             // A name that no supported model has is kept: it will be left over. One of Hugging Face's is not such a name.
             let known = hugging_face_name(name);
             if known.is_none() && gguf_name(name).is_some() {
-                let (family, names) = (gguf.family()?, vec![name.clone()]);
+                let (family, names) = (gguf.family()?.to_string(), vec![name.clone()]);
                 return Err(GgufError::UnreadTensors { path: gguf.path.clone(), family, names, n_others: 0 }.into());
             }
             tensors.insert(known.unwrap_or_else(|| name.clone()), entry);

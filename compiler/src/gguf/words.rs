@@ -39,7 +39,7 @@ pub(crate) fn in_stored_words(path: &Path, error: CompileError) -> CompileError 
             GgufError::TensorType { path: path(), name: stored(name), found, expected }.into()
         }
         UnreadTensors { family, names, n_others, .. } => {
-            GgufError::UnreadTensors { path: path(), family, names, n_others }.into()
+            GgufError::UnreadTensors { path: path(), family: family.to_string(), names, n_others }.into()
         }
         LayerCount { key, configured, found } => GgufError::Blocks { path: path(), key, configured, found }.into(),
         NotFinite { name, index, value } => NotFinite { name: stored(name), index, value },
