@@ -62,6 +62,7 @@ mod target;
 mod testing;
 pub mod testmodel;
 
+pub use bundle::Entries;
 pub use checkpoint::Checkpoint;
 pub use compile::model_hash;
 pub use dequantize::dequantize;

@@ -1,5 +1,7 @@
 //! Writes bundles: a directory that appears complete or not at all.
 
+mod earlier;
+mod entries;
 mod genie_config;
 mod htp_config;
 mod staging;
@@ -7,6 +9,7 @@ mod staging;
 mod tests;
 mod tokenizer;
 
+pub use entries::Entries;
 pub(crate) use genie_config::genie_config;
 pub(crate) use htp_config::htp_config;
 pub(crate) use staging::Staging;
