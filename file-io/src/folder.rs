@@ -247,5 +247,5 @@ fn sync_tree(folder: &Path) -> Result<(), FileError> {
     Ok(())
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests;

@@ -4,6 +4,8 @@ mod earlier;
 mod entries;
 mod genie_config;
 mod htp_config;
+#[cfg(test)]
+mod place_tests;
 mod staging;
 #[cfg(test)]
 mod tests;
