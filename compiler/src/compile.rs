@@ -10,7 +10,9 @@ use crate::target::{Target, TargetContext};
 use crate::{CompileOptions, Result, fs};
 use genie_bundle::files::OPTIONAL_FILES;
 use genie_bundle::hash::{FileHash, hash_file, hex};
-use genie_bundle::manifest::{self, BUNDLE_FORMAT, BUNDLE_VERSION, FileEntry, GraphEntry, Manifest, Options, listed_files};
+use genie_bundle::manifest::{
+    self, BUNDLE_FORMAT, BUNDLE_VERSION, FileEntry, GraphEntry, Manifest, Options, listed_files,
+};
 use genie_bundle::{CONFIG_FILE, HTP_CONFIG_FILE, MANIFEST_FILE, TOKENIZER_FILE};
 use genie_types::Variant;
 use sha2::{Digest, Sha256};
@@ -29,7 +31,7 @@ pub(crate) fn compile_with<T: Target>(
     let model = Model::open(&options.model_dir)?;
     let Model { spec, checkpoint, .. } = &model;
     lower::check_weights(spec, checkpoint)?;
-    check_tokenizer(&model.dir().join(TOKENIZER_FILE), spec.vocab)?;
+    check_tokenizer(&model.files, spec.vocab)?;
     note_oddities(options, spec, &variants, progress);
     let form = if options.htp.is_some() { LinearForm::Conv2d } else { LinearForm::FullyConnected };
     let format = Format { precision: options.precision, weights: options.weights, form };
@@ -74,9 +76,8 @@ pub(crate) fn compile_with<T: Target>(
     binaries.dedup();
     let mut files = binaries.clone();
     for name in [TOKENIZER_FILE].iter().chain(&OPTIONAL_FILES) {
-        let from = model.dir().join(name);
-        if *name == TOKENIZER_FILE || from.is_file() {
-            std::fs::copy(&from, staging.path(name)).map_err(fs::io_err("copy", &from))?;
+        if *name == TOKENIZER_FILE || model.files.has(name) {
+            model.files.copy(name, &staging.path(name))?;
             files.push(name.to_string());
         }
     }
@@ -199,7 +200,7 @@ pub fn model_hash(path: &Path) -> Result<String> {
 
 fn hash_model(model: &Model, progress: &mut dyn Progress) -> Result<String> {
     let small = ["config.json", "generation_config.json", TOKENIZER_FILE].iter().chain(&OPTIONAL_FILES);
-    let paths = model.files(small.copied());
+    let paths = model.hashed_files(small.copied());
     let lengths = paths.iter().map(|path| fs::length(path)).collect::<Result<Vec<u64>>>()?;
 
     progress.begin(&Stage::Hash, Amount { items: paths.len() as u64, bytes: lengths.iter().sum() });

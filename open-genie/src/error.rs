@@ -84,6 +84,12 @@ pub enum Error {
     DemoFile { path: PathBuf, source: std::io::Error },
     #[cfg(feature = "demo")]
     #[error(transparent)]
+    DemoFolder(#[from] file_io::FolderError),
+    #[cfg(feature = "demo")]
+    #[error("the demo model cannot be compiled into `{}`: it holds files that are not the demo's", folder.display())]
+    DemoOccupied { folder: PathBuf, source: Box<compiler::CompileError> },
+    #[cfg(feature = "demo")]
+    #[error(transparent)]
     Compile(#[from] compiler::CompileError),
 }
 
@@ -160,7 +166,7 @@ impl Error {
             Self::Window { least, limit, .. } => Hint::ChooseTokens { least: *least, most: *limit },
             Self::NothingToPredict { .. } => Hint::LongerText,
             #[cfg(feature = "demo")]
-            Self::NoCacheFolder => Hint::SetCacheFolder,
+            Self::NoCacheFolder | Self::DemoOccupied { .. } => Hint::SetCacheFolder,
             _ => return None,
         })
     }

@@ -69,7 +69,9 @@ impl Found {
         match self {
             // It was empty a moment ago: some process works in it.
             Self::Nothing => CompileError::OutputUnfit { path, why: "another process is changing it" },
-            Self::Bundle(earlier) => CompileError::OutputIsBundle { path, others: earlier.others().unwrap_or_default() },
+            Self::Bundle(earlier) => {
+                CompileError::OutputIsBundle { path, others: earlier.others().unwrap_or_default() }
+            }
             Self::Other { holds, why } => CompileError::OutputOccupied { path, holds, source: why },
         }
     }

@@ -29,7 +29,8 @@ impl Entries {
     /// These entries of a directory.
     pub(super) fn named(dir: &Path, names: impl Iterator<Item = OsString>) -> Self {
         let is_dir = |name: &OsString| dir.join(name).symlink_metadata().is_ok_and(|meta| meta.is_dir());
-        let mut entries: Vec<_> = names.map(|name| (is_dir(&name), name)).map(|(is_dir, name)| (name, is_dir)).collect();
+        let mut entries: Vec<_> =
+            names.map(|name| (is_dir(&name), name)).map(|(is_dir, name)| (name, is_dir)).collect();
         entries.sort();
         Self { entries }
     }

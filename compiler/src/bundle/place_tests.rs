@@ -203,8 +203,7 @@ fn a_failure_leaves_the_earlier_bundle() {
     let Place { dir, model, out } = place();
     let before = compile(&model, &out, |_| {}).unwrap();
     let mut target = FakeTarget { saves_left: Some(Cell::new(2)), ..FakeTarget::default() };
-    let options =
-        CompileOptions { splits: Splits::LutDecoderLmhead, force: true, ..CompileOptions::new(&model, &out) };
+    let options = CompileOptions { splits: Splits::LutDecoderLmhead, force: true, ..CompileOptions::new(&model, &out) };
     let error = compile_with(&options, &mut target, &mut Silent).unwrap_err();
     assert!(error.to_string().starts_with("cannot write `"), "{error}");
     assert_eq!(target.saved.borrow().len(), 2, "two of three splits were written before the failure");

@@ -282,7 +282,8 @@ fn a_file_may_not_pass_the_limit_neither_planned_nor_made() {
 fn splits_may_lie_in_one_file() {
     let Place { dir: _dir, model, out } = place();
     let apart = compile(&model, &out, |o| o.splits = Splits::DecoderLmhead).unwrap();
-    let together = compile(&model, &out, |o| (o.splits, o.one_file, o.force) = (Splits::DecoderLmhead, true, true)).unwrap();
+    let together =
+        compile(&model, &out, |o| (o.splits, o.one_file, o.force) = (Splits::DecoderLmhead, true, true)).unwrap();
     assert!(out.join("model.bin").is_file() && !out.join("lmhead.bin").exists());
     let graphs = |m: &Manifest| m.graphs.iter().map(|g| (g.name.clone(), g.split)).collect::<Vec<_>>();
     assert_eq!(graphs(&together), graphs(&apart));

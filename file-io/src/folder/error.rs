@@ -78,7 +78,9 @@ impl fmt::Display for UnfitPlace {
             Self::NoName => f.write_str("it has no name"),
             Self::Current => f.write_str("it is the current folder, or the current folder lies in it"),
             Self::MountPoint => f.write_str("a file system is mounted there"),
-            Self::Unmovable => f.write_str("its file system cannot rename it, perhaps it belongs to a container's image"),
+            Self::Unmovable => {
+                f.write_str("its file system cannot rename it, perhaps it belongs to a container's image")
+            }
             Self::LinkCircle => f.write_str("its symbolic links lead back to themselves"),
             Self::LinkToNowhere { to } => {
                 write!(f, "it is a symbolic link to `{}`, in a folder that does not exist", to.display())

@@ -97,7 +97,8 @@ fn both_ways_of_exchanging_swap_and_take_back() {
 fn what_the_dead_left_is_removed_or_put_back() {
     let dir = tempfile::tempdir().unwrap();
     let (dead, this) = (dead(), Maker::this());
-    let goes = [format!(".out.partial.{dead}.0"), format!(".other.partial.{dead}.3"), format!(".out.replaced.{dead}.1")];
+    let goes =
+        [format!(".out.partial.{dead}.0"), format!(".other.partial.{dead}.3"), format!(".out.replaced.{dead}.1")];
     let stays = [format!(".out.partial.{this}.99"), ".out.partial-x".to_owned(), ".git".to_owned(), "out".to_owned()];
     for name in goes.iter().chain(&stays) {
         write(&dir.path().join(name).join("sub/f"), "1");
@@ -140,16 +141,27 @@ fn places_are_resolved_or_refused_by_name() {
     symlink("gone", at("dangling")).unwrap();
     symlink("no/such/folder", at("nowhere")).unwrap();
     symlink("circle", at("circle")).unwrap();
-    for (name, place) in
-        [("link", "real"), ("link/", "real"), ("real/.", "real"), ("dangling", "gone"), ("x/../real", "real"), ("new", "new")]
-    {
+    for (name, place) in [
+        ("link", "real"),
+        ("link/", "real"),
+        ("real/.", "real"),
+        ("dangling", "gone"),
+        ("x/../real", "real"),
+        ("new", "new"),
+    ] {
         fs::create_dir_all(at("x")).unwrap();
         assert_eq!(FolderPlace::of(&at(name)).unwrap().path(), root.join(place), "{name}");
     }
     for (path, message) in [
         (PathBuf::from("/"), "`/` cannot become a new folder: it is the root folder"),
-        (PathBuf::from("."), "`.` cannot become a new folder: it is the current folder, or the current folder lies in it"),
-        (PathBuf::from(".."), "`..` cannot become a new folder: it is the current folder, or the current folder lies in it"),
+        (
+            PathBuf::from("."),
+            "`.` cannot become a new folder: it is the current folder, or the current folder lies in it",
+        ),
+        (
+            PathBuf::from(".."),
+            "`..` cannot become a new folder: it is the current folder, or the current folder lies in it",
+        ),
         (PathBuf::new(), "`` cannot become a new folder: it has no name"),
         (at("no/such/.."), "`{dir}/no/such/..` cannot become a new folder: it has no name"),
         (PathBuf::from("/proc"), "`/proc` cannot become a new folder: a file system is mounted there"),
