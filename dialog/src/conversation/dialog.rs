@@ -19,7 +19,7 @@ use crate::config::{ContextSettings, DialogConfig};
 use crate::kinds::{self, Basic, DialogKind};
 use crate::kpi::Profile;
 use crate::sampler::{Sampler, SamplerSettings};
-use crate::tokenizer::Tokenizer;
+use genie_tokenizer::Tokenizer;
 
 /// A conversation. Not tied to a backend: it knows its model by [`TokenModel`].
 pub struct Dialog {
