@@ -1,7 +1,7 @@
 //! What can go wrong: each message names the object, what was found, and what was expected.
 
 use crate::bundle::Entries;
-use crate::{Family, Hint, Splits, Weights};
+use crate::{Family, GgufError, Hint, Splits, Weights};
 use file_io::{FolderError, UnfitPlace};
 use genie_bundle::BundleError;
 use std::path::PathBuf;
@@ -66,6 +66,10 @@ pub enum CompileError {
     HeadDimUnknown { hidden: usize, n_heads: usize },
     #[error("`{key}` is {id}, but the vocabulary has {vocab} entries")]
     TokenOutOfRange { key: &'static str, id: usize, vocab: usize },
+
+    // GGUF files.
+    #[error(transparent)]
+    Gguf(Box<GgufError>),
 
     // Checkpoint.
     #[error("no checkpoint in `{}`: neither model.safetensors nor model.safetensors.index.json", dir.display())]
@@ -138,6 +142,12 @@ pub enum CompileError {
     TestModel { what: &'static str, found: usize, expected: &'static str },
 }
 
+impl From<GgufError> for CompileError {
+    fn from(error: GgufError) -> Self {
+        Self::Gguf(Box::new(error))
+    }
+}
+
 impl CompileError {
     /// What the user may do about it. A backend's own error has hints of its own.
     pub fn hint(&self) -> Option<Hint> {
@@ -147,6 +157,7 @@ impl CompileError {
             Self::HtpPrecision { .. } => Hint::DefaultPrecisionOrNoChip,
             Self::NotHtp { .. } => Hint::HtpLibrary,
             Self::OtherDevice { .. } => Hint::OpenForChip,
+            Self::Gguf(error) => return error.hint(),
             Self::PlannedTooLong { finer: Some((splits, layers)), .. } => {
                 Hint::FinerSplits { splits: *splits, layers_per_split: *layers }
             }
