@@ -1,7 +1,9 @@
 //! What can go wrong: each message names the object, what was found, and what was expected.
 
+use crate::bundle::Entries;
 use crate::gguf_error::GgufError;
 use crate::{Family, Hint, Splits, Weights};
+use file_io::{FolderError, UnfitPlace};
 use genie_bundle::BundleError;
 use std::path::PathBuf;
 
@@ -117,10 +119,12 @@ pub enum CompileError {
     TokenizerTooLarge { token: String, id: u64, vocab: usize },
 
     // Bundle.
-    #[error("`{}` is not empty and not a bundle", path.display())]
-    OutputOccupied { path: PathBuf },
-    #[error("`{}` is a file, expected a directory to write the bundle to", path.display())]
-    OutputIsFile { path: PathBuf },
+    #[error("`{}` already holds a bundle{}", path.display(), beside(others))]
+    OutputIsBundle { path: PathBuf, others: Entries },
+    #[error("`{}` is not empty and not a bundle: it holds {holds}", path.display())]
+    OutputOccupied { path: PathBuf, holds: Entries, source: Option<Box<BundleError>> },
+    #[error(transparent)]
+    OutputFolder(#[from] FolderError),
     #[error("`{}` cannot be a bundle directory: {why}", path.display())]
     OutputUnfit { path: PathBuf, why: &'static str },
     #[error(transparent)]
@@ -180,7 +184,10 @@ impl CompileError {
             Self::HtpWeights { .. } => Hint::WeightsW8OrFloat,
             Self::F16Overflow { .. } => Hint::PrecisionF32,
             Self::UnsupportedFeature { feature: "quantization_config", .. } => Hint::UnquantisedCheckpoint,
-            Self::OutputOccupied { .. } => Hint::OtherDirectoryOrForce,
+            Self::OutputIsBundle { .. } => Hint::OtherDirectoryOrForce,
+            Self::OutputOccupied { .. } => Hint::OtherDirectory,
+            Self::OutputFolder(FolderError::Unfit { why: UnfitPlace::MountPoint, .. }) => Hint::DirectoryInside,
+            Self::OutputFolder(FolderError::Unfit { .. }) => Hint::AnyOtherDirectory,
             Self::Bundle(BundleError::ManifestVersion { .. }) => Hint::CompileAgainOrNewerBuild,
             Self::Bundle(BundleError::FileChanged { .. }) => Hint::CompileAgain,
             _ => return None,
@@ -195,6 +202,11 @@ fn gb(bytes: u64) -> String {
         10_000_000..1_000_000_000 => format!("{} MB", bytes / 1_000_000),
         _ => format!("{:.1} GB", bytes as f64 / 1e9),
     }
+}
+
+/// Other entries of a bundle's directory, as the end of a sentence.
+fn beside(others: &Entries) -> String {
+    if others.is_empty() { String::new() } else { format!(", and {others}") }
 }
 
 fn quoted<T: AsRef<str>>(names: &[T]) -> String {
