@@ -30,6 +30,7 @@ pub(crate) fn compile_with<T: Target>(
     let Model { spec, checkpoint, .. } = &model;
     lower::check_weights(spec, checkpoint)?;
     check_tokenizer(&model.files, spec.vocab)?;
+    model.notes.iter().for_each(|note| progress.note(note));
     note_oddities(options, spec, &variants, progress);
     let form = if options.htp.is_some() { LinearForm::Conv2d } else { LinearForm::FullyConnected };
     let format = Format { precision: options.precision, weights: options.weights, form };
@@ -74,7 +75,7 @@ pub(crate) fn compile_with<T: Target>(
     binaries.dedup();
     let mut files = binaries.clone();
     for name in [TOKENIZER_FILE].iter().chain(&OPTIONAL_FILES) {
-        if *name == TOKENIZER_FILE || model.files.has(name) {
+        if *name == TOKENIZER_FILE || model.files.has(name)? {
             model.files.copy(name, &staging.path(name))?;
             files.push(name.to_string());
         }

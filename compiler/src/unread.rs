@@ -103,7 +103,8 @@ fn layer_and_part(name: &str) -> Option<(usize, &str)> {
     Some((layer.parse().ok()?, part))
 }
 
-fn is_harmless(name: &str) -> bool {
+/// True for tensors that a model can do without.
+pub(crate) fn is_harmless(name: &str) -> bool {
     name == ROPE_FREQS || HARMLESS.iter().any(|end| name.ends_with(end))
 }
 

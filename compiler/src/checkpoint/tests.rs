@@ -308,14 +308,3 @@ fn all_types_widen_exactly() {
         assert_eq!(found, expected, "{dtype:?}");
     }
 }
-
-#[test]
-fn the_closest_names_come_first() {
-    let names = ["model.norm.weight", "model.embed_tokens.weight", "embed_tokens.weight", "lm_head.weight"];
-    assert_eq!(nearest("lm_heads.weight", names.into_iter()), ["lm_head.weight"]);
-    assert_eq!(
-        nearest("model.embed_token.weight", names.into_iter()),
-        ["model.embed_tokens.weight", "embed_tokens.weight"]
-    );
-    assert!(nearest("visual.patch", names.into_iter()).is_empty());
-}

@@ -50,6 +50,12 @@ fn words(hint: &Hint) -> String {
         Hint::SetKey { key } => {
             format!("if the model has it, set `{key}` to true in config.json; else remove the tensor")
         }
+        Hint::RemoveKey { key } => {
+            format!("this compiler does not know it; if the model computes the same without it, remove `{key}` from the file")
+        }
+        Hint::SimilarKeys { near } => {
+            format!("similar keys: {}", near.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", "))
+        }
         Hint::OtherFamilyOrConfig => {
             "text generated without it would be wrong: config.json may belong to another model, or the model computes \
              something that this compiler does not know"
@@ -59,6 +65,8 @@ fn words(hint: &Hint) -> String {
             "set `tie_word_embeddings` to false in config.json to use the head, or remove the tensor".into()
         }
         Hint::OtherConfig => "config.json may belong to another model".into(),
+        Hint::PassModel => "pass a folder with config.json, safetensors and tokenizer.json, or a GGUF file".into(),
+        Hint::SaveAsFloat => "save the weights as float32, float16 or bfloat16 first".into(),
         Hint::UnquantisedCheckpoint => "start from the checkpoint that is not quantised".into(),
         Hint::OtherDirectoryOrForce => "choose another directory, or use `--force` to replace it".into(),
         Hint::CompileAgainOrNewerBuild => "compile the bundle again with this build, or use a newer one".into(),
