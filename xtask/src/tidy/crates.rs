@@ -25,22 +25,24 @@ pub struct Crate {
 /// Bottom up: a crate uses rows above its own only.
 pub const CRATES: &[Crate] = &[
     library("genie-types", &[]),
-    library("genie-bundle", &["genie-types"]),
+    library("file-io", &[]),
+    library("genie-bundle", &["genie-types", "file-io"]),
     library("qnn-sys", &[]).with_unsafe(Unsafe::Allowed),
-    library("qnn-api", &["qnn-sys", "genie-types"]).with_unsafe(Unsafe::Allowed),
+    library("qnn-api", &["qnn-sys", "genie-types", "file-io"]).with_unsafe(Unsafe::Allowed),
     library("qnn-host", &["qnn-sys"]).with_unsafe(Unsafe::Allowed),
     library("nsp-graph", &["genie-types"]),
     library("kvmanager", &["genie-types"]),
-    library("session-store", &["genie-types", "kvmanager"]),
+    library("session-store", &["genie-types", "file-io", "kvmanager"]),
     library("engine", &["genie-types", "qnn-api", "nsp-graph", "kvmanager", "session-store"]),
     library("testkit", &["genie-types", "qnn-api", "qnn-host", "engine"]),
-    library("compiler", &["genie-types", "genie-bundle", "qnn-api", "nsp-graph"]),
-    library("dialog", &["genie-types", "genie-bundle", "session-store", "engine"]),
-    library("doctor", &["genie-types", "genie-bundle", "qnn-api", "nsp-graph"]),
+    library("compiler", &["genie-types", "file-io", "genie-bundle", "qnn-api", "nsp-graph"]),
+    library("dialog", &["genie-types", "file-io", "genie-bundle", "session-store", "engine"]),
+    library("doctor", &["genie-types", "file-io", "genie-bundle", "qnn-api", "nsp-graph"]),
     library(
         "open-genie",
         &[
             "genie-types",
+            "file-io",
             "genie-bundle",
             "qnn-api",
             "qnn-host",
@@ -55,6 +57,7 @@ pub const CRATES: &[Crate] = &[
         "genie-cli",
         &[
             "genie-types",
+            "file-io",
             "genie-bundle",
             "qnn-api",
             "qnn-host",

@@ -1,0 +1,175 @@
+//! Several files that belong together: the old ones stay until all new ones are on the disk.
+//!
+//! *Order of publishing*: the old mark is moved aside, every file is put into its place, files that no longer belong are
+//! moved aside, the new mark comes last. A reader that finds no mark knows that it looks at two sets; a process killed in
+//! between leaves the set without its mark. *An error in between* puts everything back.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use crate::new_file::{NewFile, Sealed, sync_folder};
+use crate::temporary::{Temporary, folder_of};
+use crate::write::{fill, put};
+use crate::{FileError, Result};
+
+/// Files of one folder that are replaced together. Dropped without [`publish`](Self::publish), it leaves the folder as it was.
+#[derive(Debug)]
+pub struct FileSet {
+    folder: PathBuf,
+    files: Vec<Sealed>,
+    /// The name of the file that shows that the set is whole.
+    mark: Option<String>,
+    obsolete: Vec<PathBuf>,
+}
+
+impl FileSet {
+    /// Begins a set in this folder.
+    pub fn new(folder: &Path) -> Self {
+        Self { folder: folder.to_owned(), files: Vec::new(), mark: None, obsolete: Vec::new() }
+    }
+
+    /// Writes a file of the set under a temporary name.
+    ///
+    /// # Errors
+    /// [`FileError`].
+    pub fn add(&mut self, name: &str, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+        let mut file = NewFile::create(&self.folder.join(name))?;
+        fill(&mut file, write).map_err(|e| file.failed(e))?;
+        self.files.push(file.seal()?);
+        Ok(())
+    }
+
+    /// Writes these bytes as a file of the set under a temporary name, with their room reserved first.
+    ///
+    /// # Errors
+    /// [`FileError`].
+    pub fn add_bytes(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
+        let mut file = NewFile::create(&self.folder.join(name))?;
+        put(&mut file, bytes)?;
+        self.files.push(file.seal()?);
+        Ok(())
+    }
+
+    /// Names a file that goes when the set is published; it need not be there.
+    pub fn remove(&mut self, name: &str) {
+        self.obsolete.push(self.folder.join(name));
+    }
+
+    /// Names the file without which the set is not whole: it goes first and comes last.
+    pub fn set_mark(&mut self, name: &str) {
+        self.mark = Some(name.to_owned());
+    }
+
+    /// Puts all files into their places.
+    ///
+    /// # Errors
+    /// [`FileError`]; the old set is as it was.
+    pub fn publish(mut self) -> Result<()> {
+        let mut done = Undo::default();
+        let placed = self.place(&mut done);
+        if placed.is_err() {
+            done.undo();
+        }
+        sync_folder(&self.folder);
+        placed
+    }
+
+    fn place(&mut self, done: &mut Undo) -> Result<()> {
+        let mark = self.mark.as_ref().map(|name| self.folder.join(name));
+        if let Some(mark) = &mark {
+            done.move_aside(mark)?;
+        }
+        let is_mark = |file: &Sealed| mark.as_deref().is_some_and(|mark| mark.file_name() == file.target.file_name());
+        self.files.sort_by_key(is_mark);
+        let n_plain = self.files.iter().filter(|file| !is_mark(file)).count();
+        let (plain, marks) = self.files.split_at_mut(n_plain);
+        for file in plain {
+            done.put(file)?;
+        }
+        for path in &self.obsolete {
+            done.move_aside(path)?;
+        }
+        if !marks.is_empty() {
+            // The files before the mark, also after a power cut.
+            sync_folder(&self.folder);
+        }
+        for file in marks {
+            done.put(file)?;
+        }
+        Ok(())
+    }
+}
+
+/// What has been done to a folder, to be taken back in the opposite order.
+#[derive(Debug, Default)]
+struct Undo {
+    steps: Vec<Step>,
+}
+
+#[derive(Debug)]
+struct Step {
+    /// Where something changed.
+    place: PathBuf,
+    /// The old file, if there was one.
+    old: Option<Temporary>,
+}
+
+impl Undo {
+    fn move_aside(&mut self, place: &Path) -> Result<()> {
+        let mut old = Temporary::aside(place);
+        match fs::rename(place, old.path()) {
+            Ok(()) => {
+                old.set_exists(true);
+                self.steps.push(Step { place: place.to_owned(), old: Some(old) });
+                Ok(())
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(e) => Err(FileError::io("move aside", place)(e)),
+        }
+    }
+
+    /// Puts a file into its place; the old one is kept until the end. With an exchange, readers never find the place empty.
+    fn put(&mut self, file: &mut Sealed) -> Result<()> {
+        if exchange(file.temporary.path(), &file.target) {
+            let old = std::mem::replace(&mut file.temporary, Temporary::aside(&file.target));
+            self.steps.push(Step { place: file.target.clone(), old: Some(old) });
+            return Ok(());
+        }
+        self.move_aside(&file.target)?;
+        file.put()?;
+        match self.steps.last() {
+            Some(step) if step.place == file.target => {}
+            _ => self.steps.push(Step { place: file.target.clone(), old: None }),
+        }
+        Ok(())
+    }
+
+    /// Takes everything back. What cannot be put back keeps its temporary name rather than being removed.
+    fn undo(&mut self) {
+        while let Some(step) = self.steps.pop() {
+            match step.old {
+                Some(mut old) => {
+                    let _ = fs::rename(old.path(), &step.place);
+                    old.set_exists(false);
+                }
+                None => drop(fs::remove_file(&step.place)),
+            }
+            sync_folder(folder_of(&step.place));
+        }
+    }
+}
+
+/// Exchanges two files, where the system and the file system can.
+fn exchange(a: &Path, b: &Path) -> bool {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
+        renameat_with(CWD, a, CWD, b, RenameFlags::EXCHANGE).is_ok()
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = (a, b);
+        false
+    }
+}

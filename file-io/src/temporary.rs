@@ -1,0 +1,138 @@
+//! Temporary files: `.NAME.PID-HOST-START.N.tmp` beside the file that they become.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::maker::{self, Maker};
+use crate::{FileError, Result};
+
+/// The end of a temporary file's name.
+const END: &str = ".tmp";
+
+/// A file that is removed unless it is given its name.
+#[derive(Debug)]
+pub(crate) struct Temporary {
+    path: PathBuf,
+    /// Whether there is something under the name.
+    exists: bool,
+}
+
+impl Temporary {
+    /// Makes an empty file, open for reading and writing, beside `target`.
+    pub(crate) fn create(target: &Path) -> Result<(Self, File)> {
+        loop {
+            let path = target.with_file_name(next_name(target));
+            match File::options().read(true).write(true).create_new(true).open(&path) {
+                Ok(file) => return Ok((Self { path, exists: true }, file)),
+                // Another process of this id in a container that counts as this host.
+                Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(e) => return Err(creating(target, e)),
+            }
+        }
+    }
+
+    /// A name for a file that is moved aside.
+    pub(crate) fn aside(target: &Path) -> Self {
+        Self { path: target.with_file_name(next_name(target)), exists: false }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Says whether there is now something to remove.
+    pub(crate) fn set_exists(&mut self, exists: bool) {
+        self.exists = exists;
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if self.exists {
+            // What cannot be removed now is swept by the next writer.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn creating(target: &Path, source: std::io::Error) -> FileError {
+    let folder = folder_of(target);
+    if source.kind() == std::io::ErrorKind::NotFound && !folder.exists() {
+        return FileError::NoFolder { path: target.to_owned(), folder: folder.to_owned() };
+    }
+    FileError::writing(target, folder, 0, false, source)
+}
+
+/// The folder that a path stands in.
+pub(crate) fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// A name of its own for each process and each call. A long name is cut: with ours around it, it has to stay below 256 bytes.
+fn next_name(target: &Path) -> String {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let name = target.file_name().unwrap_or_default().to_string_lossy();
+    let cut = name.char_indices().map(|(at, _)| at).take_while(|&at| at <= 160).last().unwrap_or(0);
+    let name = if name.len() > 160 { &name[..cut] } else { &name };
+    format!(".{name}.{}.{number}{END}", Maker::this())
+}
+
+/// Whether this file is a temporary whose maker is dead. Names of releases before HOST and START were in them count for
+/// `target` only: `.NAME.PID.N.tmp` and `NAME.PID.part` could be anything.
+pub(crate) fn is_left_behind(path: &Path, target: Option<&OsStr>) -> bool {
+    let Some(name) = path.file_name().and_then(OsStr::to_str) else { return false };
+    match maker_of(name) {
+        Some(maker) => maker.has_left(path),
+        None => {
+            target.and_then(OsStr::to_str).and_then(|target| old_maker_of(name, target)).is_some_and(maker::is_dead)
+        }
+    }
+}
+
+fn maker_of(name: &str) -> Option<Maker> {
+    let mut parts = name.strip_prefix('.')?.strip_suffix(END)?.rsplitn(3, '.');
+    let (number, maker) = (parts.next()?, parts.next()?);
+    parts.next()?;
+    number.parse::<u64>().ok()?;
+    Maker::parse(maker)
+}
+
+fn old_maker_of(name: &str, target: &str) -> Option<u32> {
+    let part = || name.strip_prefix(target)?.strip_prefix('.')?.strip_suffix(".part")?.parse().ok();
+    let numbered = || {
+        let rest = name.strip_prefix('.')?.strip_prefix(target)?.strip_prefix('.')?.strip_suffix(END)?;
+        let (pid, number) = rest.split_once('.')?;
+        number.parse::<u64>().ok()?;
+        pid.parse().ok()
+    };
+    part().or_else(numbered)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_say_who_made_them() {
+        let name = next_name(Path::new("a/dialog.json"));
+        assert_eq!(maker_of(&name), Some(Maker::this()), "{name}");
+        let long = next_name(Path::new(&"é".repeat(120)));
+        assert!(long.len() < 256 && maker_of(&long) == Some(Maker::this()), "{long}");
+        for name in ["dialog.json", ".dialog.json.tmp", ".x.12.3.tmp", "x.1-00000000-1.0.tmp", ".x.1-00000000-1.a.tmp"]
+        {
+            assert_eq!(maker_of(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn old_names_count_for_their_target_only() {
+        assert_eq!(old_maker_of(".dialog.json.12.3.tmp", "dialog.json"), Some(12));
+        assert_eq!(old_maker_of("model.bin.12.part", "model.bin"), Some(12));
+        for name in ["film.12.part", ".other.12.3.tmp", "model.bin.x.part", ".dialog.json.12.x.tmp"] {
+            assert_eq!(old_maker_of(name, "model.bin").or_else(|| old_maker_of(name, "dialog.json")), None, "{name}");
+        }
+    }
+}
