@@ -58,7 +58,8 @@ impl Model {
     /// All files that are read, for the hash: the small ones first.
     pub(crate) fn hashed_files(&self, small: impl Iterator<Item = &'static str>) -> Vec<PathBuf> {
         let in_folder = matches!(self.files, ModelFiles::Folder(_));
-        let small = small.filter(|name| in_folder && self.files.has(name).unwrap_or(true)).map(|name| self.files.path(name));
+        let small =
+            small.filter(|name| in_folder && self.files.has(name).unwrap_or(true)).map(|name| self.files.path(name));
         small.chain(self.checkpoint.shards().iter().cloned()).collect()
     }
 }

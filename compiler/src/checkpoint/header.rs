@@ -35,7 +35,8 @@ impl<'a> RawEntry<'a> {
         let bad = |key: &str, value, expected| format!("its `{key}` is {}, expected {expected}", shown(value));
         let (dtype, shape, offsets) = (part("dtype")?, part("shape")?, part("data_offsets")?);
         let numbers = |value: &Value| value.as_array()?.iter().map(Value::as_u64).collect::<Option<Vec<u64>>>();
-        let extents = |value| numbers(value)?.into_iter().map(|n| usize::try_from(n).ok()).collect();
+        let extents =
+            |value: &Value| numbers(value)?.into_iter().map(|n| usize::try_from(n).ok()).collect::<Option<Vec<_>>>();
         Ok(Self {
             dtype: dtype.as_str().ok_or_else(|| bad("dtype", dtype, "a string"))?,
             shape: extents(shape).ok_or_else(|| bad("shape", shape, "a list of whole numbers"))?,
@@ -98,9 +99,9 @@ pub(super) fn read(path: &Path, shard: usize) -> Result<BTreeMap<String, TensorE
 
     let mut tensors = BTreeMap::new();
     for (name, value) in raw.iter().filter(|(name, _)| *name != METADATA_KEY) {
-        let entry = RawEntry::of(value).and_then(|raw| check(raw, shard, data_start)).map_err(|detail| {
-            CompileError::BadTensorEntry { path: path.into(), name: shown_key(name), detail }
-        })?;
+        let entry = RawEntry::of(value)
+            .and_then(|raw| check(raw, shard, data_start))
+            .map_err(|detail| CompileError::BadTensorEntry { path: path.into(), name: shown_key(name), detail })?;
         tensors.insert(name.clone(), entry);
     }
     check_coverage(path, &tensors, data_start, file_bytes)?;

@@ -145,7 +145,13 @@ impl Checkpoint {
             (hugging_face_name(name).unwrap_or_else(|| name.clone()), entry)
         });
         let dir = gguf.path.parent().unwrap_or(Path::new("")).into();
-        Ok(Self { dir, shards: vec![gguf.path.clone()], tensors: entries.collect(), names: Names::Gguf, notes: Vec::new() })
+        Ok(Self {
+            dir,
+            shards: vec![gguf.path.clone()],
+            tensors: entries.collect(),
+            names: Names::Gguf,
+            notes: Vec::new(),
+        })
     }
 
     /// The directory it was opened from.
@@ -216,8 +222,11 @@ fn none_in(dir: &Path) -> CompileError {
 /// Notes safetensors files that are no part of the checkpoint, and an adapter.
 fn note_other_files(dir: &Path, shards: &[PathBuf], notes: &mut Vec<String>) {
     let read = |name: &String| shards.iter().any(|shard| shard.file_name().is_some_and(|n| n == name.as_str()));
-    let others: Vec<String> =
-        names_in(dir).into_iter().filter(|name| name.ends_with(".safetensors") && !read(name)).map(|n| shown_key(&n)).collect();
+    let others: Vec<String> = names_in(dir)
+        .into_iter()
+        .filter(|name| name.ends_with(".safetensors") && !read(name))
+        .map(|n| shown_key(&n))
+        .collect();
     if !others.is_empty() {
         notes.push(format!("not read, as they are no part of the checkpoint: {}", others.join(", ")));
     }

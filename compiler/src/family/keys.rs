@@ -11,6 +11,8 @@ use serde_json::Value;
 
 /// Keys without effect on a graph: training, labels, exporters, defaults of generation, lengths that nothing depends on.
 const HARMLESS: &[&str] = &[
+    "_commit_hash",
+    "_name_or_path",
     "architectures",
     "attn_implementation",
     "auto_map",
@@ -74,8 +76,17 @@ const HARMLESS: &[&str] = &[
 ];
 
 /// Parts of names of more of them.
-const HARMLESS_PARTS: &[&str] =
-    &["dropout", "pdrop", "_token_id", "tokenizer", "_attn_implementation", "flash_attn", "flash_attention", "unsloth", "_init_std"];
+const HARMLESS_PARTS: &[&str] = &[
+    "dropout",
+    "pdrop",
+    "_token_id",
+    "tokenizer",
+    "_attn_implementation",
+    "flash_attn",
+    "flash_attention",
+    "unsloth",
+    "_init_std",
+];
 
 /// A key that may have one value only: what this compiler computes with anyway.
 struct Fixed {
@@ -90,7 +101,11 @@ const FIXED: &[Fixed] = &[
         fits: |v, spec| is(v, spec.n_layers),
         accepted: "the value of num_hidden_layers",
     },
-    Fixed { keys: &["n_embd", "d_model", "model_dim"], fits: |v, spec| is(v, spec.hidden), accepted: "the value of hidden_size" },
+    Fixed {
+        keys: &["n_embd", "d_model", "model_dim"],
+        fits: |v, spec| is(v, spec.hidden),
+        accepted: "the value of hidden_size",
+    },
     Fixed {
         keys: &["n_head", "n_heads", "num_heads"],
         fits: |v, spec| is(v, spec.n_heads),
@@ -122,7 +137,14 @@ const FIXED: &[Fixed] = &[
         accepted: "the value of max_position_embeddings",
     },
     Fixed {
-        keys: &["layer_norm_eps", "layer_norm_epsilon", "layernorm_epsilon", "norm_eps", "norm_epsilon", "rms_norm_epsilon"],
+        keys: &[
+            "layer_norm_eps",
+            "layer_norm_epsilon",
+            "layernorm_epsilon",
+            "norm_eps",
+            "norm_epsilon",
+            "rms_norm_epsilon",
+        ],
         fits: |v, spec| v.as_f64().is_some_and(|eps| eps as f32 == spec.rms_eps),
         accepted: "the value of rms_norm_eps",
     },
@@ -152,11 +174,7 @@ const FIXED: &[Fixed] = &[
         accepted: "rmsnorm",
     },
     Fixed { keys: &["is_causal", "causal"], fits: |v, _| *v == true, accepted: "true" },
-    Fixed {
-        keys: &["query_pre_attn_scalar"],
-        fits: |v, spec| is(v, spec.head_dim),
-        accepted: "the width of a head",
-    },
+    Fixed { keys: &["query_pre_attn_scalar"], fits: |v, spec| is(v, spec.head_dim), accepted: "the width of a head" },
     Fixed {
         keys: &["attention_multiplier", "attention_scale", "attn_scale", "softmax_scale"],
         fits: |v, spec| v.as_f64().is_some_and(|s| (s * (spec.head_dim as f64).sqrt() - 1.0).abs() < 1e-6),
@@ -185,12 +203,72 @@ const FIXED: &[Fixed] = &[
 
 /// Parts of names that are those of model mathematics.
 const MATHEMATICS: &[&str] = &[
-    "act_", "alibi", "attention", "attn", "audio", "bias", "causal", "clamp", "clip", "compress", "conv", "cross", "decoder",
-    "eps", "expert", "factor", "ffn", "gate", "gating", "head", "hidden", "image", "intermediate", "kv", "layer", "logit", "lora",
-    "mamba", "mask", "merg", "mixture", "mlp", "moe", "mtp", "mult", "nextn", "norm", "pool", "position", "prun", "qk", "quant",
-    "recur", "residual", "rope", "rotary", "scal", "shift", "skip", "slid", "softcap", "softmax", "sparse", "ssm", "temperature",
-    "text_config", "theta", "tie_", "topk", "vision", "window", "yarn",
+    "act_",
+    "alibi",
+    "attention",
+    "attn",
+    "audio",
+    "bias",
+    "causal",
+    "clamp",
+    "clip",
+    "compress",
+    "conv",
+    "cross",
+    "decoder",
+    "eps",
+    "expert",
+    "factor",
+    "ffn",
+    "gate",
+    "gating",
+    "head",
+    "hidden",
+    "image",
+    "intermediate",
+    "kv",
+    "layer",
+    "logit",
+    "lora",
+    "mamba",
+    "mask",
+    "merg",
+    "mixture",
+    "mlp",
+    "moe",
+    "mtp",
+    "mult",
+    "nextn",
+    "norm",
+    "pool",
+    "position",
+    "prun",
+    "qk",
+    "quant",
+    "recur",
+    "residual",
+    "rope",
+    "rotary",
+    "scal",
+    "shift",
+    "skip",
+    "slid",
+    "softcap",
+    "softmax",
+    "sparse",
+    "ssm",
+    "temperature",
+    "text_config",
+    "theta",
+    "tie_",
+    "topk",
+    "vision",
+    "window",
+    "yarn",
 ];
+
+/// Parts of names of numbers of which 0 is as effective as any other.
+const FACTORS: &[&str] = &["eps", "factor", "mult", "norm", "pct", "percent", "ratio", "scal", "temperature", "theta"];
 
 /// Checks the keys of `config.json` that were not read, and adds a note about those that are not known.
 ///
@@ -199,15 +277,19 @@ const MATHEMATICS: &[&str] = &[
 pub(super) fn check_config(config: &Object<'_>, spec: &ModelSpec, notes: &mut Vec<String>) -> Result<()> {
     let mut unknown = Vec::new();
     for (key, value) in config.unread() {
-        if is_off(value) || is_harmless(key) {
+        if value.is_null() || is_harmless(key) {
             continue;
         }
         if let Some(fixed) = FIXED.iter().find(|fixed| fixed.keys.contains(&key)) {
             if !(fixed.fits)(value, spec) {
                 return Err(config.unsupported(key, shown(value), fixed.accepted));
             }
+        } else if is_off(value) {
+            continue;
         } else if sounds_mathematical(key) {
-            return Err(config.unknown(key, value));
+            if !is_none(key, value) {
+                return Err(config.unknown(key, value));
+            }
         } else {
             unknown.push(format!("`{}`", shown_key(key)));
         }
@@ -264,6 +346,12 @@ fn is_off(value: &Value) -> bool {
         Value::Array(items) => items.is_empty(),
         Value::Object(map) => map.is_empty(),
     }
+}
+
+/// True for a 0 that says "none of them"; that of a factor is another matter.
+fn is_none(key: &str, value: &Value) -> bool {
+    let is_factor = FACTORS.iter().any(|part| key.contains(part));
+    value.as_f64() == Some(0.0) && !is_factor
 }
 
 fn is_harmless(key: &str) -> bool {

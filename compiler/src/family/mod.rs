@@ -215,7 +215,8 @@ impl Configuration {
         ];
         for (on, key, parts) in groups {
             let Some(key) = key.filter(|key| self.open.contains(key)) else { continue };
-            let all = |part: &&str| (0..self.spec.n_layers).all(|i| has_tensor(&format!("model.layers.{i}.{part}.bias")));
+            let all =
+                |part: &&str| (0..self.spec.n_layers).all(|i| has_tensor(&format!("model.layers.{i}.{part}.bias")));
             if parts.iter().all(all) {
                 *on = true;
                 self.notes.push(format!(

@@ -104,10 +104,6 @@ pub(super) fn read(config: &Object<'_>, family: Family) -> Result<ModelSpec> {
     let hidden = config.needed_count("hidden_size", 1..=MAX_WIDTH)?;
     let n_heads = config.needed_count("num_attention_heads", 1..=MAX_COUNT)?;
     let n_kv_heads = config.count("num_key_value_heads", 1..=MAX_COUNT)?.unwrap_or(n_heads);
-    if !n_heads.is_multiple_of(n_kv_heads) {
-        let found = format!("{n_kv_heads} with {n_heads} attention heads");
-        return Err(config.bad("num_key_value_heads", found, "a divisor of num_attention_heads"));
-    }
     let head_dim = match config.count("head_dim", 2..=MAX_COUNT)?.or(info.default_head_dim) {
         Some(width) => width,
         None if !hidden.is_multiple_of(n_heads) => return Err(CompileError::HeadDimUnknown { hidden, n_heads }),
@@ -115,6 +111,10 @@ pub(super) fn read(config: &Object<'_>, family: Family) -> Result<ModelSpec> {
     };
     if !head_dim.is_multiple_of(2) {
         return Err(config.bad("head_dim", head_dim, "an even number"));
+    }
+    if !n_heads.is_multiple_of(n_kv_heads) {
+        let found = format!("{n_kv_heads} with {n_heads} attention heads");
+        return Err(config.bad("num_key_value_heads", found, "a divisor of num_attention_heads"));
     }
     let n_layers = config.needed_count("num_hidden_layers", 1..=MAX_COUNT)?;
     check_layer_types(config, n_layers)?;
@@ -132,8 +132,7 @@ pub(super) fn read(config: &Object<'_>, family: Family) -> Result<ModelSpec> {
         rope: rope::read(config)?,
         max_positions: config.count("max_position_embeddings", 1..=u32::MAX as usize)?,
         tied: config.flag("tie_word_embeddings")?.unwrap_or(false),
-        biases: info
-            .biases(config.flag("attention_bias")?.unwrap_or(false), config.flag("mlp_bias")?.unwrap_or(false)),
+        biases: info.biases(config.flag("attention_bias")?.unwrap_or(false), config.flag("mlp_bias")?.unwrap_or(false)),
         qk_norm: info.qk_norm,
         tokens: SpecialTokens::default(),
         sampler: SamplerDefaults::default(),

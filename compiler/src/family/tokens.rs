@@ -61,8 +61,10 @@ pub(super) fn load(
         [one] => Ok(Some(*one)),
         many => {
             let found = many.iter().map(|id| id.0.to_string()).collect::<Vec<_>>().join(", ");
-            let holder = if generation.value(key).is_some() { &generation } else { config };
-            Err(holder.bad(key, found, "one token"))
+            Err(match generation.value(key) {
+                Some(_) => generation.bad(key, found, "one token"),
+                None => config.bad(key, found, "one token"),
+            })
         }
     };
     let (bos, eos, pad) = (one("bos_token_id")?, all("eos_token_id")?, one("pad_token_id")?);

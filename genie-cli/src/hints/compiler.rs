@@ -51,7 +51,9 @@ fn words(hint: &Hint) -> String {
             format!("if the model has it, set `{key}` to true in config.json; else remove the tensor")
         }
         Hint::RemoveKey { key } => {
-            format!("this compiler does not know it; if the model computes the same without it, remove `{key}` from the file")
+            format!(
+                "this compiler does not know it; if the model computes the same without it, remove `{key}` from the file"
+            )
         }
         Hint::SimilarKeys { near } => {
             format!("similar keys: {}", near.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", "))
