@@ -1,6 +1,7 @@
 //! What can go wrong: each message names the object, what was found, and what was expected.
 
-use crate::{Family, Hint, Splits, Weights};
+use crate::{Family, GgufError, Hint, Splits, Weights};
+use file_io::{FileKind, FolderKind};
 use genie_bundle::BundleError;
 use std::path::PathBuf;
 
@@ -53,7 +54,11 @@ pub enum CompileError {
     #[error("`{}` is longer than {limit} bytes, expected a small file", path.display())]
     FileTooLong { path: PathBuf, limit: u64 },
     #[error("`{}` is {found}, expected the folder of a model (config.json, safetensors) or a GGUF file", path.display())]
-    NotAModel { path: PathBuf, found: String },
+    NotAModel { path: PathBuf, found: FileKind },
+    #[error("`{}` has no config.json, expected the folder of a model", dir.display())]
+    NoConfig { dir: PathBuf, gguf: Option<String> },
+    #[error("`{}` has no tokenizer.json", dir.display())]
+    NoTokenizer { dir: PathBuf, other: Option<&'static str> },
     #[error("`{}` does not exist, expected the folder of a model or a GGUF file", path.display())]
     NoModel { path: PathBuf },
     #[error("`{}` is not the expected JSON", path.display())]
@@ -79,6 +84,10 @@ pub enum CompileError {
     HeadDimUnknown { hidden: usize, n_heads: usize },
     #[error("`{key}` is {id}, but the vocabulary has {vocab} entries")]
     TokenOutOfRange { key: &'static str, id: usize, vocab: usize },
+
+    // GGUF files.
+    #[error(transparent)]
+    Gguf(Box<GgufError>),
 
     // Checkpoint.
     #[error("no checkpoint in `{}`: neither model.safetensors nor model.safetensors.index.json", dir.display())]
@@ -142,9 +151,19 @@ pub enum CompileError {
     #[error(transparent)]
     Backend(#[from] qnn_api::Error),
 
+    /// [`Progress::cancelled`](crate::Progress::cancelled) said so.
+    #[error("the compilation was cancelled: nothing was written")]
+    Cancelled,
+
     // Test models.
     #[error("a test model with {what} {found}: expected {expected}")]
     TestModel { what: &'static str, found: usize, expected: &'static str },
+}
+
+impl From<GgufError> for CompileError {
+    fn from(error: GgufError) -> Self {
+        Self::Gguf(Box::new(error))
+    }
 }
 
 impl CompileError {
@@ -156,6 +175,7 @@ impl CompileError {
             Self::HtpPrecision { .. } => Hint::DefaultPrecisionOrNoChip,
             Self::NotHtp { .. } => Hint::HtpLibrary,
             Self::OtherDevice { .. } => Hint::OpenForChip,
+            Self::Gguf(error) => return error.hint(),
             Self::PlannedTooLong { finer: Some((splits, layers)), .. } => {
                 Hint::FinerSplits { splits: *splits, layers_per_split: *layers }
             }
@@ -178,7 +198,11 @@ impl CompileError {
             Self::TiedHeadDiffers { .. } => Hint::UntieOrDropHead,
             Self::UnsupportedDtype { found, .. } if found.starts_with("F64") => Hint::SaveAsFloat,
             Self::UnsupportedDtype { found, .. } if is_quantised(found) => Hint::UnquantisedCheckpoint,
-            Self::NoModel { .. } | Self::NotAModel { .. } => Hint::PassModel,
+            Self::NoConfig { dir, gguf: Some(file) } => Hint::CompileFile(dir.join(file)),
+            Self::NoModel { .. } | Self::NoConfig { .. } => Hint::PassModel,
+            Self::NotAModel { found: FileKind::Folder(FolderKind::Bundle), .. } => Hint::AlreadyCompiled,
+            Self::NotAModel { .. } => Hint::PassModel,
+            Self::NoTokenizer { other, .. } => Hint::ConvertTokenizer { from: *other },
             Self::WrongShape { .. } | Self::LayerCount { .. } => Hint::OtherConfig,
             Self::NoBlocks { .. } | Self::ScaleOverflow { .. } => Hint::WeightsW8,
             Self::HtpWeights { .. } => Hint::WeightsW8OrFloat,

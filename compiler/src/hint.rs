@@ -41,6 +41,18 @@ pub enum Hint {
     FewerLayersPerSplit,
     /// Choose a split layout with several splits.
     LayoutWithSplits,
+    /// Merge the files of a split model into one.
+    MergeShards,
+    /// Quantise the model again, to a format that is read.
+    Requantise,
+    /// Pass the model that this file is a part of, or belongs to.
+    ModelNotPart,
+    /// Convert the model again, with its tokenizer.
+    ConvertWithTokenizer,
+    /// The model computes something that this compiler does not know; a newer one may.
+    NewerFormat,
+    /// The file's keys and tensors do not fit together: convert the model again.
+    ConvertAgain,
     /// Compile this GGUF file instead of its folder.
     CompileFile(PathBuf),
     /// Convert this file to safetensors.
@@ -79,6 +91,13 @@ pub enum Hint {
     OtherConfig,
     /// Pass a folder with `config.json`, safetensors and `tokenizer.json`, or a GGUF file.
     PassModel,
+    /// It is a bundle already: run it.
+    AlreadyCompiled,
+    /// Write the tokenizer as `tokenizer.json`.
+    ConvertTokenizer {
+        /// The file that another kind of tokenizer has, if it is there.
+        from: Option<&'static str>,
+    },
     /// Save the weights as float32, float16 or bfloat16.
     SaveAsFloat,
     /// Start from the checkpoint that is not quantised.

@@ -75,6 +75,7 @@ pub use dequantize::dequantize;
 pub use error::{CompileError, Result};
 pub use family::{Family, ModelSpec};
 pub use genie_bundle::{CONFIG_FILE, Manifest};
+pub use gguf::GgufError;
 pub use hint::Hint;
 pub use htp::{FILE_LIMIT, HtpOptions};
 pub use options::{CompileOptions, Precision, Splits, Weights};

@@ -43,6 +43,12 @@ impl Case {
             Err(error) => (error.to_string().replace(&*dir.to_string_lossy(), "{dir}"), error.hint()),
         };
         let left: Vec<_> = std::fs::read_dir(place.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        let hint = match hint {
+            Some(Hint::CompileFile(path)) => {
+                Some(Hint::CompileFile(path.to_string_lossy().replace(&*dir.to_string_lossy(), "{dir}").into()))
+            }
+            other => other,
+        };
         let as_expected = message == self.message && hint == self.hint && left == ["model"];
         let (name, wanted) = (self.name, (self.message, &self.hint));
         (!as_expected)

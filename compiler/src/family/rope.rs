@@ -13,6 +13,7 @@ const DEFAULT_THETA: f64 = 10_000.0;
 /// The newer key, and the older one that it replaced.
 const KEYS: [&str; 2] = ["rope_parameters", "rope_scaling"];
 
+const ROPE_TYPES: &str = "default, linear or llama3";
 const AT_LEAST_1: &str = "a number of at least 1";
 const ABOVE_0: &str = "a number above 0";
 
@@ -56,10 +57,11 @@ pub(super) fn read(config: &Object<'_>) -> Result<Rope> {
     let scaling = match newer.or(older) {
         Some("default") => None,
         Some("llama3") => Some(llama3(&block)?),
-        Some(other) => return Err(block.unsupported("rope_type", shown_key(other), "default or llama3")),
+        Some("linear") => Some(linear(&block)?),
+        Some(other) => return Err(block.unsupported("rope_type", shown_key(other), ROPE_TYPES)),
         // The newer key may hold theta alone.
         None if block.unread().is_empty() => None,
-        None => return Err(block.missing("rope_type", "default or llama3")),
+        None => return Err(block.missing("rope_type", ROPE_TYPES)),
     };
     match block.unread().iter().find(|(_, value)| !value.is_null()) {
         Some((key, value)) => Err(block.unknown(key, value)),
@@ -76,14 +78,20 @@ fn full_rotation(block: &Object<'_>) -> Result<()> {
     }
 }
 
+/// All positions divided by a factor. libGenie's configuration has no name for it, but it is the `llama3` rule for a model of one
+/// position: every wavelength is longer than that, so every frequency is divided.
+fn linear(block: &Object<'_>) -> Result<Llama3Scaling> {
+    let factor = block.needed_number("factor", f64::MIN_POSITIVE..=f64::MAX, ABOVE_0)?;
+    Ok(Llama3Scaling { factor, low_freq_factor: 1.0, high_freq_factor: 4.0, original_max_position: 1.0 })
+}
+
 fn llama3(block: &Object<'_>) -> Result<Llama3Scaling> {
     let above_0 = |key| block.needed_number(key, f64::MIN_POSITIVE..=f64::MAX, ABOVE_0);
-    let at_least_1 = |key| block.needed_number(key, 1.0..=f64::MAX, AT_LEAST_1);
     let scaling = Llama3Scaling {
-        factor: at_least_1("factor")?,
+        factor: above_0("factor")?,
         low_freq_factor: above_0("low_freq_factor")?,
         high_freq_factor: above_0("high_freq_factor")?,
-        original_max_position: at_least_1("original_max_position_embeddings")?,
+        original_max_position: block.needed_number("original_max_position_embeddings", 1.0..=f64::MAX, AT_LEAST_1)?,
     };
     if scaling.high_freq_factor <= scaling.low_freq_factor {
         let expected = format!("more than `low_freq_factor`, {}", scaling.low_freq_factor);

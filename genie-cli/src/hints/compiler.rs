@@ -32,12 +32,25 @@ fn words(hint: &Hint) -> String {
         }
         Hint::FewerLayersPerSplit => "use `--layers-per-split` with fewer layers, or fewer `--ar` and `--cl`".into(),
         Hint::LayoutWithSplits => "use `--splits decoder-lmhead` or `lut-decoder-lmhead`".into(),
+        Hint::MergeShards => "merge the files first: `llama-gguf-split --merge FIRST_FILE OUT.gguf`".into(),
+        Hint::Requantise => {
+            "re-quantise the model to Q4_K_M or Q8_0 with `llama-quantize`, from its F16 or BF16 file".into()
+        }
+        Hint::ModelNotPart => "pass the GGUF file of the model itself".into(),
+        Hint::ConvertWithTokenizer => "convert the model again, with the tokenizer that belongs to it".into(),
+        Hint::NewerFormat => {
+            "the text would be wrong without it: use a model of llama, qwen2 or qwen3 as published, or a newer `genie`"
+                .into()
+        }
+        Hint::ConvertAgain => {
+            "the file's keys and tensors do not fit together: convert the model again, or download it again".into()
+        }
         Hint::CompileFile(path) => format!("compile the file itself: pass `{}`", path.display()),
         Hint::ConvertToSafetensors(file) => {
             format!("`{file}` is in another format: save the model as safetensors first")
         }
         Hint::ModelDirectory => "pass the directory that holds config.json".into(),
-        Hint::DownloadAgain => "the download may be incomplete: download it again".into(),
+        Hint::DownloadAgain => "the file is incomplete or damaged: download it again".into(),
         Hint::MissingTensor { near, maybe_tied } => {
             let names = near.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
             let tied = "is `tie_word_embeddings` missing from config.json?";
@@ -68,6 +81,12 @@ fn words(hint: &Hint) -> String {
         }
         Hint::OtherConfig => "config.json may belong to another model".into(),
         Hint::PassModel => "pass a folder with config.json, safetensors and tokenizer.json, or a GGUF file".into(),
+        Hint::AlreadyCompiled => "it is compiled already: `genie run -c` runs it".into(),
+        Hint::ConvertTokenizer { from: Some(file) } => format!(
+            "only `{file}` is there: write tokenizer.json with transformers, \
+             `AutoTokenizer.from_pretrained(DIR, use_fast=True).save_pretrained(DIR)`"
+        ),
+        Hint::ConvertTokenizer { from: None } => "download the model's tokenizer.json into the same folder".into(),
         Hint::SaveAsFloat => "save the weights as float32, float16 or bfloat16 first".into(),
         Hint::UnquantisedCheckpoint => "start from the checkpoint that is not quantised".into(),
         Hint::OtherDirectoryOrForce => "choose another directory, or use `--force` to replace it".into(),
@@ -112,8 +131,20 @@ mod tests {
             ),
             (Hint::OtherDirectoryOrForce, "choose another directory, or use `--force` to replace it"),
             (Hint::PrecisionF32, "use `--precision f32`"),
-            (Hint::DownloadAgain, "the download may be incomplete: download it again"),
+            (Hint::DownloadAgain, "the file is incomplete or damaged: download it again"),
             (Hint::ModelDirectory, "pass the directory that holds config.json"),
+            (Hint::PassModel, "pass a folder with config.json, safetensors and tokenizer.json, or a GGUF file"),
+            (
+                Hint::SetKey { key: "attention_bias" },
+                "if the model has it, set `attention_bias` to true in config.json; else remove the tensor",
+            ),
+            (
+                Hint::RemoveKey { key: "x_scale".into() },
+                "this compiler does not know it; if the model computes the same without it, remove `x_scale` from the file",
+            ),
+            (Hint::SimilarKeys { near: near() }, "similar keys: `a.weight`, `b.weight`"),
+            (Hint::AlreadyCompiled, "it is compiled already: `genie run -c` runs it"),
+            (Hint::ConvertTokenizer { from: None }, "download the model's tokenizer.json into the same folder"),
             (Hint::OtherConfig, "config.json may belong to another model"),
             (Hint::UnquantisedCheckpoint, "start from the checkpoint that is not quantised"),
         ];

@@ -20,7 +20,32 @@ fn unfit_configurations_are_refused_by_name() {
         Case {
             name: "no config",
             damage: |dir| std::fs::remove_file(dir.join("config.json")).unwrap(),
-            message: "cannot read `{dir}/config.json`",
+            message: "`{dir}` has no config.json, expected the folder of a model",
+            hint: Some(Hint::PassModel),
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "a GGUF file in a folder",
+            damage: |dir| {
+                std::fs::remove_file(dir.join("config.json")).unwrap();
+                std::fs::write(dir.join("x.gguf"), "").unwrap();
+            },
+            message: "`{dir}` has no config.json, expected the folder of a model",
+            hint: Some(Hint::CompileFile("{dir}/x.gguf".into())),
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "SentencePiece's file alone (section 4)",
+            damage: |dir| std::fs::rename(dir.join("tokenizer.json"), dir.join("tokenizer.model")).unwrap(),
+            message: "`{dir}` has no tokenizer.json",
+            hint: Some(Hint::ConvertTokenizer { from: Some("tokenizer.model") }),
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "no tokenizer at all",
+            damage: |dir| std::fs::remove_file(dir.join("tokenizer.json")).unwrap(),
+            message: "`{dir}` has no tokenizer.json",
+            hint: Some(Hint::ConvertTokenizer { from: None }),
             ..Case::DEFAULT
         },
         Case {
@@ -129,7 +154,7 @@ fn unfit_configurations_are_refused_by_name() {
         Case {
             name: "yarn",
             damage: |dir| set(dir, "rope_scaling", json!({ "type": "yarn", "factor": 4.0 })),
-            message: "unsupported `rope_scaling.rope_type` in `{dir}/config.json`: found yarn, this compiler needs default or llama3",
+            message: "unsupported `rope_scaling.rope_type` in `{dir}/config.json`: found yarn, this compiler needs default, linear or llama3",
             ..Case::DEFAULT
         },
         Case {

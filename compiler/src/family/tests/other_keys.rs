@@ -158,11 +158,11 @@ fn contradictions_are_refused() {
         (json!({ "rope_scaling": [] }), "bad `rope_scaling` in `config.json`: found [], expected an object"),
         (
             json!({ "rope_scaling": { "factor": 2.0 } }),
-            "`config.json` has no `rope_scaling.rope_type`: expected default or llama3",
+            "`config.json` has no `rope_scaling.rope_type`: expected default, linear or llama3",
         ),
         (
             json!({ "rope_scaling": { "mrope_section": [16, 24, 24] } }),
-            "`config.json` has no `rope_scaling.rope_type`: expected default or llama3",
+            "`config.json` has no `rope_scaling.rope_type`: expected default, linear or llama3",
         ),
         (
             json!({ "rope_scaling": { "type": "default", "mrope_section": [16, 24, 24] } }),
@@ -170,11 +170,15 @@ fn contradictions_are_refused() {
         ),
         (
             json!({ "rope_scaling": { "type": "mrope", "mrope_section": [1] } }),
-            "unsupported `rope_scaling.rope_type` in `config.json`: found mrope, this compiler needs default or llama3",
+            "unsupported `rope_scaling.rope_type` in `config.json`: found mrope, this compiler needs default, linear or llama3",
         ),
         (
-            json!({ "rope_scaling": { "type": "linear", "factor": 2.0 } }),
-            "unsupported `rope_scaling.rope_type` in `config.json`: found linear, this compiler needs default or llama3",
+            json!({ "rope_scaling": { "type": "linear" } }),
+            "`config.json` has no `rope_scaling.factor`: expected a number above 0",
+        ),
+        (
+            json!({ "rope_scaling": { "type": "dynamic", "factor": 2.0 } }),
+            "unsupported `rope_scaling.rope_type` in `config.json`: found dynamic, this compiler needs default, linear or llama3",
         ),
         (
             json!({ "rope_scaling": { "type": "default", "factor": 2.0 } }),
@@ -182,7 +186,7 @@ fn contradictions_are_refused() {
         ),
         (
             json!({ "rope_parameters": { "full_attention": { "rope_type": "default" } } }),
-            "`config.json` has no `rope_parameters.rope_type`: expected default or llama3",
+            "`config.json` has no `rope_parameters.rope_type`: expected default, linear or llama3",
         ),
         (
             plus("beta_fast", json!(32)),
@@ -197,8 +201,8 @@ fn contradictions_are_refused() {
             "bad `rope_scaling.rope_theta` in `config.json`: found 500000, expected 10000, as `rope_theta` outside of it",
         ),
         (
-            plus("factor", json!(0.5)),
-            "bad `rope_scaling.factor` in `config.json`: found 0.5, expected a number of at least 1",
+            plus("factor", json!(-0.5)),
+            "bad `rope_scaling.factor` in `config.json`: found -0.5, expected a number above 0",
         ),
         (
             json!({ "rope_scaling": llama3, "rope_parameters": { "rope_type": "default" } }),
@@ -244,4 +248,15 @@ fn biases_that_the_configuration_does_not_mention_are_used_where_all_layers_have
     // What the configuration says counts, and the tensors are then left over.
     set(place.path(), "attention_bias", json!(false));
     assert_eq!(opened().spec.biases, Biases { mlp: true, ..Biases::default() });
+}
+
+#[test]
+fn linear_scaling_divides_every_frequency() {
+    let dir = tempfile::tempdir().unwrap();
+    TestModel::tiny(Family::Llama).write(dir.path()).unwrap();
+    set(dir.path(), "rope_scaling", json!({ "type": "linear", "factor": 2.5 }));
+    let scaling = ModelSpec::load(dir.path()).unwrap().rope.scaling.unwrap();
+    // The rule of `llama3`: a frequency is divided by the factor where its wavelength exceeds this length; none is shorter than tau.
+    let longest_kept = scaling.original_max_position / scaling.low_freq_factor;
+    assert!(scaling.factor == 2.5 && longest_kept < std::f64::consts::TAU, "{scaling:?}");
 }

@@ -101,7 +101,7 @@ const KEYS: &[Key] = &[
     Key { file: CONFIG_JSON, name: "rope_scaling.rope_type", kind: Kind::Text, needed: true },
     Key { file: CONFIG_JSON, name: "rope_scaling.type", kind: Kind::Text, needed: false },
     Key { file: CONFIG_JSON, name: "rope_scaling.rope_theta", kind: Kind::Number(1.0, f64::MAX), needed: false },
-    Key { file: CONFIG_JSON, name: "rope_scaling.factor", kind: Kind::Number(1.0, f64::MAX), needed: true },
+    Key { file: CONFIG_JSON, name: "rope_scaling.factor", kind: Kind::Number(1e-300, f64::MAX), needed: true },
     Key { file: CONFIG_JSON, name: "rope_scaling.low_freq_factor", kind: Kind::Number(1e-300, f64::MAX), needed: true },
     Key { file: CONFIG_JSON, name: "rope_scaling.high_freq_factor", kind: Kind::Number(1e-300, f64::MAX), needed: true },
     Key { file: CONFIG_JSON, name: "rope_scaling.original_max_position_embeddings", kind: Kind::Number(1.0, f64::MAX), needed: true },
