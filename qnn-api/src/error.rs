@@ -211,6 +211,9 @@ pub enum Error {
         /// The system's error.
         source: std::io::Error,
     },
+    /// A context binary could not be written.
+    #[error(transparent)]
+    File(#[from] file_io::FileError),
 }
 
 fn list_of(places: &[PathBuf]) -> String {

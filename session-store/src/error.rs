@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use file_io::FileError;
 use kvmanager::{KvDtype, KvError, SeqId};
 
 use crate::model_hash::ModelHash;
@@ -11,7 +12,7 @@ use crate::names::{DIALOG, KV_MAGIC, RANDOM_STATE, SNAPSHOT, VERSION};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The file system refuses.
+    /// The file system refuses to read, list or remove.
     #[error("cannot {action} `{}`", path.display())]
     Io {
         /// What was being done.
@@ -22,6 +23,9 @@ pub enum StoreError {
         #[source]
         source: std::io::Error,
     },
+    /// A file could not be written; what was saved before is as it was.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// Another kind of file.
     #[error("not a cache snapshot: {0}")]
     NotASnapshot(NotASnapshot),

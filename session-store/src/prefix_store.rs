@@ -8,13 +8,12 @@
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use genie_types::TokenId;
 use kvmanager::SeqId;
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::atomic::TEMPORARY;
 use crate::{ModelHash, Snapshot, StoreError};
 
 /// A folder of snapshots of one model, or of several side by side.
@@ -35,12 +34,13 @@ struct Entry {
 }
 
 impl PrefixStore {
-    /// Opens a folder, which is made if need be. Every insertion brings it down to `max_bytes`.
+    /// Opens a folder, which is made if need be, and removes what killed writers left in it. Every insertion brings it down to `max_bytes`.
     ///
     /// # Errors
     /// [`StoreError::Io`].
     pub fn open(dir: &Path, model: ModelHash, max_bytes: u64) -> Result<Self, StoreError> {
         fs::create_dir_all(dir).map_err(StoreError::io("make folder", dir))?;
+        file_io::sweep_names(dir, &|name| parse(name).is_some());
         Ok(Self { dir: dir.to_owned(), model, max_bytes })
     }
 
@@ -76,7 +76,7 @@ impl PrefixStore {
     /// for a snapshot larger than the whole store, which is not kept.
     ///
     /// # Errors
-    /// [`StoreError::Io`], [`StoreError::OtherModel`].
+    /// [`StoreError::Io`], [`StoreError::File`], [`StoreError::OtherModel`].
     pub fn insert(&self, snapshot: &Snapshot) -> Result<bool, StoreError> {
         snapshot.check_model(self.model)?;
         let (n, hash) = (snapshot.tokens().len(), hash(snapshot.tokens()));
@@ -139,11 +139,6 @@ impl PrefixStore {
             // A file may vanish between the listing and this call.
             let Ok(meta) = item.metadata() else { continue };
             let used = meta.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-            if name.ends_with(TEMPORARY) && used.elapsed().is_ok_and(|age| age > Duration::from_secs(600)) {
-                // Left behind by a process that died while writing.
-                let _ = fs::remove_file(&path);
-                continue;
-            }
             let Some((model, n_tokens, hash)) = parse(&name) else { continue };
             entries.push(Entry { path, n_tokens, hash, own: model == own, bytes: meta.len(), used });
         }
