@@ -29,7 +29,7 @@ pub(crate) fn compile_with<T: Target>(
     let model = Model::open(&options.model_dir)?;
     let Model { spec, checkpoint, .. } = &model;
     lower::check_weights(spec, checkpoint)?;
-    check_tokenizer(&model.dir().join(TOKENIZER_FILE), spec.vocab)?;
+    check_tokenizer(&model.files, spec.vocab)?;
     note_oddities(options, spec, &variants, progress);
     let form = if options.htp.is_some() { LinearForm::Conv2d } else { LinearForm::FullyConnected };
     let format = Format { precision: options.precision, weights: options.weights, form };
@@ -74,9 +74,8 @@ pub(crate) fn compile_with<T: Target>(
     binaries.dedup();
     let mut files = binaries.clone();
     for name in [TOKENIZER_FILE].iter().chain(&OPTIONAL_FILES) {
-        let from = model.dir().join(name);
-        if *name == TOKENIZER_FILE || from.is_file() {
-            std::fs::copy(&from, staging.path(name)).map_err(fs::io_err("copy", &from))?;
+        if *name == TOKENIZER_FILE || model.files.has(name) {
+            model.files.copy(name, &staging.path(name))?;
             files.push(name.to_string());
         }
     }
@@ -196,7 +195,7 @@ pub fn model_hash(path: &Path) -> Result<String> {
 
 fn hash_model(model: &Model, progress: &mut dyn Progress) -> Result<String> {
     let small = ["config.json", "generation_config.json", TOKENIZER_FILE].iter().chain(&OPTIONAL_FILES);
-    let paths = model.files(small.copied());
+    let paths = model.hashed_files(small.copied());
     let lengths = paths.iter().map(|path| fs::length(path)).collect::<Result<Vec<u64>>>()?;
 
     progress.begin(&Stage::Hash, Amount { items: paths.len() as u64, bytes: lengths.iter().sum() });

@@ -38,15 +38,14 @@ pub fn dequantize(model: &Path, precision: Precision, weights: Weights, to: &Pat
     }
     out.flush().map_err(fs::io_err("write", &path))?;
 
-    let config = source.dir().join("config.json");
-    let mut json: Value = fs::from_json(&config, &fs::read(&config)?)?;
+    let config = source.files.path("config.json");
+    let mut json: Value = fs::from_json(&config, &source.files.read("config.json")?)?;
     json["torch_dtype"] = json!("float32");
     json["tie_word_embeddings"] = json!(!all.iter().any(|weight| weight.name == "lm_head.weight"));
     fs::write(&to.join("config.json"), json.to_string().as_bytes())?;
     for name in ["generation_config.json", TOKENIZER_FILE].iter().chain(&OPTIONAL_FILES) {
-        let from = source.dir().join(name);
-        if from.is_file() {
-            std::fs::copy(&from, to.join(name)).map_err(fs::io_err("copy", &from))?;
+        if source.files.has(name) {
+            source.files.copy(name, &to.join(name))?;
         }
     }
     Ok(())

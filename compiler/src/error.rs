@@ -1,6 +1,6 @@
 //! What can go wrong: each message names the object, what was found, and what was expected.
 
-use crate::{Hint, Splits, Weights};
+use crate::{Family, Hint, Splits, Weights};
 use genie_bundle::BundleError;
 use std::path::PathBuf;
 
@@ -86,6 +86,12 @@ pub enum CompileError {
     NotInShard { path: PathBuf, name: String, shard: String },
     #[error("tensor `{name}` is missing: the checkpoint has {n_tensors} others")]
     MissingTensor { name: String, n_tensors: usize, near: Vec<String> },
+    #[error("{} not part of a {family} model with this configuration", list(names, *n_others))]
+    UnreadTensors { family: Family, names: Vec<String>, n_others: usize, bias_key: Option<&'static str> },
+    #[error("`{key}` is {configured}, but the checkpoint has the tensors of {found} layers")]
+    LayerCount { key: String, configured: usize, found: usize },
+    #[error("tensor `{head}` differs from `{table}`, although `tie_word_embeddings` makes them one")]
+    TiedHeadDiffers { head: String, table: String },
     #[error("tensor `{name}` has shape {found:?}, expected {expected:?}")]
     WrongShape { name: String, expected: Vec<usize>, found: Vec<usize> },
     #[error("tensor `{name}` has element type {found}, expected F32, F16 or BF16")]
@@ -150,7 +156,10 @@ impl CompileError {
                 return (maybe_tied || !near.is_empty())
                     .then(|| Hint::MissingTensor { near: near.clone(), maybe_tied });
             }
-            Self::WrongShape { .. } => Hint::OtherConfig,
+            Self::UnreadTensors { bias_key: Some(key), .. } => Hint::SetKey { key },
+            Self::UnreadTensors { .. } => Hint::OtherFamilyOrConfig,
+            Self::TiedHeadDiffers { .. } => Hint::UntieOrDropHead,
+            Self::WrongShape { .. } | Self::LayerCount { .. } => Hint::OtherConfig,
             Self::NoBlocks { .. } | Self::ScaleOverflow { .. } => Hint::WeightsW8,
             Self::HtpWeights { .. } => Hint::WeightsW8OrFloat,
             Self::F16Overflow { .. } => Hint::PrecisionF32,
@@ -174,4 +183,13 @@ fn gb(bytes: u64) -> String {
 
 fn quoted<T: AsRef<str>>(names: &[T]) -> String {
     names.iter().map(|name| format!("`{}`", name.as_ref())).collect::<Vec<_>>().join(", ")
+}
+
+/// The subject of a sentence: `tensor `a` is`, or `5 tensors are`, with the first names.
+fn list(names: &[String], n_others: usize) -> String {
+    match (names, n_others) {
+        ([one], 0) => format!("tensor `{one}` is"),
+        (_, 0) => format!("tensors {} are", quoted(names)),
+        _ => format!("tensors {} and {n_others} more are", quoted(names)),
+    }
 }

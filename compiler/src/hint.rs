@@ -56,6 +56,15 @@ pub enum Hint {
         /// The missing tensor is the LM head of a model that may be tied.
         maybe_tied: bool,
     },
+    /// Set this key of `config.json` to true where the model has these tensors.
+    SetKey {
+        /// The key.
+        key: &'static str,
+    },
+    /// The model may be of another family, or `config.json` of another model.
+    OtherFamilyOrConfig,
+    /// Set `tie_word_embeddings` to false, or remove the head.
+    UntieOrDropHead,
     /// `config.json` may belong to another model.
     OtherConfig,
     /// Start from the checkpoint that is not quantised.

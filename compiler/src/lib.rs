@@ -23,7 +23,9 @@
 //! | [`HtpOptions`] | the Hexagon chip to compile for |
 //! | [`family`] | Llama, Qwen 2 and Qwen 3 configurations to one neutral [`ModelSpec`] |
 //! | [`checkpoint`] | safetensors, one file or many, streamed as f32 |
+//! | `unread` | which tensors the model takes; what is left over is an error |
 //! | `gguf` | GGUF files, read as a checkpoint with a configuration and a tokenizer |
+//! | `model_files` | the small files of a model, in a folder or in memory |
 //! | `lower` | a [`ModelSpec`] to QNN ops, all variants side by side, each weight read once |
 //! | `size` | predicted file lengths, and where to cut |
 //! | `target`, `qnn` | where graphs are composed: a library behind the QNN table |
@@ -53,6 +55,7 @@ mod hint;
 mod htp;
 mod lower;
 mod model;
+mod model_files;
 pub mod options;
 pub mod progress;
 mod qnn;
@@ -61,6 +64,7 @@ mod target;
 #[cfg(test)]
 mod testing;
 pub mod testmodel;
+mod unread;
 
 pub use checkpoint::Checkpoint;
 pub use compile::model_hash;

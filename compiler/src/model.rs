@@ -1,14 +1,14 @@
 //! A model to compile: a Hugging Face directory, or one GGUF file.
 //!
-//! A GGUF file's configuration and tokenizer are unpacked into a temporary directory in Hugging Face's form, which the rest of
-//! the compiler reads. Its weights are read from the file itself.
+//! A GGUF file's configuration and tokenizer are turned into Hugging Face's form in memory, which the rest of the compiler
+//! reads. Its weights are read from the file itself.
 
 use crate::checkpoint::Checkpoint;
 use crate::family::ModelSpec;
 use crate::gguf::Gguf;
-use crate::{CompileError, Result, fs};
+use crate::model_files::ModelFiles;
+use crate::{CompileError, Result};
 use std::path::{Path, PathBuf};
-use tempfile::TempDir;
 
 /// An opened model.
 #[derive(Debug)]
@@ -17,9 +17,8 @@ pub(crate) struct Model {
     pub(crate) spec: ModelSpec,
     /// The weights.
     pub(crate) checkpoint: Checkpoint,
-    dir: PathBuf,
-    /// Keeps `dir` alive, if it was unpacked.
-    unpacked: Option<TempDir>,
+    /// Configuration, tokenizer and the other small files.
+    pub(crate) files: ModelFiles,
 }
 
 impl Model {
@@ -30,32 +29,25 @@ impl Model {
     pub(crate) fn open(path: &Path) -> Result<Self> {
         if !path.is_file() {
             let (spec, checkpoint) = (ModelSpec::load(path)?, Checkpoint::open(path)?);
-            return Ok(Self { spec, checkpoint, dir: path.into(), unpacked: None });
+            return Ok(Self { spec, checkpoint, files: ModelFiles::Folder(path.into()) });
         }
         let gguf = Gguf::open(path)?;
-        let unpacked = TempDir::new().map_err(fs::io_err("make a directory in", &std::env::temp_dir()))?;
-        let files = [
+        let made = [
             ("config.json", gguf.config()?),
             ("tokenizer.json", gguf.tokenizer()?),
             ("tokenizer_config.json", gguf.tokenizer_config()),
         ];
-        for (name, value) in files {
-            let to = unpacked.path().join(name);
-            std::fs::write(&to, value.to_string()).map_err(fs::io_err("write", &to))?;
-        }
-        let spec = ModelSpec::load(unpacked.path()).map_err(|error| in_gguf(error, path))?;
+        let contents = made.into_iter().map(|(name, value)| (name, value.to_string().into_bytes())).collect();
+        let files = ModelFiles::Made { of: path.into(), contents };
+        let spec = ModelSpec::of_files(&files).map_err(|error| in_gguf(error, path))?;
         let checkpoint = Checkpoint::of_gguf(&gguf, spec.head_dim)?;
-        Ok(Self { spec, checkpoint, dir: unpacked.path().into(), unpacked: Some(unpacked) })
-    }
-
-    /// The folder of `tokenizer.json` and the other small files.
-    pub(crate) fn dir(&self) -> &Path {
-        &self.dir
+        Ok(Self { spec, checkpoint, files })
     }
 
     /// All files that are read, for the hash: the small ones first.
-    pub(crate) fn files(&self, small: impl Iterator<Item = &'static str>) -> Vec<PathBuf> {
-        let small = small.map(|name| self.dir.join(name)).filter(|path| self.unpacked.is_none() && path.is_file());
+    pub(crate) fn hashed_files(&self, small: impl Iterator<Item = &'static str>) -> Vec<PathBuf> {
+        let in_folder = matches!(self.files, ModelFiles::Folder(_));
+        let small = small.filter(|name| in_folder && self.files.has(name)).map(|name| self.files.path(name));
         small.chain(self.checkpoint.shards().iter().cloned()).collect()
     }
 }

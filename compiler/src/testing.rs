@@ -5,7 +5,7 @@ use crate::family::Family;
 use crate::lower::tests::recorder::FakeTarget;
 use crate::testmodel::TestModel;
 use crate::{CompileError, CompileOptions, Hint, Manifest, Precision, Silent};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::path::Path;
 
 /// One way to break a model, and the error that it gives.
@@ -65,6 +65,15 @@ pub(crate) fn set(dir: &Path, key: &str, value: Value) {
             Value::Null => drop(config.remove(key)),
             value => drop(config.insert(key.into(), value)),
         }
+    });
+}
+
+/// Adds an f32 tensor to `model.safetensors`, all its elements `value`.
+pub(crate) fn add_tensor(dir: &Path, name: &str, dims: &[usize], value: f32) {
+    edit_tensors(&dir.join("model.safetensors"), |header, data| {
+        let begin = data.len();
+        (0..dims.iter().product::<usize>()).for_each(|_| data.extend(value.to_le_bytes()));
+        header[name] = json!({ "dtype": "F32", "shape": dims, "data_offsets": [begin, data.len()] });
     });
 }
 

@@ -1,16 +1,18 @@
 //! Checks that a `tokenizer.json` fits the model before it is copied.
 
+use crate::model_files::ModelFiles;
 use crate::{CompileError, Result, fs};
+use genie_bundle::TOKENIZER_FILE;
 use serde_json::Value;
-use std::path::Path;
 
 /// Every id the tokenizer can give must have a row in the embedding.
 ///
 /// # Errors
 /// A file that is missing, not JSON, without a vocabulary, or with an id past the model's.
-pub(crate) fn check(path: &Path, vocab: usize) -> Result<()> {
-    let tokenizer: Value = fs::from_json(path, &fs::read(path)?)?;
-    let bad = |detail: &str| CompileError::BadTokenizer { path: path.into(), detail: detail.into() };
+pub(crate) fn check(files: &ModelFiles, vocab: usize) -> Result<()> {
+    let path = files.path(TOKENIZER_FILE);
+    let tokenizer: Value = fs::from_json(&path, &files.read(TOKENIZER_FILE)?)?;
+    let bad = |detail: &str| CompileError::BadTokenizer { path: path.clone(), detail: detail.into() };
     let listed = tokenizer.pointer("/model/vocab").ok_or_else(|| bad("it has no `model.vocab`"))?;
     let largest = match listed {
         // BPE and WordPiece map texts to ids.

@@ -12,7 +12,8 @@ mod read;
 #[cfg(test)]
 mod tests;
 
-use crate::gguf::{GgmlType, Gguf, hugging_face_name};
+use crate::family::Family;
+use crate::gguf::{GgmlType, Gguf, gguf_name, hugging_face_name};
 use crate::{CompileError, Result};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -31,6 +32,14 @@ pub struct Checkpoint {
     dir: PathBuf,
     shards: Vec<PathBuf>,
     tensors: BTreeMap<String, TensorEntry>,
+    names: Names,
+}
+
+/// How tensors are called in the files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Names {
+    HuggingFace,
+    Gguf,
 }
 
 /// Where one tensor lies.
@@ -96,12 +105,12 @@ impl Checkpoint {
         let single = dir.join(SINGLE_FILE);
         if single.is_file() {
             let tensors = header::read(&single, 0)?;
-            return Ok(Self { dir: dir.into(), shards: vec![single], tensors });
+            return Ok(Self { dir: dir.into(), shards: vec![single], tensors, names: Names::HuggingFace });
         }
         let index = dir.join(INDEX_FILE);
         if index.is_file() {
             let (shards, tensors) = index::read(dir, &index)?;
-            return Ok(Self { dir: dir.into(), shards, tensors });
+            return Ok(Self { dir: dir.into(), shards, tensors, names: Names::HuggingFace });
         }
         let pickled = std::fs::read_dir(dir).ok().and_then(|entries| {
             let names = entries.filter_map(|e| e.ok()?.file_name().into_string().ok());
@@ -110,10 +119,10 @@ impl Checkpoint {
         Err(CompileError::NoCheckpoint { dir: dir.into(), pickled })
     }
 
-    /// The tensors of a GGUF file, by Hugging Face's names. `head_dim` as the model has it.
+    /// The tensors of a GGUF file, by Hugging Face's names where they have one. `head_dim` as the model has it.
     pub(crate) fn of_gguf(gguf: &Gguf, head_dim: usize) -> Result<Self> {
         let pairs = gguf.family()?.info().gguf_paired_heads;
-        let entries = gguf.tensors.iter().filter_map(|(name, tensor)| {
+        let entries = gguf.tensors.iter().map(|(name, tensor)| {
             let turned = pairs && ["attn_q.", "attn_k."].iter().any(|part| name.contains(part));
             let dtype = match tensor.ty {
                 GgmlType::F32 => SourceDtype::F32,
@@ -130,10 +139,11 @@ impl Checkpoint {
                 bytes: tensor.bytes,
                 paired_heads: turned.then_some(head_dim),
             };
-            Some((hugging_face_name(name)?, entry))
+            // A name that no supported model has is kept: it will be left over.
+            (hugging_face_name(name).unwrap_or_else(|| name.clone()), entry)
         });
         let dir = gguf.path.parent().unwrap_or(Path::new("")).into();
-        Ok(Self { dir, shards: vec![gguf.path.clone()], tensors: entries.collect() })
+        Ok(Self { dir, shards: vec![gguf.path.clone()], tensors: entries.collect(), names: Names::Gguf })
     }
 
     /// The directory it was opened from.
@@ -149,6 +159,22 @@ impl Checkpoint {
     /// All tensors by name.
     pub fn tensors(&self) -> &BTreeMap<String, TensorEntry> {
         &self.tensors
+    }
+
+    /// What a tensor is called in the files.
+    pub(crate) fn stored_name(&self, name: &str) -> String {
+        match self.names {
+            Names::HuggingFace => name.into(),
+            Names::Gguf => gguf_name(name).unwrap_or_else(|| name.into()),
+        }
+    }
+
+    /// The key of the configuration that has the number of layers.
+    pub(crate) fn layers_key(&self, family: Family) -> String {
+        match self.names {
+            Names::HuggingFace => "num_hidden_layers".into(),
+            Names::Gguf => format!("{family}.block_count"),
+        }
     }
 
     /// The tensor of that name, if it has those extents and a type that is read.

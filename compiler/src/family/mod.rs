@@ -17,6 +17,7 @@ pub use rope::{Llama3Scaling, Rope};
 pub(crate) use skeleton::{Bias, FamilyInfo, SlidingWindow};
 pub use tokens::{SamplerDefaults, SpecialTokens};
 
+use crate::model_files::ModelFiles;
 use crate::{CompileError, Result, fs};
 use core::fmt;
 use raw::RawConfig;
@@ -142,11 +143,15 @@ impl ModelSpec {
     /// # Errors
     /// Unreadable files, an unsupported architecture or feature, extents that do not fit together.
     pub fn load(dir: &Path) -> Result<Self> {
-        let path = dir.join("config.json");
-        let raw: RawConfig = fs::from_json(&path, &fs::read(&path)?)?;
+        Self::of_files(&ModelFiles::Folder(dir.into()))
+    }
+
+    /// As [`Self::load`], wherever the files are.
+    pub(crate) fn of_files(files: &ModelFiles) -> Result<Self> {
+        let raw: RawConfig = fs::from_json(&files.path("config.json"), &files.read("config.json")?)?;
         let family = Family::detect(&raw)?;
         let mut spec = skeleton::read(&raw, family)?;
-        (spec.tokens, spec.sampler) = tokens::load(dir, &raw, &spec)?;
+        (spec.tokens, spec.sampler) = tokens::load(files, &raw, &spec)?;
         Ok(spec)
     }
 

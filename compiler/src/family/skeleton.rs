@@ -64,6 +64,21 @@ impl FamilyInfo {
         };
         Biases { qkv: has(self.qkv_bias), o: has(self.o_bias), mlp: has(self.mlp_bias) }
     }
+
+    /// The key of `config.json` that gives a model the tensor of that name, if it is a bias that has one.
+    pub(crate) fn bias_key(&self, tensor: &str) -> Option<&'static str> {
+        let part = tensor.strip_suffix("_proj.bias")?;
+        let rule = match part.rsplit_once('.')?.1 {
+            "q" | "k" | "v" => self.qkv_bias,
+            "o" => self.o_bias,
+            _ => self.mlp_bias,
+        };
+        match rule {
+            Bias::AttentionKey => Some("attention_bias"),
+            Bias::MlpKey => Some("mlp_bias"),
+            Bias::Always | Bias::Never => None,
+        }
+    }
 }
 
 /// Reads a configuration; special tokens and sampler are left at their defaults.

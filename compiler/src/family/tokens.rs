@@ -5,12 +5,12 @@
 
 use super::ModelSpec;
 use super::raw::{OneOrMany, RawConfig};
+use crate::model_files::ModelFiles;
 use crate::{CompileError, Result, fs};
 use genie_types::TokenId;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
-use std::path::Path;
 
 /// Special token ids; `None` or empty where the model has none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -66,9 +66,9 @@ fn even_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>
     Value::deserialize(deserializer).map(Some)
 }
 
-pub(super) fn load(dir: &Path, raw: &RawConfig, spec: &ModelSpec) -> Result<(SpecialTokens, SamplerDefaults)> {
-    let generation: RawGeneration = optional(&dir.join("generation_config.json"))?;
-    let tokenizer: RawTokenizerConfig = optional(&dir.join("tokenizer_config.json"))?;
+pub(super) fn load(files: &ModelFiles, raw: &RawConfig, spec: &ModelSpec) -> Result<(SpecialTokens, SamplerDefaults)> {
+    let generation: RawGeneration = optional(files, "generation_config.json")?;
+    let tokenizer: RawTokenizerConfig = optional(files, "tokenizer_config.json")?;
 
     let all = |first: &Option<OneOrMany>, second: &Option<OneOrMany>, key| {
         let list = first.as_ref().or(second.as_ref());
@@ -96,8 +96,8 @@ pub(super) fn load(dir: &Path, raw: &RawConfig, spec: &ModelSpec) -> Result<(Spe
     Ok((SpecialTokens { bos: bos.filter(|_| prepends_bos), eos, pad }, sampler))
 }
 
-fn optional<T: DeserializeOwned + Default>(path: &Path) -> Result<T> {
-    if path.is_file() { fs::from_json(path, &fs::read(path)?) } else { Ok(T::default()) }
+fn optional<T: DeserializeOwned + Default>(files: &ModelFiles, name: &str) -> Result<T> {
+    if files.has(name) { fs::from_json(&files.path(name), &files.read(name)?) } else { Ok(T::default()) }
 }
 
 /// A negative id means none; one past the vocabulary is an error.

@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 
 pub use blocks::BlockFormat;
 pub(crate) use blocks::q6_k_parts;
-pub(crate) use names::hugging_face_name;
+pub(crate) use names::{gguf_name, hugging_face_name};
 pub(crate) use value::Value;
 
 const MAGIC: [u8; 4] = *b"GGUF";

@@ -32,6 +32,19 @@ pub(crate) fn hugging_face_name(name: &str) -> Option<String> {
     Some(format!("model.layers.{layer}.{ours}"))
 }
 
+/// llama.cpp's name of a tensor that Hugging Face calls `name`: the inverse of [`hugging_face_name`].
+pub(crate) fn gguf_name(name: &str) -> Option<String> {
+    match name {
+        "model.embed_tokens.weight" => return Some("token_embd.weight".into()),
+        "model.norm.weight" => return Some("output_norm.weight".into()),
+        "lm_head.weight" => return Some("output.weight".into()),
+        _ => {}
+    }
+    let (layer, part) = name.strip_prefix("model.layers.")?.split_once('.')?;
+    let (theirs, _) = PARTS.iter().find(|(_, ours)| *ours == part)?;
+    Some(format!("blk.{layer}.{theirs}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -42,6 +55,11 @@ mod tests {
         assert_eq!(name("blk.12.attn_q.bias").as_deref(), Some("model.layers.12.self_attn.q_proj.bias"));
         assert_eq!(name("blk.0.ffn_down.weight").as_deref(), Some("model.layers.0.mlp.down_proj.weight"));
         assert_eq!(name("output.weight").as_deref(), Some("lm_head.weight"));
+        for theirs in
+            ["token_embd.weight", "output_norm.weight", "output.weight", "blk.3.ffn_norm.weight", "blk.0.attn_q.bias"]
+        {
+            assert_eq!(gguf_name(&name(theirs).unwrap()).as_deref(), Some(theirs));
+        }
         for unknown in ["rope_freqs.weight", "blk.x.attn_q.weight", "blk.1.ffn_gate_exps.weight", "blk.1"] {
             assert_eq!(name(unknown), None, "{unknown}");
         }

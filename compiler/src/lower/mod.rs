@@ -31,6 +31,7 @@ pub(crate) use weight_format::{Format, LinearForm, Role};
 
 use crate::checkpoint::Checkpoint;
 use crate::family::ModelSpec;
+use crate::unread::{self, Taken};
 use crate::{Progress, Result};
 use composer::{Composer, TensorValue};
 use encode::EncodedWeight;
@@ -38,11 +39,15 @@ use genie_types::{Dtype, Variant};
 use nsp_graph::names;
 use weight_format::WeightSpec;
 
-/// Checks that every tensor of the model is present, with its shape and a supported type, before any work is done.
+/// Checks, before any work is done, that every tensor of the model is present, with its shape and a supported type, and that the
+/// checkpoint has no others.
 pub(crate) fn check_weights(spec: &ModelSpec, checkpoint: &Checkpoint) -> Result<()> {
-    weights::of_split(spec, &Split::whole(spec), Format::PLAIN)
-        .iter()
-        .try_for_each(|w| checkpoint.expect(&w.name, &w.dims).map(drop))
+    unread::check_layers(spec, checkpoint)?;
+    let mut taken = Taken::none_of(checkpoint);
+    for weight in weights::of_split(spec, &Split::whole(spec), Format::PLAIN) {
+        taken.take(&weight.name, &weight.dims)?;
+    }
+    taken.check_rest(spec)
 }
 
 /// Weights that a split reads: how many, and their bytes in the checkpoint.

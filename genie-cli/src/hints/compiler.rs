@@ -47,6 +47,17 @@ fn words(hint: &Hint) -> String {
                 (false, false) => format!("similar names: {names}"),
             }
         }
+        Hint::SetKey { key } => {
+            format!("if the model has it, set `{key}` to true in config.json; else remove the tensor")
+        }
+        Hint::OtherFamilyOrConfig => {
+            "text generated without it would be wrong: config.json may belong to another model, or the model computes \
+             something that this compiler does not know"
+                .into()
+        }
+        Hint::UntieOrDropHead => {
+            "set `tie_word_embeddings` to false in config.json to use the head, or remove the tensor".into()
+        }
         Hint::OtherConfig => "config.json may belong to another model".into(),
         Hint::UnquantisedCheckpoint => "start from the checkpoint that is not quantised".into(),
         Hint::OtherDirectoryOrForce => "choose another directory, or use `--force` to replace it".into(),
