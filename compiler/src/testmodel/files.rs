@@ -8,8 +8,7 @@ use crate::lower::{Role, all_tensors};
 use crate::{Result, fs};
 use half::{bf16, f16};
 use serde_json::{Map, json};
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::Path;
 
 pub(super) const RMS_EPS: f64 = 1e-5;
@@ -111,19 +110,14 @@ fn write_file(model: &TestModel, path: &Path, tensors: &[Tensor]) -> Result<()> 
     let listed = tensors.iter().map(|t| (t.name.as_str(), t.dims.as_slice()));
     let header = file_header(dtype_names(model.dtype).0, width, listed);
 
-    let file = File::create(path).map_err(fs::io_err("create", path))?;
-    let mut out = BufWriter::with_capacity(1 << 16, file);
-    let written = || -> std::io::Result<()> {
+    let written = file_io::write(path, |out| {
         out.write_all(&header)?;
-        for tensor in tensors {
-            write_values(model, tensor, &mut out)?;
-        }
-        out.flush()
-    }();
-    written.map_err(fs::io_err("write", path))
+        tensors.iter().try_for_each(|tensor| write_values(model, tensor, out))
+    });
+    Ok(written?)
 }
 
-fn write_values(model: &TestModel, tensor: &Tensor, out: &mut impl Write) -> std::io::Result<()> {
+fn write_values(model: &TestModel, tensor: &Tensor, out: &mut dyn Write) -> std::io::Result<()> {
     let inner = *tensor.dims.last().unwrap_or(&1) as f32;
     let is_head = tensor.name == "lm_head.weight";
     let (mean, deviation) = match tensor.role {
