@@ -1,5 +1,8 @@
 //! Prompt prefixes kept on disk, so that a new dialog does not process a known beginning again.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use genie_types::TokenId;
 use session_store::PrefixStore;
 
@@ -11,12 +14,14 @@ use crate::{EngineError, TokenModel};
 pub struct PrefixCache {
     store: PrefixStore,
     min_tokens: usize,
+    /// A prefix could not be stored: no other is tried.
+    gave_up: Arc<AtomicBool>,
 }
 
 impl PrefixCache {
     /// Keeps prefixes of at least `min_tokens` in a store that was opened with the model's hash.
     pub fn new(store: PrefixStore, min_tokens: usize) -> Self {
-        Self { store, min_tokens: min_tokens.max(1) }
+        Self { store, min_tokens: min_tokens.max(1), gave_up: Arc::default() }
     }
 
     /// Processes a prompt and returns the logits of its last token. A model that has tokens already, and a prompt that is
@@ -99,10 +104,31 @@ impl PrefixCache {
     }
 
     fn keep(&self, model: &mut dyn TokenModel) {
+        if self.gave_up.load(Ordering::Relaxed) {
+            return;
+        }
         match model.snapshot().and_then(|snapshot| Ok(self.store.insert(&snapshot)?)) {
             Ok(true) => {}
             Ok(false) => tracing::warn!("the prefix is larger than the whole store"),
-            Err(error) => tracing::warn!(%error, "the prefix was not stored"),
+            Err(error) => {
+                // What fails once, a full disk or a folder without permission, fails for every prefix.
+                self.gave_up.store(true, Ordering::Relaxed);
+                tracing::warn!("prompt prefixes are not stored in this run: {}", with_causes(&error));
+            }
         }
     }
+}
+
+/// An error with its causes in one line, each once.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let next = error.to_string();
+        if !text.contains(&next) {
+            text = format!("{text}: {next}");
+        }
+        cause = error.source();
+    }
+    text
 }

@@ -151,6 +151,9 @@ impl Undo {
 
     /// Puts a file into its place; the old one is kept until the end. With an exchange, readers never find the place empty.
     fn put(&mut self, file: &mut Sealed) -> Result<()> {
+        if file.target.is_dir() {
+            return Err(FileError::Unfit { path: file.target.clone(), expected: "a file", found: "a folder" });
+        }
         if exchange(file.temporary.path(), &file.target) {
             let old = std::mem::replace(&mut file.temporary, Temporary::aside(&file.target));
             self.steps.push(Step { place: file.target.clone(), old: Some(old) });

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use dialog::DialogError;
 use engine::{EngineError, Overflow};
+use file_io::FileError;
 use genie_bundle::{BundleError, ConfigError};
 use kvmanager::Admission;
 use qnn_api::PerfPolicy;
@@ -65,7 +66,7 @@ pub enum Error {
     #[error("cannot restore the dialog in `{}`", folder.display())]
     Restore { folder: PathBuf, source: Box<DialogError> },
     #[error("cannot write the calibration into `{}`", folder.display())]
-    WriteCalibration { folder: PathBuf, source: StoreError },
+    WriteCalibration { folder: PathBuf, source: FileError },
 
     // Measuring.
     #[error("a prompt of {length} tokens cannot be verified")]

@@ -212,7 +212,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// A context binary could not be written.
-    #[error(transparent)]
+    #[error("{0}")] // not transparent: hints look for the cause by its type
     File(#[from] file_io::FileError),
 }
 

@@ -24,7 +24,7 @@ pub enum StoreError {
         source: std::io::Error,
     },
     /// A file could not be written; what was saved before is as it was.
-    #[error(transparent)]
+    #[error("{0}")] // not transparent: hints look for the cause by its type
     File(#[from] FileError),
     /// Another kind of file.
     #[error("not a cache snapshot: {0}")]

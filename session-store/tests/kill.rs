@@ -50,6 +50,12 @@ fn path_of_child() -> std::path::PathBuf {
     std::env::var_os("KV_KILL_PATH").expect("run by the tests of this file only").into()
 }
 
+/// Temporary files of that process.
+fn temporaries(folder: &Path, pid: u32) -> Vec<String> {
+    let names = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.ends_with(".tmp") && name.contains(&format!(".{pid}-"))).collect()
+}
+
 #[test]
 #[ignore = "the process that is killed"]
 fn write_repeatedly() {
@@ -89,7 +95,7 @@ fn a_killed_writer_leaves_a_valid_snapshot() {
         let mut writer = child("write_repeatedly", &path);
         // Wait until it writes: its first temporary file, or a changed snapshot.
         let start = Instant::now();
-        let busy = || std::fs::read_dir(dir.path()).unwrap().count() > 1 + n_left;
+        let busy = || !temporaries(dir.path(), writer.id()).is_empty();
         while !busy() && start.elapsed() < Duration::from_secs(20) {
             std::thread::sleep(Duration::from_micros(200));
         }
@@ -100,11 +106,15 @@ fn a_killed_writer_leaves_a_valid_snapshot() {
         let found = Snapshot::read(&path).unwrap_or_else(|e| panic!("round {round}: {e}"));
         assert!(is_whole(&found), "round {round}: a mixture");
         n_new += usize::from(found != last);
-        n_left = std::fs::read_dir(dir.path()).unwrap().count() - 1;
+        let left = std::fs::read_dir(dir.path()).unwrap().count() - 1;
+        assert!(left <= 1, "round {round}: {left} files left, but each writer removes what the one before left");
+        n_left += left;
         last = found;
     }
     assert!(n_new > 0, "no round ever got as far as a new snapshot");
     assert!(n_left > 0, "no round was cut off while writing");
+    snapshot(0, ROWS).write(&path).unwrap();
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "the next writer leaves its file only");
 }
 
 #[test]

@@ -125,7 +125,8 @@ impl<'a> GenieFolder<'a> {
         };
         let counters = serde_json::to_vec(&counters).expect("plain data becomes JSON");
         let random_state = dialog.random_state.as_bytes();
-        for (name, bytes) in [(UNPROCESSED, unprocessed.as_slice()), (RANDOM_STATE, random_state), (DIALOG, &counters)] {
+        for (name, bytes) in [(UNPROCESSED, unprocessed.as_slice()), (RANDOM_STATE, random_state), (DIALOG, &counters)]
+        {
             set.add_bytes(name, bytes)?;
         }
         Ok(None)
