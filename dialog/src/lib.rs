@@ -97,14 +97,14 @@ pub mod conversation;
 pub mod kinds;
 pub mod kpi;
 pub mod sampler;
-pub mod tokenizer;
 
 pub use config::{ConfigError, DialogConfig};
 pub use conversation::{
-    Chunk, Control, Decoding, Dialog, DialogError, Generation, Reply, SentenceCode, Signal, StopReason, Verified,
+    Chunk, Control, Decoding, Dialog, DialogError, Generation, Reply, RestoreReport, SentenceCode, Signal, StopReason,
+    Verified,
 };
+pub use genie_tokenizer::{Detokenizer, Tokenizer, TokenizerError};
 pub use kinds::DialogKind;
 pub use kpi::{Profile, QueryKpis};
 pub use sampler::{Sampler, SamplerError, SamplerSettings};
-pub use session_store::{SaveFormat, SaveReport};
-pub use tokenizer::{Detokenizer, Tokenizer, TokenizerError};
+pub use session_store::{RestoreNote, SaveFormat, SaveReport};

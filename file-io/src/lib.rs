@@ -26,11 +26,13 @@
 //! | [`FileSet`] | files that belong together: the old ones stay until all new ones are on the disk |
 //! | [`check_writable`], [`check_folder`] | whether an output path will do, before a long run |
 //! | [`Maker`], [`sweep`] | who made a temporary, and what to do when it is dead |
+//! | [`FileKind`] | what a path leads to, by its first bytes: "a GGUF file", "a device" |
+//! | [`open_file`], [`read_file`], [`read_text`] | reading that refuses what would block or never end |
 //! | [`FileError`], [`Shortage`] | what was written where, and why not: bytes needed, bytes free, the limit that was hit |
 //!
 //! # What it must never know
 //!
-//! What is in the files. No `unsafe`.
+//! What is in the files, except for the signatures at their beginnings. No `unsafe`.
 
 #![forbid(unsafe_code)]
 
@@ -38,8 +40,10 @@ mod check;
 mod error;
 mod file_set;
 mod in_place;
+mod kind;
 mod maker;
 mod new_file;
+mod regular;
 mod space;
 mod sweep;
 mod target;
@@ -49,8 +53,10 @@ mod write;
 pub use check::{check_folder, check_writable};
 pub use error::{FileError, Result, Shortage};
 pub use file_set::FileSet;
+pub use kind::{FileKind, FolderKind, JsonKind};
 pub use maker::Maker;
 pub use new_file::NewFile;
+pub use regular::{open_file, read_file, read_text};
 pub use space::free_bytes;
 pub use sweep::{sweep, sweep_names};
 pub use target::is_written_in_place;

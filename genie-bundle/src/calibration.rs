@@ -114,7 +114,7 @@ impl Calibration {
     /// # Errors
     /// [`CalibrationMismatch::Missing`], or those of [`Self::parse`].
     pub fn read(folder: &Path) -> Result<Self, CalibrationMismatch> {
-        let bytes = match std::fs::read(folder.join(CALIBRATION_FILE)) {
+        let bytes = match file_io::read_file(&folder.join(CALIBRATION_FILE)) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Err(CalibrationMismatch::Missing),
             read => read.map_err(|e| CalibrationMismatch::Unreadable(e.to_string()))?,
         };

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use file_io::FileKind;
+
 /// A file of a bundle that cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -9,6 +11,8 @@ use std::path::{Path, PathBuf};
 pub enum BundleError {
     #[error("`{}` does not exist", path.display())]
     NoConfig { path: PathBuf },
+    #[error("`{}` is {found}, expected a bundle's folder or its `genie_config.json`", path.display())]
+    NotABundle { path: PathBuf, found: FileKind },
     #[error("cannot {action} `{}`", path.display())]
     Io { action: &'static str, path: PathBuf, source: std::io::Error },
     #[error("`{}` is not the JSON that is expected", path.display())]

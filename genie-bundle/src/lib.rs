@@ -20,7 +20,6 @@
 //! | [`config`] | [`GenieConfig`]: Genie's dialog JSON (API 1.21), every problem with its JSON pointer, then plain values |
 //! | [`manifest`] | [`Manifest`]: what a bundle holds and what it was made from |
 //! | [`calibration`] | [`Calibration`]: what the steps of a bundle cost on one backend and machine |
-//! | [`tokenizer`] | the decoder of a `tokenizer.json` |
 //! | [`hash`] | length and SHA-256 of a file |
 //!
 //! # What it must never know
@@ -35,7 +34,6 @@ mod error;
 pub mod files;
 pub mod hash;
 pub mod manifest;
-pub mod tokenizer;
 
 pub use calibration::Calibration;
 pub use config::{ConfigError, GenieConfig, HtpExtensions};

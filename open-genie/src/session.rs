@@ -5,9 +5,9 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use dialog::{
-    Control, Dialog, Profile, Reply, SamplerSettings, SaveFormat, SaveReport, SentenceCode, Signal, StopReason,
+    Control, Dialog, Profile, Reply, RestoreReport, SamplerSettings, SaveReport, SentenceCode, Signal, StopReason,
 };
-use engine::StepLog;
+use engine::{PrefixCacheFault, StepLog};
 use genie_types::TokenId;
 use kvmanager::Admission;
 
@@ -148,13 +148,20 @@ impl Session {
         self.dialog.save(folder).map_err(|source| Error::Save { folder: folder.into(), source: Box::new(source) })
     }
 
-    /// Continues a conversation that this crate or libGenie saved; the one before is forgotten.
+    /// Continues a conversation that this crate or libGenie saved; the one before is forgotten. The report says which files
+    /// it came from, and what is wrong with the others.
     ///
     /// # Errors
     /// [`Error::Restore`]; nothing has changed then.
-    pub fn restore(&mut self, folder: impl AsRef<Path>) -> Result<SaveFormat, Error> {
+    pub fn restore(&mut self, folder: impl AsRef<Path>) -> Result<RestoreReport, Error> {
         let folder = folder.as_ref();
         self.dialog.restore(folder).map_err(|source| Error::Restore { folder: folder.into(), source: Box::new(source) })
+    }
+
+    /// Why the prefix cache of the options is no longer used, if it failed: its lock is held by another process, say. The
+    /// session goes on without it.
+    pub fn prefix_cache_fault(&self) -> Option<&PrefixCacheFault> {
+        self.dialog.prefix_cache()?.fault()
     }
 
     /// How tokens are drawn.
@@ -245,6 +252,15 @@ enum State<'s> {
 }
 
 impl Generation<'_> {
+    /// Leaves room for a next turn: this reply takes at most half of the tokens that the context holds beside the prompt.
+    /// Asked before the first token; returns the limit, unless a lower one is in force.
+    pub fn keep_room(&mut self) -> Option<usize> {
+        match &mut self.state {
+            State::Running(inner) => inner.keep_room(),
+            State::Over(_) | State::Failed(_) => None,
+        }
+    }
+
     /// Generates the rest and returns the whole reply with its counts and times.
     ///
     /// # Errors
@@ -314,8 +330,8 @@ impl Iterator for Generation<'_> {
 pub struct StopHandle(Control);
 
 impl StopHandle {
-    /// Ends the reply after its current token; without effect if none is being generated. A prompt that is being processed
-    /// is not interrupted.
+    /// Ends the reply after its current token, or within a long prompt after its current step; without effect if none is
+    /// being generated. What was processed by then stays in the session, which can be saved and goes on.
     pub fn stop(&self) {
         self.0.signal(Signal::Abort);
     }

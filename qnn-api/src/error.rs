@@ -43,13 +43,14 @@ impl QnnError {
 impl core::fmt::Display for QnnError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "`{}` returned {} (`{}`, {})", self.call, self.code, self.name(), self.component())?;
-        if let Some(meaning) = self.meaning() {
-            write!(f, ": {meaning}")?;
+        match (self.meaning(), &self.library_message) {
+            // A number without a reason means nothing beside the library's own words.
+            (_, Some(message)) if self.code == u64::from(qnn_sys::QNN_COMMON_ERROR_GENERAL) => write!(f, ": {message}"),
+            (Some(meaning), Some(message)) => write!(f, ": {meaning}; the library reports: {message}"),
+            (Some(meaning), None) => write!(f, ": {meaning}"),
+            (None, Some(message)) => write!(f, "; the library reports: {message}"),
+            (None, None) => Ok(()),
         }
-        if let Some(message) = &self.library_message {
-            write!(f, "; the library reports: {message}")?;
-        }
-        Ok(())
     }
 }
 
@@ -279,6 +280,20 @@ mod tests {
         ] {
             assert!(text.contains(part), "{text}");
         }
+    }
+
+    #[test]
+    fn a_message_takes_the_place_of_no_reason() {
+        let message = Some("the host backend panicked: index out of bounds".into());
+        let error = QnnError { call: "graphExecute", code: 1100, library_message: message };
+        let text = "`graphExecute` returned 1100 (`QNN_COMMON_ERROR_GENERAL`, common): the host backend panicked: \
+                    index out of bounds";
+        assert_eq!(error.to_string(), text);
+        assert!(
+            QnnError { library_message: None, ..error }
+                .to_string()
+                .ends_with("the library gives no reason; its log may")
+        );
     }
 
     #[test]

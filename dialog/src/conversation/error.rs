@@ -5,7 +5,7 @@ use session_store::StoreError;
 
 use super::codes::SentenceCode;
 use crate::sampler::{RngStateError, SamplerError};
-use crate::tokenizer::TokenizerError;
+use genie_tokenizer::TokenizerError;
 
 /// Why a query could not be answered.
 #[derive(Debug, thiserror::Error)]

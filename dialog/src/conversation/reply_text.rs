@@ -3,7 +3,7 @@
 use genie_types::TokenId;
 
 use super::stop::{Match, StopMatcher};
-use crate::tokenizer::{Detokenizer, Tokenizer, TokenizerError};
+use genie_tokenizer::{Detokenizer, Tokenizer, TokenizerError};
 
 /// Stop sequences, and the tokens that are one by themselves.
 #[derive(Clone, Debug, Default)]

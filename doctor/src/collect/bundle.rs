@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use genie_bundle::hash::hash_file;
-use genie_bundle::tokenizer::check_streams;
 use genie_bundle::{BundleError, CONFIG_FILE, MANIFEST_FILE, manifest};
+use genie_tokenizer::Tokenizer;
+use genie_types::TokenId;
 use qnn_api::SystemLibrary;
 use serde_json::Value;
-use tokenizers::Tokenizer;
 
 use super::files;
 use crate::facts::{
@@ -102,20 +102,9 @@ fn describe(path: &Path, readers: &[Reader<'_>], by_host: bool) -> Content {
 
 /// Loads the tokenizer as a dialog does: a failure here fails there.
 fn vocabulary(path: &Path, wanted: &[u32]) -> Result<Vocabulary, String> {
-    let bytes = std::fs::read(path).map_err(|_| format!("cannot read the tokenizer `{}`", path.display()))?;
-    let tokenizer =
-        load(&bytes).map_err(|why| format!("`{}` is not a tokenizer that can be used: {why}", path.display()))?;
-    let entries = wanted.iter().map(|&id| (id, tokenizer.id_to_token(id))).collect();
-    Ok(Vocabulary { n_entries: tokenizer.get_vocab_size(true), entries })
-}
-
-/// The `tokenizers` crate panics on some damaged files.
-fn load(bytes: &[u8]) -> Result<Tokenizer, String> {
-    let document: Value = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
-    let loaded = std::panic::catch_unwind(|| Tokenizer::from_bytes(bytes));
-    let loaded = loaded.map_err(|_| "a part of it does not have the shape it should have".to_owned())?;
-    check_streams(&document["decoder"])?;
-    loaded.map_err(|e| e.to_string())
+    let tokenizer = Tokenizer::from_file(path).map_err(|error| error.to_string())?;
+    let entries = wanted.iter().map(|&id| (id, tokenizer.id_to_token(TokenId(id)))).collect();
+    Ok(Vocabulary { n_entries: tokenizer.vocab_size(), entries })
 }
 
 /// The manifest, and the provider of the library that made the bundle.

@@ -37,8 +37,7 @@ impl HtpExtensions {
     }
 
     fn from_file(path: &Path) -> Result<Self, ConfigError> {
-        let text =
-            std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        let text = file_io::read_text(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
         Self::parse(&text, &Origin::file(path))
     }
 

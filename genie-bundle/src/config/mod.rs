@@ -10,6 +10,7 @@ mod api_versions;
 mod embedding;
 mod extensions;
 mod hints;
+mod named_files;
 mod node;
 mod problem;
 mod raw;
@@ -31,6 +32,7 @@ pub use support::DIALOG_KINDS;
 
 use std::path::{Path, PathBuf};
 
+use named_files::Wanted;
 use node::Node;
 use serde_json::Value;
 use values::Values;
@@ -52,7 +54,7 @@ impl GenieConfig {
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
         let path = path.as_ref();
         let read = |source| ConfigError::Read { path: path.to_path_buf(), source };
-        let text = std::fs::read_to_string(path).map_err(read)?;
+        let text = file_io::read_text(path).map_err(read)?;
         let full = std::path::absolute(path).map_err(read)?;
         let base = full.parent().unwrap_or(Path::new("/"));
         let config = Self::parse(&text, base, Origin::file(path))?;
@@ -99,28 +101,22 @@ impl GenieConfig {
     /// [`ConfigError::Files`] with the absolute path of each file that is not.
     pub fn check_files(&self) -> Result<(), ConfigError> {
         const BINS: &str = "/dialog/engine/model/binary/ctx-bins";
-        let mut files = vec![("/dialog/tokenizer/path".to_owned(), &self.values.tokenizer)];
-        files.extend(self.values.engine.ctx_bins.iter().enumerate().map(|(i, p)| (format!("{BINS}/{i}"), p)));
-        files
-            .extend(self.values.backend.extensions.iter().map(|p| ("/dialog/engine/backend/extensions".to_owned(), p)));
-        files.extend(self.values.engine.embedding.iter().map(|e| ("/dialog/embedding/lut-path".to_owned(), &e.path)));
-        let problems: Vec<Problem> = files.into_iter().filter_map(|(at, path)| self.file_problem(at, path)).collect();
+        const EXTENSIONS: &str = "/dialog/engine/backend/extensions";
+        let values = &self.values;
+        let mut files = vec![("/dialog/tokenizer/path".to_owned(), &values.tokenizer, Wanted::Tokenizer)];
+        let bins = values.engine.ctx_bins.iter().enumerate();
+        files.extend(bins.map(|(i, path)| (format!("{BINS}/{i}"), path, Wanted::ContextBinary)));
+        files.extend(values.backend.extensions.iter().map(|path| (EXTENSIONS.to_owned(), path, Wanted::Extensions)));
+        let tables = values.engine.embedding.iter();
+        files.extend(tables.map(|table| ("/dialog/embedding/lut-path".to_owned(), &table.path, Wanted::Table)));
+        let problems: Vec<Problem> = files
+            .into_iter()
+            .filter_map(|(at, path, wanted)| named_files::problem(at, path, wanted, &self.base))
+            .collect();
         if problems.is_empty() {
             return Ok(());
         }
         Err(ConfigError::Files { origin: self.origin.clone(), problems })
-    }
-
-    fn file_problem(&self, pointer: String, path: &Path) -> Option<Problem> {
-        let message = match std::fs::metadata(path) {
-            Ok(m) if m.is_file() => return None,
-            Ok(_) => format!("expected a file, found a directory at `{}`", path.display()),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => format!("file not found: `{}`", path.display()),
-            Err(e) => format!("cannot access `{}`: {e}", path.display()),
-        };
-        let problem = Problem::new(pointer, message);
-        let in_base = path.starts_with(&self.base);
-        Some(if in_base { problem.hint("relative paths start at the config's folder") } else { problem })
     }
 
     /// Where the config came from.

@@ -138,7 +138,7 @@ impl Manifest {
             version: u32,
         }
         let path = bundle.join(MANIFEST_FILE);
-        let bytes = std::fs::read(&path).map_err(BundleError::io("read", &path))?;
+        let bytes = file_io::read_file(&path).map_err(BundleError::io("read", &path))?;
         let json = |source| BundleError::Json { path: path.clone(), source };
         let head: Head = serde_json::from_slice(&bytes).map_err(json)?;
         if head.format != BUNDLE_FORMAT {

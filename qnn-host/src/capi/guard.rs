@@ -123,3 +123,22 @@ pub(super) unsafe extern "C" fn free_verbose(message: *const c_char) -> Qnn_Erro
     drop(unsafe { CString::from_raw(message.cast_mut()) });
     QNN_SUCCESS
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_keeps_its_message_until_it_is_asked_for() {
+        let number = guard("QnnGraph_execute", || panic!("row {} of {}", 7, 3));
+        assert_eq!(number, code::COMMON_GENERAL);
+        let mut message = std::ptr::null();
+        // SAFETY: an out pointer; the message is this thread's, which fails no other call meanwhile.
+        let text = unsafe {
+            assert_eq!(get_message(number, &raw mut message), QNN_SUCCESS);
+            CStr::from_ptr(message)
+        };
+        let wanted = "QnnGraph_execute: the host backend panicked, which is a bug of it: row 7 of 3";
+        assert_eq!(text.to_str(), Ok(wanted));
+    }
+}

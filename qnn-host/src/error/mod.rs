@@ -214,7 +214,7 @@ pub enum Error {
     #[error("cannot start a thread")]
     Thread(#[source] std::io::Error),
     /// A bug of this backend, caught at the edge.
-    #[error("the host backend panicked: {message}")]
+    #[error("the host backend panicked, which is a bug of it: {message}")]
     Panic {
         /// Its message.
         message: String,

@@ -52,26 +52,31 @@ pub(super) fn layer(b: &StepBuilder<'_>, node: &Node) -> Result<Layer, ExecError
         Op::Linear { n, bias, residual, .. } => {
             let mut rest = node.inputs[2..].iter().map(|&id| b.src(id));
             Ok(Layer {
-                weights: weights(b, node, node.inputs[1])?,
+                weights: weights(b, node, 1, b.fast)?,
                 gate: None,
                 bias: if bias { rest.next() } else { None },
                 residual: if residual { rest.next() } else { None },
                 n,
             })
         }
-        Op::GatedLinear { n, .. } => Ok(Layer {
-            weights: weights(b, node, node.inputs[2])?,
-            gate: Some(weights(b, node, node.inputs[1])?),
-            bias: None,
-            residual: None,
-            n,
-        }),
+        Op::GatedLinear { n, .. } => {
+            // One pass computes both: where the vector kernels do not take one of them, both are read by the plain kernel.
+            let fast = b.fast && node.inputs[1..].iter().all(|&id| b.graph.constant(id).is_some_and(has_kernel));
+            Ok(Layer {
+                weights: weights(b, node, 2, fast)?,
+                gate: Some(weights(b, node, 1, fast)?),
+                bias: None,
+                residual: None,
+                n,
+            })
+        }
         _ => Err(b.broken(node, "is no linear layer")),
     }
 }
 
-/// Which format the weights are in.
-fn weights(b: &StepBuilder<'_>, node: &Node, id: ValueId) -> Result<Weights, ExecError> {
+/// The weights in an input of the node; in a form that only the vector kernels read if `fast`.
+fn weights(b: &StepBuilder<'_>, node: &Node, slot: usize, fast: bool) -> Result<Weights, ExecError> {
+    let id = node.inputs[slot];
     let Some(constant) = b.graph.constant(id) else {
         return Err(b.broken(node, "has weights that are not constant"));
     };
@@ -90,7 +95,7 @@ fn weights(b: &StepBuilder<'_>, node: &Node, id: ValueId) -> Result<Weights, Exe
         Quant::PerAxis { scales, offsets, .. } => (scales.to_vec(), offsets.to_vec()),
         _ => (vec![1.0], Vec::new()),
     };
-    if b.fast && has_kernel(constant) {
+    if fast && has_kernel(constant) {
         let rows = b.shape(id).first().copied().unwrap_or(0);
         let scales = (0..rows).map(|row| scales[row % scales.len()]).collect();
         return Ok(Weights::Bytes { bytes: bytes.clone(), scales });

@@ -14,3 +14,4 @@ mod reduce;
 mod reference;
 mod running;
 mod scatter;
+mod weight_forms;

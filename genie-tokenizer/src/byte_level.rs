@@ -4,7 +4,7 @@
 
 /// The bytes that a vocabulary entry stands for. An entry with a character outside the alphabet (an added token,
 /// usually) stands for its own UTF-8.
-pub(super) fn bytes_of(entry: &str, out: &mut Vec<u8>) {
+pub(crate) fn bytes_of(entry: &str, out: &mut Vec<u8>) {
     out.clear();
     for c in entry.chars() {
         match byte_of(c) {

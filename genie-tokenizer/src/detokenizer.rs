@@ -8,8 +8,9 @@
 
 use genie_types::TokenId;
 
-use super::utf8::Utf8Stream;
-use super::{Scheme, Tokenizer, TokenizerError, byte_level};
+use crate::byte_level;
+use crate::tokenizer::{Scheme, Tokenizer, TokenizerError};
+use crate::utf8::Utf8Stream;
 
 /// Longest neighbourhood that is decoded again for a token that adds nothing to the text.
 const MAX_WINDOW: usize = 16;
@@ -28,7 +29,7 @@ pub struct Detokenizer {
 }
 
 impl Detokenizer {
-    pub(super) fn new(tokenizer: Tokenizer) -> Self {
+    pub(crate) fn new(tokenizer: Tokenizer) -> Self {
         Self { tokenizer, bytes: Utf8Stream::default(), window: Vec::new(), n_shown: 0, scratch: Vec::new() }
     }
 
@@ -80,7 +81,7 @@ impl Detokenizer {
     }
 
     #[cfg(test)]
-    pub(super) fn window_len(&self) -> usize {
+    pub(crate) fn window_len(&self) -> usize {
         self.window.len()
     }
 

@@ -8,20 +8,15 @@
 //! without a word. Where byte tokens do not form characters the replacement is that of `String::from_utf8_lossy`,
 //! also for SentencePiece's byte fallback, where the `tokenizers` crate gives up the whole run of bytes.
 
-mod byte_level;
-mod detokenizer;
-mod utf8;
-
-pub use detokenizer::Detokenizer;
-pub use utf8::Utf8Stream;
-
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use genie_bundle::tokenizer::{check_streams, decoder_chain};
 use genie_types::TokenId;
 use serde_json::Value;
+
+use crate::decoders::{check_streams, decoder_chain};
+use crate::detokenizer::Detokenizer;
 
 /// Why a tokenizer could not be loaded or used. The cause is the `tokenizers` crate's own text.
 #[derive(Debug, thiserror::Error)]
@@ -62,7 +57,7 @@ pub enum TokenizerError {
 
 /// How the text of a token follows from its entry in the vocabulary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Scheme {
+pub(crate) enum Scheme {
     /// Each character of the entry stands for a byte (GPT-2's alphabet).
     ByteLevel,
     /// The entry is text that may depend on its neighbours.
@@ -75,15 +70,15 @@ enum Scheme {
 }
 
 #[derive(Debug)]
-struct Inner {
-    hf: tokenizers::Tokenizer,
+pub(crate) struct Inner {
+    pub(crate) hf: tokenizers::Tokenizer,
     scheme: Scheme,
     special: HashSet<u32>,
 }
 
 /// A tokenizer. Clones share one vocabulary.
 #[derive(Clone, Debug)]
-pub struct Tokenizer(Arc<Inner>);
+pub struct Tokenizer(pub(crate) Arc<Inner>);
 
 impl Tokenizer {
     /// Loads a `tokenizer.json`.
@@ -164,12 +159,12 @@ impl Tokenizer {
         self.0.hf.get_vocab_size(true)
     }
 
-    fn scheme(&self) -> Scheme {
+    pub(crate) fn scheme(&self) -> Scheme {
         self.0.scheme
     }
 
     /// The `tokenizers` crate's decoding of a few ids, none of them special.
-    fn decode_window(&self, ids: &[u32]) -> Result<String, TokenizerError> {
+    pub(crate) fn decode_window(&self, ids: &[u32]) -> Result<String, TokenizerError> {
         let last = TokenId(ids.last().copied().unwrap_or_default());
         self.0.hf.decode(ids, false).map_err(|e| TokenizerError::Decode { token: last, reason: e.to_string() })
     }
@@ -186,7 +181,7 @@ fn load(bytes: &[u8]) -> Result<tokenizers::Tokenizer, String> {
 }
 
 /// Reads the decoder's chain. Absent: entries are words, joined by spaces.
-fn scheme(decoder: &Value) -> Result<Scheme, String> {
+pub(crate) fn scheme(decoder: &Value) -> Result<Scheme, String> {
     check_streams(decoder)?;
     let kinds: Vec<&str> = decoder_chain(decoder).iter().filter_map(|d| d.get("type")?.as_str()).collect();
     if kinds == ["ByteLevel"] {
@@ -194,6 +189,3 @@ fn scheme(decoder: &Value) -> Result<Scheme, String> {
     }
     Ok(Scheme::Text { byte_fallback: kinds.contains(&"ByteFallback"), splits_utf8: kinds.contains(&"ByteLevel") })
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,9 +1,9 @@
-//! What `tokenizer.json` contains about its decoder, read without loading a tokenizer.
+//! The decoder's chain in a `tokenizer.json`.
 
 use serde_json::Value;
 
 /// The decoders of a `decoder` block in the order they run, nested sequences flattened.
-pub fn decoder_chain(decoder: &Value) -> Vec<&Value> {
+pub(crate) fn decoder_chain(decoder: &Value) -> Vec<&Value> {
     match decoder.get("decoders").and_then(Value::as_array) {
         Some(inner) => inner.iter().flat_map(decoder_chain).collect(),
         None if decoder.is_object() => vec![decoder],
@@ -15,7 +15,7 @@ pub fn decoder_chain(decoder: &Value) -> Vec<&Value> {
 ///
 /// # Errors
 /// It strips characters from the end of the text.
-pub fn check_streams(decoder: &Value) -> Result<(), String> {
+pub(crate) fn check_streams(decoder: &Value) -> Result<(), String> {
     match decoder_chain(decoder).iter().filter_map(|d| d.get("stop")?.as_u64()).find(|n| *n > 0) {
         Some(n) => {
             Err(format!("its decoder strips {n} character(s) from the end of the text, which cannot be streamed"))

@@ -3,7 +3,10 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::*;
+use genie_types::TokenId;
+
+use crate::tokenizer::scheme;
+use crate::{Tokenizer, Utf8Stream, byte_level};
 
 /// 256 byte entries (ids 0 to 255), then `<s>` (special), two added words, one of them special, one outside the alphabet.
 fn byte_level() -> Tokenizer {
