@@ -190,14 +190,12 @@ fn a_full_prefix_cache_is_one_warning_with_its_cause() {
     disk.fill_but(8192);
     let prompt = "the quality of mercy is not strained ".repeat(12);
     let folder = disk.path("prefixes");
-    let output = genie(
-        cache.path(),
-        &["run", "-p", &prompt, "-n", "2", "--prefix-cache", &folder, "--prefix-min-tokens", "8"],
-    );
+    let output =
+        genie(cache.path(), &["run", "-p", &prompt, "-n", "2", "--prefix-cache", &folder, "--prefix-min-tokens", "8"]);
     done(&output);
     let text = stderr(&output);
     assert_eq!(text.lines().filter(|line| line.starts_with("warning: ")).count(), 1, "{text}");
-    assert!(text.starts_with("warning: prompt prefixes are not stored in this run: cannot write `"), "{text}");
+    assert!(text.starts_with("warning: the prompt's prefixes cannot be stored in the prefix cache: "), "{text}");
     assert!(text.contains("it needs ") && text.contains(" are free"), "{text}");
 }
 
