@@ -104,6 +104,12 @@ pub enum Error {
     DemoFile { path: PathBuf, source: std::io::Error },
     #[cfg(feature = "demo")]
     #[error(transparent)]
+    DemoFolder(#[from] file_io::FolderError),
+    #[cfg(feature = "demo")]
+    #[error("the demo model cannot be compiled into `{}`: it holds files that are not the demo's", folder.display())]
+    DemoOccupied { folder: PathBuf, source: Box<compiler::CompileError> },
+    #[cfg(feature = "demo")]
+    #[error(transparent)]
     Compile(#[from] compiler::CompileError),
 }
 
@@ -227,7 +233,7 @@ impl Error {
             Self::Restore { source, .. } => saved_hint(source)?,
             Self::Graphs { source: EngineError::Kv(KvError::Memory { .. }) } => Hint::SmallerContext,
             #[cfg(feature = "demo")]
-            Self::NoCacheFolder => Hint::SetCacheFolder,
+            Self::NoCacheFolder | Self::DemoOccupied { .. } => Hint::SetCacheFolder,
             _ => return None,
         })
     }
