@@ -5,13 +5,12 @@
 use std::path::Path;
 
 /// What is refused, and what to use instead.
-const REFUSED: [(&str, &str); 6] = [
+const REFUSED: [(&str, &str); 5] = [
     ("fs::write(", "file_io::write_bytes"),
     ("File::create(", "file_io::write, or file_io::NewFile"),
     ("File::create_new(", "file_io::write, or file_io::NewFile"),
     ("fs::copy(", "file_io::write"),
     ("fs::rename(", "file_io::FileSet, or its folders"),
-    ("fs::remove_dir_all(", "the folders of file_io"),
 ];
 
 /// Checks one Rust file; `path` is relative to the root.
