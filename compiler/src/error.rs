@@ -1,7 +1,8 @@
 //! What can go wrong: each message names the object, what was found, and what was expected.
 
-use crate::{Family, GgufError, Hint, Splits, Weights};
-use file_io::{FileKind, FolderKind};
+use crate::bundle::Entries;
+use crate::{GgufError, Hint, Splits, Weights};
+use file_io::{FileKind, FolderError, FolderKind, UnfitPlace};
 use genie_bundle::BundleError;
 use std::path::PathBuf;
 
@@ -61,6 +62,8 @@ pub enum CompileError {
     NoTokenizer { dir: PathBuf, other: Option<&'static str> },
     #[error("`{}` does not exist, expected the folder of a model or a GGUF file", path.display())]
     NoModel { path: PathBuf },
+    #[error("{0}")] // not transparent: hints look for the cause by its type
+    File(#[from] file_io::FileError),
     #[error("`{}` is not the expected JSON", path.display())]
     Json { path: PathBuf, source: serde_json::Error },
 
@@ -113,7 +116,7 @@ pub enum CompileError {
     #[error("tensor `{name}` is missing: the checkpoint has {n_tensors} others")]
     MissingTensor { name: String, n_tensors: usize, near: Vec<String> },
     #[error("{} not part of a {family} model with this configuration", list(names, *n_others))]
-    UnreadTensors { family: Family, names: Vec<String>, n_others: usize, bias_key: Option<&'static str> },
+    UnreadTensors { family: &'static str, names: Vec<String>, n_others: usize, bias_key: Option<&'static str> },
     #[error("`{key}` is {configured}, but the checkpoint has the tensors of {found} layers")]
     LayerCount { key: String, configured: usize, found: usize },
     #[error("tensor `{head}` differs from `{table}`, although `tie_word_embeddings` makes them one")]
@@ -138,10 +141,12 @@ pub enum CompileError {
     TokenizerTooLarge { token: String, id: u64, vocab: usize },
 
     // Bundle.
-    #[error("`{}` is not empty and not a bundle", path.display())]
-    OutputOccupied { path: PathBuf },
-    #[error("`{}` is a file, expected a directory to write the bundle to", path.display())]
-    OutputIsFile { path: PathBuf },
+    #[error("`{}` already holds a bundle{}", path.display(), beside(others))]
+    OutputIsBundle { path: PathBuf, others: Entries },
+    #[error("`{}` is not empty and not a bundle: it holds {holds}", path.display())]
+    OutputOccupied { path: PathBuf, holds: Entries, source: Option<Box<BundleError>> },
+    #[error(transparent)]
+    OutputFolder(#[from] FolderError),
     #[error("`{}` cannot be a bundle directory: {why}", path.display())]
     OutputUnfit { path: PathBuf, why: &'static str },
     #[error(transparent)]
@@ -210,7 +215,10 @@ impl CompileError {
             Self::UnsupportedValue { key, .. } if key == "quantization_config" => Hint::UnquantisedCheckpoint,
             Self::UnknownKey { key, .. } => Hint::RemoveKey { key: key.clone() },
             Self::ConfigMissing { near, .. } if !near.is_empty() => Hint::SimilarKeys { near: near.clone() },
-            Self::OutputOccupied { .. } => Hint::OtherDirectoryOrForce,
+            Self::OutputIsBundle { .. } => Hint::OtherDirectoryOrForce,
+            Self::OutputOccupied { .. } => Hint::OtherDirectory,
+            Self::OutputFolder(FolderError::Unfit { why: UnfitPlace::MountPoint, .. }) => Hint::DirectoryInside,
+            Self::OutputFolder(FolderError::Unfit { .. }) => Hint::AnyOtherDirectory,
             Self::Bundle(BundleError::ManifestVersion { .. }) => Hint::CompileAgainOrNewerBuild,
             Self::Bundle(BundleError::FileChanged { .. }) => Hint::CompileAgain,
             _ => return None,
@@ -230,6 +238,11 @@ fn gb(bytes: u64) -> String {
         10_000_000..1_000_000_000 => format!("{} MB", bytes / 1_000_000),
         _ => format!("{:.1} GB", bytes as f64 / 1e9),
     }
+}
+
+/// Other entries of a bundle's directory, as the end of a sentence.
+fn beside(others: &Entries) -> String {
+    if others.is_empty() { String::new() } else { format!(", and {others}") }
 }
 
 fn quoted<T: AsRef<str>>(names: &[T]) -> String {

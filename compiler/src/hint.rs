@@ -102,8 +102,14 @@ pub enum Hint {
     SaveAsFloat,
     /// Start from the checkpoint that is not quantised.
     UnquantisedCheckpoint,
-    /// Choose another output directory, or force its replacement.
+    /// Choose another output directory, or force the replacement of the bundle in it; other files there stay.
     OtherDirectoryOrForce,
+    /// Choose an output directory that is empty or does not exist: only bundles are replaced.
+    OtherDirectory,
+    /// Choose a directory within this one.
+    DirectoryInside,
+    /// Choose another output directory.
+    AnyOtherDirectory,
     /// Compile the bundle again with this build, or use a newer one.
     CompileAgainOrNewerBuild,
     /// Compile the bundle again.

@@ -69,6 +69,7 @@ mod testing;
 pub mod testmodel;
 mod unread;
 
+pub use bundle::Entries;
 pub use checkpoint::Checkpoint;
 pub use compile::model_hash;
 pub use dequantize::dequantize;

@@ -1,8 +1,8 @@
 //! `model.safetensors.index.json`: which shard holds which tensor.
 
-use super::{TensorEntry, header};
+use super::{TensorEntry, header, is_harmless};
 use crate::json::{self, Object, shown, shown_key};
-use crate::{CompileError, Result, fs, unread};
+use crate::{CompileError, Result, fs};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -48,7 +48,7 @@ pub(super) fn read(dir: &Path, path: &Path) -> Result<(Vec<PathBuf>, BTreeMap<St
             })?;
             tensors.insert(tensor.to_string(), entry);
         }
-        if let Some(extra) = held.into_keys().find(|tensor| !unread::is_harmless(tensor)) {
+        if let Some(extra) = held.into_keys().find(|tensor| !is_harmless(tensor)) {
             let (path, shard) = (path.into(), name.to_string());
             return Err(CompileError::NotInIndex { path, name: shown_key(&extra), shard });
         }

@@ -6,6 +6,7 @@
 //!
 //! *Source*: the safetensors format as published by Hugging Face (8-byte length, JSON header, dense data).
 
+mod harmless;
 mod header;
 mod index;
 mod read;
@@ -21,6 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 pub use crate::gguf::BlockFormat;
+pub(crate) use harmless::is_harmless;
 pub(crate) use header::file_header;
 pub(crate) use read::{FiniteCheck, for_each_chunk, for_each_raw};
 
@@ -145,7 +147,7 @@ impl Checkpoint {
             // A name that no supported model has is kept: it will be left over. One of Hugging Face's is not such a name.
             let known = hugging_face_name(name);
             if known.is_none() && gguf_name(name).is_some() {
-                let (family, names) = (gguf.family()?, vec![name.clone()]);
+                let (family, names) = (gguf.family()?.name(), vec![name.clone()]);
                 return Err(GgufError::UnreadTensors { path: gguf.path.clone(), family, names, n_others: 0 }.into());
             }
             tensors.insert(known.unwrap_or_else(|| name.clone()), entry);

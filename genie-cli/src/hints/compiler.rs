@@ -89,7 +89,14 @@ fn words(hint: &Hint) -> String {
         Hint::ConvertTokenizer { from: None } => "download the model's tokenizer.json into the same folder".into(),
         Hint::SaveAsFloat => "save the weights as float32, float16 or bfloat16 first".into(),
         Hint::UnquantisedCheckpoint => "start from the checkpoint that is not quantised".into(),
-        Hint::OtherDirectoryOrForce => "choose another directory, or use `--force` to replace it".into(),
+        Hint::OtherDirectoryOrForce => {
+            "choose another folder, or use `--force` to replace the bundle; other files in the folder stay".into()
+        }
+        Hint::OtherDirectory => {
+            "choose a folder that is empty or does not exist; only a bundle is ever replaced".into()
+        }
+        Hint::DirectoryInside => "choose a folder in it, for example `-o FOLDER/bundle`".into(),
+        Hint::AnyOtherDirectory => "choose another folder for `-o`".into(),
         Hint::CompileAgainOrNewerBuild => "compile the bundle again with this build, or use a newer one".into(),
         Hint::CompileAgain => "compile the bundle again".into(),
     }
@@ -129,7 +136,11 @@ mod tests {
                 Hint::ConvertToSafetensors("pytorch_model.bin".into()),
                 "`pytorch_model.bin` is in another format: save the model as safetensors first",
             ),
-            (Hint::OtherDirectoryOrForce, "choose another directory, or use `--force` to replace it"),
+            (
+                Hint::OtherDirectoryOrForce,
+                "choose another folder, or use `--force` to replace the bundle; other files in the folder stay",
+            ),
+            (Hint::OtherDirectory, "choose a folder that is empty or does not exist; only a bundle is ever replaced"),
             (Hint::PrecisionF32, "use `--precision f32`"),
             (Hint::DownloadAgain, "the file is incomplete or damaged: download it again"),
             (Hint::ModelDirectory, "pass the directory that holds config.json"),
