@@ -5,11 +5,14 @@ use std::path::PathBuf;
 
 use dialog::DialogError;
 use engine::{EngineError, Overflow};
+use file_io::{FileError, FileKind};
 use genie_bundle::{BundleError, ConfigError};
 use kvmanager::{Admission, KvError};
 use qnn_api::PerfPolicy;
 use session_store::StoreError;
 
+use crate::binaries;
+use crate::options::BackendChoice;
 use crate::weights::WeightFault;
 
 /// Why a bundle could not be opened, or a query not be answered. [`Error::hint`] has advice, apart from the text.
@@ -40,6 +43,18 @@ pub enum Error {
     Vote { policy: PerfPolicy, source: qnn_api::Error },
 
     // Opening.
+    #[error("`{}` does not exist", path.display())]
+    NoFile { path: PathBuf },
+    #[error("`{}` is {found}, expected a context binary", path.display())]
+    NoBinary { path: PathBuf, found: Box<FileKind> },
+    #[error("`{}` is {found}, but backend `{backend}` was chosen", path.display())]
+    OtherBackend { path: PathBuf, found: Box<FileKind>, backend: BackendChoice },
+    #[error("`{}` has format version {found}, this program reads up to {newest}", path.display())]
+    NewerBinary { path: PathBuf, found: u32, newest: u32 },
+    #[error(
+        "`{}` is {}, but `{}` is {}: one bundle runs on one backend", files[0].display(), found[0], files[1].display(), found[1]
+    )]
+    MixedBinaries { files: [PathBuf; 2], found: [Box<FileKind>; 2] },
     #[error(transparent)]
     Bundle(#[from] BundleError),
     #[error(transparent)]
@@ -70,7 +85,7 @@ pub enum Error {
     #[error("cannot restore the dialog in `{}`", folder.display())]
     Restore { folder: PathBuf, source: Box<DialogError> },
     #[error("cannot write the calibration into `{}`", folder.display())]
-    WriteCalibration { folder: PathBuf, source: StoreError },
+    WriteCalibration { folder: PathBuf, source: FileError },
 
     // Measuring.
     #[error("a prompt of {length} tokens cannot be verified")]
@@ -93,6 +108,12 @@ pub enum Error {
     DemoFile { path: PathBuf, source: std::io::Error },
     #[cfg(feature = "demo")]
     #[error(transparent)]
+    DemoFolder(#[from] file_io::FolderError),
+    #[cfg(feature = "demo")]
+    #[error("the demo model cannot be compiled into `{}`: it holds files that are not the demo's", folder.display())]
+    DemoOccupied { folder: PathBuf, source: Box<compiler::CompileError> },
+    #[cfg(feature = "demo")]
+    #[error(transparent)]
     Compile(#[from] compiler::CompileError),
 }
 
@@ -102,6 +123,20 @@ pub enum Error {
 pub enum Hint {
     /// Give a bundle's folder or its config.
     GiveBundle,
+    /// Compile that checkpoint into a bundle first.
+    CompileFirst(PathBuf),
+    /// Give the folder that holds the file.
+    GiveFolder(PathBuf),
+    /// The file was not downloaded.
+    DownloadAgain,
+    /// The file is damaged, or was not copied whole.
+    CopyAgain,
+    /// Compile the whole bundle again, for one backend.
+    CompileAgain,
+    /// Let the binaries choose the backend.
+    BackendOfBundle,
+    /// Use a newer version of this program.
+    NewerProgram,
     /// Choose a backend that exists.
     ChooseBackend,
     /// Do not pin threads, or use the embedded backend.
@@ -177,6 +212,13 @@ impl Error {
     pub fn hint(&self) -> Option<Hint> {
         Some(match self {
             Self::Bundle(BundleError::NoConfig { .. }) => Hint::GiveBundle,
+            Self::Bundle(BundleError::NotABundle { path, found }) => {
+                binaries::instead(path, found).unwrap_or(Hint::GiveBundle)
+            }
+            Self::NoBinary { path, found } => binaries::instead(path, found)?,
+            Self::OtherBackend { .. } => Hint::BackendOfBundle,
+            Self::NewerBinary { .. } => Hint::NewerProgram,
+            Self::MixedBinaries { .. } => Hint::CompileAgain,
             Self::UnknownBackend { .. } => Hint::ChooseBackend,
             Self::PinOnOtherBackend { .. } => Hint::EmbeddedBackendOnly,
             Self::NoCores { may, .. } | Self::CoreUnavailable { may, .. } => Hint::CoresToPin(may.clone()),
@@ -198,7 +240,7 @@ impl Error {
             Self::Restore { source, .. } => saved_hint(source)?,
             Self::Graphs { source: EngineError::Kv(KvError::Memory { .. }) } => Hint::SmallerContext,
             #[cfg(feature = "demo")]
-            Self::NoCacheFolder => Hint::SetCacheFolder,
+            Self::NoCacheFolder | Self::DemoOccupied { .. } => Hint::SetCacheFolder,
             _ => return None,
         })
     }
@@ -218,6 +260,13 @@ impl fmt::Display for Hint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::GiveBundle => f.write_str("give a bundle's folder or its `genie_config.json`"),
+            Self::CompileFirst(path) => write!(f, "compile `{}` into a bundle first", path.display()),
+            Self::GiveFolder(folder) => write!(f, "give the folder `{}` of the bundle", folder.display()),
+            Self::DownloadAgain => f.write_str("download the file again, with git-lfs where it is a pointer"),
+            Self::CopyAgain => f.write_str("the file is damaged: copy it again, or compile it again"),
+            Self::CompileAgain => f.write_str("compile the whole bundle again for one backend"),
+            Self::BackendOfBundle => f.write_str("choose no backend: it follows from the bundle's binaries"),
+            Self::NewerProgram => f.write_str("the file was made by a newer version: update this program"),
             Self::ChooseBackend => {
                 f.write_str("`host` runs on this machine's CPU, `htp` finds Qualcomm's `libQnnHtp.so`")
             }

@@ -38,6 +38,7 @@
 #![forbid(unsafe_code)]
 
 mod backend;
+mod binaries;
 mod calibration;
 #[cfg(feature = "demo")]
 pub mod demo;

@@ -74,8 +74,9 @@ impl Bundle {
     pub fn open(self, options: &Options) -> Result<Model, Error> {
         let began = Instant::now();
         let threads = Threads::new(options, self.config.backend().cpu_mask)?;
-        let active = backend::start(options, self.config.backend(), &threads)?;
         let mut config = self.config.engine().clone();
+        let options = &options.clone().for_binaries(&config.ctx_bins)?;
+        let active = backend::start(options, self.config.backend(), &threads)?;
         config.model_hash = self.model_hash();
         config.bundle_name = self.name();
         config.kv_mode = options.kv_mode;

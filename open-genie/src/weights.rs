@@ -254,7 +254,7 @@ impl SumsJob {
     }
 }
 
-/// The manifest of a bundle; one that is there and cannot be read is told.
+/// The manifest of a bundle; one that is there and cannot be read is logged.
 fn manifest(base: &Path) -> Option<Manifest> {
     match Manifest::read(base) {
         Ok(manifest) => Some(manifest),
