@@ -39,7 +39,7 @@ pub(crate) fn in_stored_words(path: &Path, error: CompileError) -> CompileError 
             GgufError::TensorType { path: path(), name: stored(name), found, expected }.into()
         }
         UnreadTensors { family, names, n_others, .. } => {
-            GgufError::UnreadTensors { path: path(), family: family.to_string(), names, n_others }.into()
+            GgufError::UnreadTensors { path: path(), family, names, n_others }.into()
         }
         LayerCount { key, configured, found } => GgufError::Blocks { path: path(), key, configured, found }.into(),
         NotFinite { name, index, value } => NotFinite { name: stored(name), index, value },
@@ -58,11 +58,11 @@ pub(crate) fn in_stored_keys(path: &Path, family: Family, error: CompileError) -
     };
     let path = path.to_path_buf();
     match &error {
-        CompileError::ConfigMissing { key } => match stored(key) {
+        CompileError::ConfigMissing { key, .. } => match stored(key) {
             Some(key) => GgufError::MissingKey { path, key }.into(),
             None => error,
         },
-        CompileError::ConfigValue { key, found, expected } => match stored(key) {
+        CompileError::ConfigValue { key, found, expected, .. } => match stored(key) {
             Some(key) => {
                 let named = |text: &str| {
                     KEYS.iter().fold(text.to_string(), |text, (ours, _)| match stored(ours) {
