@@ -7,6 +7,7 @@ mod cross;
 mod deploy;
 mod downstream;
 mod elf;
+mod fuzz;
 mod host_lib;
 mod qnn_runtime;
 mod tidy;
@@ -38,6 +39,8 @@ enum Task {
     Deploy(deploy::DeployArgs),
     /// Build the host backend as libQnnHost.so.
     HostLib,
+    /// Feed the readers of foreign bytes with changed inputs under libFuzzer; needs a nightly compiler.
+    Fuzz(fuzz::FuzzArgs),
     /// Build the numbered examples outside of this workspace, as a user's program, and run them.
     Downstream,
     /// Check rules that no other tool knows: layers, file heads and sizes, words, paths in documents, import circles.
@@ -53,6 +56,7 @@ fn main() -> anyhow::Result<()> {
         Task::Test(args) => cross::test(&args),
         Task::Deploy(args) => deploy::run(&args),
         Task::HostLib => host_lib::run(),
+        Task::Fuzz(args) => fuzz::run(&args),
         Task::Downstream => downstream::run(),
         Task::Tidy(args) => tidy::run(&args),
     }
