@@ -10,10 +10,11 @@ use crate::{Form, Rng};
 pub fn mutate(form: Form, seeds: &[Vec<u8>], rng: &mut Rng) -> Vec<u8> {
     let mut input = if seeds.is_empty() { Vec::new() } else { rng.pick(seeds).clone() };
     if form == Form::Json && !rng.one_in(4) {
-        input = json::mutate(&input, rng);
-        if !rng.one_in(8) {
-            return input;
+        let changed = json::mutate(&input, rng);
+        if changed != input && !rng.one_in(8) {
+            return changed;
         }
+        input = changed;
     }
     bytes::mutate(&mut input, seeds, rng);
     // A wrong checksum ends the reading of most files at once; now and then that is tried too.
