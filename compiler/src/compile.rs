@@ -4,12 +4,12 @@ use crate::bundle::{Staging, check_tokenizer, genie_config, htp_config};
 use crate::family::ModelSpec;
 use crate::lower::{self, Format, LinearForm, RoundingLoss, Source, Split};
 use crate::model::Model;
-use crate::progress::{Amount, Progress, Stage};
+use crate::progress::{Amount, Progress, Stage, go_on};
 use crate::size::Plan;
 use crate::target::{Target, TargetContext};
 use crate::{CompileOptions, Result, fs};
 use genie_bundle::files::OPTIONAL_FILES;
-use genie_bundle::hash::{FileHash, hash_file, hex};
+use genie_bundle::hash::hex;
 use genie_bundle::manifest::{self, BUNDLE_FORMAT, BUNDLE_VERSION, FileEntry, GraphEntry, Manifest, Options};
 use genie_bundle::{CONFIG_FILE, HTP_CONFIG_FILE, MANIFEST_FILE, TOKENIZER_FILE};
 use genie_types::Variant;
@@ -113,6 +113,7 @@ pub(crate) fn compile_with<T: Target>(
         graphs,
     };
     write_json(&staging.path(MANIFEST_FILE), &manifest)?;
+    go_on(progress)?;
     staging.publish()?;
     Ok(manifest)
 }
@@ -155,12 +156,14 @@ fn compile_split<C: TargetContext>(
     source.progress.begin(&stage, Amount { items: composed.len() as u64, bytes: 0 });
     for (graph, &variant) in composed.into_iter().zip(variants) {
         let name = number.graph_name(variant);
+        go_on(source.progress)?;
         source.progress.working(&name);
         let began = Instant::now();
         context.finalize(graph)?;
         source.progress.timed(&name, began.elapsed());
         source.progress.item(&name, 0);
     }
+    go_on(source.progress)?;
     let open = match save {
         Some(path) => context.save(path).map(|()| None)?,
         None => Some(context),
@@ -205,7 +208,7 @@ fn hash_model(model: &Model, progress: &mut dyn Progress) -> Result<String> {
         hasher.update(name.as_bytes());
         hasher.update([0]);
         hasher.update(length.to_le_bytes());
-        let bytes = fs::hash_into(&mut hasher, path)?;
+        let bytes = fs::hash_into(&mut hasher, path, progress)?;
         progress.item(&name, bytes);
     }
     progress.end(&Stage::Hash);
@@ -218,7 +221,9 @@ fn seal(staging: &Staging, files: &[String], progress: &mut dyn Progress) -> Res
     progress.begin(&Stage::Seal, Amount { items: files.len() as u64, bytes: lengths.iter().sum() });
     let mut entries = Vec::with_capacity(files.len());
     for name in files {
-        let FileHash { bytes, sha256 } = hash_file(&staging.path(name))?;
+        let mut hasher = Sha256::new();
+        let bytes = fs::hash_into(&mut hasher, &staging.path(name), progress)?;
+        let sha256 = hex(&hasher.finalize());
         progress.item(name, bytes);
         entries.push(FileEntry { path: name.clone(), bytes, sha256 });
     }

@@ -125,6 +125,10 @@ pub enum CompileError {
     #[error(transparent)]
     Backend(#[from] qnn_api::Error),
 
+    /// [`Progress::cancelled`](crate::Progress::cancelled) said so.
+    #[error("the compilation was cancelled: nothing was written")]
+    Cancelled,
+
     // Test models.
     #[error("a test model with {what} {found}: expected {expected}")]
     TestModel { what: &'static str, found: usize, expected: &'static str },

@@ -1,6 +1,7 @@
 //! File helpers whose errors name the path.
 
-use crate::{CompileError, Result};
+use crate::progress::go_on;
+use crate::{CompileError, Progress, Result};
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 use std::fs::File;
@@ -33,12 +34,13 @@ pub(crate) fn length(path: &Path) -> Result<u64> {
     Ok(path.metadata().map_err(io_err("inspect", path))?.len())
 }
 
-/// Feeds a file's content to a hasher, a megabyte at a time; returns its length.
-pub(crate) fn hash_into(hasher: &mut Sha256, path: &Path) -> Result<u64> {
+/// Feeds a file's content to a hasher, a megabyte at a time, until the compilation is cancelled; returns its length.
+pub(crate) fn hash_into(hasher: &mut Sha256, path: &Path, progress: &dyn Progress) -> Result<u64> {
     let mut file = open(path)?;
     let mut chunk = vec![0; 1 << 20];
     let mut total = 0;
     loop {
+        go_on(progress)?;
         let n = file.read(&mut chunk).map_err(io_err("read", path))?;
         if n == 0 {
             return Ok(total);

@@ -59,6 +59,16 @@ pub trait Progress {
     fn end(&mut self, stage: &Stage);
     /// A message to the user that is not an error.
     fn note(&mut self, text: &str);
+    /// Whether the compilation is to end: asked between two tensors, graphs and pieces of a file that is hashed. It then fails
+    /// with [`CompileError::Cancelled`](crate::CompileError::Cancelled), and nothing that it has written is left.
+    fn cancelled(&self) -> bool {
+        false
+    }
+}
+
+/// Fails if the compilation was cancelled.
+pub(crate) fn go_on(progress: &dyn Progress) -> crate::Result<()> {
+    if progress.cancelled() { Err(crate::CompileError::Cancelled) } else { Ok(()) }
 }
 
 /// Discards progress; notes go to `tracing`.
@@ -141,5 +151,43 @@ mod tests {
                 ]
             );
         }
+    }
+
+    /// Cancels when it is asked for the `left`th time.
+    struct Cancelling(std::cell::Cell<usize>);
+
+    impl Progress for Cancelling {
+        fn begin(&mut self, _stage: &Stage, _total: Amount) {}
+        fn item(&mut self, _name: &str, _bytes: u64) {}
+        fn end(&mut self, _stage: &Stage) {}
+        fn note(&mut self, _text: &str) {}
+        fn cancelled(&self) -> bool {
+            self.0.set(self.0.get().saturating_sub(1));
+            self.0.get() == 0
+        }
+    }
+
+    /// Row 10, D4: wherever a compilation is cancelled, nothing of it is left, and what was there before stays.
+    #[test]
+    fn a_cancelled_compilation_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let model = dir.path().join("model");
+        TestModel::tiny(Family::Llama).write(&model).unwrap();
+        let mut options = CompileOptions::new(&model, dir.path().join("bundle"));
+        (options.ars, options.cls, options.splits) = (vec![1, 8], vec![16], Splits::DecoderLmhead);
+        let mut asked = 0;
+        for n in 1.. {
+            match compile_with(&options, &mut FakeTarget::default(), &mut Cancelling(n.into())) {
+                Err(crate::CompileError::Cancelled) => asked = n,
+                done => {
+                    done.unwrap();
+                    break;
+                }
+            }
+            let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+            assert_eq!(left, ["model"], "cancelled at {n}");
+        }
+        assert!(asked > 20, "tensors, graphs and files: {asked}");
+        assert!(dir.path().join("bundle/manifest.json").is_file());
     }
 }

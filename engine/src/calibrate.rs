@@ -85,6 +85,9 @@ impl<X: Executor> Engine<X> {
         let n_process = spec.ar().get().min(self.kv.variants().limit() - rows);
         let step = self.kv.step(spec, Columns::of(SeqId(0), rows, n_process));
         let tokens = vec![TokenId(0); n_process];
+        if self.stop.is_set() {
+            return Err(EngineError::Stopped { n_processed: 0, n_new: n_process });
+        }
         let run = StepRun { planned: &step, tokens: &tokens, next: None, narrow_head: false };
         self.kv.set_variant(spec)?;
         self.kv.wait_all()?;

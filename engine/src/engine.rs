@@ -20,7 +20,7 @@ use crate::rope;
 use crate::run::{LogitsRequest, Scratch, SeqTokens};
 use crate::saved::ModelIdentity;
 use crate::transcript::{Sequences, Transcript};
-use crate::{EngineError, QnnExecutor, SequenceModel, StepLog, TokenModel};
+use crate::{EngineError, QnnExecutor, SequenceModel, StepLog, StopFlag, TokenModel};
 
 /// A loaded model with its cache.
 ///
@@ -34,6 +34,7 @@ pub struct Engine<X = QnnExecutor> {
     pub(crate) scratch: Scratch,
     pub(crate) vocab_size: usize,
     pub(crate) identity: ModelIdentity,
+    pub(crate) stop: StopFlag,
 }
 
 impl<X: Executor> Engine<X> {
@@ -82,6 +83,7 @@ impl<X: Executor> Engine<X> {
             policy: config.policy.clone(),
             vocab_size,
             identity: ModelIdentity::new(config),
+            stop: StopFlag::default(),
             graphs: Graphs {
                 executor,
                 head: Head::new(&layout, &io),
@@ -182,6 +184,10 @@ impl<X: Executor> TokenModel for Engine<X> {
 
     fn admission(&self) -> Option<Admission> {
         Some(Engine::admission(self))
+    }
+
+    fn stop_flag(&self) -> Option<StopFlag> {
+        Some(self.stop.clone())
     }
 
     fn process(&mut self, tokens: &[TokenId]) -> Result<&[f32], EngineError> {

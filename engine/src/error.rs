@@ -211,6 +211,15 @@ pub enum EngineError {
         found: usize,
     },
 
+    /// [`StopFlag`](crate::StopFlag) was set. What was processed before is kept: `n_past` has advanced by `n_processed`.
+    #[error("stopped after {n_processed} of {n_new} tokens")]
+    Stopped {
+        /// Tokens that were processed and are kept.
+        n_processed: usize,
+        /// Tokens that the call was to process.
+        n_new: usize,
+    },
+
     /// A saved cache that cannot be written or is not accepted. The live dialog is as before.
     #[error(transparent)]
     Saved(#[from] StoreError),

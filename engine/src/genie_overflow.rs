@@ -3,7 +3,7 @@
 use genie_types::Variant;
 use kvmanager::{Overflow, Policy};
 
-use crate::run::{LogitsRequest, SeqTokens};
+use crate::run::{LogitsRequest, SeqTokens, Stepping};
 use crate::{Engine, EngineError, Executor};
 
 impl<X: Executor> Engine<X> {
@@ -13,7 +13,12 @@ impl<X: Executor> Engine<X> {
         let before = self.mark(input.seq);
         self.sequences.of_mut(input.seq).extend(input.tokens, before.pos);
         let done = self.run_overflow(&before, n_past, n_piece);
-        self.rollback(&[before], done.err().unwrap_or(Overflow::GenieGivesUp { n_past, n_piece }.into()))
+        let error = match done {
+            Ok(()) => Overflow::GenieGivesUp { n_past, n_piece }.into(),
+            Err(EngineError::Stopped { n_new, .. }) => EngineError::Stopped { n_processed: 0, n_new },
+            Err(error) => error,
+        };
+        self.rollback(&[before], error)
     }
 
     fn run_overflow(
@@ -24,13 +29,14 @@ impl<X: Executor> Engine<X> {
     ) -> Result<(), EngineError> {
         let mut discard = |_: usize, _: usize, _: &[f32]| ();
         let fitting = self.kv.plan(&[(before.seq, n_past - before.pos)], &Policy::Genie)?;
-        self.run_steps(fitting.steps(), &[*before], false, LogitsRequest::Nothing, &mut discard)?;
+        self.run_steps(fitting.steps(), &[*before], Stepping::GoOn, LogitsRequest::Nothing, &mut discard)?;
         // Where even the start of the chunk lies beyond that graph's past, libGenie reads nonsense; ours leaves it.
         let whole = self.kv.plan(&[(before.seq, n_piece)], &Policy::Lenient)?;
         let chosen = overflow_variant(&self.graphs.layout.variants, n_piece);
         match whole.steps() {
             [step, ..] if step.n_process() == n_piece && Some(step.variant) == chosen => {
-                self.run_steps(std::slice::from_ref(step), &[*before], false, LogitsRequest::Last, &mut discard)
+                let (step, before) = (std::slice::from_ref(step), [*before]);
+                self.run_steps(step, &before, Stepping::GoOn, LogitsRequest::Last, &mut discard)
             }
             _ => Ok(()),
         }

@@ -35,6 +35,7 @@
 //! | go on when the context is full | [`Eviction`], [`GroupOptions`], [`HolePolicy`]; [`Overflow`] is what does not fit |
 //! | keep prompt prefixes on disk | [`PrefixCache`] |
 //! | measure a model | [`perplexity::of_window`], [`perplexity::NllStats`]; [`calibrate`] for [`Policy::Cost`] |
+//! | stop a long prompt from another thread | [`StopFlag`], from [`TokenModel::stop_flag`] |
 //! | see which graphs ran, and how long they took | [`StepLog`], [`GraphProfile`] |
 //! | run graphs by other means than QNN | [`Executor`], [`Binding`]; [`QnnExecutor`] is the one over QNN |
 //! | know what went wrong | [`EngineError`] |
@@ -77,6 +78,7 @@ mod run;
 mod saved;
 pub mod sequences;
 pub mod step_log;
+pub mod stop;
 mod transcript;
 
 #[cfg(test)]
@@ -96,4 +98,5 @@ pub use qnn::QnnExecutor;
 pub use run::SeqTokens;
 pub use session_store::{CacheSchema, ModelHash, Snapshot};
 pub use step_log::StepLog;
+pub use stop::StopFlag;
 pub use transcript::Transcript;

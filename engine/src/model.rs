@@ -6,7 +6,7 @@ use genie_types::TokenId;
 use kvmanager::{Admission, SeqId};
 use session_store::{CacheSchema, Snapshot};
 
-use crate::{EngineError, SeqTokens, StepLog, Transcript};
+use crate::{EngineError, SeqTokens, StepLog, StopFlag, Transcript};
 
 /// A model with a cache: tokens in, logits out. [`Engine`](crate::Engine) is one; tests of the layers above have theirs.
 ///
@@ -33,12 +33,18 @@ pub trait TokenModel: Send {
         None
     }
 
+    /// What stops this model between two steps, from any thread; `None` if nothing can.
+    fn stop_flag(&self) -> Option<StopFlag> {
+        None
+    }
+
     /// Processes new tokens and returns the logits of the last.
     ///
     /// # Errors
     ///
     /// [`EngineError::NoTokens`], [`EngineError::TokenOutOfRange`], [`EngineError::Overflow`] before anything
-    /// runs; [`EngineError::Execute`], [`EngineError::NotFinite`] and cache errors.
+    /// runs; [`EngineError::Execute`], [`EngineError::NotFinite`] and cache errors; [`EngineError::Stopped`], after which
+    /// the tokens of the steps that ran are kept.
     fn process(&mut self, tokens: &[TokenId]) -> Result<&[f32], EngineError>;
 
     /// Processes new tokens and wants no logits; no tokens are fine.

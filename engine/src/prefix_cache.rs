@@ -24,7 +24,8 @@ impl PrefixCache {
     ///
     /// # Errors
     ///
-    /// As [`TokenModel::process`]; an empty model is then empty again. A store that fails is only slower.
+    /// As [`TokenModel::process`]; an empty model is then empty again, except after [`EngineError::Stopped`], where the
+    /// tokens processed so far stay and are stored. A store that fails is only slower.
     pub fn process(&self, model: &mut dyn TokenModel, prompt: &[TokenId]) -> Result<Vec<f32>, EngineError> {
         self.run(model, prompt, |model, rest| Ok(model.process(rest)?.to_vec()))
     }
@@ -49,6 +50,13 @@ impl PrefixCache {
         }
         let done = self.run_from_prefix(model, prompt, last);
         match done {
+            // What was processed before a stop is a prefix like any other.
+            Err(EngineError::Stopped { .. }) => {
+                if model.n_past() >= self.min_tokens {
+                    self.keep(model);
+                }
+                done
+            }
             Err(e) if model.n_past() > 0 => Err(model.reset().err().unwrap_or(e)),
             done => done,
         }

@@ -6,7 +6,7 @@
 
 use kvmanager::{KvError, SeqId};
 
-use crate::run::LogitsRequest;
+use crate::run::{LogitsRequest, Stepping};
 use crate::{Engine, EngineError, Executor, TokenModel};
 
 /// Where a sequence stood before a call.
@@ -77,6 +77,7 @@ impl<X: Executor> Engine<X> {
         self.kv.clear()?;
         let plan = self.kv.plan(&[(seq, self.sequences.of(seq).len())], &self.policy)?;
         let begin = Mark { seq, len: 0, pos: 0, n_dropped: 0 };
-        self.run_steps(plan.steps(), &[begin], false, LogitsRequest::Nothing, &mut |_, _, _| ())
+        // What was there before the failure is restored whole: the stop flag is not asked.
+        self.run_steps(plan.steps(), &[begin], Stepping::Restore, LogitsRequest::Nothing, &mut |_, _, _| ())
     }
 }

@@ -25,6 +25,17 @@ pub(crate) enum LogitsRequest {
     Each,
 }
 
+/// How steps relate to what the cache holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stepping {
+    /// They go on where the sequences stand.
+    GoOn,
+    /// They take their sequences from the beginning again.
+    Reprocess,
+    /// They bring back what a failure has lost.
+    Restore,
+}
+
 /// A row of logits: the input it belongs to, the place of its token there, and the row.
 pub(crate) type OnLogits<'a> = &'a mut dyn FnMut(usize, usize, &[f32]);
 
@@ -88,6 +99,9 @@ impl<X: Executor> Engine<X> {
         if found == 0 || found > widest {
             return Err(EngineError::DraftTooLong { expected: widest, found });
         }
+        if self.stop.is_set() {
+            return Err(EngineError::Stopped { n_processed: 0, n_new: found });
+        }
         let plan = self.kv.plan(&[(draft.seq, found)], &self.policy)?;
         let planned = match plan.steps() {
             [only] if !plan.is_reprocess() => only,
@@ -140,7 +154,7 @@ impl<X: Executor> Engine<X> {
         let step = self.kv.step(variant, Columns::of(seq, 0, tokens.len()));
         let before = [self.mark(seq)];
         self.sequences.of_mut(seq).extend(tokens, 0);
-        let done = self.run_steps(&[step], &before, false, LogitsRequest::Last, &mut |_, _, _| ());
+        let done = self.run_steps(&[step], &before, Stepping::GoOn, LogitsRequest::Last, &mut |_, _, _| ());
         done.map_err(|e| self.rollback(&before, e))?;
         Ok(&self.graphs.logits)
     }
@@ -205,26 +219,45 @@ impl<X: Executor> Engine<X> {
                 for (input, mark) in inputs.iter().zip(&before) {
                     self.sequences.of_mut(input.seq).extend(input.tokens, mark.pos);
                 }
-                let done = self.run_steps(plan.steps(), &before, plan.is_reprocess(), request, each);
-                done.map_err(|e| self.rollback(&before, e))
+                let stepping = if plan.is_reprocess() { Stepping::Reprocess } else { Stepping::GoOn };
+                let done = self.run_steps(plan.steps(), &before, stepping, request, each);
+                done.map_err(|e| match e {
+                    EngineError::Stopped { .. } => self.keep_processed(&before, e),
+                    e => self.rollback(&before, e),
+                })
             }
         };
         self.scratch.marks = before;
         done
     }
 
-    /// Runs steps over tokens that are in the transcripts already. `before`: where the sequences stood before their new
-    /// tokens; `again`: the steps take their sequences from the beginning.
+    /// After a stop: the transcripts keep the tokens of the steps that ran, which is what the cache holds.
+    fn keep_processed(&mut self, before: &[Mark], stopped: EngineError) -> EngineError {
+        for &Mark { seq, len, pos, .. } in before {
+            let processed = self.kv.next_pos(seq) - pos;
+            self.sequences.of_mut(seq).truncate(len + processed);
+        }
+        stopped
+    }
+
+    /// Runs steps over tokens that are in the transcripts already, until the stop flag is set. `before`: where the
+    /// sequences stood before their new tokens.
     pub(crate) fn run_steps(
         &mut self,
         steps: &[InferenceStep],
         before: &[Mark],
-        again: bool,
+        stepping: Stepping,
         request: LogitsRequest,
         each: OnLogits<'_>,
     ) -> Result<(), EngineError> {
         for (i, planned) in steps.iter().enumerate() {
-            self.gather(planned, before, again, request);
+            // Halfway through its own tokens a sequence that is processed again would be shorter than before.
+            let stoppable = stepping == Stepping::GoOn || (stepping == Stepping::Reprocess && i == 0);
+            if stoppable && self.stop.is_set() {
+                let count = |steps: &[InferenceStep]| steps.iter().map(InferenceStep::n_process).sum();
+                return Err(EngineError::Stopped { n_processed: count(&steps[..i]), n_new: count(steps) });
+            }
+            self.gather(planned, before, stepping == Stepping::Reprocess, request);
             let Scratch { tokens, wanted, .. } = &self.scratch;
             let next = steps.get(i + 1).map(|next| next.variant);
             let run = StepRun { planned, tokens, next, narrow_head: self.narrow_head() };

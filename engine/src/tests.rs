@@ -5,4 +5,5 @@ mod overlap;
 mod refuse;
 mod run;
 mod scheduling;
+mod stop;
 mod toy;

@@ -140,6 +140,18 @@ impl Error {
         }
     }
 
+    /// Whether it was stopped on request: by a [`StopFlag`](crate::StopFlag), or by
+    /// [`Progress::cancelled`](compiler::Progress::cancelled).
+    pub fn is_stopped(&self) -> bool {
+        match self {
+            Self::Engine(EngineError::Stopped { .. })
+            | Self::Dialog(DialogError::Engine(EngineError::Stopped { .. })) => true,
+            #[cfg(feature = "demo")]
+            Self::Compile(compiler::CompileError::Cancelled) => true,
+            _ => false,
+        }
+    }
+
     /// What may help, if something is known to.
     pub fn hint(&self) -> Option<Hint> {
         Some(match self {

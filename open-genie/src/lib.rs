@@ -22,7 +22,7 @@
 //! | choose backend, SoC, clocks, threads, planner policy | [`Options`], [`BackendChoice`], [`Perf`], [`Pin`], [`PolicyChoice`] |
 //! | look at a bundle before loading it | [`Bundle`] |
 //! | generate text, chat, save and restore | [`Session`], [`Prompt`], [`Generation`], [`Token`], [`Template`] |
-//! | stop a reply from another thread | [`StopHandle`] |
+//! | stop a reply from another thread; or a verification, a measurement | [`StopHandle`]; [`StopFlag`] |
 //! | work with tokens and logits; verify a bundle, measure perplexity | [`Model`], [`Verification`], [`Perplexity`] |
 //! | run several sequences in one step | [`Model::engine_mut`], [`SequenceModel`], [`SeqTokens`], [`SeqId`] |
 //! | plan by measured costs | [`CalibrationContext`] |
@@ -52,7 +52,7 @@ mod verify;
 pub use backend::{load_library, open_backend};
 pub use calibration::CalibrationContext;
 pub use dialog::{QueryKpis, Reply, SamplerSettings, SaveFormat, SaveReport, SentenceCode, StopReason};
-pub use engine::{SeqTokens, SequenceModel, TokenModel};
+pub use engine::{SeqTokens, SequenceModel, StopFlag, TokenModel};
 pub use error::{Error, Hint};
 pub use genie_types::TokenId;
 pub use kvmanager::SeqId;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dialog::{Dialog, DialogConfig, Tokenizer};
-use engine::{Engine, ModelHash, PrefixCache};
+use engine::{Engine, ModelHash, PrefixCache, StopFlag, TokenModel};
 use genie_bundle::calibration::CalibrationMismatch;
 use genie_bundle::config::Problem;
 use genie_bundle::{Manifest, config_path};
@@ -150,6 +150,13 @@ impl Model {
     /// The engine, for token-level work.
     pub fn engine_mut(&mut self) -> &mut Engine {
         &mut self.engine
+    }
+
+    /// What stops this model from another thread: while it is set, each call that runs graphs ends before its next step
+    /// with [`EngineError::Stopped`](engine::EngineError::Stopped). For sessions there is
+    /// [`Session::stop_handle`].
+    pub fn stop_flag(&self) -> StopFlag {
+        self.engine.stop_flag().unwrap_or_default()
     }
 
     /// The backend that executes the graphs.

@@ -245,6 +245,15 @@ enum State<'s> {
 }
 
 impl Generation<'_> {
+    /// Leaves room for a next turn: this reply takes at most half of the tokens that the context holds beside the prompt.
+    /// Asked before the first token; returns the limit, unless a lower one is in force.
+    pub fn keep_room(&mut self) -> Option<usize> {
+        match &mut self.state {
+            State::Running(inner) => inner.keep_room(),
+            State::Over(_) | State::Failed(_) => None,
+        }
+    }
+
     /// Generates the rest and returns the whole reply with its counts and times.
     ///
     /// # Errors
@@ -314,8 +323,8 @@ impl Iterator for Generation<'_> {
 pub struct StopHandle(Control);
 
 impl StopHandle {
-    /// Ends the reply after its current token; without effect if none is being generated. A prompt that is being processed
-    /// is not interrupted.
+    /// Ends the reply after its current token, or within a long prompt after its current step; without effect if none is
+    /// being generated. What was processed by then stays in the session, which can be saved and goes on.
     pub fn stop(&self) {
         self.0.signal(Signal::Abort);
     }

@@ -165,6 +165,7 @@ impl Source<'_> {
         weight: &WeightSpec,
         graphs: impl Iterator<Item = &'g mut Composer<S>>,
     ) -> Result<Vec<TensorValue<S::Tensor>>> {
+        crate::progress::go_on(self.progress)?;
         let stored = EncodedWeight::read(self.checkpoint, weight, self.format)?;
         let handles = graphs.map(|graph| graph.constant(&stored)).collect::<Result<Vec<_>>>()?;
         self.loss.join(stored.loss);

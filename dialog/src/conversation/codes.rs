@@ -70,7 +70,7 @@ pub enum StopReason {
     MaxTokens,
     /// The context is full. What was generated has been delivered.
     ContextLimit,
-    /// [`Signal::Abort`](super::Signal::Abort).
+    /// [`Signal::Abort`](super::Signal::Abort). What was processed by then stays in the dialog.
     Aborted,
     /// [`Signal::Pause`](super::Signal::Pause); a query with [`SentenceCode::Resume`] goes on.
     Paused,

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
+use engine::StopFlag;
+
 /// What to do with a running query. The numbers are Genie's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Signal {
-    /// Stop after the current token; the dialog can go on with another query.
+    /// Stop after the current step, also within a prompt; the dialog can go on with another query.
     Abort = 1,
     /// Stop after the current token; `RESUME` continues the reply.
     Pause = 2,
@@ -20,6 +22,8 @@ const UNLIMITED: usize = usize::MAX;
 struct Shared {
     signal: AtomicU8,
     max_num_tokens: AtomicUsize,
+    /// The model's: an abort also ends a prompt between two steps.
+    stop: StopFlag,
 }
 
 /// Controls one dialog. Clones control the same one.
@@ -45,17 +49,21 @@ struct Shared {
 pub struct Control(Arc<Shared>);
 
 impl Control {
-    pub(super) fn new(max_num_tokens: Option<usize>) -> Self {
+    pub(super) fn new(max_num_tokens: Option<usize>, stop: StopFlag) -> Self {
         Self(Arc::new(Shared {
             signal: AtomicU8::new(0),
             max_num_tokens: AtomicUsize::new(max_num_tokens.unwrap_or(UNLIMITED)),
+            stop,
         }))
     }
 
-    /// Acts at the next token of the running query; without effect if none runs. A prompt that is being processed is not
-    /// interrupted: the engine processes it in one call.
+    /// Acts on the running query; without effect if none runs. An abort ends it at its next token, or within its prompt
+    /// before the next step: what was processed by then stays in the dialog. A pause waits for the next token.
     pub fn signal(&self, signal: Signal) {
         self.0.signal.store(signal as u8, Ordering::Release);
+        if signal == Signal::Abort {
+            self.0.stop.set();
+        }
     }
 
     /// Limits the tokens of a reply, also of the one that is being generated. 0: process the prompt only.
@@ -68,8 +76,9 @@ impl Control {
         self.0.max_num_tokens.load(Ordering::Acquire)
     }
 
-    /// Takes the pending signal.
+    /// Takes the pending signal; the model may run again.
     pub(super) fn take(&self) -> Option<Signal> {
+        self.0.stop.clear();
         match self.0.signal.swap(0, Ordering::AcqRel) {
             1 => Some(Signal::Abort),
             2 => Some(Signal::Pause),

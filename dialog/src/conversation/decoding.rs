@@ -83,6 +83,7 @@ impl Decoding<'_> {
         match self.model.process(&[last]) {
             Ok(logits) => drawn.draw(&mut self.reply, n_past + 1, logits),
             Err(e) if is_overflow(&e) => return Ok(Some(StopReason::ContextLimit)),
+            Err(EngineError::Stopped { .. }) => return Ok(Some(self.aborted())),
             Err(e) => return Err(e.into()),
         }
         self.apply(n_past, 1, drawn)
@@ -93,10 +94,17 @@ impl Decoding<'_> {
         let n_past = self.model.n_past();
         let cache = self.prefix_cache.filter(|_| n_past == 0);
         let (place, mut drawn) = (n_past + input.len(), Drawn::default());
-        match (self.reply.query.plan.replay.take(), cache) {
-            (Some(token), _) => drawn.deliver(&mut self.reply, place, token),
-            (None, Some(cache)) => drawn.draw(&mut self.reply, place, &cache.process(self.model, &input)?),
-            (None, None) => drawn.draw(&mut self.reply, place, self.model.process(&input)?),
+        let replay = self.reply.query.plan.replay.take();
+        let done = match (replay, cache) {
+            (Some(token), _) => Ok(drawn.deliver(&mut self.reply, place, token)),
+            (None, Some(cache)) => {
+                cache.process(self.model, &input).map(|logits| drawn.draw(&mut self.reply, place, &logits))
+            }
+            (None, None) => self.model.process(&input).map(|logits| drawn.draw(&mut self.reply, place, logits)),
+        };
+        match done {
+            Err(EngineError::Stopped { .. }) => return Ok(Some(self.stopped_in_input(n_past))),
+            done => done?,
         }
         let now = Instant::now();
         self.reply.query.first_token = Some(now);
@@ -112,7 +120,7 @@ impl Decoding<'_> {
     /// # Errors
     /// The model, the sampler or the tokenizer refuses.
     pub fn verify(&mut self, draft: &[TokenId]) -> Result<Verified, DialogError> {
-        let n_wanted = self.control.max_num_tokens().saturating_sub(self.reply.query.tokens.len());
+        let n_wanted = self.max_tokens().saturating_sub(self.reply.query.tokens.len());
         let n_most = n_wanted.min(self.n_left()).saturating_sub(1);
         let draft = &draft[..draft.len().min(n_most)];
         let last = self.unprocessed.filter(|_| self.has_started() && !draft.is_empty());
@@ -130,6 +138,15 @@ impl Decoding<'_> {
         match ran {
             // A wide step may not fit where a narrow one does.
             Err(e) if is_overflow(&e) => return Ok(Verified { n_accepted: 0, stop: self.advance()? }),
+            // Rows of the steps before the stop may have given tokens.
+            Err(EngineError::Stopped { .. }) => {
+                let aborted = self.aborted();
+                if drawn.last.is_none() && drawn.over.is_none() {
+                    return Ok(Verified { n_accepted: 0, stop: Some(aborted) });
+                }
+                let stop = self.apply(n_past, tokens.len(), drawn)?.or(Some(aborted));
+                return Ok(Verified { stop, n_accepted });
+            }
             ran => ran?,
         }
         Ok(Verified { stop: self.apply(n_past, tokens.len(), drawn)?, n_accepted })
@@ -154,16 +171,38 @@ impl Decoding<'_> {
     /// Whether a limit or a signal ends the reply before its next token. Asked after the last chunk was given out, so that
     /// a callback can stop the reply at its token.
     pub(super) fn interrupted(&self) -> Option<StopReason> {
+        // Before the first token an abort ends the prompt, in the model; anything else waits for that token.
         if self.reply.query.tokens.is_empty() {
             return None;
         }
-        if self.reply.query.tokens.len() >= self.control.max_num_tokens() {
+        if self.reply.query.tokens.len() >= self.max_tokens() {
             return Some(StopReason::MaxTokens);
         }
         self.control.take().map(|signal| match signal {
             Signal::Abort => StopReason::Aborted,
             Signal::Pause => StopReason::Paused,
         })
+    }
+
+    /// Most tokens of this reply.
+    fn max_tokens(&self) -> usize {
+        self.control.max_num_tokens().min(self.reply.query.max_tokens)
+    }
+
+    /// The model was stopped; its next call runs.
+    fn aborted(&self) -> StopReason {
+        self.control.take();
+        StopReason::Aborted
+    }
+
+    /// The model was stopped within the input, which began at `n_past`: what it has processed stays.
+    fn stopped_in_input(&mut self, n_past: usize) -> StopReason {
+        let n_processed = self.model.n_past().saturating_sub(n_past);
+        self.reply.query.keep_input(n_processed);
+        if n_processed > 0 && self.unprocessed.take().is_some() {
+            self.model.mark_generated(n_past);
+        }
+        self.aborted()
     }
 
     /// Brings the model to what was drawn after a call at `n_past`, whose first `n_generated` tokens are of the reply: a

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use engine::{Admission, ContextLimit, Overflow, PrefixCache, TokenModel};
+use engine::{Admission, ContextLimit, EngineError, Overflow, PrefixCache, TokenModel};
 use genie_types::TokenId;
 
-use super::codes::SentenceCode;
+use super::codes::{SentenceCode, StopReason};
 use super::control::Control;
 use super::decoding::{Decoding, ReplyWriter};
 use super::error::DialogError;
@@ -83,6 +83,7 @@ impl Dialog {
         if context.size > model.context_size() {
             tracing::warn!(config = context.size, model = model.context_size(), "context size is cut to the model's");
         }
+        let control = Control::new(None, model.stop_flag().unwrap_or_default());
         Self {
             model,
             tokenizer,
@@ -90,7 +91,7 @@ impl Dialog {
             kind: Box::new(Basic),
             context,
             rules: StopRules::default(),
-            control: Control::new(None),
+            control,
             unprocessed: None,
             open: false,
             paused: None,
@@ -171,15 +172,16 @@ impl Dialog {
         let wants_reply =
             !matches!(code, SentenceCode::Begin | SentenceCode::Continue) && self.control.max_num_tokens() > 0;
         let begun = self.forget_from(keep).and_then(|()| match wants_reply {
-            true => Ok(()),
+            true => Ok(None),
             false => self.prefill(&mut query, code),
         });
-        if let Err(error) = begun {
-            self.abandon_query();
-            return Err(error);
-        }
-        if !wants_reply {
-            return Ok(Generation::prefilled(self, query));
+        match begun {
+            Ok(stop) if wants_reply => debug_assert!(stop.is_none(), "nothing has run"),
+            Ok(stop) => return Ok(Generation::over(self, query, stop.unwrap_or(StopReason::Prefilled))),
+            Err(error) => {
+                self.abandon_query();
+                return Err(error);
+            }
         }
         self.open = false;
         Ok(Generation::new(self, query))
@@ -234,27 +236,35 @@ impl Dialog {
         if plan.input.is_empty() && plan.replay.is_none() { Err(DialogError::Empty) } else { Ok(plan) }
     }
 
-    /// Processes input that wants no reply: nothing is sampled.
-    fn prefill(&mut self, query: &mut QueryState, code: SentenceCode) -> Result<(), DialogError> {
+    /// Processes input that wants no reply: nothing is sampled. Returns why it ended before its end, if it did.
+    fn prefill(&mut self, query: &mut QueryState, code: SentenceCode) -> Result<Option<StopReason>, DialogError> {
         // A known token that may not be repeated yet stays what it was: sampled, not processed.
         if code == SentenceCode::Resume {
             self.paused = Some(query.reply_text.clone());
         }
-        let before = self.n_past();
+        let (before, mut stop) = (self.n_past(), None);
         if !query.input.is_empty() {
-            match &self.prefix_cache {
-                Some(cache) => cache.prefill(&mut *self.model, &query.input)?,
-                None => self.model.prefill(&query.input)?,
+            let done = match &self.prefix_cache {
+                Some(cache) => cache.prefill(&mut *self.model, &query.input),
+                None => self.model.prefill(&query.input),
+            };
+            match done {
+                Err(EngineError::Stopped { .. }) => {
+                    self.control.take();
+                    stop = Some(StopReason::Aborted);
+                }
+                done => done?,
             }
-            if self.unprocessed.take().is_some() {
+            query.keep_input(self.n_past() - before);
+            if !query.input.is_empty() && self.unprocessed.take().is_some() {
                 self.model.mark_generated(before);
             }
         }
         self.unprocessed = query.plan.replay.take().or(self.unprocessed);
-        self.open = matches!(code, SentenceCode::Begin | SentenceCode::Continue);
+        self.open = stop.is_none() && matches!(code, SentenceCode::Begin | SentenceCode::Continue);
         query.kpis.prefill_time = Some(query.began.elapsed());
         self.profile.queried(query.began, &query.kpis);
-        Ok(())
+        Ok(stop)
     }
 
     /// Keeps the first `keep` tokens.
@@ -318,6 +328,11 @@ impl Dialog {
     /// Draws tokens another way from now on; penalties and random sequence start over.
     pub fn set_sampler(&mut self, settings: SamplerSettings) {
         self.sampler = Sampler::new(settings);
+    }
+
+    /// The limit on generated tokens; `usize::MAX` is none.
+    pub(super) fn max_num_tokens(&self) -> usize {
+        self.control.max_num_tokens()
     }
 
     /// A handle to stop, pause or limit queries, also while one runs.

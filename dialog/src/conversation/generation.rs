@@ -33,9 +33,9 @@ impl<'d> Generation<'d> {
         Self { dialog, query, stage: Stage::Generating }
     }
 
-    /// A query that wants no reply and has been processed.
-    pub(super) fn prefilled(dialog: &'d mut Dialog, query: QueryState) -> Self {
-        Self { dialog, query, stage: Stage::Over(StopReason::Prefilled) }
+    /// A query that wants no reply and has been processed, or was stopped.
+    pub(super) fn over(dialog: &'d mut Dialog, query: QueryState, stop: StopReason) -> Self {
+        Self { dialog, query, stage: Stage::Over(stop) }
     }
 
     /// Generates until there is something to give out; `None` once the reply is over.
@@ -77,7 +77,7 @@ impl<'d> Generation<'d> {
                 }
                 Stage::Stopping(StopReason::Paused) => {
                     self.dialog.paused = self.query.before_last.take();
-                    self.over(StopReason::Paused);
+                    self.end(StopReason::Paused);
                 }
                 Stage::Stopping(stop) => {
                     self.stage = Stage::Closing(stop.clone());
@@ -88,7 +88,7 @@ impl<'d> Generation<'d> {
                 }
                 Stage::Closing(stop) => {
                     let stop = stop.clone();
-                    self.over(stop);
+                    self.end(stop);
                     return Ok(Some(SentenceCode::End));
                 }
                 Stage::Over(_) | Stage::Failed => return Ok(None),
@@ -96,7 +96,7 @@ impl<'d> Generation<'d> {
         }
     }
 
-    fn over(&mut self, stop: StopReason) {
+    fn end(&mut self, stop: StopReason) {
         let kpis = &self.query.kpis;
         self.dialog.profile.queried(self.query.began, kpis);
         tracing::debug!(%stop, n_prompt = kpis.n_prompt, n_generated = kpis.n_generated, "query done");
@@ -109,6 +109,15 @@ impl<'d> Generation<'d> {
             Stage::Over(stop) => Some(stop),
             _ => None,
         }
+    }
+
+    /// Leaves room for a next turn: this reply takes at most half of the tokens that the context holds beside the prompt, and
+    /// at least one. Asked before the first step; returns the limit, unless a lower one is in force.
+    pub fn keep_room(&mut self) -> Option<usize> {
+        let taken = self.dialog.n_past() + self.query.plan.input.len();
+        let half = self.dialog.limit().saturating_sub(taken).div_ceil(2).max(1);
+        self.query.max_tokens = half;
+        (half < self.dialog.max_num_tokens()).then_some(half)
     }
 
     /// Gives every chunk to the callback until the reply is over.
@@ -141,11 +150,11 @@ impl<'d> Generation<'d> {
         match &self.stage {
             Stage::Generating => {
                 self.query.kpis.generation_time = self.query.first_token.map_or(Duration::ZERO, |t| t.elapsed());
-                self.over(StopReason::Aborted);
+                self.end(StopReason::Aborted);
             }
             Stage::Stopping(stop) | Stage::Closing(stop) => {
                 let stop = stop.clone();
-                self.over(stop);
+                self.end(stop);
             }
             Stage::Over(_) | Stage::Failed => {}
         }

@@ -27,6 +27,8 @@ pub(super) struct QueryState {
     pub(super) text: String,
     /// Where the chunk in the making begins, in `tokens` and in `text`.
     pub(super) chunk: (usize, usize),
+    /// Most tokens of this reply, beside the dialog's limit.
+    pub(super) max_tokens: usize,
     /// Chunks given out so far: the first is `BEGIN`.
     pub(super) n_chunks: usize,
 }
@@ -46,8 +48,15 @@ impl QueryState {
             tokens: Vec::new(),
             text: String::new(),
             chunk: (0, 0),
+            max_tokens: usize::MAX,
             n_chunks: 0,
         }
+    }
+
+    /// Only the first `n` tokens of the input were processed.
+    pub(super) fn keep_input(&mut self, n: usize) {
+        self.input.truncate(n);
+        self.kpis.n_prompt = self.input.len();
     }
 
     /// What was added since the last chunk.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use dialog::config::ContextSettings;
 use dialog::{Dialog, SamplerSettings, SentenceCode, Tokenizer};
-use engine::{EngineError, Overflow, StepLog, TokenModel, Transcript};
+use engine::{EngineError, Overflow, StepLog, StopFlag, TokenModel, Transcript};
 use genie_types::TokenId;
 use serde_json::{Value, json};
 
@@ -38,6 +38,8 @@ pub struct Spy {
     pub cache: Arc<Mutex<Vec<u32>>>,
     /// The next call of `process` fails: before it does anything (1), or its logits are NaN (2).
     pub fail: Arc<AtomicU8>,
+    /// The next call is stopped after this number of its tokens.
+    pub stop_after: Arc<Mutex<Option<usize>>>,
 }
 
 impl Spy {
@@ -56,6 +58,7 @@ pub struct Fake {
     logits: Vec<f32>,
     steps: StepLog,
     transcript: Transcript,
+    stop: StopFlag,
     spy: Spy,
 }
 
@@ -64,7 +67,8 @@ impl Fake {
         let spy = Spy::default();
         let steps = StepLog::new(vec!["fake".into()], 0);
         let (answer, logits, transcript) = (Box::new(answer), vec![0.0; N_VOCAB], Transcript::default());
-        let fake = Self { answer, context_size, logits, steps, transcript, spy: spy.clone() };
+        let stop = StopFlag::default();
+        let fake = Self { answer, context_size, logits, steps, transcript, stop, spy: spy.clone() };
         (Box::new(fake), spy)
     }
 
@@ -76,6 +80,19 @@ impl Fake {
     }
 
     fn take(&mut self, tokens: &[TokenId]) -> Result<(), EngineError> {
+        if self.stop.is_set() {
+            return Err(EngineError::Stopped { n_processed: 0, n_new: tokens.len() });
+        }
+        let stop_after = self.spy.stop_after.lock().unwrap().take();
+        if let Some(n_processed) = stop_after.filter(|n| *n < tokens.len()) {
+            self.keep(&tokens[..n_processed])?;
+            self.stop.set();
+            return Err(EngineError::Stopped { n_processed, n_new: tokens.len() });
+        }
+        self.keep(tokens)
+    }
+
+    fn keep(&mut self, tokens: &[TokenId]) -> Result<(), EngineError> {
         let mut cache = self.spy.cache.lock().unwrap();
         if cache.len() + tokens.len() > self.context_size {
             let (n_past, n_new) = (cache.len(), tokens.len());
@@ -122,6 +139,10 @@ impl TokenModel for Fake {
 
     fn mark_generated(&mut self, index: usize) {
         self.transcript.mark_generated(index);
+    }
+
+    fn stop_flag(&self) -> Option<StopFlag> {
+        Some(self.stop.clone())
     }
 
     fn process(&mut self, tokens: &[TokenId]) -> Result<&[f32], EngineError> {

@@ -27,13 +27,15 @@ pub(super) struct Toy {
     pub(super) fail_at: Option<usize>,
     /// Fail from that call on.
     pub(super) fail_from: Option<usize>,
+    /// In this call, counted from 1, set the flag.
+    pub(super) stop_at: Option<(usize, crate::StopFlag)>,
     /// In those calls, counted from 1, return NaN for this entry and write NaN to the cache.
     pub(super) poison: Option<(std::ops::Range<usize>, usize)>,
 }
 
 impl Toy {
     pub(super) fn new(layout: ModelLayout) -> Self {
-        Self { layout, calls: Vec::new(), fail_at: None, fail_from: None, poison: None }
+        Self { layout, calls: Vec::new(), fail_at: None, fail_from: None, stop_at: None, poison: None }
     }
 }
 
@@ -253,6 +255,9 @@ impl Executor for Toy {
         let ids = lent.words(InputRole::Ids).unwrap_or_default();
         let index = lent.words(InputRole::CacheIndex(0)).map(|words| words[0]);
         self.calls.push(Call { graph: graph.info.name.clone(), ids: ids.clone(), index });
+        if let Some((_, stop)) = self.stop_at.as_ref().filter(|(at, _)| *at == self.calls.len()) {
+            stop.set();
+        }
         let fails = self.fail_from.is_some_and(|from| self.calls.len() >= from);
         if fails || self.fail_at == Some(self.calls.len()) {
             return Err("the toy was asked to fail".into());
