@@ -73,7 +73,7 @@ pub fn compile(folder: &Path, options: &Options, progress: &mut dyn Progress) ->
         ..CompileOptions::new(model.path(), folder)
     };
     compile.check()?;
-    compiler::compile(&compile, &open_backend(options)?, progress)?;
+    crate::compile(&compile, &open_backend(options)?, options, progress)?;
     Ok(())
 }
 

@@ -33,6 +33,11 @@ impl Staging {
         Ok(Self { temp, out: out.into(), published: false })
     }
 
+    /// Where the bundle is for now.
+    pub(crate) fn folder(&self) -> PathBuf {
+        self.temp.clone()
+    }
+
     /// Where a file of the bundle is written for now.
     pub(crate) fn path(&self, file: &str) -> PathBuf {
         self.temp.join(file)
