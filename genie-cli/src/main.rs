@@ -10,6 +10,7 @@ mod exit;
 mod failure;
 mod hints;
 mod printer;
+mod prompt_text;
 
 use std::process::ExitCode;
 
