@@ -38,6 +38,7 @@
 #![forbid(unsafe_code)]
 
 mod backend;
+mod binaries;
 mod calibration;
 #[cfg(feature = "compile")]
 mod compile;
@@ -56,8 +57,10 @@ pub use backend::{load_library, open_backend};
 pub use calibration::CalibrationContext;
 #[cfg(feature = "compile")]
 pub use compile::{Compiled, Proof, compile, prove};
-pub use dialog::{QueryKpis, Reply, SamplerSettings, SaveFormat, SaveReport, SentenceCode, StopReason};
-pub use engine::{SeqTokens, SequenceModel, StopFlag, TokenModel};
+pub use dialog::{
+    QueryKpis, Reply, RestoreNote, RestoreReport, SamplerSettings, SaveFormat, SaveReport, SentenceCode, StopReason,
+};
+pub use engine::{PrefixCacheFault, SeqTokens, SequenceModel, StopFlag, TokenModel};
 pub use error::{Error, Hint};
 pub use genie_types::TokenId;
 pub use kvmanager::SeqId;

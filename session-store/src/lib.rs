@@ -21,14 +21,15 @@
 //!     image,
 //!     sequences: vec![SavedSequence { seq: SeqId(0), tokens }],
 //!     dialog: Some(DialogState { unprocessed: Some(TokenId(403)), ..DialogState::default() }),
-//!     user_data: Vec::new(),
+//!     ..Snapshot::default()
 //! };
 //!
 //! let folder = std::env::temp_dir().join(format!("session-{}", std::process::id()));
 //! let report = save_session(&folder, &snapshot)?;
 //! assert_eq!(report.without_genie, None); // libGenie's own files are there as well
 //! let schema = CacheSchema { model: snapshot.model, tensors };
-//! assert_eq!(read_session(&folder, &schema, &[])?, (snapshot, SaveFormat::OpenGenie));
+//! let restored = read_session(&folder, &schema, &[])?;
+//! assert_eq!((restored.snapshot, restored.format), (snapshot, SaveFormat::OpenGenie));
 //! # std::fs::remove_dir_all(&folder)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -37,7 +38,7 @@
 //!
 //! | type | what |
 //! |---|---|
-//! | [`save_session`], [`read_session`] | a folder with all six files of a dialog; [`SaveFormat`]: which of them count |
+//! | [`save_session`], [`read_session`] | a folder with all six files of a dialog; [`Restored`]: which of them count, and what differs |
 //! | [`Snapshot`] | cache, sequences and dialog as plain values; one file with checksums |
 //! | [`GenieFolder`] | the folder that libGenie saves a dialog in |
 //! | [`PrefixStore`] | snapshots of prompt prefixes, found by their tokens, bounded in bytes |
@@ -57,6 +58,7 @@ mod genie_folder;
 mod model_hash;
 mod names;
 mod prefix_store;
+mod restored;
 mod session;
 mod snapshot;
 
@@ -66,5 +68,6 @@ pub use genie_folder::{GenieDialog, GenieFolder};
 pub use model_hash::{CacheSchema, ModelHash};
 pub use names::{KV_MAGIC, VERSION};
 pub use prefix_store::PrefixStore;
-pub use session::{SaveFormat, SaveReport, read_session, save_session};
+pub use restored::{RestoreNote, Restored, SaveFormat};
+pub use session::{SaveReport, read_session, save_session};
 pub use snapshot::{DialogState, SavedSequence, SavedToken, Snapshot};

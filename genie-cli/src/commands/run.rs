@@ -86,16 +86,16 @@ pub struct SavedArgs {
     #[arg(long, value_name = "DIR")]
     pub restore: Option<PathBuf>,
     /// Treat the prompt as the whole conversation: rewind to the prefix that it shares with the restored dialog.
-    #[arg(long)]
+    #[arg(long, requires = "restore")]
     pub rewind: bool,
     /// Keep the caches of prompts in this folder, and start from the longest stored prefix of the prompt.
     #[arg(long, value_name = "DIR")]
     pub prefix_cache: Option<PathBuf>,
     /// Size limit of the prefix cache, in MiB.
-    #[arg(long, value_name = "MIB", default_value_t = 1024)]
+    #[arg(long, value_name = "MIB", default_value_t = 1024, requires = "prefix_cache")]
     pub prefix_cache_mib: u64,
     /// Shortest prefix to store, in tokens.
-    #[arg(long, alias = "prefix-min", value_name = "TOKENS", default_value_t = 128)]
+    #[arg(long, alias = "prefix-min", value_name = "TOKENS", default_value_t = 128, requires = "prefix_cache")]
     pub prefix_min_tokens: usize,
     /// Layout of the KV cache [default: the bundle's].
     #[arg(long, value_name = "smart-mask|shift-concat|pointer-shift|native-kv")]
@@ -149,7 +149,11 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     });
     let mut session = open(args, bundle, graphs.as_ref(), printer)?;
     if let Some(folder) = &args.saved.restore {
-        let whose = if session.restore(folder)? == SaveFormat::Genie { "Genie's files" } else { "the snapshot" };
+        let report = session.restore(folder)?;
+        if let Some(note) = report.note {
+            printer.info(format_args!("warning: {note}"));
+        }
+        let whose = if report.format == SaveFormat::Genie { "Genie's files" } else { "the snapshot" };
         printer.info(format_args!("restored {} tokens from {whose}", session.history().len()));
     }
     let code = if args.saved.rewind { SentenceCode::Rewind } else { SentenceCode::Complete };
@@ -165,6 +169,9 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
         }
     }
     let reply = generation.stop_here();
+    if let Some(fault) = session.prefix_cache_fault() {
+        printer.info(format_args!("warning: {}; the run goes on without it", with_causes(fault)));
+    }
     report(args, printer, &session, &reply)?;
     if let Some(file) = &args.profile {
         write_profile(file, &session, graphs.as_ref())?;
@@ -175,6 +182,12 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
         printer.info(format_args!("saved without Genie's files: {why}"));
     }
     Ok(ExitStatus::Done)
+}
+
+/// An error and its causes in one line.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |e| e.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 /// Opens a session with what the flags set.
@@ -306,6 +319,7 @@ fn record(session: &Session, reply: &Reply) -> Value {
         "executed": runs,
         "kpis": {
             "num-prompt-tokens": kpis.n_prompt,
+            "num-restored-tokens": kpis.n_restored,
             "prompt-processing-rate": kpis.prompt_rate(),
             "time-to-first-token": kpis.time_to_first_token.map(|t| t.as_micros() as u64),
             "num-generated-tokens": kpis.n_generated,
@@ -319,7 +333,19 @@ fn stats(printer: &Printer, reply: &Reply) {
     let kpis = &reply.kpis;
     let rate = |rate: Option<f64>| rate.map_or("-".to_owned(), |r| format!("{r:.1} tokens/s"));
     let first = kpis.time_to_first_token.map_or("-".to_owned(), |t| format!("{:.2} ms", t.as_secs_f64() * 1e3));
-    printer.info(format_args!("prompt         {:>6} tokens, {}", kpis.n_prompt, rate(kpis.prompt_rate())));
+    printer.info(format_args!(
+        "prompt         {:>6} tokens, {}{}",
+        kpis.n_prompt.saturating_sub(kpis.n_restored),
+        rate(kpis.prompt_rate()),
+        if kpis.n_restored > 0 { " with reading the prefix cache" } else { "" },
+    ));
+    if kpis.n_restored > 0 {
+        let of = kpis.n_prompt;
+        printer.info(format_args!(
+            "restored       {:>6} tokens of {of} from the prefix cache, not processed",
+            kpis.n_restored
+        ));
+    }
     printer.info(format_args!("first token    {first}"));
     printer.info(format_args!("generation     {:>6} tokens, {}", kpis.n_generated, rate(kpis.generation_rate())));
     printer.info(format_args!("stopped by     {}", reply.stop));

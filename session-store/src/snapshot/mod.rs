@@ -72,6 +72,8 @@ pub struct Snapshot {
     pub dialog: Option<DialogState>,
     /// Bytes of the caller's own.
     pub user_data: Vec<u8>,
+    /// The name of the bundle that it was made with, for messages; empty where it is not known.
+    pub bundle: String,
 }
 
 impl Snapshot {
@@ -96,7 +98,10 @@ impl Snapshot {
     /// # Errors
     /// [`StoreError::OtherModel`].
     pub fn check_model(&self, model: ModelHash) -> Result<(), StoreError> {
-        if self.model == model { Ok(()) } else { Err(StoreError::OtherModel { expected: model, found: self.model }) }
+        if self.model == model {
+            return Ok(());
+        }
+        Err(StoreError::OtherModel { expected: model, found: self.model, bundle: self.bundle.clone() })
     }
 
     /// Writes the file: temporary, synced, renamed.
@@ -117,6 +122,18 @@ impl Snapshot {
         let mut file = File::open(path).map_err(io)?;
         let found = file.metadata().map_err(io)?.len();
         sections::read(&mut file, found).map_err(|e| match e {
+            ReadError::Io(e) => io(e),
+            ReadError::Bad(e) => e,
+        })
+    }
+
+    /// The format version of a file, without reading the rest of it.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`], [`StoreError::NotASnapshot`].
+    pub fn version_of(path: &Path) -> Result<u32, StoreError> {
+        let io = |e| StoreError::io("read snapshot", path)(e);
+        container::version(&mut File::open(path).map_err(io)?).map_err(|e| match e {
             ReadError::Io(e) => io(e),
             ReadError::Bad(e) => e,
         })
