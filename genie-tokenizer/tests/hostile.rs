@@ -256,7 +256,7 @@ const CASES: &[Case] = &[
     Case {
         name: "deeper than JSON may be",
         form: word_level,
-        damage: |t| t["truncation"] = (0..120).fold(json!(1), |inner, _| json!([inner])),
+        damage: |t| t["truncation"] = (0..200).fold(json!(1), |inner, _| json!([inner])),
         says: "recursion limit exceeded",
     },
     Case {

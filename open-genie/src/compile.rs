@@ -6,14 +6,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use compiler::{CompileOptions, Progress};
+use dialog::Tokenizer;
 use engine::TokenModel;
 use genie_bundle::Manifest;
-use genie_tokenizer::Tokenizer;
 use genie_types::TokenId;
 use qnn_api::Backend;
 
 use crate::model::Bundle;
-use crate::{Error, Options};
+use crate::{Error, Options, PolicyChoice};
 
 /// What the steps take, as often as they are wide.
 const LINE: &str = "Once upon a time there was a king.";
@@ -72,7 +72,9 @@ pub fn prove(folder: &Path, open: &Options) -> Result<Proof, Error> {
         return Ok(Proof::default());
     }
     let line = tokenizer.encode(LINE)?;
-    let mut model = bundle.open(open)?;
+    // How the caller plans and what it keeps is no part of the proof.
+    let open = Options { prefix_cache: None, graph_profile: None, policy: PolicyChoice::Lenient, ..open.clone() };
+    let mut model = bundle.open(&open)?;
     let widths = model.engine().layout().variants.iter().map(|v| v.ar().get()).filter(|&ar| ar > 1);
     // An emulated chip takes seconds for a wide step.
     let ours = model.backend().library().provider().starts_with("HOST_");

@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::args::{BackendArgs, BundleArgs, PolicyArg, SocArgs, ThreadArgs};
 use crate::exit::ExitStatus;
 use crate::printer::Printer;
-use crate::prompt_text;
+use crate::prompt_text::{self, Role};
 
 /// Flags of `genie perplexity`.
 #[derive(clap::Args)]
@@ -58,7 +58,7 @@ struct Report {
 
 /// Computes and prints the perplexity.
 pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
-    let text = prompt_text::read(&args.file, "text", printer)?;
+    let text = prompt_text::read(&args.file, Role::Text, printer)?;
     let bundle = args.bundle.read(&args.backend, printer)?;
     let options = args.threads.apply(args.soc.apply(args.backend.options()?)).policy(args.policy.into());
     let mut model = bundle.open(&options)?;

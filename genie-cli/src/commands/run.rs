@@ -15,7 +15,7 @@ use crate::args::{BackendArgs, BundleArgs, PolicyArg, SocArgs, ThreadArgs, warn_
 use crate::exit::ExitStatus;
 use crate::failure::UserError;
 use crate::printer::Printer;
-use crate::prompt_text;
+use crate::prompt_text::{self, Role};
 
 /// Default of `--max-tokens` with the demo.
 const DEMO_MAX_TOKENS: u32 = 200;
@@ -256,7 +256,7 @@ fn prompt(args: &Args, printer: &Printer) -> Result<Prompt> {
         return Ok(Prompt::Text(text.clone()));
     }
     match &args.prompt_file {
-        Some(path) => Ok(Prompt::Text(prompt_text::read(path, "prompt", printer)?)),
+        Some(path) => Ok(Prompt::Text(prompt_text::read(path, Role::Prompt, printer)?)),
         None => Err(UserError::error(
             "no prompt",
             "use `--prompt TEXT`, `--prompt-file FILE` (`-` for stdin) or `--prompt-tokens IDS`",
