@@ -45,6 +45,7 @@ pub(crate) fn compile_and_prove<T: Target>(
     let model = Model::open(&options.model_dir)?;
     let Model { spec, checkpoint, .. } = &model;
     lower::check_weights(spec, checkpoint)?;
+    model.check_has_tokenizer()?;
     for odd in check_tokenizer(&model.files, spec.vocab)? {
         progress.note(&odd.to_string());
     }
@@ -93,7 +94,7 @@ pub(crate) fn compile_and_prove<T: Target>(
     binaries.dedup();
     let mut files = binaries.clone();
     for name in [TOKENIZER_FILE].iter().chain(&OPTIONAL_FILES) {
-        if *name == TOKENIZER_FILE || model.files.has(name) {
+        if *name == TOKENIZER_FILE || model.files.has(name)? {
             model.files.copy(name, &staging.path(name))?;
             files.push(name.to_string());
         }

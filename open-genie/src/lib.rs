@@ -33,7 +33,8 @@
 //!
 //! # What it never does
 //!
-//! It prints nothing, parses no flags, and starts no thread but those of the embedded backend and of the cache.
+//! It prints nothing, parses no flags, and starts no thread but those of the embedded backend and of the cache, and one that
+//! checks large weights once per file.
 
 #![forbid(unsafe_code)]
 
@@ -52,6 +53,7 @@ mod session;
 mod template;
 mod threads;
 mod verify;
+mod weights;
 
 pub use backend::{load_library, open_backend};
 pub use calibration::CalibrationContext;
@@ -71,6 +73,7 @@ pub use session::{Generation, Prompt, Session, StopHandle, Token};
 pub use template::Template;
 pub use threads::Threads;
 pub use verify::Verification;
+pub use weights::WeightFault;
 
 /// The programs of the READMEs compile as printed.
 #[cfg(doctest)]
