@@ -50,6 +50,8 @@ pub enum CompileError {
     // Files.
     #[error("cannot {doing} `{}`", path.display())]
     Io { doing: &'static str, path: PathBuf, source: std::io::Error },
+    #[error("{0}")] // not transparent: hints look for the cause by its type
+    File(#[from] file_io::FileError),
     #[error("`{}` is not the expected JSON", path.display())]
     Json { path: PathBuf, source: serde_json::Error },
 

@@ -63,6 +63,6 @@ pub use maker::Maker;
 pub use new_file::NewFile;
 pub use regular::{open_file, read_file, read_text};
 pub use space::free_bytes;
-pub use sweep::sweep;
+pub use sweep::{sweep, sweep_names};
 pub use target::is_written_in_place;
 pub use write::{write, write_bytes};

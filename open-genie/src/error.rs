@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use dialog::DialogError;
 use engine::{EngineError, Overflow};
-use file_io::FileKind;
+use file_io::{FileError, FileKind};
 use genie_bundle::{BundleError, ConfigError};
 use kvmanager::{Admission, KvError};
 use qnn_api::PerfPolicy;
@@ -81,7 +81,7 @@ pub enum Error {
     #[error("cannot restore the dialog in `{}`", folder.display())]
     Restore { folder: PathBuf, source: Box<DialogError> },
     #[error("cannot write the calibration into `{}`", folder.display())]
-    WriteCalibration { folder: PathBuf, source: StoreError },
+    WriteCalibration { folder: PathBuf, source: FileError },
 
     // Measuring.
     #[error("a prompt of {length} tokens cannot be verified")]

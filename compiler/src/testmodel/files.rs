@@ -8,8 +8,7 @@ use crate::lower::{Role, all_tensors};
 use crate::{Result, fs};
 use half::{bf16, f16};
 use serde_json::{Map, json};
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::Path;
 
 pub(super) const RMS_EPS: f64 = 1e-5;
@@ -116,16 +115,11 @@ fn write_file(model: &TestModel, path: &Path, tensors: &[Tensor]) -> Result<()> 
     let listed = tensors.iter().map(|t| (t.name.as_str(), t.dims.as_slice()));
     let header = file_header(dtype_names(model.dtype).0, width, listed);
 
-    let file = File::create(path).map_err(fs::io_err("create", path))?;
-    let mut out = BufWriter::with_capacity(1 << 16, file);
-    let written = || -> std::io::Result<()> {
+    let written = file_io::write(path, |out| {
         out.write_all(&header)?;
-        for tensor in tensors {
-            write_values(model, tensor, &mut out)?;
-        }
-        out.flush()
-    }();
-    written.map_err(fs::io_err("write", path))
+        tensors.iter().try_for_each(|tensor| write_values(model, tensor, out))
+    });
+    Ok(written?)
 }
 
 /// The values of a tensor, before they are narrowed to the file's type.
@@ -143,7 +137,7 @@ pub(super) fn values(model: &TestModel, tensor: &Tensor) -> Vec<f32> {
     (0..tensor.n_elems()).map(|_| mean + deviation * noise.draw()).collect()
 }
 
-fn write_values(model: &TestModel, tensor: &Tensor, out: &mut impl Write) -> std::io::Result<()> {
+fn write_values(model: &TestModel, tensor: &Tensor, out: &mut dyn Write) -> std::io::Result<()> {
     for value in values(model, tensor) {
         match model.dtype {
             FileDtype::F32 => out.write_all(&value.to_le_bytes())?,
