@@ -31,7 +31,7 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// Row 16: the run went on for ever, before the first token, without a word.
+/// Row 16: the run hung, before the first token, without a word.
 #[test]
 fn a_prefix_cache_whose_lock_is_held_is_left_aside_with_one_warning() {
     let cache = tempfile::tempdir().unwrap();
@@ -59,7 +59,7 @@ fn a_prefix_cache_whose_lock_is_held_is_left_aside_with_one_warning() {
 
 /// Section 3: a changed token left the snapshot silently; a damaged snapshot had no hint. Section 4: other weights by number.
 #[test]
-fn a_session_that_was_damaged_or_is_of_other_weights_is_told_in_words() {
+fn a_session_that_was_damaged_or_is_of_other_weights_is_named_in_words() {
     let cache = tempfile::tempdir().unwrap();
     let there = cache.path().join("session");
     let first = ["run", "--prompt-tokens", "12,7,9", "-n", "5", "--greedy", "--json"];
