@@ -79,6 +79,19 @@ impl NewFolder {
         &self.place
     }
 
+    /// Takes what stands at `folder`, on the same file system, under its hidden name, so that it goes with this. Says whether
+    /// there was something. This must be empty.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn take(&self, folder: &Path) -> Result<bool, FolderError> {
+        match fs::rename(folder, self.path()) {
+            Ok(()) => Ok(true),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(e) => Err(FileError::io("move aside", folder)(e).into()),
+        }
+    }
+
     /// Brings every file in it, and the folder, onto the disk.
     ///
     /// # Errors

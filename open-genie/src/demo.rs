@@ -105,12 +105,9 @@ fn remove_torn(folder: &Path) -> Result<(), Error> {
     }
     let parent = folder.parent().unwrap_or(Path::new("."));
     let torn = NewFolder::temporary(parent, "demo-torn")?;
-    match fs::rename(folder, torn.path()) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-            Err(Error::DemoFile { path: folder.to_owned(), source: e })
-        }
-        _ => Ok(()),
-    }
+    // Another process may have taken it.
+    let _: bool = torn.take(folder)?;
+    Ok(())
 }
 
 /// Removes what killed first runs of earlier releases left: folders named by their process, and models that are a day old.
