@@ -69,6 +69,18 @@ impl NewFolder {
         Ok(Self { path: make_hidden(place.path())?, place, parents: Vec::new() })
     }
 
+    /// Moves a folder of the same file system into its place under the hidden name, to be removed with it; it must be empty
+    /// itself. A folder that does not exist is fine.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn move_in(&self, folder: &Path) -> Result<(), FolderError> {
+        match fs::rename(folder, &self.path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(FileError::io("move aside", folder)(e).into()),
+            _ => Ok(()),
+        }
+    }
+
     /// Where it is for now.
     pub fn path(&self) -> &Path {
         &self.path
@@ -77,19 +89,6 @@ impl NewFolder {
     /// Where it goes.
     pub fn place(&self) -> &FolderPlace {
         &self.place
-    }
-
-    /// Takes what stands at `folder`, on the same file system, under its hidden name, so that it goes with this. Says whether
-    /// there was something. This must be empty.
-    ///
-    /// # Errors
-    /// The system refuses.
-    pub fn take(&self, folder: &Path) -> Result<bool, FolderError> {
-        match fs::rename(folder, self.path()) {
-            Ok(()) => Ok(true),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(e) => Err(FileError::io("move aside", folder)(e).into()),
-        }
     }
 
     /// Brings every file in it, and the folder, onto the disk.

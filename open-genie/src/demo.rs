@@ -105,9 +105,7 @@ fn remove_torn(folder: &Path) -> Result<(), Error> {
     }
     let parent = folder.parent().unwrap_or(Path::new("."));
     let torn = NewFolder::temporary(parent, "demo-torn")?;
-    // Another process may have taken it.
-    let _: bool = torn.take(folder)?;
-    Ok(())
+    Ok(torn.move_in(folder)?)
 }
 
 /// Removes what killed first runs of earlier releases left: folders named by their process, and models that are a day old.
