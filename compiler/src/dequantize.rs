@@ -5,14 +5,12 @@
 //! *Trap*: a factor that is folded into a weight is divided out after rounding, which may change the last bit.
 
 use crate::checkpoint::{SINGLE_FILE, file_header};
-use crate::lower::{Format, LinearForm, rounded_weights};
+use crate::lower::{Format, LinearForm, check_weights, rounded_weights};
 use crate::model::Model;
 use crate::{Precision, Result, Weights, fs};
 use genie_bundle::TOKENIZER_FILE;
 use genie_bundle::files::OPTIONAL_FILES;
 use serde_json::{Value, json};
-use std::fs::File;
-use std::io::{BufWriter, Write};
 use std::path::Path;
 
 /// Writes the checkpoint to the folder `to`, which is created if missing. `precision` is that of the bundle.
@@ -23,20 +21,27 @@ use std::path::Path;
 /// Those of [`crate::compile()`] up to the graphs; files that cannot be written.
 pub fn dequantize(model: &Path, precision: Precision, weights: Weights, to: &Path) -> Result<()> {
     let source = Model::open(model)?;
+    check_weights(&source.spec, &source.checkpoint)?;
     let format = Format { precision, weights, form: LinearForm::FullyConnected };
     let all = rounded_weights(&source.spec, format);
 
     std::fs::create_dir_all(to).map_err(fs::io_err("create", to))?;
-    let path = to.join(SINGLE_FILE);
-    let mut out = BufWriter::new(File::create(&path).map_err(fs::io_err("create", &path))?);
-    let mut write = |bytes: &[u8]| out.write_all(bytes).map_err(fs::io_err("write", &path));
-    write(&file_header("F32", 4, all.iter().map(|w| (w.name.as_str(), w.dims()))))?;
-    for weight in &all {
-        for value in weight.read(&source.checkpoint, format)? {
-            write(&value.to_le_bytes())?;
+    let mut unread = None;
+    let written = file_io::write(&to.join(SINGLE_FILE), |out| {
+        out.write_all(&file_header("F32", 4, all.iter().map(|w| (w.name.as_str(), w.dims()))))?;
+        for weight in &all {
+            let values = weight.read(&source.checkpoint, format).map_err(|error| {
+                unread = Some(error);
+                std::io::Error::other("the model cannot be read")
+            })?;
+            values.iter().try_for_each(|value| out.write_all(&value.to_le_bytes()))?;
         }
+        Ok(())
+    });
+    if let Some(error) = unread {
+        return Err(error);
     }
-    out.flush().map_err(fs::io_err("write", &path))?;
+    written?;
 
     let config = source.files.path("config.json");
     let mut json: Value = fs::from_json(&config, &source.files.read("config.json")?)?;
@@ -44,7 +49,7 @@ pub fn dequantize(model: &Path, precision: Precision, weights: Weights, to: &Pat
     json["tie_word_embeddings"] = json!(!all.iter().any(|weight| weight.name == "lm_head.weight"));
     fs::write(&to.join("config.json"), json.to_string().as_bytes())?;
     for name in ["generation_config.json", TOKENIZER_FILE].iter().chain(&OPTIONAL_FILES) {
-        if source.files.has(name) {
+        if source.files.has(name)? {
             source.files.copy(name, &to.join(name))?;
         }
     }

@@ -8,8 +8,12 @@ mod cli;
 mod commands;
 mod exit;
 mod failure;
+mod file_limit;
 mod hints;
+mod log_format;
+mod outfile;
 mod printer;
+mod prompt_text;
 
 use std::process::ExitCode;
 
@@ -19,6 +23,7 @@ fn main() -> ExitCode {
     let cli = cli::Cli::parse();
     let printer = printer::Printer::new(cli.verbosity);
     printer.start_log();
+    file_limit::take_signal();
     match cli.command.run(&printer) {
         Ok(status) => status.into(),
         Err(error) if failure::is_broken_pipe(&error) => ExitCode::SUCCESS,

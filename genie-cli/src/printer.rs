@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tracing_subscriber::EnvFilter;
 
 use crate::args::Verbosity;
-use crate::{failure, hints};
+use crate::{failure, hints, log_format};
 
 /// Writes to stdout and stderr, as verbose as the flags ask.
 pub struct Printer {
@@ -35,12 +35,12 @@ impl Printer {
             _ => "trace",
         };
         let filter = EnvFilter::try_from_env("GENIE_LOG").unwrap_or_else(|_| EnvFilter::new(level));
-        tracing_subscriber::fmt()
-            .with_env_filter(filter)
-            .with_writer(stderr)
-            .with_ansi(self.colour)
-            .without_time()
-            .init();
+        let log =
+            tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr).with_ansi(self.colour).without_time();
+        match self.verbosity.verbose {
+            0 => log.event_format(log_format::Plain).init(),
+            _ => log.init(),
+        }
     }
 
     /// A line of data.

@@ -25,6 +25,7 @@
 //! | stop a reply from another thread; or a verification, a measurement | [`StopHandle`]; [`StopFlag`] |
 //! | work with tokens and logits; verify a bundle, measure perplexity | [`Model`], [`Verification`], [`Perplexity`] |
 //! | run several sequences in one step | [`Model::engine_mut`], [`SequenceModel`], [`SeqTokens`], [`SeqId`] |
+//! | compile a model and prove its bundle (feature `compile`) | `compile`, `prove`, `Compiled` |
 //! | plan by measured costs | [`CalibrationContext`] |
 //! | know what went wrong and what may help | [`Error`], [`Hint`] |
 //!
@@ -32,12 +33,16 @@
 //!
 //! # What it never does
 //!
-//! It prints nothing, parses no flags, and starts no thread but those of the embedded backend and of the cache.
+//! It prints nothing, parses no flags, and starts no thread but those of the embedded backend and of the cache, and one that
+//! checks large weights once per file.
 
 #![forbid(unsafe_code)]
 
 mod backend;
+mod binaries;
 mod calibration;
+#[cfg(feature = "compile")]
+mod compile;
 #[cfg(feature = "demo")]
 pub mod demo;
 mod error;
@@ -48,11 +53,16 @@ mod session;
 mod template;
 mod threads;
 mod verify;
+mod weights;
 
 pub use backend::{load_library, open_backend};
 pub use calibration::CalibrationContext;
-pub use dialog::{QueryKpis, Reply, SamplerSettings, SaveFormat, SaveReport, SentenceCode, StopReason};
-pub use engine::{SeqTokens, SequenceModel, StopFlag, TokenModel};
+#[cfg(feature = "compile")]
+pub use compile::{Compiled, Proof, compile, prove};
+pub use dialog::{
+    QueryKpis, Reply, RestoreNote, RestoreReport, SamplerSettings, SaveFormat, SaveReport, SentenceCode, StopReason,
+};
+pub use engine::{PrefixCacheFault, SeqTokens, SequenceModel, StopFlag, TokenModel};
 pub use error::{Error, Hint};
 pub use genie_types::TokenId;
 pub use kvmanager::SeqId;
@@ -63,6 +73,7 @@ pub use session::{Generation, Prompt, Session, StopHandle, Token};
 pub use template::Template;
 pub use threads::Threads;
 pub use verify::Verification;
+pub use weights::WeightFault;
 
 /// The programs of the READMEs compile as printed.
 #[cfg(doctest)]

@@ -15,7 +15,7 @@ use crate::Error;
 /// use open_genie::{BackendChoice, Options, PolicyChoice};
 ///
 /// let options = Options::new().backend(BackendChoice::Embedded).threads(2).policy(PolicyChoice::Cost);
-/// assert_eq!(options, Options::new().threads(2).policy(PolicyChoice::Cost)); // the embedded backend is the default
+/// assert_ne!(options, Options::new().threads(2).policy(PolicyChoice::Cost)); // that takes the backend of the bundle
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Options {
@@ -29,6 +29,7 @@ pub struct Options {
     pub(crate) kv_mode: Option<ModeKind>,
     pub(crate) prefix_cache: Option<PrefixCacheOptions>,
     pub(crate) graph_profile: Option<GraphProfile>,
+    pub(crate) cache_folder: Option<PathBuf>,
 }
 
 impl PartialEq for Options {
@@ -38,12 +39,14 @@ impl PartialEq for Options {
         };
         plain(self) == plain(other)
             && (self.kv_mode, &self.prefix_cache) == (other.kv_mode, &other.prefix_cache)
+            && self.cache_folder == other.cache_folder
             && self.graph_profile.is_some() == other.graph_profile.is_some()
     }
 }
 
 impl Options {
-    /// The embedded backend on all cores, with the graphs that libGenie would run.
+    /// The backend that the bundle's binaries are for, on all cores if it is the embedded one; the graphs that libGenie would
+    /// run.
     pub fn new() -> Self {
         Self::default()
     }
@@ -112,6 +115,14 @@ impl Options {
         self
     }
 
+    /// Where it is remembered which large files of weights were checked; otherwise `$GENIE_CACHE` or the user's cache folder.
+    /// Without a folder that can be written they are checked in every run.
+    #[must_use]
+    pub fn cache_folder(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.cache_folder = Some(folder.into());
+        self
+    }
+
     /// Collects the backend's own times of each graph into this profile.
     #[must_use]
     pub fn graph_profile(mut self, profile: GraphProfile) -> Self {
@@ -120,11 +131,13 @@ impl Options {
     }
 }
 
-/// The library that executes the graphs. Reads `host`, `htp` or a path from text.
+/// The library that executes the graphs. Reads `auto`, `host`, `htp` or a path from text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum BackendChoice {
-    /// The CPU backend inside this program.
+    /// The one that the bundle's binaries are for, by their first bytes; the embedded one where there is no bundle yet.
     #[default]
+    OfBundle,
+    /// The CPU backend inside this program.
     Embedded,
     /// Qualcomm's `libQnnHtp.so`, wherever it is found.
     Htp,
@@ -137,6 +150,7 @@ impl FromStr for BackendChoice {
 
     fn from_str(text: &str) -> Result<Self, Error> {
         match text {
+            "auto" => Ok(Self::OfBundle),
             "host" => Ok(Self::Embedded),
             "htp" => Ok(Self::Htp),
             path if path.contains(['/', '\\', '.']) => Ok(Self::Library(path.into())),
@@ -148,6 +162,7 @@ impl FromStr for BackendChoice {
 impl std::fmt::Display for BackendChoice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
+            Self::OfBundle => f.write_str("auto"),
             Self::Embedded => f.write_str("host"),
             Self::Htp => f.write_str("htp"),
             Self::Library(path) => path.display().fmt(f),

@@ -9,6 +9,7 @@ mod downstream;
 mod elf;
 mod fuzz;
 mod host_lib;
+mod kills;
 mod qnn_runtime;
 mod tidy;
 mod workspace;
@@ -43,6 +44,8 @@ enum Task {
     Fuzz(fuzz::FuzzArgs),
     /// Build the numbered examples outside of this workspace, as a user's program, and run them.
     Downstream,
+    /// Kill `genie` at random moments of compiling, saving and its first run: nothing may be lost or left over.
+    Kills(kills::KillsArgs),
     /// Check rules that no other tool knows: layers, file heads and sizes, words, paths in documents, import circles.
     Tidy(tidy::TidyArgs),
 }
@@ -58,6 +61,7 @@ fn main() -> anyhow::Result<()> {
         Task::HostLib => host_lib::run(),
         Task::Fuzz(args) => fuzz::run(&args),
         Task::Downstream => downstream::run(),
+        Task::Kills(args) => kills::run(&args),
         Task::Tidy(args) => tidy::run(&args),
     }
 }

@@ -1,8 +1,8 @@
-//! Where bundles may be written, what is left after a failure, and the dialog configuration.
+//! What a bundle holds: tokenizer, chat template, dialog configuration, files for a chip.
 
 use super::*;
 use crate::Hint;
-use crate::compile::compile_with;
+use crate::compile::compile_and_prove;
 use crate::family::{Family, ModelSpec};
 use crate::lower::tests::recorder::FakeTarget;
 use crate::testing::{Case, compile, edit};
@@ -11,7 +11,6 @@ use crate::{CompileOptions, HtpOptions, Manifest, Silent, Splits};
 use genie_bundle::{CONFIG_FILE, HTP_CONFIG_FILE, TOKENIZER_FILE};
 use genie_types::TokenId;
 use serde_json::{Value, json};
-use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
 struct Place {
@@ -34,106 +33,84 @@ fn names(dir: &Path) -> Vec<String> {
     names
 }
 
-const BUNDLE: [&str; 4] = ["genie_config.json", "manifest.json", "model.bin", "tokenizer.json"];
-
-#[test]
-fn bundles_replace_bundles_and_empty_directories() {
-    let Place { dir, model, out } = place();
-    std::fs::create_dir(&out).unwrap();
-    let first = compile(&model, &out, |_| {}).unwrap();
-    assert_eq!(names(&out), BUNDLE);
-    assert_eq!(compile(&model, &out, |_| {}).unwrap(), first, "same input, same manifest");
-    let split = compile(&model, &out, |o| o.splits = Splits::DecoderLmhead).unwrap();
-    assert_eq!(Manifest::read(&out).unwrap(), split);
-    assert_eq!(names(dir.path()), ["bundle", "model"]);
-    std::fs::write(out.join("lmhead.bin"), "x").unwrap();
-    let error = split.verify_files(&out).unwrap_err().to_string();
-    assert!(error.contains("lmhead.bin` differs from its manifest: found 1 bytes"), "{error}");
-}
-
-#[test]
-fn other_directories_are_left_alone() {
-    let Place { dir, model, out } = place();
-    std::fs::create_dir(&out).unwrap();
-    std::fs::write(out.join("thesis.tex"), "irreplaceable").unwrap();
-    std::fs::write(out.join("manifest.json"), r#"{"format":"docker","version":1}"#).unwrap();
-    let error = compile(&model, &out, |_| {}).unwrap_err();
-    assert!(error.to_string().ends_with("bundle` is not empty and not a bundle"), "{error}");
-    assert_eq!(error.hint(), Some(Hint::OtherDirectoryOrForce));
-    assert_eq!(names(&out), ["manifest.json", "thesis.tex"]);
-    compile(&model, &out, |o| o.force = true).unwrap();
-    assert_eq!(names(&out), BUNDLE);
-
-    let error = compile(&model, dir.path(), |o| o.force = true).unwrap_err();
-    assert!(error.to_string().ends_with("cannot be a bundle directory: the model lies in it"), "{error}");
-    let error = compile(&model, &model.join("config.json"), |_| {}).unwrap_err();
-    assert!(error.to_string().ends_with("is a file, expected a directory to write the bundle to"), "{error}");
-}
-
-#[test]
-fn a_failure_leaves_the_earlier_bundle() {
-    let Place { dir, model, out } = place();
-    let before = compile(&model, &out, |_| {}).unwrap();
-    let mut target = FakeTarget { saves_left: Some(Cell::new(2)), ..FakeTarget::default() };
-    let options = CompileOptions { splits: Splits::LutDecoderLmhead, ..CompileOptions::new(&model, &out) };
-    let error = compile_with(&options, &mut target, &mut Silent).unwrap_err();
-    assert!(error.to_string().starts_with("cannot write `"), "{error}");
-    assert_eq!(target.saved.borrow().len(), 2, "two of three splits were written before the failure");
-    assert_eq!(Manifest::read(&out).unwrap(), before);
-    assert_eq!(names(dir.path()), ["bundle", "model"]);
-}
-
-#[test]
-fn newer_and_foreign_manifests_differ() {
-    let Place { dir: _dir, model, out } = place();
-    compile(&model, &out, |_| {}).unwrap();
-    edit(&out, "manifest.json", |m| *m = json!({ "format": m["format"], "version": 9, "new": true }));
-    let error = Manifest::read(&out).unwrap_err().to_string();
-    assert!(error.ends_with("manifest.json` has version 9, this build reads versions up to 1"), "{error}");
-    compile(&model, &out, |_| {}).unwrap();
-    edit(&out, "manifest.json", |m| m["format"] = json!("zip"));
-    let error = Manifest::read(&out).unwrap_err().to_string();
-    assert!(error.ends_with("has format `zip`, expected `open-genie-bundle`"), "{error}");
-}
-
 #[test]
 fn unfit_tokenizers_are_refused() {
     let cases = [
         Case {
             name: "no tokenizer",
             damage: |dir| std::fs::remove_file(dir.join(TOKENIZER_FILE)).unwrap(),
-            message: "cannot read `{dir}/tokenizer.json`",
+            message: "`{dir}` has no tokenizer.json",
+            hint: Some(Hint::ConvertTokenizer { from: None }),
             ..Case::DEFAULT
         },
         Case {
             name: "no JSON",
             damage: |dir| std::fs::write(dir.join(TOKENIZER_FILE), "version https://git-lfs").unwrap(),
-            message: "`{dir}/tokenizer.json` is not the expected JSON",
+            message: "`{dir}/tokenizer.json` is not a tokenizer that can be used: it is a pointer of Git LFS, not the file itself, expected \
+                      JSON",
             ..Case::DEFAULT
         },
         Case {
             name: "no vocabulary",
             damage: |dir| std::fs::write(dir.join(TOKENIZER_FILE), r#"{"model":{}}"#).unwrap(),
-            message: "`{dir}/tokenizer.json` is not a Hugging Face tokenizer: it has no `model.vocab`",
+            message: "`{dir}/tokenizer.json` is not a tokenizer that can be used: missing field `vocab` at line 1 column 11",
             ..Case::DEFAULT
         },
         Case {
             name: "a larger vocabulary",
-            damage: |dir| edit(dir, TOKENIZER_FILE, |t| t["added_tokens"][1]["id"] = json!(320)),
-            message: "tokenizer entry `<|end|>` has id 320, but the model's vocabulary has 320 entries",
+            damage: |dir| edit(dir, TOKENIZER_FILE, |t| t["model"]["vocab"]["more"] = json!(320)),
+            message: "`{dir}/tokenizer.json` is not a tokenizer that can be used: tokenizer entry `more` has id 320, but the \
+                      model's vocabulary has 320 entries",
             ..Case::DEFAULT
         },
         Case {
-            name: "a larger list",
+            name: "an added token whose id is not kept",
+            damage: |dir| edit(dir, TOKENIZER_FILE, |t| t["added_tokens"][1]["id"] = json!(319)),
+            message: "`{dir}/tokenizer.json` is not a tokenizer that can be used: `/added_tokens/1/id`: found id 319 for \
+                      `<|end|>`, expected 257: its id in the vocabulary, or the next free one in the order of the list",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "a list",
+            damage: |dir| edit(dir, TOKENIZER_FILE, |t| t["model"]["vocab"] = json!([["t", -1.0]])),
+            message: "`{dir}/tokenizer.json` is not a tokenizer that can be used: `/model/vocab`: found a list, expected texts \
+                      with ids",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "row 13: a tokenizer of another model",
             damage: |dir| {
-                let list: Vec<Value> = (0..321).map(|i| json!([format!("t{i}"), -1.0])).collect();
-                edit(dir, TOKENIZER_FILE, |t| t["model"]["vocab"] = json!(list));
+                edit(dir, TOKENIZER_FILE, |t| {
+                    t["model"] =
+                        json!({"type": "WordLevel", "vocab": {"a": 0, "b": 1, "c": 2, "d": 3}, "unk_token": "a"});
+                    t["added_tokens"] = json!([]);
+                });
             },
-            message: "tokenizer entry `\"t320\"` has id 320, but the model's vocabulary has 320 entries",
+            message: "`{dir}/tokenizer.json` is not a tokenizer that can be used: it has 4 entries for a model of 320 rows, \
+                      expected at least half as many",
             ..Case::DEFAULT
         },
     ];
     cases.iter().for_each(Case::check);
+}
+
+#[test]
+fn a_bundle_that_is_not_proved_is_not_kept() {
+    let Place { dir, model, out } = place();
+    let mut options = CompileOptions::new(&model, &out);
+    (options.ars, options.cls) = (vec![1], vec![16]);
+    let mut seen = Vec::new();
+    let mut prove = |folder: &std::path::Path| {
+        seen = names(folder);
+        Manifest::read(folder)?.verify_files(folder)?;
+        Err("logits are NaN".into())
+    };
+    let error = compile_and_prove(&options, &mut FakeTarget::default(), &mut Silent, &mut prove).unwrap_err();
+    assert_eq!(error.to_string(), "the bundle was compiled but does not run: nothing of it was kept");
+    assert_eq!(std::error::Error::source(&error).unwrap().to_string(), "logits are NaN");
+    let whole = ["genie_config.json", "manifest.json", "model.bin", "tokenizer.json"];
+    assert_eq!(seen, whole, "the proof sees the whole bundle");
+    assert_eq!(names(dir.path()), ["model"]);
 }
 
 #[test]
@@ -347,8 +324,9 @@ fn a_file_may_not_pass_the_limit_neither_planned_nor_made() {
 fn splits_may_lie_in_one_file() {
     let Place { dir: _dir, model, out } = place();
     let apart = compile(&model, &out, |o| o.splits = Splits::DecoderLmhead).unwrap();
-    let together = compile(&model, &out, |o| (o.splits, o.one_file) = (Splits::DecoderLmhead, true)).unwrap();
-    assert_eq!(names(&out), BUNDLE);
+    let together =
+        compile(&model, &out, |o| (o.splits, o.one_file, o.force) = (Splits::DecoderLmhead, true, true)).unwrap();
+    assert!(out.join("model.bin").is_file() && !out.join("lmhead.bin").exists());
     let graphs = |m: &Manifest| m.graphs.iter().map(|g| (g.name.clone(), g.split)).collect::<Vec<_>>();
     assert_eq!(graphs(&together), graphs(&apart));
     assert!(together.graphs.iter().all(|g| g.file == "model.bin"), "{:?}", together.graphs);

@@ -97,9 +97,10 @@ impl Decoding<'_> {
         let replay = self.reply.query.plan.replay.take();
         let done = match (replay, cache) {
             (Some(token), _) => Ok(drawn.deliver(&mut self.reply, place, token)),
-            (None, Some(cache)) => {
-                cache.process(self.model, &input).map(|logits| drawn.draw(&mut self.reply, place, &logits))
-            }
+            (None, Some(cache)) => cache.process(self.model, &input).map(|logits| {
+                self.reply.query.kpis.n_restored = logits.n_restored;
+                drawn.draw(&mut self.reply, place, &logits.value);
+            }),
             (None, None) => self.model.process(&input).map(|logits| drawn.draw(&mut self.reply, place, logits)),
         };
         match done {

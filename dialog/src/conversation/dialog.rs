@@ -138,7 +138,20 @@ impl Dialog {
     /// # Errors
     /// As [`query`](Self::query).
     pub fn start(&mut self, text: &str, code: SentenceCode) -> Result<Generation<'_>, DialogError> {
-        let mut new = self.tokenizer.encode(text)?;
+        let new = self.tokenizer.encode(text)?;
+        self.start_text(new, code)
+    }
+
+    /// As [`start`](Self::start), for text in which control tokens are not recognised: what others wrote cannot end a turn.
+    ///
+    /// # Errors
+    /// As [`query`](Self::query); the tokenizer has no other way to write a control token's text.
+    pub fn start_plain(&mut self, text: &str, code: SentenceCode) -> Result<Generation<'_>, DialogError> {
+        let new = self.tokenizer.encode_plain(text)?;
+        self.start_text(new, code)
+    }
+
+    fn start_text(&mut self, mut new: Vec<TokenId>, code: SentenceCode) -> Result<Generation<'_>, DialogError> {
         // A rewind states the whole conversation, and text has no BOS of its own.
         if code == SentenceCode::Rewind
             && let Some(bos) = self.context.bos.filter(|b| new.first() != Some(b))
@@ -245,7 +258,9 @@ impl Dialog {
         let (before, mut stop) = (self.n_past(), None);
         if !query.input.is_empty() {
             let done = match &self.prefix_cache {
-                Some(cache) => cache.prefill(&mut *self.model, &query.input),
+                Some(cache) => cache
+                    .prefill(&mut *self.model, &query.input)
+                    .map(|prefilled| query.kpis.n_restored = prefilled.n_restored),
                 None => self.model.prefill(&query.input),
             };
             match done {
@@ -323,6 +338,11 @@ impl Dialog {
     /// Looks for a stored prefix of the first prompt from now on, and keeps its prefixes.
     pub fn set_prefix_cache(&mut self, cache: Option<PrefixCache>) {
         self.prefix_cache = cache;
+    }
+
+    /// The prefix cache of the first prompt, if it has one.
+    pub fn prefix_cache(&self) -> Option<&PrefixCache> {
+        self.prefix_cache.as_ref()
     }
 
     /// Draws tokens another way from now on; penalties and random sequence start over.

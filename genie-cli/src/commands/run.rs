@@ -1,9 +1,8 @@
 //! `genie run`: generates text from a prompt.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::ValueEnum;
 use engine::profile::{EventTimes, GraphTimes};
 use engine::{GraphProfile, ModeKind};
@@ -15,7 +14,9 @@ use serde_json::{Value, json};
 use crate::args::{BackendArgs, BundleArgs, PolicyArg, SocArgs, ThreadArgs, warn_of_nominal_costs};
 use crate::exit::ExitStatus;
 use crate::failure::UserError;
+use crate::outfile;
 use crate::printer::Printer;
+use crate::prompt_text::{self, Role};
 
 /// Default of `--max-tokens` with the demo.
 const DEMO_MAX_TOKENS: u32 = 200;
@@ -29,6 +30,9 @@ pub struct Args {
     /// Read the prompt from a file, or from stdin with `-`.
     #[arg(long, short = 'f', value_name = "FILE", conflicts_with = "prompt_tokens")]
     pub prompt_file: Option<PathBuf>,
+    /// Keep control tokens that are written in the prompt, such as `<|eot_id|>`, as text: for text that others wrote.
+    #[arg(long, conflicts_with = "prompt_tokens")]
+    pub no_parse_special: bool,
     /// Token ids instead of text; the BOS token is put before them, as in Genie's token queries.
     #[arg(long, value_name = "IDS", value_delimiter = ',')]
     pub prompt_tokens: Option<Vec<u32>>,
@@ -83,16 +87,16 @@ pub struct SavedArgs {
     #[arg(long, value_name = "DIR")]
     pub restore: Option<PathBuf>,
     /// Treat the prompt as the whole conversation: rewind to the prefix that it shares with the restored dialog.
-    #[arg(long)]
+    #[arg(long, requires = "restore")]
     pub rewind: bool,
     /// Keep the caches of prompts in this folder, and start from the longest stored prefix of the prompt.
     #[arg(long, value_name = "DIR")]
     pub prefix_cache: Option<PathBuf>,
     /// Size limit of the prefix cache, in MiB.
-    #[arg(long, value_name = "MIB", default_value_t = 1024)]
+    #[arg(long, value_name = "MIB", default_value_t = 1024, requires = "prefix_cache")]
     pub prefix_cache_mib: u64,
     /// Shortest prefix to store, in tokens.
-    #[arg(long, alias = "prefix-min", value_name = "TOKENS", default_value_t = 128)]
+    #[arg(long, alias = "prefix-min", value_name = "TOKENS", default_value_t = 128, requires = "prefix_cache")]
     pub prefix_min_tokens: usize,
     /// Layout of the KV cache [default: the bundle's].
     #[arg(long, value_name = "smart-mask|shift-concat|pointer-shift|native-kv")]
@@ -133,10 +137,14 @@ enum Prompt {
 
 /// Opens the bundle or the demo, runs the query, streams the reply, reports.
 pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
-    let prompt = prompt(args)?;
+    let prompt = prompt(args, printer)?;
     let bundle = args.bundle.read(&args.backend, printer)?;
     if let Some(file) = &args.profile {
         must_be_new(file)?;
+        outfile::must_be_writable("--profile", file)?;
+    }
+    if let Some(folder) = &args.saved.save {
+        outfile::must_take_files("--save", folder)?;
     }
     let graphs = args.graph_profile.map(|level| {
         GraphProfile::new(match level {
@@ -146,11 +154,16 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     });
     let mut session = open(args, bundle, graphs.as_ref(), printer)?;
     if let Some(folder) = &args.saved.restore {
-        let whose = if session.restore(folder)? == SaveFormat::Genie { "Genie's files" } else { "the snapshot" };
+        let report = session.restore(folder)?;
+        if let Some(note) = report.note {
+            printer.info(format_args!("warning: {note}"));
+        }
+        let whose = if report.format == SaveFormat::Genie { "Genie's files" } else { "the snapshot" };
         printer.info(format_args!("restored {} tokens from {whose}", session.history().len()));
     }
     let code = if args.saved.rewind { SentenceCode::Rewind } else { SentenceCode::Complete };
     let mut generation = match &prompt {
+        Prompt::Text(text) if args.no_parse_special => session.query(open_genie::Prompt::Plain(text), code),
         Prompt::Text(text) => session.query(text, code),
         Prompt::Tokens(tokens) => session.query(tokens.as_slice(), code),
     };
@@ -161,7 +174,12 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
         }
     }
     let reply = generation.stop_here();
+    if let Some(fault) = session.prefix_cache_fault() {
+        printer.info(format_args!("warning: {}; the run goes on without it", with_causes(fault)));
+    }
     report(args, printer, &session, &reply)?;
+    // Large weights are checked once per file; what the thread has not done is done now, when nothing waits for it.
+    session.check_weights()?;
     if let Some(file) = &args.profile {
         write_profile(file, &session, graphs.as_ref())?;
     }
@@ -171,6 +189,12 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
         printer.info(format_args!("saved without Genie's files: {why}"));
     }
     Ok(ExitStatus::Done)
+}
+
+/// An error and its causes in one line.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |e| e.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 /// Opens a session with what the flags set.
@@ -200,9 +224,9 @@ fn open(args: &Args, bundle: Bundle, graphs: Option<&GraphProfile>, printer: &Pr
     Ok(session)
 }
 
-/// As libGenie, does not overwrite an existing file with a profile.
+/// As libGenie, does not overwrite an existing file with a profile; a device or pipe is no such file.
 fn must_be_new(file: &Path) -> Result<()> {
-    if file.exists() {
+    if file.is_file() {
         let hint = "choose a file that does not exist";
         return Err(UserError::error(format!("the profile file `{}` already exists", file.display()), hint));
     }
@@ -217,8 +241,7 @@ fn write_profile(file: &Path, session: &Session, graphs: Option<&GraphProfile>) 
         let graph = |g: GraphTimes| json!({"graph": g.graph, "runs": g.n_runs, "events": g.events.into_iter().map(event).collect::<Vec<_>>()});
         document["graphs"] = graphs.graphs().into_iter().map(graph).collect();
     }
-    std::fs::write(file, format!("{document:#}\n"))
-        .with_context(|| format!("cannot write the profile `{}`", file.display()))
+    outfile::write("--profile", file, &format!("{document:#}\n"))
 }
 
 fn kv_mode(name: &str) -> Result<ModeKind> {
@@ -228,23 +251,18 @@ fn kv_mode(name: &str) -> Result<ModeKind> {
     })
 }
 
-fn prompt(args: &Args) -> Result<Prompt> {
+fn prompt(args: &Args, printer: &Printer) -> Result<Prompt> {
     if let Some(tokens) = &args.prompt_tokens {
         return Ok(Prompt::Tokens(tokens.iter().copied().map(TokenId).collect()));
     }
     if let Some(text) = &args.prompt {
+        if text.is_empty() && args.saved.restore.is_none() {
+            printer.info("note: the prompt is empty: the model begins by itself");
+        }
         return Ok(Prompt::Text(text.clone()));
     }
     match &args.prompt_file {
-        Some(path) if path.as_os_str() == "-" => {
-            let mut text = String::new();
-            std::io::stdin().read_to_string(&mut text).context("cannot read the prompt from stdin")?;
-            Ok(Prompt::Text(text))
-        }
-        Some(path) => {
-            let text = std::fs::read_to_string(path);
-            Ok(Prompt::Text(text.with_context(|| format!("cannot read the prompt file `{}`", path.display()))?))
-        }
+        Some(path) => Ok(Prompt::Text(prompt_text::read(path, Role::Prompt, printer)?)),
         None => Err(UserError::error(
             "no prompt",
             "use `--prompt TEXT`, `--prompt-file FILE` (`-` for stdin) or `--prompt-tokens IDS`",
@@ -307,6 +325,7 @@ fn record(session: &Session, reply: &Reply) -> Value {
         "executed": runs,
         "kpis": {
             "num-prompt-tokens": kpis.n_prompt,
+            "num-restored-tokens": kpis.n_restored,
             "prompt-processing-rate": kpis.prompt_rate(),
             "time-to-first-token": kpis.time_to_first_token.map(|t| t.as_micros() as u64),
             "num-generated-tokens": kpis.n_generated,
@@ -320,7 +339,19 @@ fn stats(printer: &Printer, reply: &Reply) {
     let kpis = &reply.kpis;
     let rate = |rate: Option<f64>| rate.map_or("-".to_owned(), |r| format!("{r:.1} tokens/s"));
     let first = kpis.time_to_first_token.map_or("-".to_owned(), |t| format!("{:.2} ms", t.as_secs_f64() * 1e3));
-    printer.info(format_args!("prompt         {:>6} tokens, {}", kpis.n_prompt, rate(kpis.prompt_rate())));
+    printer.info(format_args!(
+        "prompt         {:>6} tokens, {}{}",
+        kpis.n_prompt.saturating_sub(kpis.n_restored),
+        rate(kpis.prompt_rate()),
+        if kpis.n_restored > 0 { " with reading the prefix cache" } else { "" },
+    ));
+    if kpis.n_restored > 0 {
+        let of = kpis.n_prompt;
+        printer.info(format_args!(
+            "restored       {:>6} tokens of {of} from the prefix cache, not processed",
+            kpis.n_restored
+        ));
+    }
     printer.info(format_args!("first token    {first}"));
     printer.info(format_args!("generation     {:>6} tokens, {}", kpis.n_generated, rate(kpis.generation_rate())));
     printer.info(format_args!("stopped by     {}", reply.stop));

@@ -7,7 +7,6 @@
 
 mod calibrate;
 mod measure;
-mod outfile;
 mod output;
 #[cfg(feature = "plot")]
 mod plot;
@@ -26,6 +25,7 @@ use open_genie::Perf;
 use crate::args::{BackendArgs, BundleArgs, PolicyArg, ThreadArgs, warn_of_nominal_costs};
 use crate::exit::ExitStatus;
 use crate::failure::UserError;
+use crate::outfile;
 use crate::printer::Printer;
 use measure::Test;
 use record::{Record, RunMetadata};
@@ -98,6 +98,8 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     let bundle = args.bundle.read(&args.backend, printer)?;
     let options = args.threads.apply(args.backend.options()?).perf(Perf::LeaveAlone);
     let mut model = bundle.open(&options)?;
+    // Before anything is measured: no check runs beside it, and no figure is of damaged weights.
+    model.check_weights()?;
     if args.calibrate {
         return calibrate::run(args, printer, &mut model);
     }
