@@ -83,12 +83,12 @@ pub fn compile(folder: &Path, options: &Options, progress: &mut dyn Progress) ->
         ..CompileOptions::new(model.path(), folder)
     };
     compile.check()?;
-    match compiler::compile(&compile, &open_backend(options)?, progress) {
-        Err(CompileError::OutputIsBundle { .. }) if is_compiled(folder) => Ok(()),
-        Err(error @ CompileError::OutputOccupied { .. }) => {
+    match crate::compile(&compile, &open_backend(options)?, options, progress) {
+        Err(Error::Compile(CompileError::OutputIsBundle { .. })) if is_compiled(folder) => Ok(()),
+        Err(Error::Compile(error @ CompileError::OutputOccupied { .. })) => {
             Err(Error::DemoOccupied { folder: folder.to_owned(), source: Box::new(error) })
         }
-        Err(error) => Err(error.into()),
+        Err(error) => Err(error),
         Ok(_) => Ok(()),
     }
 }
