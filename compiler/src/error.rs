@@ -1,8 +1,9 @@
 //! What can go wrong: each message names the object, what was found, and what was expected.
 
 use crate::{Family, Hint, Splits, Weights};
+use file_io::FileKind;
 use genie_bundle::BundleError;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// This crate's results.
 pub type Result<T, E = CompileError> = core::result::Result<T, E>;
@@ -15,7 +16,7 @@ pub enum CompileError {
     // Options.
     #[error("no {what} given: need at least one width in tokens")]
     NoWidths { what: &'static str },
-    #[error("a {what} of 0 tokens: widths start at 1")]
+    #[error("{what} 0: expected at least 1 token")]
     ZeroWidth { what: &'static str },
     #[error("AR-{ar} is wider than the longest context, CL-{longest_cl}")]
     ArTooWide { ar: usize, longest_cl: usize },
@@ -44,6 +45,11 @@ pub enum CompileError {
     PlannedTooLong { file: String, bytes: u64, limit: u64, n_graphs: usize, finer: Option<(Splits, Option<usize>)> },
     #[error("`{file}` is {} long, the limit of a context binary is {}", gb(*bytes), gb(*limit))]
     TooLong { file: String, bytes: u64, limit: u64 },
+
+    #[error("`{}` does not exist", path.display())]
+    NoModel { path: PathBuf },
+    #[error("`{}` is {found}, expected a model's folder or a GGUF file", path.display())]
+    NotAModel { path: PathBuf, found: Box<FileKind> },
 
     // Files.
     #[error("cannot {doing} `{}`", path.display())]
@@ -163,6 +169,14 @@ impl CompileError {
             Self::UnreadTensors { bias_key: Some(key), .. } => Hint::SetKey { key },
             Self::UnreadTensors { .. } => Hint::OtherFamilyOrConfig,
             Self::TiedHeadDiffers { .. } => Hint::UntieOrDropHead,
+            Self::NotAModel { path, found } => match **found {
+                FileKind::Safetensors | FileKind::Json(_) | FileKind::SentencePiece => {
+                    Hint::ModelFolder(path.parent().map_or_else(PathBuf::new, Path::to_path_buf))
+                }
+                FileKind::PyTorch => Hint::ConvertToSafetensors(path.display().to_string()),
+                FileKind::LfsPointer | FileKind::WebPage | FileKind::Empty => Hint::DownloadAgain,
+                _ => Hint::ModelDirectory,
+            },
             Self::WrongShape { .. } | Self::LayerCount { .. } => Hint::OtherConfig,
             Self::NoBlocks { .. } | Self::ScaleOverflow { .. } => Hint::WeightsW8,
             Self::HtpWeights { .. } => Hint::WeightsW8OrFloat,

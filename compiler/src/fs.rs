@@ -14,11 +14,11 @@ pub(crate) fn io_err<'a>(doing: &'static str, path: &'a Path) -> impl FnOnce(std
 }
 
 pub(crate) fn open(path: &Path) -> Result<File> {
-    File::open(path).map_err(io_err("open", path))
+    file_io::open_file(path).map_err(io_err("open", path))
 }
 
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
-    std::fs::read(path).map_err(io_err("read", path))
+    file_io::read_file(path).map_err(io_err("read", path))
 }
 
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<()> {

@@ -41,6 +41,8 @@ pub enum Hint {
     FewerLayersPerSplit,
     /// Choose a split layout with several splits.
     LayoutWithSplits,
+    /// Give the folder that holds the file.
+    ModelFolder(PathBuf),
     /// Compile this GGUF file instead of its folder.
     CompileFile(PathBuf),
     /// Convert this file to safetensors.

@@ -8,6 +8,7 @@ use crate::family::ModelSpec;
 use crate::gguf::Gguf;
 use crate::model_files::ModelFiles;
 use crate::{CompileError, Result};
+use file_io::{FileKind, FolderKind};
 use std::path::{Path, PathBuf};
 
 /// An opened model.
@@ -27,6 +28,7 @@ impl Model {
     /// # Errors
     /// Those of the configuration, the checkpoint or the GGUF file.
     pub(crate) fn open(path: &Path) -> Result<Self> {
+        must_be_a_model(path)?;
         if !path.is_file() {
             let (spec, checkpoint) = (ModelSpec::load(path)?, Checkpoint::open(path)?);
             return Ok(Self { spec, checkpoint, files: ModelFiles::Folder(path.into()) });
@@ -50,6 +52,18 @@ impl Model {
         let small = small.filter(|name| in_folder && self.files.has(name)).map(|name| self.files.path(name));
         small.chain(self.checkpoint.shards().iter().cloned()).collect()
     }
+}
+
+/// Refuses by its kind what holds no model. What a folder lacks is for those that read it.
+fn must_be_a_model(path: &Path) -> Result<()> {
+    let found = FileKind::of(path);
+    let fine = match &found {
+        FileKind::Missing => return Err(CompileError::NoModel { path: path.into() }),
+        FileKind::Gguf { .. } | FileKind::Folder(FolderKind::Checkpoint | FolderKind::Other) => true,
+        FileKind::Folder(FolderKind::Bundle) => path.join("config.json").exists(),
+        _ => false,
+    };
+    if fine { Ok(()) } else { Err(CompileError::NotAModel { path: path.into(), found: Box::new(found) }) }
 }
 
 /// Reports missing keys as the GGUF file's, which has no `config.json`.

@@ -43,7 +43,7 @@ fn settings_that_do_not_fit_the_graphs() {
         ),
         (
             EngineConfig { pad_token: TokenId(61), ..config() },
-            "pad token: expected an entry of the vocabulary, found 61",
+            "pad token 61 is not in the vocabulary of 61",
         ),
     ];
     for (config, want) in cases {

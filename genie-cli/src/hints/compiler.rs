@@ -32,6 +32,8 @@ fn words(hint: &Hint) -> String {
         }
         Hint::FewerLayersPerSplit => "use `--layers-per-split` with fewer layers, or fewer `--ar` and `--cl`".into(),
         Hint::LayoutWithSplits => "use `--splits decoder-lmhead` or `lut-decoder-lmhead`".into(),
+        Hint::ModelFolder(folder) if folder.as_os_str().is_empty() => "give the model's folder: `.`".into(),
+        Hint::ModelFolder(folder) => format!("give the model's folder: `{}`", folder.display()),
         Hint::CompileFile(path) => format!("compile the file itself: pass `{}`", path.display()),
         Hint::ConvertToSafetensors(file) => {
             format!("`{file}` is in another format: save the model as safetensors first")
