@@ -290,11 +290,7 @@ fn options() {
             |o| o.layers_per_split = Some(1),
             "1 layers per split asked for, but layout `mono` has only one split",
         ),
-        (
-            "no such model",
-            |o| o.model_dir = "/no/such/model".into(),
-            "`/no/such/model` does not exist",
-        ),
+        ("no such model", |o| o.model_dir = "/no/such/model".into(), "`/no/such/model` does not exist"),
         (
             "an output that is no bundle",
             |o| o.out_dir = o.model_dir.clone(),

@@ -60,7 +60,9 @@ impl Fix {
         match kind {
             kind if kind.is_checkpoint() => Some(Self::CompileFirst(path.to_owned())),
             FileKind::Safetensors => Some(Self::CompileFirst(path.parent().unwrap_or(path).to_owned())),
-            FileKind::LfsPointer | FileKind::WebPage => Some(Self::Text("download it again, with git-lfs where needed")),
+            FileKind::LfsPointer | FileKind::WebPage => {
+                Some(Self::Text("download it again, with git-lfs where needed"))
+            }
             FileKind::Json(_) => Some(Self::NameBundle),
             _ => None,
         }

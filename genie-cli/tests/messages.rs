@@ -146,7 +146,10 @@ fn a_binary_that_cannot_be_read_says_why() {
         ("damaged.bin", "\nhint: the file is damaged: copy it again, or compile it again\n"),
         ("newer.bin", "error: `newer.bin` has format version 99, this program reads up to"),
         ("newer.bin", "\nhint: the file was made by a newer `genie`: update this one\n"),
-        ("zeros.bin", "error: `zeros.bin` is a file of no known kind (it begins with 00 00 00 00 00 00 00 00), expected a"),
+        (
+            "zeros.bin",
+            "error: `zeros.bin` is a file of no known kind (it begins with 00 00 00 00 00 00 00 00), expected a",
+        ),
         ("zeros.bin", "\nhint: the file is damaged: copy it again, or compile it again\n"),
     ] {
         let said = said(folder.path(), &["inspect", file]);
@@ -156,7 +159,10 @@ fn a_binary_that_cannot_be_read_says_why() {
             let bins = serde_json::json!(["other.bin"]);
             let config = changed(folder.path(), "other", "/dialog/engine/model/binary/ctx-bins", bins);
             let said = self::said(folder.path(), &["run", "-p", "x", "-c", &config]);
-            assert!(said.contains(want.trim_start_matches("error: `newer.bin`")) && !said.contains("--backend"), "{said}");
+            assert!(
+                said.contains(want.trim_start_matches("error: `newer.bin`")) && !said.contains("--backend"),
+                "{said}"
+            );
         }
     }
 }
@@ -182,7 +188,8 @@ fn a_backend_that_contradicts_the_binaries_is_named() {
 fn values_of_the_config_are_named_by_their_key() {
     let folder = folder();
     let context = "/dialog/context";
-    for (key, want) in [("eos-token", "`eos-token` of the config is 5000"), ("bos-token", "`bos-token` of the config is 5000")]
+    for (key, want) in
+        [("eos-token", "`eos-token` of the config is 5000"), ("bos-token", "`bos-token` of the config is 5000")]
     {
         let config = changed(folder.path(), "tokens", &format!("{context}/{key}"), 5000.into());
         let said = said(folder.path(), &["run", "-p", "x", "-c", &config]);
@@ -217,7 +224,10 @@ fn numbers_out_of_range_name_the_flag_and_the_range() {
             &["compile", "m", "-o", "b", "--cl", "0"],
             "error: invalid value '0' for '--cl <N,N>': expected a context length of at least 1 token\n",
         ),
-        (&["plan", "5", "--ar", "0"], "error: invalid value '0' for '--ar <N,N>': expected at least 1 token per step\n"),
+        (
+            &["plan", "5", "--ar", "0"],
+            "error: invalid value '0' for '--ar <N,N>': expected at least 1 token per step\n",
+        ),
     ] {
         let output = genie(folder.path(), args);
         assert_eq!(output.status.code(), Some(2), "{args:?}");
@@ -239,7 +249,10 @@ fn limits_of_the_system_are_named() {
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert!(said.contains("cannot start a thread: ") && !said.contains("skel"), "{said}");
-        assert!(said.contains("hint: the system starts no more threads: raise the limit (`ulimit -u`), or use"), "{said}");
+        assert!(
+            said.contains("hint: the system starts no more threads: raise the limit (`ulimit -u`), or use"),
+            "{said}"
+        );
     } else {
         eprintln!("skipped: only root can run as another user");
     }

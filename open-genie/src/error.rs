@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use dialog::DialogError;
 use engine::{EngineError, Overflow};
-use file_io::FileKind;
+use file_io::{FileError, FileKind};
 use genie_bundle::{BundleError, ConfigError};
 use kvmanager::{Admission, KvError};
 use qnn_api::PerfPolicy;
@@ -87,7 +87,7 @@ pub enum Error {
     #[error("cannot restore the dialog in `{}`", folder.display())]
     Restore { folder: PathBuf, source: Box<DialogError> },
     #[error("cannot write the calibration into `{}`", folder.display())]
-    WriteCalibration { folder: PathBuf, source: StoreError },
+    WriteCalibration { folder: PathBuf, source: FileError },
 
     // Measuring.
     #[error("a prompt of {length} tokens cannot be verified")]
@@ -108,6 +108,12 @@ pub enum Error {
     #[cfg(feature = "demo")]
     #[error("cannot write to `{}`", path.display())]
     DemoFile { path: PathBuf, source: std::io::Error },
+    #[cfg(feature = "demo")]
+    #[error(transparent)]
+    DemoFolder(#[from] file_io::FolderError),
+    #[cfg(feature = "demo")]
+    #[error("the demo model cannot be compiled into `{}`: it holds files that are not the demo's", folder.display())]
+    DemoOccupied { folder: PathBuf, source: Box<compiler::CompileError> },
     #[cfg(feature = "demo")]
     #[error(transparent)]
     Compile(#[from] compiler::CompileError),
@@ -236,7 +242,7 @@ impl Error {
             Self::Restore { source, .. } => saved_hint(source)?,
             Self::Graphs { source: EngineError::Kv(KvError::Memory { .. }) } => Hint::SmallerContext,
             #[cfg(feature = "demo")]
-            Self::NoCacheFolder => Hint::SetCacheFolder,
+            Self::NoCacheFolder | Self::DemoOccupied { .. } => Hint::SetCacheFolder,
             _ => return None,
         })
     }

@@ -45,7 +45,9 @@ impl core::fmt::Display for QnnError {
         write!(f, "`{}` returned {} (`{}`, {})", self.call, self.code, self.name(), self.component())?;
         match (self.meaning(), &self.library_message) {
             // A library that names its call gives the reason itself: the number's usual meaning would contradict it.
-            (_, Some(message)) if own_words(message).is_some() => write!(f, ": {}", own_words(message).unwrap_or(message)),
+            (_, Some(message)) if own_words(message).is_some() => {
+                write!(f, ": {}", own_words(message).unwrap_or(message))
+            }
             // A number without a reason means nothing beside the library's own words.
             (_, Some(message)) if self.code == u64::from(qnn_sys::QNN_COMMON_ERROR_GENERAL) => write!(f, ": {message}"),
             (Some(meaning), Some(message)) => write!(f, ": {meaning}; the library reports: {message}"),
@@ -221,6 +223,9 @@ pub enum Error {
         /// The system's error.
         source: std::io::Error,
     },
+    /// A context binary could not be written.
+    #[error("{0}")] // not transparent: hints look for the cause by its type
+    File(#[from] file_io::FileError),
 }
 
 fn list_of(places: &[PathBuf]) -> String {

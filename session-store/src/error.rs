@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use file_io::FileError;
 use kvmanager::{KvDtype, KvError, SeqId};
 
 use crate::model_hash::ModelHash;
@@ -12,7 +13,7 @@ use crate::names::{DIALOG, KV_MAGIC, RANDOM_STATE, SNAPSHOT, VERSION};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The file system refuses.
+    /// The file system refuses to read, list or remove.
     #[error("cannot {action} `{}`", path.display())]
     Io {
         /// What was being done.
@@ -23,6 +24,9 @@ pub enum StoreError {
         #[source]
         source: std::io::Error,
     },
+    /// A file could not be written; what was saved before is as it was.
+    #[error("{0}")] // not transparent: hints look for the cause by its type
+    File(#[from] FileError),
     /// Another kind of file.
     #[error("not a cache snapshot: {0}")]
     NotASnapshot(NotASnapshot),

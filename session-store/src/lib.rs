@@ -44,7 +44,6 @@
 //! | [`PrefixStore`] | snapshots of prompt prefixes, found by their tokens, bounded in bytes |
 //! | [`ModelHash`], [`CacheSchema`] | what a saved cache must match |
 //! | [`StoreError`] | every refusal, with its reason as a value |
-//! | [`write_atomically`] | a file that appears whole or not at all |
 //!
 //! # What it must never know
 //!
@@ -52,7 +51,6 @@
 
 #![forbid(unsafe_code)]
 
-mod atomic;
 pub mod error;
 mod genie_folder;
 mod model_hash;
@@ -62,7 +60,6 @@ mod restored;
 mod session;
 mod snapshot;
 
-pub use atomic::write_atomically;
 pub use error::{Corruption, FolderFault, NoGenieForm, NotASnapshot, StoreError};
 pub use genie_folder::{GenieDialog, GenieFolder};
 pub use model_hash::{CacheSchema, ModelHash};

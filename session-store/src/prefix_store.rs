@@ -17,7 +17,6 @@ use genie_types::TokenId;
 use kvmanager::SeqId;
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::atomic::TEMPORARY;
 use crate::names::VERSION;
 use crate::{ModelHash, Snapshot, StoreError};
 
@@ -42,12 +41,13 @@ struct Entry {
 }
 
 impl PrefixStore {
-    /// Opens a folder, which is made if need be. Every insertion brings it down to `max_bytes`.
+    /// Opens a folder, which is made if need be, and removes what killed writers left in it. Every insertion brings it down to `max_bytes`.
     ///
     /// # Errors
     /// [`StoreError::Io`].
     pub fn open(dir: &Path, model: ModelHash, max_bytes: u64) -> Result<Self, StoreError> {
         fs::create_dir_all(dir).map_err(StoreError::io("make folder", dir))?;
+        file_io::sweep_names(dir, &|name| parse(name).is_some());
         Ok(Self { dir: dir.to_owned(), model, max_bytes })
     }
 
@@ -89,7 +89,7 @@ impl PrefixStore {
     /// for a snapshot larger than the whole store, which is not kept.
     ///
     /// # Errors
-    /// [`StoreError::Io`], [`StoreError::OtherModel`]; [`StoreError::Locked`] after a second.
+    /// [`StoreError::Io`], [`StoreError::File`], [`StoreError::OtherModel`]; [`StoreError::Locked`] after a second.
     pub fn insert(&self, snapshot: &Snapshot) -> Result<bool, StoreError> {
         snapshot.check_model(self.model)?;
         let (n, hash) = (snapshot.tokens().len(), hash(snapshot.tokens()));
@@ -162,11 +162,6 @@ impl PrefixStore {
             // A file may vanish between the listing and this call.
             let Ok(meta) = item.metadata() else { continue };
             let used = meta.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-            if name.ends_with(TEMPORARY) && used.elapsed().is_ok_and(|age| age > Duration::from_secs(600)) {
-                // Left behind by a process that died while writing.
-                let _ = fs::remove_file(&path);
-                continue;
-            }
             let Some((model, n_tokens, hash)) = parse(&name) else { continue };
             entries.push(Entry { path, n_tokens, hash, own: model == own, bytes: meta.len(), used });
         }

@@ -1,6 +1,7 @@
 //! A saved session: a folder with libGenie's files and our checked snapshot beside them.
 //!
-//! `open-genie.kvs` holds everything once more, in one file with checksums and the model's hash; it is written last.
+//! `open-genie.kvs` holds everything once more, in one file with checksums and the model's hash. All files are on the disk
+//! under temporary names before the first of the old ones goes.
 //! *What is restored*: the snapshot, if libGenie's files hold the same tokens or cannot be used; else they were written
 //! later, by libGenie, and count. A cache that has no form in libGenie's file (windows, several sequences) has the
 //! snapshot only. Whatever differs is told in [`Restored::note`].
@@ -8,6 +9,7 @@
 use std::fs;
 use std::path::Path;
 
+use file_io::FileSet;
 use kvmanager::SeqId;
 
 use crate::error::{FolderFault, NoGenieForm};
@@ -24,18 +26,17 @@ pub struct SaveReport {
     pub without_genie: Option<NoGenieForm>,
 }
 
-/// Writes a session into a folder, which is made if need be.
+/// Writes a session into a folder, which is made if need be. A session that is there already stays whole until all files
+/// of the new one are on the disk.
 ///
 /// # Errors
-/// [`StoreError::Io`].
+/// [`StoreError::Io`] for the folder, [`StoreError::File`].
 pub fn save_session(dir: &Path, snapshot: &Snapshot) -> Result<SaveReport, StoreError> {
     fs::create_dir_all(dir).map_err(StoreError::io("make folder", dir))?;
-    let without_genie = match GenieFolder::new(dir).write(snapshot) {
-        Ok(()) => None,
-        Err(StoreError::NoGenieForm(why)) => Some(why),
-        Err(e) => return Err(e),
-    };
-    snapshot.write(&dir.join(SNAPSHOT))?;
+    let mut set = FileSet::new(dir);
+    let without_genie = GenieFolder::new(dir).add_to(&mut set, snapshot)?;
+    snapshot.add_to(&mut set, SNAPSHOT)?;
+    set.publish()?;
     Ok(SaveReport { without_genie })
 }
 

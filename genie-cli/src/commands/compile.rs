@@ -40,7 +40,7 @@ pub struct Args {
     pub weights: WeightsArg,
     #[command(flatten)]
     pub htp: HtpArgs,
-    /// Replace an existing bundle.
+    /// Replace the bundle in that folder. What its manifest does not list stays; a folder without a bundle is never replaced.
     #[arg(long)]
     pub force: bool,
     #[command(flatten)]

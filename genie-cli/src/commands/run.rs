@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use crate::args::{BackendArgs, BundleArgs, PolicyArg, SocArgs, ThreadArgs, warn_of_nominal_costs};
 use crate::exit::ExitStatus;
 use crate::failure::UserError;
+use crate::outfile;
 use crate::printer::Printer;
 
 /// Default of `--max-tokens` with the demo.
@@ -137,6 +138,10 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     let bundle = args.bundle.read(&args.backend, printer)?;
     if let Some(file) = &args.profile {
         must_be_new(file)?;
+        outfile::must_be_writable("--profile", file)?;
+    }
+    if let Some(folder) = &args.saved.save {
+        outfile::must_take_files("--save", folder)?;
     }
     let graphs = args.graph_profile.map(|level| {
         GraphProfile::new(match level {
@@ -213,9 +218,9 @@ fn open(args: &Args, bundle: Bundle, graphs: Option<&GraphProfile>, printer: &Pr
     Ok(session)
 }
 
-/// As libGenie, does not overwrite an existing file with a profile.
+/// As libGenie, does not overwrite an existing file with a profile; a device or pipe is no such file.
 fn must_be_new(file: &Path) -> Result<()> {
-    if file.exists() {
+    if file.is_file() {
         let hint = "choose a file that does not exist";
         return Err(UserError::error(format!("the profile file `{}` already exists", file.display()), hint));
     }
@@ -230,8 +235,7 @@ fn write_profile(file: &Path, session: &Session, graphs: Option<&GraphProfile>) 
         let graph = |g: GraphTimes| json!({"graph": g.graph, "runs": g.n_runs, "events": g.events.into_iter().map(event).collect::<Vec<_>>()});
         document["graphs"] = graphs.graphs().into_iter().map(graph).collect();
     }
-    std::fs::write(file, format!("{document:#}\n"))
-        .with_context(|| format!("cannot write the profile `{}`", file.display()))
+    outfile::write("--profile", file, &format!("{document:#}\n"))
 }
 
 fn kv_mode(name: &str) -> Result<ModeKind> {

@@ -28,7 +28,8 @@ impl Platform {
             match key.trim() {
                 "host_threads" => {
                     let n = value.parse().ok().filter(|n| *n <= MAX_THREADS);
-                    self.threads = n.ok_or_else(|| wrong(format!("`host_threads:` 0 to {MAX_THREADS}, found `{value}`")))?;
+                    self.threads =
+                        n.ok_or_else(|| wrong(format!("`host_threads:` 0 to {MAX_THREADS}, found `{value}`")))?;
                 }
                 "host_pin" => self.pin = pin(value, cores)?,
                 _ => {}

@@ -14,10 +14,11 @@ mod v1;
 use std::fs::File;
 use std::path::Path;
 
+use file_io::FileSet;
 use genie_types::TokenId;
 use kvmanager::{KvImage, SeqId};
 
-use crate::{ModelHash, StoreError, write_atomically};
+use crate::{ModelHash, StoreError};
 use container::ReadError;
 
 /// A token of a sequence in the cache.
@@ -107,9 +108,14 @@ impl Snapshot {
     /// Writes the file: temporary, synced, renamed.
     ///
     /// # Errors
-    /// [`StoreError::Io`]; a file of that name stays as it was.
+    /// [`StoreError::File`]; a file of that name stays as it was.
     pub fn write(&self, path: &Path) -> Result<(), StoreError> {
-        write_atomically(path, |out| sections::write(self, out))
+        Ok(file_io::write(path, |out| sections::write(self, out))?)
+    }
+
+    /// Writes the file as one of a set.
+    pub(crate) fn add_to(&self, set: &mut FileSet, name: &str) -> Result<(), StoreError> {
+        Ok(set.add(name, |out| sections::write(self, out))?)
     }
 
     /// Reads and checks a file.

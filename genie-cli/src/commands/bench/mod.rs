@@ -7,7 +7,6 @@
 
 mod calibrate;
 mod measure;
-mod outfile;
 mod output;
 #[cfg(feature = "plot")]
 mod plot;
@@ -26,6 +25,7 @@ use open_genie::Perf;
 use crate::args::{BackendArgs, BundleArgs, PolicyArg, ThreadArgs, warn_of_nominal_costs};
 use crate::exit::ExitStatus;
 use crate::failure::UserError;
+use crate::outfile;
 use crate::printer::Printer;
 use measure::Test;
 use record::{Record, RunMetadata};
