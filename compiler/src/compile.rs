@@ -31,6 +31,7 @@ pub(crate) fn compile_with<T: Target>(
     let model = Model::open(&options.model_dir)?;
     let Model { spec, checkpoint, .. } = &model;
     lower::check_weights(spec, checkpoint)?;
+    model.check_has_tokenizer()?;
     check_tokenizer(&model.files, spec.vocab)?;
     model.notes.iter().for_each(|note| progress.note(note));
     note_oddities(options, spec, &variants, progress);
@@ -77,7 +78,7 @@ pub(crate) fn compile_with<T: Target>(
     binaries.dedup();
     let mut files = binaries.clone();
     for name in [TOKENIZER_FILE].iter().chain(&OPTIONAL_FILES) {
-        if *name == TOKENIZER_FILE || model.files.has(name) {
+        if *name == TOKENIZER_FILE || model.files.has(name)? {
             model.files.copy(name, &staging.path(name))?;
             files.push(name.to_string());
         }

@@ -23,6 +23,7 @@
 //! | [`HtpOptions`] | the Hexagon chip to compile for |
 //! | [`family`] | Llama, Qwen 2 and Qwen 3 configurations to one neutral [`ModelSpec`] |
 //! | [`checkpoint`] | safetensors, one file or many, streamed as f32 |
+//! | `json` | JSON of model files, read by type |
 //! | `unread` | which tensors the model takes; what is left over is an error |
 //! | `gguf` | GGUF files, read as a checkpoint with a configuration and a tokenizer |
 //! | `model_files` | the small files of a model, in a folder or in memory |
@@ -53,9 +54,11 @@ mod fs;
 mod gguf;
 mod hint;
 mod htp;
+mod json;
 mod lower;
 mod model;
 mod model_files;
+mod near;
 pub mod options;
 pub mod progress;
 mod qnn;

@@ -15,6 +15,7 @@ use genie_types::TokenId;
 
 use crate::binaries;
 use crate::options::BackendChoice;
+use crate::weights::WeightFault;
 
 /// Why a bundle could not be opened, or a query not be answered. [`Error::hint`] has advice, apart from the text.
 #[derive(Debug, thiserror::Error)]
@@ -70,6 +71,9 @@ pub enum Error {
     SpecialToken { key: &'static str, token: TokenId, vocab_size: usize },
     #[error("cannot load the bundle's graphs")]
     Graphs { source: EngineError },
+
+    #[error("the weights in `{}` are damaged: what is computed with them means nothing", path.display())]
+    DamagedWeights { path: PathBuf, source: WeightFault },
 
     // Running.
     #[error(transparent)]
@@ -177,6 +181,8 @@ pub enum Hint {
     RemoveSnapshot(PathBuf),
     /// The session belongs to another bundle: this one, if its name is known.
     RestoreWithBundle(String),
+    /// The bundle's files are damaged.
+    CopyBundleAgain,
     /// The KV cache does not fit into memory.
     SmallerContext,
     /// The text is too short.
@@ -237,6 +243,7 @@ impl Error {
             Self::PromptLength { limit, .. } => Hint::ChooseTokens { least: 1, most: *limit },
             Self::Window { least, limit, .. } => Hint::ChooseTokens { least: *least, most: *limit },
             Self::NothingToPredict { .. } => Hint::LongerText,
+            Self::DamagedWeights { .. } => Hint::CopyBundleAgain,
             Self::NothingToVerify => Hint::GenerateTokens,
             Self::Tolerance { .. } => Hint::ChooseTolerance,
             Self::Restore { source, .. } => saved_hint(source)?,
@@ -303,6 +310,7 @@ impl fmt::Display for Hint {
             Self::RestoreWithBundle(name) => {
                 write!(f, "restore with bundle `{}`, or start a new session", name.escape_debug())
             }
+            Self::CopyBundleAgain => f.write_str("copy the bundle again, or compile it again; then check the disk"),
             Self::SmallerContext => f.write_str("use a bundle with a smaller context length, or free memory"),
             Self::LongerText => f.write_str("give a longer text, and at least one window"),
             Self::SetCacheFolder => f.write_str("set GENIE_CACHE to a writable folder"),

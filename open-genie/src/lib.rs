@@ -32,7 +32,8 @@
 //!
 //! # What it never does
 //!
-//! It prints nothing, parses no flags, and starts no thread but those of the embedded backend and of the cache.
+//! It prints nothing, parses no flags, and starts no thread but those of the embedded backend and of the cache, and one that
+//! checks large weights once per file.
 
 #![forbid(unsafe_code)]
 
@@ -49,6 +50,7 @@ mod session;
 mod template;
 mod threads;
 mod verify;
+mod weights;
 
 pub use backend::{load_library, open_backend};
 pub use calibration::CalibrationContext;
@@ -66,6 +68,7 @@ pub use session::{Generation, Prompt, Session, StopHandle, Token};
 pub use template::Template;
 pub use threads::{MAX_THREADS, Threads};
 pub use verify::Verification;
+pub use weights::WeightFault;
 
 /// The programs of the READMEs compile as printed.
 #[cfg(doctest)]

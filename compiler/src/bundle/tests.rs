@@ -37,7 +37,8 @@ fn unfit_tokenizers_are_refused() {
         Case {
             name: "no tokenizer",
             damage: |dir| std::fs::remove_file(dir.join(TOKENIZER_FILE)).unwrap(),
-            message: "cannot read `{dir}/tokenizer.json`",
+            message: "`{dir}` has no tokenizer.json",
+            hint: Some(Hint::ConvertTokenizer { from: None }),
             ..Case::DEFAULT
         },
         Case {

@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use file_io::{FileKind, JsonKind};
-use genie_bundle::hash::hash_file;
-use genie_bundle::{BundleError, CONFIG_FILE, MANIFEST_FILE, manifest};
+use genie_bundle::{BundleError, CONFIG_FILE, FileCheck, MANIFEST_FILE, manifest};
 use genie_tokenizer::Tokenizer;
 use genie_types::TokenId;
 use qnn_api::SystemLibrary;
@@ -142,7 +141,7 @@ fn manifest(base: &Path, skip_hashes: bool) -> (Option<Manifest>, Option<String>
         let path = base.join(&listed.path);
         let found_bytes = std::fs::metadata(&path).ok().map(|meta| meta.len());
         let compare = !skip_hashes && found_bytes == Some(listed.bytes);
-        let same_hash = if compare { hash_file(&path).ok().map(|found| found.sha256 == listed.sha256) } else { None };
+        let same_hash = if compare { same_content(&path, &listed) } else { None };
         ManifestFile { path: listed.path, bytes: listed.bytes, found_bytes, same_hash }
     };
     let files = read.files.into_iter().map(file).collect();
@@ -151,4 +150,13 @@ fn manifest(base: &Path, skip_hashes: bool) -> (Option<Manifest>, Option<String>
         Some(Manifest { fault: None, build_id: Some(read.backend.build_id), target, shared_weights, files }),
         Some(read.backend.name),
     )
+}
+
+/// Whether a file has the manifest's hash, all of it read now; `None` if it cannot be read.
+fn same_content(path: &Path, listed: &manifest::FileEntry) -> Option<bool> {
+    match FileCheck::open(path, listed.clone(), None).and_then(FileCheck::finish) {
+        Ok(()) => Some(true),
+        Err(BundleError::FileChanged { .. }) => Some(false),
+        Err(_) => None,
+    }
 }

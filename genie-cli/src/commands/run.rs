@@ -174,6 +174,8 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
         printer.info(format_args!("warning: {}; the run goes on without it", with_causes(fault)));
     }
     report(args, printer, &session, &reply)?;
+    // Large weights are checked once per file; what the thread has not done is done now, when nothing waits for it.
+    session.check_weights()?;
     if let Some(file) = &args.profile {
         write_profile(file, &session, graphs.as_ref())?;
     }
