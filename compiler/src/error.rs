@@ -137,8 +137,8 @@ pub enum CompileError {
     // Tokenizer.
     #[error("`{}` is not a Hugging Face tokenizer: {detail}", path.display())]
     BadTokenizer { path: PathBuf, detail: String },
-    #[error("tokenizer entry `{token}` has id {id}, but the model's vocabulary has {vocab} entries")]
-    TokenizerTooLarge { token: String, id: u64, vocab: usize },
+    #[error(transparent)]
+    Tokenizer(#[from] genie_tokenizer::TokenizerError),
 
     // Bundle.
     #[error("`{}` already holds a bundle{}", path.display(), beside(others))]
@@ -151,6 +151,10 @@ pub enum CompileError {
     OutputUnfit { path: PathBuf, why: &'static str },
     #[error(transparent)]
     Bundle(#[from] BundleError),
+
+    // Proof.
+    #[error("the bundle was compiled but does not run: nothing of it was kept")]
+    NotProved { source: Box<dyn std::error::Error + Send + Sync> },
 
     // Backend.
     #[error(transparent)]

@@ -71,7 +71,7 @@ mod unread;
 
 pub use bundle::Entries;
 pub use checkpoint::Checkpoint;
-pub use compile::model_hash;
+pub use compile::{Prove, model_hash};
 pub use dequantize::dequantize;
 pub use error::{CompileError, Result};
 pub use family::{Family, ModelSpec};
@@ -81,4 +81,4 @@ pub use hint::Hint;
 pub use htp::{FILE_LIMIT, HtpOptions};
 pub use options::{CompileOptions, Precision, Splits, Weights};
 pub use progress::{Amount, Progress, Silent, Stage};
-pub use qnn::compile;
+pub use qnn::{compile, compile_and_prove};

@@ -14,6 +14,7 @@ mod hints;
 mod log_format;
 mod outfile;
 mod printer;
+mod prompt_text;
 
 use std::process::ExitCode;
 

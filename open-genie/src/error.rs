@@ -75,6 +75,12 @@ pub enum Error {
     #[error("the weights in `{}` are damaged: what is computed with them means nothing", path.display())]
     DamagedWeights { path: PathBuf, source: WeightFault },
 
+    // Proving.
+    #[error("the graphs give {found} logits, the config's `n-vocab` is {expected}")]
+    LogitsWidth { found: usize, expected: usize },
+    #[error("a step of {width} tokens gives logits with {value} at index {index}: expected finite numbers")]
+    LogitsNotFinite { width: usize, index: usize, value: f32 },
+
     // Running.
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -106,13 +112,13 @@ pub enum Error {
     NothingToPredict { tokens: usize },
 
     // The demo.
-    #[cfg(feature = "demo")]
+    #[cfg(feature = "compile")]
     #[error("no cache folder: none of GENIE_CACHE, XDG_CACHE_HOME, HOME is set")]
     NoCacheFolder,
-    #[cfg(feature = "demo")]
+    #[cfg(feature = "compile")]
     #[error("cannot write to `{}`", path.display())]
     DemoFile { path: PathBuf, source: std::io::Error },
-    #[cfg(feature = "demo")]
+    #[cfg(feature = "compile")]
     #[error(transparent)]
     DemoFolder(#[from] file_io::FolderError),
     #[cfg(feature = "demo")]
@@ -210,7 +216,7 @@ impl Error {
         match self {
             Self::Engine(EngineError::Stopped { .. })
             | Self::Dialog(DialogError::Engine(EngineError::Stopped { .. })) => true,
-            #[cfg(feature = "demo")]
+            #[cfg(feature = "compile")]
             Self::Compile(compiler::CompileError::Cancelled) => true,
             _ => false,
         }
