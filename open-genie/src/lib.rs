@@ -51,7 +51,7 @@ mod verify;
 
 pub use backend::{load_library, open_backend};
 pub use calibration::CalibrationContext;
-pub use dialog::{QueryKpis, Reply, SamplerSettings, SaveFormat, SaveReport, SentenceCode, StopReason};
+pub use dialog::{DialogError, QueryKpis, Reply, SamplerSettings, SaveFormat, SaveReport, SentenceCode, StopReason};
 pub use engine::{SeqTokens, SequenceModel, StopFlag, TokenModel};
 pub use error::{Error, Hint};
 pub use genie_types::TokenId;

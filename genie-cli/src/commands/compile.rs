@@ -1,6 +1,6 @@
 //! `genie compile`: compiles a Hugging Face folder or a GGUF file into a bundle.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use compiler::{Amount, CompileOptions, HtpOptions, Manifest, Precision, Progress
 use indicatif::ProgressBar;
 use qnn_api::library::runtime;
 use qnn_api::{Backend, PerfPolicy};
+use serde_json::{Value, json};
 
 use crate::args::{BackendArgs, VariantArgs};
 use crate::exit::ExitStatus;
@@ -43,6 +44,9 @@ pub struct Args {
     /// Replace an existing bundle.
     #[arg(long)]
     pub force: bool,
+    /// Print one JSON document: the config, the graphs, the files with their lengths and hashes.
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     pub backend: BackendArgs,
 }
@@ -131,7 +135,11 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
         ..CompileOptions::new(&args.model, &args.output)
     };
     let manifest = into_bundle(&options, &args.backend, printer)?;
-    printer.data_line(args.output.join(genie_bundle::CONFIG_FILE).display())?;
+    let config = args.output.join(genie_bundle::CONFIG_FILE);
+    match args.json {
+        true => printer.data_line(record(&config, &manifest)?)?,
+        false => printer.data_line(config.display())?,
+    }
     if let Some(target) = &manifest.options.target {
         let binaries = manifest.files.iter().filter(|f| f.path.ends_with(".bin"));
         let (n, bytes) = binaries.fold((0, 0), |(n, bytes), f| (n + 1, bytes + f.bytes));
@@ -141,6 +149,13 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
         printer.info(format_args!("{n_graphs} graphs in {n} {files} for {target}, {shown}, compiled by {build}"));
     }
     Ok(ExitStatus::Done)
+}
+
+/// The document of `--json`: where the config is, and the manifest.
+fn record(config: &Path, manifest: &Manifest) -> Result<Value> {
+    let mut record = json!({"config": config.display().to_string()});
+    record["manifest"] = serde_json::to_value(manifest).context("cannot print the manifest")?;
+    Ok(record)
 }
 
 fn htp_options(args: &Args) -> Result<Option<HtpOptions>> {
@@ -165,6 +180,8 @@ fn into_bundle(options: &CompileOptions, backend: &BackendArgs, printer: &Printe
         Some(htp) => htp_backend(htp, backend)?,
         None => open_genie::open_backend(&backend.options()?)?,
     };
+    // A signal cancels, so that nothing half written is left.
+    let _deferred = printer.interrupt().defer();
     let mut bars = Bars::new(printer, options.htp.is_some());
     Ok(compiler::compile(options, &backend, &mut bars)?)
 }
@@ -234,5 +251,9 @@ impl Progress for Bars<'_> {
 
     fn note(&mut self, text: &str) {
         self.printer.info(format_args!("note: {text}"));
+    }
+
+    fn cancelled(&self) -> bool {
+        self.printer.interrupt().received().is_some()
     }
 }
