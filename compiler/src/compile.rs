@@ -10,7 +10,9 @@ use crate::target::{Target, TargetContext};
 use crate::{CompileOptions, Result, fs};
 use genie_bundle::files::OPTIONAL_FILES;
 use genie_bundle::hash::hex;
-use genie_bundle::manifest::{self, BUNDLE_FORMAT, BUNDLE_VERSION, FileEntry, GraphEntry, Manifest, Options};
+use genie_bundle::manifest::{
+    self, BUNDLE_FORMAT, BUNDLE_VERSION, FileEntry, GraphEntry, Manifest, Options, listed_files,
+};
 use genie_bundle::{CONFIG_FILE, HTP_CONFIG_FILE, MANIFEST_FILE, TOKENIZER_FILE};
 use genie_types::Variant;
 use sha2::{Digest, Sha256};
@@ -30,6 +32,7 @@ pub(crate) fn compile_with<T: Target>(
     let Model { spec, checkpoint, .. } = &model;
     lower::check_weights(spec, checkpoint)?;
     check_tokenizer(&model.files, spec.vocab)?;
+    model.notes.iter().for_each(|note| progress.note(note));
     note_oddities(options, spec, &variants, progress);
     let form = if options.htp.is_some() { LinearForm::Conv2d } else { LinearForm::FullyConnected };
     let format = Format { precision: options.precision, weights: options.weights, form };
@@ -114,7 +117,10 @@ pub(crate) fn compile_with<T: Target>(
     };
     write_json(&staging.path(MANIFEST_FILE), &manifest)?;
     go_on(progress)?;
-    staging.publish()?;
+    let listed = listed_files(staging.folder())?;
+    for note in staging.publish()?.notes(&options.out_dir, &listed) {
+        progress.note(&note);
+    }
     Ok(manifest)
 }
 

@@ -11,8 +11,6 @@ use crate::{Precision, Result, Weights, fs};
 use genie_bundle::TOKENIZER_FILE;
 use genie_bundle::files::OPTIONAL_FILES;
 use serde_json::{Value, json};
-use std::fs::File;
-use std::io::{BufWriter, Write};
 use std::path::Path;
 
 /// Writes the checkpoint to the folder `to`, which is created if missing. `precision` is that of the bundle.
@@ -27,16 +25,22 @@ pub fn dequantize(model: &Path, precision: Precision, weights: Weights, to: &Pat
     let all = rounded_weights(&source.spec, format);
 
     std::fs::create_dir_all(to).map_err(fs::io_err("create", to))?;
-    let path = to.join(SINGLE_FILE);
-    let mut out = BufWriter::new(File::create(&path).map_err(fs::io_err("create", &path))?);
-    let mut write = |bytes: &[u8]| out.write_all(bytes).map_err(fs::io_err("write", &path));
-    write(&file_header("F32", 4, all.iter().map(|w| (w.name.as_str(), w.dims()))))?;
-    for weight in &all {
-        for value in weight.read(&source.checkpoint, format)? {
-            write(&value.to_le_bytes())?;
+    let mut unread = None;
+    let written = file_io::write(&to.join(SINGLE_FILE), |out| {
+        out.write_all(&file_header("F32", 4, all.iter().map(|w| (w.name.as_str(), w.dims()))))?;
+        for weight in &all {
+            let values = weight.read(&source.checkpoint, format).map_err(|error| {
+                unread = Some(error);
+                std::io::Error::other("the model cannot be read")
+            })?;
+            values.iter().try_for_each(|value| out.write_all(&value.to_le_bytes()))?;
         }
+        Ok(())
+    });
+    if let Some(error) = unread {
+        return Err(error);
     }
-    out.flush().map_err(fs::io_err("write", &path))?;
+    written?;
 
     let config = source.files.path("config.json");
     let mut json: Value = fs::from_json(&config, &source.files.read("config.json")?)?;

@@ -1,6 +1,8 @@
 //! What can go wrong: each message names the object, what was found, and what was expected.
 
-use crate::{Family, Hint, Splits, Weights};
+use crate::bundle::Entries;
+use crate::{Family, GgufError, Hint, Splits, Weights};
+use file_io::{FolderError, UnfitPlace};
 use genie_bundle::BundleError;
 use std::path::PathBuf;
 
@@ -48,6 +50,8 @@ pub enum CompileError {
     // Files.
     #[error("cannot {doing} `{}`", path.display())]
     Io { doing: &'static str, path: PathBuf, source: std::io::Error },
+    #[error("{0}")] // not transparent: hints look for the cause by its type
+    File(#[from] file_io::FileError),
     #[error("`{}` is not the expected JSON", path.display())]
     Json { path: PathBuf, source: serde_json::Error },
 
@@ -64,6 +68,10 @@ pub enum CompileError {
     HeadDimUnknown { hidden: usize, n_heads: usize },
     #[error("`{key}` is {id}, but the vocabulary has {vocab} entries")]
     TokenOutOfRange { key: &'static str, id: usize, vocab: usize },
+
+    // GGUF files.
+    #[error(transparent)]
+    Gguf(Box<GgufError>),
 
     // Checkpoint.
     #[error("no checkpoint in `{}`: neither model.safetensors nor model.safetensors.index.json", dir.display())]
@@ -112,10 +120,12 @@ pub enum CompileError {
     TokenizerTooLarge { token: String, id: u64, vocab: usize },
 
     // Bundle.
-    #[error("`{}` is not empty and not a bundle", path.display())]
-    OutputOccupied { path: PathBuf },
-    #[error("`{}` is a file, expected a directory to write the bundle to", path.display())]
-    OutputIsFile { path: PathBuf },
+    #[error("`{}` already holds a bundle{}", path.display(), beside(others))]
+    OutputIsBundle { path: PathBuf, others: Entries },
+    #[error("`{}` is not empty and not a bundle: it holds {holds}", path.display())]
+    OutputOccupied { path: PathBuf, holds: Entries, source: Option<Box<BundleError>> },
+    #[error(transparent)]
+    OutputFolder(#[from] FolderError),
     #[error("`{}` cannot be a bundle directory: {why}", path.display())]
     OutputUnfit { path: PathBuf, why: &'static str },
     #[error(transparent)]
@@ -134,6 +144,12 @@ pub enum CompileError {
     TestModel { what: &'static str, found: usize, expected: &'static str },
 }
 
+impl From<GgufError> for CompileError {
+    fn from(error: GgufError) -> Self {
+        Self::Gguf(Box::new(error))
+    }
+}
+
 impl CompileError {
     /// What the user may do about it. A backend's own error has hints of its own.
     pub fn hint(&self) -> Option<Hint> {
@@ -143,6 +159,7 @@ impl CompileError {
             Self::HtpPrecision { .. } => Hint::DefaultPrecisionOrNoChip,
             Self::NotHtp { .. } => Hint::HtpLibrary,
             Self::OtherDevice { .. } => Hint::OpenForChip,
+            Self::Gguf(error) => return error.hint(),
             Self::PlannedTooLong { finer: Some((splits, layers)), .. } => {
                 Hint::FinerSplits { splits: *splits, layers_per_split: *layers }
             }
@@ -168,7 +185,10 @@ impl CompileError {
             Self::HtpWeights { .. } => Hint::WeightsW8OrFloat,
             Self::F16Overflow { .. } => Hint::PrecisionF32,
             Self::UnsupportedFeature { feature: "quantization_config", .. } => Hint::UnquantisedCheckpoint,
-            Self::OutputOccupied { .. } => Hint::OtherDirectoryOrForce,
+            Self::OutputIsBundle { .. } => Hint::OtherDirectoryOrForce,
+            Self::OutputOccupied { .. } => Hint::OtherDirectory,
+            Self::OutputFolder(FolderError::Unfit { why: UnfitPlace::MountPoint, .. }) => Hint::DirectoryInside,
+            Self::OutputFolder(FolderError::Unfit { .. }) => Hint::AnyOtherDirectory,
             Self::Bundle(BundleError::ManifestVersion { .. }) => Hint::CompileAgainOrNewerBuild,
             Self::Bundle(BundleError::FileChanged { .. }) => Hint::CompileAgain,
             _ => return None,
@@ -183,6 +203,11 @@ fn gb(bytes: u64) -> String {
         10_000_000..1_000_000_000 => format!("{} MB", bytes / 1_000_000),
         _ => format!("{:.1} GB", bytes as f64 / 1e9),
     }
+}
+
+/// Other entries of a bundle's directory, as the end of a sentence.
+fn beside(others: &Entries) -> String {
+    if others.is_empty() { String::new() } else { format!(", and {others}") }
 }
 
 fn quoted<T: AsRef<str>>(names: &[T]) -> String {

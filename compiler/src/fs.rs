@@ -22,7 +22,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
 }
 
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    std::fs::write(path, bytes).map_err(io_err("write", path))
+    Ok(file_io::write_bytes(path, bytes)?)
 }
 
 pub(crate) fn from_json<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T> {

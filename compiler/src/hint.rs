@@ -41,6 +41,18 @@ pub enum Hint {
     FewerLayersPerSplit,
     /// Choose a split layout with several splits.
     LayoutWithSplits,
+    /// Merge the files of a split model into one.
+    MergeShards,
+    /// Quantise the model again, to a format that is read.
+    Requantise,
+    /// Pass the model that this file is a part of, or belongs to.
+    ModelNotPart,
+    /// Convert the model again, with its tokenizer.
+    ConvertWithTokenizer,
+    /// The model computes something that this compiler does not know; a newer one may.
+    NewerFormat,
+    /// The file's keys and tensors do not fit together: convert the model again.
+    ConvertAgain,
     /// Compile this GGUF file instead of its folder.
     CompileFile(PathBuf),
     /// Convert this file to safetensors.
@@ -69,8 +81,14 @@ pub enum Hint {
     OtherConfig,
     /// Start from the checkpoint that is not quantised.
     UnquantisedCheckpoint,
-    /// Choose another output directory, or force its replacement.
+    /// Choose another output directory, or force the replacement of the bundle in it; other files there stay.
     OtherDirectoryOrForce,
+    /// Choose an output directory that is empty or does not exist: only bundles are replaced.
+    OtherDirectory,
+    /// Choose a directory within this one.
+    DirectoryInside,
+    /// Choose another output directory.
+    AnyOtherDirectory,
     /// Compile the bundle again with this build, or use a newer one.
     CompileAgainOrNewerBuild,
     /// Compile the bundle again.

@@ -66,12 +66,14 @@ mod testing;
 pub mod testmodel;
 mod unread;
 
+pub use bundle::Entries;
 pub use checkpoint::Checkpoint;
 pub use compile::model_hash;
 pub use dequantize::dequantize;
 pub use error::{CompileError, Result};
 pub use family::{Family, ModelSpec};
 pub use genie_bundle::{CONFIG_FILE, Manifest};
+pub use gguf::GgufError;
 pub use hint::Hint;
 pub use htp::{FILE_LIMIT, HtpOptions};
 pub use options::{CompileOptions, Precision, Splits, Weights};

@@ -58,13 +58,7 @@ impl ModelFiles {
     /// # Errors
     /// Those of [`Self::read`], and a place that cannot be written to.
     pub(crate) fn copy(&self, name: &str, to: &Path) -> Result<()> {
-        match self {
-            Self::Folder(dir) => {
-                let from = dir.join(name);
-                std::fs::copy(&from, to).map(drop).map_err(fs::io_err("copy", &from))
-            }
-            Self::Made { .. } => fs::write(to, &self.read(name)?),
-        }
+        fs::write(to, &self.read(name)?)
     }
 }
 

@@ -31,7 +31,7 @@ pub struct CompileOptions {
     pub weights: Weights,
     /// The Hexagon chip to compile for; `None` for the backend's own device.
     pub htp: Option<HtpOptions>,
-    /// Replace an output directory that is not a bundle.
+    /// Replace a bundle in the output directory; what else is there stays. A directory without a bundle is never replaced.
     pub force: bool,
 }
 

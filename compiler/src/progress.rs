@@ -129,7 +129,7 @@ mod tests {
         let model = dir.path().join("model");
         TestModel { max_positions: 40, ..TestModel::tiny(Family::Llama) }.write(&model).unwrap();
         for splits in [Splits::Mono, Splits::LutDecoderLmhead] {
-            let mut options = CompileOptions::new(&model, dir.path().join("bundle"));
+            let mut options = CompileOptions::new(&model, dir.path().join(splits.to_string()));
             (options.ars, options.cls, options.splits) = (vec![1, 32], vec![16, 64], splits);
             let mut ledger = Ledger::default();
             compile_with(&options, &mut FakeTarget::default(), &mut ledger).unwrap();

@@ -136,6 +136,7 @@ fn compilations_repeat_and_other_libraries_are_refused() {
         splits: Splits::LutDecoderLmhead,
         weights: Weights::W8,
         htp: Some(htp),
+        force: true,
         ..CompileOptions::new(&model, place.path().join("bundle"))
     };
     let backend = backends::htp(&htp.backend_options());
@@ -179,6 +180,7 @@ fn shared_weights_are_in_the_file_once() {
             ars: vec![1, 8],
             cls: vec![64],
             htp: Some(htp),
+            force: true,
             ..CompileOptions::new(&model, place.path().join("bundle"))
         };
         let manifest = compile(&options, &backends::htp(&htp.backend_options()), &mut Silent).unwrap();

@@ -73,7 +73,7 @@ fn a_restored_dialog_goes_on_as_if_never_saved() {
             assert_eq!(live.save(folder.path()).unwrap().without_genie, None);
             let mut fresh = dialog(which, &backend, mode);
             ask(&mut fresh, 77, 5); // something else was said here before
-            assert_eq!(fresh.restore(folder.path()).unwrap(), SaveFormat::OpenGenie);
+            assert_eq!(fresh.restore(folder.path()).unwrap().format, SaveFormat::OpenGenie);
             go_on_alike(&mut live, &mut fresh, &format!("{n} tokens, {mode:?}"));
         }
         // From Genie's files alone; and in the dialog itself after a reset.
@@ -82,7 +82,7 @@ fn a_restored_dialog_goes_on_as_if_never_saved() {
         live.save(folder.path()).unwrap();
         fs::remove_file(folder.path().join(SNAPSHOT)).unwrap();
         let mut fresh = dialog(&home, &backend, None);
-        assert_eq!(fresh.restore(folder.path()).unwrap(), SaveFormat::Genie);
+        assert_eq!(fresh.restore(folder.path()).unwrap().format, SaveFormat::Genie);
         go_on_alike(&mut live, &mut fresh, "Genie's files");
         live.save(folder.path()).unwrap();
         let mut again = dialog(&home, &backend, None);
@@ -116,11 +116,11 @@ fn the_files_that_were_written_last_count() {
     let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
     fs::write(ours.path().join(HISTORY), bytes).unwrap();
     let mut fresh = dialog(&home, &backend, None);
-    assert_eq!(fresh.restore(ours.path()).unwrap(), SaveFormat::Genie);
+    assert_eq!(fresh.restore(ours.path()).unwrap().format, SaveFormat::Genie);
     go_on_alike(&mut live, &mut fresh, "Genie's newer files");
     // Its save was cut short: ours still holds.
     fs::remove_file(ours.path().join("dialog.json")).unwrap();
-    assert_eq!(fresh.restore(ours.path()).unwrap(), SaveFormat::OpenGenie);
+    assert_eq!(fresh.restore(ours.path()).unwrap().format, SaveFormat::OpenGenie);
     assert_eq!(fresh.history(), early);
 }
 
@@ -204,7 +204,7 @@ fn a_prompt_begins_with_what_the_store_knows_of_it() {
     let mut plain = open();
     for (end, n_new_at_most) in [(1, 49usize), (2, 17), (1, 1)] {
         let mut known = open();
-        let found = cache.process(&mut known, &prompt(end)).unwrap();
+        let found = cache.process(&mut known, &prompt(end)).unwrap().value;
         plain.reset().unwrap();
         let want = plain.process(&prompt(end)).unwrap();
         let off = found.iter().zip(want).fold(0.0f32, |off, (a, b)| off.max((a - b).abs()));

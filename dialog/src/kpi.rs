@@ -13,6 +13,8 @@ use serde_json::{Map, Value, json};
 pub struct QueryKpis {
     /// Tokens processed before the reply, special tokens included.
     pub n_prompt: usize,
+    /// Those of them that were restored from a prefix cache: their rows were read, the model did not run.
+    pub n_restored: usize,
     /// Tokens delivered.
     pub n_generated: usize,
     /// From the query's start to its first sampled token. Absent if none was wanted.
@@ -24,9 +26,9 @@ pub struct QueryKpis {
 }
 
 impl QueryKpis {
-    /// Prompt tokens per second: `n_prompt` over the time to the first token (or of the prefill).
+    /// Prompt tokens per second: those that the model processed over the time to the first token (or of the prefill).
     pub fn prompt_rate(&self) -> Option<f64> {
-        rate(self.n_prompt, self.time_to_first_token.or(self.prefill_time)?)
+        rate(self.n_prompt.saturating_sub(self.n_restored), self.time_to_first_token.or(self.prefill_time)?)
     }
 
     /// Generated tokens per second after the first: `(n_generated - 1) / generation_time`.
@@ -134,12 +136,16 @@ mod tests {
     fn rates_follow_genies_formulas() {
         let mut k = QueryKpis {
             n_prompt: 100,
+            n_restored: 0,
             n_generated: 11,
             time_to_first_token: Some(Duration::from_millis(500)),
             prefill_time: None,
             generation_time: Duration::from_secs(2),
         };
         assert_eq!((k.prompt_rate(), k.generation_rate()), (Some(200.0), Some(5.0)));
+        // D11: restored tokens are no speed.
+        k.n_restored = 80;
+        assert_eq!(k.prompt_rate(), Some(40.0));
         k.n_generated = 1;
         assert_eq!(k.generation_rate(), None);
     }
@@ -150,6 +156,7 @@ mod tests {
         p.created(Duration::from_micros(1234));
         let k = QueryKpis {
             n_prompt: 6,
+            n_restored: 0,
             n_generated: 3,
             time_to_first_token: Some(Duration::from_micros(1000)),
             prefill_time: None,

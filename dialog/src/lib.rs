@@ -100,10 +100,11 @@ pub mod sampler;
 
 pub use config::{ConfigError, DialogConfig};
 pub use conversation::{
-    Chunk, Control, Decoding, Dialog, DialogError, Generation, Reply, SentenceCode, Signal, StopReason, Verified,
+    Chunk, Control, Decoding, Dialog, DialogError, Generation, Reply, RestoreReport, SentenceCode, Signal, StopReason,
+    Verified,
 };
 pub use genie_tokenizer::{Detokenizer, Tokenizer, TokenizerError};
 pub use kinds::DialogKind;
 pub use kpi::{Profile, QueryKpis};
 pub use sampler::{Sampler, SamplerError, SamplerSettings};
-pub use session_store::{SaveFormat, SaveReport};
+pub use session_store::{RestoreNote, SaveFormat, SaveReport};

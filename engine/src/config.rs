@@ -41,6 +41,8 @@ pub struct EngineConfig {
     /// What saved caches are marked with; `None` for a mark taken from the context binaries' bytes. Give the source's own
     /// hash, and a saved cache fits every bundle of the same weights, whatever its AR and CL.
     pub model_hash: Option<ModelHash>,
+    /// The bundle's name, which saved caches keep for messages; may be empty.
+    pub bundle_name: String,
 }
 
 impl EngineConfig {
@@ -60,6 +62,7 @@ impl EngineConfig {
             long_context: Vec::new(),
             select_graphs: None,
             model_hash: None,
+            bundle_name: String::new(),
         }
     }
 

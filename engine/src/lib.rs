@@ -92,7 +92,7 @@ pub use genie_types::{Llama3Scaling, RopeConfig};
 pub use kvmanager::{Admission, ContextLimit, Eviction, HolePolicy, ModeKind, Overflow, PlanError, Policy, SeqId};
 pub use model::{SequenceModel, TokenModel};
 pub use nsp_graph::GroupOptions;
-pub use prefix_cache::PrefixCache;
+pub use prefix_cache::{FromPrefix, PrefixCache, PrefixCacheFault};
 pub use profile::{GraphProfile, GraphRun};
 pub use qnn::QnnExecutor;
 pub use run::SeqTokens;

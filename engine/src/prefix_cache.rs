@@ -1,7 +1,12 @@
 //! Prompt prefixes kept on disk, so that a new dialog does not process a known beginning again.
+//!
+//! *Invariant*: the cache only makes prompts faster. A store that fails is left aside from then on, and the first failure is
+//! kept for the caller to tell ([`PrefixCache::fault`]).
+
+use std::sync::{Arc, OnceLock};
 
 use genie_types::TokenId;
-use session_store::PrefixStore;
+use session_store::{PrefixStore, StoreError};
 
 use crate::{EngineError, TokenModel};
 
@@ -11,12 +16,50 @@ use crate::{EngineError, TokenModel};
 pub struct PrefixCache {
     store: PrefixStore,
     min_tokens: usize,
+    fault: Arc<OnceLock<PrefixCacheFault>>,
+}
+
+/// Why prompts are processed without the prefix cache.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PrefixCacheFault {
+    /// The folder cannot be read.
+    #[error("the prefix cache cannot be read")]
+    Read(#[source] StoreError),
+    /// A stored prefix is not accepted by the model.
+    #[error("a prefix in the prefix cache does not fit the model")]
+    Restore(#[source] EngineError),
+    /// A prefix cannot be stored.
+    #[error("the prompt's prefixes cannot be stored in the prefix cache")]
+    Store(#[source] EngineError),
+    /// A prefix takes more bytes than the whole store may.
+    #[error("a prefix of {n_tokens} tokens takes more than the {max_bytes} bytes that the prefix cache may")]
+    TooLarge {
+        /// Tokens of the prefix.
+        n_tokens: usize,
+        /// The store's limit.
+        max_bytes: u64,
+    },
+}
+
+/// What came of a prompt.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FromPrefix<T> {
+    /// The model's answer.
+    pub value: T,
+    /// Tokens at the prompt's beginning that were restored and not processed.
+    pub n_restored: usize,
 }
 
 impl PrefixCache {
     /// Keeps prefixes of at least `min_tokens` in a store that was opened with the model's hash.
     pub fn new(store: PrefixStore, min_tokens: usize) -> Self {
-        Self { store, min_tokens: min_tokens.max(1) }
+        Self { store, min_tokens: min_tokens.max(1), fault: Arc::default() }
+    }
+
+    /// The first failure of the store, after which it is not asked any more.
+    pub fn fault(&self) -> Option<&PrefixCacheFault> {
+        self.fault.get()
     }
 
     /// Processes a prompt and returns the logits of its last token. A model that has tokens already, and a prompt that is
@@ -26,7 +69,7 @@ impl PrefixCache {
     ///
     /// As [`TokenModel::process`]; an empty model is then empty again, except after [`EngineError::Stopped`], where the
     /// tokens processed so far stay and are stored. A store that fails is only slower.
-    pub fn process(&self, model: &mut dyn TokenModel, prompt: &[TokenId]) -> Result<Vec<f32>, EngineError> {
+    pub fn process(&self, model: &mut dyn TokenModel, prompt: &[TokenId]) -> Result<FromPrefix<Vec<f32>>, EngineError> {
         self.run(model, prompt, |model, rest| Ok(model.process(rest)?.to_vec()))
     }
 
@@ -35,7 +78,7 @@ impl PrefixCache {
     /// # Errors
     ///
     /// As [`process`](Self::process).
-    pub fn prefill(&self, model: &mut dyn TokenModel, prompt: &[TokenId]) -> Result<(), EngineError> {
+    pub fn prefill(&self, model: &mut dyn TokenModel, prompt: &[TokenId]) -> Result<FromPrefix<()>, EngineError> {
         self.run(model, prompt, |model, rest| model.prefill(rest))
     }
 
@@ -44,9 +87,10 @@ impl PrefixCache {
         model: &mut dyn TokenModel,
         prompt: &[TokenId],
         last: impl Fn(&mut dyn TokenModel, &[TokenId]) -> Result<T, EngineError>,
-    ) -> Result<T, EngineError> {
-        if model.n_past() > 0 || prompt.len() < self.min_tokens || prompt.len() > model.context_size() {
-            return last(model, prompt);
+    ) -> Result<FromPrefix<T>, EngineError> {
+        let fits = prompt.len() >= self.min_tokens && prompt.len() <= model.context_size();
+        if model.n_past() > 0 || !fits || self.fault().is_some() {
+            return Ok(FromPrefix { value: last(model, prompt)?, n_restored: 0 });
         }
         let done = self.run_from_prefix(model, prompt, last);
         match done {
@@ -67,7 +111,7 @@ impl PrefixCache {
         model: &mut dyn TokenModel,
         prompt: &[TokenId],
         last: impl Fn(&mut dyn TokenModel, &[TokenId]) -> Result<T, EngineError>,
-    ) -> Result<T, EngineError> {
+    ) -> Result<FromPrefix<T>, EngineError> {
         let found = self.restore_longest(model, prompt);
         let mut at = found;
         // The last token is processed in any case: its logits are wanted.
@@ -75,17 +119,18 @@ impl PrefixCache {
             at -= 1;
             model.rewind(at)?;
         }
+        let n_restored = at;
         let lengths = std::iter::successors(Some(self.min_tokens), |n| n.checked_mul(2));
         for n in lengths.take_while(|&n| n < prompt.len()).filter(|&n| n > found) {
             model.prefill(&prompt[at..n])?;
             at = n;
             self.keep(model);
         }
-        let result = last(model, &prompt[at..])?;
+        let value = last(model, &prompt[at..])?;
         if found < prompt.len() {
             self.keep(model);
         }
-        Ok(result)
+        Ok(FromPrefix { value, n_restored })
     }
 
     /// Restores the longest stored prefix and returns its length; a store that fails is only slower.
@@ -94,23 +139,32 @@ impl PrefixCache {
             Ok(None) => 0,
             Ok(Some(snapshot)) => match model.restore_snapshot(&snapshot) {
                 Ok(()) => snapshot.tokens().len(),
-                Err(error) => {
-                    tracing::warn!(%error, "a stored prefix does not fit");
-                    0
-                }
+                Err(error) => self.leave_aside(PrefixCacheFault::Restore(error)),
             },
-            Err(error) => {
-                tracing::warn!(%error, "the prefix store cannot be read");
-                0
-            }
+            Err(error) => self.leave_aside(PrefixCacheFault::Read(error)),
         }
     }
 
     fn keep(&self, model: &mut dyn TokenModel) {
-        match model.snapshot().and_then(|snapshot| Ok(self.store.insert(&snapshot)?)) {
-            Ok(true) => {}
-            Ok(false) => tracing::warn!("the prefix is larger than the whole store"),
-            Err(error) => tracing::warn!(%error, "the prefix was not stored"),
+        if self.fault().is_some() {
+            return;
         }
+        match model.snapshot().and_then(|snapshot| Ok((self.store.insert(&snapshot)?, snapshot.tokens().len()))) {
+            Ok((true, _)) => {}
+            Ok((false, n_tokens)) => {
+                let max_bytes = self.store.max_bytes();
+                self.leave_aside(PrefixCacheFault::TooLarge { n_tokens, max_bytes });
+            }
+            Err(error) => {
+                self.leave_aside(PrefixCacheFault::Store(error));
+            }
+        }
+    }
+
+    /// Keeps the first fault; returns that nothing was restored.
+    fn leave_aside(&self, fault: PrefixCacheFault) -> usize {
+        tracing::debug!(%fault, "the prefix cache is left aside");
+        let _ = self.fault.set(fault); // a later one changes nothing
+        0
     }
 }

@@ -14,12 +14,13 @@ use crate::{Engine, EngineConfig, EngineError, Executor};
 #[derive(Debug)]
 pub(crate) struct ModelIdentity {
     hash: Option<ModelHash>,
+    bundle: String,
     ctx_bins: Vec<PathBuf>,
 }
 
 impl ModelIdentity {
     pub(crate) fn new(config: &EngineConfig) -> Self {
-        Self { hash: config.model_hash, ctx_bins: config.ctx_bins.clone() }
+        Self { hash: config.model_hash, bundle: config.bundle_name.clone(), ctx_bins: config.ctx_bins.clone() }
     }
 }
 
@@ -59,7 +60,8 @@ impl<X: Executor> Engine<X> {
             let token = |(i, (token, position))| SavedToken { token, position, generated: transcript.is_generated(i) };
             SavedSequence { seq: SeqId(seq as u8), tokens: transcript.entries().enumerate().map(token).collect() }
         });
-        Ok(Snapshot { model, image, sequences: sequences.collect(), dialog: None, user_data: Vec::new() })
+        let (sequences, bundle) = (sequences.collect(), self.identity.bundle.clone());
+        Ok(Snapshot { model, image, sequences, bundle, ..Snapshot::default() })
     }
 
     /// Replaces cache and sequences by a snapshot's.

@@ -4,7 +4,9 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::maker::Maker;
 use crate::space;
+use crate::temporary::folder_of;
 
 /// The result of a file operation.
 pub type Result<T, E = FileError> = std::result::Result<T, E>;
@@ -119,7 +121,7 @@ impl FileError {
 
     /// The error of a file that grew to `needed` bytes in `folder`; with the figures if room is what lacks.
     pub(crate) fn writing(path: &Path, folder: &Path, needed: u64, exact: bool, source: io::Error) -> Self {
-        let path = path.to_owned();
+        let (path, folder) = (path.to_owned(), visible(folder));
         match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
                 let free = space::free_bytes(folder);
@@ -150,6 +152,16 @@ impl FileError {
     }
 }
 
+/// The folder itself, or the one around it that is no temporary folder: the user knows that one.
+fn visible(folder: &Path) -> &Path {
+    let is_temporary = |part: &Path| {
+        let name = part.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with('.') && name.split('.').any(|part| Maker::parse(part).is_some())
+    };
+    let outermost = folder.ancestors().filter(|part| is_temporary(part)).last();
+    outermost.map_or(folder, folder_of)
+}
+
 /// A number of bytes in decimal units.
 struct Bytes(u64);
 
@@ -167,6 +179,14 @@ impl fmt::Display for Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_temporary_folder_is_not_named() {
+        let staging = format!("t/.b.{}.partial/x/.y.{}.partial", Maker::this(), Maker::this());
+        assert_eq!(visible(Path::new(&staging)), Path::new("t"));
+        assert_eq!(visible(Path::new(&staging[2..])), Path::new("."));
+        assert_eq!(visible(Path::new("t/.hidden/b")), Path::new("t/.hidden/b"));
+    }
 
     #[test]
     fn a_shortage_says_what_is_needed_and_what_is_free() {

@@ -2,13 +2,16 @@
 //!
 //! *Order of publishing*: the old mark is moved aside, every file is put into its place, files that no longer belong are
 //! moved aside, the new mark comes last. A reader that finds no mark knows that it looks at two sets; a process killed in
-//! between leaves the set without its mark. *An error in between* puts everything back.
+//! between leaves the set without its mark. *An error in between* puts everything back. *Two processes* that publish into
+//! one folder take turns.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::new_file::{NewFile, Sealed, sync_folder};
+use crate::target::Target;
 use crate::temporary::{Temporary, folder_of};
 use crate::write::{fill, put};
 use crate::{FileError, Result};
@@ -17,7 +20,8 @@ use crate::{FileError, Result};
 #[derive(Debug)]
 pub struct FileSet {
     folder: PathBuf,
-    files: Vec<Sealed>,
+    /// With their names in the folder.
+    files: Vec<(String, Sealed)>,
     /// The name of the file that shows that the set is whole.
     mark: Option<String>,
     obsolete: Vec<PathBuf>,
@@ -36,8 +40,7 @@ impl FileSet {
     pub fn add(&mut self, name: &str, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
         let mut file = NewFile::create(&self.folder.join(name))?;
         fill(&mut file, write).map_err(|e| file.failed(e))?;
-        self.files.push(file.seal()?);
-        Ok(())
+        self.keep(name, file)
     }
 
     /// Writes these bytes as a file of the set under a temporary name, with their room reserved first.
@@ -47,7 +50,11 @@ impl FileSet {
     pub fn add_bytes(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
         let mut file = NewFile::create(&self.folder.join(name))?;
         put(&mut file, bytes)?;
-        self.files.push(file.seal()?);
+        self.keep(name, file)
+    }
+
+    fn keep(&mut self, name: &str, file: NewFile) -> Result<()> {
+        self.files.push((name.to_owned(), file.seal()?));
         Ok(())
     }
 
@@ -66,6 +73,7 @@ impl FileSet {
     /// # Errors
     /// [`FileError`]; the old set is as it was.
     pub fn publish(mut self) -> Result<()> {
+        let _turn = take_turn(&self.folder);
         let mut done = Undo::default();
         let placed = self.place(&mut done);
         if placed.is_err() {
@@ -76,29 +84,37 @@ impl FileSet {
     }
 
     fn place(&mut self, done: &mut Undo) -> Result<()> {
-        let mark = self.mark.as_ref().map(|name| self.folder.join(name));
-        if let Some(mark) = &mark {
-            done.move_aside(mark)?;
+        if let Some(mark) = &self.mark {
+            done.move_aside(&self.folder.join(mark))?;
         }
-        let is_mark = |file: &Sealed| mark.as_deref().is_some_and(|mark| mark.file_name() == file.target.file_name());
-        self.files.sort_by_key(is_mark);
-        let n_plain = self.files.iter().filter(|file| !is_mark(file)).count();
-        let (plain, marks) = self.files.split_at_mut(n_plain);
-        for file in plain {
+        let is_mark = |name: &String| self.mark.as_ref() == Some(name);
+        for (_, file) in self.files.iter_mut().filter(|(name, _)| !is_mark(name)) {
             done.put(file)?;
         }
         for path in &self.obsolete {
             done.move_aside(path)?;
         }
-        if !marks.is_empty() {
+        if let Some((_, mark)) = self.files.iter_mut().find(|(name, _)| is_mark(name)) {
             // The files before the mark, also after a power cut.
             sync_folder(&self.folder);
-        }
-        for file in marks {
-            done.put(file)?;
+            done.put(mark)?;
         }
         Ok(())
     }
+}
+
+/// Holds the folder's lock where there are locks. Renames take no time: after five seconds the holder is stopped or gone
+/// astray, and is not waited for.
+fn take_turn(folder: &Path) -> Option<File> {
+    let file = File::open(folder).ok()?;
+    for _ in 0..500 {
+        match file.try_lock() {
+            Ok(()) => return Some(file),
+            Err(fs::TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(10)),
+            Err(fs::TryLockError::Error(_)) => return None,
+        }
+    }
+    None
 }
 
 /// What has been done to a folder, to be taken back in the opposite order.
@@ -116,21 +132,28 @@ struct Step {
 }
 
 impl Undo {
+    /// Moves a file away, under a temporary name beside it; of a link, the file that it names.
     fn move_aside(&mut self, place: &Path) -> Result<()> {
-        let mut old = Temporary::aside(place);
-        match fs::rename(place, old.path()) {
+        let Target::Regular { path: place, .. } = Target::of(place)? else {
+            return Err(NewFile::not_regular(place));
+        };
+        let mut old = Temporary::aside(&place);
+        match fs::rename(&place, old.path()) {
             Ok(()) => {
                 old.set_exists(true);
-                self.steps.push(Step { place: place.to_owned(), old: Some(old) });
+                self.steps.push(Step { place, old: Some(old) });
                 Ok(())
             }
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(e) => Err(FileError::io("move aside", place)(e)),
+            Err(e) => Err(FileError::io("move aside", &place)(e)),
         }
     }
 
     /// Puts a file into its place; the old one is kept until the end. With an exchange, readers never find the place empty.
     fn put(&mut self, file: &mut Sealed) -> Result<()> {
+        if file.target.is_dir() {
+            return Err(FileError::Unfit { path: file.target.clone(), expected: "a file", found: "a folder" });
+        }
         if exchange(file.temporary.path(), &file.target) {
             let old = std::mem::replace(&mut file.temporary, Temporary::aside(&file.target));
             self.steps.push(Step { place: file.target.clone(), old: Some(old) });

@@ -24,6 +24,7 @@
 //! | [`write`](fn@write), [`write_bytes`] | one file, by a temporary and a rename; devices, pipes and the like in place |
 //! | [`NewFile`] | the same in steps: for a mapped file, or for a stream |
 //! | [`FileSet`] | files that belong together: the old ones stay until all new ones are on the disk |
+//! | [`NewFolder`] | a folder that takes its place whole; [`FolderPlace`] says where it can, [`carry`] what of the old one stays |
 //! | [`check_writable`], [`check_folder`] | whether an output path will do, before a long run |
 //! | [`Maker`], [`sweep`] | who made a temporary, and what to do when it is dead |
 //! | [`FileKind`] | what a path leads to, by its first bytes: "a GGUF file", "a device" |
@@ -39,6 +40,7 @@
 mod check;
 mod error;
 mod file_set;
+mod folder;
 mod in_place;
 mod kind;
 mod maker;
@@ -53,11 +55,14 @@ mod write;
 pub use check::{check_folder, check_writable};
 pub use error::{FileError, Result, Shortage};
 pub use file_set::FileSet;
+pub use folder::{
+    Content, FolderError, FolderPlace, NewFolder, UnfitPlace, carry, carry_changes, sweep_folders, sweep_old_names,
+};
 pub use kind::{FileKind, FolderKind, JsonKind};
 pub use maker::Maker;
 pub use new_file::NewFile;
 pub use regular::{open_file, read_file, read_text};
 pub use space::free_bytes;
-pub use sweep::sweep;
+pub use sweep::{sweep, sweep_names};
 pub use target::is_written_in_place;
 pub use write::{write, write_bytes};

@@ -4,7 +4,7 @@ use std::fs::{self, File, Metadata};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::sweep::sweep_for;
+use crate::sweep::sweep_names;
 use crate::target::Target;
 use crate::temporary::{Temporary, folder_of};
 use crate::{FileError, Result};
@@ -30,16 +30,17 @@ impl NewFile {
     pub fn create(path: &Path) -> Result<Self> {
         match Target::of(path)? {
             Target::Regular { path: target, old } => Self::replacing(path, target, old.as_ref()),
-            Target::InPlace(_) => Err(FileError::Unfit {
-                path: path.to_owned(),
-                expected: "a regular file or nothing",
-                found: "a device or pipe",
-            }),
+            Target::InPlace(_) => Err(Self::not_regular(path)),
         }
     }
 
+    pub(crate) fn not_regular(path: &Path) -> FileError {
+        let (expected, found) = ("a regular file or nothing", "a device or pipe");
+        FileError::Unfit { path: path.to_owned(), expected, found }
+    }
+
     pub(crate) fn replacing(asked: &Path, target: PathBuf, old: Option<&Metadata>) -> Result<Self> {
-        sweep_for(folder_of(&target), target.file_name());
+        sweep_names(folder_of(&target), &|name| target.file_name().is_some_and(|own| own == name));
         let (temporary, file) = Temporary::create(&target)?;
         if let Some(old) = old {
             keep_access(&file, old);

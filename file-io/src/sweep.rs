@@ -1,6 +1,5 @@
 //! Removes what killed processes left in a folder.
 
-use std::ffi::OsStr;
 use std::path::Path;
 
 use crate::temporary;
@@ -8,11 +7,12 @@ use crate::temporary;
 /// Removes temporary files of this crate in `folder` whose makers are dead; returns how many. Files of processes that
 /// still run, and everything else, stay. A folder that cannot be listed has nothing to sweep.
 pub fn sweep(folder: &Path) -> usize {
-    sweep_for(folder, None)
+    sweep_names(folder, &|_| false)
 }
 
-/// The same, and files that earlier releases left for `target`, a file name.
-pub(crate) fn sweep_for(folder: &Path, target: Option<&OsStr>) -> usize {
+/// As [`sweep`], and also what earlier releases left for the file names that `is_ours`: their temporaries,
+/// `.NAME.PID.N.tmp` and `NAME.PID.part`, could as well be other programs' files.
+pub fn sweep_names(folder: &Path, is_ours: &dyn Fn(&str) -> bool) -> usize {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
     let mut n_removed = 0;
@@ -20,7 +20,7 @@ pub(crate) fn sweep_for(folder: &Path, target: Option<&OsStr>) -> usize {
         let path = entry.path();
         let is_file = || entry.file_type().is_ok_and(|kind| kind.is_file());
         // Another process may sweep the same folder: who comes second finds nothing.
-        if temporary::is_left_behind(&path, target) && is_file() && std::fs::remove_file(&path).is_ok() {
+        if temporary::is_left_behind(&path, is_ours) && is_file() && std::fs::remove_file(&path).is_ok() {
             n_removed += 1;
         }
     }
@@ -52,7 +52,7 @@ mod tests {
         for name in goes.iter().chain(&stays) {
             std::fs::write(folder.path().join(name), "x").unwrap();
         }
-        assert_eq!(sweep_for(folder.path(), Some(OsStr::new("dialog.json"))), goes.len());
+        assert_eq!(sweep_names(folder.path(), &|name| name == "dialog.json"), goes.len());
         let mut left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
         left.sort();
         let mut expected = stays.map(std::ffi::OsString::from);

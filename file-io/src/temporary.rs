@@ -81,14 +81,12 @@ fn next_name(target: &Path) -> String {
 }
 
 /// Whether this file is a temporary whose maker is dead. Names of releases before HOST and START were in them count for
-/// `target` only: `.NAME.PID.N.tmp` and `NAME.PID.part` could be anything.
-pub(crate) fn is_left_behind(path: &Path, target: Option<&OsStr>) -> bool {
+/// files that `is_ours` only.
+pub(crate) fn is_left_behind(path: &Path, is_ours: &dyn Fn(&str) -> bool) -> bool {
     let Some(name) = path.file_name().and_then(OsStr::to_str) else { return false };
     match maker_of(name) {
         Some(maker) => maker.has_left(path),
-        None => {
-            target.and_then(OsStr::to_str).and_then(|target| old_maker_of(name, target)).is_some_and(maker::is_dead)
-        }
+        None => old_maker_of(name).is_some_and(|(target, pid)| is_ours(target) && maker::is_dead(pid)),
     }
 }
 
@@ -100,15 +98,16 @@ fn maker_of(name: &str) -> Option<Maker> {
     Maker::parse(maker)
 }
 
-fn old_maker_of(name: &str, target: &str) -> Option<u32> {
-    let part = || name.strip_prefix(target)?.strip_prefix('.')?.strip_suffix(".part")?.parse().ok();
-    let numbered = || {
-        let rest = name.strip_prefix('.')?.strip_prefix(target)?.strip_prefix('.')?.strip_suffix(END)?;
-        let (pid, number) = rest.split_once('.')?;
-        number.parse::<u64>().ok()?;
-        pid.parse().ok()
-    };
-    part().or_else(numbered)
+/// Of an older release's temporary: the file that it was to become, and the process.
+fn old_maker_of(name: &str) -> Option<(&str, u32)> {
+    if let Some(stem) = name.strip_suffix(".part") {
+        let (target, pid) = stem.rsplit_once('.')?;
+        return Some((target, pid.parse().ok()?));
+    }
+    let (stem, number) = name.strip_prefix('.')?.strip_suffix(END)?.rsplit_once('.')?;
+    number.parse::<u64>().ok()?;
+    let (target, pid) = stem.rsplit_once('.')?;
+    Some((target, pid.parse().ok()?))
 }
 
 #[cfg(test)]
@@ -128,11 +127,11 @@ mod tests {
     }
 
     #[test]
-    fn old_names_count_for_their_target_only() {
-        assert_eq!(old_maker_of(".dialog.json.12.3.tmp", "dialog.json"), Some(12));
-        assert_eq!(old_maker_of("model.bin.12.part", "model.bin"), Some(12));
-        for name in ["film.12.part", ".other.12.3.tmp", "model.bin.x.part", ".dialog.json.12.x.tmp"] {
-            assert_eq!(old_maker_of(name, "model.bin").or_else(|| old_maker_of(name, "dialog.json")), None, "{name}");
+    fn names_of_older_releases_say_what_they_were_to_become() {
+        assert_eq!(old_maker_of(".dialog.json.12.3.tmp"), Some(("dialog.json", 12)));
+        assert_eq!(old_maker_of("model.bin.12.part"), Some(("model.bin", 12)));
+        for name in ["model.bin.x.part", ".dialog.json.12.x.tmp", "dialog.json.12.3.tmp", ".12.tmp", "12.part"] {
+            assert_eq!(old_maker_of(name), None, "{name}");
         }
     }
 }

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_that_is_no_bundle_is_told_by_its_kind() {
+    fn a_path_that_is_no_bundle_is_known_by_its_kind() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         let reported = |name: &str| {

@@ -8,8 +8,11 @@ mod cli;
 mod commands;
 mod exit;
 mod failure;
+mod file_limit;
 mod hints;
 mod interrupt;
+mod log_format;
+mod outfile;
 mod printer;
 mod usage;
 
@@ -24,6 +27,7 @@ fn main() -> ExitCode {
     };
     let printer = printer::Printer::new(cli.verbosity, cli.command.json());
     printer.start_log();
+    file_limit::take_signal();
     printer.start_signals();
     let done = cli.command.run(&printer);
     let status = match (done, printer.interrupt().received()) {

@@ -17,7 +17,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::args::Verbosity;
 use crate::interrupt::{Interrupt, Interrupted, Signal};
-use crate::{failure, hints};
+use crate::{failure, hints, log_format};
 use output::Output;
 
 pub use output::OutputError;
@@ -51,14 +51,17 @@ impl Printer {
             _ => "trace",
         };
         let filter = EnvFilter::try_from_env("GENIE_LOG").unwrap_or_else(|_| EnvFilter::new(level));
-        tracing_subscriber::fmt()
+        let log = tracing_subscriber::fmt()
             .with_env_filter(filter)
             .with_writer(stderr)
             .with_ansi(self.colour)
             // A closed stderr is no failure; without this, the subscriber panics there.
             .log_internal_errors(false)
-            .without_time()
-            .init();
+            .without_time();
+        match self.verbosity.verbose {
+            0 => log.event_format(log_format::Plain).init(),
+            _ => log.init(),
+        }
     }
 
     /// Handles Ctrl-C and the like from now on.

@@ -184,8 +184,16 @@ fn invalid_tests_are_rejected_before_the_first_runs() {
         (&["--tg", "64", "--fill", "0,449"], 1, "hint: use a fill of at most 448, or decode fewer tokens"),
         (&["--pp", "12,x"], 2, "invalid value 'x' for '--pp <N,N>'"),
         (&["--fill=-3"], 2, "invalid value '-3' for '--fill <N,N>'"),
-        (&["--trace", "/nowhere/trace.json"], 1, "cannot write `/nowhere/trace.json` for `--trace`"),
-        (&["--plot", "/nowhere/rates.svg"], 1, "cannot write `/nowhere/rates.svg` for `--plot`"),
+        (
+            &["--trace", "/nowhere/trace.json"],
+            1,
+            "`--trace`: cannot write `/nowhere/trace.json`: there is no folder `/nowhere`",
+        ),
+        (
+            &["--plot", "/nowhere/rates.svg"],
+            1,
+            "`--plot`: cannot write `/nowhere/rates.svg`: there is no folder `/nowhere`",
+        ),
         (&["--trace", "/"], 1, "hint: choose a file in an existing, writable folder"),
         (&["--reps", "0"], 1, "hint: use at least 1"),
         (&["--threads", "0"], 1, "`--threads 0` runs nothing"),

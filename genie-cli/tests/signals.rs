@@ -27,7 +27,8 @@ fn slow() -> &'static Path {
         let place = tempfile::tempdir().unwrap();
         let bundle = place.path().join("bundle");
         let model = root().join("models/demo");
-        let made = genie(place.path()).arg("compile").arg(model).args(["--ar", "1", "--cl", "8192"]).arg("-o").arg(&bundle);
+        let made =
+            genie(place.path()).arg("compile").arg(model).args(["--ar", "1", "--cl", "8192"]).arg("-o").arg(&bundle);
         let made = made.output().unwrap();
         assert!(made.status.success(), "{}", stderr(&made));
         (place, bundle)
@@ -128,7 +129,8 @@ fn a_signal_ends_the_reply_and_keeps_what_was_to_be_kept() {
         let folder = tempfile::tempdir().unwrap();
         let bundle = slow().to_str().unwrap();
         let kept = ["--save", "session", "--profile", "profile.json", "--stats"];
-        let mut child = start(folder.path(), &[&["run", "-c", bundle, "-p", "ROMEO:", "-n", "8000"][..], &kept].concat());
+        let mut child =
+            start(folder.path(), &[&["run", "-c", bundle, "-p", "ROMEO:", "-n", "8000"][..], &kept].concat());
         wait_for_text(&mut child);
         send(&child, &[signal]);
         let (status, out, err) = end(child);
@@ -139,7 +141,8 @@ fn a_signal_ends_the_reply_and_keeps_what_was_to_be_kept() {
         assert!(err.contains("stopped by     aborted"), "the statistics: {err}");
         let profile = std::fs::read_to_string(folder.path().join("profile.json")).unwrap();
         assert!(profile.contains("num-generated-tokens"), "{profile}");
-        let next = run(folder.path(), &["run", "-c", bundle, "-p", "more", "-n", "3", "--restore", "session", "--json"]);
+        let next =
+            run(folder.path(), &["run", "-c", bundle, "-p", "more", "-n", "3", "--restore", "session", "--json"]);
         assert_eq!(next.status.code(), Some(0), "{}", stderr(&next));
         assert_eq!(names(folder.path()), ["profile.json", "session"], "nothing else is left");
     }
@@ -156,7 +159,14 @@ fn a_signal_ends_a_long_prompt_between_two_steps() {
     let base = ["run", "-c", bundle, "-n", "4", "--greedy", "--json", "--prompt-tokens"];
     let mut command = genie(folder.path());
     command.env("GENIE_LOG", "engine=trace").stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.args(base).arg(&prompt).args(["--save", "session", "--prefix-cache", "prefixes", "--prefix-min-tokens", "64"]);
+    command.args(base).arg(&prompt).args([
+        "--save",
+        "session",
+        "--prefix-cache",
+        "prefixes",
+        "--prefix-min-tokens",
+        "64",
+    ]);
     let mut child = command.spawn().unwrap();
     let err = wait_for(child.stderr.take().unwrap(), "step=", 200);
     send(&child, &["INT"]);
@@ -285,7 +295,8 @@ fn a_signal_in_the_first_run_leaves_no_half_demo() {
     drop(err);
     assert_eq!(status.code(), Some(130));
     let cache = folder.path().join("cache");
-    let left: Vec<_> = names(&cache).into_iter().filter(|name| name.contains("partial") || name.contains("model")).collect();
+    let left: Vec<_> =
+        names(&cache).into_iter().filter(|name| name.contains("partial") || name.contains("model")).collect();
     assert!(left.is_empty(), "{left:?}");
     let again = run(folder.path(), &["run", "-p", "ROMEO:", "-n", "3"]);
     assert!(again.status.success(), "{}", stderr(&again));
@@ -348,7 +359,8 @@ fn a_verdict_does_not_depend_on_the_reader() {
     let folder = tempfile::tempdir().unwrap();
     let bundle = folder.path().join("bundle");
     let model = root().join("models/demo");
-    let made = genie(folder.path()).arg("compile").arg(model).args(["-o", "bundle", "--ar", "1,32", "--cl", "128"]).output();
+    let made =
+        genie(folder.path()).arg("compile").arg(model).args(["-o", "bundle", "--ar", "1,32", "--cl", "128"]).output();
     assert!(made.unwrap().status.success());
     let config = bundle.join("genie_config.json");
     let broken = std::fs::read_to_string(&config).unwrap().replacen("\"size\": 128", "\"size\": 4096", 1);
@@ -393,8 +405,14 @@ fn other_ends_of_stdout_and_stderr() {
     let closed = shell("\"$GENIE\" run -p A -n 5 --save s3 >&-");
     assert_eq!((closed.status.code(), stderr(&closed).as_str()), (Some(0), ""));
     assert!(folder.path().join("s3/open-genie.kvs").exists());
-    for line in ["run -p A -n 5 -vv 2>&1 >/dev/null | true", "run -p A -n 5 -vvv 2>&-", "run -p A -n 5 -vvv 2>/dev/full"] {
-        let output = shell(&format!("(\"$GENIE\" {}; echo $? > code) {}", &line[..line.find('2').unwrap()], &line[line.find('2').unwrap()..]));
+    for line in
+        ["run -p A -n 5 -vv 2>&1 >/dev/null | true", "run -p A -n 5 -vvv 2>&-", "run -p A -n 5 -vvv 2>/dev/full"]
+    {
+        let output = shell(&format!(
+            "(\"$GENIE\" {}; echo $? > code) {}",
+            &line[..line.find('2').unwrap()],
+            &line[line.find('2').unwrap()..]
+        ));
         assert!(output.status.success());
         assert_eq!(std::fs::read_to_string(folder.path().join("code")).unwrap(), "0\n", "{line}");
     }
@@ -410,7 +428,8 @@ fn the_readmes_session_goes_on() {
         let found = lines.iter().find(|line| line.contains(part)).unwrap_or_else(|| panic!("README has no `{part}`"));
         found.split(" #").next().unwrap().trim().to_owned()
     };
-    let compile = line("compile MODEL_DIR -o bundle ").replace("MODEL_DIR", root().join("models/demo").to_str().unwrap());
+    let compile =
+        line("compile MODEL_DIR -o bundle ").replace("MODEL_DIR", root().join("models/demo").to_str().unwrap());
     for line in [compile, line("--save session"), line("--restore session")] {
         let args: Vec<String> = split(&line);
         let args: Vec<&str> = args.iter().skip(1).map(String::as_str).collect();
@@ -431,8 +450,11 @@ fn the_readmes_session_goes_on() {
 
 /// Words of a command line; double quotes hold one together.
 fn split(line: &str) -> Vec<String> {
-    line.split('"').enumerate().flat_map(|(i, part)| match i % 2 {
-        0 => part.split_whitespace().map(str::to_owned).collect::<Vec<_>>(),
-        _ => vec![part.to_owned()],
-    }).collect()
+    line.split('"')
+        .enumerate()
+        .flat_map(|(i, part)| match i % 2 {
+            0 => part.split_whitespace().map(str::to_owned).collect::<Vec<_>>(),
+            _ => vec![part.to_owned()],
+        })
+        .collect()
 }

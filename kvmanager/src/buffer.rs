@@ -115,7 +115,7 @@ mod tests {
     #[cfg_attr(miri, ignore = "maps memory")]
     fn more_than_there_is_is_an_error() {
         let err = AlignedBytes::zeroed(usize::MAX / 4).unwrap_err().to_string();
-        assert!(err.starts_with("no memory for 4611686018427387903 bytes of cache: "), "{err}");
+        assert!(err.starts_with("no memory for 4611686018427387903 bytes of KV cache: "), "{err}");
         assert!(AlignedBytes::zeroed(usize::MAX - 1).is_err());
     }
 

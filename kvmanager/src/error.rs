@@ -104,10 +104,9 @@ pub enum KvError {
         /// What differs.
         why: String,
     },
-    /// The buffers do not fit into memory.
-    #[error(
-        "no memory for {bytes} bytes of cache: {why}; ask `KvCache::required_bytes` beforehand, or take a smaller CL"
-    )]
+    /// The buffers do not fit into memory. A smaller CL needs less; [`KvCache::required_bytes`](crate::KvCache::required_bytes)
+    /// tells how much beforehand.
+    #[error("no memory for {bytes} bytes of KV cache: {why}")]
     Memory {
         /// Bytes asked for in one block.
         bytes: usize,

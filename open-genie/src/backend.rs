@@ -18,7 +18,9 @@ use crate::threads::Threads;
 pub fn load_library(options: &Options) -> Result<Arc<Library>, Error> {
     let system = options.system_library.as_ref();
     let (opened, backend) = match (&options.backend, system) {
-        (BackendChoice::Embedded, _) => (Library::linked(qnn_host::providers()), "host".into()),
+        (BackendChoice::OfBundle | BackendChoice::Embedded, _) => {
+            (Library::linked(qnn_host::providers()), "host".into())
+        }
         (BackendChoice::Htp, None) => (Library::open_by_name(runtime::HTP), "htp".into()),
         (BackendChoice::Htp, Some(system)) => {
             // The system's loader may still find it by name.

@@ -80,7 +80,7 @@ impl CalibrationContext {
             switch_us_per_row: measured.switch_us_per_row,
         };
         let path = self.path();
-        session_store::write_atomically(&path, |out| out.write_all(file.to_json().as_bytes()))
+        file_io::write_bytes(&path, file.to_json().as_bytes())
             .map_err(|source| Error::WriteCalibration { folder: self.folder.clone(), source })?;
         Ok(path)
     }

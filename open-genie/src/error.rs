@@ -5,10 +5,14 @@ use std::path::PathBuf;
 
 use dialog::DialogError;
 use engine::{EngineError, Overflow};
+use file_io::{FileError, FileKind};
 use genie_bundle::{BundleError, ConfigError};
-use kvmanager::Admission;
+use kvmanager::{Admission, KvError};
 use qnn_api::PerfPolicy;
 use session_store::StoreError;
+
+use crate::binaries;
+use crate::options::BackendChoice;
 
 /// Why a bundle could not be opened, or a query not be answered. [`Error::hint`] has advice, apart from the text.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +42,18 @@ pub enum Error {
     Vote { policy: PerfPolicy, source: qnn_api::Error },
 
     // Opening.
+    #[error("`{}` does not exist", path.display())]
+    NoFile { path: PathBuf },
+    #[error("`{}` is {found}, expected a context binary", path.display())]
+    NoBinary { path: PathBuf, found: Box<FileKind> },
+    #[error("`{}` is {found}, but backend `{backend}` was chosen", path.display())]
+    OtherBackend { path: PathBuf, found: Box<FileKind>, backend: BackendChoice },
+    #[error("`{}` has format version {found}, this program reads up to {newest}", path.display())]
+    NewerBinary { path: PathBuf, found: u32, newest: u32 },
+    #[error(
+        "`{}` is {}, but `{}` is {}: one bundle runs on one backend", files[0].display(), found[0], files[1].display(), found[1]
+    )]
+    MixedBinaries { files: [PathBuf; 2], found: [Box<FileKind>; 2] },
     #[error(transparent)]
     Bundle(#[from] BundleError),
     #[error(transparent)]
@@ -65,13 +81,17 @@ pub enum Error {
     #[error("cannot restore the dialog in `{}`", folder.display())]
     Restore { folder: PathBuf, source: Box<DialogError> },
     #[error("cannot write the calibration into `{}`", folder.display())]
-    WriteCalibration { folder: PathBuf, source: StoreError },
+    WriteCalibration { folder: PathBuf, source: FileError },
 
     // Measuring.
     #[error("a prompt of {length} tokens cannot be verified")]
     PromptLength { length: usize, limit: usize },
     #[error("a window of {window} tokens cannot be measured: the context holds {limit} tokens")]
     Window { window: usize, least: usize, limit: usize },
+    #[error("0 tokens to generate verify nothing")]
+    NothingToVerify,
+    #[error("a tolerance of {found} tells nothing apart: expected a finite number of at least 0")]
+    Tolerance { found: f32 },
     #[error("nothing to predict in {tokens} tokens")]
     NothingToPredict { tokens: usize },
 
@@ -84,6 +104,12 @@ pub enum Error {
     DemoFile { path: PathBuf, source: std::io::Error },
     #[cfg(feature = "demo")]
     #[error(transparent)]
+    DemoFolder(#[from] file_io::FolderError),
+    #[cfg(feature = "demo")]
+    #[error("the demo model cannot be compiled into `{}`: it holds files that are not the demo's", folder.display())]
+    DemoOccupied { folder: PathBuf, source: Box<compiler::CompileError> },
+    #[cfg(feature = "demo")]
+    #[error(transparent)]
     Compile(#[from] compiler::CompileError),
 }
 
@@ -93,6 +119,20 @@ pub enum Error {
 pub enum Hint {
     /// Give a bundle's folder or its config.
     GiveBundle,
+    /// Compile that checkpoint into a bundle first.
+    CompileFirst(PathBuf),
+    /// Give the folder that holds the file.
+    GiveFolder(PathBuf),
+    /// The file was not downloaded.
+    DownloadAgain,
+    /// The file is damaged, or was not copied whole.
+    CopyAgain,
+    /// Compile the whole bundle again, for one backend.
+    CompileAgain,
+    /// Let the binaries choose the backend.
+    BackendOfBundle,
+    /// Use a newer version of this program.
+    NewerProgram,
     /// Choose a backend that exists.
     ChooseBackend,
     /// Do not pin threads, or use the embedded backend.
@@ -121,6 +161,16 @@ pub enum Hint {
         /// Most.
         most: usize,
     },
+    /// Give at least one token to generate.
+    GenerateTokens,
+    /// Give a tolerance as a plain number.
+    ChooseTolerance,
+    /// The snapshot of a session is damaged, libGenie's files beside it are whole: without the snapshot they are used.
+    RemoveSnapshot(PathBuf),
+    /// The session belongs to another bundle: this one, if its name is known.
+    RestoreWithBundle(String),
+    /// The KV cache does not fit into memory.
+    SmallerContext,
     /// The text is too short.
     LongerText,
     /// Set a cache folder.
@@ -156,6 +206,13 @@ impl Error {
     pub fn hint(&self) -> Option<Hint> {
         Some(match self {
             Self::Bundle(BundleError::NoConfig { .. }) => Hint::GiveBundle,
+            Self::Bundle(BundleError::NotABundle { path, found }) => {
+                binaries::instead(path, found).unwrap_or(Hint::GiveBundle)
+            }
+            Self::NoBinary { path, found } => binaries::instead(path, found)?,
+            Self::OtherBackend { .. } => Hint::BackendOfBundle,
+            Self::NewerBinary { .. } => Hint::NewerProgram,
+            Self::MixedBinaries { .. } => Hint::CompileAgain,
             Self::UnknownBackend { .. } => Hint::ChooseBackend,
             Self::PinOnOtherBackend { .. } => Hint::EmbeddedBackendOnly,
             Self::NoCores { may, .. } | Self::CoreUnavailable { may, .. } => Hint::CoresToPin(may.clone()),
@@ -171,10 +228,24 @@ impl Error {
             Self::PromptLength { limit, .. } => Hint::ChooseTokens { least: 1, most: *limit },
             Self::Window { least, limit, .. } => Hint::ChooseTokens { least: *least, most: *limit },
             Self::NothingToPredict { .. } => Hint::LongerText,
+            Self::NothingToVerify => Hint::GenerateTokens,
+            Self::Tolerance { .. } => Hint::ChooseTolerance,
+            Self::Restore { source, .. } => saved_hint(source)?,
+            Self::Graphs { source: EngineError::Kv(KvError::Memory { .. }) } => Hint::SmallerContext,
             #[cfg(feature = "demo")]
-            Self::NoCacheFolder => Hint::SetCacheFolder,
+            Self::NoCacheFolder | Self::DemoOccupied { .. } => Hint::SetCacheFolder,
             _ => return None,
         })
+    }
+}
+
+/// What helps against a session that is not accepted.
+fn saved_hint(error: &DialogError) -> Option<Hint> {
+    let (DialogError::Store(error) | DialogError::Engine(EngineError::Saved(error))) = error else { return None };
+    match error {
+        StoreError::Snapshot { path, genie_is_whole: true, .. } => Some(Hint::RemoveSnapshot(path.clone())),
+        StoreError::OtherModel { bundle, .. } => Some(Hint::RestoreWithBundle(bundle.clone())),
+        _ => None,
     }
 }
 
@@ -182,6 +253,13 @@ impl fmt::Display for Hint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::GiveBundle => f.write_str("give a bundle's folder or its `genie_config.json`"),
+            Self::CompileFirst(path) => write!(f, "compile `{}` into a bundle first", path.display()),
+            Self::GiveFolder(folder) => write!(f, "give the folder `{}` of the bundle", folder.display()),
+            Self::DownloadAgain => f.write_str("download the file again, with git-lfs where it is a pointer"),
+            Self::CopyAgain => f.write_str("the file is damaged: copy it again, or compile it again"),
+            Self::CompileAgain => f.write_str("compile the whole bundle again for one backend"),
+            Self::BackendOfBundle => f.write_str("choose no backend: it follows from the bundle's binaries"),
+            Self::NewerProgram => f.write_str("the file was made by a newer version: update this program"),
             Self::ChooseBackend => {
                 f.write_str("`host` runs on this machine's CPU, `htp` finds Qualcomm's `libQnnHtp.so`")
             }
@@ -200,6 +278,20 @@ impl fmt::Display for Hint {
             Self::CastNoVote => f.write_str("only HTP backends have clocks: choose no performance policy"),
             Self::Fits(fits) => fits.fmt(f),
             Self::ChooseTokens { least, most } => write!(f, "choose {least} to {most} tokens"),
+            Self::GenerateTokens => f.write_str("generate at least 1 token"),
+            Self::ChooseTolerance => f.write_str("choose a tolerance such as 0.001"),
+            Self::RemoveSnapshot(path) => write!(
+                f,
+                "Genie's own files beside it are whole, but have no checksums: remove `{}` to continue from them",
+                path.display()
+            ),
+            Self::RestoreWithBundle(name) if name.is_empty() => {
+                f.write_str("restore with the bundle that it was saved with, or start a new session")
+            }
+            Self::RestoreWithBundle(name) => {
+                write!(f, "restore with bundle `{}`, or start a new session", name.escape_debug())
+            }
+            Self::SmallerContext => f.write_str("use a bundle with a smaller context length, or free memory"),
             Self::LongerText => f.write_str("give a longer text, and at least one window"),
             Self::SetCacheFolder => f.write_str("set GENIE_CACHE to a writable folder"),
             Self::Backend(hint) => hint.fmt(f),

@@ -37,6 +37,7 @@
 #![forbid(unsafe_code)]
 
 mod backend;
+mod binaries;
 mod calibration;
 #[cfg(feature = "demo")]
 pub mod demo;
@@ -51,8 +52,11 @@ mod verify;
 
 pub use backend::{load_library, open_backend};
 pub use calibration::CalibrationContext;
-pub use dialog::{DialogError, QueryKpis, Reply, SamplerSettings, SaveFormat, SaveReport, SentenceCode, StopReason};
-pub use engine::{SeqTokens, SequenceModel, StopFlag, TokenModel};
+pub use dialog::{
+    DialogError, QueryKpis, Reply, RestoreNote, RestoreReport, SamplerSettings, SaveFormat, SaveReport, SentenceCode,
+    StopReason,
+};
+pub use engine::{PrefixCacheFault, SeqTokens, SequenceModel, StopFlag, TokenModel};
 pub use error::{Error, Hint};
 pub use genie_types::TokenId;
 pub use kvmanager::SeqId;

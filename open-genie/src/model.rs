@@ -53,6 +53,13 @@ impl Bundle {
         self.config.warnings()
     }
 
+    /// The name of its folder, as saved sessions keep it.
+    pub fn name(&self) -> String {
+        // `.` and `..` have no name of their own.
+        let folder = self.config.base().canonicalize().unwrap_or_else(|_| self.config.base().to_owned());
+        folder.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+    }
+
     /// The hash of the weights that saved caches carry; `None` for a bundle without a manifest.
     pub fn model_hash(&self) -> Option<ModelHash> {
         let manifest = Manifest::read(self.config.base()).ok()?;
@@ -66,9 +73,11 @@ impl Bundle {
     pub fn open(self, options: &Options) -> Result<Model, Error> {
         let began = Instant::now();
         let threads = Threads::new(options, self.config.backend().cpu_mask)?;
-        let active = backend::start(options, self.config.backend(), &threads)?;
         let mut config = self.config.engine().clone();
+        let options = &options.clone().for_binaries(&config.ctx_bins)?;
+        let active = backend::start(options, self.config.backend(), &threads)?;
         config.model_hash = self.model_hash();
+        config.bundle_name = self.name();
         config.kv_mode = options.kv_mode;
         let engine = Engine::open(&config, &active.backend).map_err(|source| Error::Graphs { source })?;
         let mut model = Model {

@@ -15,7 +15,7 @@ use crate::Error;
 /// use open_genie::{BackendChoice, Options, PolicyChoice};
 ///
 /// let options = Options::new().backend(BackendChoice::Embedded).threads(2).policy(PolicyChoice::Cost);
-/// assert_eq!(options, Options::new().threads(2).policy(PolicyChoice::Cost)); // the embedded backend is the default
+/// assert_ne!(options, Options::new().threads(2).policy(PolicyChoice::Cost)); // that takes the backend of the bundle
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Options {
@@ -43,7 +43,8 @@ impl PartialEq for Options {
 }
 
 impl Options {
-    /// The embedded backend on all cores, with the graphs that libGenie would run.
+    /// The backend that the bundle's binaries are for, on all cores if it is the embedded one; the graphs that libGenie would
+    /// run.
     pub fn new() -> Self {
         Self::default()
     }
@@ -120,11 +121,13 @@ impl Options {
     }
 }
 
-/// The library that executes the graphs. Reads `host`, `htp` or a path from text.
+/// The library that executes the graphs. Reads `auto`, `host`, `htp` or a path from text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum BackendChoice {
-    /// The CPU backend inside this program.
+    /// The one that the bundle's binaries are for, by their first bytes; the embedded one where there is no bundle yet.
     #[default]
+    OfBundle,
+    /// The CPU backend inside this program.
     Embedded,
     /// Qualcomm's `libQnnHtp.so`, wherever it is found.
     Htp,
@@ -137,6 +140,7 @@ impl FromStr for BackendChoice {
 
     fn from_str(text: &str) -> Result<Self, Error> {
         match text {
+            "auto" => Ok(Self::OfBundle),
             "host" => Ok(Self::Embedded),
             "htp" => Ok(Self::Htp),
             path if path.contains(['/', '\\', '.']) => Ok(Self::Library(path.into())),
@@ -148,6 +152,7 @@ impl FromStr for BackendChoice {
 impl std::fmt::Display for BackendChoice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
+            Self::OfBundle => f.write_str("auto"),
             Self::Embedded => f.write_str("host"),
             Self::Htp => f.write_str("htp"),
             Self::Library(path) => path.display().fmt(f),

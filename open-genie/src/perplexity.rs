@@ -2,8 +2,8 @@
 //!
 //! *Units*: nats; tokens.
 
-use engine::{EngineError, TokenModel};
 use engine::perplexity::{NllStats, of_window};
+use engine::{EngineError, TokenModel};
 use genie_types::TokenId;
 
 use crate::{Error, Model};

@@ -5,9 +5,9 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use dialog::{
-    Control, Dialog, Profile, Reply, SamplerSettings, SaveFormat, SaveReport, SentenceCode, Signal, StopReason,
+    Control, Dialog, Profile, Reply, RestoreReport, SamplerSettings, SaveReport, SentenceCode, Signal, StopReason,
 };
-use engine::StepLog;
+use engine::{PrefixCacheFault, StepLog};
 use genie_types::TokenId;
 use kvmanager::Admission;
 
@@ -148,13 +148,20 @@ impl Session {
         self.dialog.save(folder).map_err(|source| Error::Save { folder: folder.into(), source: Box::new(source) })
     }
 
-    /// Continues a conversation that this crate or libGenie saved; the one before is forgotten.
+    /// Continues a conversation that this crate or libGenie saved; the one before is forgotten. The report says which files
+    /// it came from, and what is wrong with the others.
     ///
     /// # Errors
     /// [`Error::Restore`]; nothing has changed then.
-    pub fn restore(&mut self, folder: impl AsRef<Path>) -> Result<SaveFormat, Error> {
+    pub fn restore(&mut self, folder: impl AsRef<Path>) -> Result<RestoreReport, Error> {
         let folder = folder.as_ref();
         self.dialog.restore(folder).map_err(|source| Error::Restore { folder: folder.into(), source: Box::new(source) })
+    }
+
+    /// Why the prefix cache of the options is no longer used, if it failed: its lock is held by another process, say. The
+    /// session goes on without it.
+    pub fn prefix_cache_fault(&self) -> Option<&PrefixCacheFault> {
+        self.dialog.prefix_cache()?.fault()
     }
 
     /// How tokens are drawn.

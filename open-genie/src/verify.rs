@@ -33,7 +33,7 @@ impl Model {
     /// `progress` after each. The cache is empty or arbitrary afterwards.
     ///
     /// # Errors
-    /// [`Error::PromptLength`]; a graph fails.
+    /// [`Error::PromptLength`], [`Error::NothingToVerify`], [`Error::Tolerance`]; a graph fails.
     pub fn verify(
         &mut self,
         length: usize,
@@ -42,6 +42,12 @@ impl Model {
         progress: &mut dyn FnMut(),
     ) -> Result<Verification, Error> {
         self.check_prompt_length(length)?;
+        if n == 0 {
+            return Err(Error::NothingToVerify);
+        }
+        if !(tolerance.is_finite() && tolerance >= 0.0) {
+            return Err(Error::Tolerance { found: tolerance });
+        }
         verify(self.engine_mut(), length, n, tolerance, progress)
     }
 

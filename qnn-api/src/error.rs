@@ -212,6 +212,9 @@ pub enum Error {
         /// The system's error.
         source: std::io::Error,
     },
+    /// A context binary could not be written.
+    #[error("{0}")] // not transparent: hints look for the cause by its type
+    File(#[from] file_io::FileError),
 }
 
 fn list_of(places: &[PathBuf]) -> String {

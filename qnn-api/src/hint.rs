@@ -39,8 +39,8 @@ pub enum Hint {
     SkelFolder,
     /// The emulator holds a context with another VTCM size.
     OneVtcmSize,
-    /// The binary may have been made for another backend.
-    OtherBackend,
+    /// The binary is damaged, or was made for another backend.
+    DamagedBinary,
     /// The binary may have been made for another SoC.
     CheckSoc,
 }
@@ -76,7 +76,7 @@ impl Hint {
             4000 => Some(Self::NoDsp),
             1003 if cfg!(not(target_arch = "x86_64")) => Some(Self::SkelFolder),
             1100 if mentions("VTCM pointer") => Some(Self::OneVtcmSize),
-            30010 => Some(Self::OtherBackend),
+            30010 => Some(Self::DamagedBinary),
             5005 | 1009 => Some(Self::CheckSoc),
             _ => None,
         }
@@ -116,7 +116,7 @@ impl core::fmt::Display for Hint {
             Self::OneVtcmSize => {
                 "the emulator cannot hold graphs of different VTCM sizes at the same time: drop one context first"
             }
-            Self::OtherBackend => "was it made for another backend? each backend reads its own binaries only",
+            Self::DamagedBinary => "the file is damaged: copy it again, or compile it again",
             Self::CheckSoc => "check that the binary was compiled for this SoC",
         })
     }

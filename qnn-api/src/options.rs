@@ -175,6 +175,6 @@ mod tests {
         assert_eq!(options(&mut graph.configs(false).list, |c| c.option), [3]);
         let context = ContextOptions { priority: Some(Priority::Low), htp_weight_sharing: true };
         assert_eq!(options(&mut context.configs(true, true).list, |c| c.option), [1, 7, 0]);
-        assert_eq!(options(&mut ContextOptions::default().configs(false, true).list, |c| c.option), []);
+        assert_eq!(options(&mut ContextOptions::default().configs(false, true).list, |c| c.option), [0_u32; 0]);
     }
 }

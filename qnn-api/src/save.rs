@@ -1,8 +1,8 @@
 //! Serialised contexts: into memory, or into a mapped file that appears under its name only when it is whole.
 
-use std::fs::{File, OpenOptions};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use file_io::NewFile;
 use memmap2::MmapMut;
 
 use crate::context_handle::ContextInner;
@@ -18,19 +18,22 @@ pub(crate) fn to_bytes(context: &ContextInner) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The serialised context in a file.
+/// The serialised context in a file, of which every byte has its place on the disk before the library writes the first.
 pub(crate) fn to_file(context: &ContextInner, path: &Path) -> Result<()> {
+    if file_io::is_written_in_place(path)? {
+        return Ok(file_io::write_bytes(path, &to_bytes(context)?)?);
+    }
     let bound = size_bound(context)?;
-    let unfinished = Unfinished::create(path)?;
+    let mut new = NewFile::create(path)?;
+    new.reserve(bound)?;
     let io = |operation| move |source| Error::Io { operation, path: path.to_owned(), source };
-    unfinished.file.set_len(bound).map_err(io("make room for"))?;
     // SAFETY: the file was just made by us under a name with this process's id; no one else changes it.
-    let mut map = unsafe { MmapMut::map_mut(&unfinished.file) }.map_err(io("map"))?;
+    let mut map = unsafe { MmapMut::map_mut(new.file()) }.map_err(io("map"))?;
     let written = write(context, &mut map)?;
     map.flush().map_err(io("write"))?;
     drop(map);
-    unfinished.file.set_len(written as u64).map_err(io("cut to size"))?;
-    unfinished.publish(path)
+    new.set_len(written as u64)?;
+    Ok(new.publish()?)
 }
 
 fn too_big(bound: u64) -> Error {
@@ -67,36 +70,4 @@ fn write(context: &ContextInner, bytes: &mut [u8]) -> Result<usize> {
         what: "context binary".into(),
         why: format!("the library reports {written} bytes written into {}", bytes.len()),
     })
-}
-
-/// A file under a passing name, removed unless it is published.
-struct Unfinished {
-    file: File,
-    path: PathBuf,
-}
-
-impl Unfinished {
-    fn create(target: &Path) -> Result<Self> {
-        let mut name = target.file_name().unwrap_or_default().to_owned();
-        name.push(format!(".{}.part", std::process::id()));
-        let path = target.with_file_name(name);
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path);
-        let file = file.map_err(|source| Error::Io { operation: "create", path: path.clone(), source })?;
-        Ok(Self { file, path })
-    }
-
-    fn publish(self, target: &Path) -> Result<()> {
-        std::fs::rename(&self.path, target).map_err(|source| Error::Io {
-            operation: "rename the finished file to",
-            path: target.to_owned(),
-            source,
-        })
-    }
-}
-
-impl Drop for Unfinished {
-    fn drop(&mut self) {
-        // After publishing there is nothing under this name, which is fine.
-        let _ = std::fs::remove_file(&self.path);
-    }
 }

@@ -1,7 +1,9 @@
 //! Why a session was not written or not accepted. Each reason is a value that a caller can match on.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use file_io::FileError;
 use kvmanager::{KvDtype, KvError, SeqId};
 
 use crate::model_hash::ModelHash;
@@ -11,7 +13,7 @@ use crate::names::{DIALOG, KV_MAGIC, RANDOM_STATE, SNAPSHOT, VERSION};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The file system refuses.
+    /// The file system refuses to read, list or remove.
     #[error("cannot {action} `{}`", path.display())]
     Io {
         /// What was being done.
@@ -22,6 +24,9 @@ pub enum StoreError {
         #[source]
         source: std::io::Error,
     },
+    /// A file could not be written; what was saved before is as it was.
+    #[error("{0}")] // not transparent: hints look for the cause by its type
+    File(#[from] FileError),
     /// Another kind of file.
     #[error("not a cache snapshot: {0}")]
     NotASnapshot(NotASnapshot),
@@ -43,12 +48,33 @@ pub enum StoreError {
     #[error("corrupt snapshot: {0}")]
     Corrupt(Corruption),
     /// Rows of another model.
-    #[error("snapshot of model {found}, this is {expected}")]
+    #[error("saved with other weights{}: {found}, expected {expected}", named(bundle))]
     OtherModel {
         /// The model that runs.
         expected: ModelHash,
         /// The model that the rows were made with.
         found: ModelHash,
+        /// The bundle that they were made with, if the snapshot names it.
+        bundle: String,
+    },
+    /// The snapshot of a session cannot be used.
+    #[error("the snapshot `{}` cannot be used", path.display())]
+    Snapshot {
+        /// The file.
+        path: PathBuf,
+        /// Whether libGenie's own files beside it hold a dialog that this model can go on with.
+        genie_is_whole: bool,
+        /// What is wrong with it.
+        #[source]
+        source: Box<StoreError>,
+    },
+    /// Another process holds the lock of a prefix store and does not give it back.
+    #[error("another process has held `{}` for {} s", path.display(), waited.as_secs())]
+    Locked {
+        /// The lock's file.
+        path: PathBuf,
+        /// How long it was waited for.
+        waited: Duration,
     },
     /// The cache cannot be written as libGenie writes it.
     #[error("Genie's cache file has no form for this cache: {0}")]
@@ -352,6 +378,11 @@ pub enum FolderFault {
     /// This model's cache has no form in libGenie's file.
     #[error("Genie's cache file has no form for this model's cache: {0}")]
     NoGenieForm(NoGenieForm),
+}
+
+/// The bundle of a snapshot in parentheses, with the escape codes of a hostile file made visible.
+fn named(bundle: &str) -> String {
+    if bundle.is_empty() { String::new() } else { format!(" (bundle `{}`)", bundle.escape_debug()) }
 }
 
 fn magic(found: Option<u32>) -> String {

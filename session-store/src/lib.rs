@@ -21,14 +21,15 @@
 //!     image,
 //!     sequences: vec![SavedSequence { seq: SeqId(0), tokens }],
 //!     dialog: Some(DialogState { unprocessed: Some(TokenId(403)), ..DialogState::default() }),
-//!     user_data: Vec::new(),
+//!     ..Snapshot::default()
 //! };
 //!
 //! let folder = std::env::temp_dir().join(format!("session-{}", std::process::id()));
 //! let report = save_session(&folder, &snapshot)?;
 //! assert_eq!(report.without_genie, None); // libGenie's own files are there as well
 //! let schema = CacheSchema { model: snapshot.model, tensors };
-//! assert_eq!(read_session(&folder, &schema, &[])?, (snapshot, SaveFormat::OpenGenie));
+//! let restored = read_session(&folder, &schema, &[])?;
+//! assert_eq!((restored.snapshot, restored.format), (snapshot, SaveFormat::OpenGenie));
 //! # std::fs::remove_dir_all(&folder)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -37,13 +38,12 @@
 //!
 //! | type | what |
 //! |---|---|
-//! | [`save_session`], [`read_session`] | a folder with all six files of a dialog; [`SaveFormat`]: which of them count |
+//! | [`save_session`], [`read_session`] | a folder with all six files of a dialog; [`Restored`]: which of them count, and what differs |
 //! | [`Snapshot`] | cache, sequences and dialog as plain values; one file with checksums |
 //! | [`GenieFolder`] | the folder that libGenie saves a dialog in |
 //! | [`PrefixStore`] | snapshots of prompt prefixes, found by their tokens, bounded in bytes |
 //! | [`ModelHash`], [`CacheSchema`] | what a saved cache must match |
 //! | [`StoreError`] | every refusal, with its reason as a value |
-//! | [`write_atomically`] | a file that appears whole or not at all |
 //!
 //! # What it must never know
 //!
@@ -51,20 +51,20 @@
 
 #![forbid(unsafe_code)]
 
-mod atomic;
 pub mod error;
 mod genie_folder;
 mod model_hash;
 mod names;
 mod prefix_store;
+mod restored;
 mod session;
 mod snapshot;
 
-pub use atomic::write_atomically;
 pub use error::{Corruption, FolderFault, NoGenieForm, NotASnapshot, StoreError};
 pub use genie_folder::{GenieDialog, GenieFolder};
 pub use model_hash::{CacheSchema, ModelHash};
 pub use names::{KV_MAGIC, VERSION};
 pub use prefix_store::PrefixStore;
-pub use session::{SaveFormat, SaveReport, read_session, save_session};
+pub use restored::{RestoreNote, Restored, SaveFormat};
+pub use session::{SaveReport, read_session, save_session};
 pub use snapshot::{DialogState, SavedSequence, SavedToken, Snapshot};

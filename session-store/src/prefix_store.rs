@@ -3,9 +3,12 @@
 //! One snapshot per file, named `MODEL-LENGTH-HASH.kvs` after its model, the number of its tokens and their hash; a hit is
 //! checked against the tokens themselves. The folder is bounded; the least recently used entry is removed first. Several
 //! processes may share it: files appear by renaming, a file that another process has just removed is a miss, and one
-//! lock file serialises insertion and eviction.
+//! lock file serialises insertion and eviction. A lock that is held longer than a second is not waited for.
+//!
+//! *Versions*: programs of several versions may share a folder. An entry of a newer format is a miss and stays, until it is
+//! the least recently used; where it has the name that ours would have, ours is `MODEL-LENGTH-HASH.FORMAT.kvs`.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -14,8 +17,11 @@ use genie_types::TokenId;
 use kvmanager::SeqId;
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::atomic::TEMPORARY;
+use crate::names::VERSION;
 use crate::{ModelHash, Snapshot, StoreError};
+
+/// How long another process may hold the lock before the store is given up for this time.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A folder of snapshots of one model, or of several side by side.
 #[derive(Clone, Debug)]
@@ -35,13 +41,19 @@ struct Entry {
 }
 
 impl PrefixStore {
-    /// Opens a folder, which is made if need be. Every insertion brings it down to `max_bytes`.
+    /// Opens a folder, which is made if need be, and removes what killed writers left in it. Every insertion brings it down to `max_bytes`.
     ///
     /// # Errors
     /// [`StoreError::Io`].
     pub fn open(dir: &Path, model: ModelHash, max_bytes: u64) -> Result<Self, StoreError> {
         fs::create_dir_all(dir).map_err(StoreError::io("make folder", dir))?;
+        file_io::sweep_names(dir, &|name| parse(name).is_some());
         Ok(Self { dir: dir.to_owned(), model, max_bytes })
+    }
+
+    /// The bytes that an insertion brings the folder down to.
+    pub fn max_bytes(&self) -> u64 {
+        self.max_bytes
     }
 
     /// The longest stored prefix of `tokens`, of at least `min` tokens. Files that fail their checks are removed.
@@ -64,8 +76,9 @@ impl PrefixStore {
                         File::options().append(true).open(&entry.path).and_then(|f| f.set_modified(SystemTime::now()));
                     return Ok(Some(snapshot));
                 }
-                Ok(_) => {}                      // another list with the same hash
-                Err(StoreError::Io { .. }) => {} // gone, or not ours to read
+                Ok(_) => {}                         // another list with the same hash
+                Err(StoreError::Io { .. }) => {}    // gone, or not ours to read
+                Err(StoreError::Newer { .. }) => {} // of a later version of this program, which reads it
                 Err(_) => drop(fs::remove_file(&entry.path)),
             }
         }
@@ -76,12 +89,16 @@ impl PrefixStore {
     /// for a snapshot larger than the whole store, which is not kept.
     ///
     /// # Errors
-    /// [`StoreError::Io`], [`StoreError::OtherModel`].
+    /// [`StoreError::Io`], [`StoreError::File`], [`StoreError::OtherModel`]; [`StoreError::Locked`] after a second.
     pub fn insert(&self, snapshot: &Snapshot) -> Result<bool, StoreError> {
         snapshot.check_model(self.model)?;
         let (n, hash) = (snapshot.tokens().len(), hash(snapshot.tokens()));
-        let path = self.dir.join(format!("{}-{n}-{hash:016x}.kvs", self.model));
+        let name = format!("{}-{n}-{hash:016x}", self.model);
         let lock = self.lock()?;
+        let mut path = self.dir.join(format!("{name}.kvs"));
+        if matches!(Snapshot::version_of(&path), Ok(found) if found > VERSION) {
+            path = self.dir.join(format!("{name}.{VERSION}.kvs"));
+        }
         snapshot.write(&path)?;
         let kept = self.evict(&path)?;
         drop(lock);
@@ -126,8 +143,14 @@ impl PrefixStore {
             .write(true)
             .open(&path)
             .map_err(StoreError::io("open", &path))?;
-        file.lock().map_err(StoreError::io("lock", &path))?;
-        Ok(file)
+        match file.try_lock() {
+            Ok(()) => Ok(file),
+            Err(TryLockError::WouldBlock) => match wait_for(file, PATIENCE) {
+                Some(locked) => locked.map_err(StoreError::io("lock", &path)),
+                None => Err(StoreError::Locked { path, waited: PATIENCE }),
+            },
+            Err(TryLockError::Error(e)) => Err(StoreError::io("lock", &path)(e)),
+        }
     }
 
     fn entries(&self) -> Result<Vec<Entry>, StoreError> {
@@ -139,11 +162,6 @@ impl PrefixStore {
             // A file may vanish between the listing and this call.
             let Ok(meta) = item.metadata() else { continue };
             let used = meta.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-            if name.ends_with(TEMPORARY) && used.elapsed().is_ok_and(|age| age > Duration::from_secs(600)) {
-                // Left behind by a process that died while writing.
-                let _ = fs::remove_file(&path);
-                continue;
-            }
             let Some((model, n_tokens, hash)) = parse(&name) else { continue };
             entries.push(Entry { path, n_tokens, hash, own: model == own, bytes: meta.len(), used });
         }
@@ -151,10 +169,23 @@ impl PrefixStore {
     }
 }
 
+/// Waits for a lock in the system's queue, which is fair where trying again and again is not; `None` when the time is over.
+/// The thread that waits is left behind then; a lock that it still gets is given back at once.
+fn wait_for(file: File, patience: Duration) -> Option<std::io::Result<File>> {
+    let (sender, receiver) = std::sync::mpsc::sync_channel(0);
+    let wait = move || drop(sender.send(file.lock().map(|()| file)));
+    match std::thread::Builder::new().name("prefix-store-lock".into()).spawn(wait) {
+        Ok(_) => receiver.recv_timeout(patience).ok(),
+        Err(error) => Some(Err(error)),
+    }
+}
+
 fn parse(name: &str) -> Option<(&str, usize, u64)> {
     let mut parts = name.strip_suffix(".kvs")?.split('-');
     let (model, n, hash) = (parts.next()?, parts.next()?, parts.next()?);
     parts.next().is_none().then_some(())?;
+    // The format's number behind the hash, where there is one, says who wrote it; the file itself says so too.
+    let hash = hash.split_once('.').map_or(hash, |(hash, _format)| hash);
     Some((model, n.parse().ok()?, u64::from_str_radix(hash, 16).ok()?))
 }
 

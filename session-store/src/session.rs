@@ -1,29 +1,23 @@
 //! A saved session: a folder with libGenie's files and our checked snapshot beside them.
 //!
-//! `open-genie.kvs` holds everything once more, in one file with checksums and the model's hash; it is written last.
-//! *What is restored*: the snapshot, if libGenie's files hold the same tokens or are not complete; else they were written
+//! `open-genie.kvs` holds everything once more, in one file with checksums and the model's hash. All files are on the disk
+//! under temporary names before the first of the old ones goes.
+//! *What is restored*: the snapshot, if libGenie's files hold the same tokens or cannot be used; else they were written
 //! later, by libGenie, and count. A cache that has no form in libGenie's file (windows, several sequences) has the
-//! snapshot only.
+//! snapshot only. Whatever differs is told in [`Restored::note`].
 
 use std::fs;
 use std::path::Path;
 
+use file_io::FileSet;
 use kvmanager::SeqId;
 
 use crate::error::{FolderFault, NoGenieForm};
 use crate::genie_folder::{GenieDialog, GenieFolder};
 use crate::names::SNAPSHOT;
+use crate::restored::{RestoreNote, Restored, SaveFormat, choose};
 use crate::{CacheSchema, DialogState, SavedSequence, SavedToken, Snapshot, StoreError};
 use genie_types::TokenId;
-
-/// Which files a session came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SaveFormat {
-    /// The checked snapshot.
-    OpenGenie,
-    /// libGenie's own files.
-    Genie,
-}
 
 /// How a session was saved.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,18 +26,17 @@ pub struct SaveReport {
     pub without_genie: Option<NoGenieForm>,
 }
 
-/// Writes a session into a folder, which is made if need be.
+/// Writes a session into a folder, which is made if need be. A session that is there already stays whole until all files
+/// of the new one are on the disk.
 ///
 /// # Errors
-/// [`StoreError::Io`].
+/// [`StoreError::Io`] for the folder, [`StoreError::File`].
 pub fn save_session(dir: &Path, snapshot: &Snapshot) -> Result<SaveReport, StoreError> {
     fs::create_dir_all(dir).map_err(StoreError::io("make folder", dir))?;
-    let without_genie = match GenieFolder::new(dir).write(snapshot) {
-        Ok(()) => None,
-        Err(StoreError::NoGenieForm(why)) => Some(why),
-        Err(e) => return Err(e),
-    };
-    snapshot.write(&dir.join(SNAPSHOT))?;
+    let mut set = FileSet::new(dir);
+    let without_genie = GenieFolder::new(dir).add_to(&mut set, snapshot)?;
+    snapshot.add_to(&mut set, SNAPSHOT)?;
+    set.publish()?;
     Ok(SaveReport { without_genie })
 }
 
@@ -52,27 +45,36 @@ pub fn save_session(dir: &Path, snapshot: &Snapshot) -> Result<SaveReport, Store
 /// (EOS, BOS).
 ///
 /// # Errors
-/// [`StoreError::Folder`] if there is no session, or one whose files contradict each other or the model; for a snapshot
-/// all errors of [`Snapshot::read`].
-pub fn read_session(
-    dir: &Path,
-    schema: &CacheSchema,
-    starts_turn: &[TokenId],
-) -> Result<(Snapshot, SaveFormat), StoreError> {
+/// [`StoreError::Folder`] if there is no session, or one whose files contradict each other or the model;
+/// [`StoreError::Snapshot`] with the errors of [`Snapshot::read`] for a snapshot that is there and cannot be used.
+pub fn read_session(dir: &Path, schema: &CacheSchema, starts_turn: &[TokenId]) -> Result<Restored, StoreError> {
     let fault = |fault| StoreError::Folder { dir: dir.to_owned(), fault };
     let (path, folder) = (dir.join(SNAPSHOT), GenieFolder::new(dir));
-    let ours = if path.exists() { Some(Snapshot::read(&path)?) } else { None };
-    if ours.as_ref().is_some_and(|s| s.dialog.is_none()) {
-        return Err(fault(FolderFault::NoDialog));
-    }
     let theirs = folder.exists().then(|| folder.read_dialog(starts_turn));
-    match (ours, theirs) {
-        (Some(ours), None | Some(Err(_))) => Ok((ours, SaveFormat::OpenGenie)),
-        (Some(ours), Some(Ok(theirs))) if ours.history().0 == theirs.tokens => Ok((ours, SaveFormat::OpenGenie)),
-        (_, Some(theirs)) => Ok((with_cache(theirs?, folder, schema)?, SaveFormat::Genie)),
-        (None, None) if dir.is_dir() => Err(fault(FolderFault::NoSession)),
-        (None, None) => Err(fault(FolderFault::NoFolder)),
+    let theirs = theirs.map(|theirs| theirs.and_then(|dialog| with_cache(dialog, folder, schema)));
+    if !path.exists() {
+        return match theirs {
+            Some(theirs) => Ok(Restored { snapshot: theirs?, format: SaveFormat::Genie, note: None }),
+            None if dir.is_dir() => Err(fault(FolderFault::NoSession)),
+            None => Err(fault(FolderFault::NoFolder)),
+        };
     }
+    let ours = match Snapshot::read(&path) {
+        Ok(ours) if ours.dialog.is_none() => return Err(fault(FolderFault::NoDialog)),
+        Ok(ours) => ours,
+        Err(source) => {
+            let genie_is_whole = matches!(theirs, Some(Ok(_)));
+            return Err(StoreError::Snapshot { path, genie_is_whole, source: Box::new(source) });
+        }
+    };
+    Ok(match theirs {
+        None => Restored { snapshot: ours, format: SaveFormat::OpenGenie, note: None },
+        Some(Err(why)) => {
+            let note = Some(RestoreNote::GenieUnusable(why));
+            Restored { snapshot: ours, format: SaveFormat::OpenGenie, note }
+        }
+        Some(Ok(theirs)) => choose(ours, theirs),
+    })
 }
 
 /// A dialog of libGenie's as a snapshot.
@@ -85,5 +87,5 @@ fn with_cache(dialog: GenieDialog, folder: GenieFolder<'_>, schema: &CacheSchema
     let sequences = vec![SavedSequence { seq: SeqId(0), tokens }];
     let unprocessed = last.first().copied();
     let state = DialogState { unprocessed, open: dialog.open, random_state: dialog.random_state };
-    Ok(Snapshot { model: schema.model, image, sequences, dialog: Some(state), user_data: Vec::new() })
+    Ok(Snapshot { model: schema.model, image, sequences, dialog: Some(state), ..Snapshot::default() })
 }

@@ -62,7 +62,7 @@ fn take(kv: &mut KvCache, tokens: &[TokenId]) -> Snapshot {
         _ => vec![SavedSequence { seq: SeqId(0), tokens: SavedToken::prompt(processed) }],
     };
     let dialog = last.first().map(|&t| DialogState { unprocessed: Some(t), ..DialogState::default() });
-    Snapshot { model: MODEL, image, sequences, dialog, user_data: Vec::new() }
+    Snapshot { model: MODEL, image, sequences, dialog, ..Snapshot::default() }
 }
 
 fn restore(snapshot: &Snapshot, kv: &mut KvCache, model: ModelHash) -> Result<(), StoreError> {
@@ -131,7 +131,11 @@ fn every_refusal_says_why_and_leaves_the_cache() {
     let before = rows(&mut kv);
     let other = ModelHash([8; 32]);
     let err = restore(&snapshot, &mut kv, other).unwrap_err();
-    assert_eq!(err.to_string(), "snapshot of model 0707070707070707, this is 0808080808080808");
+    assert_eq!(err.to_string(), "saved with other weights: 0707070707070707, expected 0808080808080808");
+    let named = Snapshot { bundle: "base".into(), ..Snapshot::from_bytes(&good).unwrap() };
+    let err = restore(&Snapshot::from_bytes(&named.to_bytes()).unwrap(), &mut kv, other).unwrap_err();
+    let words = "saved with other weights (bundle `base`): 0707070707070707, expected 0808080808080808";
+    assert_eq!(err.to_string(), words, "section 4, restore into another model");
     let mut longer = cache(ModeKind::SMART_MASK, &[(8, 256)], KvDtype::U8);
     feed(&mut longer, 100, 0);
     let err = restore(&take(&mut longer, &[]), &mut kv, MODEL).unwrap_err();
@@ -139,7 +143,9 @@ fn every_refusal_says_why_and_leaves_the_cache() {
     let mut halves = cache(ModeKind::SMART_MASK, &[(8, 64)], KvDtype::F16);
     feed(&mut halves, 5, 0);
     let err = restore(&take(&mut halves, &[]), &mut kv, MODEL).unwrap_err();
-    assert!(err.to_string().starts_with("saved rows do not fit this cache: `past_key_0` is KvTensor"), "{err}");
+    // Section 4, "foreign snapshot geometry": words, no debug form.
+    let words = "saved rows do not fit this cache: `past_key_0`: element type float16 saved, uint8 in this model";
+    assert!(err.to_string().starts_with(words) && !err.to_string().contains("KvTensor"), "{err}");
     assert_eq!(rows(&mut kv), before);
 }
 

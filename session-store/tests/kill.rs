@@ -3,7 +3,10 @@
 
 use genie_types::TokenId;
 use kvmanager::{Cell, GroupImage, KvDtype, KvImage, KvKind, KvTensor, SeqId};
-use session_store::{ModelHash, PrefixStore, SavedSequence, SavedToken, Snapshot};
+use session_store::{
+    CacheSchema, DialogState, GenieFolder, ModelHash, PrefixStore, SavedSequence, SavedToken, Snapshot, read_session,
+    save_session,
+};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -50,6 +53,12 @@ fn path_of_child() -> std::path::PathBuf {
     std::env::var_os("KV_KILL_PATH").expect("run by the tests of this file only").into()
 }
 
+/// Temporary files of that process.
+fn temporaries(folder: &Path, pid: u32) -> Vec<String> {
+    let names = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.ends_with(".tmp") && name.contains(&format!(".{pid}-"))).collect()
+}
+
 #[test]
 #[ignore = "the process that is killed"]
 fn write_repeatedly() {
@@ -57,6 +66,68 @@ fn write_repeatedly() {
     for fill in (0..=255u8).cycle() {
         snapshot(fill, ROWS).write(&path).unwrap();
     }
+}
+
+/// A session of `ROWS` tokens whose every byte and token is `fill`, in a form that libGenie has too.
+fn session(fill: u8) -> Snapshot {
+    let mut snapshot = snapshot(fill, ROWS);
+    let tensors = [(KvKind::Key, 0), (KvKind::Value, 0), (KvKind::Key, 1), (KvKind::Value, 1)];
+    snapshot.image.tensors = tensors.map(|(kind, layer)| KvTensor::new(kind, layer, 8, 64, KvDtype::U8)).to_vec();
+    snapshot.dialog = Some(DialogState { unprocessed: Some(TokenId(u32::from(fill))), ..DialogState::default() });
+    snapshot
+}
+
+#[test]
+#[ignore = "the process that is killed"]
+fn save_repeatedly() {
+    let path = path_of_child();
+    for fill in (0..=255u8).cycle() {
+        let report = save_session(&path, &session(fill)).unwrap();
+        assert_eq!(report.without_genie, None, "the set has libGenie's files");
+    }
+}
+
+/// Row 17: the files of a session are one set. Killed at any moment, one whole session is there, and the next save leaves
+/// nothing of the killed one.
+#[test]
+#[cfg_attr(miri, ignore = "starts processes")]
+fn a_killed_save_leaves_a_whole_session() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("session");
+    save_session(&path, &session(0)).unwrap();
+    let n_files = std::fs::read_dir(&path).unwrap().count();
+    let schema = CacheSchema { model: MODEL, tensors: session(0).image.tensors };
+    let (mut n_new, mut n_cut, mut last) = (0, 0, session(0));
+    let mut random = 0x9E37_79B9_u64;
+    for round in 0..200 {
+        let mut writer = child("save_repeatedly", &path);
+        let start = Instant::now();
+        while temporaries(&path, writer.id()).is_empty() && start.elapsed() < Duration::from_secs(20) {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        std::thread::sleep(Duration::from_micros((random >> 40) % 20_000));
+        writer.kill().unwrap();
+        writer.wait().unwrap();
+        n_cut += usize::from(!temporaries(&path, writer.id()).is_empty());
+        let found = read_session(&path, &schema, &[]).unwrap_or_else(|e| panic!("round {round}: {e}"));
+        assert!(is_whole(&found.snapshot), "round {round}: a mixture");
+        n_new += usize::from(found.snapshot != last);
+        last = found.snapshot;
+        // libGenie's files alone: a whole dialog, or none.
+        let folder = GenieFolder::new(&path);
+        if folder.exists() {
+            let dialog = folder.read_dialog(&[]).unwrap_or_else(|e| panic!("round {round}: {e}"));
+            let image = folder.read_cache(&schema.tensors, dialog.tokens.len()).unwrap();
+            let fill = dialog.tokens[0].0 as u8;
+            assert!(dialog.tokens.iter().all(|t| t.0 == u32::from(fill)), "round {round}: tokens of two sets");
+            assert!(image.data.iter().flatten().all(|&b| b == fill), "round {round}: cache and tokens of two sets");
+        }
+    }
+    assert!(n_new > 0, "no round ever got as far as a new session");
+    assert!(n_cut > 0, "no round was cut off while saving");
+    save_session(&path, &session(1)).unwrap();
+    assert_eq!(std::fs::read_dir(&path).unwrap().count(), n_files, "nothing is left of killed saves");
 }
 
 #[test]
@@ -89,7 +160,7 @@ fn a_killed_writer_leaves_a_valid_snapshot() {
         let mut writer = child("write_repeatedly", &path);
         // Wait until it writes: its first temporary file, or a changed snapshot.
         let start = Instant::now();
-        let busy = || std::fs::read_dir(dir.path()).unwrap().count() > 1 + n_left;
+        let busy = || !temporaries(dir.path(), writer.id()).is_empty();
         while !busy() && start.elapsed() < Duration::from_secs(20) {
             std::thread::sleep(Duration::from_micros(200));
         }
@@ -100,11 +171,15 @@ fn a_killed_writer_leaves_a_valid_snapshot() {
         let found = Snapshot::read(&path).unwrap_or_else(|e| panic!("round {round}: {e}"));
         assert!(is_whole(&found), "round {round}: a mixture");
         n_new += usize::from(found != last);
-        n_left = std::fs::read_dir(dir.path()).unwrap().count() - 1;
+        let left = std::fs::read_dir(dir.path()).unwrap().count() - 1;
+        assert!(left <= 1, "round {round}: {left} files left, but each writer removes what the one before left");
+        n_left += left;
         last = found;
     }
     assert!(n_new > 0, "no round ever got as far as a new snapshot");
     assert!(n_left > 0, "no round was cut off while writing");
+    snapshot(0, ROWS).write(&path).unwrap();
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "the next writer leaves its file only");
 }
 
 #[test]

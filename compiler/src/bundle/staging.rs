@@ -1,92 +1,102 @@
 //! The bundle under construction, beside where it will stand.
 //!
-//! *Invariants*: the output directory is touched only by [`Staging::publish`], by renames; a staging directory that is
-//! not published is removed.
+//! *Invariants*: the output directory is touched only by [`Staging::publish`], which exchanges it in one step; a bundle is
+//! replaced by force only, and what its manifest does not list stays in the directory; a staging directory that is not
+//! published is removed, by the next compilation if this one is killed.
 
-use crate::{CompileError, Result, fs};
-use genie_bundle::{BundleError, MANIFEST_FILE, Manifest};
+use super::earlier::{self, Earlier, Found, Kept};
+use crate::{CompileError, Result};
+use file_io::{FolderPlace, NewFolder};
 use std::path::{Path, PathBuf};
 
-/// A temporary directory that becomes the bundle.
+/// How often another process may change the output directory while this one publishes.
+const ATTEMPTS: usize = 16;
+
+/// A hidden directory that becomes the bundle.
 #[derive(Debug)]
 pub(crate) struct Staging {
-    temp: PathBuf,
-    out: PathBuf,
-    published: bool,
+    new: NewFolder,
+    force: bool,
 }
 
 impl Staging {
-    /// Checks the output place and makes the temporary directory next to it.
+    /// Checks the output place and makes the hidden directory next to it.
     pub(crate) fn begin(out: &Path, model_dir: &Path, force: bool) -> Result<Self> {
-        check_place(out, model_dir, force)?;
-        let name = out.file_name().ok_or_else(|| unfit(out, "it has no name"))?.to_string_lossy().into_owned();
-        let parent = match out.parent() {
-            Some(parent) if parent != Path::new("") => parent,
-            _ => Path::new("."),
-        };
-        std::fs::create_dir_all(parent).map_err(fs::io_err("create", parent))?;
-        let temp = parent.join(format!(".{name}.partial-{}", std::process::id()));
-        if temp.exists() {
-            std::fs::remove_dir_all(&temp).map_err(fs::io_err("remove", &temp))?;
+        let place = FolderPlace::of(out)?;
+        // Not even by force: who names the model's own directory has mistaken one path for another.
+        if let Ok(model) = model_dir.canonicalize()
+            && model.starts_with(place.path())
+        {
+            return Err(CompileError::OutputUnfit { path: out.into(), why: "the model lies in it" });
         }
-        std::fs::create_dir(&temp).map_err(fs::io_err("create", &temp))?;
-        Ok(Self { temp, out: out.into(), published: false })
+        earlier::sweep_old_names(place.path());
+        match Found::at(place.path())? {
+            Found::Nothing => {}
+            Found::Bundle(_) if force => {}
+            found => return Err(found.refusal(&place)),
+        }
+        Ok(Self { new: NewFolder::create(place)?, force })
+    }
+
+    /// The directory in which the bundle is for now.
+    pub(crate) fn folder(&self) -> &Path {
+        self.new.path()
     }
 
     /// Where a file of the bundle is written for now.
     pub(crate) fn path(&self, file: &str) -> PathBuf {
-        self.temp.join(file)
+        self.new.path().join(file)
     }
 
-    /// Puts the bundle in its place. A bundle that was there before is put back if that fails.
-    pub(crate) fn publish(mut self) -> Result<()> {
-        let old = self.temp.with_extension("replaced");
-        let replaces = self.out.exists();
-        if replaces {
-            std::fs::rename(&self.out, &old).map_err(fs::io_err("move aside", &self.out))?;
-        }
-        if let Err(error) = std::fs::rename(&self.temp, &self.out) {
-            if replaces && std::fs::rename(&old, &self.out).is_err() {
-                tracing::error!("the earlier bundle is now at `{}`", old.display());
+    /// Puts the bundle in its place, with what was kept of an earlier one.
+    ///
+    /// # Errors
+    /// The place is taken, perhaps since a moment ago, or the system refuses: the bundle that was there before stays.
+    pub(crate) fn publish(mut self) -> Result<Kept> {
+        self.new.sync()?;
+        for _ in 0..ATTEMPTS {
+            match Found::at(self.new.place().path())? {
+                Found::Nothing if self.new.put()? => return Ok(Kept::default()),
+                Found::Nothing => {}
+                Found::Bundle(earlier) if self.force => {
+                    if let Some(kept) = self.replace(&earlier)? {
+                        return Ok(kept);
+                    }
+                }
+                found => return Err(found.refusal(self.new.place())),
             }
-            return Err(fs::io_err("create", &self.out)(error));
         }
-        self.published = true;
-        if replaces && std::fs::remove_dir_all(&old).is_err() {
-            tracing::warn!("cannot remove the earlier bundle, now at `{}`", old.display());
+        Err(CompileError::OutputUnfit {
+            path: self.new.place().asked().into(),
+            why: "other processes keep on changing it",
+        })
+    }
+
+    /// Takes the place of an earlier bundle; none if that one has gone meanwhile.
+    fn replace(&mut self, earlier: &Earlier) -> Result<Option<Kept>> {
+        let kept = earlier.carry_into(self.new.path())?;
+        if !self.new.exchange()? {
+            kept.remove_from(self.new.path());
+            return Ok(None);
         }
-        Ok(())
-    }
-}
-
-impl Drop for Staging {
-    fn drop(&mut self) {
-        if !self.published && std::fs::remove_dir_all(&self.temp).is_err() {
-            tracing::warn!("cannot remove the unfinished bundle at `{}`", self.temp.display());
+        // What came out may be another folder than the one that was looked at.
+        match self.finish(&kept) {
+            Ok(()) => Ok(Some(kept)),
+            Err(error) => {
+                if !self.new.exchange()? {
+                    tracing::error!("cannot put back `{}`", self.new.place().path().display());
+                }
+                Err(error)
+            }
         }
     }
-}
 
-fn unfit(out: &Path, why: &'static str) -> CompileError {
-    CompileError::OutputUnfit { path: out.into(), why }
-}
-
-fn check_place(out: &Path, model_dir: &Path, force: bool) -> Result<()> {
-    if !out.exists() {
-        return Ok(());
+    /// Looks at the replaced folder before it is removed.
+    fn finish(&self, kept: &Kept) -> Result<()> {
+        match Found::at(self.new.path())? {
+            Found::Nothing => Ok(()),
+            Found::Bundle(replaced) => replaced.carry_late(kept, self.new.place().path()),
+            found @ Found::Other { .. } => Err(found.refusal(self.new.place())),
+        }
     }
-    if !out.is_dir() {
-        return Err(CompileError::OutputIsFile { path: out.into() });
-    }
-    // Not even by force: replacing it would delete the weights that we are about to read.
-    if let (Ok(place), Ok(model)) = (out.canonicalize(), model_dir.canonicalize())
-        && model.starts_with(&place)
-    {
-        return Err(unfit(out, "the model lies in it"));
-    }
-    let mut entries = std::fs::read_dir(out).map_err(fs::io_err("list", out))?;
-    let empty = entries.next().is_none();
-    let ours = out.join(MANIFEST_FILE).is_file()
-        && matches!(Manifest::read(out), Ok(_) | Err(BundleError::ManifestVersion { .. }));
-    if empty || ours || force { Ok(()) } else { Err(CompileError::OutputOccupied { path: out.into() }) }
 }

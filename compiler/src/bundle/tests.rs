@@ -1,17 +1,14 @@
-//! Where bundles may be written, what is left after a failure, and the dialog configuration.
+//! What a bundle holds: tokenizer, chat template, dialog configuration, files for a chip.
 
 use super::*;
 use crate::Hint;
-use crate::compile::compile_with;
 use crate::family::{Family, ModelSpec};
-use crate::lower::tests::recorder::FakeTarget;
 use crate::testing::{Case, compile, edit};
 use crate::testmodel::TestModel;
-use crate::{CompileOptions, HtpOptions, Manifest, Silent, Splits};
+use crate::{HtpOptions, Manifest, Splits};
 use genie_bundle::{CONFIG_FILE, HTP_CONFIG_FILE, TOKENIZER_FILE};
 use genie_types::TokenId;
 use serde_json::{Value, json};
-use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
 struct Place {
@@ -32,68 +29,6 @@ fn names(dir: &Path) -> Vec<String> {
         std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     names
-}
-
-const BUNDLE: [&str; 4] = ["genie_config.json", "manifest.json", "model.bin", "tokenizer.json"];
-
-#[test]
-fn bundles_replace_bundles_and_empty_directories() {
-    let Place { dir, model, out } = place();
-    std::fs::create_dir(&out).unwrap();
-    let first = compile(&model, &out, |_| {}).unwrap();
-    assert_eq!(names(&out), BUNDLE);
-    assert_eq!(compile(&model, &out, |_| {}).unwrap(), first, "same input, same manifest");
-    let split = compile(&model, &out, |o| o.splits = Splits::DecoderLmhead).unwrap();
-    assert_eq!(Manifest::read(&out).unwrap(), split);
-    assert_eq!(names(dir.path()), ["bundle", "model"]);
-    std::fs::write(out.join("lmhead.bin"), "x").unwrap();
-    let error = split.verify_files(&out).unwrap_err().to_string();
-    assert!(error.contains("lmhead.bin` differs from its manifest: found 1 bytes"), "{error}");
-}
-
-#[test]
-fn other_directories_are_left_alone() {
-    let Place { dir, model, out } = place();
-    std::fs::create_dir(&out).unwrap();
-    std::fs::write(out.join("thesis.tex"), "irreplaceable").unwrap();
-    std::fs::write(out.join("manifest.json"), r#"{"format":"docker","version":1}"#).unwrap();
-    let error = compile(&model, &out, |_| {}).unwrap_err();
-    assert!(error.to_string().ends_with("bundle` is not empty and not a bundle"), "{error}");
-    assert_eq!(error.hint(), Some(Hint::OtherDirectoryOrForce));
-    assert_eq!(names(&out), ["manifest.json", "thesis.tex"]);
-    compile(&model, &out, |o| o.force = true).unwrap();
-    assert_eq!(names(&out), BUNDLE);
-
-    let error = compile(&model, dir.path(), |o| o.force = true).unwrap_err();
-    assert!(error.to_string().ends_with("cannot be a bundle directory: the model lies in it"), "{error}");
-    let error = compile(&model, &model.join("config.json"), |_| {}).unwrap_err();
-    assert!(error.to_string().ends_with("is a file, expected a directory to write the bundle to"), "{error}");
-}
-
-#[test]
-fn a_failure_leaves_the_earlier_bundle() {
-    let Place { dir, model, out } = place();
-    let before = compile(&model, &out, |_| {}).unwrap();
-    let mut target = FakeTarget { saves_left: Some(Cell::new(2)), ..FakeTarget::default() };
-    let options = CompileOptions { splits: Splits::LutDecoderLmhead, ..CompileOptions::new(&model, &out) };
-    let error = compile_with(&options, &mut target, &mut Silent).unwrap_err();
-    assert!(error.to_string().starts_with("cannot write `"), "{error}");
-    assert_eq!(target.saved.borrow().len(), 2, "two of three splits were written before the failure");
-    assert_eq!(Manifest::read(&out).unwrap(), before);
-    assert_eq!(names(dir.path()), ["bundle", "model"]);
-}
-
-#[test]
-fn newer_and_foreign_manifests_differ() {
-    let Place { dir: _dir, model, out } = place();
-    compile(&model, &out, |_| {}).unwrap();
-    edit(&out, "manifest.json", |m| *m = json!({ "format": m["format"], "version": 9, "new": true }));
-    let error = Manifest::read(&out).unwrap_err().to_string();
-    assert!(error.ends_with("manifest.json` has version 9, this build reads versions up to 1"), "{error}");
-    compile(&model, &out, |_| {}).unwrap();
-    edit(&out, "manifest.json", |m| m["format"] = json!("zip"));
-    let error = Manifest::read(&out).unwrap_err().to_string();
-    assert!(error.ends_with("has format `zip`, expected `open-genie-bundle`"), "{error}");
 }
 
 #[test]
@@ -347,8 +282,9 @@ fn a_file_may_not_pass_the_limit_neither_planned_nor_made() {
 fn splits_may_lie_in_one_file() {
     let Place { dir: _dir, model, out } = place();
     let apart = compile(&model, &out, |o| o.splits = Splits::DecoderLmhead).unwrap();
-    let together = compile(&model, &out, |o| (o.splits, o.one_file) = (Splits::DecoderLmhead, true)).unwrap();
-    assert_eq!(names(&out), BUNDLE);
+    let together =
+        compile(&model, &out, |o| (o.splits, o.one_file, o.force) = (Splits::DecoderLmhead, true, true)).unwrap();
+    assert!(out.join("model.bin").is_file() && !out.join("lmhead.bin").exists());
     let graphs = |m: &Manifest| m.graphs.iter().map(|g| (g.name.clone(), g.split)).collect::<Vec<_>>();
     assert_eq!(graphs(&together), graphs(&apart));
     assert!(together.graphs.iter().all(|g| g.file == "model.bin"), "{:?}", together.graphs);

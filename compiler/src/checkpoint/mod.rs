@@ -13,7 +13,7 @@ mod read;
 mod tests;
 
 use crate::family::Family;
-use crate::gguf::{GgmlType, Gguf, gguf_name, hugging_face_name};
+use crate::gguf::{GgmlType, Gguf, GgufError, gguf_name, hugging_face_name, in_stored_words};
 use crate::{CompileError, Result};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -122,14 +122,15 @@ impl Checkpoint {
     /// The tensors of a GGUF file, by Hugging Face's names where they have one. `head_dim` as the model has it.
     pub(crate) fn of_gguf(gguf: &Gguf, head_dim: usize) -> Result<Self> {
         let pairs = gguf.family()?.info().gguf_paired_heads;
-        let entries = gguf.tensors.iter().map(|(name, tensor)| {
+        let mut tensors = BTreeMap::new();
+        for (name, tensor) in &gguf.tensors {
             let turned = pairs && ["attn_q.", "attn_k."].iter().any(|part| name.contains(part));
             let dtype = match tensor.ty {
                 GgmlType::F32 => SourceDtype::F32,
                 GgmlType::F16 => SourceDtype::F16,
                 GgmlType::Bf16 => SourceDtype::Bf16,
                 GgmlType::Blocks(format) => SourceDtype::Blocks(format),
-                GgmlType::Other(number) => SourceDtype::Other(format!("ggml type {number}")),
+                GgmlType::Other(_) => SourceDtype::Other(tensor.ty.to_string()),
             };
             let entry = TensorEntry {
                 shard: 0,
@@ -139,11 +140,16 @@ impl Checkpoint {
                 bytes: tensor.bytes,
                 paired_heads: turned.then_some(head_dim),
             };
-            // A name that no supported model has is kept: it will be left over.
-            (hugging_face_name(name).unwrap_or_else(|| name.clone()), entry)
-        });
+            // A name that no supported model has is kept: it will be left over. One of Hugging Face's is not such a name.
+            let known = hugging_face_name(name);
+            if known.is_none() && gguf_name(name).is_some() {
+                let (family, names) = (gguf.family()?, vec![name.clone()]);
+                return Err(GgufError::UnreadTensors { path: gguf.path.clone(), family, names, n_others: 0 }.into());
+            }
+            tensors.insert(known.unwrap_or_else(|| name.clone()), entry);
+        }
         let dir = gguf.path.parent().unwrap_or(Path::new("")).into();
-        Ok(Self { dir, shards: vec![gguf.path.clone()], tensors: entries.collect(), names: Names::Gguf })
+        Ok(Self { dir, shards: vec![gguf.path.clone()], tensors, names: Names::Gguf })
     }
 
     /// The directory it was opened from.
@@ -182,6 +188,18 @@ impl Checkpoint {
     /// # Errors
     /// A missing tensor (with the nearest names), another shape, an unsupported element type.
     pub fn expect(&self, name: &str, dims: &[usize]) -> Result<&TensorEntry> {
+        self.find(name, dims).map_err(|error| self.in_stored_words(error))
+    }
+
+    /// An error about tensors, under the names that they have in the files.
+    pub(crate) fn in_stored_words(&self, error: CompileError) -> CompileError {
+        match self.names {
+            Names::HuggingFace => error,
+            Names::Gguf => in_stored_words(&self.shards[0], error),
+        }
+    }
+
+    fn find(&self, name: &str, dims: &[usize]) -> Result<&TensorEntry> {
         let Some(entry) = self.tensors.get(name) else {
             let near = nearest(name, self.tensors.keys().map(String::as_str));
             return Err(CompileError::MissingTensor { name: name.into(), n_tensors: self.tensors.len(), near });

@@ -42,6 +42,20 @@ pub enum BlockFormat {
 const K: usize = 256;
 
 impl BlockFormat {
+    /// The format's name in ggml.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Q4_0 => "Q4_0",
+            Self::Q4_1 => "Q4_1",
+            Self::Q5_0 => "Q5_0",
+            Self::Q5_1 => "Q5_1",
+            Self::Q8_0 => "Q8_0",
+            Self::Q4K => "Q4_K",
+            Self::Q5K => "Q5_K",
+            Self::Q6K => "Q6_K",
+        }
+    }
+
     /// Elements of a block.
     pub const fn elems(self) -> usize {
         match self {

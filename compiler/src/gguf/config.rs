@@ -1,20 +1,115 @@
 //! The model's configuration in the form of Hugging Face's `config.json`, which the families read.
 //!
-//! *Trap*: a GGUF file stores the `llama3` rotary scaling as a tensor of frequency divisors, `rope_freqs.weight`. The rule's
-//! parameters are recovered from it and checked against all of it; divisors of any other rule are refused.
+//! Every key of the model's own (`llama.*` in a `llama` file) is used, must have the value that leaves the model as it is
+//! computed here, or is refused; so is one that is not known. *Source*: the keys that llama.cpp reads for these models.
 
-use super::{GgmlType, Gguf, Value};
+use super::{Gguf, GgufError, Metadata};
+use crate::Result;
 use crate::family::{Family, FamilyInfo};
-use crate::{CompileError, Result, fs};
-use serde_json::{Map, json};
-use std::io::{Read, Seek, SeekFrom};
+use crate::{CompileError, ModelSpec};
+use serde_json::{Map, Value, json};
 
-/// Divisors of frequencies.
-const ROPE_FREQS: &str = "rope_freqs.weight";
-/// The `llama3` rule's parameters except the factor, the same in all published models.
-const ORIGINAL_MAX_POSITIONS: f64 = 8192.0;
-const LOW_FREQ_FACTOR: f64 = 1.0;
-const HIGH_FREQ_FACTOR: f64 = 4.0;
+/// The embedding table.
+const TABLE: &str = "token_embd.weight";
+
+/// Numbers that must have this value: other ones change what the model computes in ways that are not lowered.
+const NEUTRAL_NUMBERS: [(&str, f64); 20] = [
+    ("logit_scale", 1.0),
+    ("embedding_scale", 1.0),
+    ("residual_scale", 1.0),
+    ("attention.output_scale", 1.0),
+    ("attn_logit_softcapping", 0.0),
+    ("final_logit_softcapping", 0.0),
+    ("router_logit_softcapping", 0.0),
+    ("attention.clamp_kqv", 0.0),
+    ("attention.max_alibi_bias", 0.0),
+    ("attention.sliding_window", 0.0),
+    ("attention.temperature_length", 0.0),
+    ("attention.shared_kv_layers", 0.0),
+    ("expert_count", 0.0),
+    ("expert_used_count", 0.0),
+    ("expert_shared_count", 0.0),
+    ("leading_dense_block_count", 0.0),
+    ("nextn_predict_layers", 0.0),
+    ("pooling_type", 0.0),
+    ("swiglu_clamp_exp", 0.0),
+    ("swiglu_clamp_shexp", 0.0),
+];
+
+/// Truth values that must be this one.
+const NEUTRAL_BOOLS: [(&str, bool); 3] =
+    [("attention.causal", true), ("use_parallel_residual", false), ("swin_norm", false)];
+
+/// Keys outside of the model's own that say nothing about what is computed.
+const HARMLESS_PREFIXES: [&str; 3] = ["general.", "quantize.", "split."];
+/// Keys outside of the model's own that a note names.
+const N_NAMED: usize = 3;
+
+impl Metadata {
+    /// Refuses files that are no whole model.
+    pub(super) fn check_kind(&self) -> Result<()> {
+        let path = || self.path();
+        let count = self.count("split.count")?.unwrap_or(0);
+        if count > 1 {
+            let number = self.count("split.no")?.unwrap_or(0) + 1;
+            return Err(GgufError::Shard { path: path(), number, count }.into());
+        }
+        match self.text("general.type")? {
+            None | Some("model") => Ok(()),
+            Some(kind) => {
+                let found = match kind {
+                    "adapter" => "an adapter (LoRA)".into(),
+                    "mmproj" => "the projector of a multimodal model".into(),
+                    "imatrix" => "the importance matrix of a quantisation".into(),
+                    other => format!("`general.type` `{}`", super::value::shown(other)),
+                };
+                Err(GgufError::NotAModel { path: path(), found }.into())
+            }
+        }
+    }
+}
+
+/// The keys of the model's own architecture.
+pub(super) struct ModelKeys<'g> {
+    pub(super) meta: &'g Metadata,
+    name: &'static str,
+}
+
+impl ModelKeys<'_> {
+    /// The whole key.
+    pub(super) fn key(&self, key: &str) -> String {
+        format!("{}.{key}", self.name)
+    }
+
+    pub(super) fn number(&self, key: &str) -> Result<Option<f64>> {
+        self.meta.number(&self.key(key))
+    }
+
+    fn count(&self, key: &str) -> Result<u64> {
+        let key = self.key(key);
+        let count = self.meta.count(&key)?;
+        self.meta.required(&key, count)
+    }
+
+    pub(super) fn refused(&self, key: &str, expected: impl Into<String>) -> CompileError {
+        self.meta.refused(&self.key(key), expected)
+    }
+
+    /// Keys that change nothing as long as they have the value that is computed here.
+    fn check_neutral(&self) -> Result<()> {
+        for (key, expected) in NEUTRAL_NUMBERS {
+            if self.number(key)?.is_some_and(|found| found != expected) {
+                return Err(self.refused(key, expected.to_string()));
+            }
+        }
+        for (key, expected) in NEUTRAL_BOOLS {
+            if self.meta.bool(&self.key(key))?.is_some_and(|found| found != expected) {
+                return Err(self.refused(key, expected.to_string()));
+            }
+        }
+        Ok(())
+    }
+}
 
 impl Gguf {
     /// The model's family.
@@ -22,9 +117,10 @@ impl Gguf {
     /// # Errors
     /// An architecture that is missing or not supported.
     pub(crate) fn family(&self) -> Result<Family> {
-        let found = self.values.get("general.architecture").and_then(Value::text).unwrap_or("");
+        let key = "general.architecture";
+        let found = self.meta.required(key, self.meta.text(key)?)?;
         Family::by_name(found).ok_or_else(|| CompileError::UnsupportedArchitecture {
-            found: found.into(),
+            found: super::value::shown(found),
             supported: Family::ALL.iter().map(|family| family.name()).collect(),
         })
     }
@@ -32,92 +128,139 @@ impl Gguf {
     /// `config.json`.
     ///
     /// # Errors
-    /// An unknown architecture, or rotary scaling of another rule. Missing keys are left to the reader of the file.
-    pub(crate) fn config(&self) -> Result<serde_json::Value> {
+    /// An unknown architecture; keys that are missing, of another type, contradict each other, or ask for what is not computed.
+    pub(crate) fn config(&self) -> Result<Value> {
         let FamilyInfo { name, class, .. } = self.family()?.info();
-        let of_model = |key: &str| self.values.get(&format!("{name}.{key}"));
-        let number = |key: &str| of_model(key).and_then(Value::unsigned);
-        let tokenizer = |key: &str| self.values.get(&format!("tokenizer.ggml.{key}"));
-        let theta = of_model("rope.freq_base").and_then(Value::number);
-        // Extents without a key are those of the tensors.
-        let rows = |tensor: &str| self.tensors.get(tensor).and_then(|t| t.dims.first().copied());
+        let keys = ModelKeys { meta: &self.meta, name };
+        keys.check_neutral()?;
+        let n_layers = keys.count("block_count")?;
+        let of_layers = |key: &str| keys.meta.count_of_layers(&keys.key(key), n_layers);
+        let required_of_layers = |key: &str| keys.meta.required(&keys.key(key), of_layers(key)?);
+        let hidden = keys.count("embedding_length")?;
+        let n_heads = required_of_layers("attention.head_count")?;
+        let head_dim = self.head_dim(&keys, hidden, n_heads)?;
+        self.check_layout(&keys)?;
+
         let mut config = Map::new();
         let entries = [
             ("architectures", json!([class])),
             ("model_type", json!(name)),
-            ("vocab_size", json!(rows("token_embd.weight"))),
-            ("hidden_size", json!(number("embedding_length"))),
-            ("intermediate_size", json!(number("feed_forward_length"))),
-            ("num_hidden_layers", json!(number("block_count"))),
-            ("num_attention_heads", json!(number("attention.head_count"))),
-            ("num_key_value_heads", json!(number("attention.head_count_kv"))),
-            ("head_dim", json!(number("attention.key_length"))),
-            ("max_position_embeddings", json!(number("context_length"))),
-            ("rms_norm_eps", json!(of_model("attention.layer_norm_rms_epsilon").and_then(Value::number))),
-            ("rope_theta", json!(theta)),
-            ("rope_scaling", self.rope_scaling(name, theta.unwrap_or(10_000.0))?),
+            ("vocab_size", json!(self.vocab(&keys)?)),
+            ("hidden_size", json!(hidden)),
+            ("intermediate_size", json!(required_of_layers("feed_forward_length")?)),
+            ("num_hidden_layers", json!(n_layers)),
+            ("num_attention_heads", json!(n_heads)),
+            ("num_key_value_heads", json!(of_layers("attention.head_count_kv")?)),
+            ("head_dim", json!(head_dim)),
+            ("max_position_embeddings", json!(self.meta.count(&keys.key("context_length"))?)),
+            ("rms_norm_eps", json!(epsilon(&keys)?)),
+            ("rope_theta", json!(super::rope::theta(&keys)?)),
+            ("rope_scaling", super::rope::scaling(self, &keys, head_dim)?),
             ("tie_word_embeddings", json!(!self.tensors.contains_key("output.weight"))),
-            ("attention_bias", json!(self.tensors.contains_key("blk.0.attn_q.bias"))),
-            ("num_experts", json!(number("expert_count"))),
-            ("bos_token_id", json!(tokenizer("bos_token_id").and_then(Value::unsigned))),
-            ("pad_token_id", json!(tokenizer("padding_token_id").and_then(Value::unsigned))),
+            ("bos_token_id", json!(self.token_id("bos_token_id")?)),
+            ("pad_token_id", json!(self.token_id("padding_token_id")?)),
+            ("eos_token_id", json!(self.end_tokens()?)),
         ];
         config.extend(entries.into_iter().filter(|(_, v)| !v.is_null()).map(|(key, value)| (key.to_string(), value)));
-        let ends = ["eos_token_id", "eot_token_id", "eom_token_id"];
-        let mut ends: Vec<u64> = ends.iter().filter_map(|key| tokenizer(key).and_then(Value::unsigned)).collect();
-        ends.dedup();
-        config.insert("eos_token_id".into(), json!(ends));
+        let own = format!("{name}.");
+        match self.meta.unread().into_iter().find(|key| key.starts_with(&own)) {
+            Some(key) => Err(GgufError::UnknownKey { path: self.path.clone(), key: super::value::shown(key) }.into()),
+            None => Ok(config.into()),
+        }
+    }
+
+    /// `generation_config.json`: the sampling that the model's authors recommend.
+    ///
+    /// # Errors
+    /// Values of another type.
+    pub(crate) fn generation_config(&self) -> Result<Value> {
+        let mut config = Map::new();
+        for (key, theirs) in [("temperature", "temp"), ("top_p", "top_p")] {
+            if let Some(value) = self.meta.number(&format!("general.sampling.{theirs}"))? {
+                config.insert(key.into(), json!(value));
+            }
+        }
+        if let Some(k) = self.meta.count("general.sampling.top_k")? {
+            config.insert("top_k".into(), json!(k));
+        }
         Ok(config.into())
     }
 
-    fn rope_scaling(&self, name: &str, theta: f64) -> Result<serde_json::Value> {
-        let refuse =
-            |found: String, accepted| CompileError::UnsupportedFeature { feature: "rope scaling", found, accepted };
-        if let Some(kind) = self.values.get(&format!("{name}.rope.scaling.type")).and_then(Value::text)
-            && kind != "none"
-        {
-            return Err(refuse(kind.into(), "none, or llama3 as a tensor of divisors"));
-        }
-        let Some(divisors) = self.divisors()? else { return Ok(serde_json::Value::Null) };
-        let factor = divisors.iter().copied().fold(1.0, f64::max);
-        let expected = |i: usize| llama3_divisor(theta.powf(-(i as f64) / divisors.len() as f64), factor);
-        if let Some(i) = (0..divisors.len()).find(|&i| (divisors[i] / expected(i) - 1.0).abs() > 1e-3) {
-            let found = format!("`{ROPE_FREQS}`, whose entry {i} is {}", divisors[i]);
-            return Err(refuse(found, "the llama3 rule with 8192 positions and frequency factors of 1 and 4"));
-        }
-        Ok(json!({
-            "rope_type": "llama3",
-            "factor": factor,
-            "low_freq_factor": LOW_FREQ_FACTOR,
-            "high_freq_factor": HIGH_FREQ_FACTOR,
-            "original_max_position_embeddings": ORIGINAL_MAX_POSITIONS,
-        }))
+    /// Gives the model the biases that the file has: llama.cpp's files have no key for them.
+    pub(crate) fn set_biases(&self, spec: &mut ModelSpec) {
+        let always = spec.family.info().biases(false, false);
+        let has = |part: &str| self.tensors.contains_key(&format!("blk.0.{part}.bias"));
+        spec.biases.qkv = always.qkv || has("attn_q");
+        spec.biases.o = always.o || has("attn_output");
+        spec.biases.mlp = always.mlp || has("ffn_up");
     }
 
-    /// The divisors of frequencies, if there are any.
-    fn divisors(&self) -> Result<Option<Vec<f64>>> {
-        let Some(tensor) = self.tensors.get(ROPE_FREQS) else { return Ok(None) };
-        if tensor.ty != GgmlType::F32 || tensor.dims.len() != 1 {
-            let found = format!("{:?} of {:?}", tensor.dims, tensor.ty);
-            return Err(CompileError::UnsupportedDtype { name: ROPE_FREQS.into(), found });
+    /// What to say of keys that no part of the compiler reads: those outside of the model's own cannot change it.
+    pub(crate) fn unread_note(&self) -> Option<String> {
+        let harmless = |key: &&str| HARMLESS_PREFIXES.iter().any(|prefix| key.starts_with(prefix));
+        let unread: Vec<&str> = self.meta.unread().into_iter().filter(|key| !harmless(key)).collect();
+        let (named, rest) = unread.split_at(unread.len().min(N_NAMED));
+        let mut list = named.iter().map(|key| format!("`{}`", super::value::shown(key))).collect::<Vec<_>>().join(", ");
+        if !rest.is_empty() {
+            list.push_str(&format!(" and {} more", rest.len()));
         }
-        let mut bytes = vec![0; tensor.bytes as usize];
-        let mut file = fs::open(&self.path)?;
-        file.seek(SeekFrom::Start(tensor.offset)).map_err(fs::io_err("seek in", &self.path))?;
-        file.read_exact(&mut bytes).map_err(fs::io_err("read", &self.path))?;
-        Ok(Some(bytes.as_chunks().0.iter().map(|&b| f64::from(f32::from_le_bytes(b))).collect()))
+        (!named.is_empty()).then(|| format!("keys of the GGUF file that have no effect here: {list}"))
+    }
+
+    /// Rows of the embedding, which the key `vocab_size` may not contradict.
+    fn vocab(&self, keys: &ModelKeys<'_>) -> Result<usize> {
+        let missing = || GgufError::MissingTensor { path: self.path.clone(), name: TABLE.into() };
+        let rows = self.tensors.get(TABLE).ok_or_else(missing)?.dims[0];
+        let said = self.meta.count(&keys.key("vocab_size"))?;
+        if said.is_some_and(|said| said != rows as u64) {
+            return Err(keys.refused("vocab_size", format!("{rows}, the rows of `{TABLE}`")));
+        }
+        Ok(rows)
+    }
+
+    /// Width of a head, with which all keys that depend on it must agree.
+    fn head_dim(&self, keys: &ModelKeys<'_>, hidden: u64, n_heads: u64) -> Result<u64> {
+        let head_dim = match self.meta.count(&keys.key("attention.key_length"))? {
+            Some(width) => width,
+            None if n_heads == 0 || !hidden.is_multiple_of(n_heads) => {
+                let expected =
+                    format!("a divisor of the embedding length {hidden}, or `attention.key_length` beside it");
+                return Err(keys.refused("attention.head_count", expected));
+            }
+            None => hidden / n_heads,
+        };
+        for key in ["attention.value_length", "rope.dimension_count"] {
+            if self.meta.count(&keys.key(key))?.is_some_and(|width| width != head_dim) {
+                return Err(keys.refused(key, format!("{head_dim}, the width of a head")));
+            }
+        }
+        // llama.cpp takes 0 as unset.
+        let scale = 1.0 / (head_dim as f64).sqrt();
+        if keys.number("attention.scale")?.is_some_and(|s| s != 0.0 && (s / scale - 1.0).abs() > 1e-5) {
+            return Err(keys.refused("attention.scale", format!("{scale}, which is 1 / sqrt({head_dim})")));
+        }
+        Ok(head_dim)
+    }
+
+    /// The order of rows that old converters name is the one that the family's files have.
+    fn check_layout(&self, keys: &ModelKeys<'_>) -> Result<()> {
+        let pairs = self.family()?.info().gguf_paired_heads;
+        let expected = if pairs { "Meta AI original pth" } else { "reference" };
+        match self.meta.text(&keys.key("tensor_data_layout"))? {
+            Some(layout) if layout != expected => {
+                Err(keys.refused("tensor_data_layout", format!("`{expected}` or no such key")))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
-/// The `llama3` rule's divisor of a frequency (in radians per token).
-fn llama3_divisor(frequency: f64, factor: f64) -> f64 {
-    let turns = ORIGINAL_MAX_POSITIONS * frequency / std::f64::consts::TAU;
-    if turns > HIGH_FREQ_FACTOR {
-        1.0
-    } else if turns < LOW_FREQ_FACTOR {
-        factor
-    } else {
-        let smooth = (turns - LOW_FREQ_FACTOR) / (HIGH_FREQ_FACTOR - LOW_FREQ_FACTOR);
-        1.0 / ((1.0 - smooth) / factor + smooth)
+/// Added to the mean square in norms.
+fn epsilon(keys: &ModelKeys<'_>) -> Result<f64> {
+    const KEY: &str = "attention.layer_norm_rms_epsilon";
+    let epsilon = keys.meta.required(&keys.key(KEY), keys.number(KEY)?)?;
+    if !(0.0..1.0).contains(&epsilon) {
+        return Err(keys.refused(KEY, "a number from 0 to 1"));
     }
+    Ok(epsilon)
 }

@@ -10,30 +10,46 @@
 
 mod blocks;
 mod config;
+mod error;
+mod layout;
+mod metadata;
 mod names;
 mod read;
+mod rope;
 #[cfg(test)]
 mod tests;
 mod tokenizer;
+mod types;
 mod value;
+mod words;
 
-use crate::{CompileError, Result, fs};
+use crate::{Result, fs};
+use layout::read_tensor;
 use read::Reader;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 pub use blocks::BlockFormat;
 pub(crate) use blocks::q6_k_parts;
+pub use error::GgufError;
+pub(crate) use metadata::Metadata;
 pub(crate) use names::{gguf_name, hugging_face_name};
-pub(crate) use value::Value;
+pub(crate) use types::GgmlType;
+pub(crate) use words::{in_stored_keys, in_stored_words};
 
 const MAGIC: [u8; 4] = *b"GGUF";
 const VERSIONS: std::ops::RangeInclusive<u32> = 2..=3;
 /// Key of the data's alignment, and the alignment without it.
 const ALIGNMENT_KEY: &str = "general.alignment";
 const DEFAULT_ALIGNMENT: u64 = 32;
-/// More extents than any model's tensors have.
-const MAX_RANK: u32 = 8;
+/// More tensors or keys than any model has.
+const MAX_ENTRIES: u64 = 1 << 16;
+/// Bytes of the shortest key-value pair, and of the shortest description of a tensor.
+const LEAST_PAIR: u64 = 8 + 4 + 1;
+const LEAST_TENSOR: u64 = 8 + 4 + 8 + 4 + 8;
+/// Lists that are kept however long: all others that are long are left out as they are read.
+const LONG_LISTS: [&str; 4] =
+    ["tokenizer.ggml.tokens", "tokenizer.ggml.token_type", "tokenizer.ggml.scores", "tokenizer.ggml.merges"];
 
 /// An opened file: everything but the weights.
 #[derive(Debug)]
@@ -41,7 +57,7 @@ pub(crate) struct Gguf {
     /// The file.
     pub(crate) path: PathBuf,
     /// Metadata by key.
-    pub(crate) values: BTreeMap<String, Value>,
+    pub(crate) meta: Metadata,
     /// Tensors by their names in the file.
     pub(crate) tensors: BTreeMap<String, GgufTensor>,
 }
@@ -59,132 +75,66 @@ pub(crate) struct GgufTensor {
     pub(crate) bytes: u64,
 }
 
-/// Element types of tensors: the supported ones, and the number of any other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum GgmlType {
-    /// IEEE single.
-    F32,
-    /// IEEE half.
-    F16,
-    /// Upper half of an IEEE single.
-    Bf16,
-    /// Blocks of quantised values.
-    Blocks(BlockFormat),
-    /// Any other, by its number.
-    Other(u32),
-}
-
-impl GgmlType {
-    fn from_number(number: u32) -> Self {
-        match number {
-            0 => Self::F32,
-            1 => Self::F16,
-            30 => Self::Bf16,
-            2 => Self::Blocks(BlockFormat::Q4_0),
-            3 => Self::Blocks(BlockFormat::Q4_1),
-            6 => Self::Blocks(BlockFormat::Q5_0),
-            7 => Self::Blocks(BlockFormat::Q5_1),
-            8 => Self::Blocks(BlockFormat::Q8_0),
-            12 => Self::Blocks(BlockFormat::Q4K),
-            13 => Self::Blocks(BlockFormat::Q5K),
-            14 => Self::Blocks(BlockFormat::Q6K),
-            other => Self::Other(other),
-        }
-    }
-
-    /// Elements and bytes of a block; plain numbers are blocks of one.
-    pub(crate) fn block(self) -> Option<(usize, usize)> {
-        match self {
-            Self::F32 => Some((1, 4)),
-            Self::F16 | Self::Bf16 => Some((1, 2)),
-            Self::Blocks(format) => Some((format.elems(), format.bytes())),
-            Self::Other(_) => None,
-        }
-    }
-}
-
 impl Gguf {
     /// Reads everything but the weights.
     ///
     /// # Errors
-    /// Torn, foreign, older or newer files; values, extents and offsets that cannot be.
+    /// Damaged, foreign, older or newer files; a part of a model; values, extents and offsets that cannot be.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let file = fs::open(path)?;
         let file_bytes = file.metadata().map_err(fs::io_err("inspect", path))?.len();
         let mut r = Reader::new(path, file, file_bytes);
-        let magic = r.array::<4>()?;
-        if magic != MAGIC {
-            return Err(r.foreign(format!("it begins with {magic:02x?}, expected `GGUF`")));
-        }
-        let version = r.u32()?;
-        if !VERSIONS.contains(&version) {
-            // A file of the other byte order has its version in the upper bytes.
-            let swapped = VERSIONS.contains(&version.swap_bytes());
-            let what = if swapped { "big-endian numbers".into() } else { format!("version {version}") };
-            return Err(r.foreign(format!("it has {what}, expected little-endian of version 2 or 3")));
-        }
-        let (n_tensors, n_values) = (r.u64()?, r.u64()?);
+        let (n_tensors, n_values) = read_header(&mut r)?;
         let mut values = BTreeMap::new();
         for _ in 0..n_values {
             let key = r.text()?;
-            let value = value::read(&mut r)?;
-            if values.insert(key.clone(), value).is_some() {
-                return Err(r.malformed(format!("key `{key}` comes twice")));
+            let value = value::read(&mut r, LONG_LISTS.contains(&key.as_str()))?;
+            if values.contains_key(&key) {
+                return Err(r.malformed(format!("key `{}` is there twice", value::shown(&key))));
             }
+            values.insert(key, value);
         }
+        let meta = Metadata::new(path, values);
+        meta.check_kind()?;
         let mut tensors = BTreeMap::new();
         for _ in 0..n_tensors {
             let (name, tensor) = read_tensor(&mut r)?;
-            if tensors.insert(name.clone(), tensor).is_some() {
-                return Err(r.malformed(format!("tensor `{name}` comes twice")));
+            if tensors.contains_key(&name) {
+                return Err(r.malformed(format!("tensor `{}` is there twice", value::shown(&name))));
             }
+            tensors.insert(name, tensor);
         }
-        let alignment = values.get(ALIGNMENT_KEY).and_then(Value::unsigned).unwrap_or(DEFAULT_ALIGNMENT);
+        let alignment = meta.count(ALIGNMENT_KEY)?.unwrap_or(DEFAULT_ALIGNMENT);
         if !alignment.is_power_of_two() {
-            return Err(r.malformed(format!("`{ALIGNMENT_KEY}` is {alignment}, expected a power of two")));
+            return Err(meta.refused(ALIGNMENT_KEY, "a power of two"));
         }
-        let data = r.at().next_multiple_of(alignment);
-        for (name, tensor) in &mut tensors {
-            tensor.offset = place(&r, name, tensor, data, file_bytes)?;
-        }
-        Ok(Self { path: path.into(), values, tensors })
+        layout::place(&r, &mut tensors, alignment, file_bytes)?;
+        Ok(Self { path: path.into(), meta, tensors })
     }
 }
 
-/// Name, extents and type; the offset as written.
-fn read_tensor(r: &mut Reader<'_>) -> Result<(String, GgufTensor)> {
-    let name = r.text()?;
-    let rank = r.u32()?;
-    if rank == 0 || rank > MAX_RANK {
-        return Err(r.malformed(format!("tensor `{name}` has {rank} axes")));
+/// Magic, version, and how many tensors and pairs there are.
+fn read_header(r: &mut Reader<'_>) -> Result<(u64, u64)> {
+    if r.left() == 0 {
+        return Err(r.foreign("it is empty".into()));
     }
-    let mut dims = (0..rank)
-        .map(|_| usize::try_from(r.u64()?).map_err(|_| r.malformed(format!("tensor `{name}` is too large"))))
-        .collect::<Result<Vec<_>>>()?;
-    let ty = GgmlType::from_number(r.u32()?);
-    let n_elems = dims.iter().try_fold(1usize, |n, &d| n.checked_mul(d));
-    let row = dims[0];
-    let bytes = match ty.block() {
-        None => Some(0),
-        Some((elems, _)) if !row.is_multiple_of(elems) => {
-            return Err(r.malformed(format!("tensor `{name}` has rows of {row} elements, no multiple of {elems}")));
+    let magic = r.array::<4>()?;
+    if magic != MAGIC {
+        return Err(r.foreign(format!("it begins with {magic:02x?}, expected `GGUF`")));
+    }
+    let version = r.u32()?;
+    if !VERSIONS.contains(&version) {
+        // A file of the other byte order has its version in the upper bytes.
+        let swapped = VERSIONS.contains(&version.swap_bytes());
+        let what = if swapped { "big-endian numbers".into() } else { format!("version {version}") };
+        return Err(r.foreign(format!("it has {what}, expected little-endian of version 2 or 3")));
+    }
+    let (n_tensors, n_values) = (r.u64()?, r.u64()?);
+    for (what, n, least) in [("tensors", n_tensors, LEAST_TENSOR), ("keys", n_values, LEAST_PAIR)] {
+        let limit = MAX_ENTRIES.min(r.left() / least);
+        if n > limit {
+            return Err(r.damaged(format!("its header counts {n} {what}, a file of its length has at most {limit}")));
         }
-        Some((elems, bytes)) => n_elems.and_then(|n| (n / elems).checked_mul(bytes)),
-    };
-    let bytes = bytes.ok_or_else(|| r.malformed(format!("tensor `{name}` of {dims:?} is too large")))? as u64;
-    dims.reverse();
-    Ok((name, GgufTensor { dims, ty, offset: r.u64()?, bytes }))
-}
-
-/// The offset from the file's start, checked to lie inside.
-fn place(r: &Reader<'_>, name: &str, tensor: &GgufTensor, data: u64, file_bytes: u64) -> Result<u64> {
-    let start = data.checked_add(tensor.offset);
-    match start.and_then(|start| Some((start, start.checked_add(tensor.bytes)?))) {
-        Some((start, end)) if end <= file_bytes => Ok(start),
-        Some((_, end)) => Err(CompileError::DamagedFile {
-            path: r.path().into(),
-            detail: format!("tensor `{name}` ends at byte {end}, the file at {file_bytes}"),
-        }),
-        None => Err(r.malformed(format!("the offset of tensor `{name}` overflows"))),
     }
+    Ok((n_tensors, n_values))
 }

@@ -1,7 +1,7 @@
 //! Tensor names of llama.cpp's converters as Hugging Face writes them, which the rest of the compiler uses.
 
 /// The part of a layer: its name there, and here.
-const PARTS: [(&str, &str); 14] = [
+const PARTS: [(&str, &str); 18] = [
     ("attn_norm.weight", "input_layernorm.weight"),
     ("attn_q.weight", "self_attn.q_proj.weight"),
     ("attn_q.bias", "self_attn.q_proj.bias"),
@@ -12,10 +12,14 @@ const PARTS: [(&str, &str); 14] = [
     ("attn_q_norm.weight", "self_attn.q_norm.weight"),
     ("attn_k_norm.weight", "self_attn.k_norm.weight"),
     ("attn_output.weight", "self_attn.o_proj.weight"),
+    ("attn_output.bias", "self_attn.o_proj.bias"),
     ("ffn_norm.weight", "post_attention_layernorm.weight"),
     ("ffn_gate.weight", "mlp.gate_proj.weight"),
+    ("ffn_gate.bias", "mlp.gate_proj.bias"),
     ("ffn_up.weight", "mlp.up_proj.weight"),
+    ("ffn_up.bias", "mlp.up_proj.bias"),
     ("ffn_down.weight", "mlp.down_proj.weight"),
+    ("ffn_down.bias", "mlp.down_proj.bias"),
 ];
 
 /// Hugging Face's name; `None` for tensors that no supported model has.
@@ -27,7 +31,8 @@ pub(crate) fn hugging_face_name(name: &str) -> Option<String> {
         _ => {}
     }
     let (layer, part) = name.strip_prefix("blk.")?.split_once('.')?;
-    let layer: usize = layer.parse().ok()?;
+    // `blk.01` and `blk.+1` are other names than `blk.1`.
+    let layer = layer.parse::<usize>().ok().filter(|n| n.to_string() == layer)?;
     let (_, ours) = PARTS.iter().find(|(theirs, _)| *theirs == part)?;
     Some(format!("model.layers.{layer}.{ours}"))
 }
@@ -60,7 +65,14 @@ mod tests {
         {
             assert_eq!(gguf_name(&name(theirs).unwrap()).as_deref(), Some(theirs));
         }
-        for unknown in ["rope_freqs.weight", "blk.x.attn_q.weight", "blk.1.ffn_gate_exps.weight", "blk.1"] {
+        for unknown in [
+            "rope_freqs.weight",
+            "blk.x.attn_q.weight",
+            "blk.1.ffn_gate_exps.weight",
+            "blk.1",
+            "blk.01.attn_q.weight",
+            "blk.+1.attn_q.weight",
+        ] {
             assert_eq!(name(unknown), None, "{unknown}");
         }
     }

@@ -1,4 +1,4 @@
-//! Metadata values.
+//! Metadata values. Lists are kept as they lie in the file, packed: a file of long lists needs no more memory than its own length.
 
 use super::read::Reader;
 use crate::Result;
@@ -6,62 +6,43 @@ use crate::Result;
 /// A value of the metadata. Numbers are widened.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Value {
-    /// Any unsigned integer.
-    Unsigned(u64),
-    /// Any signed integer.
-    Signed(i64),
+    /// Any integer.
+    Int(i128),
     /// Any float.
     Float(f64),
     /// A truth value.
     Bool(bool),
     /// A string.
     Text(String),
-    /// Strings, of which vocabularies have many.
-    Texts(Vec<String>),
-    /// A list of anything else.
-    List(Vec<Value>),
+    /// Strings.
+    Texts(Texts),
+    /// Numbers, or truth values.
+    Numbers(Numbers),
+    /// A long list that no part of the compiler reads: the length is all that is kept.
+    Skipped(u64),
 }
 
-impl Value {
-    /// A whole number from 0 up.
-    pub(crate) fn unsigned(&self) -> Option<u64> {
-        match self {
-            Self::Unsigned(n) => Some(*n),
-            Self::Signed(n) => u64::try_from(*n).ok(),
-            _ => None,
-        }
-    }
-
-    /// Any number.
-    pub(crate) fn number(&self) -> Option<f64> {
-        match self {
-            Self::Unsigned(n) => Some(*n as f64),
-            Self::Signed(n) => Some(*n as f64),
-            Self::Float(x) => Some(*x),
-            _ => None,
-        }
-    }
-
-    /// A truth value.
-    pub(crate) fn bool(&self) -> Option<bool> {
-        if let Self::Bool(b) = self { Some(*b) } else { None }
-    }
-
-    /// A string.
-    pub(crate) fn text(&self) -> Option<&str> {
-        if let Self::Text(text) = self { Some(text) } else { None }
-    }
-
-    /// A list of strings.
-    pub(crate) fn texts(&self) -> Option<&[String]> {
-        if let Self::Texts(texts) = self { Some(texts) } else { None }
-    }
-
-    /// A list of numbers.
-    pub(crate) fn numbers(&self) -> Option<Vec<f64>> {
-        if let Self::List(values) = self { values.iter().map(Self::number).collect() } else { None }
-    }
+/// A list of strings, one after the other in one buffer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Texts {
+    text: String,
+    ends: Vec<usize>,
 }
+
+/// A list of numbers or truth values, as its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Numbers {
+    kind: u32,
+    width: usize,
+    bytes: Vec<u8>,
+}
+
+/// Lists of more elements are kept only under keys that are read.
+const SHORT: u64 = 4096;
+/// More elements than a vocabulary or a list of merges has.
+const LONGEST: u64 = 1 << 24;
+/// Characters of a string that a message shows.
+const SHOWN: usize = 40;
 
 /// Numbers of the value types, as the format gives them.
 mod kind {
@@ -80,43 +61,190 @@ mod kind {
     pub(super) const F64: u32 = 12;
 }
 
-/// Reads a type and a value of it.
-pub(super) fn read(r: &mut Reader<'_>) -> Result<Value> {
-    let kind = r.u32()?;
-    if kind != kind::LIST {
-        return one(r, kind);
-    }
-    let kind = r.u32()?;
+/// Bytes of a number or truth value.
+const fn width(kind: u32) -> Option<usize> {
     match kind {
-        kind::LIST => Err(r.malformed("a list of lists, which no key has".into())),
-        kind::TEXT => {
-            let n = r.count(8)?;
-            Ok(Value::Texts((0..n).map(|_| r.text()).collect::<Result<_>>()?))
-        }
-        _ => {
-            let n = r.count(1)?;
-            Ok(Value::List((0..n).map(|_| one(r, kind)).collect::<Result<_>>()?))
+        kind::U8 | kind::I8 | kind::BOOL => Some(1),
+        kind::U16 | kind::I16 => Some(2),
+        kind::U32 | kind::I32 | kind::F32 => Some(4),
+        kind::U64 | kind::I64 | kind::F64 => Some(8),
+        _ => None,
+    }
+}
+
+impl Value {
+    /// What it is, for messages.
+    pub(crate) fn shown(&self) -> String {
+        match self {
+            Self::Int(n) => n.to_string(),
+            Self::Float(x) => x.to_string(),
+            Self::Bool(b) => b.to_string(),
+            Self::Text(text) => format!("the string `{}`", shown(text)),
+            Self::Texts(texts) => format!("a list of {} strings", texts.len()),
+            Self::Numbers(numbers) if numbers.kind == kind::BOOL => {
+                format!("a list of {} truth values", numbers.len())
+            }
+            Self::Numbers(numbers) => format!("a list of {} numbers", numbers.len()),
+            Self::Skipped(n) => format!("a list of {n} entries"),
         }
     }
 }
 
-fn one(r: &mut Reader<'_>, kind: u32) -> Result<Value> {
-    Ok(match kind {
-        kind::U8 => Value::Unsigned(r.array::<1>()?[0].into()),
-        kind::I8 => Value::Signed(i8::from_le_bytes(r.array()?).into()),
-        kind::U16 => Value::Unsigned(u16::from_le_bytes(r.array()?).into()),
-        kind::I16 => Value::Signed(i16::from_le_bytes(r.array()?).into()),
-        kind::U32 => Value::Unsigned(r.u32()?.into()),
-        kind::I32 => Value::Signed(i32::from_le_bytes(r.array()?).into()),
-        kind::F32 => Value::Float(f32::from_le_bytes(r.array()?).into()),
-        kind::BOOL => match r.array::<1>()?[0] {
-            b @ 0..=1 => Value::Bool(b == 1),
-            b => return Err(r.malformed(format!("a truth value of {b}"))),
-        },
-        kind::TEXT => Value::Text(r.text()?),
-        kind::U64 => Value::Unsigned(r.u64()?),
-        kind::I64 => Value::Signed(i64::from_le_bytes(r.array()?)),
-        kind::F64 => Value::Float(f64::from_le_bytes(r.array()?)),
-        other => return Err(r.malformed(format!("a value of unknown type {other}"))),
-    })
+/// The beginning of a text, its control characters escaped: what a file says may not steer a terminal.
+pub(crate) fn shown(text: &str) -> String {
+    let mut shown: String = text.chars().take(SHOWN).flat_map(char::escape_debug).collect();
+    if text.chars().nth(SHOWN).is_some() {
+        shown.push_str("...");
+    }
+    shown
+}
+
+impl Texts {
+    /// Strings in the list.
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// The string at that place.
+    pub(crate) fn get(&self, at: usize) -> Option<&str> {
+        let start = if at == 0 { 0 } else { *self.ends.get(at - 1)? };
+        self.text.get(start..*self.ends.get(at)?)
+    }
+
+    /// All strings, in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &str> {
+        (0..self.len()).filter_map(|at| self.get(at))
+    }
+
+    fn read(r: &mut Reader<'_>) -> Result<Self> {
+        let n = r.count(8)?;
+        let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(n));
+        for _ in 0..n {
+            r.append_text(&mut bytes)?;
+            ends.push(bytes.len());
+        }
+        let not_utf8 = || r.malformed("a string of a list is not UTF-8".into());
+        let text = String::from_utf8(bytes).map_err(|_| not_utf8())?;
+        if ends.iter().any(|&end| !text.is_char_boundary(end)) {
+            return Err(not_utf8());
+        }
+        Ok(Self { text, ends })
+    }
+}
+
+impl Numbers {
+    /// Numbers in the list.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len() / self.width
+    }
+
+    /// As whole numbers; `None` for floats and truth values.
+    pub(crate) fn ints(&self) -> Option<impl Iterator<Item = i128>> {
+        let whole = !matches!(self.kind, kind::F32 | kind::F64 | kind::BOOL);
+        whole.then(|| {
+            self.bytes.chunks_exact(self.width).map(|b| match decode(self.kind, b) {
+                Value::Int(n) => n,
+                other => unreachable!("{other:?} in a list of whole numbers"),
+            })
+        })
+    }
+
+    /// As floats; `None` for truth values.
+    pub(crate) fn floats(&self) -> Option<impl Iterator<Item = f64>> {
+        (self.kind != kind::BOOL).then(|| {
+            self.bytes.chunks_exact(self.width).map(|b| match decode(self.kind, b) {
+                Value::Int(n) => n as f64,
+                Value::Float(x) => x,
+                other => unreachable!("{other:?} in a list of numbers"),
+            })
+        })
+    }
+}
+
+/// Reads a type and a value of it. `keep`: keep a list however long.
+pub(super) fn read(r: &mut Reader<'_>, keep: bool) -> Result<Value> {
+    let kind = r.u32()?;
+    match kind {
+        kind::TEXT => r.text().map(Value::Text),
+        kind::LIST => list(r, keep),
+        _ => {
+            let width = width(kind).ok_or_else(|| r.malformed(format!("a value of unknown type {kind}")))?;
+            let bytes = r.bytes(width as u64)?;
+            check_bools(r, kind, &bytes)?;
+            Ok(decode(kind, &bytes))
+        }
+    }
+}
+
+fn list(r: &mut Reader<'_>, keep: bool) -> Result<Value> {
+    let kind = r.u32()?;
+    if kind == kind::LIST {
+        return Err(r.malformed("a list of lists, which no key has".into()));
+    }
+    if kind == kind::TEXT {
+        let n = r.peek_u64()?;
+        check_length(r, n, keep)?;
+        if keep || n <= SHORT {
+            return Texts::read(r).map(Value::Texts);
+        }
+        for _ in 0..r.count(8)? {
+            let length = r.u64()?;
+            r.skip(length)?;
+        }
+        return Ok(Value::Skipped(n));
+    }
+    let width = width(kind).ok_or_else(|| r.malformed(format!("a list of unknown type {kind}")))?;
+    let n = r.count(width as u64)? as u64;
+    let length = n * width as u64;
+    if !keep && n > SHORT {
+        r.skip(length)?;
+        return Ok(Value::Skipped(n));
+    }
+    check_length(r, n, keep)?;
+    let bytes = r.bytes(length)?;
+    check_bools(r, kind, &bytes)?;
+    Ok(Value::Numbers(Numbers { kind, width, bytes }))
+}
+
+fn check_length(r: &Reader<'_>, n: u64, keep: bool) -> Result<()> {
+    if keep && n > LONGEST {
+        return Err(r.malformed(format!("a list of {n} entries, expected at most {LONGEST}")));
+    }
+    Ok(())
+}
+
+fn check_bools(r: &Reader<'_>, kind: u32, bytes: &[u8]) -> Result<()> {
+    match bytes.iter().find(|b| kind == kind::BOOL && **b > 1) {
+        Some(b) => Err(r.malformed(format!("a truth value of {b}"))),
+        None => Ok(()),
+    }
+}
+
+/// A number or truth value from exactly as many bytes as it has.
+fn decode(kind: u32, bytes: &[u8]) -> Value {
+    let mut wide = [0; 8];
+    wide[..bytes.len()].copy_from_slice(bytes);
+    let bits = u64::from_le_bytes(wide);
+    match kind {
+        kind::I8 => Value::Int((bits as i8).into()),
+        kind::I16 => Value::Int((bits as i16).into()),
+        kind::I32 => Value::Int((bits as i32).into()),
+        kind::I64 => Value::Int(bits.cast_signed().into()),
+        kind::F32 => Value::Float(f32::from_bits(bits as u32).into()),
+        kind::F64 => Value::Float(f64::from_bits(bits)),
+        kind::BOOL => Value::Bool(bits == 1),
+        _ => Value::Int(bits.into()),
+    }
+}
+
+#[cfg(test)]
+impl Value {
+    /// Bytes that a list holds in memory.
+    pub(super) fn packed_bytes(&self) -> Option<usize> {
+        match self {
+            Self::Texts(texts) => Some(texts.text.len() + texts.ends.len() * size_of::<usize>()),
+            Self::Numbers(numbers) => Some(numbers.bytes.len()),
+            _ => None,
+        }
+    }
 }

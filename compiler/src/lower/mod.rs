@@ -42,12 +42,15 @@ use weight_format::WeightSpec;
 /// Checks, before any work is done, that every tensor of the model is present, with its shape and a supported type, and that the
 /// checkpoint has no others.
 pub(crate) fn check_weights(spec: &ModelSpec, checkpoint: &Checkpoint) -> Result<()> {
-    unread::check_layers(spec, checkpoint)?;
-    let mut taken = Taken::none_of(checkpoint);
-    for weight in weights::of_split(spec, &Split::whole(spec), Format::PLAIN) {
-        taken.take(&weight.name, &weight.dims)?;
-    }
-    taken.check_rest(spec)
+    let check = || {
+        unread::check_layers(spec, checkpoint)?;
+        let mut taken = Taken::none_of(checkpoint);
+        for weight in weights::of_split(spec, &Split::whole(spec), Format::PLAIN) {
+            taken.take(&weight.name, &weight.dims)?;
+        }
+        taken.check_rest(spec)
+    };
+    check().map_err(|error| checkpoint.in_stored_words(error))
 }
 
 /// Weights that a split reads: how many, and their bytes in the checkpoint.
@@ -166,7 +169,8 @@ impl Source<'_> {
         graphs: impl Iterator<Item = &'g mut Composer<S>>,
     ) -> Result<Vec<TensorValue<S::Tensor>>> {
         crate::progress::go_on(self.progress)?;
-        let stored = EncodedWeight::read(self.checkpoint, weight, self.format)?;
+        let stored = EncodedWeight::read(self.checkpoint, weight, self.format)
+            .map_err(|error| self.checkpoint.in_stored_words(error))?;
         let handles = graphs.map(|graph| graph.constant(&stored)).collect::<Result<Vec<_>>>()?;
         self.loss.join(stored.loss);
         self.progress.item(&weight.name, stored.source_bytes);

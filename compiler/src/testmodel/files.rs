@@ -8,8 +8,7 @@ use crate::lower::{Role, all_tensors};
 use crate::{Result, fs};
 use half::{bf16, f16};
 use serde_json::{Map, json};
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::Path;
 
 pub(super) const RMS_EPS: f64 = 1e-5;
@@ -76,9 +75,10 @@ const fn dtype_names(dtype: FileDtype) -> (&'static str, &'static str) {
     }
 }
 
-struct Tensor {
-    name: String,
-    dims: Vec<usize>,
+/// A tensor of a test model.
+pub(super) struct Tensor {
+    pub(super) name: String,
+    pub(super) dims: Vec<usize>,
     role: Role,
 }
 
@@ -88,9 +88,13 @@ impl Tensor {
     }
 }
 
+/// All tensors of the model, in the order of its layers.
+pub(super) fn tensors(model: &TestModel) -> Vec<Tensor> {
+    all_tensors(&model.spec()).into_iter().map(|(name, dims, role)| Tensor { name, dims, role }).collect()
+}
+
 pub(super) fn write_weights(model: &TestModel, dir: &Path) -> Result<()> {
-    let tensors: Vec<Tensor> =
-        all_tensors(&model.spec()).into_iter().map(|(name, dims, role)| Tensor { name, dims, role }).collect();
+    let tensors = tensors(model);
     if model.shards == 1 {
         return write_file(model, &dir.join("model.safetensors"), &tensors);
     }
@@ -111,19 +115,15 @@ fn write_file(model: &TestModel, path: &Path, tensors: &[Tensor]) -> Result<()> 
     let listed = tensors.iter().map(|t| (t.name.as_str(), t.dims.as_slice()));
     let header = file_header(dtype_names(model.dtype).0, width, listed);
 
-    let file = File::create(path).map_err(fs::io_err("create", path))?;
-    let mut out = BufWriter::with_capacity(1 << 16, file);
-    let written = || -> std::io::Result<()> {
+    let written = file_io::write(path, |out| {
         out.write_all(&header)?;
-        for tensor in tensors {
-            write_values(model, tensor, &mut out)?;
-        }
-        out.flush()
-    }();
-    written.map_err(fs::io_err("write", path))
+        tensors.iter().try_for_each(|tensor| write_values(model, tensor, out))
+    });
+    Ok(written?)
 }
 
-fn write_values(model: &TestModel, tensor: &Tensor, out: &mut impl Write) -> std::io::Result<()> {
+/// The values of a tensor, before they are narrowed to the file's type.
+pub(super) fn values(model: &TestModel, tensor: &Tensor) -> Vec<f32> {
     let inner = *tensor.dims.last().unwrap_or(&1) as f32;
     let is_head = tensor.name == "lm_head.weight";
     let (mean, deviation) = match tensor.role {
@@ -134,8 +134,11 @@ fn write_values(model: &TestModel, tensor: &Tensor, out: &mut impl Write) -> std
         Role::Norm => (1.0, SMALL),
     };
     let mut noise = Noise::new(model.seed, &tensor.name);
-    for _ in 0..tensor.n_elems() {
-        let value = mean + deviation * noise.draw();
+    (0..tensor.n_elems()).map(|_| mean + deviation * noise.draw()).collect()
+}
+
+fn write_values(model: &TestModel, tensor: &Tensor, out: &mut dyn Write) -> std::io::Result<()> {
+    for value in values(model, tensor) {
         match model.dtype {
             FileDtype::F32 => out.write_all(&value.to_le_bytes())?,
             FileDtype::F16 => out.write_all(&f16::from_f32(value).to_le_bytes())?,

@@ -5,10 +5,13 @@
 //! choices stable under f16.
 
 mod files;
+mod gguf;
 mod random;
 #[cfg(test)]
 mod tests;
 mod tokenizer;
+
+pub use gguf::{DraftTensor, GgufDraft, GgufValue, Matrices};
 
 use crate::family::{Family, Llama3Scaling, ModelSpec, Rope, SamplerDefaults, SpecialTokens};
 use crate::{CompileError, Result};

@@ -9,22 +9,26 @@ use serde_json::{Map, Value, json};
 const BOS_TEXT: &str = "<|begin|>";
 const EOS_TEXT: &str = "<|end|>";
 
-/// The document for `vocab` entries, at least `N_BYTES + 2`.
-pub(super) fn json(vocab: usize) -> Value {
-    let mut ids: Map<String, Value> = (0..N_BYTES).map(|byte| (byte_char(byte as u8).into(), json!(byte))).collect();
-    ids.insert(BOS_TEXT.into(), json!(BOS.0));
-    ids.insert(EOS_TEXT.into(), json!(EOS.0));
+/// Texts by id, and merges, for `vocab` entries, at least `N_BYTES + 2`.
+pub(super) fn lists(vocab: usize) -> (Vec<String>, Vec<String>) {
+    let mut tokens: Vec<String> = (0..N_BYTES).map(|byte| byte_char(byte as u8).into()).collect();
+    tokens.extend([BOS_TEXT, EOS_TEXT].map(String::from));
     let mut words: Vec<String> = ('a'..='z').map(String::from).collect();
     let mut merges = Vec::new();
-    let mut next = 0;
-    while ids.len() < vocab {
+    for next in 0..vocab - tokens.len() {
         let (stem, letter) = (&words[next / 26], char::from(b'a' + (next % 26) as u8));
         let word = format!("{stem}{letter}");
-        merges.push(json!(format!("{stem} {letter}")));
-        ids.insert(word.clone(), json!(ids.len()));
+        merges.push(format!("{stem} {letter}"));
+        tokens.push(word.clone());
         words.push(word);
-        next += 1;
     }
+    (tokens, merges)
+}
+
+/// The document for `vocab` entries, at least `N_BYTES + 2`.
+pub(super) fn json(vocab: usize) -> Value {
+    let (tokens, merges) = lists(vocab);
+    let ids: Map<String, Value> = tokens.into_iter().enumerate().map(|(id, token)| (token, json!(id))).collect();
     let byte_level = json!({ "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true });
     json!({
         "version": "1.0",

@@ -100,9 +100,10 @@ impl Decoding<'_> {
                 drawn.deliver(&mut self.reply, place, token);
                 Ok(())
             }
-            (None, Some(cache)) => {
-                cache.process(self.model, &input).map(|logits| drawn.draw(&mut self.reply, place, &logits))
-            }
+            (None, Some(cache)) => cache.process(self.model, &input).map(|logits| {
+                self.reply.query.kpis.n_restored = logits.n_restored;
+                drawn.draw(&mut self.reply, place, &logits.value);
+            }),
             (None, None) => self.model.process(&input).map(|logits| drawn.draw(&mut self.reply, place, logits)),
         };
         match done {

@@ -245,7 +245,9 @@ impl Dialog {
         let (before, mut stop) = (self.n_past(), None);
         if !query.input.is_empty() {
             let done = match &self.prefix_cache {
-                Some(cache) => cache.prefill(&mut *self.model, &query.input),
+                Some(cache) => cache
+                    .prefill(&mut *self.model, &query.input)
+                    .map(|prefilled| query.kpis.n_restored = prefilled.n_restored),
                 None => self.model.prefill(&query.input),
             };
             match done {
@@ -323,6 +325,11 @@ impl Dialog {
     /// Looks for a stored prefix of the first prompt from now on, and keeps its prefixes.
     pub fn set_prefix_cache(&mut self, cache: Option<PrefixCache>) {
         self.prefix_cache = cache;
+    }
+
+    /// The prefix cache of the first prompt, if it has one.
+    pub fn prefix_cache(&self) -> Option<&PrefixCache> {
+        self.prefix_cache.as_ref()
     }
 
     /// Draws tokens another way from now on; penalties and random sequence start over.

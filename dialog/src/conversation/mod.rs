@@ -29,3 +29,4 @@ pub use dialog::Dialog;
 pub use error::DialogError;
 pub use generation::Generation;
 pub use reply::{Chunk, Reply};
+pub use saved::RestoreReport;

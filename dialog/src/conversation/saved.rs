@@ -5,11 +5,20 @@
 use std::path::Path;
 
 use engine::Overflow;
-use session_store::{DialogState, SaveFormat, SaveReport, Snapshot, read_session, save_session};
+use session_store::{DialogState, RestoreNote, Restored, SaveFormat, SaveReport, Snapshot, read_session, save_session};
 
 use super::dialog::Dialog;
 use super::error::DialogError;
 use crate::sampler::Mt19937;
+
+/// What a dialog was restored from.
+#[derive(Debug)]
+pub struct RestoreReport {
+    /// The files that count.
+    pub format: SaveFormat,
+    /// How the folder's other files differ from them, if they do.
+    pub note: Option<RestoreNote>,
+}
 
 impl Dialog {
     /// Saves the dialog into a folder, which is made if need be. A paused one is restored as stopped.
@@ -38,11 +47,11 @@ impl Dialog {
     ///
     /// # Errors
     /// There is none, or it is torn, corrupt, of another model, or too long for this context: nothing has changed.
-    pub fn restore(&mut self, dir: &Path) -> Result<SaveFormat, DialogError> {
+    pub fn restore(&mut self, dir: &Path) -> Result<RestoreReport, DialogError> {
         let starts_turn: Vec<_> = self.context.eos.first().copied().into_iter().chain(self.context.bos).collect();
-        let (snapshot, format) = read_session(dir, &self.model.cache_schema()?, &starts_turn)?;
+        let Restored { snapshot, format, note } = read_session(dir, &self.model.cache_schema()?, &starts_turn)?;
         self.restore_snapshot(&snapshot)?;
-        Ok(format)
+        Ok(RestoreReport { format, note })
     }
 
     /// Restores a dialog from plain values; the one before is forgotten.

@@ -9,7 +9,7 @@ fn of(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn files_are_told_by_their_first_bytes() {
+fn files_are_known_by_their_first_bytes() {
     let elf = |machine: u16| [b"\x7fELF".as_slice(), &[2; 14], &machine.to_le_bytes()].concat();
     let zip = |name: &str| {
         let mut bytes = b"PK\x03\x04".to_vec();
@@ -58,7 +58,7 @@ fn files_are_told_by_their_first_bytes() {
 }
 
 #[test]
-fn json_is_told_by_its_keys_even_where_it_is_torn() {
+fn json_is_known_by_its_keys_even_where_it_is_torn() {
     for (text, want) in [
         ("{\"dialog\": {\"version\": 1", JsonKind::GenieConfig),
         ("{\"model_type\": \"llama\"}", JsonKind::ModelConfig),
@@ -77,7 +77,7 @@ fn json_is_told_by_its_keys_even_where_it_is_torn() {
 }
 
 #[test]
-fn parts_of_a_split_model_are_told_by_name() {
+fn parts_of_a_split_model_are_known_by_name() {
     let dir = tempfile::tempdir().unwrap();
     for (name, want) in [
         ("a-00002-of-00003.gguf", "a GGUF file, part 2 of 3"),
@@ -92,7 +92,7 @@ fn parts_of_a_split_model_are_told_by_name() {
 }
 
 #[test]
-fn folders_are_told_by_names_in_them() {
+fn folders_are_known_by_names_in_them() {
     for (name, want) in [
         ("genie_config.json", "a bundle's folder"),
         ("config.json", "a model's folder"),

@@ -3,8 +3,10 @@
 //! Nothing in it depends on time or place, so the same model and options give the same manifest.
 
 mod formats;
+mod listed;
 
 pub use formats::{Precision, Splits, UnknownWord, Weights};
+pub use listed::{ListedFile, listed_files};
 
 use std::path::Path;
 

@@ -9,9 +9,9 @@ use open_genie::{BackendChoice, Options};
 #[derive(clap::Args, Clone)]
 pub struct BackendArgs {
     /// `host` for the embedded CPU backend, `htp` for Qualcomm's `libQnnHtp.so` wherever it is found, or the path of a QNN
-    /// library. The config's `backend.type` is ignored.
-    #[arg(long, default_value = "host", value_name = "host|htp|PATH")]
-    pub backend: String,
+    /// library [default: the one that the context binaries are for].
+    #[arg(long, value_name = "host|htp|PATH")]
+    pub backend: Option<String>,
     /// Path of the backend library; overrides `--backend`.
     #[arg(long, value_name = "PATH")]
     pub backend_lib: Option<PathBuf>,
@@ -24,9 +24,10 @@ pub struct BackendArgs {
 impl BackendArgs {
     /// Options with that backend.
     pub fn options(&self) -> Result<Options> {
-        let backend = match &self.backend_lib {
-            Some(file) => BackendChoice::Library(file.clone()),
-            None => self.backend.parse()?,
+        let backend = match (&self.backend_lib, &self.backend) {
+            (Some(file), _) => BackendChoice::Library(file.clone()),
+            (None, Some(name)) => name.parse()?,
+            (None, None) => BackendChoice::OfBundle,
         };
         let options = Options::new().backend(backend);
         Ok(match &self.system_lib {

@@ -41,7 +41,7 @@ pub struct Args {
     pub weights: WeightsArg,
     #[command(flatten)]
     pub htp: HtpArgs,
-    /// Replace an existing bundle.
+    /// Replace the bundle in that folder. What its manifest does not list stays; a folder without a bundle is never replaced.
     #[arg(long)]
     pub force: bool,
     /// Print one JSON document: the config, the graphs, the files with their lengths and hashes.
@@ -188,8 +188,8 @@ fn into_bundle(options: &CompileOptions, backend: &BackendArgs, printer: &Printe
 
 /// Qualcomm's library: from `--backend-lib` or `--backend`, else the one found on this machine.
 fn htp_backend(htp: &HtpOptions, args: &BackendArgs) -> Result<Arc<Backend>> {
-    let path =
-        Some(PathBuf::from(&args.backend)).filter(|path| path.components().count() > 1 || path.extension().is_some());
+    let path = args.backend.as_ref().map(PathBuf::from);
+    let path = path.filter(|path| path.components().count() > 1 || path.extension().is_some());
     let named = args.backend_lib.clone().or(path);
     let library = named.or_else(|| runtime::find(runtime::HTP)).ok_or_else(|| {
         UserError::error(

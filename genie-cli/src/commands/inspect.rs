@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use file_io::FileKind;
 use genie_types::{GraphInfo, Quant, TensorInfo};
 use open_genie::Perf;
 use qnn_api::{BinaryInfo, Library, binary_info};
@@ -31,10 +32,10 @@ pub struct Args {
 
 /// Prints what a binary or a bundle holds; a folder or a `.json` file is a bundle.
 pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
-    let is_bundle = args.path.is_dir() || args.path.extension().is_some_and(|e| e == "json");
     let options = args.backend.options()?;
-    let library = open_genie::load_library(&options)?;
-    if !is_bundle {
+    let kind = FileKind::of(&args.path);
+    if kind.is_context_binary() || matches!(kind, FileKind::Unknown { .. }) {
+        let library = open_genie::load_library(&options.for_binaries(&[&args.path])?)?;
         let (info, size) = read(&library, &args.path)?;
         if args.json {
             let mut document = binary_json(&args.path, &info, size);
@@ -48,6 +49,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     }
 
     let model = read_bundle(&args.path, printer)?.open(&options.perf(Perf::LeaveAlone))?;
+    let library = model.backend().library();
     let (config, layout) = (model.bundle().config(), model.engine().layout());
     let mut binaries = Vec::new();
     for path in &config.engine().ctx_bins {

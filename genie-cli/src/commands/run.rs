@@ -18,6 +18,7 @@ use crate::args::{BackendArgs, BundleArgs, PolicyArg, SocArgs, ThreadArgs, warn_
 use crate::exit::ExitStatus;
 use crate::failure::{Partial, UserError};
 use crate::interrupt::Interrupted;
+use crate::outfile;
 use crate::printer::Printer;
 use stream::{End, Streamed, stream};
 
@@ -88,16 +89,16 @@ pub struct SavedArgs {
     #[arg(long, value_name = "DIR")]
     pub restore: Option<PathBuf>,
     /// Treat the prompt as the whole conversation: rewind to the prefix that it shares with the restored dialog.
-    #[arg(long)]
+    #[arg(long, requires = "restore")]
     pub rewind: bool,
     /// Keep the caches of prompts in this folder, and start from the longest stored prefix of the prompt.
     #[arg(long, value_name = "DIR")]
     pub prefix_cache: Option<PathBuf>,
     /// Size limit of the prefix cache, in MiB.
-    #[arg(long, value_name = "MIB", default_value_t = 1024)]
+    #[arg(long, value_name = "MIB", default_value_t = 1024, requires = "prefix_cache")]
     pub prefix_cache_mib: u64,
     /// Shortest prefix to store, in tokens.
-    #[arg(long, alias = "prefix-min", value_name = "TOKENS", default_value_t = 128)]
+    #[arg(long, alias = "prefix-min", value_name = "TOKENS", default_value_t = 128, requires = "prefix_cache")]
     pub prefix_min_tokens: usize,
     /// Layout of the KV cache [default: the bundle's].
     #[arg(long, value_name = "smart-mask|shift-concat|pointer-shift|native-kv")]
@@ -151,6 +152,10 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     let bundle = args.bundle.read(&args.backend, printer)?;
     if let Some(file) = &args.profile {
         must_be_new(file)?;
+        outfile::must_be_writable("--profile", file)?;
+    }
+    if let Some(folder) = &args.saved.save {
+        outfile::must_take_files("--save", folder)?;
     }
     let graphs = args.graph_profile.map(|level| {
         GraphProfile::new(match level {
@@ -160,7 +165,11 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     });
     let mut session = open(args, bundle, graphs.as_ref(), printer)?;
     if let Some(folder) = &args.saved.restore {
-        let whose = if session.restore(folder)? == SaveFormat::Genie { "Genie's files" } else { "the snapshot" };
+        let report = session.restore(folder)?;
+        if let Some(note) = report.note {
+            printer.info(format_args!("warning: {note}"));
+        }
+        let whose = if report.format == SaveFormat::Genie { "Genie's files" } else { "the snapshot" };
         printer.info(format_args!("restored {} tokens from {whose}", session.history().len()));
     }
     // From here on a signal ends the reply, and what is to be kept is kept.
@@ -178,12 +187,18 @@ fn end(
     streamed: Streamed,
 ) -> Result<ExitStatus> {
     let Streamed { reply, room, end } = streamed;
+    let end = match end {
+        End::Failed(error) if reply.tokens.is_empty() => return Err(error),
+        end => end,
+    };
     // Messages, and the prompt of a shell, begin lines of their own.
     let line = if args.json { Ok(()) } else { printer.data_line("") };
     let done = match end {
-        End::Failed(error) if reply.tokens.is_empty() => return Err(error),
         End::Failed(error) => Err(error),
         End::Kept | End::Output(_) => {
+            if let Some(fault) = session.prefix_cache_fault() {
+                printer.info(format_args!("warning: {}; the run goes on without it", with_causes(fault)));
+            }
             report(args, printer, session, &reply, room);
             keep(args, printer, session, graphs).and_then(|saved| match end {
                 End::Output(error) => Err(error),
@@ -234,6 +249,12 @@ fn keep<'a>(
     Ok(Some(folder))
 }
 
+/// An error and its causes in one line.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |e| e.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
 /// Opens a session with what the flags set.
 fn open(args: &Args, bundle: Bundle, graphs: Option<&GraphProfile>, printer: &Printer) -> Result<Session> {
     let mut options = args.threads.apply(args.soc.apply(args.backend.options()?)).policy(args.policy.into());
@@ -261,9 +282,9 @@ fn open(args: &Args, bundle: Bundle, graphs: Option<&GraphProfile>, printer: &Pr
     Ok(session)
 }
 
-/// As libGenie, does not overwrite an existing file with a profile.
+/// As libGenie, does not overwrite an existing file with a profile; a device or pipe is no such file.
 fn must_be_new(file: &Path) -> Result<()> {
-    if file.exists() {
+    if file.is_file() {
         let hint = "choose a file that does not exist";
         return Err(UserError::error(format!("the profile file `{}` already exists", file.display()), hint));
     }
@@ -278,8 +299,7 @@ fn write_profile(file: &Path, session: &Session, graphs: Option<&GraphProfile>) 
         let graph = |g: GraphTimes| json!({"graph": g.graph, "runs": g.n_runs, "events": g.events.into_iter().map(event).collect::<Vec<_>>()});
         document["graphs"] = graphs.graphs().into_iter().map(graph).collect();
     }
-    std::fs::write(file, format!("{document:#}\n"))
-        .with_context(|| format!("cannot write the profile `{}`", file.display()))
+    outfile::write("--profile", file, &format!("{document:#}\n"))
 }
 
 fn kv_mode(name: &str) -> Result<ModeKind> {
@@ -369,6 +389,7 @@ fn record(session: &Session, reply: &Reply) -> Value {
         "executed": runs,
         "kpis": {
             "num-prompt-tokens": kpis.n_prompt,
+            "num-restored-tokens": kpis.n_restored,
             "prompt-processing-rate": kpis.prompt_rate(),
             "time-to-first-token": kpis.time_to_first_token.map(|t| t.as_micros() as u64),
             "num-generated-tokens": kpis.n_generated,
@@ -382,7 +403,19 @@ fn stats(printer: &Printer, reply: &Reply) {
     let kpis = &reply.kpis;
     let rate = |rate: Option<f64>| rate.map_or("-".to_owned(), |r| format!("{r:.1} tokens/s"));
     let first = kpis.time_to_first_token.map_or("-".to_owned(), |t| format!("{:.2} ms", t.as_secs_f64() * 1e3));
-    printer.info(format_args!("prompt         {:>6} tokens, {}", kpis.n_prompt, rate(kpis.prompt_rate())));
+    printer.info(format_args!(
+        "prompt         {:>6} tokens, {}{}",
+        kpis.n_prompt.saturating_sub(kpis.n_restored),
+        rate(kpis.prompt_rate()),
+        if kpis.n_restored > 0 { " with reading the prefix cache" } else { "" },
+    ));
+    if kpis.n_restored > 0 {
+        let of = kpis.n_prompt;
+        printer.info(format_args!(
+            "restored       {:>6} tokens of {of} from the prefix cache, not processed",
+            kpis.n_restored
+        ));
+    }
     printer.info(format_args!("first token    {first}"));
     printer.info(format_args!("generation     {:>6} tokens, {}", kpis.n_generated, rate(kpis.generation_rate())));
     printer.info(format_args!("stopped by     {}", reply.stop));

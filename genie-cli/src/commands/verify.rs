@@ -17,7 +17,7 @@ pub struct Args {
     /// The bundle's folder or its `genie_config.json`.
     pub bundle: PathBuf,
     /// Tokens to generate per prompt length.
-    #[arg(long, short = 'n', default_value_t = 200)]
+    #[arg(long, short = 'n', default_value_t = 200, value_parser = at_least_one)]
     pub tokens: usize,
     /// Prompt lengths, in tokens [default: 1, AR-1, AR, AR+1, 2*AR+3, N-20, N-1 and N, for the largest AR and the
     /// context size N].
@@ -25,7 +25,7 @@ pub struct Args {
     pub lengths: Option<Vec<usize>>,
     /// Largest allowed difference of logits, relative to the row's largest logit [default: 1e-4 for float32 graphs, else
     /// 2e-2].
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true, value_parser = tolerance)]
     pub tolerance: Option<f32>,
     /// Print one JSON line per prompt length.
     #[arg(long)]
@@ -37,6 +37,15 @@ pub struct Args {
     /// Planner policy.
     #[arg(long, value_enum, default_value_t)]
     pub policy: PolicyArg,
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|n| *n > 0).ok_or_else(|| "expected a whole number of at least 1".into())
+}
+
+fn tolerance(text: &str) -> Result<f32, String> {
+    let found = text.parse::<f32>().ok().filter(|t| t.is_finite() && *t >= 0.0);
+    found.ok_or_else(|| "expected a finite number of at least 0".into())
 }
 
 /// Checks each prompt length; the status is `Failed` if one differs.

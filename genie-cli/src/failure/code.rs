@@ -169,9 +169,9 @@ fn of_compiler(error: &CompileError) -> Option<&'static str> {
         | CompileError::UnsupportedDtype { .. }
         | CompileError::NoBlocks { .. } => Some("unsupported-model"),
         CompileError::BadTokenizer { .. } | CompileError::TokenizerTooLarge { .. } => Some("invalid-tokenizer"),
-        CompileError::OutputOccupied { .. }
-        | CompileError::OutputIsFile { .. }
-        | CompileError::OutputUnfit { .. } => Some("output-refused"),
+        CompileError::OutputOccupied { .. } | CompileError::OutputIsFile { .. } | CompileError::OutputUnfit { .. } => {
+            Some("output-refused")
+        }
         CompileError::Bundle(error) => of_bundle(error),
         CompileError::Backend(error) => of_backend(error),
         CompileError::Cancelled => Some("interrupted"),

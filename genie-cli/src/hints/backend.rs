@@ -10,9 +10,6 @@ pub fn words(hint: &Hint) -> String {
             "`cargo xtask qnn-runtime` fetches Qualcomm's libraries into target/; or set {DIR_VARIABLE} to their folder, or \
              give the file with `--backend-lib`"
         ),
-        Hint::OtherBackend => {
-            "made for another backend? `--backend htp` reads Qualcomm's binaries, `--backend host` ours".into()
-        }
         other => other.to_string(),
     }
 }

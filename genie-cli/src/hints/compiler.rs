@@ -32,12 +32,25 @@ fn words(hint: &Hint) -> String {
         }
         Hint::FewerLayersPerSplit => "use `--layers-per-split` with fewer layers, or fewer `--ar` and `--cl`".into(),
         Hint::LayoutWithSplits => "use `--splits decoder-lmhead` or `lut-decoder-lmhead`".into(),
+        Hint::MergeShards => "merge the files first: `llama-gguf-split --merge FIRST_FILE OUT.gguf`".into(),
+        Hint::Requantise => {
+            "re-quantise the model to Q4_K_M or Q8_0 with `llama-quantize`, from its F16 or BF16 file".into()
+        }
+        Hint::ModelNotPart => "pass the GGUF file of the model itself".into(),
+        Hint::ConvertWithTokenizer => "convert the model again, with the tokenizer that belongs to it".into(),
+        Hint::NewerFormat => {
+            "the text would be wrong without it: use a model of llama, qwen2 or qwen3 as published, or a newer `genie`"
+                .into()
+        }
+        Hint::ConvertAgain => {
+            "the file's keys and tensors do not fit together: convert the model again, or download it again".into()
+        }
         Hint::CompileFile(path) => format!("compile the file itself: pass `{}`", path.display()),
         Hint::ConvertToSafetensors(file) => {
             format!("`{file}` is in another format: save the model as safetensors first")
         }
         Hint::ModelDirectory => "pass the directory that holds config.json".into(),
-        Hint::DownloadAgain => "the download may be incomplete: download it again".into(),
+        Hint::DownloadAgain => "the file is incomplete or damaged: download it again".into(),
         Hint::MissingTensor { near, maybe_tied } => {
             let names = near.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
             let tied = "is `tie_word_embeddings` missing from config.json?";
@@ -60,7 +73,14 @@ fn words(hint: &Hint) -> String {
         }
         Hint::OtherConfig => "config.json may belong to another model".into(),
         Hint::UnquantisedCheckpoint => "start from the checkpoint that is not quantised".into(),
-        Hint::OtherDirectoryOrForce => "choose another directory, or use `--force` to replace it".into(),
+        Hint::OtherDirectoryOrForce => {
+            "choose another folder, or use `--force` to replace the bundle; other files in the folder stay".into()
+        }
+        Hint::OtherDirectory => {
+            "choose a folder that is empty or does not exist; only a bundle is ever replaced".into()
+        }
+        Hint::DirectoryInside => "choose a folder in it, for example `-o FOLDER/bundle`".into(),
+        Hint::AnyOtherDirectory => "choose another folder for `-o`".into(),
         Hint::CompileAgainOrNewerBuild => "compile the bundle again with this build, or use a newer one".into(),
         Hint::CompileAgain => "compile the bundle again".into(),
     }
@@ -100,9 +120,13 @@ mod tests {
                 Hint::ConvertToSafetensors("pytorch_model.bin".into()),
                 "`pytorch_model.bin` is in another format: save the model as safetensors first",
             ),
-            (Hint::OtherDirectoryOrForce, "choose another directory, or use `--force` to replace it"),
+            (
+                Hint::OtherDirectoryOrForce,
+                "choose another folder, or use `--force` to replace the bundle; other files in the folder stay",
+            ),
+            (Hint::OtherDirectory, "choose a folder that is empty or does not exist; only a bundle is ever replaced"),
             (Hint::PrecisionF32, "use `--precision f32`"),
-            (Hint::DownloadAgain, "the download may be incomplete: download it again"),
+            (Hint::DownloadAgain, "the file is incomplete or damaged: download it again"),
             (Hint::ModelDirectory, "pass the directory that holds config.json"),
             (Hint::OtherConfig, "config.json may belong to another model"),
             (Hint::UnquantisedCheckpoint, "start from the checkpoint that is not quantised"),

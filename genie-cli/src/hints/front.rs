@@ -16,6 +16,16 @@ pub fn of(error: &Error) -> Option<String> {
 fn words(hint: &Hint) -> String {
     match hint {
         Hint::GiveBundle => "give a bundle's folder or its `genie_config.json`; `genie compile` makes a bundle".into(),
+        Hint::CompileFirst(path) => {
+            format!(
+                "`genie compile {} -o BUNDLE` makes a bundle of it, `genie run -c BUNDLE` runs that",
+                path.display()
+            )
+        }
+        Hint::GiveFolder(folder) => format!("give the bundle's folder: `{}`", folder.display()),
+        Hint::BackendOfBundle => "omit `--backend`: it follows from the binaries".into(),
+        Hint::NewerProgram => "the file was made by a newer `genie`: update this one".into(),
+        Hint::CompileAgain => "compile the bundle again; `--soc` compiles for a device, without it for this CPU".into(),
         Hint::ChooseBackend => {
             "use `--backend host` for this machine's CPU, `--backend htp` for Qualcomm's `libQnnHtp.so`".into()
         }
@@ -27,6 +37,8 @@ fn words(hint: &Hint) -> String {
         Hint::DoNotPin => "remove `--pin`".into(),
         Hint::ChoosePerfPolicy => format!("{hint}; `--perf` overrides it"),
         Hint::CastNoVote => "remove `--perf`; it works with HTP backends only".into(),
+        Hint::GenerateTokens => "use `--tokens` of at least 1".into(),
+        Hint::SmallerContext => "compile a bundle with a smaller context length: `genie compile --cl`".into(),
         Hint::LongerText => "use a file with text, and `--max-windows` of at least 1".into(),
         Hint::Backend(hint) => backend::words(hint),
         other => other.to_string(),

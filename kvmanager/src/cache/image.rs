@@ -180,12 +180,29 @@ impl KvCache {
                 return foreign(format!("`{}` is not in it", tensor.name()));
             };
             if image.tensors[at] != *tensor {
-                return foreign(format!("`{}` is {:?} there, {tensor:?} here", tensor.name(), image.tensors[at]));
+                return foreign(format!("`{}`: {}", tensor.name(), differences(&image.tensors[at], tensor)));
             }
             found.push(at);
         }
         Ok(found)
     }
+}
+
+/// In which properties a saved tensor differs from the one of the same name here, in words.
+fn differences(saved: &KvTensor, own: &KvTensor) -> String {
+    let pairs = [
+        ("heads", saved.n_heads.to_string(), own.n_heads.to_string()),
+        ("elements in a row of a head", saved.head_dim.to_string(), own.head_dim.to_string()),
+        ("element type", saved.dtype.name().to_owned(), own.dtype.name().to_owned()),
+        ("scale", saved.scale.to_string(), own.scale.to_string()),
+        ("offset", saved.offset.to_string(), own.offset.to_string()),
+        ("cache group", saved.group.to_string(), own.group.to_string()),
+    ];
+    let differing = pairs.iter().filter(|(_, saved, own)| saved != own);
+    let words: Vec<_> =
+        differing.map(|(what, saved, own)| format!("{what} {saved} saved, {own} in this model")).collect();
+    // Floats that print alike and differ: a NaN, say.
+    if words.is_empty() { "another layout of rows is saved".to_owned() } else { words.join("; ") }
 }
 
 /// Slots that follow each other, as `(first, length)`.

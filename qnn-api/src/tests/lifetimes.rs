@@ -179,5 +179,5 @@ fn saving_replaces_the_file_only_when_all_went_well() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 
     let error = context.save(folder.path().join("nowhere/model.bin")).unwrap_err();
-    assert!(error.to_string().starts_with("cannot create `"), "{error}");
+    assert!(error.to_string().contains("there is no folder `"), "{error}");
 }

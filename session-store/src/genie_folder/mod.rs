@@ -2,7 +2,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `dialog.json` | counters; removed first and written last, so a folder without it is torn |
+//! | `dialog.json` | counters; goes first and comes last when a set is replaced, so a folder without it is torn |
 //! | `token-history-slot-0` | u32 tokens, the last perhaps not processed |
 //! | `unprocessed-data` | u32, the first token of the last reply (as libGenie writes it; no reader uses it) |
 //! | `sampler.primary.rng` | 624 words of the random state, as text |
@@ -13,16 +13,17 @@
 
 mod cache_file;
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
+use file_io::FileSet;
 use genie_types::TokenId;
 use kvmanager::{KvImage, KvTensor};
 use serde::{Deserialize, Serialize};
 
-use crate::atomic::{read, remove};
 use crate::error::{FolderFault, NoGenieForm};
 use crate::names::{self, DIALOG, RANDOM_STATE, UNPROCESSED};
-use crate::{Snapshot, StoreError, write_atomically};
+use crate::{Snapshot, StoreError};
 
 /// A dialog saved by libGenie, in one slot of a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,21 +77,31 @@ impl<'a> GenieFolder<'a> {
         self.dir.join(DIALOG).exists()
     }
 
-    /// Writes all files of a dialog.
+    /// Writes all files of a dialog. Those of an earlier one stay until all are on the disk.
     ///
     /// # Errors
-    /// [`StoreError::NoGenieForm`]: the folder then has no dialog of libGenie's. [`StoreError::Io`].
+    /// [`StoreError::NoGenieForm`]: the folder then has no dialog of libGenie's. [`StoreError::File`].
     pub fn write(&self, snapshot: &Snapshot) -> Result<(), StoreError> {
+        let mut set = FileSet::new(self.dir);
+        let without = self.add_to(&mut set, snapshot)?;
+        set.publish()?;
+        without.map_or(Ok(()), |why| Err(why.into()))
+    }
+
+    /// Puts all files of a dialog into a set; without a form for it, the set removes those of an earlier dialog.
+    pub(crate) fn add_to(&self, set: &mut FileSet, snapshot: &Snapshot) -> Result<Option<NoGenieForm>, StoreError> {
         let (tokens, generated) = snapshot.history();
-        remove(&self.dir.join(DIALOG))?;
+        set.set_mark(DIALOG);
         let several = snapshot.sequences.iter().any(|s| s.seq.0 != 0 && !s.tokens.is_empty());
         let cache = if several { Err(NoGenieForm::SeveralSequences.into()) } else { Ok(()) };
-        if let Err(e) = cache.and_then(|()| self.write_cache(&snapshot.image, &tokens)) {
-            if matches!(e, StoreError::NoGenieForm(_)) {
-                remove(&self.cache_path())?;
-                remove(&self.history_path())?;
+        match cache.and_then(|()| self.add_cache(set, &snapshot.image, &tokens)) {
+            Ok(()) => {}
+            Err(StoreError::NoGenieForm(why)) => {
+                set.remove(&self.cache_name());
+                set.remove(&self.history_name());
+                return Ok(Some(why));
             }
-            return Err(e);
+            Err(e) => return Err(e),
         }
         let runs: Vec<&[bool]> = generated.chunk_by(|a, b| a == b).collect();
         let ends_generated = generated.last() == Some(&true);
@@ -114,24 +125,32 @@ impl<'a> GenieFolder<'a> {
         };
         let counters = serde_json::to_vec(&counters).expect("plain data becomes JSON");
         let random_state = dialog.random_state.as_bytes();
-        [(UNPROCESSED, unprocessed.as_slice()), (RANDOM_STATE, random_state), (DIALOG, &counters)]
-            .into_iter()
-            .try_for_each(|(name, bytes)| write_atomically(&self.dir.join(name), |out| out.write_all(bytes)))
+        for (name, bytes) in [(UNPROCESSED, unprocessed.as_slice()), (RANDOM_STATE, random_state), (DIALOG, &counters)]
+        {
+            set.add_bytes(name, bytes)?;
+        }
+        Ok(None)
     }
 
     /// Writes cache and token history only. `tokens` is all of the dialog, the last perhaps not processed.
     ///
     /// # Errors
-    /// [`StoreError::NoGenieForm`], also for fewer tokens than rows: nothing is written then. [`StoreError::Io`].
+    /// [`StoreError::NoGenieForm`], also for fewer tokens than rows: nothing is written then. [`StoreError::File`].
     pub fn write_cache(&self, image: &KvImage, tokens: &[TokenId]) -> Result<(), StoreError> {
+        let mut set = FileSet::new(self.dir);
+        self.add_cache(&mut set, image, tokens)?;
+        Ok(set.publish()?)
+    }
+
+    fn add_cache(&self, set: &mut FileSet, image: &KvImage, tokens: &[TokenId]) -> Result<(), StoreError> {
         let bytes = cache_file::to_bytes(image)?;
         let (n_tokens, n_rows) = (tokens.len(), image.n_past());
         if n_tokens < n_rows {
             return Err(NoGenieForm::TooFewTokens { n_tokens, n_rows }.into());
         }
         let history: Vec<u8> = tokens.iter().flat_map(|t| t.0.to_le_bytes()).collect();
-        write_atomically(&self.cache_path(), |out| out.write_all(&bytes))?;
-        write_atomically(&self.history_path(), |out| out.write_all(&history))
+        set.add_bytes(&self.cache_name(), &bytes)?;
+        Ok(set.add_bytes(&self.history_name(), &history)?)
     }
 
     /// Reads everything except the cache. `starts_turn`: tokens that a later turn begins with (EOS, BOS).
@@ -201,8 +220,12 @@ impl<'a> GenieFolder<'a> {
         if named.exists() { named } else { self.dir.join(names::old_cache(self.role)) }
     }
 
+    fn cache_name(&self) -> String {
+        names::cache(self.slot, self.role)
+    }
+
     fn cache_path(&self) -> PathBuf {
-        self.dir.join(names::cache(self.slot, self.role))
+        self.dir.join(self.cache_name())
     }
 
     fn history_name(&self) -> String {
@@ -212,6 +235,10 @@ impl<'a> GenieFolder<'a> {
     fn history_path(&self) -> PathBuf {
         self.dir.join(self.history_name())
     }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, StoreError> {
+    fs::read(path).map_err(StoreError::io("read", path))
 }
 
 /// Drops the second of two equal tokens where a new turn begins, until there is one more than `n_past`.

@@ -117,6 +117,16 @@ pub(super) fn read(
     Ok(version)
 }
 
+/// The version that a container says it has, whether or not this build reads it.
+pub(super) fn version(source: &mut dyn Read) -> Result<u32, ReadError> {
+    let mut head = Vec::with_capacity(HEADER);
+    fill(source, HEADER, &mut head)?;
+    match open(&head) {
+        Ok((version, _)) | Err(StoreError::Newer { found: version }) => Ok(version),
+        Err(error) => Err(error.into()),
+    }
+}
+
 fn checksum(header: &[u8], table: &[u8]) -> u64 {
     let mut hash = Xxh3::new();
     hash.update(header);

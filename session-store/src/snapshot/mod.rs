@@ -14,10 +14,11 @@ mod v1;
 use std::fs::File;
 use std::path::Path;
 
+use file_io::FileSet;
 use genie_types::TokenId;
 use kvmanager::{KvImage, SeqId};
 
-use crate::{ModelHash, StoreError, write_atomically};
+use crate::{ModelHash, StoreError};
 use container::ReadError;
 
 /// A token of a sequence in the cache.
@@ -72,6 +73,8 @@ pub struct Snapshot {
     pub dialog: Option<DialogState>,
     /// Bytes of the caller's own.
     pub user_data: Vec<u8>,
+    /// The name of the bundle that it was made with, for messages; empty where it is not known.
+    pub bundle: String,
 }
 
 impl Snapshot {
@@ -96,15 +99,23 @@ impl Snapshot {
     /// # Errors
     /// [`StoreError::OtherModel`].
     pub fn check_model(&self, model: ModelHash) -> Result<(), StoreError> {
-        if self.model == model { Ok(()) } else { Err(StoreError::OtherModel { expected: model, found: self.model }) }
+        if self.model == model {
+            return Ok(());
+        }
+        Err(StoreError::OtherModel { expected: model, found: self.model, bundle: self.bundle.clone() })
     }
 
     /// Writes the file: temporary, synced, renamed.
     ///
     /// # Errors
-    /// [`StoreError::Io`]; a file of that name stays as it was.
+    /// [`StoreError::File`]; a file of that name stays as it was.
     pub fn write(&self, path: &Path) -> Result<(), StoreError> {
-        write_atomically(path, |out| sections::write(self, out))
+        Ok(file_io::write(path, |out| sections::write(self, out))?)
+    }
+
+    /// Writes the file as one of a set.
+    pub(crate) fn add_to(&self, set: &mut FileSet, name: &str) -> Result<(), StoreError> {
+        Ok(set.add(name, |out| sections::write(self, out))?)
     }
 
     /// Reads and checks a file.
@@ -117,6 +128,18 @@ impl Snapshot {
         let mut file = File::open(path).map_err(io)?;
         let found = file.metadata().map_err(io)?.len();
         sections::read(&mut file, found).map_err(|e| match e {
+            ReadError::Io(e) => io(e),
+            ReadError::Bad(e) => e,
+        })
+    }
+
+    /// The format version of a file, without reading the rest of it.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`], [`StoreError::NotASnapshot`].
+    pub fn version_of(path: &Path) -> Result<u32, StoreError> {
+        let io = |e| StoreError::io("read snapshot", path)(e);
+        container::version(&mut File::open(path).map_err(io)?).map_err(|e| match e {
             ReadError::Io(e) => io(e),
             ReadError::Bad(e) => e,
         })

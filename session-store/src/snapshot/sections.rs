@@ -11,6 +11,7 @@
 //! | 7 | sequence `index`: for each token u32 token, u32 whether it was generated, u64 position |
 //! | 8 | dialog: u32 flags (1 open, 2 unprocessed token), u32 that token |
 //! | 9 | dialog: random state of the sampler, text |
+//! | 10 | the bundle's name, text; may be absent, and a reader that does not know it skips it |
 
 use std::io::{Read, Write};
 
@@ -32,6 +33,7 @@ const USER_DATA: u32 = 6;
 const SEQUENCE: u32 = 7;
 const DIALOG: u32 = 8;
 const RANDOM_STATE: u32 = 9;
+const BUNDLE: u32 = 10;
 
 const OPEN: u32 = 1;
 const UNPROCESSED: u32 = 2;
@@ -48,6 +50,9 @@ pub(super) fn write(snapshot: &Snapshot, out: &mut dyn Write) -> std::io::Result
     sections.extend([(Tag::new(GROUPS, 0), groups.as_slice()), (Tag::new(GEOMETRY, 0), &geometry)]);
     if !snapshot.user_data.is_empty() {
         sections.push((Tag::new(USER_DATA, 0), &snapshot.user_data));
+    }
+    if !snapshot.bundle.is_empty() {
+        sections.push((Tag::new(BUNDLE, 0), snapshot.bundle.as_bytes()));
     }
     let rows = snapshot.image.data.iter().enumerate();
     sections.extend(rows.map(|(i, rows)| (Tag::new(ROWS, i as u32), rows.as_slice())));
@@ -66,6 +71,7 @@ struct Parts {
     dialog: Option<DialogState>,
     random_state: Option<String>,
     user_data: Option<Vec<u8>>,
+    bundle: Option<String>,
 }
 
 /// Reads a snapshot of `found` bytes.
@@ -77,6 +83,7 @@ pub(super) fn read(source: &mut dyn Read, found: u64) -> Result<Snapshot, ReadEr
     parts.groups.ok_or_else(|| missing(GROUPS))?;
     parts.geometry.ok_or_else(|| missing(GEOMETRY))?;
     let user_data = parts.user_data.unwrap_or_default();
+    let bundle = parts.bundle.unwrap_or_default();
     let snapshot = if version == 1 {
         v1::convert(model, parts.image, parts.v1_tokens.ok_or_else(|| missing(TOKENS))?, user_data)?
     } else {
@@ -87,7 +94,7 @@ pub(super) fn read(source: &mut dyn Read, found: u64) -> Result<Snapshot, ReadEr
             (Some(_), None) => return Err(missing(RANDOM_STATE).into()),
             (None, Some(_)) => return Err(missing(DIALOG).into()),
         }
-        Snapshot { model, image: parts.image, sequences: parts.sequences, dialog, user_data }
+        Snapshot { model, image: parts.image, sequences: parts.sequences, dialog, user_data, bundle }
     };
     snapshot.image.check()?;
     Ok(snapshot)
@@ -132,6 +139,10 @@ impl Parts {
             RANDOM_STATE => {
                 let text = String::from_utf8(bytes).map_err(|_| Corruption::NotText { what: "random state" })?;
                 once(&mut self.random_state, tag, text)
+            }
+            BUNDLE => {
+                let name = String::from_utf8(bytes).map_err(|_| Corruption::NotText { what: "bundle's name" })?;
+                once(&mut self.bundle, tag, name)
             }
             _ => Ok(()),
         }

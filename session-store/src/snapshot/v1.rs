@@ -48,7 +48,7 @@ pub(super) fn convert(
         }
         let dialog = SavedSequence { seq: SeqId(0), tokens: SavedToken::prompt(&tokens) };
         let sequences = Some(dialog).filter(|s| !s.tokens.is_empty()).into_iter().collect();
-        return Ok(Snapshot { model, image, sequences, dialog: None, user_data: extra });
+        return Ok(Snapshot { model, image, sequences, dialog: None, user_data: extra, bundle: String::new() });
     };
     let mut reader = Reader::new(list, "list of sequences");
     let mut sequences = Vec::new();
@@ -63,7 +63,7 @@ pub(super) fn convert(
         sequences.push(SavedSequence { seq, tokens });
     }
     let rest = reader.rest();
-    let mut snapshot = Snapshot { model, image, sequences, dialog: None, user_data: Vec::new() };
+    let mut snapshot = Snapshot { model, image, sequences, ..Snapshot::default() };
     if !snapshot.tokens().eq(tokens.iter().copied()) {
         return Err(Corruption::TokensDiffer);
     }

@@ -6,6 +6,7 @@
 //! * `words`, `phrases`: words that are refused, with what to write instead;
 //! * `paths`: every path that a document or a comment names exists;
 //! * `circles`, `imports`: files of different folders do not import each other in a circle;
+//! * `writes`: files are written by `file-io` only;
 //! * `picture`: ARCHITECTURE.md's picture equals the table of crates.
 
 mod circles;
@@ -17,6 +18,7 @@ mod paths;
 mod phrases;
 mod picture;
 mod words;
+mod writes;
 
 use std::path::{Path, PathBuf};
 
@@ -94,6 +96,7 @@ impl Sources {
         for (path, text) in &self.texts {
             if path.extension().is_some_and(|e| e == "rs") {
                 files::check(path, text, faults);
+                writes::check(path, text, faults);
             }
             if !path.iter().any(|part| RECORDED.iter().any(|name| part == *name)) {
                 phrases::check(path, text, faults);

@@ -62,6 +62,7 @@ fn check_weights(model: &TestModel, (splits, precision, weights): (Splits, Preci
         splits,
         precision,
         weights,
+        force: true,
         ..CompileOptions::new(source, dir.path().join("bundle"))
     };
     let mut target = FakeTarget::default();

@@ -31,7 +31,7 @@ fn missing_files_are_named_with_the_path_that_was_tried() {
 
 /// Section 4 of the list of failures: `/dev/null` as `ctx-bins` was called a directory.
 #[test]
-fn files_of_another_kind_are_told_by_kind() {
+fn files_of_another_kind_are_known_by_kind() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     std::fs::write(at("tokenizer.json"), "{}").unwrap();

@@ -7,7 +7,6 @@
 
 mod calibrate;
 mod measure;
-mod outfile;
 mod output;
 #[cfg(feature = "plot")]
 mod plot;
@@ -27,6 +26,7 @@ use crate::args::{BackendArgs, BundleArgs, PolicyArg, ThreadArgs, warn_of_nomina
 use crate::exit::ExitStatus;
 use crate::failure::{self, UserError};
 use crate::interrupt::Interrupted;
+use crate::outfile;
 use crate::printer::Printer;
 use measure::Test;
 use record::{Record, RunMetadata};

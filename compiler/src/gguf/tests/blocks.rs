@@ -1,0 +1,77 @@
+//! Block formats against numbers that `reference.py` printed.
+
+use super::super::BlockFormat;
+use half::f16;
+
+#[test]
+fn blocks_decode_as_the_reference_does() {
+    struct Case {
+        format: BlockFormat,
+        halves: &'static [usize],
+        sampled: [f32; 8],
+        sum: f64,
+    }
+    // Printed by `reference.py`.
+    let cases = [
+        Case {
+            format: BlockFormat::Q4_0,
+            halves: &[0],
+            sampled: [-0.125, 0.125, 0.375, -0.375, 0.0625, 0.1875, 0.3125, -0.5],
+            sum: -2.0625,
+        },
+        Case {
+            format: BlockFormat::Q4_1,
+            halves: &[0, 2],
+            sampled: [0.625, 0.875, 0.125, 0.375, 0.25, 0.375, 0.5625, 0.6875],
+            sum: 18.0625,
+        },
+        Case {
+            format: BlockFormat::Q5_0,
+            halves: &[0],
+            sampled: [0.625, 0.875, -0.875, -0.625, 0.6875, -0.1875, -1.0, 0.125],
+            sum: -2.8125,
+        },
+        Case {
+            format: BlockFormat::Q5_1,
+            halves: &[0, 2],
+            sampled: [1.875, 0.125, 0.375, 1.625, 1.375, 1.5625, 1.6875, 0.8125],
+            sum: 35.3125,
+        },
+        Case {
+            format: BlockFormat::Q8_0,
+            halves: &[0],
+            sampled: [-6.625, -4.375, -2.125, 0.125, 2.375, 4.625, 6.875, -6.875],
+            sum: -3.0,
+        },
+        Case {
+            format: BlockFormat::Q4K,
+            halves: &[0, 2],
+            sampled: [-2.875, 5.125, 7.375, 26.0, 2.125, 31.75, 13.5, -2.875],
+            sum: 2683.5,
+        },
+        Case {
+            format: BlockFormat::Q5K,
+            halves: &[0, 2],
+            sampled: [-2.875, 7.875, 38.375, 31.0, 23.125, 37.5, 13.5, -2.875],
+            sum: 6228.5,
+        },
+        Case {
+            format: BlockFormat::Q6K,
+            halves: &[208],
+            sampled: [40.25, -92.25, -26.0, -12.125, -85.75, 45.75, 21.25, -9.375],
+            sum: -927.75,
+        },
+    ];
+    for Case { format, halves, sampled, sum } in cases {
+        let mut block: Vec<u8> = (0..format.bytes()).map(|i| (i * 73 + 41) as u8).collect();
+        for (n, &at) in halves.iter().enumerate() {
+            block[at..at + 2].copy_from_slice(&f16::from_f32(0.0625 * (n + 1) as f32).to_le_bytes());
+        }
+        let mut numbers = vec![f32::NAN; format.elems()];
+        format.decode(&block, &mut numbers);
+        let step = numbers.len() / 8;
+        let found: Vec<f32> = numbers.iter().copied().skip(3).step_by(step).collect();
+        assert_eq!(found, sampled, "{format:?}");
+        assert_eq!(numbers.iter().map(|&x| f64::from(x)).sum::<f64>(), sum, "{format:?}");
+    }
+}

@@ -1,0 +1,103 @@
+//! Graphs of GGUF files against those of the checkpoints that they were made of.
+
+use super::super::BlockFormat;
+use super::*;
+use crate::Weights;
+use crate::checkpoint::Checkpoint;
+use crate::lower::tests::recorder::{Graph, Held};
+use genie_types::{Dtype, Quant};
+use std::path::Path;
+
+/// Scales and values of a tensor's blocks, one after the other.
+type Quantised = (Vec<f32>, Vec<i8>);
+
+fn of_file(file: &Path, name: &str, head_dim: usize, format: BlockFormat) -> Quantised {
+    let checkpoint = Checkpoint::of_gguf(&Gguf::open(file).unwrap(), head_dim).unwrap();
+    let mut found = Quantised::default();
+    crate::checkpoint::for_each_raw(&checkpoint, name, &checkpoint.tensors()[name], |raw| {
+        for block in raw.chunks(format.bytes()) {
+            let mut q = [0; 32];
+            found.0.push(format.unpack(block, &mut q).to_f32());
+            found.1.extend(q);
+        }
+        Ok(())
+    })
+    .unwrap();
+    found
+}
+
+fn of_graph(graph: &Graph, name: &str) -> Quantised {
+    let tensor = graph.tensors.iter().find(|t| t.info.name == name.replace('.', "_")).unwrap();
+    let (Held::Constant(bytes), Quant::Block { scale_offsets, .. }) = (&tensor.held, &tensor.info.quant) else {
+        panic!("{name}: {:?}", tensor.info)
+    };
+    let q = match tensor.info.dtype {
+        Dtype::SFixed8 => bytes.iter().map(|b| b.cast_signed()).collect(),
+        _ => bytes.iter().flat_map(|b| [(b << 4).cast_signed() >> 4, b.cast_signed() >> 4]).collect(),
+    };
+    (scale_offsets.iter().map(|(scale, _)| *scale).collect(), q)
+}
+
+#[test]
+fn blocks_are_copied_bit_for_bit_at_any_head_width() {
+    // 1 / sqrt(16) is a power of two, the others are not.
+    for head_dim in [16, 32, 96, 128] {
+        for (matrices, format, weights) in [
+            (Matrices::Q8_0, BlockFormat::Q8_0, Weights::Q8_0),
+            (Matrices::Q4_0, BlockFormat::Q4_0, Weights::Q4_0),
+            // Four bits fit into eight.
+            (Matrices::Q4_0, BlockFormat::Q4_0, Weights::Q8_0),
+        ] {
+            for family in [Family::Llama, Family::Qwen2] {
+                let model = TestModel { head_dim, tied: false, ..TestModel::tiny(family) };
+                let place = tempfile::tempdir().unwrap();
+                let file = place.path().join("model.gguf");
+                std::fs::write(&file, model.gguf(matrices).unwrap().bytes()).unwrap();
+                let mut options = CompileOptions::new(&file, place.path().join("bundle"));
+                (options.ars, options.cls, options.weights) = (vec![1], vec![16], weights);
+                let mut target = FakeTarget::default();
+                compile_with(&options, &mut target, &mut Silent).unwrap();
+                let graph = &target.saved.take()[0][0];
+                let scaled =
+                    graph.nodes.iter().filter(|n| n.params.is_empty() && n.op == "ElementWiseMultiply").count();
+                assert_eq!(scaled, model.layers * if head_dim == 16 { 2 } else { 3 }, "scores are scaled if need be");
+                for part in ["q", "k", "v", "o"] {
+                    let name = format!("model.layers.1.self_attn.{part}_proj.weight");
+                    let (mut scales, q) = of_file(&file, &name, head_dim, format);
+                    if part == "q" && head_dim == 16 {
+                        scales.iter_mut().for_each(|scale| *scale *= 0.25);
+                    }
+                    assert!(of_graph(graph, &name) == (scales, q), "{family} {head_dim} {weights}: {name}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_gguf_file_and_its_checkpoint_give_the_same_graphs() {
+    for &family in Family::ALL {
+        for tied in [true, false] {
+            let model = TestModel { tied, ..TestModel::tiny(family) };
+            let place = tempfile::tempdir().unwrap();
+            let dir = place.path().join("model");
+            model.write(&dir).unwrap();
+            let file = place.path().join("model.gguf");
+            std::fs::write(&file, model.gguf(Matrices::F32).unwrap().bytes()).unwrap();
+            let compiled = |from: &Path, weights| {
+                let mut options = CompileOptions::new(from, place.path().join("bundle"));
+                (options.ars, options.cls, options.weights, options.force) = (vec![1, 4], vec![16], weights, true);
+                let mut target = FakeTarget::default();
+                compile_with(&options, &mut target, &mut Silent).unwrap();
+                target.saved.take()
+            };
+            let expected = compiled(&dir, Weights::Float);
+            assert!(compiled(&file, Weights::Float) == expected, "{family} tied: {tied}");
+
+            // Blocks of the file's own format are copied bit for bit: rounding them again finds the same values.
+            let blocks = place.path().join("q8_0.gguf");
+            std::fs::write(&blocks, model.gguf(Matrices::Q8_0).unwrap().bytes()).unwrap();
+            assert!(compiled(&blocks, Weights::Q8_0) == compiled(&dir, Weights::Q8_0), "{family} tied: {tied}, blocks");
+        }
+    }
+}

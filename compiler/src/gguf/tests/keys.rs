@@ -1,0 +1,311 @@
+//! Keys: of the wrong type, missing, contradicting, unknown, or asking for what is not computed.
+
+use super::*;
+use crate::family::Llama3Scaling;
+use GgufValue::{Bool, Bytes, F32, F32s, I32, Raw, Texts, U32, U32s, U64};
+
+/// A value of each type, with the name that a message gives it.
+fn one_of_each() -> [(GgufValue, &'static str); 9] {
+    [
+        (text("500000"), "the string `500000`"),
+        (U32(3), "3"),
+        (I32(-3), "-3"),
+        (F32(2.5), "2.5"),
+        (F32(f32::NAN), "NaN"),
+        (Bool(true), "true"),
+        (U32s(vec![1, 2]), "a list of 2 numbers"),
+        (Texts(vec!["a".into()]), "a list of 1 strings"),
+        (Raw(9, [&7u32.to_le_bytes()[..], &1u64.to_le_bytes(), &[1]].concat()), "a list of 1 truth values"),
+    ]
+}
+
+/// Row 8: some 60 files with a known key of another type took the default without a word.
+#[test]
+fn a_key_of_another_type_is_an_error_that_names_type_and_key() {
+    // Key, what is expected, and which of the values above are of the right type.
+    let count = "expected a whole number from 0 to 4294967295";
+    let keys: [(&str, &str, &[usize]); 26] = [
+        ("general.architecture", "expected a string", &[0]),
+        ("general.alignment", count, &[1]),
+        ("general.type", "expected a string", &[0]),
+        ("split.count", count, &[1]),
+        ("llama.block_count", count, &[1]),
+        ("llama.context_length", count, &[1]),
+        ("llama.embedding_length", count, &[1]),
+        ("llama.feed_forward_length", "expected a whole number, or a list of 2 equal ones", &[1]),
+        ("llama.attention.head_count", "expected a whole number, or a list of 2 equal ones", &[1]),
+        ("llama.attention.head_count_kv", "expected a whole number, or a list of 2 equal ones", &[1]),
+        ("llama.attention.key_length", count, &[1]),
+        ("llama.attention.value_length", count, &[1]),
+        ("llama.vocab_size", count, &[1]),
+        ("llama.rope.dimension_count", count, &[1]),
+        ("llama.rope.freq_base", "expected a number", &[1, 2, 3]),
+        ("llama.rope.scaling.factor", "expected a number", &[1, 2, 3]),
+        ("llama.rope.scaling.type", "expected a string", &[0]),
+        ("llama.attention.layer_norm_rms_epsilon", "expected a number", &[1, 2, 3]),
+        ("llama.expert_count", "expected a number", &[1, 2, 3]),
+        ("llama.attention.causal", "expected true or false", &[5]),
+        ("tokenizer.ggml.model", "expected a string", &[0]),
+        ("tokenizer.ggml.pre", "expected a string", &[0]),
+        ("tokenizer.ggml.add_bos_token", "expected true or false", &[5]),
+        ("tokenizer.ggml.bos_token_id", count, &[1]),
+        ("tokenizer.ggml.eos_token_id", count, &[1]),
+        ("tokenizer.chat_template", "expected a string", &[0]),
+    ];
+    for (key, expected, right) in keys {
+        for (i, (value, shown)) in one_of_each().into_iter().enumerate() {
+            if right.contains(&i) {
+                continue;
+            }
+            let found = message(&with(key, value));
+            assert!(found.starts_with(&format!("`{key}` in `FILE` is {shown}, {expected}")), "{key}: {found}");
+        }
+    }
+}
+
+#[test]
+fn lists_of_another_type_are_errors() {
+    for (key, expected, value) in [
+        ("tokenizer.ggml.tokens", "a list of strings", U32s(vec![1; 320])),
+        ("tokenizer.ggml.tokens", "a list of strings", text("a")),
+        ("tokenizer.ggml.merges", "a list of strings", U32(1)),
+        ("tokenizer.ggml.token_type", "a list of whole numbers", F32s(vec![1.0; 320])),
+        ("tokenizer.ggml.token_type", "a list of whole numbers", text("1")),
+    ] {
+        let found = message(&with(key, value));
+        assert!(
+            found.contains(&format!("`{key}` in `FILE` is ")) && found.ends_with(&format!("expected {expected}")),
+            "{found}"
+        );
+    }
+}
+
+/// Row 7: keys that change the mathematics were not looked at. None may pass with another value than the one that is computed.
+#[test]
+fn keys_that_change_the_model_are_refused_by_name() {
+    let cases = [
+        ("rope.dimension_count", U32(8), "8, expected 16, the width of a head"),
+        ("attention.value_length", U32(64), "64, expected 16, the width of a head"),
+        ("attention.causal", Bool(false), "false, expected true"),
+        ("attention.sliding_window", U32(128), "128, expected 0"),
+        ("logit_scale", F32(0.5), "0.5, expected 1"),
+        ("embedding_scale", F32(12.0), "12, expected 1"),
+        ("residual_scale", F32(0.25), "0.25, expected 1"),
+        ("attn_logit_softcapping", F32(50.0), "50, expected 0"),
+        ("final_logit_softcapping", F32(30.0), "30, expected 0"),
+        ("attention.clamp_kqv", F32(8.0), "8, expected 0"),
+        ("attention.max_alibi_bias", F32(8.0), "8, expected 0"),
+        ("attention.scale", F32(0.5), "0.5, expected 0.25, which is 1 / sqrt(16)"),
+        ("vocab_size", U32(32000), "32000, expected 320, the rows of `token_embd.weight`"),
+        ("expert_count", U32(8), "8, expected 0"),
+        ("expert_used_count", U32(2), "2, expected 0"),
+        ("use_parallel_residual", Bool(true), "true, expected false"),
+        ("pooling_type", U32(3), "3, expected 0"),
+        ("tensor_data_layout", text("other"), "the string `other`, expected `Meta AI original pth` or no such key"),
+        (
+            "rope.scaling.type",
+            text("yarn"),
+            "the string `yarn`, expected none, linear, or llama3 as a tensor of divisors",
+        ),
+        ("rope.scaling.attn_factor", F32(2.0), "2, expected 1"),
+        ("rope.scaling.factor", F32(-4.0), "-4, expected a positive number"),
+        ("rope.scale_linear", F32(-4.0), "-4, expected a positive number"),
+        ("rope.freq_base", F32(0.0), "0, expected a positive number"),
+        ("attention.layer_norm_rms_epsilon", F32(-1.0), "-1, expected a number from 0 to 1"),
+        ("attention.head_count", U32(0), "0, expected at least 1"),
+        ("attention.head_count", U32(7), "7 attention heads"),
+        (
+            "attention.head_count_kv",
+            U32(3),
+            "3 with 4 attention heads, expected a divisor of `llama.attention.head_count`",
+        ),
+        ("embedding_length", U32(0), "0, expected at least 1"),
+        ("feed_forward_length", U32(u32::MAX), "4294967295, expected an extent that a graph can have"),
+        ("attention.key_length", U32(15), "expected 15, the width of a head"),
+    ];
+    for (key, value, expected) in cases {
+        let (found, _) = refused(&with(&format!("llama.{key}"), value));
+        // A number of key heads is named with the key of key heads.
+        let named = key == "attention.head_count" || found.contains(&format!("`llama.{key}` in `FILE` is "));
+        assert!(named || key == "attention.key_length", "{key}: {found}");
+        assert!(found.contains(expected), "{key}: {found}");
+    }
+}
+
+/// The same keys with the value that is computed anyway.
+#[test]
+fn keys_that_change_nothing_are_read() {
+    let neutral = [
+        ("rope.dimension_count", U32(16)),
+        ("attention.causal", Bool(true)),
+        ("attention.sliding_window", U32(0)),
+        ("logit_scale", F32(1.0)),
+        ("attn_logit_softcapping", F32(0.0)),
+        ("attention.scale", F32(0.25)),
+        ("vocab_size", U32(320)),
+        ("expert_count", U32(0)),
+        ("tensor_data_layout", text("Meta AI original pth")),
+        ("rope.scaling.type", text("none")),
+        ("rope.scaling.type", text("linear")),
+        ("rope.scaling.factor", F32(1.0)),
+        ("rope.scaling.original_context_length", U32(4096)),
+        ("rope.scaling.finetuned", Bool(true)),
+        ("attention.head_count", U32s(vec![4, 4])),
+        ("feed_forward_length", U32s(vec![96, 96])),
+        ("context_length", U64(4096)),
+        ("rope.freq_base", U32(10_000)),
+    ];
+    for (key, value) in neutral {
+        let found = refusal_of(&with(&format!("llama.{key}"), value.clone()).bytes());
+        assert_eq!(found, Ok(()), "{key} {value:?}");
+    }
+    for (key, value) in [
+        ("general.name", U32(5)),
+        ("general.type", text("model")),
+        ("quantize.imatrix.file", text("f")),
+        ("split.count", U32(1)),
+    ] {
+        assert_eq!(refusal_of(&with(key, value).bytes()), Ok(()), "{key}");
+    }
+}
+
+#[test]
+fn layers_that_differ_are_refused() {
+    let found = message(&with("llama.attention.head_count", U32s(vec![4, 2])));
+    assert!(found.contains("is a list of 2 numbers, expected a whole number, or a list of 2 equal ones"), "{found}");
+}
+
+/// An unknown key of the model's own is refused, whatever it means; one of somebody else's is named in a note.
+#[test]
+fn unknown_keys_are_named() {
+    for key in ["llama.attention.new_idea", "llama.x", "tokenizer.ggml.normalizer.lowercase"] {
+        let found = message(&with(key, U32(1)));
+        assert_eq!(
+            found,
+            format!("`FILE` has the key `{key}`, which this compiler does not know and would leave out of the model")
+        );
+    }
+    let notes = model(&with("vendor.key", U32(1))).unwrap().notes;
+    assert_eq!(notes, ["keys of the GGUF file that have no effect here: `vendor.key`"]);
+    assert!(model(&llama()).unwrap().notes.is_empty());
+    let notes = model(&with("tokenizer.ggml.add_eos_token", Bool(true))).unwrap().notes;
+    assert!(notes[0].contains("`tokenizer.ggml.add_eos_token` is true"), "{notes:?}");
+}
+
+/// Section 4: a missing key was named by its name in another format.
+#[test]
+fn missing_keys_are_named_as_the_file_would_spell_them() {
+    for key in [
+        "general.architecture",
+        "llama.block_count",
+        "llama.embedding_length",
+        "llama.feed_forward_length",
+        "llama.attention.head_count",
+        "llama.attention.layer_norm_rms_epsilon",
+        "tokenizer.ggml.tokens",
+        "tokenizer.ggml.merges",
+        "tokenizer.ggml.bos_token_id",
+    ] {
+        let (found, hint) = refused(&changed(|d| {
+            d.remove(key);
+        }));
+        assert_eq!((found, hint), (format!("`FILE` has no key `{key}`"), Some(Hint::ConvertAgain)));
+    }
+}
+
+#[test]
+fn files_that_are_no_whole_model_are_named() {
+    for (kind, found) in [
+        ("adapter", "`FILE` holds an adapter (LoRA), expected a whole model"),
+        ("mmproj", "`FILE` holds the projector of a multimodal model, expected a whole model"),
+        ("imatrix", "`FILE` holds the importance matrix of a quantisation, expected a whole model"),
+        ("\u{1b}[31m", "`FILE` holds `general.type` `\\u{1b}[31m`, expected a whole model"),
+    ] {
+        assert_eq!(refused(&with("general.type", text(kind))), (found.into(), Some(Hint::ModelNotPart)));
+    }
+    let shard = changed(|d| {
+        d.set("split.count", U32(3)).set("split.no", U32(0)).remove_tensor("output_norm.weight");
+    });
+    assert_eq!(refused(&shard), ("`FILE` is file 1 of 3 of a split model".into(), Some(Hint::MergeShards)));
+    for other in ["gemma3", "clip", "mamba", "\u{1b}[2J"] {
+        let found = message(&with("general.architecture", text(other)));
+        let shown = other.escape_debug();
+        assert_eq!(
+            found,
+            format!("unsupported architecture `{shown}`: this compiler supports `llama`, `qwen2`, `qwen3`")
+        );
+    }
+}
+
+/// Row 7: a factor without a type means linear in llama.cpp; so does the older key. Each position is divided by it.
+#[test]
+fn linear_scaling_is_used() {
+    for draft in [
+        with("llama.rope.scaling.factor", F32(4.0)),
+        with("llama.rope.scale_linear", F32(4.0)),
+        changed(|d| {
+            d.set("llama.rope.scaling.type", text("linear")).set("llama.rope.scaling.factor", F32(4.0));
+        }),
+    ] {
+        let rope = model(&draft).unwrap().spec.rope;
+        let scaling = rope.scaling.expect("it is scaled");
+        assert_eq!(scaling.factor, 4.0);
+        // The rule leaves frequencies alone above `low`, and divides those whose wavelength is longer.
+        let Llama3Scaling { original_max_position, low_freq_factor, .. } = scaling;
+        assert!(
+            std::f64::consts::TAU > original_max_position / low_freq_factor,
+            "the shortest wavelength is divided too"
+        );
+    }
+    let none = changed(|d| {
+        d.set("llama.rope.scaling.type", text("none")).set("llama.rope.scaling.factor", F32(4.0));
+    });
+    assert_eq!(model(&none).unwrap().spec.rope.scaling, None);
+}
+
+/// Row 7: NaN in the divisors passed, and so did a tensor of half the length.
+#[test]
+fn divisors_of_frequencies_are_checked() {
+    let divisors = |values: &[f32]| {
+        changed(|d| {
+            d.add("rope_freqs.weight", &[values.len() as u64], 0.0).tensor("rope_freqs.weight").bytes =
+                values.iter().flat_map(|v| v.to_le_bytes()).collect();
+        })
+    };
+    assert_eq!(model(&divisors(&[1.0; 8])).unwrap().spec.rope.scaling, None, "all ones divide by nothing");
+    let found = message(&divisors(&[1.0; 4]));
+    assert_eq!(found, "tensor `rope_freqs.weight` in `FILE` has shape [4], expected [8]");
+    for (bad, name) in [(f32::NAN, "NaN"), (f32::INFINITY, "inf")] {
+        for at in [0, 7] {
+            let mut values = [1.0; 8];
+            values[at] = bad;
+            let found = message(&divisors(&values));
+            assert!(found.starts_with(&format!("tensor `rope_freqs.weight` has {name} at index [{at}]")), "{found}");
+        }
+    }
+    for bad in [0.0, -1.0, 3.0] {
+        let found = message(&divisors(&[1.0, bad, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]));
+        assert!(found.contains("`rope_freqs.weight`, whose entry") && found.contains("the llama3 rule"), "{found}");
+    }
+    let both = divisors(&[1.0; 8]);
+    let mut both = both.clone();
+    both.set("llama.rope.scaling.factor", F32(2.0));
+    assert!(message(&both).contains("expected no factor beside the tensor `rope_freqs.weight`"));
+    let halves = changed(|d| {
+        d.add("rope_freqs.weight", &[8], 1.0).tensor("rope_freqs.weight").ty = 1;
+    });
+    assert_eq!(message(&halves), "tensor `rope_freqs.weight` in `FILE` is F16, expected F32");
+}
+
+/// The sampling that a file recommends is used, as that of `generation_config.json` is.
+#[test]
+fn recommended_sampling_is_used() {
+    let draft = changed(|d| {
+        d.set("general.sampling.temp", F32(0.5))
+            .set("general.sampling.top_k", U32(7))
+            .set("general.sampling.top_p", F32(0.25));
+    });
+    let sampler = model(&draft).unwrap().spec.sampler;
+    assert_eq!((sampler.temperature, sampler.top_k, sampler.top_p), (0.5, 7, 0.25));
+    assert!(refusal_of(&with("general.sampling.temp", Bytes(vec![1])).bytes()).is_err());
+}

@@ -1,0 +1,145 @@
+//! Tokenizers: without one, with too few or equal entries, and with lists that would take too long.
+
+use super::*;
+use GgufValue::{Bool, F32s, I32s, Texts, U32};
+
+fn tokens(change: impl FnOnce(&mut Vec<String>)) -> GgufDraft {
+    changed(|draft| {
+        let list = draft.values.iter_mut().find(|(key, _)| key == "tokenizer.ggml.tokens");
+        let Some((_, Texts(tokens))) = list else { panic!("a list of tokens") };
+        change(tokens);
+    })
+}
+
+/// A SentencePiece tokenizer: entries of one letter, then as given.
+fn sentence_piece(pieces: &[String]) -> GgufDraft {
+    changed(|draft| {
+        let mut tokens: Vec<String> = (0..320).map(|i| format!("{}", char::from_u32(0x4e00 + i).unwrap())).collect();
+        let first = tokens.len() - pieces.len();
+        tokens[first..].clone_from_slice(pieces);
+        let scores = (0..320).map(|i| -(i as f32)).collect();
+        draft
+            .set("tokenizer.ggml.model", text("llama"))
+            .set("tokenizer.ggml.tokens", Texts(tokens))
+            .set("tokenizer.ggml.token_type", I32s(vec![1; 320]))
+            .set("tokenizer.ggml.scores", F32s(scores))
+            .remove("tokenizer.ggml.merges");
+    })
+}
+
+/// Section 4: "is not a Hugging Face tokenizer" for a file that has none.
+#[test]
+fn a_file_without_a_tokenizer_says_so() {
+    let without = changed(|d| d.values.retain(|(key, _)| !key.starts_with("tokenizer.")));
+    let none = with("tokenizer.ggml.model", text("no_vocab"));
+    for draft in [without, none] {
+        assert_eq!(refused(&draft), ("`FILE` has no tokenizer".into(), Some(Hint::ConvertWithTokenizer)));
+    }
+    let found = message(&with("tokenizer.ggml.model", text("bert")));
+    assert_eq!(found, "`tokenizer.ggml.model` in `FILE` is the string `bert`, expected `gpt2` or `llama`");
+    let found = message(&with("tokenizer.ggml.pre", text("gpt-9")));
+    assert!(found.starts_with("`tokenizer.ggml.pre` in `FILE` is the string `gpt-9`, expected `llama-bpe`"), "{found}");
+}
+
+/// Row 13: 1,000 tokens for 2,048 rows, or all tokens equal, compiled and did not run.
+#[test]
+fn entries_have_a_row_and_a_text_of_their_own() {
+    for n in [0, 100, 319] {
+        let found = message(&tokens(|t| t.truncate(n)));
+        let expected =
+            format!("is a list of {n} strings, expected one for each of the 320 rows of `token_embd.weight`");
+        assert!(found.contains(&expected), "{found}");
+    }
+    let found = message(&tokens(|t| t.push("more".into())));
+    assert!(found.contains("is a list of 321 strings, expected one for each of the 320 rows"), "{found}");
+    let (found, hint) = refused(&tokens(|t| t.fill("same".into())));
+    assert_eq!(found, "the tokenizer in `FILE` cannot be used: tokens 0 and 1 are both `same`");
+    assert_eq!(hint, Some(Hint::ConvertWithTokenizer));
+    let found = message(&tokens(|t| t[300] = t[290].clone()));
+    assert!(found.contains("tokens 290 and 300 are both"), "{found}");
+    // Empty entries are given a name, as in llama.cpp. The last two are in no merge.
+    let empty = tokens(|t| t[319].clear());
+    assert!(message(&empty).contains("needs the token"), "its merge cannot be made");
+    let empty = changed(|d| {
+        let Some((_, Texts(t))) = d.values.iter_mut().find(|(key, _)| key == "tokenizer.ggml.tokens") else { return };
+        (t[318], t[319]) = (String::new(), String::new());
+        d.set("tokenizer.ggml.merges", Texts(vec![]));
+    });
+    assert_eq!(refusal_of(&empty.bytes()), Ok(()));
+}
+
+#[test]
+fn lists_that_contradict_each_other_are_refused() {
+    let cases = [
+        (
+            with("tokenizer.ggml.token_type", I32s(vec![1; 5])),
+            "is a list of 5 numbers, expected one for each of the 320 tokens",
+        ),
+        (with("tokenizer.ggml.token_type", I32s(vec![9; 320])), "token 0 is of type 9, expected 0 to 6"),
+        (with("tokenizer.ggml.merges", Texts(vec!["a".into()])), "merge 0, `a`, has no second part"),
+        (with("tokenizer.ggml.merges", Texts(vec!["a zzzz".into()])), "merge 0, `a zzzz`, needs the token `zzzz`"),
+        (with("tokenizer.ggml.merges", Texts(vec!["0 1".into()])), "merge 0, `0 1`, needs the token `01`"),
+        (
+            with("tokenizer.ggml.eos_token_id", U32(320)),
+            "`tokenizer.ggml.eos_token_id` in `FILE` is 320, expected an id below 320",
+        ),
+        (
+            with("tokenizer.ggml.bos_token_id", U32(999)),
+            "`tokenizer.ggml.bos_token_id` in `FILE` is 999, expected an id below 320",
+        ),
+        (with("tokenizer.ggml.padding_token_id", U32(999)), "`tokenizer.ggml.padding_token_id` in `FILE` is 999"),
+    ];
+    for (draft, expected) in cases {
+        let found = message(&draft);
+        assert!(found.contains(expected), "{found}");
+    }
+    // All ones stand for none.
+    assert_eq!(refusal_of(&with("tokenizer.ggml.padding_token_id", U32(u32::MAX)).bytes()), Ok(()));
+}
+
+#[test]
+fn sentence_piece_lists_are_checked() {
+    assert_eq!(refusal_of(&sentence_piece(&[]).bytes()), Ok(()));
+    let cases: [(fn(&mut GgufDraft), &str); 4] = [
+        (|d| drop(d.remove("tokenizer.ggml.scores").bytes()), "`FILE` has no key `tokenizer.ggml.scores`"),
+        (
+            |d| drop(d.set("tokenizer.ggml.scores", F32s(vec![0.0; 3])).bytes()),
+            "`tokenizer.ggml.scores` in `FILE` is a list of 3 numbers, expected one for each of the 320 tokens",
+        ),
+        (|d| drop(d.set("tokenizer.ggml.scores", F32s(vec![f32::NAN; 320])).bytes()), "the score of token 0 is NaN"),
+        (
+            |d| drop(d.set("tokenizer.ggml.unknown_token_id", U32(320)).bytes()),
+            "`tokenizer.ggml.unknown_token_id` in `FILE` is 320, expected an id below 320",
+        ),
+    ];
+    for (change, expected) in cases {
+        let mut draft = sentence_piece(&[]);
+        change(&mut draft);
+        let found = message(&draft);
+        assert!(found.contains(expected), "{found}");
+    }
+}
+
+/// Section 3: the work of a piece grew with the square of its length (200 kB: 7.7 s, 2 MB: about 13 min). A piece of text has a
+/// bound; an entry that is found whole is not merged, so the file of 8 MB below is read in linear time.
+#[test]
+fn long_pieces_are_refused_or_left_whole() {
+    let long = "a".repeat(8 << 20);
+    let (found, _) = refused(&sentence_piece(&[long.clone()]));
+    assert!(found.contains("has 8388608 bytes, expected at most 512") && found.len() < 300, "{found}");
+    let mut whole = sentence_piece(&[long]);
+    let mut kinds = vec![1; 320];
+    kinds[319] = 3;
+    whole.set("tokenizer.ggml.token_type", I32s(kinds));
+    assert_eq!(refusal_of(&whole.bytes()), Ok(()));
+}
+
+#[test]
+fn a_begin_token_that_is_asked_for_must_be_there() {
+    let mut draft = changed(|d| {
+        d.remove("tokenizer.ggml.bos_token_id").set("tokenizer.ggml.add_bos_token", Bool(false));
+    });
+    assert_eq!(refusal_of(&draft.bytes()), Ok(()));
+    draft.set("tokenizer.ggml.add_bos_token", Bool(true));
+    assert_eq!(message(&draft), "`FILE` has no key `tokenizer.ggml.bos_token_id`");
+}

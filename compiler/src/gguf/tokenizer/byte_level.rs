@@ -1,0 +1,70 @@
+//! Byte-level BPE, the kind `gpt2`: pre-tokenizers by name, and the file's merges.
+
+use super::super::value::shown;
+use super::{Gguf, Vocabulary, key};
+use crate::Result;
+use serde_json::{Value, json};
+use std::collections::HashSet;
+
+/// Pre-tokenizer patterns, by their names in the file.
+const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+const QWEN2: &str =
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+
+impl Gguf {
+    pub(super) fn byte_level(&self, vocabulary: &Vocabulary<'_>) -> Result<Value> {
+        let split = |pattern: &str| {
+            json!({"type": "Sequence", "pretokenizers": [
+                {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false},
+                {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false},
+            ]})
+        };
+        let plain = json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true});
+        let pre = self.meta.text(&key("pre"))?.unwrap_or("default");
+        let (cut, normalizer) = match pre {
+            "llama-bpe" | "llama3" | "llama-v3" => (split(LLAMA3), json!(null)),
+            "qwen2" => (split(QWEN2), json!({"type": "NFC"})),
+            "smollm" => {
+                let digits = json!({"type": "Digits", "individual_digits": true});
+                (json!({"type": "Sequence", "pretokenizers": [digits, plain]}), json!(null))
+            }
+            "default" | "gpt-2" => (plain, json!(null)),
+            _ => {
+                let expected = "`llama-bpe`, `qwen2`, `smollm`, `gpt-2` or `default`";
+                return Err(self.meta.refused(&key("pre"), expected));
+            }
+        };
+        Ok(json!({
+            "version": "1.0", "truncation": null, "padding": null, "added_tokens": [],
+            "normalizer": normalizer,
+            "pre_tokenizer": cut,
+            "post_processor": null,
+            "decoder": {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true},
+            "model": {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
+                      "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false,
+                      "ignore_merges": pre.starts_with("llama"), "vocab": vocabulary.to_json(),
+                      "merges": self.merges(vocabulary)?},
+        }))
+    }
+
+    /// Pairs of entries that make an entry, best first. A pair that is there twice counts where it is first, as in llama.cpp.
+    fn merges(&self, vocabulary: &Vocabulary<'_>) -> Result<Vec<(&str, &str)>> {
+        let merges = self.meta.required(&key("merges"), self.meta.texts(&key("merges"))?)?;
+        let mut pairs = Vec::with_capacity(merges.len());
+        let mut seen = HashSet::with_capacity(merges.len());
+        let mut joined = String::new();
+        for (i, merge) in merges.iter().enumerate() {
+            let bad = |what: String| self.bad_tokenizer(format!("merge {i}, `{}`, {what}", shown(merge)));
+            let pair = merge.split_once(' ').ok_or_else(|| bad("has no second part".into()))?;
+            joined.clear();
+            joined.extend([pair.0, pair.1]);
+            if let Some(part) = [pair.0, pair.1, &joined].into_iter().find(|part| !vocabulary.ids.contains_key(part)) {
+                return Err(bad(format!("needs the token `{}`, which is not there", shown(part))));
+            }
+            if seen.insert(pair) {
+                pairs.push(pair);
+            }
+        }
+        Ok(pairs)
+    }
+}

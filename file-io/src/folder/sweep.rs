@@ -1,0 +1,164 @@
+//! Removes the hidden folders of killed processes, or puts back what they had moved aside.
+
+use std::borrow::Cow;
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use crate::maker::{self, Maker};
+
+/// What a hidden folder is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// An unfinished folder, or an old one after an exchange: nothing is lost with it.
+    Partial,
+    /// An old folder between two renames: perhaps nothing is in its place.
+    Replaced,
+}
+
+/// Bytes of the place's name in a hidden name, which has to stay below 256.
+const LONGEST: usize = 160;
+
+impl Kind {
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Partial => "partial",
+            Self::Replaced => "replaced",
+        }
+    }
+
+    /// The place's name as part of a hidden name. A replaced folder needs all of it, to be put back.
+    pub(super) fn cut(self, name: &OsStr) -> Cow<'_, OsStr> {
+        match name.to_str() {
+            Some(text) if self == Self::Partial && text.len() > LONGEST => {
+                let end = (0..=LONGEST).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
+                Cow::Borrowed(OsStr::new(&text[..end]))
+            }
+            None if self == Self::Partial && name.len() > LONGEST => Cow::Borrowed(OsStr::new("folder")),
+            _ => Cow::Borrowed(name),
+        }
+    }
+}
+
+/// Sweeps a folder: hidden folders of this crate in it whose makers are dead are removed, or put back where their process
+/// was killed between moving the old folder aside and putting the new one there. Returns how many. Those of processes that
+/// still run, and everything else, stay.
+pub fn sweep_folders(parent: &Path) -> usize {
+    let mut n_swept = 0;
+    for_each_folder(parent, |path, name| {
+        let Some((kind, place, maker)) = parse(name) else { return };
+        if !maker.has_left(path) {
+            return;
+        }
+        let place = path.with_file_name(place);
+        let swept = match kind {
+            Kind::Replaced if fs::symlink_metadata(&place).is_err() => fs::rename(path, &place),
+            _ => remove_tree(path),
+        };
+        n_swept += usize::from(swept.is_ok());
+    });
+    n_swept
+}
+
+/// Removes folders that earlier releases left, `.NAME.partial-PID` of a dead process, for the names that `is_ours` accepts.
+pub fn sweep_old_names(parent: &Path, is_ours: impl Fn(&str) -> bool) -> usize {
+    let mut n_swept = 0;
+    for_each_folder(parent, |path, name| {
+        let parts = name.to_str().and_then(|name| name.strip_prefix('.')?.rsplit_once(".partial-"));
+        let Some((name, pid)) = parts else { return };
+        let is_dead = pid.parse().is_ok_and(maker::is_dead);
+        n_swept += usize::from(is_dead && is_ours(name) && remove_tree(path).is_ok());
+    });
+    n_swept
+}
+
+/// A folder that cannot be listed has nothing to sweep.
+fn for_each_folder(parent: &Path, mut act: impl FnMut(&Path, &OsStr)) {
+    let Ok(entries) = fs::read_dir(parent) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        if name.as_encoded_bytes().starts_with(b".") && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            act(&entry.path(), &name);
+        }
+    }
+}
+
+/// `.NAME.partial.MAKER.N`: the kind, the name of the place, the maker.
+fn parse(name: &OsStr) -> Option<(Kind, &OsStr, Maker)> {
+    let bytes = name.as_encoded_bytes().strip_prefix(b".")?;
+    let mut parts = bytes.rsplitn(4, |&byte| byte == b'.');
+    let mut text = || std::str::from_utf8(parts.next()?).ok();
+    let (number, maker, word) = (text()?, text()?, text()?);
+    let kind = [Kind::Partial, Kind::Replaced].into_iter().find(|kind| kind.word() == word)?;
+    number.parse::<u64>().ok()?;
+    let maker = Maker::parse(maker)?;
+    // What is left of the bytes is the place's name; it may hold points and need not be UTF-8.
+    let rest = parts.next()?;
+    Some((kind, os_str(name, 1, rest.len())?, maker))
+}
+
+/// A part of a name: `from` and `length` in bytes.
+#[cfg(unix)]
+fn os_str(name: &OsStr, from: usize, length: usize) -> Option<&OsStr> {
+    use std::os::unix::ffi::OsStrExt;
+    name.as_bytes().get(from..from + length).map(OsStr::from_bytes)
+}
+
+#[cfg(not(unix))]
+fn os_str(name: &OsStr, from: usize, length: usize) -> Option<&OsStr> {
+    name.to_str()?.get(from..from + length).map(OsStr::new)
+}
+
+/// Removes a folder and all in it. A folder without write permission in it is given one first.
+pub(super) fn remove_tree(path: &Path) -> io::Result<()> {
+    // Another process may sweep the same folder: what is gone is gone.
+    let gone = |done: io::Result<()>| match done {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    };
+    match gone(fs::remove_dir_all(path)) {
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+            open_up(path);
+            gone(fs::remove_dir_all(path))
+        }
+        // Another process that works on the same folder, or a file that was made meanwhile.
+        Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => gone(fs::remove_dir_all(path)),
+        done => done,
+    }
+}
+
+/// Lets the owner change what is in these folders.
+fn open_up(folder: &Path) {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let _ = fs::set_permissions(folder, fs::Permissions::from_mode(0o700));
+    }
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            open_up(&entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hidden_names_say_what_they_are() {
+        let maker = Maker::this();
+        let name = format!(".my.bundle.partial.{maker}.7");
+        assert_eq!(parse(OsStr::new(&name)), Some((Kind::Partial, OsStr::new("my.bundle"), maker)));
+        let name = format!(".b.replaced.{maker}.0");
+        assert_eq!(parse(OsStr::new(&name)), Some((Kind::Replaced, OsStr::new("b"), maker)));
+        for name in [".b.partial-12", ".b.replaced", ".partial.12.0", &format!("b.partial.{maker}.0"), "b"] {
+            assert_eq!(parse(OsStr::new(name)), None, "{name}");
+        }
+        let long = "é".repeat(100);
+        assert_eq!(Kind::Partial.cut(OsStr::new(&long)).len(), LONGEST);
+        assert_eq!(Kind::Replaced.cut(OsStr::new(&long)).len(), 200);
+    }
+}

@@ -1,0 +1,92 @@
+//! What is written where the path is no plain file: links, pipes, devices (rows 2 and 17 of the list of failures).
+#![cfg(unix)]
+
+use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::process::Command;
+
+use file_io::FileError;
+
+/// Runs a program; whether it succeeded.
+fn succeeds(program: &str, args: &[&str], path: &Path) -> bool {
+    Command::new(program).args([path.as_os_str()]).args(args).output().is_ok_and(|output| output.status.success())
+}
+
+fn pipe(path: &Path) {
+    assert!(succeeds("mkfifo", &[], path));
+}
+
+#[test]
+fn a_link_stays_and_its_file_is_replaced() {
+    let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let target = elsewhere.path().join("target");
+    std::fs::write(&target, "old").unwrap();
+    std::fs::set_permissions(&target, std::fs::Permissions::from_mode(0o640)).unwrap();
+    let (link, second, dangling) = (folder.path().join("a"), folder.path().join("b"), folder.path().join("c"));
+    symlink(&target, &link).unwrap();
+    symlink("a", &second).unwrap();
+    symlink("made-later", &dangling).unwrap();
+    for (path, end) in [(&link, &target), (&second, &target), (&dangling, &folder.path().join("made-later"))] {
+        file_io::write_bytes(path, path.to_str().unwrap().as_bytes()).unwrap();
+        assert!(path.symlink_metadata().unwrap().is_symlink());
+        assert_eq!(std::fs::read_to_string(end).unwrap(), path.to_str().unwrap());
+    }
+    assert_eq!(target.metadata().unwrap().permissions().mode() & 0o777, 0o640, "who may read it is kept");
+    assert_eq!(std::fs::read_dir(elsewhere.path()).unwrap().count(), 1);
+
+    symlink("y", folder.path().join("x")).unwrap();
+    symlink("x", folder.path().join("y")).unwrap();
+    assert!(file_io::write_bytes(&folder.path().join("x"), b"").is_err(), "links in a circle");
+}
+
+#[test]
+fn a_pipe_is_written_in_place_and_needs_a_reader() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pipe");
+    pipe(&path);
+    file_io::check_writable(&path).unwrap();
+    assert!(file_io::is_written_in_place(&path).unwrap());
+    let reader = std::thread::spawn({
+        let path = path.clone();
+        move || std::fs::read(path).unwrap()
+    });
+    let long = vec![7; 300_000]; // more than a pipe holds
+    file_io::write_bytes(&path, &long).unwrap();
+    assert_eq!(reader.join().unwrap(), long);
+    assert!(path.symlink_metadata().unwrap().file_type().is_fifo());
+    assert!(matches!(file_io::write_bytes(&path, b"x"), Err(FileError::NoReader { .. })));
+    assert!(file_io::NewFile::create(&path).is_err(), "a pipe cannot be mapped");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_device_stays_a_device() {
+    let folder = tempfile::tempdir().unwrap();
+    let device = folder.path().join("null");
+    if !succeeds("mknod", &["c", "1", "3"], &device) {
+        return eprintln!("a_device_stays_a_device: skipped: making device nodes is not allowed");
+    }
+    let link = folder.path().join("link");
+    symlink("null", &link).unwrap();
+    for path in [&device, &link] {
+        file_io::check_writable(path).unwrap();
+        match file_io::write_bytes(path, b"text") {
+            Ok(()) => {}
+            // A folder mounted without devices.
+            Err(FileError::Io { source, .. }) if source.kind() == std::io::ErrorKind::PermissionDenied => {}
+            Err(error) => panic!("{error}"),
+        }
+        assert!(device.symlink_metadata().unwrap().file_type().is_char_device());
+    }
+    assert!(link.symlink_metadata().unwrap().is_symlink());
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+}
+
+#[test]
+fn a_socket_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    let _socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let error = file_io::write_bytes(&path, b"x").unwrap_err().to_string();
+    assert_eq!(error, format!("cannot write `{}`: expected a file, device or pipe, found a socket", path.display()));
+}
