@@ -5,7 +5,7 @@
 //! *Trap*: a factor that is folded into a weight is divided out after rounding, which may change the last bit.
 
 use crate::checkpoint::{SINGLE_FILE, file_header};
-use crate::lower::{Format, LinearForm, rounded_weights};
+use crate::lower::{Format, LinearForm, check_weights, rounded_weights};
 use crate::model::Model;
 use crate::{Precision, Result, Weights, fs};
 use genie_bundle::TOKENIZER_FILE;
@@ -21,6 +21,7 @@ use std::path::Path;
 /// Those of [`crate::compile()`] up to the graphs; files that cannot be written.
 pub fn dequantize(model: &Path, precision: Precision, weights: Weights, to: &Path) -> Result<()> {
     let source = Model::open(model)?;
+    check_weights(&source.spec, &source.checkpoint)?;
     let format = Format { precision, weights, form: LinearForm::FullyConnected };
     let all = rounded_weights(&source.spec, format);
 
@@ -48,7 +49,7 @@ pub fn dequantize(model: &Path, precision: Precision, weights: Weights, to: &Pat
     json["tie_word_embeddings"] = json!(!all.iter().any(|weight| weight.name == "lm_head.weight"));
     fs::write(&to.join("config.json"), json.to_string().as_bytes())?;
     for name in ["generation_config.json", TOKENIZER_FILE].iter().chain(&OPTIONAL_FILES) {
-        if source.files.has(name) {
+        if source.files.has(name)? {
             source.files.copy(name, &to.join(name))?;
         }
     }

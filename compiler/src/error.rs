@@ -1,8 +1,8 @@
 //! What can go wrong: each message names the object, what was found, and what was expected.
 
 use crate::bundle::Entries;
-use crate::{Family, GgufError, Hint, Splits, Weights};
-use file_io::{FolderError, UnfitPlace};
+use crate::{GgufError, Hint, Splits, Weights};
+use file_io::{FileKind, FolderError, FolderKind, UnfitPlace};
 use genie_bundle::BundleError;
 use std::path::PathBuf;
 
@@ -50,20 +50,39 @@ pub enum CompileError {
     // Files.
     #[error("cannot {doing} `{}`", path.display())]
     Io { doing: &'static str, path: PathBuf, source: std::io::Error },
+    #[error("`{}` is {found}, expected a file", path.display())]
+    NoFile { path: PathBuf, found: String },
+    #[error("`{}` is longer than {limit} bytes, expected a small file", path.display())]
+    FileTooLong { path: PathBuf, limit: u64 },
+    #[error("`{}` is {found}, expected the folder of a model (config.json, safetensors) or a GGUF file", path.display())]
+    NotAModel { path: PathBuf, found: FileKind },
+    #[error("`{}` has no config.json, expected the folder of a model", dir.display())]
+    NoConfig { dir: PathBuf, gguf: Option<String> },
+    #[error("`{}` has no tokenizer.json", dir.display())]
+    NoTokenizer { dir: PathBuf, other: Option<&'static str> },
+    #[error("`{}` does not exist, expected the folder of a model or a GGUF file", path.display())]
+    NoModel { path: PathBuf },
     #[error("{0}")] // not transparent: hints look for the cause by its type
     File(#[from] file_io::FileError),
     #[error("`{}` is not the expected JSON", path.display())]
     Json { path: PathBuf, source: serde_json::Error },
+
+    #[error("`{}` cannot be read as JSON: {detail}", path.display())]
+    BadJson { path: PathBuf, detail: String },
 
     // config.json.
     #[error("unsupported architecture `{found}`: this compiler supports {}", quoted(supported))]
     UnsupportedArchitecture { found: String, supported: Vec<&'static str> },
     #[error("unsupported `{feature}`: found {found}, this compiler needs {accepted}")]
     UnsupportedFeature { feature: &'static str, found: String, accepted: &'static str },
-    #[error("`config.json` has no `{key}`")]
-    ConfigMissing { key: &'static str },
-    #[error("bad `{key}` in the model's configuration: found {found}, expected {expected}")]
-    ConfigValue { key: &'static str, found: String, expected: &'static str },
+    #[error("unsupported `{key}` in `{}`: found {found}, this compiler needs {accepted}", file.display())]
+    UnsupportedValue { file: PathBuf, key: String, found: String, accepted: String },
+    #[error("unknown key `{key}` in `{}`, found {found}: it may change what the model computes", file.display())]
+    UnknownKey { file: PathBuf, key: String, found: String },
+    #[error("`{}` has no `{key}`: expected {expected}", file.display())]
+    ConfigMissing { file: PathBuf, key: String, expected: String, near: Vec<String> },
+    #[error("bad `{key}` in `{}`: found {found}, expected {expected}", file.display())]
+    ConfigValue { file: PathBuf, key: String, found: String, expected: String },
     #[error("`config.json` has no `head_dim`, and hidden size {hidden} is no multiple of {n_heads} heads")]
     HeadDimUnknown { hidden: usize, n_heads: usize },
     #[error("`{key}` is {id}, but the vocabulary has {vocab} entries")]
@@ -92,10 +111,12 @@ pub enum CompileError {
     MissingShards { path: PathBuf, missing: Vec<String>, n_shards: usize },
     #[error("`{}` puts tensor `{name}` in shard `{shard}`, which does not have it", path.display())]
     NotInShard { path: PathBuf, name: String, shard: String },
+    #[error("shard `{shard}` has tensor `{name}`, which `{}` does not place there", path.display())]
+    NotInIndex { path: PathBuf, name: String, shard: String },
     #[error("tensor `{name}` is missing: the checkpoint has {n_tensors} others")]
     MissingTensor { name: String, n_tensors: usize, near: Vec<String> },
     #[error("{} not part of a {family} model with this configuration", list(names, *n_others))]
-    UnreadTensors { family: Family, names: Vec<String>, n_others: usize, bias_key: Option<&'static str> },
+    UnreadTensors { family: &'static str, names: Vec<String>, n_others: usize, bias_key: Option<&'static str> },
     #[error("`{key}` is {configured}, but the checkpoint has the tensors of {found} layers")]
     LayerCount { key: String, configured: usize, found: usize },
     #[error("tensor `{head}` differs from `{table}`, although `tie_word_embeddings` makes them one")]
@@ -116,8 +137,8 @@ pub enum CompileError {
     // Tokenizer.
     #[error("`{}` is not a Hugging Face tokenizer: {detail}", path.display())]
     BadTokenizer { path: PathBuf, detail: String },
-    #[error("tokenizer entry `{token}` has id {id}, but the model's vocabulary has {vocab} entries")]
-    TokenizerTooLarge { token: String, id: u64, vocab: usize },
+    #[error(transparent)]
+    Tokenizer(#[from] genie_tokenizer::TokenizerError),
 
     // Bundle.
     #[error("`{}` already holds a bundle{}", path.display(), beside(others))]
@@ -130,6 +151,10 @@ pub enum CompileError {
     OutputUnfit { path: PathBuf, why: &'static str },
     #[error(transparent)]
     Bundle(#[from] BundleError),
+
+    // Proof.
+    #[error("the bundle was compiled but does not run: nothing of it was kept")]
+    NotProved { source: Box<dyn std::error::Error + Send + Sync> },
 
     // Backend.
     #[error(transparent)]
@@ -171,7 +196,7 @@ impl CompileError {
             }
             Self::NoCheckpoint { pickled: Some(file), .. } => Hint::ConvertToSafetensors(file.clone()),
             Self::NoCheckpoint { pickled: None, .. } => Hint::ModelDirectory,
-            Self::DamagedFile { .. } | Self::MissingShards { .. } => Hint::DownloadAgain,
+            Self::DamagedFile { .. } | Self::MissingShards { .. } | Self::NotInIndex { .. } => Hint::DownloadAgain,
             Self::MissingTensor { name, near, .. } => {
                 let maybe_tied = name == "lm_head.weight";
                 return (maybe_tied || !near.is_empty())
@@ -180,11 +205,20 @@ impl CompileError {
             Self::UnreadTensors { bias_key: Some(key), .. } => Hint::SetKey { key },
             Self::UnreadTensors { .. } => Hint::OtherFamilyOrConfig,
             Self::TiedHeadDiffers { .. } => Hint::UntieOrDropHead,
+            Self::UnsupportedDtype { found, .. } if found.starts_with("F64") => Hint::SaveAsFloat,
+            Self::UnsupportedDtype { found, .. } if is_quantised(found) => Hint::UnquantisedCheckpoint,
+            Self::NoConfig { dir, gguf: Some(file) } => Hint::CompileFile(dir.join(file)),
+            Self::NoModel { .. } | Self::NoConfig { .. } => Hint::PassModel,
+            Self::NotAModel { found: FileKind::Folder(FolderKind::Bundle), .. } => Hint::AlreadyCompiled,
+            Self::NotAModel { .. } => Hint::PassModel,
+            Self::NoTokenizer { other, .. } => Hint::ConvertTokenizer { from: *other },
             Self::WrongShape { .. } | Self::LayerCount { .. } => Hint::OtherConfig,
             Self::NoBlocks { .. } | Self::ScaleOverflow { .. } => Hint::WeightsW8,
             Self::HtpWeights { .. } => Hint::WeightsW8OrFloat,
             Self::F16Overflow { .. } => Hint::PrecisionF32,
-            Self::UnsupportedFeature { feature: "quantization_config", .. } => Hint::UnquantisedCheckpoint,
+            Self::UnsupportedValue { key, .. } if key == "quantization_config" => Hint::UnquantisedCheckpoint,
+            Self::UnknownKey { key, .. } => Hint::RemoveKey { key: key.clone() },
+            Self::ConfigMissing { near, .. } if !near.is_empty() => Hint::SimilarKeys { near: near.clone() },
             Self::OutputIsBundle { .. } => Hint::OtherDirectoryOrForce,
             Self::OutputOccupied { .. } => Hint::OtherDirectory,
             Self::OutputFolder(FolderError::Unfit { why: UnfitPlace::MountPoint, .. }) => Hint::DirectoryInside,
@@ -194,6 +228,11 @@ impl CompileError {
             _ => return None,
         })
     }
+}
+
+/// True for a type of safetensors files that quantised weights have.
+fn is_quantised(dtype: &str) -> bool {
+    ["I", "U", "F8", "F6", "F4", "BOOL"].iter().any(|begin| dtype.starts_with(begin)) && !dtype.contains(' ')
 }
 
 /// In decimal gigabytes, or a smaller unit for short files.

@@ -2,6 +2,7 @@
 
 use crate::progress::go_on;
 use crate::{CompileError, Progress, Result};
+use file_io::FileKind;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 use std::fs::File;
@@ -13,12 +14,40 @@ pub(crate) fn io_err<'a>(doing: &'static str, path: &'a Path) -> impl FnOnce(std
     move |source| CompileError::Io { doing, path: path.to_path_buf(), source }
 }
 
+/// Opens a regular file: a pipe would block, a device might never end.
 pub(crate) fn open(path: &Path) -> Result<File> {
+    is_there(path)?;
     File::open(path).map_err(io_err("open", path))
 }
 
-pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
-    std::fs::read(path).map_err(io_err("read", path))
+/// Reads a file that belongs in memory as a whole, of at most `limit` bytes.
+///
+/// # Errors
+/// Something that is no file, a longer file, and those of reading.
+pub(crate) fn read(path: &Path, limit: u64) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    is_there(path)?;
+    let file = File::open(path).map_err(io_err("read", path))?;
+    file.take(limit + 1).read_to_end(&mut bytes).map_err(io_err("read", path))?;
+    if bytes.len() as u64 > limit {
+        return Err(CompileError::FileTooLong { path: path.into(), limit });
+    }
+    Ok(bytes)
+}
+
+/// True for a file, false for nothing at all.
+///
+/// # Errors
+/// Something else of that name, a link to nothing for example.
+pub(crate) fn is_there(path: &Path) -> Result<bool> {
+    if path.is_file() {
+        return Ok(true);
+    }
+    match FileKind::of(path) {
+        FileKind::Missing => Ok(false),
+        kind if kind.is_file() || matches!(kind, FileKind::Unreadable(_)) => Ok(true),
+        kind => Err(CompileError::NoFile { path: path.into(), found: kind.to_string() }),
+    }
 }
 
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<()> {

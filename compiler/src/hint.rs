@@ -73,12 +73,33 @@ pub enum Hint {
         /// The key.
         key: &'static str,
     },
+    /// Remove this key of `config.json` if the model does not need it.
+    RemoveKey {
+        /// The key.
+        key: String,
+    },
+    /// The configuration has keys of similar names.
+    SimilarKeys {
+        /// Similar names, best first.
+        near: Vec<String>,
+    },
     /// The model may be of another family, or `config.json` of another model.
     OtherFamilyOrConfig,
     /// Set `tie_word_embeddings` to false, or remove the head.
     UntieOrDropHead,
     /// `config.json` may belong to another model.
     OtherConfig,
+    /// Pass a folder with `config.json`, safetensors and `tokenizer.json`, or a GGUF file.
+    PassModel,
+    /// It is a bundle already: run it.
+    AlreadyCompiled,
+    /// Write the tokenizer as `tokenizer.json`.
+    ConvertTokenizer {
+        /// The file that another kind of tokenizer has, if it is there.
+        from: Option<&'static str>,
+    },
+    /// Save the weights as float32, float16 or bfloat16.
+    SaveAsFloat,
     /// Start from the checkpoint that is not quantised.
     UnquantisedCheckpoint,
     /// Choose another output directory, or force the replacement of the bundle in it; other files there stay.

@@ -23,6 +23,7 @@
 //! | [`HtpOptions`] | the Hexagon chip to compile for |
 //! | [`family`] | Llama, Qwen 2 and Qwen 3 configurations to one neutral [`ModelSpec`] |
 //! | [`checkpoint`] | safetensors, one file or many, streamed as f32 |
+//! | `json` | JSON of model files, read by type |
 //! | `unread` | which tensors the model takes; what is left over is an error |
 //! | `gguf` | GGUF files, read as a checkpoint with a configuration and a tokenizer |
 //! | `model_files` | the small files of a model, in a folder or in memory |
@@ -53,9 +54,11 @@ mod fs;
 mod gguf;
 mod hint;
 mod htp;
+mod json;
 mod lower;
 mod model;
 mod model_files;
+mod near;
 pub mod options;
 pub mod progress;
 mod qnn;
@@ -68,7 +71,7 @@ mod unread;
 
 pub use bundle::Entries;
 pub use checkpoint::Checkpoint;
-pub use compile::model_hash;
+pub use compile::{Prove, model_hash};
 pub use dequantize::dequantize;
 pub use error::{CompileError, Result};
 pub use family::{Family, ModelSpec};
@@ -78,4 +81,4 @@ pub use hint::Hint;
 pub use htp::{FILE_LIMIT, HtpOptions};
 pub use options::{CompileOptions, Precision, Splits, Weights};
 pub use progress::{Amount, Progress, Silent, Stage};
-pub use qnn::compile;
+pub use qnn::{compile, compile_and_prove};

@@ -4,6 +4,7 @@
 //! temporary folder, so a process that is killed leaves nothing there.
 
 use crate::{Result, fs};
+use genie_bundle::TOKENIZER_FILE;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,10 +25,13 @@ pub(crate) enum ModelFiles {
 
 impl ModelFiles {
     /// True where there is a file of that name.
-    pub(crate) fn has(&self, name: &str) -> bool {
+    ///
+    /// # Errors
+    /// Something of that name that is no file.
+    pub(crate) fn has(&self, name: &str) -> Result<bool> {
         match self {
-            Self::Folder(dir) => dir.join(name).is_file(),
-            Self::Made { contents, .. } => contents.contains_key(name),
+            Self::Folder(dir) => fs::is_there(&dir.join(name)),
+            Self::Made { contents, .. } => Ok(contents.contains_key(name)),
         }
     }
 
@@ -45,7 +49,7 @@ impl ModelFiles {
     /// A file that is missing or cannot be read.
     pub(crate) fn read(&self, name: &str) -> Result<Cow<'_, [u8]>> {
         match self {
-            Self::Folder(dir) => fs::read(&dir.join(name)).map(Cow::Owned),
+            Self::Folder(dir) => fs::read(&dir.join(name), limit(name)).map(Cow::Owned),
             Self::Made { of, contents } => contents
                 .get(name)
                 .map(|bytes| Cow::Borrowed(bytes.as_slice()))
@@ -62,6 +66,12 @@ impl ModelFiles {
     }
 }
 
+/// Longest file that is read.
+fn limit(name: &str) -> u64 {
+    // Vocabularies of a quarter of a million entries with their merges take some 30 MB.
+    if name == TOKENIZER_FILE { 512 << 20 } else { 16 << 20 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,7 +82,7 @@ mod tests {
         std::fs::write(place.path().join("a.json"), b"{}").unwrap();
         let made = ModelFiles::Made { of: "m.gguf".into(), contents: [("a.json", b"{}".to_vec())].into() };
         for files in [ModelFiles::Folder(place.path().into()), made] {
-            assert!(files.has("a.json") && !files.has("b.json"));
+            assert!(files.has("a.json").unwrap() && !files.has("b.json").unwrap());
             assert_eq!(&*files.read("a.json").unwrap(), b"{}");
             assert!(files.read("b.json").unwrap_err().to_string().contains("b.json"));
             let to = place.path().join("copied");

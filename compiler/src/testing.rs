@@ -24,16 +24,35 @@ impl Case {
 
     /// Compiles the damaged model: the message must match, and nothing may be left behind.
     pub(crate) fn check(&self) {
+        Self::check_all(core::slice::from_ref(self));
+    }
+
+    /// Checks all of them before failing, so that one run shows every difference.
+    pub(crate) fn check_all(cases: &[Self]) {
+        let wrong: Vec<String> = cases.iter().filter_map(Self::difference).collect();
+        assert!(wrong.is_empty(), "{} of {} cases:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
+    }
+
+    fn difference(&self) -> Option<String> {
         let place = tempfile::tempdir().unwrap();
         let dir = place.path().join("model");
         (self.model)().write(&dir).unwrap();
         (self.damage)(&dir);
-        let error = compile(&dir, &place.path().join("bundle"), |_| {}).expect_err(self.name);
-        let message = error.to_string().replace(&*dir.to_string_lossy(), "{dir}");
-        assert_eq!(message, self.message, "{}", self.name);
-        assert_eq!(error.hint(), self.hint, "{}: {message}", self.name);
+        let (message, hint) = match compile(&dir, &place.path().join("bundle"), |_| {}) {
+            Ok(_) => ("compiled".into(), None),
+            Err(error) => (error.to_string().replace(&*dir.to_string_lossy(), "{dir}"), error.hint()),
+        };
         let left: Vec<_> = std::fs::read_dir(place.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
-        assert_eq!(left, ["model"], "{}", self.name);
+        let hint = match hint {
+            Some(Hint::CompileFile(path)) => {
+                Some(Hint::CompileFile(path.to_string_lossy().replace(&*dir.to_string_lossy(), "{dir}").into()))
+            }
+            other => other,
+        };
+        let as_expected = message == self.message && hint == self.hint && left == ["model"];
+        let (name, wanted) = (self.name, (self.message, &self.hint));
+        (!as_expected)
+            .then(|| format!("case `{name}`\n     found: {message} ({hint:?}), left {left:?}\n  expected: {wanted:?}"))
     }
 }
 

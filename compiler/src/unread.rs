@@ -4,7 +4,7 @@
 //! model computes something that this compiler does not know. Either way its text would be wrong without a word.
 //! Harmless are tables that can be computed from the configuration, and the copy of a tied head.
 
-use crate::checkpoint::{Checkpoint, TensorEntry, for_each_chunk};
+use crate::checkpoint::{Checkpoint, TensorEntry, for_each_chunk, is_harmless};
 use crate::family::ModelSpec;
 use crate::{CompileError, Result};
 use genie_bundle::hash::hex;
@@ -16,19 +16,6 @@ mod tests;
 
 /// Names that an error lists.
 const N_LISTED: usize = 3;
-
-/// Ends of names of tensors that older exporters wrote beside the weights: rotary tables, and constants of the causal mask.
-const HARMLESS: [&str; 5] = [
-    ".rotary_emb.inv_freq",
-    ".rotary_emb.cos_cached",
-    ".rotary_emb.sin_cached",
-    ".self_attn.masked_bias",
-    // The first of these in a GGUF file.
-    ".attn_rot_embd.weight",
-];
-
-/// Read as part of the configuration of a GGUF file.
-const ROPE_FREQS: &str = "rope_freqs.weight";
 
 const HEAD: &str = "lm_head.weight";
 const TABLE: &str = "model.embed_tokens.weight";
@@ -74,7 +61,7 @@ impl<'a> Taken<'a> {
             return Ok(());
         }
         Err(CompileError::UnreadTensors {
-            family: spec.family,
+            family: spec.family.name(),
             bias_key: unread.iter().find_map(|name| spec.family.info().bias_key(name)),
             n_others: unread.len().saturating_sub(N_LISTED),
             names: unread.into_iter().take(N_LISTED).map(|name| self.checkpoint.stored_name(name)).collect(),
@@ -107,10 +94,6 @@ pub(crate) fn check_layers(spec: &ModelSpec, checkpoint: &Checkpoint) -> Result<
 fn layer_and_part(name: &str) -> Option<(usize, &str)> {
     let (layer, part) = name.strip_prefix("model.layers.")?.split_once('.')?;
     Some((layer.parse().ok()?, part))
-}
-
-fn is_harmless(name: &str) -> bool {
-    name == ROPE_FREQS || HARMLESS.iter().any(|end| name.ends_with(end))
 }
 
 /// True when two tensors have the same shape and the same numbers.

@@ -20,6 +20,8 @@
 //! | [`config`] | [`GenieConfig`]: Genie's dialog JSON (API 1.21), every problem with its JSON pointer, then plain values |
 //! | [`manifest`] | [`Manifest`]: what a bundle holds and what it was made from |
 //! | [`calibration`] | [`Calibration`]: what the steps of a bundle cost on one backend and machine |
+//! | [`file_check`], [`stamps`] | a file against its hash in the manifest, and what is known of it since it was last read |
+//! | [`cache_folder`](fn@cache_folder) | the folder for what can be made again |
 //! | [`hash`] | length and SHA-256 of a file |
 //!
 //! # What it must never know
@@ -28,15 +30,20 @@
 
 #![forbid(unsafe_code)]
 
+mod cache_folder;
 pub mod calibration;
 pub mod config;
 mod error;
+pub mod file_check;
 pub mod files;
 pub mod hash;
 pub mod manifest;
+pub mod stamps;
 
+pub use cache_folder::cache_folder;
 pub use calibration::Calibration;
 pub use config::{ConfigError, GenieConfig, HtpExtensions};
 pub use error::BundleError;
+pub use file_check::FileCheck;
 pub use files::{CALIBRATION_FILE, CONFIG_FILE, HTP_CONFIG_FILE, MANIFEST_FILE, TOKENIZER_FILE, config_path};
 pub use manifest::{BackendId, Manifest};

@@ -14,6 +14,7 @@ mod interrupt;
 mod log_format;
 mod outfile;
 mod printer;
+mod prompt_text;
 mod usage;
 
 use std::process::ExitCode;

@@ -47,7 +47,7 @@ pub fn bundle() -> Result<PathBuf, Error> {
 /// # Errors
 /// [`Error::NoCacheFolder`].
 pub fn folder() -> Result<PathBuf, Error> {
-    Ok(cache_folder()?.join(format!("demo-{}", key())))
+    Ok(genie_bundle::cache_folder().ok_or(Error::NoCacheFolder)?.join(format!("demo-{}", key())))
 }
 
 /// Whether the bundle is there, with every file that its manifest lists.
@@ -83,12 +83,12 @@ pub fn compile(folder: &Path, options: &Options, progress: &mut dyn Progress) ->
         ..CompileOptions::new(model.path(), folder)
     };
     compile.check()?;
-    match compiler::compile(&compile, &open_backend(options)?, progress) {
-        Err(CompileError::OutputIsBundle { .. }) if is_compiled(folder) => Ok(()),
-        Err(error @ CompileError::OutputOccupied { .. }) => {
+    match crate::compile(&compile, &open_backend(options)?, options, progress) {
+        Err(Error::Compile(CompileError::OutputIsBundle { .. })) if is_compiled(folder) => Ok(()),
+        Err(Error::Compile(error @ CompileError::OutputOccupied { .. })) => {
             Err(Error::DemoOccupied { folder: folder.to_owned(), source: Box::new(error) })
         }
-        Err(error) => Err(error.into()),
+        Err(error) => Err(error),
         Ok(_) => Ok(()),
     }
 }
@@ -105,12 +105,7 @@ fn remove_torn(folder: &Path) -> Result<(), Error> {
     }
     let parent = folder.parent().unwrap_or(Path::new("."));
     let torn = NewFolder::temporary(parent, "demo-torn")?;
-    match fs::rename(folder, torn.path()) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-            Err(Error::DemoFile { path: folder.to_owned(), source: e })
-        }
-        _ => Ok(()),
-    }
+    Ok(torn.move_in(folder)?)
 }
 
 /// Removes what killed first runs of earlier releases left: folders named by their process, and models that are a day old.
@@ -129,17 +124,6 @@ fn sweep_old_names(cache: &Path) {
             let _ = fs::remove_dir_all(entry.path());
         }
     }
-}
-
-/// `$GENIE_CACHE`, else the user's cache folder.
-fn cache_folder() -> Result<PathBuf, Error> {
-    let home =
-        |var: &str, below: &str| std::env::var_os(var).filter(|v| !v.is_empty()).map(|v| PathBuf::from(v).join(below));
-    home("GENIE_CACHE", "")
-        .or_else(|| home("XDG_CACHE_HOME", "open-genie"))
-        .or_else(|| home("LOCALAPPDATA", "open-genie"))
-        .or_else(|| home("HOME", ".cache/open-genie"))
-        .ok_or(Error::NoCacheFolder)
 }
 
 /// Changes with the model, its splits, this crate's version and the host backend's binary format.

@@ -13,6 +13,7 @@ use session_store::StoreError;
 
 use crate::binaries;
 use crate::options::BackendChoice;
+use crate::weights::WeightFault;
 
 /// Why a bundle could not be opened, or a query not be answered. [`Error::hint`] has advice, apart from the text.
 #[derive(Debug, thiserror::Error)]
@@ -65,6 +66,15 @@ pub enum Error {
     #[error("cannot load the bundle's graphs")]
     Graphs { source: EngineError },
 
+    #[error("the weights in `{}` are damaged: what is computed with them means nothing", path.display())]
+    DamagedWeights { path: PathBuf, source: WeightFault },
+
+    // Proving.
+    #[error("the graphs give {found} logits, the config's `n-vocab` is {expected}")]
+    LogitsWidth { found: usize, expected: usize },
+    #[error("a step of {width} tokens gives logits with {value} at index {index}: expected finite numbers")]
+    LogitsNotFinite { width: usize, index: usize, value: f32 },
+
     // Running.
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -96,13 +106,13 @@ pub enum Error {
     NothingToPredict { tokens: usize },
 
     // The demo.
-    #[cfg(feature = "demo")]
+    #[cfg(feature = "compile")]
     #[error("no cache folder: none of GENIE_CACHE, XDG_CACHE_HOME, HOME is set")]
     NoCacheFolder,
-    #[cfg(feature = "demo")]
+    #[cfg(feature = "compile")]
     #[error("cannot write to `{}`", path.display())]
     DemoFile { path: PathBuf, source: std::io::Error },
-    #[cfg(feature = "demo")]
+    #[cfg(feature = "compile")]
     #[error(transparent)]
     DemoFolder(#[from] file_io::FolderError),
     #[cfg(feature = "demo")]
@@ -169,6 +179,8 @@ pub enum Hint {
     RemoveSnapshot(PathBuf),
     /// The session belongs to another bundle: this one, if its name is known.
     RestoreWithBundle(String),
+    /// The bundle's files are damaged.
+    CopyBundleAgain,
     /// The KV cache does not fit into memory.
     SmallerContext,
     /// The text is too short.
@@ -196,7 +208,7 @@ impl Error {
         match self {
             Self::Engine(EngineError::Stopped { .. })
             | Self::Dialog(DialogError::Engine(EngineError::Stopped { .. })) => true,
-            #[cfg(feature = "demo")]
+            #[cfg(feature = "compile")]
             Self::Compile(compiler::CompileError::Cancelled) => true,
             _ => false,
         }
@@ -228,6 +240,7 @@ impl Error {
             Self::PromptLength { limit, .. } => Hint::ChooseTokens { least: 1, most: *limit },
             Self::Window { least, limit, .. } => Hint::ChooseTokens { least: *least, most: *limit },
             Self::NothingToPredict { .. } => Hint::LongerText,
+            Self::DamagedWeights { .. } => Hint::CopyBundleAgain,
             Self::NothingToVerify => Hint::GenerateTokens,
             Self::Tolerance { .. } => Hint::ChooseTolerance,
             Self::Restore { source, .. } => saved_hint(source)?,
@@ -291,6 +304,7 @@ impl fmt::Display for Hint {
             Self::RestoreWithBundle(name) => {
                 write!(f, "restore with bundle `{}`, or start a new session", name.escape_debug())
             }
+            Self::CopyBundleAgain => f.write_str("copy the bundle again, or compile it again; then check the disk"),
             Self::SmallerContext => f.write_str("use a bundle with a smaller context length, or free memory"),
             Self::LongerText => f.write_str("give a longer text, and at least one window"),
             Self::SetCacheFolder => f.write_str("set GENIE_CACHE to a writable folder"),

@@ -25,6 +25,7 @@
 //! | stop a reply from another thread; or a verification, a measurement | [`StopHandle`]; [`StopFlag`] |
 //! | work with tokens and logits; verify a bundle, measure perplexity | [`Model`], [`Verification`], [`Perplexity`] |
 //! | run several sequences in one step | [`Model::engine_mut`], [`SequenceModel`], [`SeqTokens`], [`SeqId`] |
+//! | compile a model and prove its bundle (feature `compile`) | `compile`, `prove`, `Compiled` |
 //! | plan by measured costs | [`CalibrationContext`] |
 //! | know what went wrong and what may help | [`Error`], [`Hint`] |
 //!
@@ -32,13 +33,16 @@
 //!
 //! # What it never does
 //!
-//! It prints nothing, parses no flags, and starts no thread but those of the embedded backend and of the cache.
+//! It prints nothing, parses no flags, and starts no thread but those of the embedded backend and of the cache, and one that
+//! checks large weights once per file.
 
 #![forbid(unsafe_code)]
 
 mod backend;
 mod binaries;
 mod calibration;
+#[cfg(feature = "compile")]
+mod compile;
 #[cfg(feature = "demo")]
 pub mod demo;
 mod error;
@@ -49,9 +53,12 @@ mod session;
 mod template;
 mod threads;
 mod verify;
+mod weights;
 
 pub use backend::{load_library, open_backend};
 pub use calibration::CalibrationContext;
+#[cfg(feature = "compile")]
+pub use compile::{Compiled, Proof, compile, prove};
 pub use dialog::{
     DialogError, QueryKpis, Reply, RestoreNote, RestoreReport, SamplerSettings, SaveFormat, SaveReport, SentenceCode,
     StopReason,
@@ -67,6 +74,7 @@ pub use session::{Generation, Prompt, Session, StopHandle, Token};
 pub use template::Template;
 pub use threads::Threads;
 pub use verify::Verification;
+pub use weights::WeightFault;
 
 /// The programs of the READMEs compile as printed.
 #[cfg(doctest)]

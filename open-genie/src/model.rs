@@ -19,6 +19,7 @@ use crate::calibration::CalibrationContext;
 use crate::options::{Options, PolicyChoice};
 use crate::session::Session;
 use crate::threads::Threads;
+use crate::weights::WeightCheck;
 
 /// A bundle's config, checked, before anything is loaded.
 #[derive(Clone, Debug)]
@@ -79,9 +80,12 @@ impl Bundle {
         config.model_hash = self.model_hash();
         config.bundle_name = self.name();
         config.kv_mode = options.kv_mode;
+        let weights = WeightCheck::of(&self.config, options.cache_folder.as_deref());
         let engine = Engine::open(&config, &active.backend).map_err(|source| Error::Graphs { source })?;
         let mut model = Model {
             engine,
+            weights,
+            in_full: false,
             prefix_cache: None,
             calibration_mismatch: None,
             opening: began.elapsed(),
@@ -93,6 +97,8 @@ impl Bundle {
             model.calibration_mismatch = model.set_policy(options.policy)?;
         }
         if let Some(cache) = &options.prefix_cache {
+            // Its entries outlive this run.
+            model.check_weights()?;
             let store = PrefixStore::open(&cache.folder, model.engine.model_hash()?, cache.max_bytes)?;
             model.prefix_cache = Some(PrefixCache::new(store, cache.min_tokens));
         }
@@ -108,6 +114,9 @@ impl Bundle {
 pub struct Model {
     // Dropped in this order: the power vote outlives the engine.
     engine: Engine,
+    weights: WeightCheck,
+    /// All files were read and compared since the model was opened.
+    in_full: bool,
     prefix_cache: Option<PrefixCache>,
     calibration_mismatch: Option<CalibrationMismatch>,
     opening: Duration,
@@ -143,7 +152,29 @@ impl Model {
         let mut dialog = Dialog::new(&self.bundle.config, Box::new(self.engine)).map_err(Error::Dialog)?;
         dialog.set_prefix_cache(self.prefix_cache);
         dialog.set_init_time(self.opening + began.elapsed());
-        Ok(Session::new(dialog, self.bundle, self.active))
+        Ok(Session::new(dialog, self.weights, self.bundle, self.active))
+    }
+
+    /// Makes sure that the weights are those that were written: compares what was not compared since the files changed.
+    /// Measurements and whatever is kept should wait for it; a [`Session`] does it by itself.
+    ///
+    /// # Errors
+    /// [`Error::DamagedWeights`].
+    pub fn check_weights(&mut self) -> Result<(), Error> {
+        self.weights.finish()
+    }
+
+    /// Reads all weights again, also those that were compared in an earlier run, and compares them with the manifest's hashes
+    /// and with their own checksums; once per opened model.
+    ///
+    /// # Errors
+    /// [`Error::DamagedWeights`].
+    pub fn check_weights_in_full(&mut self) -> Result<(), Error> {
+        if !self.in_full {
+            WeightCheck::in_full(&self.bundle.config)?;
+            self.in_full = true;
+        }
+        Ok(())
     }
 
     /// The bundle it was opened from.

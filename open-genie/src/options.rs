@@ -29,6 +29,7 @@ pub struct Options {
     pub(crate) kv_mode: Option<ModeKind>,
     pub(crate) prefix_cache: Option<PrefixCacheOptions>,
     pub(crate) graph_profile: Option<GraphProfile>,
+    pub(crate) cache_folder: Option<PathBuf>,
 }
 
 impl PartialEq for Options {
@@ -38,6 +39,7 @@ impl PartialEq for Options {
         };
         plain(self) == plain(other)
             && (self.kv_mode, &self.prefix_cache) == (other.kv_mode, &other.prefix_cache)
+            && self.cache_folder == other.cache_folder
             && self.graph_profile.is_some() == other.graph_profile.is_some()
     }
 }
@@ -110,6 +112,14 @@ impl Options {
     #[must_use]
     pub fn prefix_cache(mut self, options: PrefixCacheOptions) -> Self {
         self.prefix_cache = Some(options);
+        self
+    }
+
+    /// Where it is remembered which large files of weights were checked; otherwise `$GENIE_CACHE` or the user's cache folder.
+    /// Without a folder that can be written they are checked in every run.
+    #[must_use]
+    pub fn cache_folder(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.cache_folder = Some(folder.into());
         self
     }
 

@@ -49,7 +49,7 @@ impl Model {
     /// arbitrary afterwards. Stopped by [`Self::stop_flag`], it is that of the windows before, as long as there is one.
     ///
     /// # Errors
-    /// [`Error::Window`], [`Error::NothingToPredict`], a token outside the vocabulary, a graph that fails.
+    /// [`Error::DamagedWeights`], [`Error::Window`], [`Error::NothingToPredict`], a token outside the vocabulary, a graph that fails.
     pub fn perplexity(
         &mut self,
         tokens: &[TokenId],
@@ -57,6 +57,7 @@ impl Model {
         max_windows: usize,
         progress: &mut dyn FnMut(),
     ) -> Result<Perplexity, Error> {
+        self.check_weights()?;
         let bos = self.bundle().config().context().bos;
         let window = size.unwrap_or_else(|| self.engine().context_size());
         let (mut all, mut windows) = (NllStats::default(), 0);

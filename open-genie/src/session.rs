@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use dialog::{
-    Control, Dialog, Profile, Reply, RestoreReport, SamplerSettings, SaveReport, SentenceCode, Signal, StopReason,
+    Control, Dialog, DialogError, Profile, Reply, RestoreReport, SamplerSettings, SaveReport, SentenceCode, Signal,
+    StopReason,
 };
 use engine::{PrefixCacheFault, StepLog};
 use genie_types::TokenId;
@@ -14,15 +15,23 @@ use kvmanager::Admission;
 use crate::backend::ActiveBackend;
 use crate::model::{Bundle, Model};
 use crate::options::Options;
+use crate::weights::WeightCheck;
 use crate::{Error, Template};
 
 /// A conversation. Each prompt goes on where the last reply ended, until [`reset`](Self::reset).
+///
+/// Weights that are too large to be compared while they are loaded are compared with their checksums once per file: from the
+/// first token on in a thread of the lowest priority, and at the latest before the second prompt or before
+/// [`save`](Self::save), which then give [`Error::DamagedWeights`] if they were damaged.
 ///
 /// `Send`: a server may own one per client and run it on any thread.
 #[derive(Debug)]
 pub struct Session {
     // Dropped in this order: the power vote outlives the model.
     dialog: Dialog,
+    weights: WeightCheck,
+    /// A query has begun.
+    asked: bool,
     template: Template,
     bundle: Bundle,
     _active: ActiveBackend,
@@ -31,8 +40,10 @@ pub struct Session {
 /// What a model is asked: text, or token ids.
 #[derive(Clone, Copy, Debug)]
 pub enum Prompt<'a> {
-    /// Text; the bundle's tokenizer encodes it, stop sequences apply.
+    /// Text; the bundle's tokenizer encodes it, control tokens in it are recognised, stop sequences apply.
     Text(&'a str),
+    /// Text in which control tokens such as `<|eot_id|>` are text like any other: for what others wrote.
+    Plain(&'a str),
     /// Token ids; stop sequences do not apply, as in libGenie.
     Tokens(&'a [TokenId]),
 }
@@ -56,8 +67,8 @@ impl<'a> From<&'a [TokenId]> for Prompt<'a> {
 }
 
 impl Session {
-    pub(crate) fn new(dialog: Dialog, bundle: Bundle, active: ActiveBackend) -> Self {
-        Self { dialog, template: Template::default(), bundle, _active: active }
+    pub(crate) fn new(dialog: Dialog, weights: WeightCheck, bundle: Bundle, active: ActiveBackend) -> Self {
+        Self { dialog, weights, asked: false, template: Template::default(), bundle, _active: active }
     }
 
     /// Opens a model by its path and starts a session with it.
@@ -113,16 +124,25 @@ impl Session {
     /// A query with one of Genie's sentence codes, for what the methods above do not cover.
     pub fn query<'p>(&mut self, prompt: impl Into<Prompt<'p>>, code: SentenceCode) -> Generation<'_> {
         let fits = self.dialog.admission();
+        let failed =
+            |error| Generation { state: State::Failed(Some(error)), queue: VecDeque::new(), fits, weights: None };
+        if self.asked
+            && let Err(damaged) = self.weights.finish()
+        {
+            return failed(damaged);
+        }
         let started = match prompt.into() {
             Prompt::Text(text) => self.dialog.start(text, code),
+            Prompt::Plain(text) => self.dialog.start_plain(text, code),
             Prompt::Tokens(tokens) => self.dialog.start_tokens(tokens, code),
         };
         match started {
-            Ok(inner) => Generation { state: State::Running(inner), queue: VecDeque::new(), fits },
-            Err(error) => {
-                let error = Some(Error::of_dialog(error, fits));
-                Generation { state: State::Failed(error), queue: VecDeque::new(), fits }
+            Ok(inner) => {
+                self.asked = true;
+                let weights = Some(&mut self.weights);
+                Generation { state: State::Running(inner), queue: VecDeque::new(), fits, weights }
             }
+            Err(error) => failed(or_damaged(&mut self.weights, error, fits)),
         }
     }
 
@@ -139,12 +159,21 @@ impl Session {
         self.dialog.reset().map_err(Error::Dialog)
     }
 
+    /// Makes sure that the weights are those that were written, without waiting for the second prompt: compares what is left.
+    ///
+    /// # Errors
+    /// [`Error::DamagedWeights`]: the replies so far mean nothing.
+    pub fn check_weights(&mut self) -> Result<(), Error> {
+        self.weights.finish()
+    }
+
     /// Saves the conversation into a folder: a snapshot with checksums, and libGenie's own files where they can hold it.
     ///
     /// # Errors
-    /// [`Error::Save`].
+    /// [`Error::DamagedWeights`], [`Error::Save`]; what the folder held before is as it was.
     pub fn save(&mut self, folder: impl AsRef<Path>) -> Result<SaveReport, Error> {
         let folder = folder.as_ref();
+        self.weights.finish()?;
         self.dialog.save(folder).map_err(|source| Error::Save { folder: folder.into(), source: Box::new(source) })
     }
 
@@ -240,6 +269,8 @@ pub struct Generation<'s> {
     state: State<'s>,
     queue: VecDeque<Token>,
     fits: Option<Admission>,
+    /// The check of the weights, until it was asked to go on.
+    weights: Option<&'s mut WeightCheck>,
 }
 
 #[derive(Debug)]
@@ -291,6 +322,10 @@ impl Iterator for Generation<'_> {
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             if let Some(token) = self.queue.pop_front() {
+                // Not before: the first token is waited for.
+                if let Some(weights) = &mut self.weights {
+                    weights.start();
+                }
                 return Some(Ok(token));
             }
             let inner = match &mut self.state {
@@ -321,11 +356,24 @@ impl Iterator for Generation<'_> {
                     if let State::Running(inner) = std::mem::replace(&mut self.state, State::Failed(None)) {
                         self.state = State::Over(inner);
                     }
-                    return Some(Err(Error::of_dialog(error, self.fits)));
+                    return Some(Err(match &mut self.weights {
+                        Some(weights) => or_damaged(weights, error, self.fits),
+                        None => Error::of_dialog(error, self.fits),
+                    }));
                 }
             }
         }
     }
+}
+
+/// A dialog's error; or damaged weights, where these may be what made the model or the sampler fail.
+fn or_damaged(weights: &mut WeightCheck, error: DialogError, fits: Option<Admission>) -> Error {
+    if matches!(error, DialogError::Engine(_) | DialogError::Sampler(_))
+        && let Err(damaged) = weights.finish()
+    {
+        return damaged;
+    }
+    Error::of_dialog(error, fits)
 }
 
 /// Stops the reply of a session that is being generated, from a callback or another thread. Clones stop the same session.

@@ -29,11 +29,11 @@ pub struct Verification {
 }
 
 impl Model {
-    /// Verifies `n` generated tokens, fewer where the context ends, after a prompt of `length` pseudo-random tokens; calls
+    /// Checks all weights ([`Self::check_weights_in_full`]), then verifies `n` generated tokens, fewer where the context ends, after a prompt of `length` pseudo-random tokens; calls
     /// `progress` after each. The cache is empty or arbitrary afterwards.
     ///
     /// # Errors
-    /// [`Error::PromptLength`], [`Error::NothingToVerify`], [`Error::Tolerance`]; a graph fails.
+    /// [`Error::DamagedWeights`], [`Error::PromptLength`], [`Error::NothingToVerify`], [`Error::Tolerance`]; a graph fails.
     pub fn verify(
         &mut self,
         length: usize,
@@ -48,6 +48,7 @@ impl Model {
         if !(tolerance.is_finite() && tolerance >= 0.0) {
             return Err(Error::Tolerance { found: tolerance });
         }
+        self.check_weights_in_full()?;
         verify(self.engine_mut(), length, n, tolerance, progress)
     }
 

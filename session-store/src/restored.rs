@@ -1,7 +1,7 @@
 //! What a folder's session was restored from, where it holds the dialog twice: in our snapshot and in libGenie's files.
 //!
 //! libGenie's files have no checksums. Files that hold other tokens than the snapshot were written later, by libGenie, or
-//! are damaged. *How they are told apart*: the row of a token is computed from it. Where the two lists of tokens first
+//! are damaged. *How to tell*: the row of a token is computed from it. Where the two lists of tokens first
 //! differ, a dialog that libGenie went on with has another row; the same row under another token is a damaged list.
 
 use genie_types::TokenId;

@@ -4,7 +4,7 @@
 //! under temporary names before the first of the old ones goes.
 //! *What is restored*: the snapshot, if libGenie's files hold the same tokens or cannot be used; else they were written
 //! later, by libGenie, and count. A cache that has no form in libGenie's file (windows, several sequences) has the
-//! snapshot only. Whatever differs is told in [`Restored::note`].
+//! snapshot only. Whatever differs is reported in [`Restored::note`].
 
 use std::fs;
 use std::path::Path;

@@ -57,7 +57,7 @@ fn a_changed_token_in_genies_history_never_wins_over_the_snapshot() {
                 (&ours, SaveFormat::OpenGenie),
                 "token {token}, bit {byte}.{bit}"
             );
-            match read.note.expect("the difference is told") {
+            match read.note.expect("the difference is reported") {
                 RestoreNote::HistoryDamaged { place, .. } => assert!(place == token && token < 5),
                 // The last token stands in `dialog.json` as well, which tells that the list is wrong.
                 RestoreNote::GenieUnusable(StoreError::Folder { .. }) => assert_eq!(token, 5),
@@ -86,7 +86,7 @@ fn what_genie_saved_later_is_restored_and_named() {
 
 #[test]
 #[cfg_attr(miri, ignore = "writes files")]
-fn damage_beside_a_good_snapshot_is_told_and_left_aside() {
+fn damage_beside_a_good_snapshot_is_reported_and_left_aside() {
     let ours = dialog(&[9, 8, 7, 6, 5, 4]);
     for name in ["dialog.json", "kv-slot-0.primary.qnn-htp", "token-history-slot-0", "sampler.primary.rng"] {
         for damage in ["cut", "removed"] {
@@ -100,8 +100,8 @@ fn damage_beside_a_good_snapshot_is_told_and_left_aside() {
             let read = read_session(dir.path(), &schema(&ours), &[]).unwrap();
             assert_eq!((&read.snapshot, read.format), (&ours, SaveFormat::OpenGenie), "{name} {damage}");
             // Without `dialog.json` there is no dialog of libGenie's; an empty random state cannot be cut.
-            let told = !matches!((name, damage), ("dialog.json", "removed") | ("sampler.primary.rng", "cut"));
-            assert_eq!(read.note.is_some(), told, "{name} {damage}");
+            let reported = !matches!((name, damage), ("dialog.json", "removed") | ("sampler.primary.rng", "cut"));
+            assert_eq!(read.note.is_some(), reported, "{name} {damage}");
         }
     }
 }

@@ -8,6 +8,7 @@ mod deploy;
 mod downstream;
 mod elf;
 mod host_lib;
+mod kills;
 mod qnn_runtime;
 mod tidy;
 mod workspace;
@@ -40,6 +41,8 @@ enum Task {
     HostLib,
     /// Build the numbered examples outside of this workspace, as a user's program, and run them.
     Downstream,
+    /// Kill `genie` at random moments of compiling, saving and its first run: nothing may be lost or left over.
+    Kills(kills::KillsArgs),
     /// Check rules that no other tool knows: layers, file heads and sizes, words, paths in documents, import circles.
     Tidy(tidy::TidyArgs),
 }
@@ -54,6 +57,7 @@ fn main() -> anyhow::Result<()> {
         Task::Deploy(args) => deploy::run(&args),
         Task::HostLib => host_lib::run(),
         Task::Downstream => downstream::run(),
+        Task::Kills(args) => kills::run(&args),
         Task::Tidy(args) => tidy::run(&args),
     }
 }

@@ -5,8 +5,9 @@
 //! ```
 
 use super::{SourceDtype, TensorEntry};
+use crate::json::{self, shown, shown_key};
 use crate::{CompileError, Result, fs};
-use serde::Deserialize;
+use file_io::FileKind;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -16,11 +17,34 @@ use std::path::Path;
 const MAX_HEADER_BYTES: u64 = 100 << 20;
 const METADATA_KEY: &str = "__metadata__";
 
-#[derive(Deserialize)]
-struct RawEntry {
-    dtype: String,
+/// An entry as it is written.
+struct RawEntry<'a> {
+    dtype: &'a str,
     shape: Vec<usize>,
     data_offsets: [u64; 2],
+}
+
+impl<'a> RawEntry<'a> {
+    /// Reads it; an error says which part is wrong, what was found and expected.
+    fn of(value: &'a Value) -> Result<Self, String> {
+        let map = value.as_object().ok_or_else(|| format!("found {}, expected an object", shown(value)))?;
+        if let Some(key) = map.keys().find(|key| !["dtype", "shape", "data_offsets"].contains(&key.as_str())) {
+            return Err(format!("unknown key `{}`", shown_key(key)));
+        }
+        let part = |key: &str| map.get(key).ok_or_else(|| format!("it has no `{key}`"));
+        let bad = |key: &str, value, expected| format!("its `{key}` is {}, expected {expected}", shown(value));
+        let (dtype, shape, offsets) = (part("dtype")?, part("shape")?, part("data_offsets")?);
+        let numbers = |value: &Value| value.as_array()?.iter().map(Value::as_u64).collect::<Option<Vec<u64>>>();
+        let extents =
+            |value: &Value| numbers(value)?.into_iter().map(|n| usize::try_from(n).ok()).collect::<Option<Vec<_>>>();
+        Ok(Self {
+            dtype: dtype.as_str().ok_or_else(|| bad("dtype", dtype, "a string"))?,
+            shape: extents(shape).ok_or_else(|| bad("shape", shape, "a list of whole numbers"))?,
+            data_offsets: numbers(offsets)
+                .and_then(|pair| pair.try_into().ok())
+                .ok_or_else(|| bad("data_offsets", offsets, "two whole numbers"))?,
+        })
+    }
 }
 
 /// Length and header of a file with those tensors, all of one type of `width` bytes, one after the other.
@@ -53,10 +77,13 @@ pub(super) fn read(path: &Path, shard: usize) -> Result<BTreeMap<String, TensorE
     file.read_exact(&mut length).map_err(fs::io_err("read", path))?;
     let header_bytes = u64::from_le_bytes(length);
     if header_bytes > MAX_HEADER_BYTES {
-        return Err(CompileError::NotSafetensors {
-            path: path.into(),
-            detail: format!("its first 8 bytes give a header of {header_bytes} bytes"),
-        });
+        let detail = match FileKind::of(path) {
+            FileKind::Safetensors | FileKind::Unknown { .. } => {
+                format!("its first 8 bytes give a header of {header_bytes} bytes, expected at most {MAX_HEADER_BYTES}")
+            }
+            kind => format!("it is {kind}"),
+        };
+        return Err(CompileError::NotSafetensors { path: path.into(), detail });
     }
     let data_start = 8 + header_bytes;
     if data_start > file_bytes {
@@ -64,46 +91,50 @@ pub(super) fn read(path: &Path, shard: usize) -> Result<BTreeMap<String, TensorE
     }
     let mut header = vec![0; header_bytes as usize];
     file.read_exact(&mut header).map_err(fs::io_err("read", path))?;
-    let raw: BTreeMap<String, Value> = serde_json::from_slice(&header).map_err(|e| CompileError::NotSafetensors {
-        path: path.into(),
-        detail: format!("its header is not a JSON object: {e}"),
-    })?;
+    let foreign = |detail| CompileError::NotSafetensors { path: path.into(), detail };
+    let header = json::parse_bytes(&header).map_err(|e| foreign(format!("its header is not a JSON object: {e}")))?;
+    let Value::Object(raw) = &header else {
+        return Err(foreign(format!("its header is {}, expected an object", shown(&header))));
+    };
 
     let mut tensors = BTreeMap::new();
-    for (name, value) in raw {
-        if name == METADATA_KEY {
-            continue;
-        }
-        let raw: RawEntry = serde_json::from_value(value).map_err(|e| CompileError::BadTensorEntry {
-            path: path.into(),
-            name: name.clone(),
-            detail: e.to_string(),
-        })?;
-        let entry = check(raw, shard, data_start).map_err(|detail| CompileError::BadTensorEntry {
-            path: path.into(),
-            name: name.clone(),
-            detail,
-        })?;
-        tensors.insert(name, entry);
+    for (name, value) in raw.iter().filter(|(name, _)| *name != METADATA_KEY) {
+        let entry = RawEntry::of(value)
+            .and_then(|raw| check(raw, shard, data_start))
+            .map_err(|detail| CompileError::BadTensorEntry { path: path.into(), name: shown_key(name), detail })?;
+        tensors.insert(name.clone(), entry);
     }
     check_coverage(path, &tensors, data_start, file_bytes)?;
     Ok(tensors)
 }
 
-fn check(raw: RawEntry, shard: usize, data_start: u64) -> Result<TensorEntry, String> {
+fn check(raw: RawEntry<'_>, shard: usize, data_start: u64) -> Result<TensorEntry, String> {
     let [begin, end] = raw.data_offsets;
-    let dtype = SourceDtype::parse(&raw.dtype);
+    let dtype = SourceDtype::parse(raw.dtype);
     let offset = data_start.checked_add(begin).ok_or_else(|| format!("offset {begin} overflows"))?;
     let bytes = end.checked_sub(begin).ok_or_else(|| format!("its data ends at {end}, before it begins at {begin}"))?;
     let n_elems = raw.shape.iter().try_fold(1_usize, |n, &d| n.checked_mul(d));
     let n_elems = n_elems.ok_or_else(|| format!("shape {:?} overflows", raw.shape))?;
-    if let Some((_, width)) = dtype.block() {
-        let needed = (n_elems as u64).checked_mul(width as u64);
+    if let Some(bits) = element_bits(raw.dtype) {
+        let needed = (n_elems as u64).checked_mul(bits).map(|bits| bits.div_ceil(8));
         if needed != Some(bytes) {
             return Err(format!("{} {:?} does not fill {bytes} bytes", raw.dtype, raw.shape));
         }
     }
     Ok(TensorEntry { shard, dtype, dims: raw.shape, offset, bytes, paired_heads: None })
+}
+
+/// Bits of an element, of the types that safetensors files have, also of those that are not read.
+fn element_bits(dtype: &str) -> Option<u64> {
+    Some(match dtype {
+        "F4" => 4,
+        "F6_E2M3" | "F6_E3M2" => 6,
+        "BOOL" | "U8" | "I8" | "F8_E4M3" | "F8_E5M2" | "F8_E8M0" | "F8_E4M3FNUZ" | "F8_E5M2FNUZ" => 8,
+        "U16" | "I16" | "F16" | "BF16" => 16,
+        "U32" | "I32" | "F32" => 32,
+        "U64" | "I64" | "F64" | "C64" => 64,
+        _ => return None,
+    })
 }
 
 /// Checks that tensors are contiguous and end at the end of the file.

@@ -1,29 +1,38 @@
 //! `model.safetensors.index.json`: which shard holds which tensor.
 
-use super::{TensorEntry, header};
+use super::{TensorEntry, header, is_harmless};
+use crate::json::{self, Object, shown, shown_key};
 use crate::{CompileError, Result, fs};
-use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-#[derive(Deserialize)]
-struct RawIndex {
-    weight_map: BTreeMap<String, String>,
-}
+/// Far above any real index.
+const MAX_BYTES: u64 = 64 << 20;
 
 /// The shards in name order, and the tensors the index names.
 pub(super) fn read(dir: &Path, path: &Path) -> Result<(Vec<PathBuf>, BTreeMap<String, TensorEntry>)> {
-    let index: RawIndex = fs::from_json(path, &fs::read(path)?)?;
-    if index.weight_map.is_empty() {
+    let document = json::parse(path, &fs::read(path, MAX_BYTES)?)?;
+    let document = Object::document(path, &document)?;
+    let map = document.object("weight_map")?.ok_or_else(|| document.missing("weight_map", "an object"))?;
+    let mut weight_map = BTreeMap::new();
+    for (tensor, shard) in map.unread() {
+        let shard = shard.as_str().ok_or_else(|| map.bad(tensor, shown(shard), "the name of a file"))?;
+        weight_map.insert(tensor, shard);
+    }
+    if weight_map.is_empty() {
         return Err(CompileError::EmptyIndex { path: path.into() });
     }
-    let names: BTreeSet<&str> = index.weight_map.values().map(String::as_str).collect();
+    let names: BTreeSet<&str> = weight_map.values().copied().collect();
     if let Some(outside) = names.iter().find(|name| name.contains(['/', '\\'])) {
         return Err(CompileError::ShardOutside { path: path.into(), shard: (*outside).into() });
     }
     let shards: Vec<PathBuf> = names.iter().map(|name| dir.join(name)).collect();
-    let missing: Vec<String> =
-        names.iter().zip(&shards).filter(|(_, file)| !file.is_file()).map(|(name, _)| name.to_string()).collect();
+    let mut missing = Vec::new();
+    for (name, file) in names.iter().zip(&shards) {
+        if !fs::is_there(file)? {
+            missing.push(shown_key(name));
+        }
+    }
     if !missing.is_empty() {
         return Err(CompileError::MissingShards { path: path.into(), missing, n_shards: shards.len() });
     }
@@ -31,13 +40,17 @@ pub(super) fn read(dir: &Path, path: &Path) -> Result<(Vec<PathBuf>, BTreeMap<St
     let mut tensors = BTreeMap::new();
     for (shard, (name, file)) in names.iter().zip(&shards).enumerate() {
         let mut held = header::read(file, shard)?;
-        for (tensor, _) in index.weight_map.iter().filter(|(_, s)| s == name) {
-            let entry = held.remove(tensor).ok_or_else(|| CompileError::NotInShard {
+        for (tensor, _) in weight_map.iter().filter(|(_, s)| *s == name) {
+            let entry = held.remove(*tensor).ok_or_else(|| CompileError::NotInShard {
                 path: path.into(),
-                name: tensor.clone(),
+                name: shown_key(tensor),
                 shard: name.to_string(),
             })?;
-            tensors.insert(tensor.clone(), entry);
+            tensors.insert(tensor.to_string(), entry);
+        }
+        if let Some(extra) = held.into_keys().find(|tensor| !is_harmless(tensor)) {
+            let (path, shard) = (path.into(), name.to_string());
+            return Err(CompileError::NotInIndex { path, name: shown_key(&extra), shard });
         }
     }
     Ok((shards, tensors))

@@ -6,6 +6,7 @@
 //!
 //! *Source*: the safetensors format as published by Hugging Face (8-byte length, JSON header, dense data).
 
+mod harmless;
 mod header;
 mod index;
 mod read;
@@ -14,17 +15,21 @@ mod tests;
 
 use crate::family::Family;
 use crate::gguf::{GgmlType, Gguf, GgufError, gguf_name, hugging_face_name, in_stored_words};
-use crate::{CompileError, Result};
-use std::collections::BTreeMap;
+use crate::json::shown_key;
+use crate::near::nearest;
+use crate::{CompileError, Result, fs};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 pub use crate::gguf::BlockFormat;
+pub(crate) use harmless::is_harmless;
 pub(crate) use header::file_header;
 pub(crate) use read::{FiniteCheck, for_each_chunk, for_each_raw};
 
 /// The weights, where they are in one file.
 pub(crate) const SINGLE_FILE: &str = "model.safetensors";
 const INDEX_FILE: &str = "model.safetensors.index.json";
+const ADAPTER: &str = "adapter_config.json";
 
 /// An opened checkpoint: which tensors there are and where their bytes lie.
 #[derive(Debug)]
@@ -33,6 +38,7 @@ pub struct Checkpoint {
     shards: Vec<PathBuf>,
     tensors: BTreeMap<String, TensorEntry>,
     names: Names,
+    notes: Vec<String>,
 }
 
 /// How tensors are called in the files.
@@ -102,21 +108,19 @@ impl Checkpoint {
     /// # Errors
     /// No checkpoint, damaged or foreign files, an index with missing shards or tensors.
     pub fn open(dir: &Path) -> Result<Self> {
-        let single = dir.join(SINGLE_FILE);
-        if single.is_file() {
-            let tensors = header::read(&single, 0)?;
-            return Ok(Self { dir: dir.into(), shards: vec![single], tensors, names: Names::HuggingFace });
+        let (single, index) = (dir.join(SINGLE_FILE), dir.join(INDEX_FILE));
+        let (has_single, has_index) = (fs::is_there(&single)?, fs::is_there(&index)?);
+        let (shards, tensors) = match (has_single, has_index) {
+            (true, _) => (vec![single.clone()], header::read(&single, 0)?),
+            (false, true) => index::read(dir, &index)?,
+            (false, false) => return Err(none_in(dir)),
+        };
+        let mut notes = Vec::new();
+        if has_single && has_index {
+            notes.push(format!("{INDEX_FILE} is not read: {SINGLE_FILE} holds the weights"));
         }
-        let index = dir.join(INDEX_FILE);
-        if index.is_file() {
-            let (shards, tensors) = index::read(dir, &index)?;
-            return Ok(Self { dir: dir.into(), shards, tensors, names: Names::HuggingFace });
-        }
-        let pickled = std::fs::read_dir(dir).ok().and_then(|entries| {
-            let names = entries.filter_map(|e| e.ok()?.file_name().into_string().ok());
-            names.filter(|n| n.ends_with(".bin") || n.ends_with(".pth") || n.ends_with(".gguf")).min()
-        });
-        Err(CompileError::NoCheckpoint { dir: dir.into(), pickled })
+        note_other_files(dir, &shards, &mut notes);
+        Ok(Self { dir: dir.into(), shards, tensors, names: Names::HuggingFace, notes })
     }
 
     /// The tensors of a GGUF file, by Hugging Face's names where they have one. `head_dim` as the model has it.
@@ -143,13 +147,13 @@ impl Checkpoint {
             // A name that no supported model has is kept: it will be left over. One of Hugging Face's is not such a name.
             let known = hugging_face_name(name);
             if known.is_none() && gguf_name(name).is_some() {
-                let (family, names) = (gguf.family()?, vec![name.clone()]);
+                let (family, names) = (gguf.family()?.name(), vec![name.clone()]);
                 return Err(GgufError::UnreadTensors { path: gguf.path.clone(), family, names, n_others: 0 }.into());
             }
             tensors.insert(known.unwrap_or_else(|| name.clone()), entry);
         }
         let dir = gguf.path.parent().unwrap_or(Path::new("")).into();
-        Ok(Self { dir, shards: vec![gguf.path.clone()], tensors, names: Names::Gguf })
+        Ok(Self { dir, shards: vec![gguf.path.clone()], tensors, names: Names::Gguf, notes: Vec::new() })
     }
 
     /// The directory it was opened from.
@@ -160,6 +164,11 @@ impl Checkpoint {
     /// The files that hold the tensors.
     pub fn shards(&self) -> &[PathBuf] {
         &self.shards
+    }
+
+    /// Files beside the weights that are not read.
+    pub(crate) fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     /// All tensors by name.
@@ -218,14 +227,30 @@ impl Checkpoint {
     }
 }
 
-/// Names that an error message offers.
-const N_OFFERED: usize = 3;
+/// The error of a folder without weights, with what else is there.
+fn none_in(dir: &Path) -> CompileError {
+    let pickled = names_in(dir).into_iter().find(|n| [".bin", ".pth", ".gguf"].iter().any(|end| n.ends_with(end)));
+    CompileError::NoCheckpoint { dir: dir.into(), pickled }
+}
 
-/// The closest names by edit distance, best first; none that needs more than a third of `wanted` changed.
-fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Vec<String> {
-    let limit = wanted.len() / 3;
-    let scored = names.map(|name| (strsim::levenshtein(wanted, name), name));
-    let mut scored: Vec<_> = scored.filter(|(distance, _)| *distance <= limit).collect();
-    scored.sort_unstable();
-    scored.into_iter().take(N_OFFERED).map(|(_, name)| name.into()).collect()
+/// Notes safetensors files that are no part of the checkpoint, and an adapter.
+fn note_other_files(dir: &Path, shards: &[PathBuf], notes: &mut Vec<String>) {
+    let read = |name: &String| shards.iter().any(|shard| shard.file_name().is_some_and(|n| n == name.as_str()));
+    let others: Vec<String> = names_in(dir)
+        .into_iter()
+        .filter(|name| name.ends_with(".safetensors") && !read(name))
+        .map(|n| shown_key(&n))
+        .collect();
+    if !others.is_empty() {
+        notes.push(format!("not read, as they are no part of the checkpoint: {}", others.join(", ")));
+    }
+    if dir.join(ADAPTER).exists() {
+        notes.push(format!("the adapter of {ADAPTER} is not applied"));
+    }
+}
+
+/// Names of a folder's entries, in order.
+fn names_in(dir: &Path) -> BTreeSet<String> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten();
+    entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect()
 }

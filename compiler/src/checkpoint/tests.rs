@@ -56,7 +56,7 @@ fn broken_checkpoints_are_refused_by_name() {
             name: "a page saved in place of the file",
             damage: |dir| std::fs::write(dir.join(WEIGHTS), "<!DOCTYPE html><html>").unwrap(),
             message: "`{dir}/model.safetensors` is not a safetensors file: \
-                its first 8 bytes give a header of 5789751444030890300 bytes",
+                it is a web page (the error page of a download?)",
             ..Case::DEFAULT
         },
         Case {
@@ -145,7 +145,7 @@ fn broken_checkpoints_are_refused_by_name() {
                     header["model.norm.weight"] = json!({ "dtype": "F32", "data_offsets": [0, 256] });
                 });
             },
-            message: "bad entry for tensor `model.norm.weight` in `{dir}/model.safetensors`: missing field `shape`",
+            message: "bad entry for tensor `model.norm.weight` in `{dir}/model.safetensors`: it has no `shape`",
             ..Case::DEFAULT
         },
         Case {
@@ -184,6 +184,122 @@ fn broken_checkpoints_are_refused_by_name() {
                 edit_tensors(&dir.join(WEIGHTS), |header, _| header["model.norm.weight"]["dtype"] = json!("I32"));
             },
             message: "tensor `model.norm.weight` has element type I32, expected F32, F16 or BF16",
+            hint: Some(Hint::UnquantisedCheckpoint),
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "a tensor twice in the header (section 3)",
+            damage: |dir| {
+                let path = dir.join(WEIGHTS);
+                let bytes = std::fs::read(&path).unwrap();
+                let n = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+                let again = br#""model.norm.weight":{"dtype":"F32","shape":[64],"data_offsets":[0,256]},"#;
+                let header = [b"{", &again[..], &bytes[9..8 + n]].concat();
+                std::fs::write(path, [&(header.len() as u64).to_le_bytes(), &*header, &bytes[8 + n..]].concat())
+                    .unwrap();
+            },
+            message: "`{dir}/model.safetensors` is not a safetensors file: its header is not a JSON object: \
+                key `model.norm.weight` comes twice at line 1 column 2117",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "a type that is no string",
+            damage: |dir| {
+                edit_tensors(&dir.join(WEIGHTS), |header, _| header["model.norm.weight"]["dtype"] = json!(32));
+            },
+            message: "bad entry for tensor `model.norm.weight` in `{dir}/model.safetensors`: \
+                its `dtype` is 32, expected a string",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "a negative extent",
+            damage: |dir| {
+                edit_tensors(&dir.join(WEIGHTS), |header, _| header["model.norm.weight"]["shape"] = json!([-64]));
+            },
+            message: "bad entry for tensor `model.norm.weight` in `{dir}/model.safetensors`: \
+                its `shape` is [-64], expected a list of whole numbers",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "three offsets",
+            damage: |dir| {
+                edit_tensors(&dir.join(WEIGHTS), |h, _| h["model.norm.weight"]["data_offsets"] = json!([0, 256, 1]));
+            },
+            message: "bad entry for tensor `model.norm.weight` in `{dir}/model.safetensors`: \
+                its `data_offsets` is [0,256,1], expected two whole numbers",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "a key that no entry has",
+            damage: |dir| {
+                edit_tensors(&dir.join(WEIGHTS), |header, _| header["model.norm.weight"]["scale"] = json!(2));
+            },
+            message: "bad entry for tensor `model.norm.weight` in `{dir}/model.safetensors`: unknown key `scale`",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "an entry that is no object",
+            damage: |dir| edit_tensors(&dir.join(WEIGHTS), |header, _| header["model.norm.weight"] = json!([64])),
+            message: "bad entry for tensor `model.norm.weight` in `{dir}/model.safetensors`: \
+                found [64], expected an object",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "eight-bit floats",
+            damage: |dir| {
+                edit_tensors(&dir.join(WEIGHTS), |header, _| {
+                    header["model.norm.weight"]["dtype"] = json!("F8_E4M3");
+                    header["model.norm.weight"]["shape"] = json!([256]);
+                });
+            },
+            message: "tensor `model.norm.weight` has element type F8_E4M3, expected F32, F16 or BF16",
+            hint: Some(Hint::UnquantisedCheckpoint),
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "double floats",
+            damage: |dir| {
+                edit_tensors(&dir.join(WEIGHTS), |header, _| {
+                    header["model.norm.weight"]["dtype"] = json!("F64");
+                    header["model.norm.weight"]["shape"] = json!([32]);
+                });
+            },
+            message: "tensor `model.norm.weight` has element type F64, expected F32, F16 or BF16",
+            hint: Some(Hint::SaveAsFloat),
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "eight-bit floats that do not fill their bytes",
+            damage: |dir| {
+                edit_tensors(&dir.join(WEIGHTS), |header, _| header["model.norm.weight"]["dtype"] = json!("F8_E4M3"));
+            },
+            message: "bad entry for tensor `model.norm.weight` in `{dir}/model.safetensors`: \
+                F8_E4M3 [64] does not fill 256 bytes",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "a pointer of git-lfs in place of the file",
+            damage: |dir| {
+                let text = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 123456789\n";
+                std::fs::write(dir.join(WEIGHTS), text).unwrap();
+            },
+            message: "`{dir}/model.safetensors` is not a safetensors file: \
+                it is a Git LFS pointer (the file itself was not downloaded)",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "a folder in place of the file",
+            damage: |dir| {
+                std::fs::remove_file(dir.join(WEIGHTS)).unwrap();
+                std::fs::create_dir(dir.join(WEIGHTS)).unwrap();
+            },
+            message: "`{dir}/model.safetensors` is an empty folder, expected a file",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "NaN in the embedding",
+            damage: |dir| poke(dir, "model.embed_tokens.weight", 319 * 64 + 63, f32::NAN),
+            message: "tensor `model.embed_tokens.weight` has NaN at index [319, 63]: weights must be finite",
             ..Case::DEFAULT
         },
         Case {
@@ -210,7 +326,7 @@ fn broken_checkpoints_are_refused_by_name() {
             name: "index is no JSON",
             model: sharded,
             damage: |dir| std::fs::write(dir.join(INDEX), "{").unwrap(),
-            message: "`{dir}/model.safetensors.index.json` is not the expected JSON",
+            message: "`{dir}/model.safetensors.index.json` cannot be read as JSON: it ends in the middle, at line 1",
             ..Case::DEFAULT
         },
         Case {
@@ -250,6 +366,33 @@ fn broken_checkpoints_are_refused_by_name() {
             ..Case::DEFAULT
         },
         Case {
+            name: "a tensor of a shard that the index does not name",
+            model: sharded,
+            damage: |dir| {
+                edit(dir, INDEX, |index| {
+                    index["weight_map"].as_object_mut().unwrap().remove("model.norm.weight");
+                });
+            },
+            message: "shard `model-00002-of-00002.safetensors` has tensor `model.norm.weight`, \
+                which `{dir}/model.safetensors.index.json` does not place there",
+            hint: download_again(),
+        },
+        Case {
+            name: "an index without a map",
+            model: sharded,
+            damage: |dir| std::fs::write(dir.join(INDEX), r#"{"weight_maps":{}}"#).unwrap(),
+            message: "`{dir}/model.safetensors.index.json` has no `weight_map`: expected an object",
+            hint: Some(Hint::SimilarKeys { near: vec!["weight_maps".into()] }),
+        },
+        Case {
+            name: "a shard that is a number",
+            model: sharded,
+            damage: |dir| edit(dir, INDEX, |index| index["weight_map"]["model.norm.weight"] = json!(1)),
+            message: "bad `weight_map.model.norm.weight` in `{dir}/model.safetensors.index.json`: found 1, \
+                expected the name of a file",
+            ..Case::DEFAULT
+        },
+        Case {
             name: "a truncated shard",
             model: sharded,
             damage: |dir| std::fs::write(dir.join("model-00001-of-00002.safetensors"), "").unwrap(),
@@ -257,7 +400,106 @@ fn broken_checkpoints_are_refused_by_name() {
             hint: download_again(),
         },
     ];
-    cases.iter().for_each(Case::check);
+    Case::check_all(&cases);
+}
+
+#[cfg(unix)]
+#[test]
+fn what_is_no_file_is_named_and_never_waited_for() {
+    let cases = [
+        Case {
+            name: "a link to nothing",
+            damage: |dir| {
+                std::fs::remove_file(dir.join(WEIGHTS)).unwrap();
+                std::os::unix::fs::symlink("gone", dir.join(WEIGHTS)).unwrap();
+            },
+            message: "`{dir}/model.safetensors` is a link to `gone`, which does not exist, expected a file",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "a pipe",
+            damage: |dir| {
+                std::fs::remove_file(dir.join(WEIGHTS)).unwrap();
+                pipe(&dir.join(WEIGHTS));
+            },
+            message: "`{dir}/model.safetensors` is a named pipe (fifo), expected a file",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "config.json a pipe (section 3)",
+            damage: |dir| {
+                std::fs::remove_file(dir.join("config.json")).unwrap();
+                pipe(&dir.join("config.json"));
+            },
+            message: "`{dir}/config.json` is a named pipe (fifo), expected a file",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "config.json a link to /dev/zero (section 3)",
+            damage: |dir| {
+                std::fs::remove_file(dir.join("config.json")).unwrap();
+                std::os::unix::fs::symlink("/dev/zero", dir.join("config.json")).unwrap();
+            },
+            message: "`{dir}/config.json` is a device, expected a file",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "generation_config.json a pipe",
+            damage: |dir| {
+                std::fs::remove_file(dir.join("generation_config.json")).unwrap();
+                pipe(&dir.join("generation_config.json"));
+            },
+            message: "`{dir}/generation_config.json` is a named pipe (fifo), expected a file",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "a shard a pipe",
+            model: sharded,
+            damage: |dir| {
+                std::fs::remove_file(dir.join("model-00001-of-00002.safetensors")).unwrap();
+                pipe(&dir.join("model-00001-of-00002.safetensors"));
+            },
+            message: "`{dir}/model-00001-of-00002.safetensors` is a named pipe (fifo), expected a file",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "config.json of a gigabyte",
+            damage: |dir| {
+                let file = std::fs::OpenOptions::new().write(true).open(dir.join("config.json")).unwrap();
+                file.set_len(1 << 30).unwrap();
+            },
+            message: "`{dir}/config.json` is longer than 16777216 bytes, expected a small file",
+            ..Case::DEFAULT
+        },
+    ];
+    Case::check_all(&cases);
+}
+
+#[cfg(unix)]
+fn pipe(path: &Path) {
+    assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
+}
+
+#[test]
+fn files_that_are_not_read_are_noted() {
+    let place = tempfile::tempdir().unwrap();
+    sharded().write(place.path()).unwrap();
+    assert!(Checkpoint::open(place.path()).unwrap().notes().is_empty());
+    std::fs::write(place.path().join("model-00003-of-00003.safetensors"), "").unwrap();
+    std::fs::write(place.path().join("adapter_config.json"), "{}").unwrap();
+    assert_eq!(
+        Checkpoint::open(place.path()).unwrap().notes(),
+        [
+            "not read, as they are no part of the checkpoint: model-00003-of-00003.safetensors",
+            "the adapter of adapter_config.json is not applied"
+        ]
+    );
+    TestModel::tiny(Family::Llama).write(place.path()).unwrap();
+    let notes = Checkpoint::open(place.path()).unwrap().notes().join("; ");
+    assert!(
+        notes.starts_with("model.safetensors.index.json is not read: model.safetensors holds the weights"),
+        "{notes}"
+    );
 }
 
 #[test]
@@ -307,15 +549,4 @@ fn all_types_widen_exactly() {
         };
         assert_eq!(found, expected, "{dtype:?}");
     }
-}
-
-#[test]
-fn the_closest_names_come_first() {
-    let names = ["model.norm.weight", "model.embed_tokens.weight", "embed_tokens.weight", "lm_head.weight"];
-    assert_eq!(nearest("lm_heads.weight", names.into_iter()), ["lm_head.weight"]);
-    assert_eq!(
-        nearest("model.embed_token.weight", names.into_iter()),
-        ["model.embed_tokens.weight", "embed_tokens.weight"]
-    );
-    assert!(nearest("visual.patch", names.into_iter()).is_empty());
 }

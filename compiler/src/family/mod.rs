@@ -3,10 +3,10 @@
 //! A family on the Llama skeleton is one file (a constant that lists what it varies) and one row of the table below. Steps:
 //! `docs/add-a-model-family.md`.
 
+mod keys;
 mod llama;
 mod qwen2;
 mod qwen3;
-mod raw;
 mod rope;
 mod skeleton;
 #[cfg(test)]
@@ -17,10 +17,10 @@ pub use rope::{Llama3Scaling, Rope};
 pub(crate) use skeleton::{Bias, FamilyInfo, SlidingWindow};
 pub use tokens::{SamplerDefaults, SpecialTokens};
 
+use crate::json::{self, Object, shown_key};
 use crate::model_files::ModelFiles;
-use crate::{CompileError, Result, fs};
+use crate::{CompileError, Result};
 use core::fmt;
-use raw::RawConfig;
 use std::path::Path;
 
 macro_rules! families {
@@ -69,15 +69,28 @@ impl Family {
         Self::ALL.iter().copied().find(|family| family.name() == name)
     }
 
-    fn detect(raw: &RawConfig) -> Result<Self> {
-        let class = raw.architectures.as_ref().and_then(|list| list.first());
-        let (family, found) = match (class, &raw.model_type) {
-            (Some(class), _) => (Self::ALL.iter().copied().find(|f| f.class() == class), class.clone()),
-            (None, Some(name)) => (Self::by_name(name), format!("model_type {name}")),
-            (None, None) => return Err(CompileError::ConfigMissing { key: "architectures" }),
+    fn detect(config: &Object<'_>) -> Result<Self> {
+        let (classes, kind) = (config.texts("architectures")?.unwrap_or_default(), config.text("model_type")?);
+        let unsupported = |found: String| CompileError::UnsupportedArchitecture {
+            found,
+            supported: Self::ALL.iter().map(|family| family.class()).collect(),
         };
-        let supported = || Self::ALL.iter().map(|family| family.class()).collect();
-        family.ok_or_else(|| CompileError::UnsupportedArchitecture { found, supported: supported() })
+        let of_kind = || {
+            let kind = kind.ok_or_else(|| config.missing("architectures", "a list with the class of the model"))?;
+            Self::by_name(kind).ok_or_else(|| unsupported(format!("model_type {}", shown_key(kind))))
+        };
+        let [class] = classes.as_slice() else {
+            return if classes.is_empty() { of_kind() } else { Err(unsupported(classes.join(", "))) };
+        };
+        let found = Self::ALL.iter().copied().find(|family| family.class() == *class);
+        let family = found.ok_or_else(|| unsupported(shown_key(class)))?;
+        match kind.filter(|kind| *kind != family.name()) {
+            Some(kind) => {
+                let expected = format!("\"{family}\", the type of `{}`", family.class());
+                Err(config.bad("model_type", format!("\"{}\"", shown_key(kind)), &expected))
+            }
+            None => Ok(family),
+        }
     }
 }
 
@@ -86,6 +99,10 @@ impl fmt::Display for Family {
         f.pad(self.name())
     }
 }
+
+/// The file of a model's configuration.
+pub(crate) const CONFIG: &str = "config.json";
+const BIAS_KEYS: [&str; 2] = ["attention_bias", "mlp_bias"];
 
 /// What the lowering needs to know about a decoder, whatever its family.
 ///
@@ -143,16 +160,7 @@ impl ModelSpec {
     /// # Errors
     /// Unreadable files, an unsupported architecture or feature, extents that do not fit together.
     pub fn load(dir: &Path) -> Result<Self> {
-        Self::of_files(&ModelFiles::Folder(dir.into()))
-    }
-
-    /// As [`Self::load`], wherever the files are.
-    pub(crate) fn of_files(files: &ModelFiles) -> Result<Self> {
-        let raw: RawConfig = fs::from_json(&files.path("config.json"), &files.read("config.json")?)?;
-        let family = Family::detect(&raw)?;
-        let mut spec = skeleton::read(&raw, family)?;
-        (spec.tokens, spec.sampler) = tokens::load(files, &raw, &spec)?;
-        Ok(spec)
+        Ok(Configuration::read(&ModelFiles::Folder(dir.into()))?.spec)
     }
 
     /// Query heads that share a key head.
@@ -163,5 +171,59 @@ impl ModelSpec {
     /// Width of the rotary tables: one column per rotated pair.
     pub const fn rope_dim(&self) -> usize {
         self.head_dim / 2
+    }
+}
+
+/// A model's configuration: what the lowering needs, and what was left open or is worth a note.
+#[derive(Debug)]
+pub(crate) struct Configuration {
+    /// The input of the lowering.
+    pub(crate) spec: ModelSpec,
+    /// Remarks for the user.
+    pub(crate) notes: Vec<String>,
+    /// Keys about biases that `config.json` does not have.
+    open: Vec<&'static str>,
+}
+
+impl Configuration {
+    /// Reads `config.json`, and `generation_config.json` and `tokenizer_config.json` where present.
+    ///
+    /// # Errors
+    /// As of [`ModelSpec::load`].
+    pub(crate) fn read(files: &ModelFiles) -> Result<Self> {
+        let path = files.path(CONFIG);
+        let value = json::parse(&path, &files.read(CONFIG)?)?;
+        let config = Object::document(&path, &value)?;
+        let family = Family::detect(&config)?;
+        let mut spec = skeleton::read(&config, family)?;
+        let mut notes = Vec::new();
+        (spec.tokens, spec.sampler) = tokens::load(files, &config, &spec, &mut notes)?;
+        keys::check_config(&config, &spec, &mut notes)?;
+        let open = BIAS_KEYS.into_iter().filter(|key| config.value(key).is_none()).collect();
+        Ok(Self { spec, notes, open })
+    }
+
+    /// Gives the model the biases that its family may have, that all layers have tensors for, and that the configuration does
+    /// not mention.
+    pub(crate) fn take_biases(&mut self, has_tensor: impl Fn(&str) -> bool) {
+        let info = self.spec.family.info();
+        let biases = &mut self.spec.biases;
+        let groups: [(&mut bool, Option<&str>, &[&str]); 3] = [
+            (&mut biases.qkv, info.qkv_bias.key(), &["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"]),
+            (&mut biases.o, info.o_bias.key(), &["self_attn.o_proj"]),
+            (&mut biases.mlp, info.mlp_bias.key(), &["mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"]),
+        ];
+        for (on, key, parts) in groups {
+            let Some(key) = key.filter(|key| self.open.contains(key)) else { continue };
+            let all =
+                |part: &&str| (0..self.spec.n_layers).all(|i| has_tensor(&format!("model.layers.{i}.{part}.bias")));
+            if parts.iter().all(all) {
+                *on = true;
+                self.notes.push(format!(
+                    "the biases of {} are used: config.json has no `{key}`, but all layers have them",
+                    parts.join(", ")
+                ));
+            }
+        }
     }
 }

@@ -1,13 +1,21 @@
 //! Rotary positions: theta and scaling, from either spelling in `config.json`.
+//!
+//! Every key of the scaling is read or refused: an unknown one changes the angles of all positions.
 
 pub use genie_types::Llama3Scaling;
 
-use super::raw::{RawConfig, RawRope};
-use super::skeleton::refuse;
-use crate::{CompileError, Result};
+use crate::Result;
+use crate::json::{Object, shown, shown_key};
 
 /// Theta where `config.json` has none.
 const DEFAULT_THETA: f64 = 10_000.0;
+
+/// The newer key, and the older one that it replaced.
+const KEYS: [&str; 2] = ["rope_parameters", "rope_scaling"];
+
+const ROPE_TYPES: &str = "default, linear or llama3";
+const AT_LEAST_1: &str = "a number of at least 1";
+const ABOVE_0: &str = "a number above 0";
 
 /// Rotary positions of a model. Graphs take cosines and sines as inputs; the engine computes them from the bundle's
 /// configuration.
@@ -19,50 +27,75 @@ pub struct Rope {
     pub scaling: Option<Llama3Scaling>,
 }
 
-pub(super) fn read(raw: &RawConfig) -> Result<Rope> {
-    let empty = RawRope::default();
-    let scaling = raw.rope_parameters.as_ref().or(raw.rope_scaling.as_ref()).unwrap_or(&empty);
-    let theta = scaling.rope_theta.or(raw.rope_theta).unwrap_or(DEFAULT_THETA);
-    if !(theta.is_finite() && theta > 0.0) {
-        return Err(CompileError::ConfigValue {
-            key: "rope_theta",
-            found: theta.to_string(),
-            expected: "a positive number",
-        });
+pub(super) fn read(config: &Object<'_>) -> Result<Rope> {
+    let [newer, older] = KEYS.map(|key| config.value(key));
+    if let (Some(newer), Some(older)) = (newer, older)
+        && newer != older
+    {
+        return Err(config.bad(KEYS[1], shown(older), "the same as `rope_parameters`, or no such key"));
     }
-    let partial = scaling.partial_rotary_factor.or(raw.partial_rotary_factor);
-    if let Some(factor) = partial.filter(|factor| *factor != 1.0) {
-        return Err(refuse("partial_rotary_factor", factor, "1.0"));
-    }
-    let scaling = match scaling.rope_type.as_deref().or(scaling.r#type.as_deref()) {
-        None | Some("default") => None,
-        Some("llama3") => Some(llama3(scaling)?),
-        Some(other) => return Err(refuse("rope type", other, "default or llama3")),
+    let theta = config.number("rope_theta", 1.0..=f64::MAX, AT_LEAST_1)?;
+    full_rotation(config)?;
+    let key = if newer.is_some() { KEYS[0] } else { KEYS[1] };
+    let Some(block) = config.object(key)? else {
+        return Ok(Rope { theta: theta.unwrap_or(DEFAULT_THETA), scaling: None });
     };
-    Ok(Rope { theta, scaling })
+
+    let own_theta = block.number("rope_theta", 1.0..=f64::MAX, AT_LEAST_1)?;
+    if let (Some(own), Some(outer)) = (own_theta, theta)
+        && own != outer
+    {
+        return Err(block.bad("rope_theta", own, &format!("{outer}, as `rope_theta` outside of it")));
+    }
+    full_rotation(&block)?;
+    let (newer, older) = (block.text("rope_type")?, block.text("type")?);
+    if let (Some(newer), Some(older)) = (newer, older)
+        && newer != older
+    {
+        return Err(block.bad("type", shown_key(older), &format!("{}, as `rope_type`", shown_key(newer))));
+    }
+    let scaling = match newer.or(older) {
+        Some("default") => None,
+        Some("llama3") => Some(llama3(&block)?),
+        Some("linear") => Some(linear(&block)?),
+        Some(other) => return Err(block.unsupported("rope_type", shown_key(other), ROPE_TYPES)),
+        // The newer key may hold theta alone.
+        None if block.unread().is_empty() => None,
+        None => return Err(block.missing("rope_type", ROPE_TYPES)),
+    };
+    match block.unread().iter().find(|(_, value)| !value.is_null()) {
+        Some((key, value)) => Err(block.unknown(key, value)),
+        None => Ok(Rope { theta: own_theta.or(theta).unwrap_or(DEFAULT_THETA), scaling }),
+    }
 }
 
-fn llama3(raw: &RawRope) -> Result<Llama3Scaling> {
-    let positive = |value: Option<f64>, key| match value {
-        None => Err(CompileError::ConfigMissing { key }),
-        Some(v) if v.is_finite() && v > 0.0 => Ok(v),
-        Some(v) => Err(CompileError::ConfigValue { key, found: v.to_string(), expected: "a positive number" }),
-    };
+/// Refuses heads of which only a part is rotated.
+fn full_rotation(block: &Object<'_>) -> Result<()> {
+    let key = "partial_rotary_factor";
+    match block.number(key, 0.0..=1.0, "a number from 0 to 1")? {
+        Some(factor) if factor != 1.0 => Err(block.unsupported(key, factor, "1.0")),
+        _ => Ok(()),
+    }
+}
+
+/// All positions divided by a factor. libGenie's configuration has no name for it, but it is the `llama3` rule for a model of one
+/// position: every wavelength is longer than that, so every frequency is divided.
+fn linear(block: &Object<'_>) -> Result<Llama3Scaling> {
+    let factor = block.needed_number("factor", f64::MIN_POSITIVE..=f64::MAX, ABOVE_0)?;
+    Ok(Llama3Scaling { factor, low_freq_factor: 1.0, high_freq_factor: 4.0, original_max_position: 1.0 })
+}
+
+fn llama3(block: &Object<'_>) -> Result<Llama3Scaling> {
+    let above_0 = |key| block.needed_number(key, f64::MIN_POSITIVE..=f64::MAX, ABOVE_0);
     let scaling = Llama3Scaling {
-        factor: positive(raw.factor, "rope_scaling.factor")?,
-        low_freq_factor: positive(raw.low_freq_factor, "rope_scaling.low_freq_factor")?,
-        high_freq_factor: positive(raw.high_freq_factor, "rope_scaling.high_freq_factor")?,
-        original_max_position: positive(
-            raw.original_max_position_embeddings,
-            "rope_scaling.original_max_position_embeddings",
-        )?,
+        factor: above_0("factor")?,
+        low_freq_factor: above_0("low_freq_factor")?,
+        high_freq_factor: above_0("high_freq_factor")?,
+        original_max_position: block.needed_number("original_max_position_embeddings", 1.0..=f64::MAX, AT_LEAST_1)?,
     };
     if scaling.high_freq_factor <= scaling.low_freq_factor {
-        return Err(CompileError::ConfigValue {
-            key: "rope_scaling.high_freq_factor",
-            found: scaling.high_freq_factor.to_string(),
-            expected: "a number above low_freq_factor",
-        });
+        let expected = format!("more than `low_freq_factor`, {}", scaling.low_freq_factor);
+        return Err(block.bad("high_freq_factor", scaling.high_freq_factor, &expected));
     }
     Ok(scaling)
 }

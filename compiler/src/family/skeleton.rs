@@ -1,11 +1,16 @@
 //! The Llama skeleton: what a family may vary, and how its configuration becomes a [`ModelSpec`].
 
-use super::raw::RawConfig;
 use super::{Biases, Family, ModelSpec, SamplerDefaults, SpecialTokens, rope};
+use crate::json::{Object, shown_key};
 use crate::{CompileError, Result};
 
 /// Transformers' default where `config.json` has no `rms_norm_eps`.
 const DEFAULT_RMS_EPS: f64 = 1e-6;
+
+/// Most layers or heads that a configuration may ask for, and the widest head.
+const MAX_COUNT: usize = 1 << 16;
+/// Widest hidden and feed-forward parts.
+const MAX_WIDTH: usize = 1 << 24;
 
 /// What distinguishes a family from the others on the skeleton. Each family's file fills one.
 pub(crate) struct FamilyInfo {
@@ -73,10 +78,17 @@ impl FamilyInfo {
             "o" => self.o_bias,
             _ => self.mlp_bias,
         };
-        match rule {
-            Bias::AttentionKey => Some("attention_bias"),
-            Bias::MlpKey => Some("mlp_bias"),
-            Bias::Always | Bias::Never => None,
+        rule.key()
+    }
+}
+
+impl Bias {
+    /// The key of `config.json` that decides it.
+    pub(crate) const fn key(self) -> Option<&'static str> {
+        match self {
+            Self::AttentionKey => Some("attention_bias"),
+            Self::MlpKey => Some("mlp_bias"),
+            Self::Always | Self::Never => None,
         }
     }
 }
@@ -84,106 +96,84 @@ impl FamilyInfo {
 /// Reads a configuration; special tokens and sampler are left at their defaults.
 ///
 /// # Errors
-/// Missing keys, features that the skeleton does not have, extents that do not fit together.
-pub(super) fn read(raw: &RawConfig, family: Family) -> Result<ModelSpec> {
-    refuse_unsupported(raw, family.info().sliding_window)?;
-    let hidden = required(raw.hidden_size, "hidden_size")?;
-    let n_heads = required(raw.num_attention_heads, "num_attention_heads")?;
-    let head_dim = match raw.head_dim.or(family.info().default_head_dim) {
+/// Missing keys, values of another type or out of range, features that the skeleton does not have, extents that do not fit
+/// together.
+pub(super) fn read(config: &Object<'_>, family: Family) -> Result<ModelSpec> {
+    let info = family.info();
+    refuse_unsupported(config, info.sliding_window)?;
+    let hidden = config.needed_count("hidden_size", 1..=MAX_WIDTH)?;
+    let n_heads = config.needed_count("num_attention_heads", 1..=MAX_COUNT)?;
+    let n_kv_heads = config.count("num_key_value_heads", 1..=MAX_COUNT)?.unwrap_or(n_heads);
+    let head_dim = match config.count("head_dim", 2..=MAX_COUNT)?.or(info.default_head_dim) {
         Some(width) => width,
         None if !hidden.is_multiple_of(n_heads) => return Err(CompileError::HeadDimUnknown { hidden, n_heads }),
         None => hidden / n_heads,
     };
-    let spec = ModelSpec {
+    if !head_dim.is_multiple_of(2) {
+        return Err(config.bad("head_dim", head_dim, "an even number"));
+    }
+    if !n_heads.is_multiple_of(n_kv_heads) {
+        let found = format!("{n_kv_heads} with {n_heads} attention heads");
+        return Err(config.bad("num_key_value_heads", found, "a divisor of num_attention_heads"));
+    }
+    let n_layers = config.needed_count("num_hidden_layers", 1..=MAX_COUNT)?;
+    check_layer_types(config, n_layers)?;
+    let eps = config.number("rms_norm_eps", 0.0..=1.0, "a number from 0 to 1")?;
+    Ok(ModelSpec {
         family,
-        n_layers: required(raw.num_hidden_layers, "num_hidden_layers")?,
+        n_layers,
         hidden,
         n_heads,
-        n_kv_heads: raw.num_key_value_heads.unwrap_or(n_heads),
+        n_kv_heads,
         head_dim,
-        ffn: required(raw.intermediate_size, "intermediate_size")?,
-        vocab: required(raw.vocab_size, "vocab_size")?,
-        rms_eps: raw.rms_norm_eps.unwrap_or(DEFAULT_RMS_EPS) as f32,
-        rope: rope::read(raw)?,
-        max_positions: raw.max_position_embeddings,
-        tied: raw.tie_word_embeddings.unwrap_or(false),
-        biases: family.info().biases(raw.attention_bias.unwrap_or(false), raw.mlp_bias.unwrap_or(false)),
-        qk_norm: family.info().qk_norm,
+        ffn: config.needed_count("intermediate_size", 1..=MAX_WIDTH)?,
+        vocab: config.needed_count("vocab_size", 1..=i32::MAX as usize)?,
+        rms_eps: eps.unwrap_or(DEFAULT_RMS_EPS) as f32,
+        rope: rope::read(config)?,
+        max_positions: config.count("max_position_embeddings", 1..=u32::MAX as usize)?,
+        tied: config.flag("tie_word_embeddings")?.unwrap_or(false),
+        biases: info.biases(config.flag("attention_bias")?.unwrap_or(false), config.flag("mlp_bias")?.unwrap_or(false)),
+        qk_norm: info.qk_norm,
         tokens: SpecialTokens::default(),
         sampler: SamplerDefaults::default(),
-    };
-    check(&spec)?;
-    Ok(spec)
-}
-
-/// A count that must be present and at least 1.
-fn required(value: Option<usize>, key: &'static str) -> Result<usize> {
-    match value {
-        None => Err(CompileError::ConfigMissing { key }),
-        Some(0) => Err(CompileError::ConfigValue { key, found: "0".into(), expected: "at least 1" }),
-        Some(n) => Ok(n),
-    }
-}
-
-/// An error that names a feature, the value that turns it on, and what would be accepted.
-pub(super) fn refuse(feature: &'static str, found: impl ToString, accepted: &'static str) -> CompileError {
-    CompileError::UnsupportedFeature { feature, found: found.to_string(), accepted }
+    })
 }
 
 /// Refuses features that the skeleton does not have.
-fn refuse_unsupported(raw: &RawConfig, window: SlidingWindow) -> Result<()> {
-    if let Some(act) = raw.hidden_act.as_deref().filter(|act| !matches!(*act, "silu" | "swish")) {
-        return Err(refuse("hidden_act", act, "silu"));
+fn refuse_unsupported(config: &Object<'_>, window: SlidingWindow) -> Result<()> {
+    if let Some(act) = config.text("hidden_act")?.filter(|act| !matches!(*act, "silu" | "swish")) {
+        return Err(config.unsupported("hidden_act", shown_key(act), "silu"));
     }
-    let experts = [
-        ("num_experts", raw.num_experts),
-        ("num_local_experts", raw.num_local_experts),
-        ("n_routed_experts", raw.n_routed_experts),
-    ];
-    for (key, count) in experts {
-        if let Some(n) = count.filter(|n| *n > 0) {
-            return Err(refuse(key, n, "no mixture of experts"));
+    for key in ["num_experts", "num_local_experts", "n_routed_experts"] {
+        if let Some(n) = config.count(key, 0..=MAX_COUNT)?.filter(|n| *n > 0) {
+            return Err(config.unsupported(key, n, "no mixture of experts"));
         }
     }
-    if let Some(kind) = raw.layer_types.iter().flatten().find(|kind| *kind != "full_attention") {
-        return Err(refuse("layer_types", kind, "full_attention in every layer"));
+    if let Some(quantised) = config.object("quantization_config")? {
+        let method = quantised.text("quant_method")?.unwrap_or("no method named");
+        return Err(config.unsupported("quantization_config", shown_key(method), "float weights (f32, f16, bf16)"));
     }
-    if raw.quantization_config.as_ref().is_some_and(|config| !config.is_null()) {
-        let method = raw.quantization_config.as_ref().and_then(|c| c["quant_method"].as_str()).unwrap_or("present");
-        return Err(refuse("quantization_config", method, "float weights (f32, f16, bf16)"));
-    }
-    match (window, raw.use_sliding_window, raw.sliding_window) {
-        (SlidingWindow::OnByDefault, None | Some(true), Some(size)) => Err(refuse("sliding_window", size, "null")),
-        (SlidingWindow::OffByDefault, Some(true), _) => Err(refuse("use_sliding_window", true, "false")),
+    let size = config.count("sliding_window", 0..=u32::MAX as usize)?;
+    match (window, config.flag("use_sliding_window")?, size) {
+        (SlidingWindow::OnByDefault, None | Some(true), Some(size)) => {
+            Err(config.unsupported("sliding_window", size, "null"))
+        }
+        (_, Some(true), _) => Err(config.unsupported("use_sliding_window", true, "false")),
         _ => Ok(()),
     }
 }
 
-/// Checks the invariants of [`ModelSpec`].
-fn check(spec: &ModelSpec) -> Result<()> {
-    let bad = |key, found: String, expected| Err(CompileError::ConfigValue { key, found, expected });
-    if spec.n_kv_heads == 0 || !spec.n_heads.is_multiple_of(spec.n_kv_heads) {
-        let found = format!("{} with {} attention heads", spec.n_kv_heads, spec.n_heads);
-        return bad("num_key_value_heads", found, "a divisor of num_attention_heads");
+/// Attention of all layers must be full.
+fn check_layer_types(config: &Object<'_>, n_layers: usize) -> Result<()> {
+    // Says from which layer on windows would be used; there are none.
+    config.count("max_window_layers", 0..=MAX_COUNT)?;
+    let Some(types) = config.texts("layer_types")? else { return Ok(()) };
+    if let Some(kind) = types.iter().find(|kind| **kind != "full_attention") {
+        return Err(config.unsupported("layer_types", shown_key(kind), "full_attention in every layer"));
     }
-    if spec.head_dim == 0 || !spec.head_dim.is_multiple_of(2) {
-        return bad("head_dim", spec.head_dim.to_string(), "an even number, at least 2");
-    }
-    if !(spec.rms_eps.is_finite() && spec.rms_eps >= 0.0) {
-        return bad("rms_norm_eps", spec.rms_eps.to_string(), "a number from 0 up");
-    }
-    let extents = [
-        ("num_hidden_layers", spec.n_layers, 1 << 16),
-        ("hidden_size", spec.hidden, 1 << 24),
-        ("num_attention_heads", spec.n_heads, 1 << 16),
-        ("head_dim", spec.head_dim, 1 << 16),
-        ("intermediate_size", spec.ffn, 1 << 24),
-        ("vocab_size", spec.vocab, i32::MAX as usize),
-    ];
-    for (key, extent, limit) in extents {
-        if extent > limit {
-            return bad(key, extent.to_string(), "an extent that a graph can have");
-        }
+    if types.len() != n_layers {
+        let found = format!("{} entries", types.len());
+        return Err(config.bad("layer_types", found, &format!("one for each of the {n_layers} layers")));
     }
     Ok(())
 }

@@ -3,14 +3,15 @@
 //! `generation_config.json` overrides `config.json`. *Trap*: Qwen's configuration has a BOS that its tokenizer never
 //! prepends, so a BOS is dropped where `tokenizer_config.json` switches it off, and for Qwen unless it switches it on.
 
-use super::ModelSpec;
-use super::raw::{OneOrMany, RawConfig};
+use super::{ModelSpec, keys};
+use crate::json::{self, Object};
 use crate::model_files::ModelFiles;
-use crate::{CompileError, Result, fs};
+use crate::{CompileError, Result};
 use genie_types::TokenId;
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer};
-use serde_json::Value;
+use serde_json::{Map, Value};
+
+const GENERATION: &str = "generation_config.json";
+const TOKENIZER: &str = "tokenizer_config.json";
 
 /// Special token ids; `None` or empty where the model has none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,82 +41,72 @@ impl Default for SamplerDefaults {
     }
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct RawGeneration {
-    bos_token_id: Option<OneOrMany>,
-    eos_token_id: Option<OneOrMany>,
-    pad_token_id: Option<i64>,
-    do_sample: Option<bool>,
-    temperature: Option<f64>,
-    top_k: Option<i64>,
-    top_p: Option<f64>,
-}
+pub(super) fn load(
+    files: &ModelFiles,
+    config: &Object<'_>,
+    spec: &ModelSpec,
+    notes: &mut Vec<String>,
+) -> Result<(SpecialTokens, SamplerDefaults)> {
+    let (generation_path, tokenizer_path) = (files.path(GENERATION), files.path(TOKENIZER));
+    let (generation, tokenizer) = (optional(files, GENERATION)?, optional(files, TOKENIZER)?);
+    let generation = Object::document(&generation_path, &generation)?;
+    let tokenizer = Object::document(&tokenizer_path, &tokenizer)?;
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct RawTokenizerConfig {
-    add_bos_token: Option<bool>,
-    /// A string, an object, or null: null means there is none. Absent is not the same as null.
-    #[serde(deserialize_with = "even_null")]
-    bos_token: Option<Value>,
-}
-
-/// Keeps a null, which serde would fold into "absent".
-fn even_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
-    Value::deserialize(deserializer).map(Some)
-}
-
-pub(super) fn load(files: &ModelFiles, raw: &RawConfig, spec: &ModelSpec) -> Result<(SpecialTokens, SamplerDefaults)> {
-    let generation: RawGeneration = optional(files, "generation_config.json")?;
-    let tokenizer: RawTokenizerConfig = optional(files, "tokenizer_config.json")?;
-
-    let all = |first: &Option<OneOrMany>, second: &Option<OneOrMany>, key| {
-        let list = first.as_ref().or(second.as_ref());
-        let ids = list.map(OneOrMany::ids).unwrap_or_default();
-        ids.iter().filter_map(|&id| checked(id, key, spec.vocab).transpose()).collect::<Result<Vec<_>>>()
+    let all = |key| {
+        let (first, second) = (ids(&generation, key, spec.vocab)?, ids(config, key, spec.vocab)?);
+        Ok::<_, CompileError>(first.or(second).unwrap_or_default())
     };
-    let bos = all(&generation.bos_token_id, &raw.bos_token_id, "bos_token_id")?.first().copied();
-    let eos = all(&generation.eos_token_id, &raw.eos_token_id, "eos_token_id")?;
-    let pad = generation.pad_token_id.or(raw.pad_token_id);
-    let pad = pad.map_or(Ok(None), |id| checked(id, "pad_token_id", spec.vocab))?;
+    let one = |key| match all(key)?.as_slice() {
+        [] => Ok(None),
+        [one] => Ok(Some(*one)),
+        many => {
+            let found = many.iter().map(|id| id.0.to_string()).collect::<Vec<_>>().join(", ");
+            Err(match generation.value(key) {
+                Some(_) => generation.bad(key, found, "one token"),
+                None => config.bad(key, found, "one token"),
+            })
+        }
+    };
+    let (bos, eos, pad) = (one("bos_token_id")?, all("eos_token_id")?, one("pad_token_id")?);
 
-    let prepends_bos = match tokenizer.add_bos_token {
+    let prepends_bos = match tokenizer.flag("add_bos_token")? {
         Some(explicit) => explicit,
-        None if tokenizer.bos_token == Some(Value::Null) => false,
+        None if tokenizer.is_null("bos_token") => false,
         None => spec.family.info().prepends_bos,
     };
-    let defaults = SamplerDefaults::default();
-    let greedy = generation.do_sample == Some(false);
-    let sampler = SamplerDefaults {
-        temperature: if greedy { 0.0 } else { generation.temperature.unwrap_or(defaults.temperature) },
-        top_k: generation.top_k.map_or(defaults.top_k, |k| u32::try_from(k).unwrap_or(0)),
-        top_p: generation.top_p.unwrap_or(defaults.top_p),
-    };
-    check_sampler(&sampler)?;
+    let sampler = sampler(&generation)?;
+    keys::note_generation(&generation, notes);
     Ok((SpecialTokens { bos: bos.filter(|_| prepends_bos), eos, pad }, sampler))
 }
 
-fn optional<T: DeserializeOwned + Default>(files: &ModelFiles, name: &str) -> Result<T> {
-    if files.has(name) { fs::from_json(&files.path(name), &files.read(name)?) } else { Ok(T::default()) }
+/// The ranges are those of the bundle's configuration, so that what is written here is accepted when it runs.
+fn sampler(generation: &Object<'_>) -> Result<SamplerDefaults> {
+    let defaults = SamplerDefaults::default();
+    let highest = f64::from(f32::MAX);
+    let temperature = generation.number("temperature", 0.0..=highest, "a number from 0 to 3.4e38")?;
+    let top_k = generation.integer("top_k", -1..=i64::from(u32::MAX))?;
+    let top_p = generation.number("top_p", 0.0..=1.0, "a number from 0 to 1")?;
+    let greedy = generation.flag("do_sample")? == Some(false);
+    // What is no float32 above 0 is greedy, too.
+    let temperature = temperature.map(|t| if t as f32 == 0.0 { 0.0 } else { t });
+    Ok(SamplerDefaults {
+        temperature: if greedy { 0.0 } else { temperature.unwrap_or(defaults.temperature) },
+        top_k: top_k.map_or(defaults.top_k, |k| u32::try_from(k).unwrap_or(0)),
+        top_p: top_p.unwrap_or(defaults.top_p),
+    })
 }
 
-/// A negative id means none; one past the vocabulary is an error.
-fn checked(id: i64, key: &'static str, vocab: usize) -> Result<Option<TokenId>> {
-    match usize::try_from(id) {
-        Err(_) => Ok(None),
-        Ok(n) if n < vocab => Ok(Some(TokenId(n as u32))),
-        Ok(n) => Err(CompileError::TokenOutOfRange { key, id: n, vocab }),
-    }
+/// A file that may be absent: an empty object then.
+fn optional(files: &ModelFiles, name: &str) -> Result<Value> {
+    if files.has(name)? { json::parse(&files.path(name), &files.read(name)?) } else { Ok(Value::Object(Map::new())) }
 }
 
-fn check_sampler(sampler: &SamplerDefaults) -> Result<()> {
-    let bad = |key, found: f64, expected| Err(CompileError::ConfigValue { key, found: found.to_string(), expected });
-    if !(sampler.temperature.is_finite() && sampler.temperature >= 0.0) {
-        return bad("temperature", sampler.temperature, "a number from 0 up");
-    }
-    if !(0.0..=1.0).contains(&sampler.top_p) {
-        return bad("top_p", sampler.top_p, "a number from 0 to 1");
-    }
-    Ok(())
+/// The tokens under a key; -1 stands for none.
+fn ids(object: &Object<'_>, key: &'static str, vocab: usize) -> Result<Option<Vec<TokenId>>> {
+    let Some(ids) = object.one_or_many(key, -1..=i64::from(u32::MAX))? else { return Ok(None) };
+    let given = ids.into_iter().filter_map(|id| usize::try_from(id).ok());
+    let checked = given.map(|id| {
+        if id < vocab { Ok(TokenId(id as u32)) } else { Err(CompileError::TokenOutOfRange { key, id, vocab }) }
+    });
+    checked.collect::<Result<_>>().map(Some)
 }

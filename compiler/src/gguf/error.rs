@@ -1,7 +1,7 @@
 //! What is wrong with a GGUF file: each message names the file, the key or tensor as the file spells it, and what was expected.
 
 use super::value::shown;
-use crate::{Family, Hint};
+use crate::Hint;
 use std::path::PathBuf;
 
 /// A GGUF file that cannot be compiled.
@@ -27,7 +27,7 @@ pub enum GgufError {
     #[error("`{}` has no tensor `{name}`", path.display())]
     MissingTensor { path: PathBuf, name: String },
     #[error("{} in `{}`, which no part of a {family} model reads", tensors(names, *n_others), path.display())]
-    UnreadTensors { path: PathBuf, family: Family, names: Vec<String>, n_others: usize },
+    UnreadTensors { path: PathBuf, family: &'static str, names: Vec<String>, n_others: usize },
     #[error("`{key}` in `{}` is {configured}, but its tensors are those of {found} blocks", path.display())]
     Blocks { path: PathBuf, key: String, configured: usize, found: usize },
     #[error("tensor `{name}` in `{}` has shape {found:?}, expected {expected:?}", path.display())]

@@ -58,11 +58,11 @@ pub(crate) fn in_stored_keys(path: &Path, family: Family, error: CompileError) -
     };
     let path = path.to_path_buf();
     match &error {
-        CompileError::ConfigMissing { key } => match stored(key) {
+        CompileError::ConfigMissing { key, .. } => match stored(key) {
             Some(key) => GgufError::MissingKey { path, key }.into(),
             None => error,
         },
-        CompileError::ConfigValue { key, found, expected } => match stored(key) {
+        CompileError::ConfigValue { key, found, expected, .. } => match stored(key) {
             Some(key) => {
                 let named = |text: &str| {
                     KEYS.iter().fold(text.to_string(), |text, (ours, _)| match stored(ours) {

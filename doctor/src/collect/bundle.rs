@@ -2,9 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use genie_bundle::hash::hash_file;
-use genie_bundle::{BundleError, CONFIG_FILE, MANIFEST_FILE, manifest};
-use genie_tokenizer::Tokenizer;
+use genie_bundle::{BundleError, CONFIG_FILE, FileCheck, MANIFEST_FILE, manifest};
+use genie_tokenizer::{Tokenizer, TokenizerError};
 use genie_types::TokenId;
 use qnn_api::SystemLibrary;
 use serde_json::Value;
@@ -53,7 +52,8 @@ pub(super) fn read(subject: &Path, cwd: &Path, readers: &[Reader<'_>], skip_hash
     let tokenizer = config.dialog("/tokenizer/path").and_then(Value::as_str).map(|written| {
         let (path, file) = (resolve(written), state(written));
         let wanted: Vec<u32> = config.special_tokens().into_iter().map(|(_, id)| id).collect();
-        let vocabulary = matches!(file, FileState::Present { bytes: 1.. }).then(|| vocabulary(&path, &wanted));
+        let rows = config.dialog("/context/n-vocab").and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
+        let vocabulary = matches!(file, FileState::Present { bytes: 1.. }).then(|| vocabulary(&path, &wanted, rows));
         TokenizerFile { written: written.to_owned(), path, file, vocabulary }
     });
     let extension = |written: String| {
@@ -100,11 +100,15 @@ fn describe(path: &Path, readers: &[Reader<'_>], by_host: bool) -> Content {
     Content::Unexamined(format!("no `libQnnSystem.so` was found to read it{messages}"))
 }
 
-/// Loads the tokenizer as a dialog does: a failure here fails there.
-fn vocabulary(path: &Path, wanted: &[u32]) -> Result<Vocabulary, String> {
+/// Loads the tokenizer as a dialog does, and proves it as the compiler does: what fails here fails there.
+fn vocabulary(path: &Path, wanted: &[u32], rows: Option<usize>) -> Result<Vocabulary, String> {
     let tokenizer = Tokenizer::from_file(path).map_err(|error| error.to_string())?;
     let entries = wanted.iter().map(|&id| (id, tokenizer.id_to_token(TokenId(id)))).collect();
-    Ok(Vocabulary { n_entries: tokenizer.vocab_size(), entries })
+    let unfit = rows.and_then(|rows| tokenizer.prove(rows).err()).map(|error| match error {
+        TokenizerError::Parse { fault, .. } => fault.to_string(),
+        other => other.to_string(),
+    });
+    Ok(Vocabulary { n_entries: tokenizer.vocab_size(), entries, unfit })
 }
 
 /// The manifest, and the provider of the library that made the bundle.
@@ -127,7 +131,7 @@ fn manifest(base: &Path, skip_hashes: bool) -> (Option<Manifest>, Option<String>
         let path = base.join(&listed.path);
         let found_bytes = std::fs::metadata(&path).ok().map(|meta| meta.len());
         let compare = !skip_hashes && found_bytes == Some(listed.bytes);
-        let same_hash = if compare { hash_file(&path).ok().map(|found| found.sha256 == listed.sha256) } else { None };
+        let same_hash = if compare { same_content(&path, &listed) } else { None };
         ManifestFile { path: listed.path, bytes: listed.bytes, found_bytes, same_hash }
     };
     let files = read.files.into_iter().map(file).collect();
@@ -136,4 +140,13 @@ fn manifest(base: &Path, skip_hashes: bool) -> (Option<Manifest>, Option<String>
         Some(Manifest { fault: None, build_id: Some(read.backend.build_id), target, shared_weights, files }),
         Some(read.backend.name),
     )
+}
+
+/// Whether a file has the manifest's hash, all of it read now; `None` if it cannot be read.
+fn same_content(path: &Path, listed: &manifest::FileEntry) -> Option<bool> {
+    match FileCheck::open(path, listed.clone(), None).and_then(FileCheck::finish) {
+        Ok(()) => Some(true),
+        Err(BundleError::FileChanged { .. }) => Some(false),
+        Err(_) => None,
+    }
 }

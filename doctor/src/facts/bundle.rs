@@ -116,6 +116,8 @@ pub struct Vocabulary {
     pub n_entries: usize,
     /// The config's special tokens with their entries; `None` for an unknown id.
     pub entries: BTreeMap<u32, Option<String>>,
+    /// Why it does not fit the config's `n-vocab` rows, or does not give a text back.
+    pub unfit: Option<String>,
 }
 
 /// A backend extension config (`htp_backend_ext_config.json`).

@@ -86,7 +86,7 @@ pub(crate) fn sound() -> Facts {
                 written: "tokenizer.json".into(),
                 path: "/bundle/tokenizer.json".into(),
                 file: file.clone(),
-                vocabulary: Some(Ok(Vocabulary { n_entries: 30, entries })),
+                vocabulary: Some(Ok(Vocabulary { n_entries: 30, entries, unfit: None })),
             }),
             extensions: vec![Extension {
                 written: "htp_backend_ext_config.json".into(),

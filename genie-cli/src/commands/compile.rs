@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use clap::ValueEnum;
 use compiler::{Amount, CompileOptions, HtpOptions, Manifest, Precision, Progress, Splits, Stage, Weights};
 use indicatif::ProgressBar;
+use open_genie::Proof;
 use qnn_api::library::runtime;
 use qnn_api::{Backend, PerfPolicy};
 use serde_json::{Value, json};
@@ -47,6 +48,9 @@ pub struct Args {
     /// Print one JSON document: the config, the graphs, the files with their lengths and hashes.
     #[arg(long)]
     pub json: bool,
+    /// Do not try the bundle before it is put in its place: its files, its tokenizer, a step of one token and a wider one.
+    #[arg(long)]
+    pub skip_check: bool,
     #[command(flatten)]
     pub backend: BackendArgs,
 }
@@ -134,20 +138,13 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
         force: args.force,
         ..CompileOptions::new(&args.model, &args.output)
     };
-    let manifest = into_bundle(&options, &args.backend, printer)?;
+    let Compiled { manifest, proof } = into_bundle(&options, args, printer)?;
     let config = args.output.join(genie_bundle::CONFIG_FILE);
     match args.json {
         true => printer.data_line(record(&config, &manifest)?)?,
         false => printer.data_line(config.display())?,
     }
-    if let Some(target) = &manifest.options.target {
-        let binaries = manifest.files.iter().filter(|f| f.path.ends_with(".bin"));
-        let (n, bytes) = binaries.fold((0, 0), |(n, bytes), f| (n + 1, bytes + f.bytes));
-        let (n_graphs, build) = (manifest.graphs.len(), &manifest.backend.build_id);
-        let shown = indicatif::DecimalBytes(bytes);
-        let files = if n == 1 { "file" } else { "files" };
-        printer.info(format_args!("{n_graphs} graphs in {n} {files} for {target}, {shown}, compiled by {build}"));
-    }
+    summary(&args.output, &manifest, proof.as_ref(), printer);
     Ok(ExitStatus::Done)
 }
 
@@ -156,6 +153,39 @@ fn record(config: &Path, manifest: &Manifest) -> Result<Value> {
     let mut record = json!({"config": config.display().to_string()});
     record["manifest"] = serde_json::to_value(manifest).context("cannot print the manifest")?;
     Ok(record)
+}
+
+/// What was compiled, how far it was tried, and how to run it.
+fn summary(bundle: &Path, manifest: &Manifest, proof: Option<&Proof>, printer: &Printer) {
+    let binaries = manifest.files.iter().filter(|f| f.path.ends_with(".bin"));
+    let (n, bytes) = binaries.fold((0, 0), |(n, bytes), f| (n + 1, bytes + f.bytes));
+    let (n_graphs, build) = (manifest.graphs.len(), &manifest.backend.build_id);
+    let shown = indicatif::DecimalBytes(bytes);
+    let files = if n == 1 { "file" } else { "files" };
+    let tried = match proof {
+        None => "not tried".to_owned(),
+        Some(proof) if proof.steps.is_empty() => "tokenizer and config tried, graphs not run here".to_owned(),
+        Some(proof) => {
+            let steps: Vec<String> = proof.steps.iter().map(ToString::to_string).collect();
+            let tokens = if proof.steps == [1] { "token" } else { "tokens" };
+            format!("tried with steps of {} {tokens}", steps.join(" and "))
+        }
+    };
+    let place = bundle.display();
+    match &manifest.options.target {
+        Some(target) => {
+            printer.info(format_args!(
+                "{n_graphs} graphs in {n} {files} for {target}, {shown}, compiled by {build}; {tried}"
+            ));
+            printer.info(format_args!(
+                "next: `genie doctor {place} --soc {target}` checks it, then copy it to the device"
+            ));
+        }
+        None => {
+            printer.info(format_args!("{n_graphs} graphs in {n} {files}, {shown}; {tried}"));
+            printer.info(format_args!("next: `genie run -c {place} -p \"Once upon a time\"`"));
+        }
+    }
 }
 
 fn htp_options(args: &Args) -> Result<Option<HtpOptions>> {
@@ -173,17 +203,29 @@ fn htp_options(args: &Args) -> Result<Option<HtpOptions>> {
     }))
 }
 
+/// A bundle, and its proof if it was asked for.
+struct Compiled {
+    manifest: Manifest,
+    proof: Option<Proof>,
+}
+
 /// Compiles with progress bars.
-fn into_bundle(options: &CompileOptions, backend: &BackendArgs, printer: &Printer) -> Result<Manifest> {
+fn into_bundle(options: &CompileOptions, args: &Args, printer: &Printer) -> Result<Compiled> {
     options.check()?;
+    let open = args.backend.options()?;
     let backend = match &options.htp {
-        Some(htp) => htp_backend(htp, backend)?,
-        None => open_genie::open_backend(&backend.options()?)?,
+        Some(htp) => htp_backend(htp, &args.backend)?,
+        None => open_genie::open_backend(&open)?,
     };
     // A signal cancels, so that nothing half written is left.
     let _deferred = printer.interrupt().defer();
     let mut bars = Bars::new(printer, options.htp.is_some());
-    Ok(compiler::compile(options, &backend, &mut bars)?)
+    if args.skip_check {
+        let manifest = compiler::compile(options, &backend, &mut bars)?;
+        return Ok(Compiled { manifest, proof: None });
+    }
+    let open_genie::Compiled { manifest, proof, .. } = open_genie::compile(options, &backend, &open, &mut bars)?;
+    Ok(Compiled { manifest, proof: Some(proof) })
 }
 
 /// Qualcomm's library: from `--backend-lib` or `--backend`, else the one found on this machine.

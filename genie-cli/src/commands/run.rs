@@ -2,10 +2,9 @@
 
 mod stream;
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Error, Result};
 use clap::ValueEnum;
 use engine::profile::{EventTimes, GraphTimes};
 use engine::{GraphProfile, ModeKind};
@@ -20,6 +19,7 @@ use crate::failure::{Partial, UserError};
 use crate::interrupt::Interrupted;
 use crate::outfile;
 use crate::printer::Printer;
+use crate::prompt_text::{self, Role};
 use stream::{End, Streamed, stream};
 
 /// Default of `--max-tokens` with the demo.
@@ -34,6 +34,9 @@ pub struct Args {
     /// Read the prompt from a file, or from stdin with `-`.
     #[arg(long, short = 'f', value_name = "FILE", conflicts_with = "prompt_tokens")]
     pub prompt_file: Option<PathBuf>,
+    /// Keep control tokens that are written in the prompt, such as `<|eot_id|>`, as text: for text that others wrote.
+    #[arg(long, conflicts_with = "prompt_tokens")]
+    pub no_parse_special: bool,
     /// Token ids instead of text; the BOS token is put before them, as in Genie's token queries.
     #[arg(long, value_name = "IDS", value_delimiter = ',')]
     pub prompt_tokens: Option<Vec<u32>>,
@@ -138,8 +141,9 @@ enum Prompt {
 }
 
 impl Prompt {
-    fn lent(&self) -> open_genie::Prompt<'_> {
+    fn lent(&self, args: &Args) -> open_genie::Prompt<'_> {
         match self {
+            Self::Text(text) if args.no_parse_special => open_genie::Prompt::Plain(text),
             Self::Text(text) => open_genie::Prompt::Text(text),
             Self::Tokens(tokens) => open_genie::Prompt::Tokens(tokens),
         }
@@ -148,7 +152,7 @@ impl Prompt {
 
 /// Opens the bundle or the demo, runs the query, streams the reply, reports.
 pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
-    let prompt = prompt(args)?;
+    let prompt = prompt(args, printer)?;
     let bundle = args.bundle.read(&args.backend, printer)?;
     if let Some(file) = &args.profile {
         must_be_new(file)?;
@@ -174,7 +178,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     }
     // From here on a signal ends the reply, and what is to be kept is kept.
     let deferred = printer.interrupt().defer();
-    let streamed = stream(args, printer, &deferred, &mut session, prompt.lent());
+    let streamed = stream(args, printer, &deferred, &mut session, prompt.lent(args));
     end(args, printer, &mut session, graphs.as_ref(), streamed)
 }
 
@@ -200,10 +204,15 @@ fn end(
                 printer.info(format_args!("warning: {}; the run goes on without it", with_causes(fault)));
             }
             report(args, printer, session, &reply, room);
-            keep(args, printer, session, graphs).and_then(|saved| match end {
-                End::Output(error) => Err(error),
-                _ => line.and_then(|()| stopped(printer, &reply, saved)),
-            })
+            // Large weights are checked once per file; what the thread has not done is done now, when nothing waits for it.
+            // After a signal something does: the next run checks them.
+            let checked = if printer.interrupt().received().is_none() { session.check_weights() } else { Ok(()) };
+            checked.map_err(Error::new).and_then(|()| keep(args, printer, session, graphs)).and_then(
+                |saved| match end {
+                    End::Output(error) => Err(error),
+                    _ => line.and_then(|()| stopped(printer, &reply, saved)),
+                },
+            )
         }
     };
     match (done, args.json) {
@@ -309,23 +318,18 @@ fn kv_mode(name: &str) -> Result<ModeKind> {
     })
 }
 
-fn prompt(args: &Args) -> Result<Prompt> {
+fn prompt(args: &Args, printer: &Printer) -> Result<Prompt> {
     if let Some(tokens) = &args.prompt_tokens {
         return Ok(Prompt::Tokens(tokens.iter().copied().map(TokenId).collect()));
     }
     if let Some(text) = &args.prompt {
+        if text.is_empty() && args.saved.restore.is_none() {
+            printer.info("note: the prompt is empty: the model begins by itself");
+        }
         return Ok(Prompt::Text(text.clone()));
     }
     match &args.prompt_file {
-        Some(path) if path.as_os_str() == "-" => {
-            let mut text = String::new();
-            std::io::stdin().read_to_string(&mut text).context("cannot read the prompt from stdin")?;
-            Ok(Prompt::Text(text))
-        }
-        Some(path) => {
-            let text = std::fs::read_to_string(path);
-            Ok(Prompt::Text(text.with_context(|| format!("cannot read the prompt file `{}`", path.display()))?))
-        }
+        Some(path) => Ok(Prompt::Text(prompt_text::read(path, Role::Prompt, printer)?)),
         None => Err(UserError::error(
             "no prompt",
             "use `--prompt TEXT`, `--prompt-file FILE` (`-` for stdin) or `--prompt-tokens IDS`",

@@ -63,6 +63,14 @@ fn words(hint: &Hint) -> String {
         Hint::SetKey { key } => {
             format!("if the model has it, set `{key}` to true in config.json; else remove the tensor")
         }
+        Hint::RemoveKey { key } => {
+            format!(
+                "this compiler does not know it; if the model computes the same without it, remove `{key}` from the file"
+            )
+        }
+        Hint::SimilarKeys { near } => {
+            format!("similar keys: {}", near.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", "))
+        }
         Hint::OtherFamilyOrConfig => {
             "text generated without it would be wrong: config.json may belong to another model, or the model computes \
              something that this compiler does not know"
@@ -72,6 +80,14 @@ fn words(hint: &Hint) -> String {
             "set `tie_word_embeddings` to false in config.json to use the head, or remove the tensor".into()
         }
         Hint::OtherConfig => "config.json may belong to another model".into(),
+        Hint::PassModel => "pass a folder with config.json, safetensors and tokenizer.json, or a GGUF file".into(),
+        Hint::AlreadyCompiled => "it is compiled already: `genie run -c` runs it".into(),
+        Hint::ConvertTokenizer { from: Some(file) } => format!(
+            "only `{file}` is there: write tokenizer.json with transformers, \
+             `AutoTokenizer.from_pretrained(DIR, use_fast=True).save_pretrained(DIR)`"
+        ),
+        Hint::ConvertTokenizer { from: None } => "download the model's tokenizer.json into the same folder".into(),
+        Hint::SaveAsFloat => "save the weights as float32, float16 or bfloat16 first".into(),
         Hint::UnquantisedCheckpoint => "start from the checkpoint that is not quantised".into(),
         Hint::OtherDirectoryOrForce => {
             "choose another folder, or use `--force` to replace the bundle; other files in the folder stay".into()
@@ -128,6 +144,18 @@ mod tests {
             (Hint::PrecisionF32, "use `--precision f32`"),
             (Hint::DownloadAgain, "the file is incomplete or damaged: download it again"),
             (Hint::ModelDirectory, "pass the directory that holds config.json"),
+            (Hint::PassModel, "pass a folder with config.json, safetensors and tokenizer.json, or a GGUF file"),
+            (
+                Hint::SetKey { key: "attention_bias" },
+                "if the model has it, set `attention_bias` to true in config.json; else remove the tensor",
+            ),
+            (
+                Hint::RemoveKey { key: "x_scale".into() },
+                "this compiler does not know it; if the model computes the same without it, remove `x_scale` from the file",
+            ),
+            (Hint::SimilarKeys { near: near() }, "similar keys: `a.weight`, `b.weight`"),
+            (Hint::AlreadyCompiled, "it is compiled already: `genie run -c` runs it"),
+            (Hint::ConvertTokenizer { from: None }, "download the model's tokenizer.json into the same folder"),
             (Hint::OtherConfig, "config.json may belong to another model"),
             (Hint::UnquantisedCheckpoint, "start from the checkpoint that is not quantised"),
         ];

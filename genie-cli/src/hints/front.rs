@@ -37,6 +37,9 @@ fn words(hint: &Hint) -> String {
         Hint::DoNotPin => "remove `--pin`".into(),
         Hint::ChoosePerfPolicy => format!("{hint}; `--perf` overrides it"),
         Hint::CastNoVote => "remove `--perf`; it works with HTP backends only".into(),
+        Hint::CopyBundleAgain => {
+            "copy the bundle again, or compile it again; `genie doctor BUNDLE` names every file that differs".into()
+        }
         Hint::GenerateTokens => "use `--tokens` of at least 1".into(),
         Hint::SmallerContext => "compile a bundle with a smaller context length: `genie compile --cl`".into(),
         Hint::LongerText => "use a file with text, and `--max-windows` of at least 1".into(),

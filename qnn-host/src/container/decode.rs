@@ -29,19 +29,19 @@ pub fn is_ours(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC)
 }
 
-struct Header {
+pub(super) struct Header {
     total: u64,
-    meta: std::ops::Range<usize>,
+    pub(super) meta: std::ops::Range<usize>,
     meta_hash: u64,
-    weights: std::ops::Range<usize>,
+    pub(super) weights: std::ops::Range<usize>,
     blobs: u32,
     graphs: u32,
     version: u32,
 }
 
-struct Blob {
-    range: std::ops::Range<usize>,
-    hash: u64,
+pub(super) struct Blob {
+    pub(super) range: std::ops::Range<usize>,
+    pub(super) hash: u64,
 }
 
 /// Reads the header and the metadata's frame only.
@@ -49,8 +49,8 @@ struct Blob {
 /// # Errors
 /// As [`decode`], for what it reads.
 pub fn summary(bytes: &[u8]) -> Result<Summary, FormatError> {
-    let header = read_header(bytes)?;
-    let (build_id, ..) = read_tables(bytes, &header)?;
+    let header = read_header(bytes, bytes.len() as u64)?;
+    let (build_id, ..) = read_tables(&bytes[header.meta.clone()], &header)?;
     Ok(Summary {
         build_id,
         format_version: header.version,
@@ -65,8 +65,8 @@ pub fn summary(bytes: &[u8]) -> Result<Summary, FormatError> {
 /// # Errors
 /// The bytes are torn, foreign, newer, damaged or malformed, or a graph breaks a rule of [`validate`].
 pub fn decode(bytes: &Bytes, verify: Verify) -> Result<Image, FormatError> {
-    let header = read_header(bytes)?;
-    let (_, blobs, mut r) = read_tables(bytes, &header)?;
+    let header = read_header(bytes, bytes.len() as u64)?;
+    let (_, blobs, mut r) = read_tables(&bytes[header.meta.clone()], &header)?;
     let verify = verify == Verify::All || header.weights.len() as u64 <= EAGER_BYTES;
     if verify {
         for (i, blob) in blobs.iter().enumerate() {
@@ -118,8 +118,9 @@ fn find_static(graphs: &[SourceGraph], data: &Bytes) -> Option<(usize, TensorId)
     })
 }
 
-fn read_header(bytes: &[u8]) -> Result<Header, FormatError> {
-    let torn = |expected: u64| FormatError::Torn { expected, found: bytes.len() as u64 };
+/// Reads the header off the first bytes of a file of `file_bytes`.
+pub(super) fn read_header(bytes: &[u8], file_bytes: u64) -> Result<Header, FormatError> {
+    let torn = |expected: u64| FormatError::Torn { expected, found: file_bytes };
     let Some(found) = bytes.first_chunk::<8>() else {
         return Err(torn(HEADER_BYTES as u64));
     };
@@ -146,18 +147,18 @@ fn read_header(bytes: &[u8]) -> Result<Header, FormatError> {
         return Err(r.malformed(format!("expected a header of {HEADER_BYTES} bytes, found {header_bytes}")));
     }
     let total = r.u64()?;
-    if total != bytes.len() as u64 {
-        if total > bytes.len() as u64 {
+    if total != file_bytes {
+        if total > file_bytes {
             return Err(torn(total));
         }
-        return Err(r.malformed(format!("expected a file of {total} bytes, found {}", bytes.len())));
+        return Err(r.malformed(format!("expected a file of {total} bytes, found {file_bytes}")));
     }
     let part = |r: &mut Reader<'_>, what: &str, hash: bool| {
         let (offset, len) = (r.u64()?, r.u64()?);
         let hash = if hash { r.u64()? } else { 0 };
         let end = offset.checked_add(len).filter(|&end| offset >= HEADER_BYTES as u64 && end <= total);
         let end = end.ok_or_else(|| r.malformed(format!("{what} outside of the file: {len} bytes at {offset}")))?;
-        // Both are at most the length of a slice.
+        // Both are at most the length of a file that is mapped or was read.
         Ok::<_, FormatError>((offset as usize..end as usize, hash))
     };
     let (meta, meta_hash) = part(&mut r, "metadata", true)?;
@@ -168,8 +169,8 @@ fn read_header(bytes: &[u8]) -> Result<Header, FormatError> {
     Ok(Header { total, meta, meta_hash, weights, blobs: r.u32()?, graphs: r.u32()?, version })
 }
 
-fn read_tables<'a>(bytes: &'a [u8], header: &Header) -> Result<(String, Vec<Blob>, Reader<'a>), FormatError> {
-    let meta = &bytes[header.meta.clone()];
+/// Reads the build id and the table of blobs off the metadata; the reader then stands at the graphs.
+pub(super) fn read_tables<'a>(meta: &'a [u8], header: &Header) -> Result<(String, Vec<Blob>, Reader<'a>), FormatError> {
     let found = xxh3_64(meta);
     if found != header.meta_hash {
         return Err(FormatError::Checksum { what: "the metadata".to_owned(), expected: header.meta_hash, found });

@@ -18,12 +18,13 @@
 //! Checks: header and metadata by checksum, always; every offset and length against the file; every graph by
 //! [`validate`](crate::validate). Weights carry a checksum each: `decode` verifies them up to [`EAGER_BYTES`] in all,
 //! above that only under [`Verify::All`] (`capi` passes it when it copies a binary and in `contextValidateBinary`), so that
-//! mapping a large file takes no time.
+//! mapping a large file takes no time. Whoever maps one compares its weights later, piece by piece, with [`WeightSums`].
 //!
 //! A newer format version is refused by name; unknown packed forms are not an error.
 
 mod decode;
 mod encode;
+mod sums;
 #[cfg(test)]
 mod tests;
 mod wire;
@@ -36,6 +37,7 @@ use crate::ir::SourceGraph;
 
 pub use decode::{Summary, decode, is_ours, summary};
 pub use encode::{Plan, encode, plan};
+pub use sums::{SumsError, WeightSums};
 
 /// First bytes of a file: not text, and broken by transfers that mangle line ends.
 pub const MAGIC: [u8; 8] = *b"\x89OGHOST\n";

@@ -52,6 +52,10 @@ fn image() -> Image {
     Image { graphs, packed }
 }
 
+pub(super) fn sample_file() -> Vec<u8> {
+    file()
+}
+
 fn file() -> Vec<u8> {
     encode(&image()).unwrap()
 }

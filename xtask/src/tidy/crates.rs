@@ -45,7 +45,6 @@ pub const CRATES: &[Crate] = &[
             "genie-types",
             "file-io",
             "genie-bundle",
-            "genie-tokenizer",
             "qnn-api",
             "qnn-host",
             "kvmanager",

@@ -112,15 +112,15 @@ fn keys_that_change_the_model_are_refused_by_name() {
         ("rope.scale_linear", F32(-4.0), "-4, expected a positive number"),
         ("rope.freq_base", F32(0.0), "0, expected a positive number"),
         ("attention.layer_norm_rms_epsilon", F32(-1.0), "-1, expected a number from 0 to 1"),
-        ("attention.head_count", U32(0), "0, expected at least 1"),
+        ("attention.head_count", U32(0), "0, expected a whole number from 1 to "),
         ("attention.head_count", U32(7), "7 attention heads"),
         (
             "attention.head_count_kv",
             U32(3),
             "3 with 4 attention heads, expected a divisor of `llama.attention.head_count`",
         ),
-        ("embedding_length", U32(0), "0, expected at least 1"),
-        ("feed_forward_length", U32(u32::MAX), "4294967295, expected an extent that a graph can have"),
+        ("embedding_length", U32(0), "0, expected a whole number from 1 to "),
+        ("feed_forward_length", U32(u32::MAX), "4294967295, expected a whole number from 1 to 16777216"),
         ("attention.key_length", U32(15), "expected 15, the width of a head"),
     ];
     for (key, value, expected) in cases {

@@ -109,7 +109,7 @@ fn a_block_count_that_is_not_the_tensors_is_refused() {
         assert!(found.contains("`llama.block_count`"), "{n}: {found}");
     }
     let found = message(&with("llama.block_count", GgufValue::U32(0)));
-    assert!(found.contains("`llama.block_count` in `FILE` is 0, expected at least 1"), "{found}");
+    assert!(found.contains("`llama.block_count` in `FILE` is 0, expected a whole number from 1 to 65536"), "{found}");
 }
 
 /// Section 4: a missing or misshapen tensor was named in Hugging Face's words, with a hint about a file that there is not.

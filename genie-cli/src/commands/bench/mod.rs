@@ -110,6 +110,8 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     let bundle = args.bundle.read(&args.backend, printer)?;
     let options = args.threads.apply(args.backend.options()?).perf(Perf::LeaveAlone);
     let mut model = bundle.open(&options)?;
+    // Before anything is measured: no check runs beside it, and no figure is of damaged weights.
+    model.check_weights()?;
     let deferred = printer.interrupt().defer();
     let stop = model.stop_flag();
     deferred.stop_with(move || stop.set());

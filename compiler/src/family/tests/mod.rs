@@ -1,5 +1,8 @@
 //! Configurations: the spec they give, and the messages of those that are refused.
 
+mod other_keys;
+mod wrong_values;
+
 use super::*;
 use crate::Hint;
 use crate::testing::{Case, edit, set};
@@ -17,19 +20,45 @@ fn unfit_configurations_are_refused_by_name() {
         Case {
             name: "no config",
             damage: |dir| std::fs::remove_file(dir.join("config.json")).unwrap(),
-            message: "cannot read `{dir}/config.json`",
+            message: "`{dir}` has no config.json, expected the folder of a model",
+            hint: Some(Hint::PassModel),
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "a GGUF file in a folder",
+            damage: |dir| {
+                std::fs::remove_file(dir.join("config.json")).unwrap();
+                std::fs::write(dir.join("x.gguf"), "").unwrap();
+            },
+            message: "`{dir}` has no config.json, expected the folder of a model",
+            hint: Some(Hint::CompileFile("{dir}/x.gguf".into())),
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "SentencePiece's file alone (section 4)",
+            damage: |dir| std::fs::rename(dir.join("tokenizer.json"), dir.join("tokenizer.model")).unwrap(),
+            message: "`{dir}` has no tokenizer.json",
+            hint: Some(Hint::ConvertTokenizer { from: Some("tokenizer.model") }),
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "no tokenizer at all",
+            damage: |dir| std::fs::remove_file(dir.join("tokenizer.json")).unwrap(),
+            message: "`{dir}` has no tokenizer.json",
+            hint: Some(Hint::ConvertTokenizer { from: None }),
             ..Case::DEFAULT
         },
         Case {
             name: "config is no JSON",
             damage: |dir| std::fs::write(dir.join("config.json"), "hidden_size: 64").unwrap(),
-            message: "`{dir}/config.json` is not the expected JSON",
+            message: "`{dir}/config.json` cannot be read as JSON: expected value at line 1 column 1",
             ..Case::DEFAULT
         },
         Case {
             name: "another type",
             damage: |dir| set(dir, "hidden_size", json!("64")),
-            message: "`{dir}/config.json` is not the expected JSON",
+            message: "bad `hidden_size` in `{dir}/config.json`: found \"64\", \
+                expected a whole number from 1 to 16777216",
             ..Case::DEFAULT
         },
         Case {
@@ -55,32 +84,32 @@ fn unfit_configurations_are_refused_by_name() {
                 set(dir, "architectures", Value::Null);
                 set(dir, "model_type", Value::Null);
             },
-            message: "`config.json` has no `architectures`",
+            message: "`{dir}/config.json` has no `architectures`: expected a list with the class of the model",
             ..Case::DEFAULT
         },
         Case {
             name: "missing extent",
             damage: |dir| set(dir, "hidden_size", Value::Null),
-            message: "`config.json` has no `hidden_size`",
+            message: "`{dir}/config.json` has no `hidden_size`: expected a whole number from 1 to 16777216",
             ..Case::DEFAULT
         },
         Case {
             name: "zero extent",
             damage: |dir| set(dir, "num_hidden_layers", json!(0)),
-            message: "bad `num_hidden_layers` in the model's configuration: found 0, expected at least 1",
+            message: "bad `num_hidden_layers` in `{dir}/config.json`: found 0, expected a whole number from 1 to 65536",
             ..Case::DEFAULT
         },
         Case {
             name: "key heads do not divide",
             damage: |dir| set(dir, "num_key_value_heads", json!(3)),
-            message: "bad `num_key_value_heads` in the model's configuration: found 3 with 4 attention heads, \
+            message: "bad `num_key_value_heads` in `{dir}/config.json`: found 3 with 4 attention heads, \
                 expected a divisor of num_attention_heads",
             ..Case::DEFAULT
         },
         Case {
             name: "odd head width",
             damage: |dir| set(dir, "head_dim", json!(15)),
-            message: "bad `head_dim` in the model's configuration: found 15, expected an even number, at least 2",
+            message: "bad `head_dim` in `{dir}/config.json`: found 15, expected an even number",
             ..Case::DEFAULT
         },
         Case {
@@ -92,46 +121,46 @@ fn unfit_configurations_are_refused_by_name() {
         Case {
             name: "gelu",
             damage: |dir| set(dir, "hidden_act", json!("gelu_pytorch_tanh")),
-            message: "unsupported `hidden_act`: found gelu_pytorch_tanh, this compiler needs silu",
+            message: "unsupported `hidden_act` in `{dir}/config.json`: found gelu_pytorch_tanh, this compiler needs silu",
             ..Case::DEFAULT
         },
         Case {
             name: "experts",
             damage: |dir| set(dir, "num_local_experts", json!(8)),
-            message: "unsupported `num_local_experts`: found 8, this compiler needs no mixture of experts",
+            message: "unsupported `num_local_experts` in `{dir}/config.json`: found 8, this compiler needs no mixture of experts",
             ..Case::DEFAULT
         },
         Case {
             name: "sliding window on",
             model: qwen2,
             damage: |dir| set(dir, "use_sliding_window", json!(true)),
-            message: "unsupported `use_sliding_window`: found true, this compiler needs false",
+            message: "unsupported `use_sliding_window` in `{dir}/config.json`: found true, this compiler needs false",
             ..Case::DEFAULT
         },
         Case {
             name: "a Llama with a window",
             damage: |dir| set(dir, "sliding_window", json!(4096)),
-            message: "unsupported `sliding_window`: found 4096, this compiler needs null",
+            message: "unsupported `sliding_window` in `{dir}/config.json`: found 4096, this compiler needs null",
             ..Case::DEFAULT
         },
         Case {
             name: "windowed layers",
             model: || TestModel::tiny(Family::Qwen3),
             damage: |dir| set(dir, "layer_types", json!(["full_attention", "sliding_attention"])),
-            message: "unsupported `layer_types`: found sliding_attention, \
+            message: "unsupported `layer_types` in `{dir}/config.json`: found sliding_attention, \
                 this compiler needs full_attention in every layer",
             ..Case::DEFAULT
         },
         Case {
             name: "yarn",
             damage: |dir| set(dir, "rope_scaling", json!({ "type": "yarn", "factor": 4.0 })),
-            message: "unsupported `rope type`: found yarn, this compiler needs default or llama3",
+            message: "unsupported `rope_scaling.rope_type` in `{dir}/config.json`: found yarn, this compiler needs default, linear or llama3",
             ..Case::DEFAULT
         },
         Case {
             name: "incomplete llama3 scaling",
             damage: |dir| set(dir, "rope_scaling", json!({ "rope_type": "llama3", "factor": 8.0 })),
-            message: "`config.json` has no `rope_scaling.low_freq_factor`",
+            message: "`{dir}/config.json` has no `rope_scaling.low_freq_factor`: expected a number above 0",
             ..Case::DEFAULT
         },
         Case {
@@ -141,26 +170,26 @@ fn unfit_configurations_are_refused_by_name() {
                     "high_freq_factor": 1.0, "original_max_position_embeddings": 8192 });
                 set(dir, "rope_scaling", scaling);
             },
-            message: "bad `rope_scaling.high_freq_factor` in the model's configuration: found 1, \
-                expected a number above low_freq_factor",
+            message: "bad `rope_scaling.high_freq_factor` in `{dir}/config.json`: found 1, \
+                expected more than `low_freq_factor`, 4",
             ..Case::DEFAULT
         },
         Case {
             name: "half-rotated heads",
             damage: |dir| set(dir, "partial_rotary_factor", json!(0.5)),
-            message: "unsupported `partial_rotary_factor`: found 0.5, this compiler needs 1.0",
+            message: "unsupported `partial_rotary_factor` in `{dir}/config.json`: found 0.5, this compiler needs 1.0",
             ..Case::DEFAULT
         },
         Case {
             name: "theta of zero",
             damage: |dir| set(dir, "rope_theta", json!(0)),
-            message: "bad `rope_theta` in the model's configuration: found 0, expected a positive number",
+            message: "bad `rope_theta` in `{dir}/config.json`: found 0, expected a number of at least 1",
             ..Case::DEFAULT
         },
         Case {
             name: "quantised weights",
             damage: |dir| set(dir, "quantization_config", json!({ "quant_method": "awq" })),
-            message: "unsupported `quantization_config`: found awq, \
+            message: "unsupported `quantization_config` in `{dir}/config.json`: found awq, \
                 this compiler needs float weights (f32, f16, bf16)",
             hint: Some(Hint::UnquantisedCheckpoint),
             ..Case::DEFAULT
@@ -174,11 +203,11 @@ fn unfit_configurations_are_refused_by_name() {
         Case {
             name: "top-p of two",
             damage: |dir| edit(dir, "generation_config.json", |g| g["top_p"] = json!(2)),
-            message: "bad `top_p` in the model's configuration: found 2, expected a number from 0 to 1",
+            message: "bad `top_p` in `{dir}/generation_config.json`: found 2, expected a number from 0 to 1",
             ..Case::DEFAULT
         },
     ];
-    cases.iter().for_each(Case::check);
+    Case::check_all(&cases);
 }
 
 fn loaded(model: &TestModel, change: impl FnOnce(&Path)) -> ModelSpec {
