@@ -27,8 +27,8 @@ fn slow() -> &'static Path {
         let place = tempfile::tempdir().unwrap();
         let bundle = place.path().join("bundle");
         let model = root().join("models/demo");
-        let made =
-            genie(place.path()).arg("compile").arg(model).args(["--ar", "1", "--cl", "8192"]).arg("-o").arg(&bundle);
+        let mut made = genie(place.path());
+        made.arg("compile").arg(model).args(["--ar", "1", "--cl", "8192"]).arg("-o").arg(&bundle);
         let made = made.output().unwrap();
         assert!(made.status.success(), "{}", stderr(&made));
         (place, bundle)

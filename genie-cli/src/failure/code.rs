@@ -92,8 +92,18 @@ fn of_front(error: &Error) -> Option<&'static str> {
         | Error::PromptLength { .. }
         | Error::Window { .. }
         | Error::NothingToPredict { .. }
+        | Error::NothingToVerify
+        | Error::Tolerance { .. }
         | Error::NoCacheFolder => Some("invalid-argument"),
         Error::UnknownPerfProfile { .. } => Some("invalid-config"),
+        Error::NoFile { .. } => Some("not-found"),
+        Error::NoBinary { .. }
+        | Error::OtherBackend { .. }
+        | Error::NewerBinary { .. }
+        | Error::MixedBinaries { .. }
+        | Error::DamagedWeights { .. }
+        | Error::LogitsWidth { .. } => Some("invalid-bundle"),
+        Error::LogitsNotFinite { .. } => Some("not-finite"),
         Error::Vote { .. } | Error::Start { .. } => Some("backend-failed"),
         Error::Bundle(error) => of_bundle(error),
         Error::Config(error) => of_config(error),
@@ -166,15 +176,23 @@ fn of_compiler(error: &CompileError) -> Option<&'static str> {
         CompileError::PlannedTooLong { .. } | CompileError::TooLong { .. } => Some("too-large"),
         CompileError::UnsupportedArchitecture { .. }
         | CompileError::UnsupportedFeature { .. }
+        | CompileError::UnsupportedValue { .. }
+        | CompileError::UnknownKey { .. }
         | CompileError::UnsupportedDtype { .. }
         | CompileError::NoBlocks { .. } => Some("unsupported-model"),
-        CompileError::BadTokenizer { .. } | CompileError::TokenizerTooLarge { .. } => Some("invalid-tokenizer"),
-        CompileError::OutputOccupied { .. } | CompileError::OutputIsFile { .. } | CompileError::OutputUnfit { .. } => {
-            Some("output-refused")
+        CompileError::BadTokenizer { .. } | CompileError::Tokenizer(_) | CompileError::NoTokenizer { .. } => {
+            Some("invalid-tokenizer")
         }
+        CompileError::OutputOccupied { .. }
+        | CompileError::OutputIsBundle { .. }
+        | CompileError::OutputFolder(_)
+        | CompileError::OutputUnfit { .. } => Some("output-refused"),
         CompileError::Bundle(error) => of_bundle(error),
         CompileError::Backend(error) => of_backend(error),
         CompileError::Cancelled => Some("interrupted"),
+        CompileError::NoFile { .. } | CompileError::NoModel { .. } => Some("not-found"),
+        CompileError::File(error) => of_file(error),
+        CompileError::NotProved { .. } => Some("invalid-bundle"),
         CompileError::Io { .. } => None,
         // What is left is about the model's files.
         _ => Some("invalid-model"),
@@ -184,7 +202,9 @@ fn of_compiler(error: &CompileError) -> Option<&'static str> {
 fn of_store(error: &StoreError) -> Option<&'static str> {
     match error {
         StoreError::OtherModel { .. } => Some("other-model"),
+        StoreError::File(error) => of_file(error),
         StoreError::Io { .. } => None,
+        StoreError::Locked { .. } => Some("io"),
         _ => Some("invalid-session"),
     }
 }
