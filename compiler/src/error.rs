@@ -17,7 +17,7 @@ pub enum CompileError {
     // Options.
     #[error("no {what} given: need at least one width in tokens")]
     NoWidths { what: &'static str },
-    #[error("a {what} of 0 tokens: widths start at 1")]
+    #[error("{what} 0: expected at least 1 token")]
     ZeroWidth { what: &'static str },
     #[error("AR-{ar} is wider than the longest context, CL-{longest_cl}")]
     ArTooWide { ar: usize, longest_cl: usize },

@@ -126,7 +126,7 @@ mod tests {
         }
         let cases = [
             Case { change: |o| o.ars.clear(), message: "no AR given: need at least one width in tokens" },
-            Case { change: |o| o.cls = vec![0, 8], message: "a CL of 0 tokens: widths start at 1" },
+            Case { change: |o| o.cls = vec![0, 8], message: "CL 0: expected at least 1 token" },
             Case { change: |o| o.ars = vec![1, 4096], message: "AR-4096 is wider than the longest context, CL-2048" },
             Case {
                 change: |o| o.layers_per_split = Some(4),

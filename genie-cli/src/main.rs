@@ -6,6 +6,7 @@
 mod args;
 mod cli;
 mod commands;
+mod escape;
 mod exit;
 mod failure;
 mod file_limit;

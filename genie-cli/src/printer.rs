@@ -6,7 +6,7 @@
 mod output;
 
 use std::fmt::Display;
-use std::io::{IsTerminal, Write, stderr};
+use std::io::{IsTerminal, Write, stderr, stdout};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use serde_json::Value;
 use tracing_subscriber::EnvFilter;
 
 use crate::args::Verbosity;
+use crate::escape::escape;
 use crate::interrupt::{Interrupt, Interrupted, Signal};
 use crate::{failure, hints, log_format};
 use output::Output;
@@ -82,14 +83,15 @@ impl Printer {
     /// # Errors
     /// stdout cannot be written, except where its reader has left: then nothing is printed any more.
     pub fn data_line(&self, text: impl Display) -> Result<()> {
-        Ok(self.out.write(format!("{text}\n").as_bytes())?)
+        Ok(self.out.write(format!("{}\n", escape(&text.to_string())).as_bytes())?)
     }
 
-    /// Data without a line end, flushed: streamed text.
+    /// Data without a line end, flushed: streamed text. Control characters of a model's text reach a pipe, not a terminal.
     ///
     /// # Errors
     /// As [`Self::data_line`].
     pub fn data(&self, text: &str) -> Result<()> {
+        let text = if stdout().is_terminal() { escape(text) } else { text.into() };
         Ok(self.out.write(text.as_bytes())?)
     }
 
@@ -102,19 +104,19 @@ impl Printer {
     pub fn info(&self, text: impl Display) {
         if !self.verbosity.quiet {
             // A closed stderr is no failure.
-            let _ = writeln!(stderr().lock(), "{text}");
+            let _ = writeln!(stderr().lock(), "{}", escape(&text.to_string()));
         }
     }
 
     /// An error with its causes and its hint; with `--json` as a line of data as well.
     pub fn failure(&self, error: &anyhow::Error) {
         let label = if self.colour { "\x1b[1;31merror\x1b[0m" } else { "error" };
-        let mut text = format!("{label}: {error}\n");
+        let mut text = format!("{label}: {}\n", escape(&error.to_string()));
         for cause in failure::causes(error) {
-            text.push_str(&format!("  caused by: {cause}\n"));
+            text.push_str(&format!("  caused by: {}\n", escape(&cause)));
         }
         if let Some(hint) = hints::of(error) {
-            text.push_str(&format!("\nhint: {hint}\n"));
+            text.push_str(&format!("\nhint: {}\n", escape(&hint)));
         }
         let _ = stderr().lock().write_all(text.as_bytes());
         self.failure_line(&failure::document(error));
@@ -153,7 +155,7 @@ impl Printer {
             "{msg:24} [{bar:32}] {pos}/{len} {elapsed}"
         });
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
-        bar.set_message(what.to_owned());
+        bar.set_message(escape(what).into_owned());
         bar.enable_steady_tick(Duration::from_millis(200));
         bar
     }

@@ -1,25 +1,28 @@
 //! The command line as clap reads it: help and versions are data, mistakes are errors with exit code 2.
 
 use std::ffi::OsStr;
-use std::io::{self, Write, stdout};
+use std::io::{self, Write, stderr, stdout};
 use std::process::ExitCode;
 
 use clap::Parser;
 use serde_json::json;
 
 use crate::cli::Cli;
+use crate::escape::escape;
 use crate::exit::ExitStatus;
 use crate::failure::code::USAGE;
 
 /// The command, or the exit code where there is none to run.
 pub fn parse() -> Result<Cli, ExitCode> {
     Cli::try_parse().map_err(|error| {
-        let printed = error.print();
         if !error.use_stderr() {
+            let printed = error.print();
             // A reader that left has seen what it wanted of the help.
             let failed = printed.is_err_and(|error| error.kind() != io::ErrorKind::BrokenPipe);
             return if failed { ExitStatus::Failed.into() } else { ExitStatus::Done.into() };
         }
+        // A mistake is quoted; help is clap's own text.
+        let _ = stderr().lock().write_all(escape(&error.render().to_string()).as_bytes());
         if asks_for_json() {
             let _ = writeln!(stdout().lock(), "{}", document(&error));
         }

@@ -72,7 +72,7 @@ pub use options::{BackendChoice, Options, Perf, Pin, PolicyChoice, PrefixCacheOp
 pub use perplexity::Perplexity;
 pub use session::{Generation, Prompt, Session, StopHandle, Token};
 pub use template::Template;
-pub use threads::Threads;
+pub use threads::{MAX_THREADS, Threads};
 pub use verify::Verification;
 pub use weights::WeightFault;
 

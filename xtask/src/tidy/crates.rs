@@ -70,6 +70,20 @@ pub const CRATES: &[Crate] = &[
             "doctor",
         ],
     ),
+    library(
+        "fuzz-targets",
+        &[
+            "genie-types",
+            "file-io",
+            "genie-bundle",
+            "genie-tokenizer",
+            "qnn-api",
+            "qnn-host",
+            "kvmanager",
+            "session-store",
+            "compiler",
+        ],
+    ),
     // For the names of a bundle's files.
     program("xtask", &["genie-bundle"]),
     library(
