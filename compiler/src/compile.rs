@@ -7,7 +7,7 @@ use crate::model::Model;
 use crate::progress::{Amount, Progress, Stage, go_on};
 use crate::size::Plan;
 use crate::target::{Target, TargetContext};
-use crate::{CompileOptions, Result, fs};
+use crate::{CompileOptions, Result, fs, own_weights};
 use genie_bundle::files::OPTIONAL_FILES;
 use genie_bundle::hash::hex;
 use genie_bundle::manifest::{
@@ -19,11 +19,25 @@ use sha2::{Digest, Sha256};
 use std::path::Path;
 use std::time::Instant;
 
-/// Compiles with any target; [`crate::compile()`] is this with a QNN backend.
+/// Looks at a bundle that is complete but not yet in its place: its folder, for now. An error keeps it from getting there.
+pub type Prove<'p> = dyn FnMut(&Path) -> std::result::Result<(), Box<dyn std::error::Error + Send + Sync>> + 'p;
+
+/// Compiles with any target, without a proof.
+#[cfg(test)]
 pub(crate) fn compile_with<T: Target>(
     options: &CompileOptions,
     target: &mut T,
     progress: &mut dyn Progress,
+) -> Result<Manifest> {
+    compile_and_prove(options, target, progress, &mut |_| Ok(()))
+}
+
+/// Compiles with any target; [`crate::compile()`] is this with a QNN backend.
+pub(crate) fn compile_and_prove<T: Target>(
+    options: &CompileOptions,
+    target: &mut T,
+    progress: &mut dyn Progress,
+    prove: &mut Prove<'_>,
 ) -> Result<Manifest> {
     // Everything that can be refused is refused before anything is written.
     options.check()?;
@@ -32,11 +46,18 @@ pub(crate) fn compile_with<T: Target>(
     let Model { spec, checkpoint, .. } = &model;
     lower::check_weights(spec, checkpoint)?;
     model.check_has_tokenizer()?;
-    check_tokenizer(&model.files, spec.vocab)?;
+    for odd in check_tokenizer(&model.files, spec.vocab)? {
+        progress.note(&odd.to_string());
+    }
     model.notes.iter().for_each(|note| progress.note(note));
     note_oddities(options, spec, &variants, progress);
     let form = if options.htp.is_some() { LinearForm::Conv2d } else { LinearForm::FullyConnected };
-    let format = Format { precision: options.precision, weights: options.weights, form };
+    let weights = options.weights.unwrap_or_else(|| {
+        let own = own_weights::of(spec, checkpoint, options.htp.is_some());
+        own.note.iter().for_each(|note| progress.note(note));
+        own.weights
+    });
+    let format = Format { precision: options.precision, weights, form };
     let mut cuts = (options.splits, options.layers_per_split);
     if let Some(htp) = &options.htp {
         cuts = Plan { spec, format, n_graphs: variants.len(), htp }.fit(cuts)?;
@@ -71,8 +92,7 @@ pub(crate) fn compile_with<T: Target>(
 
     if let Some(relative) = loss.relative() {
         let percent = 100.0 * relative;
-        progress
-            .note(&format!("rounding to {} moved the weights by {percent:.2} % (root mean square)", options.weights));
+        progress.note(&format!("rounding to {weights} moved the weights by {percent:.2} % (root mean square)"));
     }
 
     binaries.dedup();
@@ -108,7 +128,7 @@ pub(crate) fn compile_with<T: Target>(
             layers_per_split: cuts.1,
             one_file: options.one_file,
             precision: options.precision,
-            weights: options.weights,
+            weights,
             target: options.htp.as_ref().map(crate::HtpOptions::target),
             shared_weights: options.htp.is_some_and(|htp| htp.share_weights),
         },
@@ -117,6 +137,8 @@ pub(crate) fn compile_with<T: Target>(
         graphs,
     };
     write_json(&staging.path(MANIFEST_FILE), &manifest)?;
+    go_on(progress)?;
+    prove(staging.folder()).map_err(|source| crate::CompileError::NotProved { source })?;
     go_on(progress)?;
     let listed = listed_files(staging.folder())?;
     for note in staging.publish()?.notes(&options.out_dir, &listed) {

@@ -1,5 +1,6 @@
 //! The target behind the QNN function table of any library.
 
+use crate::compile::Prove;
 use crate::lower::{GraphSink, Kind, Param};
 use crate::target::{Target, TargetContext};
 use crate::{CompileOptions, HtpOptions, Manifest, Progress, Result};
@@ -16,12 +17,26 @@ use std::sync::Arc;
 /// # Errors
 /// Options, models and files that cannot be used, each by name; errors of the backend.
 pub fn compile(options: &CompileOptions, backend: &Arc<Backend>, progress: &mut dyn Progress) -> Result<Manifest> {
+    compile_and_prove(options, backend, progress, &mut |_| Ok(()))
+}
+
+/// As [`compile()`], and shows the complete bundle to `prove` before it is put in its place. This crate runs no graphs, so a
+/// caller that can does it here; what it refuses is removed.
+///
+/// # Errors
+/// As [`compile()`]; [`CompileError::NotProved`](crate::CompileError::NotProved) with the error of `prove`.
+pub fn compile_and_prove(
+    options: &CompileOptions,
+    backend: &Arc<Backend>,
+    progress: &mut dyn Progress,
+    prove: &mut Prove<'_>,
+) -> Result<Manifest> {
     options.check()?;
     if let Some(htp) = &options.htp {
         htp.check_backend(backend)?;
     }
     let mut target = QnnTarget { backend: backend.clone(), htp: options.htp };
-    crate::compile::compile_with(options, &mut target, progress)
+    crate::compile::compile_and_prove(options, &mut target, progress, prove)
 }
 
 struct QnnTarget {

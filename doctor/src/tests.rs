@@ -275,6 +275,10 @@ const CHANGES: &[Change] = &[
         let vocabulary = c.bundle_mut().tokenizer.as_mut().unwrap().vocabulary.as_mut().unwrap();
         vocabulary.as_mut().unwrap().n_entries = 33;
     }, &["tokenizer-vocab"]),
+    ("a tokenizer of another model", |c| {
+        let vocabulary = c.bundle_mut().tokenizer.as_mut().unwrap().vocabulary.as_mut().unwrap();
+        vocabulary.as_mut().unwrap().unfit = Some("it has 4 entries for a model of 32 rows".into());
+    }, &["tokenizer-unfit"]),
 
     // The graphs.
     ("a mask around zero", |c| for g in 0..2 {

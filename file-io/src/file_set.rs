@@ -185,12 +185,12 @@ impl Undo {
 
 /// Exchanges two files, where the system and the file system can.
 fn exchange(a: &Path, b: &Path) -> bool {
-    #[cfg(target_os = "linux")]
+    #[cfg(any(target_os = "linux", target_os = "android"))]
     {
         use rustix::fs::{CWD, RenameFlags, renameat_with};
         renameat_with(CWD, a, CWD, b, RenameFlags::EXCHANGE).is_ok()
     }
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
     {
         let _ = (a, b);
         false

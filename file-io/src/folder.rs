@@ -69,6 +69,18 @@ impl NewFolder {
         Ok(Self { path: make_hidden(place.path())?, place, parents: Vec::new() })
     }
 
+    /// Moves a folder of the same file system into its place under the hidden name, to be removed with it; it must be empty
+    /// itself. A folder that does not exist is fine.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn move_in(&self, folder: &Path) -> Result<(), FolderError> {
+        match fs::rename(folder, &self.path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(FileError::io("move aside", folder)(e).into()),
+            _ => Ok(()),
+        }
+    }
+
     /// Where it is for now.
     pub fn path(&self) -> &Path {
         &self.path

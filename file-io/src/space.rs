@@ -33,7 +33,7 @@ pub(crate) fn file_limit() -> Option<u64> {
 
 /// Makes an empty file `bytes` long with a place on the disk for each of them, so that a map of it never meets a full disk.
 pub(crate) fn reserve(file: &mut File, bytes: u64) -> io::Result<()> {
-    #[cfg(target_os = "linux")]
+    #[cfg(any(target_os = "linux", target_os = "android"))]
     {
         use rustix::fs::{FallocateFlags, fallocate};
         use rustix::io::Errno;

@@ -6,6 +6,7 @@
 mod args;
 mod cli;
 mod commands;
+mod escape;
 mod exit;
 mod failure;
 mod file_limit;
@@ -13,13 +14,22 @@ mod hints;
 mod log_format;
 mod outfile;
 mod printer;
+mod prompt_text;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
 fn main() -> ExitCode {
-    let cli = cli::Cli::parse();
+    let cli = match cli::Cli::try_parse() {
+        Ok(cli) => cli,
+        // A mistake is quoted; help is clap's own text.
+        Err(error) if error.use_stderr() => {
+            eprint!("{}", escape::escape(&error.render().to_string()));
+            return ExitCode::from(2);
+        }
+        Err(help) => help.exit(),
+    };
     let printer = printer::Printer::new(cli.verbosity);
     printer.start_log();
     file_limit::take_signal();

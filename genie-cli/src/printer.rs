@@ -9,6 +9,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tracing_subscriber::EnvFilter;
 
 use crate::args::Verbosity;
+use crate::escape::escape;
 use crate::{failure, hints, log_format};
 
 /// Writes to stdout and stderr, as verbose as the flags ask.
@@ -45,12 +46,13 @@ impl Printer {
 
     /// A line of data.
     pub fn data_line(&self, text: impl Display) -> Result<()> {
-        writeln!(stdout().lock(), "{text}")?;
+        writeln!(stdout().lock(), "{}", escape(&text.to_string()))?;
         Ok(())
     }
 
-    /// Data without a line end, flushed: streamed text.
+    /// Data without a line end, flushed: streamed text. Control characters of a model's text reach a pipe, not a terminal.
     pub fn data(&self, text: &str) -> Result<()> {
+        let text = if stdout().is_terminal() { escape(text) } else { text.into() };
         let mut out = stdout().lock();
         out.write_all(text.as_bytes())?;
         out.flush()?;
@@ -61,19 +63,19 @@ impl Printer {
     pub fn info(&self, text: impl Display) {
         if !self.verbosity.quiet {
             // A closed stderr is no failure.
-            let _ = writeln!(stderr().lock(), "{text}");
+            let _ = writeln!(stderr().lock(), "{}", escape(&text.to_string()));
         }
     }
 
     /// An error with its causes and its hint.
     pub fn failure(&self, error: &anyhow::Error) {
         let label = if self.colour { "\x1b[1;31merror\x1b[0m" } else { "error" };
-        let mut text = format!("{label}: {error}\n");
+        let mut text = format!("{label}: {}\n", escape(&error.to_string()));
         for cause in failure::causes(error) {
-            text.push_str(&format!("  caused by: {cause}\n"));
+            text.push_str(&format!("  caused by: {}\n", escape(&cause)));
         }
         if let Some(hint) = hints::of(error) {
-            text.push_str(&format!("\nhint: {hint}\n"));
+            text.push_str(&format!("\nhint: {}\n", escape(&hint)));
         }
         let _ = stderr().lock().write_all(text.as_bytes());
     }
@@ -87,7 +89,7 @@ impl Printer {
             "{msg:24} [{bar:32}] {pos}/{len} {elapsed}"
         });
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
-        bar.set_message(what.to_owned());
+        bar.set_message(escape(what).into_owned());
         bar.enable_steady_tick(Duration::from_millis(200));
         bar
     }

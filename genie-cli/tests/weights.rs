@@ -1,11 +1,14 @@
 //! Weights that are checked, prefix caches that are locked, sessions that do not fit: what `genie` says and how it exits.
 
 use std::fs::{self, File};
-use std::path::Path;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use assert_cmd::cargo::CommandCargoExt;
+use compiler::Family;
+use compiler::testmodel::TestModel;
 use serde_json::Value;
 
 /// `genie` with its own cache folder.
@@ -159,4 +162,100 @@ fn restored_tokens_are_named_and_are_no_speed() {
     let said = stderr(&second);
     assert!(said.contains("restored           90 tokens of 91 from the prefix cache, not processed"), "{said}");
     assert!(said.contains("prompt              1 tokens"), "{said}");
+}
+
+/// A bundle with more than 64 MiB of weights, which are not compared while it is loaded; and its binary.
+fn large_bundle(home: &Path) -> (PathBuf, PathBuf) {
+    let (model, bundle) = (home.join("model"), home.join("large"));
+    let large = TestModel {
+        layers: 2,
+        hidden: 512,
+        heads: 8,
+        kv_heads: 2,
+        head_dim: 64,
+        ffn: 11_264,
+        ..TestModel::tiny(Family::Llama)
+    };
+    large.write(&model).unwrap();
+    done(run(home, &["compile", text(&model), "-o", text(&bundle), "--ar", "1,8", "--cl", "64", "--splits", "mono"]));
+    fs::remove_dir_all(&model).unwrap();
+    let binary = fs::read_dir(&bundle).unwrap().map(|e| e.unwrap().path());
+    let binary = binary.into_iter().find(|p| p.extension().is_some_and(|e| e == "bin")).unwrap();
+    assert!(fs::metadata(&binary).unwrap().len() > 65 << 20, "too large to be compared while it is loaded");
+    (bundle, binary)
+}
+
+fn flip(binary: &Path, at: u64) {
+    let mut file = File::options().read(true).write(true).open(binary).unwrap();
+    let mut byte = [0];
+    file.seek(SeekFrom::Start(at)).unwrap();
+    file.read_exact(&mut byte).unwrap();
+    file.seek(SeekFrom::Start(at)).unwrap();
+    file.write_all(&[byte[0] ^ 0x08]).unwrap();
+}
+
+/// Row 5: a flipped bit in a large file gave other tokens with exit code 0, and `verify` passed.
+#[test]
+fn a_flipped_bit_in_a_large_file_is_an_error_of_every_command_that_computes() {
+    let home = tempfile::tempdir().unwrap();
+    let (cache, prefixes, saved) = (home.path(), home.path().join("prefixes"), home.path().join("saved"));
+    let (bundle, binary) = large_bundle(cache);
+    std::thread::sleep(Duration::from_millis(120)); // a file that has just changed gets no stamp
+    let bundle = text(&bundle);
+    let plain = ["run", "-c", bundle, "--prompt-tokens", "5,6,7", "-n", "3", "--greedy"];
+    let stamps = || fs::read_dir(cache.join("weights-1")).map_or(0, |entries| entries.count());
+    assert_eq!(stamps(), 0);
+    // Two at once, then one that knows.
+    let children: Vec<_> = (0..2)
+        .map(|_| {
+            let mut command = Command::cargo_bin("genie").unwrap();
+            command.env("GENIE_CACHE", cache).args(plain).stdout(Stdio::piped()).spawn().unwrap()
+        })
+        .collect();
+    let outputs: Vec<_> = children.into_iter().map(|child| done(child.wait_with_output().unwrap())).collect();
+    assert_eq!((outputs[0].stdout == outputs[1].stdout, stamps()), (true, 1));
+    let log = |output: &Output| stderr(output).matches("as they were written").count();
+    let verbose = [&plain[..], &["-vv"]].concat();
+    assert_eq!(log(&done(run(cache, &verbose))), 0, "known by its stamp");
+    // A cache folder that cannot be written costs time only.
+    let nowhere = cache.join("a file");
+    fs::write(&nowhere, "").unwrap();
+    let elsewhere = done(run(&nowhere, &verbose));
+    assert_eq!((log(&elsewhere), &elsewhere.stdout), (1, &outputs[0].stdout));
+
+    let n_bytes = fs::metadata(&binary).unwrap().len();
+    for at in [n_bytes / 5, n_bytes / 2 + 1, n_bytes * 9 / 10] {
+        flip(&binary, at);
+        let output = run(cache, &plain);
+        assert_eq!(code(&output), 1, "byte {at}: {}", stderr(&output));
+        let said = stderr(&output);
+        assert!(said.contains(&format!("the weights in `{}` are damaged", binary.display())), "{said}");
+        assert!(said.contains("hint: copy the bundle again, or compile it again"), "{said}");
+        flip(&binary, at);
+    }
+    flip(&binary, n_bytes / 3);
+    let commands: [&[&str]; 5] = [
+        &["verify", bundle, "-n", "1", "--lengths", "2"],
+        &["bench", "-c", bundle, "--pp", "2", "--tg", "2", "--reps", "1"],
+        &["bench", "-c", bundle, "--calibrate", "--reps", "1"],
+        &["run", "-c", bundle, "--prompt-tokens", "5,6,7", "-n", "3", "--prefix-cache", text(&prefixes)],
+        &["run", "-c", bundle, "--prompt-tokens", "5,6,7", "-n", "3", "--save", text(&saved)],
+    ];
+    for args in commands {
+        let output = run(cache, args);
+        assert_eq!(code(&output), 1, "{args:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains("are damaged: what is computed with them means nothing"), "{args:?}");
+        assert!(output.stdout.is_empty() || args[0] == "run", "{args:?} measured first");
+    }
+    assert!(!saved.exists() && !Path::new(bundle).join("calibration.json").exists());
+    assert!(fs::read_dir(&prefixes).map_or(0, |e| e.count()) == 0, "nothing was stored");
+    assert_eq!(code(&run(cache, &["doctor", bundle])), 1);
+    assert_eq!(code(&run(cache, &["doctor", bundle, "--skip-hashes"])), 0);
+    // The good file again: the stamp of before is not its stamp, and it is checked and fine.
+    flip(&binary, n_bytes / 3);
+    std::thread::sleep(Duration::from_millis(120));
+    let again = done(run(cache, &verbose));
+    assert_eq!((log(&again), &again.stdout), (1, &outputs[0].stdout));
+    done(run(cache, commands[0]));
+    done(run(cache, commands[1]));
 }

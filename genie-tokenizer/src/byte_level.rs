@@ -18,6 +18,16 @@ pub(crate) fn bytes_of(entry: &str, out: &mut Vec<u8>) {
     }
 }
 
+/// The character that stands for a byte.
+pub(crate) fn char_of(byte: u8) -> char {
+    match byte {
+        0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff => char::from(byte),
+        0x00..=0x20 => char::from_u32(0x100 + u32::from(byte)).unwrap_or_default(),
+        0x7f..=0xa0 => char::from_u32(0x121 + u32::from(byte) - 0x7f).unwrap_or_default(),
+        0xad => '\u{143}',
+    }
+}
+
 fn byte_of(c: char) -> Option<u8> {
     let n = u32::from(c);
     match n {
@@ -47,5 +57,6 @@ mod tests {
             assert_eq!(byte_of(c), Some(b), "{c}");
         }
         assert_eq!(byte_of(' '), None);
+        assert!((0..=u8::MAX).all(|byte| byte_of(char_of(byte)) == Some(byte)));
     }
 }

@@ -9,7 +9,9 @@
 use genie_types::TokenId;
 
 use crate::byte_level;
-use crate::tokenizer::{Scheme, Tokenizer, TokenizerError};
+use crate::decoders::Scheme;
+use crate::error::TokenizerError;
+use crate::tokenizer::Tokenizer;
 use crate::utf8::Utf8Stream;
 
 /// Longest neighbourhood that is decoded again for a token that adds nothing to the text.

@@ -21,7 +21,13 @@
 //! | [`Tokenizer`] | a loaded tokenizer: ids of a text, text of ids |
 //! | [`Detokenizer`] | text token by token, never a split character |
 //! | [`Utf8Stream`] | bytes in pieces to text |
-//! | [`TokenizerError`] | what is wrong with a file, by name |
+//! | [`Tokenizer::prove`], [`Oddity`] | does a tokenizer fit a model, and does text come back |
+//! | [`TokenizerError`], [`Fault`] | what is wrong with a file: the place in it, found, expected |
+//!
+//! The `tokenizers` crate does the work. It panics, asks for gigabytes or recurses without end on some files, so every part of
+//! a file is checked before the crate sees it, and each call of the crate is guarded: a panic is an error, without a word on
+//! stderr. What the crate would ignore or change in silence (unknown keys, equal entries, ids that it does not keep) is
+//! refused, too.
 //!
 //! # What it must never know
 //!
@@ -29,14 +35,26 @@
 
 #![forbid(unsafe_code)]
 
+mod added;
 mod byte_level;
+mod charsmap;
 mod decoders;
 mod detokenizer;
+mod document;
+mod error;
+mod limits;
+mod load;
+mod model;
+mod parts;
+mod prove;
+mod quiet;
 #[cfg(test)]
 mod tests;
 mod tokenizer;
 mod utf8;
 
 pub use detokenizer::Detokenizer;
-pub use tokenizer::{Tokenizer, TokenizerError};
+pub use error::{Fault, TokenizerError};
+pub use prove::Oddity;
+pub use tokenizer::Tokenizer;
 pub use utf8::Utf8Stream;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use genie_types::TokenId;
 
-use crate::tokenizer::scheme;
+use crate::decoders::scheme;
 use crate::{Tokenizer, Utf8Stream, byte_level};
 
 /// 256 byte entries (ids 0 to 255), then `<s>` (special), two added words, one of them special, one outside the alphabet.
@@ -143,7 +143,7 @@ fn sentence_piece_spaces_come_out_as_they_went_in() {
     ];
     for (tokens, text) in cases {
         assert_eq!(t.decode(&ids(tokens.iter().copied())).unwrap(), text, "{tokens:?}");
-        assert_eq!(t.0.hf.decode(tokens, true).unwrap(), text, "the crate agrees on {tokens:?}");
+        assert_eq!(t.hf().decode(tokens, true).unwrap(), text, "the crate agrees on {tokens:?}");
     }
 }
 
@@ -186,7 +186,7 @@ fn bad_tokenizers_are_refused() {
         "`tokenizer.json` is not a tokenizer that can be used: EOF while parsing an object at line 1 column 37"
     );
     // The crate panics on this one.
-    let mut bad: Value = serde_json::from_str(&byte_level().0.hf.to_string(false).unwrap()).unwrap();
+    let mut bad: Value = serde_json::from_str(&byte_level().hf().to_string(false).unwrap()).unwrap();
     bad["decoder"] = json!({"type": "NoSuchDecoder"});
     let err = Tokenizer::from_bytes(bad.to_string().as_bytes()).unwrap_err().to_string();
     assert!(err.starts_with("`tokenizer.json` is not a tokenizer that can be used: "), "{err}");
@@ -220,7 +220,7 @@ proptest! {
     fn byte_level_streams_equal_the_whole_decoding(raw in prop::collection::vec(prop_oneof![0u32..262, 0x80u32..0x100], 0..60)) {
         let t = byte_level();
         let streamed = pieces(&t, &ids(raw.clone())).concat();
-        prop_assert_eq!(&streamed, &t.0.hf.decode(&raw, true).unwrap());
+        prop_assert_eq!(&streamed, &t.hf().decode(&raw, true).unwrap());
         prop_assert_eq!(streamed, t.decode(&ids(raw)).unwrap());
     }
 
@@ -231,7 +231,7 @@ proptest! {
         let streamed = pieces(&t, &tokens).concat();
         prop_assert_eq!(&streamed, &sentence_piece_reference(&t, &tokens));
         // Where the bytes form characters the crate gives the same.
-        let whole = t.0.hf.decode(&raw, true).unwrap();
+        let whole = t.hf().decode(&raw, true).unwrap();
         if !whole.contains('\u{fffd}') && !streamed.contains('\u{fffd}') {
             prop_assert_eq!(streamed, whole);
         }
@@ -239,7 +239,7 @@ proptest! {
 
     #[test]
     fn damaged_files_are_errors(cut: prop::sample::Index, flip: prop::sample::Index, bit in 0u8..8, truncate: bool) {
-        let mut bytes = byte_level().0.hf.to_string(false).unwrap().into_bytes();
+        let mut bytes = byte_level().hf().to_string(false).unwrap().into_bytes();
         let at = flip.index(bytes.len());
         bytes[at] ^= 1 << bit;
         if truncate {

@@ -1,94 +1,58 @@
-//! Text to token ids and back, on Hugging Face's `tokenizer.json`.
+//! Text to token ids and back.
 //!
-//! [`Tokenizer`] wraps the `tokenizers` crate; [`Detokenizer`] gives text token by token without ever splitting a
-//! character. Special tokens are recognised in the input text (chat templates rely on it), none are added, and none
-//! appear in output text.
+//! Special tokens are recognised in the input text (chat templates rely on it) unless the text is said to be plain, none are
+//! added, and none appear in output text.
 //!
-//! *Traps*: truncation and padding that a `tokenizer.json` may ask for are turned off; they would cut long prompts
-//! without a word. Where byte tokens do not form characters the replacement is that of `String::from_utf8_lossy`,
-//! also for SentencePiece's byte fallback, where the `tokenizers` crate gives up the whole run of bytes.
+//! *Traps*: truncation, padding and the post-processor that a `tokenizer.json` may ask for are not used; they would cut long
+//! prompts and add tokens without a word. Where byte tokens do not form characters the replacement is that of
+//! `String::from_utf8_lossy`, also for SentencePiece's byte fallback, where the `tokenizers` crate gives up the whole run
+//! of bytes.
 
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
 
 use genie_types::TokenId;
-use serde_json::Value;
 
-use crate::decoders::{check_streams, decoder_chain};
+use crate::decoders::Scheme;
 use crate::detokenizer::Detokenizer;
+use crate::error::TokenizerError;
+use crate::limits;
+use crate::load::{Loaded, load};
+use crate::model::Vocabulary;
+use crate::parts::Found;
+use crate::quiet::quietly;
 
-/// Why a tokenizer could not be loaded or used. The cause is the `tokenizers` crate's own text.
-#[derive(Debug, thiserror::Error)]
-pub enum TokenizerError {
-    /// The file cannot be read.
-    #[error("cannot read the tokenizer `{}`", .path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The reason the system gave.
-        source: std::io::Error,
-    },
-    /// Not a `tokenizer.json`.
-    #[error("`{origin}` is not a tokenizer that can be used: {reason}")]
-    Parse {
-        /// The file, or that it was bytes.
-        origin: String,
-        /// What was wrong.
-        reason: String,
-    },
-    /// Text could not be encoded.
-    #[error("cannot encode {n_bytes} bytes of text: {reason}")]
-    Encode {
-        /// Length of the text.
-        n_bytes: usize,
-        /// What was wrong.
-        reason: String,
-    },
-    /// A token could not be turned into text.
-    #[error("cannot decode token {token}: {reason}")]
-    Decode {
-        /// The token.
-        token: TokenId,
-        /// What was wrong.
-        reason: String,
-    },
-}
-
-/// How the text of a token follows from its entry in the vocabulary.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scheme {
-    /// Each character of the entry stands for a byte (GPT-2's alphabet).
-    ByteLevel,
-    /// The entry is text that may depend on its neighbours.
-    Text {
-        /// Entries such as `<0xE4>` are single bytes.
-        byte_fallback: bool,
-        /// Other decoders that work on bytes are in the chain: text may end in the middle of a character.
-        splits_utf8: bool,
-    },
-}
-
-#[derive(Debug)]
-pub(crate) struct Inner {
-    pub(crate) hf: tokenizers::Tokenizer,
-    scheme: Scheme,
+struct Inner {
+    loaded: Loaded,
+    /// The file, or that it was bytes.
+    origin: String,
     special: HashSet<u32>,
+    /// The same without special tokens in texts; made when it is first asked for.
+    plain: OnceLock<tokenizers::Tokenizer>,
 }
 
 /// A tokenizer. Clones share one vocabulary.
-#[derive(Clone, Debug)]
-pub struct Tokenizer(pub(crate) Arc<Inner>);
+#[derive(Clone)]
+pub struct Tokenizer(Arc<Inner>);
+
+impl std::fmt::Debug for Tokenizer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tokenizer").field("origin", &self.0.origin).field("entries", &self.vocab_size()).finish()
+    }
+}
 
 impl Tokenizer {
     /// Loads a `tokenizer.json`.
     ///
     /// # Errors
-    /// The file cannot be read, or is not a usable tokenizer.
+    /// The file cannot be read, or is not a usable tokenizer: [`TokenizerError::Parse`] names the place in it, what was
+    /// found and what was expected.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, TokenizerError> {
         let path = path.as_ref();
-        let bytes = std::fs::read(path).map_err(|source| TokenizerError::Read { path: path.into(), source })?;
-        Self::parse(&bytes, &path.display().to_string())
+        Self::parse(&read(path)?, &path.display().to_string())
     }
 
     /// Reads the bytes of a `tokenizer.json`.
@@ -99,15 +63,14 @@ impl Tokenizer {
         Self::parse(bytes, "tokenizer.json")
     }
 
-    fn parse(bytes: &[u8], origin: &str) -> Result<Self, TokenizerError> {
-        let fail = |reason: String| TokenizerError::Parse { origin: origin.into(), reason };
-        let mut hf = load(bytes).map_err(fail)?;
-        hf.with_truncation(None).map_err(|e| fail(e.to_string()))?;
-        hf.with_padding(None);
-        let decoder = serde_json::to_value(hf.get_decoder()).map_err(|e| fail(e.to_string()))?;
-        let scheme = scheme(&decoder).map_err(fail)?;
-        let special = hf.get_added_tokens_decoder().into_iter().filter(|(_, t)| t.special).map(|(id, _)| id).collect();
-        Ok(Self(Arc::new(Inner { hf, scheme, special })))
+    /// As [`from_bytes`](Self::from_bytes), for bytes that come from elsewhere; errors name `origin`.
+    ///
+    /// # Errors
+    /// They are not a usable tokenizer.
+    pub fn parse(bytes: &[u8], origin: &str) -> Result<Self, TokenizerError> {
+        let loaded = load(bytes).map_err(|fault| fault.of(origin))?;
+        let special = loaded.special.iter().map(|(_, id)| *id).collect();
+        Ok(Self(Arc::new(Inner { loaded, origin: origin.into(), special, plain: OnceLock::new() })))
     }
 
     /// Ids of `text`. No BOS or other special token is added; those written out in the text are recognised.
@@ -115,9 +78,27 @@ impl Tokenizer {
     /// # Errors
     /// The vocabulary has no way to write the text.
     pub fn encode(&self, text: &str) -> Result<Vec<TokenId>, TokenizerError> {
-        let fail = |e: tokenizers::Error| TokenizerError::Encode { n_bytes: text.len(), reason: e.to_string() };
-        let encoding = self.0.hf.encode_fast(text, false).map_err(fail)?;
-        Ok(encoding.get_ids().iter().copied().map(TokenId).collect())
+        encode_with(&self.0.loaded.hf, text)
+    }
+
+    /// Ids of a text in which control tokens are not recognised: foreign text cannot end a turn or begin one.
+    ///
+    /// # Errors
+    /// The vocabulary has no way to write the text, or no other one than the control token.
+    pub fn encode_plain(&self, text: &str) -> Result<Vec<TokenId>, TokenizerError> {
+        let plain = self.0.plain.get_or_init(|| {
+            let mut plain = self.0.loaded.hf.clone();
+            plain.set_encode_special_tokens(true);
+            plain
+        });
+        let ids = encode_with(plain, text)?;
+        // A model may have the text of a control token in its own vocabulary.
+        for (token, id) in &self.0.loaded.special {
+            if ids.contains(&TokenId(*id)) && text.contains(token.as_str()) {
+                return Err(TokenizerError::NotPlain { token: token.clone(), id: TokenId(*id) });
+            }
+        }
+        Ok(ids)
     }
 
     /// Text of the ids: what [`Detokenizer`] streams, in one piece. Ids that are not in the vocabulary have no text.
@@ -141,12 +122,12 @@ impl Tokenizer {
 
     /// The id of an entry, written as in the vocabulary.
     pub fn token_to_id(&self, entry: &str) -> Option<TokenId> {
-        self.0.hf.token_to_id(entry).map(TokenId)
+        self.0.loaded.hf.token_to_id(entry).map(TokenId)
     }
 
     /// The entry of an id, as written in the vocabulary.
     pub fn id_to_token(&self, id: TokenId) -> Option<String> {
-        self.0.hf.id_to_token(id.0)
+        self.0.loaded.hf.id_to_token(id.0)
     }
 
     /// Whether the token is a control token that has no place in output text.
@@ -156,36 +137,69 @@ impl Tokenizer {
 
     /// Entries of the vocabulary, added tokens included.
     pub fn vocab_size(&self) -> usize {
-        self.0.hf.get_vocab_size(true)
+        self.0.loaded.vocabulary.n_entries
+    }
+
+    /// Bytes of the longest entry: a text of n bytes has at least n divided by it tokens, if nothing is normalized away.
+    pub fn longest_entry(&self) -> usize {
+        self.0.loaded.vocabulary.longest
+    }
+
+    /// The file, or that it was bytes.
+    pub fn origin(&self) -> &str {
+        &self.0.origin
+    }
+
+    pub(crate) fn vocabulary(&self) -> &Vocabulary {
+        &self.0.loaded.vocabulary
+    }
+
+    pub(crate) fn patterns(&self) -> &[Found] {
+        &self.0.loaded.patterns
+    }
+
+    pub(crate) fn is_lossless(&self) -> bool {
+        self.0.loaded.lossless
     }
 
     pub(crate) fn scheme(&self) -> Scheme {
-        self.0.scheme
+        self.0.loaded.scheme
     }
 
     /// The `tokenizers` crate's decoding of a few ids, none of them special.
     pub(crate) fn decode_window(&self, ids: &[u32]) -> Result<String, TokenizerError> {
-        let last = TokenId(ids.last().copied().unwrap_or_default());
-        self.0.hf.decode(ids, false).map_err(|e| TokenizerError::Decode { token: last, reason: e.to_string() })
+        // Some decoders of the crate count from the last token back.
+        let Some(last) = ids.last().copied().map(TokenId) else { return Ok(String::new()) };
+        let fail = |reason: String| TokenizerError::Decode { token: last, reason };
+        let text = quietly(|| self.0.loaded.hf.decode(ids, false)).map_err(fail)?;
+        text.map_err(|e| fail(e.to_string()))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn hf(&self) -> &tokenizers::Tokenizer {
+        &self.0.loaded.hf
     }
 }
 
-/// The `tokenizers` crate panics on some damaged files: text that is no JSON is found before it looks, and whatever
-/// else makes it panic becomes an error, too.
-fn load(bytes: &[u8]) -> Result<tokenizers::Tokenizer, String> {
-    serde_json::from_slice::<serde::de::IgnoredAny>(bytes).map_err(|e| e.to_string())?;
-    match std::panic::catch_unwind(|| tokenizers::Tokenizer::from_bytes(bytes)) {
-        Ok(result) => result.map_err(|e| e.to_string()),
-        Err(_) => Err("a part of it does not have the shape it should have".into()),
-    }
+fn encode_with(hf: &tokenizers::Tokenizer, text: &str) -> Result<Vec<TokenId>, TokenizerError> {
+    let fail = |reason: String| TokenizerError::Encode { n_bytes: text.len(), reason };
+    let encoding = quietly(|| hf.encode_fast(text, false)).map_err(fail)?.map_err(|e| fail(e.to_string()))?;
+    Ok(encoding.get_ids().iter().copied().map(TokenId).collect())
 }
 
-/// Reads the decoder's chain. Absent: entries are words, joined by spaces.
-pub(crate) fn scheme(decoder: &Value) -> Result<Scheme, String> {
-    check_streams(decoder)?;
-    let kinds: Vec<&str> = decoder_chain(decoder).iter().filter_map(|d| d.get("type")?.as_str()).collect();
-    if kinds == ["ByteLevel"] {
-        return Ok(Scheme::ByteLevel);
+/// Reads a regular file of bounded length; a fifo or a device would block or never end.
+fn read(path: &Path) -> Result<Vec<u8>, TokenizerError> {
+    let failed = |source| TokenizerError::Read { path: path.into(), source };
+    let about = std::fs::metadata(path).map_err(failed)?;
+    if !about.is_file() {
+        let found = if about.is_dir() { "a folder" } else { "a device or a fifo" };
+        return Err(TokenizerError::NotAFile { path: path.into(), found });
     }
-    Ok(Scheme::Text { byte_fallback: kinds.contains(&"ByteFallback"), splits_utf8: kinds.contains(&"ByteLevel") })
+    let mut bytes = Vec::new();
+    File::open(path).and_then(|file| file.take(limits::FILE + 1).read_to_end(&mut bytes)).map_err(failed)?;
+    if bytes.len() as u64 > limits::FILE {
+        let bytes = about.len().max(bytes.len() as u64);
+        return Err(TokenizerError::TooLong { path: path.into(), bytes, limit: limits::FILE });
+    }
+    Ok(bytes)
 }

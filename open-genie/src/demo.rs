@@ -83,12 +83,12 @@ pub fn compile(folder: &Path, options: &Options, progress: &mut dyn Progress) ->
         ..CompileOptions::new(model.path(), folder)
     };
     compile.check()?;
-    match compiler::compile(&compile, &open_backend(options)?, progress) {
-        Err(CompileError::OutputIsBundle { .. }) if is_compiled(folder) => Ok(()),
-        Err(error @ CompileError::OutputOccupied { .. }) => {
+    match crate::compile(&compile, &open_backend(options)?, options, progress) {
+        Err(Error::Compile(CompileError::OutputIsBundle { .. })) if is_compiled(folder) => Ok(()),
+        Err(Error::Compile(error @ CompileError::OutputOccupied { .. })) => {
             Err(Error::DemoOccupied { folder: folder.to_owned(), source: Box::new(error) })
         }
-        Err(error) => Err(error.into()),
+        Err(error) => Err(error),
         Ok(_) => Ok(()),
     }
 }
@@ -105,12 +105,8 @@ fn remove_torn(folder: &Path) -> Result<(), Error> {
     }
     let parent = folder.parent().unwrap_or(Path::new("."));
     let torn = NewFolder::temporary(parent, "demo-torn")?;
-    match fs::rename(folder, torn.path()) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-            Err(Error::DemoFile { path: folder.to_owned(), source: e })
-        }
-        _ => Ok(()),
-    }
+    torn.move_in(folder)?;
+    Ok(())
 }
 
 /// Removes what killed first runs of earlier releases left: folders named by their process, and models that are a day old.

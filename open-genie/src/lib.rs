@@ -25,6 +25,7 @@
 //! | stop a reply from another thread; or a verification, a measurement | [`StopHandle`]; [`StopFlag`] |
 //! | work with tokens and logits; verify a bundle, measure perplexity | [`Model`], [`Verification`], [`Perplexity`] |
 //! | run several sequences in one step | [`Model::engine_mut`], [`SequenceModel`], [`SeqTokens`], [`SeqId`] |
+//! | compile a model and prove its bundle (feature `compile`) | `compile`, `prove`, `Compiled` |
 //! | plan by measured costs | [`CalibrationContext`] |
 //! | know what went wrong and what may help | [`Error`], [`Hint`] |
 //!
@@ -40,6 +41,8 @@
 mod backend;
 mod binaries;
 mod calibration;
+#[cfg(feature = "compile")]
+mod compile;
 #[cfg(feature = "demo")]
 pub mod demo;
 mod error;
@@ -54,6 +57,8 @@ mod weights;
 
 pub use backend::{load_library, open_backend};
 pub use calibration::CalibrationContext;
+#[cfg(feature = "compile")]
+pub use compile::{Compiled, Proof, compile, prove};
 pub use dialog::{
     QueryKpis, Reply, RestoreNote, RestoreReport, SamplerSettings, SaveFormat, SaveReport, SentenceCode, StopReason,
 };
@@ -66,7 +71,7 @@ pub use options::{BackendChoice, Options, Perf, Pin, PolicyChoice, PrefixCacheOp
 pub use perplexity::Perplexity;
 pub use session::{Generation, Prompt, Session, StopHandle, Token};
 pub use template::Template;
-pub use threads::Threads;
+pub use threads::{MAX_THREADS, Threads};
 pub use verify::Verification;
 pub use weights::WeightFault;
 

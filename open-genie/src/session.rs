@@ -40,8 +40,10 @@ pub struct Session {
 /// What a model is asked: text, or token ids.
 #[derive(Clone, Copy, Debug)]
 pub enum Prompt<'a> {
-    /// Text; the bundle's tokenizer encodes it, stop sequences apply.
+    /// Text; the bundle's tokenizer encodes it, control tokens in it are recognised, stop sequences apply.
     Text(&'a str),
+    /// Text in which control tokens such as `<|eot_id|>` are text like any other: for what others wrote.
+    Plain(&'a str),
     /// Token ids; stop sequences do not apply, as in libGenie.
     Tokens(&'a [TokenId]),
 }
@@ -131,6 +133,7 @@ impl Session {
         }
         let started = match prompt.into() {
             Prompt::Text(text) => self.dialog.start(text, code),
+            Prompt::Plain(text) => self.dialog.start_plain(text, code),
             Prompt::Tokens(tokens) => self.dialog.start_tokens(tokens, code),
         };
         match started {

@@ -7,7 +7,9 @@ mod cross;
 mod deploy;
 mod downstream;
 mod elf;
+mod fuzz;
 mod host_lib;
+mod kills;
 mod qnn_runtime;
 mod tidy;
 mod workspace;
@@ -38,8 +40,12 @@ enum Task {
     Deploy(deploy::DeployArgs),
     /// Build the host backend as libQnnHost.so.
     HostLib,
+    /// Feed the readers of foreign bytes with changed inputs under libFuzzer; needs a nightly compiler.
+    Fuzz(fuzz::FuzzArgs),
     /// Build the numbered examples outside of this workspace, as a user's program, and run them.
     Downstream,
+    /// Kill `genie` at random moments of compiling, saving and its first run: nothing may be lost or left over.
+    Kills(kills::KillsArgs),
     /// Check rules that no other tool knows: layers, file heads and sizes, words, paths in documents, import circles.
     Tidy(tidy::TidyArgs),
 }
@@ -53,7 +59,9 @@ fn main() -> anyhow::Result<()> {
         Task::Test(args) => cross::test(&args),
         Task::Deploy(args) => deploy::run(&args),
         Task::HostLib => host_lib::run(),
+        Task::Fuzz(args) => fuzz::run(&args),
         Task::Downstream => downstream::run(),
+        Task::Kills(args) => kills::run(&args),
         Task::Tidy(args) => tidy::run(&args),
     }
 }

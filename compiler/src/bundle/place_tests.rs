@@ -103,7 +103,10 @@ fn a_directory_without_a_bundle_is_never_replaced() {
     let error = compile(&model, dir.path(), |o| o.force = true).unwrap_err();
     assert!(error.to_string().ends_with("cannot be a bundle directory: the model lies in it"), "{error}");
     let error = compile(&model, &model.join("config.json"), |_| {}).unwrap_err();
-    assert!(error.to_string().ends_with("config.json` is a file, expected a folder or nothing"), "{error}");
+    assert!(
+        error.to_string().ends_with("config.json` is a model's `config.json`, expected a folder or nothing"),
+        "{error}"
+    );
     assert_eq!(names(dir.path()), ["bundle", "model"]);
 }
 

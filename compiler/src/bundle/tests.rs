@@ -2,10 +2,12 @@
 
 use super::*;
 use crate::Hint;
+use crate::compile::compile_and_prove;
 use crate::family::{Family, ModelSpec};
+use crate::lower::tests::recorder::FakeTarget;
 use crate::testing::{Case, compile, edit};
 use crate::testmodel::TestModel;
-use crate::{HtpOptions, Manifest, Splits};
+use crate::{CompileOptions, HtpOptions, Manifest, Silent, Splits};
 use genie_bundle::{CONFIG_FILE, HTP_CONFIG_FILE, TOKENIZER_FILE};
 use genie_types::TokenId;
 use serde_json::{Value, json};
@@ -44,32 +46,71 @@ fn unfit_tokenizers_are_refused() {
         Case {
             name: "no JSON",
             damage: |dir| std::fs::write(dir.join(TOKENIZER_FILE), "version https://git-lfs").unwrap(),
-            message: "`{dir}/tokenizer.json` is not the expected JSON",
+            message: "`{dir}/tokenizer.json` is not a tokenizer that can be used: it is a pointer of Git LFS, not the file itself, expected \
+                      JSON",
             ..Case::DEFAULT
         },
         Case {
             name: "no vocabulary",
             damage: |dir| std::fs::write(dir.join(TOKENIZER_FILE), r#"{"model":{}}"#).unwrap(),
-            message: "`{dir}/tokenizer.json` is not a Hugging Face tokenizer: it has no `model.vocab`",
+            message: "`{dir}/tokenizer.json` is not a tokenizer that can be used: missing field `vocab` at line 1 column 11",
             ..Case::DEFAULT
         },
         Case {
             name: "a larger vocabulary",
-            damage: |dir| edit(dir, TOKENIZER_FILE, |t| t["added_tokens"][1]["id"] = json!(320)),
-            message: "tokenizer entry `<|end|>` has id 320, but the model's vocabulary has 320 entries",
+            damage: |dir| edit(dir, TOKENIZER_FILE, |t| t["model"]["vocab"]["more"] = json!(320)),
+            message: "`{dir}/tokenizer.json` is not a tokenizer that can be used: tokenizer entry `more` has id 320, but the \
+                      model's vocabulary has 320 entries",
             ..Case::DEFAULT
         },
         Case {
-            name: "a larger list",
+            name: "an added token whose id is not kept",
+            damage: |dir| edit(dir, TOKENIZER_FILE, |t| t["added_tokens"][1]["id"] = json!(319)),
+            message: "`{dir}/tokenizer.json` is not a tokenizer that can be used: `/added_tokens/1/id`: found id 319 for \
+                      `<|end|>`, expected 257: its id in the vocabulary, or the next free one in the order of the list",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "a list",
+            damage: |dir| edit(dir, TOKENIZER_FILE, |t| t["model"]["vocab"] = json!([["t", -1.0]])),
+            message: "`{dir}/tokenizer.json` is not a tokenizer that can be used: `/model/vocab`: found a list, expected texts \
+                      with ids",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "row 13: a tokenizer of another model",
             damage: |dir| {
-                let list: Vec<Value> = (0..321).map(|i| json!([format!("t{i}"), -1.0])).collect();
-                edit(dir, TOKENIZER_FILE, |t| t["model"]["vocab"] = json!(list));
+                edit(dir, TOKENIZER_FILE, |t| {
+                    t["model"] =
+                        json!({"type": "WordLevel", "vocab": {"a": 0, "b": 1, "c": 2, "d": 3}, "unk_token": "a"});
+                    t["added_tokens"] = json!([]);
+                });
             },
-            message: "tokenizer entry `\"t320\"` has id 320, but the model's vocabulary has 320 entries",
+            message: "`{dir}/tokenizer.json` is not a tokenizer that can be used: it has 4 entries for a model of 320 rows, \
+                      expected at least half as many",
             ..Case::DEFAULT
         },
     ];
     cases.iter().for_each(Case::check);
+}
+
+#[test]
+fn a_bundle_that_is_not_proved_is_not_kept() {
+    let Place { dir, model, out } = place();
+    let mut options = CompileOptions::new(&model, &out);
+    (options.ars, options.cls) = (vec![1], vec![16]);
+    let mut seen = Vec::new();
+    let mut prove = |folder: &std::path::Path| {
+        seen = names(folder);
+        Manifest::read(folder)?.verify_files(folder)?;
+        Err("logits are NaN".into())
+    };
+    let error = compile_and_prove(&options, &mut FakeTarget::default(), &mut Silent, &mut prove).unwrap_err();
+    assert_eq!(error.to_string(), "the bundle was compiled but does not run: nothing of it was kept");
+    assert_eq!(std::error::Error::source(&error).unwrap().to_string(), "logits are NaN");
+    let whole = ["genie_config.json", "manifest.json", "model.bin", "tokenizer.json"];
+    assert_eq!(seen, whole, "the proof sees the whole bundle");
+    assert_eq!(names(dir.path()), ["model"]);
 }
 
 #[test]

@@ -138,7 +138,20 @@ impl Dialog {
     /// # Errors
     /// As [`query`](Self::query).
     pub fn start(&mut self, text: &str, code: SentenceCode) -> Result<Generation<'_>, DialogError> {
-        let mut new = self.tokenizer.encode(text)?;
+        let new = self.tokenizer.encode(text)?;
+        self.start_text(new, code)
+    }
+
+    /// As [`start`](Self::start), for text in which control tokens are not recognised: what others wrote cannot end a turn.
+    ///
+    /// # Errors
+    /// As [`query`](Self::query); the tokenizer has no other way to write a control token's text.
+    pub fn start_plain(&mut self, text: &str, code: SentenceCode) -> Result<Generation<'_>, DialogError> {
+        let new = self.tokenizer.encode_plain(text)?;
+        self.start_text(new, code)
+    }
+
+    fn start_text(&mut self, mut new: Vec<TokenId>, code: SentenceCode) -> Result<Generation<'_>, DialogError> {
         // A rewind states the whole conversation, and text has no BOS of its own.
         if code == SentenceCode::Rewind
             && let Some(bos) = self.context.bos.filter(|b| new.first() != Some(b))

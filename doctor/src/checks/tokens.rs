@@ -8,7 +8,7 @@ use crate::{Facts, Findings, Fix, Rule, Severity};
 /// The checks, in the order of the report.
 pub(super) const CHECKS: &[Check] = &[
     Check { rules: &[&TOKENIZER_UNREADABLE, &EOS_TOKEN, &EOS_UNSET, &SPECIAL_TOKEN], run: special_tokens },
-    Check { rules: &[&N_VOCAB, &TOKENIZER_VOCAB], run: vocabulary },
+    Check { rules: &[&N_VOCAB, &TOKENIZER_VOCAB, &TOKENIZER_UNFIT], run: vocabulary },
 ];
 
 const TOKENIZER_UNREADABLE: Rule = Rule {
@@ -93,6 +93,14 @@ const TOKENIZER_VOCAB: Rule = Rule {
     fix: Fix::Text("use the model's own tokenizer"),
 };
 
+const TOKENIZER_UNFIT: Rule = Rule {
+    id: "tokenizer-unfit",
+    severity: Severity::Error,
+    title: "a tokenizer that loads but does not work with the model",
+    why: "prompts become other tokens than the model was trained with, or lose characters",
+    fix: Fix::Text("use the model's own tokenizer"),
+};
+
 /// The config and the tokenizer against the logits.
 fn vocabulary(facts: &Facts, found: &mut Findings) {
     let Some(logits) = tensors::outputs(facts, |name| name == LOGITS).next() else { return };
@@ -105,10 +113,11 @@ fn vocabulary(facts: &Facts, found: &mut Findings) {
         found.add(&N_VOCAB, config.at("/dialog/context/n-vocab"), what).fix(format!("set it to {width}"));
     }
     let Some(tokenizer) = facts.bundle.as_ref().and_then(|bundle| bundle.tokenizer.as_ref()) else { return };
-    if let Some(Ok(vocabulary)) = &tokenizer.vocabulary
-        && vocabulary.n_entries > width
-    {
+    let Some(Ok(vocabulary)) = &tokenizer.vocabulary else { return };
+    if vocabulary.n_entries > width {
         let what = format!("has {} entries, but {LOGITS} of {} is {width} wide", vocabulary.n_entries, logits.at());
         found.add(&TOKENIZER_VOCAB, &tokenizer.written, what);
+    } else if let Some(why) = &vocabulary.unfit {
+        found.add(&TOKENIZER_UNFIT, &tokenizer.written, why.clone());
     }
 }

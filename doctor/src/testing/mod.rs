@@ -74,6 +74,7 @@ pub(crate) fn sound() -> Facts {
         device: Some(Device { soc: Soc::by_name("sm8650").unwrap(), here: false }),
         genie_api: genie_bundle::config::GenieApi::parse("1.21"),
         bundle: Some(Bundle {
+            kind: None,
             path: "/bundle".into(),
             config: Some(ConfigFile {
                 path: "/bundle/genie_config.json".into(),
@@ -86,7 +87,7 @@ pub(crate) fn sound() -> Facts {
                 written: "tokenizer.json".into(),
                 path: "/bundle/tokenizer.json".into(),
                 file: file.clone(),
-                vocabulary: Some(Ok(Vocabulary { n_entries: 30, entries })),
+                vocabulary: Some(Ok(Vocabulary { n_entries: 30, entries, unfit: None })),
             }),
             extensions: vec![Extension {
                 written: "htp_backend_ext_config.json".into(),

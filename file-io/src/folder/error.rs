@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::FileError;
+use crate::{FileError, FileKind};
 
 /// Why a folder was not made or replaced. The one that stood in its place is as it was.
 #[derive(Debug, thiserror::Error)]
@@ -23,7 +23,7 @@ pub enum FolderError {
         /// The path.
         path: PathBuf,
         /// What is there.
-        found: &'static str,
+        found: FileKind,
     },
     /// An entry cannot be kept while its folder is replaced.
     #[error("cannot keep `{}`: {why}", path.display())]

@@ -5,8 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::error::{FolderError, UnfitPlace};
-use crate::FileError;
 use crate::temporary::folder_of;
+use crate::{FileError, FileKind};
 
 /// Links that are followed before the path counts as a circle, as in Linux.
 const MAX_LINKS: usize = 40;
@@ -39,9 +39,7 @@ impl FolderPlace {
         let unfit = |why| FolderError::Unfit { path: asked.to_owned(), why };
         let path = match fs::metadata(asked) {
             Ok(meta) if meta.is_dir() => fs::canonicalize(asked).map_err(FileError::io("resolve", asked))?,
-            Ok(meta) => {
-                return Err(FolderError::NotAFolder { path: asked.to_owned(), found: name_of_kind(meta.file_type()) });
-            }
+            Ok(_) => return Err(not_a_folder(asked)),
             Err(e) => not_there(asked, e)?,
         };
         match path.file_name() {
@@ -81,10 +79,7 @@ impl FolderPlace {
         match fs::read_dir(&self.path) {
             Ok(mut entries) => Ok(if entries.next().is_none() { Content::Empty } else { Content::Entries }),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Content::Missing),
-            Err(e) if e.kind() == io::ErrorKind::NotADirectory => {
-                let found = fs::symlink_metadata(&self.path).map_or("a file", |meta| name_of_kind(meta.file_type()));
-                Err(FolderError::NotAFolder { path: self.asked.clone(), found })
-            }
+            Err(e) if e.kind() == io::ErrorKind::NotADirectory => Err(not_a_folder(&self.path)),
             Err(e) => Err(FileError::io("list", &self.asked)(e).into()),
         }
     }
@@ -128,8 +123,7 @@ fn not_there(asked: &Path, error: io::Error) -> Result<PathBuf, FolderError> {
 }
 
 fn not_a_folder(path: &Path) -> FolderError {
-    let found = fs::metadata(path).map_or("a symbolic link to nothing", |meta| name_of_kind(meta.file_type()));
-    FolderError::NotAFolder { path: path.to_owned(), found }
+    FolderError::NotAFolder { path: path.to_owned(), found: FileKind::of(path) }
 }
 
 #[cfg(unix)]
@@ -155,27 +149,4 @@ fn is_mount_point(path: &Path) -> bool {
 #[cfg(not(target_os = "linux"))]
 fn is_mount_point(_path: &Path) -> bool {
     false
-}
-
-fn name_of_kind(kind: fs::FileType) -> &'static str {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::FileTypeExt;
-        if kind.is_fifo() {
-            return "a named pipe";
-        }
-        if kind.is_socket() {
-            return "a socket";
-        }
-        if kind.is_block_device() || kind.is_char_device() {
-            return "a device";
-        }
-    }
-    if kind.is_symlink() {
-        "a symbolic link"
-    } else if kind.is_dir() {
-        "a folder"
-    } else {
-        "a file"
-    }
 }

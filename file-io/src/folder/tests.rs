@@ -171,9 +171,9 @@ fn places_are_resolved_or_refused_by_name() {
             "`{dir}/nowhere` cannot become a new folder: it is a symbolic link to `{dir}/no/such/folder`, in a folder \
              that does not exist",
         ),
-        (at("file"), "`{dir}/file` is a file, expected a folder or nothing"),
-        (at("file/out"), "`{dir}/file` is a file, expected a folder or nothing"),
-        (at("file/a/out"), "`{dir}/file` is a file, expected a folder or nothing"),
+        (at("file"), "`{dir}/file` is a text file, expected a folder or nothing"),
+        (at("file/out"), "`{dir}/file` is a text file, expected a folder or nothing"),
+        (at("file/a/out"), "`{dir}/file` is a text file, expected a folder or nothing"),
         (PathBuf::from("/dev/null"), "`/dev/null` is a device, expected a folder or nothing"),
     ] {
         let error = FolderPlace::of(&path).unwrap_err().to_string();

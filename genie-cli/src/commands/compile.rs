@@ -1,6 +1,6 @@
 //! `genie compile`: compiles a Hugging Face folder or a GGUF file into a bundle.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use clap::ValueEnum;
 use compiler::{Amount, CompileOptions, HtpOptions, Manifest, Precision, Progress, Splits, Stage, Weights};
 use indicatif::ProgressBar;
+use open_genie::Proof;
 use qnn_api::library::runtime;
 use qnn_api::{Backend, PerfPolicy};
 
@@ -35,14 +36,18 @@ pub struct Args {
     /// Type of activations, and of weights that `--weights` does not quantise.
     #[arg(long, value_enum, default_value = "f16")]
     pub precision: PrecisionArg,
-    /// How the weights of linear layers are stored.
-    #[arg(long, value_enum, default_value = "float")]
-    pub weights: WeightsArg,
+    /// How the weights of linear layers are stored [default: as the model has them: floats stay float, a quantised GGUF file
+    /// stays quantised].
+    #[arg(long, value_enum)]
+    pub weights: Option<WeightsArg>,
     #[command(flatten)]
     pub htp: HtpArgs,
     /// Replace the bundle in that folder. What its manifest does not list stays; a folder without a bundle is never replaced.
     #[arg(long)]
     pub force: bool,
+    /// Do not try the bundle before it is put in its place: its files, its tokenizer, a step of one token and a wider one.
+    #[arg(long)]
+    pub skip_check: bool,
     #[command(flatten)]
     pub backend: BackendArgs,
 }
@@ -119,28 +124,54 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
             PrecisionArg::F32 => Precision::F32,
             PrecisionArg::F16 => Precision::F16,
         },
-        weights: match args.weights {
+        weights: args.weights.map(|weights| match weights {
             WeightsArg::Float => Weights::Float,
             WeightsArg::W8 => Weights::W8,
             WeightsArg::W4 => Weights::W4,
             WeightsArg::Q8 => Weights::Q8_0,
             WeightsArg::Q4 => Weights::Q4_0,
-        },
+        }),
         htp: htp_options(args)?,
         force: args.force,
         ..CompileOptions::new(&args.model, &args.output)
     };
-    let manifest = into_bundle(&options, &args.backend, printer)?;
+    let Compiled { manifest, proof } = into_bundle(&options, args, printer)?;
     printer.data_line(args.output.join(genie_bundle::CONFIG_FILE).display())?;
-    if let Some(target) = &manifest.options.target {
-        let binaries = manifest.files.iter().filter(|f| f.path.ends_with(".bin"));
-        let (n, bytes) = binaries.fold((0, 0), |(n, bytes), f| (n + 1, bytes + f.bytes));
-        let (n_graphs, build) = (manifest.graphs.len(), &manifest.backend.build_id);
-        let shown = indicatif::DecimalBytes(bytes);
-        let files = if n == 1 { "file" } else { "files" };
-        printer.info(format_args!("{n_graphs} graphs in {n} {files} for {target}, {shown}, compiled by {build}"));
-    }
+    summary(&args.output, &manifest, proof.as_ref(), printer);
     Ok(ExitStatus::Done)
+}
+
+/// What was compiled, how far it was tried, and how to run it.
+fn summary(bundle: &Path, manifest: &Manifest, proof: Option<&Proof>, printer: &Printer) {
+    let binaries = manifest.files.iter().filter(|f| f.path.ends_with(".bin"));
+    let (n, bytes) = binaries.fold((0, 0), |(n, bytes), f| (n + 1, bytes + f.bytes));
+    let (n_graphs, build) = (manifest.graphs.len(), &manifest.backend.build_id);
+    let shown = indicatif::DecimalBytes(bytes);
+    let files = if n == 1 { "file" } else { "files" };
+    let tried = match proof {
+        None => "not tried".to_owned(),
+        Some(proof) if proof.steps.is_empty() => "tokenizer and config tried, graphs not run here".to_owned(),
+        Some(proof) => {
+            let steps: Vec<String> = proof.steps.iter().map(ToString::to_string).collect();
+            let tokens = if proof.steps == [1] { "token" } else { "tokens" };
+            format!("tried with steps of {} {tokens}", steps.join(" and "))
+        }
+    };
+    let place = bundle.display();
+    match &manifest.options.target {
+        Some(target) => {
+            printer.info(format_args!(
+                "{n_graphs} graphs in {n} {files} for {target}, {shown}, compiled by {build}; {tried}"
+            ));
+            printer.info(format_args!(
+                "next: `genie doctor {place} --soc {target}` checks it, then copy it to the device"
+            ));
+        }
+        None => {
+            printer.info(format_args!("{n_graphs} graphs in {n} {files}, {shown}; {tried}"));
+            printer.info(format_args!("next: `genie run -c {place} -p \"Once upon a time\"`"));
+        }
+    }
 }
 
 fn htp_options(args: &Args) -> Result<Option<HtpOptions>> {
@@ -158,15 +189,27 @@ fn htp_options(args: &Args) -> Result<Option<HtpOptions>> {
     }))
 }
 
+/// A bundle, and its proof if it was asked for.
+struct Compiled {
+    manifest: Manifest,
+    proof: Option<Proof>,
+}
+
 /// Compiles with progress bars.
-fn into_bundle(options: &CompileOptions, backend: &BackendArgs, printer: &Printer) -> Result<Manifest> {
+fn into_bundle(options: &CompileOptions, args: &Args, printer: &Printer) -> Result<Compiled> {
     options.check()?;
+    let open = args.backend.options()?;
     let backend = match &options.htp {
-        Some(htp) => htp_backend(htp, backend)?,
-        None => open_genie::open_backend(&backend.options()?)?,
+        Some(htp) => htp_backend(htp, &args.backend)?,
+        None => open_genie::open_backend(&open)?,
     };
     let mut bars = Bars::new(printer, options.htp.is_some());
-    Ok(compiler::compile(options, &backend, &mut bars)?)
+    if args.skip_check {
+        let manifest = compiler::compile(options, &backend, &mut bars)?;
+        return Ok(Compiled { manifest, proof: None });
+    }
+    let open_genie::Compiled { manifest, proof, .. } = open_genie::compile(options, &backend, &open, &mut bars)?;
+    Ok(Compiled { manifest, proof: Some(proof) })
 }
 
 /// Qualcomm's library: from `--backend-lib` or `--backend`, else the one found on this machine.

@@ -3,15 +3,15 @@
 //! The text is cut into windows that each start with an empty cache, and with the BOS token if the config names one. The
 //! first tokens of a window have little context, so compare figures of equal windows only.
 
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::Serialize;
 
 use crate::args::{BackendArgs, BundleArgs, PolicyArg, SocArgs, ThreadArgs};
 use crate::exit::ExitStatus;
 use crate::printer::Printer;
+use crate::prompt_text::{self, Role};
 
 /// Flags of `genie perplexity`.
 #[derive(clap::Args)]
@@ -58,7 +58,7 @@ struct Report {
 
 /// Computes and prints the perplexity.
 pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
-    let text = text(&args.file)?;
+    let text = prompt_text::read(&args.file, Role::Text, printer)?;
     let bundle = args.bundle.read(&args.backend, printer)?;
     let options = args.threads.apply(args.soc.apply(args.backend.options()?)).policy(args.policy.into());
     let mut model = bundle.open(&options)?;
@@ -87,13 +87,4 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
         printer.data_line(format_args!("perplexity  {perplexity:.3}"))?;
     }
     Ok(ExitStatus::Done)
-}
-
-fn text(file: &Path) -> Result<String> {
-    if file == Path::new("-") {
-        let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).context("cannot read the text from stdin")?;
-        return Ok(text);
-    }
-    std::fs::read_to_string(file).with_context(|| format!("cannot read the text `{}`", file.display()))
 }

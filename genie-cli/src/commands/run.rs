@@ -1,9 +1,8 @@
 //! `genie run`: generates text from a prompt.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::ValueEnum;
 use engine::profile::{EventTimes, GraphTimes};
 use engine::{GraphProfile, ModeKind};
@@ -17,6 +16,7 @@ use crate::exit::ExitStatus;
 use crate::failure::UserError;
 use crate::outfile;
 use crate::printer::Printer;
+use crate::prompt_text::{self, Role};
 
 /// Default of `--max-tokens` with the demo.
 const DEMO_MAX_TOKENS: u32 = 200;
@@ -30,6 +30,9 @@ pub struct Args {
     /// Read the prompt from a file, or from stdin with `-`.
     #[arg(long, short = 'f', value_name = "FILE", conflicts_with = "prompt_tokens")]
     pub prompt_file: Option<PathBuf>,
+    /// Keep control tokens that are written in the prompt, such as `<|eot_id|>`, as text: for text that others wrote.
+    #[arg(long, conflicts_with = "prompt_tokens")]
+    pub no_parse_special: bool,
     /// Token ids instead of text; the BOS token is put before them, as in Genie's token queries.
     #[arg(long, value_name = "IDS", value_delimiter = ',')]
     pub prompt_tokens: Option<Vec<u32>>,
@@ -134,7 +137,7 @@ enum Prompt {
 
 /// Opens the bundle or the demo, runs the query, streams the reply, reports.
 pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
-    let prompt = prompt(args)?;
+    let prompt = prompt(args, printer)?;
     let bundle = args.bundle.read(&args.backend, printer)?;
     if let Some(file) = &args.profile {
         must_be_new(file)?;
@@ -160,6 +163,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     }
     let code = if args.saved.rewind { SentenceCode::Rewind } else { SentenceCode::Complete };
     let mut generation = match &prompt {
+        Prompt::Text(text) if args.no_parse_special => session.query(open_genie::Prompt::Plain(text), code),
         Prompt::Text(text) => session.query(text, code),
         Prompt::Tokens(tokens) => session.query(tokens.as_slice(), code),
     };
@@ -247,23 +251,18 @@ fn kv_mode(name: &str) -> Result<ModeKind> {
     })
 }
 
-fn prompt(args: &Args) -> Result<Prompt> {
+fn prompt(args: &Args, printer: &Printer) -> Result<Prompt> {
     if let Some(tokens) = &args.prompt_tokens {
         return Ok(Prompt::Tokens(tokens.iter().copied().map(TokenId).collect()));
     }
     if let Some(text) = &args.prompt {
+        if text.is_empty() && args.saved.restore.is_none() {
+            printer.info("note: the prompt is empty: the model begins by itself");
+        }
         return Ok(Prompt::Text(text.clone()));
     }
     match &args.prompt_file {
-        Some(path) if path.as_os_str() == "-" => {
-            let mut text = String::new();
-            std::io::stdin().read_to_string(&mut text).context("cannot read the prompt from stdin")?;
-            Ok(Prompt::Text(text))
-        }
-        Some(path) => {
-            let text = std::fs::read_to_string(path);
-            Ok(Prompt::Text(text.with_context(|| format!("cannot read the prompt file `{}`", path.display()))?))
-        }
+        Some(path) => Ok(Prompt::Text(prompt_text::read(path, Role::Prompt, printer)?)),
         None => Err(UserError::error(
             "no prompt",
             "use `--prompt TEXT`, `--prompt-file FILE` (`-` for stdin) or `--prompt-tokens IDS`",

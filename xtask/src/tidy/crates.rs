@@ -45,7 +45,6 @@ pub const CRATES: &[Crate] = &[
             "genie-types",
             "file-io",
             "genie-bundle",
-            "genie-tokenizer",
             "qnn-api",
             "qnn-host",
             "kvmanager",
@@ -69,6 +68,20 @@ pub const CRATES: &[Crate] = &[
             "compiler",
             "open-genie",
             "doctor",
+        ],
+    ),
+    library(
+        "fuzz-targets",
+        &[
+            "genie-types",
+            "file-io",
+            "genie-bundle",
+            "genie-tokenizer",
+            "qnn-api",
+            "qnn-host",
+            "kvmanager",
+            "session-store",
+            "compiler",
         ],
     ),
     // For the names of a bundle's files.

@@ -6,10 +6,12 @@ use open_genie::Model;
 
 use super::Args;
 use crate::exit::ExitStatus;
+use crate::outfile;
 use crate::printer::Printer;
 
 /// Measures each variant, writes the calibration and prints it.
 pub fn run(args: &Args, printer: &Printer, model: &mut Model) -> Result<ExitStatus> {
+    outfile::must_be_writable("--calibrate", &model.calibration()?.path())?;
     let measured = model.engine_mut().calibrate(args.reps).context("cannot measure the bundle")?;
     let path = model.calibration()?.write(&measured, model.threads().count())?;
     if args.json {

@@ -82,12 +82,6 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     if args.reps == 0 {
         return Err(UserError::error("`--reps 0` measures nothing", "use at least 1"));
     }
-    if args.threads.threads == Some(0) {
-        return Err(UserError::error(
-            "`--threads 0` runs nothing",
-            "use at least 1, or remove `--threads` for one per core",
-        ));
-    }
     if let Some(path) = &args.trace {
         outfile::must_be_writable("--trace", path)?;
     }

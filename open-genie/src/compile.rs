@@ -1,0 +1,97 @@
+//! Compiles a model and proves the bundle before it is put in its place: what can fail at the first run fails here.
+//!
+//! Needs feature `compile` (`demo` has it): a program that runs bundles needs no compiler.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use compiler::{CompileOptions, Progress};
+use dialog::Tokenizer;
+use engine::TokenModel;
+use genie_bundle::Manifest;
+use genie_types::TokenId;
+use qnn_api::Backend;
+
+use crate::model::Bundle;
+use crate::{Error, Options, PolicyChoice};
+
+/// What the steps take, as often as they are wide.
+const LINE: &str = "Once upon a time there was a king.";
+
+/// A bundle that was compiled, and how far it was tried.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Compiled {
+    /// What the bundle holds.
+    pub manifest: Manifest,
+    /// What was tried.
+    pub proof: Proof,
+}
+
+/// What was tried with a bundle.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Proof {
+    /// Widths of the steps that were run, in tokens. Empty: the graphs are for another machine.
+    pub steps: Vec<usize>,
+}
+
+/// Compiles with `backend`, then proves the bundle: its hashes, its config and its tokenizer, read as a session will, a line
+/// of text there and back, and one step of one token and one of the next wider width, opened with `open`, whose logits must be
+/// finite. Graphs for a SoC are not run.
+///
+/// # Errors
+/// [`Error::Compile`]; a bundle that is not proved leaves nothing behind.
+pub fn compile(
+    options: &CompileOptions,
+    backend: &Arc<Backend>,
+    open: &Options,
+    progress: &mut dyn Progress,
+) -> Result<Compiled, Error> {
+    let mut proof = Proof::default();
+    let manifest = compiler::compile_and_prove(options, backend, progress, &mut |folder| {
+        proof = prove(folder, open)?;
+        Ok(())
+    })?;
+    Ok(Compiled { manifest, proof })
+}
+
+/// Tries a bundle as [`compile`] does.
+///
+/// # Errors
+/// The first thing that fails.
+pub fn prove(folder: &Path, open: &Options) -> Result<Proof, Error> {
+    let manifest = Manifest::read(folder)?;
+    manifest.verify_files(folder)?;
+    let bundle = Bundle::read(folder)?;
+    let rows = bundle.config().context().n_vocab;
+    let tokenizer = Tokenizer::from_file(bundle.config().tokenizer())?;
+    // What is odd about it the compiler has said.
+    tokenizer.prove(rows)?;
+    if manifest.options.target.is_some() {
+        return Ok(Proof::default());
+    }
+    let line = tokenizer.encode(LINE)?;
+    // How the caller plans and what it keeps is no part of the proof.
+    let open = Options { prefix_cache: None, graph_profile: None, policy: PolicyChoice::Lenient, ..open.clone() };
+    let mut model = bundle.open(&open)?;
+    let widths = model.engine().layout().variants.iter().map(|v| v.ar().get()).filter(|&ar| ar > 1);
+    // An emulated chip takes seconds for a wide step.
+    let ours = model.backend().library().provider().starts_with("HOST_");
+    let wide = widths.min().filter(|_| ours).unwrap_or(0).min(model.engine().context_size());
+    let mut proof = Proof::default();
+    for width in [1, wide].into_iter().filter(|&width| width > 0) {
+        let engine = model.engine_mut();
+        engine.reset()?;
+        let tokens: Vec<TokenId> = line.iter().copied().cycle().take(width).collect();
+        let logits = engine.process(&tokens)?;
+        if logits.len() != rows {
+            return Err(Error::LogitsWidth { found: logits.len(), expected: rows });
+        }
+        if let Some(index) = logits.iter().position(|logit| !logit.is_finite()) {
+            return Err(Error::LogitsNotFinite { width, index, value: logits[index] });
+        }
+        proof.steps.push(width);
+    }
+    Ok(proof)
+}
