@@ -37,9 +37,10 @@ pub struct Args {
     /// Type of activations, and of weights that `--weights` does not quantise.
     #[arg(long, value_enum, default_value = "f16")]
     pub precision: PrecisionArg,
-    /// How the weights of linear layers are stored.
-    #[arg(long, value_enum, default_value = "float")]
-    pub weights: WeightsArg,
+    /// How the weights of linear layers are stored [default: as the model has them: floats stay float, a quantised GGUF file
+    /// stays quantised].
+    #[arg(long, value_enum)]
+    pub weights: Option<WeightsArg>,
     #[command(flatten)]
     pub htp: HtpArgs,
     /// Replace the bundle in that folder. What its manifest does not list stays; a folder without a bundle is never replaced.
@@ -127,13 +128,13 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
             PrecisionArg::F32 => Precision::F32,
             PrecisionArg::F16 => Precision::F16,
         },
-        weights: match args.weights {
+        weights: args.weights.map(|weights| match weights {
             WeightsArg::Float => Weights::Float,
             WeightsArg::W8 => Weights::W8,
             WeightsArg::W4 => Weights::W4,
             WeightsArg::Q8 => Weights::Q8_0,
             WeightsArg::Q4 => Weights::Q4_0,
-        },
+        }),
         htp: htp_options(args)?,
         force: args.force,
         ..CompileOptions::new(&args.model, &args.output)
