@@ -12,7 +12,40 @@ pub(super) fn for_unknown_key(name: &str, block: &Block, root: &Block) -> Option
     if let Some(near) = nearest(name, block.keys.iter().map(|k| k.name)) {
         return Some(format!("did you mean `{near}`?"));
     }
+    if let Some(ours) = of_other_program(&dashed) {
+        if block.keys.iter().any(|k| k.name == ours) {
+            return Some(format!("did you mean `{ours}`?"));
+        }
+        return place_of(ours, root, "").map(|at| format!("did you mean `{ours}` in `{at}`?"));
+    }
     place_of(&dashed, root, "").map(|at| format!("`{dashed}` belongs in `{at}`"))
+}
+
+/// Names that other programs have for a key of Genie's, with that key.
+const OTHER_NAMES: &[(&str, &str)] = &[
+    ("temperature", "temp"),
+    ("repeat-penalty", "repetition-penalty"),
+    ("repeat-last-n", "penalize-last-n"),
+    ("stop", "stop-sequence"),
+    ("stop-words", "stop-sequence"),
+    ("stop-strings", "stop-sequence"),
+    ("max-tokens", "max-num-tokens"),
+    ("max-new-tokens", "max-num-tokens"),
+    ("n-predict", "max-num-tokens"),
+    ("num-threads", "n-threads"),
+    ("threads", "n-threads"),
+    ("vocab-size", "n-vocab"),
+    ("hidden-size", "n-embd"),
+    ("head-dim", "kv-dim"),
+    ("bos-token-id", "bos-token"),
+    ("eos-token-id", "eos-token"),
+    ("pad-token-id", "pad-token"),
+];
+
+/// Genie's key for a name that another program uses, perhaps misspelt.
+fn of_other_program(name: &str) -> Option<&'static str> {
+    let other = nearest(name, OTHER_NAMES.iter().map(|(other, _)| *other))?;
+    OTHER_NAMES.iter().find(|(known, _)| *known == other).map(|(_, ours)| *ours)
 }
 
 /// The candidate with the fewest edits, if they are few for a word of this length.
@@ -60,6 +93,8 @@ mod tests {
     #[test]
     fn far_words_are_no_hint() {
         assert_eq!(nearest("temperature", ["temp", "seed"].into_iter()), None);
+        assert_eq!(of_other_program("temprature"), Some("temp"));
+        assert_eq!(of_other_program("frequency"), None);
         assert_eq!(nearest("sed", ["temp", "seed"].into_iter()), Some("seed"));
     }
 }
