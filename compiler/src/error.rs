@@ -1,7 +1,8 @@
 //! What can go wrong: each message names the object, what was found, and what was expected.
 
 use crate::bundle::Entries;
-use crate::{GgufError, Hint, Splits, Weights};
+use crate::gguf_error::GgufError;
+use crate::{Hint, Splits, Weights};
 use file_io::{FileKind, FolderError, FolderKind, UnfitPlace};
 use genie_bundle::BundleError;
 use std::path::PathBuf;
