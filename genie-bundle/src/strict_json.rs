@@ -68,7 +68,10 @@ impl<'de> Visitor<'de> for StrictVisitor {
         while let Some(key) = entries.next_key::<String>()? {
             let StrictJson(value) = entries.next_value()?;
             if map.contains_key(&key) {
-                return Err(A::Error::custom(format!("key `{}` comes twice", key.chars().take(SHOWN).collect::<String>().escape_debug())));
+                return Err(A::Error::custom(format!(
+                    "key `{}` comes twice",
+                    key.chars().take(SHOWN).collect::<String>().escape_debug()
+                )));
             }
             map.insert(key, value);
         }

@@ -9,16 +9,15 @@ pub(super) fn for_unknown_key(name: &str, block: &Block, root: &Block) -> Option
     if block.keys.iter().any(|k| k.name == dashed) {
         return Some(format!("did you mean `{dashed}`?"));
     }
+    if let Some(hint) = place_of_other(|known| known == dashed, block, root) {
+        return Some(hint);
+    }
     if let Some(near) = nearest(name, block.keys.iter().map(|k| k.name)) {
         return Some(format!("did you mean `{near}`?"));
     }
-    if let Some(ours) = of_other_program(&dashed) {
-        if block.keys.iter().any(|k| k.name == ours) {
-            return Some(format!("did you mean `{ours}`?"));
-        }
-        return place_of(ours, root, "").map(|at| format!("did you mean `{ours}` in `{at}`?"));
-    }
-    place_of(&dashed, root, "").map(|at| format!("`{dashed}` belongs in `{at}`"))
+    let near = nearest(&dashed, OTHER_NAMES.iter().map(|(other, _)| *other));
+    place_of_other(|known| Some(known) == near, block, root)
+        .or_else(|| place_of(&dashed, root, "").map(|at| format!("`{dashed}` belongs in `{at}`")))
 }
 
 /// Names that other programs have for a key of Genie's, with that key.
@@ -42,10 +41,13 @@ const OTHER_NAMES: &[(&str, &str)] = &[
     ("pad-token-id", "pad-token"),
 ];
 
-/// Genie's key for a name that another program uses, perhaps misspelt.
-fn of_other_program(name: &str) -> Option<&'static str> {
-    let other = nearest(name, OTHER_NAMES.iter().map(|(other, _)| *other))?;
-    OTHER_NAMES.iter().find(|(known, _)| *known == other).map(|(_, ours)| *ours)
+/// Genie's key for a name of another program, and where it belongs if that is not this block.
+fn place_of_other(is_it: impl Fn(&str) -> bool, block: &Block, root: &Block) -> Option<String> {
+    let (_, ours) = OTHER_NAMES.iter().find(|(other, _)| is_it(other))?;
+    if block.keys.iter().any(|k| k.name == *ours) {
+        return Some(format!("did you mean `{ours}`?"));
+    }
+    place_of(ours, root, "").map(|at| format!("did you mean `{ours}` in `{at}`?"))
 }
 
 /// The candidate with the fewest edits, if they are few for a word of this length.
@@ -93,8 +95,6 @@ mod tests {
     #[test]
     fn far_words_are_no_hint() {
         assert_eq!(nearest("temperature", ["temp", "seed"].into_iter()), None);
-        assert_eq!(of_other_program("temprature"), Some("temp"));
-        assert_eq!(of_other_program("frequency"), None);
         assert_eq!(nearest("sed", ["temp", "seed"].into_iter()), Some("seed"));
     }
 }

@@ -25,11 +25,11 @@ mod values;
 pub use api_versions::{GenieApi, rejected_by};
 pub use extensions::HtpExtensions;
 pub use problem::{ConfigError, Origin, Problem};
+pub use schema::MAX_THREADS;
 pub use settings::{
     BackendSettings, CacheGroupSettings, ContextSettings, EmbeddingSettings, EngineSettings, Llama3Scaling,
     PenaltySettings, RopeSettings, SamplerSettings, TableDtype,
 };
-pub use schema::MAX_THREADS;
 pub use support::DIALOG_KINDS;
 
 use std::path::{Path, PathBuf};

@@ -15,7 +15,8 @@ pub const MAX_BYTES: u64 = 4 << 20;
 /// # Errors
 /// The system's; what is there is no file; longer than [`MAX_BYTES`]; not UTF-8.
 pub fn read(path: &Path) -> io::Result<String> {
-    let long = |found| io::Error::new(ErrorKind::InvalidData, format!("expected at most {MAX_BYTES} bytes, found {found}"));
+    let long =
+        |found| io::Error::new(ErrorKind::InvalidData, format!("expected at most {MAX_BYTES} bytes, found {found}"));
     let file = file_io::open_file(path)?;
     let length = file.metadata()?.len();
     if length > MAX_BYTES {

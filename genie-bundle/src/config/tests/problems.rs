@@ -22,7 +22,10 @@ fn bad_configs_name_each_problem_and_its_place() {
         Case(&[("/dialog/stop-sequence", "[\"a\", 3]")], &["/dialog/stop-sequence/1: expected string, found integer"]),
         // Unknown and missing keys.
         // D8: a misspelt name of another program.
-        Case(&[("/dialog/sampler/temprature", "3")], &["/dialog/sampler/temprature: unknown key (did you mean `temp`?)"]),
+        Case(
+            &[("/dialog/sampler/temprature", "3")],
+            &["/dialog/sampler/temprature: unknown key (did you mean `temp`?)"],
+        ),
         Case(
             &[("/dialog/context/max-tokens", "3")],
             &["/dialog/context/max-tokens: unknown key (did you mean `max-num-tokens` in `/dialog`?)"],
@@ -75,7 +78,7 @@ fn bad_configs_name_each_problem_and_its_place() {
         ),
         Case(
             &[("/dialog/max-num-tokens", "-1")],
-            &["/dialog/max-num-tokens: expected an integer of at least 0, found -1"],
+            &["/dialog/max-num-tokens: expected an integer from 0 to 4294967295, found -1"],
         ),
         Case(
             &[("/dialog/sampler/token-penalty", "{\"repetition-penalty\": 0}")],
