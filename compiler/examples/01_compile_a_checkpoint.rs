@@ -37,7 +37,7 @@ pub fn run(model: &Path, bundle: &Path) -> Result<Manifest, Box<dyn Error>> {
         ars: vec![1, 32],
         cls: vec![128, 256],
         splits: Splits::DecoderLmhead,
-        weights: Weights::W8,
+        weights: Some(Weights::W8),
         ..CompileOptions::new(model, bundle)
     };
     Ok(compile(&options, &backend, &mut Silent)?)

@@ -7,7 +7,7 @@ use crate::model::Model;
 use crate::progress::{Amount, Progress, Stage, go_on};
 use crate::size::Plan;
 use crate::target::{Target, TargetContext};
-use crate::{CompileOptions, Result, fs};
+use crate::{CompileOptions, Result, fs, own_weights};
 use genie_bundle::files::OPTIONAL_FILES;
 use genie_bundle::hash::hex;
 use genie_bundle::manifest::{
@@ -52,7 +52,12 @@ pub(crate) fn compile_and_prove<T: Target>(
     model.notes.iter().for_each(|note| progress.note(note));
     note_oddities(options, spec, &variants, progress);
     let form = if options.htp.is_some() { LinearForm::Conv2d } else { LinearForm::FullyConnected };
-    let format = Format { precision: options.precision, weights: options.weights, form };
+    let weights = options.weights.unwrap_or_else(|| {
+        let own = own_weights::of(spec, checkpoint, options.htp.is_some());
+        own.note.iter().for_each(|note| progress.note(note));
+        own.weights
+    });
+    let format = Format { precision: options.precision, weights, form };
     let mut cuts = (options.splits, options.layers_per_split);
     if let Some(htp) = &options.htp {
         cuts = Plan { spec, format, n_graphs: variants.len(), htp }.fit(cuts)?;
@@ -87,8 +92,7 @@ pub(crate) fn compile_and_prove<T: Target>(
 
     if let Some(relative) = loss.relative() {
         let percent = 100.0 * relative;
-        progress
-            .note(&format!("rounding to {} moved the weights by {percent:.2} % (root mean square)", options.weights));
+        progress.note(&format!("rounding to {weights} moved the weights by {percent:.2} % (root mean square)"));
     }
 
     binaries.dedup();
@@ -124,7 +128,7 @@ pub(crate) fn compile_and_prove<T: Target>(
             layers_per_split: cuts.1,
             one_file: options.one_file,
             precision: options.precision,
-            weights: options.weights,
+            weights,
             target: options.htp.as_ref().map(crate::HtpOptions::target),
             shared_weights: options.htp.is_some_and(|htp| htp.share_weights),
         },

@@ -1,7 +1,8 @@
 //! What can go wrong: each message names the object, what was found, and what was expected.
 
 use crate::bundle::Entries;
-use crate::{GgufError, Hint, Splits, Weights};
+use crate::gguf_error::GgufError;
+use crate::{Hint, Splits, Weights};
 use file_io::{FileKind, FolderError, FolderKind, UnfitPlace};
 use genie_bundle::BundleError;
 use std::path::PathBuf;
@@ -17,7 +18,7 @@ pub enum CompileError {
     // Options.
     #[error("no {what} given: need at least one width in tokens")]
     NoWidths { what: &'static str },
-    #[error("a {what} of 0 tokens: widths start at 1")]
+    #[error("{what} 0: expected at least 1 token")]
     ZeroWidth { what: &'static str },
     #[error("AR-{ar} is wider than the longest context, CL-{longest_cl}")]
     ArTooWide { ar: usize, longest_cl: usize },

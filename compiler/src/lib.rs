@@ -26,6 +26,8 @@
 //! | `json` | JSON of model files, read by type |
 //! | `unread` | which tensors the model takes; what is left over is an error |
 //! | `gguf` | GGUF files, read as a checkpoint with a configuration and a tokenizer |
+//! | [`GgufError`] | what is wrong with a GGUF file, in its own names |
+//! | `own_weights` | the weight format of a model where no other is asked for |
 //! | `model_files` | the small files of a model, in a folder or in memory |
 //! | `lower` | a [`ModelSpec`] to QNN ops, all variants side by side, each weight read once |
 //! | `size` | predicted file lengths, and where to cut |
@@ -52,6 +54,7 @@ mod error;
 pub mod family;
 mod fs;
 mod gguf;
+mod gguf_error;
 mod hint;
 mod htp;
 mod json;
@@ -60,6 +63,7 @@ mod model;
 mod model_files;
 mod near;
 pub mod options;
+mod own_weights;
 pub mod progress;
 mod qnn;
 mod size;
@@ -76,7 +80,7 @@ pub use dequantize::dequantize;
 pub use error::{CompileError, Result};
 pub use family::{Family, ModelSpec};
 pub use genie_bundle::{CONFIG_FILE, Manifest};
-pub use gguf::GgufError;
+pub use gguf_error::GgufError;
 pub use hint::Hint;
 pub use htp::{FILE_LIMIT, HtpOptions};
 pub use options::{CompileOptions, Precision, Splits, Weights};

@@ -27,8 +27,9 @@ pub struct CompileOptions {
     pub one_file: bool,
     /// Element type of activations, cache and weights that are not quantised.
     pub precision: Precision,
-    /// How the weights of linear layers are stored.
-    pub weights: Weights,
+    /// How the weights of linear layers are stored; `None` as the model has them: floats stay float, the blocks of a quantised
+    /// GGUF file stay blocks.
+    pub weights: Option<Weights>,
     /// The Hexagon chip to compile for; `None` for the backend's own device.
     pub htp: Option<HtpOptions>,
     /// Replace a bundle in the output directory; what else is there stays. A directory without a bundle is never replaced.
@@ -36,7 +37,7 @@ pub struct CompileOptions {
 }
 
 impl CompileOptions {
-    /// The defaults: AR 1, 32, 128; CL 512, 2048; one split; f16.
+    /// The defaults: AR 1, 32, 128; CL 512, 2048; one split; f16, weights as the model has them.
     pub fn new(model_dir: impl Into<PathBuf>, out_dir: impl Into<PathBuf>) -> Self {
         Self {
             model_dir: model_dir.into(),
@@ -47,7 +48,7 @@ impl CompileOptions {
             layers_per_split: None,
             one_file: false,
             precision: Precision::F16,
-            weights: Weights::Float,
+            weights: None,
             htp: None,
             force: false,
         }
@@ -82,7 +83,7 @@ impl CompileOptions {
     pub fn check(&self) -> Result<()> {
         self.variants()?;
         if let Some(htp) = &self.htp {
-            htp.check(self.precision, self.weights)?;
+            htp.check(self.precision, self.weights.unwrap_or_default())?;
             if self.one_file {
                 return Err(CompileError::OneFileForChip { target: htp.target() });
             }
@@ -126,7 +127,7 @@ mod tests {
         }
         let cases = [
             Case { change: |o| o.ars.clear(), message: "no AR given: need at least one width in tokens" },
-            Case { change: |o| o.cls = vec![0, 8], message: "a CL of 0 tokens: widths start at 1" },
+            Case { change: |o| o.cls = vec![0, 8], message: "CL 0: expected at least 1 token" },
             Case { change: |o| o.ars = vec![1, 4096], message: "AR-4096 is wider than the longest context, CL-2048" },
             Case {
                 change: |o| o.layers_per_split = Some(4),

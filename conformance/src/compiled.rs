@@ -90,7 +90,7 @@ impl Case {
             ars: self.ars.to_vec(),
             cls: CLS.to_vec(),
             splits: self.splits,
-            weights: self.weights,
+            weights: Some(self.weights),
             htp,
             ..CompileOptions::new(model, folder.join("bundle"))
         };

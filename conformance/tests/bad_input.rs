@@ -279,7 +279,7 @@ fn options() {
     type Change = fn(&mut CompileOptions);
     let cases: &[(&str, Change, &str)] = &[
         ("no widths", |o| o.ars.clear(), "no AR given: need at least one width in tokens"),
-        ("a width of zero", |o| o.ars = vec![0], "a AR of 0 tokens: widths start at 1"),
+        ("a width of zero", |o| o.ars = vec![0], "AR 0: expected at least 1 token"),
         ("wider than the context", |o| o.ars = vec![64], "AR-64 is wider than the longest context, CL-32"),
         (
             "layers in one split",

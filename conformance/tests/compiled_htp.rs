@@ -134,7 +134,7 @@ fn compilations_repeat_and_other_libraries_are_refused() {
         ars: vec![1, 8],
         cls: vec![64],
         splits: Splits::LutDecoderLmhead,
-        weights: Weights::W8,
+        weights: Some(Weights::W8),
         htp: Some(htp),
         force: true,
         ..CompileOptions::new(&model, place.path().join("bundle"))

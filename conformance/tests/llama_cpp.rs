@@ -71,7 +71,7 @@ fn open(file: &Path, out: &Path, weights: Weights, backend: &Arc<Backend>) -> (D
         ars: vec![1, 32],
         cls: vec![256],
         precision: Precision::F32,
-        weights,
+        weights: Some(weights),
         ..CompileOptions::new(file, out)
     };
     compile(&options, backend, &mut Silent).unwrap();

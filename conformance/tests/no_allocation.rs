@@ -29,7 +29,7 @@ fn a_decode_step_does_not() {
     for weights in [Weights::Float, Weights::Q4_0] {
         let bundle = Bundle::make(&TestModel::tiny(Family::Llama), &backend, |options| {
             by_default(options);
-            options.weights = weights;
+            options.weights = Some(weights);
         });
         for settings in samplers() {
             let (mut engine, mut sampler) = (bundle.engine(&backend), Sampler::new(settings));

@@ -22,7 +22,7 @@ fn measure(precision: Precision, weights: Weights) -> NllStats {
         ars: vec![128],
         cls: vec![WINDOW as u32],
         precision,
-        weights,
+        weights: Some(weights),
         ..CompileOptions::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/demo"), place.path().join("bundle"))
     };
     compile(&options, &backend, &mut Silent).unwrap();

@@ -42,7 +42,7 @@ fn engine(model: &Path, weights: Weights, to: &Path, backend: &Arc<Backend>) -> 
         ars: vec![1, 32],
         cls: vec![256],
         precision: Precision::F32,
-        weights,
+        weights: Some(weights),
         ..CompileOptions::new(model, to)
     };
     compile(&options, backend, &mut Silent).expect("it compiles");

@@ -59,6 +59,12 @@ impl Finding {
         self
     }
 
+    /// Replaces the rule's general fix by another.
+    pub(crate) fn set_fix(&mut self, fix: Fix) -> &mut Self {
+        self.fix = fix;
+        self
+    }
+
     /// Replaces the rule's usual severity.
     pub fn severity(&mut self, severity: Severity) -> &mut Self {
         self.severity = severity;

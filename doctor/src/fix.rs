@@ -1,7 +1,9 @@
 //! What to do about a finding, without a program's flags in it.
 
 use core::fmt;
+use std::path::{Path, PathBuf};
 
+use file_io::FileKind;
 use qnn_api::Soc;
 
 /// What to do about a finding. `Display` names no flag and no command; a program words the variants that it has flags for
@@ -14,6 +16,8 @@ pub enum Fix {
     Specific(String),
     /// Compile the bundle again for this SoC.
     CompileFor(&'static Soc),
+    /// Compile this checkpoint, and examine the bundle.
+    CompileFirst(PathBuf),
     /// Compile the model with a longer context.
     LongerContext,
     /// Compile the model in more splits.
@@ -36,6 +40,7 @@ impl fmt::Display for Fix {
             Self::Text(text) => text,
             Self::Specific(text) => text,
             Self::CompileFor(soc) => return write!(f, "compile the bundle again for {}", soc.name),
+            Self::CompileFirst(path) => return write!(f, "compile `{}`, and examine the bundle", path.display()),
             Self::LongerContext => "set it to at most the longest CL, or compile a longer one",
             Self::MoreSplits => "compile the model in more splits",
             Self::NameBundle => "use a bundle's folder",
@@ -46,6 +51,21 @@ impl fmt::Display for Fix {
                 "put `libQnnSystem.so` into a folder of `QNN_RUNTIME_DIR` or `LD_LIBRARY_PATH`"
             }
         })
+    }
+}
+
+impl Fix {
+    /// What to do about a file that is no context binary.
+    pub(crate) fn of_kind(kind: &FileKind, path: &Path) -> Option<Self> {
+        match kind {
+            kind if kind.is_checkpoint() => Some(Self::CompileFirst(path.to_owned())),
+            FileKind::Safetensors => Some(Self::CompileFirst(path.parent().unwrap_or(path).to_owned())),
+            FileKind::LfsPointer | FileKind::WebPage => {
+                Some(Self::Text("download it again, with git-lfs where needed"))
+            }
+            FileKind::Json(_) => Some(Self::NameBundle),
+            _ => None,
+        }
     }
 }
 

@@ -140,13 +140,13 @@ fn broken_files() {
             let b = Bundle::compiled().without("manifest.json");
             let name = binary(&b);
             b.edit(&name, |bytes| bytes.fill(b'x'))
-        }, &["binary-unexamined"]),
+        }, &["binary-unreadable"]),
         ("a binary over 2 GB", || {
             let b = Bundle::compiled().without("manifest.json");
             let file = std::fs::File::options().write(true).open(b.at(&binary(&b))).unwrap();
             file.set_len((2 << 30) + 4096).unwrap(); // sparse: takes no space
             b
-        }, &["file-too-large", "binary-unexamined"]),
+        }, &["file-too-large", "binary-unreadable"]),
         ("a torn manifest", || Bundle::compiled().edit("manifest.json", |b| b.truncate(10)), &["manifest-syntax"]),
         ("a folder for a tokenizer", || {
             let b = Bundle::compiled().without("manifest.json").set("/dialog/tokenizer/path", json!("sub"));

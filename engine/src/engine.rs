@@ -66,8 +66,7 @@ impl<X: Executor> Engine<X> {
         }
         let vocab_size = writers.n_embeddings().map_or(layout.vocab_size, |n| n.min(layout.vocab_size));
         if config.pad_token.0 as usize >= vocab_size {
-            let found = config.pad_token.to_string();
-            return Err(EngineError::Config { what: "pad token", expected: "an entry of the vocabulary", found });
+            return Err(EngineError::PadToken { found: config.pad_token, vocab_size });
         }
         let graphs = layout.splits.iter().flat_map(|s| s.graphs.iter().map(|g| g.info.name.clone()));
         let log = StepLog::new(graphs.collect(), (limit + 64) * layout.splits.len());

@@ -22,6 +22,15 @@ pub enum EngineError {
         found: String,
     },
 
+    /// The token that fills the unused columns of a step has no row in the embedding table.
+    #[error("pad token {found} is not in the vocabulary of {vocab_size}")]
+    PadToken {
+        /// The token.
+        found: TokenId,
+        /// Entries of the vocabulary.
+        vocab_size: usize,
+    },
+
     /// A file that is not there.
     #[error("{what} `{path}` does not exist")]
     MissingFile {

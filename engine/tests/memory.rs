@@ -48,7 +48,7 @@ fn variants_share_weights_and_buffers() {
             cls: vec![64, 128, 256],
             splits: Splits::DecoderLmhead,
             one_file: true,
-            weights,
+            weights: Some(weights),
             force: true,
             ..CompileOptions::new(folder.path().join("model"), folder.path().join("bundle"))
         };

@@ -196,7 +196,7 @@ fn invalid_tests_are_rejected_before_the_first_runs() {
         ),
         (&["--trace", "/"], 1, "hint: choose a file in an existing, writable folder"),
         (&["--reps", "0"], 1, "hint: use at least 1"),
-        (&["--threads", "0"], 1, "`--threads 0` runs nothing"),
+        (&["--threads", "0"], 2, "expected a number from 1 to 1024"),
         (&["--pin", "1023"], 1, "this process may use"),
         (&["--pin", "1023"], 1, "found core 1023"),
         (&["--pin", "0,x"], 2, "expected a core's number, found `x`"),

@@ -52,7 +52,7 @@ fn good_bundles_exit_with_0_and_broken_ones_with_1() {
     for subject in ["bundle", "bundle/genie_config.json", "bundle/model.bin"] {
         let good = genie(folder.path(), &["doctor", subject]);
         assert_eq!((code(&good), text(&good.stderr)), (0, ""), "{subject}: {}", text(&good.stdout));
-        assert!(text(&good.stdout).ends_with("\nnothing found\n"), "{}", text(&good.stdout));
+        assert!(text(&good.stdout).ends_with("\nno problems found\n"), "{}", text(&good.stdout));
     }
 
     edit(&bundle, "/dialog/context/size", json!(4096));

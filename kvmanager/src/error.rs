@@ -132,7 +132,7 @@ pub enum Reason {
     #[error("KeyDiff has evicted, so each head holds other tokens")]
     PerHeadRows,
     /// Keys would have to be rotated, and how they were is not known.
-    #[error("keys must be rotated: set `KvOptions::rope` to how they were embedded")]
+    #[error("keys must be rotated, but how positions are embedded in them (RoPE) is not known")]
     NoRope,
     /// The rotation is wider than a key.
     #[error("the rope turns {dims} dimensions, keys have {head_dim}")]

@@ -11,6 +11,8 @@ use kvmanager::{Admission, KvError};
 use qnn_api::PerfPolicy;
 use session_store::StoreError;
 
+use genie_types::TokenId;
+
 use crate::binaries;
 use crate::options::BackendChoice;
 use crate::weights::WeightFault;
@@ -25,6 +27,8 @@ pub enum Error {
     UnknownBackend { name: String },
     #[error("threads can be pinned with the embedded backend only, found backend `{provider}`")]
     PinOnOtherBackend { provider: String },
+    #[error("{found} threads: expected 1 to {most}")]
+    ThreadCount { found: usize, most: usize },
     #[error("{whose}: expected at least one core, found none")]
     NoCores { whose: &'static str, may: Vec<usize> },
     #[error("{whose}: expected cores that this process may use ({}), found core {core}", qnn_host::pool::shown(may))]
@@ -63,6 +67,8 @@ pub enum Error {
     Load { backend: String, source: qnn_api::Error },
     #[error("cannot start backend `{backend}`")]
     Start { backend: String, source: qnn_api::Error },
+    #[error("`{key}` of the config is {token}, but the model's vocabulary has {vocab_size} entries")]
+    SpecialToken { key: &'static str, token: TokenId, vocab_size: usize },
     #[error("cannot load the bundle's graphs")]
     Graphs { source: EngineError },
 
@@ -133,6 +139,8 @@ pub enum Hint {
     CompileFirst(PathBuf),
     /// Give the folder that holds the file.
     GiveFolder(PathBuf),
+    /// Correct the special tokens of the config.
+    CorrectToken,
     /// The file was not downloaded.
     DownloadAgain,
     /// The file is damaged, or was not copied whole.
@@ -222,6 +230,7 @@ impl Error {
                 binaries::instead(path, found).unwrap_or(Hint::GiveBundle)
             }
             Self::NoBinary { path, found } => binaries::instead(path, found)?,
+            Self::SpecialToken { .. } => Hint::CorrectToken,
             Self::OtherBackend { .. } => Hint::BackendOfBundle,
             Self::NewerBinary { .. } => Hint::NewerProgram,
             Self::MixedBinaries { .. } => Hint::CompileAgain,
@@ -268,6 +277,9 @@ impl fmt::Display for Hint {
             Self::GiveBundle => f.write_str("give a bundle's folder or its `genie_config.json`"),
             Self::CompileFirst(path) => write!(f, "compile `{}` into a bundle first", path.display()),
             Self::GiveFolder(folder) => write!(f, "give the folder `{}` of the bundle", folder.display()),
+            Self::CorrectToken => {
+                f.write_str("set it to the model's token, as in its `generation_config.json`, or compile again")
+            }
             Self::DownloadAgain => f.write_str("download the file again, with git-lfs where it is a pointer"),
             Self::CopyAgain => f.write_str("the file is damaged: copy it again, or compile it again"),
             Self::CompileAgain => f.write_str("compile the whole bundle again for one backend"),

@@ -60,7 +60,8 @@ pub use calibration::CalibrationContext;
 #[cfg(feature = "compile")]
 pub use compile::{Compiled, Proof, compile, prove};
 pub use dialog::{
-    QueryKpis, Reply, RestoreNote, RestoreReport, SamplerSettings, SaveFormat, SaveReport, SentenceCode, StopReason,
+    DialogError, QueryKpis, Reply, RestoreNote, RestoreReport, SamplerSettings, SaveFormat, SaveReport, SentenceCode,
+    StopReason,
 };
 pub use engine::{PrefixCacheFault, SeqTokens, SequenceModel, StopFlag, TokenModel};
 pub use error::{Error, Hint};
@@ -71,7 +72,7 @@ pub use options::{BackendChoice, Options, Perf, Pin, PolicyChoice, PrefixCacheOp
 pub use perplexity::Perplexity;
 pub use session::{Generation, Prompt, Session, StopHandle, Token};
 pub use template::Template;
-pub use threads::Threads;
+pub use threads::{MAX_THREADS, Threads};
 pub use verify::Verification;
 pub use weights::WeightFault;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dialog::{Dialog, DialogConfig, Tokenizer};
-use engine::{Engine, ModelHash, PrefixCache, StopFlag, TokenModel};
+use engine::{Engine, EngineError, ModelHash, PrefixCache, StopFlag, TokenModel};
 use genie_bundle::calibration::CalibrationMismatch;
 use genie_bundle::config::Problem;
 use genie_bundle::{Manifest, config_path};
@@ -80,8 +80,18 @@ impl Bundle {
         config.model_hash = self.model_hash();
         config.bundle_name = self.name();
         config.kv_mode = options.kv_mode;
+        let context = self.config.context();
+        let engine = Engine::open(&config, &active.backend).map_err(|source| match source {
+            EngineError::PadToken { found, vocab_size } => {
+                let key = if context.pad.is_some() { "pad-token" } else { "eos-token" };
+                Error::SpecialToken { key, token: found, vocab_size }
+            }
+            source => Error::Graphs { source },
+        })?;
+        if let Some(token) = context.bos.filter(|bos| bos.0 as usize >= engine.vocab_size()) {
+            return Err(Error::SpecialToken { key: "bos-token", token, vocab_size: engine.vocab_size() });
+        }
         let weights = WeightCheck::of(&self.config, options.cache_folder.as_deref());
-        let engine = Engine::open(&config, &active.backend).map_err(|source| Error::Graphs { source })?;
         let mut model = Model {
             engine,
             weights,

@@ -7,6 +7,9 @@ use qnn_host::pool;
 use crate::Error;
 use crate::options::{Options, Pin};
 
+/// Most threads of the embedded backend.
+pub const MAX_THREADS: usize = qnn_host::pool::MAX_THREADS;
+
 /// The threads of the embedded backend.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Threads {
@@ -24,6 +27,11 @@ impl Threads {
             Pin::Cores(cores) => checked(cores.clone(), &pool::cores(), "cores to pin threads to")?,
             Pin::OfConfig => checked(of_mask(mask), &pool::cores(), "`cpu-mask` of the config")?,
         };
+        if let Some(n) = options.threads
+            && !(1..=MAX_THREADS).contains(&n)
+        {
+            return Err(Error::ThreadCount { found: n, most: MAX_THREADS });
+        }
         Ok(Self { count: options.threads, pin })
     }
 

@@ -44,6 +44,10 @@ impl core::fmt::Display for QnnError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "`{}` returned {} (`{}`, {})", self.call, self.code, self.name(), self.component())?;
         match (self.meaning(), &self.library_message) {
+            // A library that names its call gives the reason itself: the number's usual meaning would contradict it.
+            (_, Some(message)) if own_words(message).is_some() => {
+                write!(f, ": {}", own_words(message).unwrap_or(message))
+            }
             // A number without a reason means nothing beside the library's own words.
             (_, Some(message)) if self.code == u64::from(qnn_sys::QNN_COMMON_ERROR_GENERAL) => write!(f, ": {message}"),
             (Some(meaning), Some(message)) => write!(f, ": {meaning}; the library reports: {message}"),
@@ -55,6 +59,13 @@ impl core::fmt::Display for QnnError {
 }
 
 impl core::error::Error for QnnError {}
+
+/// What follows the name of a call, as the host backend writes its messages: `QnnGraph_retrieve: no such graph`.
+fn own_words(message: &str) -> Option<&str> {
+    let (call, words) = message.split_once(": ")?;
+    let is_name = call.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    (call.starts_with("Qnn") && call.contains('_') && is_name).then_some(words)
+}
 
 /// Errors of this crate.
 #[derive(Debug, Error)]
@@ -279,6 +290,38 @@ mod tests {
             "the library reports: no such graph",
         ] {
             assert!(text.contains(part), "{text}");
+        }
+    }
+
+    /// Section 4: a missing thread was explained by a skel library, missing memory by the hardware's ops.
+    #[test]
+    fn a_librarys_own_reason_takes_the_place_of_the_usual_meaning() {
+        for (code, message, want, hint) in [
+            (
+                1003,
+                "QnnGraph_retrieve: cannot start a thread: Resource temporarily unavailable (os error 11)",
+                "`graphRetrieve` returned 1003 (`QNN_COMMON_ERROR_SYSTEM`, common): cannot start a thread: Resource \
+                 temporarily unavailable (os error 11)",
+                Some(Hint::MoreThreads),
+            ),
+            (
+                6022,
+                "QnnGraph_retrieve: graph `g` cannot be finalized: a run needs 545 kB of memory, the system gives none",
+                "`graphRetrieve` returned 6022 (`QNN_GRAPH_ERROR_FINALIZE_FAILED`, graph): graph `g` cannot be \
+                 finalized: a run needs 545 kB of memory, the system gives none",
+                Some(Hint::MoreMemory),
+            ),
+            (
+                5005,
+                "no such graph: x",
+                "`graphRetrieve` returned 5005 (`QNN_CONTEXT_ERROR_CREATE_FROM_BINARY`, context): the binary could not be \
+                 loaded: other SoC, more VTCM than there is, or no memory to map it; the library reports: no such graph: x",
+                Some(Hint::CheckSoc),
+            ),
+        ] {
+            let source = QnnError { call: "graphRetrieve", code, library_message: Some(message.into()) };
+            assert_eq!(source.to_string(), want);
+            assert_eq!(Error::Qnn { operation: String::new(), source }.hint(), hint);
         }
     }
 

@@ -31,6 +31,10 @@ pub enum Hint {
     },
     /// The graphs that the context has.
     KnownGraphs(Vec<String>),
+    /// The system starts no more threads.
+    MoreThreads,
+    /// The system gives no more memory.
+    MoreMemory,
     /// The binary was made by another version of the library.
     CompileAgain,
     /// The aarch64 library found no Hexagon DSP on this machine.
@@ -74,6 +78,8 @@ impl Hint {
         match error.code {
             5004 | 1008 => Some(Self::CompileAgain),
             4000 => Some(Self::NoDsp),
+            1003 if mentions("cannot start a thread") => Some(Self::MoreThreads),
+            _ if mentions("the system gives none") => Some(Self::MoreMemory),
             1003 if cfg!(not(target_arch = "x86_64")) => Some(Self::SkelFolder),
             1100 if mentions("VTCM pointer") => Some(Self::OneVtcmSize),
             30010 => Some(Self::DamagedBinary),
@@ -105,6 +111,10 @@ impl core::fmt::Display for Hint {
                 return write!(f, "put `libQnnSystem.so` beside it; tried: {}", tried.join(", "));
             }
             Self::KnownGraphs(known) => return write!(f, "it has: {}", known.join(", ")),
+            Self::MoreThreads => "the system starts no more threads: raise the limit (`ulimit -u`), or use fewer threads",
+            Self::MoreMemory => {
+                "the system gives no more memory: raise the limit (`ulimit -v`), end other programs, or use a shorter context"
+            }
             Self::CompileAgain => "compile the bundle again with this library, or use the library it was made with",
             Self::NoDsp => {
                 "no Hexagon DSP was found: run on a Snapdragon, with the x86-64 library (an emulator), or on the host backend"

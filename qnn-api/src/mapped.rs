@@ -6,7 +6,6 @@
 //! as [`Context::save`](crate::Context::save) does: the mapping then holds the old file. A file that is cut short in place
 //! ends the process (`SIGBUS`), as with any mapping.
 
-use std::fs::File;
 use std::path::Path;
 
 use memmap2::{MmapOptions, MmapRaw};
@@ -20,7 +19,7 @@ impl MappedFile {
     /// Maps a file for reading.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let io = |operation| move |source| Error::Io { operation, path: path.to_owned(), source };
-        let file = File::open(path).map_err(io("open"))?;
+        let file = file_io::open_file(path).map_err(io("open"))?;
         if file.metadata().map_err(io("inspect"))?.len() == 0 {
             return Ok(Self(None));
         }

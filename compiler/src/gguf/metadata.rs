@@ -2,8 +2,8 @@
 //!
 //! Each getter marks its key as read, so that [`Metadata::unread`] knows what no part of the compiler looked at.
 
-use super::error::GgufError;
 use super::value::{Numbers, Texts, Value};
+use crate::gguf_error::GgufError;
 use crate::{CompileError, Result};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};

@@ -10,7 +10,6 @@
 
 mod blocks;
 mod config;
-mod error;
 mod layout;
 mod metadata;
 mod names;
@@ -29,9 +28,9 @@ use read::Reader;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+pub(crate) use crate::gguf_error::GgufError;
 pub use blocks::BlockFormat;
 pub(crate) use blocks::q6_k_parts;
-pub use error::GgufError;
 pub(crate) use metadata::Metadata;
 pub(crate) use names::{gguf_name, hugging_face_name};
 pub(crate) use types::GgmlType;

@@ -96,7 +96,10 @@ impl Decoding<'_> {
         let (place, mut drawn) = (n_past + input.len(), Drawn::default());
         let replay = self.reply.query.plan.replay.take();
         let done = match (replay, cache) {
-            (Some(token), _) => Ok(drawn.deliver(&mut self.reply, place, token)),
+            (Some(token), _) => {
+                drawn.deliver(&mut self.reply, place, token);
+                Ok(())
+            }
             (None, Some(cache)) => cache.process(self.model, &input).map(|logits| {
                 self.reply.query.kpis.n_restored = logits.n_restored;
                 drawn.draw(&mut self.reply, place, &logits.value);

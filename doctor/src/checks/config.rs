@@ -36,7 +36,12 @@ fn config_syntax(facts: &Facts, found: &mut Findings) {
     let Some(bundle) = &facts.bundle else { return };
     match &bundle.config {
         None if bundle.is_folder => {
-            found.add(&CONFIG_MISSING, bundle.path.display().to_string(), "no `genie_config.json` in it");
+            let at = bundle.path.display().to_string();
+            let kind = bundle.kind.as_ref().map_or_else(|| "a folder".to_owned(), ToString::to_string);
+            let finding = found.add(&CONFIG_MISSING, at, format!("{kind}, without `genie_config.json`"));
+            if let Some(fix) = bundle.kind.as_ref().and_then(|kind| Fix::of_kind(kind, &bundle.path)) {
+                finding.set_fix(fix);
+            }
         }
         Some(config) => {
             if let Err(error) = &config.document {

@@ -1,17 +1,19 @@
 //! Checks of the bundle's files: present, unchanged, readable, of a size that can be mapped.
 
+use std::path::Path;
+
 use genie_bundle::{CONFIG_FILE, HTP_CONFIG_FILE, MANIFEST_FILE};
 use nsp_graph::names::KvName;
 use qnn_api::library::runtime;
 
 use super::Check;
-use crate::facts::{Content, FileState};
+use crate::facts::{Bundle, Content, FileState, Manifest};
 use crate::{Facts, Findings, Fix, Rule, Severity};
 
 /// The checks, in the order of the report.
 pub(super) const CHECKS: &[Check] = &[
     Check { rules: &[&FILE_MISSING, &PATH_BASE, &FILE_UNUSABLE], run: named_files },
-    Check { rules: &[&FILE_CHANGED, &MANIFEST_SYNTAX, &MANIFEST_BUILD], run: manifest },
+    Check { rules: &[&FILE_CHANGED, &MANIFEST_SYNTAX, &MANIFEST_BUILD, &MANIFEST_INCOMPLETE], run: manifest },
     Check { rules: &[&FILE_TOO_LARGE], run: file_too_large },
     Check { rules: &[&BINARY_UNREADABLE, &BINARY_UNEXAMINED], run: binary_content },
     Check { rules: &[&SESSION_MEMORY], run: session_memory },
@@ -48,13 +50,11 @@ const FILE_UNUSABLE: Rule = Rule {
 /// Each path in the config.
 fn named_files(facts: &Facts, found: &mut Findings) {
     let Some(bundle) = &facts.bundle else { return };
+    missing_files(bundle, found);
     for file in bundle.named_files() {
         let at = || bundle.config.as_ref().map_or_else(|| file.written.to_owned(), |config| config.at(file.pointer));
         let path = file.path.display();
         match file.state {
-            FileState::Missing { in_cwd: false } => {
-                found.add(&FILE_MISSING, at(), format!("`{path}` does not exist"));
-            }
             FileState::Missing { in_cwd: true } => {
                 let cwd = facts.machine.cwd.display();
                 let what = format!("`{path}` does not exist, but the current folder `{cwd}` has `{}`", file.written);
@@ -66,7 +66,28 @@ fn named_files(facts: &Facts, found: &mut Findings) {
             FileState::Present { bytes: 0 } => {
                 found.add(&FILE_UNUSABLE, at(), format!("`{path}` is empty"));
             }
-            FileState::Present { .. } => {}
+            FileState::Missing { in_cwd: false } | FileState::Present { .. } => {}
+        }
+    }
+}
+
+/// All that are missing in one finding: their reason and their fix are the same.
+fn missing_files(bundle: &Bundle, found: &mut Findings) {
+    let mut missing = bundle.named_files();
+    missing.retain(|file| matches!(file.state, FileState::Missing { in_cwd: false }));
+    let at = |pointer| bundle.config.as_ref().map(|config| config.at(pointer));
+    match missing.as_slice() {
+        [] => {}
+        [file] => {
+            let at = at(file.pointer).unwrap_or_else(|| file.written.to_owned());
+            found.add(&FILE_MISSING, at, format!("`{}` does not exist", file.path.display()));
+        }
+        many => {
+            let mut what = format!("{} files do not exist", many.len());
+            for file in many {
+                what.push_str(&format!("\n       {}: `{}`", file.pointer, file.path.display()));
+            }
+            found.add(&FILE_MISSING, at("").unwrap_or_else(|| bundle.path.display().to_string()), what);
         }
     }
 }
@@ -95,6 +116,14 @@ const MANIFEST_BUILD: Rule = Rule {
     fix: Fix::Text("copy the bundle again, or compile again"),
 };
 
+const MANIFEST_INCOMPLETE: Rule = Rule {
+    id: "manifest-incomplete",
+    severity: Severity::Warning,
+    title: "a context binary of the bundle that its manifest does not list",
+    why: "a changed or damaged binary is not noticed",
+    fix: Fix::Text("copy the bundle again, or compile again; without `manifest.json` nothing is compared"),
+};
+
 /// Files that users may edit.
 const EDITABLE: [&str; 2] = [CONFIG_FILE, HTP_CONFIG_FILE];
 
@@ -120,11 +149,26 @@ fn manifest(facts: &Facts, found: &mut Findings) {
             _ => {}
         }
     }
+    if manifest.fault.is_none() {
+        unlisted_binaries(facts, manifest, found);
+    }
     let Some(build_id) = &manifest.build_id else { return };
     for (binary, info) in facts.described().filter(|(_, info)| !info.build_id.is_empty()) {
         if info.build_id != *build_id {
             let what = format!("made by `{}`, the manifest lists `{build_id}`", info.build_id);
             found.add(&MANIFEST_BUILD, binary.name(), what);
+        }
+    }
+}
+
+/// Binaries in the bundle's folder that the manifest does not list.
+fn unlisted_binaries(facts: &Facts, manifest: &Manifest, found: &mut Findings) {
+    let Some(bundle) = &facts.bundle else { return };
+    for binary in facts.binaries().iter().filter(|binary| matches!(binary.file, FileState::Present { .. })) {
+        let within = binary.path.strip_prefix(&bundle.path).ok();
+        if within.is_some_and(|path| !manifest.files.iter().any(|file| path == Path::new(&file.path))) {
+            let what = format!("is not among the {} files that the manifest lists", manifest.files.len());
+            found.add(&MANIFEST_INCOMPLETE, binary.name(), what);
         }
     }
 }
@@ -184,6 +228,12 @@ fn binary_content(facts: &Facts, found: &mut Findings) {
             Content::Rejected(rejections) => {
                 let messages: Vec<_> = rejections.iter().map(|r| format!("{} ({})", r.message, r.library)).collect();
                 found.add(&BINARY_UNREADABLE, binary.name(), messages.join("; "));
+            }
+            Content::Foreign(kind) => {
+                let finding = found.add(&BINARY_UNREADABLE, binary.name(), format!("is {kind}, no context binary"));
+                if let Some(fix) = Fix::of_kind(kind, &binary.path) {
+                    finding.set_fix(fix);
+                }
             }
             Content::Unexamined(reason) => {
                 found.add(&BINARY_UNEXAMINED, binary.name(), reason.clone());

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use file_io::{FileKind, JsonKind};
 use genie_bundle::{BundleError, CONFIG_FILE, FileCheck, MANIFEST_FILE, manifest};
 use genie_tokenizer::{Tokenizer, TokenizerError};
 use genie_types::TokenId;
@@ -23,12 +24,18 @@ pub(super) struct Reader<'r> {
 
 /// Reads the subject and the files that its config names.
 pub(super) fn read(subject: &Path, cwd: &Path, readers: &[Reader<'_>], skip_hashes: bool) -> Bundle {
-    let is_folder = subject.is_dir();
-    let is_config = !is_folder && subject.extension().is_some_and(|extension| extension == "json");
+    let kind = FileKind::of(subject);
+    let is_folder = matches!(kind, FileKind::Folder(_));
+    let is_config = match kind {
+        FileKind::Json(of) => matches!(of, JsonKind::GenieConfig | JsonKind::Other),
+        FileKind::Text | FileKind::Empty => subject.extension().is_some_and(|extension| extension == "json"),
+        _ => false,
+    };
+    let kind = Some(kind);
     if !is_folder && !is_config {
         let written = subject.file_name().unwrap_or(subject.as_os_str()).to_string_lossy();
         let binary = binary(&written, subject.to_owned(), cwd, readers, false);
-        return Bundle { path: subject.to_owned(), binaries: vec![binary], ..Bundle::default() };
+        return Bundle { path: subject.to_owned(), kind, binaries: vec![binary], ..Bundle::default() };
     }
     let path = if is_folder { subject.join(CONFIG_FILE) } else { subject.to_owned() };
     let base = path.parent().unwrap_or(Path::new("/")).to_owned();
@@ -36,7 +43,7 @@ pub(super) fn read(subject: &Path, cwd: &Path, readers: &[Reader<'_>], skip_hash
     // A binary of the embedded backend that it rejects is damaged; others may be for another backend.
     let by_host = made_by.is_some_and(|name| name.starts_with("HOST"));
     if !path.is_file() {
-        return Bundle { path: base, is_folder, manifest, ..Bundle::default() };
+        return Bundle { path: base, kind, is_folder, manifest, ..Bundle::default() };
     }
     let config = ConfigFile { document: files::json(&path), path, base: base.clone() };
     // Relative paths start at the config's folder.
@@ -67,7 +74,7 @@ pub(super) fn read(subject: &Path, cwd: &Path, readers: &[Reader<'_>], skip_hash
         path: resolve(written),
         file: state(written),
     });
-    Bundle { path: base, config: Some(config), is_folder, binaries, tokenizer, extensions, embedding, manifest }
+    Bundle { path: base, kind, config: Some(config), is_folder, binaries, tokenizer, extensions, embedding, manifest }
 }
 
 fn binary(written: &str, path: PathBuf, cwd: &Path, readers: &[Reader<'_>], by_host: bool) -> Binary {
@@ -79,8 +86,12 @@ fn binary(written: &str, path: PathBuf, cwd: &Path, readers: &[Reader<'_>], by_h
     Binary { written: written.to_owned(), path, file, content }
 }
 
-/// Tries one system library after the other.
+/// Tries one system library after the other, unless the first bytes show another kind of file.
 fn describe(path: &Path, readers: &[Reader<'_>], by_host: bool) -> Content {
+    let kind = FileKind::of(path);
+    if kind.is_no_context_binary() {
+        return Content::Foreign(kind);
+    }
     let mut rejections = Vec::new();
     for reader in readers {
         match reader.library.binary_info_of(path) {
@@ -91,10 +102,14 @@ fn describe(path: &Path, readers: &[Reader<'_>], by_host: bool) -> Content {
             }
         }
     }
-    if by_host || rejections.iter().any(|rejection| rejection.reads_htp) {
+    if matches!(kind, FileKind::Unknown { .. }) {
+        return Content::Foreign(kind);
+    }
+    let ours = by_host || matches!(kind, FileKind::HostBinary { .. });
+    if ours || rejections.iter().any(|rejection| rejection.reads_htp) {
         return Content::Rejected(rejections);
     }
-    // A binary that only the embedded backend rejects may be a valid binary for a device.
+    // A binary for a device, which the embedded backend does not read.
     let messages: Vec<_> = rejections.iter().map(|r| format!("{}: {}", r.library, r.message)).collect();
     let messages = if messages.is_empty() { String::new() } else { format!(" ({})", messages.join("; ")) };
     Content::Unexamined(format!("no `libQnnSystem.so` was found to read it{messages}"))

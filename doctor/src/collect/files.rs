@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 
+use file_io::FileKind;
 use serde_json::Value;
 
 use crate::facts::{Build, FileState};
@@ -20,7 +21,7 @@ pub(super) fn state(path: &Path, written: &str, cwd: &Path) -> FileState {
             Ok(_) => FileState::Present { bytes: meta.len() },
             Err(error) => FileState::Unusable(error.to_string()),
         },
-        Ok(_) => FileState::Unusable("is a folder, expected a file".into()),
+        Ok(_) => FileState::Unusable(format!("is {}, expected a file", FileKind::of(path))),
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let relative = Path::new(written.trim()).is_relative();
             FileState::Missing { in_cwd: relative && cwd.join(written.trim()).is_file() }
@@ -31,7 +32,7 @@ pub(super) fn state(path: &Path, written: &str, cwd: &Path) -> FileState {
 
 /// A file's JSON, or why it cannot be read.
 pub(super) fn json(path: &Path) -> Result<Value, String> {
-    let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
+    let bytes = file_io::read_file(path).map_err(|error| error.to_string())?;
     serde_json::from_slice(&bytes).map_err(|error| error.to_string())
 }
 

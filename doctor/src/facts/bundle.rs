@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use file_io::FileKind;
 use qnn_api::BinaryInfo;
 use serde_json::Value;
 
@@ -13,6 +14,8 @@ use super::ConfigFile;
 pub struct Bundle {
     /// The requested folder or file.
     pub path: PathBuf,
+    /// What the path leads to.
+    pub kind: Option<FileKind>,
     /// The config; `None` for a single binary, or a folder without one.
     pub config: Option<ConfigFile>,
     /// True if a folder was requested, which should have a config.
@@ -81,6 +84,8 @@ pub enum Content {
     Described(Box<BinaryInfo>),
     /// Rejected by each system library.
     Rejected(Vec<Rejection>),
+    /// By its first bytes no context binary.
+    Foreign(FileKind),
     /// Not read, with the reason.
     Unexamined(String),
 }

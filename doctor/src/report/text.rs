@@ -22,7 +22,7 @@ impl fmt::Display for Report<'_> {
         }
         let (errors, warnings) = (self.count(Severity::Error), self.count(Severity::Warning));
         match (errors, warnings) {
-            (0, 0) => f.write_str("\nnothing found"),
+            (0, 0) => f.write_str("\nno problems found"),
             _ => write!(f, "\n{}, {}", counted(errors, "error"), counted(warnings, "warning")),
         }
     }

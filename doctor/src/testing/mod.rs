@@ -74,6 +74,7 @@ pub(crate) fn sound() -> Facts {
         device: Some(Device { soc: Soc::by_name("sm8650").unwrap(), here: false }),
         genie_api: genie_bundle::config::GenieApi::parse("1.21"),
         bundle: Some(Bundle {
+            kind: None,
             path: "/bundle".into(),
             config: Some(ConfigFile {
                 path: "/bundle/genie_config.json".into(),

@@ -41,10 +41,7 @@ fn settings_that_do_not_fit_the_graphs() {
             EngineConfig { long_context: vec![("past_".into(), Eviction::Window { size: 0, sinks: 0 })], ..config() },
             "cache group 0 (`past_`): window size 0, expected at least 1",
         ),
-        (
-            EngineConfig { pad_token: TokenId(61), ..config() },
-            "pad token: expected an entry of the vocabulary, found 61",
-        ),
+        (EngineConfig { pad_token: TokenId(61), ..config() }, "pad token 61 is not in the vocabulary of 61"),
     ];
     for (config, want) in cases {
         assert_eq!(open(FORM, &config).err().map(|e| e.to_string()).as_deref(), Some(want));

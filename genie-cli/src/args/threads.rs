@@ -2,18 +2,24 @@
 
 use std::str::FromStr;
 
-use open_genie::{Options, Pin};
+use open_genie::{MAX_THREADS, Options, Pin};
 
 /// Threads of the embedded backend.
 #[derive(clap::Args, Default, Clone)]
 pub struct ThreadArgs {
     /// Threads of the embedded backend [default: one per core, or per core of `--pin`].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count)]
     pub threads: Option<usize>,
     /// Pin the embedded backend's threads to these cores, one each in this order; `config` takes the cores of the config's
     /// `cpu-mask` [default: not pinned].
     #[arg(long, value_name = "CORE,CORE|config")]
     pub pin: Option<PinArg>,
+}
+
+/// A number of threads that the embedded backend takes.
+pub fn count(text: &str) -> Result<usize, String> {
+    let within = |n: &usize| (1..=MAX_THREADS).contains(n);
+    text.parse().ok().filter(within).ok_or_else(|| format!("expected a number from 1 to {MAX_THREADS}"))
 }
 
 /// The cores that threads are pinned to.

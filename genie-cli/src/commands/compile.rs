@@ -11,6 +11,7 @@ use indicatif::ProgressBar;
 use open_genie::Proof;
 use qnn_api::library::runtime;
 use qnn_api::{Backend, PerfPolicy};
+use serde_json::{Value, json};
 
 use crate::args::{BackendArgs, VariantArgs};
 use crate::exit::ExitStatus;
@@ -36,14 +37,18 @@ pub struct Args {
     /// Type of activations, and of weights that `--weights` does not quantise.
     #[arg(long, value_enum, default_value = "f16")]
     pub precision: PrecisionArg,
-    /// How the weights of linear layers are stored.
-    #[arg(long, value_enum, default_value = "float")]
-    pub weights: WeightsArg,
+    /// How the weights of linear layers are stored [default: as the model has them: floats stay float, a quantised GGUF file
+    /// stays quantised].
+    #[arg(long, value_enum)]
+    pub weights: Option<WeightsArg>,
     #[command(flatten)]
     pub htp: HtpArgs,
     /// Replace the bundle in that folder. What its manifest does not list stays; a folder without a bundle is never replaced.
     #[arg(long)]
     pub force: bool,
+    /// Print one JSON document: the config, the graphs, the files with their lengths and hashes.
+    #[arg(long)]
+    pub json: bool,
     /// Do not try the bundle before it is put in its place: its files, its tokenizer, a step of one token and a wider one.
     #[arg(long)]
     pub skip_check: bool,
@@ -123,21 +128,32 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
             PrecisionArg::F32 => Precision::F32,
             PrecisionArg::F16 => Precision::F16,
         },
-        weights: match args.weights {
+        weights: args.weights.map(|weights| match weights {
             WeightsArg::Float => Weights::Float,
             WeightsArg::W8 => Weights::W8,
             WeightsArg::W4 => Weights::W4,
             WeightsArg::Q8 => Weights::Q8_0,
             WeightsArg::Q4 => Weights::Q4_0,
-        },
+        }),
         htp: htp_options(args)?,
         force: args.force,
         ..CompileOptions::new(&args.model, &args.output)
     };
     let Compiled { manifest, proof } = into_bundle(&options, args, printer)?;
-    printer.data_line(args.output.join(genie_bundle::CONFIG_FILE).display())?;
+    let config = args.output.join(genie_bundle::CONFIG_FILE);
+    match args.json {
+        true => printer.data_line(record(&config, &manifest)?)?,
+        false => printer.data_line(config.display())?,
+    }
     summary(&args.output, &manifest, proof.as_ref(), printer);
     Ok(ExitStatus::Done)
+}
+
+/// The document of `--json`: where the config is, and the manifest.
+fn record(config: &Path, manifest: &Manifest) -> Result<Value> {
+    let mut record = json!({"config": config.display().to_string()});
+    record["manifest"] = serde_json::to_value(manifest).context("cannot print the manifest")?;
+    Ok(record)
 }
 
 /// What was compiled, how far it was tried, and how to run it.
@@ -202,6 +218,8 @@ fn into_bundle(options: &CompileOptions, args: &Args, printer: &Printer) -> Resu
         Some(htp) => htp_backend(htp, &args.backend)?,
         None => open_genie::open_backend(&open)?,
     };
+    // A signal cancels, so that nothing half written is left.
+    let _deferred = printer.interrupt().defer();
     let mut bars = Bars::new(printer, options.htp.is_some());
     if args.skip_check {
         let manifest = compiler::compile(options, &backend, &mut bars)?;
@@ -276,5 +294,9 @@ impl Progress for Bars<'_> {
 
     fn note(&mut self, text: &str) {
         self.printer.info(format_args!("note: {text}"));
+    }
+
+    fn cancelled(&self) -> bool {
+        self.printer.interrupt().received().is_some()
     }
 }

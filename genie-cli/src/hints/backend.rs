@@ -10,6 +10,9 @@ pub fn words(hint: &Hint) -> String {
             "`cargo xtask qnn-runtime` fetches Qualcomm's libraries into target/; or set {DIR_VARIABLE} to their folder, or \
              give the file with `--backend-lib`"
         ),
+        Hint::MoreThreads => {
+            "the system starts no more threads: raise the limit (`ulimit -u`), or use fewer with `--threads`".into()
+        }
         other => other.to_string(),
     }
 }

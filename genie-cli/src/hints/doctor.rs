@@ -8,6 +8,12 @@ pub fn words(fix: &Fix) -> String {
         Fix::CompileFor(soc) => {
             format!("compile the bundle again for the device: `genie compile MODEL --soc {}`", soc.name.to_lowercase())
         }
+        Fix::CompileFirst(path) => {
+            format!(
+                "`genie compile {} -o BUNDLE` makes a bundle of it, `genie doctor BUNDLE` examines that",
+                path.display()
+            )
+        }
         Fix::LongerContext => "set it to at most the longest CL, or compile a longer one: `genie compile --cl`".into(),
         Fix::MoreSplits => "compile the model in more splits: `genie compile --layers-per-split N`".into(),
         Fix::NameBundle => "use a bundle's folder; `genie compile` makes a bundle".into(),

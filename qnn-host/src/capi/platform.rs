@@ -8,10 +8,7 @@
 use qnn_sys as q;
 
 use crate::error::{Component, Error};
-use crate::pool;
-
-/// Most threads.
-const MOST: usize = 1024;
+use crate::pool::{self, MAX_THREADS};
 
 /// How a backend's threads are made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,8 +27,9 @@ impl Platform {
             let value = value.trim();
             match key.trim() {
                 "host_threads" => {
-                    let n = value.parse().ok().filter(|n| *n <= MOST);
-                    self.threads = n.ok_or_else(|| wrong(format!("`host_threads:` 0 to {MOST}, found `{value}`")))?;
+                    let n = value.parse().ok().filter(|n| *n <= MAX_THREADS);
+                    self.threads =
+                        n.ok_or_else(|| wrong(format!("`host_threads:` 0 to {MAX_THREADS}, found `{value}`")))?;
                 }
                 "host_pin" => self.pin = pin(value, cores)?,
                 _ => {}

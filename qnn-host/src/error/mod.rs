@@ -211,8 +211,8 @@ pub enum Error {
     #[error("{}", chain(.0))]
     SystemBinary(FormatError),
     /// A thread could not be started.
-    #[error("cannot start a thread")]
-    Thread(#[source] std::io::Error),
+    #[error("cannot start a thread: {0}")]
+    Thread(std::io::Error),
     /// A bug of this backend, caught at the edge.
     #[error("the host backend panicked, which is a bug of it: {message}")]
     Panic {

@@ -33,7 +33,10 @@ impl Executable {
         let bytes = executable.arena_bytes(1);
         match Vec::<u8>::new().try_reserve_exact(bytes) {
             Ok(()) => Ok(executable),
-            Err(_) => Err(ExecError::Graph { graph: name, what: format!("a run needs {bytes} bytes of memory") }),
+            Err(_) => Err(ExecError::Graph {
+                graph: name,
+                what: format!("a run needs {} kB of memory, the system gives none", bytes.div_ceil(1000)),
+            }),
         }
     }
 

@@ -28,6 +28,9 @@ use std::time::Duration;
 use std::{fmt, io, thread};
 
 use gate::Gate;
+
+/// Most threads that a client may ask for.
+pub const MAX_THREADS: usize = 1024;
 pub use pin::{cores, shown};
 pub use split::share;
 

@@ -54,7 +54,7 @@ fn blocks_are_copied_bit_for_bit_at_any_head_width() {
                 let file = place.path().join("model.gguf");
                 std::fs::write(&file, model.gguf(matrices).unwrap().bytes()).unwrap();
                 let mut options = CompileOptions::new(&file, place.path().join("bundle"));
-                (options.ars, options.cls, options.weights) = (vec![1], vec![16], weights);
+                (options.ars, options.cls, options.weights) = (vec![1], vec![16], Some(weights));
                 let mut target = FakeTarget::default();
                 compile_with(&options, &mut target, &mut Silent).unwrap();
                 let graph = &target.saved.take()[0][0];
@@ -86,7 +86,8 @@ fn a_gguf_file_and_its_checkpoint_give_the_same_graphs() {
             std::fs::write(&file, model.gguf(Matrices::F32).unwrap().bytes()).unwrap();
             let compiled = |from: &Path, weights| {
                 let mut options = CompileOptions::new(from, place.path().join("bundle"));
-                (options.ars, options.cls, options.weights, options.force) = (vec![1, 4], vec![16], weights, true);
+                (options.ars, options.cls, options.weights, options.force) =
+                    (vec![1, 4], vec![16], Some(weights), true);
                 let mut target = FakeTarget::default();
                 compile_with(&options, &mut target, &mut Silent).unwrap();
                 target.saved.take()

@@ -3,6 +3,7 @@
 mod blocks;
 mod graphs;
 mod keys;
+mod own_weights;
 mod structure;
 mod tensors;
 mod tokenizers;

@@ -140,7 +140,7 @@ fn what_is_not_finite_is_found_everywhere() {
         let file = place.path().join("m.gguf");
         std::fs::write(&file, draft.bytes()).unwrap();
         let mut options = CompileOptions::new(&file, place.path().join("bundle"));
-        (options.ars, options.cls, options.weights) = (vec![1], vec![16], weights);
+        (options.ars, options.cls, options.weights) = (vec![1], vec![16], Some(weights));
         compile_with(&options, &mut FakeTarget::default(), &mut Silent).map(drop).map_err(|e| e.to_string())
     };
     let formats = [Weights::Float, Weights::W8, Weights::W4, Weights::Q8_0, Weights::Q4_0];
@@ -194,7 +194,7 @@ fn scales_that_are_not_finite_are_found_in_every_block_format() {
             std::fs::write(&file, draft.bytes()).unwrap();
             for weights in [Weights::Float, Weights::Q8_0, Weights::Q4_0] {
                 let mut options = CompileOptions::new(&file, place.path().join("bundle"));
-                (options.ars, options.cls, options.weights) = (vec![1], vec![16], weights);
+                (options.ars, options.cls, options.weights) = (vec![1], vec![16], Some(weights));
                 let found = compile_with(&options, &mut FakeTarget::default(), &mut Silent).unwrap_err().to_string();
                 assert!(found.starts_with(&format!("tensor `{name}` has NaN")), "{format:?} {at} {weights}: {found}");
             }

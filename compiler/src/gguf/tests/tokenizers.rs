@@ -100,7 +100,8 @@ fn lists_that_contradict_each_other_are_refused() {
 #[test]
 fn sentence_piece_lists_are_checked() {
     assert_eq!(refusal_of(&sentence_piece(&[]).bytes()), Ok(()));
-    let cases: [(fn(&mut GgufDraft), &str); 4] = [
+    type Change = fn(&mut GgufDraft);
+    let cases: [(Change, &str); 4] = [
         (|d| drop(d.remove("tokenizer.ggml.scores").bytes()), "`FILE` has no key `tokenizer.ggml.scores`"),
         (
             |d| drop(d.set("tokenizer.ggml.scores", F32s(vec![0.0; 3])).bytes()),
@@ -125,7 +126,7 @@ fn sentence_piece_lists_are_checked() {
 #[test]
 fn long_pieces_are_refused_or_left_whole() {
     let long = "a".repeat(8 << 20);
-    let (found, _) = refused(&sentence_piece(&[long.clone()]));
+    let (found, _) = refused(&sentence_piece(std::slice::from_ref(&long)));
     assert!(found.contains("has 8388608 bytes, expected at most 512") && found.len() < 300, "{found}");
     let control = |piece: String| {
         let mut whole = sentence_piece(&[piece]);

@@ -61,7 +61,7 @@ fn check_weights(model: &TestModel, (splits, precision, weights): (Splits, Preci
         cls: vec![16, 24],
         splits,
         precision,
-        weights,
+        weights: Some(weights),
         force: true,
         ..CompileOptions::new(source, dir.path().join("bundle"))
     };
@@ -148,7 +148,7 @@ fn a_file_holds_a_tied_table_once() {
                 cls: vec![32],
                 splits,
                 one_file,
-                weights,
+                weights: Some(weights),
                 force: true,
                 ..CompileOptions::new(dir.path().join("model"), dir.path().join("bundle"))
             };

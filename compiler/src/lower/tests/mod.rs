@@ -102,7 +102,7 @@ fn quantised_weights_compute_the_same_up_to_rounding() {
         for tied in [true, false] {
             let model = TestModel { tied, ..TestModel::tiny(family) };
             // A code is off by half of 1/127 of its row's largest, at most; the errors of many add up as noise.
-            check_logits(&model, |o| (o.weights, o.splits) = (Weights::W8, splits), 3e-2);
+            check_logits(&model, |o| (o.weights, o.splits) = (Some(Weights::W8), splits), 3e-2);
         }
     }
 }
@@ -119,7 +119,7 @@ fn graphs_for_a_chip_compute_the_same_with_convolutions() {
         for tied in [true, false] {
             let model = TestModel { tied, mlp_bias: true, ..TestModel::tiny(family) };
             let choose = |o: &mut CompileOptions| {
-                (o.htp, o.precision, o.splits, o.weights) = (Some(htp), Precision::F16, splits, weights);
+                (o.htp, o.precision, o.splits, o.weights) = (Some(htp), Precision::F16, splits, Some(weights));
             };
             check_logits(&model, choose, tolerance);
             let graph = &compiled(&model, choose).contexts.pop().unwrap()[0];
@@ -133,7 +133,7 @@ fn graphs_for_a_chip_compute_the_same_with_convolutions() {
 #[test]
 fn only_linear_weights_are_quantised() {
     let model = TestModel { tied: true, ..TestModel::tiny(Family::Qwen2) };
-    let compiled = compiled(&model, |o| (o.weights, o.precision) = (Weights::W8, Precision::F16));
+    let compiled = compiled(&model, |o| (o.weights, o.precision) = (Some(Weights::W8), Precision::F16));
     for graph in &compiled.contexts[0] {
         for tensor in graph.tensors.iter().filter(|t| matches!(t.held, Held::Constant(_))) {
             let linear = tensor.info.name.ends_with("_proj_weight") || tensor.info.name == "lm_head_weight";
@@ -160,7 +160,7 @@ fn weights_that_no_code_can_stand_for_are_refused_by_name() {
         });
         let mut options = CompileOptions::new(source, dir.path().join("bundle"));
         (options.ars, options.cls, options.precision) = (vec![1], vec![16], precision);
-        options.weights = Weights::W8;
+        options.weights = Some(Weights::W8);
         compile_with(&options, &mut FakeTarget::default(), &mut Silent).map_err(|error| error.to_string())
     };
     let at = "tensor `model.layers.1.mlp.up_proj.weight` has";

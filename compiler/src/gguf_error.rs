@@ -1,7 +1,6 @@
 //! What is wrong with a GGUF file: each message names the file, the key or tensor as the file spells it, and what was expected.
 
-use super::value::shown;
-use crate::Hint;
+use crate::hint::Hint;
 use std::path::PathBuf;
 
 /// A GGUF file that cannot be compiled.
@@ -60,7 +59,7 @@ impl GgufError {
 
 /// The first names, and how many there are beside them.
 fn tensors(names: &[String], n_others: usize) -> String {
-    let list = names.iter().map(|name| format!("`{}`", shown(name))).collect::<Vec<_>>().join(", ");
+    let list = names.iter().map(|name| format!("`{}`", name.escape_debug())).collect::<Vec<_>>().join(", ");
     match (names.len(), n_others) {
         (1, 0) => format!("there is a tensor {list}"),
         (_, 0) => format!("there are tensors {list}"),

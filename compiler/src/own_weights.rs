@@ -1,0 +1,92 @@
+//! The weight format that a model has by itself: what is compiled where no other is asked for.
+//!
+//! Float weights stay float. Quantised ones, of a GGUF file, stay in blocks, in the smallest format that keeps them: `q4_0` for
+//! Q4_0, `q8_0` for everything else (Q6_K is copied by either). Chips take no blocks.
+
+use crate::Weights;
+use crate::checkpoint::{BlockFormat, Checkpoint, SourceDtype};
+use crate::family::ModelSpec;
+use crate::lower::{Role, all_tensors};
+use std::collections::BTreeMap;
+
+/// Elements that share a scale in a bundle.
+const BLOCK: usize = 32;
+
+/// A format, and what to say of the choice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OwnWeights {
+    pub(crate) weights: Weights,
+    pub(crate) note: Option<String>,
+}
+
+/// Elements of matrices by how they are stored.
+#[derive(Default)]
+struct Counts {
+    four_bits: usize,
+    /// Copied by any format of blocks.
+    six_bits: usize,
+    other_blocks: usize,
+    floats: usize,
+    /// Matrices in each of the file's formats.
+    matrices: BTreeMap<&'static str, usize>,
+    /// A matrix that cannot be stored in blocks.
+    unfit: Option<String>,
+}
+
+/// The format of a checkpoint's matrices; `for_chip`: in a bundle for a Hexagon chip.
+pub(crate) fn of(spec: &ModelSpec, checkpoint: &Checkpoint, for_chip: bool) -> OwnWeights {
+    let counts = Counts::of(spec, checkpoint);
+    let blocks = counts.four_bits + counts.six_bits + counts.other_blocks;
+    if blocks == 0 {
+        return OwnWeights { weights: Weights::Float, note: None };
+    }
+    let held: Vec<String> = counts.matrices.iter().map(|(name, n)| format!("{n} in {name}")).collect();
+    let held = format!("the file's quantised matrices are {}", held.join(", "));
+    let float = |why: &str| OwnWeights {
+        weights: Weights::Float,
+        note: Some(format!("weights are widened to float: {held}, {why}")),
+    };
+    if for_chip {
+        return float("and a chip takes no blocks (`w8` halves them)");
+    }
+    if let Some(name) = &counts.unfit {
+        return float(&format!("but `{name}` has rows that are no multiple of {BLOCK}"));
+    }
+    if counts.floats > blocks {
+        return float("but most weights are floats");
+    }
+    // A few matrices of more bits are rounded, as llama.cpp's own Q4_0 files have some.
+    let others = counts.other_blocks + counts.floats;
+    let weights = if counts.four_bits > 0 && counts.four_bits >= 3 * others { Weights::Q4_0 } else { Weights::Q8_0 };
+    let note = format!("weights stay quantised, as `{weights}`: {held} (`float` would widen them)");
+    OwnWeights { weights, note: Some(note) }
+}
+
+impl Counts {
+    fn of(spec: &ModelSpec, checkpoint: &Checkpoint) -> Self {
+        let mut counts = Self::default();
+        for (name, dims, role) in all_tensors(spec) {
+            let Some(entry) = checkpoint.tensors().get(&name) else { continue };
+            if !matches!(role, Role::Linear | Role::Embedding) {
+                continue;
+            }
+            if !dims[1].is_multiple_of(BLOCK) && counts.unfit.is_none() {
+                counts.unfit = Some(checkpoint.stored_name(&name));
+            }
+            if let SourceDtype::Blocks(format) = entry.dtype {
+                *counts.matrices.entry(format.name()).or_default() += 1;
+            }
+            let n: usize = dims.iter().product();
+            match (&entry.dtype, role) {
+                (SourceDtype::Blocks(BlockFormat::Q4_0), _) => counts.four_bits += n,
+                (SourceDtype::Blocks(BlockFormat::Q6K), _) => counts.six_bits += n,
+                // An embedding has 8 bits in every format of blocks.
+                (SourceDtype::Blocks(_), Role::Embedding) => counts.six_bits += n,
+                (SourceDtype::Blocks(_), _) => counts.other_blocks += n,
+                (_, Role::Embedding) => {}
+                _ => counts.floats += n,
+            }
+        }
+        counts
+    }
+}
