@@ -92,8 +92,18 @@ fn other_type(old: &Value, rng: &mut Rng) -> Value {
         Value::String(text) => json!([text]),
         other => json!(other.to_string()),
     };
-    let choices =
-        [json!(null), json!([]), json!({}), json!(true), json!(7), json!(0.5), json!("text"), texts, json!([old]), json!({"a": old})];
+    let choices = [
+        json!(null),
+        json!([]),
+        json!({}),
+        json!(true),
+        json!(7),
+        json!(0.5),
+        json!("text"),
+        texts,
+        json!([old]),
+        json!({"a": old}),
+    ];
     rng.pick(&choices).clone()
 }
 

@@ -107,11 +107,8 @@ fn compared(stdout: String) -> String {
 }
 
 fn quoted(arg: &str) -> String {
-    let shown: String = if arg.chars().count() > 80 {
-        format!("{}...", arg.chars().take(80).collect::<String>())
-    } else {
-        arg.into()
-    };
+    let shown: String =
+        if arg.chars().count() > 80 { format!("{}...", arg.chars().take(80).collect::<String>()) } else { arg.into() };
     if !shown.is_empty() && shown.chars().all(|c| c.is_ascii_alphanumeric() || "-_./,:=".contains(c)) {
         shown
     } else {

@@ -149,7 +149,8 @@ fn leftover(room: &Path) -> Option<String> {
         std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
     };
     let mut all = names(room);
-    let below: Vec<_> = all.iter().filter(|path| path.is_dir() && !path.is_symlink()).flat_map(|dir| names(dir)).collect();
+    let below: Vec<_> =
+        all.iter().filter(|path| path.is_dir() && !path.is_symlink()).flat_map(|dir| names(dir)).collect();
     all.extend(below);
     all.iter()
         .filter_map(|path| path.file_name()?.to_str())

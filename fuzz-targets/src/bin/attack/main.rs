@@ -140,13 +140,13 @@ fn report(mut done: Vec<Done>, args: &Args) -> Result<ExitCode> {
             println!("{} {group}:{n} {}", judged.verdict.word(), judged.text);
         }
     }
-    println!("\n{:<12} {:>6} {:>6} {:>6} {:>6} {:>6} {:>6}", "group", "tried", "clear", "right", "vague", "wrong", "died");
+    println!(
+        "\n{:<12} {:>6} {:>6} {:>6} {:>6} {:>6} {:>6}",
+        "group", "tried", "clear", "right", "vague", "wrong", "died"
+    );
     let row = |name: &str, count: &[usize; 5]| {
         let sum: usize = count.iter().sum();
-        println!(
-            "{name:<12} {sum:>6} {:>6} {:>6} {:>6} {:>6} {:>6}",
-            count[0], count[1], count[2], count[3], count[4]
-        );
+        println!("{name:<12} {sum:>6} {:>6} {:>6} {:>6} {:>6} {:>6}", count[0], count[1], count[2], count[3], count[4]);
     };
     counts.iter().for_each(|(name, count)| row(name, count));
     row("all", &total);

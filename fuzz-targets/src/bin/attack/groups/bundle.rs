@@ -80,7 +80,10 @@ pub(super) fn binary(base: &Base, room: &Path, rng: &mut Rng) -> Result<Situatio
             let (at, bit) = (rng.below(bytes.len()), rng.below(8));
             bytes[at] ^= 1 << bit;
             // `inspect` reads the description, not the weights; padding is looked at by hashes only.
-            (format!("bit {bit} of byte {at} flipped"), if command == "inspect" { Expect::Open } else { Expect::Refuse })
+            (
+                format!("bit {bit} of byte {at} flipped"),
+                if command == "inspect" { Expect::Open } else { Expect::Refuse },
+            )
         }
     };
     std::fs::write(&path, bytes)?;

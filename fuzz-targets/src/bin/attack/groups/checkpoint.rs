@@ -91,7 +91,9 @@ pub(super) fn config(base: &Base, room: &Path, rng: &mut Rng) -> Result<Situatio
         };
         let mut names = change.names;
         // A width that contradicts the weights is told with the tensor.
-        names.extend(["shape", "q_proj", "k_proj", "gate_proj", "embed_tokens", "lm_head"].map(String::from));
+        names.extend(
+            ["shape", "the vocabulary", "q_proj", "k_proj", "gate_proj", "embed_tokens", "lm_head"].map(String::from),
+        );
         if key == "architectures" || key == "model_type" {
             names.extend(["architecture".into(), "model_type".into()]);
         }
@@ -139,7 +141,7 @@ pub(super) fn safetensors(base: &Base, room: &Path, rng: &mut Rng) -> Result<Sit
         }
         1 => {
             header.as_object_mut().and_then(|map| map.remove(&tensor));
-            names.push("bytes".into());
+            names.push("leaves a gap".into());
             format!("`{tensor}` removed")
         }
         2 => {
@@ -165,7 +167,8 @@ pub(super) fn safetensors(base: &Base, room: &Path, rng: &mut Rng) -> Result<Sit
             let of = |x: &Value| x.as_u64().unwrap_or_default();
             let offsets = &header[&tensor]["data_offsets"];
             let (from, to) = (of(&offsets[0]), of(&offsets[1]));
-            let choice = [json!([from, to + 4]), json!([to, from]), json!([from + 1, to + 1]), json!([from]), json!("x")];
+            let choice =
+                [json!([from, to + 4]), json!([to, from]), json!([from + 1, to + 1]), json!([from]), json!("x")];
             header[&tensor]["data_offsets"] = rng.pick(&choice).clone();
             names.extend(tensors.iter().cloned());
             format!("data_offsets of `{tensor}` are {}", header[&tensor]["data_offsets"])

@@ -9,14 +9,56 @@ use crate::base::Base;
 use crate::situation::{Expect, Situation, Step};
 
 const ODD: [&str; 26] = [
-    "", "0", "-1", "1", "0.5", "-0.0", "1e300", "nan", "inf", "-inf", "99999999999999999999", "abc", "1,2", ",", "1,,2",
-    "1,1", " 1", "+1", "1_000", "0x10", "é", "--", "/no/such/file", "/", "/dev/null", "\u{1b}[31m",
+    "",
+    "0",
+    "-1",
+    "1",
+    "0.5",
+    "-0.0",
+    "1e300",
+    "nan",
+    "inf",
+    "-inf",
+    "99999999999999999999",
+    "abc",
+    "1,2",
+    ",",
+    "1,,2",
+    "1,1",
+    " 1",
+    "+1",
+    "1_000",
+    "0x10",
+    "é",
+    "--",
+    "/no/such/file",
+    "/",
+    "/dev/null",
+    "\u{1b}[31m",
 ];
 
 const RUN: [&str; 21] = [
-    "--max-tokens", "--temp", "--top-k", "--top-p", "--seed", "--repetition-penalty", "--penalize-last-n", "--policy",
-    "--threads", "--pin", "--kv-mode", "--prefix-cache-mib", "--prefix-min-tokens", "--prompt-tokens", "--prompt-file",
-    "--restore", "--save", "--backend", "--soc", "--perf", "--profile",
+    "--max-tokens",
+    "--temp",
+    "--top-k",
+    "--top-p",
+    "--seed",
+    "--repetition-penalty",
+    "--penalize-last-n",
+    "--policy",
+    "--threads",
+    "--pin",
+    "--kv-mode",
+    "--prefix-cache-mib",
+    "--prefix-min-tokens",
+    "--prompt-tokens",
+    "--prompt-file",
+    "--restore",
+    "--save",
+    "--backend",
+    "--soc",
+    "--perf",
+    "--profile",
 ];
 
 /// Words that stand for a flag in a refusal: what its value is about.
@@ -29,7 +71,10 @@ fn words(flag: &str) -> Vec<String> {
         "backend" => &["library", "libQnn", "backend"],
         _ => &[],
     };
-    std::iter::once(flag.to_string()).chain(std::iter::once(long.to_string())).chain(about.iter().map(|w| (*w).into())).collect()
+    std::iter::once(flag.to_string())
+        .chain(std::iter::once(long.to_string()))
+        .chain(about.iter().map(|w| (*w).into()))
+        .collect()
 }
 
 /// A command line with one or two odd things.
@@ -56,7 +101,8 @@ pub(super) fn make(base: &Base, room: &Path, rng: &mut Rng) -> Result<Situation>
             call(&args, flag, rng)
         }
         3 => {
-            let flag = *rng.pick(&["--ar", "--cl", "--layers-per-split", "--splits", "--precision", "--weights", "--soc"]);
+            let flag =
+                *rng.pick(&["--ar", "--cl", "--layers-per-split", "--splits", "--precision", "--weights", "--soc"]);
             let model = base.models[0].folder.display().to_string();
             call(&["compile", &model, "-o", "out"], flag, rng)
         }
@@ -73,6 +119,7 @@ pub(super) fn make(base: &Base, room: &Path, rng: &mut Rng) -> Result<Situation>
         _ => {
             let flag = *rng.pick(&["-n", "--tolerance", "--threads"]);
             names.extend(words(if flag == "-n" { "--max-tokens" } else { flag }));
+            names.push("recomputation differ".into());
             let value = value.clone();
             Step::new(["verify".into(), bundle.clone(), flag.into(), value])
         }

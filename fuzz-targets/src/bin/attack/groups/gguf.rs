@@ -67,7 +67,10 @@ pub(super) fn keys(base: &Base, room: &Path, rng: &mut Rng) -> Result<Situation>
         }
     };
     // A width that contradicts a tensor is told with the tensor.
-    names.extend(["the width of a head", "token_embd", "attn_q", "attn_k", "attn_v", "attn_output", "ffn_", "blk."].map(String::from));
+    names.extend(
+        ["the width of a head", "token_embd", "attn_q", "attn_k", "attn_v", "attn_output", "ffn_", "blk."]
+            .map(String::from),
+    );
     std::fs::write(room.join("model.gguf"), draft.bytes())?;
     Ok(Situation::new(what, expect, steps(base)).named(names).early())
 }
@@ -165,7 +168,6 @@ fn more(architecture: &str, rng: &mut Rng) -> (String, GgufValue) {
         ("split.count", U32(3)),
         ("adapter.type", Text("lora".into())),
         ("clip.has_vision_encoder", Bool(true)),
-        ("tokenizer.ggml.add_space_prefix", Text("yes".into())),
         ("tokenizer.ggml.add_eos_token", Bool(true)),
     ];
     let (key, value) = rng.pick(&all).clone();
@@ -180,7 +182,9 @@ pub(super) fn tensors(base: &Base, room: &Path, rng: &mut Rng) -> Result<Situati
     if rng.one_in(8) {
         std::fs::write(&path, draft.bytes())?;
         let how = replace_file(&path, rng)?;
-        return Ok(Situation::new(format!("the file {how}"), Expect::Refuse, steps(base)).named(["model.gguf"]).early());
+        return Ok(Situation::new(format!("the file {how}"), Expect::Refuse, steps(base))
+            .named(["model.gguf"])
+            .early());
     }
     let at = rng.below(draft.tensors.len());
     let count = draft.tensors.len();
@@ -214,7 +218,8 @@ pub(super) fn tensors(base: &Base, room: &Path, rng: &mut Rng) -> Result<Situati
             format!("dims of `{}` are {:?}", tensor.name, tensor.dims)
         }
         4 => {
-            tensor.ty = *rng.pick(&[4, 5, 9, 10, 11, 16, 17, 19, 20, 21, 22, 23, 24, 27, 28, 29, 34, 35, 39, 40, 99, 1 << 31]);
+            tensor.ty =
+                *rng.pick(&[4, 5, 9, 10, 11, 16, 17, 19, 20, 21, 22, 23, 24, 27, 28, 29, 34, 35, 39, 40, 99, 1 << 31]);
             format!("type of `{}` is {}", tensor.name, tensor.ty)
         }
         5 => {

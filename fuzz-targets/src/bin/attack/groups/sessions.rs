@@ -13,9 +13,8 @@ use crate::situation::{Expect, Situation};
 pub(super) fn make(base: &Base, room: &Path, rng: &mut Rng) -> Result<Situation> {
     copy(&base.session, &room.join("s"))?;
     let bundle = base.bundle.display().to_string();
-    let mut names: Vec<String> = std::fs::read_dir(room.join("s"))?
-        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-        .collect();
+    let mut names: Vec<String> =
+        std::fs::read_dir(room.join("s"))?.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
     names.sort();
     let name = rng.pick(&names).clone();
     let path = room.join("s").join(&name);
@@ -62,7 +61,9 @@ pub(super) fn make(base: &Base, room: &Path, rng: &mut Rng) -> Result<Situation>
             std::fs::create_dir(room.join("empty"))?;
             std::fs::write(room.join("file"), "a file of the user")?;
             let what = format!("restored from {place:?}");
-            Situation::new(what, Expect::Refuse, vec![restore(&bundle, place)]).named(["--restore", "session"]).named([place])
+            Situation::new(what, Expect::Refuse, vec![restore(&bundle, place)])
+                .named(["--restore", "session"])
+                .named([place])
         }
     })
 }

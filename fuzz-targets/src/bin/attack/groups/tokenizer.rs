@@ -29,10 +29,16 @@ const PARTS: [(&str, &str); 22] = [
     ("decoder", r#"{"type":"CTC"}"#),
     ("decoder", r#"{"type":"Nothing"}"#),
     ("decoder", r#"{"type":"Sequence","decoders":[{"type":"Fuse"},{"type":"ByteFallback"}]}"#),
-    ("post_processor", r#"{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"<no>","type_id":0}}],"pair":[],"special_tokens":{}}"#),
+    (
+        "post_processor",
+        r#"{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"<no>","type_id":0}}],"pair":[],"special_tokens":{}}"#,
+    ),
     ("post_processor", r#"{"type":"BertProcessing","sep":["x",999999],"cls":["y",0]}"#),
     ("truncation", r#"{"direction":"Right","max_length":0,"strategy":"LongestFirst","stride":5}"#),
-    ("padding", r#"{"strategy":{"Fixed":1000000000000},"direction":"Right","pad_to_multiple_of":0,"pad_id":0,"pad_type_id":0,"pad_token":"x"}"#),
+    (
+        "padding",
+        r#"{"strategy":{"Fixed":1000000000000},"direction":"Right","pad_to_multiple_of":0,"pad_id":0,"pad_type_id":0,"pad_token":"x"}"#,
+    ),
     ("truncation", r#"{"direction":"Right","max_length":1,"strategy":"LongestFirst","stride":0}"#),
 ];
 
@@ -105,7 +111,8 @@ fn vocabulary(document: &mut Value, rng: &mut Rng) -> (String, Vec<String>) {
             format!("id of `{token}` is {}", document["model"]["vocab"][&token])
         }
         3 => {
-            let merge = rng.pick(&[json!("zq qz"), json!(["a"]), json!("abc"), json!(5), json!(["a", "b", "c"])]).clone();
+            let merge =
+                rng.pick(&[json!("zq qz"), json!(["a"]), json!("abc"), json!(5), json!(["a", "b", "c"])]).clone();
             if let Some(merges) = document["model"]["merges"].as_array_mut() {
                 merges.push(merge.clone());
             }
