@@ -1,14 +1,17 @@
-//! Errors for the user: causes without repeats, and broken pipes, which are no failure.
+//! Errors for the user: causes without repeats, as text and as JSON.
 
-use std::io;
+pub mod code;
 
-/// True if the reader of stdout has closed the pipe (`genie ... | head`).
-pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.chain().any(|e| e.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe))
-}
+use anyhow::Error;
+use compiler::CompileError;
+use engine::EngineError;
+use serde_json::{Value, json};
+
+use crate::hints;
+use crate::interrupt::{Interrupted, Signal};
 
 /// The causes below the error, without those that the text above already contains.
-pub fn causes(error: &anyhow::Error) -> Vec<String> {
+pub fn causes(error: &Error) -> Vec<String> {
     let mut above = error.to_string();
     let mut causes = Vec::new();
     for cause in error.chain().skip(1) {
@@ -21,6 +24,64 @@ pub fn causes(error: &anyhow::Error) -> Vec<String> {
     causes
 }
 
+/// The JSON form: `{"error": {"code", "message", "hint", "cause"}}`, beside what the command has produced before it failed.
+pub fn document(error: &Error) -> Value {
+    let form = json!({
+        "code": code::of(error),
+        "message": error.to_string(),
+        "hint": hints::of(error),
+        "cause": causes(error),
+    });
+    let partial = error.chain().find_map(|e| e.downcast_ref::<Partial>());
+    let mut document = partial.map_or_else(|| json!({}), |partial| partial.record.clone());
+    document["error"] = form;
+    document
+}
+
+/// Whether work was ended on request.
+pub fn is_stop(error: &Error) -> bool {
+    error.chain().any(|e| {
+        e.is::<Interrupted>()
+            || e.downcast_ref::<open_genie::Error>().is_some_and(open_genie::Error::is_stopped)
+            || matches!(e.downcast_ref(), Some(EngineError::Stopped { .. }))
+            || matches!(e.downcast_ref(), Some(CompileError::Cancelled))
+    })
+}
+
+/// The interruption that has ended work, in place of what the library says of it.
+pub fn as_interruption(signal: Signal, error: Error) -> Error {
+    match error.chain().any(|e| e.is::<Interrupted>()) {
+        true => error,
+        false => Error::new(Interrupted::new(signal, error.to_string())),
+    }
+}
+
+/// An error after a part of the work: `record` is what `--json` prints of that part.
+#[derive(Debug)]
+pub struct Partial {
+    record: Value,
+    error: Error,
+}
+
+impl Partial {
+    /// The error with the record, an object.
+    pub fn error(record: Value, error: Error) -> Error {
+        Error::new(Self { record, error })
+    }
+}
+
+impl std::fmt::Display for Partial {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl std::error::Error for Partial {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&*self.error)
+    }
+}
+
 /// An error that the user can fix, with a hint how.
 #[derive(Debug)]
 pub struct UserError {
@@ -30,8 +91,8 @@ pub struct UserError {
 
 impl UserError {
     /// As an `anyhow` error.
-    pub fn error(message: impl Into<String>, hint: impl Into<String>) -> anyhow::Error {
-        anyhow::Error::new(Self { message: message.into(), hint: hint.into() })
+    pub fn error(message: impl Into<String>, hint: impl Into<String>) -> Error {
+        Error::new(Self { message: message.into(), hint: hint.into() })
     }
 
     /// What to do about it.
@@ -59,9 +120,11 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_pipe_is_found_below_other_errors() {
-        let pipe = anyhow::Error::new(io::Error::from(io::ErrorKind::BrokenPipe)).context("cannot print");
-        assert!(is_broken_pipe(&pipe));
-        assert!(!is_broken_pipe(&anyhow::anyhow!("other")));
+    fn a_partial_record_carries_its_error() {
+        let error = UserError::error("no room", "make room").context("cannot save");
+        let document = document(&Partial::error(json!({"text": "so far"}), error));
+        let form =
+            json!({"code": "invalid-argument", "message": "cannot save", "hint": "make room", "cause": ["no room"]});
+        assert_eq!(document, json!({"text": "so far", "error": form}));
     }
 }

@@ -1,6 +1,6 @@
 //! `genie`: generates text from compiled graphs, on an NPU or on this machine's CPU. Flags, printing and exit codes; no more.
 //!
-//! stdout carries data, stderr everything else. Exit codes: 0 done, 1 failed in a way that the user can fix, 2 bad usage.
+//! stdout carries data, stderr everything else. Exit codes are those of [`exit`].
 #![forbid(unsafe_code)]
 
 mod args;
@@ -11,34 +11,38 @@ mod exit;
 mod failure;
 mod file_limit;
 mod hints;
+mod interrupt;
 mod log_format;
 mod outfile;
 mod printer;
 mod prompt_text;
+mod usage;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use exit::ExitStatus;
 
 fn main() -> ExitCode {
-    let cli = match cli::Cli::try_parse() {
+    let cli = match usage::parse() {
         Ok(cli) => cli,
-        // A mistake is quoted; help is clap's own text.
-        Err(error) if error.use_stderr() => {
-            eprint!("{}", escape::escape(&error.render().to_string()));
-            return ExitCode::from(2);
-        }
-        Err(help) => help.exit(),
+        Err(code) => return code,
     };
-    let printer = printer::Printer::new(cli.verbosity);
+    let printer = printer::Printer::new(cli.verbosity, cli.command.json());
     printer.start_log();
     file_limit::take_signal();
-    match cli.command.run(&printer) {
-        Ok(status) => status.into(),
-        Err(error) if failure::is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => {
-            printer.failure(&error);
-            ExitCode::FAILURE
+    printer.start_signals();
+    let done = cli.command.run(&printer);
+    let status = match (done, printer.interrupt().received()) {
+        (Ok(_), Some(signal)) => ExitStatus::Interrupted(signal),
+        (Ok(status), None) => status,
+        (Err(error), Some(signal)) if failure::is_stop(&error) => {
+            printer.interrupted(signal, error);
+            ExitStatus::Interrupted(signal)
         }
-    }
+        (Err(error), _) => {
+            printer.failure(&error);
+            ExitStatus::Failed
+        }
+    };
+    status.into()
 }

@@ -1,28 +1,44 @@
-//! Prints data to stdout and everything else to stderr, in colour on a terminal.
+//! Prints data to stdout and everything else to stderr, in colour on a terminal; knows the signals that end the program.
+//!
+//! A reader of stdout that leaves ends the printing, not the work: from then on data goes nowhere. Any other failure to write
+//! is an error.
+
+mod output;
 
 use std::fmt::Display;
 use std::io::{IsTerminal, Write, stderr, stdout};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::Value;
 use tracing_subscriber::EnvFilter;
 
 use crate::args::Verbosity;
 use crate::escape::escape;
+use crate::interrupt::{Interrupt, Interrupted, Signal};
 use crate::{failure, hints, log_format};
+use output::Output;
+
+pub use output::OutputError;
 
 /// Writes to stdout and stderr, as verbose as the flags ask.
+#[derive(Clone)]
 pub struct Printer {
     verbosity: Verbosity,
+    /// Failures are data, too.
+    json: bool,
     colour: bool,
+    out: Arc<Output>,
+    interrupt: Interrupt,
 }
 
 impl Printer {
-    /// Colours only on a terminal, and not when `NO_COLOR` is set.
-    pub fn new(verbosity: Verbosity) -> Self {
+    /// Colours only on a terminal, and not when `NO_COLOR` is set. With `json` failures also go to stdout, as JSON.
+    pub fn new(verbosity: Verbosity, json: bool) -> Self {
         let colour = stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
-        Self { verbosity, colour }
+        Self { verbosity, json, colour, out: Arc::default(), interrupt: Interrupt::default() }
     }
 
     /// Sends the libraries' log to stderr; `GENIE_LOG` overrides the flags.
@@ -36,27 +52,52 @@ impl Printer {
             _ => "trace",
         };
         let filter = EnvFilter::try_from_env("GENIE_LOG").unwrap_or_else(|_| EnvFilter::new(level));
-        let log =
-            tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr).with_ansi(self.colour).without_time();
+        let log = tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_writer(stderr)
+            .with_ansi(self.colour)
+            // A closed stderr is no failure; without this, the subscriber panics there.
+            .log_internal_errors(false)
+            .without_time();
         match self.verbosity.verbose {
             0 => log.event_format(log_format::Plain).init(),
             _ => log.init(),
         }
     }
 
+    /// Handles Ctrl-C and the like from now on.
+    pub fn start_signals(&self) {
+        let printer = self.clone();
+        if let Err(error) = self.interrupt.listen(move |signal| printer.announce(signal)) {
+            self.info(format_args!("warning: signals will end this program without saving: {error}"));
+        }
+    }
+
+    /// The signals that end the program.
+    pub fn interrupt(&self) -> &Interrupt {
+        &self.interrupt
+    }
+
     /// A line of data.
+    ///
+    /// # Errors
+    /// stdout cannot be written, except where its reader has left: then nothing is printed any more.
     pub fn data_line(&self, text: impl Display) -> Result<()> {
-        writeln!(stdout().lock(), "{}", escape(&text.to_string()))?;
-        Ok(())
+        Ok(self.out.write(format!("{}\n", escape(&text.to_string())).as_bytes())?)
     }
 
     /// Data without a line end, flushed: streamed text. Control characters of a model's text reach a pipe, not a terminal.
+    ///
+    /// # Errors
+    /// As [`Self::data_line`].
     pub fn data(&self, text: &str) -> Result<()> {
         let text = if stdout().is_terminal() { escape(text) } else { text.into() };
-        let mut out = stdout().lock();
-        out.write_all(text.as_bytes())?;
-        out.flush()?;
-        Ok(())
+        Ok(self.out.write(text.as_bytes())?)
+    }
+
+    /// False once the reader of stdout has left (`genie ... | head`): what is printed goes nowhere.
+    pub fn has_reader(&self) -> bool {
+        self.out.has_reader()
     }
 
     /// A message on stderr; not when quiet.
@@ -67,7 +108,7 @@ impl Printer {
         }
     }
 
-    /// An error with its causes and its hint.
+    /// An error with its causes and its hint; with `--json` as a line of data as well.
     pub fn failure(&self, error: &anyhow::Error) {
         let label = if self.colour { "\x1b[1;31merror\x1b[0m" } else { "error" };
         let mut text = format!("{label}: {}\n", escape(&error.to_string()));
@@ -78,6 +119,31 @@ impl Printer {
             text.push_str(&format!("\nhint: {}\n", escape(&hint)));
         }
         let _ = stderr().lock().write_all(text.as_bytes());
+        self.failure_line(&failure::document(error));
+    }
+
+    /// The end by a signal of a command that had deferred it.
+    pub fn interrupted(&self, signal: Signal, error: anyhow::Error) {
+        let error = failure::as_interruption(signal, error);
+        self.info(&error);
+        self.failure_line(&failure::document(&error));
+    }
+
+    /// The end by a signal, on the thread that waits for it.
+    fn announce(&self, signal: Signal) {
+        let error = anyhow::Error::new(Interrupted::new(signal, ""));
+        self.info(&error);
+        if self.json {
+            // The program ends: a failure to say so as well cannot be said.
+            let _ = self.out.write_if_free(format!("{}\n", failure::document(&error)).as_bytes());
+        }
+    }
+
+    fn failure_line(&self, document: &Value) {
+        if self.json {
+            // Already on stderr.
+            let _ = self.out.write(format!("{document}\n").as_bytes());
+        }
     }
 
     /// A progress bar of `length` items or bytes; hidden when quiet or when stderr is not a terminal.

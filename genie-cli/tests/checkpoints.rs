@@ -107,7 +107,7 @@ fn what_a_folder_says_is_used_or_refused_by_name() {
         Case {
             name: "section 3: a temperature that `run` refuses",
             change: |d| set(d, "generation_config.json", "temperature", json!(1e300)),
-            error: "error: bad `temperature` in `model/generation_config.json`: found 1e300, expected a number from 0 to 3.4e38\n",
+            error: "error: bad `temperature` in `model/generation_config.json`: found 1e+300, expected a number from 0 to 3.4e38\n",
             hint: "",
         },
         Case {

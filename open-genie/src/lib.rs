@@ -60,7 +60,8 @@ pub use calibration::CalibrationContext;
 #[cfg(feature = "compile")]
 pub use compile::{Compiled, Proof, compile, prove};
 pub use dialog::{
-    QueryKpis, Reply, RestoreNote, RestoreReport, SamplerSettings, SaveFormat, SaveReport, SentenceCode, StopReason,
+    DialogError, QueryKpis, Reply, RestoreNote, RestoreReport, SamplerSettings, SaveFormat, SaveReport, SentenceCode,
+    StopReason,
 };
 pub use engine::{PrefixCacheFault, SeqTokens, SequenceModel, StopFlag, TokenModel};
 pub use error::{Error, Hint};

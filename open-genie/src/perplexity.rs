@@ -2,8 +2,8 @@
 //!
 //! *Units*: nats; tokens.
 
-use engine::TokenModel;
 use engine::perplexity::{NllStats, of_window};
+use engine::{EngineError, TokenModel};
 use genie_types::TokenId;
 
 use crate::{Error, Model};
@@ -46,7 +46,7 @@ impl Model {
     }
 
     /// The perplexity over the first `max_windows` windows of [`Self::windows`]; calls `progress` after each. The cache is
-    /// arbitrary afterwards.
+    /// arbitrary afterwards. Stopped by [`Self::stop_flag`], it is that of the windows before, as long as there is one.
     ///
     /// # Errors
     /// [`Error::DamagedWeights`], [`Error::Window`], [`Error::NothingToPredict`], a token outside the vocabulary, a graph that fails.
@@ -62,7 +62,10 @@ impl Model {
         let window = size.unwrap_or_else(|| self.engine().context_size());
         let (mut all, mut windows) = (NllStats::default(), 0);
         for window in self.windows(tokens, size)?.take(max_windows) {
-            all.join(of_window(self.engine_mut(), bos, window)?);
+            match of_window(self.engine_mut(), bos, window) {
+                Err(EngineError::Stopped { .. }) if windows > 0 => break,
+                found => all.join(found?),
+            }
             windows += 1;
             progress();
         }

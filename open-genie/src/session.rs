@@ -276,7 +276,7 @@ pub struct Generation<'s> {
 #[derive(Debug)]
 enum State<'s> {
     Running(dialog::Generation<'s>),
-    /// The last piece was given.
+    /// The last piece was given, or the error.
     Over(dialog::Generation<'s>),
     /// The error, until it was given.
     Failed(Option<Error>),
@@ -352,7 +352,10 @@ impl Iterator for Generation<'_> {
                     return Some(Ok(Token { stop, ..Token::default() }));
                 }
                 Err(error) => {
-                    self.state = State::Failed(None);
+                    // What was generated before is still asked for.
+                    if let State::Running(inner) = std::mem::replace(&mut self.state, State::Failed(None)) {
+                        self.state = State::Over(inner);
+                    }
                     return Some(Err(match &mut self.weights {
                         Some(weights) => or_damaged(weights, error, self.fits),
                         None => Error::of_dialog(error, self.fits),

@@ -40,6 +40,8 @@ fn demo_bundle(backend: &BackendArgs, printer: &Printer) -> Result<PathBuf> {
     let folder = demo::folder()?;
     if !demo::is_compiled(&folder) {
         printer.info(format_args!("compiling the demo model into {} (once)", folder.display()));
+        // A signal cancels, so that nothing half written is left.
+        let _deferred = printer.interrupt().defer();
         demo::compile(&folder, &backend.options()?, &mut Bars::new(printer, false))?;
     }
     Ok(folder)

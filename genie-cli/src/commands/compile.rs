@@ -11,6 +11,7 @@ use indicatif::ProgressBar;
 use open_genie::Proof;
 use qnn_api::library::runtime;
 use qnn_api::{Backend, PerfPolicy};
+use serde_json::{Value, json};
 
 use crate::args::{BackendArgs, VariantArgs};
 use crate::exit::ExitStatus;
@@ -45,6 +46,9 @@ pub struct Args {
     /// Replace the bundle in that folder. What its manifest does not list stays; a folder without a bundle is never replaced.
     #[arg(long)]
     pub force: bool,
+    /// Print one JSON document: the config, the graphs, the files with their lengths and hashes.
+    #[arg(long)]
+    pub json: bool,
     /// Do not try the bundle before it is put in its place: its files, its tokenizer, a step of one token and a wider one.
     #[arg(long)]
     pub skip_check: bool,
@@ -136,9 +140,20 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
         ..CompileOptions::new(&args.model, &args.output)
     };
     let Compiled { manifest, proof } = into_bundle(&options, args, printer)?;
-    printer.data_line(args.output.join(genie_bundle::CONFIG_FILE).display())?;
+    let config = args.output.join(genie_bundle::CONFIG_FILE);
+    match args.json {
+        true => printer.data_line(record(&config, &manifest)?)?,
+        false => printer.data_line(config.display())?,
+    }
     summary(&args.output, &manifest, proof.as_ref(), printer);
     Ok(ExitStatus::Done)
+}
+
+/// The document of `--json`: where the config is, and the manifest.
+fn record(config: &Path, manifest: &Manifest) -> Result<Value> {
+    let mut record = json!({"config": config.display().to_string()});
+    record["manifest"] = serde_json::to_value(manifest).context("cannot print the manifest")?;
+    Ok(record)
 }
 
 /// What was compiled, how far it was tried, and how to run it.
@@ -203,6 +218,8 @@ fn into_bundle(options: &CompileOptions, args: &Args, printer: &Printer) -> Resu
         Some(htp) => htp_backend(htp, &args.backend)?,
         None => open_genie::open_backend(&open)?,
     };
+    // A signal cancels, so that nothing half written is left.
+    let _deferred = printer.interrupt().defer();
     let mut bars = Bars::new(printer, options.htp.is_some());
     if args.skip_check {
         let manifest = compiler::compile(options, &backend, &mut bars)?;
@@ -277,5 +294,9 @@ impl Progress for Bars<'_> {
 
     fn note(&mut self, text: &str) {
         self.printer.info(format_args!("note: {text}"));
+    }
+
+    fn cancelled(&self) -> bool {
+        self.printer.interrupt().received().is_some()
     }
 }

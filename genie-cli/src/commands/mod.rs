@@ -36,6 +36,20 @@ pub enum Command {
 }
 
 impl Command {
+    /// Whether it prints JSON: failures are then JSON, too.
+    pub fn json(&self) -> bool {
+        match self {
+            Self::Run(args) => args.json,
+            Self::Compile(args) => args.json,
+            Self::Inspect(args) => args.json,
+            Self::Plan(args) => args.json,
+            Self::Bench(args) => args.json,
+            Self::Verify(args) => args.json,
+            Self::Perplexity(args) => args.json,
+            Self::Doctor(args) => args.json,
+        }
+    }
+
     /// Runs the command.
     pub fn run(self, printer: &Printer) -> Result<ExitStatus> {
         match self {

@@ -10,6 +10,8 @@ use serde::Serialize;
 
 use crate::args::{BackendArgs, BundleArgs, PolicyArg, SocArgs, ThreadArgs};
 use crate::exit::ExitStatus;
+use crate::failure::Partial;
+use crate::interrupt::Interrupted;
 use crate::printer::Printer;
 use crate::prompt_text::{self, Role};
 
@@ -66,6 +68,9 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     let max_windows = args.max_windows.unwrap_or(usize::MAX);
     let n_windows = model.windows(&tokens, args.window)?.take(max_windows).count();
     let bar = printer.bar(n_windows as u64, "windows", false);
+    let deferred = printer.interrupt().defer();
+    let stop = model.stop_flag();
+    deferred.stop_with(move || stop.set());
     let found = model.perplexity(&tokens, args.window, max_windows, &mut || bar.inc(1))?;
     bar.finish_and_clear();
     let report = Report {
@@ -78,13 +83,26 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
         standard_error: found.standard_error,
         perplexity: found.perplexity,
     };
-    if args.json {
-        printer.data_line(serde_json::to_string(&report)?)?;
-    } else {
-        let Report { window, windows, tokens, nats_per_token: nats, standard_error: error, perplexity, .. } = report;
-        printer.data_line(format_args!("tokens      {tokens} in {windows} windows of {window}"))?;
-        printer.data_line(format_args!("NLL         {nats:.4} nats per token, standard error {error:.4}"))?;
-        printer.data_line(format_args!("perplexity  {perplexity:.3}"))?;
+    let windows = report.windows;
+    if let Some(signal) = printer.interrupt().received().filter(|_| windows < n_windows) {
+        let error = Interrupted::new(signal, format!("{windows} of {n_windows} windows are done")).into();
+        if args.json {
+            return Err(Partial::error(serde_json::to_value(&report)?, error));
+        }
+        print(printer, report)?;
+        return Err(error);
+    }
+    match args.json {
+        true => printer.data_line(serde_json::to_string(&report)?)?,
+        false => print(printer, report)?,
     }
     Ok(ExitStatus::Done)
+}
+
+fn print(printer: &Printer, report: Report) -> Result<()> {
+    let Report { window, windows, tokens, nats_per_token: nats, standard_error: error, perplexity, .. } = report;
+    printer.data_line(format_args!("tokens      {tokens} in {windows} windows of {window}"))?;
+    printer.data_line(format_args!("NLL         {nats:.4} nats per token, standard error {error:.4}"))?;
+    printer.data_line(format_args!("perplexity  {perplexity:.3}"))?;
+    Ok(())
 }

@@ -1,22 +1,26 @@
 //! `genie run`: generates text from a prompt.
 
+mod stream;
+
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Error, Result};
 use clap::ValueEnum;
 use engine::profile::{EventTimes, GraphTimes};
 use engine::{GraphProfile, ModeKind};
 use genie_types::TokenId;
-use open_genie::{Bundle, PrefixCacheOptions, Reply, SamplerSettings, SaveFormat, SentenceCode, Session, StopReason};
+use open_genie::{Bundle, PrefixCacheOptions, Reply, SamplerSettings, SaveFormat, Session, StopReason};
 use qnn_api::ProfileLevel;
 use serde_json::{Value, json};
 
 use crate::args::{BackendArgs, BundleArgs, PolicyArg, SocArgs, ThreadArgs, warn_of_nominal_costs};
 use crate::exit::ExitStatus;
-use crate::failure::UserError;
+use crate::failure::{Partial, UserError};
+use crate::interrupt::Interrupted;
 use crate::outfile;
 use crate::printer::Printer;
 use crate::prompt_text::{self, Role};
+use stream::{End, Streamed, stream};
 
 /// Default of `--max-tokens` with the demo.
 const DEMO_MAX_TOKENS: u32 = 200;
@@ -36,7 +40,8 @@ pub struct Args {
     /// Token ids instead of text; the BOS token is put before them, as in Genie's token queries.
     #[arg(long, value_name = "IDS", value_delimiter = ',')]
     pub prompt_tokens: Option<Vec<u32>>,
-    /// Largest number of tokens to generate [default: the config's; else 200 for the demo; else until the context is full].
+    /// Largest number of tokens to generate [default: the config's; else 200 for the demo; else until the context is full;
+    /// with `--save` at most half of what the context still holds, so that a next turn fits].
     #[arg(long, short = 'n', value_name = "TOKENS")]
     pub max_tokens: Option<u32>,
     #[command(flatten)]
@@ -135,6 +140,16 @@ enum Prompt {
     Tokens(Vec<TokenId>),
 }
 
+impl Prompt {
+    fn lent(&self, args: &Args) -> open_genie::Prompt<'_> {
+        match self {
+            Self::Text(text) if args.no_parse_special => open_genie::Prompt::Plain(text),
+            Self::Text(text) => open_genie::Prompt::Text(text),
+            Self::Tokens(tokens) => open_genie::Prompt::Tokens(tokens),
+        }
+    }
+}
+
 /// Opens the bundle or the demo, runs the query, streams the reply, reports.
 pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     let prompt = prompt(args, printer)?;
@@ -161,34 +176,86 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
         let whose = if report.format == SaveFormat::Genie { "Genie's files" } else { "the snapshot" };
         printer.info(format_args!("restored {} tokens from {whose}", session.history().len()));
     }
-    let code = if args.saved.rewind { SentenceCode::Rewind } else { SentenceCode::Complete };
-    let mut generation = match &prompt {
-        Prompt::Text(text) if args.no_parse_special => session.query(open_genie::Prompt::Plain(text), code),
-        Prompt::Text(text) => session.query(text, code),
-        Prompt::Tokens(tokens) => session.query(tokens.as_slice(), code),
+    // From here on a signal ends the reply, and what is to be kept is kept.
+    let deferred = printer.interrupt().defer();
+    let streamed = stream(args, printer, &deferred, &mut session, prompt.lent(args));
+    end(args, printer, &mut session, graphs.as_ref(), streamed)
+}
+
+/// Reports, writes what is to be kept, and prints the record of `--json`, also of a reply that was not completed.
+fn end(
+    args: &Args,
+    printer: &Printer,
+    session: &mut Session,
+    graphs: Option<&GraphProfile>,
+    streamed: Streamed,
+) -> Result<ExitStatus> {
+    let Streamed { reply, room, end } = streamed;
+    let end = match end {
+        End::Failed(error) if reply.tokens.is_empty() => return Err(error),
+        end => end,
     };
-    for token in &mut generation {
-        let token = token?;
-        if !args.json && token.stop.is_none() {
-            printer.data(&token.text)?;
+    // Messages, and the prompt of a shell, begin lines of their own.
+    let line = if args.json { Ok(()) } else { printer.data_line("") };
+    let done = match end {
+        End::Failed(error) => Err(error),
+        End::Kept | End::Output(_) => {
+            if let Some(fault) = session.prefix_cache_fault() {
+                printer.info(format_args!("warning: {}; the run goes on without it", with_causes(fault)));
+            }
+            report(args, printer, session, &reply, room);
+            // Large weights are checked once per file; what the thread has not done is done now, when nothing waits for it.
+            // After a signal something does: the next run checks them.
+            let checked = if printer.interrupt().received().is_none() { session.check_weights() } else { Ok(()) };
+            checked.map_err(Error::new).and_then(|()| keep(args, printer, session, graphs)).and_then(
+                |saved| match end {
+                    End::Output(error) => Err(error),
+                    _ => line.and_then(|()| stopped(printer, &reply, saved)),
+                },
+            )
         }
-    }
-    let reply = generation.stop_here();
-    if let Some(fault) = session.prefix_cache_fault() {
-        printer.info(format_args!("warning: {}; the run goes on without it", with_causes(fault)));
-    }
-    report(args, printer, &session, &reply)?;
-    // Large weights are checked once per file; what the thread has not done is done now, when nothing waits for it.
-    session.check_weights()?;
-    if let Some(file) = &args.profile {
-        write_profile(file, &session, graphs.as_ref())?;
-    }
-    if let Some(folder) = &args.saved.save
-        && let Some(why) = session.save(folder)?.without_genie
-    {
-        printer.info(format_args!("saved without Genie's files: {why}"));
+    };
+    match (done, args.json) {
+        (Err(error), true) => return Err(Partial::error(record(session, &reply), error)),
+        (Ok(()), true) => printer.data_line(record(session, &reply))?,
+        (done, false) => done?,
     }
     Ok(ExitStatus::Done)
+}
+
+/// Fails if a signal has ended the reply, with how far it came.
+fn stopped(printer: &Printer, reply: &Reply, saved: Option<&Path>) -> Result<()> {
+    let Some(signal) = printer.interrupt().received() else { return Ok(()) };
+    let mut done = match reply.tokens.len() {
+        0 => format!("{} tokens of the prompt are processed", reply.input.len()),
+        n => format!("{n} tokens are generated"),
+    };
+    if let Some(folder) = saved {
+        done.push_str(&format!("; the dialog is saved in `{}`", folder.display()));
+    }
+    Err(Interrupted::new(signal, done).into())
+}
+
+/// Writes the profile and the dialog; returns where the dialog was saved.
+fn keep<'a>(
+    args: &'a Args,
+    printer: &Printer,
+    session: &mut Session,
+    graphs: Option<&GraphProfile>,
+) -> Result<Option<&'a Path>> {
+    if let Some(file) = &args.profile {
+        write_profile(file, session, graphs)?;
+    }
+    let Some(folder) = &args.saved.save else { return Ok(None) };
+    if session.history().is_empty() {
+        // Only a signal before the first step leaves none.
+        printer.info("nothing was processed: no dialog is saved");
+        return Ok(None);
+    }
+    if let Some(why) = session.save(folder)?.without_genie {
+        printer.info(format_args!("saved without Genie's files: {why}"));
+    }
+    Ok(Some(folder))
 }
 
 /// An error and its causes in one line.
@@ -297,19 +364,20 @@ fn sampler(mut settings: SamplerSettings, args: &SamplerArgs) -> Result<SamplerS
     Ok(settings)
 }
 
-fn report(args: &Args, printer: &Printer, session: &Session, reply: &Reply) -> Result<()> {
-    if args.json {
-        printer.data_line(record(session, reply))?;
-    } else {
-        printer.data_line("")?;
-        if reply.stop == StopReason::ContextLimit {
-            printer.info(format_args!("stopped: the context is full, {} tokens", session.n_past()));
-        }
+/// What is said of the reply on stderr.
+fn report(args: &Args, printer: &Printer, session: &Session, reply: &Reply, room: Option<usize>) {
+    if !args.json && reply.stop == StopReason::ContextLimit {
+        printer.info(format_args!("stopped: the context is full, {} tokens", session.n_past()));
+    }
+    if let Some(room) = room.filter(|_| reply.stop == StopReason::MaxTokens) {
+        printer.info(format_args!(
+            "stopped after {room} tokens, so that `--restore` can go on in the other half of the context; `-n` sets another \
+             limit"
+        ));
     }
     if args.stats {
         stats(printer, reply);
     }
-    Ok(())
 }
 
 /// The one line of `--json`.

@@ -24,7 +24,8 @@ use open_genie::Perf;
 
 use crate::args::{BackendArgs, BundleArgs, PolicyArg, ThreadArgs, warn_of_nominal_costs};
 use crate::exit::ExitStatus;
-use crate::failure::UserError;
+use crate::failure::{self, UserError};
+use crate::interrupt::Interrupted;
 use crate::outfile;
 use crate::printer::Printer;
 use measure::Test;
@@ -77,6 +78,17 @@ pub struct Args {
     pub backend: BackendArgs,
 }
 
+impl Args {
+    /// Whether the tests have a purpose beside what is printed.
+    fn writes_files(&self) -> bool {
+        #[cfg(feature = "plot")]
+        let plot = self.plot.is_some();
+        #[cfg(not(feature = "plot"))]
+        let plot = false;
+        plot || self.trace.is_some()
+    }
+}
+
 /// Measures and prints, or measures and writes the calibration.
 pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     if args.reps == 0 {
@@ -94,6 +106,9 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     let mut model = bundle.open(&options)?;
     // Before anything is measured: no check runs beside it, and no figure is of damaged weights.
     model.check_weights()?;
+    let deferred = printer.interrupt().defer();
+    let stop = model.stop_flag();
+    deferred.stop_with(move || stop.set());
     if args.calibrate {
         return calibrate::run(args, printer, &mut model);
     }
@@ -112,16 +127,27 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     };
     #[cfg(feature = "plot")]
     let mut plot = plot::Plot::default();
+    let mut n_done = 0;
     for test in &tests {
-        let seconds = measure::run(test, engine, args.reps)?;
+        if !printer.has_reader() && !args.writes_files() {
+            return Ok(ExitStatus::Done);
+        }
+        let seconds = match measure::run(test, engine, args.reps) {
+            Err(error) if failure::is_stop(&error) => break,
+            seconds => seconds?,
+        };
         let record = Record::new(&metadata, test, &seconds, &weights, &roofline);
         out.measure(&record)?;
         #[cfg(feature = "plot")]
         plot.add(test, &record);
+        n_done += 1;
     }
     #[cfg(feature = "plot")]
-    if let Some(path) = &args.plot {
+    if let Some(path) = args.plot.as_ref().filter(|_| n_done > 0) {
         outfile::write("--plot", path, &plot.svg(&metadata.title())?)?;
+    }
+    if let Some(signal) = printer.interrupt().received() {
+        return Err(Interrupted::new(signal, format!("{n_done} of {} tests are done", tests.len())).into());
     }
     if args.profile || args.trace.is_some() {
         profiles(args, &tests, engine, printer, &mut out)?;

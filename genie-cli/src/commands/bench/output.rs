@@ -30,8 +30,9 @@ impl<'a> Output<'a> {
         Self { printer, json, under: Table::None }
     }
 
-    /// Prints a limit of the machine.
+    /// Prints a limit of the machine; fails after a signal, since nothing else ends its measurement.
     pub fn limit(&mut self, limit: &Limit<'_>) -> Result<()> {
+        self.printer.interrupt().check()?;
         if self.json {
             return self.printer.data_line(serde_json::to_string(limit)?);
         }

@@ -1,0 +1,312 @@
+//! The `code` of each error in its JSON form: one stable word for each kind, whatever the text says.
+//!
+//! *Invariant*: every word that is given out stands in `CODES`, and docs/exit-codes.md has the same table. The first cause
+//! that has a word decides, from the top; a cause that only carries another one has none.
+
+use std::io;
+
+use compiler::CompileError;
+use doctor::DoctorError;
+use engine::EngineError;
+use file_io::FileError;
+use genie_bundle::{BundleError, ConfigError};
+use open_genie::{DialogError, Error};
+use session_store::StoreError;
+
+use super::UserError;
+use crate::interrupt::Interrupted;
+use crate::printer::OutputError;
+
+/// Bad usage: the command line itself.
+pub const USAGE: &str = "usage";
+
+/// The words, and what each stands for.
+#[cfg(test)]
+const CODES: &[(&str, &str)] = &[
+    (USAGE, "the command line is not understood (exit code 2)"),
+    ("interrupted", "a signal ended the run; what was done until then stands beside `error`"),
+    ("invalid-argument", "the value of a flag cannot be used"),
+    ("not-found", "a file or folder does not exist"),
+    ("permission-denied", "the system refuses access to a file"),
+    ("disk-full", "the disk is full, or a limit on file sizes was hit"),
+    ("io", "the system could not read or write"),
+    ("stdout-failed", "the output could not be written"),
+    ("output-refused", "the place to write to holds something else"),
+    ("invalid-config", "`genie_config.json`, or a file beside it, is not valid"),
+    ("invalid-bundle", "a bundle, its manifest or its context binaries cannot be used"),
+    ("invalid-model", "the checkpoint or GGUF file to compile is damaged, incomplete or contradicts itself"),
+    ("unsupported-model", "the model needs what this program does not have"),
+    ("unsupported-target", "the chip cannot run what was asked for"),
+    ("too-large", "a context binary would exceed its limit"),
+    ("invalid-tokenizer", "the tokenizer cannot be used"),
+    ("invalid-token", "a token id is not in the vocabulary"),
+    ("invalid-session", "a saved dialog is damaged or not one"),
+    ("other-model", "a saved dialog belongs to another model"),
+    ("nothing-to-save", "there is no dialog yet"),
+    ("context-exceeded", "the tokens do not fit the context"),
+    ("not-finite", "the graphs computed NaN or infinity"),
+    ("backend-missing", "a QNN library is missing or is not one"),
+    ("backend-failed", "a QNN library refused a call"),
+    ("failed", "anything else; the message says what"),
+];
+
+const FALLBACK: &str = "failed";
+
+/// The word of an error.
+pub fn of(error: &anyhow::Error) -> &'static str {
+    error.chain().find_map(of_cause).unwrap_or(FALLBACK)
+}
+
+fn of_cause(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
+    if error.is::<Interrupted>() {
+        return Some("interrupted");
+    }
+    if error.is::<UserError>() {
+        return Some("invalid-argument");
+    }
+    if error.is::<OutputError>() {
+        return Some("stdout-failed");
+    }
+    None.or_else(|| of_front(error.downcast_ref()?))
+        .or_else(|| of_dialog(error.downcast_ref::<DialogError>().or_else(|| Some(error.downcast_ref::<Box<_>>()?))?))
+        .or_else(|| of_engine(error.downcast_ref()?))
+        .or_else(|| of_compiler(error.downcast_ref()?))
+        .or_else(|| of_store(error.downcast_ref()?))
+        .or_else(|| of_bundle(error.downcast_ref()?))
+        .or_else(|| of_config(error.downcast_ref()?))
+        .or_else(|| of_doctor(error.downcast_ref()?))
+        .or_else(|| of_backend(error.downcast_ref()?))
+        .or_else(|| of_file(error.downcast_ref()?))
+        .or_else(|| Some(of_io(error.downcast_ref()?)))
+}
+
+fn of_front(error: &Error) -> Option<&'static str> {
+    match error {
+        Error::UnknownBackend { .. } | Error::Load { .. } => Some("backend-missing"),
+        Error::UnknownSoc { .. } | Error::NoHtp { .. } => Some("unsupported-target"),
+        Error::PinOnOtherBackend { .. }
+        | Error::NoCores { .. }
+        | Error::CoreUnavailable { .. }
+        | Error::CoresUnknown
+        | Error::NoClocks { .. }
+        | Error::PromptLength { .. }
+        | Error::Window { .. }
+        | Error::NothingToPredict { .. }
+        | Error::NothingToVerify
+        | Error::Tolerance { .. }
+        | Error::NoCacheFolder => Some("invalid-argument"),
+        Error::UnknownPerfProfile { .. } => Some("invalid-config"),
+        Error::NoFile { .. } => Some("not-found"),
+        Error::NoBinary { .. }
+        | Error::OtherBackend { .. }
+        | Error::NewerBinary { .. }
+        | Error::MixedBinaries { .. }
+        | Error::DamagedWeights { .. }
+        | Error::LogitsWidth { .. } => Some("invalid-bundle"),
+        Error::LogitsNotFinite { .. } => Some("not-finite"),
+        Error::Vote { .. } | Error::Start { .. } => Some("backend-failed"),
+        Error::Bundle(error) => of_bundle(error),
+        Error::Config(error) => of_config(error),
+        Error::ContextExceeded { .. } => Some("context-exceeded"),
+        Error::Engine(error) => of_engine(error),
+        Error::Dialog(error) => of_dialog(error),
+        Error::Tokenizer(_) => Some("invalid-tokenizer"),
+        Error::Store(error) => of_store(error),
+        Error::Save { source, .. } | Error::Restore { source, .. } => of_dialog(source),
+        Error::Compile(error) => of_compiler(error),
+        // Carriers: what is below them says more.
+        _ => None,
+    }
+}
+
+fn of_dialog(error: &DialogError) -> Option<&'static str> {
+    match error {
+        DialogError::Tokenizer(_) => Some("invalid-tokenizer"),
+        DialogError::Engine(error) => of_engine(error),
+        DialogError::Overflow(_) => Some("context-exceeded"),
+        DialogError::Store(error) => of_store(error),
+        DialogError::Sampler(_) => Some("not-finite"),
+        DialogError::UnknownKind { .. } | DialogError::EmptyStopSequence { .. } => Some("invalid-config"),
+        DialogError::RandomState(_) | DialogError::NoDialogSaved => Some("invalid-session"),
+        DialogError::NothingToSave => Some("nothing-to-save"),
+        DialogError::Empty => Some("invalid-argument"),
+        _ => None,
+    }
+}
+
+fn of_engine(error: &EngineError) -> Option<&'static str> {
+    match error {
+        EngineError::Overflow(_) | EngineError::DraftTooLong { .. } => Some("context-exceeded"),
+        EngineError::TokenOutOfRange { .. } | EngineError::NoTokens => Some("invalid-token"),
+        EngineError::NotFinite { .. } => Some("not-finite"),
+        EngineError::MissingFile { .. } => Some("not-found"),
+        EngineError::Layout(_) | EngineError::LoadBinary { .. } | EngineError::FindGraph { .. } => {
+            Some("invalid-bundle")
+        }
+        EngineError::Unsupported { .. } => Some("unsupported-model"),
+        EngineError::Config { .. }
+        | EngineError::RopeMissing { .. }
+        | EngineError::RopeDim { .. }
+        | EngineError::EmbeddingMissing { .. }
+        | EngineError::EmbeddingWidth { .. }
+        | EngineError::EmbeddingFile { .. }
+        | EngineError::NoConversion { .. } => Some("invalid-config"),
+        EngineError::Saved(error) => of_store(error),
+        EngineError::Execute { .. } => Some("backend-failed"),
+        EngineError::Stopped { .. } => Some("interrupted"),
+        _ => None,
+    }
+}
+
+fn of_compiler(error: &CompileError) -> Option<&'static str> {
+    match error {
+        CompileError::NoWidths { .. }
+        | CompileError::ZeroWidth { .. }
+        | CompileError::ArTooWide { .. }
+        | CompileError::ZeroLayersPerSplit
+        | CompileError::LayersPerSplitInMono { .. }
+        | CompileError::OneFileForChip { .. }
+        | CompileError::TestModel { .. } => Some("invalid-argument"),
+        CompileError::UnknownTarget { .. }
+        | CompileError::NoFloat16 { .. }
+        | CompileError::HtpWeights { .. }
+        | CompileError::HtpPrecision { .. }
+        | CompileError::OtherDevice { .. } => Some("unsupported-target"),
+        CompileError::NotHtp { .. } => Some("backend-missing"),
+        CompileError::PlannedTooLong { .. } | CompileError::TooLong { .. } => Some("too-large"),
+        CompileError::UnsupportedArchitecture { .. }
+        | CompileError::UnsupportedFeature { .. }
+        | CompileError::UnsupportedValue { .. }
+        | CompileError::UnknownKey { .. }
+        | CompileError::UnsupportedDtype { .. }
+        | CompileError::NoBlocks { .. } => Some("unsupported-model"),
+        CompileError::BadTokenizer { .. } | CompileError::Tokenizer(_) | CompileError::NoTokenizer { .. } => {
+            Some("invalid-tokenizer")
+        }
+        CompileError::OutputOccupied { .. }
+        | CompileError::OutputIsBundle { .. }
+        | CompileError::OutputFolder(_)
+        | CompileError::OutputUnfit { .. } => Some("output-refused"),
+        CompileError::Bundle(error) => of_bundle(error),
+        CompileError::Backend(error) => of_backend(error),
+        CompileError::Cancelled => Some("interrupted"),
+        CompileError::NoFile { .. } | CompileError::NoModel { .. } => Some("not-found"),
+        CompileError::File(error) => of_file(error),
+        CompileError::NotProved { .. } => Some("invalid-bundle"),
+        CompileError::Io { .. } => None,
+        // What is left is about the model's files.
+        _ => Some("invalid-model"),
+    }
+}
+
+fn of_store(error: &StoreError) -> Option<&'static str> {
+    match error {
+        StoreError::OtherModel { .. } => Some("other-model"),
+        StoreError::File(error) => of_file(error),
+        StoreError::Io { .. } => None,
+        StoreError::Locked { .. } => Some("io"),
+        _ => Some("invalid-session"),
+    }
+}
+
+fn of_bundle(error: &BundleError) -> Option<&'static str> {
+    match error {
+        BundleError::NoConfig { .. } => Some("not-found"),
+        BundleError::Io { .. } => None,
+        _ => Some("invalid-bundle"),
+    }
+}
+
+fn of_config(error: &ConfigError) -> Option<&'static str> {
+    match error {
+        ConfigError::Read { .. } => None,
+        _ => Some("invalid-config"),
+    }
+}
+
+fn of_doctor(error: &DoctorError) -> Option<&'static str> {
+    match error {
+        DoctorError::NoSubject { .. } | DoctorError::NoLibraries { .. } => Some("not-found"),
+        _ => None,
+    }
+}
+
+fn of_backend(error: &qnn_api::Error) -> Option<&'static str> {
+    match error {
+        qnn_api::Error::Open { .. }
+        | qnn_api::Error::NotFound { .. }
+        | qnn_api::Error::Symbol { .. }
+        | qnn_api::Error::NoProvider { .. }
+        | qnn_api::Error::Version { .. }
+        | qnn_api::Error::Missing { .. }
+        | qnn_api::Error::NoSystem { .. } => Some("backend-missing"),
+        qnn_api::Error::Io { .. } => None,
+        _ => Some("backend-failed"),
+    }
+}
+
+fn of_file(error: &FileError) -> Option<&'static str> {
+    match error {
+        FileError::Io { source, .. } => Some(of_io(source)),
+        FileError::NoSpace { .. } => Some("disk-full"),
+        FileError::NoFolder { .. } => Some("not-found"),
+        _ => Some("output-refused"),
+    }
+}
+
+fn of_io(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound => "not-found",
+        io::ErrorKind::PermissionDenied => "permission-denied",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => "disk-full",
+        _ => "io",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_cause_with_a_word_decides() {
+        let missing = || io::Error::from(io::ErrorKind::NotFound);
+        let io = |kind| CompileError::Io { doing: "read", path: "m".into(), source: io::Error::from(kind) };
+        let cases = [
+            (anyhow::anyhow!("what"), "failed"),
+            (anyhow::Error::new(missing()).context("cannot read the prompt"), "not-found"),
+            (UserError::error("no", "do").context("more"), "invalid-argument"),
+            (anyhow::Error::new(io(io::ErrorKind::StorageFull)), "disk-full"),
+            (anyhow::Error::new(CompileError::Cancelled), "interrupted"),
+            (Error::Compile(io(io::ErrorKind::PermissionDenied)).into(), "permission-denied"),
+            (Error::Bundle(BundleError::NoConfig { path: "b".into() }).into(), "not-found"),
+            (
+                Error::Save { folder: "s".into(), source: Box::new(DialogError::NothingToSave) }.into(),
+                "nothing-to-save",
+            ),
+            (Error::Engine(EngineError::NoTokens).into(), "invalid-token"),
+        ];
+        for (error, expected) in cases {
+            assert_eq!(of(&error), expected, "{error:#}");
+            assert!(CODES.iter().any(|(code, _)| *code == expected));
+        }
+    }
+
+    /// No word is given out that the table lacks, and none stands in it twice.
+    #[test]
+    fn every_word_is_in_the_table_and_in_the_document() {
+        let source = include_str!("code.rs");
+        let given = source.split("Some(\"").skip(1).chain(source.split("=> \"").skip(1));
+        let given: Vec<&str> = given.filter_map(|rest| rest.split('"').next()).collect();
+        assert!(given.len() > 40, "{given:?}");
+        for word in given {
+            assert_eq!(CODES.iter().filter(|(code, _)| *code == word).count(), 1, "`{word}`");
+        }
+        let document = include_str!("../../../docs/exit-codes.md");
+        for (code, meaning) in CODES {
+            assert!(document.contains(&format!("| `{code}` | {meaning} |\n")), "docs/exit-codes.md lacks `{code}`");
+        }
+        let table = document.split("| code | stands for |").nth(1).expect("the table of codes");
+        let rows = table.lines().filter(|line| line.starts_with("| `")).count();
+        assert_eq!(rows, CODES.len(), "docs/exit-codes.md has rows of its own");
+    }
+}

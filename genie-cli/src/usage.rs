@@ -1,0 +1,47 @@
+//! The command line as clap reads it: help and versions are data, mistakes are errors with exit code 2.
+
+use std::ffi::OsStr;
+use std::io::{self, Write, stderr, stdout};
+use std::process::ExitCode;
+
+use clap::Parser;
+use serde_json::json;
+
+use crate::cli::Cli;
+use crate::escape::escape;
+use crate::exit::ExitStatus;
+use crate::failure::code::USAGE;
+
+/// The command, or the exit code where there is none to run.
+pub fn parse() -> Result<Cli, ExitCode> {
+    Cli::try_parse().map_err(|error| {
+        if !error.use_stderr() {
+            let printed = error.print();
+            // A reader that left has seen what it wanted of the help.
+            let failed = printed.is_err_and(|error| error.kind() != io::ErrorKind::BrokenPipe);
+            return if failed { ExitStatus::Failed.into() } else { ExitStatus::Done.into() };
+        }
+        // A mistake is quoted; help is clap's own text.
+        let _ = stderr().lock().write_all(escape(&error.render().to_string()).as_bytes());
+        if asks_for_json() {
+            let _ = writeln!(stdout().lock(), "{}", document(&error));
+        }
+        ExitStatus::Usage.into()
+    })
+}
+
+fn asks_for_json() -> bool {
+    std::env::args_os().skip(1).take_while(|arg| arg != OsStr::new("--")).any(|arg| arg == OsStr::new("--json"))
+}
+
+/// The JSON form of clap's message: its first line, and its tip or else the usage.
+fn document(error: &clap::Error) -> serde_json::Value {
+    let text = error.render().to_string();
+    let lines = || text.lines().map(str::trim);
+    let message = lines().next().unwrap_or_default().trim_start_matches("error: ");
+    let tip = lines().find_map(|line| line.strip_prefix("tip: ")).map(str::to_owned);
+    let hint = tip.or_else(|| lines().find(|line| line.starts_with("Usage: ")).map(str::to_owned));
+    let rest = lines().skip(1).take_while(|line| !line.is_empty()).collect::<Vec<_>>();
+    let message = [&[message], &rest[..]].concat().join(" ");
+    json!({"error": {"code": USAGE, "message": message, "hint": hint, "cause": []}})
+}
