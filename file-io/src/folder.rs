@@ -275,4 +275,6 @@ fn sync_tree(folder: &Path) -> Result<(), FileError> {
 }
 
 #[cfg(all(test, unix))]
+mod detail_tests;
+#[cfg(all(test, unix))]
 mod tests;

@@ -62,7 +62,7 @@ pub use folder::{
 pub use kind::{FileKind, FolderKind, JsonKind};
 pub use maker::Maker;
 pub use new_file::NewFile;
-pub use regular::{open_file, read_file, read_text};
+pub use regular::{open_file, read_file, read_text, utf8};
 pub use space::free_bytes;
 pub use sweep::{sweep, sweep_names};
 pub use target::is_written_in_place;

@@ -88,12 +88,12 @@ fn link(from: &Path, to: &Path, meta: &Metadata) -> Result<(), FolderError> {
 }
 
 /// The file system has no hard links, or not for this file: of another user, or with as many as it can have.
-fn knows_no_links(error: &io::Error) -> bool {
+pub(super) fn knows_no_links(error: &io::Error) -> bool {
     use io::ErrorKind::{PermissionDenied, TooManyLinks, Unsupported};
     matches!(error.kind(), PermissionDenied | TooManyLinks | Unsupported)
 }
 
-fn copy(from: &Path, to: &Path, meta: &Metadata) -> Result<(), FolderError> {
+pub(super) fn copy(from: &Path, to: &Path, meta: &Metadata) -> Result<(), FolderError> {
     if meta.is_symlink() {
         return copy_symlink(from, to);
     }

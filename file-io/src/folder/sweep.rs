@@ -166,7 +166,7 @@ pub(super) fn remove_tree(path: &Path) -> io::Result<()> {
 }
 
 /// Lets the owner change what is in these folders.
-fn open_up(folder: &Path) {
+pub(super) fn open_up(folder: &Path) {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
