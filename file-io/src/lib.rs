@@ -56,7 +56,8 @@ pub use check::{check_folder, check_writable};
 pub use error::{FileError, Result, Shortage};
 pub use file_set::FileSet;
 pub use folder::{
-    Content, FolderError, FolderPlace, NewFolder, UnfitPlace, carry, carry_changes, sweep_folders, sweep_old_names,
+    Content, FolderError, FolderPlace, NewFolder, UnfitPlace, carry, carry_changes, has_other_name, sweep_exchanged,
+    sweep_folders, sweep_old_names,
 };
 pub use kind::{FileKind, FolderKind, JsonKind};
 pub use maker::Maker;
