@@ -10,6 +10,7 @@ use doctor::DoctorError;
 use engine::EngineError;
 use file_io::FileError;
 use genie_bundle::{BundleError, ConfigError};
+use kvmanager::PlanError;
 use open_genie::{DialogError, Error};
 use session_store::StoreError;
 
@@ -71,6 +72,7 @@ fn of_cause(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
         .or_else(|| of_dialog(error.downcast_ref::<DialogError>().or_else(|| Some(error.downcast_ref::<Box<_>>()?))?))
         .or_else(|| of_engine(error.downcast_ref()?))
         .or_else(|| of_compiler(error.downcast_ref()?))
+        .or_else(|| of_plan(error.downcast_ref()?))
         .or_else(|| of_store(error.downcast_ref()?))
         .or_else(|| of_bundle(error.downcast_ref()?))
         .or_else(|| of_config(error.downcast_ref()?))
@@ -199,6 +201,13 @@ fn of_compiler(error: &CompileError) -> Option<&'static str> {
         CompileError::Io { .. } => None,
         // What is left is about the model's files.
         _ => Some("invalid-model"),
+    }
+}
+
+fn of_plan(error: &PlanError) -> Option<&'static str> {
+    match error {
+        PlanError::Overflow(_) => Some("context-exceeded"),
+        _ => None,
     }
 }
 
