@@ -352,7 +352,11 @@ fn context_binaries() {
             "{error}"
         );
         // What matters is the backend's own finding; sizes follow the format, checksums the bytes.
-        let own = error.rsplit("_MALFORMED_BINARY`, system): ").next().unwrap_or_default().replace(&good.len().to_string(), "ALL");
+        let own = error
+            .rsplit("_MALFORMED_BINARY`, system): ")
+            .next()
+            .unwrap_or_default()
+            .replace(&good.len().to_string(), "ALL");
         let own = own.replace(&(good.len() / 2).to_string(), "HALF").replace(&(good.len() + 100).to_string(), "MORE");
         let own = own.split(" metadata is ").next().unwrap_or_default();
         found.push((*name, own.to_owned(), *expected));

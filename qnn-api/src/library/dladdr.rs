@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn our_own_code_lies_in_the_test_program() {
-        let here = file_of(file_of as *const c_void).expect("code has a file");
+        let here = file_of(file_of as *const core::ffi::c_void).expect("code has a file");
         let exe = std::env::current_exe().unwrap();
         assert_eq!(here.file_name(), exe.file_name());
     }
