@@ -120,6 +120,7 @@ pub(crate) fn compile_and_prove<T: Target>(
             family: spec.family.to_string(),
             name: directory_name(&options.model_dir),
             sha256: source_hash,
+            positions: spec.max_positions,
         },
         options: Options {
             ar: ascending(&options.ars),

@@ -11,6 +11,9 @@ use session_store::ModelHash;
 
 use crate::EngineError;
 
+/// Most threads that move cache rows.
+const MAX_THREADS: usize = 1024;
+
 /// Everything about one engine.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
@@ -80,6 +83,9 @@ impl EngineConfig {
         }
         if self.context_size == Some(0) {
             return bad("context size", "at least 1", "0".into());
+        }
+        if self.n_threads > MAX_THREADS {
+            return bad("n-threads", "0 to 1024", self.n_threads.to_string());
         }
         if let Some(rope) = &self.rope {
             check_rope(rope)?;
@@ -180,6 +186,7 @@ mod tests {
         let cases = [
             (EngineConfig { ctx_bins: vec![], ..good() }, "context binaries: expected at least one path, found none"),
             (EngineConfig { context_size: Some(0), ..good() }, "context size: expected at least 1, found 0"),
+            (EngineConfig { n_threads: 1025, ..good() }, "n-threads: expected 0 to 1024, found 1025"),
             (rope(RopeConfig::new(0, 1e4)), "rope dim: expected at least 1, found 0"),
             (rope(RopeConfig::new(16, -1.0)), "rope theta: expected a finite number above 0, found -1"),
             (rope(RopeConfig::new(16, f64::NAN)), "rope theta: expected a finite number above 0, found NaN"),

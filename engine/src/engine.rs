@@ -47,6 +47,7 @@ impl<X: Executor> Engine<X> {
         let groups = cache::groups(&layout, config)?;
         let variants = Variants::with_groups(layout.variants.iter().copied(), groups, config.context_size)?;
         let limit = variants.limit();
+        crate::input_writer::check_widths(&layout, config)?;
         let options = KvOptions {
             mode: cache::mode(&layout, config.kv_mode)?,
             n_threads: config.n_threads,

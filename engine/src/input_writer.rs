@@ -157,6 +157,15 @@ fn user<'a>(layout: &'a ModelLayout, io: &IoBuffers, buffer: usize) -> &'a Graph
     users.next().map(|(_, (_, graph))| graph).expect("a buffer is made for a graph")
 }
 
+/// Compares the width of the configured rotary positions with the graphs', before anything is made of that width.
+pub(crate) fn check_widths(layout: &ModelLayout, config: &EngineConfig) -> Result<(), EngineError> {
+    let mut graphs = layout.splits.iter().flat_map(|split| &split.graphs);
+    match graphs.find(|graph| graph.input(InputRole::Cos).is_some()) {
+        Some(graph) => rope(layout, graph, config).map(drop),
+        None => Ok(()),
+    }
+}
+
 fn rope<'a>(
     layout: &ModelLayout,
     graph: &GraphLayout,

@@ -44,3 +44,28 @@ fn access(path: &Path) -> Result<()> {
     let _ = path;
     Ok(())
 }
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_to_nothing_is_no_folder_to_be_made() {
+        let dir = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("nothing", dir.path().join("link")).unwrap();
+        let link = dir.path().join("link");
+        assert!(matches!(check_folder(&link), Err(FileError::Io { operation: "open", .. })));
+        assert!(matches!(check_folder(&link.join("sub")), Err(FileError::Io { operation: "open", .. })));
+        std::fs::write(dir.path().join("file"), "x").unwrap();
+        let file = dir.path().join("file");
+        assert!(matches!(check_folder(&file), Err(FileError::Unfit { found: "a file", .. })));
+        assert!(matches!(check_folder(&file.join("sub")), Err(FileError::Io { operation: "open", .. })));
+    }
+
+    #[test]
+    fn access_is_asked_of_the_system() {
+        let dir = tempfile::tempdir().unwrap();
+        access(dir.path()).unwrap();
+        assert!(matches!(access(&dir.path().join("none")), Err(FileError::Io { operation: "write", .. })));
+    }
+}

@@ -188,6 +188,21 @@ mod tests {
         assert_eq!(visible(Path::new("t/.hidden/b")), Path::new("t/.hidden/b"));
     }
 
+    /// What a growing file has taken is free again once it is removed.
+    #[test]
+    fn what_a_growing_file_has_taken_counts_as_free() {
+        let here = Path::new(".");
+        let free = |exact| {
+            let full = io::ErrorKind::StorageFull.into();
+            match FileError::writing(&here.join("f"), here, 1 << 60, exact, full) {
+                FileError::NoSpace { shortage: Shortage::Disk { free, .. }, .. } => free.unwrap(),
+                error => panic!("{error}"),
+            }
+        };
+        assert!(free(false) > 1 << 60 && free(false) < 1 << 61);
+        assert!(free(true) < 1 << 60);
+    }
+
     #[test]
     fn a_shortage_says_what_is_needed_and_what_is_free() {
         let folder = PathBuf::from("t");

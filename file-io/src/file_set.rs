@@ -196,3 +196,31 @@ fn exchange(a: &Path, b: &Path) -> bool {
         false
     }
 }
+
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_publishes_holds_the_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        let turn = take_turn(dir.path()).unwrap();
+        let other = File::open(dir.path()).unwrap();
+        assert!(matches!(other.try_lock(), Err(fs::TryLockError::WouldBlock)));
+        drop(turn);
+        other.try_lock().unwrap();
+    }
+
+    /// Readers never find the place empty, for the old file and the new one change places in one step.
+    #[test]
+    fn two_files_change_places() {
+        let dir = tempfile::tempdir().unwrap();
+        let (a, b) = (dir.path().join("a"), dir.path().join("b"));
+        fs::write(&a, "1").unwrap();
+        assert!(!exchange(&a, &b), "nothing to exchange it with");
+        fs::write(&b, "2").unwrap();
+        assert!(exchange(&a, &b));
+        assert_eq!((fs::read_to_string(a).unwrap(), fs::read_to_string(b).unwrap()), ("2".into(), "1".into()));
+    }
+}

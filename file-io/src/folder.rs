@@ -1,8 +1,10 @@
 //! A folder under construction: a hidden one beside its place, which it takes when it is published.
 //!
-//! *Names*: `.NAME.partial.PID-HOST-START.N`. *Invariants*: the place is touched by renames alone, and holds the old folder
-//! or the new one, whole; what lies under the hidden name, which is the old folder after [`NewFolder::exchange`], is
-//! removed in the end, by the next maker of a folder there if this process is killed.
+//! *Names*: `.NAME.partial.PID-HOST-START.N`, and `.NAME.exchange.PID-HOST-START.N` from right before an exchange on.
+//! *Invariants*: the place is touched by renames alone, and holds the old folder or the new one, whole; what lies under the
+//! hidden name, which is the old folder after [`NewFolder::exchange`], is removed in the end. If this process is killed, the
+//! next maker of a folder there removes an unfinished folder; the old one only where its owner says that nothing is lost with
+//! it ([`sweep_exchanged`]), for others may have written into it until the exchange.
 //!
 //! *Trap*: only Linux, and not each of its file systems, can exchange two folders. Elsewhere the old one is renamed to
 //! `.NAME.replaced.PID-HOST-START.N` first, and put back by the next maker if the process was killed right then.
@@ -12,10 +14,10 @@ mod error;
 mod place;
 mod sweep;
 
-pub use carry::{carry, carry_changes};
+pub use carry::{carry, carry_changes, has_other_name};
 pub use error::{FolderError, UnfitPlace};
 pub use place::{Content, FolderPlace};
-pub use sweep::{sweep_folders, sweep_old_names};
+pub use sweep::{sweep_exchanged, sweep_folders, sweep_old_names};
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -26,7 +28,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::new_file::sync_folder;
 use crate::temporary::folder_of;
 use crate::{FileError, Maker};
-use sweep::{Kind, remove_tree};
+use sweep::{Kind, remove_tree, show};
 
 /// A folder under construction. Dropped, it removes what lies under its hidden name: the unfinished folder, or the old one.
 #[derive(Debug)]
@@ -120,12 +122,17 @@ impl NewFolder {
     }
 
     /// Exchanges it with the folder in its place, whose owner and permissions it takes; that one is then at
-    /// [`path`](Self::path). Exchanging again takes it back. Says whether it is done; if not, the place is empty.
+    /// [`path`](Self::path), which is another path than before. Exchanging again takes it back. Says whether it is done; if
+    /// not, the place is empty.
     ///
     /// # Errors
     /// The system refuses; all is as it was.
     pub fn exchange(&mut self) -> Result<bool, FolderError> {
         self.take_access()?;
+        // Says to a sweeper that this may be a folder in which others have worked.
+        let hidden = hidden_name(self.place.path(), Kind::Exchange);
+        fs::rename(&self.path, &hidden).map_err(FileError::io("rename", &self.path))?;
+        self.path = hidden;
         let done = match exchange(&self.path, self.place.path()) {
             Err(e) if cannot_exchange(&e) => self.exchange_by_renames(),
             done => done,
@@ -139,6 +146,14 @@ impl NewFolder {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(e) => Err(self.refused(e)),
         }
+    }
+
+    /// Lets what lies under the hidden name stay for good, beside the place under a name that is seen: `NAME.kept`, or with
+    /// a number. Returns its path; the hidden one where the system refuses to rename it.
+    pub fn keep(&mut self) -> PathBuf {
+        let kept = show(&self.path, self.place.path()).unwrap_or_else(|_| self.path.clone());
+        self.path = PathBuf::new();
+        kept
     }
 
     /// Three renames. Killed between the first two, [`sweep_folders`] puts the old folder back.
@@ -259,5 +274,7 @@ fn sync_tree(folder: &Path) -> Result<(), FileError> {
     Ok(())
 }
 
+#[cfg(all(test, unix))]
+mod detail_tests;
 #[cfg(all(test, unix))]
 mod tests;

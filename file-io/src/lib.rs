@@ -56,12 +56,13 @@ pub use check::{check_folder, check_writable};
 pub use error::{FileError, Result, Shortage};
 pub use file_set::FileSet;
 pub use folder::{
-    Content, FolderError, FolderPlace, NewFolder, UnfitPlace, carry, carry_changes, sweep_folders, sweep_old_names,
+    Content, FolderError, FolderPlace, NewFolder, UnfitPlace, carry, carry_changes, has_other_name, sweep_exchanged,
+    sweep_folders, sweep_old_names,
 };
 pub use kind::{FileKind, FolderKind, JsonKind};
 pub use maker::Maker;
 pub use new_file::NewFile;
-pub use regular::{open_file, read_file, read_text};
+pub use regular::{open_file, read_file, read_text, utf8};
 pub use space::free_bytes;
 pub use sweep::{sweep, sweep_names};
 pub use target::is_written_in_place;

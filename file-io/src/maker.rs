@@ -130,6 +130,14 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
+    fn a_process_knows_where_and_since_when_it_runs() {
+        let this = Maker::this();
+        assert_eq!(this.pid, std::process::id());
+        assert!(this.host > 1 && this.start > 1, "{this}");
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
     fn a_process_has_left_when_it_is_dead_or_its_id_is_used_again() {
         let folder = tempfile::tempdir().unwrap();
         let fresh = folder.path();

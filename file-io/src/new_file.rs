@@ -143,3 +143,59 @@ fn keep_access(file: &File, old: &Metadata) {
     }
     let _ = file.set_permissions(old.permissions());
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Shortage;
+
+    #[test]
+    fn a_file_has_the_length_that_was_set_or_reserved() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let mut new = NewFile::create(&path).unwrap();
+        new.reserve(5000).unwrap();
+        assert_eq!(new.file().metadata().unwrap().len(), 5000);
+        new.set_len(7).unwrap();
+        new.publish().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), [0; 7]);
+    }
+
+    #[test]
+    fn a_full_disk_is_told_with_what_was_written_so_far() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut new = NewFile::create(&dir.path().join("f")).unwrap();
+        new.write_all(b"abc").unwrap();
+        new.write_all(b"de").unwrap();
+        for kind in [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded] {
+            let FileError::NoSpace { shortage: Shortage::Disk { needed, exact, .. }, .. } = new.failed(kind.into())
+            else {
+                panic!("{kind}");
+            };
+            assert_eq!((needed, exact), (5, false));
+        }
+        let FileError::NoSpace { shortage, .. } = new.failed(io::ErrorKind::FileTooLarge.into()) else { panic!() };
+        assert!(matches!(shortage, Shortage::Limit { needed: 5, exact: false, .. }));
+        assert!(matches!(new.failed(io::ErrorKind::Interrupted.into()), FileError::Io { operation: "write", .. }));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn the_owner_of_a_replaced_file_stays() {
+        use std::os::unix::fs::{MetadataExt, chown};
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        for (user, group) in [(Some(4001), None), (None, Some(4002))] {
+            fs::write(&path, "old").unwrap();
+            if chown(&path, user, group).is_err() {
+                return eprintln!("the_owner_of_a_replaced_file_stays: skipped: only root may give files away");
+            }
+            let old = path.metadata().unwrap();
+            crate::write_bytes(&path, b"new").unwrap();
+            let new = path.metadata().unwrap();
+            assert_ne!(new.ino(), old.ino());
+            assert_eq!((new.uid(), new.gid()), (old.uid(), old.gid()));
+            fs::remove_file(&path).unwrap();
+        }
+    }
+}

@@ -33,7 +33,15 @@ pub fn read_file(path: &Path) -> io::Result<Vec<u8>> {
 /// # Errors
 /// Those of [`read_file`]; bytes that are not UTF-8: "expected text in UTF-8, found a GGUF file".
 pub fn read_text(path: &Path) -> io::Result<String> {
-    String::from_utf8(read_file(path)?).map_err(|error| {
+    utf8(read_file(path)?)
+}
+
+/// Bytes as text.
+///
+/// # Errors
+/// Bytes that are not UTF-8: "expected text in UTF-8, found a GGUF file".
+pub fn utf8(bytes: Vec<u8>) -> io::Result<String> {
+    String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         let found = match FileKind::of_bytes(error.as_bytes()) {
             FileKind::Text | FileKind::Json(_) | FileKind::Unknown { .. } => format!("other bytes at byte {at}"),

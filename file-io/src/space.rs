@@ -79,9 +79,22 @@ mod tests {
         }
     }
 
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_limit_for_a_file_is_what_the_process_has() {
+        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+        let before = getrlimit(Resource::Fsize);
+        // More than any test writes, so that those beside this one do not notice.
+        let limit = before.maximum.unwrap_or(u64::MAX).min(1 << 50);
+        setrlimit(Resource::Fsize, Rlimit { current: Some(limit), maximum: before.maximum }).unwrap();
+        let found = file_limit();
+        setrlimit(Resource::Fsize, before).unwrap();
+        assert_eq!(found, Some(limit));
+    }
+
     #[test]
     fn a_folder_has_room() {
-        assert!(free_bytes(Path::new("")).unwrap() > 0);
+        assert!(free_bytes(Path::new("")).unwrap() > 4096, "a page at least, where these tests were built");
         assert_eq!(free_bytes(Path::new("/no/such/folder")), None);
     }
 }

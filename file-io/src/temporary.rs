@@ -127,6 +127,43 @@ mod tests {
     }
 
     #[test]
+    fn a_long_name_is_cut_at_160_bytes() {
+        for (length, kept) in [(159, 159), (160, 160), (161, 160), (200, 160)] {
+            let name = next_name(Path::new(&"x".repeat(length)));
+            assert_eq!(name.bytes().filter(|&byte| byte == b'x').count(), kept);
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_taken_is_passed_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("f");
+        let name = next_name(&target);
+        let (stem, number) = name.strip_suffix(END).unwrap().rsplit_once('.').unwrap();
+        let number: u64 = number.parse().unwrap();
+        // More than the other tests of this process can use up meanwhile.
+        for number in number + 1..=number + 2000 {
+            fs::write(dir.path().join(format!("{stem}.{number}{END}")), "taken").unwrap();
+        }
+        let (new, _) = Temporary::create(&target).unwrap();
+        assert_eq!(fs::read(new.path()).unwrap(), b"");
+        drop(new);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2000);
+    }
+
+    #[test]
+    fn only_a_missing_folder_is_called_missing() {
+        use std::io::ErrorKind::{NotFound, PermissionDenied};
+        let dir = tempfile::tempdir().unwrap();
+        let is_missing = |folder: &str, kind: std::io::ErrorKind| {
+            matches!(creating(&dir.path().join(folder).join("f"), kind.into()), FileError::NoFolder { .. })
+        };
+        assert!(is_missing("no", NotFound));
+        assert!(!is_missing("no", PermissionDenied));
+        assert!(!is_missing(".", NotFound));
+    }
+
+    #[test]
     fn names_of_older_releases_say_what_they_were_to_become() {
         assert_eq!(old_maker_of(".dialog.json.12.3.tmp"), Some(("dialog.json", 12)));
         assert_eq!(old_maker_of("model.bin.12.part"), Some(("model.bin", 12)));

@@ -1,7 +1,7 @@
 //! What is written where the path is no plain file: links, pipes, devices (rows 2 and 17 of the list of failures).
 #![cfg(unix)]
 
-use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
@@ -89,4 +89,29 @@ fn a_socket_is_refused() {
     let _socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
     let error = file_io::write_bytes(&path, b"x").unwrap_err().to_string();
     assert_eq!(error, format!("cannot write `{}`: expected a file, device or pipe, found a socket", path.display()));
+}
+
+/// `program --output /dev/stdout > file`, or the file's own name: what was printed before stays, and so does the file.
+#[test]
+fn the_file_that_stdout_goes_to_is_written_in_place() {
+    const CHILD: &str = "FILE_IO_TEST_OUTPUT";
+    if let Some(path) = std::env::var_os(CHILD) {
+        let path = Path::new(&path);
+        assert!(file_io::is_written_in_place(path).unwrap());
+        assert!(!file_io::is_written_in_place(&path.with_extension("other")).unwrap());
+        file_io::write_bytes(path, b"by its name,").unwrap();
+        return file_io::write_bytes(Path::new("/dev/stdout"), b"by the device").unwrap();
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (path, other) = (folder.path().join("out"), folder.path().join("out.other"));
+    std::fs::write(&other, "").unwrap();
+    let test = ["--exact", "the_file_that_stdout_goes_to_is_written_in_place", "--nocapture"];
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    let output = std::fs::File::create(&path).unwrap();
+    let before = output.metadata().unwrap().ino();
+    assert!(child.args(test).env(CHILD, &path).stdout(output).status().unwrap().success());
+    assert_eq!(path.metadata().unwrap().ino(), before, "the same file");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let own = text.find("by its name,by the device").unwrap_or_else(|| panic!("{text}"));
+    assert!(own > 0 && text[..own].contains("running 1 test"), "{text}");
 }

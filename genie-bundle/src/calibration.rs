@@ -14,6 +14,9 @@ pub const FORMAT: &str = "open-genie-calibration";
 /// Version written by this build, and the newest one it reads.
 pub const VERSION: u32 = 1;
 
+/// Times of one step that differ by more than this were not taken on an idle machine.
+const MOST_SPREAD: f64 = 2.0;
+
 /// The whole file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -144,6 +147,25 @@ impl Calibration {
         serde_json::from_slice(bytes).map_err(unreadable)
     }
 
+    /// What speaks against the times, in words: the machine may have been busy. Empty for times that agree.
+    pub fn doubts(&self) -> Vec<String> {
+        let name = |s: &StepCost| format!("ar{}_cl{}", s.ar, s.cl);
+        let wide = self
+            .steps
+            .iter()
+            .filter(|s| s.median_us > MOST_SPREAD * s.min_us || s.max_us > MOST_SPREAD.powi(2) * s.median_us);
+        let wide = wide.map(|s| {
+            let (min, median, max) = (s.min_us, s.median_us, s.max_us);
+            format!("{} took {min:.0} to {max:.0} us, the median is {median:.0}", name(s))
+        });
+        let pairs = self.steps.iter().flat_map(|a| self.steps.iter().map(move |b| (a, b)));
+        let order = pairs.filter(|(a, b)| a.ar == b.ar && a.cl < b.cl && a.median_us > MOST_SPREAD * b.median_us);
+        let order = order.map(|(a, b)| {
+            format!("{} took {:.0} us, the longer {} only {:.0}", name(a), a.median_us, name(b), b.median_us)
+        });
+        wide.chain(order).collect()
+    }
+
     /// The file's content.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("plain data becomes JSON") + "\n"
@@ -165,5 +187,40 @@ impl Calibration {
             return Err(CalibrationMismatch::Stale("the context binaries have changed".into()));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// D12: times of a busy machine are not taken for truth.
+    #[test]
+    fn times_that_do_not_agree_are_doubted() {
+        let step = |cl, min_us, median_us, max_us| StepCost { ar: 1, cl, median_us, min_us, max_us, runs: 5 };
+        let doubts = |steps: Vec<StepCost>| {
+            let machine = Machine { platform: "x".into(), cpu: "y".into(), cores: 2 };
+            let (format, build, binaries) = (FORMAT.into(), String::new(), String::new());
+            let backend = BackendId::default();
+            let (version, threads, switch_us, switch_us_per_row) = (VERSION, None, 0.0, 0.0);
+            Calibration {
+                format,
+                version,
+                build,
+                backend,
+                machine,
+                threads,
+                binaries,
+                steps,
+                switch_us,
+                switch_us_per_row,
+            }
+            .doubts()
+        };
+        assert!(doubts(vec![step(512, 180.0, 190.0, 300.0), step(2048, 700.0, 720.0, 1000.0)]).is_empty());
+        let spread = doubts(vec![step(512, 190.0, 900.0, 28367.0)]);
+        assert_eq!(spread, ["ar1_cl512 took 190 to 28367 us, the median is 900"]);
+        let order = doubts(vec![step(512, 44000.0, 44461.0, 45000.0), step(2048, 1500.0, 1530.0, 1600.0)]);
+        assert_eq!(order, ["ar1_cl512 took 44461 us, the longer ar1_cl2048 only 1530"]);
     }
 }

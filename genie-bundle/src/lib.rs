@@ -22,6 +22,7 @@
 //! | [`calibration`] | [`Calibration`]: what the steps of a bundle cost on one backend and machine |
 //! | [`file_check`], [`stamps`] | a file against its hash in the manifest, and what is known of it since it was last read |
 //! | [`cache_folder`](fn@cache_folder) | the folder for what can be made again |
+//! | [`StrictJson`] | JSON in which no key comes twice |
 //! | [`hash`] | length and SHA-256 of a file |
 //!
 //! # What it must never know
@@ -39,6 +40,7 @@ pub mod files;
 pub mod hash;
 pub mod manifest;
 pub mod stamps;
+mod strict_json;
 
 pub use cache_folder::cache_folder;
 pub use calibration::Calibration;
@@ -47,3 +49,4 @@ pub use error::BundleError;
 pub use file_check::FileCheck;
 pub use files::{CALIBRATION_FILE, CONFIG_FILE, HTP_CONFIG_FILE, MANIFEST_FILE, TOKENIZER_FILE, config_path};
 pub use manifest::{BackendId, Manifest};
+pub use strict_json::StrictJson;

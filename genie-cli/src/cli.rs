@@ -31,7 +31,7 @@ mod tests {
         for line in [
             "genie compile model -o bundle --target sm8650 --share-weights",
             "genie doctor bundle --quick",
-            "genie run -p x --prefix-cache dir --prefix-min 32",
+            "genie run -p x --prefix-cache c --prefix-min 32",
             "genie run -p x --policy serve",
         ] {
             assert!(Cli::try_parse_from(line.split(' ')).is_ok(), "{line}");

@@ -16,6 +16,7 @@ mod log_format;
 mod outfile;
 mod printer;
 mod prompt_text;
+mod unknown_flag;
 mod usage;
 
 use std::process::ExitCode;

@@ -17,18 +17,34 @@ pub enum Role {
     Text,
 }
 
+/// Longest text, in bytes. A tokenizer takes 130 bytes of memory for each.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// What is there, up to one byte more than [`MAX_BYTES`]: `/dev/zero` has no end.
+fn bounded(from: impl Read) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    from.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 /// The text of a file, or of stdin with `-`.
 pub fn read(path: &Path, role: Role, printer: &Printer) -> Result<String> {
     let what = role.words();
     let (bytes, place) = if path.as_os_str() == "-" {
-        let mut bytes = Vec::new();
-        std::io::stdin().read_to_end(&mut bytes).with_context(|| format!("cannot read the {what} from stdin"))?;
+        let bytes = bounded(std::io::stdin()).with_context(|| format!("cannot read the {what} from stdin"))?;
         (bytes, "stdin".to_owned())
     } else {
         let kind = if role == Role::Prompt { "prompt file" } else { what };
-        let bytes = std::fs::read(path).with_context(|| format!("cannot read the {kind} `{}`", path.display()))?;
+        // A pipe or a device may be read as well.
+        let bytes = std::fs::File::open(path)
+            .and_then(bounded)
+            .with_context(|| format!("cannot read the {kind} `{}`", path.display()))?;
         (bytes, format!("the file `{}`", path.display()))
     };
+    if bytes.len() as u64 > MAX_BYTES {
+        let message = format!("the {what} is too long: {place} has more than {} MiB", MAX_BYTES >> 20);
+        return Err(UserError::error(message, format!("give a part of it, for example with `head -c {MAX_BYTES}`")));
+    }
     let (text, marked) = decode(bytes, role, &place)?;
     if marked {
         printer.info(format_args!("note: left out the byte order mark at the start of {place}"));

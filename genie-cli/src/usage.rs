@@ -4,17 +4,19 @@ use std::ffi::OsStr;
 use std::io::{self, Write, stderr, stdout};
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{Arg, ArgAction, ArgMatches, CommandFactory, FromArgMatches};
 use serde_json::json;
 
 use crate::cli::Cli;
 use crate::escape::escape;
 use crate::exit::ExitStatus;
 use crate::failure::code::USAGE;
+use crate::unknown_flag;
 
 /// The command, or the exit code where there is none to run.
 pub fn parse() -> Result<Cli, ExitCode> {
-    Cli::try_parse().map_err(|error| {
+    matches().and_then(|matches| Cli::from_arg_matches(&matches)).map_err(|mut error| {
+        unknown_flag::advise(&mut error);
         if !error.use_stderr() {
             let printed = error.print();
             // A reader that left has seen what it wanted of the help.
@@ -28,6 +30,15 @@ pub fn parse() -> Result<Cli, ExitCode> {
         }
         ExitStatus::Usage.into()
     })
+}
+
+/// A value that begins like a negative number is a value: its range is then said by the flag.
+fn matches() -> Result<ArgMatches, clap::Error> {
+    let negative = |arg: Arg| match arg.get_action() {
+        ArgAction::Set | ArgAction::Append => arg.allow_negative_numbers(true),
+        _ => arg,
+    };
+    Cli::command().mut_subcommands(|command| command.mut_args(negative)).try_get_matches()
 }
 
 fn asks_for_json() -> bool {

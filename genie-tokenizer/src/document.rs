@@ -6,6 +6,7 @@ use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Vis
 use serde_json::{Map, Number, Value};
 
 use crate::error::Fault;
+use crate::json_fault;
 use crate::limits;
 
 /// The whole file.
@@ -79,7 +80,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Document, Fault> {
     if let Some(found) = other_format(bytes) {
         return Err(Fault::OtherFormat { found });
     }
-    serde_json::from_slice(bytes).map_err(|e| Fault::Json(e.to_string()))
+    serde_json::from_slice(bytes).map_err(|e| Fault::Json(json_fault::explain::<Document>(bytes, &e)))
 }
 
 /// Files that are often in a tokenizer's place.

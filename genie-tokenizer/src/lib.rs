@@ -42,6 +42,7 @@ mod decoders;
 mod detokenizer;
 mod document;
 mod error;
+mod json_fault;
 mod limits;
 mod load;
 mod model;

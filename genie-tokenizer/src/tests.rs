@@ -181,10 +181,7 @@ fn bad_tokenizers_are_refused() {
     let err = Tokenizer::from_bytes(b"{}").unwrap_err().to_string();
     assert!(err.starts_with("`tokenizer.json` is not a tokenizer that can be used: "), "{err}");
     let err = Tokenizer::from_bytes(b"{\"version\": \"1.0\", \"decoder\": {\"type\"").unwrap_err().to_string();
-    assert_eq!(
-        err,
-        "`tokenizer.json` is not a tokenizer that can be used: EOF while parsing an object at line 1 column 37"
-    );
+    assert_eq!(err, "`tokenizer.json` is not a tokenizer that can be used: it ends in the middle, at line 1");
     // The crate panics on this one.
     let mut bad: Value = serde_json::from_str(&byte_level().hf().to_string(false).unwrap()).unwrap();
     bad["decoder"] = json!({"type": "NoSuchDecoder"});

@@ -18,6 +18,9 @@ use crate::threads::Threads;
 pub fn load_library(options: &Options) -> Result<Arc<Library>, Error> {
     let system = options.system_library.as_ref();
     let (opened, backend) = match (&options.backend, system) {
+        (BackendChoice::OfBundle | BackendChoice::Embedded, Some(path)) => {
+            return Err(Error::SystemOnEmbedded { path: path.clone() });
+        }
         (BackendChoice::OfBundle | BackendChoice::Embedded, _) => {
             (Library::linked(qnn_host::providers()), "host".into())
         }
@@ -49,6 +52,12 @@ fn open_for(options: &Options, threads: &Threads, soc: Option<u32>) -> Result<Ar
     let ours = library.provider().starts_with("HOST_");
     if !threads.pin().is_empty() && !ours {
         return Err(Error::PinOnOtherBackend { provider: library.provider().into() });
+    }
+    if options.threads.is_some() && !ours {
+        return Err(Error::ThreadsOnOtherBackend { provider: library.provider().into() });
+    }
+    if let Some(name) = options.soc.as_ref().filter(|_| ours) {
+        return Err(Error::SocOnEmbedded { name: name.clone() });
     }
     let platform = threads.platform().filter(|_| ours);
     let backend = Backend::new(&library, &BackendOptions { platform, soc, ..BackendOptions::default() });

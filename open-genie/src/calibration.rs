@@ -54,6 +54,11 @@ impl CalibrationContext {
         self.folder.join(CALIBRATION_FILE)
     }
 
+    /// What speaks against the times in the bundle's calibration; empty without one.
+    pub fn doubts(&self) -> Vec<String> {
+        Calibration::read(&self.folder).map_or_else(|_| Vec::new(), |file| file.doubts())
+    }
+
     /// Writes measured step times into the bundle; returns the file's path.
     ///
     /// # Errors

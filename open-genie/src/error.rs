@@ -27,6 +27,12 @@ pub enum Error {
     UnknownBackend { name: String },
     #[error("threads can be pinned with the embedded backend only, found backend `{provider}`")]
     PinOnOtherBackend { provider: String },
+    #[error("the number of threads can be set with the embedded backend only, found backend `{provider}`")]
+    ThreadsOnOtherBackend { provider: String },
+    #[error("the embedded backend reads context binaries itself, but the system library `{}` was given", path.display())]
+    SystemOnEmbedded { path: PathBuf },
+    #[error("the embedded backend runs on this machine's CPU, but SoC `{name}` was given")]
+    SocOnEmbedded { name: String },
     #[error("{found} threads: expected 1 to {most}")]
     ThreadCount { found: usize, most: usize },
     #[error("{whose}: expected at least one core, found none")]
@@ -193,6 +199,12 @@ pub enum Hint {
     SmallerContext,
     /// The text is too short.
     LongerText,
+    /// Leave out the number of threads.
+    LeaveOutThreads,
+    /// Leave out the system library, or name a backend library that uses it.
+    LeaveOutSystemLibrary,
+    /// Leave out the SoC, or choose an HTP backend.
+    LeaveOutSoc,
     /// Set a cache folder.
     SetCacheFolder,
     /// A backend's own hint.
@@ -236,6 +248,9 @@ impl Error {
             Self::MixedBinaries { .. } => Hint::CompileAgain,
             Self::UnknownBackend { .. } => Hint::ChooseBackend,
             Self::PinOnOtherBackend { .. } => Hint::EmbeddedBackendOnly,
+            Self::ThreadsOnOtherBackend { .. } => Hint::LeaveOutThreads,
+            Self::SystemOnEmbedded { .. } => Hint::LeaveOutSystemLibrary,
+            Self::SocOnEmbedded { .. } => Hint::LeaveOutSoc,
             Self::NoCores { may, .. } | Self::CoreUnavailable { may, .. } => Hint::CoresToPin(may.clone()),
             Self::CoresUnknown => Hint::DoNotPin,
             Self::UnknownSoc { .. } => Hint::GiveSoc,
@@ -288,6 +303,11 @@ impl fmt::Display for Hint {
             Self::ChooseBackend => {
                 f.write_str("`host` runs on this machine's CPU, `htp` finds Qualcomm's `libQnnHtp.so`")
             }
+            Self::LeaveOutThreads => f.write_str("leave out the number of threads, or use the embedded backend"),
+            Self::LeaveOutSystemLibrary => {
+                f.write_str("leave out the system library, or choose the backend that uses it")
+            }
+            Self::LeaveOutSoc => f.write_str("leave out the SoC, or choose an HTP backend"),
             Self::EmbeddedBackendOnly => f.write_str("do not pin threads, or use the embedded backend"),
             Self::CoresToPin(may) => write!(f, "choose from cores {}", qnn_host::pool::shown(may)),
             Self::DoNotPin => f.write_str("do not pin threads"),

@@ -67,6 +67,11 @@ impl Bundle {
         Some(ModelHash(manifest.model_mark()))
     }
 
+    /// Positions that the model was trained for; `None` if the bundle does not say.
+    pub fn trained_positions(&self) -> Option<usize> {
+        Manifest::read(self.config.base()).ok()?.source.positions.filter(|&positions| positions > 0)
+    }
+
     /// Opens the backend and loads the graphs.
     ///
     /// # Errors

@@ -26,7 +26,13 @@ pub struct Perplexity {
 }
 
 impl Model {
-    /// Windows that a text of these tokens is cut into; without a size, as long as the context. Each starts with an empty
+    /// The window where none is given: the context, but no longer than what the model was trained for.
+    pub fn default_window(&self) -> usize {
+        let limit = self.engine().context_size();
+        self.bundle().trained_positions().map_or(limit, |trained| trained.clamp(1, limit).max(2.min(limit)))
+    }
+
+    /// Windows that a text of these tokens is cut into; without a size, [`Self::default_window`]. Each starts with an empty
     /// cache, and with the BOS token if the config names one.
     ///
     /// # Errors
@@ -37,7 +43,7 @@ impl Model {
         size: Option<usize>,
     ) -> Result<std::slice::Chunks<'t, TokenId>, Error> {
         let limit = self.engine().context_size();
-        let window = size.unwrap_or(limit);
+        let window = size.unwrap_or_else(|| self.default_window());
         let least = if self.bundle().config().context().bos.is_some() { 1 } else { 2 };
         if window < least || window > limit {
             return Err(Error::Window { window, least, limit });
@@ -59,7 +65,7 @@ impl Model {
     ) -> Result<Perplexity, Error> {
         self.check_weights()?;
         let bos = self.bundle().config().context().bos;
-        let window = size.unwrap_or_else(|| self.engine().context_size());
+        let window = size.unwrap_or_else(|| self.default_window());
         let (mut all, mut windows) = (NllStats::default(), 0);
         for window in self.windows(tokens, size)?.take(max_windows) {
             match of_window(self.engine_mut(), bos, window) {

@@ -10,6 +10,7 @@ mod elf;
 mod fuzz;
 mod host_lib;
 mod kills;
+mod mutants;
 mod qnn_runtime;
 mod tidy;
 mod workspace;
@@ -46,6 +47,8 @@ enum Task {
     Downstream,
     /// Kill `genie` at random moments of compiling, saving and its first run: nothing may be lost or left over.
     Kills(kills::KillsArgs),
+    /// Change file layer and planner in small ways, one at a time: their tests must notice each.
+    Mutants(mutants::MutantsArgs),
     /// Check rules that no other tool knows: layers, file heads and sizes, words, paths in documents, import circles.
     Tidy(tidy::TidyArgs),
 }
@@ -62,6 +65,7 @@ fn main() -> anyhow::Result<()> {
         Task::Fuzz(args) => fuzz::run(&args),
         Task::Downstream => downstream::run(),
         Task::Kills(args) => kills::run(&args),
+        Task::Mutants(args) => mutants::run(&args),
         Task::Tidy(args) => tidy::run(&args),
     }
 }

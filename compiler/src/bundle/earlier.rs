@@ -179,6 +179,32 @@ fn free_name(dir: &Path, name: &OsStr) -> OsString {
     (1..).map(numbered).find(is_free).expect("a directory has fewer entries than there are numbers")
 }
 
+/// Removes the folders beside this place that killed processes were replacing, where all in them is the bundle's own or has
+/// another name; the others are kept and named.
+pub(super) fn sweep_replaced(place: &Path) {
+    let Some(parent) = place.parent() else { return };
+    let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+    for kept in file_io::sweep_exchanged(parent, is_expendable) {
+        tracing::warn!(
+            "a compilation was killed while it replaced a bundle; `{}` is what it replaced, with files of others in it",
+            kept.display()
+        );
+    }
+}
+
+/// Whether nothing is lost with a bundle that was replaced, or that was about to replace one.
+fn is_expendable(dir: &Path) -> bool {
+    let bundle = match Found::at(dir) {
+        Ok(Found::Nothing) => return true,
+        Ok(Found::Bundle(bundle)) => bundle,
+        Ok(Found::Other { .. }) | Err(_) => return false,
+    };
+    let Ok(others) = bundle.others() else { return false };
+    let is_edited = |file: &&ListedFile| !file.is_binary() && file.is_changed(dir).unwrap_or(true);
+    let edited = bundle.listed.iter().filter(is_edited).map(|file| dir.join(&file.path));
+    others.names().map(|name| dir.join(name)).chain(edited).all(|path| file_io::has_other_name(&path))
+}
+
 /// Removes what releases before the hidden names of today left beside this place, if their process is dead.
 pub(super) fn sweep_old_names(place: &Path) {
     let (Some(parent), Some(name)) = (place.parent(), place.file_name().and_then(OsStr::to_str)) else { return };

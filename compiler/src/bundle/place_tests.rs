@@ -233,3 +233,47 @@ fn leftovers_of_earlier_releases_block_nothing_and_go() {
     assert_eq!(names(dir.path()), [".bundle.replaced", "bundle", "model"]);
     assert!(at(".bundle.replaced").join("notes.txt").is_file());
 }
+
+/// A hidden name of a process that has ended.
+fn hidden_of_the_dead(out: &Path, number: u32) -> PathBuf {
+    let maker = file_io::Maker::this().to_string();
+    let (_, rest) = maker.split_once('-').unwrap();
+    let name = out.file_name().unwrap().to_str().unwrap();
+    out.with_file_name(format!(".{name}.exchange.{}-{rest}.{number}", 0x7fff_fff0_u32))
+}
+
+/// Killed between the exchange and moving over what had come meanwhile, the next compilation deleted it with the old bundle.
+#[test]
+fn what_came_before_a_kill_is_not_swept() {
+    let Place { dir, model, out } = place();
+    compile(&model, &out, |_| {}).unwrap();
+    let old = |number: u32| {
+        let hidden = hidden_of_the_dead(&out, number);
+        compile(&model, &hidden, |_| {}).unwrap();
+        std::fs::create_dir(hidden.join("session")).unwrap();
+        hidden
+    };
+    // All in it is the bundle's own, or was carried over.
+    let hidden = old(0);
+    std::fs::create_dir(out.join("session")).unwrap();
+    std::fs::write(out.join("session/a"), "carried").unwrap();
+    std::fs::hard_link(out.join("session/a"), hidden.join("session/a")).unwrap();
+    replace(&model, &out, || {}).unwrap();
+    assert_eq!(names(dir.path()), ["bundle", "model"]);
+    // A file that came late, one deep in a folder, a file of the bundle that was edited late, a folder without a manifest.
+    let damages: [fn(&Path); 4] = [
+        |hidden| std::fs::write(hidden.join("late.txt"), "mine").unwrap(),
+        |hidden| std::fs::write(hidden.join("session/late"), "mine").unwrap(),
+        |hidden| edit(hidden, CONFIG_FILE, |config| config["dialog"]["sampler"]["temp"] = json!(0.3)),
+        |hidden| std::fs::remove_file(hidden.join("manifest.json")).unwrap(),
+    ];
+    for (number, damage) in (1..).zip(damages) {
+        let hidden = old(number);
+        damage(&hidden);
+        let before = names(&hidden);
+        replace(&model, &out, || {}).unwrap();
+        assert_eq!(names(dir.path()), ["bundle", "bundle.kept", "model"], "{number}");
+        assert_eq!(names(&dir.path().join("bundle.kept")), before, "{number}");
+        std::fs::remove_dir_all(dir.path().join("bundle.kept")).unwrap();
+    }
+}

@@ -2,11 +2,11 @@
 //!
 //! *Invariants*: the output directory is touched only by [`Staging::publish`], which exchanges it in one step; a bundle is
 //! replaced by force only, and what its manifest does not list stays in the directory; a staging directory that is not
-//! published is removed, by the next compilation if this one is killed.
+//! published is removed, by the next compilation if this one is killed; a replaced directory only if nothing is lost with it.
 
 use super::earlier::{self, Earlier, Found, Kept};
 use crate::{CompileError, Result};
-use file_io::{FolderPlace, NewFolder};
+use file_io::{FolderError, FolderPlace, NewFolder};
 use std::path::{Path, PathBuf};
 
 /// How often another process may change the output directory while this one publishes.
@@ -30,6 +30,7 @@ impl Staging {
             return Err(CompileError::OutputUnfit { path: out.into(), why: "the model lies in it" });
         }
         earlier::sweep_old_names(place.path());
+        earlier::sweep_replaced(place.path());
         match Found::at(place.path())? {
             Found::Nothing => {}
             Found::Bundle(_) if force => {}
@@ -80,23 +81,111 @@ impl Staging {
             return Ok(None);
         }
         // What came out may be another folder than the one that was looked at.
-        match self.finish(&kept) {
-            Ok(()) => Ok(Some(kept)),
+        match Found::at(self.new.path()) {
+            Ok(Found::Nothing) => Ok(Some(kept)),
+            Ok(Found::Bundle(replaced)) => {
+                self.carry_late(&replaced, &kept);
+                Ok(Some(kept))
+            }
+            Ok(found @ Found::Other { .. }) => {
+                let error = found.refusal(self.new.place());
+                self.put_back();
+                Err(error)
+            }
             Err(error) => {
-                if !self.new.exchange()? {
-                    tracing::error!("cannot put back `{}`", self.new.place().path().display());
-                }
+                self.put_back();
                 Err(error)
             }
         }
     }
 
-    /// Looks at the replaced folder before it is removed.
-    fn finish(&self, kept: &Kept) -> Result<()> {
-        match Found::at(self.new.path())? {
-            Found::Nothing => Ok(()),
-            Found::Bundle(replaced) => replaced.carry_late(kept, self.new.place().path()),
-            found @ Found::Other { .. } => Err(found.refusal(self.new.place())),
+    /// Moves over what came into the replaced bundle until the exchange. Part of it may have been moved when one entry
+    /// cannot be, so there is no way back: the replaced bundle stays, with the rest of it.
+    fn carry_late(&mut self, replaced: &Earlier, kept: &Kept) {
+        let Err(error) = replaced.carry_late(kept, self.new.place().path()) else { return };
+        let place = self.new.place().asked().display().to_string();
+        let stays = self.new.keep();
+        tracing::warn!("`{place}` is replaced; the earlier folder is kept as `{}`: {error}", stays.display());
+    }
+
+    /// Exchanges again. Whatever becomes of it, the folder that was there is not removed.
+    fn put_back(&mut self) {
+        let is_back = match self.new.exchange() {
+            // Another process has taken the new bundle away.
+            Ok(false) => self.new.put(),
+            done => done,
+        };
+        self.settle(is_back);
+    }
+
+    /// Keeps what is under the hidden name if it is not back.
+    fn settle(&mut self, is_back: std::result::Result<bool, FolderError>) {
+        let why = match is_back {
+            Ok(true) => return,
+            Ok(false) => "its place is taken".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        let place = self.new.place().asked().display().to_string();
+        let stays = self.new.keep();
+        tracing::error!("cannot put back `{place}`, it is now `{}`: {why}", stays.display());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(path: &Path, text: &str) {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    fn names(dir: &Path) -> Vec<String> {
+        let names = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<_> = names.filter(|name| name != "model").collect();
+        names.sort();
+        names
+    }
+
+    /// A bundle of nothing but a manifest is looked at; another process then puts something else in its place.
+    fn exchanged_meanwhile(dir: &Path) -> (Staging, Earlier) {
+        let out = dir.join("out");
+        write(&out.join("manifest.json"), r#"{"format":"open-genie-bundle","version":1,"files":[]}"#);
+        let staging = Staging::begin(&out, &dir.join("model"), true).unwrap();
+        let Found::Bundle(earlier) = Found::at(&out).unwrap() else { panic!("a bundle") };
+        std::fs::remove_dir_all(&out).unwrap();
+        write(&out.join("thesis.tex"), "mine");
+        (staging, earlier)
+    }
+
+    #[test]
+    fn what_is_no_bundle_any_more_is_put_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut staging, earlier) = exchanged_meanwhile(dir.path());
+        let (error, out) = (staging.replace(&earlier).unwrap_err(), dir.path().join("out"));
+        assert!(error.to_string().ends_with("it holds `thesis.tex`"), "{error}");
+        drop(staging);
+        assert_eq!((names(dir.path()), names(&out)), (vec!["out".into()], vec!["thesis.tex".into()]));
+    }
+
+    /// The old folder was removed under its hidden name when it could not be exchanged back.
+    #[test]
+    fn what_cannot_be_exchanged_back_is_not_removed() {
+        let unfit = || FolderError::Unfit { path: "out".into(), why: file_io::UnfitPlace::MountPoint };
+        for (is_back, place) in [(None, "out"), (Some(Ok(false)), "out.kept"), (Some(Err(unfit())), "out.kept")] {
+            let dir = tempfile::tempdir().unwrap();
+            let (mut staging, _) = exchanged_meanwhile(dir.path());
+            let out = dir.path().join("out");
+            assert!(staging.new.exchange().unwrap());
+            match is_back {
+                None => {
+                    std::fs::remove_dir_all(&out).unwrap();
+                    staging.put_back();
+                }
+                Some(is_back) => staging.settle(is_back),
+            }
+            drop(staging);
+            assert_eq!(names(&dir.path().join(place)), ["thesis.tex"], "{:?}", names(dir.path()));
         }
     }
 }

@@ -23,7 +23,7 @@ pub(super) fn read(dir: &Path, path: &Path) -> Result<(Vec<PathBuf>, BTreeMap<St
         return Err(CompileError::EmptyIndex { path: path.into() });
     }
     let names: BTreeSet<&str> = weight_map.values().copied().collect();
-    if let Some(outside) = names.iter().find(|name| name.contains(['/', '\\'])) {
+    if let Some(outside) = names.iter().find(|name| ["", ".", ".."].contains(name) || name.contains(['/', '\\'])) {
         return Err(CompileError::ShardOutside { path: path.into(), shard: (*outside).into() });
     }
     let shards: Vec<PathBuf> = names.iter().map(|name| dir.join(name)).collect();

@@ -21,6 +21,9 @@ use crate::kpi::Profile;
 use crate::sampler::{Sampler, SamplerSettings};
 use genie_tokenizer::Tokenizer;
 
+/// Bytes of text that are given to the tokenizer whatever the context is.
+const SURELY_TOKENIZED: usize = 1 << 16;
+
 /// A conversation. Not tied to a backend: it knows its model by [`TokenModel`].
 pub struct Dialog {
     pub(super) model: Box<dyn TokenModel>,
@@ -138,6 +141,7 @@ impl Dialog {
     /// # Errors
     /// As [`query`](Self::query).
     pub fn start(&mut self, text: &str, code: SentenceCode) -> Result<Generation<'_>, DialogError> {
+        self.may_fit(text)?;
         let new = self.tokenizer.encode(text)?;
         self.start_text(new, code)
     }
@@ -147,8 +151,19 @@ impl Dialog {
     /// # Errors
     /// As [`query`](Self::query); the tokenizer has no other way to write a control token's text.
     pub fn start_plain(&mut self, text: &str, code: SentenceCode) -> Result<Generation<'_>, DialogError> {
+        self.may_fit(text)?;
         let new = self.tokenizer.encode_plain(text)?;
         self.start_text(new, code)
+    }
+
+    /// Refuses a long text that cannot fit, before the tokenizer spends seconds and gigabytes on it. Short ones are left to
+    /// the tokenizer, which may drop characters or join unknown ones.
+    fn may_fit(&self, text: &str) -> Result<(), DialogError> {
+        let (bytes, limit, longest) = (text.len(), self.limit(), self.tokenizer.longest_entry().max(1));
+        if bytes > SURELY_TOKENIZED && bytes / longest > limit {
+            return Err(DialogError::TooLong { bytes, limit, longest });
+        }
+        Ok(())
     }
 
     fn start_text(&mut self, mut new: Vec<TokenId>, code: SentenceCode) -> Result<Generation<'_>, DialogError> {

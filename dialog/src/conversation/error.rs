@@ -23,6 +23,19 @@ pub enum DialogError {
     /// The input does not fit. The conversation is as it was.
     #[error(transparent)]
     Overflow(#[from] Overflow),
+    /// A text that is longer than the context could be. It was not looked at; the conversation is as it was.
+    #[error(
+        "the prompt has {bytes} bytes, but the context of {limit} tokens holds at most {most} bytes \
+         (the longest entry of the vocabulary has {longest})", most = limit.saturating_mul(*longest)
+    )]
+    TooLong {
+        /// Bytes of the text.
+        bytes: usize,
+        /// Tokens of the context.
+        limit: usize,
+        /// Bytes of the vocabulary's longest entry.
+        longest: usize,
+    },
     /// The conversation waits for `RESUME`.
     #[error("a query with sentence code {code} came while the dialog is paused, expected RESUME, REWIND or a reset")]
     Paused {

@@ -5,6 +5,7 @@ use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 use file_io::FileKind;
+use genie_bundle::config::text;
 use serde_json::Value;
 
 use crate::facts::{Build, FileState};
@@ -32,8 +33,8 @@ pub(super) fn state(path: &Path, written: &str, cwd: &Path) -> FileState {
 
 /// A file's JSON, or why it cannot be read.
 pub(super) fn json(path: &Path) -> Result<Value, String> {
-    let bytes = file_io::read_file(path).map_err(|error| error.to_string())?;
-    serde_json::from_slice(&bytes).map_err(|error| error.to_string())
+    let text = text::read(path).map_err(|error| error.to_string())?;
+    text::parse(&text).map_err(|error| error.to_string())
 }
 
 /// The first build id in a file.

@@ -54,6 +54,27 @@ pub fn carry_changes(old: &Path, new: &Path) -> Result<(), FolderError> {
     }
 }
 
+/// Whether a file, or each file in a folder, is also found under another name, as after [`carry`]. Removing this one then
+/// loses nothing. False where that is not known.
+pub fn has_other_name(path: &Path) -> bool {
+    let Ok(meta) = fs::symlink_metadata(path) else { return false };
+    if !meta.is_dir() {
+        return n_names(&meta) > 1;
+    }
+    let Ok(mut entries) = fs::read_dir(path) else { return false };
+    entries.all(|entry| entry.is_ok_and(|entry| has_other_name(&entry.path())))
+}
+
+#[cfg(unix)]
+fn n_names(meta: &Metadata) -> u64 {
+    std::os::unix::fs::MetadataExt::nlink(meta)
+}
+
+#[cfg(not(unix))]
+fn n_names(_meta: &Metadata) -> u64 {
+    1
+}
+
 fn link(from: &Path, to: &Path, meta: &Metadata) -> Result<(), FolderError> {
     match fs::hard_link(from, to) {
         Ok(()) => Ok(()),
@@ -67,12 +88,12 @@ fn link(from: &Path, to: &Path, meta: &Metadata) -> Result<(), FolderError> {
 }
 
 /// The file system has no hard links, or not for this file: of another user, or with as many as it can have.
-fn knows_no_links(error: &io::Error) -> bool {
+pub(super) fn knows_no_links(error: &io::Error) -> bool {
     use io::ErrorKind::{PermissionDenied, TooManyLinks, Unsupported};
     matches!(error.kind(), PermissionDenied | TooManyLinks | Unsupported)
 }
 
-fn copy(from: &Path, to: &Path, meta: &Metadata) -> Result<(), FolderError> {
+pub(super) fn copy(from: &Path, to: &Path, meta: &Metadata) -> Result<(), FolderError> {
     if meta.is_symlink() {
         return copy_symlink(from, to);
     }

@@ -4,15 +4,17 @@ use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::maker::{self, Maker};
 
 /// What a hidden folder is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// An unfinished folder, or an old one after an exchange: nothing is lost with it.
+    /// An unfinished folder: nothing is lost with it.
     Partial,
+    /// A finished one that is about to be exchanged, or the old one after that: others may have worked in it.
+    Exchange,
     /// An old folder between two renames: perhaps nothing is in its place.
     Replaced,
 }
@@ -24,6 +26,7 @@ impl Kind {
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Partial => "partial",
+            Self::Exchange => "exchange",
             Self::Replaced => "replaced",
         }
     }
@@ -31,11 +34,11 @@ impl Kind {
     /// The place's name as part of a hidden name. A replaced folder needs all of it, to be put back.
     pub(super) fn cut(self, name: &OsStr) -> Cow<'_, OsStr> {
         match name.to_str() {
-            Some(text) if self == Self::Partial && text.len() > LONGEST => {
+            Some(text) if self != Self::Replaced && text.len() > LONGEST => {
                 let end = (0..=LONGEST).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
                 Cow::Borrowed(OsStr::new(&text[..end]))
             }
-            None if self == Self::Partial && name.len() > LONGEST => Cow::Borrowed(OsStr::new("folder")),
+            None if self != Self::Replaced && name.len() > LONGEST => Cow::Borrowed(OsStr::new("folder")),
             _ => Cow::Borrowed(name),
         }
     }
@@ -43,7 +46,7 @@ impl Kind {
 
 /// Sweeps a folder: hidden folders of this crate in it whose makers are dead are removed, or put back where their process
 /// was killed between moving the old folder aside and putting the new one there. Returns how many. Those of processes that
-/// still run, and everything else, stay.
+/// still run, old folders whose place is taken ([`sweep_exchanged`]), and everything else, stay.
 pub fn sweep_folders(parent: &Path) -> usize {
     let mut n_swept = 0;
     for_each_folder(parent, |path, name| {
@@ -53,12 +56,46 @@ pub fn sweep_folders(parent: &Path) -> usize {
         }
         let place = path.with_file_name(place);
         let swept = match kind {
+            Kind::Partial => remove_tree(path),
             Kind::Replaced if fs::symlink_metadata(&place).is_err() => fs::rename(path, &place),
-            _ => remove_tree(path),
+            Kind::Replaced | Kind::Exchange => return,
         };
         n_swept += usize::from(swept.is_ok());
     });
     n_swept
+}
+
+/// Sweeps what processes left that were killed while they replaced a folder in `parent`: removed where `is_expendable`, asked
+/// with its path, says that nothing is lost with it; else given a name that is seen, `NAME.kept`. Returns those.
+pub fn sweep_exchanged(parent: &Path, is_expendable: impl Fn(&Path) -> bool) -> Vec<PathBuf> {
+    let mut kept = Vec::new();
+    for_each_folder(parent, |path, name| {
+        let Some((kind, place, maker)) = parse(name) else { return };
+        let place = path.with_file_name(place);
+        let is_old = kind == Kind::Exchange || kind == Kind::Replaced && fs::symlink_metadata(&place).is_ok();
+        if !is_old || !maker.has_left(path) {
+            return;
+        }
+        if is_expendable(path) {
+            // What cannot be removed now is swept by the next one.
+            let _ = remove_tree(path);
+        } else if let Ok(shown) = show(path, &place) {
+            kept.push(shown);
+        }
+    });
+    kept
+}
+
+/// Gives a hidden folder a name that is seen beside `place`: `NAME.kept`, or with the first number from 2 that is free.
+pub(super) fn show(hidden: &Path, place: &Path) -> io::Result<PathBuf> {
+    let numbered = |n: u32| {
+        let mut name = Kind::Exchange.cut(place.file_name().unwrap_or_default()).into_owned();
+        name.push(if n == 1 { ".kept".to_owned() } else { format!(".kept.{n}") });
+        place.with_file_name(name)
+    };
+    let is_free = |path: &PathBuf| fs::symlink_metadata(path).is_err();
+    let shown = (1..).map(numbered).find(is_free).expect("a folder has fewer entries than there are numbers");
+    fs::rename(hidden, &shown).map(|()| shown)
 }
 
 /// Removes folders that earlier releases left, `.NAME.partial-PID` of a dead process, for the names that `is_ours` accepts.
@@ -90,7 +127,7 @@ fn parse(name: &OsStr) -> Option<(Kind, &OsStr, Maker)> {
     let mut parts = bytes.rsplitn(4, |&byte| byte == b'.');
     let mut text = || std::str::from_utf8(parts.next()?).ok();
     let (number, maker, word) = (text()?, text()?, text()?);
-    let kind = [Kind::Partial, Kind::Replaced].into_iter().find(|kind| kind.word() == word)?;
+    let kind = [Kind::Partial, Kind::Exchange, Kind::Replaced].into_iter().find(|kind| kind.word() == word)?;
     number.parse::<u64>().ok()?;
     let maker = Maker::parse(maker)?;
     // What is left of the bytes is the place's name; it may hold points and need not be UTF-8.
@@ -129,7 +166,7 @@ pub(super) fn remove_tree(path: &Path) -> io::Result<()> {
 }
 
 /// Lets the owner change what is in these folders.
-fn open_up(folder: &Path) {
+pub(super) fn open_up(folder: &Path) {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;

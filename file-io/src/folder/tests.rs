@@ -97,9 +97,18 @@ fn both_ways_of_exchanging_swap_and_take_back() {
 fn what_the_dead_left_is_removed_or_put_back() {
     let dir = tempfile::tempdir().unwrap();
     let (dead, this) = (dead(), Maker::this());
-    let goes =
-        [format!(".out.partial.{dead}.0"), format!(".other.partial.{dead}.3"), format!(".out.replaced.{dead}.1")];
-    let stays = [format!(".out.partial.{this}.99"), ".out.partial-x".to_owned(), ".git".to_owned(), "out".to_owned()];
+    let goes = [format!(".out.partial.{dead}.0"), format!(".other.partial.{dead}.3")];
+    // Others may have worked in the folder that was replaced.
+    let old = [format!(".out.replaced.{dead}.1"), format!(".out.exchange.{dead}.2")];
+    let [old_1, old_2] = old;
+    let stays = [
+        old_1,
+        old_2,
+        format!(".out.partial.{this}.99"),
+        ".out.partial-x".to_owned(),
+        ".git".to_owned(),
+        "out".to_owned(),
+    ];
     for name in goes.iter().chain(&stays) {
         write(&dir.path().join(name).join("sub/f"), "1");
     }
@@ -111,12 +120,54 @@ fn what_the_dead_left_is_removed_or_put_back() {
     // A file of such a name is no folder of ours.
     let file = format!(".file.partial.{dead}.1");
     write(&dir.path().join(&file), "x");
-    assert_eq!(sweep_folders(dir.path()), 4);
+    assert_eq!(sweep_folders(dir.path()), 3);
     let mut expected: Vec<_> = stays.iter().cloned().chain([file, "lost".into()]).collect();
     expected.sort();
     assert_eq!(names(dir.path()), expected);
     assert_eq!(fs::read_to_string(dir.path().join("lost/f")).unwrap(), "the only one");
     assert_eq!(sweep_folders(Path::new("/no/such/folder")), 0);
+}
+
+/// A folder that a killed process was replacing was removed with what others had written into it meanwhile.
+#[test]
+fn an_old_folder_goes_or_is_shown_as_its_owner_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let (dead, this) = (dead(), Maker::this());
+    let alive = format!(".out.exchange.{this}.7");
+    for (name, file) in [
+        (format!(".out.exchange.{dead}.1"), "mine"),
+        (format!(".out.exchange.{dead}.2"), "expendable"),
+        (format!(".put.replaced.{dead}.3"), "mine"),
+        (format!(".lost.replaced.{dead}.4"), "mine"),
+        (alive.clone(), "expendable"),
+        ("out".to_owned(), "new"),
+        ("put".to_owned(), "new"),
+        ("put.kept".to_owned(), "kept before"),
+    ] {
+        write(&dir.path().join(name).join(file), "1");
+    }
+    let mut kept = sweep_exchanged(dir.path(), |path| path.join("expendable").exists());
+    kept.sort();
+    assert_eq!(kept, ["out.kept", "put.kept.2"].map(|name| dir.path().join(name)));
+    assert!(kept.iter().all(|path| path.join("mine").exists()));
+    let lost = format!(".lost.replaced.{dead}.4");
+    assert_eq!(names(dir.path()), [lost.as_str(), &alive, "out", "out.kept", "put", "put.kept", "put.kept.2"]);
+}
+
+/// When an exchange could not be taken back, the old folder was removed under its hidden name.
+#[test]
+fn what_is_kept_is_not_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    write(&out.join("f"), "old");
+    let mut new = begin(&out);
+    write(&new.path().join("f"), "new");
+    assert!(new.exchange().unwrap());
+    let kept = new.keep();
+    drop(new);
+    assert_eq!(kept, dir.path().canonicalize().unwrap().join("out.kept"));
+    assert_eq!(fs::read_to_string(kept.join("f")).unwrap(), "old");
+    assert_eq!(names(dir.path()), ["out", "out.kept"]);
 }
 
 #[test]

@@ -26,15 +26,30 @@ fn files_are_known_by_their_first_bytes() {
         (vec![0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 0], "a context binary of Qualcomm's HTP backend"),
         (b"GGUF\x03\0\0\0".to_vec(), "a GGUF file"),
         (b"GGUF\0\0\0\x03".to_vec(), "a big-endian GGUF file"),
+        (b"GGUF".to_vec(), "a GGUF file"),
         (b"GG".to_vec(), "a text file"),
         (b"tjgg\x01\0\0\0".to_vec(), "a GGML file, which came before GGUF"),
         ([&40u64.to_le_bytes()[..], b"{\"x\":"].concat(), "a safetensors file"),
         (elf(62), "a library or program (ELF) for x86_64"),
+        ([&40u64.to_le_bytes()[..], b"x"].concat(), "a file of no known kind (it begins with 28 00 00 00 00 00 00 00)"),
+        (elf(183), "a library or program (ELF) for aarch64"),
         (elf(164), "a library or program (ELF) for hexagon"),
         (elf(8), "a library or program (ELF)"),
         (b"\x7fELF".to_vec(), "a library or program (ELF)"),
         (b"GNKVSNAP\x02\0\0\0".to_vec(), "the snapshot of a saved session"),
         ([&[4, 0, 0, 0, 0xde, 0xc0, 0, 0][..], &[0; 8]].concat(), "Genie's file of a saved cache"),
+        (
+            [&[4, 0, 0, 0, 0xde, 0xc0, 0, 0][..], &[0; 7]].concat(),
+            "a file of no known kind (it begins with 04 00 00 00 de c0 00 00)",
+        ),
+        (b"\x1c\0\0\0TFL3".to_vec(), "a TensorFlow Lite model"),
+        (b"\x0a\x07\x0a\x05<unk>\x15\0\0\0\0".to_vec(), "a SentencePiece model"),
+        (b"\x0a\x06\x0a\x05<unk>\x15\0".to_vec(), "a file of no known kind (it begins with 0a 06 0a 05 3c 75 6e 6b)"),
+        (b"\x0a\x0e\x0a\x05<unk>\x16\0".to_vec(), "a file of no known kind (it begins with 0a 0e 0a 05 3c 75 6e 6b)"),
+        (
+            b"\x0a\x0e\x0a\x02\xff\xff\x15\0".to_vec(),
+            "a file of no known kind (it begins with 0a 0e 0a 02 ff ff 15 00)",
+        ),
         (b"\x0a\x0e\x0a\x05<unk>\x15\0\0\0\0\x18\x02".to_vec(), "a SentencePiece model"),
         (b"\x08\x08\x12\x07pytorch\x1a".to_vec(), "an ONNX model"),
         (b"\x80\x02\x8a\x0al\xfc".to_vec(), "a PyTorch checkpoint"),
@@ -48,6 +63,9 @@ fn files_are_known_by_their_first_bytes() {
             "a Git LFS pointer (the file itself was not downloaded)",
         ),
         (b"root:x:0:0".to_vec(), "a text file"),
+        (b"abc\xffabc".to_vec(), "a file of no known kind (it begins with 61 62 63 ff 61 62 63)"),
+        (b"abc\x01abc".to_vec(), "a file of no known kind (it begins with 61 62 63 01 61 62 63)"),
+        (b"\xc3".to_vec(), "a file of no known kind (it begins with c3)"),
         ("gr\u{fc}n".as_bytes()[..3].to_vec(), "a text file"),
         (vec![0; 12], "a file of no known kind (it begins with 00 00 00 00 00 00 00 00)"),
         (vec![1, 2, 0xff], "a file of no known kind (it begins with 01 02 ff)"),
@@ -67,6 +85,14 @@ fn json_is_known_by_its_keys_even_where_it_is_torn() {
         ("{\"version\": \"1.0\", \"added_tokens\": [", JsonKind::Tokenizer),
         ("{\"tokenizer_class\": 1}", JsonKind::TokenizerConfig),
         ("{\"format\": \"x\", \"files\": []}", JsonKind::Manifest),
+        ("{\"format\": \"x\", \"steps\": []}", JsonKind::Calibration),
+        ("{\"format\": \"x\"}", JsonKind::Other),
+        ("{\"files\": []}", JsonKind::Other),
+        ("{\"steps\": []}", JsonKind::Other),
+        ("{\"pre_tokenizer\": null}", JsonKind::Tokenizer),
+        ("{\"normalizer\": null}", JsonKind::Tokenizer),
+        ("{\"added_tokens_decoder\": {}}", JsonKind::TokenizerConfig),
+        ("{\"chat_template\": 1}", JsonKind::TokenizerConfig),
         ("{\"x\": 1}", JsonKind::Other),
         ("  [1, 2", JsonKind::Other),
         ("\u{feff}{\"dialog\":", JsonKind::GenieConfig),
@@ -74,6 +100,52 @@ fn json_is_known_by_its_keys_even_where_it_is_torn() {
     ] {
         assert_eq!(FileKind::of_bytes(text.as_bytes()), FileKind::Json(want), "{text}");
     }
+}
+
+#[test]
+fn of_a_long_json_file_64_kib_are_looked_at() {
+    let dir = tempfile::tempdir().unwrap();
+    for (filler, want) in [(60_000, "a dialog config (`genie_config.json`)"), (66_000, "a JSON file")] {
+        let path = dir.path().join("long.json");
+        let text = format!("{{\"x\": \"{}\", \"dialog\": {{}}}}", "x".repeat(filler));
+        std::fs::write(&path, &text).unwrap();
+        assert_eq!(FileKind::of(&path).to_string(), want);
+        assert_eq!(of(text.as_bytes()), want);
+    }
+}
+
+#[test]
+fn a_zip_archive_is_a_dlc_by_its_name() {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, bytes, want) in [
+        ("a.dlc", &b"PK\x03\x04"[..], "a DLC file"),
+        ("a.zip", b"PK\x03\x04", "a zip archive"),
+        ("b.dlc", b"\x1f\x8b", "a gzip archive"),
+    ] {
+        std::fs::write(dir.path().join(name), bytes).unwrap();
+        assert_eq!(FileKind::of(&dir.path().join(name)).to_string(), want);
+    }
+}
+
+#[test]
+fn kinds_say_what_they_are_good_for() {
+    let kinds = [
+        FileKind::Missing,
+        FileKind::BrokenLink { target: "x".into() },
+        FileKind::HtpBinary,
+        FileKind::HostBinary { format: 2 },
+        FileKind::Unknown { begins: vec![1] },
+        FileKind::Gguf { version: 3, big_endian: false, part: None },
+        FileKind::Folder(FolderKind::Checkpoint),
+        FileKind::Folder(FolderKind::Bundle),
+        FileKind::Text,
+    ];
+    let which = |is: fn(&FileKind) -> bool| kinds.each_ref().map(|kind| u8::from(is(kind)));
+    assert_eq!(which(FileKind::is_missing), [1, 1, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(which(FileKind::is_context_binary), [0, 0, 1, 1, 0, 0, 0, 0, 0]);
+    assert_eq!(which(FileKind::is_no_context_binary), [1, 1, 0, 0, 0, 1, 1, 1, 1]);
+    assert_eq!(which(FileKind::is_checkpoint), [0, 0, 0, 0, 0, 1, 1, 0, 0]);
+    assert_eq!(which(FileKind::is_file), [0, 0, 1, 1, 1, 1, 0, 0, 1]);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::problem::{ConfigError, Origin, Problem};
+use super::text;
 
 /// The keys of extension configs that have an effect here. The first file that has a key counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,13 +38,12 @@ impl HtpExtensions {
     }
 
     fn from_file(path: &Path) -> Result<Self, ConfigError> {
-        let text = file_io::read_text(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        let text = text::read(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
         Self::parse(&text, &Origin::file(path))
     }
 
     fn parse(text: &str, origin: &Origin) -> Result<Self, ConfigError> {
-        let document: Value =
-            serde_json::from_str(text).map_err(|source| ConfigError::Syntax { origin: origin.clone(), source })?;
+        let document = text::parse(text).map_err(|source| ConfigError::Syntax { origin: origin.clone(), source })?;
         let mut problems = Vec::new();
         let mut found = Self::default();
         if !document.is_object() {

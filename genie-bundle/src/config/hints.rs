@@ -9,10 +9,45 @@ pub(super) fn for_unknown_key(name: &str, block: &Block, root: &Block) -> Option
     if block.keys.iter().any(|k| k.name == dashed) {
         return Some(format!("did you mean `{dashed}`?"));
     }
+    if let Some(hint) = place_of_other(|known| known == dashed, block, root) {
+        return Some(hint);
+    }
     if let Some(near) = nearest(name, block.keys.iter().map(|k| k.name)) {
         return Some(format!("did you mean `{near}`?"));
     }
-    place_of(&dashed, root, "").map(|at| format!("`{dashed}` belongs in `{at}`"))
+    let near = nearest(&dashed, OTHER_NAMES.iter().map(|(other, _)| *other));
+    place_of_other(|known| Some(known) == near, block, root)
+        .or_else(|| place_of(&dashed, root, "").map(|at| format!("`{dashed}` belongs in `{at}`")))
+}
+
+/// Names that other programs have for a key of Genie's, with that key.
+const OTHER_NAMES: &[(&str, &str)] = &[
+    ("temperature", "temp"),
+    ("repeat-penalty", "repetition-penalty"),
+    ("repeat-last-n", "penalize-last-n"),
+    ("stop", "stop-sequence"),
+    ("stop-words", "stop-sequence"),
+    ("stop-strings", "stop-sequence"),
+    ("max-tokens", "max-num-tokens"),
+    ("max-new-tokens", "max-num-tokens"),
+    ("n-predict", "max-num-tokens"),
+    ("num-threads", "n-threads"),
+    ("threads", "n-threads"),
+    ("vocab-size", "n-vocab"),
+    ("hidden-size", "n-embd"),
+    ("head-dim", "kv-dim"),
+    ("bos-token-id", "bos-token"),
+    ("eos-token-id", "eos-token"),
+    ("pad-token-id", "pad-token"),
+];
+
+/// Genie's key for a name of another program, and where it belongs if that is not this block.
+fn place_of_other(is_it: impl Fn(&str) -> bool, block: &Block, root: &Block) -> Option<String> {
+    let (_, ours) = OTHER_NAMES.iter().find(|(other, _)| is_it(other))?;
+    if block.keys.iter().any(|k| k.name == *ours) {
+        return Some(format!("did you mean `{ours}`?"));
+    }
+    place_of(ours, root, "").map(|at| format!("did you mean `{ours}` in `{at}`?"))
 }
 
 /// The candidate with the fewest edits, if they are few for a word of this length.

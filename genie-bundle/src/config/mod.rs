@@ -19,11 +19,13 @@ mod schema;
 mod settings;
 mod support;
 mod tables;
+pub mod text;
 mod values;
 
 pub use api_versions::{GenieApi, rejected_by};
 pub use extensions::HtpExtensions;
 pub use problem::{ConfigError, Origin, Problem};
+pub use schema::MAX_THREADS;
 pub use settings::{
     BackendSettings, CacheGroupSettings, ContextSettings, EmbeddingSettings, EngineSettings, Llama3Scaling,
     PenaltySettings, RopeSettings, SamplerSettings, TableDtype,
@@ -54,7 +56,7 @@ impl GenieConfig {
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
         let path = path.as_ref();
         let read = |source| ConfigError::Read { path: path.to_path_buf(), source };
-        let text = file_io::read_text(path).map_err(read)?;
+        let text = text::read(path).map_err(read)?;
         let full = std::path::absolute(path).map_err(read)?;
         let base = full.parent().unwrap_or(Path::new("/"));
         let config = Self::parse(&text, base, Origin::file(path))?;
@@ -71,8 +73,7 @@ impl GenieConfig {
     }
 
     fn parse(text: &str, base: &Path, origin: Origin) -> Result<Self, ConfigError> {
-        let document: Value =
-            serde_json::from_str(text).map_err(|source| ConfigError::Syntax { origin: origin.clone(), source })?;
+        let document = text::parse(text).map_err(|source| ConfigError::Syntax { origin: origin.clone(), source })?;
         let problems = validate(&document);
         if !problems.is_empty() {
             return Err(ConfigError::Invalid { origin, problems });

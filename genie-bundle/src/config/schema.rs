@@ -67,6 +67,12 @@ pub(super) const fn req(name: &'static str, ty: Type) -> Key {
 }
 
 const I32_MAX: i128 = i32::MAX as i128;
+/// Most threads that a config may ask for, as many as `--threads` takes.
+pub const MAX_THREADS: usize = 1024;
+/// Most items of any list: stop sequences, context binaries, end tokens. The longest known list has 64.
+const MAX_ITEMS: usize = 4096;
+/// Problems after which the rest is not looked at.
+const MAX_PROBLEMS: usize = 64;
 /// 32-bit signed.
 pub(super) const I32: Type = Type::Int(i32::MIN as i128, I32_MAX);
 /// 32-bit unsigned.
@@ -75,6 +81,10 @@ pub(super) const U32: Type = Type::Int(0, u32::MAX as i128);
 pub(super) const I64: Type = Type::Int(i64::MIN as i128, i64::MAX as i128);
 /// 64-bit signed, not negative.
 pub(super) const COUNT: Type = Type::Int(0, i64::MAX as i128);
+/// A number of tokens, of elements or of layers: 31 bits, not negative.
+pub(super) const SIZE: Type = Type::Int(0, I32_MAX);
+/// A number of threads.
+pub(super) const THREADS: Type = Type::Int(0, MAX_THREADS as i128);
 /// Above zero.
 pub(super) const POSITIVE: Type = Type::Int(1, i64::MAX as i128);
 /// Any number.
@@ -84,6 +94,9 @@ pub(super) const TEXTS: Type = Type::List(&Type::Text, 0);
 
 /// Checks `value` and adds what is wrong to `problems`. `pointer` is the value's place.
 pub(super) fn check(ty: &Type, value: &Value, pointer: &str, root: &Block, problems: &mut Vec<Problem>) {
+    if problems.len() >= MAX_PROBLEMS {
+        return;
+    }
     if !accepts_kind(ty, value) {
         problems.push(Problem::new(pointer, format!("expected {}, found {}", kind_wanted(ty), kind_found(value))));
         return;
@@ -133,6 +146,11 @@ pub(super) fn check(ty: &Type, value: &Value, pointer: &str, root: &Block, probl
                 let message = format!("expected at least {at_least} item(s), found {}", items.len());
                 problems.push(Problem::new(pointer, message));
             }
+            if items.len() > MAX_ITEMS {
+                let message = format!("expected at most {MAX_ITEMS} items, found {}", items.len());
+                problems.push(Problem::new(pointer, message));
+                return;
+            }
             for (i, v) in items.iter().enumerate() {
                 check(item, v, &format!("{pointer}/{i}"), root, problems);
             }
@@ -156,6 +174,9 @@ pub(super) fn check_block(b: &Block, value: &Value, pointer: &str, root: &Block,
     let empty = Map::new();
     let object = value.as_object().unwrap_or(&empty);
     for (name, v) in object {
+        if problems.len() >= MAX_PROBLEMS {
+            return;
+        }
         let at = join(pointer, name);
         match b.keys.iter().find(|k| k.name == name) {
             Some(key) => check(&key.ty, v, &at, root, problems),

@@ -49,6 +49,9 @@ pub struct Source {
     pub name: String,
     /// The compiler's hash of that directory.
     pub sha256: String,
+    /// Positions that the model was trained for, where its configuration has them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub positions: Option<usize>,
 }
 
 /// The options that shape the output.

@@ -2,6 +2,7 @@
 
 mod backend;
 mod bundle;
+pub mod number;
 mod policy;
 mod soc;
 mod threads;
@@ -10,8 +11,8 @@ mod verbosity;
 
 pub use backend::BackendArgs;
 pub use bundle::{BundleArgs, read_bundle};
-pub use policy::{PolicyArg, warn_of_nominal_costs};
+pub use policy::{PolicyArg, warn_of_doubts, warn_of_nominal_costs};
 pub use soc::SocArgs;
 pub use threads::ThreadArgs;
-pub use variants::VariantArgs;
+pub use variants::{LONGEST, VariantArgs};
 pub use verbosity::Verbosity;

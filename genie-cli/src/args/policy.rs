@@ -3,6 +3,7 @@
 use anyhow::Result;
 use clap::ValueEnum;
 use genie_bundle::calibration::CalibrationMismatch;
+use kvmanager::plan::Policy;
 use open_genie::{Model, PolicyChoice};
 
 use crate::printer::Printer;
@@ -33,8 +34,19 @@ impl From<PolicyArg> for PolicyChoice {
     }
 }
 
+/// Warns of step times that were measured on a busy machine.
+pub fn warn_of_doubts(doubts: &[String], printer: &Printer) {
+    let Some((first, more)) = doubts.split_first() else { return };
+    let more = if more.is_empty() { String::new() } else { format!(", and {} more doubts", more.len()) };
+    printer.info(format_args!("warning: the step times were measured on a busy machine: {first}{more}"));
+    printer.info("hint: `genie bench --calibrate` measures again; let nothing else run, or use more `--reps`");
+}
+
 /// Warns where nominal costs are used because the bundle's calibration cannot be.
 pub fn warn_of_nominal_costs(model: &Model, mismatch: Option<&CalibrationMismatch>, printer: &Printer) -> Result<()> {
+    if mismatch.is_none() && matches!(model.engine().policy(), Policy::Cost(_)) {
+        warn_of_doubts(&model.calibration()?.doubts(), printer);
+    }
     if let Some(why) = mismatch {
         let path = model.calibration()?.path();
         printer.info(format_args!("warning: using nominal costs, not `{}`: {why}", path.display()));

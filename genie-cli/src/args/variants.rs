@@ -11,6 +11,9 @@ pub struct VariantArgs {
     pub cl: Vec<u32>,
 }
 
+/// Longest context, and widest step.
+pub const LONGEST: u32 = 1 << 20;
+
 fn ar(text: &str) -> Result<u32, String> {
     at_least_1(text, "at least 1 token per step")
 }
@@ -22,7 +25,7 @@ fn cl(text: &str) -> Result<u32, String> {
 fn at_least_1(text: &str, expected: &str) -> Result<u32, String> {
     match text.trim().parse() {
         Ok(0) => Err(format!("expected {expected}")),
-        Ok(n) => Ok(n),
-        Err(_) => Err(format!("expected {expected}, at most {}", u32::MAX)),
+        Ok(n) if n <= LONGEST => Ok(n),
+        _ => Err(format!("expected {expected}, at most {LONGEST}")),
     }
 }

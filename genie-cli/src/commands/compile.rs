@@ -32,7 +32,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value = "auto")]
     pub splits: SplitsArg,
     /// Decoder layers per split [default: all, or as many as the file limit allows].
-    #[arg(long, value_name = "LAYERS")]
+    #[arg(long, value_name = "LAYERS", value_parser = crate::args::number::count)]
     pub layers_per_split: Option<usize>,
     /// Type of activations, and of weights that `--weights` does not quantise.
     #[arg(long, value_enum, default_value = "f16")]

@@ -6,8 +6,10 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
+use engine::TokenModel;
 use serde::Serialize;
 
+use crate::args::number;
 use crate::args::{BackendArgs, BundleArgs, PolicyArg, SocArgs, ThreadArgs};
 use crate::exit::ExitStatus;
 use crate::failure::Partial;
@@ -22,11 +24,12 @@ pub struct Args {
     pub file: PathBuf,
     #[command(flatten)]
     pub bundle: BundleArgs,
-    /// Tokens per window; each window starts with an empty cache [default: the context length].
-    #[arg(long, value_name = "TOKENS")]
+    /// Tokens per window; each window starts with an empty cache [default: the length the model
+    /// was trained for, if the bundle knows it and the context is longer; else the context length].
+    #[arg(long, value_name = "TOKENS", value_parser = number::count)]
     pub window: Option<usize>,
     /// Largest number of windows, from the start of the text [default: all].
-    #[arg(long, value_name = "WINDOWS")]
+    #[arg(long, value_name = "WINDOWS", value_parser = number::count)]
     pub max_windows: Option<usize>,
     /// Print one JSON document.
     #[arg(long)]
@@ -65,6 +68,11 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     let options = args.threads.apply(args.soc.apply(args.backend.options()?)).policy(args.policy.into());
     let mut model = bundle.open(&options)?;
     let tokens = model.tokenizer()?.encode(&text)?;
+    if args.window.is_none() {
+        let (window, context) = (model.default_window(), model.engine().context_size());
+        let why = if window < context { "the length the model was trained for" } else { "the context length" };
+        printer.info(format_args!("window: {window} tokens, {why}"));
+    }
     let max_windows = args.max_windows.unwrap_or(usize::MAX);
     let n_windows = model.windows(&tokens, args.window)?.take(max_windows).count();
     let bar = printer.bar(n_windows as u64, "windows", false);

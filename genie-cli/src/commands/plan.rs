@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use genie_types::{Ar, Cl, Variant};
-use kvmanager::plan::{KvForm, KvState, Plan, Policy, Request, Variants, plan};
+use kvmanager::plan::{InferenceStep, KvForm, KvState, Plan, Policy, Request, Variants, plan};
 use open_genie::{Perf, PolicyChoice};
 use serde::Serialize;
 
-use crate::args::{BackendArgs, PolicyArg, VariantArgs, read_bundle, warn_of_nominal_costs};
+use crate::args::{BackendArgs, LONGEST, PolicyArg, VariantArgs, read_bundle, warn_of_nominal_costs};
 use crate::exit::ExitStatus;
 use crate::failure::UserError;
 use crate::printer::Printer;
@@ -22,12 +22,12 @@ pub struct Args {
     #[arg(long, short, value_name = "FILE", conflicts_with_all = ["ar", "cl"])]
     pub config: Option<PathBuf>,
     /// Numbers of new tokens to plan for.
-    #[arg(required = true, value_name = "TOKENS")]
+    #[arg(required = true, value_name = "TOKENS", value_parser = tokens)]
     pub tokens: Vec<usize>,
     /// Tokens already in the cache.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, value_name = "TOKENS", value_parser = tokens)]
     pub n_past: usize,
-    /// Only this policy [default: lenient, fixed-variant and cost].
+    /// Only this policy [default: all; steps that are alike are one line].
     #[arg(long, value_enum)]
     pub policy: Option<PolicyArg>,
     /// Print one JSON line per plan.
@@ -66,7 +66,9 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
         Some(model) => model.engine().variants().clone(),
         None => Variants::new(grid(&args.variants)?, KvForm::Concat, None)?,
     };
-    let wanted = args.policy.map_or(vec![PolicyArg::Lenient, PolicyArg::FixedVariant, PolicyArg::Cost], |p| vec![p]);
+    let wanted = args
+        .policy
+        .map_or(vec![PolicyArg::Lenient, PolicyArg::Genie, PolicyArg::FixedVariant, PolicyArg::Cost], |p| vec![p]);
     let policy_of = |&arg: &PolicyArg| match &model {
         Some(model) => {
             let (policy, mismatch) = model.policy(arg.into())?;
@@ -84,6 +86,10 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
                     printer.data_line(serde_json::to_string(&record(policy, args.n_past, n_new, &strategy))?)?;
                 }
                 Ok(strategy) => table(printer, policy, n_new, &strategy)?,
+                // What libGenie cannot do is what the policy shows.
+                Err(error) if args.policy.is_none() && matches!(policy, Policy::Genie) => {
+                    printer.info(format_args!("{n_new} tokens, policy {}: libGenie fails: {error}", policy.name()));
+                }
                 Err(error) => {
                     printer.failure(
                         &anyhow::Error::new(error).context(format!("{n_new} tokens, policy {}", policy.name())),
@@ -94,6 +100,12 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
         }
     }
     Ok(status)
+}
+
+/// A number of tokens to plan for: a plan may have a step for each.
+fn tokens(text: &str) -> Result<usize, String> {
+    let found = text.parse().ok().filter(|n| *n <= LONGEST as usize);
+    found.ok_or_else(|| format!("expected a number of tokens from 0 to {LONGEST}"))
 }
 
 fn request(n_past: usize, n_new: usize) -> Request {
@@ -120,7 +132,7 @@ fn grid(args: &VariantArgs) -> Result<Vec<Variant>> {
 }
 
 fn record(policy: &Policy, n_past: usize, n_new: usize, strategy: &Plan) -> PlanRecord {
-    let step = |s: &kvmanager::plan::InferenceStep| StepRecord {
+    let step = |s: &InferenceStep| StepRecord {
         graph: s.variant.to_string(),
         n_past: s.n_past(),
         n_valid_kv: s.n_valid_kv,
@@ -142,17 +154,45 @@ fn table(printer: &Printer, policy: &Policy, n_new: usize, strategy: &Plan) -> R
         "  {:>5} {:>6} {:>6} {:>8} {:>8} {:>10} {:>9} {:>8}",
         "step", "AR", "CL", "n_past", "n_kv", "n_process", "past_idx", "new_idx"
     ))?;
-    for (i, s) in strategy.steps().iter().enumerate() {
-        printer.data_line(format_args!(
-            "  {i:>5} {:>6} {:>6} {:>8} {:>8} {:>10} {:>9} {:>8}",
-            s.ar(),
-            s.cl(),
-            s.n_past(),
-            s.n_valid_kv,
-            s.n_process(),
-            s.past_idx.0,
-            s.new_idx.0
-        ))?;
+    let steps = strategy.steps();
+    let mut i = 0;
+    for run in steps.chunk_by(alike) {
+        let last = i + run.len() - 1;
+        for (i, step) in (i..).zip(run) {
+            match run.len() {
+                n if n <= FOLDED || i == last || i + n == last + 1 => row(printer, i, step)?,
+                n if i + n == last + 2 => printer.data_line(format_args!(
+                    "    ... {} more of AR-{} CL-{}, {} tokens each",
+                    n - 2,
+                    step.ar(),
+                    step.cl(),
+                    step.n_process()
+                ))?,
+                _ => {}
+            }
+        }
+        i = last + 1;
     }
     Ok(())
+}
+
+/// Steps that are alike are written out up to this number; of more, the first and the last.
+const FOLDED: usize = 4;
+
+/// The same graph for the same number of tokens.
+fn alike(a: &InferenceStep, b: &InferenceStep) -> bool {
+    (a.variant, a.n_process()) == (b.variant, b.n_process())
+}
+
+fn row(printer: &Printer, i: usize, s: &InferenceStep) -> Result<()> {
+    printer.data_line(format_args!(
+        "  {i:>5} {:>6} {:>6} {:>8} {:>8} {:>10} {:>9} {:>8}",
+        s.ar(),
+        s.cl(),
+        s.n_past(),
+        s.n_valid_kv,
+        s.n_process(),
+        s.past_idx.0,
+        s.new_idx.0
+    ))
 }

@@ -13,6 +13,7 @@ use open_genie::{Bundle, PrefixCacheOptions, Reply, SamplerSettings, SaveFormat,
 use qnn_api::ProfileLevel;
 use serde_json::{Value, json};
 
+use crate::args::number;
 use crate::args::{BackendArgs, BundleArgs, PolicyArg, SocArgs, ThreadArgs, warn_of_nominal_costs};
 use crate::exit::ExitStatus;
 use crate::failure::{Partial, UserError};
@@ -29,7 +30,7 @@ const DEMO_MAX_TOKENS: u32 = 200;
 #[derive(clap::Args)]
 pub struct Args {
     /// The prompt.
-    #[arg(long, short, conflicts_with_all = ["prompt_file", "prompt_tokens"])]
+    #[arg(long, short, allow_hyphen_values = true, conflicts_with_all = ["prompt_file", "prompt_tokens"])]
     pub prompt: Option<String>,
     /// Read the prompt from a file, or from stdin with `-`.
     #[arg(long, short = 'f', value_name = "FILE", conflicts_with = "prompt_tokens")]
@@ -38,11 +39,11 @@ pub struct Args {
     #[arg(long, conflicts_with = "prompt_tokens")]
     pub no_parse_special: bool,
     /// Token ids instead of text; the BOS token is put before them, as in Genie's token queries.
-    #[arg(long, value_name = "IDS", value_delimiter = ',')]
+    #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = number::count_u32)]
     pub prompt_tokens: Option<Vec<u32>>,
     /// Largest number of tokens to generate [default: the config's; else 200 for the demo; else until the context is full;
     /// with `--save` at most half of what the context still holds, so that a next turn fits].
-    #[arg(long, short = 'n', value_name = "TOKENS")]
+    #[arg(long, short = 'n', value_name = "TOKENS", value_parser = number::count_u32)]
     pub max_tokens: Option<u32>,
     #[command(flatten)]
     pub bundle: BundleArgs,
@@ -101,7 +102,7 @@ pub struct SavedArgs {
     #[arg(long, value_name = "MIB", default_value_t = 1024, requires = "prefix_cache")]
     pub prefix_cache_mib: u64,
     /// Shortest prefix to store, in tokens.
-    #[arg(long, alias = "prefix-min", value_name = "TOKENS", default_value_t = 128, requires = "prefix_cache")]
+    #[arg(long, alias = "prefix-min", value_name = "TOKENS", default_value_t = 128, value_parser = number::count, requires = "prefix_cache")]
     pub prefix_min_tokens: usize,
     /// Layout of the KV cache [default: the bundle's].
     #[arg(long, value_name = "smart-mask|shift-concat|pointer-shift|native-kv")]
@@ -115,7 +116,7 @@ pub struct SamplerArgs {
     #[arg(long)]
     pub temp: Option<f32>,
     /// Keep the K most likely tokens; 0 keeps all [default: the config's].
-    #[arg(long, value_name = "K")]
+    #[arg(long, value_name = "K", value_parser = number::count_u32)]
     pub top_k: Option<u32>,
     /// Keep the most likely tokens up to this total probability; 1 keeps all [default: the config's].
     #[arg(long, value_name = "P")]
@@ -130,7 +131,7 @@ pub struct SamplerArgs {
     #[arg(long, value_name = "R")]
     pub repetition_penalty: Option<f32>,
     /// Number of recent tokens that are penalised [default: the config's, else 64].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::count_u32)]
     pub penalize_last_n: Option<u32>,
 }
 

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
+use crate::args::number;
 use crate::args::{BackendArgs, PolicyArg, SocArgs, read_bundle};
 use crate::exit::ExitStatus;
 use crate::printer::Printer;
@@ -17,11 +18,11 @@ pub struct Args {
     /// The bundle's folder or its `genie_config.json`.
     pub bundle: PathBuf,
     /// Tokens to generate per prompt length.
-    #[arg(long, short = 'n', default_value_t = 200, value_parser = at_least_one)]
+    #[arg(long, short = 'n', default_value_t = 200, value_parser = number::at_least_one)]
     pub tokens: usize,
     /// Prompt lengths, in tokens [default: 1, AR-1, AR, AR+1, 2*AR+3, N-20, N-1 and N, for the largest AR and the
     /// context size N].
-    #[arg(long, value_delimiter = ',', value_name = "N,N")]
+    #[arg(long, value_delimiter = ',', value_name = "N,N", value_parser = number::count)]
     pub lengths: Option<Vec<usize>>,
     /// Largest allowed difference of logits, relative to the row's largest logit [default: 1e-4 for float32 graphs, else
     /// 2e-2].
@@ -37,10 +38,6 @@ pub struct Args {
     /// Planner policy.
     #[arg(long, value_enum, default_value_t)]
     pub policy: PolicyArg,
-}
-
-fn at_least_one(text: &str) -> Result<usize, String> {
-    text.parse().ok().filter(|n| *n > 0).ok_or_else(|| "expected a whole number of at least 1".into())
 }
 
 fn tolerance(text: &str) -> Result<f32, String> {

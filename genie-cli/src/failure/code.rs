@@ -87,6 +87,9 @@ fn of_front(error: &Error) -> Option<&'static str> {
         Error::UnknownBackend { .. } | Error::Load { .. } => Some("backend-missing"),
         Error::UnknownSoc { .. } | Error::NoHtp { .. } => Some("unsupported-target"),
         Error::PinOnOtherBackend { .. }
+        | Error::ThreadsOnOtherBackend { .. }
+        | Error::SystemOnEmbedded { .. }
+        | Error::SocOnEmbedded { .. }
         | Error::NoCores { .. }
         | Error::CoreUnavailable { .. }
         | Error::CoresUnknown
@@ -125,7 +128,7 @@ fn of_dialog(error: &DialogError) -> Option<&'static str> {
     match error {
         DialogError::Tokenizer(_) => Some("invalid-tokenizer"),
         DialogError::Engine(error) => of_engine(error),
-        DialogError::Overflow(_) => Some("context-exceeded"),
+        DialogError::Overflow(_) | DialogError::TooLong { .. } => Some("context-exceeded"),
         DialogError::Store(error) => of_store(error),
         DialogError::Sampler(_) => Some("not-finite"),
         DialogError::UnknownKind { .. } | DialogError::EmptyStopSequence { .. } => Some("invalid-config"),

@@ -1,8 +1,10 @@
 //! Words the hints of files that could not be written.
 
+use std::error::Error;
 use std::io::ErrorKind;
 
-use file_io::{FileError, Shortage};
+use compiler::CompileError;
+use file_io::{FileError, FolderError, Shortage};
 
 /// The hint of a file error.
 pub fn of(error: &FileError) -> Option<String> {
@@ -20,4 +22,41 @@ pub fn of(error: &FileError) -> Option<String> {
         _ => return None,
     };
     Some(text.to_owned())
+}
+
+/// The file error that this one says as its own, if it does: such a one is no link of the chain of causes.
+pub fn within<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e FileError> {
+    if let Some(error) = error.downcast_ref::<open_genie::Error>() {
+        return match error {
+            open_genie::Error::DemoFolder(error) => in_folder(error),
+            open_genie::Error::Compile(error) => in_compile(error),
+            _ => None,
+        };
+    }
+    let in_backend = || in_backend(error.downcast_ref()?);
+    let in_compile = || in_compile(error.downcast_ref()?);
+    error.downcast_ref().and_then(in_folder).or_else(in_compile).or_else(in_backend)
+}
+
+fn in_compile(error: &CompileError) -> Option<&FileError> {
+    match error {
+        CompileError::File(error) => Some(error),
+        CompileError::OutputFolder(error) => in_folder(error),
+        CompileError::Backend(error) => in_backend(error),
+        _ => None,
+    }
+}
+
+fn in_folder(error: &FolderError) -> Option<&FileError> {
+    match error {
+        FolderError::File(error) => Some(error),
+        _ => None,
+    }
+}
+
+fn in_backend(error: &qnn_api::Error) -> Option<&FileError> {
+    match error {
+        qnn_api::Error::File(error) => Some(error),
+        _ => None,
+    }
 }

@@ -29,6 +29,11 @@ fn words(hint: &Hint) -> String {
         Hint::ChooseBackend => {
             "use `--backend host` for this machine's CPU, `--backend htp` for Qualcomm's `libQnnHtp.so`".into()
         }
+        Hint::LeaveOutThreads => "remove `--threads`, or use `--backend host`".into(),
+        Hint::LeaveOutSystemLibrary => {
+            "remove `--system-lib`, or name the backend that uses it with `--backend`".into()
+        }
+        Hint::LeaveOutSoc => "remove `--soc`, or use `--backend htp`".into(),
         Hint::EmbeddedBackendOnly => "remove `--pin`, or use `--backend host`".into(),
         Hint::CoresToPin(may) => {
             let first = may.first().copied().unwrap_or_default();

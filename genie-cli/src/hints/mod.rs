@@ -26,13 +26,32 @@ pub fn of(error: &anyhow::Error) -> Option<String> {
         own.or_else(|| front::of(front?))
             .or_else(|| Some(backend::words(&backend?.hint()?)))
             .or_else(|| compiler::of(compile()?))
-            .or_else(|| files::of(e.downcast_ref()?))
+            .or_else(|| files::of(e.downcast_ref().or_else(|| files::within(e))?))
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_full_disk_has_a_hint_wherever_it_is_met() {
+        let source = || std::io::Error::from(std::io::ErrorKind::PermissionDenied);
+        let file = || file_io::FileError::io("make a folder in", std::path::Path::new("/x"))(source());
+        let folder = || file_io::FolderError::File(file());
+        let cases: [anyhow::Error; 7] = [
+            file().into(),
+            folder().into(),
+            CompileError::File(file()).into(),
+            CompileError::OutputFolder(folder()).into(),
+            open_genie::Error::DemoFolder(folder()).into(),
+            open_genie::Error::Compile(CompileError::OutputFolder(folder())).into(),
+            open_genie::Error::Compile(CompileError::Backend(qnn_api::Error::File(file()))).into(),
+        ];
+        for error in cases {
+            assert_eq!(of(&error).as_deref(), Some("choose a place that you may write to"), "{error:?}");
+        }
+    }
 
     #[test]
     fn a_hint_survives_context() {

@@ -13,7 +13,6 @@
 
 mod cache_file;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use file_io::FileSet;
@@ -238,7 +237,7 @@ impl<'a> GenieFolder<'a> {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, StoreError> {
-    fs::read(path).map_err(StoreError::io("read", path))
+    file_io::read_file(path).map_err(StoreError::io("read", path))
 }
 
 /// Drops the second of two equal tokens where a new turn begins, until there is one more than `n_past`.

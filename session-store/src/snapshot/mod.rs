@@ -11,7 +11,6 @@ mod container;
 mod sections;
 mod v1;
 
-use std::fs::File;
 use std::path::Path;
 
 use file_io::FileSet;
@@ -125,7 +124,7 @@ impl Snapshot {
     /// [`StoreError::Corrupt`], [`StoreError::Kv`].
     pub fn read(path: &Path) -> Result<Self, StoreError> {
         let io = |e| StoreError::io("read snapshot", path)(e);
-        let mut file = File::open(path).map_err(io)?;
+        let mut file = file_io::open_file(path).map_err(io)?;
         let found = file.metadata().map_err(io)?.len();
         sections::read(&mut file, found).map_err(|e| match e {
             ReadError::Io(e) => io(e),
@@ -139,7 +138,7 @@ impl Snapshot {
     /// [`StoreError::Io`], [`StoreError::NotASnapshot`].
     pub fn version_of(path: &Path) -> Result<u32, StoreError> {
         let io = |e| StoreError::io("read snapshot", path)(e);
-        container::version(&mut File::open(path).map_err(io)?).map_err(|e| match e {
+        container::version(&mut file_io::open_file(path).map_err(io)?).map_err(|e| match e {
             ReadError::Io(e) => io(e),
             ReadError::Bad(e) => e,
         })

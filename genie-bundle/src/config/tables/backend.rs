@@ -1,6 +1,6 @@
 //! The `backend` block and one block per backend.
 
-use super::super::schema::{Block, COUNT, I32, I64, NUM, TEXTS, Type, block, opt, req};
+use super::super::schema::{Block, COUNT, I32, I64, NUM, SIZE, TEXTS, Type, block, opt, req};
 
 pub(super) const BACKEND: Block = block(&[
     req("version", Type::Version),
@@ -23,8 +23,8 @@ const HTP: Block = block(&[
     opt("pos-id-dim", I64),
     opt("kv-dim", I32),
     opt("rope-theta", NUM),
-    opt("batch-size", COUNT),
-    opt("batch-multiplier", COUNT),
+    opt("batch-size", SIZE),
+    opt("batch-multiplier", SIZE),
     opt("allow-async-init", Type::Bool),
     opt("allow-async-enqueue", Type::Bool),
     opt("shared-engine", Type::Bool),
@@ -36,7 +36,7 @@ const HTP: Block = block(&[
     opt("multi-nsp-prefill", Type::Bool),
     opt("execute-select-graphs", TEXTS),
     opt("kv-update-method", Type::Text),
-    opt("data-alignment-size", COUNT),
+    opt("data-alignment-size", SIZE),
     opt("direct-io", Type::Bool),
 ]);
 
@@ -47,11 +47,11 @@ const GENAI_TRANSFORMER: Block = block(&[
     opt("use-mmap", Type::Bool),
     opt("activation", ACTIVATION),
     opt("kv-quantization", Type::Bool),
-    opt("n-logits", COUNT),
-    opt("n-layer", COUNT),
-    opt("n-embd", COUNT),
-    opt("n-heads", COUNT),
-    opt("n-kv-heads", COUNT),
+    opt("n-logits", SIZE),
+    opt("n-layer", SIZE),
+    opt("n-embd", SIZE),
+    opt("n-heads", SIZE),
+    opt("n-kv-heads", SIZE),
     opt("model-input", Type::Text),
     opt("shared-engine", Type::Bool),
 ]);
@@ -61,7 +61,7 @@ const GTE: Block = block(&[
     opt("use-mmap", Type::Bool),
     opt("activation", ACTIVATION),
     opt("kv-quantization", Type::Bool),
-    opt("n-logits", COUNT),
+    opt("n-logits", SIZE),
     opt("model-input", Type::Text),
     opt("shared-engine", Type::Bool),
 ]);

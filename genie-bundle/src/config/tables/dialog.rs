@@ -1,6 +1,6 @@
 //! The `dialog` block with its context, sampler, tokenizer, embeddings and debug.
 
-use super::super::schema::{Block, COUNT, I32, I64, NUM, TEXTS, Type, U32, block, opt, req};
+use super::super::schema::{Block, I32, I64, NUM, SIZE, TEXTS, Type, U32, block, opt, req};
 use super::{engine, kinds};
 
 pub(super) const DIALOG: Block = block(&[
@@ -11,7 +11,7 @@ pub(super) const DIALOG: Block = block(&[
     req("engine", Type::Either(&[Type::Block(&engine::ENGINE), Type::List(&Type::Block(&engine::ENGINE), 1)])),
     opt("sampler", Type::Block(&SAMPLER)),
     opt("stop-sequence", TEXTS),
-    opt("max-num-tokens", COUNT),
+    opt("max-num-tokens", U32),
     opt("ssd-q1", Type::Block(&kinds::SSD_Q1)),
     opt("lade", Type::Block(&kinds::LADE)),
     opt("spd", Type::Block(&kinds::SPD)),
@@ -33,13 +33,13 @@ const CONTEXT: Block = block(&[
     req("version", Type::Version),
     req("bos-token", I32),
     req("eos-token", Type::Either(&[I32, Type::List(&I32, 1)])),
-    req("size", COUNT),
-    req("n-vocab", COUNT),
-    opt("draft-n-vocab", COUNT),
+    req("size", SIZE),
+    req("n-vocab", SIZE),
+    opt("draft-n-vocab", SIZE),
     opt("eot-token", I32),
     opt("img-token", I32),
     opt("pad-token", I32),
-    opt("n-embd", COUNT),
+    opt("n-embd", SIZE),
     opt("embedding-length", I32),
     opt("grammar", Type::Block(&GRAMMAR)),
 ]);
@@ -89,7 +89,7 @@ const DATATYPES: Type =
 
 const TOKEN_EMBEDDING: Block = block(&[
     req("version", Type::Version),
-    req("size", COUNT),
+    req("size", SIZE),
     opt("type", Type::Choice(&["lut", "callback"])),
     opt("lut-path", Type::Text),
     opt("datatype", DATATYPES),

@@ -1,13 +1,13 @@
 //! The `engine` block: long context, cache groups, training; backend and model have files of their own.
 
-use super::super::schema::{Block, COUNT, I32, I64, NUM, Type, block, opt, req};
+use super::super::schema::{Block, I32, I64, NUM, THREADS, Type, block, opt, req};
 use super::{backend, model};
 
 pub(super) const ENGINE: Block = block(&[
     req("version", Type::Version),
     req("backend", Type::Block(&backend::BACKEND)),
     req("model", Type::Block(&model::MODEL)),
-    req("n-threads", COUNT),
+    req("n-threads", THREADS),
     opt("role", Type::Choice(&["primary", "secondary", "target", "draft"])),
     opt("type", Type::Text),
     opt("longcontext", Type::Block(&LONG_CONTEXT)),

@@ -1,11 +1,11 @@
 //! The blocks of the dialog kinds beyond `basic`.
 
-use super::super::schema::{Block, COUNT, I64, NUM, POSITIVE, Type, block, opt, req};
+use super::super::schema::{Block, COUNT, I64, NUM, POSITIVE, SIZE, Type, block, opt, req};
 
 pub(super) const SSD_Q1: Block = block(&[
     req("version", Type::Version),
     req("ssd-version", I64),
-    req("forecast-token-count", COUNT),
+    req("forecast-token-count", SIZE),
     req("branches", Type::List(&I64, 0)),
     req("forecast-prefix", I64),
     req("forecast-prefix-name", Type::Text),

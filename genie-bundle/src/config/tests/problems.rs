@@ -21,6 +21,32 @@ fn bad_configs_name_each_problem_and_its_place() {
         Case(&[("/dialog/sampler/greedy", "1")], &["/dialog/sampler/greedy: expected boolean, found integer"]),
         Case(&[("/dialog/stop-sequence", "[\"a\", 3]")], &["/dialog/stop-sequence/1: expected string, found integer"]),
         // Unknown and missing keys.
+        // D8: a misspelt name of another program.
+        Case(
+            &[("/dialog/sampler/temprature", "3")],
+            &["/dialog/sampler/temprature: unknown key (did you mean `temp`?)"],
+        ),
+        Case(
+            &[("/dialog/context/max-tokens", "3")],
+            &["/dialog/context/max-tokens: unknown key (did you mean `max-num-tokens` in `/dialog`?)"],
+        ),
+        // R14: numbers that size something.
+        Case(
+            &[("/dialog/engine/n-threads", "2147483647")],
+            &["/dialog/engine/n-threads: expected an integer from 0 to 1024, found 2147483647"],
+        ),
+        Case(
+            &[("/dialog/context/size", "2147483648")],
+            &["/dialog/context/size: expected an integer from 0 to 2147483647, found 2147483648"],
+        ),
+        Case(
+            &[("/dialog/context/n-vocab", "9223372036854775807")],
+            &["/dialog/context/n-vocab: expected an integer from 0 to 2147483647, found 9223372036854775807"],
+        ),
+        Case(
+            &[("/dialog/max-num-tokens", "4294967296")],
+            &["/dialog/max-num-tokens: expected an integer from 0 to 4294967295, found 4294967296"],
+        ),
         Case(&[("/dialog/sampler/top_k", "3")], &["/dialog/sampler/top_k: unknown key (did you mean `top-k`?)"]),
         Case(&[("/dialog/smapler", "{}")], &["/dialog/smapler: unknown key (did you mean `sampler`?)"]),
         Case(&[("/dialog/temp", "0.5")], &["/dialog/temp: unknown key (`temp` belongs in `/dialog/sampler`)"]),
@@ -52,7 +78,7 @@ fn bad_configs_name_each_problem_and_its_place() {
         ),
         Case(
             &[("/dialog/max-num-tokens", "-1")],
-            &["/dialog/max-num-tokens: expected an integer of at least 0, found -1"],
+            &["/dialog/max-num-tokens: expected an integer from 0 to 4294967295, found -1"],
         ),
         Case(
             &[("/dialog/sampler/token-penalty", "{\"repetition-penalty\": 0}")],
@@ -258,4 +284,24 @@ fn text_that_is_no_dialog_config_is_refused() {
     for (text, expected) in cases {
         assert_eq!(GenieConfig::from_json(text, "/").unwrap_err().to_string(), expected);
     }
+}
+
+/// R14: a list of any key is bounded, and a long list of problems is cut.
+#[test]
+fn lists_and_lists_of_problems_are_bounded() {
+    for (pointer, at) in [
+        ("/dialog/engine/model/binary/ctx-bins", "ctx-bins"),
+        ("/dialog/stop-sequence", "stop-sequence"),
+        ("/dialog/context/eos-token", "eos-token"),
+    ] {
+        let mut config = base();
+        let item = if at == "eos-token" { json!(1) } else { json!("x") };
+        set(&mut config, pointer, Value::Array(vec![item; 800_000]));
+        let found = validate(&config);
+        assert_eq!(found.len(), 1, "{at}");
+        assert_eq!(found[0].to_string(), format!("{pointer}: expected at most 4096 items, found 800000"));
+    }
+    let mut config = base();
+    set(&mut config, "/dialog/stop-sequence", json!(vec![0; 4000]));
+    assert_eq!(validate(&config).len(), 64);
 }

@@ -5,6 +5,7 @@ use engine::calibrate::median;
 use open_genie::Model;
 
 use super::Args;
+use crate::args::warn_of_doubts;
 use crate::exit::ExitStatus;
 use crate::outfile;
 use crate::printer::Printer;
@@ -24,5 +25,6 @@ pub fn run(args: &Args, printer: &Printer, model: &mut Model) -> Result<ExitStat
         printer.data_line(format_args!("variant switch   {fixed:>10.1} us, and {by_row:.4} us per row"))?;
     }
     printer.info(format_args!("wrote {}", path.display()));
+    warn_of_doubts(&model.calibration()?.doubts(), printer);
     Ok(ExitStatus::Done)
 }

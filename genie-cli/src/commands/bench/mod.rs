@@ -22,6 +22,7 @@ use anyhow::Result;
 use engine::Engine;
 use open_genie::Perf;
 
+use crate::args::number;
 use crate::args::{BackendArgs, BundleArgs, PolicyArg, ThreadArgs, warn_of_nominal_costs};
 use crate::exit::ExitStatus;
 use crate::failure::{self, UserError};
@@ -42,29 +43,29 @@ pub struct Args {
     #[arg(long)]
     pub calibrate: bool,
     /// Prompt lengths to prefill, in tokens (`pp`, as in llama-bench).
-    #[arg(long, value_delimiter = ',', default_value = "128,512", value_name = "N,N")]
+    #[arg(long, value_delimiter = ',', default_value = "128,512", value_name = "N,N", value_parser = number::count, conflicts_with = "calibrate")]
     pub pp: Vec<usize>,
     /// Tokens to decode, one by one (`tg`, as in llama-bench).
-    #[arg(long, value_delimiter = ',', default_value = "64", value_name = "N,N")]
+    #[arg(long, value_delimiter = ',', default_value = "64", value_name = "N,N", value_parser = number::count, conflicts_with = "calibrate")]
     pub tg: Vec<usize>,
     /// Tokens in the cache before decoding starts (as llama-bench's depth); each `--tg` is measured at each of them.
-    #[arg(long, value_delimiter = ',', default_value = "0", value_name = "N,N")]
+    #[arg(long, value_delimiter = ',', default_value = "0", value_name = "N,N", value_parser = number::count, conflicts_with = "calibrate")]
     pub fill: Vec<usize>,
     /// Measured runs per test, after one warm-up run.
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 5, value_parser = number::count)]
     pub reps: usize,
     /// Also measure peak memory bandwidth and compute with the same thread count, and report rates as a percentage of peak.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "calibrate")]
     pub limits: bool,
     /// Print the time of each op per step of each test; runs each test again.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "calibrate")]
     pub profile: bool,
     /// Write the last step of each test as a Chrome trace: the step, its graphs, their ops.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "calibrate")]
     pub trace: Option<PathBuf>,
     /// Plot tokens/s against prompt length and context fill, as an SVG.
     #[cfg(feature = "plot")]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "calibrate")]
     pub plot: Option<PathBuf>,
     /// Planner policy.
     #[arg(long, value_enum, default_value_t)]
@@ -138,6 +139,9 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
         };
         let record = Record::new(&metadata, test, &seconds, &weights, &roofline);
         out.measure(&record)?;
+        if let Some(doubt) = record.doubt() {
+            printer.info(format_args!("warning: {doubt}: the machine was busy"));
+        }
         #[cfg(feature = "plot")]
         plot.add(test, &record);
         n_done += 1;

@@ -130,7 +130,17 @@ pub struct Record<'a> {
     metadata: &'a RunMetadata,
 }
 
+/// Rates of one test that differ by more than this were not taken on an idle machine.
+const MOST_SPREAD: f64 = 2.0;
+
 impl<'a> Record<'a> {
+    /// What speaks against the figure: runs that took very different times.
+    pub fn doubt(&self) -> Option<String> {
+        let (min, median, max) = (self.min, self.tok_s, self.max);
+        let far = max > MOST_SPREAD * median || median > MOST_SPREAD.powi(2) * min;
+        far.then(|| format!("{} ran at {min:.1} to {max:.1} tokens/s, the median is {median:.1}", self.test))
+    }
+
     /// From the seconds of each run.
     pub fn new(
         metadata: &'a RunMetadata,

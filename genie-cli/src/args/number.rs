@@ -1,0 +1,36 @@
+//! Numbers of flags: a message that says the range, for every type.
+
+/// A number of tokens, runs or windows.
+pub fn count(text: &str) -> Result<usize, String> {
+    within(text, 0)
+}
+
+/// A number of at least 1.
+pub fn at_least_one(text: &str) -> Result<usize, String> {
+    within(text, 1)
+}
+
+/// A number that is kept in 32 bits.
+pub fn count_u32(text: &str) -> Result<u32, String> {
+    text.trim().parse().map_err(|_| format!("expected a whole number from 0 to {}", u32::MAX))
+}
+
+fn within(text: &str, least: usize) -> Result<usize, String> {
+    let found = text.trim().parse().ok().filter(|n| (least..=i32::MAX as usize).contains(n));
+    found.ok_or_else(|| format!("expected a whole number from {least} to {}", i32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_said() {
+        assert_eq!((count("0"), at_least_one("7"), count_u32("4294967295")), (Ok(0), Ok(7), Ok(u32::MAX)));
+        for text in ["-1", "x", "1.5", "", "99999999999999999999999"] {
+            assert_eq!(count(text).unwrap_err(), "expected a whole number from 0 to 2147483647");
+            assert_eq!(at_least_one(text).unwrap_err(), "expected a whole number from 1 to 2147483647");
+            assert_eq!(count_u32(text).unwrap_err(), "expected a whole number from 0 to 4294967295");
+        }
+    }
+}
