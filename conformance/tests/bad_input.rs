@@ -243,7 +243,7 @@ fn checkpoints() {
         (
             "torn tokenizer",
             |d| cut(&d.join("tokenizer.json"), 100),
-            "`/model/tokenizer.json` is not the expected JSON | EOF while parsing a string at line 1 column 100",
+            "`/model/tokenizer.json` is not a tokenizer that can be used: EOF while parsing a string at line 1 column 100",
         ),
         (
             "a weight that is no number",
@@ -352,7 +352,11 @@ fn context_binaries() {
             "{error}"
         );
         // What matters is the backend's own finding; sizes follow the format, checksums the bytes.
-        let own = error.rsplit("getMetaData: ").next().unwrap_or_default().replace(&good.len().to_string(), "ALL");
+        let own = error
+            .rsplit("_MALFORMED_BINARY`, system): ")
+            .next()
+            .unwrap_or_default()
+            .replace(&good.len().to_string(), "ALL");
         let own = own.replace(&(good.len() / 2).to_string(), "HALF").replace(&(good.len() + 100).to_string(), "MORE");
         let own = own.split(" metadata is ").next().unwrap_or_default();
         found.push((*name, own.to_owned(), *expected));
@@ -372,7 +376,7 @@ fn context_binaries() {
     found.push((
         "a folder",
         message(&Engine::open(&engine, &backend).unwrap_err(), &bundle.dir()),
-        "cannot load context binary `` | cannot map `` | No such device (os error 19)",
+        "cannot load context binary `` | cannot open `` | expected a file, found a bundle's folder",
     ));
     let mut engine = config.engine().clone();
     engine.context_size = Some(64);
@@ -386,7 +390,7 @@ fn context_binaries() {
     found.push((
         "a pad token beyond the vocabulary",
         message(&Engine::open(&engine, &backend).unwrap_err(), &bundle.dir()),
-        "pad token: expected an entry of the vocabulary, found 5000",
+        "pad token 5000 is not in the vocabulary of 320",
     ));
     let mut engine = config.engine().clone();
     engine.rope = engine.rope.map(|r| engine::RopeConfig { rope_dim: 4, ..r });

@@ -338,7 +338,7 @@ const CHANGES: &[Change] = &[
     ("a head for AR-1 only", |c| { split(c); c.info_mut(1).graphs.pop(); }, &["variant-missing"]),
     ("a binary twice", |c| {
         c.bundle_mut().binaries.push(binary("copy.bin", vec![graph(1, 64)]));
-    }, &["graph-twice"]),
+    }, &["graph-twice", "manifest-incomplete"]),
     ("a graph that is not there", |c| c.set(&format!("{HTP}/execute-select-graphs"), json!(["ar2_cl64"])), &["graph-selection"]),
     ("logits of two widths", |c| c.tensor_mut(1, "logits").dims[2] = 33, &["tensor-differs"]),
 ];

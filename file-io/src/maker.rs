@@ -149,8 +149,11 @@ mod tests {
         assert!(!elsewhere.has_left(fresh), "perhaps alive on another machine");
         let old = fresh.join("old");
         let file = std::fs::File::create(&old).unwrap();
-        file.set_modified(std::time::SystemTime::now() - 2 * FOREIGN_AGE).unwrap();
-        assert!(elsewhere.has_left(&old), "untouched for two days");
+        for (hours, has_left) in [(1, false), (23, false), (25, true), (1000, true)] {
+            let age = Duration::from_secs(hours * 3600);
+            file.set_modified(std::time::SystemTime::now() - age).unwrap();
+            assert_eq!(elsewhere.has_left(&old), has_left, "untouched for {hours} hours");
+        }
     }
 
     #[test]

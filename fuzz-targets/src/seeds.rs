@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use compiler::testmodel::Matrices;
 use compiler::{CompileOptions, Silent, compile};
 use genie_bundle::calibration::{self, Calibration, Machine, StepCost};
 use genie_types::TokenId;
@@ -48,6 +49,10 @@ pub fn write() -> Result<()> {
     put("model-config", "llama.json", &std::fs::read(model.join("config.json"))?)?;
     put("safetensors", "llama.safetensors", &std::fs::read(model.join("model.safetensors"))?)?;
     put("tokenizer", "bytes.json", &std::fs::read(model.join("tokenizer.json"))?)?;
+
+    for (name, matrices) in [("f16", Matrices::F16), ("q4-0", Matrices::Q4_0)] {
+        put("gguf", &format!("{name}.gguf"), &tiny().gguf(matrices)?.bytes())?;
+    }
 
     let backend = Backend::new(&Library::linked(qnn_host::providers())?, &BackendOptions::default())?;
     let options = CompileOptions { ars: vec![1, 4], cls: vec![16], ..CompileOptions::new(&model, &bundle) };

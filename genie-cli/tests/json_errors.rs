@@ -48,6 +48,7 @@ fn every_command_has_the_json_form() {
         (&["run", "--json", "-n", "many"], 2, "usage"),
         (&["rnu", "--json"], 2, "usage"),
         (&["compile", "--json", "nowhere", "-o", "other"], 1, "not-found"),
+        (&["compile", "--json", "model", "-o", "model/inside", "--ar", "0"], 2, "usage"),
         (&["compile", "--json", "model", "-o", "other", "--ar", "64", "--cl", "32"], 1, "invalid-argument"),
         (&["compile", "--json", "model", "-o", "broken.json"], 1, "output-refused"),
         (&["inspect", "--json", "nowhere"], 1, "not-found"),

@@ -338,5 +338,5 @@ fn escape_codes_are_never_printed_raw() {
     (config["architectures"], config["model_type"]) = (serde_json::json!([evil]), evil.into());
     std::fs::write(folder.path().join("model/config.json"), config.to_string()).unwrap();
     let said = said(folder.path(), &["compile", "model", "-o", "out"]);
-    assert!(said.contains("\\x1b[31m") && !said.contains('\x1b'), "{said:?}");
+    assert!(said.contains("\\u{1b}[31m") && !said.contains('\x1b'), "{said:?}");
 }

@@ -10,7 +10,7 @@ use clap::Args;
 use crate::workspace::{root, sh};
 
 /// Version of cargo-fuzz that is installed.
-const CARGO_FUZZ: &str = "0.13.1";
+const CARGO_FUZZ: &str = "0.13.2";
 
 #[derive(Args)]
 pub struct FuzzArgs {

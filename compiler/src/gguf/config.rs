@@ -42,6 +42,8 @@ const NEUTRAL_BOOLS: [(&str, bool); 3] =
 
 /// Keys outside of the model's own that say nothing about what is computed.
 const HARMLESS_PREFIXES: [&str; 3] = ["general.", "quantize.", "split."];
+/// The layout of quantised blocks that is read, by ggml's number.
+const QUANTISATION_VERSION: f64 = 2.0;
 /// Keys outside of the model's own that a note names.
 const N_NAMED: usize = 3;
 
@@ -53,6 +55,10 @@ impl Metadata {
         if count > 1 {
             let number = self.count("split.no")?.unwrap_or(0) + 1;
             return Err(GgufError::Shard { path: path(), number, count }.into());
+        }
+        let quantisation = "general.quantization_version";
+        if self.number(quantisation)?.is_some_and(|version| version != QUANTISATION_VERSION) {
+            return Err(self.refused(quantisation, QUANTISATION_VERSION.to_string()));
         }
         match self.text("general.type")? {
             None | Some("model") => Ok(()),

@@ -46,6 +46,11 @@ impl Metadata {
         self.read.borrow_mut().extend(keys);
     }
 
+    /// Takes back that a key was read: [`Self::unread`] names it.
+    pub(super) fn unread_again(&self, key: &str) {
+        self.read.borrow_mut().remove(key);
+    }
+
     /// A string.
     ///
     /// # Errors

@@ -3,8 +3,8 @@
 //! A file states linear scaling by keys, and the `llama3` rule as a tensor of frequency divisors, `rope_freqs.weight`. The rule's
 //! parameters are recovered from the tensor and checked against all of it; divisors of any other rule are refused.
 //!
-//! *Trap*: a factor without a type means linear, as in llama.cpp. Linear scaling, which libGenie's configuration has no name for,
-//! is the `llama3` rule for a model of one position: every wavelength is longer, so every frequency is divided.
+//! *Trap*: a factor without a type means linear, as in llama.cpp. What linear scaling is in terms of the `llama3` rule stands in
+//! `family/rope.rs`.
 
 use super::config::ModelKeys;
 use super::{GgmlType, Gguf};
@@ -51,7 +51,7 @@ pub(super) fn scaling(gguf: &Gguf, keys: &ModelKeys<'_>, head_dim: u64) -> Resul
     }
     let linear = linear_factor(keys)?;
     let Some(divisors) = divisors(gguf, head_dim)? else {
-        return Ok(if linear == 1.0 { Value::Null } else { llama3(linear, 1.0) });
+        return Ok(if linear == 1.0 { Value::Null } else { json!({ "rope_type": "linear", "factor": linear }) });
     };
     if linear != 1.0 {
         return Err(keys.refused("rope.scaling.factor", format!("no factor beside the tensor `{ROPE_FREQS}`")));
@@ -67,17 +67,17 @@ pub(super) fn scaling(gguf: &Gguf, keys: &ModelKeys<'_>, head_dim: u64) -> Resul
             accepted: "the llama3 rule with 8192 positions and frequency factors of 1 and 4",
         }),
         None if factor == 1.0 => Ok(Value::Null),
-        None => Ok(llama3(factor, ORIGINAL_MAX_POSITIONS)),
+        None => Ok(llama3(factor)),
     }
 }
 
-fn llama3(factor: f64, positions: f64) -> Value {
+fn llama3(factor: f64) -> Value {
     json!({
         "rope_type": "llama3",
         "factor": factor,
         "low_freq_factor": LOW_FREQ_FACTOR,
         "high_freq_factor": HIGH_FREQ_FACTOR,
-        "original_max_position_embeddings": positions,
+        "original_max_position_embeddings": ORIGINAL_MAX_POSITIONS,
     })
 }
 

@@ -26,6 +26,8 @@ mod variants;
 mod walk;
 
 #[cfg(test)]
+mod edge_tests;
+#[cfg(test)]
 mod tests;
 
 pub use crate::geometry::KvForm;

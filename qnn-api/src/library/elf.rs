@@ -4,7 +4,7 @@
 //! What cannot be read this way is left to the loader, which refuses what is no library without running it.
 
 use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
 use crate::error::{Error, Result};
@@ -61,9 +61,10 @@ fn symbol_names(path: &Path) -> Option<Vec<u8>> {
     bytes_at(&file, at.checked_add(address - start)?, n_bytes)
 }
 
-fn bytes_at(file: &File, at: u64, n_bytes: u64) -> Option<Vec<u8>> {
+fn bytes_at(mut file: &File, at: u64, n_bytes: u64) -> Option<Vec<u8>> {
     let mut bytes = vec![0; usize::try_from(n_bytes).ok().filter(|_| n_bytes <= MAX_BYTES)?];
-    file.read_exact_at(&mut bytes, at).ok()?;
+    file.seek(SeekFrom::Start(at)).ok()?;
+    file.read_exact(&mut bytes).ok()?;
     Some(bytes)
 }
 

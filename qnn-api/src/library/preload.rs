@@ -9,9 +9,8 @@
 
 use std::path::{Path, PathBuf};
 
-use libloading::os::unix::{Library as UnixLibrary, RTLD_GLOBAL, RTLD_LOCAL, RTLD_NOW};
-
 use super::runtime::SYSTEM;
+use loader::Scope;
 
 /// C++ runtime pieces in dependency order, by how their file names begin.
 const RUNTIME: [&str; 3] = ["libunwind", "libc++abi", "libc++"];
@@ -24,7 +23,7 @@ const HTP_PARTS: [&str; 1] = ["libHtpPrepare.so"];
 /// Its initialisers may run in this process.
 pub(super) unsafe fn open(path: &Path) -> Result<libloading::Library, libloading::Error> {
     // SAFETY: the caller's promise.
-    unsafe { UnixLibrary::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.map(Into::into)
+    unsafe { loader::open(path, Scope::Local) }
 }
 
 /// Loads what lies beside `backend` and is needed by it. What is missing or refused is left to the system's loader.
@@ -35,12 +34,12 @@ pub(super) unsafe fn helpers_of(backend: &Path) {
     let Some(folder) = folder_of(backend) else { return };
     for path in cpp_runtime(backend) {
         // SAFETY: the caller's promise.
-        unsafe { keep(&path, RTLD_GLOBAL) };
+        unsafe { keep(&path, Scope::Global) };
     }
     if backend.file_name().is_some_and(|name| name == "libQnnHtp.so") {
         for part in HTP_PARTS.map(|part| folder.join(part)).iter().filter(|part| part.is_file()) {
             // SAFETY: the caller's promise.
-            unsafe { keep(part, RTLD_LOCAL) };
+            unsafe { keep(part, Scope::Local) };
         }
     }
 }
@@ -56,18 +55,55 @@ pub(super) fn system_candidates(backend: &Path) -> Vec<PathBuf> {
     beside.into_iter().chain([PathBuf::from(SYSTEM)]).collect()
 }
 
-/// Loads for the rest of the process; with `RTLD_GLOBAL`, libraries loaded later see its symbols.
+/// Loads for the rest of the process; in the global scope, libraries loaded later see its symbols.
 ///
 /// # Safety
 /// Its initialisers may run in this process.
-unsafe fn keep(path: &Path, scope: std::ffi::c_int) {
+unsafe fn keep(path: &Path, scope: Scope) {
     // SAFETY: the caller's promise.
-    match unsafe { UnixLibrary::open(Some(path), RTLD_NOW | scope) } {
+    match unsafe { loader::open(path, scope) } {
         Ok(library) => {
             tracing::debug!(file = %path.display(), "helper loaded");
             std::mem::forget(library);
         }
         Err(error) => tracing::debug!(file = %path.display(), %error, "helper left to the system's loader"),
+    }
+}
+
+/// Opening in a scope; the loader of Windows knows one only.
+mod loader {
+    use std::path::Path;
+
+    use libloading::{Error, Library};
+
+    /// Who sees a library's symbols.
+    #[derive(Clone, Copy, Debug)]
+    pub(super) enum Scope {
+        /// Who asks for them by its handle.
+        Local,
+        /// Libraries that are loaded later, too.
+        Global,
+    }
+
+    /// # Safety
+    /// The library's initialisers may run in this process.
+    #[cfg(unix)]
+    pub(super) unsafe fn open(path: &Path, scope: Scope) -> Result<Library, Error> {
+        use libloading::os::unix::{Library as UnixLibrary, RTLD_GLOBAL, RTLD_LOCAL, RTLD_NOW};
+        let scope = match scope {
+            Scope::Local => RTLD_LOCAL,
+            Scope::Global => RTLD_GLOBAL,
+        };
+        // SAFETY: the caller's promise.
+        unsafe { UnixLibrary::open(Some(path), RTLD_NOW | scope) }.map(Into::into)
+    }
+
+    /// # Safety
+    /// The library's initialisers may run in this process.
+    #[cfg(not(unix))]
+    pub(super) unsafe fn open(path: &Path, _scope: Scope) -> Result<Library, Error> {
+        // SAFETY: the caller's promise.
+        unsafe { Library::new(path) }
     }
 }
 

@@ -237,6 +237,23 @@ fn files_that_are_no_whole_model_are_named() {
     }
 }
 
+/// Accepted without effect and without a word.
+#[test]
+fn keys_of_other_tokenizers_are_noted_and_other_quantisations_refused() {
+    let draft = changed(|d| {
+        d.set("tokenizer.ggml.remove_extra_whitespaces", Bool(true));
+        d.set("tokenizer.ggml.precompiled_charsmap", Bytes(vec![1, 2]));
+        d.set("general.quantization_version", U32(2));
+    });
+    let expected = "keys of the GGUF file that have no effect here: `tokenizer.ggml.precompiled_charsmap`, \
+                    `tokenizer.ggml.remove_extra_whitespaces`";
+    assert_eq!(model(&draft).unwrap().notes, [expected]);
+    let quiet = with("tokenizer.ggml.remove_extra_whitespaces", Bool(false));
+    assert!(model(&quiet).unwrap().notes.is_empty());
+    let found = message(&with("general.quantization_version", U32(3)));
+    assert!(found.contains("`general.quantization_version`") && found.contains("3, expected 2"), "{found}");
+}
+
 /// Row 7: a factor without a type means linear in llama.cpp; so does the older key. Each position is divided by it.
 #[test]
 fn linear_scaling_is_used() {

@@ -201,10 +201,9 @@ impl Gguf {
             self.meta.get(&key(name));
         }
         // Both are for kinds of tokenizers that are not supported; llama.cpp does not read them for these either.
-        for name in ["remove_extra_whitespaces", "add_eos_token"] {
-            self.meta.bool(&key(name))?;
-        }
-        self.meta.get(&key("precompiled_charsmap"));
+        let asks_for_fewer_spaces = self.meta.bool(&key("remove_extra_whitespaces"))? == Some(true);
+        self.meta.bool(&key("add_eos_token"))?;
+        let has_charsmap = self.meta.get(&key("precompiled_charsmap")).is_some();
         self.token_id("padding_token_id")?;
         self.end_tokens()?;
         self.tokenizer_config()?;
@@ -213,6 +212,12 @@ impl Gguf {
             None => {
                 // Other templates, and the same tokenizer in other forms.
                 self.meta.leave_out("tokenizer.");
+                // Without effect, which is said.
+                let asked =
+                    [("remove_extra_whitespaces", asks_for_fewer_spaces), ("precompiled_charsmap", has_charsmap)];
+                for (name, _) in asked.iter().filter(|(_, is_asked)| *is_asked) {
+                    self.meta.unread_again(&key(name));
+                }
                 Ok(())
             }
         }
