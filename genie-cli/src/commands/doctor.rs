@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use doctor::{DoctorError, Environment, Report, Request, Severity, collect, examine};
+use doctor::{Environment, Report, Request, Severity, collect, examine};
 use genie_bundle::config::GenieApi;
 use qnn_api::soc::SOCS;
 use qnn_api::{Soc, SystemLibrary};
@@ -52,11 +52,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     let facts = match collect(&request, &Environment::current(), &[("embedded backend", host)]) {
         Ok(facts) => facts,
         Err(error) => {
-            let hint = match error {
-                DoctorError::NoSubject { .. } => "use a bundle's folder, its `genie_config.json` or a context binary",
-                _ => "use a folder with `libQnnHtp.so` and `libQnnSystem.so`",
-            };
-            printer.failure(&UserError::error(error.to_string(), hint));
+            printer.failure(&error.into());
             return Ok(ExitStatus::Usage);
         }
     };

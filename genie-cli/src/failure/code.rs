@@ -15,6 +15,7 @@ use open_genie::{DialogError, Error};
 use session_store::StoreError;
 
 use super::UserError;
+use crate::hints::files;
 use crate::interrupt::Interrupted;
 use crate::printer::OutputError;
 
@@ -67,6 +68,10 @@ fn of_cause(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
     }
     if error.is::<OutputError>() {
         return Some("stdout-failed");
+    }
+    // What the system refused is more than where it did.
+    if let Some(file @ (FileError::Io { .. } | FileError::NoSpace { .. })) = files::within(error) {
+        return of_file(file);
     }
     None.or_else(|| of_front(error.downcast_ref()?))
         .or_else(|| of_dialog(error.downcast_ref::<DialogError>().or_else(|| Some(error.downcast_ref::<Box<_>>()?))?))
@@ -283,6 +288,8 @@ mod tests {
     fn the_first_cause_with_a_word_decides() {
         let missing = || io::Error::from(io::ErrorKind::NotFound);
         let io = |kind| CompileError::Io { doing: "read", path: "m".into(), source: io::Error::from(kind) };
+        let refused = io::Error::from(io::ErrorKind::PermissionDenied);
+        let denied = FileError::io("make a folder in", std::path::Path::new("/x"))(refused);
         let cases = [
             (anyhow::anyhow!("what"), "failed"),
             (anyhow::Error::new(missing()).context("cannot read the prompt"), "not-found"),
@@ -296,6 +303,7 @@ mod tests {
                 "nothing-to-save",
             ),
             (Error::Engine(EngineError::NoTokens).into(), "invalid-token"),
+            (CompileError::OutputFolder(file_io::FolderError::File(denied)).into(), "permission-denied"),
         ];
         for (error, expected) in cases {
             assert_eq!(of(&error), expected, "{error:#}");

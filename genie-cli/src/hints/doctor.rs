@@ -1,6 +1,15 @@
 //! Words the fixes of the doctor's findings.
 
-use doctor::Fix;
+use doctor::{DoctorError, Fix};
+
+/// The hint of a request that makes no sense.
+pub fn of(error: &DoctorError) -> String {
+    match error {
+        DoctorError::NoSubject { .. } => "use a bundle's folder, its `genie_config.json` or a context binary",
+        _ => "use a folder with `libQnnHtp.so` and `libQnnSystem.so`",
+    }
+    .to_owned()
+}
 
 /// The fix of a finding.
 pub fn words(fix: &Fix) -> String {

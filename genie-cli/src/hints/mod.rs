@@ -3,7 +3,7 @@
 mod backend;
 mod compiler;
 pub mod doctor;
-mod files;
+pub mod files;
 mod front;
 
 use ::compiler::CompileError;
@@ -26,6 +26,7 @@ pub fn of(error: &anyhow::Error) -> Option<String> {
         own.or_else(|| front::of(front?))
             .or_else(|| Some(backend::words(&backend?.hint()?)))
             .or_else(|| compiler::of(compile()?))
+            .or_else(|| Some(doctor::of(e.downcast_ref()?)))
             .or_else(|| files::of(e.downcast_ref().or_else(|| files::within(e))?))
     })
 }
