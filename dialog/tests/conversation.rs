@@ -341,7 +341,7 @@ fn a_dialog_is_made_from_a_config_file() {
                 "spill-fill-bufsize": 0, "mmap-budget": 0, "poll": false, "cpu-mask": ""}},
             "model": {"version": 1, "type": "binary", "binary": {"ctx-bins": ["model.bin"]}}}}});
     std::fs::write(dir.path().join("genie_config.json"), config.to_string()).unwrap();
-    std::fs::write(dir.path().join("model.bin"), "graphs").unwrap();
+    std::fs::write(dir.path().join("model.bin"), [7; 64]).unwrap();
     std::fs::write(dir.path().join("tokenizer.json"), "not json").unwrap();
     let config = DialogConfig::from_file(dir.path().join("genie_config.json")).unwrap();
     let (model, _) = Fake::new(128, |_| 97);

@@ -309,7 +309,7 @@ const CASES: &[Case] = &[
         name: "a key that the file has not",
         form: word_piece,
         damage: |t| t["vocabulary"] = json!({}),
-        says: "unknown field `vocabulary`",
+        says: "`/vocabulary`: unknown key `vocabulary`",
     },
     Case {
         name: "a key of another model",

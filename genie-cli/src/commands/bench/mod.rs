@@ -106,7 +106,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     let options = args.threads.apply(args.backend.options()?).perf(Perf::LeaveAlone);
     let mut model = bundle.open(&options)?;
     // Before anything is measured: no check runs beside it, and no figure is of damaged weights.
-    model.check_weights()?;
+    model.check_weights_in_full()?;
     let deferred = printer.interrupt().defer();
     let stop = model.stop_flag();
     deferred.stop_with(move || stop.set());
