@@ -32,7 +32,7 @@ pub enum FileError {
         /// The file.
         path: PathBuf,
         /// How much is missing.
-        shortage: Shortage,
+        shortage: Box<Shortage>,
         /// The system's reason.
         #[source]
         source: io::Error,
@@ -129,12 +129,13 @@ impl FileError {
                 let free = if exact { free } else { free.map(|free| free + needed) };
                 Self::NoSpace {
                     path,
-                    shortage: Shortage::Disk { folder: folder.to_owned(), needed, exact, free },
+                    shortage: Box::new(Shortage::Disk { folder: folder.to_owned(), needed, exact, free }),
                     source,
                 }
             }
             io::ErrorKind::FileTooLarge => {
-                Self::NoSpace { path, shortage: Shortage::Limit { needed, exact, limit: space::file_limit() }, source }
+                let shortage = Box::new(Shortage::Limit { needed, exact, limit: space::file_limit() });
+                Self::NoSpace { path, shortage, source }
             }
             _ => Self::Io { operation: "write", path, source },
         }
@@ -195,7 +196,10 @@ mod tests {
         let free = |exact| {
             let full = io::ErrorKind::StorageFull.into();
             match FileError::writing(&here.join("f"), here, 1 << 60, exact, full) {
-                FileError::NoSpace { shortage: Shortage::Disk { free, .. }, .. } => free.unwrap(),
+                FileError::NoSpace { shortage, .. } => match *shortage {
+                    Shortage::Disk { free, .. } => free.unwrap(),
+                    Shortage::Limit { .. } => panic!("no limit"),
+                },
                 error => panic!("{error}"),
             }
         };

@@ -88,11 +88,11 @@ proptest! {
         prop_assert_eq!(published.is_err(), blocked.is_some());
         let mut expected = before;
         if blocked.is_none() {
-            for i in 0..5 {
-                if obsolete == Some(i) || (mark == Some(i) && !new[i]) {
+            for (i, &is_new) in new.iter().enumerate() {
+                if obsolete == Some(i) || (mark == Some(i) && !is_new) {
                     expected.remove(&name(i));
                 }
-                if new[i] {
+                if is_new {
                     expected.insert(name(i), format!("new {i}").into_bytes());
                 }
             }

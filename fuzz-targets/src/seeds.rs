@@ -1,4 +1,4 @@
-//! Seeds: small good inputs in `seeds/<target>/`, kept in the repository. [`write`] makes them with the workspace's own writers.
+//! Seeds: small good inputs in `seeds/<target>/`, kept in the repository. [`write()`] makes them with the workspace's own writers.
 
 use std::path::{Path, PathBuf};
 

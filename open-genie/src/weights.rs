@@ -56,8 +56,8 @@ enum Extent {
 
 /// A file to compare.
 enum Job {
-    Manifest(FileCheck),
-    Checksums(SumsJob),
+    Manifest(Box<FileCheck>),
+    Checksums(Box<SumsJob>),
 }
 
 /// A file with checksums of its own.
@@ -122,7 +122,11 @@ impl WeightCheck {
         let shared = self.shared.clone();
         let run = move || {
             lowest_priority();
-            while !shared.stop.load(Ordering::Relaxed) && !shared.step() {}
+            loop {
+                if shared.stop.load(Ordering::Relaxed) || shared.step() {
+                    return;
+                }
+            }
         };
         match std::thread::Builder::new().name("weight-check".into()).spawn(run) {
             Ok(thread) => self.thread = Some(thread),
@@ -194,11 +198,13 @@ impl Work {
             let known = || identity.as_ref().is_some_and(|(file, stamps)| stamps.known(file).checksums);
             if extent == Extent::All || !(sums.are_compared_on_load() || known()) {
                 let job = SumsJob { path: path.to_owned(), sums, identity, began: None };
-                self.jobs.push_back(Job::Checksums(job));
+                self.jobs.push_back(Job::Checksums(Box::new(job)));
             }
         }
         match entry {
-            Some(entry) if extent == Extent::All || !by_sums => self.jobs.push_back(Job::Manifest(hashed(entry)?)),
+            Some(entry) if extent == Extent::All || !by_sums => {
+                self.jobs.push_back(Job::Manifest(Box::new(hashed(entry)?)))
+            }
             None if !by_sums => {
                 tracing::info!("`{}` is in no manifest: its content cannot be checked", path.display());
             }

@@ -76,7 +76,7 @@ fn entries_of_newer_versions_stay_and_those_of_older_ones_are_read() {
     let ours = entries(dir.path()).into_iter().find(|p| *p != path).unwrap();
     fs::write(&ours, b"GNKVSNAP\x02\0\0\0").unwrap();
     assert!(store.find(&tokens(12), 1).unwrap().is_none());
-    assert_eq!(entries(dir.path()), [path.clone()]);
+    assert_eq!(entries(dir.path()), std::slice::from_ref(&path));
     // The bound holds for all: the least recently used one goes, whoever wrote it.
     let old = std::time::SystemTime::now() - std::time::Duration::from_secs(100);
     File::options().append(true).open(&path).unwrap().set_modified(old).unwrap();

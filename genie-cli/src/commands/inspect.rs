@@ -53,7 +53,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     let (config, layout) = (model.bundle().config(), model.engine().layout());
     let mut binaries = Vec::new();
     for path in &config.engine().ctx_bins {
-        binaries.push((path, read(&library, path)?));
+        binaries.push((path, read(library, path)?));
     }
     let variants: Vec<String> = layout.variants.iter().map(ToString::to_string).collect();
     if args.json {
@@ -69,7 +69,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
             "variants": variants,
             "splits": splits,
             "binaries": binaries,
-            "backend": backend_json(&library),
+            "backend": backend_json(library),
         }))?;
         return Ok(ExitStatus::Done);
     }
@@ -88,7 +88,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     for (path, (info, size)) in &binaries {
         print_binary(path, info, *size, args.tensors, printer)?;
     }
-    print_backend(&library, printer)?;
+    print_backend(library, printer)?;
     Ok(ExitStatus::Done)
 }
 

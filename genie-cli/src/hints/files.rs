@@ -9,7 +9,7 @@ use file_io::{FileError, FolderError, Shortage};
 /// The hint of a file error.
 pub fn of(error: &FileError) -> Option<String> {
     let text = match error {
-        FileError::NoSpace { shortage: Shortage::Limit { limit: Some(_), .. }, .. } => {
+        FileError::NoSpace { shortage, .. } if matches!(**shortage, Shortage::Limit { limit: Some(_), .. }) => {
             "raise the limit of this shell: `ulimit -f unlimited`"
         }
         FileError::NoSpace { .. } => "free some space, or write to another disk",

@@ -65,7 +65,7 @@ fn mathematics_that_this_compiler_does_not_do_is_refused_by_key() {
         json!({ "rope_thetta": 5e5 }),
     ];
     for keys in cases {
-        let last = keys.as_object().unwrap().keys().last().unwrap();
+        let last = keys.as_object().unwrap().keys().next_back().unwrap();
         match with(Family::Llama, &keys) {
             Err(error) => {
                 let message = error.to_string();

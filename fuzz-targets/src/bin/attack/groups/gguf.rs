@@ -52,7 +52,7 @@ pub(super) fn keys(base: &Base, room: &Path, rng: &mut Rng) -> Result<Situation>
         }
         2 | 3 => {
             list(&mut draft, &key, rng);
-            names.extend(["tokens", "merges", "token_type", "token", "rows"].map(|word| format!("{word}")));
+            names.extend(["tokens", "merges", "token_type", "token", "rows"].map(str::to_owned));
             (format!("list `{key}` changed"), Expect::Open)
         }
         _ => {
