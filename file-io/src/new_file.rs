@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_told_with_what_was_written_so_far() {
+    fn a_full_disk_is_reported_with_what_was_written_so_far() {
         let dir = tempfile::tempdir().unwrap();
         let mut new = NewFile::create(&dir.path().join("f")).unwrap();
         new.write_all(b"abc").unwrap();

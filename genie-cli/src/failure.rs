@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 use crate::hints;
 use crate::interrupt::{Interrupted, Signal};
 
+pub use crate::user_error::UserError;
+
 /// The causes below the error, without those that the text above already contains.
 pub fn causes(error: &Error) -> Vec<String> {
     let mut above = error.to_string();
@@ -81,33 +83,6 @@ impl std::error::Error for Partial {
         Some(&*self.error)
     }
 }
-
-/// An error that the user can fix, with a hint how.
-#[derive(Debug)]
-pub struct UserError {
-    message: String,
-    hint: String,
-}
-
-impl UserError {
-    /// As an `anyhow` error.
-    pub fn error(message: impl Into<String>, hint: impl Into<String>) -> Error {
-        Error::new(Self { message: message.into(), hint: hint.into() })
-    }
-
-    /// What to do about it.
-    pub fn hint(&self) -> &str {
-        &self.hint
-    }
-}
-
-impl std::fmt::Display for UserError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for UserError {}
 
 #[cfg(test)]
 mod tests {

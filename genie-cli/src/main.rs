@@ -18,6 +18,7 @@ mod printer;
 mod prompt_text;
 mod unknown_flag;
 mod usage;
+mod user_error;
 
 use std::process::ExitCode;
 

@@ -1,5 +1,5 @@
-//! What `genie` says about wrong files, numbers and limits: the rows of the list of failures (`reliability.md`), each by its
-//! exact text. R is a row's number there, D a defect of the users' list, S4 the table of misleading messages.
+//! What `genie` says about wrong files, numbers and limits: the rows of a list of failures, each by its
+//! exact text. R is a row's number there, D a defect of the users' list, S4 its table of misleading messages.
 
 #![cfg(unix)]
 

@@ -87,7 +87,7 @@ mod tests {
 
     /// Section 4, on tokenizers: the place by name, found and expected, and none of the reader's types.
     #[test]
-    fn faults_are_told_by_place_found_and_expected() {
+    fn faults_are_reported_by_place_found_and_expected() {
         let model = |inner: &str| format!(r#"{{"model":{{"type":"BPE","vocab":{{"a":0}},{inner}}}}}"#);
         let added = |inner: &str| format!(r#"{{"added_tokens":[{inner}],"model":{{"vocab":{{}}}}}}"#);
         let cases = [

@@ -94,7 +94,10 @@ fn save_repeatedly() {
 fn a_killed_save_leaves_a_whole_session() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("session");
+    let begin = Instant::now();
     save_session(&path, &session(0)).unwrap();
+    // Kills fall within the time of two saves.
+    let span = 2 * begin.elapsed().as_micros().max(1) as u64;
     let n_files = std::fs::read_dir(&path).unwrap().count();
     let schema = CacheSchema { model: MODEL, tensors: session(0).image.tensors };
     let (mut n_new, mut n_cut, mut last) = (0, 0, session(0));
@@ -106,7 +109,7 @@ fn a_killed_save_leaves_a_whole_session() {
             std::thread::sleep(Duration::from_micros(100));
         }
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        std::thread::sleep(Duration::from_micros((random >> 40) % 20_000));
+        std::thread::sleep(Duration::from_micros((random >> 24) % span));
         writer.kill().unwrap();
         writer.wait().unwrap();
         n_cut += usize::from(!temporaries(&path, writer.id()).is_empty());

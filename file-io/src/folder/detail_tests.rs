@@ -12,7 +12,7 @@ fn begin(path: &Path) -> NewFolder {
 }
 
 #[test]
-fn errors_are_told_apart_by_kind() {
+fn errors_are_distinguished_by_kind() {
     use io::ErrorKind::*;
     let which = |is: fn(&io::Error) -> bool| {
         [InvalidInput, Unsupported, AlreadyExists, DirectoryNotEmpty, NotADirectory, NotFound, PermissionDenied]

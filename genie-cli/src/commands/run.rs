@@ -9,7 +9,7 @@ use clap::ValueEnum;
 use engine::profile::{EventTimes, GraphTimes};
 use engine::{GraphProfile, ModeKind};
 use genie_types::TokenId;
-use open_genie::{Bundle, PrefixCacheOptions, Reply, SamplerSettings, SaveFormat, Session, StopReason};
+use open_genie::{Bundle, PrefixCacheOptions, Reply, SamplerSettings, SaveFormat, SentenceCode, Session, StopReason};
 use qnn_api::ProfileLevel;
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ use crate::interrupt::Interrupted;
 use crate::outfile;
 use crate::printer::Printer;
 use crate::prompt_text::{self, Role};
-use stream::{End, Streamed, stream};
+use stream::{End, Manner, Streamed, stream};
 
 /// Default of `--max-tokens` with the demo.
 const DEMO_MAX_TOKENS: u32 = 200;
@@ -179,7 +179,12 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     }
     // From here on a signal ends the reply, and what is to be kept is kept.
     let deferred = printer.interrupt().defer();
-    let streamed = stream(args, printer, &deferred, &mut session, prompt.lent(args));
+    let manner = Manner {
+        silent: args.json,
+        code: if args.saved.rewind { SentenceCode::Rewind } else { SentenceCode::Complete },
+        keep_room: args.saved.save.is_some() && args.max_tokens.is_none(),
+    };
+    let streamed = stream(manner, printer, &deferred, &mut session, prompt.lent(args));
     end(args, printer, &mut session, graphs.as_ref(), streamed)
 }
 

@@ -14,10 +14,10 @@ use kvmanager::PlanError;
 use open_genie::{DialogError, Error};
 use session_store::StoreError;
 
-use super::UserError;
 use crate::hints::files;
 use crate::interrupt::Interrupted;
 use crate::printer::OutputError;
+use crate::user_error::UserError;
 
 /// Bad usage: the command line itself.
 pub const USAGE: &str = "usage";

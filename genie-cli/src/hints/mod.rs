@@ -8,7 +8,7 @@ mod front;
 
 use ::compiler::CompileError;
 
-use crate::failure::UserError;
+use crate::user_error::UserError;
 
 /// The first hint along the chain of causes.
 pub fn of(error: &anyhow::Error) -> Option<String> {

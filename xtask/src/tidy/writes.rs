@@ -1,6 +1,6 @@
 //! Files are written by `file-io`: any other way leaves half a file when the disk is full, or replaces a device.
 //!
-//! Tests, benches, examples, `xtask`, and `conformance` (which is tests) write as they like.
+//! Tests, benches, examples, `xtask`, `fuzz-targets` (bad files are its work), and `conformance` (which is tests) write as they like.
 
 use std::path::Path;
 
@@ -38,7 +38,7 @@ fn is_called(line: &str, name: &str, imports: bool) -> bool {
 }
 
 fn may_write(path: &Path) -> bool {
-    let free = ["file-io", "xtask", "conformance", "tests", "benches", "examples"];
+    let free = ["file-io", "xtask", "fuzz-targets", "conformance", "tests", "benches", "examples"];
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     // `testing.rs` and `damage_tests.rs` are modules of tests.
     path.iter().any(|part| free.iter().any(|name| part == *name)) || stem.contains("test")

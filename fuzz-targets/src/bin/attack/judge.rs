@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_told_apart() {
+    fn answers_are_distinguished() {
         let used = || Expect::Used("1.5".into());
         assert_eq!(of(used(), &[end(0, "1.5", "")]), Verdict::Wrong);
         assert_eq!(of(used(), &[end(0, "1.5", "note: `rope_theta` is not read")]), Verdict::Right);

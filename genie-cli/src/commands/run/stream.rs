@@ -3,9 +3,19 @@
 use anyhow::Error;
 use open_genie::{Prompt, Reply, SentenceCode, Session};
 
-use super::Args;
 use crate::interrupt::Deferred;
 use crate::printer::Printer;
+
+/// How a reply is asked for and shown.
+#[derive(Clone, Copy)]
+pub struct Manner {
+    /// Nothing is printed.
+    pub silent: bool,
+    /// What the prompt is to the conversation.
+    pub code: SentenceCode,
+    /// The reply leaves room for a next turn.
+    pub keep_room: bool,
+}
 
 /// A reply, whole or as far as it came.
 pub struct Streamed {
@@ -25,9 +35,9 @@ pub enum End {
     Failed(Error),
 }
 
-/// Generates and prints, but with `--json`.
+/// Generates and prints.
 pub fn stream(
-    args: &Args,
+    manner: Manner,
     printer: &Printer,
     deferred: &Deferred<'_>,
     session: &mut Session,
@@ -38,18 +48,16 @@ pub fn stream(
         let stop = stop.clone();
         move || stop.stop()
     });
-    let code = if args.saved.rewind { SentenceCode::Rewind } else { SentenceCode::Complete };
-    let mut generation = session.query(prompt, code);
+    let mut generation = session.query(prompt, manner.code);
     if printer.interrupt().received().is_some() {
         // A query forgets the stops before it.
         stop.stop();
     }
-    let keeps_room = args.saved.save.is_some() && args.max_tokens.is_none();
-    let room = if keeps_room { generation.keep_room() } else { None };
+    let room = if manner.keep_room { generation.keep_room() } else { None };
     let mut end = End::Kept;
     for token in &mut generation {
         match token {
-            Ok(token) if args.json || token.stop.is_some() => {}
+            Ok(token) if manner.silent || token.stop.is_some() => {}
             Ok(token) => {
                 if let Err(error) = printer.data(&token.text) {
                     end = End::Output(error);

@@ -90,7 +90,7 @@ pub(super) fn config(base: &Base, room: &Path, rng: &mut Rng) -> Result<Situatio
             Expect::Used(model.folder_says.clone())
         };
         let mut names = change.names;
-        // A width that contradicts the weights is told with the tensor.
+        // A width that contradicts the weights is reported with the tensor.
         names.extend(
             ["shape", "the vocabulary", "q_proj", "k_proj", "gate_proj", "embed_tokens", "lm_head"].map(String::from),
         );

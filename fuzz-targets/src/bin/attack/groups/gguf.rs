@@ -66,7 +66,7 @@ pub(super) fn keys(base: &Base, room: &Path, rng: &mut Rng) -> Result<Situation>
             (what, Expect::Used(says))
         }
     };
-    // A width that contradicts a tensor is told with the tensor.
+    // A width that contradicts a tensor is reported with the tensor.
     names.extend(
         ["the width of a head", "token_embd", "attn_q", "attn_k", "attn_v", "attn_output", "ffn_", "blk."]
             .map(String::from),

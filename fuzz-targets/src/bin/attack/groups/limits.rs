@@ -43,7 +43,7 @@ fn signal(base: &Base, bundle: &str, rng: &mut Rng) -> Situation {
     Situation::new(what, Expect::Open, vec![stopped, again]).named(["stopped", "signal"])
 }
 
-/// Outputs that nobody reads, that are full, or closed.
+/// Outputs without a reader, that are full, or closed.
 fn pipe(base: &Base, bundle: &str, room: &Path, rng: &mut Rng) -> Situation {
     let step = match rng.below(5) {
         0 => {
