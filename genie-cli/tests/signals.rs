@@ -304,8 +304,9 @@ fn a_signal_in_the_first_run_leaves_no_half_demo() {
     drop(err);
     assert_eq!(status.code(), Some(130));
     let cache = folder.path().join("cache");
-    let left: Vec<_> =
-        names(&cache).into_iter().filter(|name| name.contains("partial") || name.contains("model")).collect();
+    // The signal may come before the folder of the cache is made.
+    let there = if cache.exists() { names(&cache) } else { Vec::new() };
+    let left: Vec<_> = there.into_iter().filter(|name| name.contains("partial") || name.contains("model")).collect();
     assert!(left.is_empty(), "{left:?}");
     let again = run(folder.path(), &["run", "-p", "ROMEO:", "-n", "3"]);
     assert!(again.status.success(), "{}", stderr(&again));

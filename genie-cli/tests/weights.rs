@@ -123,7 +123,7 @@ fn a_session_that_was_damaged_or_is_of_other_weights_is_named_in_words() {
 fn numbers_that_prove_nothing_and_flags_without_effect_are_bad_usage() {
     let cache = tempfile::tempdir().unwrap();
     let cases: [(&[&str], &str); 9] = [
-        (&["verify", "b", "-n", "0"], "at least 1"),
+        (&["verify", "b", "-n", "0"], "a whole number from 1"),
         (&["verify", "b", "--tolerance", "inf"], "a finite number of at least 0"),
         (&["verify", "b", "--tolerance", "nan"], "a finite number of at least 0"),
         (&["verify", "b", "--tolerance", "-0.5"], "a finite number of at least 0"),

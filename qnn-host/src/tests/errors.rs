@@ -206,7 +206,8 @@ fn graphs_that_do_not_hang_together() {
     match huge {
         Ok(found) => assert_eq!(found, bytes),
         Err(error) => {
-            let needs = format!("graph `test`: a run needs {} kB of memory, the system gives none", bytes.div_ceil(1000));
+            let needs =
+                format!("graph `test`: a run needs {} kB of memory, the system gives none", bytes.div_ceil(1000));
             assert_eq!(error.to_string(), needs);
         }
     }
