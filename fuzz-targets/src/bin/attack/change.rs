@@ -40,7 +40,8 @@ fn key_of(pointer: &str) -> String {
 /// Changes one value below the root.
 pub(crate) fn json(document: &mut Value, rng: &mut Rng) -> Change {
     let all = pointers(document);
-    let pointer = rng.pick(&all).clone();
+    // An earlier change may have removed everything.
+    let pointer = if all.is_empty() { String::new() } else { rng.pick(&all).clone() };
     json_at(document, &pointer, rng)
 }
 

@@ -32,7 +32,7 @@ const ODD: [&str; 26] = [
     "é",
     "--",
     "/no/such/file",
-    "/",
+    "no/such/folder",
     "/dev/null",
     "\u{1b}[31m",
 ];

@@ -57,7 +57,7 @@ pub(super) fn make(base: &Base, room: &Path, rng: &mut Rng) -> Result<Situation>
             Situation::new(what, Expect::Open, vec![save]).named(["--save", "save", place])
         }
         _ => {
-            let place = *rng.pick(&["no", "/dev/null", "empty", "file", "", "/"]);
+            let place = *rng.pick(&["no", "/dev/null", "empty", "file", "", "bundle0"]);
             std::fs::create_dir(room.join("empty"))?;
             std::fs::write(room.join("file"), "a file of the user")?;
             let what = format!("restored from {place:?}");
