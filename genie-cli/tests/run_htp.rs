@@ -52,7 +52,7 @@ fn every_golden_bundle_runs_by_its_config() {
         let record = record(&output);
         assert_eq!(record["tokens"], serde_json::json!(TOKENS), "{name}");
         assert_eq!(record["input"][0], 256, "{name}: BOS goes first");
-        // The log holds no errors or warnings, but for the config's `debug`, which has no effect here.
+        // The log holds no errors or warnings, except for the config's `debug`, which has no effect here.
         let lines = stderr(&output).lines().filter(|line| !line.ends_with("this build dumps no tensors"));
         for line in lines {
             assert!(!line.contains("error:") && !line.contains("warning:"), "{}", stderr(&output));
