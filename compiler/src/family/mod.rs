@@ -13,7 +13,7 @@ mod skeleton;
 mod tests;
 mod tokens;
 
-pub use rope::{Llama3Scaling, Rope};
+pub use rope::{Rope, RopeScaling};
 pub(crate) use skeleton::{Bias, FamilyInfo, SlidingWindow};
 pub use tokens::{SamplerDefaults, SpecialTokens};
 

@@ -118,6 +118,8 @@ pub(super) fn read(config: &Object<'_>, family: Family) -> Result<ModelSpec> {
     }
     let n_layers = config.needed_count("num_hidden_layers", 1..=MAX_COUNT)?;
     check_layer_types(config, n_layers)?;
+    let mut rope = rope::read(config)?;
+    rope.fit(config, head_dim / 2)?;
     let eps = config.number("rms_norm_eps", 0.0..=1.0, "a number from 0 to 1")?;
     Ok(ModelSpec {
         family,
@@ -129,7 +131,7 @@ pub(super) fn read(config: &Object<'_>, family: Family) -> Result<ModelSpec> {
         ffn: config.needed_count("intermediate_size", 1..=MAX_WIDTH)?,
         vocab: config.needed_count("vocab_size", 1..=i32::MAX as usize)?,
         rms_eps: eps.unwrap_or(DEFAULT_RMS_EPS) as f32,
-        rope: rope::read(config)?,
+        rope,
         max_positions: config.count("max_position_embeddings", 1..=u32::MAX as usize)?,
         tied: config.flag("tie_word_embeddings")?.unwrap_or(false),
         biases: info.biases(config.flag("attention_bias")?.unwrap_or(false), config.flag("mlp_bias")?.unwrap_or(false)),

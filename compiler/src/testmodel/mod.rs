@@ -13,9 +13,9 @@ mod tokenizer;
 
 pub use gguf::{DraftTensor, GgufDraft, GgufValue, Matrices};
 
-use crate::family::{Family, Llama3Scaling, ModelSpec, Rope, SamplerDefaults, SpecialTokens};
+use crate::family::{Family, ModelSpec, Rope, RopeScaling, SamplerDefaults, SpecialTokens};
 use crate::{CompileError, Result};
-use genie_types::TokenId;
+use genie_types::{Llama3Scaling, TokenId};
 use std::path::Path;
 
 /// Entries of the byte-level alphabet; the two special tokens follow.
@@ -65,7 +65,7 @@ pub struct TestModel {
     /// Base of the rotary angles.
     pub rope_theta: f64,
     /// `llama3` scaling.
-    pub scaling: Option<Llama3Scaling>,
+    pub scaling: Option<RopeScaling>,
     /// `max_position_embeddings`.
     pub max_positions: usize,
     /// Element type of the weights.
@@ -101,8 +101,9 @@ impl TestModel {
     }
 
     /// Scaling numbers that matter for contexts of a few hundred tokens, as Llama 3.1's do for thousands.
-    pub fn short_llama3_scaling() -> Llama3Scaling {
-        Llama3Scaling { factor: 8.0, low_freq_factor: 1.0, high_freq_factor: 4.0, original_max_position: 64.0 }
+    pub fn short_llama3_scaling() -> RopeScaling {
+        let (low_freq_factor, high_freq_factor) = (1.0, 4.0);
+        Llama3Scaling { factor: 8.0, low_freq_factor, high_freq_factor, original_max_position: 64.0 }.into()
     }
 
     /// Writes `config.json`, `generation_config.json`, `tokenizer.json` and the weights into `dir`, which is made if
@@ -151,7 +152,7 @@ impl TestModel {
             ffn: self.ffn,
             vocab: self.vocab,
             rms_eps: files::RMS_EPS as f32,
-            rope: Rope { theta: self.rope_theta, scaling: self.scaling },
+            rope: Rope { theta: self.rope_theta, scaling: self.scaling.clone() },
             max_positions: Some(self.max_positions),
             tied: self.tied,
             biases: family.biases(self.attention_bias, self.mlp_bias),

@@ -12,6 +12,7 @@ mod extensions;
 mod hints;
 mod named_files;
 mod node;
+mod positions;
 mod problem;
 mod raw;
 mod rules;
@@ -27,8 +28,8 @@ pub use extensions::HtpExtensions;
 pub use problem::{ConfigError, Origin, Problem};
 pub use schema::MAX_THREADS;
 pub use settings::{
-    BackendSettings, CacheGroupSettings, ContextSettings, EmbeddingSettings, EngineSettings, Llama3Scaling,
-    PenaltySettings, RopeSettings, SamplerSettings, TableDtype,
+    BackendSettings, CacheGroupSettings, ContextSettings, EmbeddingSettings, EngineSettings,
+    PenaltySettings, PositionSettings, SamplerSettings, TableDtype,
 };
 pub use support::DIALOG_KINDS;
 
