@@ -100,6 +100,11 @@ impl TestModel {
         }
     }
 
+    /// More than 64 MiB of weights in float16, which the host backend does not compare while it loads them.
+    pub fn large(family: Family) -> Self {
+        Self { hidden: 512, heads: 8, kv_heads: 2, head_dim: 64, ffn: 11_264, ..Self::tiny(family) }
+    }
+
     /// Scaling numbers that matter for contexts of a few hundred tokens, as Llama 3.1's do for thousands.
     pub fn short_llama3_scaling() -> Llama3Scaling {
         Llama3Scaling { factor: 8.0, low_freq_factor: 1.0, high_freq_factor: 4.0, original_max_position: 64.0 }

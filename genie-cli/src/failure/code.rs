@@ -112,6 +112,7 @@ fn of_front(error: &Error) -> Option<&'static str> {
         | Error::NewerBinary { .. }
         | Error::MixedBinaries { .. }
         | Error::DamagedWeights { .. }
+        | Error::OtherWeights { .. }
         | Error::LogitsWidth { .. } => Some("invalid-bundle"),
         Error::LogitsNotFinite { .. } => Some("not-finite"),
         Error::Vote { .. } | Error::Start { .. } => Some("backend-failed"),
