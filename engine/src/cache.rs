@@ -31,9 +31,13 @@ fn rule(layout: &ModelLayout, config: &EngineConfig, group: usize) -> Eviction {
     let prefix = &layout.groups[group].prefix;
     let rule = config.long_context.iter().find(|(p, _)| p == prefix).map_or(Eviction::None, |(_, rule)| *rule);
     match rule {
-        Eviction::Window { sinks, .. } if group == 0 && matches!(config.policy, Policy::Genie) => Eviction::Ring { sinks },
+        Eviction::Window { sinks, .. } if group == 0 && matches!(config.policy, Policy::Genie) => {
+            Eviction::Ring { sinks }
+        }
         // No token looks further back.
-        Eviction::Window { size, .. } if size >= config.context_size.unwrap_or_else(|| layout.max_cl()) => Eviction::None,
+        Eviction::Window { size, .. } if size >= config.context_size.unwrap_or_else(|| layout.max_cl()) => {
+            Eviction::None
+        }
         rule => rule,
     }
 }

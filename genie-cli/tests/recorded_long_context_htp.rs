@@ -88,7 +88,8 @@ fn every_recording_of_windows_groups_and_scatter_is_repeated() {
             let args = ["run", "-c", path.to_str().unwrap(), "--prompt-tokens", &prompt, "--policy", "genie", "--json"];
             let output = genie(&args);
             let said = String::from_utf8_lossy(&output.stderr);
-            let record: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{what}: {e}: {said}"));
+            let record: Value =
+                serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{what}: {e}: {said}"));
             assert_eq!(tokens(&record["tokens"]), tokens(&case["tokens"]), "{what}: {said}");
             if tokens(&case["tokens"]).is_empty() {
                 assert_eq!((output.status.code(), case["rc"].as_i64()), (Some(1), Some(4)), "{what}: {said}");

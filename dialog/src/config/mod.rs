@@ -161,7 +161,9 @@ fn eviction(long: &LongContextSettings) -> Eviction {
     let sinks = long.reserved_tokens;
     match long.kind {
         LongContextKind::SlidingWindow { window_size } => Eviction::Window { size: window_size, sinks },
-        LongContextKind::KeyDiff { update_frequency, .. } => Eviction::KeyDiff { sinks, update_every: update_frequency },
+        LongContextKind::KeyDiff { update_frequency, .. } => {
+            Eviction::KeyDiff { sinks, update_every: update_frequency }
+        }
     }
 }
 

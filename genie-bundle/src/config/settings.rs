@@ -84,9 +84,8 @@ impl EngineSettings {
     pub(super) fn scoring_networks(&self) -> impl Iterator<Item = (String, &PathBuf)> {
         let of_engine = self.long_context.iter().map(|long| ("/dialog/engine".to_owned(), long));
         let groups = self.cache_groups.iter().enumerate();
-        let of_groups = groups.filter_map(|(i, group)| {
-            Some((format!("/dialog/engine/cache-groups/{i}"), group.long_context.as_ref()?))
-        });
+        let of_groups = groups
+            .filter_map(|(i, group)| Some((format!("/dialog/engine/cache-groups/{i}"), group.long_context.as_ref()?)));
         of_engine.chain(of_groups).filter_map(|(at, long)| {
             Some((format!("{at}/longcontext/keydiff/scoring-network"), long.scoring_network()?))
         })

@@ -96,10 +96,7 @@ fn embeddings_groups_and_scaling_arrive() {
         cache_index_tensor_name: None,
         long_context,
     };
-    let window = LongContextSettings {
-        reserved_tokens: 4,
-        kind: LongContextKind::SlidingWindow { window_size: 64 },
-    };
+    let window = LongContextSettings { reserved_tokens: 4, kind: LongContextKind::SlidingWindow { window_size: 64 } };
     assert_eq!(c.engine().cache_groups, [group("past_", None, None), group("swa_", Some("m"), Some(window))]);
     assert_eq!(c.engine().select_graphs, ["g"]);
     assert_eq!(
