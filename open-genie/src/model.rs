@@ -85,6 +85,10 @@ impl Bundle {
         config.model_hash = self.model_hash();
         config.bundle_name = self.name();
         config.kv_mode = options.kv_mode;
+        if options.policy == PolicyChoice::Genie {
+            // What a window keeps depends on it.
+            config.policy = Policy::Genie;
+        }
         let context = self.config.context();
         let engine = Engine::open(&config, &active.backend).map_err(|source| match source {
             EngineError::PadToken { found, vocab_size } => {

@@ -161,6 +161,8 @@ fn of_engine(error: &EngineError) -> Option<&'static str> {
         | EngineError::EmbeddingMissing { .. }
         | EngineError::EmbeddingWidth { .. }
         | EngineError::EmbeddingFile { .. }
+        | EngineError::WindowTooLong { .. }
+        | EngineError::TooManyReserved { .. }
         | EngineError::NoConversion { .. } => Some("invalid-config"),
         EngineError::Saved(error) => of_store(error),
         EngineError::Execute { .. } => Some("backend-failed"),
