@@ -41,8 +41,11 @@ pub struct EngineConfig {
     pub embedding: Option<EmbeddingLut>,
     /// Cache groups with the names of their masks and indices; empty for the contract's names.
     pub cache_groups: Vec<GroupOptions>,
-    /// What cache groups drop once their past is full, by prefix; a group that is not listed keeps everything.
+    /// What cache groups drop once their past is full, by prefix; a group that is not listed keeps everything. Under policy
+    /// `genie` a window on the default group is libGenie's ring of slots.
     pub long_context: Vec<(String, Eviction)>,
+    /// What ranks keys, where a group drops rows by `KeyDiff`.
+    pub key_scores: KeyScores,
     /// Load and use only these graphs.
     pub select_graphs: Option<Vec<String>>,
     /// What saved caches are marked with; `None` for a mark taken from the context binaries' bytes. Give the source's own
@@ -69,6 +72,7 @@ impl EngineConfig {
             embedding: None,
             cache_groups: Vec::new(),
             long_context: Vec::new(),
+            key_scores: KeyScores::default(),
             select_graphs: None,
             model_hash: None,
             bundle_name: String::new(),
@@ -110,6 +114,15 @@ impl EngineConfig {
         }
         Ok(())
     }
+}
+
+/// What ranks the keys of a cache that drops rows by `KeyDiff`; [`Engine::set_scorer`](crate::Engine::set_scorer) takes any other.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct KeyScores {
+    /// Share of the newest mean in the running anchor, above 0 and at most 1; `None` for no running anchor.
+    pub anchor_alpha: Option<f32>,
+    /// A context binary whose graph scores keys; `None` for the program's own scores.
+    pub network: Option<PathBuf>,
 }
 
 /// A file of token embeddings: one row after the other, by id.
@@ -170,9 +183,18 @@ mod tests {
             (EngineConfig { context_size: Some(0), ..good() }, "context size: expected at least 1, found 0"),
             (EngineConfig { n_threads: 1025, ..good() }, "n-threads: expected 0 to 1024, found 1025"),
             (rope(RopeConfig::new(0, 1e4)), "`rope-dim` of the rotary positions: expected at least 1, found 0"),
-            (rope(RopeConfig::new(16, -1.0)), "`rope-theta` of the rotary positions: expected a finite number above 0, found -1"),
-            (rope(RopeConfig::new(16, f64::NAN)), "`rope-theta` of the rotary positions: expected a finite number above 0, found NaN"),
-            (rope(llama3(0.0, 1.0, 4.0, 8192.0)), "`factor` of the rotary positions: expected a finite number above 0, found 0"),
+            (
+                rope(RopeConfig::new(16, -1.0)),
+                "`rope-theta` of the rotary positions: expected a finite number above 0, found -1",
+            ),
+            (
+                rope(RopeConfig::new(16, f64::NAN)),
+                "`rope-theta` of the rotary positions: expected a finite number above 0, found NaN",
+            ),
+            (
+                rope(llama3(0.0, 1.0, 4.0, 8192.0)),
+                "`factor` of the rotary positions: expected a finite number above 0, found 0",
+            ),
             (
                 rope(llama3(8.0, 4.0, 4.0, 8192.0)),
                 "`high-freq-factor` of the rotary positions: expected more than `low-freq-factor`, 4, found 4",

@@ -43,9 +43,8 @@ pub(crate) fn check(layout: &ModelLayout, config: &EngineConfig) -> Result<(), E
 
 /// Where each head keeps other keys, a column has no single distance.
 fn check_distances(layout: &ModelLayout, config: &EngineConfig) -> Result<(), EngineError> {
-    let per_head = |(prefix, rule): &(String, Eviction)| {
-        prefix == DEFAULT_GROUP && matches!(rule, Eviction::KeyDiff { .. })
-    };
+    let per_head =
+        |(prefix, rule): &(String, Eviction)| prefix == DEFAULT_GROUP && matches!(rule, Eviction::KeyDiff { .. });
     if first_with(layout, InputRole::Distances).is_some() && config.long_context.iter().any(per_head) {
         let what = "alibi with KeyDiff, which keeps other keys in each head,".into();
         return Err(EngineError::Unsupported { what, hint: "; use a sliding window" });

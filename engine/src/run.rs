@@ -125,7 +125,13 @@ impl<X: Executor> Engine<X> {
             kept.resize(found, false);
             Ok(kept.clone())
         };
-        let run = StepRun { planned, tokens: draft.tokens, next: None, narrow_head: self.narrow_head(), as_genie: self.as_genie() };
+        let run = StepRun {
+            planned,
+            tokens: draft.tokens,
+            next: None,
+            narrow_head: self.narrow_head(),
+            as_genie: self.as_genie(),
+        };
         let done = self.graphs.run_step(&mut self.kv, run, 0..found, Some(&mut select));
         done.map_err(|e| self.rollback(&before, e))?;
         let transcript = self.sequences.of_mut(draft.seq);

@@ -110,7 +110,10 @@ fn fed(engine: &Engine<Recorder>, name: &str) -> Vec<Vec<i32>> {
 }
 
 fn floats(engine: &Engine<Recorder>, name: &str) -> Vec<Vec<f32>> {
-    fed(engine, name).into_iter().map(|step| step.into_iter().map(|x| f32::from_bits(x.cast_unsigned())).collect()).collect()
+    fed(engine, name)
+        .into_iter()
+        .map(|step| step.into_iter().map(|x| f32::from_bits(x.cast_unsigned())).collect())
+        .collect()
 }
 
 #[test]

@@ -169,8 +169,7 @@ pub(crate) fn read<'a>(
             *tag = InTag::Distances;
         }
     }
-    draft.carries_cl =
-        draft.inputs.iter().any(|t| matches!(t, InTag::Mask(_) | InTag::Kv(..) | InTag::Distances));
+    draft.carries_cl = draft.inputs.iter().any(|t| matches!(t, InTag::Mask(_) | InTag::Kv(..) | InTag::Distances));
     if let Some(cl) = draft.cl
         && draft.ar.get() > cl.get()
     {

@@ -3,9 +3,7 @@
 //! *Traps*: `rope-scaling` without `rope-type` is read by nothing, as in Genie. The prefix `default_` is that of the tables
 //! without one.
 
-use genie_types::{
-    Llama3Scaling, LongRopeScaling, PositionKind, RopeConfig, RopeProblem, RopeScaling, YarnScaling,
-};
+use genie_types::{Llama3Scaling, LongRopeScaling, PositionKind, RopeConfig, RopeProblem, RopeScaling, YarnScaling};
 use serde::Deserialize;
 
 use super::problem::Problem;
@@ -119,11 +117,8 @@ fn rope(
     // What is wrong with the width says it best in the config's own number.
     list.iter_mut().filter(|p| p.key == "rope-dim").for_each(|p| p.found = dim.unwrap_or_default().to_string());
     problems.extend(list.iter().map(|p| {
-        let message = if p.found.is_empty() {
-            p.expected.clone()
-        } else {
-            format!("expected {}, found {}", p.expected, p.found)
-        };
+        let message =
+            if p.found.is_empty() { p.expected.clone() } else { format!("expected {}, found {}", p.expected, p.found) };
         Problem::new(at(p), message)
     }));
     (dim.is_some() && list.is_empty()).then_some(rope)

@@ -5,8 +5,9 @@
 use serde::Deserialize;
 
 use super::embedding::RawEmbedding;
+use super::long_context::{RawCacheGroup, RawLongContext};
 use super::positions::RawPositions;
-use super::settings::{CacheGroupSettings, SamplerSettings};
+use super::settings::SamplerSettings;
 
 #[derive(Deserialize)]
 pub(super) struct RawRoot {
@@ -52,8 +53,9 @@ pub(super) struct RawEngine {
     pub(super) n_threads: usize,
     pub(super) backend: RawBackend,
     pub(super) model: RawModel,
+    pub(super) longcontext: Option<RawLongContext>,
     #[serde(default)]
-    pub(super) cache_groups: Vec<CacheGroupSettings>,
+    pub(super) cache_groups: Vec<RawCacheGroup>,
 }
 
 #[derive(Deserialize)]

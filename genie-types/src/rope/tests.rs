@@ -196,7 +196,8 @@ fn numbers_that_cannot_be_are_named() {
         ),
     ];
     for (found, want) in cases {
-        let found: Vec<_> = found.iter().map(|p| format!("{}: expected {}, found {}", p.key, p.expected, p.found)).collect();
+        let found: Vec<_> =
+            found.iter().map(|p| format!("{}: expected {}, found {}", p.key, p.expected, p.found)).collect();
         assert_eq!(found, [want]);
     }
     assert_eq!(of(sections(true, &[4, 2, 2])), [], "half of the angles");

@@ -53,7 +53,11 @@ pub(super) fn fit(
                 key => key.replace('-', "_"),
             };
             let key = if problem.of_scaling { format!("{key}.{inner}") } else { inner };
-            Err(config.bad(&key, problem.found, &problem.expected.replace("`rope-dim`", "half of a head's rotated part")))
+            Err(config.bad(
+                &key,
+                problem.found,
+                &problem.expected.replace("`rope-dim`", "half of a head's rotated part"),
+            ))
         }
     }
 }
