@@ -104,7 +104,7 @@ impl GroupState {
     }
 
     /// Counts up to `n` rows as dropped, and returns how many there were to drop. Each head's queue decides which they are;
-    /// the queues are scored again every `update_every` steps or when one runs out. From then on a cell is a count, but
+    /// the queues are scored again every `update_every` steps or when one runs out. From then on a cell is a count, except
     /// for the sinks, which come first in every head.
     pub(super) fn drop_by_score(&mut self, n: usize, sinks: usize, update_every: usize) -> usize {
         self.n_evict = 0;

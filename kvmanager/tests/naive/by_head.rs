@@ -1,5 +1,5 @@
 //! Eviction by score, as a naive cache does it: at the first one the rows fall apart into a list for each head, and each
-//! head forgets rows of its own. Positions mean nothing from then on, but for the sinks, which stay.
+//! head forgets rows of its own. From then on positions mean nothing; sinks stay.
 
 use super::{Row, decode};
 use kvmanager::{KeyScorer, KvKind, KvTensor};
