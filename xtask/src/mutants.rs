@@ -88,6 +88,7 @@ fn survivors(scope: &Scope, args: &MutantsArgs, tools: &Path) -> Result<Vec<Stri
     let memory = Path::new("/dev/shm");
     let place = if memory.is_dir() { memory } else { &out };
     let temporary = tempfile::Builder::new().prefix("open-genie-mutants-").tempdir_in(place)?;
+    open_to_all(temporary.path())?;
     let program = tools.join("bin/cargo-mutants");
     let mut command = if Command::new("prlimit").arg("--version").output().is_ok_and(|o| o.status.success()) {
         let mut limited = Command::new("prlimit");
@@ -123,6 +124,14 @@ fn survivors(scope: &Scope, args: &MutantsArgs, tools: &Path) -> Result<Vec<Stri
     let list = out.join("mutants.out/missed.txt");
     let text = fs::read_to_string(&list).with_context(|| format!("cannot read `{}`", list.display()))?;
     Ok(text.lines().map(str::to_owned).collect())
+}
+
+/// A test that root runs lets another user look into its folder.
+fn open_to_all(folder: &Path) -> Result<()> {
+    #[cfg(unix)]
+    fs::set_permissions(folder, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+    let _ = folder;
+    Ok(())
 }
 
 /// Numbers of the lines that are compiled for other systems than unix or Linux: what follows a `#[cfg(not(..))]`.
