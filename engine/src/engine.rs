@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use genie_types::TokenId;
-use kvmanager::{Admission, KvCache, KvOptions, ModeKind, Policy, SeqId, Variants, admit};
+use kvmanager::{Admission, KvCache, KvOptions, LogitsRequest, ModeKind, Policy, SeqId, Variants, admit};
 use nsp_graph::ModelLayout;
 use session_store::{CacheSchema, Snapshot};
 
@@ -17,7 +17,7 @@ use crate::input_writer::InputWriters;
 use crate::io::{BufferRole, IoBuffers};
 use crate::quant::QuantParams;
 use crate::rope;
-use crate::run::{LogitsRequest, Scratch, SeqTokens};
+use crate::run::{Scratch, SeqTokens};
 use crate::saved::ModelIdentity;
 use crate::transcript::{Sequences, Transcript};
 use crate::{EngineError, QnnExecutor, SequenceModel, StepLog, StopFlag, TokenModel};
@@ -46,6 +46,8 @@ impl<X: Executor> Engine<X> {
     pub fn with_executor(layout: ModelLayout, executor: X, config: &EngineConfig) -> Result<Self, EngineError> {
         let groups = cache::groups(&layout, config)?;
         let variants = Variants::with_groups(layout.variants.iter().copied(), groups, config.context_size)?;
+        let gives = |variant| layout.variant_index(variant).is_some_and(|index| layout.gives_logits[index]);
+        let variants = variants.giving_logits(gives)?;
         let limit = variants.limit();
         crate::input_writer::check_widths(&layout, config)?;
         let options = KvOptions {

@@ -7,7 +7,7 @@ use genie_types::{SplitIdx, TokenId, Variant};
 use kvmanager::{InferenceStep, Keep, KvCache, Step};
 use nsp_graph::{GraphKind, ModelLayout};
 
-use crate::head::Head;
+use crate::head::{Head, Place};
 use crate::input_writer::{InputWriters, StepInputs};
 use crate::io::{BufferRole, IoBuffers};
 use crate::quant::{self, QuantParams};
@@ -90,7 +90,8 @@ impl<X: Executor> Graphs<X> {
         }
         let mut g = split.by_variant[variant];
         if s + 1 == self.layout.splits.len() {
-            g = self.head.choose(g, narrow_head, &mut self.io);
+            let ar = self.layout.variants[variant].ar().get();
+            g = self.head.choose(g, ar, narrow_head, &mut self.io);
         }
         let mut guard = step.split(SplitIdx(s))?;
         let ran = self.executor.execute(s, g, &mut self.io.bind(s, g, guard.views()));
@@ -99,10 +100,28 @@ impl<X: Executor> Graphs<X> {
         Ok(!split.kv.is_empty())
     }
 
+    /// Where the logits of a row of the last step are; a head that is narrower than the rows asked for runs again.
+    fn place_of(&mut self, row: usize) -> Result<(usize, usize), EngineError> {
+        let last = self.layout.splits.len() - 1;
+        loop {
+            match self.head.place_of(row) {
+                Place::At { graph, row } => return Ok((graph, row)),
+                Place::Later { graph, first } => {
+                    self.head.again(graph, first, &mut self.io);
+                    let no_cache = std::iter::empty();
+                    let ran = self.executor.execute(last, graph, &mut self.io.bind(last, graph, no_cache));
+                    let name = || self.layout.splits[last].graphs[graph].info.name.clone();
+                    ran.map_err(|source| EngineError::Execute { graph: name(), source })?;
+                    self.log.push(self.log_base[last] + graph);
+                }
+            }
+        }
+    }
+
     /// Reads a row of the last step's logits, one that was asked for, into `logits`. `position`: of its token.
     pub(crate) fn read_logits(&mut self, row: usize, position: usize) -> Result<(), EngineError> {
         let last = self.layout.splits.len() - 1;
-        let (g, row) = self.head.place_of(row);
+        let (g, row) = self.place_of(row)?;
         let buffer = self.io.logits(last, g).expect("the layout's last split has logits");
         let BufferRole::Logits(dtype, quant) = &self.io.roles()[buffer] else { unreachable!("asked for logits") };
         let encoding = QuantParams::of(*dtype, quant).expect("checked when the engine was made");

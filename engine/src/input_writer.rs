@@ -131,7 +131,9 @@ impl InputWriters {
                         KvForm::Scatter => step.cache_index(*group),
                         KvForm::Concat => step.mask_width(*group) - ar,
                     };
-                    elements_mut::<u32>(bytes)[0] = index as u32;
+                    // Graphs take the first row's slot, or that of each row.
+                    let slots = elements_mut::<u32>(bytes).iter_mut().take(ar);
+                    slots.zip(index as u32..).for_each(|(to, slot)| *to = slot);
                 }
                 Kind::Mask(mask) => mask.fill(bytes, step, planned)?,
                 Kind::Rope(table) => {

@@ -383,6 +383,7 @@ fn report(args: &Args, printer: &Printer, session: &Session, reply: &Reply, room
     }
     if args.stats {
         stats(printer, reply);
+        printer.info(session.profile().kpis().dump(" "));
     }
 }
 
