@@ -9,7 +9,8 @@
 //! ```
 //!
 //! Steps are counted from 0 over the engine's life; a reset does not begin them again. `logits` has a file for each step
-//! whose logits are wanted, whatever `first` and `last` say. Bytes are those of the tensors, in their own types.
+//! whose logits are wanted, whatever `first` and `last` say. Bytes are those of the tensors, in their own types. A file
+//! that cannot be written ends the dump with a warning; the model runs on.
 //!
 //! *Source*: folders that libGenie 1.21 wrote for recorded bundles.
 //! *Trap*: names come out of context binaries; what could leave the folder is replaced.
@@ -20,7 +21,7 @@ use std::path::{Path, PathBuf};
 
 use genie_types::{DataFormat, Dtype, GraphInfo, Quant, TensorInfo};
 
-use crate::{Binding, EngineError};
+use crate::Binding;
 
 /// What is written, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +58,8 @@ pub(crate) struct Dump {
     folder: PathBuf,
     /// The step that runs; `None` before the first.
     step: Option<u32>,
+    /// A file could not be written.
+    failed: bool,
 }
 
 impl Dump {
@@ -65,16 +68,17 @@ impl Dump {
         options: &DumpOptions,
         graphs: impl Iterator<Item = &'a GraphInfo>,
         tables: impl Iterator<Item = (&'static str, Dtype, &'a [u8])>,
-    ) -> Result<Self, EngineError> {
-        let dump = Self { options: options.clone(), folder: options.folder.join("text_primary"), step: None };
-        make_folder(&dump.folder)?;
+    ) -> Self {
+        let folder = options.folder.join("text_primary");
+        let mut dump = Self { options: options.clone(), folder, step: None, failed: false };
         for graph in graphs.filter(|_| options.specs) {
-            write(&dump.folder.join(format!("spec.{}.json", file_name(&graph.name))), spec(graph).as_bytes())?;
+            let name = format!("spec.{}.json", file_name(&graph.name));
+            dump.write(Path::new(""), &name, spec(graph).as_bytes());
         }
         for (name, dtype, bytes) in tables.filter(|_| options.tensors) {
-            write(&dump.folder.join(format!("{name}.{}.dat", suffix(dtype))), bytes)?;
+            dump.write(Path::new(""), &format!("{name}.{}.dat", suffix(dtype)), bytes);
         }
-        Ok(dump)
+        dump
     }
 
     /// A step begins.
@@ -85,46 +89,49 @@ impl Dump {
     /// True if the tensors of this step are written.
     pub(crate) fn wants_tensors(&self) -> bool {
         let wanted = self.options.first..=self.options.last;
-        self.options.tensors && self.step.is_some_and(|step| wanted.contains(&step))
+        !self.failed && self.options.tensors && self.step.is_some_and(|step| wanted.contains(&step))
     }
 
     /// True if logits are written.
     pub(crate) const fn wants_logits(&self) -> bool {
-        self.options.outputs
+        !self.failed && self.options.outputs
     }
 
     /// Writes what was bound to a graph, after it has run.
-    pub(crate) fn tensors(&self, graph: &GraphInfo, bound: &[Binding<'_>]) -> Result<(), EngineError> {
-        let folder = self.folder.join(file_name(&graph.name));
-        make_folder(&folder)?;
+    pub(crate) fn tensors(&mut self, graph: &GraphInfo, bound: &[Binding<'_>]) {
+        let folder = PathBuf::from(file_name(&graph.name));
         for binding in bound {
             let (way, tensor, bytes) = match binding {
                 Binding::Input(i, bytes) => ("in", &graph.inputs[*i], *bytes),
                 Binding::Output(i, bytes) => ("out", &graph.outputs[*i], &**bytes),
             };
-            write(&folder.join(format!("{:03}_{way}_{}", self.number(), file_name(&tensor.name))), bytes)?;
+            let name = format!("{:03}_{way}_{}", self.number(), file_name(&tensor.name));
+            self.write(&folder, &name, bytes);
         }
-        Ok(())
     }
 
     /// Writes rows of logits.
-    pub(crate) fn logits(&self, rows: &[u8]) -> Result<(), EngineError> {
-        let folder = self.folder.join("logits");
-        make_folder(&folder)?;
-        write(&folder.join(format!("{:03}", self.number())), rows)
+    pub(crate) fn logits(&mut self, rows: &[u8]) {
+        let name = format!("{:03}", self.number());
+        self.write(Path::new("logits"), &name, rows);
     }
 
     fn number(&self) -> u32 {
         self.step.unwrap_or(0)
     }
-}
 
-fn make_folder(folder: &Path) -> Result<(), EngineError> {
-    fs::create_dir_all(folder).map_err(|source| EngineError::WriteDump { path: folder.to_owned(), source })
-}
-
-fn write(path: &Path, bytes: &[u8]) -> Result<(), EngineError> {
-    fs::write(path, bytes).map_err(|source| EngineError::WriteDump { path: path.to_owned(), source })
+    fn write(&mut self, folder: &Path, name: &str, bytes: &[u8]) {
+        if self.failed {
+            return;
+        }
+        let folder = self.folder.join(folder);
+        let path = folder.join(name);
+        let written = fs::create_dir_all(&folder).and_then(|()| fs::write(&path, bytes));
+        if let Err(error) = written {
+            tracing::warn!("cannot write `{}`: {error}; no more tensors are dumped", path.display());
+            self.failed = true;
+        }
+    }
 }
 
 /// A name as the name of one file.

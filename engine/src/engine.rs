@@ -10,6 +10,7 @@ use session_store::{CacheSchema, Snapshot};
 
 use crate::cache;
 use crate::config::EngineConfig;
+use crate::dump::Dump;
 use crate::executor::Executor;
 use crate::graphs::Graphs;
 use crate::head::Head;
@@ -71,7 +72,9 @@ impl<X: Executor> Engine<X> {
         if config.pad_token.0 as usize >= vocab_size {
             return Err(EngineError::PadToken { found: config.pad_token, vocab_size });
         }
-        let graphs = layout.splits.iter().flat_map(|s| s.graphs.iter().map(|g| g.info.name.clone()));
+        let infos = || layout.splits.iter().flat_map(|s| s.graphs.iter().map(|g| &g.info));
+        let dump = config.dump.as_ref().map(|dump| Dump::new(dump, infos(), writers.rope_tables(&io)));
+        let graphs = infos().map(|g| g.name.clone());
         let log = StepLog::new(graphs.collect(), (limit + 64) * layout.splits.len());
         let log_base = layout.splits.iter().scan(0, |base, split| {
             let here = *base;
@@ -91,6 +94,7 @@ impl<X: Executor> Engine<X> {
                 head: Head::new(&layout, &io),
                 io,
                 writers,
+                dump,
                 logits: vec![0.0; layout.vocab_size],
                 log,
                 log_base: log_base.collect(),

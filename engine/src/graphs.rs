@@ -7,11 +7,12 @@ use genie_types::{SplitIdx, TokenId, Variant};
 use kvmanager::{InferenceStep, Keep, KvCache, Step};
 use nsp_graph::{GraphKind, ModelLayout};
 
+use crate::dump::Dump;
 use crate::head::{Head, Place};
 use crate::input_writer::{InputWriters, StepInputs};
 use crate::io::{BufferRole, IoBuffers};
 use crate::quant::{self, QuantParams};
-use crate::{EngineError, Executor, StepLog};
+use crate::{Binding, EngineError, Executor, StepLog};
 
 /// The model's graphs with everything that an execution takes, except the cache.
 #[derive(Debug)]
@@ -20,6 +21,7 @@ pub(crate) struct Graphs<X> {
     pub(crate) executor: X,
     pub(crate) io: IoBuffers,
     pub(crate) writers: InputWriters,
+    pub(crate) dump: Option<Dump>,
     pub(crate) head: Head,
     /// The row of logits read last.
     pub(crate) logits: Vec<f32>,
@@ -60,6 +62,9 @@ impl<X: Executor> Graphs<X> {
         if let Some(next) = next.filter(|next| *next != planned.variant) {
             step.then(next)?;
         }
+        if let Some(dump) = &mut self.dump {
+            dump.begin();
+        }
         self.writers.fill(&mut self.io, &step, &StepInputs { variant, planned, tokens })?;
         self.head.ask(rows);
         let n_splits = self.layout.splits.len();
@@ -68,6 +73,9 @@ impl<X: Executor> Graphs<X> {
             if has_rows && judge.is_none() {
                 step.commit(SplitIdx(s), Keep::All)?;
             }
+        }
+        if self.head.is_asked() && self.dump.as_ref().is_some_and(Dump::wants_logits) {
+            self.dump_logits(planned.n_process());
         }
         if let Some(judge) = judge {
             let keep = judge(self)?;
@@ -94,10 +102,30 @@ impl<X: Executor> Graphs<X> {
             g = self.head.choose(g, ar, narrow_head, &mut self.io);
         }
         let mut guard = step.split(SplitIdx(s))?;
-        let ran = self.executor.execute(s, g, &mut self.io.bind(s, g, guard.views()));
-        ran.map_err(|source| EngineError::Execute { graph: split.graphs[g].info.name.clone(), source })?;
+        let info = &split.graphs[g].info;
+        let failed = |source| EngineError::Execute { graph: info.name.clone(), source };
+        let mut bound = self.io.bind(s, g, guard.views());
+        match self.dump.as_mut().filter(|dump| dump.wants_tensors()) {
+            None => self.executor.execute(s, g, &mut bound).map_err(failed)?,
+            Some(dump) => {
+                let mut bound: Vec<Binding<'_>> = bound.collect();
+                let mut again = bound.iter_mut().map(Binding::reborrow);
+                self.executor.execute(s, g, &mut again).map_err(failed)?;
+                dump.tensors(info, &bound);
+            }
+        }
         self.log.push(self.log_base[s] + g);
         Ok(!split.kv.is_empty())
+    }
+
+    /// Writes the rows of logits that the step's head has computed.
+    fn dump_logits(&mut self, n_process: usize) {
+        let last = self.layout.splits.len() - 1;
+        let (graph, n_rows) = self.head.rows_ran(n_process);
+        let (Some(buffer), Some(dump)) = (self.io.logits(last, graph), &mut self.dump) else { return };
+        let bytes = self.io.bound_bytes(last, graph, buffer).unwrap_or(0);
+        let row_bytes = bytes / self.layout.splits[last].graphs[graph].ar.get();
+        dump.logits(&self.io.buffers[buffer].bytes()[..n_rows * row_bytes]);
     }
 
     /// Where the logits of a row of the last step are; a head that is narrower than the rows asked for runs again.

@@ -140,6 +140,14 @@ impl Head {
         }
     }
 
+    /// The graph that ran, and how many rows of its logits are those of real tokens in a step of `n_process`.
+    pub(crate) fn rows_ran(&self, n_process: usize) -> (usize, usize) {
+        match self.ran {
+            LastRun::Whole { graph } => (graph, n_process),
+            LastRun::Gathered { graph, first } => (graph, (self.asked.len() - first).min(self.widths[graph])),
+        }
+    }
+
     /// Prepares another run of the graph, for the rows from number `first` on.
     pub(crate) fn again(&mut self, graph: usize, first: usize, io: &mut IoBuffers) {
         self.gather(graph, first, io);

@@ -5,7 +5,7 @@
 
 use genie_types::TokenId;
 use kvmanager::{InferenceStep, KvCache, KvForm, Overflow, Step};
-use nsp_graph::{GraphLayout, InputRole, ModelLayout};
+use nsp_graph::{GraphLayout, InputRole, ModelLayout, names};
 
 use crate::EngineError;
 use crate::buffer::elements_mut;
@@ -101,6 +101,20 @@ impl InputWriters {
     /// Entries of the embedding table, if ids are looked up here.
     pub(crate) fn n_embeddings(&self) -> Option<usize> {
         self.writers.iter().find_map(|f| if let Kind::Embeds(e) = &f.kind { Some(e.n_rows()) } else { None })
+    }
+
+    /// The rotary tables, by the names of their inputs.
+    pub(crate) fn rope_tables<'a>(
+        &'a self,
+        io: &'a IoBuffers,
+    ) -> impl Iterator<Item = (&'static str, genie_types::Dtype, &'a [u8])> {
+        self.writers.iter().filter_map(|writer| match (&writer.kind, &io.roles()[writer.buffer]) {
+            (Kind::Rope(table), BufferRole::Input(role, dtype, _)) => {
+                let name = if *role == InputRole::Sin { names::POSITION_SIN } else { names::POSITION_COS };
+                Some((name, *dtype, table.bytes()))
+            }
+            _ => None,
+        })
     }
 
     /// Writes the inputs of a step.

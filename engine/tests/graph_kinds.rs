@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use engine::{Engine, EngineConfig, Policy, SeqId, SeqTokens, TokenModel};
+use engine::{DumpOptions, Engine, EngineConfig, Policy, SeqId, SeqTokens, TokenModel};
 use genie_types::{Dtype, TokenId};
 use nsp_graph::GraphKind;
 use testkit::{Decoder, Form, Size, distance, linked_backend};
@@ -36,20 +36,22 @@ fn ran(engine: &Engine) -> Vec<(usize, usize)> {
     engine.steps().names().map(parts).collect()
 }
 
-/// Prompts of many lengths, then greedy tokens up to the context's end, each step against the model without a cache.
+/// Prompts of many lengths, then a few greedy tokens, to the context's end, each step against the model without a cache.
 fn equals_plain_code(form: &Form) {
     let (tiny, folder) = (tiny(), tempfile::tempdir().unwrap());
     let mut engine = open(form, folder.path());
     for policy in [Policy::Lenient, Policy::FixedVariant] {
         engine.set_policy(policy);
-        for n in [1, 3, 4, 5, 8, 11, 29, engine.context_size()] {
+        engine.reset().unwrap();
+        let most = engine.admission().n_fit;
+        for n in [1, 4, 9, 16, 27, most - 2, most] {
             engine.reset().unwrap();
             let (mut tokens, mut fresh) = (prompt(n), prompt(n));
             loop {
                 let found = engine.process(&ids(&fresh)).unwrap().to_vec();
                 let off = distance(&found, &tiny.logits(&tokens));
                 assert!(off < 1e-5, "{form:?}: off by {off} at {} of {n}", tokens.len());
-                if tokens.len() == engine.context_size() {
+                if engine.admission().n_fit == 0 || tokens.len() == n + 4 {
                     break;
                 }
                 let best = (0..VOCAB).max_by(|&a, &b| found[a].total_cmp(&found[b])).unwrap() as u32;
@@ -176,4 +178,67 @@ fn a_narrow_head_in_float16_takes_half_of_the_bytes() {
     let logits = engine.process(&ids(&prompt(14))).unwrap();
     let off = distance(logits, &decoder.logits(&prompt(14)));
     assert!(off < 1e-2, "{off}");
+}
+
+#[test]
+fn binaries_that_are_loaded_on_demand_give_the_same_logits() {
+    let form = Form::new(&[(1, 48), (8, 48)]).in_three();
+    let folder = tempfile::tempdir().unwrap();
+    let config = form.config(&tiny(), form.save(&tiny(), &linked_backend(), folder.path()));
+    let mut kept = Engine::open(&config, &linked_backend()).unwrap();
+    let config = EngineConfig { dynamic_load: true, ..config };
+    let mut freed = Engine::open(&config, &linked_backend()).unwrap();
+    assert_eq!((kept.executor().loaded(), freed.executor().loaded()), (None, None), "nothing before the first step");
+    for tokens in [ids(&prompt(11)), ids(&[3]), ids(&[50])] {
+        assert_eq!(kept.process(&tokens).unwrap(), freed.process(&tokens).unwrap());
+        assert_eq!(freed.executor().loaded(), Some(2), "the LM head ran last");
+    }
+    freed.prefill(&ids(&[1, 2])).unwrap();
+    assert_eq!(freed.executor().loaded(), Some(1), "no logits were wanted");
+    // A binary that has gone meanwhile is named, and the step is taken back.
+    std::fs::remove_file(folder.path().join("part1.bin")).unwrap();
+    let error = freed.process(&ids(&[4])).unwrap_err();
+    let cause = std::error::Error::source(&error).unwrap().to_string();
+    assert!(cause.contains("part1.bin"), "{error}: {cause}");
+    assert_eq!(freed.n_past(), 15);
+}
+
+#[test]
+fn tensors_are_dumped_as_libgenie_lays_them_out() {
+    let form = Form { rows_only: &[8], dtype: Dtype::F16, ..Form::new(&[(1, 48), (8, 48)]) };
+    let decoder = Decoder::for_type(Size::TINY, Decoder::SEED, Dtype::F16);
+    let folder = tempfile::tempdir().unwrap();
+    let config = form.config(&decoder, form.save(&decoder, &linked_backend(), folder.path()));
+    let out = folder.path().join("a/dump");
+    let all = DumpOptions { tensors: true, specs: true, outputs: true, last: 2, ..DumpOptions::new(&out) };
+    let config = EngineConfig { dump: Some(all), ..config };
+    let mut engine = Engine::open(&config, &linked_backend()).unwrap();
+    engine.process(&ids(&prompt(12))).unwrap();
+    let logits = engine.process(&ids(&[7])).unwrap().to_vec();
+    engine.process(&ids(&[8])).unwrap();
+    let file = |name: &str| std::fs::read(out.join("text_primary").join(name));
+    let ids_of = |name: &str| -> Vec<u32> {
+        file(name).unwrap().chunks(4).map(|b| u32::from_le_bytes(b.try_into().unwrap())).collect()
+    };
+    // 12 tokens: 8, then 3 and padding, then the last one on the graph with logits.
+    assert_eq!(ids_of("ar8_cl48_1_of_1/000_in_input_ids"), prompt(8));
+    assert_eq!(ids_of("ar8_cl48_1_of_1/001_in_input_ids")[..3], prompt(11)[8..]);
+    assert_eq!(ids_of("ar1_cl48_1_of_1/002_in_input_ids"), prompt(12)[11..]);
+    assert!(file("ar1_cl48_1_of_1/003_in_input_ids").is_err(), "the range of steps ends at 2");
+    assert_eq!(file("ar8_cl48_1_of_1/000_out_past_key_0_out").unwrap().len(), 2 * 8 * 8 * 2);
+    assert!(file("ar8_cl48_1_of_1/000_out_logits").is_err() && file("logits/001").is_err());
+    assert_eq!(file("logits/002").unwrap(), file("ar1_cl48_1_of_1/002_out_logits").unwrap());
+    // Logits have no range of steps.
+    let written = file("logits/003").unwrap();
+    let written = written.chunks(2).map(|b| half::f16::from_le_bytes([b[0], b[1]]).to_f32());
+    assert_eq!(written.collect::<Vec<_>>(), logits);
+    assert!(file("logits/004").is_ok() && file("logits/005").is_err());
+    let table = file("position_ids_cos.f16.dat").unwrap();
+    assert_eq!((table.len(), &table[..2]), (48 * 4 * 2, &half::f16::ONE.to_le_bytes()[..]));
+    let spec = String::from_utf8(file("spec.ar8_cl48_1_of_1.json").unwrap()).unwrap();
+    assert!(spec.contains(r#"{ "name": "past_key_0_in", "dims": [1, 2, 8, 40], "bitwidth": 2,"#), "{spec}");
+
+    // A folder that cannot be made ends the dump, not the model.
+    let config = EngineConfig { dump: Some(DumpOptions { specs: true, ..DumpOptions::new(folder.path().join("part1.bin")) }), ..config };
+    assert_eq!(Engine::open(&config, &linked_backend()).unwrap().process(&ids(&prompt(12))).unwrap().len(), VOCAB);
 }

@@ -85,6 +85,7 @@ impl Bundle {
         config.model_hash = self.model_hash();
         config.bundle_name = self.name();
         config.kv_mode = options.kv_mode;
+        config.dynamic_load |= options.dynamic_load;
         let context = self.config.context();
         let engine = Engine::open(&config, &active.backend).map_err(|source| match source {
             EngineError::PadToken { found, vocab_size } => {

@@ -27,7 +27,7 @@ pub use extensions::HtpExtensions;
 pub use problem::{ConfigError, Origin, Problem};
 pub use schema::MAX_THREADS;
 pub use settings::{
-    BackendSettings, CacheGroupSettings, ContextSettings, EmbeddingSettings, EngineSettings, Llama3Scaling,
+    BackendSettings, CacheGroupSettings, ContextSettings, DebugSettings, EmbeddingSettings, EngineSettings, Llama3Scaling,
     PenaltySettings, RopeSettings, SamplerSettings, TableDtype,
 };
 pub use support::DIALOG_KINDS;
@@ -153,6 +153,11 @@ impl GenieConfig {
     /// What the engine is to be opened with.
     pub fn engine(&self) -> &EngineSettings {
         &self.values.engine
+    }
+
+    /// What is written to files as the model runs, if anything.
+    pub fn debug(&self) -> Option<&DebugSettings> {
+        self.values.debug.as_ref()
     }
 
     /// What the QNN library is to be opened with.
