@@ -67,7 +67,7 @@ impl Dump {
     pub(crate) fn new<'a>(
         options: &DumpOptions,
         graphs: impl Iterator<Item = &'a GraphInfo>,
-        tables: impl Iterator<Item = (&'static str, Dtype, &'a [u8])>,
+        tables: impl Iterator<Item = (&'a str, Dtype, &'a [u8])>,
     ) -> Self {
         let folder = options.folder.join("text_primary");
         let mut dump = Self { options: options.clone(), folder, step: None, failed: false };
@@ -76,7 +76,7 @@ impl Dump {
             dump.write(Path::new(""), &name, spec(graph).as_bytes());
         }
         for (name, dtype, bytes) in tables.filter(|_| options.tensors) {
-            dump.write(Path::new(""), &format!("{name}.{}.dat", suffix(dtype)), bytes);
+            dump.write(Path::new(""), &format!("{}.{}.dat", file_name(name), suffix(dtype)), bytes);
         }
         dump
     }

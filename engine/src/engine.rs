@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use genie_types::TokenId;
-use kvmanager::{Admission, KvCache, KvOptions, LogitsRequest, ModeKind, Policy, SeqId, Variants, admit};
+use kvmanager::{Admission, KeyDiff, KeyScorer, KvCache, KvOptions, LogitsRequest, ModeKind, Policy, SeqId, Variants, admit};
 use nsp_graph::ModelLayout;
 use session_store::{CacheSchema, Snapshot};
 
@@ -16,8 +16,8 @@ use crate::graphs::Graphs;
 use crate::head::Head;
 use crate::input_writer::InputWriters;
 use crate::io::{BufferRole, IoBuffers};
+use crate::positions;
 use crate::quant::QuantParams;
-use crate::rope;
 use crate::run::{Scratch, SeqTokens};
 use crate::saved::ModelIdentity;
 use crate::transcript::{Sequences, Transcript};
@@ -50,12 +50,13 @@ impl<X: Executor> Engine<X> {
         let gives = |variant| layout.variant_index(variant).is_some_and(|index| layout.gives_logits[index]);
         let variants = variants.giving_logits(gives)?;
         let limit = variants.limit();
-        crate::input_writer::check_widths(&layout, config)?;
+        positions::check(&layout, config)?;
         let options = KvOptions {
             mode: cache::mode(&layout, config.kv_mode)?,
             n_threads: config.n_threads,
             holes: config.holes,
-            rope: config.rope.as_ref().filter(|_| layout.rope_dim.is_some()).map(rope::spec),
+            rope: positions::key_rotation(&layout, config, limit),
+            scorer: config.key_scores.anchor_alpha.map(|alpha| Box::new(KeyDiff::running(alpha)) as _),
             ..KvOptions::default()
         };
         let kv = KvCache::new(&cache::geometry(&layout, &variants, options.mode)?, variants, options)?;
@@ -73,7 +74,7 @@ impl<X: Executor> Engine<X> {
             return Err(EngineError::PadToken { found: config.pad_token, vocab_size });
         }
         let infos = || layout.splits.iter().flat_map(|s| s.graphs.iter().map(|g| &g.info));
-        let dump = config.dump.as_ref().map(|dump| Dump::new(dump, infos(), writers.rope_tables(&io)));
+        let dump = config.dump.as_ref().map(|dump| Dump::new(dump, infos(), writers.rope_tables(&layout, &io)));
         let graphs = infos().map(|g| g.name.clone());
         let log = StepLog::new(graphs.collect(), (limit + 64) * layout.splits.len());
         let log_base = layout.splits.iter().scan(0, |base, split| {
@@ -118,9 +119,14 @@ impl<X: Executor> Engine<X> {
         &self.policy
     }
 
-    /// Plans by another policy from now on.
+    /// Plans by another policy from now on. What cache groups drop stays as it was when the engine was made.
     pub fn set_policy(&mut self, policy: Policy) {
         self.policy = policy;
+    }
+
+    /// Ranks keys by another scorer from now on, where a cache group drops rows by `KeyDiff`.
+    pub fn set_scorer(&mut self, scorer: Box<dyn KeyScorer>) {
+        self.kv.set_scorer(scorer);
     }
 
     /// The executor, for tests that look at what it was given.

@@ -3,13 +3,16 @@
 
 use std::path::Path;
 
-use engine::{DumpOptions, EmbeddingLut, EngineConfig, GroupOptions, LutDtype, RopeConfig};
+use engine::{DumpOptions, EmbeddingLut, EngineConfig, Eviction, GroupOptions, KeyScores, LutDtype};
 pub use genie_bundle::config::{BackendSettings, ConfigError, ContextSettings, Problem};
-use genie_bundle::config::{EmbeddingSettings, RopeSettings, TableDtype};
+use genie_bundle::config::{EmbeddingSettings, LongContextKind, LongContextSettings, TableDtype};
 use genie_bundle::{GenieConfig, config};
 use genie_types::TokenId;
 
 use crate::sampler::{SamplerSettings, SettingsError, TokenPenalty};
+
+/// Prefix of the cache group that the engine's own `longcontext` is for.
+const DEFAULT_GROUP: &str = "past_";
 
 /// A dialog config that has passed every check.
 #[derive(Clone, Debug)]
@@ -132,7 +135,10 @@ fn engine(genie: &GenieConfig) -> EngineConfig {
     let mut config = EngineConfig::new(&from.ctx_bins);
     config.context_size = Some(context.size);
     config.n_threads = from.n_threads;
-    config.rope = from.rope.map(rope);
+    config.rope = from.rope("").cloned();
+    let ropes = from.positions.iter().filter(|p| !p.prefix.is_empty());
+    config.prefixed_ropes = ropes.filter_map(|p| Some((p.prefix.clone(), p.rope.clone()?))).collect();
+    config.positions = from.positions.first().map(|p| p.kind);
     // Genie's rule: the pad token, else the first EOS. Padded rows are masked, so any id does.
     config.pad_token = context.pad.or(context.eos.first().copied()).unwrap_or(TokenId(0));
     let group = |g: &config::CacheGroupSettings| GroupOptions {
@@ -141,6 +147,14 @@ fn engine(genie: &GenieConfig) -> EngineConfig {
         index: g.cache_index_tensor_name.clone(),
     };
     config.cache_groups = from.cache_groups.iter().map(group).collect();
+    let of_engine = from.long_context.iter().map(|long| (DEFAULT_GROUP, long));
+    let of_groups = from.cache_groups.iter().filter_map(|g| Some((g.prefix.as_str(), g.long_context.as_ref()?)));
+    for (prefix, long) in of_engine.chain(of_groups) {
+        config.long_context.push((prefix.to_owned(), eviction(long)));
+        if let LongContextKind::KeyDiff { scoring_network, anchor_alpha, .. } = &long.kind {
+            config.key_scores = KeyScores { anchor_alpha: *anchor_alpha, network: scoring_network.clone() };
+        }
+    }
     config.select_graphs = (!from.select_graphs.is_empty()).then(|| from.select_graphs.clone());
     config.embedding = from.embedding.as_ref().map(embedding);
     config.dump = genie.debug().map(dump);
@@ -158,8 +172,14 @@ fn dump(debug: &config::DebugSettings) -> DumpOptions {
     }
 }
 
-fn rope(rope: RopeSettings) -> RopeConfig {
-    RopeConfig { rope_dim: rope.dim, theta: rope.theta, scaling: rope.llama3 }
+fn eviction(long: &LongContextSettings) -> Eviction {
+    let sinks = long.reserved_tokens;
+    match long.kind {
+        LongContextKind::SlidingWindow { window_size } => Eviction::Window { size: window_size, sinks },
+        LongContextKind::KeyDiff { update_frequency, .. } => {
+            Eviction::KeyDiff { sinks, update_every: update_frequency }
+        }
+    }
 }
 
 fn embedding(table: &EmbeddingSettings) -> EmbeddingLut {

@@ -10,8 +10,10 @@ mod api_versions;
 mod embedding;
 mod extensions;
 mod hints;
+mod long_context;
 mod named_files;
 mod node;
+mod positions;
 mod problem;
 mod raw;
 mod rules;
@@ -24,11 +26,12 @@ mod values;
 
 pub use api_versions::{GenieApi, rejected_by};
 pub use extensions::HtpExtensions;
+pub use long_context::{LongContextKind, LongContextSettings};
 pub use problem::{ConfigError, Origin, Problem};
 pub use schema::MAX_THREADS;
 pub use settings::{
-    BackendSettings, CacheGroupSettings, ContextSettings, DebugSettings, EmbeddingSettings, EngineSettings, Llama3Scaling,
-    PenaltySettings, RopeSettings, SamplerSettings, TableDtype,
+    BackendSettings, CacheGroupSettings, ContextSettings, DebugSettings, EmbeddingSettings, EngineSettings, PenaltySettings,
+    PositionSettings, SamplerSettings, TableDtype,
 };
 pub use support::DIALOG_KINDS;
 
@@ -110,6 +113,7 @@ impl GenieConfig {
         files.extend(values.backend.extensions.iter().map(|path| (EXTENSIONS.to_owned(), path, Wanted::Extensions)));
         let tables = values.engine.embedding.iter();
         files.extend(tables.map(|table| ("/dialog/embedding/lut-path".to_owned(), &table.path, Wanted::Table)));
+        files.extend(values.engine.scoring_networks().map(|(at, path)| (at, path, Wanted::ContextBinary)));
         let problems: Vec<Problem> = files
             .into_iter()
             .filter_map(|(at, path, wanted)| named_files::problem(at, path, wanted, &self.base))

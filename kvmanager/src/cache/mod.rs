@@ -38,6 +38,7 @@ mod tests;
 mod views;
 
 pub use image::{GroupImage, KvImage};
+pub use mask::VisibleColumn;
 pub use step::{Keep, Step};
 pub use store::{OnRebind, Rebind};
 pub use views::SplitGuard;
@@ -166,6 +167,14 @@ impl KvCache {
     /// Reports every job as it begins and ends, on the thread that does it; a slow listener holds that job up.
     pub fn watch_jobs(&mut self, watch: JobWatch) {
         self.store.watch = Some(watch);
+    }
+
+    /// Ranks keys by another scorer from the next scoring on.
+    pub fn set_scorer(&mut self, scorer: Box<dyn KeyScorer>) {
+        self.settings.scorer = scorer;
+        for group in &mut self.groups {
+            group.queues.clear();
+        }
     }
 
     /// The variants and groups it was made for.
