@@ -61,7 +61,13 @@ pub struct Profile {
 
 impl Default for Profile {
     fn default() -> Self {
-        Self { epoch: Instant::now(), made: SystemTime::now(), create: None, queries: Vec::new(), kpis: Kpis::default() }
+        Self {
+            epoch: Instant::now(),
+            made: SystemTime::now(),
+            create: None,
+            queries: Vec::new(),
+            kpis: Kpis::default(),
+        }
     }
 }
 

@@ -4,7 +4,9 @@
 use std::ops::Range;
 
 use genie_types::TokenId;
-use kvmanager::{Admission, KeyDiff, KeyScorer, KvCache, KvOptions, LogitsRequest, ModeKind, Policy, SeqId, Variants, admit};
+use kvmanager::{
+    Admission, KeyDiff, KeyScorer, KvCache, KvOptions, LogitsRequest, ModeKind, Policy, SeqId, Variants, admit,
+};
 use nsp_graph::ModelLayout;
 use session_store::{CacheSchema, Snapshot};
 

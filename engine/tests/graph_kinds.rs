@@ -92,7 +92,8 @@ const WIDTHS: &[(usize, usize)] = &[(1, 32), (8, 32), (1, 48), (8, 48)];
 
 #[test]
 fn prompts_run_on_graphs_of_which_only_cache_rows_come_out() {
-    for form in [Form::new(WIDTHS), Form::new(WIDTHS).in_two(), Form::new(WIDTHS).in_three(), Form::new(WIDTHS).cut(2)] {
+    for form in [Form::new(WIDTHS), Form::new(WIDTHS).in_two(), Form::new(WIDTHS).in_three(), Form::new(WIDTHS).cut(2)]
+    {
         equals_plain_code(&Form { rows_only: &[8], ..form.clone() });
         equals_plain_code(&Form { rows_only: &[8], scatter: true, ..form });
     }
@@ -239,6 +240,9 @@ fn tensors_are_dumped_as_libgenie_lays_them_out() {
     assert!(spec.contains(r#"{ "name": "past_key_0_in", "dims": [1, 2, 8, 40], "bitwidth": 2,"#), "{spec}");
 
     // A folder that cannot be made ends the dump, not the model.
-    let config = EngineConfig { dump: Some(DumpOptions { specs: true, ..DumpOptions::new(folder.path().join("part1.bin")) }), ..config };
+    let config = EngineConfig {
+        dump: Some(DumpOptions { specs: true, ..DumpOptions::new(folder.path().join("part1.bin")) }),
+        ..config
+    };
     assert_eq!(Engine::open(&config, &linked_backend()).unwrap().process(&ids(&prompt(12))).unwrap().len(), VOCAB);
 }

@@ -243,7 +243,8 @@ fn gives_logits(
     let last = splits.len() - 1;
     let gives = |variant: usize| {
         let graph = |s: usize| &splits[s][by_variant[s][variant]];
-        let reads = |w: &&crate::Wire| graph(last).info.input(&w.name).is_some() && w.consumers.contains(&SplitIdx(last));
+        let reads =
+            |w: &&crate::Wire| graph(last).info.input(&w.name).is_some() && w.consumers.contains(&SplitIdx(last));
         let is_written = |w: &crate::Wire| graph(w.producer.0).info.output(&w.name).is_some();
         graph(last).outputs.contains(&OutTag::Logits) && wires.iter().filter(reads).all(is_written)
     };

@@ -204,7 +204,15 @@ impl Draft<'_> {
 
     /// The new rows as an output of the graph, and the rows that attention sees: past and new, or without a group the new
     /// ones alone. `dims`: `[kv_heads, 1, ..]`.
-    fn cached(&mut self, l: usize, kind: &str, new: &Val, dims: &[usize], group: Option<&GroupInputs>, axis: u32) -> Val {
+    fn cached(
+        &mut self,
+        l: usize,
+        kind: &str,
+        new: &Val,
+        dims: &[usize],
+        group: Option<&GroupInputs>,
+        axis: u32,
+    ) -> Val {
         let name = format!("{}_{kind}_{l}", self.form.group_of(l).prefix);
         if !self.form.per_head {
             return self.cached_tensor(&name, "Reshape", &[], new, dims, group, axis);

@@ -30,8 +30,8 @@ pub use long_context::{LongContextKind, LongContextSettings};
 pub use problem::{ConfigError, Origin, Problem};
 pub use schema::MAX_THREADS;
 pub use settings::{
-    BackendSettings, CacheGroupSettings, ContextSettings, DebugSettings, EmbeddingSettings, EngineSettings, PenaltySettings,
-    PositionSettings, SamplerSettings, TableDtype,
+    BackendSettings, CacheGroupSettings, ContextSettings, DebugSettings, EmbeddingSettings, EngineSettings,
+    PenaltySettings, PositionSettings, SamplerSettings, TableDtype,
 };
 pub use support::DIALOG_KINDS;
 
