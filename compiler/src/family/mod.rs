@@ -26,7 +26,7 @@ mod tokens;
 pub(crate) use factors::FactorKeys;
 pub(crate) use layers::SlidingWindow;
 pub use parts::{Activation, Factors, NormKind, NormPlace, QkNorm, Window};
-pub use rope::{Llama3Scaling, Rope};
+pub use rope::{Rope, RopeScaling};
 pub(crate) use skeleton::{Bias, FamilyInfo};
 pub use tokens::{SamplerDefaults, SpecialTokens};
 

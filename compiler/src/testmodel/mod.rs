@@ -14,10 +14,10 @@ mod tokenizer;
 pub use gguf::{DraftTensor, GgufDraft, GgufValue, Matrices};
 
 use crate::family::{
-    FactorKeys, Factors, Family, Llama3Scaling, ModelSpec, Rope, SamplerDefaults, SlidingWindow, SpecialTokens, Window,
+    FactorKeys, Factors, Family, ModelSpec, Rope, RopeScaling, SamplerDefaults, SlidingWindow, SpecialTokens, Window,
 };
 use crate::{CompileError, Result};
-use genie_types::TokenId;
+use genie_types::{Llama3Scaling, TokenId};
 use std::path::Path;
 
 /// Entries of the byte-level alphabet; the two special tokens follow.
@@ -78,7 +78,7 @@ pub struct TestModel {
     /// Base of the rotary angles.
     pub rope_theta: f64,
     /// `llama3` scaling.
-    pub scaling: Option<Llama3Scaling>,
+    pub scaling: Option<RopeScaling>,
     /// The part of each head that is rotated.
     pub rotary_part: f64,
     /// `query_pre_attn_scalar`, for families that read it; `None` for the width of a head.
@@ -131,8 +131,9 @@ impl TestModel {
     }
 
     /// Scaling numbers that matter for contexts of a few hundred tokens, as Llama 3.1's do for thousands.
-    pub fn short_llama3_scaling() -> Llama3Scaling {
-        Llama3Scaling { factor: 8.0, low_freq_factor: 1.0, high_freq_factor: 4.0, original_max_position: 64.0 }
+    pub fn short_llama3_scaling() -> RopeScaling {
+        let (low_freq_factor, high_freq_factor) = (1.0, 4.0);
+        Llama3Scaling { factor: 8.0, low_freq_factor, high_freq_factor, original_max_position: 64.0 }.into()
     }
 
     /// Writes `config.json`, `generation_config.json`, `tokenizer.json` and the weights into `dir`, which is made if
@@ -213,7 +214,7 @@ impl TestModel {
             norm_eps: files::RMS_EPS as f32,
             activation: family.defaults.activation,
             factors: self.factors(),
-            rope: Rope { theta: self.rope_theta, scaling: self.scaling, part: self.rotary_part },
+            rope: Rope { theta: self.rope_theta, scaling: self.scaling.clone(), part: self.rotary_part },
             rotated_layers: (0..self.layers).map(|i| !family.no_rope_keys || (i + 1) % NO_ROPE_INTERVAL != 0).collect(),
             window: self.window(),
             max_positions: Some(self.max_positions),
