@@ -21,7 +21,8 @@ fn genie(folder: &Path, args: &[&str]) -> Output {
 fn bundle() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     TestModel::tiny(Family::Llama).write(&folder.path().join("model")).unwrap();
-    let args = ["compile", "model", "-o", "bundle", "--ar", "1,8", "--cl", "64", "--splits", "lut-decoder-lmhead", "-q"];
+    let args =
+        ["compile", "model", "-o", "bundle", "--ar", "1,8", "--cl", "64", "--splits", "lut-decoder-lmhead", "-q"];
     genie(folder.path(), &args);
     folder
 }
