@@ -85,6 +85,7 @@ impl Bundle {
         config.model_hash = self.model_hash();
         config.bundle_name = self.name();
         config.kv_mode = options.kv_mode;
+        config.dynamic_load |= options.dynamic_load;
         if options.policy == PolicyChoice::Genie {
             // What a window keeps depends on it.
             config.policy = Policy::Genie;
