@@ -3,7 +3,7 @@
 use super::factors::{self, FactorKeys};
 use super::layers::{self, MAX_LAYERS, SlidingWindow};
 use super::parts::{Activation, NormKind, NormPlace, QkNorm};
-use super::{Biases, Family, ModelSpec, SamplerDefaults, SpecialTokens, rope};
+use super::{Biases, Family, ModelSpec, SamplerDefaults, SpecialTokens, local_rope, rope};
 use crate::json::{Object, shown_key};
 use crate::{CompileError, Result};
 
@@ -40,6 +40,8 @@ pub(crate) struct FamilyInfo {
     pub(crate) no_rope_keys: bool,
     /// Which layers `sliding_window` is about.
     pub(crate) sliding_window: SlidingWindow,
+    /// `rope_local_base_freq` of layers with a window, where there is no such key; `None` where their positions are those of all layers.
+    pub(crate) local_theta: Option<f64>,
     /// Values of keys that `config.json` does not have.
     pub(crate) defaults: Defaults,
     /// A dialog begins with BOS where the tokenizer's configuration does not decide it.
@@ -95,6 +97,7 @@ impl FamilyInfo {
         factors: FactorKeys::None,
         no_rope_keys: false,
         sliding_window: SlidingWindow::All { default: None },
+        local_theta: None,
         defaults: Defaults::LLAMA,
         prepends_bos: true,
         gguf_paired_heads: false,
@@ -205,6 +208,7 @@ pub(super) fn read(config: &Object<'_>, family: Family) -> Result<ModelSpec> {
         norm_eps: eps.unwrap_or(defaults.norm_eps) as f32,
         activation,
         factors: factors::read(config, info.factors, hidden, head_dim)?,
+        local_rope: local_rope::read(config, info.local_theta, &rope)?,
         rope,
         rotated_layers: layers::rotated(config, info.no_rope_keys, n_layers)?,
         window: layers::window(config, info.sliding_window, n_layers)?,
