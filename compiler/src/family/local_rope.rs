@@ -32,7 +32,8 @@ pub(super) fn read(config: &Object<'_>, default: Option<f64>, rope: &Rope) -> Re
         return Err(config.unsupported(KEY, local, "positions that are not scaled beside it"));
     }
     let ratio = local.ln() / rope.theta.ln();
-    let step = (1..=MAX_STEP).find(|a| {
+    // A table as wide as a head looks like one whose columns come twice, which is a common mistake.
+    let step = (1..=MAX_STEP).filter(|a| *a != 2).find(|a| {
         let b = ratio * *a as f64;
         b.round() >= 1.0 && b.round() <= *a as f64 && (b - b.round()).abs() < 1e-9
     });

@@ -29,7 +29,7 @@ pub(crate) use factors::FactorKeys;
 pub(crate) use layers::SlidingWindow;
 pub use local_rope::LocalRope;
 pub use parts::{Activation, Factors, NormKind, NormPlace, QkNorm, Window};
-pub use rope::{Llama3Scaling, Rope};
+pub use rope::{Rope, RopeScaling};
 pub(crate) use skeleton::{Bias, FamilyInfo};
 pub use tokens::{SamplerDefaults, SpecialTokens};
 

@@ -181,12 +181,13 @@ pub(super) fn read(config: &Object<'_>, family: Family) -> Result<ModelSpec> {
     }
     let n_layers = config.needed_count("num_hidden_layers", 1..=MAX_COUNT)?;
     let eps = config.number(info.eps_key(), 0.0..=1.0, "a number from 0 to 1")?;
-    let rope = rope::read(config, defaults)?;
+    let mut rope = rope::read(config, defaults)?;
     let rotary_dim = (head_dim as f64 * rope.part) as usize;
     if rotary_dim < 2 || !rotary_dim.is_multiple_of(2) {
         let expected = format!("an even number of the {head_dim} elements of a head, at least 2");
         return Err(config.bad("partial_rotary_factor", format!("{}, {rotary_dim} elements", rope.part), &expected));
     }
+    rope.fit(config, rotary_dim / 2)?;
     let mut on = Vec::new();
     for key in [Some("attention_bias"), Some("mlp_bias"), info.qkv_bias.key()].into_iter().flatten() {
         if config.flag(key)? == Some(true) {
