@@ -220,6 +220,11 @@ impl ModelSpec {
         self.n_heads / self.n_kv_heads
     }
 
+    /// True where some layers rotate keys otherwise than others, or not at all.
+    pub fn has_mixed_rotation(&self) -> bool {
+        self.local_rope.is_some() || self.rotated_layers.contains(&false)
+    }
+
     /// True for a layer with an attention window.
     pub fn is_local(&self, layer: usize) -> bool {
         self.window.as_ref().is_some_and(|window| window.layers[layer])

@@ -188,6 +188,7 @@ pub(super) fn read(config: &Object<'_>, family: Family) -> Result<ModelSpec> {
         return Err(config.bad("partial_rotary_factor", format!("{}, {rotary_dim} elements", rope.part), &expected));
     }
     rope.fit(config, rotary_dim / 2)?;
+    let rotated_layers = layers::rotated(config, info.no_rope_keys, n_layers)?;
     let mut on = Vec::new();
     for key in [Some("attention_bias"), Some("mlp_bias"), info.qkv_bias.key()].into_iter().flatten() {
         if config.flag(key)? == Some(true) {
@@ -211,8 +212,8 @@ pub(super) fn read(config: &Object<'_>, family: Family) -> Result<ModelSpec> {
         factors: factors::read(config, info.factors, hidden, head_dim)?,
         local_rope: local_rope::read(config, info.local_theta, &rope)?,
         rope,
-        rotated_layers: layers::rotated(config, info.no_rope_keys, n_layers)?,
-        window: layers::window(config, info.sliding_window, n_layers)?,
+        window: layers::window(config, info.sliding_window, &rotated_layers)?,
+        rotated_layers,
         max_positions: config.count("max_position_embeddings", 1..=u32::MAX as usize)?,
         tied: config.flag("tie_word_embeddings")?.unwrap_or(defaults.tied),
         biases: info.biases(|key| on.contains(&key)),

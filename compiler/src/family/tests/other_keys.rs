@@ -341,6 +341,10 @@ fn windows_are_in_the_layers_that_transformers_gives_them() {
     );
     let qwen = json!({ "use_sliding_window": true, "sliding_window": 100, "max_window_layers": 3 });
     assert_eq!(window(Family::Qwen2, &qwen), Some((100, vec![false, false, false, true])));
+    let smol = json!({ "use_sliding_window": true, "sliding_window": 100, "no_rope_layers": [1, 1, 0, 1] });
+    assert_eq!(window(Family::SmolLm3, &smol), Some((100, vec![false, false, true, false])));
+    let third = json!({ "sliding_window": 512, "sliding_window_pattern": "absent", "_sliding_window_pattern": 3 });
+    assert_eq!(window(Family::Gemma3, &third), Some((512, vec![true, true, false, true])));
     let listed = json!({ "sliding_window": 9, "layer_types":
         ["sliding_attention", "full_attention", "full_attention", "sliding_attention"] });
     assert_eq!(window(Family::Gemma2, &listed), Some((9, vec![true, false, false, true])));
