@@ -9,7 +9,7 @@ use kvmanager::{Eviction, HolePolicy, ModeKind, Policy};
 use nsp_graph::GroupOptions;
 use session_store::ModelHash;
 
-use crate::EngineError;
+use crate::{DumpOptions, EngineError};
 
 /// Most threads that move cache rows.
 const MAX_THREADS: usize = 1024;
@@ -55,6 +55,11 @@ pub struct EngineConfig {
     pub mixed_rotation: bool,
     /// The bundle's name, which saved caches keep for messages; may be empty.
     pub bundle_name: String,
+    /// Load a context binary when one of its graphs is to run, and free it when another's is. Spares memory where a
+    /// bundle has several, and costs a load at each change.
+    pub dynamic_load: bool,
+    /// Tensors to write to files.
+    pub dump: Option<DumpOptions>,
 }
 
 impl EngineConfig {
@@ -79,6 +84,8 @@ impl EngineConfig {
             model_hash: None,
             mixed_rotation: false,
             bundle_name: String::new(),
+            dynamic_load: false,
+            dump: None,
         }
     }
 

@@ -36,6 +36,7 @@
 //! | keep prompt prefixes on disk | [`PrefixCache`] |
 //! | measure a model | [`perplexity::of_window`], [`perplexity::NllStats`]; [`calibrate`] for [`Policy::Cost`] |
 //! | stop a long prompt from another thread | [`StopFlag`], from [`TokenModel::stop_flag`] |
+//! | write each step's tensors to files | [`DumpOptions`], [`EngineConfig::dump`] |
 //! | see which graphs ran, and how long they took | [`StepLog`], [`GraphProfile`] |
 //! | run graphs by other means than QNN | [`Executor`], [`Binding`]; [`QnnExecutor`] is the one over QNN |
 //! | know what went wrong | [`EngineError`] |
@@ -56,6 +57,7 @@ mod cache;
 pub mod calibrate;
 pub mod config;
 mod distances;
+pub mod dump;
 mod embed;
 mod engine;
 pub mod error;
@@ -87,6 +89,7 @@ mod transcript;
 mod tests;
 
 pub use config::{EmbeddingLut, EngineConfig, KeyScores, LutDtype};
+pub use dump::DumpOptions;
 pub use engine::Engine;
 pub use error::EngineError;
 pub use executor::{Binding, ExecuteError, Executor};
