@@ -51,6 +51,8 @@ pub struct EngineConfig {
     /// What saved caches are marked with; `None` for a mark taken from the context binaries' bytes. Give the source's own
     /// hash, and a saved cache fits every bundle of the same weights, whatever its AR and CL.
     pub model_hash: Option<ModelHash>,
+    /// Layers rotate keys in different ways, which the graphs do not show: rows are not moved to other positions.
+    pub mixed_rotation: bool,
     /// The bundle's name, which saved caches keep for messages; may be empty.
     pub bundle_name: String,
     /// Load a context binary when one of its graphs is to run, and free it when another's is. Spares memory where a
@@ -80,6 +82,7 @@ impl EngineConfig {
             key_scores: KeyScores::default(),
             select_graphs: None,
             model_hash: None,
+            mixed_rotation: false,
             bundle_name: String::new(),
             dynamic_load: false,
             dump: None,
