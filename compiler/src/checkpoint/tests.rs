@@ -345,6 +345,20 @@ fn broken_checkpoints_are_refused_by_name() {
             hint: download_again(),
         },
         Case {
+            name: "no shard",
+            model: sharded,
+            damage: |dir| edit(dir, INDEX, |index| index["weight_map"]["model.norm.weight"] = json!("")),
+            message: "`{dir}/model.safetensors.index.json`: `weight_map.model.norm.weight`: found \"\", expected the name of a file",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "a folder as a shard",
+            model: sharded,
+            damage: |dir| edit(dir, INDEX, |index| index["weight_map"]["model.norm.weight"] = json!("..")),
+            message: "`{dir}/model.safetensors.index.json`: `weight_map.model.norm.weight`: found \"..\", expected the name of a file",
+            ..Case::DEFAULT
+        },
+        Case {
             name: "a shard elsewhere",
             model: sharded,
             damage: |dir| {
