@@ -11,7 +11,6 @@ use crate::{CompileOptions, HtpOptions, Manifest, Silent, Splits};
 use genie_bundle::{CONFIG_FILE, HTP_CONFIG_FILE, TOKENIZER_FILE};
 use genie_types::TokenId;
 use serde_json::{Value, json};
-use std::path::Path;
 
 #[test]
 fn unfit_tokenizers_are_refused() {
