@@ -9,7 +9,7 @@ use kvmanager::{Eviction, HolePolicy, ModeKind, Policy};
 use nsp_graph::GroupOptions;
 use session_store::ModelHash;
 
-use crate::EngineError;
+use crate::{ContextShift, EngineError};
 
 /// Most threads that move cache rows.
 const MAX_THREADS: usize = 1024;
@@ -40,6 +40,9 @@ pub struct EngineConfig {
     /// What cache groups drop once their past is full, by prefix; a group that is not listed keeps everything. Under policy
     /// `genie` a window on the default group is libGenie's ring of slots.
     pub long_context: Vec<(String, Eviction)>,
+    /// Drops old tokens and moves the others up where the context is full, for callers that ask
+    /// [`make_room`](crate::TokenModel::make_room) before they process; `None` ends there.
+    pub context_shift: Option<ContextShift>,
     /// What ranks keys, where a group drops rows by `KeyDiff`.
     pub key_scores: KeyScores,
     /// Load and use only these graphs.
@@ -66,6 +69,7 @@ impl EngineConfig {
             embedding: None,
             cache_groups: Vec::new(),
             long_context: Vec::new(),
+            context_shift: None,
             key_scores: KeyScores::default(),
             select_graphs: None,
             model_hash: None,

@@ -20,7 +20,7 @@ use crate::rope;
 use crate::run::{LogitsRequest, Scratch, SeqTokens};
 use crate::saved::ModelIdentity;
 use crate::transcript::{Sequences, Transcript};
-use crate::{EngineError, QnnExecutor, SequenceModel, StepLog, StopFlag, TokenModel};
+use crate::{ContextShift, EngineError, QnnExecutor, SequenceModel, StepLog, StopFlag, TokenModel};
 
 /// A loaded model with its cache.
 ///
@@ -31,6 +31,7 @@ pub struct Engine<X = QnnExecutor> {
     pub(crate) kv: KvCache,
     pub(crate) sequences: Sequences,
     pub(crate) policy: Policy,
+    pub(crate) context_shift: Option<ContextShift>,
     pub(crate) scratch: Scratch,
     pub(crate) vocab_size: usize,
     pub(crate) identity: ModelIdentity,
@@ -47,6 +48,7 @@ impl<X: Executor> Engine<X> {
         let groups = cache::groups(&layout, config)?;
         let variants = Variants::with_groups(layout.variants.iter().copied(), groups, config.context_size)?;
         let limit = variants.limit();
+        let context_shift = ContextShift::check(config, &layout, limit, variants.groups()[0].evicts())?;
         crate::input_writer::check_widths(&layout, config)?;
         let options = KvOptions {
             mode: cache::mode(&layout, config.kv_mode)?,
@@ -82,6 +84,7 @@ impl<X: Executor> Engine<X> {
             kv,
             sequences: Sequences::new(limit),
             policy: config.policy.clone(),
+            context_shift,
             vocab_size,
             identity: ModelIdentity::new(config),
             stop: StopFlag::default(),
@@ -190,6 +193,14 @@ impl<X: Executor> TokenModel for Engine<X> {
 
     fn admission(&self) -> Option<Admission> {
         Some(Engine::admission(self))
+    }
+
+    fn shifts_context(&self) -> bool {
+        self.context_shift.is_some()
+    }
+
+    fn make_room(&mut self, tokens: &[TokenId]) -> Result<usize, EngineError> {
+        self.shift_for(tokens)
     }
 
     fn stop_flag(&self) -> Option<StopFlag> {

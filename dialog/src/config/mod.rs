@@ -19,6 +19,7 @@ const DEFAULT_GROUP: &str = "past_";
 pub struct DialogConfig {
     genie: GenieConfig,
     sampler: SamplerSettings,
+    context: ContextSettings,
     engine: EngineConfig,
 }
 
@@ -51,7 +52,7 @@ impl DialogConfig {
             ConfigError::Invalid { origin: genie.origin().clone(), problems: vec![problem] }
         })?;
         let engine = engine(&genie);
-        Ok(Self { genie, sampler, engine })
+        Ok(Self { context: genie.context().clone(), genie, sampler, engine })
     }
 
     /// The dialog's kind: Genie's `type`.
@@ -66,7 +67,15 @@ impl DialogConfig {
 
     /// Special tokens and the context's size.
     pub fn context(&self) -> &ContextSettings {
-        self.genie.context()
+        &self.context
+    }
+
+    /// The same with another context size than the config's.
+    #[must_use]
+    pub fn with_context_size(mut self, size: usize) -> Self {
+        self.context.size = size;
+        self.engine.context_size = Some(size);
+        self
     }
 
     /// How tokens are drawn.

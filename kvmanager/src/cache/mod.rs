@@ -45,6 +45,7 @@ pub use views::SplitGuard;
 use crate::cells::{CellTable, SeqId};
 use crate::error::{KvError, Reason};
 use crate::geometry::{KvForm, KvGeometry, KvKind, KvTensor};
+use crate::group::{Eviction, MAX_GROUPS};
 use crate::keydiff::{KeyDiff, KeyScorer};
 use crate::mode::ModeKind;
 use crate::plan::{KvState, Plan, PlanError, Policy, Request, Variants, plan_into};
@@ -205,7 +206,29 @@ impl KvCache {
     pub fn state_of(&self, seq: SeqId) -> KvState {
         let shared = !self.positions.is_alone(seq) && self.groups.iter().any(|g| g.cells.n_used_without(seq) > 0);
         let n_valid_kv = self.groups[0].cells.n_used();
-        KvState { n_past: self.next_pos(seq), n_valid_kv, variant: self.variant, shared }
+        let own_rows = if shared { self.own_rows(seq) } else { Default::default() };
+        let other_rows = if shared { self.rows_beside(own_rows) } else { Default::default() };
+        KvState { n_past: self.next_pos(seq), n_valid_kv, variant: self.variant, shared, other_rows, own_rows }
+    }
+
+    /// Rows that are a sequence's alone, in the groups with a window.
+    fn own_rows(&self, seq: SeqId) -> [usize; MAX_GROUPS] {
+        self.window_rows(|group| group.cells.used().filter(|(_, cell)| cell.seqs == seq.bit()).count())
+    }
+
+    /// The other rows of the groups with a window.
+    fn rows_beside(&self, own: [usize; MAX_GROUPS]) -> [usize; MAX_GROUPS] {
+        let mut rows = self.window_rows(|group| group.cells.n_used());
+        rows.iter_mut().zip(own).for_each(|(n, own)| *n -= own);
+        rows
+    }
+
+    fn window_rows(&self, count: impl Fn(&GroupState) -> usize) -> [usize; MAX_GROUPS] {
+        let mut rows = [0; MAX_GROUPS];
+        let windows = self.groups.iter().enumerate();
+        let windows = windows.filter(|(_, group)| matches!(group.rule.long, Eviction::Window { .. }));
+        windows.for_each(|(g, group)| rows[g] = count(group));
+        rows
     }
 
     /// Position of a sequence's next token.
@@ -287,7 +310,6 @@ impl KvCache {
     /// # Errors
     /// As [`plan`](Self::plan).
     pub fn plan_into(&self, tokens: &[(SeqId, usize)], policy: &Policy, plan: &mut Plan) -> Result<(), PlanError> {
-        let request = |&(seq, n_new): &(SeqId, usize)| Request { seq, n_past: self.next_pos(seq), n_new };
         for (second, &(seq, _)) in tokens.iter().enumerate() {
             if usize::from(seq.0) >= SeqId::COUNT {
                 return Err(PlanError::UnknownSequence { seq });
@@ -298,10 +320,20 @@ impl KvCache {
         }
         match tokens {
             [] => *plan = Plan::default(),
-            [only] => plan_into(&self.state_of(only.0), &[request(only)], &self.variants, policy, plan)?,
+            &[(seq, n_new)] => {
+                let state = self.state_of(seq);
+                let request = Request { seq, n_past: state.n_past, n_new, own_rows: state.own_rows };
+                plan_into(&state, &[request], &self.variants, policy, plan)?;
+            }
             several => {
+                let request = |&(seq, n_new): &(SeqId, usize)| {
+                    Request { seq, n_past: self.next_pos(seq), n_new, own_rows: self.own_rows(seq) }
+                };
                 let requests: Vec<_> = several.iter().map(request).collect();
-                plan_into(&self.state_of(several[0].0), &requests, &self.variants, policy, plan)?;
+                let mut own = [0; MAX_GROUPS];
+                requests.iter().for_each(|r| own.iter_mut().zip(r.own_rows).for_each(|(sum, n)| *sum += n));
+                let state = KvState { other_rows: self.rows_beside(own), ..self.state_of(several[0].0) };
+                plan_into(&state, &requests, &self.variants, policy, plan)?;
             }
         }
         plan.set_mode(self.mode().mode(), &self.groups[0].rule);

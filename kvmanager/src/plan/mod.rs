@@ -19,6 +19,7 @@
 mod admission;
 mod columns;
 mod cost;
+mod crowding;
 mod overflow;
 mod policy;
 mod step;
@@ -57,12 +58,23 @@ pub struct KvState {
     pub variant: Option<Variant>,
     /// Other sequences have rows too, so that a graph without past cannot start over.
     pub shared: bool,
+    /// Rows of each cache group with a window that other sequences have, or this one together with others.
+    pub other_rows: [usize; MAX_GROUPS],
+    /// Rows of each cache group with a window that are this sequence's alone. Only [`admit`] looks at it.
+    pub own_rows: [usize; MAX_GROUPS],
 }
 
 impl KvState {
     /// One sequence of which nothing was evicted, and no variant yet.
     pub const fn at(n_past: usize) -> Self {
-        Self { n_past, n_valid_kv: n_past, variant: None, shared: false }
+        Self {
+            n_past,
+            n_valid_kv: n_past,
+            variant: None,
+            shared: false,
+            other_rows: [0; MAX_GROUPS],
+            own_rows: [0; MAX_GROUPS],
+        }
     }
 }
 
@@ -75,6 +87,8 @@ pub struct Request {
     pub n_past: usize,
     /// Its new tokens.
     pub n_new: usize,
+    /// Rows of each cache group with a window that are this sequence's alone, where several have rows.
+    pub own_rows: [usize; MAX_GROUPS],
 }
 
 /// Why no plan was made. Nothing has run and nothing has changed.
@@ -133,6 +147,18 @@ pub enum PlanError {
         n_new: usize,
         /// The widest past among the graphs long enough, 0 if there are none.
         widest_past: usize,
+    },
+    /// A cache group with a window cannot hold the windows of all sequences.
+    #[error(
+        "cache group `{prefix}` is full: other sequences have {n_other} rows there, and a step can start with at most {room}"
+    )]
+    GroupFull {
+        /// Its prefix.
+        prefix: String,
+        /// Rows of other sequences.
+        n_other: usize,
+        /// The most rows with which a step can start.
+        room: usize,
     },
     /// Only a graph without past (AR == CL) could take the tokens, and it would drop the rows of other sequences.
     #[error("no graph with a past can take these tokens, and one without past would drop the rows of other sequences")]
@@ -213,6 +239,27 @@ pub fn plan_into(
         *plan = Plan::new(plan.take_steps());
         return Ok(());
     }
+    if let Some(ends) = crowding::crowded(state, requests, variants) {
+        let full = crowding::full_group(state, variants);
+        return plan_rows(state, requests, n_new, &ends, policy, plan).map_err(|error| match (error, full) {
+            (PlanError::NoRoom { .. } | PlanError::Shared, Some((prefix, n_other, room))) => {
+                PlanError::GroupFull { prefix, n_other, room }
+            }
+            (error, _) => error,
+        });
+    }
+    plan_rows(state, requests, n_new, variants, policy, plan)
+}
+
+/// Plans tokens whose positions are within the limit.
+fn plan_rows(
+    state: &KvState,
+    requests: &[Request],
+    n_new: usize,
+    variants: &Variants,
+    policy: &Policy,
+    plan: &mut Plan,
+) -> Result<(), PlanError> {
     let (n_valid_kv, target) = (state.n_valid_kv, state.n_valid_kv + n_new);
     let alone = requests.len() == 1 && !state.shared;
     let gate = variants.widest_past(target);

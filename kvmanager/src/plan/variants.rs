@@ -90,6 +90,18 @@ impl Variants {
         Ok(Self { all: variants, candidates, levels, groups: groups.into(), limit, ar_max })
     }
 
+    /// The same with nearer ends: a step of a variant starts after at most so many rows. `None` if there are none such.
+    pub(super) fn with_ends(&self, end: impl Fn(Variant) -> Option<usize>) -> Option<Self> {
+        let mut out = self.clone();
+        let mut any = false;
+        for candidate in &mut out.candidates {
+            if let Some(end) = end(candidate.variant).filter(|end| *end < candidate.cap) {
+                (candidate.cap, any) = (end, true);
+            }
+        }
+        any.then_some(out)
+    }
+
     /// All variants, CL ascending, then AR.
     pub fn all(&self) -> &[Variant] {
         &self.all
