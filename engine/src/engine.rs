@@ -15,8 +15,8 @@ use crate::graphs::Graphs;
 use crate::head::Head;
 use crate::input_writer::InputWriters;
 use crate::io::{BufferRole, IoBuffers};
+use crate::positions;
 use crate::quant::QuantParams;
-use crate::rope;
 use crate::run::{LogitsRequest, Scratch, SeqTokens};
 use crate::saved::ModelIdentity;
 use crate::transcript::{Sequences, Transcript};
@@ -49,12 +49,12 @@ impl<X: Executor> Engine<X> {
         let variants = Variants::with_groups(layout.variants.iter().copied(), groups, config.context_size)?;
         let limit = variants.limit();
         let context_shift = ContextShift::check(config, &layout, limit, variants.groups()[0].evicts())?;
-        crate::input_writer::check_widths(&layout, config)?;
+        positions::check(&layout, config)?;
         let options = KvOptions {
             mode: cache::mode(&layout, config.kv_mode)?,
             n_threads: config.n_threads,
             holes: config.holes,
-            rope: config.rope.as_ref().filter(|_| layout.rope_dim.is_some()).map(rope::spec),
+            rope: positions::key_rotation(&layout, config, limit),
             scorer: config.key_scores.anchor_alpha.map(|alpha| Box::new(KeyDiff::running(alpha)) as _),
             ..KvOptions::default()
         };

@@ -38,6 +38,8 @@ pub(crate) struct StepRun<'a> {
     pub(crate) next: Option<Variant>,
     /// An LM head may be narrower than its step.
     pub(crate) narrow_head: bool,
+    /// Inputs that libGenie writes wrong are written as it writes them.
+    pub(crate) as_genie: bool,
 }
 
 /// Says which columns of a step are kept, once all its graphs have run.
@@ -53,14 +55,14 @@ impl<X: Executor> Graphs<X> {
         rows: impl Iterator<Item = usize>,
         judge: Option<Judge<'_, X>>,
     ) -> Result<(), EngineError> {
-        let StepRun { planned, tokens, next, narrow_head } = run;
+        let StepRun { planned, tokens, next, narrow_head, as_genie } = run;
         tracing::trace!(step = %planned, "step");
         let variant = self.layout.variant_index(planned.variant).expect("the planner picks from the layout's variants");
         let mut step = kv.begin(planned)?;
         if let Some(next) = next.filter(|next| *next != planned.variant) {
             step.then(next)?;
         }
-        self.writers.fill(&mut self.io, &step, &StepInputs { variant, planned, tokens })?;
+        self.writers.fill(&mut self.io, &step, &StepInputs { variant, planned, tokens, as_genie })?;
         self.head.ask(rows);
         let n_splits = self.layout.splits.len();
         for s in 0..n_splits {

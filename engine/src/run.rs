@@ -125,7 +125,13 @@ impl<X: Executor> Engine<X> {
             kept.resize(found, false);
             Ok(kept.clone())
         };
-        let run = StepRun { planned, tokens: draft.tokens, next: None, narrow_head: self.narrow_head() };
+        let run = StepRun {
+            planned,
+            tokens: draft.tokens,
+            next: None,
+            narrow_head: self.narrow_head(),
+            as_genie: self.as_genie(),
+        };
         let done = self.graphs.run_step(&mut self.kv, run, 0..found, Some(&mut select));
         done.map_err(|e| self.rollback(&before, e))?;
         let transcript = self.sequences.of_mut(draft.seq);
@@ -170,7 +176,12 @@ impl<X: Executor> Engine<X> {
 
     /// libGenie runs the head of the step's own width.
     pub(crate) fn narrow_head(&self) -> bool {
-        !matches!(self.policy, Policy::Genie)
+        !self.as_genie()
+    }
+
+    /// What libGenie does is done, where it differs from what is right.
+    pub(crate) fn as_genie(&self) -> bool {
+        matches!(self.policy, Policy::Genie)
     }
 
     /// Processes new tokens of some sequences and hands out the logits that are wanted. After a failure every sequence is
@@ -260,7 +271,8 @@ impl<X: Executor> Engine<X> {
             self.gather(planned, before, stepping == Stepping::Reprocess, request);
             let Scratch { tokens, wanted, .. } = &self.scratch;
             let next = steps.get(i + 1).map(|next| next.variant);
-            let run = StepRun { planned, tokens, next, narrow_head: self.narrow_head() };
+            let (narrow_head, as_genie) = (self.narrow_head(), self.as_genie());
+            let run = StepRun { planned, tokens, next, narrow_head, as_genie };
             self.graphs.run_step(&mut self.kv, run, wanted.iter().map(|row| row.column), None)?;
             for &Wanted { column, input, place, position } in &self.scratch.wanted {
                 self.graphs.read_logits(column, position)?;

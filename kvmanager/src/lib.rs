@@ -86,6 +86,7 @@ mod worker;
 
 pub use cache::{
     GroupImage, HolePolicy, Keep, KvCache, KvImage, KvOptions, MovedBytes, OnRebind, Rebind, SplitGuard, Step,
+    VisibleColumn,
 };
 pub use cells::{Cell, CellTable, RowMove, SeqId};
 pub use error::{KvError, Reason};

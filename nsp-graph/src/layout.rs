@@ -53,6 +53,15 @@ pub struct GroupLayout {
     pub form: KvForm,
 }
 
+/// Cosines and sines of one rotary embedding; a model whose layers rotate differently has several.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RopeTable {
+    /// What its names begin with before `position_ids_cos`; empty for the usual one.
+    pub prefix: String,
+    /// Width of its rows: angles per position.
+    pub dim: usize,
+}
+
 /// Number of a cache tensor within its split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KvIdx(pub usize);
@@ -85,12 +94,14 @@ pub enum InputRole {
     Embeds,
     /// Mask of a cache group (index into [`ModelLayout::groups`]).
     Mask(usize),
-    /// Rotary cosines.
-    Cos,
-    /// Rotary sines.
-    Sin,
-    /// Absolute positions.
+    /// Cosines of a rotary table (index into [`ModelLayout::rope_tables`]).
+    Cos(usize),
+    /// Sines of a rotary table.
+    Sin(usize),
+    /// Absolute positions, one for each row.
     Positions,
+    /// How far each column's key is behind each row, for alibi.
+    Distances,
     /// First slot to write, of a cache group.
     CacheIndex(usize),
     /// The past of a cache tensor.
@@ -247,8 +258,8 @@ pub struct ModelLayout {
     pub input: ModelInput,
     /// Width of the logits.
     pub vocab_size: usize,
-    /// Width of the cos and sin rows; `None` for models without rotary inputs.
-    pub rope_dim: Option<usize>,
+    /// Rotary tables; the one without a prefix first. Empty for models without rotary inputs.
+    pub rope_tables: Vec<RopeTable>,
     /// True if every cache tensor is in hardware tiles, in and out.
     pub native_kv: bool,
     /// Oddities, for a log or a doctor.

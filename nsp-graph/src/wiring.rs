@@ -109,9 +109,10 @@ pub(crate) fn roles(s: usize, draft: &Draft<'_>, kv: &SplitKv, wires: &[Wire]) -
         InTag::Ids => InputRole::Ids,
         InTag::Embeds => InputRole::Embeds,
         InTag::Mask(g) => InputRole::Mask(g),
-        InTag::Cos => InputRole::Cos,
-        InTag::Sin => InputRole::Sin,
+        InTag::Cos(table) => InputRole::Cos(table),
+        InTag::Sin(table) => InputRole::Sin(table),
         InTag::Positions => InputRole::Positions,
+        InTag::Distances => InputRole::Distances,
         InTag::Index(g) => InputRole::CacheIndex(g),
         InTag::Kv(g, name) => InputRole::Past(kv.index(g, &name).expect("kv::read saw every cache tensor")),
         InTag::Pixels | InTag::Free => {

@@ -76,7 +76,7 @@ impl Bundle {
     /// Opens the backend and loads the graphs.
     ///
     /// # Errors
-    /// What the options ask for is not there, or the graphs do not load.
+    /// What the options ask for is not there, the graphs do not load, or a small binary is not the manifest's.
     pub fn open(mut self, options: &Options) -> Result<Model, Error> {
         let began = Instant::now();
         let long = options.long_context;
@@ -109,7 +109,7 @@ impl Bundle {
         if let Some(token) = context.bos.filter(|bos| bos.0 as usize >= engine.vocab_size()) {
             return Err(Error::SpecialToken { key: "bos-token", token, vocab_size: engine.vocab_size() });
         }
-        let weights = WeightCheck::of(&self.config, options.cache_folder.as_deref());
+        let weights = WeightCheck::begin(&self.config, options.cache_folder.as_deref())?;
         let mut model = Model {
             engine,
             weights,
@@ -187,7 +187,7 @@ impl Model {
     /// Measurements and whatever is kept should wait for it; a [`Session`] does it by itself.
     ///
     /// # Errors
-    /// [`Error::DamagedWeights`].
+    /// [`Error::DamagedWeights`], [`Error::OtherWeights`].
     pub fn check_weights(&mut self) -> Result<(), Error> {
         self.weights.finish()
     }
@@ -196,7 +196,7 @@ impl Model {
     /// and with their own checksums; once per opened model.
     ///
     /// # Errors
-    /// [`Error::DamagedWeights`].
+    /// [`Error::DamagedWeights`], [`Error::OtherWeights`].
     pub fn check_weights_in_full(&mut self) -> Result<(), Error> {
         if !self.in_full {
             WeightCheck::in_full(&self.bundle.config)?;

@@ -13,6 +13,7 @@ mod hints;
 mod long_context;
 mod named_files;
 mod node;
+mod positions;
 mod problem;
 mod raw;
 mod rules;
@@ -29,8 +30,8 @@ pub use long_context::{LongContextKind, LongContextSettings};
 pub use problem::{ConfigError, Origin, Problem};
 pub use schema::MAX_THREADS;
 pub use settings::{
-    BackendSettings, CacheGroupSettings, ContextSettings, EmbeddingSettings, EngineSettings, Llama3Scaling,
-    PenaltySettings, RopeSettings, SamplerSettings, TableDtype,
+    BackendSettings, CacheGroupSettings, ContextSettings, EmbeddingSettings, EngineSettings, PenaltySettings,
+    PositionSettings, SamplerSettings, TableDtype,
 };
 pub use support::DIALOG_KINDS;
 

@@ -112,6 +112,7 @@ fn of_front(error: &Error) -> Option<&'static str> {
         | Error::NewerBinary { .. }
         | Error::MixedBinaries { .. }
         | Error::DamagedWeights { .. }
+        | Error::OtherWeights { .. }
         | Error::LogitsWidth { .. } => Some("invalid-bundle"),
         Error::LogitsNotFinite { .. } => Some("not-finite"),
         Error::Vote { .. } | Error::Start { .. } => Some("backend-failed"),
@@ -155,8 +156,11 @@ fn of_engine(error: &EngineError) -> Option<&'static str> {
         }
         EngineError::Unsupported { .. } => Some("unsupported-model"),
         EngineError::Config { .. }
+        | EngineError::Rope(_)
         | EngineError::RopeMissing { .. }
         | EngineError::RopeDim { .. }
+        | EngineError::NoPositionInput { .. }
+        | EngineError::PositionShape { .. }
         | EngineError::EmbeddingMissing { .. }
         | EngineError::EmbeddingWidth { .. }
         | EngineError::EmbeddingFile { .. }

@@ -38,6 +38,7 @@ mod tests;
 mod views;
 
 pub use image::{GroupImage, KvImage};
+pub use mask::VisibleColumn;
 pub use step::{Keep, Step};
 pub use store::{OnRebind, Rebind};
 pub use views::SplitGuard;
