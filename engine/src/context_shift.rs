@@ -5,8 +5,7 @@
 //! time. What the rows that stay were computed from is not changed: they still know of the tokens that went.
 
 use genie_types::TokenId;
-use kvmanager::SeqId;
-use nsp_graph::ModelLayout;
+use kvmanager::{SeqId, Variants};
 
 use crate::{Engine, EngineConfig, EngineError, Executor, TokenModel};
 
@@ -20,22 +19,22 @@ pub struct ContextShift {
 }
 
 impl ContextShift {
-    /// Refuses what no context of `limit` tokens can do with these graphs.
+    /// Refuses what these graphs cannot do. `keys_turn`: their positions are rotary.
     pub(crate) fn check(
         config: &EngineConfig,
-        layout: &ModelLayout,
-        limit: usize,
-        evicts: bool,
+        variants: &Variants,
+        keys_turn: bool,
     ) -> Result<Option<Self>, EngineError> {
         let Some(shift) = config.context_shift else { return Ok(None) };
         let bad = |expected, found: String| Err(EngineError::Config { what: "context shift", expected, found });
-        if evicts {
+        let limit = variants.limit();
+        if variants.groups()[0].evicts() {
             return bad("a default cache group that keeps everything", "one that drops rows by itself".into());
         }
-        if layout.rope_dim.is_none() {
+        if !keys_turn {
             return bad("graphs with rotary positions, whose keys can be turned", "graphs without".into());
         }
-        if layout.variants.iter().all(|v| v.is_full_context()) {
+        if variants.is_full_context_only() {
             return bad("graphs with a past", "graphs that process the whole dialog each time".into());
         }
         let moved = shift.sinks.saturating_add(shift.n_drop.unwrap_or(1).max(1));

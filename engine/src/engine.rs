@@ -48,7 +48,6 @@ impl<X: Executor> Engine<X> {
         let groups = cache::groups(&layout, config)?;
         let variants = Variants::with_groups(layout.variants.iter().copied(), groups, config.context_size)?;
         let limit = variants.limit();
-        let context_shift = ContextShift::check(config, &layout, limit, variants.groups()[0].evicts())?;
         positions::check(&layout, config)?;
         let options = KvOptions {
             mode: cache::mode(&layout, config.kv_mode)?,
@@ -58,6 +57,7 @@ impl<X: Executor> Engine<X> {
             scorer: config.key_scores.anchor_alpha.map(|alpha| Box::new(KeyDiff::running(alpha)) as _),
             ..KvOptions::default()
         };
+        let context_shift = ContextShift::check(config, &variants, options.rope.is_some())?;
         let kv = KvCache::new(&cache::geometry(&layout, &variants, options.mode)?, variants, options)?;
         let io = IoBuffers::new(&layout);
         let writers = InputWriters::new(&layout, &io, config, &kv)?;

@@ -46,10 +46,10 @@ pub use views::SplitGuard;
 use crate::cells::{CellTable, SeqId};
 use crate::error::{KvError, Reason};
 use crate::geometry::{KvForm, KvGeometry, KvKind, KvTensor};
-use crate::group::{Eviction, MAX_GROUPS};
+use crate::group::Eviction;
 use crate::keydiff::{KeyDiff, KeyScorer};
 use crate::mode::ModeKind;
-use crate::plan::{KvState, Plan, PlanError, Policy, Request, Variants, plan_into};
+use crate::plan::{GroupRows, KvState, Plan, PlanError, Policy, Request, Variants, plan_into};
 use crate::rope::{RopeSpec, ShiftLoss};
 use crate::tensor_buf::TensorBuf;
 use crate::worker::JobWatch;
@@ -207,29 +207,24 @@ impl KvCache {
     pub fn state_of(&self, seq: SeqId) -> KvState {
         let shared = !self.positions.is_alone(seq) && self.groups.iter().any(|g| g.cells.n_used_without(seq) > 0);
         let n_valid_kv = self.groups[0].cells.n_used();
-        let own_rows = if shared { self.own_rows(seq) } else { Default::default() };
-        let other_rows = if shared { self.rows_beside(own_rows) } else { Default::default() };
+        let own_rows = if shared { self.own_rows(seq) } else { GroupRows::NONE };
+        let other_rows = if shared { self.rows_beside(|g| own_rows.of(g)) } else { GroupRows::NONE };
         KvState { n_past: self.next_pos(seq), n_valid_kv, variant: self.variant, shared, other_rows, own_rows }
     }
 
     /// Rows that are a sequence's alone, in the groups with a window.
-    fn own_rows(&self, seq: SeqId) -> [usize; MAX_GROUPS] {
-        self.window_rows(|group| group.cells.used().filter(|(_, cell)| cell.seqs == seq.bit()).count())
+    fn own_rows(&self, seq: SeqId) -> GroupRows {
+        let own = |group: &GroupState| group.cells.used().filter(|(_, cell)| cell.seqs == seq.bit()).count();
+        GroupRows::by_group(|g| self.window_group(g).map_or(0, own))
     }
 
     /// The other rows of the groups with a window.
-    fn rows_beside(&self, own: [usize; MAX_GROUPS]) -> [usize; MAX_GROUPS] {
-        let mut rows = self.window_rows(|group| group.cells.n_used());
-        rows.iter_mut().zip(own).for_each(|(n, own)| *n -= own);
-        rows
+    fn rows_beside(&self, own: impl Fn(usize) -> usize) -> GroupRows {
+        GroupRows::by_group(|g| self.window_group(g).map_or(0, |group| group.cells.n_used() - own(g)))
     }
 
-    fn window_rows(&self, count: impl Fn(&GroupState) -> usize) -> [usize; MAX_GROUPS] {
-        let mut rows = [0; MAX_GROUPS];
-        let windows = self.groups.iter().enumerate();
-        let windows = windows.filter(|(_, group)| matches!(group.rule.long, Eviction::Window { .. }));
-        windows.for_each(|(g, group)| rows[g] = count(group));
-        rows
+    fn window_group(&self, g: usize) -> Option<&GroupState> {
+        self.groups.get(g).filter(|group| matches!(group.rule.long, Eviction::Window { .. }))
     }
 
     /// Position of a sequence's next token.
@@ -327,13 +322,15 @@ impl KvCache {
                 plan_into(&state, &[request], &self.variants, policy, plan)?;
             }
             several => {
-                let request = |&(seq, n_new): &(SeqId, usize)| {
-                    Request { seq, n_past: self.next_pos(seq), n_new, own_rows: self.own_rows(seq) }
+                let request = |&(seq, n_new): &(SeqId, usize)| Request {
+                    seq,
+                    n_past: self.next_pos(seq),
+                    n_new,
+                    own_rows: self.own_rows(seq),
                 };
                 let requests: Vec<_> = several.iter().map(request).collect();
-                let mut own = [0; MAX_GROUPS];
-                requests.iter().for_each(|r| own.iter_mut().zip(r.own_rows).for_each(|(sum, n)| *sum += n));
-                let state = KvState { other_rows: self.rows_beside(own), ..self.state_of(several[0].0) };
+                let other_rows = self.rows_beside(|g| requests.iter().map(|r| r.own_rows.of(g)).sum());
+                let state = KvState { other_rows, ..self.state_of(several[0].0) };
                 plan_into(&state, &requests, &self.variants, policy, plan)?;
             }
         }

@@ -5,16 +5,36 @@
 
 use super::variants::Variants;
 use super::{KvState, Request};
-use crate::group::{CacheGroup, Eviction};
+use crate::group::{CacheGroup, Eviction, MAX_GROUPS};
+
+/// A number of rows for each cache group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupRows([usize; MAX_GROUPS]);
+
+impl GroupRows {
+    /// No rows.
+    pub const NONE: Self = Self([0; MAX_GROUPS]);
+
+    /// The rows of each group, by number; 0 beyond the last group.
+    pub fn by_group(rows: impl Fn(usize) -> usize) -> Self {
+        Self(std::array::from_fn(rows))
+    }
+
+    /// The rows of a group.
+    pub fn of(&self, group: usize) -> usize {
+        self.0.get(group).copied().unwrap_or(0)
+    }
+}
 
 /// The variants with the ends that the rows of several sequences set; `None` where they set none.
 pub(super) fn crowded(state: &KvState, requests: &[Request], variants: &Variants) -> Option<Variants> {
-    if requests.len() < 2 && state.other_rows.iter().all(|&n| n == 0) {
+    if requests.len() < 2 && state.other_rows == GroupRows::NONE {
         return None;
     }
     let ends = |variant| {
         let groups = variants.groups().iter().enumerate();
-        let left = groups.filter_map(|(g, group)| tokens(group, g, group.room(variant), state.other_rows[g], requests));
+        let left =
+            groups.filter_map(|(g, group)| tokens(group, g, group.room(variant), state.other_rows.of(g), requests));
         // One that cannot even start ends before the rows there are.
         left.map(|n| n.map_or(state.n_valid_kv.saturating_sub(1), |n| state.n_valid_kv.saturating_add(n))).min()
     };
@@ -26,11 +46,11 @@ pub(super) fn crowded(state: &KvState, requests: &[Request], variants: &Variants
 fn tokens(group: &CacheGroup, g: usize, room: usize, others: usize, requests: &[Request]) -> Option<Option<usize>> {
     let Eviction::Window { size, sinks } = group.long else { return None };
     let most = size - 1 + sinks;
-    let held: usize = requests.iter().map(|r| r.own_rows[g].min(most)).sum();
+    let held: usize = requests.iter().map(|r| r.own_rows.of(g).min(most)).sum();
     let Some(mut left) = room.checked_sub(others + held) else { return Some(None) };
     let mut n = 0usize;
     for request in requests {
-        let grows = (most - request.own_rows[g].min(most)).min(request.n_new);
+        let grows = (most - request.own_rows.of(g).min(most)).min(request.n_new);
         if grows > left {
             return Some(Some(n + left));
         }
@@ -42,7 +62,7 @@ fn tokens(group: &CacheGroup, g: usize, room: usize, others: usize, requests: &[
 
 /// The group that stops a plan, with the rows of other sequences in it and the most it holds as a step starts.
 pub(super) fn full_group(state: &KvState, variants: &Variants) -> Option<(String, usize, usize)> {
-    let mut groups = variants.groups().iter().zip(state.other_rows);
+    let mut groups = variants.groups().iter().enumerate().map(|(g, group)| (group, state.other_rows.of(g)));
     let (group, others) = groups.find(|(group, n)| *n > 0 && matches!(group.long, Eviction::Window { .. }))?;
     let room = variants.all().iter().map(|&v| group.room(v)).max().unwrap_or(0);
     Some((group.prefix.clone(), others, room))
@@ -53,7 +73,6 @@ mod tests {
     use super::super::{Admission, ContextLimit, KvForm, PlanError, Policy, admit, plan};
     use super::*;
     use crate::cells::SeqId;
-    use crate::group::MAX_GROUPS;
     use genie_types::Variant;
 
     /// A default group of 128 and a window of 9 keys and 2 sinks on 32 slots.
@@ -68,13 +87,15 @@ mod tests {
         Variants::with_groups(all, vec![CacheGroup::plain(KvForm::Concat), swa], None).unwrap()
     }
 
-    fn rows(swa: usize) -> [usize; MAX_GROUPS] {
-        [0, swa, 0, 0]
+    fn rows(swa: usize) -> GroupRows {
+        GroupRows::by_group(|g| if g == 1 { swa } else { 0 })
     }
 
     #[test]
     fn a_sequence_alone_has_no_end() {
-        assert!(crowded(&KvState::at(90), &[Request { n_past: 90, n_new: 5, ..Request::default() }], &variants()).is_none());
+        assert!(
+            crowded(&KvState::at(90), &[Request { n_past: 90, n_new: 5, ..Request::default() }], &variants()).is_none()
+        );
     }
 
     #[test]
@@ -100,19 +121,19 @@ mod tests {
 
     #[test]
     fn requests_fill_the_group_in_their_order() {
-        let request = |seq: u8, own: usize, n_new: usize| Request {
-            seq: SeqId(seq),
-            n_past: own,
-            n_new,
-            own_rows: rows(own),
-        };
+        let request =
+            |seq: u8, own: usize, n_new: usize| Request { seq: SeqId(seq), n_past: own, n_new, own_rows: rows(own) };
         let state = |others| KvState { n_valid_kv: 40, other_rows: rows(others), shared: true, ..KvState::at(0) };
         let ends = |others, requests: &[Request]| {
             let (variants, state) = (variants(), state(others));
             let swa = &variants.groups()[1];
-            tokens(swa, 1, swa.room(variants.all()[0]), state.other_rows[1], requests)
+            tokens(swa, 1, swa.room(variants.all()[0]), state.other_rows.of(1), requests)
         };
-        assert_eq!(ends(0, &[request(0, 10, 50), request(1, 0, 50), request(2, 0, 50)]), None, "three windows of 10 fit 31");
+        assert_eq!(
+            ends(0, &[request(0, 10, 50), request(1, 0, 50), request(2, 0, 50)]),
+            None,
+            "three windows of 10 fit 31"
+        );
         assert_eq!(ends(5, &[request(0, 10, 50), request(1, 0, 50), request(2, 0, 50)]), Some(Some(50 + 50 + 6)));
         assert_eq!(ends(5, &[request(0, 3, 4), request(1, 0, 50), request(2, 0, 50)]), Some(Some(4 + 50 + 9)));
         assert_eq!(ends(22, &[request(0, 10, 1)]), Some(None), "32 rows and 31 slots: no step can start");

@@ -35,6 +35,7 @@ pub use crate::geometry::KvForm;
 pub use admission::{Admission, ContextLimit, admit};
 pub use columns::{Column, Columns, SequenceSlice};
 pub use cost::CostTable;
+pub use crowding::GroupRows;
 pub use overflow::Overflow;
 pub use policy::Policy;
 pub use step::{FmtWriter, InferenceStep, MaskCol, Numbered, Plan};
@@ -59,9 +60,9 @@ pub struct KvState {
     /// Other sequences have rows too, so that a graph without past cannot start over.
     pub shared: bool,
     /// Rows of each cache group with a window that other sequences have, or this one together with others.
-    pub other_rows: [usize; MAX_GROUPS],
+    pub other_rows: GroupRows,
     /// Rows of each cache group with a window that are this sequence's alone. Only [`admit`] looks at it.
-    pub own_rows: [usize; MAX_GROUPS],
+    pub own_rows: GroupRows,
 }
 
 impl KvState {
@@ -72,8 +73,8 @@ impl KvState {
             n_valid_kv: n_past,
             variant: None,
             shared: false,
-            other_rows: [0; MAX_GROUPS],
-            own_rows: [0; MAX_GROUPS],
+            other_rows: GroupRows::NONE,
+            own_rows: GroupRows::NONE,
         }
     }
 }
@@ -88,7 +89,7 @@ pub struct Request {
     /// Its new tokens.
     pub n_new: usize,
     /// Rows of each cache group with a window that are this sequence's alone, where several have rows.
-    pub own_rows: [usize; MAX_GROUPS],
+    pub own_rows: GroupRows,
 }
 
 /// Why no plan was made. Nothing has run and nothing has changed.
