@@ -47,8 +47,9 @@ pub struct EngineConfig {
     /// Drops old tokens and moves the others up where the context is full, for callers that ask
     /// [`make_room`](crate::TokenModel::make_room) before they process; `None` ends there.
     pub context_shift: Option<ContextShift>,
-    /// What ranks keys, where a group drops rows by `KeyDiff`.
-    pub key_scores: KeyScores,
+    /// Where a group drops rows by `KeyDiff`: the share of the newest mean in the running anchor that keys are compared with,
+    /// above 0 and at most 1; `None` for the mean itself. [`Engine::set_scorer`](crate::Engine::set_scorer) takes any other scorer.
+    pub anchor_alpha: Option<f32>,
     /// Load and use only these graphs.
     pub select_graphs: Option<Vec<String>>,
     /// What saved caches are marked with; `None` for a mark taken from the context binaries' bytes. Give the source's own
@@ -76,7 +77,7 @@ impl EngineConfig {
             cache_groups: Vec::new(),
             long_context: Vec::new(),
             context_shift: None,
-            key_scores: KeyScores::default(),
+            anchor_alpha: None,
             select_graphs: None,
             model_hash: None,
             bundle_name: String::new(),
@@ -118,15 +119,6 @@ impl EngineConfig {
         }
         Ok(())
     }
-}
-
-/// What ranks the keys of a cache that drops rows by `KeyDiff`; [`Engine::set_scorer`](crate::Engine::set_scorer) takes any other.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct KeyScores {
-    /// Share of the newest mean in the running anchor, above 0 and at most 1; `None` for no running anchor.
-    pub anchor_alpha: Option<f32>,
-    /// A context binary whose graph scores keys; `None` for the program's own scores.
-    pub network: Option<PathBuf>,
 }
 
 /// A file of token embeddings: one row after the other, by id.

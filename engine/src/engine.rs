@@ -54,7 +54,7 @@ impl<X: Executor> Engine<X> {
             n_threads: config.n_threads,
             holes: config.holes,
             rope: positions::key_rotation(&layout, config, limit),
-            scorer: config.key_scores.anchor_alpha.map(|alpha| Box::new(KeyDiff::running(alpha)) as _),
+            scorer: config.anchor_alpha.map(|alpha| Box::new(KeyDiff::running(alpha)) as _),
             ..KvOptions::default()
         };
         let context_shift = ContextShift::check(config, &variants, options.rope.is_some())?;

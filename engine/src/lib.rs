@@ -88,7 +88,7 @@ mod transcript;
 #[cfg(test)]
 mod tests;
 
-pub use config::{EmbeddingLut, EngineConfig, KeyScores, LutDtype};
+pub use config::{EmbeddingLut, EngineConfig, LutDtype};
 pub use context_shift::ContextShift;
 pub use engine::Engine;
 pub use error::EngineError;

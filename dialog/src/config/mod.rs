@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use engine::{EmbeddingLut, EngineConfig, Eviction, GroupOptions, KeyScores, LutDtype};
+use engine::{EmbeddingLut, EngineConfig, Eviction, GroupOptions, LutDtype};
 pub use genie_bundle::config::{BackendSettings, ConfigError, ContextSettings, Problem};
 use genie_bundle::config::{EmbeddingSettings, LongContextKind, LongContextSettings, TableDtype};
 use genie_bundle::{GenieConfig, config};
@@ -160,8 +160,8 @@ fn engine(genie: &GenieConfig) -> EngineConfig {
     let of_groups = from.cache_groups.iter().filter_map(|g| Some((g.prefix.as_str(), g.long_context.as_ref()?)));
     for (prefix, long) in of_engine.chain(of_groups) {
         config.long_context.push((prefix.to_owned(), eviction(long)));
-        if let LongContextKind::KeyDiff { scoring_network, anchor_alpha, .. } = &long.kind {
-            config.key_scores = KeyScores { anchor_alpha: *anchor_alpha, network: scoring_network.clone() };
+        if let LongContextKind::KeyDiff { anchor_alpha, .. } = &long.kind {
+            config.anchor_alpha = *anchor_alpha;
         }
     }
     config.select_graphs = (!from.select_graphs.is_empty()).then(|| from.select_graphs.clone());

@@ -1,6 +1,7 @@
 //! Features that this build does not have yet, by name, and keys that it ignores with a warning.
 
 use super::embedding;
+use super::long_context;
 use super::node::Node;
 use super::problem::Problem;
 
@@ -114,6 +115,7 @@ pub(super) fn warnings(root: &Node<'_>) -> Vec<Problem> {
         out.push(d.problem_at("debug", "ignored: this build dumps no tensors"));
     }
     let Some(e) = d.get("engine") else { return out };
+    long_context::warnings(&e, &mut out);
     if e.has("batching") {
         out.push(e.problem_at("batching", "ignored: one dialog at a time"));
     }

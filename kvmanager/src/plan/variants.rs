@@ -90,7 +90,7 @@ impl Variants {
         Ok(Self { all: variants, candidates, levels, groups: groups.into(), limit, ar_max })
     }
 
-    /// The same with nearer ends: a step of a variant starts after at most so many rows. `None` if there are none such.
+    /// The same with nearer ends: a step of a variant starts after at most `end` rows. `None` if no end is nearer.
     pub(super) fn with_ends(&self, end: impl Fn(Variant) -> Option<usize>) -> Option<Self> {
         let mut out = self.clone();
         let mut any = false;
