@@ -9,7 +9,7 @@ use kvmanager::{Eviction, HolePolicy, ModeKind, Policy};
 use nsp_graph::GroupOptions;
 use session_store::ModelHash;
 
-use crate::{ContextShift, EngineError};
+use crate::{ContextShift, DumpOptions, EngineError};
 
 /// Most threads that move cache rows.
 const MAX_THREADS: usize = 1024;
@@ -55,8 +55,15 @@ pub struct EngineConfig {
     /// What saved caches are marked with; `None` for a mark taken from the context binaries' bytes. Give the source's own
     /// hash, and a saved cache fits every bundle of the same weights, whatever its AR and CL.
     pub model_hash: Option<ModelHash>,
+    /// Layers rotate keys in different ways, which the graphs do not show: rows are not moved to other positions.
+    pub mixed_rotation: bool,
     /// The bundle's name, which saved caches keep for messages; may be empty.
     pub bundle_name: String,
+    /// Load a context binary when one of its graphs is to run, and free it when another's is. Spares memory where a
+    /// bundle has several, and costs a load at each change.
+    pub dynamic_load: bool,
+    /// Tensors to write to files.
+    pub dump: Option<DumpOptions>,
 }
 
 impl EngineConfig {
@@ -80,7 +87,10 @@ impl EngineConfig {
             anchor_alpha: None,
             select_graphs: None,
             model_hash: None,
+            mixed_rotation: false,
             bundle_name: String::new(),
+            dynamic_load: false,
+            dump: None,
         }
     }
 

@@ -4,12 +4,15 @@
 use std::ops::Range;
 
 use genie_types::TokenId;
-use kvmanager::{Admission, KeyDiff, KeyScorer, KvCache, KvOptions, ModeKind, Policy, SeqId, Variants, admit};
+use kvmanager::{
+    Admission, KeyDiff, KeyScorer, KvCache, KvOptions, LogitsRequest, ModeKind, Policy, SeqId, Variants, admit,
+};
 use nsp_graph::ModelLayout;
 use session_store::{CacheSchema, Snapshot};
 
 use crate::cache;
 use crate::config::EngineConfig;
+use crate::dump::Dump;
 use crate::executor::Executor;
 use crate::graphs::Graphs;
 use crate::head::Head;
@@ -17,7 +20,7 @@ use crate::input_writer::InputWriters;
 use crate::io::{BufferRole, IoBuffers};
 use crate::positions;
 use crate::quant::QuantParams;
-use crate::run::{LogitsRequest, Scratch, SeqTokens};
+use crate::run::{Scratch, SeqTokens};
 use crate::saved::ModelIdentity;
 use crate::transcript::{Sequences, Transcript};
 use crate::{ContextShift, EngineError, QnnExecutor, SequenceModel, StepLog, StopFlag, TokenModel};
@@ -47,6 +50,8 @@ impl<X: Executor> Engine<X> {
     pub fn with_executor(layout: ModelLayout, executor: X, config: &EngineConfig) -> Result<Self, EngineError> {
         let groups = cache::groups(&layout, config)?;
         let variants = Variants::with_groups(layout.variants.iter().copied(), groups, config.context_size)?;
+        let gives = |variant| layout.variant_index(variant).is_some_and(|index| layout.gives_logits[index]);
+        let variants = variants.giving_logits(gives)?;
         let limit = variants.limit();
         positions::check(&layout, config)?;
         let options = KvOptions {
@@ -72,7 +77,9 @@ impl<X: Executor> Engine<X> {
         if config.pad_token.0 as usize >= vocab_size {
             return Err(EngineError::PadToken { found: config.pad_token, vocab_size });
         }
-        let graphs = layout.splits.iter().flat_map(|s| s.graphs.iter().map(|g| g.info.name.clone()));
+        let infos = || layout.splits.iter().flat_map(|s| s.graphs.iter().map(|g| &g.info));
+        let dump = config.dump.as_ref().map(|dump| Dump::new(dump, infos(), writers.rope_tables(&layout, &io)));
+        let graphs = infos().map(|g| g.name.clone());
         let log = StepLog::new(graphs.collect(), (limit + 64) * layout.splits.len());
         let log_base = layout.splits.iter().scan(0, |base, split| {
             let here = *base;
@@ -93,6 +100,7 @@ impl<X: Executor> Engine<X> {
                 head: Head::new(&layout, &io),
                 io,
                 writers,
+                dump,
                 logits: vec![0.0; layout.vocab_size],
                 log,
                 log_base: log_base.collect(),

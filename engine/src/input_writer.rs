@@ -113,6 +113,21 @@ impl InputWriters {
         self.writers.iter().find_map(|f| if let Kind::Embeds(e) = &f.kind { Some(e.n_rows()) } else { None })
     }
 
+    /// The rotary tables, by the names of their inputs.
+    pub(crate) fn rope_tables<'a>(
+        &'a self,
+        layout: &'a ModelLayout,
+        io: &'a IoBuffers,
+    ) -> impl Iterator<Item = (&'a str, genie_types::Dtype, &'a [u8])> {
+        self.writers.iter().filter_map(|writer| match (&writer.kind, &io.roles()[writer.buffer]) {
+            (Kind::Rope(table), BufferRole::Input(role, dtype, _)) => {
+                let (_, input) = user(layout, io, writer.buffer).input(*role)?;
+                Some((input.name.as_str(), *dtype, table.bytes()))
+            }
+            _ => None,
+        })
+    }
+
     /// Writes the inputs of a step.
     pub(crate) fn fill(
         &mut self,
@@ -142,7 +157,9 @@ impl InputWriters {
                         KvForm::Scatter => step.cache_index(*group),
                         KvForm::Concat => step.mask_width(*group) - ar,
                     };
-                    elements_mut::<u32>(bytes)[0] = index as u32;
+                    // Graphs take the first row's slot, or that of each row.
+                    let slots = elements_mut::<u32>(bytes).iter_mut().take(ar);
+                    slots.zip(index as u32..).for_each(|(to, slot)| *to = slot);
                 }
                 Kind::Mask(mask) => mask.fill(bytes, step, planned)?,
                 Kind::Rope(table) => {

@@ -36,6 +36,7 @@
 //! | keep prompt prefixes on disk | [`PrefixCache`] |
 //! | measure a model | [`perplexity::of_window`], [`perplexity::NllStats`]; [`calibrate`] for [`Policy::Cost`] |
 //! | stop a long prompt from another thread | [`StopFlag`], from [`TokenModel::stop_flag`] |
+//! | write each step's tensors to files | [`DumpOptions`], [`EngineConfig::dump`] |
 //! | see which graphs ran, and how long they took | [`StepLog`], [`GraphProfile`] |
 //! | run graphs by other means than QNN | [`Executor`], [`Binding`]; [`QnnExecutor`] is the one over QNN |
 //! | know what went wrong | [`EngineError`] |
@@ -58,6 +59,7 @@ pub mod calibrate;
 pub mod config;
 mod context_shift;
 mod distances;
+pub mod dump;
 mod embed;
 mod engine;
 pub mod error;
@@ -90,6 +92,7 @@ mod tests;
 
 pub use config::{EmbeddingLut, EngineConfig, LutDtype};
 pub use context_shift::ContextShift;
+pub use dump::DumpOptions;
 pub use engine::Engine;
 pub use error::EngineError;
 pub use executor::{Binding, ExecuteError, Executor};

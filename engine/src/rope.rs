@@ -33,6 +33,11 @@ impl RopeTable {
         Self { rows, row_bytes }
     }
 
+    /// All rows, one after the other.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.rows
+    }
+
     /// Positions in the table.
     pub(crate) fn n_positions(&self) -> usize {
         self.rows.len() / self.row_bytes

@@ -3,7 +3,9 @@
 
 mod toy;
 
-use kvmanager::{CacheGroup, ContextLimit, Eviction, KvCache, KvForm, KvOptions, PlanError, Policy, SeqId, Variants, admit};
+use kvmanager::{
+    CacheGroup, ContextLimit, Eviction, KvCache, KvForm, KvOptions, PlanError, Policy, SeqId, Variants, admit,
+};
 use toy::{geometry, grid, process_seq, prompt};
 
 fn cache(form: KvForm, size: usize, sinks: usize) -> KvCache {
@@ -51,7 +53,11 @@ fn what_admission_promises_is_kept() {
                     for other in 0..=seq {
                         let next = kv.next_pos(SeqId(other));
                         let from = (next + 1).saturating_sub(size);
-                        assert_eq!(kv.cells(1).unwrap().count(SeqId(other), from..next), next - from, "{what}: {other}");
+                        assert_eq!(
+                            kv.cells(1).unwrap().count(SeqId(other), from..next),
+                            next - from,
+                            "{what}: {other}"
+                        );
                     }
                 }
             }

@@ -76,6 +76,7 @@ pub fn analyze(binaries: &[BinaryGraphs], options: &Options) -> Result<ModelLayo
     check_owners(&splits)?;
     let wires = wiring::find(&splits)?;
     wiring::check(&wires, &splits, &by_variant)?;
+    let gives_logits = gives_logits(&splits, &by_variant, &wires, variants.len())?;
 
     let vocab_size = common_width(&splits, |d| find_output(d, OutTag::Logits))?.unwrap_or(0);
     let rope_tables = rope_tables(&splits, ropes)?;
@@ -97,6 +98,7 @@ pub fn analyze(binaries: &[BinaryGraphs], options: &Options) -> Result<ModelLayo
     Ok(ModelLayout {
         splits,
         variants,
+        gives_logits,
         groups,
         wires,
         input: embeds.map_or(ModelInput::Ids, |width| ModelInput::Embeds { width }),
@@ -221,12 +223,37 @@ fn check_ends(splits: &[Vec<Draft<'_>>]) -> Result<(), LayoutError> {
         if has && s + 1 < total {
             return Err(LayoutError::LogitsTooEarly { at: draft.at(), split: s + 1, total });
         }
-        if !has && s + 1 == total {
+        let beside = || splits[s].iter().any(|d| d.outputs.contains(&OutTag::Logits));
+        let prefills = draft.kind == GraphKind::DecoderPrefill;
+        if !has && s + 1 == total && !(prefills && beside()) {
             let near = Near::to(names::LOGITS, draft.info.outputs.iter().map(|t| t.name.as_str()));
             return Err(LayoutError::NoLogits { at: draft.at(), near });
         }
     }
     Ok(())
+}
+
+/// Which variants end in logits: their last graph has them, and all that it reads is written.
+fn gives_logits(
+    splits: &[Vec<Draft<'_>>],
+    by_variant: &[Vec<usize>],
+    wires: &[crate::Wire],
+    n_variants: usize,
+) -> Result<Vec<bool>, LayoutError> {
+    let last = splits.len() - 1;
+    let gives = |variant: usize| {
+        let graph = |s: usize| &splits[s][by_variant[s][variant]];
+        let reads =
+            |w: &&crate::Wire| graph(last).info.input(&w.name).is_some() && w.consumers.contains(&SplitIdx(last));
+        let is_written = |w: &crate::Wire| graph(w.producer.0).info.output(&w.name).is_some();
+        graph(last).outputs.contains(&OutTag::Logits) && wires.iter().filter(reads).all(is_written)
+    };
+    let given: Vec<bool> = (0..n_variants).map(gives).collect();
+    if given.contains(&true) {
+        return Ok(given);
+    }
+    let draft = &splits[last][0];
+    Err(LayoutError::NoLogits { at: draft.at(), near: Near::default() })
 }
 
 /// No cache tensor belongs to two splits.

@@ -14,6 +14,8 @@ pub(crate) fn partners(draft: &Draft<'_>, Names { groups, ropes, .. }: &Names<'_
     let input_names = || draft.info.inputs.iter().map(|t| t.name.as_str());
     let used = draft.tagged_inputs().filter_map(|(tag, _)| if let InTag::Kv(g, _) = tag { Some(g) } else { None });
     let made = draft.tagged_outputs().filter_map(|(tag, _)| if let OutTag::Kv(g, _) = tag { Some(g) } else { None });
+    // New rows alone attend to nothing.
+    let made = made.filter(|_| draft.kind != GraphKind::DecoderPrefill);
     for g in used.chain(made) {
         if !draft.inputs.contains(&InTag::Mask(g)) {
             let group = &groups[g];
@@ -70,7 +72,12 @@ pub(crate) fn tensors(draft: &Draft<'_>, groups: &[GroupNames]) -> Result<(), La
                 )?;
             }
             InTag::Index(_) => {
-                shape(draft, t, &[Some(1)], "")?;
+                // A number, or one for each row.
+                if t.dims.last() == Some(&1) {
+                    shape(draft, t, &[Some(1)], "")?;
+                } else {
+                    shape(draft, t, &[Some(ar)], "AR, or 1")?;
+                }
                 dtype(draft, t, &[Dtype::I32, Dtype::U32], "int32")?;
             }
             InTag::Kv(..) | InTag::Pixels | InTag::Free => {}

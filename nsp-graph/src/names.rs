@@ -16,7 +16,8 @@ pub const POSITION_COS: &str = "position_ids_cos";
 pub const POSITION_SIN: &str = "position_ids_sin";
 /// Absolute positions, `[1, AR]` int32, or distances to the keys, `[1, 1, AR, CL]` int32.
 pub const POSITION_IDS: &str = "position_ids";
-/// First cache slot that a scatter graph writes, `[1]` int32; other groups put their prefix before it.
+/// First cache slot that a scatter graph writes, `[1]` int32, or the slot of each row, `[AR]`; other groups put their
+/// prefix before it.
 pub const CACHE_INDEX: &str = "cache_index";
 /// The logits, `[1, AR, vocab]`.
 pub const LOGITS: &str = "logits";

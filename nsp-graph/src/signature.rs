@@ -194,9 +194,10 @@ fn kind(draft: &Draft<'_>) -> Result<GraphKind, LayoutError> {
     let past = has(|t| matches!(t, InTag::Kv(..)));
     let new = draft.outputs.iter().any(|t| matches!(t, OutTag::Kv(..)));
     let logits = draft.outputs.contains(&OutTag::Logits);
+    let rows_only = new && draft.outputs.iter().all(|t| matches!(t, OutTag::Kv(..)));
     Ok(match (tokens, past || new, logits) {
         (true, _, true) => GraphKind::Default,
-        (_, true, false) if !past => GraphKind::DecoderPrefill,
+        (_, _, false) if rows_only => GraphKind::DecoderPrefill,
         (_, true, _) => GraphKind::Decoder,
         (false, false, true) => GraphKind::LmHead,
         (true, false, false) => GraphKind::Lut,

@@ -123,7 +123,9 @@ mod tests {
             let error = text.parse::<LongContext>().unwrap_err().to_string();
             assert_eq!(
                 error,
-                format!("unknown long context `{text}`: expected `window:N`, `shift`, `shift:N`, `keydiff`, `keydiff:N` or `none`")
+                format!(
+                    "unknown long context `{text}`: expected `window:N`, `shift`, `shift:N`, `keydiff`, `keydiff:N` or `none`"
+                )
             );
         }
     }

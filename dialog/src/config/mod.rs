@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use engine::{EmbeddingLut, EngineConfig, Eviction, GroupOptions, LutDtype};
+use engine::{DumpOptions, EmbeddingLut, EngineConfig, Eviction, GroupOptions, LutDtype};
 pub use genie_bundle::config::{BackendSettings, ConfigError, ContextSettings, Problem};
 use genie_bundle::config::{EmbeddingSettings, LongContextKind, LongContextSettings, TableDtype};
 use genie_bundle::{GenieConfig, config};
@@ -166,7 +166,19 @@ fn engine(genie: &GenieConfig) -> EngineConfig {
     }
     config.select_graphs = (!from.select_graphs.is_empty()).then(|| from.select_graphs.clone());
     config.embedding = from.embedding.as_ref().map(embedding);
+    config.dump = genie.debug().map(dump);
     config
+}
+
+fn dump(debug: &config::DebugSettings) -> DumpOptions {
+    DumpOptions {
+        folder: debug.path.clone(),
+        tensors: debug.dump_tensors,
+        specs: debug.dump_specs,
+        outputs: debug.dump_outputs,
+        first: debug.dump_start.unwrap_or(0),
+        last: debug.dump_end.unwrap_or(DumpOptions::LAST),
+    }
 }
 
 fn eviction(long: &LongContextSettings) -> Eviction {

@@ -119,10 +119,7 @@ fn block(raw: RawLongContext, at: &str, problems: &mut Vec<Problem>) -> Option<L
         }
         ("keydiff", _, Some(keydiff)) => {
             let every = number(keydiff.update_frequency, 1, &format!("{at}/keydiff/update-frequency"), problems);
-            LongContextKind::KeyDiff {
-                update_frequency: every?,
-                anchor_alpha: keydiff.anchor_alpha,
-            }
+            LongContextKind::KeyDiff { update_frequency: every?, anchor_alpha: keydiff.anchor_alpha }
         }
         // The rules between keys have reported it.
         _ => return None,

@@ -25,6 +25,7 @@ pub(super) struct RawDialog {
     pub(super) tokenizer: RawTokenizer,
     pub(super) engine: RawEngine,
     pub(super) embedding: Option<RawEmbedding>,
+    pub(super) debug: Option<RawDebug>,
     #[serde(default)]
     pub(super) stop_sequence: Vec<String>,
     pub(super) max_num_tokens: Option<usize>,
@@ -40,6 +41,20 @@ pub(super) struct RawContext {
     pub(super) size: usize,
     pub(super) n_vocab: usize,
     pub(super) n_embd: Option<usize>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) struct RawDebug {
+    pub(super) path: Option<String>,
+    #[serde(default)]
+    pub(super) dump_tensors: bool,
+    #[serde(default)]
+    pub(super) dump_specs: bool,
+    #[serde(default)]
+    pub(super) dump_outputs: bool,
+    pub(super) dump_start: Option<u32>,
+    pub(super) dump_end: Option<u32>,
 }
 
 #[derive(Deserialize)]

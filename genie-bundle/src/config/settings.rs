@@ -59,6 +59,23 @@ pub struct PenaltySettings {
     pub frequency_penalty: Option<f32>,
 }
 
+/// The `debug` block, where it asks for something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DebugSettings {
+    /// The folder that is written to: `genie_debug` where none is named; relative to the current folder.
+    pub path: PathBuf,
+    /// Inputs and outputs of the graphs.
+    pub dump_tensors: bool,
+    /// Descriptions of the graphs.
+    pub dump_specs: bool,
+    /// Logits.
+    pub dump_outputs: bool,
+    /// First step whose tensors are written.
+    pub dump_start: Option<u32>,
+    /// Last step whose tensors are written.
+    pub dump_end: Option<u32>,
+}
+
 /// The model's binaries and how they are fed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EngineSettings {

@@ -111,8 +111,10 @@ pub(super) fn warnings(root: &Node<'_>) -> Vec<Problem> {
         let problem = d.problem_at("sampler", "absent: Genie's defaults are used");
         out.push(problem.hint("libGenie refuses to create a dialog without it"));
     }
-    if d.has("debug") {
-        out.push(d.problem_at("debug", "ignored: this build dumps no tensors"));
+    if let Some(debug) = d.get("debug")
+        && !["dump-tensors", "dump-specs", "dump-outputs"].into_iter().any(|key| debug.is_true(key))
+    {
+        out.push(debug.problem("writes nothing").hint("set `dump-tensors`, `dump-specs` or `dump-outputs` to true"));
     }
     let Some(e) = d.get("engine") else { return out };
     long_context::warnings(&e, &mut out);

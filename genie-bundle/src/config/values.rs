@@ -10,9 +10,9 @@ use super::embedding;
 use super::long_context;
 use super::positions;
 use super::problem::Problem;
-use super::raw::{OneOrMany, RawBackend, RawContext, RawDialog};
+use super::raw::{OneOrMany, RawBackend, RawContext, RawDebug, RawDialog};
 use super::rules::parse_mask;
-use super::settings::{BackendSettings, ContextSettings, EngineSettings, SamplerSettings};
+use super::settings::{BackendSettings, ContextSettings, DebugSettings, EngineSettings, SamplerSettings};
 
 /// All values of a dialog.
 #[derive(Clone, Debug)]
@@ -23,6 +23,7 @@ pub(super) struct Values {
     pub(super) tokenizer: PathBuf,
     pub(super) engine: EngineSettings,
     pub(super) backend: BackendSettings,
+    pub(super) debug: Option<DebugSettings>,
     pub(super) stop_sequences: Vec<String>,
     pub(super) max_num_tokens: Option<usize>,
 }
@@ -62,9 +63,23 @@ pub(super) fn values(raw: RawDialog, base: &Path, problems: &mut Vec<Problem>) -
         tokenizer: resolve(base, &raw.tokenizer.path),
         engine,
         backend,
+        debug: raw.debug.and_then(|d| debug(&d)),
         stop_sequences: raw.stop_sequence,
         max_num_tokens: raw.max_num_tokens,
     }
+}
+
+/// Unlike what is read, what is written lies where the program was started, as libGenie has it: bundles may be read-only.
+fn debug(raw: &RawDebug) -> Option<DebugSettings> {
+    let asks = raw.dump_tensors || raw.dump_specs || raw.dump_outputs;
+    asks.then(|| DebugSettings {
+        path: raw.path.as_deref().unwrap_or("genie_debug").into(),
+        dump_tensors: raw.dump_tensors,
+        dump_specs: raw.dump_specs,
+        dump_outputs: raw.dump_outputs,
+        dump_start: raw.dump_start,
+        dump_end: raw.dump_end,
+    })
 }
 
 /// Relative paths start at the config's folder, so a bundle can be moved and run from anywhere.

@@ -49,7 +49,7 @@ use crate::geometry::{KvForm, KvGeometry, KvKind, KvTensor};
 use crate::group::Eviction;
 use crate::keydiff::{KeyDiff, KeyScorer};
 use crate::mode::ModeKind;
-use crate::plan::{GroupRows, KvState, Plan, PlanError, Policy, Request, Variants, plan_into};
+use crate::plan::{GroupRows, KvState, LogitsRequest, Plan, PlanError, Policy, Request, Variants, plan_into};
 use crate::rope::{RopeSpec, ShiftLoss};
 use crate::tensor_buf::TensorBuf;
 use crate::worker::JobWatch;
@@ -297,15 +297,22 @@ impl KvCache {
     /// [`PlanError`].
     pub fn plan(&self, tokens: &[(SeqId, usize)], policy: &Policy) -> Result<Plan, PlanError> {
         let mut plan = Plan::default();
-        self.plan_into(tokens, policy, &mut plan)?;
+        self.plan_into(tokens, policy, LogitsRequest::Last, &mut plan)?;
         Ok(plan)
     }
 
-    /// The same into a plan that exists, so that a decode step allocates nothing.
+    /// The same into a plan that exists, so that a decode step allocates nothing. `wanted`: the tokens whose logits the
+    /// steps must give, which matters where some variants have none.
     ///
     /// # Errors
     /// As [`plan`](Self::plan).
-    pub fn plan_into(&self, tokens: &[(SeqId, usize)], policy: &Policy, plan: &mut Plan) -> Result<(), PlanError> {
+    pub fn plan_into(
+        &self,
+        tokens: &[(SeqId, usize)],
+        policy: &Policy,
+        wanted: LogitsRequest,
+        plan: &mut Plan,
+    ) -> Result<(), PlanError> {
         for (second, &(seq, _)) in tokens.iter().enumerate() {
             if usize::from(seq.0) >= SeqId::COUNT {
                 return Err(PlanError::UnknownSequence { seq });
@@ -319,7 +326,7 @@ impl KvCache {
             &[(seq, n_new)] => {
                 let state = self.state_of(seq);
                 let request = Request { seq, n_past: state.n_past, n_new, own_rows: state.own_rows };
-                plan_into(&state, &[request], &self.variants, policy, plan)?;
+                plan_into(&state, &[request], &self.variants, policy, wanted, plan)?;
             }
             several => {
                 let request = |&(seq, n_new): &(SeqId, usize)| Request {
@@ -331,7 +338,7 @@ impl KvCache {
                 let requests: Vec<_> = several.iter().map(request).collect();
                 let other_rows = self.rows_beside(|g| requests.iter().map(|r| r.own_rows.of(g)).sum());
                 let state = KvState { other_rows, ..self.state_of(several[0].0) };
-                plan_into(&state, &requests, &self.variants, policy, plan)?;
+                plan_into(&state, &requests, &self.variants, policy, wanted, plan)?;
             }
         }
         plan.set_mode(self.mode().mode(), &self.groups[0].rule);

@@ -41,6 +41,7 @@ impl fmt::Display for Admission {
 /// How many tokens of one sequence [`plan`](super::plan()) accepts from a state.
 pub fn admit(state: &KvState, variants: &Variants) -> Admission {
     let &KvState { n_past, n_valid_kv, own_rows, .. } = state;
+    let variants = variants.with_logits();
     let endless = Request { n_past, n_new: usize::MAX / 2, own_rows, ..Request::default() };
     let ends = crowding::crowded(state, &[endless], variants);
     let variants = ends.as_ref().unwrap_or(variants);

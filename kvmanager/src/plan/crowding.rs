@@ -4,7 +4,7 @@
 //! more than the group's slots.
 
 use super::variants::Variants;
-use super::{KvState, Request};
+use super::{KvState, PlanError, Request};
 use crate::group::{CacheGroup, Eviction, MAX_GROUPS};
 
 /// A number of rows for each cache group.
@@ -38,7 +38,7 @@ pub(super) fn crowded(state: &KvState, requests: &[Request], variants: &Variants
         // One that cannot even start ends before the rows there are.
         left.map(|n| n.map_or(state.n_valid_kv.saturating_sub(1), |n| state.n_valid_kv.saturating_add(n))).min()
     };
-    variants.with_ends(ends)
+    variants.with_ends(&ends)
 }
 
 /// How many of the requests' tokens, in their order, a step may follow before the group is full: `None` without an end,
@@ -61,16 +61,16 @@ fn tokens(group: &CacheGroup, g: usize, room: usize, others: usize, requests: &[
 }
 
 /// The group that stops a plan, with the rows of other sequences in it and the most it holds as a step starts.
-pub(super) fn full_group(state: &KvState, variants: &Variants) -> Option<(String, usize, usize)> {
+pub(super) fn full_group(state: &KvState, variants: &Variants) -> Option<PlanError> {
     let mut groups = variants.groups().iter().enumerate().map(|(g, group)| (group, state.other_rows.of(g)));
     let (group, others) = groups.find(|(group, n)| *n > 0 && matches!(group.long, Eviction::Window { .. }))?;
     let room = variants.all().iter().map(|&v| group.room(v)).max().unwrap_or(0);
-    Some((group.prefix.clone(), others, room))
+    Some(PlanError::GroupFull { prefix: group.prefix.clone(), n_other: others, room })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Admission, ContextLimit, KvForm, PlanError, Policy, admit, plan};
+    use super::super::{Admission, ContextLimit, KvForm, Policy, admit, plan};
     use super::*;
     use crate::cells::SeqId;
     use genie_types::Variant;

@@ -20,6 +20,7 @@ mod admission;
 mod columns;
 mod cost;
 mod crowding;
+mod logits;
 mod overflow;
 mod policy;
 mod step;
@@ -36,6 +37,7 @@ pub use admission::{Admission, ContextLimit, admit};
 pub use columns::{Column, Columns, SequenceSlice};
 pub use cost::CostTable;
 pub use crowding::GroupRows;
+pub use logits::{LogitsRequest, plan_into};
 pub use overflow::Overflow;
 pub use policy::Policy;
 pub use step::{FmtWriter, InferenceStep, MaskCol, Numbered, Plan};
@@ -213,54 +215,23 @@ fn check_groups(variants: &[Variant], groups: &[CacheGroup]) -> Result<(), PlanE
 /// [`PlanError`]; tokens for which any sequence of steps exists are planned by every policy except `Genie`.
 pub fn plan(state: &KvState, requests: &[Request], variants: &Variants, policy: &Policy) -> Result<Plan, PlanError> {
     let mut plan = Plan::default();
-    plan_into(state, requests, variants, policy, &mut plan)?;
+    plan_into(state, requests, variants, policy, LogitsRequest::Last, &mut plan)?;
     Ok(plan)
 }
 
-/// The same into a plan that exists: for one sequence it allocates nothing while the list is long enough (except under
-/// `Cost`).
-///
-/// # Errors
-/// As [`plan`]; the plan is then as it was or empty.
-pub fn plan_into(
+/// Plans over all of a set, whichever variants have logits. The tokens fit the context.
+fn plan_any(
     state: &KvState,
     requests: &[Request],
     variants: &Variants,
     policy: &Policy,
     plan: &mut Plan,
 ) -> Result<(), PlanError> {
-    let limit = variants.limit();
-    for &Request { n_past, n_new, .. } in requests {
-        if n_past.checked_add(n_new).is_none_or(|end| end > limit) {
-            return Err(Overflow::ContextExceeded { n_past, n_new, limit }.into());
-        }
-    }
     let n_new = requests.iter().map(|request| request.n_new).sum();
     if n_new == 0 {
         *plan = Plan::new(plan.take_steps());
         return Ok(());
     }
-    if let Some(ends) = crowding::crowded(state, requests, variants) {
-        let full = crowding::full_group(state, variants);
-        return plan_rows(state, requests, n_new, &ends, policy, plan).map_err(|error| match (error, full) {
-            (PlanError::NoRoom { .. } | PlanError::Shared, Some((prefix, n_other, room))) => {
-                PlanError::GroupFull { prefix, n_other, room }
-            }
-            (error, _) => error,
-        });
-    }
-    plan_rows(state, requests, n_new, variants, policy, plan)
-}
-
-/// Plans tokens whose positions are within the limit.
-fn plan_rows(
-    state: &KvState,
-    requests: &[Request],
-    n_new: usize,
-    variants: &Variants,
-    policy: &Policy,
-    plan: &mut Plan,
-) -> Result<(), PlanError> {
     let (n_valid_kv, target) = (state.n_valid_kv, state.n_valid_kv + n_new);
     let alone = requests.len() == 1 && !state.shared;
     let gate = variants.widest_past(target);
@@ -280,7 +251,25 @@ fn plan_rows(
             return Ok(());
         }
     };
-    let mut walk = Walk::new(state, requests, variants, target, gate, plan.take_steps());
+    *plan = Plan::new(plan.take_steps());
+    walk_to((target, gate), state, requests, variants, policy, plan)?;
+    if !alone && n_valid_kv > 0 && plan.steps().iter().any(|step| step.variant.is_full_context()) {
+        *plan = Plan::default();
+        return Err(PlanError::Shared);
+    }
+    Ok(())
+}
+
+/// Adds the steps from the rows there are to the target. Each ends at the target or at most at the gate.
+fn walk_to(
+    (target, gate): (usize, usize),
+    state: &KvState,
+    requests: &[Request],
+    variants: &Variants,
+    policy: &Policy,
+    plan: &mut Plan,
+) -> Result<(), PlanError> {
+    let mut walk = Walk::new(state, requests, variants, target, gate, core::mem::take(plan).into_steps());
     match policy {
         Policy::Lenient => walk.lenient(),
         // Where its default group drops rows, libGenie takes its older loop.
@@ -290,9 +279,5 @@ fn plan_rows(
         Policy::Cost(table) => cost::run(&mut walk, state.variant, table)?,
     }
     *plan = walk.finish();
-    if !alone && n_valid_kv > 0 && plan.steps().iter().any(|step| step.variant.is_full_context()) {
-        *plan = Plan::default();
-        return Err(PlanError::Shared);
-    }
     Ok(())
 }

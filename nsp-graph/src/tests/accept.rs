@@ -2,7 +2,7 @@
 
 use genie_types::{Dtype, KvForm, KvKind, KvTensor, TensorInfo};
 
-use super::fixture::{Model, Part, graph_mut, tensor};
+use super::fixture::{Model, Part, drop_tensor, graph_mut, tensor};
 use crate::*;
 
 use Part::*;
@@ -55,7 +55,7 @@ fn bundles_of_the_contract() {
         Case {
             name: "split, full context",
             variants: &[(64, 64)],
-            ..split(&[First(2), Head], &[DecoderPrefill, LmHead], &[4, 0])
+            ..split(&[First(2), Head], &[Decoder, LmHead], &[4, 0])
         },
         Case {
             name: "split, with and without past",
@@ -358,4 +358,68 @@ fn a_model_without_cache_sees_its_whole_context() {
     let layout = analyze(&bundle, &Options::default()).unwrap();
     assert!(layout.variants[0].is_full_context());
     assert_eq!(layout.rope_tables, []);
+}
+
+#[test]
+fn graphs_of_which_only_cache_rows_come_out() {
+    let model = Model::default();
+    let mut bundle = model.bundle(&[(1, 128), (32, 128)]);
+    drop_tensor(&mut bundle, "ar32_cl128_1_of_1", "logits");
+    let layout = analyze(&bundle, &Options::default()).unwrap();
+    assert_eq!((layout.splits[0].kind, &layout.gives_logits[..]), (GraphKind::Default, &[true, false][..]));
+    assert_eq!(layout.splits[0].graphs[1].kind, GraphKind::DecoderPrefill);
+
+    // Free names, as libGenie allows them.
+    for (graph, name) in bundle[0].graphs.iter_mut().zip(["decode", "prefill"]) {
+        graph.name = name.into();
+    }
+    assert_eq!(analyze(&bundle, &Options::default()).unwrap().gives_logits, [true, false]);
+
+    // The last layer's past is of no use there.
+    let mut bundle = Model { parts: &[First(2), Head], ..Model::default() }.bundle(&[(1, 128), (32, 128)]);
+    drop_tensor(&mut bundle, "ar32_cl128_1_of_2", "hidden_0");
+    drop_tensor(&mut bundle, "ar32_cl128_1_of_2", "past_key_1_in");
+    drop_tensor(&mut bundle, "ar32_cl128_1_of_2", "past_value_1_in");
+    let layout = analyze(&bundle, &Options::default()).unwrap();
+    assert_eq!((layout.splits[0].kind, &layout.gives_logits[..]), (GraphKind::Decoder, &[true, false][..]));
+    bundle[1].graphs.remove(1);
+    assert_eq!(analyze(&bundle, &Options::default()).unwrap().gives_logits, [true, false], "with no wide head at all");
+
+    let mut silent = model.bundle(&[(1, 128), (32, 128)]);
+    drop_tensor(&mut silent, "ar32_cl128_1_of_1", "logits");
+    drop_tensor(&mut silent, "ar1_cl128_1_of_1", "logits");
+    let error = analyze(&silent, &Options::default()).unwrap_err();
+    assert!(matches!(error, LayoutError::NoLogits { .. }), "{error}");
+}
+
+#[test]
+fn a_head_narrower_than_its_steps() {
+    let model = Model { parts: &[First(2), Head], ..Model::default() };
+    let mut bundle = model.bundle(&[(1, 128), (8, 128), (32, 128)]);
+    bundle[1].graphs.retain(|g| !g.name.starts_with("ar32"));
+    let layout = analyze(&bundle, &Options::default()).unwrap();
+    assert_eq!(layout.splits[1].by_variant, [0, 1, 1], "the widest that is narrower");
+    assert_eq!(layout.gives_logits, [true; 3]);
+    assert!(matches!(&layout.notes[..], [Note::NarrowHead { graph, .. }] if graph == "ar8_cl128_2_of_2"));
+
+    tensor(&mut bundle, "ar8_cl128_2_of_2", "hidden_0").dims = vec![1, 8, 127];
+    let error = analyze(&bundle, &Options::default()).unwrap_err();
+    assert!(matches!(error, LayoutError::WireDiffers { .. }), "{error}");
+
+    // A head alone is wider than the step: there is none.
+    let mut bundle = model.bundle(&[(1, 128), (8, 128)]);
+    bundle[1].graphs.retain(|g| g.name.starts_with("ar8"));
+    let error = analyze(&bundle, &Options::default()).unwrap_err();
+    assert!(matches!(error, LayoutError::VariantMissing { .. }), "{error}");
+}
+
+#[test]
+fn an_index_for_each_row() {
+    let model = Model { scatter: true, ..Model::default() };
+    let mut bundle = model.bundle(&[(1, 128), (32, 128)]);
+    tensor(&mut bundle, "ar32_cl128_1_of_1", "cache_index").dims = vec![32];
+    assert!(analyze(&bundle, &Options::default()).is_ok());
+    tensor(&mut bundle, "ar32_cl128_1_of_1", "cache_index").dims = vec![31];
+    let error = analyze(&bundle, &Options::default()).unwrap_err().to_string();
+    assert!(error.contains("has shape [31], expected [1, 32] (AR, or 1)"), "{error}");
 }
