@@ -49,7 +49,7 @@
 //! ```
 
 use super::group_state::GroupState;
-use super::{KvCache, SplitGuard};
+use super::{KvCache, SplitGuard, VisibleColumn};
 use crate::KvError;
 use crate::cells::{CellTable, SeqId};
 use crate::error::{Reason, same};
@@ -428,6 +428,16 @@ impl Step<'_> {
     pub fn fill_mask<T: Copy>(&self, group: usize, hidden: T, visible: T, out: &mut [T]) -> Result<(), KvError> {
         self.before_commits()?;
         self.cache.fill_mask(self.variant, group, hidden, visible, out)
+    }
+
+    /// Hands out every column that [`fill_mask`](Self::fill_mask) shows, with the position of its key: row by row, the past
+    /// before the new columns.
+    ///
+    /// # Errors
+    /// [`KvError::StepMismatch`] for a group that is none; [`KvError::Committed`] after the step's first commit.
+    pub fn each_visible(&self, group: usize, each: impl FnMut(VisibleColumn)) -> Result<(), KvError> {
+        self.before_commits()?;
+        self.cache.each_visible(self.variant, group, each)
     }
 
     /// Splits, those without cache tensors included.
