@@ -182,7 +182,8 @@ mod tests {
     #[test]
     fn sequences_together_run_on_graphs_with_logits() {
         let set = variants(&[(1, 64), (8, 64), (32, 64)], &[(32, 64)]);
-        let requests = [(0, 1), (1, 11)].map(|(seq, n_new)| Request { seq: crate::SeqId(seq), n_new, ..Request::default() });
+        let requests =
+            [(0, 1), (1, 11)].map(|(seq, n_new)| Request { seq: crate::SeqId(seq), n_new, ..Request::default() });
         let mut plan = Plan::default();
         let state = KvState { shared: true, ..KvState::default() };
         plan_into(&state, &requests, &set, &Policy::Lenient, LogitsRequest::Last, &mut plan).unwrap();
