@@ -3,9 +3,9 @@
 
 use std::path::Path;
 
-use engine::{EmbeddingLut, EngineConfig, Eviction, GroupOptions, KeyScores, LutDtype, RopeConfig};
+use engine::{DumpOptions, EmbeddingLut, EngineConfig, Eviction, GroupOptions, LutDtype};
 pub use genie_bundle::config::{BackendSettings, ConfigError, ContextSettings, Problem};
-use genie_bundle::config::{EmbeddingSettings, LongContextKind, LongContextSettings, RopeSettings, TableDtype};
+use genie_bundle::config::{EmbeddingSettings, LongContextKind, LongContextSettings, TableDtype};
 use genie_bundle::{GenieConfig, config};
 use genie_types::TokenId;
 
@@ -19,6 +19,7 @@ const DEFAULT_GROUP: &str = "past_";
 pub struct DialogConfig {
     genie: GenieConfig,
     sampler: SamplerSettings,
+    context: ContextSettings,
     engine: EngineConfig,
 }
 
@@ -51,7 +52,7 @@ impl DialogConfig {
             ConfigError::Invalid { origin: genie.origin().clone(), problems: vec![problem] }
         })?;
         let engine = engine(&genie);
-        Ok(Self { genie, sampler, engine })
+        Ok(Self { context: genie.context().clone(), genie, sampler, engine })
     }
 
     /// The dialog's kind: Genie's `type`.
@@ -66,7 +67,15 @@ impl DialogConfig {
 
     /// Special tokens and the context's size.
     pub fn context(&self) -> &ContextSettings {
-        self.genie.context()
+        &self.context
+    }
+
+    /// The same with another context size than the config's.
+    #[must_use]
+    pub fn with_context_size(mut self, size: usize) -> Self {
+        self.context.size = size;
+        self.engine.context_size = Some(size);
+        self
     }
 
     /// How tokens are drawn.
@@ -135,7 +144,10 @@ fn engine(genie: &GenieConfig) -> EngineConfig {
     let mut config = EngineConfig::new(&from.ctx_bins);
     config.context_size = Some(context.size);
     config.n_threads = from.n_threads;
-    config.rope = from.rope.map(rope);
+    config.rope = from.rope("").cloned();
+    let ropes = from.positions.iter().filter(|p| !p.prefix.is_empty());
+    config.prefixed_ropes = ropes.filter_map(|p| Some((p.prefix.clone(), p.rope.clone()?))).collect();
+    config.positions = from.positions.first().map(|p| p.kind);
     // Genie's rule: the pad token, else the first EOS. Padded rows are masked, so any id does.
     config.pad_token = context.pad.or(context.eos.first().copied()).unwrap_or(TokenId(0));
     let group = |g: &config::CacheGroupSettings| GroupOptions {
@@ -148,13 +160,25 @@ fn engine(genie: &GenieConfig) -> EngineConfig {
     let of_groups = from.cache_groups.iter().filter_map(|g| Some((g.prefix.as_str(), g.long_context.as_ref()?)));
     for (prefix, long) in of_engine.chain(of_groups) {
         config.long_context.push((prefix.to_owned(), eviction(long)));
-        if let LongContextKind::KeyDiff { scoring_network, anchor_alpha, .. } = &long.kind {
-            config.key_scores = KeyScores { anchor_alpha: *anchor_alpha, network: scoring_network.clone() };
+        if let LongContextKind::KeyDiff { anchor_alpha, .. } = &long.kind {
+            config.anchor_alpha = *anchor_alpha;
         }
     }
     config.select_graphs = (!from.select_graphs.is_empty()).then(|| from.select_graphs.clone());
     config.embedding = from.embedding.as_ref().map(embedding);
+    config.dump = genie.debug().map(dump);
     config
+}
+
+fn dump(debug: &config::DebugSettings) -> DumpOptions {
+    DumpOptions {
+        folder: debug.path.clone(),
+        tensors: debug.dump_tensors,
+        specs: debug.dump_specs,
+        outputs: debug.dump_outputs,
+        first: debug.dump_start.unwrap_or(0),
+        last: debug.dump_end.unwrap_or(DumpOptions::LAST),
+    }
 }
 
 fn eviction(long: &LongContextSettings) -> Eviction {
@@ -165,10 +189,6 @@ fn eviction(long: &LongContextSettings) -> Eviction {
             Eviction::KeyDiff { sinks, update_every: update_frequency }
         }
     }
-}
-
-fn rope(rope: RopeSettings) -> RopeConfig {
-    RopeConfig { rope_dim: rope.dim, theta: rope.theta, scaling: rope.llama3 }
 }
 
 fn embedding(table: &EmbeddingSettings) -> EmbeddingLut {

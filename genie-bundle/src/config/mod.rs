@@ -13,6 +13,7 @@ mod hints;
 mod long_context;
 mod named_files;
 mod node;
+mod positions;
 mod problem;
 mod raw;
 mod rules;
@@ -29,8 +30,8 @@ pub use long_context::{LongContextKind, LongContextSettings};
 pub use problem::{ConfigError, Origin, Problem};
 pub use schema::MAX_THREADS;
 pub use settings::{
-    BackendSettings, CacheGroupSettings, ContextSettings, EmbeddingSettings, EngineSettings, Llama3Scaling,
-    PenaltySettings, RopeSettings, SamplerSettings, TableDtype,
+    BackendSettings, CacheGroupSettings, ContextSettings, DebugSettings, EmbeddingSettings, EngineSettings,
+    PenaltySettings, PositionSettings, SamplerSettings, TableDtype,
 };
 pub use support::DIALOG_KINDS;
 
@@ -112,7 +113,6 @@ impl GenieConfig {
         files.extend(values.backend.extensions.iter().map(|path| (EXTENSIONS.to_owned(), path, Wanted::Extensions)));
         let tables = values.engine.embedding.iter();
         files.extend(tables.map(|table| ("/dialog/embedding/lut-path".to_owned(), &table.path, Wanted::Table)));
-        files.extend(values.engine.scoring_networks().map(|(at, path)| (at, path, Wanted::ContextBinary)));
         let problems: Vec<Problem> = files
             .into_iter()
             .filter_map(|(at, path, wanted)| named_files::problem(at, path, wanted, &self.base))
@@ -156,6 +156,11 @@ impl GenieConfig {
     /// What the engine is to be opened with.
     pub fn engine(&self) -> &EngineSettings {
         &self.values.engine
+    }
+
+    /// What is written to files as the model runs, if anything.
+    pub fn debug(&self) -> Option<&DebugSettings> {
+        self.values.debug.as_ref()
     }
 
     /// What the QNN library is to be opened with.

@@ -1,6 +1,7 @@
 //! Features that this build does not have yet, by name, and keys that it ignores with a warning.
 
 use super::embedding;
+use super::long_context;
 use super::node::Node;
 use super::problem::Problem;
 
@@ -90,17 +91,10 @@ fn model(m: &Node<'_>, out: &mut Vec<Problem>) {
         }
     }
     let Some(p) = m.get("positional-encoding") else { return };
-    if p.count_self() > 1 {
-        out.push(p.problem("more than one positional encoding is not yet supported"));
-    }
     for p in p.one_or_many() {
-        if let Some(kind) = p.str("type").filter(|k| *k != "rope") {
-            out.push(not_yet(&p, "type", &format!("positional encoding `{kind}`")));
-        }
-        if let Some(s) = p.get("rope-scaling")
-            && let Some(kind) = s.str("rope-type").filter(|k| !matches!(*k, "default" | "llama3"))
-        {
-            out.push(not_yet(&s, "rope-type", &format!("rope scaling `{kind}`")));
+        if p.str("type").is_some_and(|kind| kind != "rope") && p.str("prefix").is_some_and(|p| p != "default_") {
+            let message = "only encodings of type `rope` can have a prefix of their own";
+            out.push(p.problem_at("prefix", message));
         }
     }
 }
@@ -117,10 +111,13 @@ pub(super) fn warnings(root: &Node<'_>) -> Vec<Problem> {
         let problem = d.problem_at("sampler", "absent: Genie's defaults are used");
         out.push(problem.hint("libGenie refuses to create a dialog without it"));
     }
-    if d.has("debug") {
-        out.push(d.problem_at("debug", "ignored: this build dumps no tensors"));
+    if let Some(debug) = d.get("debug")
+        && !["dump-tensors", "dump-specs", "dump-outputs"].into_iter().any(|key| debug.is_true(key))
+    {
+        out.push(debug.problem("writes nothing").hint("set `dump-tensors`, `dump-specs` or `dump-outputs` to true"));
     }
     let Some(e) = d.get("engine") else { return out };
+    long_context::warnings(&e, &mut out);
     if e.has("batching") {
         out.push(e.problem_at("batching", "ignored: one dialog at a time"));
     }

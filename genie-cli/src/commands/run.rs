@@ -14,7 +14,7 @@ use qnn_api::ProfileLevel;
 use serde_json::{Value, json};
 
 use crate::args::number;
-use crate::args::{BackendArgs, BundleArgs, PolicyArg, SocArgs, ThreadArgs, warn_of_nominal_costs};
+use crate::args::{BackendArgs, BundleArgs, LongContextArgs, PolicyArg, SocArgs, ThreadArgs, warn_of_nominal_costs};
 use crate::exit::ExitStatus;
 use crate::failure::{Partial, UserError};
 use crate::interrupt::Interrupted;
@@ -69,6 +69,8 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t)]
     pub policy: PolicyArg,
     #[command(flatten)]
+    pub long_context: LongContextArgs,
+    #[command(flatten)]
     pub threads: ThreadArgs,
     #[command(flatten)]
     pub saved: SavedArgs,
@@ -107,6 +109,9 @@ pub struct SavedArgs {
     /// Layout of the KV cache [default: the bundle's].
     #[arg(long, value_name = "smart-mask|shift-concat|pointer-shift|native-kv")]
     pub kv_mode: Option<String>,
+    /// Load each context binary when one of its graphs is to run, and free it when another's is.
+    #[arg(long)]
+    pub dynamic_load: bool,
 }
 
 /// Sampler settings that override the config's.
@@ -273,9 +278,11 @@ fn with_causes(error: &dyn std::error::Error) -> String {
 /// Opens a session with what the flags set.
 fn open(args: &Args, bundle: Bundle, graphs: Option<&GraphProfile>, printer: &Printer) -> Result<Session> {
     let mut options = args.threads.apply(args.soc.apply(args.backend.options()?)).policy(args.policy.into());
+    options = args.long_context.apply(options);
     if let Some(name) = &args.saved.kv_mode {
         options = options.kv_mode(kv_mode(name)?);
     }
+    options = options.dynamic_load(args.saved.dynamic_load);
     if let Some(folder) = &args.saved.prefix_cache {
         options = options.prefix_cache(PrefixCacheOptions {
             folder: folder.clone(),
@@ -383,6 +390,7 @@ fn report(args: &Args, printer: &Printer, session: &Session, reply: &Reply, room
     }
     if args.stats {
         stats(printer, reply);
+        printer.info(session.profile().kpis().dump(" "));
     }
 }
 

@@ -19,6 +19,8 @@
 mod admission;
 mod columns;
 mod cost;
+mod crowding;
+mod logits;
 mod overflow;
 mod policy;
 mod step;
@@ -34,6 +36,8 @@ pub use crate::geometry::KvForm;
 pub use admission::{Admission, ContextLimit, admit};
 pub use columns::{Column, Columns, SequenceSlice};
 pub use cost::CostTable;
+pub use crowding::GroupRows;
+pub use logits::{LogitsRequest, plan_into};
 pub use overflow::Overflow;
 pub use policy::Policy;
 pub use step::{FmtWriter, InferenceStep, MaskCol, Numbered, Plan};
@@ -57,12 +61,23 @@ pub struct KvState {
     pub variant: Option<Variant>,
     /// Other sequences have rows too, so that a graph without past cannot start over.
     pub shared: bool,
+    /// Rows of each cache group with a window that other sequences have, or this one together with others.
+    pub other_rows: GroupRows,
+    /// Rows of each cache group with a window that are this sequence's alone. Only [`admit`] looks at it.
+    pub own_rows: GroupRows,
 }
 
 impl KvState {
     /// One sequence of which nothing was evicted, and no variant yet.
     pub const fn at(n_past: usize) -> Self {
-        Self { n_past, n_valid_kv: n_past, variant: None, shared: false }
+        Self {
+            n_past,
+            n_valid_kv: n_past,
+            variant: None,
+            shared: false,
+            other_rows: GroupRows::NONE,
+            own_rows: GroupRows::NONE,
+        }
     }
 }
 
@@ -75,6 +90,8 @@ pub struct Request {
     pub n_past: usize,
     /// Its new tokens.
     pub n_new: usize,
+    /// Rows of each cache group with a window that are this sequence's alone, where several have rows.
+    pub own_rows: GroupRows,
 }
 
 /// Why no plan was made. Nothing has run and nothing has changed.
@@ -134,6 +151,18 @@ pub enum PlanError {
         /// The widest past among the graphs long enough, 0 if there are none.
         widest_past: usize,
     },
+    /// A cache group with a window cannot hold the windows of all sequences.
+    #[error(
+        "cache group `{prefix}` is full: other sequences have {n_other} rows there, and a step can start with at most {room}"
+    )]
+    GroupFull {
+        /// Its prefix.
+        prefix: String,
+        /// Rows of other sequences.
+        n_other: usize,
+        /// The most rows with which a step can start.
+        room: usize,
+    },
     /// Only a graph without past (AR == CL) could take the tokens, and it would drop the rows of other sequences.
     #[error("no graph with a past can take these tokens, and one without past would drop the rows of other sequences")]
     Shared,
@@ -186,28 +215,18 @@ fn check_groups(variants: &[Variant], groups: &[CacheGroup]) -> Result<(), PlanE
 /// [`PlanError`]; tokens for which any sequence of steps exists are planned by every policy except `Genie`.
 pub fn plan(state: &KvState, requests: &[Request], variants: &Variants, policy: &Policy) -> Result<Plan, PlanError> {
     let mut plan = Plan::default();
-    plan_into(state, requests, variants, policy, &mut plan)?;
+    plan_into(state, requests, variants, policy, LogitsRequest::Last, &mut plan)?;
     Ok(plan)
 }
 
-/// The same into a plan that exists: for one sequence it allocates nothing while the list is long enough (except under
-/// `Cost`).
-///
-/// # Errors
-/// As [`plan`]; the plan is then as it was or empty.
-pub fn plan_into(
+/// Plans over all of a set, whichever variants have logits. The tokens fit the context.
+fn plan_any(
     state: &KvState,
     requests: &[Request],
     variants: &Variants,
     policy: &Policy,
     plan: &mut Plan,
 ) -> Result<(), PlanError> {
-    let limit = variants.limit();
-    for &Request { n_past, n_new, .. } in requests {
-        if n_past.checked_add(n_new).is_none_or(|end| end > limit) {
-            return Err(Overflow::ContextExceeded { n_past, n_new, limit }.into());
-        }
-    }
     let n_new = requests.iter().map(|request| request.n_new).sum();
     if n_new == 0 {
         *plan = Plan::new(plan.take_steps());
@@ -232,7 +251,25 @@ pub fn plan_into(
             return Ok(());
         }
     };
-    let mut walk = Walk::new(state, requests, variants, target, gate, plan.take_steps());
+    *plan = Plan::new(plan.take_steps());
+    walk_to((target, gate), state, requests, variants, policy, plan)?;
+    if !alone && n_valid_kv > 0 && plan.steps().iter().any(|step| step.variant.is_full_context()) {
+        *plan = Plan::default();
+        return Err(PlanError::Shared);
+    }
+    Ok(())
+}
+
+/// Adds the steps from the rows there are to the target. Each ends at the target or at most at the gate.
+fn walk_to(
+    (target, gate): (usize, usize),
+    state: &KvState,
+    requests: &[Request],
+    variants: &Variants,
+    policy: &Policy,
+    plan: &mut Plan,
+) -> Result<(), PlanError> {
+    let mut walk = Walk::new(state, requests, variants, target, gate, core::mem::take(plan).into_steps());
     match policy {
         Policy::Lenient => walk.lenient(),
         // Where its default group drops rows, libGenie takes its older loop.
@@ -242,9 +279,5 @@ pub fn plan_into(
         Policy::Cost(table) => cost::run(&mut walk, state.variant, table)?,
     }
     *plan = walk.finish();
-    if !alone && n_valid_kv > 0 && plan.steps().iter().any(|step| step.variant.is_full_context()) {
-        *plan = Plan::default();
-        return Err(PlanError::Shared);
-    }
     Ok(())
 }
