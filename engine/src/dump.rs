@@ -126,9 +126,10 @@ impl Dump {
         }
         let folder = self.folder.join(folder);
         let path = folder.join(name);
-        let written = fs::create_dir_all(&folder).and_then(|()| fs::write(&path, bytes));
-        if let Err(error) = written {
-            tracing::warn!("cannot write `{}`: {error}; no more tensors are dumped", path.display());
+        let made = fs::create_dir_all(&folder).map_err(|error| error.to_string());
+        let written = made.and_then(|()| file_io::write_bytes(&path, bytes).map_err(|error| error.to_string()));
+        if let Err(why) = written {
+            tracing::warn!("cannot write `{}`: {why}; no more tensors are dumped", path.display());
             self.failed = true;
         }
     }

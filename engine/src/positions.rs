@@ -76,6 +76,9 @@ pub(crate) fn rope_of<'a>(
 /// them are if they are equal; not at all where positions are in the scores alone.
 pub(crate) fn key_rotation(layout: &ModelLayout, config: &EngineConfig, limit: usize) -> Option<RopeSpec> {
     let spec = |frequencies| Some(RopeSpec { frequencies, pairs: RopePairs::HalfSplit });
+    if config.mixed_rotation {
+        return None;
+    }
     if layout.rope_tables.is_empty() {
         return first_with(layout, InputRole::Distances).and_then(|_| spec(Vec::new()));
     }

@@ -3,6 +3,7 @@
 use super::random::Noise;
 use super::{
     BOS, EMBEDDING, EOS, FileDtype, LOGITS, LOGITS_CAP, NO_ROPE_INTERVAL, RESIDUAL, SCORES, SCORES_CAP, TestModel,
+    WINDOW_PATTERN,
 };
 use crate::checkpoint::file_header;
 use crate::checkpoint::fused_name;
@@ -52,9 +53,15 @@ pub(super) fn write_configs(model: &TestModel, dir: &Path) -> Result<()> {
         }
         FactorKeys::Gemma { .. } => {
             config["query_pre_attn_scalar"] = json!(model.scores_scalar.unwrap_or(model.head_dim as f64) as u64);
-            config["attn_logit_softcapping"] = json!(SCORES_CAP);
-            config["final_logit_softcapping"] = json!(LOGITS_CAP);
+            config["attn_logit_softcapping"] = json!(model.capped().then_some(SCORES_CAP));
+            config["final_logit_softcapping"] = json!(model.capped().then_some(LOGITS_CAP));
         }
+    }
+    if let Some(theta) = family.local_theta {
+        config["rope_local_base_freq"] = json!(theta);
+    }
+    if matches!(family.sliding_window, SlidingWindow::AllBut { .. }) {
+        config["sliding_window_pattern"] = json!(WINDOW_PATTERN);
     }
     if family.no_rope_keys {
         config["no_rope_layer_interval"] = json!(NO_ROPE_INTERVAL);

@@ -14,7 +14,8 @@ mod tokenizer;
 pub use gguf::{DraftTensor, GgufDraft, GgufValue, Matrices};
 
 use crate::family::{
-    FactorKeys, Factors, Family, ModelSpec, Rope, RopeScaling, SamplerDefaults, SlidingWindow, SpecialTokens, Window,
+    FactorKeys, Factors, Family, LocalRope, ModelSpec, Rope, RopeScaling, SamplerDefaults, SlidingWindow,
+    SpecialTokens, Window,
 };
 use crate::{CompileError, Result};
 use genie_types::{Llama3Scaling, TokenId};
@@ -29,6 +30,8 @@ pub const EOS: TokenId = TokenId(257);
 
 /// Every layer of this number is not rotated, in families that have such layers.
 const NO_ROPE_INTERVAL: usize = 2;
+/// One layer in this many has no window, in families with layers of both kinds.
+const WINDOW_PATTERN: usize = 2;
 /// Factors of families that have keys for them.
 const EMBEDDING: f64 = 6.0;
 const RESIDUAL: f64 = 0.22;
@@ -110,7 +113,7 @@ impl TestModel {
             tied: true,
             attention_bias: false,
             mlp_bias: false,
-            rope_theta: 10_000.0,
+            rope_theta: if family.info().local_theta.is_some() { 1_000_000.0 } else { 10_000.0 },
             scaling: None,
             rotary_part: if family.info().defaults.rotary_part == 1.0 { 1.0 } else { 0.5 },
             scores_scalar: None,
@@ -160,16 +163,21 @@ impl TestModel {
             FactorKeys::Gemma { .. } => Factors {
                 embedding: (self.hidden as f64).sqrt(),
                 scores: self.scores_scalar.unwrap_or(self.head_dim as f64).sqrt().recip(),
-                scores_cap: Some(SCORES_CAP),
-                logits_cap: Some(LOGITS_CAP),
+                scores_cap: self.capped().then_some(SCORES_CAP),
+                logits_cap: self.capped().then_some(LOGITS_CAP),
                 ..plain
             },
         }
     }
 
+    /// Scores and logits are bounded.
+    fn capped(&self) -> bool {
+        matches!(self.family.info().factors, FactorKeys::Gemma { caps: [Some(_), _] })
+    }
+
     fn window(&self) -> Option<Window> {
         let every = match self.family.info().sliding_window {
-            SlidingWindow::AllBut { every, .. } => every,
+            SlidingWindow::AllBut { .. } => WINDOW_PATTERN,
             _ => usize::MAX,
         };
         let layers = (0..self.layers).map(|layer| (layer + 1) % every != 0).collect();
@@ -215,6 +223,7 @@ impl TestModel {
             activation: family.defaults.activation,
             factors: self.factors(),
             rope: Rope { theta: self.rope_theta, scaling: self.scaling.clone(), part: self.rotary_part },
+            local_rope: family.local_theta.map(|_| LocalRope { global_step: 3, local_step: 2 }),
             rotated_layers: (0..self.layers).map(|i| !family.no_rope_keys || (i + 1) % NO_ROPE_INTERVAL != 0).collect(),
             window: self.window(),
             max_positions: Some(self.max_positions),

@@ -1,6 +1,7 @@
 //! Configurations: the spec they give, and the messages of those that are refused.
 
 mod other_keys;
+mod rope_scaling;
 mod wrong_values;
 
 use super::*;
@@ -241,6 +242,9 @@ fn written_configurations_read_back() {
         let scaling = Some(TestModel::short_llama3_scaling());
         let odd =
             TestModel { tied: false, attention_bias: true, mlp_bias: true, head_dim: 24, scaling, ..plain.clone() };
+        // Positions of layers with windows and a scaling beside them are refused.
+        let scaling = odd.scaling.clone().filter(|_| family.info().local_theta.is_none());
+        let odd = TestModel { scaling, ..odd };
         for model in [plain, odd] {
             assert_eq!(loaded(&model, |_| {}), model.spec());
         }
@@ -264,6 +268,7 @@ fn families_differ_in_biases_and_norms() {
         (Family::SmolLm3, none, all, QkNorm::None, Before),
         (Family::Olmo2, none, attention, QkNorm::Whole, After),
         (Family::Gemma2, none, attention, QkNorm::None, Both),
+        (Family::Gemma3, none, attention, QkNorm::Heads, Both),
         (Family::StableLm, none, qkv, QkNorm::None, Before),
     ];
     assert_eq!(cases.map(|(family, ..)| family), Family::ALL);

@@ -341,7 +341,34 @@ fn windows_are_in_the_layers_that_transformers_gives_them() {
     );
     let qwen = json!({ "use_sliding_window": true, "sliding_window": 100, "max_window_layers": 3 });
     assert_eq!(window(Family::Qwen2, &qwen), Some((100, vec![false, false, false, true])));
+    let smol = json!({ "use_sliding_window": true, "sliding_window": 100, "no_rope_layers": [1, 1, 0, 1] });
+    assert_eq!(window(Family::SmolLm3, &smol), Some((100, vec![false, false, true, false])));
+    let third = json!({ "sliding_window": 512, "sliding_window_pattern": "absent", "_sliding_window_pattern": 3 });
+    assert_eq!(window(Family::Gemma3, &third), Some((512, vec![true, true, false, true])));
     let listed = json!({ "sliding_window": 9, "layer_types":
         ["sliding_attention", "full_attention", "full_attention", "sliding_attention"] });
     assert_eq!(window(Family::Gemma2, &listed), Some((9, vec![true, false, false, true])));
+}
+
+#[test]
+fn one_table_holds_the_positions_of_both_bases() {
+    let steps = |theta: f64, local: f64, more: &Value| {
+        let dir = tempfile::tempdir().unwrap();
+        TestModel::tiny(Family::Gemma3).write(dir.path()).unwrap();
+        edit(dir.path(), "config.json", |config| {
+            config["rope_theta"] = json!(theta);
+            config["rope_local_base_freq"] = json!(local);
+            for (key, value) in more.as_object().unwrap() {
+                config[key] = value.clone();
+            }
+        });
+        let steps = ModelSpec::load(dir.path()).map(|spec| spec.local_rope.unwrap());
+        steps.map(|steps| (steps.global_step, steps.local_step)).map_err(|error| error.to_string())
+    };
+    assert_eq!(steps(1e6, 1e4, &json!({})), Ok((3, 2)));
+    assert_eq!(steps(1e4, 1e4, &json!({})), Ok((1, 1)));
+    assert_eq!(steps(1e8, 1e4, &json!({})), Ok((4, 2)));
+    assert!(steps(500_000.0, 1e4, &json!({})).unwrap_err().contains("unsupported `rope_local_base_freq`"));
+    let scaled = json!({ "rope_scaling": { "rope_type": "linear", "factor": 8.0 } });
+    assert!(steps(1e6, 1e4, &scaled).unwrap_err().contains("positions that are not scaled"));
 }
