@@ -46,6 +46,7 @@ mod compile;
 #[cfg(feature = "demo")]
 pub mod demo;
 mod error;
+mod long_context;
 mod model;
 mod options;
 mod perplexity;
@@ -67,6 +68,7 @@ pub use engine::{PrefixCacheFault, SeqTokens, SequenceModel, StopFlag, TokenMode
 pub use error::{Error, Hint};
 pub use genie_types::TokenId;
 pub use kvmanager::SeqId;
+pub use long_context::LongContext;
 pub use model::{Bundle, Model};
 pub use options::{BackendChoice, Options, Perf, Pin, PolicyChoice, PrefixCacheOptions};
 pub use perplexity::Perplexity;

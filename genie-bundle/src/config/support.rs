@@ -1,6 +1,7 @@
 //! Features that this build does not have yet, by name, and keys that it ignores with a warning.
 
 use super::embedding;
+use super::long_context;
 use super::node::Node;
 use super::problem::Problem;
 
@@ -116,6 +117,7 @@ pub(super) fn warnings(root: &Node<'_>) -> Vec<Problem> {
         out.push(debug.problem("writes nothing").hint("set `dump-tensors`, `dump-specs` or `dump-outputs` to true"));
     }
     let Some(e) = d.get("engine") else { return out };
+    long_context::warnings(&e, &mut out);
     if e.has("batching") {
         out.push(e.problem_at("batching", "ignored: one dialog at a time"));
     }
