@@ -230,7 +230,7 @@ fn every_rope_type_becomes_numbers() {
         ),
         (
             json!({"rope-type": "longrope", "factor": 4, "original-max-position-embeddings": 64}),
-            "rope-scaling/short-factor: required when the rope type is `longrope`\n             rope-scaling/long-factor: required when the rope type is `longrope`",
+            "rope-scaling/short-factor: required when the rope type is `longrope`\nrope-scaling/long-factor: required when the rope type is `longrope`",
         ),
         (json!({"rope-type": "linear"}), "rope-scaling/factor: required when the rope type is `linear`"),
         (
