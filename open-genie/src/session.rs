@@ -305,13 +305,7 @@ impl Generation<'_> {
     pub fn stop_here(self) -> Reply {
         match self.state {
             State::Running(inner) | State::Over(inner) => inner.finish(),
-            State::Failed(_) => Reply {
-                stop: StopReason::Aborted,
-                tokens: Vec::new(),
-                text: String::new(),
-                input: Vec::new(),
-                kpis: dialog::QueryKpis::default(),
-            },
+            State::Failed(_) => Reply::none(StopReason::Aborted),
         }
     }
 }
