@@ -46,6 +46,10 @@ pub struct EngineConfig {
     pub model_hash: Option<ModelHash>,
     /// The bundle's name, which saved caches keep for messages; may be empty.
     pub bundle_name: String,
+    /// Map context binaries; else read them into memory.
+    pub use_mmap: bool,
+    /// HTP: most megabytes of a binary's file to read at a time; 0 is no limit.
+    pub mmap_budget_mb: u64,
 }
 
 impl EngineConfig {
@@ -66,6 +70,8 @@ impl EngineConfig {
             select_graphs: None,
             model_hash: None,
             bundle_name: String::new(),
+            use_mmap: true,
+            mmap_budget_mb: 0,
         }
     }
 

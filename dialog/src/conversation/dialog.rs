@@ -285,6 +285,7 @@ impl Dialog {
                 }
                 done => done?,
             }
+            self.sampler.observe(&query.input[usize::from(self.unprocessed.is_some()).min(query.input.len())..]);
             query.keep_input(self.n_past() - before);
             if !query.input.is_empty() && self.unprocessed.take().is_some() {
                 self.model.mark_generated(before);

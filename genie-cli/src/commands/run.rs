@@ -301,7 +301,7 @@ fn open(args: &Args, bundle: Bundle, graphs: Option<&GraphProfile>, printer: &Pr
     let model = bundle.open(&options)?;
     warn_of_nominal_costs(&model, model.calibration_mismatch(), printer)?;
     let mut session = model.into_session()?;
-    session.set_sampler(sampler(session.sampler().clone(), &args.sampler)?);
+    session.start_with_sampler(sampler(session.sampler().clone(), &args.sampler)?);
     let demo_limit = args.bundle.config.is_none().then_some(DEMO_MAX_TOKENS);
     if let Some(limit) = args.max_tokens.or(demo_limit) {
         session.set_max_tokens(Some(limit as usize));
@@ -370,7 +370,8 @@ fn sampler(mut settings: SamplerSettings, args: &SamplerArgs) -> Result<SamplerS
         settings = settings.with_seed((seed != -1).then_some(seed.cast_unsigned()));
     }
     if args.greedy {
-        settings = settings.with_greedy(true);
+        // Under policy `genie` the config's `greedy` has no effect; the flag has.
+        settings = settings.with_greedy(true).with_temp(0.0)?;
     }
     if args.repetition_penalty.is_some() || args.penalize_last_n.is_some() {
         let mut penalty = settings.penalty().clone();
