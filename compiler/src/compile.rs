@@ -7,7 +7,7 @@ use crate::model::Model;
 use crate::progress::{Amount, Progress, Stage, go_on};
 use crate::size::Plan;
 use crate::target::{Target, TargetContext};
-use crate::{CompileOptions, Result, fs, own_weights};
+use crate::{CompileError, CompileOptions, Result, fs, own_weights};
 use genie_bundle::files::OPTIONAL_FILES;
 use genie_bundle::hash::hex;
 use genie_bundle::manifest::{
@@ -44,6 +44,7 @@ pub(crate) fn compile_and_prove<T: Target>(
     let variants = options.variants()?;
     let model = Model::open(&options.model_dir)?;
     let Model { spec, checkpoint, .. } = &model;
+    check_window(spec, &variants)?;
     lower::check_weights(spec, checkpoint)?;
     model.check_has_tokenizer()?;
     for odd in check_tokenizer(&model.files, spec.vocab)? {
@@ -139,7 +140,7 @@ pub(crate) fn compile_and_prove<T: Target>(
     };
     write_json(&staging.path(MANIFEST_FILE), &manifest)?;
     go_on(progress)?;
-    prove(staging.folder()).map_err(|source| crate::CompileError::NotProved { source })?;
+    prove(staging.folder()).map_err(|source| CompileError::NotProved { source })?;
     go_on(progress)?;
     let listed = listed_files(staging.folder())?;
     for note in staging.publish()?.notes(&options.out_dir, &listed) {
@@ -202,6 +203,17 @@ fn compile_split<C: TargetContext>(
     Ok(open)
 }
 
+/// Graphs let every token see all earlier ones, which is what a window does as long as the context is not longer.
+fn check_window(spec: &ModelSpec, variants: &[Variant]) -> Result<()> {
+    let longest = variants.iter().map(|v| v.cl().get()).max().unwrap_or(0);
+    match &spec.window {
+        Some(window) if longest > window.tokens => {
+            Err(CompileError::BeyondWindow { family: spec.family.name(), cl: longest, window: window.tokens })
+        }
+        _ => Ok(()),
+    }
+}
+
 fn note_oddities(options: &CompileOptions, spec: &ModelSpec, variants: &[Variant], progress: &mut dyn Progress) {
     for &ar in &options.ars {
         for &cl in options.cls.iter().filter(|&&cl| cl < ar) {
@@ -262,8 +274,8 @@ fn seal(staging: &Staging, files: &[String], progress: &mut dyn Progress) -> Res
 }
 
 fn write_json<V: serde::Serialize>(path: &Path, value: &V) -> Result<()> {
-    let mut text = serde_json::to_string_pretty(value)
-        .map_err(|source| crate::CompileError::Json { path: path.into(), source })?;
+    let mut text =
+        serde_json::to_string_pretty(value).map_err(|source| CompileError::Json { path: path.into(), source })?;
     text.push('\n');
     fs::write(path, text.as_bytes())
 }

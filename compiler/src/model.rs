@@ -42,7 +42,10 @@ impl Model {
         }
         let files = ModelFiles::Folder(path.into());
         let mut configuration = Configuration::read(&files)?;
-        let checkpoint = Checkpoint::open(path)?;
+        let mut checkpoint = Checkpoint::open(path)?;
+        if configuration.spec.family.info().fused {
+            checkpoint.split_fused(&configuration.spec)?;
+        }
         configuration.take_biases(|name| checkpoint.tensors().contains_key(name));
         let Configuration { spec, mut notes, .. } = configuration;
         notes.extend_from_slice(checkpoint.notes());

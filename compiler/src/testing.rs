@@ -13,7 +13,7 @@ pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) model: fn() -> TestModel,
     pub(crate) damage: fn(&Path),
-    /// The whole message, with `{dir}` for the model directory.
+    /// The whole message, with `{dir}` for the model directory and `{families}` for the classes that are supported.
     pub(crate) message: &'static str,
     pub(crate) hint: Option<Hint>,
 }
@@ -49,7 +49,9 @@ impl Case {
             }
             other => other,
         };
-        let as_expected = message == self.message && hint == self.hint && left == ["model"];
+        let classes = Family::ALL.iter().map(|family| format!("`{}`", family.class())).collect::<Vec<_>>().join(", ");
+        let as_expected =
+            message == self.message.replace("{families}", &classes) && hint == self.hint && left == ["model"];
         let (name, wanted) = (self.name, (self.message, &self.hint));
         (!as_expected)
             .then(|| format!("case `{name}`\n     found: {message} ({hint:?}), left {left:?}\n  expected: {wanted:?}"))

@@ -38,8 +38,10 @@ pub struct Case {
     pub reference: Vec<u32>,
     /// Smallest margin along the case, where it was recorded.
     pub min_margin: Option<f64>,
-    /// Every graph that ran, in order.
+    /// Every graph that ran, in order; empty where it was not recorded.
     pub executed: Vec<String>,
+    /// The config that the case was recorded with, where it is not the bundle's.
+    pub config: Option<Value>,
 }
 
 /// The folder of the recordings.
@@ -100,9 +102,10 @@ impl Case {
             max_tokens: max.as_u64().map(|n| n as usize),
             status: case["rc"].as_i64().expect("a case has a status") as i32,
             tokens: tokens(&case["tokens"]),
+            config: case.get("config").filter(|config| config.is_object()).cloned(),
             reference: tokens(&case["reference_tokens"]),
             min_margin: case["min_margin"].as_f64(),
-            executed: executed(&case["executed"]),
+            executed: if case["executed"].is_null() { Vec::new() } else { executed(&case["executed"]) },
         }
     }
 }

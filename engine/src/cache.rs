@@ -1,6 +1,7 @@
 //! Which cache a model gets: groups with their lengths and rules, the mode, the tensors.
 
-use kvmanager::{CacheGroup, Eviction, KvGeometry, ModeKind, SplitGeometry, Variants};
+use genie_types::Variant;
+use kvmanager::{CacheGroup, Eviction, KvGeometry, ModeKind, Policy, SplitGeometry, Variants};
 use nsp_graph::{InputRole, ModelLayout};
 
 use crate::{EngineConfig, EngineError};
@@ -17,13 +18,42 @@ pub(crate) fn groups(layout: &ModelLayout, config: &EngineConfig) -> Result<Vec<
         prefix: group.prefix.clone(),
         form: group.form,
         ctx: (0..layout.variants.len()).filter_map(|v| Some((layout.variants[v], width(layout, g, v)?))).collect(),
-        long: rule(config, &group.prefix),
+        long: rule(layout, config, g),
     };
-    Ok(layout.groups.iter().enumerate().map(group).collect())
+    let groups: Vec<CacheGroup> = layout.groups.iter().enumerate().map(group).collect();
+    groups.iter().try_for_each(|group| check_window(group, &layout.variants))?;
+    Ok(groups)
 }
 
-fn rule(config: &EngineConfig, prefix: &str) -> Eviction {
-    config.long_context.iter().find(|(p, _)| p == prefix).map_or(Eviction::None, |(_, rule)| *rule)
+/// The rule of a group as the configuration has it. libGenie does not look at the size of a window on the default group: its
+/// cache is a ring of the slots that there are.
+fn rule(layout: &ModelLayout, config: &EngineConfig, group: usize) -> Eviction {
+    let prefix = &layout.groups[group].prefix;
+    let rule = config.long_context.iter().find(|(p, _)| p == prefix).map_or(Eviction::None, |(_, rule)| *rule);
+    match rule {
+        Eviction::Window { sinks, .. } if group == 0 && matches!(config.policy, Policy::Genie) => {
+            Eviction::Ring { sinks }
+        }
+        // No token looks further back.
+        Eviction::Window { size, .. } if size >= config.context_size.unwrap_or_else(|| layout.max_cl()) => {
+            Eviction::None
+        }
+        rule => rule,
+    }
+}
+
+/// A window that no graph holds would end a dialog where others go on.
+fn check_window(group: &CacheGroup, variants: &[Variant]) -> Result<(), EngineError> {
+    let widest = variants.iter().map(|&v| group.room(v)).max().unwrap_or(0);
+    match group.long {
+        Eviction::Window { size, sinks } if (size.max(1) - 1).saturating_add(sinks) > widest => {
+            Err(EngineError::WindowTooLong { prefix: group.prefix.clone(), size, sinks, most: widest + 1 })
+        }
+        Eviction::Ring { sinks } | Eviction::KeyDiff { sinks, .. } if sinks >= widest => {
+            Err(EngineError::TooManyReserved { prefix: group.prefix.clone(), found: sinks, most: widest.max(1) - 1 })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Columns of a group's mask in a variant.

@@ -37,8 +37,11 @@ pub struct EngineConfig {
     pub embedding: Option<EmbeddingLut>,
     /// Cache groups with the names of their masks and indices; empty for the contract's names.
     pub cache_groups: Vec<GroupOptions>,
-    /// What cache groups drop once their past is full, by prefix; a group that is not listed keeps everything.
+    /// What cache groups drop once their past is full, by prefix; a group that is not listed keeps everything. Under policy
+    /// `genie` a window on the default group is libGenie's ring of slots.
     pub long_context: Vec<(String, Eviction)>,
+    /// What ranks keys, where a group drops rows by `KeyDiff`.
+    pub key_scores: KeyScores,
     /// Load and use only these graphs.
     pub select_graphs: Option<Vec<String>>,
     /// What saved caches are marked with; `None` for a mark taken from the context binaries' bytes. Give the source's own
@@ -67,6 +70,7 @@ impl EngineConfig {
             embedding: None,
             cache_groups: Vec::new(),
             long_context: Vec::new(),
+            key_scores: KeyScores::default(),
             select_graphs: None,
             model_hash: None,
             bundle_name: String::new(),
@@ -136,6 +140,15 @@ fn check_rope(rope: &RopeConfig) -> Result<(), EngineError> {
         }
     }
     Ok(())
+}
+
+/// What ranks the keys of a cache that drops rows by `KeyDiff`; [`Engine::set_scorer`](crate::Engine::set_scorer) takes any other.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct KeyScores {
+    /// Share of the newest mean in the running anchor, above 0 and at most 1; `None` for no running anchor.
+    pub anchor_alpha: Option<f32>,
+    /// A context binary whose graph scores keys; `None` for the program's own scores.
+    pub network: Option<PathBuf>,
 }
 
 /// A file of token embeddings: one row after the other, by id.

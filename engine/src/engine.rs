@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use genie_types::TokenId;
-use kvmanager::{Admission, KvCache, KvOptions, ModeKind, Policy, SeqId, Variants, admit};
+use kvmanager::{Admission, KeyDiff, KeyScorer, KvCache, KvOptions, ModeKind, Policy, SeqId, Variants, admit};
 use nsp_graph::ModelLayout;
 use session_store::{CacheSchema, Snapshot};
 
@@ -53,6 +53,7 @@ impl<X: Executor> Engine<X> {
             n_threads: config.n_threads,
             holes: config.holes,
             rope: config.rope.as_ref().filter(|_| layout.rope_dim.is_some()).map(rope::spec),
+            scorer: config.key_scores.anchor_alpha.map(|alpha| Box::new(KeyDiff::running(alpha)) as _),
             ..KvOptions::default()
         };
         let kv = KvCache::new(&cache::geometry(&layout, &variants, options.mode)?, variants, options)?;
@@ -112,9 +113,14 @@ impl<X: Executor> Engine<X> {
         &self.policy
     }
 
-    /// Plans by another policy from now on.
+    /// Plans by another policy from now on. What cache groups drop stays as it was when the engine was made.
     pub fn set_policy(&mut self, policy: Policy) {
         self.policy = policy;
+    }
+
+    /// Ranks keys by another scorer from now on, where a cache group drops rows by `KeyDiff`.
+    pub fn set_scorer(&mut self, scorer: Box<dyn KeyScorer>) {
+        self.kv.set_scorer(scorer);
     }
 
     /// The executor, for tests that look at what it was given.

@@ -144,6 +144,32 @@ pub enum EngineError {
         found: u64,
     },
 
+    /// A window that no graph can show.
+    #[error(
+        "the long context of cache group `{prefix}` keeps {size} tokens and {sinks} reserved ones; its graphs see at most {most}"
+    )]
+    WindowTooLong {
+        /// The group.
+        prefix: String,
+        /// Tokens of the window.
+        size: usize,
+        /// Reserved tokens.
+        sinks: usize,
+        /// The most that both may be together.
+        most: usize,
+    },
+
+    /// Reserved tokens leave no row for others.
+    #[error("the long context of cache group `{prefix}` reserves {found} tokens, expected at most {most}")]
+    TooManyReserved {
+        /// The group.
+        prefix: String,
+        /// Reserved tokens.
+        found: usize,
+        /// The most there may be.
+        most: usize,
+    },
+
     /// A conversion that no bundle should need.
     #[error("cannot fill `{tensor}` of graph `{graph}`: no conversion from {from} to {to}")]
     NoConversion {

@@ -84,12 +84,14 @@ mod transcript;
 #[cfg(test)]
 mod tests;
 
-pub use config::{EmbeddingLut, EngineConfig, LutDtype};
+pub use config::{EmbeddingLut, EngineConfig, KeyScores, LutDtype};
 pub use engine::Engine;
 pub use error::EngineError;
 pub use executor::{Binding, ExecuteError, Executor};
 pub use genie_types::{Llama3Scaling, RopeConfig};
-pub use kvmanager::{Admission, ContextLimit, Eviction, HolePolicy, ModeKind, Overflow, PlanError, Policy, SeqId};
+pub use kvmanager::{
+    Admission, ContextLimit, Eviction, HolePolicy, KeyScorer, ModeKind, Overflow, PlanError, Policy, SeqId,
+};
 pub use model::{SequenceModel, TokenModel};
 pub use nsp_graph::GroupOptions;
 pub use prefix_cache::{FromPrefix, PrefixCache, PrefixCacheFault};

@@ -50,3 +50,15 @@ fn open_pipe(path: &Path) -> Result<File> {
     }
     Err(FileError::NoReader { path: path.to_owned() })
 }
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    /// Only the lack of a reader is waited for.
+    #[test]
+    fn a_pipe_that_cannot_be_opened_is_refused_as_what_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(matches!(open_pipe(&dir.path().join("gone")), Err(FileError::Io { operation: "open", .. })));
+    }
+}

@@ -49,6 +49,9 @@ impl Maker {
 
     /// Whether what this process made may be removed: it is dead, or it ran elsewhere and has not touched `path` for a day.
     pub fn has_left(&self, path: &Path) -> bool {
+        if *self == Self::this() {
+            return false;
+        }
         if self.host != Self::this().host {
             return is_older(path, FOREIGN_AGE);
         }
@@ -89,7 +92,11 @@ fn process(pid: u32) -> Process {
     if test_kill_process(id) == Err(rustix::io::Errno::SRCH) {
         return Process::Dead;
     }
-    let Ok(text) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return Process::Runs { start: None } };
+    // The first thread started when the process did. Not `/proc/PID/stat`: qemu-user makes one up for its own process, in
+    // which each thread finds another start.
+    let Ok(text) = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/stat")) else {
+        return Process::Runs { start: None };
+    };
     // `PID (NAME) STATE ...`; the name may hold anything, so the last parenthesis counts. The start is field 22.
     let Some((_, fields)) = text.rsplit_once(") ") else { return Process::Runs { start: None } };
     if fields.starts_with(['Z', 'X']) {
@@ -143,6 +150,9 @@ mod tests {
         let fresh = folder.path();
         let this = Maker::this();
         assert!(!this.has_left(fresh));
+        std::thread::scope(|scope| {
+            scope.spawn(|| assert!(!this.has_left(fresh), "asked by another thread"));
+        });
         assert!(Maker { start: this.start + 1, ..this }.has_left(fresh), "the id is used again");
         assert!(Maker { pid: 0x7fff_fff0, ..this }.has_left(fresh), "no such id");
         let elsewhere = Maker { host: !this.host, pid: 0x7fff_fff0, ..this };

@@ -176,6 +176,17 @@ mod tests {
         assert!(matches!(new.failed(io::ErrorKind::Interrupted.into()), FileError::Io { operation: "write", .. }));
     }
 
+    #[test]
+    fn what_earlier_releases_left_of_this_file_goes_and_of_others_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let left = |name: &str| dir.path().join(format!(".{name}.2147483632.0.tmp"));
+        for name in ["f", "g"] {
+            fs::write(left(name), "x").unwrap();
+        }
+        drop(NewFile::create(&dir.path().join("f")).unwrap());
+        assert_eq!([left("f").exists(), left("g").exists()], [false, true]);
+    }
+
     #[cfg(unix)]
     #[test]
     fn the_owner_of_a_replaced_file_stays() {

@@ -59,5 +59,12 @@ mod tests {
         expected.sort();
         assert_eq!(left, expected);
         assert_eq!(sweep(Path::new("/no/such/folder")), 0);
+
+        // Without a name to be sure by, an earlier release's file stays.
+        for name in &goes {
+            std::fs::write(folder.path().join(name), "x").unwrap();
+        }
+        assert_eq!(sweep(folder.path()), 2);
+        assert!(folder.path().join(&goes[2]).exists());
     }
 }

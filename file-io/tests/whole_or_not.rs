@@ -102,6 +102,16 @@ proptest! {
 }
 
 #[test]
+fn files_of_a_set_may_be_given_as_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut set = FileSet::new(folder.path());
+    set.add_bytes("a", b"12").unwrap();
+    set.add_bytes("empty", b"").unwrap();
+    set.publish().unwrap();
+    assert_eq!(files(folder.path()), BTreeMap::from([("a".to_owned(), b"12".to_vec()), ("empty".to_owned(), vec![])]));
+}
+
+#[test]
 fn a_folder_in_the_place_of_a_file_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let expected = format!("cannot write `{}`: expected a file, found a folder", folder.path().display());

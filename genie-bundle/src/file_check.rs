@@ -26,6 +26,9 @@ pub struct FileCheck {
     hasher: Sha256,
     n_read: u64,
     buffer: Vec<u8>,
+    found: Option<FileHash>,
+    /// Its content was read here and no stamp tells of it yet.
+    is_news: bool,
 }
 
 impl FileCheck {
@@ -46,6 +49,8 @@ impl FileCheck {
             hasher: Sha256::new(),
             n_read: 0,
             buffer: Vec::new(),
+            found: None,
+            is_news: false,
         })
     }
 
@@ -61,16 +66,46 @@ impl FileCheck {
         &self.path
     }
 
+    /// The file, open.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Its length by the manifest.
+    pub fn expected_bytes(&self) -> u64 {
+        self.expected.bytes
+    }
+
+    /// Compares the lengths, which costs nothing.
+    ///
+    /// # Errors
+    /// [`BundleError::FileChanged`] if they differ; [`BundleError::Io`].
+    pub fn compare_length(&self) -> Result<(), BundleError> {
+        let bytes = self.file.metadata().map_err(BundleError::io("read", &self.path))?.len();
+        if bytes == self.expected.bytes { Ok(()) } else { Err(self.changed(format!("{bytes} bytes"))) }
+    }
+
+    /// Takes what a stamp knows; returns whether nothing has to be read.
+    pub fn recall(&mut self) -> bool {
+        if self.found.is_none() && self.n_read == 0 {
+            self.found = self.known();
+        }
+        self.found.is_some()
+    }
+
     /// Reads up to `n_bytes` more; returns whether all is compared.
     ///
     /// # Errors
     /// [`BundleError::FileChanged`] if it differs; [`BundleError::Io`].
     pub fn step(&mut self, n_bytes: usize) -> Result<bool, BundleError> {
+        if self.n_read == 0 {
+            self.recall();
+        }
+        if let Some(found) = &self.found {
+            return self.compare(found).map(|()| true);
+        }
         let io = |e| BundleError::io("read", &self.path)(e);
         if self.n_read == 0 {
-            if let Some(found) = self.known() {
-                return self.compare(&found).map(|()| true);
-            }
             self.file.seek(SeekFrom::Start(0)).map_err(io)?;
             self.began = SystemTime::now();
         }
@@ -87,17 +122,37 @@ impl FileCheck {
             return Ok(false);
         }
         let found = FileHash { bytes: self.n_read, sha256: hex(&std::mem::take(&mut self.hasher).finalize()) };
-        self.remember(&found);
-        self.compare(&found).map(|()| true)
+        let outcome = self.compare(&found).map(|()| true);
+        (self.found, self.is_news) = (Some(found), true);
+        outcome
     }
 
-    /// Reads all that is left.
+    /// Reads all that is left, and leaves a stamp.
     ///
     /// # Errors
     /// Those of [`step`](Self::step).
     pub fn finish(mut self) -> Result<(), BundleError> {
-        while !self.step(1 << 20)? {}
-        Ok(())
+        let outcome = loop {
+            match self.step(1 << 20) {
+                Ok(false) => {}
+                Ok(true) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        self.leave_stamp();
+        outcome
+    }
+
+    /// Remembers what was read, if all was and the file stood still meanwhile. Apart from [`step`](Self::step), since writing
+    /// takes longer than reading a small file.
+    pub fn leave_stamp(&mut self) {
+        let (Some(stamps), Some(identity), Some(found)) = (&self.stamps, &self.identity, &self.found) else { return };
+        if !std::mem::take(&mut self.is_news) {
+            return;
+        }
+        if identity.is_settled(self.began) && FileIdentity::of(&self.file).as_ref() == Some(identity) {
+            stamps.learn(identity, Known { sha256: Some(found.sha256.clone()), checksums: false });
+        }
     }
 
     fn known(&self) -> Option<FileHash> {
@@ -106,24 +161,17 @@ impl FileCheck {
         Some(FileHash { bytes: self.file.metadata().ok()?.len(), sha256 })
     }
 
-    /// Leaves a stamp, if the file stood still while it was read.
-    fn remember(&self, found: &FileHash) {
-        let (Some(stamps), Some(identity)) = (&self.stamps, &self.identity) else { return };
-        if identity.is_settled(self.began) && FileIdentity::of(&self.file).as_ref() == Some(identity) {
-            stamps.learn(identity, Known { sha256: Some(found.sha256.clone()), checksums: false });
-        }
-    }
-
     fn compare(&self, found: &FileHash) -> Result<(), BundleError> {
         let expected = &self.expected;
         if (found.bytes, &found.sha256) == (expected.bytes, &expected.sha256) {
             return Ok(());
         }
-        Err(BundleError::FileChanged {
-            path: self.path.clone(),
-            expected: format!("{} bytes, sha256 {}", expected.bytes, expected.sha256),
-            found: format!("{} bytes, sha256 {}", found.bytes, found.sha256),
-        })
+        Err(self.changed(format!("{} bytes, sha256 {}", found.bytes, found.sha256)))
+    }
+
+    fn changed(&self, found: String) -> BundleError {
+        let expected = format!("{} bytes, sha256 {}", self.expected.bytes, self.expected.sha256);
+        BundleError::FileChanged { path: self.path.clone(), expected, found }
     }
 }
 
@@ -149,6 +197,9 @@ mod tests {
             steps += 1;
         }
         assert_eq!(steps, 5);
+        assert!(!open().recall(), "a stamp is left on request only");
+        check.leave_stamp();
+        assert!(open().recall());
         assert!(open().step(1000).unwrap(), "known by its stamp");
         for at in [0, 2500, 4999] {
             let mut bad = vec![7; 5000];
@@ -162,5 +213,19 @@ mod tests {
         assert!(matches!(open().step(1), Err(BundleError::FileChanged { .. })));
         std::fs::write(&path, [7; 5000]).unwrap();
         open().finish().unwrap();
+    }
+
+    #[test]
+    fn lengths_are_compared_without_reading() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        std::fs::write(&path, [7; 50]).unwrap();
+        let FileHash { bytes, sha256 } = hash_file(&path).unwrap();
+        let entry = FileEntry { path: "f".into(), bytes, sha256 };
+        let check = || FileCheck::open(&path, entry.clone(), None).unwrap();
+        check().compare_length().unwrap();
+        std::fs::write(&path, [7; 51]).unwrap();
+        let error = check().compare_length().unwrap_err().to_string();
+        assert!(error.contains("found 51 bytes, expected 50 bytes, sha256 "), "{error}");
     }
 }

@@ -167,16 +167,7 @@ fn restored_tokens_are_named_and_are_no_speed() {
 /// A bundle with more than 64 MiB of weights, which are not compared while it is loaded; and its binary.
 fn large_bundle(home: &Path) -> (PathBuf, PathBuf) {
     let (model, bundle) = (home.join("model"), home.join("large"));
-    let large = TestModel {
-        layers: 2,
-        hidden: 512,
-        heads: 8,
-        kv_heads: 2,
-        head_dim: 64,
-        ffn: 11_264,
-        ..TestModel::tiny(Family::Llama)
-    };
-    large.write(&model).unwrap();
+    TestModel::large(Family::Llama).write(&model).unwrap();
     done(run(home, &["compile", text(&model), "-o", text(&bundle), "--ar", "1,8", "--cl", "64", "--splits", "mono"]));
     fs::remove_dir_all(&model).unwrap();
     let binary = fs::read_dir(&bundle).unwrap().map(|e| e.unwrap().path());
@@ -258,4 +249,55 @@ fn a_flipped_bit_in_a_large_file_is_an_error_of_every_command_that_computes() {
     assert_eq!((log(&again), &again.stdout), (1, &outputs[0].stdout));
     done(run(cache, commands[0]));
     done(run(cache, commands[1]));
+}
+
+/// A whole `model.bin` of another model of the same shape ran with exit code 0. A small one is refused before anything is
+/// printed, a large one with the reply that it gave, and nothing is kept.
+#[test]
+fn a_binary_of_another_model_is_refused_by_name() {
+    let home = tempfile::tempdir().unwrap();
+    let place = |name: &str| home.path().join(name);
+    for (name, seed) in [("first", 1), ("second", 2)] {
+        let model = place(&format!("{name}-model"));
+        TestModel { seed, ..TestModel::tiny(Family::Llama) }.write(&model).unwrap();
+        let out = place(name);
+        done(run(home.path(), &["compile", text(&model), "-o", text(&out), "--ar", "1,8", "--cl", "32"]));
+    }
+    let (bundle, binary, saved) = (place("first"), place("first").join("model.bin"), place("saved"));
+    let kept = ["--save", text(&saved), "--profile", text(&place("profile.json"))].map(String::from);
+    let kept: Vec<&str> = kept.iter().map(String::as_str).collect();
+    let args = [&["run", "-c", text(&bundle), "-p", "ab", "-n", "3", "--greedy"], &kept[..]].concat();
+    fs::copy(place("second").join("model.bin"), &binary).unwrap();
+    let output = run(home.path(), &args);
+    let said = stderr(&output);
+    assert_eq!((code(&output), output.stdout.len()), (1, 0), "{said}");
+    let wanted = format!("error: `{}` is another file than the one that this bundle was made with", binary.display());
+    assert!(said.starts_with(&wanted), "{said}");
+    assert!(said.contains("differs from its manifest: found ") && said.contains(" bytes, sha256 "), "{said}");
+    assert!(said.contains("hint: copy the bundle again, or compile it again"), "{said}");
+    assert!(!saved.exists() && !place("profile.json").exists());
+    let text_file = place("text.txt");
+    fs::write(&text_file, "some text").unwrap();
+    let output = run(home.path(), &["perplexity", "-c", text(&bundle), text(&text_file), "--json"]);
+    assert_eq!(code(&output), 1, "{}", stderr(&output));
+    let record: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(record["error"]["code"], "invalid-bundle", "{record}");
+
+    let (large, binary) = large_bundle(home.path());
+    let manifest = large.join("manifest.json");
+    let mut listed: Value = serde_json::from_slice(&fs::read(&manifest).unwrap()).unwrap();
+    listed["files"].as_array_mut().unwrap().iter_mut().for_each(|file| file["sha256"] = "0".repeat(64).into());
+    fs::write(&manifest, listed.to_string()).unwrap();
+    let plain = ["run", "-c", text(&large), "--prompt-tokens", "5,6,7", "-n", "3", "--greedy"];
+    std::thread::sleep(Duration::from_millis(120)); // a file that has just changed gets no stamp
+    for printed in [true, false] {
+        // The stamp of the first run has its hash.
+        let output = run(home.path(), &plain);
+        let said = stderr(&output);
+        assert_eq!((code(&output), !output.stdout.is_empty()), (1, printed), "{said}");
+        let wanted = format!("error: `{}` is another file than the one", binary.display());
+        assert!(said.starts_with(&wanted) && said.contains("hint: copy the bundle again"), "{said}");
+    }
+    let output = run(home.path(), &[&plain[..], &["--save", text(&saved)]].concat());
+    assert!(code(&output) == 1 && !saved.exists(), "{}", stderr(&output));
 }

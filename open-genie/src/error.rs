@@ -80,6 +80,8 @@ pub enum Error {
 
     #[error("the weights in `{}` are damaged: what is computed with them means nothing", path.display())]
     DamagedWeights { path: PathBuf, source: WeightFault },
+    #[error("`{}` is another file than the one that this bundle was made with", path.display())]
+    OtherWeights { path: PathBuf, source: WeightFault },
 
     // Proving.
     #[error("the graphs give {found} logits, the config's `n-vocab` is {expected}")]
@@ -193,7 +195,7 @@ pub enum Hint {
     RemoveSnapshot(PathBuf),
     /// The session belongs to another bundle: this one, if its name is known.
     RestoreWithBundle(String),
-    /// The bundle's files are damaged.
+    /// The bundle's files are damaged, or not its own.
     CopyBundleAgain,
     /// The KV cache does not fit into memory.
     SmallerContext,
@@ -274,7 +276,7 @@ impl Error {
             Self::PromptLength { limit, .. } => Hint::ChooseTokens { least: 1, most: *limit },
             Self::Window { least, limit, .. } => Hint::ChooseTokens { least: *least, most: *limit },
             Self::NothingToPredict { .. } => Hint::LongerText,
-            Self::DamagedWeights { .. } => Hint::CopyBundleAgain,
+            Self::DamagedWeights { .. } | Self::OtherWeights { .. } => Hint::CopyBundleAgain,
             Self::NothingToVerify => Hint::GenerateTokens,
             Self::Tolerance { .. } => Hint::ChooseTolerance,
             Self::Restore { source, .. } => saved_hint(source)?,

@@ -77,7 +77,7 @@ impl Bundle {
     /// Opens the backend and loads the graphs.
     ///
     /// # Errors
-    /// What the options ask for is not there, or the graphs do not load.
+    /// What the options ask for is not there, the graphs do not load, or a small binary is not the manifest's.
     pub fn open(self, options: &Options) -> Result<Model, Error> {
         let began = Instant::now();
         let threads = Threads::new(options, self.config.backend().cpu_mask)?;
@@ -87,6 +87,10 @@ impl Bundle {
         config.model_hash = self.model_hash();
         config.bundle_name = self.name();
         config.kv_mode = options.kv_mode;
+        if options.policy == PolicyChoice::Genie {
+            // What a window keeps depends on it.
+            config.policy = Policy::Genie;
+        }
         let context = self.config.context();
         let on_cores = OnCores::of_mask(self.config.backend().cpu_mask);
         let engine = Engine::open(&config, &active.backend).map_err(|source| match source {
@@ -101,7 +105,7 @@ impl Bundle {
         if let Some(token) = context.bos.filter(|bos| bos.0 as usize >= engine.vocab_size()) {
             return Err(Error::SpecialToken { key: "bos-token", token, vocab_size: engine.vocab_size() });
         }
-        let weights = WeightCheck::of(&self.config, options.cache_folder.as_deref());
+        let weights = WeightCheck::begin(&self.config, options.cache_folder.as_deref())?;
         let mut model = Model {
             engine,
             weights,
@@ -183,7 +187,7 @@ impl Model {
     /// Measurements and whatever is kept should wait for it; a [`Session`] does it by itself.
     ///
     /// # Errors
-    /// [`Error::DamagedWeights`].
+    /// [`Error::DamagedWeights`], [`Error::OtherWeights`].
     pub fn check_weights(&mut self) -> Result<(), Error> {
         self.weights.finish()
     }
@@ -192,7 +196,7 @@ impl Model {
     /// and with their own checksums; once per opened model.
     ///
     /// # Errors
-    /// [`Error::DamagedWeights`].
+    /// [`Error::DamagedWeights`], [`Error::OtherWeights`].
     pub fn check_weights_in_full(&mut self) -> Result<(), Error> {
         if !self.in_full {
             WeightCheck::in_full(&self.bundle.config)?;

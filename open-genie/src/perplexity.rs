@@ -55,7 +55,7 @@ impl Model {
     /// arbitrary afterwards. Stopped by [`Self::stop_flag`], it is that of the windows before, as long as there is one.
     ///
     /// # Errors
-    /// [`Error::DamagedWeights`], [`Error::Window`], [`Error::NothingToPredict`], a token outside the vocabulary, a graph that fails.
+    /// [`Error::DamagedWeights`], [`Error::OtherWeights`], [`Error::Window`], [`Error::NothingToPredict`], a token outside the vocabulary, a graph that fails.
     pub fn perplexity(
         &mut self,
         tokens: &[TokenId],

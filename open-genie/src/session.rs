@@ -21,9 +21,10 @@ use crate::{Error, Template};
 
 /// A conversation. Each prompt goes on where the last reply ended, until [`reset`](Self::reset).
 ///
-/// Weights that are too large to be compared while they are loaded are compared with their checksums once per file: from the
-/// first token on in a thread of the lowest priority, and at the latest before the second prompt or before
-/// [`save`](Self::save), which then give [`Error::DamagedWeights`] if they were damaged.
+/// Weights are compared with the bundle's manifest, without one with their own checksums. Small files are compared when the
+/// model is opened, larger ones once per file: from the first token on in a thread of the lowest priority, and at the latest
+/// before the second prompt or before [`save`](Self::save), which then give [`Error::DamagedWeights`] or, for another
+/// model's file, [`Error::OtherWeights`].
 ///
 /// `Send`: a server may own one per client and run it on any thread.
 #[derive(Debug)]
@@ -163,7 +164,7 @@ impl Session {
     /// Makes sure that the weights are those that were written, without waiting for the second prompt: compares what is left.
     ///
     /// # Errors
-    /// [`Error::DamagedWeights`]: the replies so far mean nothing.
+    /// [`Error::DamagedWeights`], [`Error::OtherWeights`]: the replies so far mean nothing.
     pub fn check_weights(&mut self) -> Result<(), Error> {
         self.weights.finish()
     }
@@ -171,7 +172,7 @@ impl Session {
     /// Saves the conversation into a folder: a snapshot with checksums, and libGenie's own files where they can hold it.
     ///
     /// # Errors
-    /// [`Error::DamagedWeights`], [`Error::Save`]; what the folder held before is as it was.
+    /// [`Error::DamagedWeights`], [`Error::OtherWeights`], [`Error::Save`]; what the folder held before is as it was.
     pub fn save(&mut self, folder: impl AsRef<Path>) -> Result<SaveReport, Error> {
         let folder = folder.as_ref();
         self.weights.finish()?;

@@ -33,7 +33,7 @@ impl Model {
     /// `progress` after each. The cache is empty or arbitrary afterwards.
     ///
     /// # Errors
-    /// [`Error::DamagedWeights`], [`Error::PromptLength`], [`Error::NothingToVerify`], [`Error::Tolerance`]; a graph fails.
+    /// [`Error::DamagedWeights`], [`Error::OtherWeights`], [`Error::PromptLength`], [`Error::NothingToVerify`], [`Error::Tolerance`]; a graph fails.
     pub fn verify(
         &mut self,
         length: usize,

@@ -2,36 +2,42 @@
 //!
 //! | file | compared with | when |
 //! |---|---|---|
-//! | of the embedded backend, up to 64 MiB | its own checksums | whenever it is loaded, by the backend |
-//! | of the embedded backend, larger | its own checksums (xxh3) | once per file |
-//! | of another backend, token embeddings | the manifest (SHA-256) | once per file |
-//! | of another backend, without manifest | nothing there is; said in the log | |
+//! | in the manifest | its length there | before the first token |
+//! | the same, 2 MiB of such files | its SHA-256 there | before the first token |
+//! | the same, larger | its SHA-256 there | once per file |
+//! | in no manifest, of the embedded backend, up to 64 MiB | its own checksums | whenever it is loaded, by the backend |
+//! | in no manifest, of the embedded backend, larger | its own checksums (xxh3) | once per file |
+//! | in no manifest, of another backend, token embeddings | nothing there is; said in the log | |
 //!
 //! *Once per file*: a stamp in the cache folder remembers it, see [`genie_bundle::stamps`]. *When*: from the first token of
 //! the first reply on, in a thread of the lowest priority; whoever needs the answer (the second prompt, saving) does the
-//! rest at once, so that no one waits for a thread that the system does not run. Files are opened before the graphs
-//! are loaded: a bundle that is compiled again meanwhile raises no alarm.
+//! rest at once, so that no one waits for a thread that the system does not run. The files are opened as soon as the graphs
+//! are loaded: a bundle that is compiled again later raises no alarm.
 //!
 //! *Trap*: a file that is changed while it is mapped gives other tokens at once, and the change may come after its bytes
 //! were compared. Nothing can be done about that from here.
 
+mod job;
+
 use std::collections::VecDeque;
-use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use dialog::DialogConfig;
-use genie_bundle::stamps::{FileIdentity, Known, Stamps};
+use genie_bundle::stamps::Stamps;
 use genie_bundle::{BundleError, FileCheck, MANIFEST_FILE, Manifest};
-use qnn_host::container::{SumsError, WeightSums};
+use qnn_host::container::SumsError;
 
 use crate::Error;
+use job::{Checksums, Finding, Job, SumsJob};
 
-/// Bytes between two looks at whether to stop.
-const STEP: usize = 256 << 10;
+/// Bytes that are compared with the manifest before the first token, all files together: 1 to 3 ms with SHA instructions.
+const AT_ONCE: u64 = 2 << 20;
+/// Times that a manifest is read which changes while the files are opened.
+const MOST_READS: usize = 4;
 
 /// What is wrong with a file of weights.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -45,27 +51,19 @@ pub enum WeightFault {
     Checksums(#[from] SumsError),
 }
 
+impl From<BundleError> for WeightFault {
+    fn from(error: BundleError) -> Self {
+        Self::Manifest(Arc::new(error))
+    }
+}
+
 /// How much is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extent {
     /// What neither the backend has compared nor a stamp vouches for.
     Unknown,
-    /// Every file, and the manifest's hash of each if it has one.
+    /// Every file, with the manifest's hash and its own checksums, as far as it has them.
     All,
-}
-
-/// A file to compare.
-enum Job {
-    Manifest(Box<FileCheck>),
-    Checksums(Box<SumsJob>),
-}
-
-/// A file with checksums of its own.
-struct SumsJob {
-    path: PathBuf,
-    sums: WeightSums,
-    identity: Option<(FileIdentity, Stamps)>,
-    began: Option<SystemTime>,
 }
 
 /// The check of a bundle, which may be going on.
@@ -84,32 +82,28 @@ struct Shared {
 
 struct Work {
     jobs: VecDeque<Job>,
-    outcome: Result<(), (PathBuf, WeightFault)>,
+    outcome: Result<(), Finding>,
 }
 
 impl WeightCheck {
-    /// Opens the files that are to be compared; reads nothing of them but headers.
-    pub(crate) fn of(config: &DialogConfig, cache_folder: Option<&Path>) -> Self {
+    /// Opens the files that are to be compared, and compares with the manifest what takes no time: lengths, small files, and
+    /// files that a stamp knows.
+    ///
+    /// # Errors
+    /// [`Error::DamagedWeights`], [`Error::OtherWeights`].
+    pub(crate) fn begin(config: &DialogConfig, cache_folder: Option<&Path>) -> Result<Self, Error> {
         let stamps = cache_folder.map(Stamps::in_folder).or_else(Stamps::of_user);
-        Self::with(config, Extent::Unknown, stamps)
+        let mut work = Work::of(config, Extent::Unknown, stamps.as_ref());
+        work.compare_small().map_err(|finding| finding.error())?;
+        Ok(Self::new(work))
     }
 
     /// Compares every file of the weights with the manifest's hash and with its own checksums, now.
     pub(crate) fn in_full(config: &DialogConfig) -> Result<(), Error> {
-        Self::with(config, Extent::All, None).finish()
+        Self::new(Work::of(config, Extent::All, None)).finish()
     }
 
-    fn with(config: &DialogConfig, extent: Extent, stamps: Option<Stamps>) -> Self {
-        let manifest = manifest(config.base());
-        let mut work = Work { jobs: VecDeque::new(), outcome: Ok(()) };
-        let engine = config.engine();
-        let files = engine.ctx_bins.iter().chain(engine.embedding.as_ref().map(|table| &table.path));
-        for path in files {
-            // A file that is not there, or whose header is damaged, is refused by whoever loads it.
-            if let Err(fault) = work.add(path, config.base(), manifest.as_ref(), extent, stamps.as_ref()) {
-                tracing::debug!("`{}` is left to its loader: {fault}", path.display());
-            }
-        }
+    fn new(work: Work) -> Self {
         let over = AtomicBool::new(work.jobs.is_empty());
         Self { shared: Arc::new(Shared { work: Mutex::new(work), stop: AtomicBool::new(false), over }), thread: None }
     }
@@ -146,7 +140,7 @@ impl WeightCheck {
         let work = self.shared.work.lock().unwrap_or_else(PoisonError::into_inner);
         match &work.outcome {
             Ok(()) => Ok(()),
-            Err((path, source)) => Err(Error::DamagedWeights { path: path.clone(), source: source.clone() }),
+            Err(finding) => Err(finding.error()),
         }
     }
 }
@@ -180,6 +174,35 @@ impl Shared {
 }
 
 impl Work {
+    /// Opens what is to be compared; reads nothing of it but headers.
+    fn of(config: &DialogConfig, extent: Extent, stamps: Option<&Stamps>) -> Self {
+        let engine = config.engine();
+        let files: Vec<&Path> = engine
+            .ctx_bins
+            .iter()
+            .chain(engine.embedding.as_ref().map(|table| &table.path))
+            .map(AsRef::as_ref)
+            .collect();
+        let mut listed = manifest(config.base());
+        for _ in 0..MOST_READS {
+            let mut work = Self { jobs: VecDeque::new(), outcome: Ok(()) };
+            for path in &files {
+                // A file that is not there, or whose header is damaged, is refused by whoever loads it.
+                if let Err(fault) = work.add(path, config.base(), listed.as_ref(), extent, stamps) {
+                    tracing::debug!("`{}` is left to its loader: {fault}", path.display());
+                }
+            }
+            // A bundle that was replaced meanwhile: the files are of one, the manifest of the other.
+            let now = Manifest::read(config.base()).ok();
+            if now == listed {
+                return work;
+            }
+            listed = now;
+        }
+        tracing::warn!("the weights are not checked: `{MANIFEST_FILE}` changes all the time");
+        Self { jobs: VecDeque::new(), outcome: Ok(()) }
+    }
+
     fn add(
         &mut self,
         path: &Path,
@@ -189,26 +212,37 @@ impl Work {
         stamps: Option<&Stamps>,
     ) -> Result<(), WeightFault> {
         let entry = manifest.and_then(|manifest| FileCheck::entry(manifest, base, path));
-        let file = File::open(path).map_err(SumsError::from)?;
-        let identity = FileIdentity::of(&file).zip(stamps.cloned());
-        let sums = WeightSums::open(file)?;
-        let hashed = |entry| FileCheck::open(path, entry, stamps.cloned()).map_err(Arc::new);
-        let by_sums = sums.is_some();
-        if let Some(sums) = sums {
-            let known = || identity.as_ref().is_some_and(|(file, stamps)| stamps.known(file).checksums);
-            if extent == Extent::All || !(sums.are_compared_on_load() || known()) {
-                let job = SumsJob { path: path.to_owned(), sums, identity, began: None };
-                self.jobs.push_back(Job::Checksums(Box::new(job)));
+        let is_listed = entry.is_some();
+        if extent == Extent::All || !is_listed {
+            match SumsJob::of(path, stamps, extent == Extent::All)? {
+                Checksums::Open(job) => self.jobs.push_back(job),
+                Checksums::Compared => {}
+                Checksums::None if is_listed => {}
+                Checksums::None => {
+                    tracing::info!("`{}` is in no manifest: its content cannot be checked", path.display());
+                }
             }
         }
-        match entry {
-            Some(entry) if extent == Extent::All || !by_sums => {
-                self.jobs.push_back(Job::Manifest(Box::new(hashed(entry)?)))
+        if let Some(entry) = entry {
+            self.jobs.push_back(Job::listed(path, entry, stamps.cloned())?);
+        }
+        Ok(())
+    }
+
+    /// Compares what can be compared before the first token. What was read for it stays in the list, for its stamp: writing
+    /// that takes longer.
+    fn compare_small(&mut self) -> Result<(), Finding> {
+        let mut room = AT_ONCE;
+        for mut job in std::mem::take(&mut self.jobs) {
+            job.compare_length()?;
+            let n_bytes = job.n_bytes();
+            if let Some(left) = room.checked_sub(n_bytes) {
+                room = left;
+                job.finish()?;
             }
-            None if !by_sums => {
-                tracing::info!("`{}` is in no manifest: its content cannot be checked", path.display());
+            if n_bytes > 0 {
+                self.jobs.push_back(job);
             }
-            _ => {}
         }
         Ok(())
     }
@@ -216,47 +250,19 @@ impl Work {
     fn step(&mut self) -> bool {
         let Some(job) = self.jobs.front_mut() else { return true };
         match job.step() {
-            Ok(false) => {}
+            Ok(false) => return false,
             Ok(true) => {
                 tracing::debug!("the weights in `{}` are as they were written", job.path().display());
+                job.leave_stamp();
                 self.jobs.pop_front();
             }
-            Err(fault) => {
-                self.outcome = Err((job.path().to_owned(), fault));
+            Err(finding) => {
+                job.leave_stamp();
+                self.outcome = Err(finding);
                 self.jobs.clear();
             }
         }
         self.jobs.is_empty()
-    }
-}
-
-impl Job {
-    fn path(&self) -> &Path {
-        match self {
-            Self::Manifest(check) => check.path(),
-            Self::Checksums(job) => &job.path,
-        }
-    }
-
-    fn step(&mut self) -> Result<bool, WeightFault> {
-        match self {
-            Self::Manifest(check) => Ok(check.step(STEP).map_err(Arc::new)?),
-            Self::Checksums(job) => Ok(job.step()?),
-        }
-    }
-}
-
-impl SumsJob {
-    fn step(&mut self) -> Result<bool, SumsError> {
-        let began = *self.began.get_or_insert_with(SystemTime::now);
-        let over = self.sums.step(STEP)?;
-        if let (true, Some((identity, stamps))) = (over, &self.identity)
-            && identity.is_settled(began)
-            && FileIdentity::of(self.sums.file()).as_ref() == Some(identity)
-        {
-            stamps.learn(identity, Known { sha256: None, checksums: true });
-        }
-        Ok(over)
     }
 }
 

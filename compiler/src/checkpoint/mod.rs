@@ -6,6 +6,7 @@
 //!
 //! *Source*: the safetensors format as published by Hugging Face (8-byte length, JSON header, dense data).
 
+mod fused;
 mod harmless;
 mod header;
 mod index;
@@ -22,6 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 pub use crate::gguf::BlockFormat;
+pub(crate) use fused::fused_name;
 pub(crate) use harmless::is_harmless;
 pub(crate) use header::file_header;
 pub(crate) use read::{FiniteCheck, for_each_chunk, for_each_raw};
@@ -38,6 +40,8 @@ pub struct Checkpoint {
     shards: Vec<PathBuf>,
     tensors: BTreeMap<String, TensorEntry>,
     names: Names,
+    /// Some tensors are views of one that holds several.
+    fused: bool,
     notes: Vec<String>,
 }
 
@@ -120,7 +124,7 @@ impl Checkpoint {
             notes.push(format!("{INDEX_FILE} is not read: {SINGLE_FILE} holds the weights"));
         }
         note_other_files(dir, &shards, &mut notes);
-        Ok(Self { dir: dir.into(), shards, tensors, names: Names::HuggingFace, notes })
+        Ok(Self { dir: dir.into(), shards, tensors, names: Names::HuggingFace, fused: false, notes })
     }
 
     /// The tensors of a GGUF file, by Hugging Face's names where they have one. `head_dim` as the model has it.
@@ -153,7 +157,7 @@ impl Checkpoint {
             tensors.insert(known.unwrap_or_else(|| name.clone()), entry);
         }
         let dir = gguf.path.parent().unwrap_or(Path::new("")).into();
-        Ok(Self { dir, shards: vec![gguf.path.clone()], tensors, names: Names::Gguf, notes: Vec::new() })
+        Ok(Self { dir, shards: vec![gguf.path.clone()], tensors, names: Names::Gguf, fused: false, notes: Vec::new() })
     }
 
     /// The directory it was opened from.
@@ -178,6 +182,8 @@ impl Checkpoint {
 
     /// What a tensor is called in the files.
     pub(crate) fn stored_name(&self, name: &str) -> String {
+        let whole = fused_name(name).filter(|_| self.fused);
+        let name = whole.as_deref().unwrap_or(name);
         match self.names {
             Names::HuggingFace => name.into(),
             Names::Gguf => gguf_name(name).unwrap_or_else(|| name.into()),

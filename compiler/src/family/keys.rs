@@ -4,7 +4,7 @@
 //! A key that nothing reads may still change what the model computes, and the text would be wrong without a word. So a key with a
 //! name from the vocabulary of model mathematics is refused unless its value turns it off; other unknown keys are named in a note.
 
-use super::ModelSpec;
+use super::{Activation, ModelSpec, NormKind, QkNorm};
 use crate::Result;
 use crate::json::{Object, shown, shown_key};
 use serde_json::Value;
@@ -117,9 +117,14 @@ const FIXED: &[Fixed] = &[
         accepted: "the value of num_key_value_heads",
     },
     Fixed {
-        keys: &["kv_channels", "qk_head_dim", "v_head_dim", "rotary_dim", "rotary_ndims", "rotary_emb_dim"],
+        keys: &["kv_channels", "qk_head_dim", "v_head_dim"],
         fits: |v, spec| is(v, spec.head_dim),
         accepted: "the width of a head",
+    },
+    Fixed {
+        keys: &["rotary_dim", "rotary_ndims", "rotary_emb_dim"],
+        fits: |v, spec| is(v, spec.rotary_dim),
+        accepted: "the part of a head that is rotated",
     },
     Fixed {
         keys: &["ffn_hidden_size", "n_inner", "d_ff", "ffn_dim"],
@@ -145,12 +150,12 @@ const FIXED: &[Fixed] = &[
             "norm_epsilon",
             "rms_norm_epsilon",
         ],
-        fits: |v, spec| v.as_f64().is_some_and(|eps| eps as f32 == spec.rms_eps),
+        fits: |v, spec| v.as_f64().is_some_and(|eps| eps as f32 == spec.norm_eps),
         accepted: "the value of rms_norm_eps",
     },
     Fixed {
         keys: &["qk_norm", "use_qk_norm", "qk_layernorm", "qk_layer_norm"],
-        fits: |v, spec| *v == spec.qk_norm,
+        fits: |v, spec| *v == (spec.qk_norm != QkNorm::None),
         accepted: "what the family has",
     },
     Fixed {
@@ -159,9 +164,9 @@ const FIXED: &[Fixed] = &[
         accepted: "what the family has",
     },
     Fixed {
-        keys: &["activation", "activation_function", "hidden_activation", "act_fn", "ffn_act"],
-        fits: |v, _| matches!(v.as_str(), Some("silu" | "swish" | "swiglu")),
-        accepted: "silu",
+        keys: &["activation", "activation_function", "hidden_act", "hidden_activation", "act_fn", "ffn_act"],
+        fits: |v, spec| v.as_str().and_then(Activation::by_name) == Some(spec.activation),
+        accepted: "the activation of the family",
     },
     Fixed {
         keys: &["position_embedding_type", "position_encoding_type"],
@@ -170,8 +175,8 @@ const FIXED: &[Fixed] = &[
     },
     Fixed {
         keys: &["norm_type", "normalization", "normalization_type", "norm_class_name"],
-        fits: |v, _| v.as_str().is_some_and(|name| name.to_lowercase().replace(['_', '-'], "") == "rmsnorm"),
-        accepted: "rmsnorm",
+        fits: |v, spec| v.as_str().is_some_and(|name| name.to_lowercase().replace(['_', '-'], "") == norm_name(spec)),
+        accepted: "what the family has",
     },
     Fixed { keys: &["is_causal", "causal"], fits: |v, _| *v == true, accepted: "true" },
     Fixed { keys: &["query_pre_attn_scalar"], fits: |v, spec| is(v, spec.head_dim), accepted: "the width of a head" },
@@ -192,12 +197,15 @@ const FIXED: &[Fixed] = &[
             "lm_head_multiplier",
             "key_multiplier",
             "scale_emb",
-            "rotary_pct",
-            "rotary_percent",
             "rope_ratio",
         ],
         fits: |v, _| v.as_f64() == Some(1.0),
         accepted: "1",
+    },
+    Fixed {
+        keys: &["rotary_pct", "rotary_percent", "rope_pct"],
+        fits: |v, spec| v.as_f64() == Some(spec.rope.part),
+        accepted: "the part of a head that is rotated",
     },
 ];
 
@@ -331,6 +339,10 @@ pub(super) fn note_generation(generation: &Object<'_>, notes: &mut Vec<String>) 
     if !listed.is_empty() {
         notes.push(format!("generation_config.json recommends what a bundle does not carry: {}", listed.join(", ")));
     }
+}
+
+const fn norm_name(spec: &ModelSpec) -> &'static str {
+    if matches!(spec.norm, NormKind::Layer) { "layernorm" } else { "rmsnorm" }
 }
 
 fn is(value: &Value, n: usize) -> bool {

@@ -3,18 +3,31 @@
 //! A family on the Llama skeleton is one file (a constant that lists what it varies) and one row of the table below. Steps:
 //! `docs/add-a-model-family.md`.
 
+mod factors;
+mod gemma2;
+mod granite;
 mod keys;
+mod layers;
 mod llama;
+mod mistral;
+mod olmo2;
+mod parts;
+mod phi3;
 mod qwen2;
 mod qwen3;
 mod rope;
 mod skeleton;
+mod smollm3;
+mod stablelm;
 #[cfg(test)]
 mod tests;
 mod tokens;
 
+pub(crate) use factors::FactorKeys;
+pub(crate) use layers::SlidingWindow;
+pub use parts::{Activation, Factors, NormKind, NormPlace, QkNorm, Window};
 pub use rope::{Llama3Scaling, Rope};
-pub(crate) use skeleton::{Bias, FamilyInfo, SlidingWindow};
+pub(crate) use skeleton::{Bias, FamilyInfo};
 pub use tokens::{SamplerDefaults, SpecialTokens};
 
 use crate::json::{self, Object, shown_key};
@@ -51,6 +64,20 @@ families! {
     Qwen2 => qwen2::FAMILY,
     /// `Qwen3ForCausalLM`: norms on Q and K, explicit head width.
     Qwen3 => qwen3::FAMILY,
+    /// `MistralForCausalLM`: Mistral 7B, Nemo, Ministral.
+    Mistral => mistral::FAMILY,
+    /// `Phi3ForCausalLM`: Phi 3, Phi 3.5, Phi 4 and Phi 4 mini; fused projections, parts of heads rotated.
+    Phi3 => phi3::FAMILY,
+    /// `GraniteForCausalLM`: Granite 3; factors of embedding, residual stream, scores and logits.
+    Granite => granite::FAMILY,
+    /// `SmolLM3ForCausalLM`: layers without rotary positions.
+    SmolLm3 => smollm3::FAMILY,
+    /// `Olmo2ForCausalLM`: norms behind attention and feed-forward part, and over all queries and keys.
+    Olmo2 => olmo2::FAMILY,
+    /// `Gemma2ForCausalLM`: norms on both sides, soft caps, GELU.
+    Gemma2 => gemma2::FAMILY,
+    /// `StableLmForCausalLM`: layer norms with biases, a part of each head rotated.
+    StableLm => stablelm::FAMILY,
 }
 
 impl Family {
@@ -64,9 +91,13 @@ impl Family {
         self.info().class
     }
 
-    /// The family of that name.
-    pub(crate) fn by_name(name: &str) -> Option<Self> {
+    fn by_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|family| family.name() == name)
+    }
+
+    /// The families that GGUF files are read of.
+    pub(crate) fn of_gguf() -> impl Iterator<Item = Self> {
+        Self::ALL.iter().copied().filter(|family| family.info().gguf.is_some())
     }
 
     fn detect(config: &Object<'_>) -> Result<Self> {
@@ -102,11 +133,11 @@ impl fmt::Display for Family {
 
 /// The file of a model's configuration.
 pub(crate) const CONFIG: &str = "config.json";
-const BIAS_KEYS: [&str; 2] = ["attention_bias", "mlp_bias"];
+const BIAS_KEYS: [&str; 3] = ["attention_bias", "mlp_bias", "use_qkv_bias"];
 
 /// What the lowering needs to know about a decoder, whatever its family.
 ///
-/// *Invariants*: extents are non-zero, `n_heads` is a multiple of `n_kv_heads`, `head_dim` is even.
+/// *Invariants*: extents are non-zero, `n_heads` is a multiple of `n_kv_heads`, `head_dim` and `rotary_dim` are even.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelSpec {
     /// The family of its configuration.
@@ -121,22 +152,36 @@ pub struct ModelSpec {
     pub n_kv_heads: usize,
     /// Width of a head.
     pub head_dim: usize,
+    /// Elements of a head that are rotated, the first ones.
+    pub rotary_dim: usize,
     /// Width of the feed-forward part.
     pub ffn: usize,
     /// Vocabulary entries: rows of the embedding.
     pub vocab: usize,
-    /// Added to the mean square in every RMS norm.
-    pub rms_eps: f32,
+    /// What norms compute.
+    pub norm: NormKind,
+    /// Where layers have them.
+    pub norm_place: NormPlace,
+    /// Added to the mean square, or the variance, in every norm.
+    pub norm_eps: f32,
+    /// Of the feed-forward part.
+    pub activation: Activation,
+    /// Factors and bounds.
+    pub factors: Factors,
     /// Rotary positions.
     pub rope: Rope,
+    /// For each layer, whether queries and keys are rotated.
+    pub rotated_layers: Vec<bool>,
+    /// Attention that sees the last tokens only. Graphs are made for contexts that are not longer.
+    pub window: Option<Window>,
     /// Positions the model was trained for, when the configuration has them.
     pub max_positions: Option<usize>,
     /// The LM head is the embedding.
     pub tied: bool,
     /// Which of the linear parts carry biases.
     pub biases: Biases,
-    /// Queries and keys are normalised per head before the rotation.
-    pub qk_norm: bool,
+    /// Norms on queries and keys before the rotation.
+    pub qk_norm: QkNorm,
     /// Special token ids.
     pub tokens: SpecialTokens,
     /// The sampling parameters that the checkpoint's authors recommend.
@@ -170,7 +215,7 @@ impl ModelSpec {
 
     /// Width of the rotary tables: one column per rotated pair.
     pub const fn rope_dim(&self) -> usize {
-        self.head_dim / 2
+        self.rotary_dim / 2
     }
 }
 

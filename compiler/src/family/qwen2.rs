@@ -2,17 +2,17 @@
 //!
 //! *Source*: `Qwen2Config` and the attention of `Qwen2ForCausalLM` in Hugging Face transformers.
 
-use super::skeleton::{Bias, FamilyInfo, SlidingWindow};
+use super::SlidingWindow;
+use super::skeleton::{Bias, FamilyInfo};
 
 pub(super) const FAMILY: FamilyInfo = FamilyInfo {
     name: "qwen2",
     class: "Qwen2ForCausalLM",
+    gguf: Some("qwen2"),
     qkv_bias: Bias::Always,
     o_bias: Bias::Never,
     mlp_bias: Bias::Never,
-    qk_norm: false,
-    default_head_dim: None,
     sliding_window: SlidingWindow::OffByDefault,
     prepends_bos: false,
-    gguf_paired_heads: false,
+    ..FamilyInfo::LLAMA
 };

@@ -2,17 +2,17 @@
 //!
 //! *Source*: `Qwen3Config` and the attention of `Qwen3ForCausalLM` in Hugging Face transformers.
 
-use super::skeleton::{Bias, FamilyInfo, SlidingWindow};
+use super::skeleton::{Bias, Defaults, FamilyInfo};
+use super::{QkNorm, SlidingWindow};
 
 pub(super) const FAMILY: FamilyInfo = FamilyInfo {
     name: "qwen3",
     class: "Qwen3ForCausalLM",
-    qkv_bias: Bias::AttentionKey,
-    o_bias: Bias::AttentionKey,
+    gguf: Some("qwen3"),
     mlp_bias: Bias::Never,
-    qk_norm: true,
-    default_head_dim: Some(128),
+    qk_norm: QkNorm::Heads,
     sliding_window: SlidingWindow::OffByDefault,
+    defaults: Defaults { head_dim: Some(128), ..Defaults::LLAMA },
     prepends_bos: false,
-    gguf_paired_heads: false,
+    ..FamilyInfo::LLAMA
 };

@@ -4,11 +4,9 @@
 
 pub use genie_types::Llama3Scaling;
 
+use super::skeleton::Defaults;
 use crate::Result;
 use crate::json::{Object, shown, shown_key};
-
-/// Theta where `config.json` has none.
-const DEFAULT_THETA: f64 = 10_000.0;
 
 /// The newer key, and the older one that it replaced.
 const KEYS: [&str; 2] = ["rope_parameters", "rope_scaling"];
@@ -25,9 +23,11 @@ pub struct Rope {
     pub theta: f64,
     /// Scaling of the low frequencies, `None` for plain rotation.
     pub scaling: Option<Llama3Scaling>,
+    /// The part of a head that is rotated, 1 for all of it. The other elements come behind it and stay as they are.
+    pub part: f64,
 }
 
-pub(super) fn read(config: &Object<'_>) -> Result<Rope> {
+pub(super) fn read(config: &Object<'_>, defaults: &Defaults) -> Result<Rope> {
     let [newer, older] = KEYS.map(|key| config.value(key));
     if let (Some(newer), Some(older)) = (newer, older)
         && newer != older
@@ -35,10 +35,11 @@ pub(super) fn read(config: &Object<'_>) -> Result<Rope> {
         return Err(config.bad(KEYS[1], shown(older), "the same as `rope_parameters`, or no such key"));
     }
     let theta = config.number("rope_theta", 1.0..=f64::MAX, AT_LEAST_1)?;
-    full_rotation(config)?;
+    let outer_part = rotated_part(config)?;
     let key = if newer.is_some() { KEYS[0] } else { KEYS[1] };
     let Some(block) = config.object(key)? else {
-        return Ok(Rope { theta: theta.unwrap_or(DEFAULT_THETA), scaling: None });
+        let part = outer_part.unwrap_or(defaults.rotary_part);
+        return Ok(Rope { theta: theta.unwrap_or(defaults.theta), scaling: None, part });
     };
 
     let own_theta = block.number("rope_theta", 1.0..=f64::MAX, AT_LEAST_1)?;
@@ -47,7 +48,14 @@ pub(super) fn read(config: &Object<'_>) -> Result<Rope> {
     {
         return Err(block.bad("rope_theta", own, &format!("{outer}, as `rope_theta` outside of it")));
     }
-    full_rotation(&block)?;
+    let own_part = rotated_part(&block)?;
+    if let (Some(own), Some(outer)) = (own_part, outer_part)
+        && own != outer
+    {
+        let expected = format!("{outer}, as `partial_rotary_factor` outside of it");
+        return Err(block.bad("partial_rotary_factor", own, &expected));
+    }
+    let part = own_part.or(outer_part).unwrap_or(defaults.rotary_part);
     let (newer, older) = (block.text("rope_type")?, block.text("type")?);
     if let (Some(newer), Some(older)) = (newer, older)
         && newer != older
@@ -65,17 +73,13 @@ pub(super) fn read(config: &Object<'_>) -> Result<Rope> {
     };
     match block.unread().iter().find(|(_, value)| !value.is_null()) {
         Some((key, value)) => Err(block.unknown(key, value)),
-        None => Ok(Rope { theta: own_theta.or(theta).unwrap_or(DEFAULT_THETA), scaling }),
+        None => Ok(Rope { theta: own_theta.or(theta).unwrap_or(defaults.theta), scaling, part }),
     }
 }
 
-/// Refuses heads of which only a part is rotated.
-fn full_rotation(block: &Object<'_>) -> Result<()> {
-    let key = "partial_rotary_factor";
-    match block.number(key, 0.0..=1.0, "a number from 0 to 1")? {
-        Some(factor) if factor != 1.0 => Err(block.unsupported(key, factor, "1.0")),
-        _ => Ok(()),
-    }
+/// The part of a head that is rotated, where it is said.
+fn rotated_part(block: &Object<'_>) -> Result<Option<f64>> {
+    block.number("partial_rotary_factor", 0.0..=1.0, "a number from 0 to 1")
 }
 
 /// All positions divided by a factor. libGenie's configuration has no name for it, but it is the `llama3` rule for a model of one

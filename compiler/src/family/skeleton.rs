@@ -1,39 +1,67 @@
 //! The Llama skeleton: what a family may vary, and how its configuration becomes a [`ModelSpec`].
 
+use super::factors::{self, FactorKeys};
+use super::layers::{self, MAX_LAYERS, SlidingWindow};
+use super::parts::{Activation, NormKind, NormPlace, QkNorm};
 use super::{Biases, Family, ModelSpec, SamplerDefaults, SpecialTokens, rope};
 use crate::json::{Object, shown_key};
 use crate::{CompileError, Result};
 
-/// Transformers' default where `config.json` has no `rms_norm_eps`.
-const DEFAULT_RMS_EPS: f64 = 1e-6;
-
-/// Most layers or heads that a configuration may ask for, and the widest head.
-const MAX_COUNT: usize = 1 << 16;
+/// Most heads that a configuration may ask for, and the widest head.
+const MAX_COUNT: usize = MAX_LAYERS;
 /// Widest hidden and feed-forward parts.
 const MAX_WIDTH: usize = 1 << 24;
 
-/// What distinguishes a family from the others on the skeleton. Each family's file fills one.
+/// What distinguishes a family from the others on the skeleton. Each family's file fills one, from [`FamilyInfo::LLAMA`].
 pub(crate) struct FamilyInfo {
-    /// `model_type` in `config.json`, and `general.architecture` in GGUF files.
+    /// `model_type` in `config.json`.
     pub(crate) name: &'static str,
     /// The class that `architectures` names in `config.json`.
     pub(crate) class: &'static str,
+    /// `general.architecture` of GGUF files, where those are read.
+    pub(crate) gguf: Option<&'static str>,
     /// Biases of the Q, K and V projections.
     pub(crate) qkv_bias: Bias,
     /// Bias of the attention's output projection.
     pub(crate) o_bias: Bias,
     /// Biases of the feed-forward part.
     pub(crate) mlp_bias: Bias,
-    /// Queries and keys are normalised per head before the rotation.
-    pub(crate) qk_norm: bool,
-    /// Width of a head where `config.json` has no `head_dim`; `None` for hidden size over heads.
-    pub(crate) default_head_dim: Option<usize>,
-    /// Whether the key `sliding_window` alone turns the window on.
+    /// Checkpoints have Q, K and V in one tensor, and the two inputs of the feed-forward part in one.
+    pub(crate) fused: bool,
+    /// What norms compute.
+    pub(crate) norm: NormKind,
+    /// Where layers have them.
+    pub(crate) norm_place: NormPlace,
+    /// Norms on queries and keys before the rotation.
+    pub(crate) qk_norm: QkNorm,
+    /// Which keys of factors there are.
+    pub(crate) factors: FactorKeys,
+    /// Whether `no_rope_layers` and `no_rope_layer_interval` leave layers without rotation.
+    pub(crate) no_rope_keys: bool,
+    /// Which layers `sliding_window` is about.
     pub(crate) sliding_window: SlidingWindow,
+    /// Values of keys that `config.json` does not have.
+    pub(crate) defaults: Defaults,
     /// A dialog begins with BOS where the tokenizer's configuration does not decide it.
     pub(crate) prepends_bos: bool,
     /// llama.cpp's converter stores the rows of Q and K as the pairs `(0, d/2), (1, d/2 + 1), ...`.
     pub(crate) gguf_paired_heads: bool,
+}
+
+/// Values of keys that `config.json` does not have, as in Hugging Face transformers.
+pub(crate) struct Defaults {
+    /// Width of a head; `None` for hidden size over heads.
+    pub(crate) head_dim: Option<usize>,
+    /// Added to the mean square in norms.
+    pub(crate) norm_eps: f64,
+    /// Base of the rotary angles.
+    pub(crate) theta: f64,
+    /// The part of a head that is rotated.
+    pub(crate) rotary_part: f64,
+    /// The LM head is the embedding.
+    pub(crate) tied: bool,
+    /// Of the feed-forward part.
+    pub(crate) activation: Activation,
 }
 
 /// When a linear layer has a bias.
@@ -47,26 +75,44 @@ pub(crate) enum Bias {
     AttentionKey,
     /// When `mlp_bias` is true.
     MlpKey,
-}
-
-/// What `sliding_window` means without `use_sliding_window`. A window that is on is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SlidingWindow {
-    /// A size turns the window on.
-    OnByDefault,
-    /// A size alone has no effect.
-    OffByDefault,
+    /// When `use_qkv_bias` is true.
+    QkvKey,
 }
 
 impl FamilyInfo {
-    /// The biases of a model with those values of `attention_bias` and `mlp_bias`.
-    pub(crate) fn biases(&self, attention: bool, mlp: bool) -> Biases {
-        let has = |rule| match rule {
-            Bias::Always => true,
-            Bias::Never => false,
-            Bias::AttentionKey => attention,
-            Bias::MlpKey => mlp,
-        };
+    /// Llama's own values, from which a family's file starts.
+    pub(crate) const LLAMA: Self = Self {
+        name: "llama",
+        class: "LlamaForCausalLM",
+        gguf: None,
+        qkv_bias: Bias::AttentionKey,
+        o_bias: Bias::AttentionKey,
+        mlp_bias: Bias::MlpKey,
+        fused: false,
+        norm: NormKind::Rms,
+        norm_place: NormPlace::Before,
+        qk_norm: QkNorm::None,
+        factors: FactorKeys::None,
+        no_rope_keys: false,
+        sliding_window: SlidingWindow::All { default: None },
+        defaults: Defaults::LLAMA,
+        prepends_bos: true,
+        gguf_paired_heads: false,
+    };
+
+    /// The key of the number that is added in norms.
+    pub(crate) const fn eps_key(&self) -> &'static str {
+        if matches!(self.norm, NormKind::Layer) { "layer_norm_eps" } else { "rms_norm_eps" }
+    }
+
+    /// The key of the activation.
+    pub(crate) const fn activation_key(&self) -> &'static str {
+        if matches!(self.factors, FactorKeys::Gemma { .. }) { "hidden_activation" } else { "hidden_act" }
+    }
+
+    /// The biases of a model whose configuration has `true` for the keys of which `on` says so.
+    pub(crate) fn biases(&self, on: impl Fn(&'static str) -> bool) -> Biases {
+        let has = |rule: Bias| rule == Bias::Always || rule.key().is_some_and(&on);
         Biases { qkv: has(self.qkv_bias), o: has(self.o_bias), mlp: has(self.mlp_bias) }
     }
 
@@ -88,9 +134,21 @@ impl Bias {
         match self {
             Self::AttentionKey => Some("attention_bias"),
             Self::MlpKey => Some("mlp_bias"),
+            Self::QkvKey => Some("use_qkv_bias"),
             Self::Always | Self::Never => None,
         }
     }
+}
+
+impl Defaults {
+    pub(crate) const LLAMA: Self = Self {
+        head_dim: None,
+        norm_eps: 1e-6,
+        theta: 10_000.0,
+        rotary_part: 1.0,
+        tied: false,
+        activation: Activation::Silu,
+    };
 }
 
 /// Reads a configuration; special tokens and sampler are left at their defaults.
@@ -100,11 +158,13 @@ impl Bias {
 /// together.
 pub(super) fn read(config: &Object<'_>, family: Family) -> Result<ModelSpec> {
     let info = family.info();
-    refuse_unsupported(config, info.sliding_window)?;
+    let defaults = &info.defaults;
+    refuse_unsupported(config)?;
+    let activation = activation(config, info)?;
     let hidden = config.needed_count("hidden_size", 1..=MAX_WIDTH)?;
     let n_heads = config.needed_count("num_attention_heads", 1..=MAX_COUNT)?;
     let n_kv_heads = config.count("num_key_value_heads", 1..=MAX_COUNT)?.unwrap_or(n_heads);
-    let head_dim = match config.count("head_dim", 2..=MAX_COUNT)?.or(info.default_head_dim) {
+    let head_dim = match config.count("head_dim", 2..=MAX_COUNT)?.or(defaults.head_dim) {
         Some(width) => width,
         None if !hidden.is_multiple_of(n_heads) => return Err(CompileError::HeadDimUnknown { hidden, n_heads }),
         None => hidden / n_heads,
@@ -117,8 +177,19 @@ pub(super) fn read(config: &Object<'_>, family: Family) -> Result<ModelSpec> {
         return Err(config.bad("num_key_value_heads", found, "a divisor of num_attention_heads"));
     }
     let n_layers = config.needed_count("num_hidden_layers", 1..=MAX_COUNT)?;
-    check_layer_types(config, n_layers)?;
-    let eps = config.number("rms_norm_eps", 0.0..=1.0, "a number from 0 to 1")?;
+    let eps = config.number(info.eps_key(), 0.0..=1.0, "a number from 0 to 1")?;
+    let rope = rope::read(config, defaults)?;
+    let rotary_dim = (head_dim as f64 * rope.part) as usize;
+    if rotary_dim < 2 || !rotary_dim.is_multiple_of(2) {
+        let expected = format!("an even number of the {head_dim} elements of a head, at least 2");
+        return Err(config.bad("partial_rotary_factor", format!("{}, {rotary_dim} elements", rope.part), &expected));
+    }
+    let mut on = Vec::new();
+    for key in [Some("attention_bias"), Some("mlp_bias"), info.qkv_bias.key()].into_iter().flatten() {
+        if config.flag(key)? == Some(true) {
+            on.push(key);
+        }
+    }
     Ok(ModelSpec {
         family,
         n_layers,
@@ -126,24 +197,36 @@ pub(super) fn read(config: &Object<'_>, family: Family) -> Result<ModelSpec> {
         n_heads,
         n_kv_heads,
         head_dim,
+        rotary_dim,
         ffn: config.needed_count("intermediate_size", 1..=MAX_WIDTH)?,
         vocab: config.needed_count("vocab_size", 1..=i32::MAX as usize)?,
-        rms_eps: eps.unwrap_or(DEFAULT_RMS_EPS) as f32,
-        rope: rope::read(config)?,
+        norm: info.norm,
+        norm_place: info.norm_place,
+        norm_eps: eps.unwrap_or(defaults.norm_eps) as f32,
+        activation,
+        factors: factors::read(config, info.factors, hidden, head_dim)?,
+        rope,
+        rotated_layers: layers::rotated(config, info.no_rope_keys, n_layers)?,
+        window: layers::window(config, info.sliding_window, n_layers)?,
         max_positions: config.count("max_position_embeddings", 1..=u32::MAX as usize)?,
-        tied: config.flag("tie_word_embeddings")?.unwrap_or(false),
-        biases: info.biases(config.flag("attention_bias")?.unwrap_or(false), config.flag("mlp_bias")?.unwrap_or(false)),
+        tied: config.flag("tie_word_embeddings")?.unwrap_or(defaults.tied),
+        biases: info.biases(|key| on.contains(&key)),
         qk_norm: info.qk_norm,
         tokens: SpecialTokens::default(),
         sampler: SamplerDefaults::default(),
     })
 }
 
+/// The activation of the feed-forward part.
+fn activation(config: &Object<'_>, info: &FamilyInfo) -> Result<Activation> {
+    let key = info.activation_key();
+    let Some(name) = config.text(key)? else { return Ok(info.defaults.activation) };
+    let names = || Activation::NAMES.map(|(name, _)| name).join(", ");
+    Activation::by_name(name).ok_or_else(|| config.unsupported(key, shown_key(name), &format!("one of {}", names())))
+}
+
 /// Refuses features that the skeleton does not have.
-fn refuse_unsupported(config: &Object<'_>, window: SlidingWindow) -> Result<()> {
-    if let Some(act) = config.text("hidden_act")?.filter(|act| !matches!(*act, "silu" | "swish")) {
-        return Err(config.unsupported("hidden_act", shown_key(act), "silu"));
-    }
+fn refuse_unsupported(config: &Object<'_>) -> Result<()> {
     for key in ["num_experts", "num_local_experts", "n_routed_experts"] {
         if let Some(n) = config.count(key, 0..=MAX_COUNT)?.filter(|n| *n > 0) {
             return Err(config.unsupported(key, n, "no mixture of experts"));
@@ -152,28 +235,6 @@ fn refuse_unsupported(config: &Object<'_>, window: SlidingWindow) -> Result<()> 
     if let Some(quantised) = config.object("quantization_config")? {
         let method = quantised.text("quant_method")?.unwrap_or("no method named");
         return Err(config.unsupported("quantization_config", shown_key(method), "float weights (f32, f16, bf16)"));
-    }
-    let size = config.count("sliding_window", 0..=u32::MAX as usize)?;
-    match (window, config.flag("use_sliding_window")?, size) {
-        (SlidingWindow::OnByDefault, None | Some(true), Some(size)) => {
-            Err(config.unsupported("sliding_window", size, "null"))
-        }
-        (_, Some(true), _) => Err(config.unsupported("use_sliding_window", true, "false")),
-        _ => Ok(()),
-    }
-}
-
-/// Attention of all layers must be full.
-fn check_layer_types(config: &Object<'_>, n_layers: usize) -> Result<()> {
-    // Says from which layer on windows would be used; there are none.
-    config.count("max_window_layers", 0..=MAX_COUNT)?;
-    let Some(types) = config.texts("layer_types")? else { return Ok(()) };
-    if let Some(kind) = types.iter().find(|kind| **kind != "full_attention") {
-        return Err(config.unsupported("layer_types", shown_key(kind), "full_attention in every layer"));
-    }
-    if types.len() != n_layers {
-        let found = format!("{} entries", types.len());
-        return Err(config.bad("layer_types", found, &format!("one for each of the {n_layers} layers")));
     }
     Ok(())
 }

@@ -125,9 +125,10 @@ impl Gguf {
     pub(crate) fn family(&self) -> Result<Family> {
         let key = "general.architecture";
         let found = self.meta.required(key, self.meta.text(key)?)?;
-        Family::by_name(found).ok_or_else(|| CompileError::UnsupportedArchitecture {
+        let name = |family: &Family| family.info().gguf.expect("these families have one");
+        Family::of_gguf().find(|family| name(family) == found).ok_or_else(|| CompileError::UnsupportedArchitecture {
             found: super::value::shown(found),
-            supported: Family::ALL.iter().map(|family| family.name()).collect(),
+            supported: Family::of_gguf().map(|family| name(&family)).collect(),
         })
     }
 
@@ -194,7 +195,7 @@ impl Gguf {
 
     /// Gives the model the biases that the file has: llama.cpp's files have no key for them.
     pub(crate) fn set_biases(&self, spec: &mut ModelSpec) {
-        let always = spec.family.info().biases(false, false);
+        let always = spec.family.info().biases(|_| false);
         let has = |part: &str| self.tensors.contains_key(&format!("blk.0.{part}.bias"));
         spec.biases.qkv = always.qkv || has("attn_q");
         spec.biases.o = always.o || has("attn_output");

@@ -11,13 +11,14 @@
 //! softmax(q K (* c) + mask) V  [Hkv, G, n, d] -> [1, H, n, d] -> [1, n, H, d] -> [1, n, H*d]
 //! ```
 //!
-//! When n == m there is no past: K and V are the new columns alone. The factor `1 / sqrt(d)` is folded into the weights, or
-//! it is `c` where folding would round them.
+//! When n == m there is no past: K and V are the new columns alone. The factor of the scores, `1 / sqrt(d)` for most families, is
+//! folded into the weights, or it is `c` where folding would round them. Bounded scores are `cap * tanh(..)` before the mask is added.
+//! Of each head the first elements are rotated, as many as the position tables have, in layers that rotate.
 
-use super::LayerBuilder;
 use super::composer::{Composer, TensorValue};
 use super::sink::GraphSink;
-use super::weights::{LayerWeights, Linear};
+use super::weights::{self, LayerWeights, Linear};
+use super::{Format, LayerBuilder, Split, norm};
 use crate::Result;
 use crate::family::ModelSpec;
 use genie_types::{KvKind, Variant};
@@ -27,31 +28,58 @@ use nsp_graph::names::{self, KvName};
 pub(super) struct SharedInputs<T> {
     /// `[1, 1, n, m]`, added to the scores.
     mask: TensorValue<T>,
-    /// `[1, n, d/2]`.
-    cos: TensorValue<T>,
-    /// `[1, n, d/2]`.
-    sin: TensorValue<T>,
+    /// Cosines and sines, `[1, n, r/2]`; `None` where no layer rotates.
+    tables: Option<(TensorValue<T>, TensorValue<T>)>,
     /// `[1]`, multiplied into the scores; `None` where it is folded into the weights.
     scale: Option<TensorValue<T>>,
+    /// `[1]`, the bound of the scores.
+    cap: Option<TensorValue<T>>,
+    /// `[1]`, multiplied into what is added to the residual stream; `None` where it is folded into the weights.
+    pub(super) residual: Option<TensorValue<T>>,
 }
 
 impl<T: Copy + core::fmt::Debug> SharedInputs<T> {
-    /// Declares mask and positions as inputs, and the scale of the scores where there is one.
+    /// Declares mask and positions as inputs, and the factors that are constants.
     pub(super) fn declare<S: GraphSink<Tensor = T>>(
         spec: &ModelSpec,
+        split: &Split,
         variant: Variant,
-        scale: Option<f64>,
+        format: Format,
         graph: &mut Composer<S>,
     ) -> Result<Self> {
         let (n, m, width) = (variant.ar().get(), variant.cl().get(), spec.rope_dim());
         let dtype = graph.dtype();
         let mask = graph.input(names::ATTENTION_MASK, vec![1, 1, n, m], dtype)?;
-        let cos = graph.input(names::POSITION_COS, vec![1, 1, n, width], dtype)?;
-        let sin = graph.input(names::POSITION_SIN, vec![1, 1, n, width], dtype)?;
-        let cos = graph.reshape("rope_cos", &cos, vec![1, n, width], None)?;
-        let sin = graph.reshape("rope_sin", &sin, vec![1, n, width], None)?;
-        let scale = scale.map(|scale| graph.scalar("attention_scale", scale as f32)).transpose()?;
-        Ok(Self { mask, cos, sin, scale })
+        let tables = if spec.rotated_layers[split.layers.clone()].contains(&true) {
+            let cos = graph.input(names::POSITION_COS, vec![1, 1, n, width], dtype)?;
+            let sin = graph.input(names::POSITION_SIN, vec![1, 1, n, width], dtype)?;
+            let cos = graph.reshape("rope_cos", &cos, vec![1, n, width], None)?;
+            Some((cos, graph.reshape("rope_sin", &sin, vec![1, n, width], None)?))
+        } else {
+            None
+        };
+        let mut constant = |name: &str, value: Option<f64>| value.map(|v| graph.scalar(name, v as f32)).transpose();
+        Ok(Self {
+            mask,
+            tables,
+            scale: constant("attention_scale", weights::score_scale(spec, format))?,
+            cap: constant("attention_cap", spec.factors.scores_cap)?,
+            residual: constant("residual_scale", weights::residual_scale(spec, format))?,
+        })
+    }
+
+    /// Rotates heads `[1, h, n, d]` if layers do.
+    fn rotate<S: GraphSink<Tensor = T>>(
+        &self,
+        graph: &mut Composer<S>,
+        node: &str,
+        heads: TensorValue<T>,
+        rotates: bool,
+    ) -> Result<TensorValue<T>> {
+        match self.tables.as_ref().filter(|_| rotates) {
+            Some((cos, sin)) => graph.rotary(node, &heads, cos, sin),
+            None => Ok(heads),
+        }
     }
 }
 
@@ -70,13 +98,13 @@ pub(super) fn lower<S: GraphSink>(
     let cache_name =
         |kind, is_input| KvName { prefix: names::DEFAULT_GROUP, kind, layer, head: None, is_input }.to_string();
 
-    let h = graph.rms_norm(&format!("model_layers_{layer}_input_layernorm"), x, &weights.input_norm, spec.rms_eps)?;
+    let h = norm::optional(spec, graph, &format!("model_layers_{layer}_"), x, weights.before_attention.as_ref())?;
     let h = graph.rows(&at("rows_in"), &h)?;
     let q = project(graph, &at("q"), &h, &weights.q, weights.q_norm.as_ref(), n_heads, spec)?;
     let k = project(graph, &at("k"), &h, &weights.k, weights.k_norm.as_ref(), n_kv_heads, spec)?;
     let v = project(graph, &at("v"), &h, &weights.v, None, n_kv_heads, spec)?;
-    let q = graph.rotary(&at("q_rope"), &q, &shared.cos, &shared.sin)?;
-    let k = graph.rotary(&at("k_rope"), &k, &shared.cos, &shared.sin)?;
+    let q = shared.rotate(graph, &at("q_rope"), q, spec.rotated_layers[layer])?;
+    let k = shared.rotate(graph, &at("k_rope"), k, spec.rotated_layers[layer])?;
 
     let k = graph.transpose(&at("k_columns"), &k, [0, 1, 3, 2])?;
     let k = graph.reshape(&at("k_new"), &k, vec![n_kv_heads, 1, head_dim, n], Some(&cache_name(KvKind::Key, false)))?;
@@ -96,7 +124,11 @@ pub(super) fn lower<S: GraphSink>(
     let q = graph.reshape(&at("q_groups"), &q, vec![n_kv_heads, spec.group_size(), n, head_dim], None)?;
     let mut scores = graph.matmul(&at("scores"), &q, &k)?;
     if let Some(scale) = &shared.scale {
-        scores = graph.mul(&at("scaled"), &scores, scale)?;
+        scores = graph.mul(&at("scaled"), &scores, scale, None)?;
+    }
+    if let Some(cap) = &shared.cap {
+        let bounded = graph.tanh(&at("bounded"), &scores)?;
+        scores = graph.mul(&at("capped"), &bounded, cap, None)?;
     }
     let scores = graph.add(&at("mask"), &scores, &shared.mask, None)?;
     let shares = graph.softmax(&at("softmax"), &scores)?;
@@ -106,11 +138,15 @@ pub(super) fn lower<S: GraphSink>(
     let mixed = graph.reshape(&at("merge"), &mixed, vec![1, n, n_heads * head_dim], None)?;
     let mixed = graph.rows(&at("rows_out"), &mixed)?;
     let o = graph.linear(&at("o_proj"), &mixed, &weights.o.weight, weights.o.bias.as_ref())?;
-    let o = graph.reshape(&at("o_rows"), &o, vec![1, n, spec.hidden], None)?;
+    let mut o = graph.reshape(&at("o_rows"), &o, vec![1, n, spec.hidden], None)?;
+    if let Some(scale) = &shared.residual {
+        o = graph.mul(&at("residual_scaled"), &o, scale, None)?;
+    }
+    let o = norm::optional(spec, graph, &format!("model_layers_{layer}_"), &o, weights.after_attention.as_ref())?;
     graph.add(&at("residual"), x, &o, None)
 }
 
-/// Projects rows `h` to heads `[1, heads, n, d]`, normalised per head where there is a gamma.
+/// Projects rows `h` to heads `[1, heads, n, d]`, normalised where there is a gamma: each head, or all of them together.
 fn project<S: GraphSink>(
     graph: &mut Composer<S>,
     node: &str,
@@ -123,9 +159,10 @@ fn project<S: GraphSink>(
     let n = h.dims[h.dims.len() - 2];
     let mut y = graph.linear(&format!("{node}_proj"), h, &linear.weight, linear.bias.as_ref())?;
     if let Some(gamma) = gamma {
-        // One row per head: libQnnHtp 2.51 computes garbage for rank 4 with several rows narrower than 64.
-        y = graph.reshape(&format!("{node}_norm_rows"), &y, vec![n * heads, spec.head_dim], None)?;
-        y = graph.rms_norm(&format!("{node}_norm"), &y, gamma, spec.rms_eps)?;
+        // One row per gamma: libQnnHtp 2.51 computes garbage for rank 4 with several rows narrower than 64.
+        let width = gamma.dims[0];
+        y = graph.reshape(&format!("{node}_norm_rows"), &y, vec![n * heads * spec.head_dim / width, width], None)?;
+        y = graph.rms_norm(&format!("{node}_norm"), &y, gamma, spec.norm_eps)?;
     }
     let y = graph.reshape(&format!("{node}_split"), &y, vec![1, n, heads, spec.head_dim], None)?;
     graph.transpose(&format!("{node}_heads"), &y, [0, 2, 1, 3])

@@ -197,7 +197,14 @@ mod tests {
     use proptest::prelude::*;
 
     fn spec(scale: f64) -> WeightSpec {
-        WeightSpec { name: "w".into(), stored_as: "w".into(), dims: vec![1, 32], role: Role::Linear, scale }
+        WeightSpec {
+            name: "w".into(),
+            stored_as: "w".into(),
+            dims: vec![1, 32],
+            role: Role::Linear,
+            offset: 0.0,
+            scale,
+        }
     }
 
     fn rounded(bits: BlockBits, values: &[f32]) -> (Vec<f32>, f32) {

@@ -85,6 +85,20 @@ impl<S: GraphSink> Composer<S> {
         self.op(node, "RmsNorm", &params, &[x, gamma], x.dims.clone(), None)
     }
 
+    /// Mean and variance of the last axis to 0 and 1, then weight and bias.
+    pub(crate) fn layer_norm(
+        &mut self,
+        node: &str,
+        x: &TensorValue<S::Tensor>,
+        gamma: &TensorValue<S::Tensor>,
+        beta: &TensorValue<S::Tensor>,
+        epsilon: f32,
+    ) -> Result<TensorValue<S::Tensor>> {
+        let axes = Param::U32Tensor { dims: vec![1], data: vec![x.dims.len() as u32 - 1] };
+        let params = [("epsilon", Param::F32(epsilon)), ("axes", axes)];
+        self.op(node, "LayerNorm", &params, &[x, gamma, beta], x.dims.clone(), None)
+    }
+
     /// `x [.., in]` as [`Self::linear`] takes it; layers of the same input share this.
     pub(crate) fn rows(&mut self, node: &str, x: &TensorValue<S::Tensor>) -> Result<TensorValue<S::Tensor>> {
         let (last, leading) = x.dims.split_last().expect("no tensor here is a scalar");
@@ -140,7 +154,7 @@ impl<S: GraphSink> Composer<S> {
         self.op(node, "Transpose", &[("perm", perm)], &[x], dims, None)
     }
 
-    /// Rotates the pairs `(j, j + d/2)` of `x [1, h, n, d]` by tables `[1, n, d/2]`.
+    /// Rotates the pairs `(j, j + r/2)` of `x [1, h, n, d]` by tables `[1, n, r/2]`; elements from `r` on stay as they are.
     pub(crate) fn rotary(
         &mut self,
         node: &str,
@@ -148,7 +162,7 @@ impl<S: GraphSink> Composer<S> {
         cos: &TensorValue<S::Tensor>,
         sin: &TensorValue<S::Tensor>,
     ) -> Result<TensorValue<S::Tensor>> {
-        let width = x.dims[3] as u32;
+        let width = 2 * cos.dims[2] as u32;
         let params = [("interleaved", Param::Bool(false)), ("rotary_embedding_dim", Param::U32(width))];
         self.op(node, "RotaryEmbedding", &params, &[x, cos, sin], x.dims.clone(), None)
     }
@@ -195,8 +209,19 @@ impl<S: GraphSink> Composer<S> {
         node: &str,
         a: &TensorValue<S::Tensor>,
         b: &TensorValue<S::Tensor>,
+        out: Option<&str>,
     ) -> Result<TensorValue<S::Tensor>> {
-        self.op(node, "ElementWiseMultiply", &[], &[a, b], a.dims.clone(), None)
+        self.op(node, "ElementWiseMultiply", &[], &[a, b], a.dims.clone(), out)
+    }
+
+    /// Hyperbolic tangent.
+    pub(crate) fn tanh(&mut self, node: &str, x: &TensorValue<S::Tensor>) -> Result<TensorValue<S::Tensor>> {
+        self.op(node, "Tanh", &[], &[x], x.dims.clone(), None)
+    }
+
+    /// GELU by the error function.
+    pub(crate) fn gelu(&mut self, node: &str, x: &TensorValue<S::Tensor>) -> Result<TensorValue<S::Tensor>> {
+        self.op(node, "Gelu", &[], &[x], x.dims.clone(), None)
     }
 
     /// Logistic function.

@@ -104,7 +104,7 @@ fn per_row(
     Ok((weight.info(Dtype::SFixed8).with_quant(rows.quant(format.form.channel_axis())), quantised))
 }
 
-/// The checkpoint's values times the folded scale.
+/// The checkpoint's values with what is folded into them.
 fn for_each_scaled(
     checkpoint: &Checkpoint,
     weight: &WeightSpec,
@@ -112,13 +112,13 @@ fn for_each_scaled(
     mut each: impl FnMut(&[f32]) -> Result<()>,
 ) -> Result<()> {
     let mut scaled = Vec::new();
-    for_each_chunk(checkpoint, &weight.name, entry, |values| match weight.scale {
-        1.0 => each(values),
-        scale => {
-            scaled.clear();
-            scaled.extend(values.iter().map(|v| (f64::from(*v) * scale) as f32));
-            each(&scaled)
+    for_each_chunk(checkpoint, &weight.name, entry, |values| {
+        if weight.is_plain() {
+            return each(values);
         }
+        scaled.clear();
+        scaled.extend(values.iter().map(|v| weight.folded(*v)));
+        each(&scaled)
     })
 }
 

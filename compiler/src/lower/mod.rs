@@ -13,6 +13,7 @@ mod encode;
 mod head;
 mod layer;
 mod mlp;
+mod norm;
 mod per_row;
 mod rounded;
 mod rounding_loss;
@@ -121,18 +122,13 @@ pub(crate) fn lower<S: GraphSink>(
         let x = match &table {
             Some(table) => {
                 let out = split.ends_with_embedding().then_some(split.output.as_deref()).flatten();
-                graph.gather("model_embed_tokens", &table[i], &input, out)?
+                embed(spec, &mut graph, &table[i], &input, out)?
             }
             None => input,
         };
         let shared = match split.layers.is_empty() {
             true => None,
-            false => Some(attention::SharedInputs::declare(
-                spec,
-                variant,
-                weights::score_scale(spec, source.format),
-                &mut graph,
-            )?),
+            false => Some(attention::SharedInputs::declare(spec, split, variant, source.format, &mut graph)?),
         };
         builders.push(LayerBuilder { variant, graph, x, shared });
     }
@@ -148,17 +144,34 @@ pub(crate) fn lower<S: GraphSink>(
     }
 
     if split.has_head {
-        let norm = source.load(&weights::final_norm(spec), builders.iter_mut().map(|f| &mut f.graph))?;
+        let norm =
+            weights::final_norm(spec).try_map(&mut |w| source.load(w, builders.iter_mut().map(|f| &mut f.graph)))?;
         // A tied head in the embedding's split is the same tensor; in another split it has the same bytes.
         let head = match table.filter(|_| weights::shares_table(spec, source.format)) {
             Some(table) => table,
             None => source.load(&weights::lm_head(spec, source.format), builders.iter_mut().map(|f| &mut f.graph))?,
         };
         for (i, builder) in builders.iter_mut().enumerate() {
-            head::lower(spec, builder, &norm[i], &head[i])?;
+            head::lower(spec, builder, &norm.map(|per_graph| per_graph[i].clone()), &head[i])?;
         }
     }
     Ok(builders.into_iter().map(|builder| builder.graph.into_sink()).collect())
+}
+
+/// Rows of the embedding, times its factor.
+fn embed<S: GraphSink>(
+    spec: &ModelSpec,
+    graph: &mut Composer<S>,
+    table: &TensorValue<S::Tensor>,
+    ids: &TensorValue<S::Tensor>,
+    out: Option<&str>,
+) -> Result<TensorValue<S::Tensor>> {
+    if spec.factors.embedding == 1.0 {
+        return graph.gather("model_embed_tokens", table, ids, out);
+    }
+    let rows = graph.gather("model_embed_rows", table, ids, None)?;
+    let scale = graph.scalar("embedding_scale", spec.factors.embedding as f32)?;
+    graph.mul("model_embed_tokens", &rows, &scale, out)
 }
 
 impl Source<'_> {

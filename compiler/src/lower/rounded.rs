@@ -39,8 +39,8 @@ impl RoundedWeight {
         let stored =
             EncodedWeight::read(checkpoint, &self.spec, format).map_err(|error| checkpoint.in_stored_words(error))?;
         let mut values = dequantised(&stored);
-        if self.spec.scale != 1.0 {
-            values.iter_mut().for_each(|v| *v = (f64::from(*v) / self.spec.scale) as f32);
+        if !self.spec.is_plain() {
+            values.iter_mut().for_each(|v| *v = self.spec.unfolded(*v));
         }
         Ok(values)
     }

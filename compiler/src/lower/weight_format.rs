@@ -30,6 +30,8 @@ pub(crate) struct WeightSpec {
     /// Extents in the checkpoint.
     pub(crate) dims: Vec<usize>,
     pub(crate) role: Role,
+    /// Added to every element, in double, before it is scaled.
+    pub(crate) offset: f64,
     /// Multiplied into every element, in double, before conversion.
     pub(crate) scale: f64,
     /// Name in graphs.
@@ -39,6 +41,21 @@ pub(crate) struct WeightSpec {
 impl WeightSpec {
     pub(crate) fn n_elems(&self) -> usize {
         self.dims.iter().product()
+    }
+
+    /// The value that stands in the graph for one of the checkpoint.
+    pub(super) fn folded(&self, value: f32) -> f32 {
+        ((f64::from(value) + self.offset) * self.scale) as f32
+    }
+
+    /// The inverse of [`Self::folded`].
+    pub(super) fn unfolded(&self, value: f32) -> f32 {
+        (f64::from(value) / self.scale - self.offset) as f32
+    }
+
+    /// True where the graph has the checkpoint's values.
+    pub(super) fn is_plain(&self) -> bool {
+        self.scale == 1.0 && self.offset == 0.0
     }
 
     /// The tensor it becomes, without the quantisation parameters.

@@ -1,14 +1,16 @@
 //! Which tensors of the checkpoint a split needs: names, shapes, roles, and what is folded into them.
 //!
-//! The attention's `1 / sqrt(head_dim)` is folded here: into Wq and its bias, or into the query norm's gamma where
-//! queries are normalised afterwards (a norm would undo a scale applied before it). Blocks keep their float16 scales, so that
-//! those of a file are copied bit for bit: a factor that is no power of two is applied to the scores, see [`score_scale`].
+//! The factor of the attention scores is folded here: into Wq and its bias, or into the query norm's gamma where
+//! queries are normalised afterwards (a norm would undo a scale applied before it). So are the factor of the residual stream, into
+//! what a layer adds to it, and that of the logits, into the last norm. Where scores or logits are bounded by a cap, they are
+//! divided by it in the same way, and multiplied after the tanh. Blocks keep their float16 scales, so that those of a file are copied
+//! bit for bit: a factor that is no power of two is applied to the result instead ([`score_scale`], [`residual_scale`]).
 //!
 //! *Shapes*: linear weights are `[out, in]`, as stored and as `FullyConnected` wants them.
 
 use super::split::Split;
 use super::weight_format::{Format, LinearForm, Role, WeightSpec, is_power_of_two};
-use crate::family::ModelSpec;
+use crate::family::{ModelSpec, NormKind, NormPlace, QkNorm};
 use crate::{Result, Weights};
 
 /// A weight and its bias.
@@ -18,20 +20,31 @@ pub(super) struct Linear<W> {
     pub(super) bias: Option<W>,
 }
 
+/// A norm over the residual stream.
+#[derive(Clone, Debug)]
+pub(super) struct Norm<W> {
+    /// Its name in a layer, or in the model.
+    pub(super) name: &'static str,
+    pub(super) weight: W,
+    pub(super) bias: Option<W>,
+}
+
 /// The tensors of one decoder layer; `W` is a [`WeightSpec`] before loading and graph handles after it.
 #[derive(Clone, Debug)]
 pub(super) struct LayerWeights<W> {
-    pub(super) input_norm: W,
+    pub(super) before_attention: Option<Norm<W>>,
     pub(super) q: Linear<W>,
     pub(super) k: Linear<W>,
     pub(super) v: Linear<W>,
     pub(super) q_norm: Option<W>,
     pub(super) k_norm: Option<W>,
     pub(super) o: Linear<W>,
-    pub(super) post_norm: W,
+    pub(super) after_attention: Option<Norm<W>>,
+    pub(super) before_mlp: Option<Norm<W>>,
     pub(super) gate: Linear<W>,
     pub(super) up: Linear<W>,
     pub(super) down: Linear<W>,
+    pub(super) after_mlp: Option<Norm<W>>,
 }
 
 impl<W> Linear<W> {
@@ -40,22 +53,41 @@ impl<W> Linear<W> {
     }
 }
 
+impl<W> Norm<W> {
+    pub(super) fn try_map<U>(&self, f: &mut impl FnMut(&W) -> Result<U>) -> Result<Norm<U>> {
+        Ok(Norm { name: self.name, weight: f(&self.weight)?, bias: self.bias.as_ref().map(f).transpose()? })
+    }
+
+    /// [`Self::try_map`] for a function that cannot fail.
+    pub(super) fn map<U>(&self, mut f: impl FnMut(&W) -> U) -> Norm<U> {
+        self.try_map(&mut |w| Ok(f(w))).unwrap_or_else(|_| unreachable!("the function has no error to give"))
+    }
+
+    /// Weight, and bias if there is one.
+    pub(super) fn all(&self) -> impl Iterator<Item = &W> {
+        std::iter::once(&self.weight).chain(&self.bias)
+    }
+}
+
 impl<W> LayerWeights<W> {
     /// Replaces every tensor, in the order of use.
     pub(super) fn try_map<U>(&self, mut f: impl FnMut(&W) -> Result<U>) -> Result<LayerWeights<U>> {
         let f = &mut f;
+        let norm = |norm: &Option<Norm<W>>, f: &mut _| norm.as_ref().map(|norm| norm.try_map(f)).transpose();
         Ok(LayerWeights {
-            input_norm: f(&self.input_norm)?,
+            before_attention: norm(&self.before_attention, f)?,
             q: self.q.try_map(f)?,
             k: self.k.try_map(f)?,
             v: self.v.try_map(f)?,
             q_norm: self.q_norm.as_ref().map(&mut *f).transpose()?,
             k_norm: self.k_norm.as_ref().map(&mut *f).transpose()?,
             o: self.o.try_map(f)?,
-            post_norm: f(&self.post_norm)?,
+            after_attention: norm(&self.after_attention, f)?,
+            before_mlp: norm(&self.before_mlp, f)?,
             gate: self.gate.try_map(f)?,
             up: self.up.try_map(f)?,
             down: self.down.try_map(f)?,
+            after_mlp: norm(&self.after_mlp, f)?,
         })
     }
 
@@ -66,7 +98,7 @@ impl<W> LayerWeights<W> {
 }
 
 fn weight(name: String, dims: Vec<usize>, role: Role) -> WeightSpec {
-    WeightSpec { stored_as: name.replace('.', "_"), name, dims, role, scale: 1.0 }
+    WeightSpec { stored_as: name.replace('.', "_"), name, dims, role, offset: 0.0, scale: 1.0 }
 }
 
 /// The embedding table.
@@ -74,9 +106,18 @@ pub(super) fn embedding(spec: &ModelSpec) -> WeightSpec {
     weight("model.embed_tokens.weight".into(), vec![spec.vocab, spec.hidden], Role::Embedding)
 }
 
-/// Gamma of the norm before the LM head.
-pub(super) fn final_norm(spec: &ModelSpec) -> WeightSpec {
-    weight("model.norm.weight".into(), vec![spec.hidden], Role::Norm)
+/// A norm, at a place in the model, with a factor on what it gives.
+fn norm(spec: &ModelSpec, at: &str, name: &'static str, width: usize, scale: f64) -> Norm<WeightSpec> {
+    let part = |part: &str, role| weight(format!("{at}{name}.{part}"), vec![width], role);
+    let offset = if spec.norm == NormKind::RmsPlusOne { 1.0 } else { 0.0 };
+    let bias = (spec.norm == NormKind::Layer).then(|| WeightSpec { scale, ..part("bias", Role::Bias) });
+    Norm { name, weight: WeightSpec { offset, scale, ..part("weight", Role::Norm) }, bias }
+}
+
+/// The norm before the LM head.
+pub(super) fn final_norm(spec: &ModelSpec) -> Norm<WeightSpec> {
+    let scale = spec.factors.logits / spec.factors.logits_cap.unwrap_or(1.0);
+    norm(spec, "model.", "norm", spec.hidden, scale)
 }
 
 /// The LM head. A tied one is the embedding's tensor, but in another format it is another tensor with the same source.
@@ -98,39 +139,67 @@ pub(super) fn shares_table(spec: &ModelSpec, format: Format) -> bool {
 /// The factor of the attention scores; `None` when it is folded into the weights.
 pub(super) fn score_scale(spec: &ModelSpec, format: Format) -> Option<f64> {
     let scale = attention_scale(spec);
-    let in_blocks = matches!(format.weights, Weights::Q8_0 | Weights::Q4_0);
-    (in_blocks && !spec.qk_norm && !is_power_of_two(scale)).then_some(scale)
+    (spec.qk_norm == QkNorm::None && !folds(scale, format)).then_some(scale)
 }
 
+/// The factor of what a layer adds to the residual stream; `None` when it is folded into the weights, or 1.
+pub(super) fn residual_scale(spec: &ModelSpec, format: Format) -> Option<f64> {
+    let scale = spec.factors.residual;
+    (!spec.norm_place.after() && !folds(scale, format)).then_some(scale)
+}
+
+/// True for factors that can be folded into linear weights of that format.
+fn folds(scale: f64, format: Format) -> bool {
+    !matches!(format.weights, Weights::Q8_0 | Weights::Q4_0) || is_power_of_two(scale)
+}
+
+/// What a product of query and key is multiplied by, before it is bounded if it is.
 fn attention_scale(spec: &ModelSpec) -> f64 {
-    1.0 / (spec.head_dim as f64).sqrt()
+    spec.factors.scores / spec.factors.scores_cap.unwrap_or(1.0)
 }
 
 /// One decoder layer's tensors.
 pub(super) fn of_layer(spec: &ModelSpec, layer: usize, format: Format) -> LayerWeights<WeightSpec> {
+    let hidden = spec.hidden;
     let at = |part: &str| format!("model.layers.{layer}.{part}");
     let linear = |part: &str, out: usize, inner: usize, bias: bool, scale: f64| Linear {
         weight: WeightSpec { scale, ..weight(at(&format!("{part}.weight")), vec![out, inner], Role::Linear) },
         bias: bias.then(|| WeightSpec { scale, ..weight(at(&format!("{part}.bias")), vec![out], Role::Bias) }),
     };
-    let norm = |part: &str, width| weight(at(&format!("{part}.weight")), vec![width], Role::Norm);
+    let layer_norm =
+        |on: bool, name, scale| on.then(|| norm(spec, &format!("model.layers.{layer}."), name, hidden, scale));
+    let head_norm =
+        |name, width, scale| norm(spec, &format!("model.layers.{layer}.self_attn."), name, width, scale).weight;
 
-    let ModelSpec { hidden, ffn, head_dim, biases, .. } = *spec;
+    let ModelSpec { ffn, head_dim, biases, norm_place, .. } = *spec;
     let (q_out, kv_out) = (spec.n_heads * head_dim, spec.n_kv_heads * head_dim);
     let folded = if score_scale(spec, format).is_some() { 1.0 } else { attention_scale(spec) };
-    let (q_scale, q_norm_scale) = if spec.qk_norm { (1.0, folded) } else { (folded, 1.0) };
+    let (q_scale, q_norm_scale) = if spec.qk_norm == QkNorm::None { (folded, 1.0) } else { (1.0, folded) };
+    let norm_widths = match spec.qk_norm {
+        QkNorm::None => None,
+        QkNorm::Heads => Some((head_dim, head_dim)),
+        QkNorm::Whole => Some((q_out, kv_out)),
+    };
+    let residual = if residual_scale(spec, format).is_some() { 1.0 } else { spec.factors.residual };
+    let (added, normed) = if norm_place.after() { (1.0, residual) } else { (residual, 1.0) };
+    let before_mlp = match norm_place {
+        NormPlace::Both => "pre_feedforward_layernorm",
+        NormPlace::Before | NormPlace::After => "post_attention_layernorm",
+    };
     LayerWeights {
-        input_norm: norm("input_layernorm", hidden),
+        before_attention: layer_norm(norm_place.before(), "input_layernorm", 1.0),
         q: linear("self_attn.q_proj", q_out, hidden, biases.qkv, q_scale),
         k: linear("self_attn.k_proj", kv_out, hidden, biases.qkv, 1.0),
         v: linear("self_attn.v_proj", kv_out, hidden, biases.qkv, 1.0),
-        q_norm: spec.qk_norm.then(|| WeightSpec { scale: q_norm_scale, ..norm("self_attn.q_norm", head_dim) }),
-        k_norm: spec.qk_norm.then(|| norm("self_attn.k_norm", head_dim)),
-        o: linear("self_attn.o_proj", hidden, q_out, biases.o, 1.0),
-        post_norm: norm("post_attention_layernorm", hidden),
+        q_norm: norm_widths.map(|(width, _)| head_norm("q_norm", width, q_norm_scale)),
+        k_norm: norm_widths.map(|(_, width)| head_norm("k_norm", width, 1.0)),
+        o: linear("self_attn.o_proj", hidden, q_out, biases.o, added),
+        after_attention: layer_norm(norm_place.after(), "post_attention_layernorm", normed),
+        before_mlp: layer_norm(norm_place.before(), before_mlp, 1.0),
         gate: linear("mlp.gate_proj", ffn, hidden, biases.mlp, 1.0),
         up: linear("mlp.up_proj", ffn, hidden, biases.mlp, 1.0),
-        down: linear("mlp.down_proj", hidden, ffn, biases.mlp, 1.0),
+        down: linear("mlp.down_proj", hidden, ffn, biases.mlp, added),
+        after_mlp: layer_norm(norm_place.after(), "post_feedforward_layernorm", normed),
     }
 }
 
@@ -144,7 +213,7 @@ pub(super) fn of_split(spec: &ModelSpec, split: &Split, format: Format) -> Vec<W
         of_layer(spec, layer, format).map(|w| all.push(w.clone()));
     }
     if split.has_head {
-        all.push(final_norm(spec));
+        all.extend(final_norm(spec).all().cloned());
         if split.input.is_some() || !shares_table(spec, format) {
             all.push(lm_head(spec, format));
         }

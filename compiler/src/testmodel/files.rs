@@ -1,9 +1,12 @@
 //! Writes a test model's configuration and weights.
 
 use super::random::Noise;
-use super::{BOS, EOS, FileDtype, TestModel};
+use super::{
+    BOS, EMBEDDING, EOS, FileDtype, LOGITS, LOGITS_CAP, NO_ROPE_INTERVAL, RESIDUAL, SCORES, SCORES_CAP, TestModel,
+};
 use crate::checkpoint::file_header;
-use crate::family::{Bias, SlidingWindow};
+use crate::checkpoint::fused_name;
+use crate::family::{Bias, FactorKeys, NormKind, SlidingWindow};
 use crate::lower::{Role, all_tensors};
 use crate::{Result, fs};
 use half::{bf16, f16};
@@ -30,15 +33,35 @@ pub(super) fn write_configs(model: &TestModel, dir: &Path) -> Result<()> {
         "num_attention_heads": model.heads,
         "num_key_value_heads": model.kv_heads,
         "max_position_embeddings": model.max_positions,
-        "rms_norm_eps": RMS_EPS,
         "rope_theta": model.rope_theta,
-        "hidden_act": "silu",
         "tie_word_embeddings": model.tied,
         "bos_token_id": BOS.0,
         "eos_token_id": EOS.0,
         "torch_dtype": dtype_names(model.dtype).1,
     });
-    if family.default_head_dim.is_some() || model.head_dim * model.heads != model.hidden {
+    config[family.eps_key()] = json!(RMS_EPS);
+    config[family.activation_key()] = json!(family.defaults.activation.name());
+    match family.factors {
+        FactorKeys::None => {}
+        FactorKeys::Multipliers => {
+            config["embedding_multiplier"] = json!(EMBEDDING);
+            config["residual_multiplier"] = json!(RESIDUAL);
+            config["attention_multiplier"] = json!(SCORES);
+            config["logits_scaling"] = json!(LOGITS);
+        }
+        FactorKeys::Gemma { .. } => {
+            config["query_pre_attn_scalar"] = json!(model.scores_scalar.unwrap_or(model.head_dim as f64) as u64);
+            config["attn_logit_softcapping"] = json!(SCORES_CAP);
+            config["final_logit_softcapping"] = json!(LOGITS_CAP);
+        }
+    }
+    if family.no_rope_keys {
+        config["no_rope_layer_interval"] = json!(NO_ROPE_INTERVAL);
+    }
+    if model.rotary_part != family.defaults.rotary_part {
+        config["partial_rotary_factor"] = json!(model.rotary_part);
+    }
+    if family.defaults.head_dim.is_some() || model.head_dim * model.heads != model.hidden {
         config["head_dim"] = json!(model.head_dim);
     }
     if let Some(scaling) = &model.scaling {
@@ -50,11 +73,18 @@ pub(super) fn write_configs(model: &TestModel, dir: &Path) -> Result<()> {
             "original_max_position_embeddings": scaling.original_max_position as u64,
         });
     }
-    if family.qkv_bias == Bias::AttentionKey {
-        config["attention_bias"] = json!(model.attention_bias);
+    for bias in [family.qkv_bias, family.o_bias] {
+        if let Some(key) = bias.key() {
+            config[key] = json!(model.attention_bias);
+        }
     }
     if family.mlp_bias == Bias::MlpKey {
         config["mlp_bias"] = json!(model.mlp_bias);
+    }
+    if family.sliding_window != SlidingWindow::OffByDefault && model.window > 0 {
+        config["sliding_window"] = json!(model.window);
+    } else if family.sliding_window == (SlidingWindow::All { default: Some(4096) }) {
+        config["sliding_window"] = json!(null);
     }
     if family.sliding_window == SlidingWindow::OffByDefault {
         config["use_sliding_window"] = json!(false);
@@ -90,7 +120,15 @@ impl Tensor {
 
 /// All tensors of the model, in the order of its layers.
 pub(super) fn tensors(model: &TestModel) -> Vec<Tensor> {
-    all_tensors(&model.spec()).into_iter().map(|(name, dims, role)| Tensor { name, dims, role }).collect()
+    let mut tensors: Vec<Tensor> = Vec::new();
+    for (name, dims, role) in all_tensors(&model.spec()) {
+        let name = if model.family.info().fused { fused_name(&name).unwrap_or(name) } else { name };
+        match tensors.last_mut().filter(|last| last.name == name) {
+            Some(last) => last.dims[0] += dims[0],
+            None => tensors.push(Tensor { name, dims, role }),
+        }
+    }
+    tensors
 }
 
 pub(super) fn write_weights(model: &TestModel, dir: &Path) -> Result<()> {
@@ -131,6 +169,7 @@ pub(super) fn values(model: &TestModel, tensor: &Tensor) -> Vec<f32> {
         Role::Linear if is_head => (0.0, LOGIT_SPREAD / inner.sqrt()),
         Role::Linear => (0.0, 1.0 / inner.sqrt()),
         Role::Bias => (0.0, SMALL),
+        Role::Norm if model.family.info().norm == NormKind::RmsPlusOne => (0.0, SMALL),
         Role::Norm => (1.0, SMALL),
     };
     let mut noise = Noise::new(model.seed, &tensor.name);

@@ -13,7 +13,9 @@ mod tokenizer;
 
 pub use gguf::{DraftTensor, GgufDraft, GgufValue, Matrices};
 
-use crate::family::{Family, Llama3Scaling, ModelSpec, Rope, SamplerDefaults, SpecialTokens};
+use crate::family::{
+    FactorKeys, Factors, Family, Llama3Scaling, ModelSpec, Rope, SamplerDefaults, SlidingWindow, SpecialTokens, Window,
+};
 use crate::{CompileError, Result};
 use genie_types::TokenId;
 use std::path::Path;
@@ -24,6 +26,17 @@ pub const N_BYTES: usize = 256;
 pub const BOS: TokenId = TokenId(256);
 /// Id of the token that ends one.
 pub const EOS: TokenId = TokenId(257);
+
+/// Every layer of this number is not rotated, in families that have such layers.
+const NO_ROPE_INTERVAL: usize = 2;
+/// Factors of families that have keys for them.
+const EMBEDDING: f64 = 6.0;
+const RESIDUAL: f64 = 0.22;
+const SCORES: f64 = 0.3;
+const LOGITS: f64 = 3.0;
+/// Bounds of families that have them: so low that they matter.
+const SCORES_CAP: f64 = 2.0;
+const LOGITS_CAP: f64 = 3.0;
 
 /// Element type of the written weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,6 +79,12 @@ pub struct TestModel {
     pub rope_theta: f64,
     /// `llama3` scaling.
     pub scaling: Option<Llama3Scaling>,
+    /// The part of each head that is rotated.
+    pub rotary_part: f64,
+    /// `query_pre_attn_scalar`, for families that read it; `None` for the width of a head.
+    pub scores_scalar: Option<f64>,
+    /// `sliding_window`; 0 for none. For families that have one by themselves.
+    pub window: usize,
     /// `max_position_embeddings`.
     pub max_positions: usize,
     /// Element type of the weights.
@@ -85,7 +104,7 @@ impl TestModel {
             hidden: 64,
             heads: 4,
             kv_heads: 2,
-            head_dim: if family.info().default_head_dim.is_some() { 32 } else { 16 },
+            head_dim: if family.info().defaults.head_dim.is_some() { 32 } else { 16 },
             ffn: 96,
             vocab: 320,
             tied: true,
@@ -93,11 +112,22 @@ impl TestModel {
             mlp_bias: false,
             rope_theta: 10_000.0,
             scaling: None,
+            rotary_part: if family.info().defaults.rotary_part == 1.0 { 1.0 } else { 0.5 },
+            scores_scalar: None,
+            window: match family.info().sliding_window {
+                SlidingWindow::All { default: None } | SlidingWindow::OffByDefault => 0,
+                SlidingWindow::All { .. } | SlidingWindow::AllBut { .. } => 4096,
+            },
             max_positions: 4096,
             dtype: FileDtype::F32,
             shards: 1,
             seed: 1,
         }
+    }
+
+    /// More than 64 MiB of weights in float16, which the host backend does not compare while it loads them.
+    pub fn large(family: Family) -> Self {
+        Self { hidden: 512, heads: 8, kv_heads: 2, head_dim: 64, ffn: 11_264, ..Self::tiny(family) }
     }
 
     /// Scaling numbers that matter for contexts of a few hundred tokens, as Llama 3.1's do for thousands.
@@ -116,6 +146,33 @@ impl TestModel {
         files::write_configs(self, dir)?;
         crate::fs::write(&dir.join("tokenizer.json"), tokenizer::json(self.vocab).to_string().as_bytes())?;
         files::write_weights(self, dir)
+    }
+
+    /// The factors of the family's random models, other ones than those of a configuration without the keys.
+    fn factors(&self) -> Factors {
+        let plain = Factors::plain(self.head_dim);
+        match self.family.info().factors {
+            FactorKeys::None => plain,
+            FactorKeys::Multipliers => {
+                Factors { embedding: EMBEDDING, residual: RESIDUAL, scores: SCORES, logits: 1.0 / LOGITS, ..plain }
+            }
+            FactorKeys::Gemma { .. } => Factors {
+                embedding: (self.hidden as f64).sqrt(),
+                scores: self.scores_scalar.unwrap_or(self.head_dim as f64).sqrt().recip(),
+                scores_cap: Some(SCORES_CAP),
+                logits_cap: Some(LOGITS_CAP),
+                ..plain
+            },
+        }
+    }
+
+    fn window(&self) -> Option<Window> {
+        let every = match self.family.info().sliding_window {
+            SlidingWindow::AllBut { every, .. } => every,
+            _ => usize::MAX,
+        };
+        let layers = (0..self.layers).map(|layer| (layer + 1) % every != 0).collect();
+        (self.window > 0).then_some(Window { tokens: self.window, layers })
     }
 
     fn check(&self) -> Result<()> {
@@ -150,11 +207,18 @@ impl TestModel {
             head_dim: self.head_dim,
             ffn: self.ffn,
             vocab: self.vocab,
-            rms_eps: files::RMS_EPS as f32,
-            rope: Rope { theta: self.rope_theta, scaling: self.scaling },
+            rotary_dim: (self.head_dim as f64 * self.rotary_part) as usize,
+            norm: family.norm,
+            norm_place: family.norm_place,
+            norm_eps: files::RMS_EPS as f32,
+            activation: family.defaults.activation,
+            factors: self.factors(),
+            rope: Rope { theta: self.rope_theta, scaling: self.scaling, part: self.rotary_part },
+            rotated_layers: (0..self.layers).map(|i| !family.no_rope_keys || (i + 1) % NO_ROPE_INTERVAL != 0).collect(),
+            window: self.window(),
             max_positions: Some(self.max_positions),
             tied: self.tied,
-            biases: family.biases(self.attention_bias, self.mlp_bias),
+            biases: family.biases(|key| if key == "mlp_bias" { self.mlp_bias } else { self.attention_bias }),
             qk_norm: family.qk_norm,
             tokens: SpecialTokens { bos: family.prepends_bos.then_some(BOS), eos: vec![EOS], pad: None },
             sampler: SamplerDefaults::default(),

@@ -4,7 +4,9 @@ use std::path::Path;
 
 use candle_core::{DType, Device, Result, Tensor};
 use candle_nn::VarBuilder;
-use candle_transformers::models::{llama, qwen2, qwen3};
+use candle_transformers::models::smol::smollm3;
+use candle_transformers::models::{gemma2, llama, mistral, olmo2, phi3, qwen2, qwen3, stable_lm};
+use serde_json::json;
 
 /// Logits after each token of `tokens`: `[tokens.len()][vocab]`.
 ///
@@ -12,12 +14,22 @@ use candle_transformers::models::{llama, qwen2, qwen3};
 pub fn logits(model_dir: &Path, tokens: &[u32]) -> Vec<Vec<f32>> {
     let config = std::fs::read_to_string(model_dir.join("config.json")).expect("the checkpoint has a config");
     let weights = std::fs::read(model_dir.join("model.safetensors")).expect("the checkpoint has weights");
-    let model_type = serde_json::from_str::<serde_json::Value>(&config).expect("valid JSON")["model_type"].clone();
+    let mut json = serde_json::from_str::<serde_json::Value>(&config).expect("valid JSON");
+    let model_type = json["model_type"].clone();
+    // A key that candle needs and that says nothing about the model.
+    json["use_cache"] = json!(true);
+    let config = json.to_string();
     let vb = VarBuilder::from_buffered_safetensors(weights, DType::F32, &Device::Cpu).expect("valid safetensors");
     let rows = match model_type.as_str() {
         Some("llama") => run_llama(&config, vb, tokens),
         Some("qwen2") => run_qwen2(&config, vb, tokens),
         Some("qwen3") => run_qwen3(&config, vb, tokens),
+        Some("mistral") => run_mistral(&config, vb, tokens),
+        Some("phi3") => run_phi3(&config, vb, tokens),
+        Some("smollm3") => run_smollm3(&config, vb, tokens),
+        Some("olmo2") => run_olmo2(&config, vb, tokens),
+        Some("gemma2") => run_gemma2(&config, vb, tokens),
+        Some("stablelm") => run_stablelm(&config, vb, tokens),
         other => panic!("no candle model for {other:?}"),
     };
     rows.expect("candle runs the model")
@@ -45,5 +57,35 @@ fn run_qwen2(config: &str, vb: VarBuilder<'_>, tokens: &[u32]) -> Result<Vec<Vec
 
 fn run_qwen3(config: &str, vb: VarBuilder<'_>, tokens: &[u32]) -> Result<Vec<Vec<f32>>> {
     let mut model = qwen3::ModelForCausalLM::new(&serde_json::from_str(config).expect("a Qwen3 config"), vb)?;
+    each(tokens, |input, position| model.forward(input, position))
+}
+
+fn run_mistral(config: &str, vb: VarBuilder<'_>, tokens: &[u32]) -> Result<Vec<Vec<f32>>> {
+    let mut model = mistral::Model::new(&serde_json::from_str(config).expect("a Mistral config"), vb)?;
+    each(tokens, |input, position| model.forward(input, position))
+}
+
+fn run_phi3(config: &str, vb: VarBuilder<'_>, tokens: &[u32]) -> Result<Vec<Vec<f32>>> {
+    let mut model = phi3::Model::new(&serde_json::from_str(config).expect("a Phi-3 config"), vb)?;
+    each(tokens, |input, position| model.forward(input, position))
+}
+
+fn run_smollm3(config: &str, vb: VarBuilder<'_>, tokens: &[u32]) -> Result<Vec<Vec<f32>>> {
+    let mut model = smollm3::ModelForCausalLM::new(&serde_json::from_str(config).expect("a SmolLM3 config"), vb)?;
+    each(tokens, |input, position| model.forward(input, position))
+}
+
+fn run_olmo2(config: &str, vb: VarBuilder<'_>, tokens: &[u32]) -> Result<Vec<Vec<f32>>> {
+    let mut model = olmo2::Model::new(&serde_json::from_str(config).expect("a OLMo 2 config"), vb)?;
+    each(tokens, |input, position| model.forward(input, position))
+}
+
+fn run_gemma2(config: &str, vb: VarBuilder<'_>, tokens: &[u32]) -> Result<Vec<Vec<f32>>> {
+    let mut model = gemma2::Model::new(false, &serde_json::from_str(config).expect("a Gemma 2 config"), vb)?;
+    each(tokens, |input, position| model.forward(input, position))
+}
+
+fn run_stablelm(config: &str, vb: VarBuilder<'_>, tokens: &[u32]) -> Result<Vec<Vec<f32>>> {
+    let mut model = stable_lm::Model::new(&serde_json::from_str(config).expect("a StableLM config"), vb)?;
     each(tokens, |input, position| model.forward(input, position))
 }

@@ -3,13 +3,16 @@
 
 use std::path::Path;
 
-use engine::{EmbeddingLut, EngineConfig, GroupOptions, LutDtype, RopeConfig};
-pub use genie_bundle::config::{BackendSettings, ConfigError, ContextSettings, Problem};
-use genie_bundle::config::{EmbeddingSettings, RopeSettings, TableDtype};
+use engine::{EmbeddingLut, EngineConfig, Eviction, GroupOptions, KeyScores, LutDtype, RopeConfig};
+pub use genie_bundle::config::{BackendSettings, ConfigError, ContextSettings, Problem, Target};
+use genie_bundle::config::{EmbeddingSettings, LongContextKind, LongContextSettings, RopeSettings, TableDtype};
 use genie_bundle::{GenieConfig, config};
 use genie_types::TokenId;
 
 use crate::sampler::{SamplerSettings, SettingsError, TokenPenalty};
+
+/// Prefix of the cache group that the engine's own `longcontext` is for.
+const DEFAULT_GROUP: &str = "past_";
 
 /// A dialog config that has passed every check.
 #[derive(Clone, Debug)]
@@ -100,6 +103,11 @@ impl DialogConfig {
     pub fn warnings(&self) -> &[Problem] {
         self.genie.warnings()
     }
+
+    /// Keys that act on other backends, but not on this one.
+    pub fn warnings_on(&self, target: Target) -> &[Problem] {
+        self.genie.warnings_on(target)
+    }
 }
 
 fn sampler(block: &config::SamplerSettings) -> Result<SamplerSettings, SettingsError> {
@@ -144,11 +152,29 @@ fn engine(genie: &GenieConfig) -> EngineConfig {
         index: g.cache_index_tensor_name.clone(),
     };
     config.cache_groups = from.cache_groups.iter().map(group).collect();
+    let of_engine = from.long_context.iter().map(|long| (DEFAULT_GROUP, long));
+    let of_groups = from.cache_groups.iter().filter_map(|g| Some((g.prefix.as_str(), g.long_context.as_ref()?)));
+    for (prefix, long) in of_engine.chain(of_groups) {
+        config.long_context.push((prefix.to_owned(), eviction(long)));
+        if let LongContextKind::KeyDiff { scoring_network, anchor_alpha, .. } = &long.kind {
+            config.key_scores = KeyScores { anchor_alpha: *anchor_alpha, network: scoring_network.clone() };
+        }
+    }
     config.select_graphs = (!from.select_graphs.is_empty()).then(|| from.select_graphs.clone());
     config.embedding = from.embedding.as_ref().map(embedding);
     config.use_mmap = genie.backend().use_mmap;
     config.mmap_budget_mb = genie.backend().mmap_budget_mb;
     config
+}
+
+fn eviction(long: &LongContextSettings) -> Eviction {
+    let sinks = long.reserved_tokens;
+    match long.kind {
+        LongContextKind::SlidingWindow { window_size } => Eviction::Window { size: window_size, sinks },
+        LongContextKind::KeyDiff { update_frequency, .. } => {
+            Eviction::KeyDiff { sinks, update_every: update_frequency }
+        }
+    }
 }
 
 fn rope(rope: RopeSettings) -> RopeConfig {

@@ -30,6 +30,32 @@ fn errors_are_distinguished_by_kind() {
     assert_eq!(refused(NotFound).path(), dir.path().join("out"));
 }
 
+/// Between the look at the folders above and their making, another process may make one, or put a file there.
+#[test]
+fn folders_above_that_appear_meanwhile_are_taken_and_other_errors_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let create = |path: &str| match NewFolder::create(FolderPlace::unchecked(dir.path().join(path))) {
+        Err(FolderError::File(FileError::Io { operation, path, .. })) => (operation, path),
+        other => panic!("{other:?}"),
+    };
+    // A link to nothing counts as a folder that is missing, and then is there.
+    symlink("nothing", dir.path().join("link")).unwrap();
+    assert_eq!(create("link/out"), ("make a folder in", dir.path().join("link")));
+    fs::write(dir.path().join("file"), "x").unwrap();
+    assert_eq!(create("file/a/out"), ("make the folder", dir.path().join("file/a")));
+}
+
+/// Its hidden name is cut, its own is too long for the system.
+#[test]
+fn a_place_that_the_system_refuses_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut new = NewFolder::create(FolderPlace::unchecked(dir.path().join("x".repeat(300)))).unwrap();
+    for refused in [new.put(), new.exchange()] {
+        assert!(matches!(refused, Err(FolderError::File(FileError::Io { operation: "replace", .. }))), "{refused:?}");
+    }
+    assert!(new.path().is_dir());
+}
+
 #[test]
 fn a_folder_is_moved_in_whole_and_a_missing_one_is_fine() {
     let dir = tempfile::tempdir().unwrap();
@@ -142,6 +168,49 @@ fn a_name_that_is_taken_is_passed_over() {
     let made = make_hidden(&place).unwrap();
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1001);
     assert!(made.is_dir());
+}
+
+/// Root may remove everything, so another user does it here.
+#[test]
+fn a_tree_that_forbids_its_owner_to_write_is_removed() {
+    use std::os::unix::process::CommandExt;
+    const CHILD: &str = "FILE_IO_TEST_CLOSED";
+    const UNSEEN: i32 = 3;
+    if let Some(tree) = std::env::var_os(CHILD) {
+        if !Path::new(&tree).exists() {
+            std::process::exit(UNSEEN);
+        }
+        return remove_tree(Path::new(&tree)).unwrap();
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (tree, closed) = (dir.path().join("a"), dir.path().join("a/b"));
+    fs::create_dir_all(closed.join("c")).unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o500)).unwrap();
+    if [dir.path(), &tree, &closed, &closed.join("c")].iter().any(|path| chown(path, Some(4001), None).is_err()) {
+        remove_tree(&tree).unwrap();
+    } else {
+        let name = "folder::detail_tests::a_tree_that_forbids_its_owner_to_write_is_removed";
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        match child.args(["--exact", name]).env(CHILD, &tree).uid(4001).output() {
+            Ok(output) if output.status.code() != Some(UNSEEN) => assert!(output.status.success(), "{output:?}"),
+            _ => return eprintln!("{name}: skipped: another user sees neither this program nor its folder"),
+        }
+    }
+    assert!(!tree.exists());
+}
+
+/// What is under one name only would be lost with it.
+#[test]
+fn other_names_are_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    fs::create_dir(at("folder")).unwrap();
+    fs::write(at("folder/f"), "x").unwrap();
+    assert!(!has_other_name(&at("folder/f")) && !has_other_name(&at("folder")) && !has_other_name(&at("none")));
+    fs::hard_link(at("folder/f"), at("second")).unwrap();
+    assert!(has_other_name(&at("folder/f")) && has_other_name(&at("folder")) && has_other_name(&at("second")));
+    fs::write(at("folder/g"), "x").unwrap();
+    assert!(!has_other_name(&at("folder")), "one of its files has no other name");
 }
 
 #[test]

@@ -42,10 +42,9 @@ impl FolderPlace {
             Ok(_) => return Err(not_a_folder(asked)),
             Err(e) => not_there(asked, e)?,
         };
-        match path.file_name() {
-            None if path.parent().is_none() && path.has_root() => return Err(unfit(UnfitPlace::Root)),
-            None => return Err(unfit(UnfitPlace::NoName)),
-            Some(_) => {}
+        // What is there has a name without links and `..`, but for the root; what is not there was asked for by a name.
+        if path.file_name().is_none() {
+            return Err(unfit(UnfitPlace::Root));
         }
         if std::env::current_dir().is_ok_and(|here| here.starts_with(&path)) {
             return Err(unfit(UnfitPlace::Current));

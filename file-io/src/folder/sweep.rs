@@ -154,15 +154,14 @@ pub(super) fn remove_tree(path: &Path) -> io::Result<()> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
         done => done,
     };
-    match gone(fs::remove_dir_all(path)) {
-        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
-            open_up(path);
-            gone(fs::remove_dir_all(path))
-        }
+    let Err(error) = gone(fs::remove_dir_all(path)) else { return Ok(()) };
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => open_up(path),
         // Another process that works on the same folder, or a file that was made meanwhile.
-        Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => gone(fs::remove_dir_all(path)),
-        done => done,
+        io::ErrorKind::DirectoryNotEmpty => {}
+        _ => return Err(error),
     }
+    gone(fs::remove_dir_all(path))
 }
 
 /// Lets the owner change what is in these folders.

@@ -5,7 +5,8 @@
 use serde::Deserialize;
 
 use super::embedding::RawEmbedding;
-use super::settings::{CacheGroupSettings, SamplerSettings};
+use super::long_context::{RawCacheGroup, RawLongContext};
+use super::settings::SamplerSettings;
 
 #[derive(Deserialize)]
 pub(super) struct RawRoot {
@@ -51,8 +52,9 @@ pub(super) struct RawEngine {
     pub(super) n_threads: usize,
     pub(super) backend: RawBackend,
     pub(super) model: RawModel,
+    pub(super) longcontext: Option<RawLongContext>,
     #[serde(default)]
-    pub(super) cache_groups: Vec<CacheGroupSettings>,
+    pub(super) cache_groups: Vec<RawCacheGroup>,
 }
 
 #[derive(Deserialize)]

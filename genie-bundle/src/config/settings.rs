@@ -6,6 +6,8 @@ pub use genie_types::Llama3Scaling;
 use genie_types::{Dtype, TokenId};
 use serde::Deserialize;
 
+use super::long_context::LongContextSettings;
+
 /// The `context` block. Token ids that Genie writes as -1 (unset) are `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContextSettings {
@@ -67,12 +69,27 @@ pub struct EngineSettings {
     pub n_threads: usize,
     /// Rotary positions, where their width is stated.
     pub rope: Option<RopeSettings>,
+    /// What the default cache group drops once it is full, where the engine says it.
+    pub long_context: Option<LongContextSettings>,
     /// Named caches beside the usual one.
     pub cache_groups: Vec<CacheGroupSettings>,
     /// The only graphs to use; empty uses all.
     pub select_graphs: Vec<String>,
     /// A file of token embeddings for graphs that take `inputs_embeds`.
     pub embedding: Option<EmbeddingSettings>,
+}
+
+impl EngineSettings {
+    /// The networks that score keys, each with the pointer of its key.
+    pub(super) fn scoring_networks(&self) -> impl Iterator<Item = (String, &PathBuf)> {
+        let of_engine = self.long_context.iter().map(|long| ("/dialog/engine".to_owned(), long));
+        let groups = self.cache_groups.iter().enumerate();
+        let of_groups = groups
+            .filter_map(|(i, group)| Some((format!("/dialog/engine/cache-groups/{i}"), group.long_context.as_ref()?)));
+        of_engine.chain(of_groups).filter_map(|(at, long)| {
+            Some((format!("{at}/longcontext/keydiff/scoring-network"), long.scoring_network()?))
+        })
+    }
 }
 
 /// The `positional-encoding` block, or the older keys of `QnnHtp`.
@@ -87,8 +104,7 @@ pub struct RopeSettings {
 }
 
 /// One of `cache-groups`.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Debug, PartialEq)]
 pub struct CacheGroupSettings {
     /// What the names of its tensors begin with.
     pub prefix: String,
@@ -96,6 +112,8 @@ pub struct CacheGroupSettings {
     pub attention_mask_tensor_name: Option<String>,
     /// Name of its cache index, where it has one of its own.
     pub cache_index_tensor_name: Option<String>,
+    /// What it drops once it is full.
+    pub long_context: Option<LongContextSettings>,
 }
 
 /// A file of token embeddings: one row after the other, by id.

@@ -59,13 +59,6 @@ fn engine(e: &Node<'_>, out: &mut Vec<Problem>) {
             }
         }
     }
-    let groups = e.get("cache-groups").map_or(Vec::new(), |g| g.items());
-    for owner in groups.iter().chain([e]) {
-        if let Some(c) = owner.get("longcontext") {
-            let what = format!("long context `{}`", c.str("type").unwrap_or_default());
-            out.push(not_yet(owner, "longcontext", &what));
-        }
-    }
     if let Some(m) = e.get("model") {
         model(&m, out);
     }

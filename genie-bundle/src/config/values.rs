@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use genie_types::TokenId;
 
 use super::embedding;
+use super::long_context;
 use super::problem::Problem;
 use super::raw::{OneOrMany, RawBackend, RawContext, RawDialog, RawHtp, RawPositions, RawScaling};
 use super::rules::parse_mask;
@@ -43,11 +44,14 @@ pub(super) fn values(raw: RawDialog, base: &Path, problems: &mut Vec<Problem>) -
     let backend = backend(&raw.engine.backend, base);
     let positions = raw.engine.model.positional_encoding.and_then(|p| p.into_vec().into_iter().next());
     let rope = rope(positions, &raw.engine.backend.htp, problems);
+    let (long_context, cache_groups) =
+        long_context::settings(raw.engine.longcontext, raw.engine.cache_groups, base, problems);
     let engine = EngineSettings {
         ctx_bins: raw.engine.model.binary.ctx_bins.iter().map(|p| resolve(base, p)).collect(),
         n_threads: raw.engine.n_threads,
         rope,
-        cache_groups: raw.engine.cache_groups,
+        long_context,
+        cache_groups,
         select_graphs: raw.engine.backend.htp.execute_select_graphs,
         embedding: raw.embedding.and_then(|e| embedding::table(e, base, problems)),
     };

@@ -112,6 +112,7 @@ fn of_front(error: &Error) -> Option<&'static str> {
         | Error::NewerBinary { .. }
         | Error::MixedBinaries { .. }
         | Error::DamagedWeights { .. }
+        | Error::OtherWeights { .. }
         | Error::LogitsWidth { .. } => Some("invalid-bundle"),
         Error::LogitsNotFinite { .. } => Some("not-finite"),
         Error::Vote { .. } | Error::Start { .. } => Some("backend-failed"),
@@ -160,6 +161,8 @@ fn of_engine(error: &EngineError) -> Option<&'static str> {
         | EngineError::EmbeddingMissing { .. }
         | EngineError::EmbeddingWidth { .. }
         | EngineError::EmbeddingFile { .. }
+        | EngineError::WindowTooLong { .. }
+        | EngineError::TooManyReserved { .. }
         | EngineError::NoConversion { .. } => Some("invalid-config"),
         EngineError::Saved(error) => of_store(error),
         EngineError::Execute { .. } => Some("backend-failed"),

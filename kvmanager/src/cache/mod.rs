@@ -168,6 +168,14 @@ impl KvCache {
         self.store.watch = Some(watch);
     }
 
+    /// Ranks keys by another scorer from the next scoring on.
+    pub fn set_scorer(&mut self, scorer: Box<dyn KeyScorer>) {
+        self.settings.scorer = scorer;
+        for group in &mut self.groups {
+            group.queues.clear();
+        }
+    }
+
     /// The variants and groups it was made for.
     pub fn variants(&self) -> &Variants {
         &self.variants

@@ -235,6 +235,8 @@ pub fn plan_into(
     let mut walk = Walk::new(state, requests, variants, target, gate, plan.take_steps());
     match policy {
         Policy::Lenient => walk.lenient(),
+        // Where its default group drops rows, libGenie takes its older loop.
+        Policy::Genie if variants.groups()[0].evicts() => walk.fixed(state.variant),
         Policy::Genie => walk.genie()?,
         Policy::FixedVariant => walk.fixed(state.variant),
         Policy::Cost(table) => cost::run(&mut walk, state.variant, table)?,

@@ -64,8 +64,7 @@ fn unfit_configurations_are_refused_by_name() {
         Case {
             name: "unknown architecture",
             damage: |dir| set(dir, "architectures", json!(["MambaForCausalLM"])),
-            message: "unsupported architecture `MambaForCausalLM`: this compiler supports `LlamaForCausalLM`, \
-                `Qwen2ForCausalLM`, `Qwen3ForCausalLM`",
+            message: "unsupported architecture `MambaForCausalLM`: this compiler supports {families}",
             ..Case::DEFAULT
         },
         Case {
@@ -74,8 +73,7 @@ fn unfit_configurations_are_refused_by_name() {
                 set(dir, "architectures", Value::Null);
                 set(dir, "model_type", json!("qwen3_moe"));
             },
-            message: "unsupported architecture `model_type qwen3_moe`: this compiler supports `LlamaForCausalLM`, \
-                `Qwen2ForCausalLM`, `Qwen3ForCausalLM`",
+            message: "unsupported architecture `model_type qwen3_moe`: this compiler supports {families}",
             ..Case::DEFAULT
         },
         Case {
@@ -119,9 +117,10 @@ fn unfit_configurations_are_refused_by_name() {
             ..Case::DEFAULT
         },
         Case {
-            name: "gelu",
-            damage: |dir| set(dir, "hidden_act", json!("gelu_pytorch_tanh")),
-            message: "unsupported `hidden_act` in `{dir}/config.json`: found gelu_pytorch_tanh, this compiler needs silu",
+            name: "squared relu",
+            damage: |dir| set(dir, "hidden_act", json!("relu2")),
+            message: "unsupported `hidden_act` in `{dir}/config.json`: found relu2, this compiler needs one of \
+                silu, swish, swiglu, gelu_pytorch_tanh, gelu_new, gelu_fast, gelu",
             ..Case::DEFAULT
         },
         Case {
@@ -131,24 +130,41 @@ fn unfit_configurations_are_refused_by_name() {
             ..Case::DEFAULT
         },
         Case {
-            name: "sliding window on",
+            name: "a window without a size",
             model: qwen2,
-            damage: |dir| set(dir, "use_sliding_window", json!(true)),
-            message: "unsupported `use_sliding_window` in `{dir}/config.json`: found true, this compiler needs false",
+            damage: |dir| {
+                set(dir, "use_sliding_window", json!(true));
+                set(dir, "sliding_window", Value::Null);
+                set(dir, "max_window_layers", json!(1));
+            },
+            message: "`{dir}/config.json` has no `sliding_window`: expected the tokens that windowed layers see",
+            hint: Some(Hint::SimilarKeys { near: vec!["use_sliding_window".into()] }),
             ..Case::DEFAULT
         },
         Case {
             name: "a Llama with a window",
-            damage: |dir| set(dir, "sliding_window", json!(4096)),
-            message: "unsupported `sliding_window` in `{dir}/config.json`: found 4096, this compiler needs null",
+            damage: |dir| set(dir, "sliding_window", json!(15)),
+            message: "CL-16 is longer than the attention window of this llama model, 15 tokens (`sliding_window`)",
+            hint: Some(Hint::ShorterContext { at_most: 15 }),
             ..Case::DEFAULT
         },
         Case {
-            name: "windowed layers",
+            name: "a window in the second layer",
             model: || TestModel::tiny(Family::Qwen3),
-            damage: |dir| set(dir, "layer_types", json!(["full_attention", "sliding_attention"])),
-            message: "unsupported `layer_types` in `{dir}/config.json`: found sliding_attention, \
-                this compiler needs full_attention in every layer",
+            damage: |dir| {
+                set(dir, "sliding_window", json!(8));
+                set(dir, "layer_types", json!(["full_attention", "sliding_attention"]));
+            },
+            message: "CL-16 is longer than the attention window of this qwen3 model, 8 tokens (`sliding_window`)",
+            hint: Some(Hint::ShorterContext { at_most: 8 }),
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "layers of another kind",
+            model: || TestModel::tiny(Family::Qwen3),
+            damage: |dir| set(dir, "layer_types", json!(["full_attention", "chunked_attention"])),
+            message: "unsupported `layer_types` in `{dir}/config.json`: found chunked_attention, \
+                this compiler needs full_attention or sliding_attention",
             ..Case::DEFAULT
         },
         Case {
@@ -175,9 +191,10 @@ fn unfit_configurations_are_refused_by_name() {
             ..Case::DEFAULT
         },
         Case {
-            name: "half-rotated heads",
-            damage: |dir| set(dir, "partial_rotary_factor", json!(0.5)),
-            message: "unsupported `partial_rotary_factor` in `{dir}/config.json`: found 0.5, this compiler needs 1.0",
+            name: "three elements of each head rotated",
+            damage: |dir| set(dir, "partial_rotary_factor", json!(0.2)),
+            message: "bad `partial_rotary_factor` in `{dir}/config.json`: found 0.2, 3 elements, \
+                expected an even number of the 16 elements of a head, at least 2",
             ..Case::DEFAULT
         },
         Case {
@@ -234,19 +251,31 @@ fn written_configurations_read_back() {
 fn families_differ_in_biases_and_norms() {
     let (none, qkv) = (Biases::default(), Biases { qkv: true, ..Biases::default() });
     let attention = Biases { qkv: true, o: true, mlp: false };
+    let all = Biases { mlp: true, ..attention };
+    use NormPlace::{After, Before, Both};
     let cases = [
-        // Without the keys, with both keys true, with norms on queries and keys.
-        (Family::Llama, none, Biases { mlp: true, ..attention }, false),
-        (Family::Qwen2, qkv, qkv, false),
-        (Family::Qwen3, none, attention, true),
+        // Without the keys, with all keys true, with norms on queries and keys; norms of layers.
+        (Family::Llama, none, all, QkNorm::None, Before),
+        (Family::Qwen2, qkv, qkv, QkNorm::None, Before),
+        (Family::Qwen3, none, attention, QkNorm::Heads, Before),
+        (Family::Mistral, none, none, QkNorm::None, Before),
+        (Family::Phi3, none, none, QkNorm::None, Before),
+        (Family::Granite, none, all, QkNorm::None, Before),
+        (Family::SmolLm3, none, all, QkNorm::None, Before),
+        (Family::Olmo2, none, attention, QkNorm::Whole, After),
+        (Family::Gemma2, none, attention, QkNorm::None, Both),
+        (Family::StableLm, none, qkv, QkNorm::None, Before),
     ];
     assert_eq!(cases.map(|(family, ..)| family), Family::ALL);
-    for (family, plain, configured, qk_norm) in cases {
+    for (family, plain, configured, qk_norm, place) in cases {
         let spec = loaded(&TestModel::tiny(family), |_| {});
-        assert_eq!((spec.biases, spec.qk_norm), (plain, qk_norm), "{family}");
+        assert_eq!((spec.biases, spec.qk_norm, spec.norm_place), (plain, qk_norm, place), "{family}");
         let spec = loaded(&TestModel::tiny(family), |dir| {
             set(dir, "attention_bias", json!(true));
             set(dir, "mlp_bias", json!(true));
+            if family.info().qkv_bias == Bias::QkvKey {
+                set(dir, "use_qkv_bias", json!(true));
+            }
         });
         assert_eq!(spec.biases, configured, "{family}");
     }
@@ -259,7 +288,7 @@ fn defaults_are_those_of_transformers() {
             set(dir, key, Value::Null);
         }
     });
-    assert_eq!((spec.head_dim, spec.rope.theta, spec.rms_eps), (128, 10_000.0, 1e-6));
+    assert_eq!((spec.head_dim, spec.rope.theta, spec.norm_eps), (128, 10_000.0, 1e-6));
     assert_eq!((spec.n_kv_heads, spec.tied), (4, false));
 }
 

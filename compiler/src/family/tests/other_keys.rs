@@ -152,7 +152,7 @@ fn contradictions_are_refused() {
         ),
         (
             json!({ "architectures": ["LlamaForCausalLM", "GemmaForCausalLM"] }),
-            "unsupported architecture `LlamaForCausalLM, GemmaForCausalLM`: this compiler supports `LlamaForCausalLM`, `Qwen2ForCausalLM`, `Qwen3ForCausalLM`",
+            "unsupported architecture `LlamaForCausalLM, GemmaForCausalLM`: this compiler supports {families}",
         ),
         // Section 3: `rope_scaling` of these forms was taken as none.
         (json!({ "rope_scaling": [] }), "bad `rope_scaling` in `config.json`: found [], expected an object"),
@@ -223,7 +223,9 @@ fn contradictions_are_refused() {
         }
         let error = ModelSpec::load(dir.path()).expect_err(&keys.to_string());
         let message = error.to_string().replace(&format!("{}/", dir.path().display()), "");
-        assert!(message.ends_with(expected), "{keys}:\n{message}\n{expected}");
+        let classes = Family::ALL.iter().map(|family| format!("`{}`", family.class())).collect::<Vec<_>>().join(", ");
+        let expected = expected.replace("{families}", &classes);
+        assert!(message.ends_with(&expected), "{keys}:\n{message}\n{expected}");
     }
     for none in
         [json!(null), json!({}), json!({ "rope_type": "default" }), json!({ "rope_type": "default", "factor": null })]
@@ -259,4 +261,89 @@ fn linear_scaling_divides_every_frequency() {
     // The rule of `llama3`: a frequency is divided by the factor where its wavelength exceeds this length; none is shorter than tau.
     let longest_kept = scaling.original_max_position / scaling.low_freq_factor;
     assert!(scaling.factor == 2.5 && longest_kept < std::f64::consts::TAU, "{scaling:?}");
+}
+
+#[test]
+fn factors_are_read_by_the_families_that_have_them() {
+    let read = |family, keys: &Value| {
+        let dir = tempfile::tempdir().unwrap();
+        TestModel::tiny(family).write(dir.path()).unwrap();
+        for (key, value) in keys.as_object().unwrap() {
+            edit(dir.path(), "config.json", |config| config[key] = value.clone());
+        }
+        ModelSpec::load(dir.path()).map(|spec| spec.factors).map_err(|error| error.to_string())
+    };
+    let granite = json!({ "embedding_multiplier": 12, "residual_multiplier": 0.22, "attention_multiplier": 0.015625,
+        "logits_scaling": 8.0 });
+    let factors = read(Family::Granite, &granite).unwrap();
+    assert_eq!((factors.embedding, factors.residual, factors.scores, factors.logits), (12.0, 0.22, 0.015625, 0.125));
+    let none = json!({ "embedding_multiplier": null, "residual_multiplier": null, "attention_multiplier": null });
+    let factors = read(Family::Granite, &none).unwrap();
+    assert_eq!(
+        (factors.embedding, factors.residual, factors.scores),
+        (1.0, 1.0, 1.0),
+        "scores are not scaled by themselves"
+    );
+    assert!(
+        read(Family::Granite, &json!({ "logits_scaling": 0 }))
+            .unwrap_err()
+            .contains("found 0, expected a number above 0")
+    );
+
+    let gemma =
+        json!({ "query_pre_attn_scalar": 144, "attn_logit_softcapping": null, "final_logit_softcapping": 30.0 });
+    let factors = read(Family::Gemma2, &gemma).unwrap();
+    assert_eq!((factors.embedding, factors.scores), (8.0, 1.0 / 12.0));
+    assert_eq!((factors.scores_cap, factors.logits_cap), (None, Some(30.0)));
+}
+
+#[test]
+fn layers_without_rotation_are_listed_or_counted() {
+    let rotated = |keys: &Value| {
+        let dir = tempfile::tempdir().unwrap();
+        TestModel { layers: 5, ..TestModel::tiny(Family::SmolLm3) }.write(dir.path()).unwrap();
+        for (key, value) in keys.as_object().unwrap() {
+            edit(dir.path(), "config.json", |config| config[key] = value.clone());
+        }
+        ModelSpec::load(dir.path()).map(|spec| spec.rotated_layers).map_err(|error| error.to_string())
+    };
+    let every_fourth = Ok(vec![true, true, true, false, true]);
+    assert_eq!(rotated(&json!({ "no_rope_layer_interval": null })), every_fourth);
+    assert_eq!(rotated(&json!({ "no_rope_layer_interval": 4 })), every_fourth);
+    let listed = json!({ "no_rope_layers": [1, 0, 1, 1, 0], "no_rope_layer_interval": 4 });
+    assert_eq!(rotated(&listed), Ok(vec![true, false, true, true, false]));
+    assert!(
+        rotated(&json!({ "no_rope_layers": [1, 0] })).unwrap_err().ends_with("expected one for each of the 5 layers")
+    );
+    assert!(rotated(&json!({ "no_rope_layers": [1, 0, 1, 1, 2] })).is_err());
+}
+
+#[test]
+fn windows_are_in_the_layers_that_transformers_gives_them() {
+    let window = |family, keys: &Value| {
+        let dir = tempfile::tempdir().unwrap();
+        TestModel { layers: 4, ..TestModel::tiny(family) }.write(dir.path()).unwrap();
+        for (key, value) in keys.as_object().unwrap() {
+            edit(dir.path(), "config.json", |config| match value {
+                Value::String(absent) if absent == "absent" => drop(config.as_object_mut().unwrap().remove(key)),
+                value => config[key] = value.clone(),
+            });
+        }
+        let window = ModelSpec::load(dir.path()).unwrap().window;
+        window.map(|window| (window.tokens, window.layers))
+    };
+    let all = vec![true; 4];
+    assert_eq!(window(Family::Mistral, &json!({ "sliding_window": null })), None);
+    assert_eq!(window(Family::Mistral, &json!({ "sliding_window": "absent" })), Some((4096, all.clone())));
+    assert_eq!(window(Family::Phi3, &json!({ "sliding_window": 2047 })), Some((2047, all)));
+    assert_eq!(window(Family::Phi3, &json!({ "sliding_window": "absent" })), None);
+    assert_eq!(
+        window(Family::Gemma2, &json!({ "sliding_window": "absent" })),
+        Some((4096, vec![true, false, true, false]))
+    );
+    let qwen = json!({ "use_sliding_window": true, "sliding_window": 100, "max_window_layers": 3 });
+    assert_eq!(window(Family::Qwen2, &qwen), Some((100, vec![false, false, false, true])));
+    let listed = json!({ "sliding_window": 9, "layer_types":
+        ["sliding_attention", "full_attention", "full_attention", "sliding_attention"] });
+    assert_eq!(window(Family::Gemma2, &listed), Some((9, vec![true, false, false, true])));
 }

@@ -9,11 +9,11 @@ use std::collections::HashMap;
 
 type Values = HashMap<String, Vec<f32>>;
 
-/// Positions' cosines and sines, `[n, head_dim / 2]` each.
-pub(crate) type Tables = (Vec<f32>, Vec<f32>);
+/// Positions' cosines and sines, a column for each rotated pair.
+type Tables = (Vec<f32>, Vec<f32>);
 
-pub(crate) fn rope_tables(model: &TestModel, n: usize) -> Tables {
-    let width = model.head_dim / 2;
+fn rope_tables(model: &TestModel, n: usize) -> Tables {
+    let width = model.spec().rope_dim();
     let angle = |i: usize| (i / width) as f64 * model.rope_theta.powf(-((i % width) as f64) / width as f64);
     let column = |f: fn(f64) -> f64| (0..n * width).map(|i| f(angle(i)) as f32).collect();
     (column(f64::cos), column(f64::sin))
@@ -27,6 +27,7 @@ pub(crate) struct RecordedModel<'a> {
     n_past: usize,
     tables: Tables,
     width: usize,
+    head_dim: usize,
     cache: Values,
 }
 
@@ -40,7 +41,16 @@ impl<'a> RecordedModel<'a> {
             inputs.filter(|t| t.held == Held::Input).map(|t| (t.info.name.clone(), vec![9.0; t.info.n_elems()]));
         let cache = cache.collect();
         let tables = rope_tables(model, cl);
-        Self { graphs, ar, past: cl - ar, n_past: 0, tables, width: model.head_dim / 2, cache }
+        Self {
+            graphs,
+            ar,
+            past: cl - ar,
+            n_past: 0,
+            tables,
+            width: model.spec().rope_dim(),
+            head_dim: model.head_dim,
+            cache,
+        }
     }
 
     /// Feeds up to AR tokens, padded on the right; gives the logits of the real rows.
@@ -73,7 +83,7 @@ impl<'a> RecordedModel<'a> {
         let (ar, past, first) = (self.ar, self.past, self.n_past);
         for (name, cache) in &mut self.cache {
             let new = &made[&name.replace("_in", "_out")];
-            let head_dim = 2 * self.width;
+            let head_dim = self.head_dim;
             let heads = new.len() / (ar * head_dim);
             for (head, dim, row) in (0..heads * head_dim * n).map(|i| (i / (head_dim * n), i / n % head_dim, i % n)) {
                 if first + row >= past {
@@ -158,6 +168,17 @@ fn compute(graph: &Graph, node: &Node, values: &[Vec<f32>]) -> Vec<f32> {
             };
             input(0).chunks(last).flat_map(norm).collect()
         }
+        "LayerNorm" => {
+            let Some(Param::F32(eps)) = param("epsilon") else { panic!("epsilon") };
+            let norm = |row: &[f32]| {
+                let mean = row.iter().map(|v| f64::from(*v)).sum::<f64>() / last as f64;
+                let variance = row.iter().map(|v| (f64::from(*v) - mean).powi(2)).sum::<f64>() / last as f64;
+                let scale = 1.0 / (variance + f64::from(eps)).sqrt();
+                let one = |i: usize| ((f64::from(row[i]) - mean) * scale) as f32 * input(1)[i] + input(2)[i];
+                (0..last).map(one).collect::<Vec<_>>()
+            };
+            input(0).chunks(last).flat_map(norm).collect()
+        }
         "FullyConnected" => {
             let project = |row: &[f32]| {
                 let one = |(out, w): (usize, &[f32])| {
@@ -199,7 +220,8 @@ fn compute(graph: &Graph, node: &Node, values: &[Vec<f32>]) -> Vec<f32> {
         }
         "RotaryEmbedding" => {
             assert_eq!(param("interleaved"), Some(Param::Bool(false)));
-            let (n, half) = (dims(0)[2], last / 2);
+            let Some(Param::U32(rotated)) = param("rotary_embedding_dim") else { panic!("rotary_embedding_dim") };
+            let (n, half) = (dims(0)[2], rotated as usize / 2);
             let mut out = input(0).to_vec();
             for (i, row) in out.chunks_mut(last).enumerate() {
                 for j in 0..half {
@@ -234,6 +256,7 @@ fn compute(graph: &Graph, node: &Node, values: &[Vec<f32>]) -> Vec<f32> {
             };
             a.iter().enumerate().map(apply).collect()
         }
+        "Tanh" => input(0).iter().map(|v| v.tanh()).collect(),
         "Sigmoid" => input(0).iter().map(|v| 1.0 / (1.0 + (-v).exp())).collect(),
         "Softmax" => {
             let soft = |row: &[f32]| {

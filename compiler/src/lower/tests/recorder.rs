@@ -66,6 +66,10 @@ impl Graph {
                 assert_eq!(dims[1], [last(0)], "gamma");
                 dims[0].to_vec()
             }
+            "LayerNorm" => {
+                assert_eq!((dims[1], dims[2]), (&[last(0)][..], &[last(0)][..]), "gamma and beta");
+                dims[0].to_vec()
+            }
             "FullyConnected" => {
                 assert_eq!(last(0), dims[1][1], "inner width");
                 assert!(dims.len() == 2 || dims[2] == [dims[1][0]], "bias");
@@ -84,7 +88,9 @@ impl Graph {
                 other => panic!("perm {other:?}"),
             },
             "RotaryEmbedding" => {
-                assert_eq!(dims[1], [1, dims[0][2], last(0) / 2], "tables");
+                let Some(Param::U32(rotated)) = param("rotary_embedding_dim") else { panic!("rotary_embedding_dim") };
+                assert!(*rotated as usize <= last(0), "rotated part");
+                assert_eq!(dims[1], [1, dims[0][2], *rotated as usize / 2], "tables");
                 assert_eq!(dims[1], dims[2]);
                 dims[0].to_vec()
             }
@@ -106,7 +112,7 @@ impl Graph {
                 }
                 dims[0].to_vec()
             }
-            "Sigmoid" | "Softmax" => dims[0].to_vec(),
+            "Sigmoid" | "Softmax" | "Tanh" => dims[0].to_vec(),
             "Reshape" => return None,
             other => panic!("op {other} is not among those that backends run first"),
         })

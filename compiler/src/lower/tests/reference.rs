@@ -1,105 +1,223 @@
-//! The model itself, written down from its definition: no cache, no graphs, everything in double.
+//! The model itself, written down from its definition in Hugging Face transformers: no cache, no graphs, everything in double.
 //!
-//! It reads the files through the `safetensors` crate, so it shares no code with what it is compared to.
+//! It reads the folder by itself, `config.json` as plain JSON and the weights through the `safetensors` crate, so it shares no code
+//! with what it is compared to; `conformance` includes this file. Only what random test models use is here.
 
-use super::interp::Tables;
-use crate::testmodel::{FileDtype, TestModel};
 use half::bf16;
-use safetensors::SafeTensors;
+use safetensors::{Dtype, SafeTensors};
+use serde_json::Value;
 use std::collections::HashMap;
 use std::path::Path;
 
-pub(crate) struct Reference<'a> {
-    model: &'a TestModel,
+pub(crate) struct Reference {
+    config: Value,
+    kind: String,
     weights: HashMap<String, Vec<f64>>,
 }
 
-impl<'a> Reference<'a> {
-    pub(crate) fn open(dir: &Path, model: &'a TestModel) -> Self {
+type Rows = Vec<Vec<f64>>;
+
+impl Reference {
+    pub(crate) fn open(dir: &Path) -> Self {
+        let config: Value = serde_json::from_slice(&std::fs::read(dir.join("config.json")).unwrap()).unwrap();
         let mut weights = HashMap::new();
         let files = std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().path());
         for file in files.filter(|f| f.extension().is_some_and(|e| e == "safetensors")) {
             let bytes = std::fs::read(file).unwrap();
             for (name, view) in SafeTensors::deserialize(&bytes).unwrap().tensors() {
-                let values = match model.dtype {
-                    FileDtype::Bf16 => {
-                        view.data().as_chunks().0.iter().map(|b| bf16::from_le_bytes(*b).to_f64()).collect()
-                    }
-                    FileDtype::F32 => view.data().as_chunks().0.iter().map(|b| f32::from_le_bytes(*b).into()).collect(),
-                    FileDtype::F16 => panic!("not needed here"),
+                let values = match view.dtype() {
+                    Dtype::BF16 => view.data().as_chunks().0.iter().map(|b| bf16::from_le_bytes(*b).to_f64()).collect(),
+                    Dtype::F32 => view.data().as_chunks().0.iter().map(|b| f32::from_le_bytes(*b).into()).collect(),
+                    other => panic!("{other:?} is not needed here"),
                 };
                 weights.insert(name, values);
             }
         }
-        Self { model, weights }
+        let kind = config["model_type"].as_str().unwrap().to_string();
+        Self { config, kind, weights }
+    }
+
+    fn number(&self, key: &str) -> Option<f64> {
+        self.config[key].as_f64()
+    }
+
+    fn count(&self, key: &str) -> usize {
+        self.config[key].as_u64().unwrap_or_else(|| panic!("{key}")) as usize
+    }
+
+    fn is_gemma(&self) -> bool {
+        self.kind.starts_with("gemma")
+    }
+
+    fn head_dim(&self) -> usize {
+        let whole = || self.count("hidden_size") / self.count("num_attention_heads");
+        self.config["head_dim"].as_u64().map_or_else(whole, |d| d as usize)
     }
 
     fn linear(&self, name: &str, x: &[f64]) -> Vec<f64> {
-        let weight = &self.weights[&format!("{name}.weight")];
         let bias = self.weights.get(&format!("{name}.bias"));
+        let all = self.weights.get(&format!("{name}.weight")).unwrap_or_else(|| panic!("{name}"));
         let dot = |w: &[f64]| x.iter().zip(w).map(|(a, b)| a * b).sum::<f64>();
-        weight.chunks(x.len()).enumerate().map(|(i, w)| dot(w) + bias.map_or(0.0, |b| b[i])).collect()
+        all.chunks(x.len()).enumerate().map(|(i, w)| dot(w) + bias.map_or(0.0, |b| b[i])).collect()
+    }
+
+    /// Some outputs of a projection that may be a part of a larger one.
+    fn part(&self, own: &str, fused: (&str, usize, usize), x: &[f64]) -> Vec<f64> {
+        if self.weights.contains_key(&format!("{own}.weight")) {
+            return self.linear(own, x);
+        }
+        let (whole, first, n) = fused;
+        self.linear(whole, x)[first..first + n].to_vec()
     }
 
     fn norm(&self, name: &str, x: &[f64]) -> Vec<f64> {
-        let mean = x.iter().map(|v| v * v).sum::<f64>() / x.len() as f64;
-        x.iter().zip(&self.weights[name]).map(|(v, g)| v / (mean + 1e-5_f32 as f64).sqrt() * g).collect()
+        let eps = self.number("rms_norm_eps").or(self.number("layer_norm_eps")).unwrap();
+        let gamma = &self.weights[&format!("{name}.weight")];
+        let n = x.len() as f64;
+        if let Some(beta) = self.weights.get(&format!("{name}.bias")) {
+            let mean = x.iter().sum::<f64>() / n;
+            let variance = x.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / n;
+            let one = |i: usize| (x[i] - mean) / (variance + eps).sqrt() * gamma[i] + beta[i];
+            return (0..x.len()).map(one).collect();
+        }
+        let scale = (x.iter().map(|v| v * v).sum::<f64>() / n + eps).sqrt().recip();
+        let more = if self.is_gemma() { 1.0 } else { 0.0 };
+        x.iter().zip(gamma).map(|(v, g)| v * scale * (g + more)).collect()
     }
 
-    /// Heads of one token, normalised where the family does, rotated to its position.
-    fn heads(&self, name: &str, x: &[f64], position: usize, tables: &Tables) -> Vec<Vec<f64>> {
-        let width = self.model.head_dim;
-        let half = width / 2;
-        let all = self.linear(&format!("{name}_proj"), x);
-        let mut heads: Vec<Vec<f64>> = all.chunks(width).map(<[f64]>::to_vec).collect();
-        for head in &mut heads {
-            if self.model.family.info().qk_norm {
-                *head = self.norm(&format!("{name}_norm.weight"), head);
-            }
-            let (cos, sin) = (&tables.0[position * half..], &tables.1[position * half..]);
-            let rotated = |j: usize| {
-                let (c, s) = (f64::from(cos[j % half]), f64::from(sin[j % half]));
-                if j < half { head[j] * c - head[j + half] * s } else { head[j] * c + head[j - half] * s }
-            };
-            *head = (0..width).map(rotated).collect();
+    /// Heads of one token, normalised where the model does.
+    fn heads(&self, at: &str, all: Vec<f64>) -> Rows {
+        let name = format!("{at}_norm");
+        let has_norm = self.weights.contains_key(&format!("{name}.weight"));
+        let whole = if has_norm && self.kind == "olmo2" { self.norm(&name, &all) } else { all };
+        let head = |head: &[f64]| if has_norm && self.kind != "olmo2" { self.norm(&name, head) } else { head.to_vec() };
+        whole.chunks(self.head_dim()).map(head).collect()
+    }
+
+    /// Turns the first elements of a head to its position.
+    fn turn(&self, head: &mut [f64], position: usize, theta: f64) {
+        let default = if self.kind == "stablelm" { 0.25 } else { 1.0 };
+        let rotated = (head.len() as f64 * self.number("partial_rotary_factor").unwrap_or(default)) as usize;
+        let half = rotated / 2;
+        for j in 0..half {
+            let (sin, cos) = (position as f64 * theta.powf(-(j as f64) / half as f64)).sin_cos();
+            let (a, b) = (head[j], head[half + j]);
+            (head[j], head[half + j]) = (a * cos - b * sin, b * cos + a * sin);
         }
-        heads
+    }
+
+    /// The base of a layer's angles; `None` for a layer that does not rotate.
+    fn theta(&self, layer: usize) -> Option<f64> {
+        let interval = self.config["no_rope_layer_interval"].as_u64();
+        if interval.is_some_and(|n| (layer as u64 + 1).is_multiple_of(n)) {
+            return None;
+        }
+        self.number("rope_theta")
+    }
+
+    /// What scores are multiplied by.
+    fn score_factor(&self) -> f64 {
+        match self.number("query_pre_attn_scalar") {
+            Some(scalar) => scalar.powf(-0.5),
+            None if self.kind == "granite" => self.number("attention_multiplier").unwrap(),
+            None => (self.head_dim() as f64).powf(-0.5),
+        }
+    }
+
+    fn active(&self, x: f64) -> f64 {
+        if self.is_gemma() {
+            let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3));
+            return 0.5 * x * (1.0 + inner.tanh());
+        }
+        x / (1.0 + (-x).exp())
+    }
+
+    /// `cap * tanh(x / cap)`, where there is a cap.
+    fn capped(&self, key: &str, x: f64) -> f64 {
+        self.number(key).map_or(x, |cap| cap * (x / cap).tanh())
+    }
+
+    /// What the attention of a layer adds for each of the rows.
+    fn attention(&self, layer: usize, hs: &Rows) -> Rows {
+        let at = format!("model.layers.{layer}.self_attn.");
+        let (n_heads, kv_heads, width) =
+            (self.count("num_attention_heads"), self.count("num_key_value_heads"), self.head_dim());
+        let (q_len, kv_len) = (n_heads * width, kv_heads * width);
+        let project = |name: &str, first: usize, n: usize, h: &[f64]| {
+            self.part(&format!("{at}{name}_proj"), (&format!("{at}qkv_proj"), first, n), h)
+        };
+        let turned = |name: &str, first: usize, n: usize| -> Vec<Rows> {
+            let one = |(position, h): (usize, &Vec<f64>)| {
+                let mut heads = self.heads(&format!("{at}{name}"), project(name, first, n, h));
+                if let Some(theta) = self.theta(layer) {
+                    heads.iter_mut().for_each(|head| self.turn(head, position, theta));
+                }
+                heads
+            };
+            hs.iter().enumerate().map(one).collect()
+        };
+        let (q, k) = (turned("q", 0, q_len), turned("k", q_len, kv_len));
+        let v: Rows = hs.iter().map(|h| project("v", q_len + kv_len, kv_len, h)).collect();
+        let row = |p: usize| {
+            let mut mixed = Vec::new();
+            for (head, query) in q[p].iter().enumerate() {
+                let kv = head / (n_heads / kv_heads);
+                let dot = |key: &[f64]| query.iter().zip(key).map(|(a, b)| a * b).sum::<f64>() * self.score_factor();
+                let shares: Vec<f64> =
+                    k[..=p].iter().map(|k| self.capped("attn_logit_softcapping", dot(&k[kv])).exp()).collect();
+                let sum: f64 = shares.iter().sum();
+                let value = |d: usize| shares.iter().zip(&v).map(|(s, v)| s / sum * v[kv * width + d]).sum::<f64>();
+                mixed.extend((0..width).map(value));
+            }
+            self.linear(&format!("{at}o_proj"), &mixed)
+        };
+        (0..hs.len()).map(row).collect()
+    }
+
+    fn feed_forward(&self, layer: usize, h: &[f64]) -> Vec<f64> {
+        let at = format!("model.layers.{layer}.mlp.");
+        let ffn = self.count("intermediate_size");
+        let part =
+            |name: &str, first| self.part(&format!("{at}{name}_proj"), (&format!("{at}gate_up_proj"), first, ffn), h);
+        let (gate, up) = (part("gate", 0), part("up", ffn));
+        let inner: Vec<f64> = gate.iter().zip(up).map(|(g, u)| self.active(*g) * u).collect();
+        self.linear(&format!("{at}down_proj"), &inner)
     }
 
     /// Logits of every position.
-    pub(crate) fn logits(&self, tokens: &[u32], tables: &Tables) -> Vec<Vec<f64>> {
-        let TestModel { hidden, heads, kv_heads, head_dim, .. } = *self.model;
+    pub(crate) fn logits(&self, tokens: &[u32]) -> Rows {
+        let hidden = self.count("hidden_size");
         let table = &self.weights["model.embed_tokens.weight"];
-        let mut xs: Vec<Vec<f64>> = tokens.iter().map(|&t| table[t as usize * hidden..][..hidden].to_vec()).collect();
-        for layer in 0..self.model.layers {
-            let at = |part: &str| format!("model.layers.{layer}.{part}");
-            let hs: Vec<Vec<f64>> = xs.iter().map(|x| self.norm(&at("input_layernorm.weight"), x)).collect();
-            let rotated = |part: &str| -> Vec<Vec<Vec<f64>>> {
-                hs.iter().enumerate().map(|(p, h)| self.heads(&at(part), h, p, tables)).collect()
+        let embedding =
+            if self.is_gemma() { (hidden as f64).sqrt() } else { self.number("embedding_multiplier").unwrap_or(1.0) };
+        let row = |t: u32| table[t as usize * hidden..][..hidden].iter().map(|v| v * embedding).collect();
+        let mut xs: Rows = tokens.iter().map(|&t| row(t)).collect();
+        let residual = self.number("residual_multiplier").unwrap_or(1.0);
+        let add = |x: &mut Vec<f64>, y: Vec<f64>| x.iter_mut().zip(y).for_each(|(a, b)| *a += b * residual);
+        // Names of the norms: before and after attention, before and after the feed-forward part.
+        let names = match self.kind.as_str() {
+            "olmo2" => [None, Some("post_attention"), None, Some("post_feedforward")],
+            kind if kind.starts_with("gemma") => {
+                [Some("input"), Some("post_attention"), Some("pre_feedforward"), Some("post_feedforward")]
+            }
+            _ => [Some("input"), None, Some("post_attention"), None],
+        };
+        for layer in 0..self.count("num_hidden_layers") {
+            let norm = |i: usize, x: Vec<f64>| match names[i] {
+                Some(name) => self.norm(&format!("model.layers.{layer}.{name}_layernorm"), &x),
+                None => x,
             };
-            let (q, k) = (rotated("self_attn.q"), rotated("self_attn.k"));
-            let v: Vec<Vec<f64>> = hs.iter().map(|h| self.linear(&at("self_attn.v_proj"), h)).collect();
-            for (p, x) in xs.iter_mut().enumerate() {
-                let mut mixed = Vec::new();
-                for (head, query) in q[p].iter().enumerate() {
-                    let kv = head / (heads / kv_heads);
-                    let dot = |key: &[f64]| query.iter().zip(key).map(|(a, b)| a * b).sum::<f64>();
-                    let scores: Vec<f64> =
-                        k[..=p].iter().map(|k| (dot(&k[kv]) / (head_dim as f64).sqrt()).exp()).collect();
-                    let sum: f64 = scores.iter().sum();
-                    let value =
-                        |d: usize| scores.iter().zip(&v).map(|(s, v)| s / sum * v[kv * head_dim + d]).sum::<f64>();
-                    mixed.extend((0..head_dim).map(value));
-                }
-                let add = |x: &mut Vec<f64>, y: Vec<f64>| x.iter_mut().zip(y).for_each(|(a, b)| *a += b);
-                add(x, self.linear(&at("self_attn.o_proj"), &mixed));
-                let h = self.norm(&at("post_attention_layernorm.weight"), x);
-                let (gate, up) = (self.linear(&at("mlp.gate_proj"), &h), self.linear(&at("mlp.up_proj"), &h));
-                let inner: Vec<f64> = gate.iter().zip(up).map(|(g, u)| g / (1.0 + (-g).exp()) * u).collect();
-                add(x, self.linear(&at("mlp.down_proj"), &inner));
+            let hs: Rows = xs.iter().map(|x| norm(0, x.clone())).collect();
+            for (x, y) in xs.iter_mut().zip(self.attention(layer, &hs)) {
+                add(x, norm(1, y));
+                let y = self.feed_forward(layer, &norm(2, x.clone()));
+                add(x, norm(3, y));
             }
         }
-        let head = if self.model.tied { "model.embed_tokens" } else { "lm_head" };
-        xs.iter().map(|x| self.linear(head, &self.norm("model.norm.weight", x))).collect()
+        let tied = !self.weights.contains_key("lm_head.weight");
+        let head = if tied { "model.embed_tokens" } else { "lm_head" };
+        let divisor = self.number("logits_scaling").unwrap_or(1.0);
+        let logit = |l: f64| self.capped("final_logit_softcapping", l / divisor);
+        xs.iter().map(|x| self.linear(head, &self.norm("model.norm", x)).into_iter().map(logit).collect()).collect()
     }
 }

@@ -73,13 +73,6 @@ fn what_this_build_cannot_do_is_refused_by_name() {
             "/dialog/sampler: sampler type `custom` is not yet supported",
         ),
         (
-            with(&[(
-                "/dialog/engine/longcontext",
-                json!({"version": 1, "type": "sliding-window", "sliding-window": {"window-size": 64}}),
-            )]),
-            "/dialog/engine/longcontext: long context `sliding-window` is not yet supported",
-        ),
-        (
             with(&[("/dialog/embedding", json!({"version": 1, "size": 8, "type": "callback"}))]),
             "/dialog/embedding/type: embedding input by callback is not yet supported",
         ),

@@ -75,7 +75,9 @@ fn embeddings_groups_and_scaling_arrive() {
         (
             "/dialog/engine/cache-groups",
             json!([{"version": 1, "prefix": "past_"},
-                                               {"version": 1, "prefix": "swa_", "attention-mask-tensor-name": "m"}]),
+                                               {"version": 1, "prefix": "swa_", "attention-mask-tensor-name": "m",
+                                                "longcontext": {"version": 1, "type": "sliding-window", "reserved-tokens": 4,
+                                                                "sliding-window": {"window-size": 64}}}]),
         ),
         ("/dialog/engine/backend/QnnHtp/execute-select-graphs", json!(["g"])),
         (
@@ -88,17 +90,66 @@ fn embeddings_groups_and_scaling_arrive() {
     let lut = c.engine().embedding.clone().unwrap();
     assert_eq!((lut.size, lut.path.as_path()), (64, Path::new("/bundle/e.raw")));
     assert_eq!(lut.dtype, TableDtype::Fixed { dtype: Dtype::UFixed8, scale: 0.5, offset: -128 });
-    let group = |prefix: &str, mask: Option<&str>| CacheGroupSettings {
+    let group = |prefix: &str, mask: Option<&str>, long_context| CacheGroupSettings {
         prefix: prefix.into(),
         attention_mask_tensor_name: mask.map(str::to_owned),
         cache_index_tensor_name: None,
+        long_context,
     };
-    assert_eq!(c.engine().cache_groups, [group("past_", None), group("swa_", Some("m"))]);
+    let window = LongContextSettings { reserved_tokens: 4, kind: LongContextKind::SlidingWindow { window_size: 64 } };
+    assert_eq!(c.engine().cache_groups, [group("past_", None, None), group("swa_", Some("m"), Some(window))]);
     assert_eq!(c.engine().select_graphs, ["g"]);
     assert_eq!(
         c.engine().rope.unwrap().llama3.unwrap(),
         Llama3Scaling { factor: 8.0, low_freq_factor: 1.0, high_freq_factor: 4.0, original_max_position: 8192.0 }
     );
+}
+
+fn keydiff(network: &str, every: i64) -> Value {
+    json!({"version": 1, "type": "keydiff", "reserved-tokens": 2,
+           "keydiff": {"version": 1, "scoring-network": network, "update-frequency": every, "anchor-alpha": 0.25}})
+}
+
+#[test]
+fn long_context_of_the_engine_arrives() {
+    let c = parse(&with(&[("/dialog/engine/longcontext", keydiff("scorer.bin", 32))])).unwrap();
+    let kind = |network: Option<&str>| LongContextKind::KeyDiff {
+        scoring_network: network.map(Into::into),
+        update_frequency: 32,
+        anchor_alpha: Some(0.25),
+    };
+    let long = c.engine().long_context.clone().unwrap();
+    assert_eq!((long.reserved_tokens, long.kind), (2, kind(Some("/bundle/scorer.bin"))));
+    // No path, no network: the program's own scores.
+    let c = parse(&with(&[("/dialog/engine/longcontext", keydiff(" ", 32))])).unwrap();
+    assert_eq!(c.engine().long_context.clone().unwrap().kind, kind(None));
+    assert_eq!(parse(&base()).unwrap().engine().long_context, None);
+}
+
+#[test]
+fn long_context_that_nothing_can_use_is_refused() {
+    let window = |size: i64, reserved: i64| {
+        json!({"version": 1, "type": "sliding-window", "reserved-tokens": reserved,
+               "sliding-window": {"version": 1, "window-size": size}})
+    };
+    const AT: &str = "/dialog/engine/longcontext";
+    let group = |long| json!([{"version": 1, "prefix": "past_", "longcontext": long}]);
+    let cases = [
+        (vec![(AT, window(0, 0))], format!("{AT}/sliding-window/window-size: expected at least 1, found 0")),
+        (vec![(AT, window(8, -1))], format!("{AT}/reserved-tokens: expected at least 0, found -1")),
+        (vec![(AT, keydiff("", 0))], format!("{AT}/keydiff/update-frequency: expected at least 1, found 0")),
+        (
+            vec![(AT, window(8, 0)), ("/dialog/engine/cache-groups", group(window(9, 0)))],
+            format!(
+                "/dialog/engine/cache-groups/0/longcontext: group `past_` has its rule from `{AT}` already \
+                 (give one of the two)"
+            ),
+        ),
+    ];
+    for (changes, expected) in cases {
+        let err = parse(&with(&changes)).expect_err(&expected);
+        assert_eq!(err.problems().iter().map(Problem::to_string).collect::<Vec<_>>(), [expected]);
+    }
 }
 
 #[test]
@@ -115,8 +166,8 @@ fn keys_without_effect_are_mentioned() {
         at,
         [
             "/dialog/sampler",
-            "/dialog/engine/backend/QnnHtp/kv-update-method",
             "/dialog/engine/model/positional-encoding/rope-scaling",
+            "/dialog/engine/backend/QnnHtp/kv-update-method",
         ]
     );
 }

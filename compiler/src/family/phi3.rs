@@ -1,0 +1,18 @@
+//! Phi 3, 3.5, 4 and 4 mini: Llama's graph with the projections of attention and feed-forward part in one tensor each.
+//!
+//! *Source*: `Phi3Config` and the modules of `Phi3ForCausalLM` in Hugging Face transformers. Phi 4 mini rotates three quarters of
+//! each head.
+
+use super::skeleton::{Bias, Defaults, FamilyInfo};
+
+pub(super) const FAMILY: FamilyInfo = FamilyInfo {
+    name: "phi3",
+    class: "Phi3ForCausalLM",
+    qkv_bias: Bias::Never,
+    o_bias: Bias::Never,
+    mlp_bias: Bias::Never,
+    fused: true,
+    defaults: Defaults { norm_eps: 1e-5, ..Defaults::LLAMA },
+    prepends_bos: false,
+    ..FamilyInfo::LLAMA
+};

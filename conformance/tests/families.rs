@@ -1,0 +1,137 @@
+//! Every model family that the compiler knows, by its graphs on the embedded backend: every position, over the cache and in chunks,
+//! within 1e-4 of the largest logit of two implementations that share no code with it.
+//!
+//! One is the model written down in double precision (`compiler/src/lower/tests/reference.rs`), for all families and for what their
+//! configurations may vary. The other is `candle-transformers`, for what it has: it ignores Granite's factors, always scales scores by
+//! the width of a head, and knows no tied StableLM.
+
+#[path = "common/candle_reference.rs"]
+mod candle_reference;
+#[path = "../../compiler/src/lower/tests/reference.rs"]
+mod reference;
+
+use compiler::testmodel::TestModel;
+use compiler::{CompileError, CompileOptions, Family, Precision, Silent, Splits, compile};
+use conformance::backends;
+use conformance::bundles::Bundle;
+use engine::TokenModel;
+use genie_types::TokenId;
+use reference::Reference;
+
+const TOLERANCE: f64 = 1e-4;
+const N_TOKENS: u32 = 90;
+
+/// Both references over the same bundle; candle where it has the model.
+fn check(model: &TestModel, splits: Splits, with_candle: bool) {
+    let backend = backends::linked();
+    let bundle = Bundle::make(model, &backend, |o| {
+        (o.ars, o.cls, o.splits, o.precision) = (vec![1, 8, 32], vec![48, 96], splits, Precision::F32);
+    });
+    let tokens: Vec<u32> = (0..N_TOKENS).map(|i| (i * 37 + 11) % model.vocab as u32).collect();
+    let mut expected = vec![("the reference", Reference::open(&bundle.model_dir()).logits(&tokens))];
+    if with_candle {
+        let wide = |row: Vec<f32>| row.into_iter().map(f64::from).collect();
+        let rows = candle_reference::logits(&bundle.model_dir(), &tokens);
+        expected.push(("candle", rows.into_iter().map(wide).collect()));
+    }
+
+    let compare = |how: &str, position: usize, found: &[f32]| {
+        for (whose, expected) in &expected {
+            let expected = &expected[position];
+            assert_eq!(found.len(), expected.len());
+            let largest = expected.iter().fold(0.0f64, |m, x| m.max(x.abs()));
+            let off = found.iter().zip(expected).fold(0.0f64, |m, (a, b)| m.max((f64::from(*a) - b).abs())) / largest;
+            assert!(
+                off <= TOLERANCE,
+                "{}, {how} at position {position}, against {whose}: off by {off:e} of the largest logit {largest}",
+                model.family
+            );
+        }
+    };
+    let mut engine = bundle.engine(&backend);
+    let ids: Vec<TokenId> = tokens.iter().copied().map(TokenId).collect();
+    for (position, id) in ids.iter().enumerate() {
+        compare("decode", position, engine.process(std::slice::from_ref(id)).unwrap());
+    }
+    for n in [1, 7, 8, 9, 31, 32, 33, 47, 48, 64, 90] {
+        engine.reset().unwrap();
+        compare("prefill", n - 1, engine.process(&ids[..n]).unwrap());
+    }
+}
+
+/// Tied and not, in one piece and in three.
+fn check_both(family: Family, candle: impl Fn(&TestModel) -> bool) {
+    for (tied, splits) in [(true, Splits::LutDecoderLmhead), (false, Splits::Mono)] {
+        let model = TestModel { tied, layers: 3, seed: 7, ..TestModel::tiny(family) };
+        check(&model, splits, candle(&model));
+    }
+}
+
+#[test]
+fn mistral() {
+    check_both(Family::Mistral, |_| true);
+    // Contexts as long as the window: it changes nothing.
+    check(&TestModel { window: 96, head_dim: 24, ..TestModel::tiny(Family::Mistral) }, Splits::Mono, true);
+}
+
+#[test]
+fn phi3() {
+    check_both(Family::Phi3, |_| true);
+    let part = TestModel { rotary_part: 0.75, head_dim: 16, kv_heads: 1, ..TestModel::tiny(Family::Phi3) };
+    check(&part, Splits::DecoderLmhead, true);
+}
+
+#[test]
+fn granite() {
+    check_both(Family::Granite, |_| false);
+    let biased = TestModel { attention_bias: true, mlp_bias: true, ..TestModel::tiny(Family::Granite) };
+    check(&biased, Splits::DecoderLmhead, false);
+}
+
+#[test]
+fn smollm3() {
+    check_both(Family::SmolLm3, |_| true);
+    // A split of a layer that does not rotate: it takes no position tables.
+    let model = TestModel { layers: 4, ..TestModel::tiny(Family::SmolLm3) };
+    check(&model, Splits::LutDecoderLmhead, true);
+}
+
+#[test]
+fn olmo2() {
+    check_both(Family::Olmo2, |_| true);
+    check(&TestModel { attention_bias: true, kv_heads: 1, ..TestModel::tiny(Family::Olmo2) }, Splits::Mono, true);
+}
+
+#[test]
+fn gemma2() {
+    // Candle's Gemma is always tied.
+    check_both(Family::Gemma2, |model| model.tied);
+    let scaled = TestModel { scores_scalar: Some(50.0), attention_bias: true, ..TestModel::tiny(Family::Gemma2) };
+    check(&scaled, Splits::Mono, false);
+}
+
+#[test]
+fn stablelm() {
+    // Candle's StableLM is never tied.
+    check_both(Family::StableLm, |model| !model.tied);
+    let biased =
+        TestModel { attention_bias: true, rotary_part: 0.25, tied: false, ..TestModel::tiny(Family::StableLm) };
+    check(&biased, Splits::DecoderLmhead, true);
+}
+
+#[test]
+fn a_context_beyond_the_window_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    for family in [Family::Mistral, Family::Gemma2] {
+        let source = folder.path().join(family.name());
+        TestModel { window: 40, ..TestModel::tiny(family) }.write(&source).unwrap();
+        let compiled = |cl| {
+            let mut options = CompileOptions::new(&source, folder.path().join(format!("{family}-{cl}")));
+            (options.ars, options.cls) = (vec![1], vec![cl]);
+            compile(&options, &backends::linked(), &mut Silent)
+        };
+        assert!(compiled(40).is_ok());
+        let error = compiled(41).unwrap_err();
+        assert!(matches!(error, CompileError::BeyondWindow { cl: 41, window: 40, .. }), "{error}");
+    }
+}
