@@ -26,7 +26,8 @@ impl Engine {
             let loaded = if config.use_mmap {
                 Context::from_file(backend, path, &options)
             } else {
-                let bytes = std::fs::read(path).map_err(|source| EngineError::ReadBinary { path: path.clone(), source })?;
+                let bytes =
+                    std::fs::read(path).map_err(|source| EngineError::ReadBinary { path: path.clone(), source })?;
                 Context::from_bytes(backend, &bytes, &options)
             };
             let context = loaded.map_err(|source| EngineError::LoadBinary { path: path.clone(), source })?;

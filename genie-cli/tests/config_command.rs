@@ -121,8 +121,10 @@ fn convert_goes_there_and_back_and_refuses_by_name() {
     let record: Value = serde_json::from_slice(&up.stdout).unwrap();
     assert_eq!(record["changes"][0]["key"], "/dialog/engine/backend/QnnHtp/pos-id-dim");
     let new: Value = serde_json::from_str(&std::fs::read_to_string(place.join("new.json")).unwrap()).unwrap();
-    assert_eq!(record["config"]["dialog"]["engine"]["model"]["positional-encoding"]["rope-dim"],
-        new["dialog"]["engine"]["model"]["positional-encoding"]["rope-dim"]);
+    assert_eq!(
+        record["config"]["dialog"]["engine"]["model"]["positional-encoding"]["rope-dim"],
+        new["dialog"]["engine"]["model"]["positional-encoding"]["rope-dim"]
+    );
 
     std::fs::copy(place.join("new.json"), place.join("bundle/genie_config.json")).unwrap();
     let many = changed(place, |config| config["dialog"]["context"]["eos-token"] = json!([1, 2, 3]));

@@ -18,7 +18,8 @@ impl Bundle {
         let extensions = &config.backend().extensions;
         if options.backend == BackendChoice::Embedded {
             lines.extend(config.warnings_on(Target::Embedded).iter().map(|p| shown(p)));
-            let unused = |path: &std::path::PathBuf| format!("{}: ignored: the embedded backend has no chip", path.display());
+            let unused =
+                |path: &std::path::PathBuf| format!("{}: ignored: the embedded backend has no chip", path.display());
             lines.extend(extensions.iter().map(unused));
         } else if let Ok(found) = HtpExtensions::from_files(extensions) {
             lines.extend(found.ignored);

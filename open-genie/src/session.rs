@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use dialog::sampler::SamplerRules;
 use dialog::{
     Control, Dialog, DialogError, Profile, Reply, RestoreReport, SamplerSettings, SaveReport, SentenceCode, Signal,
     StopReason,
 };
-use dialog::sampler::SamplerRules;
 use engine::{PrefixCacheFault, StepLog};
 use genie_types::TokenId;
 use kvmanager::Admission;

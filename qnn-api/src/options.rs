@@ -181,7 +181,8 @@ mod tests {
         let graph = GraphOptions { priority: Some(Priority::High), htp: Some(htp) };
         assert_eq!(options(&mut graph.configs(true).list, |c| c.option), [3, 0, 0, 0, 0]);
         assert_eq!(options(&mut graph.configs(false).list, |c| c.option), [3]);
-        let context = ContextOptions { priority: Some(Priority::Low), htp_weight_sharing: true, htp_read_budget_mb: 25 };
+        let context =
+            ContextOptions { priority: Some(Priority::Low), htp_weight_sharing: true, htp_read_budget_mb: 25 };
         assert_eq!(options(&mut context.configs(true, true).list, |c| c.option), [1, 7, 0, 0]);
         assert_eq!(options(&mut context.configs(true, false).list, |c| c.option), [1, 7]);
         let mut custom = context.configs(false, true);

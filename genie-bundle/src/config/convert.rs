@@ -158,7 +158,9 @@ impl Steps {
     /// 1.0 demands `pos-id-dim`: half of a head's width, where that is stated.
     fn width_of_positions(&mut self) {
         let Some(htp) = self.block(HTP).filter(|htp| !htp.contains_key("pos-id-dim")) else { return };
-        let Some(width) = htp.get("kv-dim").and_then(Value::as_u64).filter(|width| width.is_multiple_of(2)) else { return };
+        let Some(width) = htp.get("kv-dim").and_then(Value::as_u64).filter(|width| width.is_multiple_of(2)) else {
+            return;
+        };
         htp.insert("pos-id-dim".into(), (width / 2).into());
         self.note(format!("{HTP}/pos-id-dim"), format!("added: half of `kv-dim`, {}", width / 2));
     }

@@ -127,9 +127,12 @@ pub(super) const KEY_EFFECTS: &[(&str, KeyEffect)] = &[
     ("engine/backend/QnnHtp/use-mmap", Acts("`true` maps the binaries; `false` reads them into memory")),
     ("engine/backend/QnnHtp/mmap-budget", HtpOnly("MB of a binary that are read at a time; 0 is no limit")),
     ("engine/backend/QnnHtp/spill-fill-bufsize", Ignored("each context has a spill buffer of its own size")),
-    ("engine/backend/QnnHtp/cpu-mask", Acts(
-        "cores of the threads of `n-threads`, as far as this machine has them; `--pin config`: of the embedded backend as well",
-    )),
+    (
+        "engine/backend/QnnHtp/cpu-mask",
+        Acts(
+            "cores of the threads of `n-threads`, as far as this machine has them; `--pin config`: of the embedded backend as well",
+        ),
+    ),
     ("engine/backend/QnnHtp/poll", HtpOnly("waits for the NPU by polling, whatever the performance policy says")),
     ("engine/backend/QnnHtp/pos-id-dim", Acts("the older form of `rope-dim`")),
     ("engine/backend/QnnHtp/rope-theta", Acts("the older form of `rope-theta` of `positional-encoding`")),
@@ -139,9 +142,10 @@ pub(super) const KEY_EFFECTS: &[(&str, KeyEffect)] = &[
     ("engine/backend/QnnHtp/allow-async-init", Ignored("binaries are loaded one after the other")),
     ("engine/backend/QnnHtp/allow-async-enqueue", Ignored("a step waits for its graph")),
     ("engine/backend/QnnHtp/shared-engine", Ignored("each session opens an engine of its own")),
-    ("engine/backend/QnnHtp/enable-graph-switching", Ignored(
-        "all selected graphs stay loaded; `execute-select-graphs` leaves out others",
-    )),
+    (
+        "engine/backend/QnnHtp/enable-graph-switching",
+        Ignored("all selected graphs stay loaded; `execute-select-graphs` leaves out others"),
+    ),
     ("engine/backend/QnnHtp/graph-retention-order", Ignored("all selected graphs stay loaded")),
     ("engine/backend/QnnHtp/graph-switching-lora-policy", Ignored("LoRA is not yet supported")),
     ("engine/backend/QnnHtp/weight-shared-lora", InPart("`false`; LoRA is not yet supported")),
@@ -169,25 +173,78 @@ pub(super) const KEY_EFFECTS: &[(&str, KeyEffect)] = &[
     ("engine/model/positional-encoding/type", InPart("`rope`; others are not yet supported")),
     ("engine/model/positional-encoding/rope-dim", Acts("angles per position")),
     ("engine/model/positional-encoding/rope-theta", Acts("10000 if absent")),
-    ("engine/model/positional-encoding/rope-freqs-type", Ignored("frequencies follow from `rope-theta` and `rope-scaling`")),
+    (
+        "engine/model/positional-encoding/rope-freqs-type",
+        Ignored("frequencies follow from `rope-theta` and `rope-scaling`"),
+    ),
     ("engine/model/positional-encoding/prefix", Ignored("there is one positional encoding")),
     ("engine/model/positional-encoding/rope-scaling", Acts("without `rope-type` ignored with a warning, as in Genie")),
-    ("engine/model/positional-encoding/rope-scaling/rope-type", InPart("`default` and `llama3`; others are not yet supported")),
-    ("engine/model/positional-encoding/rope-scaling/factor", InPart("for `llama3`, `linear`, `proportional`, `longrope`, `yarnrope`; beside another `rope-type` ignored with a warning")),
-    ("engine/model/positional-encoding/rope-scaling/low-freq-factor", InPart("for `llama3`; beside another `rope-type` ignored with a warning")),
-    ("engine/model/positional-encoding/rope-scaling/high-freq-factor", InPart("for `llama3`; beside another `rope-type` ignored with a warning")),
-    ("engine/model/positional-encoding/rope-scaling/original-max-position-embeddings", InPart("for `llama3`, `longrope`, `yarnrope`; beside another `rope-type` ignored with a warning")),
-    ("engine/model/positional-encoding/rope-scaling/short-factor", InPart("for `longrope`; beside another `rope-type` ignored with a warning")),
-    ("engine/model/positional-encoding/rope-scaling/long-factor", InPart("for `longrope`; beside another `rope-type` ignored with a warning")),
-    ("engine/model/positional-encoding/rope-scaling/time-step", InPart("for mrope; beside another `rope-type` ignored with a warning")),
-    ("engine/model/positional-encoding/rope-scaling/spatial-merge-size", InPart("for mrope; beside another `rope-type` ignored with a warning")),
-    ("engine/model/positional-encoding/rope-scaling/mrope-section", InPart("for mrope; beside another `rope-type` ignored with a warning")),
-    ("engine/model/positional-encoding/rope-scaling/dim", InPart("for `yarnrope`; beside another `rope-type` ignored with a warning")),
-    ("engine/model/positional-encoding/rope-scaling/extrapolation-factor", InPart("for `yarnrope`; beside another `rope-type` ignored with a warning")),
-    ("engine/model/positional-encoding/rope-scaling/attn-factor", InPart("for `yarnrope`; beside another `rope-type` ignored with a warning")),
-    ("engine/model/positional-encoding/rope-scaling/beta-fast", InPart("for `yarnrope`; beside another `rope-type` ignored with a warning")),
-    ("engine/model/positional-encoding/rope-scaling/beta-slow", InPart("for `yarnrope`; beside another `rope-type` ignored with a warning")),
-    ("engine/model/positional-encoding/rope-scaling/partial-rotary-factor", InPart("for `proportional`; beside another `rope-type` ignored with a warning")),
+    (
+        "engine/model/positional-encoding/rope-scaling/rope-type",
+        InPart("`default` and `llama3`; others are not yet supported"),
+    ),
+    (
+        "engine/model/positional-encoding/rope-scaling/factor",
+        InPart(
+            "for `llama3`, `linear`, `proportional`, `longrope`, `yarnrope`; beside another `rope-type` ignored with a warning",
+        ),
+    ),
+    (
+        "engine/model/positional-encoding/rope-scaling/low-freq-factor",
+        InPart("for `llama3`; beside another `rope-type` ignored with a warning"),
+    ),
+    (
+        "engine/model/positional-encoding/rope-scaling/high-freq-factor",
+        InPart("for `llama3`; beside another `rope-type` ignored with a warning"),
+    ),
+    (
+        "engine/model/positional-encoding/rope-scaling/original-max-position-embeddings",
+        InPart("for `llama3`, `longrope`, `yarnrope`; beside another `rope-type` ignored with a warning"),
+    ),
+    (
+        "engine/model/positional-encoding/rope-scaling/short-factor",
+        InPart("for `longrope`; beside another `rope-type` ignored with a warning"),
+    ),
+    (
+        "engine/model/positional-encoding/rope-scaling/long-factor",
+        InPart("for `longrope`; beside another `rope-type` ignored with a warning"),
+    ),
+    (
+        "engine/model/positional-encoding/rope-scaling/time-step",
+        InPart("for mrope; beside another `rope-type` ignored with a warning"),
+    ),
+    (
+        "engine/model/positional-encoding/rope-scaling/spatial-merge-size",
+        InPart("for mrope; beside another `rope-type` ignored with a warning"),
+    ),
+    (
+        "engine/model/positional-encoding/rope-scaling/mrope-section",
+        InPart("for mrope; beside another `rope-type` ignored with a warning"),
+    ),
+    (
+        "engine/model/positional-encoding/rope-scaling/dim",
+        InPart("for `yarnrope`; beside another `rope-type` ignored with a warning"),
+    ),
+    (
+        "engine/model/positional-encoding/rope-scaling/extrapolation-factor",
+        InPart("for `yarnrope`; beside another `rope-type` ignored with a warning"),
+    ),
+    (
+        "engine/model/positional-encoding/rope-scaling/attn-factor",
+        InPart("for `yarnrope`; beside another `rope-type` ignored with a warning"),
+    ),
+    (
+        "engine/model/positional-encoding/rope-scaling/beta-fast",
+        InPart("for `yarnrope`; beside another `rope-type` ignored with a warning"),
+    ),
+    (
+        "engine/model/positional-encoding/rope-scaling/beta-slow",
+        InPart("for `yarnrope`; beside another `rope-type` ignored with a warning"),
+    ),
+    (
+        "engine/model/positional-encoding/rope-scaling/partial-rotary-factor",
+        InPart("for `proportional`; beside another `rope-type` ignored with a warning"),
+    ),
 ];
 
 /// What a key does, by its path below `/dialog`; `None` for one without a row on its way.
@@ -213,9 +270,18 @@ pub(super) const SCALING_KEYS: &[(&str, &[&str])] = &[
     ("linear", &["factor"]),
     ("proportional", &["factor", "partial-rotary-factor"]),
     ("longrope", &["factor", "original-max-position-embeddings", "short-factor", "long-factor"]),
-    ("yarnrope", &[
-        "factor", "original-max-position-embeddings", "dim", "extrapolation-factor", "attn-factor", "beta-fast", "beta-slow",
-    ]),
+    (
+        "yarnrope",
+        &[
+            "factor",
+            "original-max-position-embeddings",
+            "dim",
+            "extrapolation-factor",
+            "attn-factor",
+            "beta-fast",
+            "beta-slow",
+        ],
+    ),
     ("qwen2vl-mrope", &["time-step", "spatial-merge-size", "mrope-section"]),
     ("qwen3vl-mrope", &["time-step", "spatial-merge-size", "mrope-section"]),
 ];

@@ -50,7 +50,9 @@ fn add_block(block: &Block, path: &str, rows: &mut Vec<KeyRow>) {
 }
 
 fn has_row_below(path: &str) -> bool {
-    super::key_effects::KEY_EFFECTS.iter().any(|(of, _)| of.strip_prefix(path).is_some_and(|rest| rest.starts_with('/')))
+    super::key_effects::KEY_EFFECTS
+        .iter()
+        .any(|(of, _)| of.strip_prefix(path).is_some_and(|rest| rest.starts_with('/')))
 }
 
 /// The table as Markdown.

@@ -37,7 +37,10 @@ fn positions_move_between_backend_and_model_and_back() {
 fn what_a_version_demands_is_added_and_what_it_lacks_is_moved_or_left_out() {
     let without = with(&[(POSITIONS, Value::Null)]);
     let (document, added) = changes(&without, "1.0");
-    assert_eq!((document.pointer(&format!("{HTP}/pos-id-dim")), added), (Some(&json!(16)), vec![format!("{HTP}/pos-id-dim")]));
+    assert_eq!(
+        (document.pointer(&format!("{HTP}/pos-id-dim")), added),
+        (Some(&json!(16)), vec![format!("{HTP}/pos-id-dim")])
+    );
     let tuned = with(&[
         ("/dialog/context/eos-token", json!([257, 258])),
         ("/dialog/max-num-tokens", json!(9)),
@@ -49,7 +52,9 @@ fn what_a_version_demands_is_added_and_what_it_lacks_is_moved_or_left_out() {
     ]);
     let (document, done) = changes(&tuned, "1.0");
     assert_eq!(document["dialog"]["context"]["eot-token"], 258);
-    for (at, there) in [("/dialog/max-num-tokens", false), ("/dialog/harmony", false), ("/dialog/engine/batching", false)] {
+    for (at, there) in
+        [("/dialog/max-num-tokens", false), ("/dialog/harmony", false), ("/dialog/engine/batching", false)]
+    {
         assert_eq!(document.pointer(at).is_some(), there, "{at}");
         assert!(done.contains(&at.to_owned()), "{done:?}");
     }
@@ -67,7 +72,10 @@ fn what_cannot_be_expressed_is_refused_by_name() {
     let llama3 = json!({"rope-type": "llama3", "factor": 8, "low-freq-factor": 1, "high-freq-factor": 4,
         "original-max-position-embeddings": 8192});
     let cases = [
-        (with(&[(&format!("{POSITIONS}/rope-scaling"), llama3)]), vec![POSITIONS.to_owned(), format!("{HTP}/pos-id-dim")]),
+        (
+            with(&[(&format!("{POSITIONS}/rope-scaling"), llama3)]),
+            vec![POSITIONS.to_owned(), format!("{HTP}/pos-id-dim")],
+        ),
         (with(&[("/dialog/context/eos-token", json!([1, 2, 3]))]), vec!["/dialog/context/eos-token".into()]),
         (with(&[("/dialog/type", json!("lade"))]), vec!["/dialog/type".into()]),
         (with(&[(POSITIONS, Value::Null), (&format!("{HTP}/kv-dim"), Value::Null)]), vec![format!("{HTP}/pos-id-dim")]),

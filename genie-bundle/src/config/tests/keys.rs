@@ -47,7 +47,10 @@ fn the_document_has_the_table() {
     if !document.contains(&table) {
         let place = std::env::temp_dir().join("config-keys-table.md");
         std::fs::write(&place, &table).unwrap();
-        panic!("docs/config-keys.md lacks the table of keys as key_effects.rs has it now; it is in `{}`", place.display());
+        panic!(
+            "docs/config-keys.md lacks the table of keys as key_effects.rs has it now; it is in `{}`",
+            place.display()
+        );
     }
     for (key, effect, why) in crate::config::extensions::EXTENSION_KEYS {
         let row = format!("| `{key}` | {effect} | {why} |\n");
@@ -249,7 +252,11 @@ fn warnings_name_the_key_once_and_say_why() {
     let htp = |key: &str| format!("/dialog/engine/backend/QnnHtp/{key}");
     assert_eq!(warned(&[]), [""; 0]);
     assert_eq!(
-        warned(&[(&htp("allow-async-enqueue"), json!(true)), (&htp("batch-size"), json!(4)), (&htp("direct-io"), json!(false))]),
+        warned(&[
+            (&htp("allow-async-enqueue"), json!(true)),
+            (&htp("batch-size"), json!(4)),
+            (&htp("direct-io"), json!(false))
+        ]),
         [
             "/dialog/engine/backend/QnnHtp/allow-async-enqueue: ignored: a step waits for its graph",
             "/dialog/engine/backend/QnnHtp/batch-size: ignored: a step has one batch",

@@ -31,8 +31,10 @@ pub struct Args {
 /// Prints or writes the config; what changed goes to stderr.
 pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     let source = Source::read(&args.file)?;
-    let document = text::parse(&source.text)
-        .map_err(|error| ConfigError::Syntax { origin: Origin::named(source.base.as_ref().map(|_| &*source.name)), source: error })?;
+    let document = text::parse(&source.text).map_err(|error| ConfigError::Syntax {
+        origin: Origin::named(source.base.as_ref().map(|_| &*source.name)),
+        source: error,
+    })?;
     let done = convert(&document, args.to).map_err(|error| refused(&error, args))?;
     if let Some(file) = &args.output {
         outfile::write("--output", file, &format!("{:#}\n", done.document))?;
