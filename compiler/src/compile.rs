@@ -122,6 +122,7 @@ pub(crate) fn compile_and_prove<T: Target>(
             name: directory_name(&options.model_dir),
             sha256: source_hash,
             positions: spec.max_positions,
+            mixed_rotation: spec.has_mixed_rotation(),
         },
         options: Options {
             ar: ascending(&options.ars),

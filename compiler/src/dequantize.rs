@@ -4,7 +4,7 @@
 //! rounded weights, and other programs can run it too.
 //! *Trap*: a factor that is folded into a weight is divided out after rounding, which may change the last bit.
 
-use crate::checkpoint::{SINGLE_FILE, file_header};
+use crate::checkpoint::{SINGLE_FILE, file_header, fused_name};
 use crate::lower::{Format, LinearForm, check_weights, rounded_weights};
 use crate::model::Model;
 use crate::{Precision, Result, Weights, fs};
@@ -25,10 +25,21 @@ pub fn dequantize(model: &Path, precision: Precision, weights: Weights, to: &Pat
     let format = Format { precision, weights, form: LinearForm::FullyConnected };
     let all = rounded_weights(&source.spec, format);
 
+    // Projections that share a tensor in the family's checkpoints come one behind the other.
+    let mut stored: Vec<(String, Vec<usize>)> = Vec::new();
+    for weight in &all {
+        let whole = fused_name(&weight.name).filter(|_| source.spec.family.info().fused);
+        let name = whole.unwrap_or_else(|| weight.name.clone());
+        match stored.last_mut().filter(|(last, _)| *last == name) {
+            Some((_, dims)) => dims[0] += weight.dims()[0],
+            None => stored.push((name, weight.dims().to_vec())),
+        }
+    }
+
     std::fs::create_dir_all(to).map_err(fs::io_err("create", to))?;
     let mut unread = None;
     let written = file_io::write(&to.join(SINGLE_FILE), |out| {
-        out.write_all(&file_header("F32", 4, all.iter().map(|w| (w.name.as_str(), w.dims()))))?;
+        out.write_all(&file_header("F32", 4, stored.iter().map(|(name, dims)| (name.as_str(), dims.as_slice()))))?;
         for weight in &all {
             let values = weight.read(&source.checkpoint, format).map_err(|error| {
                 unread = Some(error);

@@ -206,8 +206,8 @@ fn checkpoints() {
         ),
         (
             "other positions",
-            |d| edit(d, |c| c["rope_scaling"] = json!({"rope_type": "yarn", "factor": 2.0})),
-            "unsupported `rope_scaling.rope_type` in `/model/config.json`: found yarn, this compiler needs default, linear or llama3",
+            |d| edit(d, |c| c["rope_scaling"] = json!({"rope_type": "ntk", "factor": 2.0})),
+            "unsupported `rope_scaling.rope_type` in `/model/config.json`: found ntk, this compiler needs default, linear, llama3, yarn or longrope",
         ),
         (
             "more layers than weights",

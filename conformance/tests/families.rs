@@ -10,12 +10,17 @@ mod candle_reference;
 #[path = "../../compiler/src/lower/tests/reference.rs"]
 mod reference;
 
+use std::path::Path;
+
 use compiler::testmodel::TestModel;
-use compiler::{CompileError, CompileOptions, Family, Precision, Silent, Splits, compile};
+use compiler::{
+    Checkpoint, CompileError, CompileOptions, Family, Manifest, Precision, Silent, Splits, Weights, compile, dequantize,
+};
 use conformance::backends;
 use conformance::bundles::Bundle;
-use engine::TokenModel;
+use engine::{Engine, EngineConfig, TokenModel};
 use genie_types::TokenId;
+use kvmanager::SeqId;
 use reference::Reference;
 
 const TOLERANCE: f64 = 1e-4;
@@ -69,9 +74,11 @@ fn check_both(family: Family, candle: impl Fn(&TestModel) -> bool) {
 
 #[test]
 fn mistral() {
-    check_both(Family::Mistral, |_| true);
+    // Candle's Mistral is never tied.
+    check_both(Family::Mistral, |model| !model.tied);
     // Contexts as long as the window: it changes nothing.
-    check(&TestModel { window: 96, head_dim: 24, ..TestModel::tiny(Family::Mistral) }, Splits::Mono, true);
+    let windowed = TestModel { window: 96, head_dim: 24, tied: false, ..TestModel::tiny(Family::Mistral) };
+    check(&windowed, Splits::Mono, true);
 }
 
 #[test]
@@ -111,12 +118,52 @@ fn gemma2() {
 }
 
 #[test]
+fn gemma3() {
+    check_both(Family::Gemma3, |model| model.tied);
+    let scaled = TestModel { scores_scalar: Some(50.0), layers: 4, ..TestModel::tiny(Family::Gemma3) };
+    check(&scaled, Splits::DecoderLmhead, false);
+}
+
+#[test]
 fn stablelm() {
     // Candle's StableLM is never tied.
     check_both(Family::StableLm, |model| !model.tied);
     let biased =
         TestModel { attention_bias: true, rotary_part: 0.25, tied: false, ..TestModel::tiny(Family::StableLm) };
     check(&biased, Splits::DecoderLmhead, true);
+}
+
+/// What is folded into weights is folded before they are rounded, and taken out of them again by `dequantize`; blocks are not scaled.
+#[test]
+fn quantised_weights_compute_the_model_of_the_rounded_ones() {
+    let backend = backends::linked();
+    let tokens: Vec<u32> = (0..30).map(|i| (i * 37 + 11) % 250).collect();
+    let ids: Vec<TokenId> = tokens.iter().copied().map(TokenId).collect();
+    for family in Family::ALL.iter().copied() {
+        // With blocks, activations are rounded too.
+        for (weights, tolerance) in [(Weights::W8, 2e-4), (Weights::Q8_0, 5e-2)] {
+            let model = TestModel { seed: 3, ..TestModel::tiny(family) };
+            let bundle = Bundle::make(&model, &backend, |o| {
+                (o.ars, o.cls, o.precision, o.weights) = (vec![1, 8], vec![32], Precision::F32, Some(weights));
+            });
+            let folder = tempfile::tempdir().unwrap();
+            dequantize(&bundle.model_dir(), Precision::F32, weights, folder.path()).unwrap();
+            let names = |dir: &Path| Checkpoint::open(dir).unwrap().tensors().keys().cloned().collect::<Vec<_>>();
+            let mut stored = names(folder.path());
+            stored.retain(|name| name != "lm_head.weight");
+            assert_eq!(stored, names(&bundle.model_dir()), "{family} {weights}");
+
+            let expected = Reference::open(folder.path()).logits(&tokens);
+            let mut engine = bundle.engine(&backend);
+            for range in [0..28, 28..29, 29..30] {
+                let wanted = &expected[range.end - 1];
+                let found = engine.process(&ids[range]).unwrap();
+                let largest = wanted.iter().fold(0.0f64, |m, x| m.max(x.abs()));
+                let off = found.iter().zip(wanted).fold(0.0f64, |m, (a, b)| m.max((f64::from(*a) - b).abs()));
+                assert!(off <= tolerance * largest, "{family} {weights}: off by {off:e}, largest logit {largest}");
+            }
+        }
+    }
 }
 
 #[test]
@@ -133,5 +180,23 @@ fn a_context_beyond_the_window_is_refused_by_name() {
         assert!(compiled(40).is_ok());
         let error = compiled(41).unwrap_err();
         assert!(matches!(error, CompileError::BeyondWindow { cl: 41, window: 40, .. }), "{error}");
+    }
+}
+
+#[test]
+fn rows_are_not_moved_where_layers_rotate_keys_in_different_ways() {
+    for family in Family::ALL.iter().copied() {
+        let backend = backends::linked();
+        let bundle = Bundle::make(&TestModel::tiny(family), &backend, |o| (o.ars, o.cls) = (vec![1, 8], vec![32]));
+        let mixed = Manifest::read(&bundle.dir()).unwrap().source.mixed_rotation;
+        assert_eq!(mixed, matches!(family, Family::SmolLm3 | Family::Gemma3), "{family}");
+        let config = EngineConfig { mixed_rotation: mixed, ..bundle.config().engine().clone() };
+        let mut engine = Engine::open(&config, &backend).unwrap();
+        let ids: Vec<TokenId> = (0..20).map(TokenId).collect();
+        engine.process(&ids).unwrap();
+        match engine.shift_out(SeqId(0), 4, 8) {
+            Ok(n_past) => assert!(!mixed && n_past == 12, "{family}: {n_past}"),
+            Err(error) => assert!(mixed && error.to_string().contains("keys must be rotated"), "{family}: {error}"),
+        }
     }
 }

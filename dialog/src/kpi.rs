@@ -8,6 +8,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Map, Value, json};
 
+use crate::kpi_text::{Kpi, Kpis};
+
 /// Counts and times of one query.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct QueryKpis {
@@ -54,23 +56,50 @@ pub struct Profile {
     made: SystemTime,
     create: Option<Event>,
     queries: Vec<Event>,
+    kpis: Kpis,
 }
 
 impl Default for Profile {
     fn default() -> Self {
-        Self { epoch: Instant::now(), made: SystemTime::now(), create: None, queries: Vec::new() }
+        Self {
+            epoch: Instant::now(),
+            made: SystemTime::now(),
+            create: None,
+            queries: Vec::new(),
+            kpis: Kpis::default(),
+        }
     }
 }
 
 impl Profile {
     /// Notes how long creating took.
     pub(crate) fn created(&mut self, init: Duration) {
+        // Who opens the model knows the time better than the dialog, and says it again.
+        self.kpis.init = Kpi::default();
+        self.kpis.init.add(init);
         let mut values = Map::new();
         values.insert("init-time".into(), value(micros(init), "us"));
         self.create = Some(Event { name: "GenieDialog_create", start: Duration::ZERO, stop: init, values });
     }
 
+    /// Notes a save.
+    pub(crate) fn saved(&mut self, took: Duration) {
+        self.kpis.save.add(took);
+    }
+
+    /// Notes a restore.
+    pub(crate) fn restored(&mut self, took: Duration) {
+        self.kpis.restore.add(took);
+    }
+
+    /// Times by kind of call.
+    pub fn kpis(&self) -> &Kpis {
+        &self.kpis
+    }
+
     pub(crate) fn queried(&mut self, began: Instant, kpis: &QueryKpis) {
+        self.kpis.queried(kpis);
+        tracing::debug!("{}", self.kpis.dump(" "));
         let mut values = Map::new();
         let mut put = |key: &str, v: Value| {
             values.insert(key.into(), v);

@@ -81,7 +81,7 @@
 //! | [`Sampler`], [`SamplerSettings`] | penalties, top-k, top-p, temperature, the mt19937 draw |
 //! | [`Tokenizer`], [`Detokenizer`] | Hugging Face's `tokenizer.json`; text that never splits a character |
 //! | [`DialogConfig`] | Genie's dialog JSON (API 1.21) as checked values |
-//! | [`QueryKpis`], [`Profile`] | counts and times, and the profile file in Genie's shape |
+//! | [`QueryKpis`], [`Profile`], [`Kpis`] | counts and times, the profile file in Genie's shape, the line of Genie's log |
 //! | [`DialogError`] | every refusal; the conversation is then as it was, or as its variant has it |
 //!
 //! # What it must never know
@@ -96,6 +96,7 @@ pub mod config;
 pub mod conversation;
 pub mod kinds;
 pub mod kpi;
+mod kpi_text;
 pub mod sampler;
 
 pub use config::{ConfigError, DialogConfig};
@@ -106,5 +107,6 @@ pub use conversation::{
 pub use genie_tokenizer::{Detokenizer, Tokenizer, TokenizerError};
 pub use kinds::DialogKind;
 pub use kpi::{Profile, QueryKpis};
+pub use kpi_text::{Kpi, Kpis};
 pub use sampler::{Sampler, SamplerError, SamplerSettings};
 pub use session_store::{RestoreNote, SaveFormat, SaveReport};

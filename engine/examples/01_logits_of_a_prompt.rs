@@ -45,6 +45,6 @@ pub fn bundle(folder: &Path, backend: &Arc<Backend>) -> Result<EngineConfig, Box
     let manifest = compile(&options, backend, &mut Silent)?;
     let mut bins: Vec<_> = manifest.graphs.iter().map(|graph| folder.join("bundle").join(&graph.file)).collect();
     bins.dedup();
-    let rope = RopeConfig { scaling: model.scaling, ..RopeConfig::new(model.head_dim / 2, model.rope_theta) };
+    let rope = RopeConfig::new(model.head_dim / 2, model.rope_theta).with_scaling(model.scaling.clone());
     Ok(EngineConfig { rope: Some(rope), ..EngineConfig::new(bins) })
 }

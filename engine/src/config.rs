@@ -4,12 +4,12 @@
 
 use std::path::PathBuf;
 
-use genie_types::{Dtype, Llama3Scaling, RopeConfig, TokenId};
+use genie_types::{Dtype, PositionKind, RopeConfig, TokenId};
 use kvmanager::{Eviction, HolePolicy, ModeKind, Policy};
 use nsp_graph::GroupOptions;
 use session_store::ModelHash;
 
-use crate::EngineError;
+use crate::{DumpOptions, EngineError};
 
 /// Most threads that move cache rows.
 const MAX_THREADS: usize = 1024;
@@ -23,8 +23,12 @@ pub struct EngineConfig {
     pub context_size: Option<usize>,
     /// Threads that move cache rows; 0 moves them on the caller's.
     pub n_threads: usize,
-    /// Rotary positions; needed when the graphs take cos and sin.
+    /// Rotary positions of `position_ids_cos` and `position_ids_sin`; needed when the graphs take them.
     pub rope: Option<RopeConfig>,
+    /// Rotary positions of tables whose names begin with a prefix, by it.
+    pub prefixed_ropes: Vec<(String, RopeConfig)>,
+    /// By which rule positions enter the model; `None` for whatever the graphs take.
+    pub positions: Option<PositionKind>,
     /// The id that fills the unused rows of a step (Genie's `pad-token`, else its first `eos-token`).
     pub pad_token: TokenId,
     /// How graphs are chosen.
@@ -47,12 +51,19 @@ pub struct EngineConfig {
     /// What saved caches are marked with; `None` for a mark taken from the context binaries' bytes. Give the source's own
     /// hash, and a saved cache fits every bundle of the same weights, whatever its AR and CL.
     pub model_hash: Option<ModelHash>,
+    /// Layers rotate keys in different ways, which the graphs do not show: rows are not moved to other positions.
+    pub mixed_rotation: bool,
     /// The bundle's name, which saved caches keep for messages; may be empty.
     pub bundle_name: String,
     /// Map context binaries; else read them into memory.
     pub use_mmap: bool,
     /// HTP: most megabytes of a binary's file to read at a time; 0 is no limit.
     pub mmap_budget_mb: u64,
+    /// Load a context binary when one of its graphs is to run, and free it when another's is. Spares memory where a
+    /// bundle has several, and costs a load at each change.
+    pub dynamic_load: bool,
+    /// Tensors to write to files.
+    pub dump: Option<DumpOptions>,
 }
 
 impl EngineConfig {
@@ -63,6 +74,8 @@ impl EngineConfig {
             context_size: None,
             n_threads: 0,
             rope: None,
+            prefixed_ropes: Vec::new(),
+            positions: None,
             pad_token: TokenId(0),
             policy: Policy::default(),
             kv_mode: None,
@@ -73,9 +86,12 @@ impl EngineConfig {
             key_scores: KeyScores::default(),
             select_graphs: None,
             model_hash: None,
+            mixed_rotation: false,
             bundle_name: String::new(),
             use_mmap: true,
             mmap_budget_mb: 0,
+            dynamic_load: false,
+            dump: None,
         }
     }
 
@@ -97,8 +113,10 @@ impl EngineConfig {
         if self.n_threads > MAX_THREADS {
             return bad("n-threads", "0 to 1024", self.n_threads.to_string());
         }
-        if let Some(rope) = &self.rope {
-            check_rope(rope)?;
+        for rope in self.rope.iter().chain(self.prefixed_ropes.iter().map(|(_, rope)| rope)) {
+            if let Some(problem) = rope.problems().into_iter().next() {
+                return Err(EngineError::Rope(problem));
+            }
         }
         if let Some(lut) = &self.embedding {
             if lut.size == 0 {
@@ -112,34 +130,6 @@ impl EngineConfig {
         }
         Ok(())
     }
-}
-
-/// Refuses numbers that no rotation can have.
-fn check_rope(rope: &RopeConfig) -> Result<(), EngineError> {
-    let bad = |what: &'static str, expected: &'static str, found: f64| {
-        Err(EngineError::Config { what, expected, found: found.to_string() })
-    };
-    if rope.rope_dim == 0 {
-        return bad("rope dim", "at least 1", 0.0);
-    }
-    if !(rope.theta.is_finite() && rope.theta > 0.0) {
-        return bad("rope theta", "a finite number above 0", rope.theta);
-    }
-    if let Some(Llama3Scaling { factor, low_freq_factor, high_freq_factor, original_max_position }) = rope.scaling {
-        let positive = [
-            ("rope scaling factor", factor),
-            ("rope scaling low-freq-factor", low_freq_factor),
-            ("rope scaling high-freq-factor", high_freq_factor),
-            ("rope scaling original-max-position-embeddings", original_max_position),
-        ];
-        if let Some((what, found)) = positive.into_iter().find(|(_, x)| !(x.is_finite() && *x > 0.0)) {
-            return bad(what, "a finite number above 0", found);
-        }
-        if low_freq_factor >= high_freq_factor {
-            return bad("rope scaling low-freq-factor", "less than high-freq-factor", low_freq_factor);
-        }
-    }
-    Ok(())
 }
 
 /// What ranks the keys of a cache that drops rows by `KeyDiff`; [`Engine::set_scorer`](crate::Engine::set_scorer) takes any other.
@@ -182,14 +172,16 @@ pub enum LutDtype {
 
 #[cfg(test)]
 mod tests {
+    use genie_types::Llama3Scaling;
+
     use super::*;
 
     #[test]
     fn bad_numbers_are_named() {
         let good = || EngineConfig { rope: Some(RopeConfig::new(16, 1e4)), ..EngineConfig::new(["model.bin"]) };
-        let llama3 = |factor, low_freq_factor, high_freq_factor, original_max_position| RopeConfig {
-            scaling: Some(Llama3Scaling { factor, low_freq_factor, high_freq_factor, original_max_position }),
-            ..RopeConfig::new(16, 1e4)
+        let llama3 = |factor, low_freq_factor, high_freq_factor, original_max_position| {
+            let scaling = Llama3Scaling { factor, low_freq_factor, high_freq_factor, original_max_position };
+            RopeConfig::new(16, 1e4).with_scaling(genie_types::RopeScaling::Llama3(scaling))
         };
         let rope = |rope| EngineConfig { rope: Some(rope), ..good() };
         let lut = |size, scale| EngineConfig {
@@ -206,13 +198,22 @@ mod tests {
             (EngineConfig { ctx_bins: vec![], ..good() }, "context binaries: expected at least one path, found none"),
             (EngineConfig { context_size: Some(0), ..good() }, "context size: expected at least 1, found 0"),
             (EngineConfig { n_threads: 1025, ..good() }, "n-threads: expected 0 to 1024, found 1025"),
-            (rope(RopeConfig::new(0, 1e4)), "rope dim: expected at least 1, found 0"),
-            (rope(RopeConfig::new(16, -1.0)), "rope theta: expected a finite number above 0, found -1"),
-            (rope(RopeConfig::new(16, f64::NAN)), "rope theta: expected a finite number above 0, found NaN"),
-            (rope(llama3(0.0, 1.0, 4.0, 8192.0)), "rope scaling factor: expected a finite number above 0, found 0"),
+            (rope(RopeConfig::new(0, 1e4)), "`rope-dim` of the rotary positions: expected at least 1, found 0"),
+            (
+                rope(RopeConfig::new(16, -1.0)),
+                "`rope-theta` of the rotary positions: expected a finite number above 0, found -1",
+            ),
+            (
+                rope(RopeConfig::new(16, f64::NAN)),
+                "`rope-theta` of the rotary positions: expected a finite number above 0, found NaN",
+            ),
+            (
+                rope(llama3(0.0, 1.0, 4.0, 8192.0)),
+                "`factor` of the rotary positions: expected a finite number above 0, found 0",
+            ),
             (
                 rope(llama3(8.0, 4.0, 4.0, 8192.0)),
-                "rope scaling low-freq-factor: expected less than high-freq-factor, found 4",
+                "`high-freq-factor` of the rotary positions: expected more than `low-freq-factor`, 4, found 4",
             ),
             (lut(0, 1.0), "embedding size: expected at least 1, found 0"),
             (lut(8, 0.0), "embedding scale: expected a finite number above 0, found 0"),

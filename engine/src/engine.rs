@@ -4,20 +4,23 @@
 use std::ops::Range;
 
 use genie_types::TokenId;
-use kvmanager::{Admission, KeyDiff, KeyScorer, KvCache, KvOptions, ModeKind, Policy, SeqId, Variants, admit};
+use kvmanager::{
+    Admission, KeyDiff, KeyScorer, KvCache, KvOptions, LogitsRequest, ModeKind, Policy, SeqId, Variants, admit,
+};
 use nsp_graph::ModelLayout;
 use session_store::{CacheSchema, Snapshot};
 
 use crate::cache;
 use crate::config::EngineConfig;
+use crate::dump::Dump;
 use crate::executor::Executor;
 use crate::graphs::Graphs;
 use crate::head::Head;
 use crate::input_writer::InputWriters;
 use crate::io::{BufferRole, IoBuffers};
+use crate::positions;
 use crate::quant::QuantParams;
-use crate::rope;
-use crate::run::{LogitsRequest, Scratch, SeqTokens};
+use crate::run::{Scratch, SeqTokens};
 use crate::saved::ModelIdentity;
 use crate::transcript::{Sequences, Transcript};
 use crate::{EngineError, QnnExecutor, SequenceModel, StepLog, StopFlag, TokenModel};
@@ -46,13 +49,15 @@ impl<X: Executor> Engine<X> {
     pub fn with_executor(layout: ModelLayout, executor: X, config: &EngineConfig) -> Result<Self, EngineError> {
         let groups = cache::groups(&layout, config)?;
         let variants = Variants::with_groups(layout.variants.iter().copied(), groups, config.context_size)?;
+        let gives = |variant| layout.variant_index(variant).is_some_and(|index| layout.gives_logits[index]);
+        let variants = variants.giving_logits(gives)?;
         let limit = variants.limit();
-        crate::input_writer::check_widths(&layout, config)?;
+        positions::check(&layout, config)?;
         let options = KvOptions {
             mode: cache::mode(&layout, config.kv_mode)?,
             n_threads: config.n_threads,
             holes: config.holes,
-            rope: config.rope.as_ref().filter(|_| layout.rope_dim.is_some()).map(rope::spec),
+            rope: positions::key_rotation(&layout, config, limit),
             scorer: config.key_scores.anchor_alpha.map(|alpha| Box::new(KeyDiff::running(alpha)) as _),
             ..KvOptions::default()
         };
@@ -70,7 +75,9 @@ impl<X: Executor> Engine<X> {
         if config.pad_token.0 as usize >= vocab_size {
             return Err(EngineError::PadToken { found: config.pad_token, vocab_size });
         }
-        let graphs = layout.splits.iter().flat_map(|s| s.graphs.iter().map(|g| g.info.name.clone()));
+        let infos = || layout.splits.iter().flat_map(|s| s.graphs.iter().map(|g| &g.info));
+        let dump = config.dump.as_ref().map(|dump| Dump::new(dump, infos(), writers.rope_tables(&layout, &io)));
+        let graphs = infos().map(|g| g.name.clone());
         let log = StepLog::new(graphs.collect(), (limit + 64) * layout.splits.len());
         let log_base = layout.splits.iter().scan(0, |base, split| {
             let here = *base;
@@ -90,6 +97,7 @@ impl<X: Executor> Engine<X> {
                 head: Head::new(&layout, &io),
                 io,
                 writers,
+                dump,
                 logits: vec![0.0; layout.vocab_size],
                 log,
                 log_base: log_base.collect(),

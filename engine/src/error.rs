@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use genie_types::{Dtype, TokenId};
+use genie_types::{Dtype, PositionKind, RopeProblem, TokenId};
 use kvmanager::{KvError, Overflow, PlanError};
 use nsp_graph::LayoutError;
 use session_store::StoreError;
@@ -91,24 +91,57 @@ pub enum EngineError {
         hint: &'static str,
     },
 
+    /// A number of the rotary positions that no table can be made of.
+    #[error("`{}` of the rotary positions: expected {}, found {}", .0.key, .0.expected, .0.found)]
+    Rope(RopeProblem),
+
     /// The graphs take cos and sin, but no rotary positions are configured.
     #[error(
-        "the graphs take `position_ids_cos` and `position_ids_sin` of width {rope_dim}, but no rotary positions are configured; add `positional-encoding` with `rope-dim` {rope_dim}"
+        "the graphs take `{prefix}position_ids_cos` and `{prefix}position_ids_sin` of width {rope_dim}, but no rotary positions are configured{}; add `positional-encoding` with `rope-dim` {rope_dim}{}",
+        for_prefix(prefix),
+        and_prefix(prefix)
     )]
     RopeMissing {
+        /// What the names begin with; empty for the usual table.
+        prefix: String,
         /// Width of the graphs' rows.
         rope_dim: usize,
     },
 
     /// Another rotary width than the graphs'.
-    #[error("`position_ids_cos` of graph `{graph}` is {found} wide, but `rope-dim` is {expected}")]
+    #[error("`{tensor}` of graph `{graph}` is {found} wide, but `rope-dim` is {expected}")]
     RopeDim {
         /// A graph that has it.
         graph: String,
+        /// The table's cosines.
+        tensor: String,
         /// The configuration's.
         expected: usize,
         /// The graph's.
         found: usize,
+    },
+
+    /// The configuration names positions that no graph takes.
+    #[error("positional encoding `{kind}` is configured, but no graph takes `{tensor}`")]
+    NoPositionInput {
+        /// The configured kind.
+        kind: PositionKind,
+        /// The input that it fills.
+        tensor: String,
+    },
+
+    /// `position_ids` takes something else than the configuration says.
+    #[error(
+        "`position_ids` of graph `{graph}` has shape {found:?}, but positional encoding `{kind}` fills {}",
+        if *kind == PositionKind::Alibi { "[1, 1, AR, CL]" } else { "[1, AR]" }
+    )]
+    PositionShape {
+        /// A graph that has it.
+        graph: String,
+        /// The configured kind.
+        kind: PositionKind,
+        /// Its shape.
+        found: Vec<usize>,
     },
 
     /// The graphs take embeddings, but no table of them is configured.
@@ -274,6 +307,14 @@ pub enum EngineError {
         /// The failure.
         source: Box<EngineError>,
     },
+}
+
+fn for_prefix(prefix: &str) -> String {
+    if prefix.is_empty() { String::new() } else { format!(" for `prefix` {prefix}") }
+}
+
+fn and_prefix(prefix: &str) -> String {
+    if prefix.is_empty() { String::new() } else { format!(" and `prefix` {prefix}") }
 }
 
 impl From<PlanError> for EngineError {

@@ -11,6 +11,16 @@ pub enum Binding<'io> {
     Output(usize, &'io mut [u8]),
 }
 
+impl Binding<'_> {
+    /// The same buffer, lent for less long.
+    pub(crate) fn reborrow(&mut self) -> Binding<'_> {
+        match self {
+            Self::Input(tensor, bytes) => Binding::Input(*tensor, bytes),
+            Self::Output(tensor, bytes) => Binding::Output(*tensor, bytes),
+        }
+    }
+}
+
 /// Why an execution failed; the engine adds the graph's name.
 pub type ExecuteError = Box<dyn std::error::Error + Send + Sync>;
 

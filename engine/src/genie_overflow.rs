@@ -1,9 +1,9 @@
 //! Emulates libGenie's behaviour when no graph fits a chunk of a prompt (`--policy genie`).
 
 use genie_types::Variant;
-use kvmanager::{Overflow, Policy};
+use kvmanager::{LogitsRequest, Overflow, Policy};
 
-use crate::run::{LogitsRequest, SeqTokens, Stepping};
+use crate::run::{SeqTokens, Stepping};
 use crate::{Engine, EngineError, Executor};
 
 impl<X: Executor> Engine<X> {

@@ -7,11 +7,12 @@ use genie_types::{SplitIdx, TokenId, Variant};
 use kvmanager::{InferenceStep, Keep, KvCache, Step};
 use nsp_graph::{GraphKind, ModelLayout};
 
-use crate::head::Head;
+use crate::dump::Dump;
+use crate::head::{Head, Place};
 use crate::input_writer::{InputWriters, StepInputs};
 use crate::io::{BufferRole, IoBuffers};
 use crate::quant::{self, QuantParams};
-use crate::{EngineError, Executor, StepLog};
+use crate::{Binding, EngineError, Executor, StepLog};
 
 /// The model's graphs with everything that an execution takes, except the cache.
 #[derive(Debug)]
@@ -20,6 +21,7 @@ pub(crate) struct Graphs<X> {
     pub(crate) executor: X,
     pub(crate) io: IoBuffers,
     pub(crate) writers: InputWriters,
+    pub(crate) dump: Option<Dump>,
     pub(crate) head: Head,
     /// The row of logits read last.
     pub(crate) logits: Vec<f32>,
@@ -38,6 +40,8 @@ pub(crate) struct StepRun<'a> {
     pub(crate) next: Option<Variant>,
     /// An LM head may be narrower than its step.
     pub(crate) narrow_head: bool,
+    /// Inputs that libGenie writes wrong are written as it writes them.
+    pub(crate) as_genie: bool,
 }
 
 /// Says which columns of a step are kept, once all its graphs have run.
@@ -53,14 +57,17 @@ impl<X: Executor> Graphs<X> {
         rows: impl Iterator<Item = usize>,
         judge: Option<Judge<'_, X>>,
     ) -> Result<(), EngineError> {
-        let StepRun { planned, tokens, next, narrow_head } = run;
+        let StepRun { planned, tokens, next, narrow_head, as_genie } = run;
         tracing::trace!(step = %planned, "step");
         let variant = self.layout.variant_index(planned.variant).expect("the planner picks from the layout's variants");
         let mut step = kv.begin(planned)?;
         if let Some(next) = next.filter(|next| *next != planned.variant) {
             step.then(next)?;
         }
-        self.writers.fill(&mut self.io, &step, &StepInputs { variant, planned, tokens })?;
+        if let Some(dump) = &mut self.dump {
+            dump.begin();
+        }
+        self.writers.fill(&mut self.io, &step, &StepInputs { variant, planned, tokens, as_genie })?;
         self.head.ask(rows);
         let n_splits = self.layout.splits.len();
         for s in 0..n_splits {
@@ -68,6 +75,9 @@ impl<X: Executor> Graphs<X> {
             if has_rows && judge.is_none() {
                 step.commit(SplitIdx(s), Keep::All)?;
             }
+        }
+        if self.head.is_asked() && self.dump.as_ref().is_some_and(Dump::wants_logits) {
+            self.dump_logits(planned.n_process());
         }
         if let Some(judge) = judge {
             let keep = judge(self)?;
@@ -90,19 +100,58 @@ impl<X: Executor> Graphs<X> {
         }
         let mut g = split.by_variant[variant];
         if s + 1 == self.layout.splits.len() {
-            g = self.head.choose(g, narrow_head, &mut self.io);
+            let ar = self.layout.variants[variant].ar().get();
+            g = self.head.choose(g, ar, narrow_head, &mut self.io);
         }
         let mut guard = step.split(SplitIdx(s))?;
-        let ran = self.executor.execute(s, g, &mut self.io.bind(s, g, guard.views()));
-        ran.map_err(|source| EngineError::Execute { graph: split.graphs[g].info.name.clone(), source })?;
+        let info = &split.graphs[g].info;
+        let failed = |source| EngineError::Execute { graph: info.name.clone(), source };
+        let mut bound = self.io.bind(s, g, guard.views());
+        match self.dump.as_mut().filter(|dump| dump.wants_tensors()) {
+            None => self.executor.execute(s, g, &mut bound).map_err(failed)?,
+            Some(dump) => {
+                let mut bound: Vec<Binding<'_>> = bound.collect();
+                let mut again = bound.iter_mut().map(Binding::reborrow);
+                self.executor.execute(s, g, &mut again).map_err(failed)?;
+                dump.tensors(info, &bound);
+            }
+        }
         self.log.push(self.log_base[s] + g);
         Ok(!split.kv.is_empty())
+    }
+
+    /// Writes the rows of logits that the step's head has computed.
+    fn dump_logits(&mut self, n_process: usize) {
+        let last = self.layout.splits.len() - 1;
+        let (graph, n_rows) = self.head.rows_ran(n_process);
+        let (Some(buffer), Some(dump)) = (self.io.logits(last, graph), &mut self.dump) else { return };
+        let bytes = self.io.bound_bytes(last, graph, buffer).unwrap_or(0);
+        let row_bytes = bytes / self.layout.splits[last].graphs[graph].ar.get();
+        dump.logits(&self.io.buffers[buffer].bytes()[..n_rows * row_bytes]);
+    }
+
+    /// Where the logits of a row of the last step are; a head that is narrower than the rows asked for runs again.
+    fn place_of(&mut self, row: usize) -> Result<(usize, usize), EngineError> {
+        let last = self.layout.splits.len() - 1;
+        loop {
+            match self.head.place_of(row) {
+                Place::At { graph, row } => return Ok((graph, row)),
+                Place::Later { graph, first } => {
+                    self.head.again(graph, first, &mut self.io);
+                    let no_cache = std::iter::empty();
+                    let ran = self.executor.execute(last, graph, &mut self.io.bind(last, graph, no_cache));
+                    let name = || self.layout.splits[last].graphs[graph].info.name.clone();
+                    ran.map_err(|source| EngineError::Execute { graph: name(), source })?;
+                    self.log.push(self.log_base[last] + graph);
+                }
+            }
+        }
     }
 
     /// Reads a row of the last step's logits, one that was asked for, into `logits`. `position`: of its token.
     pub(crate) fn read_logits(&mut self, row: usize, position: usize) -> Result<(), EngineError> {
         let last = self.layout.splits.len() - 1;
-        let (g, row) = self.head.place_of(row);
+        let (g, row) = self.place_of(row)?;
         let buffer = self.io.logits(last, g).expect("the layout's last split has logits");
         let BufferRole::Logits(dtype, quant) = &self.io.roles()[buffer] else { unreachable!("asked for logits") };
         let encoding = QuantParams::of(*dtype, quant).expect("checked when the engine was made");

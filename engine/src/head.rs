@@ -2,10 +2,13 @@
 //!
 //! A prompt of 512 tokens needs one row of logits; a head as wide as its step would compute 512. A head has no cache, so
 //! a narrower graph of the same split may run instead: the wanted rows move to the front of the buffers that the head
-//! reads, in order, and the narrowest graph that holds them all runs.
+//! reads, in order, and the narrowest graph that holds them all runs. Where the bundle has no head as wide as the step,
+//! a narrow one must: it runs once for each group of rows that it holds, the first group with the step, the others when
+//! their logits are read.
 //!
-//! *Invariant*: rows move only where the head alone reads them, and only between graphs whose tensors hold the same
-//! rows (element type, encoding, extents except the number of rows, which is the outermost one that is not 1).
+//! *Invariant*: rows move only to the front, only after all other splits have run, and only between graphs whose tensors
+//! hold the same rows (element type, encoding, extents except the number of rows, which is the outermost one that is
+//! not 1). A group never moves over rows of a later one, so groups are read in their order.
 
 use genie_types::{DataFormat, SplitIdx, TensorInfo};
 use nsp_graph::{GraphKind, GraphLayout, InputRole, ModelLayout, OutputRole};
@@ -20,11 +23,12 @@ struct Rows {
 }
 
 /// What ran last.
-#[derive(Clone, Copy, Debug, Default)]
-struct LastRun {
-    graph: usize,
-    /// The rows asked for came first, in order; else each row is at its own place.
-    gathered: bool,
+#[derive(Clone, Copy, Debug)]
+enum LastRun {
+    /// Each row is at its own place.
+    Whole { graph: usize },
+    /// Rows asked for, from that one on, in order and at the front.
+    Gathered { graph: usize, first: usize },
 }
 
 /// The rows asked for in a step, and the head that computes them.
@@ -34,6 +38,8 @@ pub(crate) struct Head {
     narrower: Vec<Vec<(usize, usize)>>,
     /// By graph of the last split.
     reads: Vec<Vec<Rows>>,
+    /// By graph of the last split.
+    widths: Vec<usize>,
     /// Rising.
     asked: Vec<usize>,
     ran: LastRun,
@@ -67,8 +73,9 @@ impl Head {
         Self {
             narrower: split.graphs.iter().enumerate().map(|(g, graph)| narrower(g, graph)).collect(),
             reads: split.graphs.iter().enumerate().map(|(g, graph)| reads(g, graph)).collect(),
+            widths: split.graphs.iter().map(|graph| graph.ar.get()).collect(),
             asked: Vec::with_capacity(widest),
-            ran: LastRun::default(),
+            ran: LastRun::Whole { graph: 0 },
         }
     }
 
@@ -84,35 +91,76 @@ impl Head {
         !self.asked.is_empty()
     }
 
-    /// Chooses the graph that runs in place of the last split's graph `g`, and moves the rows to where it reads them.
-    /// `narrow`: others may.
-    pub(crate) fn choose(&mut self, g: usize, narrow: bool, io: &mut IoBuffers) -> usize {
+    /// Chooses the graph that runs in place of the last split's graph `g` in a step of `ar` rows, and moves the rows to
+    /// where it reads them. `narrow`: others may.
+    pub(crate) fn choose(&mut self, g: usize, ar: usize, narrow: bool, io: &mut IoBuffers) -> usize {
         let n = self.asked.len();
-        let narrower = self.narrower[g].iter().find(|(ar, _)| narrow && *ar >= n);
-        let Some(&(_, graph)) = narrower else {
-            self.ran = LastRun { graph: g, gathered: false };
-            return g;
+        let narrower = self.narrower[g].iter().find(|(width, _)| narrow && *width >= n).map(|&(_, graph)| graph);
+        let graph = match narrower {
+            Some(graph) => graph,
+            None if self.widths[g] < ar => g,
+            None => {
+                self.ran = LastRun::Whole { graph: g };
+                return g;
+            }
         };
-        for &Rows { buffer, row_bytes } in &self.reads[g] {
+        self.gather(graph, 0, io);
+        graph
+    }
+
+    /// Moves the rows asked for, from number `first` on and as many as the graph holds, to the front of what it reads.
+    fn gather(&mut self, graph: usize, first: usize, io: &mut IoBuffers) {
+        for &Rows { buffer, row_bytes } in &self.reads[graph] {
             let bytes = io.buffers[buffer].bytes_mut();
-            for (to, &row) in self.asked.iter().enumerate().filter(|(to, row)| to != *row) {
+            let rows = self.asked[first..].iter().take(self.widths[graph]).enumerate();
+            for (to, &row) in rows.filter(|(to, row)| to != *row) {
                 bytes.copy_within(row * row_bytes..(row + 1) * row_bytes, to * row_bytes);
             }
         }
-        self.ran = LastRun { graph, gathered: true };
-        graph
+        self.ran = LastRun::Gathered { graph, first };
     }
 
     /// The graph that ran, and the place of a row among its logits.
     ///
     /// # Panics
     ///
-    /// If the row was not asked for and therefore is nowhere.
-    pub(crate) fn place_of(&self, row: usize) -> (usize, usize) {
-        let LastRun { graph, gathered } = self.ran;
-        let place = if gathered { self.asked.binary_search(&row).expect("only rows asked for are read") } else { row };
-        (graph, place)
+    /// If the row was not asked for, or came before a group that was read meanwhile, and therefore is nowhere.
+    pub(crate) fn place_of(&self, row: usize) -> Place {
+        match self.ran {
+            LastRun::Whole { graph } => Place::At { graph, row },
+            LastRun::Gathered { graph, first } => {
+                let number = self.asked.binary_search(&row).expect("only rows asked for are read");
+                let place = number.checked_sub(first).expect("rows are read in their order");
+                if place < self.widths[graph] {
+                    Place::At { graph, row: place }
+                } else {
+                    Place::Later { graph, first: number - place % self.widths[graph] }
+                }
+            }
+        }
     }
+
+    /// The graph that ran, and how many rows of its logits are those of real tokens in a step of `n_process`.
+    pub(crate) fn rows_ran(&self, n_process: usize) -> (usize, usize) {
+        match self.ran {
+            LastRun::Whole { graph } => (graph, n_process),
+            LastRun::Gathered { graph, first } => (graph, (self.asked.len() - first).min(self.widths[graph])),
+        }
+    }
+
+    /// Prepares another run of the graph, for the rows from number `first` on.
+    pub(crate) fn again(&mut self, graph: usize, first: usize, io: &mut IoBuffers) {
+        self.gather(graph, first, io);
+    }
+}
+
+/// Where the logits of a row are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In that row of a graph's logits.
+    At { graph: usize, row: usize },
+    /// Nowhere yet: the graph must run for the rows asked for from that number on.
+    Later { graph: usize, first: usize },
 }
 
 /// True if both take and give the same rows, and nothing else.

@@ -1,9 +1,9 @@
-//! What the engine writes into a step's inputs: ids or embeddings, mask, rotary rows, positions, cache index.
+//! What the engine writes into a step's inputs: ids or embeddings, mask, rotary rows, positions or distances, cache index.
 //!
 //! *Invariant*: after [`InputWriters::fill`], all writers of the variant's graphs hold the step: tokens left-aligned, padding on
 //! the right (pad token, position 0, hidden mask rows).
 
-use genie_types::TokenId;
+use genie_types::{PositionKind, TokenId};
 use kvmanager::{InferenceStep, KvCache, KvForm, Overflow, Step};
 use nsp_graph::{GraphLayout, InputRole, ModelLayout};
 
@@ -15,6 +15,7 @@ use crate::io::{BufferRole, IoBuffers};
 use crate::mask::{Mask, MaskDtype};
 use crate::quant::QuantParams;
 use crate::rope::RopeTable;
+use crate::{distances, positions};
 
 /// One input buffer and how it is filled.
 #[derive(Debug)]
@@ -28,6 +29,7 @@ enum Kind {
     Ids,
     Embeds(Box<Embedder>),
     Positions,
+    Distances,
     Mask(Mask),
     Rope(RopeTable),
     Index(usize),
@@ -41,6 +43,8 @@ pub(crate) struct StepInputs<'a> {
     pub(crate) planned: &'a InferenceStep,
     /// Its real tokens, by column.
     pub(crate) tokens: &'a [TokenId],
+    /// Inputs that libGenie writes wrong are written as it writes them.
+    pub(crate) as_genie: bool,
 }
 
 /// All inputs that the engine fills.
@@ -61,6 +65,8 @@ impl InputWriters {
         kv: &KvCache,
     ) -> Result<Self, EngineError> {
         let limit = kv.variants().limit();
+        // Buffers begin as zeros, which is what an input that is not fed holds.
+        let unfed = config.positions == Some(PositionKind::None);
         let mut writers = Vec::new();
         for (buffer, wanted) in io.roles().iter().enumerate() {
             if let BufferRole::Input(role, dtype, quant) = wanted {
@@ -74,14 +80,18 @@ impl InputWriters {
                 let encoding = || QuantParams::of(*dtype, quant).ok_or_else(no_conversion);
                 let kind = match role {
                     InputRole::Ids => Kind::Ids,
+                    InputRole::Positions | InputRole::Distances if unfed => continue,
                     InputRole::Positions => Kind::Positions,
+                    InputRole::Distances => Kind::Distances,
                     InputRole::CacheIndex(group) => Kind::Index(*group),
                     InputRole::Mask(group) => {
                         Kind::Mask(Mask::new(*group, MaskDtype::of(*dtype).ok_or_else(no_conversion)?))
                     }
-                    InputRole::Cos | InputRole::Sin => {
-                        let rope = rope(layout, graph, config)?;
-                        Kind::Rope(RopeTable::new(rope, limit, *role == InputRole::Sin, encoding()?))
+                    InputRole::Cos(table) | InputRole::Sin(table) => {
+                        let Some(rope) = positions::rope_of(layout, *table, config)? else { continue };
+                        let angles = positions::angles(rope, config, limit);
+                        let sin = matches!(role, InputRole::Sin(_));
+                        Kind::Rope(RopeTable::new(&angles, limit, sin, encoding()?))
                     }
                     InputRole::Embeds => Kind::Embeds(Box::new(embedder(graph, config, encoding()?)?)),
                     InputRole::Past(_) | InputRole::Wire(_) => continue,
@@ -103,6 +113,21 @@ impl InputWriters {
         self.writers.iter().find_map(|f| if let Kind::Embeds(e) = &f.kind { Some(e.n_rows()) } else { None })
     }
 
+    /// The rotary tables, by the names of their inputs.
+    pub(crate) fn rope_tables<'a>(
+        &'a self,
+        layout: &'a ModelLayout,
+        io: &'a IoBuffers,
+    ) -> impl Iterator<Item = (&'a str, genie_types::Dtype, &'a [u8])> {
+        self.writers.iter().filter_map(|writer| match (&writer.kind, &io.roles()[writer.buffer]) {
+            (Kind::Rope(table), BufferRole::Input(role, dtype, _)) => {
+                let (_, input) = user(layout, io, writer.buffer).input(*role)?;
+                Some((input.name.as_str(), *dtype, table.bytes()))
+            }
+            _ => None,
+        })
+    }
+
     /// Writes the inputs of a step.
     pub(crate) fn fill(
         &mut self,
@@ -110,7 +135,7 @@ impl InputWriters {
         step: &Step<'_>,
         fill: &StepInputs<'_>,
     ) -> Result<(), EngineError> {
-        let &StepInputs { variant, planned, tokens } = fill;
+        let &StepInputs { variant, planned, tokens, as_genie } = fill;
         let ar = planned.ar();
         for &f in &self.by_variant[variant] {
             let InputWriter { buffer, kind } = &mut self.writers[f];
@@ -126,12 +151,15 @@ impl InputWriters {
                     positions[tokens.len()..].fill(0);
                     positions.iter_mut().zip(planned.columns.iter()).for_each(|(to, column)| *to = column.pos as u32);
                 }
+                Kind::Distances => distances::fill(bytes, step, planned, as_genie)?,
                 Kind::Index(group) => {
                     let index = match step.variants().groups()[*group].form {
                         KvForm::Scatter => step.cache_index(*group),
                         KvForm::Concat => step.mask_width(*group) - ar,
                     };
-                    elements_mut::<u32>(bytes)[0] = index as u32;
+                    // Graphs take the first row's slot, or that of each row.
+                    let slots = elements_mut::<u32>(bytes).iter_mut().take(ar);
+                    slots.zip(index as u32..).for_each(|(to, slot)| *to = slot);
                 }
                 Kind::Mask(mask) => mask.fill(bytes, step, planned)?,
                 Kind::Rope(table) => {
@@ -155,28 +183,6 @@ fn user<'a>(layout: &'a ModelLayout, io: &IoBuffers, buffer: usize) -> &'a Graph
         layout.splits.iter().enumerate().flat_map(|(s, split)| split.graphs.iter().enumerate().map(move |g| (s, g)));
     let mut users = graphs.filter(|(s, (g, _))| io.is_bound(*s, *g, buffer));
     users.next().map(|(_, (_, graph))| graph).expect("a buffer is made for a graph")
-}
-
-/// Compares the width of the configured rotary positions with the graphs', before anything is made of that width.
-pub(crate) fn check_widths(layout: &ModelLayout, config: &EngineConfig) -> Result<(), EngineError> {
-    let mut graphs = layout.splits.iter().flat_map(|split| &split.graphs);
-    match graphs.find(|graph| graph.input(InputRole::Cos).is_some()) {
-        Some(graph) => rope(layout, graph, config).map(drop),
-        None => Ok(()),
-    }
-}
-
-fn rope<'a>(
-    layout: &ModelLayout,
-    graph: &GraphLayout,
-    config: &'a EngineConfig,
-) -> Result<&'a crate::RopeConfig, EngineError> {
-    let found = layout.rope_dim.expect("a graph takes cos and sin");
-    let rope = config.rope.as_ref().ok_or(EngineError::RopeMissing { rope_dim: found })?;
-    if rope.rope_dim != found {
-        return Err(EngineError::RopeDim { graph: graph.info.name.clone(), expected: rope.rope_dim, found });
-    }
-    Ok(rope)
 }
 
 fn embedder(graph: &GraphLayout, config: &EngineConfig, to: QuantParams) -> Result<Embedder, EngineError> {

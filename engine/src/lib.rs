@@ -15,7 +15,7 @@
 //! let options = CompileOptions { ars: vec![1, 8], cls: vec![64], ..CompileOptions::new(checkpoint, &bundle) };
 //! let manifest = compile(&options, &backend, &mut Silent)?;
 //!
-//! let rope = RopeConfig { scaling: spec.scaling, ..RopeConfig::new(spec.head_dim / 2, spec.rope_theta) };
+//! let rope = RopeConfig::new(spec.head_dim / 2, spec.rope_theta).with_scaling(spec.scaling);
 //! let config = EngineConfig { rope: Some(rope), ..EngineConfig::new([bundle.join(&manifest.graphs[0].file)]) };
 //! let mut model = Engine::open(&config, &backend)?;
 //! let logits = model.process(&[3, 5, 7].map(TokenId))?; // of the last token
@@ -36,14 +36,15 @@
 //! | keep prompt prefixes on disk | [`PrefixCache`] |
 //! | measure a model | [`perplexity::of_window`], [`perplexity::NllStats`]; [`calibrate`] for [`Policy::Cost`] |
 //! | stop a long prompt from another thread | [`StopFlag`], from [`TokenModel::stop_flag`] |
+//! | write each step's tensors to files | [`DumpOptions`], [`EngineConfig::dump`] |
 //! | see which graphs ran, and how long they took | [`StepLog`], [`GraphProfile`] |
 //! | run graphs by other means than QNN | [`Executor`], [`Binding`]; [`QnnExecutor`] is the one over QNN |
 //! | know what went wrong | [`EngineError`] |
 //!
 //! Inside, one concept per file: `load` opens files; `run` is the loop over a plan's steps, `graphs` one step of it,
-//! `rollback` and `genie_overflow` the way back after a failure; `input_writer`, `mask`, `rope`, `embed` write a step's inputs, `io`
-//! holds the buffers, `head` the logits, `quant` their element types; `sequences`, `saved`, `cache` and `transcript` are the
-//! cache's operations and its tokens.
+//! `rollback` and `genie_overflow` the way back after a failure; `input_writer`, `mask`, `rope`, `distances`, `embed` write a
+//! step's inputs, `positions` says which table is which, `io` holds the buffers, `head` the logits,
+//! `quant` their element types; `sequences`, `saved`, `cache` and `transcript` are the cache's operations and its tokens.
 //!
 //! # What it must never know
 //!
@@ -55,6 +56,8 @@ mod buffer;
 mod cache;
 pub mod calibrate;
 pub mod config;
+mod distances;
+pub mod dump;
 mod embed;
 mod engine;
 pub mod error;
@@ -68,6 +71,7 @@ mod load;
 mod mask;
 pub mod model;
 pub mod perplexity;
+mod positions;
 pub mod prefix_cache;
 pub mod profile;
 mod qnn;
@@ -85,10 +89,11 @@ mod transcript;
 mod tests;
 
 pub use config::{EmbeddingLut, EngineConfig, KeyScores, LutDtype};
+pub use dump::DumpOptions;
 pub use engine::Engine;
 pub use error::EngineError;
 pub use executor::{Binding, ExecuteError, Executor};
-pub use genie_types::{Llama3Scaling, RopeConfig};
+pub use genie_types::{Llama3Scaling, PositionKind, RopeConfig, RopeScaling};
 pub use kvmanager::{
     Admission, ContextLimit, Eviction, HolePolicy, KeyScorer, ModeKind, Overflow, PlanError, Policy, SeqId,
 };

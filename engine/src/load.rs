@@ -32,17 +32,24 @@ impl Engine {
             };
             let context = loaded.map_err(|source| EngineError::LoadBinary { path: path.clone(), source })?;
             let graphs: Vec<_> = context.graphs().cloned().collect();
-            tracing::debug!(path = %path.display(), n_graphs = graphs.len(), "context binary loaded");
+            let n_graphs = graphs.len();
+            tracing::debug!(path = %path.display(), n_graphs, "context binary loaded");
             let source = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
             binaries.push(BinaryGraphs { source, graphs });
-            contexts.push(context);
+            if !config.dynamic_load {
+                contexts.push(context);
+            }
         }
         let options = Options { groups: config.cache_groups.clone(), select: config.select_graphs.clone() };
         let layout = analyze(&binaries, &options)?;
         for note in layout.note_lines() {
             tracing::warn!("{note}");
         }
-        let executor = QnnExecutor::new(&layout, &contexts)?;
+        let executor = if config.dynamic_load {
+            QnnExecutor::on_demand(&layout, backend, &config.ctx_bins)
+        } else {
+            QnnExecutor::new(&layout, &contexts)?
+        };
         Self::with_executor(layout, executor, config)
     }
 }

@@ -1,18 +1,44 @@
-//! The executor over a QNN backend: one finalised graph for each graph of the layout.
+//! The executor over a QNN backend: one finalised graph for each graph of the layout, all loaded or one binary at a time.
 
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
 
 use nsp_graph::ModelLayout;
-use qnn_api::{Context, Graph};
+use qnn_api::{Backend, Context, ContextOptions, Graph};
 
 use crate::profile::GraphRun;
 use crate::{Binding, EngineError, ExecuteError, Executor, GraphProfile};
 
-/// Graphs of loaded context binaries, by split and then by graph. Each keeps its context alive.
+/// Graphs of context binaries, by split and then by graph. Each keeps its context alive.
 #[derive(Debug)]
 pub struct QnnExecutor {
-    graphs: Vec<Vec<Graph>>,
+    graphs: Graphs,
     profile: Option<GraphProfile>,
+}
+
+#[derive(Debug)]
+enum Graphs {
+    All(Vec<Vec<Graph>>),
+    OnDemand(OnDemand),
+}
+
+/// Binaries of which at most one is loaded.
+#[derive(Debug)]
+struct OnDemand {
+    backend: Arc<Backend>,
+    paths: Vec<PathBuf>,
+    /// By split and graph: its binary and name.
+    places: Vec<Vec<(usize, String)>>,
+    loaded: Option<Loaded>,
+}
+
+#[derive(Debug)]
+struct Loaded {
+    binary: usize,
+    /// By split and graph: those that have run since. They keep the context.
+    graphs: Vec<Vec<Option<Graph>>>,
+    context: Context,
 }
 
 impl QnnExecutor {
@@ -27,7 +53,25 @@ impl QnnExecutor {
             found.map_err(|source| EngineError::FindGraph { graph: g.info.name.clone(), source })
         };
         let split = |s: &nsp_graph::Split| s.graphs.iter().map(find).collect::<Result<Vec<_>, _>>();
-        Ok(Self { graphs: layout.splits.iter().map(split).collect::<Result<_, _>>()?, profile: None })
+        let graphs = layout.splits.iter().map(split).collect::<Result<_, _>>()?;
+        Ok(Self { graphs: Graphs::All(graphs), profile: None })
+    }
+
+    /// Loads a binary when one of its graphs is to run, and frees it when another's is. `paths` are those of the binaries
+    /// that the layout was made from.
+    pub fn on_demand(layout: &ModelLayout, backend: &Arc<Backend>, paths: &[PathBuf]) -> Self {
+        let place = |g: &nsp_graph::GraphLayout| (g.binary, g.info.name.clone());
+        let places = layout.splits.iter().map(|s| s.graphs.iter().map(place).collect()).collect();
+        let on_demand = OnDemand { backend: backend.clone(), paths: paths.to_vec(), places, loaded: None };
+        Self { graphs: Graphs::OnDemand(on_demand), profile: None }
+    }
+
+    /// The binary that is loaded now, by its place in the list, where one is at a time.
+    pub fn loaded(&self) -> Option<usize> {
+        match &self.graphs {
+            Graphs::All(_) => None,
+            Graphs::OnDemand(on_demand) => on_demand.loaded.as_ref().map(|loaded| loaded.binary),
+        }
     }
 
     /// Collects the backend's profile events of every run from now on; costs time.
@@ -43,7 +87,10 @@ impl Executor for QnnExecutor {
         graph: usize,
         io: &mut dyn Iterator<Item = Binding<'io>>,
     ) -> Result<(), ExecuteError> {
-        let graph = &mut self.graphs[split][graph];
+        let graph = match &mut self.graphs {
+            Graphs::All(graphs) => &mut graphs[split][graph],
+            Graphs::OnDemand(on_demand) => on_demand.graph(split, graph)?,
+        };
         let events = match &self.profile {
             Some(profile) => {
                 let began = Instant::now();
@@ -70,5 +117,29 @@ impl Executor for QnnExecutor {
                 Ok(())
             }
         }
+    }
+}
+
+impl OnDemand {
+    /// The graph, of a binary that is loaded now.
+    fn graph(&mut self, split: usize, graph: usize) -> Result<&mut Graph, EngineError> {
+        let (binary, name) = &self.places[split][graph];
+        if self.loaded.as_ref().is_none_or(|loaded| loaded.binary != *binary) {
+            // Freed first: there is to be memory for one.
+            self.loaded = None;
+            let path = &self.paths[*binary];
+            let context = Context::from_file(&self.backend, path, &ContextOptions::default())
+                .map_err(|source| EngineError::LoadBinary { path: path.clone(), source })?;
+            tracing::debug!(path = %path.display(), "context binary loaded on demand");
+            let graphs = self.places.iter().map(|split| split.iter().map(|_| None).collect()).collect();
+            self.loaded = Some(Loaded { binary: *binary, graphs, context });
+        }
+        let loaded = self.loaded.as_mut().expect("just loaded");
+        let slot = &mut loaded.graphs[split][graph];
+        if slot.is_none() {
+            let found = loaded.context.graph(name);
+            *slot = Some(found.map_err(|source| EngineError::FindGraph { graph: name.clone(), source })?);
+        }
+        Ok(slot.as_mut().expect("just found"))
     }
 }

@@ -4,9 +4,9 @@
 //! dropped rows meanwhile, the only sequence is processed again; where that is impossible, everything is cleared and the
 //! error says so.
 
-use kvmanager::{KvError, SeqId};
+use kvmanager::{KvError, LogitsRequest, Plan, SeqId};
 
-use crate::run::{LogitsRequest, Stepping};
+use crate::run::Stepping;
 use crate::{Engine, EngineError, Executor, TokenModel};
 
 /// Where a sequence stood before a call.
@@ -75,7 +75,9 @@ impl<X: Executor> Engine<X> {
             return Err(EngineError::NotReproducible { n_past, n_known });
         };
         self.kv.clear()?;
-        let plan = self.kv.plan(&[(seq, self.sequences.of(seq).len())], &self.policy)?;
+        let mut plan = Plan::default();
+        let tokens = [(seq, self.sequences.of(seq).len())];
+        self.kv.plan_into(&tokens, &self.policy, LogitsRequest::Nothing, &mut plan)?;
         let begin = Mark { seq, len: 0, pos: 0, n_dropped: 0 };
         // What was there before the failure is restored whole: the stop flag is not asked.
         self.run_steps(plan.steps(), &[begin], Stepping::Restore, LogitsRequest::Nothing, &mut |_, _, _| ())

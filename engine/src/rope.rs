@@ -2,10 +2,10 @@
 //!
 //! *Shapes*: `[positions, rope_dim]` for cos and for sin. *Units and dtype*: float16, float32 or quantised; a quantised value is
 //! the number cut down to the next lower step, as libGenie makes it.
-//! *Traps*: rows of padding have position 0 (cos 1, sin 0), not the position they stand at.
+//! *Traps*: rows of padding have position 0 (cos of the amplitude, sin 0), not the position they stand at.
 
-use genie_types::RopeConfig;
-use kvmanager::{Columns, RopePairs, RopeSpec};
+use genie_types::RopeAngles;
+use kvmanager::Columns;
 
 use crate::quant::{QuantParams, Rounding};
 
@@ -18,19 +18,24 @@ pub(crate) struct RopeTable {
 
 impl RopeTable {
     /// Rows for positions `0..n_positions`.
-    pub(crate) fn new(config: &RopeConfig, n_positions: usize, sin: bool, encoding: QuantParams) -> Self {
-        let frequencies = config.frequencies();
-        let row_bytes = config.rope_dim * encoding.size_bytes();
+    pub(crate) fn new(angles: &RopeAngles, n_positions: usize, sin: bool, encoding: QuantParams) -> Self {
+        let RopeAngles { frequencies, amplitude } = angles;
+        let row_bytes = frequencies.len() * encoding.size_bytes();
         // A vector of bytes may start anywhere; values are encoded in an aligned row and copied.
         let mut row = crate::buffer::Buffer::zeroed(row_bytes);
         let mut rows = Vec::with_capacity(n_positions * row_bytes);
         for position in 0..n_positions {
             let angles = frequencies.iter().map(|f| position as f64 * f);
-            let numbers = angles.map(|angle| if sin { angle.sin() } else { angle.cos() });
+            let numbers = angles.map(|angle| amplitude * if sin { angle.sin() } else { angle.cos() });
             encoding.encode(numbers, Rounding::Down, row.bytes_mut());
             rows.extend_from_slice(row.bytes());
         }
         Self { rows, row_bytes }
+    }
+
+    /// All rows, one after the other.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.rows
     }
 
     /// Positions in the table.
@@ -51,14 +56,9 @@ impl RopeTable {
     }
 }
 
-/// The same rotation as kvmanager takes it, for keys that move to other positions.
-pub(crate) fn spec(config: &RopeConfig) -> RopeSpec {
-    RopeSpec { frequencies: config.frequencies(), pairs: RopePairs::HalfSplit }
-}
-
 #[cfg(test)]
 mod tests {
-    use genie_types::{Dtype, Quant};
+    use genie_types::{Dtype, Quant, RopeConfig};
     use kvmanager::SeqId;
 
     use super::*;
@@ -70,8 +70,8 @@ mod tests {
 
     #[test]
     fn rows_are_copied_and_padding_is_position_zero() {
-        let config = RopeConfig::new(2, 100.0);
-        let (cos, sin) = (RopeTable::new(&config, 8, false, f32s()), RopeTable::new(&config, 8, true, f32s()));
+        let angles = RopeConfig::new(2, 100.0).angles(8);
+        let (cos, sin) = (RopeTable::new(&angles, 8, false, f32s()), RopeTable::new(&angles, 8, true, f32s()));
         assert_eq!(cos.n_positions(), 8);
         let mut buffer = Buffer::zeroed(4 * 2 * 3);
         cos.fill(buffer.bytes_mut(), &Columns::of(SeqId(0), 5, 2), 3);
@@ -86,8 +86,8 @@ mod tests {
     #[test]
     fn sixteen_bit_values_are_cut() {
         let quant = Quant::PerTensor { scale: 2.0 / 65535.0, offset: -32768 };
-        let config = RopeConfig::new(16, 1e4);
-        let table = RopeTable::new(&config, 128, false, QuantParams::of(Dtype::UFixed16, &quant).unwrap());
+        let angles = RopeConfig::new(16, 1e4).angles(128);
+        let table = RopeTable::new(&angles, 128, false, QuantParams::of(Dtype::UFixed16, &quant).unwrap());
         let mut buffer = Buffer::zeroed(128 * 16 * 2);
         table.fill(buffer.bytes_mut(), &Columns::of(SeqId(0), 0, 128), 128);
         for (i, &value) in elements::<u16>(buffer.bytes()).iter().enumerate() {

@@ -1,7 +1,7 @@
 //! The run loop: tokens of one or more sequences become a plan, its steps run, wanted rows of logits are handed out.
 
 use genie_types::{TokenId, Variant};
-use kvmanager::{Columns, InferenceStep, Overflow, Plan, PlanError, Policy, SeqId};
+use kvmanager::{Columns, InferenceStep, LogitsRequest, Overflow, Plan, PlanError, Policy, SeqId};
 
 use crate::graphs::{Graphs, StepRun};
 use crate::rollback::Mark;
@@ -14,15 +14,6 @@ pub struct SeqTokens<'a> {
     pub seq: SeqId,
     /// Its tokens, from its next position on.
     pub tokens: &'a [TokenId],
-}
-
-/// Which new tokens' logits a call wants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LogitsRequest {
-    Nothing,
-    /// Of the last token of each input.
-    Last,
-    Each,
 }
 
 /// How steps relate to what the cache holds.
@@ -95,14 +86,15 @@ impl<X: Executor> Engine<X> {
         judge: &mut dyn FnMut(&[&[f32]]) -> Vec<bool>,
     ) -> Result<usize, EngineError> {
         self.check_tokens(draft.tokens)?;
-        let (widest, found) = (self.kv.variants().ar_max(), draft.tokens.len());
+        let (widest, found) = (self.kv.variants().with_logits().ar_max(), draft.tokens.len());
         if found == 0 || found > widest {
             return Err(EngineError::DraftTooLong { expected: widest, found });
         }
         if self.stop.is_set() {
             return Err(EngineError::Stopped { n_processed: 0, n_new: found });
         }
-        let plan = self.kv.plan(&[(draft.seq, found)], &self.policy)?;
+        let mut plan = Plan::default();
+        self.kv.plan_into(&[(draft.seq, found)], &self.policy, LogitsRequest::Each, &mut plan)?;
         let planned = match plan.steps() {
             [only] if !plan.is_reprocess() => only,
             _ if plan.is_reprocess() => return Err(PlanError::Shared.into()),
@@ -125,7 +117,13 @@ impl<X: Executor> Engine<X> {
             kept.resize(found, false);
             Ok(kept.clone())
         };
-        let run = StepRun { planned, tokens: draft.tokens, next: None, narrow_head: self.narrow_head() };
+        let run = StepRun {
+            planned,
+            tokens: draft.tokens,
+            next: None,
+            narrow_head: self.narrow_head(),
+            as_genie: self.as_genie(),
+        };
         let done = self.graphs.run_step(&mut self.kv, run, 0..found, Some(&mut select));
         done.map_err(|e| self.rollback(&before, e))?;
         let transcript = self.sequences.of_mut(draft.seq);
@@ -142,7 +140,9 @@ impl<X: Executor> Engine<X> {
     /// As [`TokenModel::process`]; the state before the call is gone in any case.
     pub fn recompute(&mut self, tokens: &[TokenId]) -> Result<&[f32], EngineError> {
         self.reset()?;
-        let fits = |spec: &&Variant| spec.is_full_context() && spec.ar().get() >= tokens.len();
+        let with_logits = self.kv.variants().with_logits();
+        let fits =
+            |spec: &&Variant| spec.is_full_context() && spec.ar().get() >= tokens.len() && with_logits.contains(**spec);
         let whole = self.graphs.layout.variants.iter().find(fits).copied();
         let evicts = self.kv.variants().groups().iter().any(|g| g.evicts());
         let Some(variant) = whole.filter(|_| !evicts && !tokens.is_empty() && tokens.len() <= self.context_size())
@@ -170,7 +170,12 @@ impl<X: Executor> Engine<X> {
 
     /// libGenie runs the head of the step's own width.
     pub(crate) fn narrow_head(&self) -> bool {
-        !matches!(self.policy, Policy::Genie)
+        !self.as_genie()
+    }
+
+    /// What libGenie does is done, where it differs from what is right.
+    pub(crate) fn as_genie(&self) -> bool {
+        matches!(self.policy, Policy::Genie)
     }
 
     /// Processes new tokens of some sequences and hands out the logits that are wanted. After a failure every sequence is
@@ -184,10 +189,10 @@ impl<X: Executor> Engine<X> {
         inputs.iter().try_for_each(|input| self.check_tokens(input.tokens))?;
         let mut plan = std::mem::take(&mut self.scratch.plan);
         let planned = match inputs {
-            [only] => self.kv.plan_into(&[(only.seq, only.tokens.len())], &self.policy, &mut plan),
+            [only] => self.kv.plan_into(&[(only.seq, only.tokens.len())], &self.policy, request, &mut plan),
             several => {
                 let wanted: Vec<_> = several.iter().map(|input| (input.seq, input.tokens.len())).collect();
-                self.kv.plan_into(&wanted, &self.policy, &mut plan)
+                self.kv.plan_into(&wanted, &self.policy, request, &mut plan)
             }
         };
         let done = match (planned, inputs) {
@@ -260,7 +265,8 @@ impl<X: Executor> Engine<X> {
             self.gather(planned, before, stepping == Stepping::Reprocess, request);
             let Scratch { tokens, wanted, .. } = &self.scratch;
             let next = steps.get(i + 1).map(|next| next.variant);
-            let run = StepRun { planned, tokens, next, narrow_head: self.narrow_head() };
+            let (narrow_head, as_genie) = (self.narrow_head(), self.as_genie());
+            let run = StepRun { planned, tokens, next, narrow_head, as_genie };
             self.graphs.run_step(&mut self.kv, run, wanted.iter().map(|row| row.column), None)?;
             for &Wanted { column, input, place, position } in &self.scratch.wanted {
                 self.graphs.read_logits(column, position)?;

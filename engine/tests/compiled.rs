@@ -40,8 +40,7 @@ fn bundle(case: &Case, backend: &Arc<Backend>, folder: &std::path::Path) -> Engi
         .filter(|path| path.extension().is_some_and(|e| e == "bin"))
         .collect();
     bins.sort();
-    let rope =
-        RopeConfig { scaling: case.model.scaling, ..RopeConfig::new(case.model.head_dim / 2, case.model.rope_theta) };
+    let rope = RopeConfig::new(case.model.head_dim / 2, case.model.rope_theta).with_scaling(case.model.scaling.clone());
     EngineConfig { rope: Some(rope), n_threads: 1, ..EngineConfig::new(bins) }
 }
 

@@ -34,15 +34,22 @@ impl Target {
                 Err(FileError::Unfit { path: path.to_owned(), expected: "a file", found: "a folder" })
             }
             Ok(meta) if !meta.is_file() || is_output(&meta) => Ok(Self::InPlace(meta)),
-            Ok(meta) => match fs::canonicalize(path) {
-                Ok(path) => Ok(Self::Regular { path, old: Some(meta) }),
-                // A link of `/proc/PID/fd` to a file whose name is gone.
-                Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Self::InPlace(meta)),
-                Err(e) => Err(FileError::io("resolve", path)(e)),
-            },
+            Ok(meta) => Ok(match resolved(path)? {
+                Some(path) => Self::Regular { path, old: Some(meta) },
+                None => Self::InPlace(meta),
+            }),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Self::Regular { path: end_of_links(path)?, old: None }),
             Err(e) => Err(FileError::io("open", path)(e)),
         }
+    }
+}
+
+/// The name of a file that is there, without links; `None` for a link of `/proc/PID/fd` to a file whose name is gone.
+fn resolved(path: &Path) -> Result<Option<PathBuf>> {
+    match fs::canonicalize(path) {
+        Ok(path) => Ok(Some(path)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(FileError::io("resolve", path)(e)),
     }
 }
 

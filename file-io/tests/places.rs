@@ -39,6 +39,33 @@ fn a_link_stays_and_its_file_is_replaced() {
     assert!(file_io::write_bytes(&folder.path().join("x"), b"").is_err(), "links in a circle");
 }
 
+/// Only a name that is missing is a place for a new file.
+#[test]
+fn a_path_that_cannot_be_looked_up_is_refused_as_what_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    symlink("circle", folder.path().join("circle")).unwrap();
+    for name in ["circle", &"x".repeat(300)] {
+        let refused = file_io::write_bytes(&folder.path().join(name), b"x");
+        assert!(matches!(refused, Err(FileError::Io { operation: "open", .. })), "{refused:?}");
+    }
+}
+
+/// `/dev/fd/3` of a file that was removed since it was opened.
+#[cfg(target_os = "linux")]
+#[test]
+fn an_open_file_without_a_name_is_written_in_place() {
+    use std::os::fd::AsRawFd;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gone");
+    let file = std::fs::File::create_new(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let link = format!("/proc/self/fd/{}", file.as_raw_fd());
+    assert!(file_io::is_written_in_place(link.as_ref()).unwrap());
+    file_io::write_bytes(link.as_ref(), b"text").unwrap();
+    assert_eq!(std::fs::read_to_string(&link).unwrap(), "text");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
 #[test]
 fn a_pipe_is_written_in_place_and_needs_a_reader() {
     let folder = tempfile::tempdir().unwrap();

@@ -17,7 +17,8 @@
 //! | [`dtype`] | [`Dtype`]: element types and their widths |
 //! | [`quant`] | [`Quant`]: how quantised values become numbers |
 //! | [`cache`] | [`KvTensor`], [`KvKind`], [`KvForm`], [`KvLayout`], [`KvDtype`]: cache tensors, and how graphs take their past |
-//! | [`rope`] | [`RopeConfig`], [`Llama3Scaling`]: rotary frequencies |
+//! | [`rope`] | [`RopeConfig`], [`RopeScaling`]: rotary angles |
+//! | [`positions`] | [`PositionKind`]: by which rule positions enter a model |
 //! | [`ids`] | [`TokenId`], [`LayerIdx`], [`SplitIdx`], [`GraphIdx`] |
 //!
 //! # What it must never know
@@ -29,6 +30,7 @@
 pub mod cache;
 pub mod dtype;
 pub mod ids;
+pub mod positions;
 pub mod quant;
 pub mod rope;
 pub mod tensor;
@@ -37,7 +39,8 @@ pub mod variant;
 pub use cache::{KvDtype, KvForm, KvKind, KvLayout, KvTensor};
 pub use dtype::Dtype;
 pub use ids::{GraphIdx, LayerIdx, SplitIdx, TokenId};
+pub use positions::PositionKind;
 pub use quant::Quant;
-pub use rope::{Llama3Scaling, RopeConfig};
+pub use rope::{Llama3Scaling, LongRopeScaling, RopeAngles, RopeConfig, RopeProblem, RopeScaling, YarnScaling};
 pub use tensor::{DataFormat, GraphInfo, TensorInfo};
 pub use variant::{Ar, Cl, Variant, VariantError};

@@ -116,6 +116,12 @@ impl CellTable {
         self.put(slot, pos, seq.bit());
     }
 
+    /// Exchanges two cells that are in use.
+    pub(crate) fn swap(&mut self, a: usize, b: usize) {
+        debug_assert!(!self.cells[a].is_free() && !self.cells[b].is_free(), "slots {a} and {b} are in use");
+        self.cells.swap(a, b);
+    }
+
     /// Frees a cell.
     pub(crate) fn free(&mut self, slot: usize) {
         self.own(slot, 0);

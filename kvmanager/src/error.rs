@@ -131,6 +131,9 @@ pub enum Reason {
     /// Rows of different heads belong to different tokens.
     #[error("KeyDiff has evicted, so each head holds other tokens")]
     PerHeadRows,
+    /// Rows of several sequences where only a count of rows is left.
+    #[error("KeyDiff evicts in it, which needs the cache to hold one sequence, and others have rows or columns")]
+    SeveralSequences,
     /// Keys would have to be rotated, and how they were is not known.
     #[error("keys must be rotated, but how positions are embedded in them (RoPE) is not known")]
     NoRope,

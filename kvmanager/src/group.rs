@@ -31,7 +31,7 @@ pub enum Eviction {
     /// The rows whose keys score best, by head. Scoring ranks all rows of a head into its queue; until the next scoring
     /// the queue is the order of eviction, and rows that came later stay.
     KeyDiff {
-        /// Rows of the beginning that are never evicted.
+        /// Positions that are never evicted.
         sinks: usize,
         /// Steps from a scoring to the next (Genie's `update-frequency`); at least 1.
         update_every: usize,

@@ -88,11 +88,11 @@ pub(crate) fn read_keys(tensor: &TensorBuf, bytes: &[u8], mode: &dyn CacheMode, 
 pub(crate) struct Queue(Vec<usize>);
 
 impl Queue {
-    /// Ranks all rows of a head but the first `sinks`: the lowest score goes first, of equals the older.
-    pub(crate) fn score(scorer: &mut dyn KeyScorer, head: &HeadId, keys: &[f32], n: usize, sinks: usize) -> Self {
+    /// Ranks all rows of a head but the sinks: the lowest score goes first, of equals the lower row. `sinks` is ascending.
+    pub(crate) fn score(scorer: &mut dyn KeyScorer, head: &HeadId, keys: &[f32], n: usize, sinks: &[usize]) -> Self {
         let mut scores = vec![0.0; n];
         scorer.score(head.0, head.1.unwrap_or(head.2), keys, &mut scores);
-        let mut rows: Vec<usize> = (sinks.min(n)..n).collect();
+        let mut rows: Vec<usize> = (0..n).filter(|row| sinks.binary_search(row).is_err()).collect();
         rows.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(b.cmp(&a)));
         Self(rows)
     }
@@ -101,16 +101,25 @@ impl Queue {
         self.0.len()
     }
 
-    /// Takes the next `n_evict` out of `n` rows; returns the moves that close the gaps. Those who wait are followed to
-    /// their new rows.
-    pub(crate) fn evict(&mut self, n_evict: usize, n: usize) -> Vec<RowMove> {
+    /// Takes the next `n_evict` out of `n` rows, at least one; returns the moves that close the gaps and bring the sinks to
+    /// the front, to be made in order. Those who wait are followed to their new rows.
+    pub(crate) fn evict(&mut self, n_evict: usize, n: usize, sinks: &[usize]) -> Vec<RowMove> {
         let mut gone = self.0.split_off(self.0.len().saturating_sub(n_evict));
         gone.sort_unstable();
-        let (left, moves) = (n - gone.len(), moves(&gone, n));
-        for row in self.0.iter_mut().filter(|row| **row >= left) {
-            // A survivor from the end has moved, so it is the source of a move.
-            let moved = moves.binary_search_by_key(row, |m| m.src).map(|i| moves[i].dst);
-            *row = moved.unwrap_or(*row);
+        let (left, mut moves) = (n - gone.len(), moves(&gone, n));
+        // A survivor from the end has moved, so it is the source of a move.
+        let moved = |row: usize| moves.binary_search_by_key(&row, |m| m.src).map_or(row, |i| moves[i].dst);
+        self.0.iter_mut().for_each(|row| *row = moved(*row));
+        if sinks.iter().enumerate().any(|(place, &sink)| place != sink) {
+            let sinks: Vec<usize> = sinks.iter().map(|&sink| moved(sink)).collect();
+            let strays = sinks.iter().filter(|sink| **sink >= sinks.len());
+            let places = (0..sinks.len()).filter(|place| !sinks.contains(place));
+            for (&stray, place) in strays.zip(places) {
+                // Row `left` is free by now.
+                let swap = [(place, left), (stray, place), (left, stray)];
+                moves.extend(swap.map(|(src, dst)| RowMove { src, dst, len: 1 }));
+                self.0.iter_mut().filter(|row| **row == place).for_each(|row| *row = stray);
+            }
         }
         moves
     }
@@ -136,12 +145,20 @@ mod tests {
         let order = [-0.6585, -0.7376, -0.7526, -0.0665];
         assert!(scores.iter().zip(order).all(|(s, o)| (s - o).abs() < 1e-3), "{scores:?}");
         let id = (LayerIdx(0), None, 0);
-        let mut queue = Queue::score(&mut KeyDiff::default(), &id, &keys, 4, 0);
+        let mut queue = Queue::score(&mut KeyDiff::default(), &id, &keys, 4, &[]);
         assert_eq!(queue.0, [3, 0, 1, 2], "the next one to go is last");
         // Rows 1 and 2 go and row 3 takes the place of row 1, where the queue still knows it.
-        assert_eq!(queue.evict(2, 4), [RowMove { src: 3, dst: 1, len: 1 }]);
+        assert_eq!(queue.evict(2, 4, &[]), [RowMove { src: 3, dst: 1, len: 1 }]);
         assert_eq!(queue.0, [1, 0]);
-        assert_eq!(Queue::score(&mut KeyDiff::default(), &id, &keys, 4, 2).0, [3, 2], "sinks do not queue");
+        assert_eq!(Queue::score(&mut KeyDiff::default(), &id, &keys, 4, &[0, 1]).0, [3, 2], "sinks do not queue");
+        // Row 3 is a sink and 2 goes: 3 closes the gap, then takes row 0, whose key is at row 2 from now on.
+        let mut queue = Queue::score(&mut KeyDiff::default(), &id, &keys, 4, &[3]);
+        assert_eq!(queue.0, [0, 1, 2]);
+        let moves_of = |pairs: &[(usize, usize)]| -> Vec<RowMove> {
+            pairs.iter().map(|&(src, dst)| RowMove { src, dst, len: 1 }).collect()
+        };
+        assert_eq!(queue.evict(1, 4, &[3]), moves_of(&[(3, 2), (0, 3), (2, 0), (3, 2)]));
+        assert_eq!(queue.0, [2, 1]);
         assert_eq!(moves(&[1, 2], 4), [RowMove { src: 3, dst: 1, len: 1 }]);
         assert_eq!(moves(&[3], 4), []);
         KeyDiff::default().score(LayerIdx(0), 0, &[0.0; 4], &mut scores[..2]);

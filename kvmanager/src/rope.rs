@@ -40,7 +40,7 @@ pub struct RopeSpec {
 impl RopeSpec {
     /// The plain embedding: `theta^(-j / rope_dim)` for pair `j`.
     pub fn new(theta: f64, rope_dim: usize) -> Self {
-        Self { frequencies: RopeConfig::new(rope_dim, theta).frequencies(), pairs: RopePairs::HalfSplit }
+        Self { frequencies: RopeConfig::new(rope_dim, theta).angles(0).frequencies, pairs: RopePairs::HalfSplit }
     }
 
     /// Dimensions that turn.

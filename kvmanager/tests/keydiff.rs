@@ -7,6 +7,8 @@ use kvmanager::{
     ModeKind, Policy, SeqId, SplitGeometry, Variants,
 };
 use proptest::prelude::{ProptestConfig, prop, proptest};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 const HEADS: usize = 3;
 const DIM: usize = 4;
@@ -104,6 +106,58 @@ fn play(mode: ModeKind, transposed: bool, sinks: usize, update_every: usize, chu
             naive.age += 1;
         }
     }
+}
+
+/// A cache of 15 rows whose rule is given, its reference scorer counting resets, and tokens of sequence 0 in it.
+fn cache(long: Eviction, n: usize, n_resets: &Arc<AtomicUsize>) -> KvCache {
+    struct Counting(Arc<AtomicUsize>);
+    impl KeyScorer for Counting {
+        fn score(&mut self, layer: LayerIdx, head: usize, keys: &[f32], scores: &mut [f32]) {
+            First.score(layer, head, keys, scores);
+        }
+        fn reset(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let group = CacheGroup { long, ..CacheGroup::plain(KvForm::Concat) };
+    let variants = Variants::with_groups([Variant::new(1, 16).unwrap()], vec![group], Some(1000)).unwrap();
+    let scorer: Option<Box<dyn KeyScorer>> = Some(Box::new(Counting(n_resets.clone())));
+    let geometry = KvGeometry::uniform(1, HEADS, DIM, KvDtype::F32);
+    let mut kv = KvCache::new(&geometry, variants, KvOptions { scorer, ..KvOptions::default() }).unwrap();
+    for step in kv.plan(&[(SeqId(0), n)], &Policy::Lenient).unwrap().steps() {
+        let mut running = kv.begin(step).unwrap();
+        running.split(SplitIdx(0)).unwrap().views().for_each(|view| view.new.fill(1));
+        running.commit(SplitIdx(0), Keep::All).unwrap();
+        running.finish().unwrap();
+    }
+    kv
+}
+
+#[test]
+fn another_sequence_rewinds_nothing_and_the_own_one_all() {
+    let n_resets = Arc::new(AtomicUsize::new(0));
+    let mut kv = cache(Eviction::KeyDiff { sinks: 1, update_every: 1 }, 20, &n_resets);
+    kv.rewind(SeqId(1), 0).unwrap();
+    assert_eq!((kv.state().n_past, kv.state().n_valid_kv, n_resets.load(Ordering::Relaxed)), (20, 15, 0));
+    kv.rewind(SeqId(0), 0).unwrap();
+    assert_eq!((kv.state().n_past, kv.state().n_valid_kv, n_resets.load(Ordering::Relaxed)), (0, 0, 1));
+}
+
+#[test]
+fn rows_by_head_go_to_a_cache_of_the_same_rule_only() {
+    let scored = Eviction::KeyDiff { sinks: 1, update_every: 1 };
+    let image = cache(scored, 20, &Arc::default()).export().unwrap();
+    let mut other = cache(Eviction::Ring { sinks: 1 }, 3, &Arc::default());
+    let refused = other.import(&image).unwrap_err().to_string();
+    assert!(
+        refused.ends_with("group 0 was saved after KeyDiff had evicted, and here it has another rule"),
+        "{refused}"
+    );
+    assert_eq!(other.state().n_past, 3, "as it was");
+    // Before KeyDiff evicts, rows are those of any cache.
+    let whole = cache(scored, 9, &Arc::default()).export().unwrap();
+    other.import(&whole).unwrap();
+    cache(scored, 3, &Arc::default()).import(&image).unwrap();
 }
 
 proptest! {

@@ -9,101 +9,20 @@
 mod actions;
 mod effects;
 mod naive;
+mod setup;
 
 use actions::{Action, any_action};
 use effects::Effects;
 use genie_types::SplitIdx;
-use kvmanager::mode::{NativeKv, Tile};
 use kvmanager::{
-    CacheGroup, Column, Columns, Eviction, HolePolicy, InferenceStep, Keep, KvCache, KvDtype, KvError, KvForm,
-    KvGeometry, KvKind, KvOptions, KvTensor, ModeKind, Policy, RopeSpec, SeqId, SplitGeometry, Step, Variants,
+    Column, Columns, HolePolicy, InferenceStep, Keep, KvCache, KvDtype, KvError, KvForm, ModeKind, Policy, Reason,
+    SeqId, Step,
 };
-use naive::{Model, read_past, spec, token_bytes};
+use naive::{Group, Model, read_past, token_bytes};
 use proptest::prelude::*;
 use proptest::test_runner::{TestError, TestRunner};
+use setup::{DTYPES, Rules, SHAPES, Setup, any_setup, build, frequencies, full, geometry, mode, windowed};
 use std::ops::Range;
-
-#[derive(Clone, Debug)]
-struct Setup {
-    mode: usize,
-    dtype: KvDtype,
-    form: KvForm,
-    shapes: usize,
-    holes: HolePolicy,
-    n_threads: usize,
-    per_head: bool,
-    /// Values with the sequence last.
-    transposed: bool,
-    /// Another type for the values, and for layer 1 the other way round.
-    mixed_types: bool,
-    /// 0: one plain group; 1: one windowed group; 2: a plain and a windowed group; 3: a ring of one sequence.
-    groups: usize,
-    window: usize,
-    sinks: usize,
-}
-
-const TILE: NativeKv = NativeKv { tile: Tile { rows: 4, cols: 4, word_bytes: 4 } };
-
-fn mode(i: usize) -> ModeKind {
-    [ModeKind::SMART_MASK, ModeKind::SHIFT_CONCAT, ModeKind::POINTER_SHIFT, ModeKind::NativeKv(TILE)][i % 4]
-}
-
-const DTYPES: [KvDtype; 4] = [KvDtype::U8, KvDtype::U16, KvDtype::F16, KvDtype::F32];
-
-const SHAPES: [&[(u32, u32)]; 5] = [
-    &[(1, 12), (4, 12)],
-    &[(1, 10), (3, 10), (1, 24), (8, 24)],
-    &[(4, 16), (1, 32)],
-    &[(1, 8), (16, 16), (1, 20), (4, 20)],
-    &[(2, 9), (5, 24)],
-];
-
-fn geometry(setup: &Setup) -> KvGeometry {
-    let tensor = |kind, layer: usize, heads| {
-        let other = setup.mixed_types && (kind == KvKind::Value) != (layer == 1);
-        let at = DTYPES.iter().position(|&d| d == setup.dtype).unwrap();
-        let dtype = DTYPES[(at + usize::from(other)) % DTYPES.len()];
-        let tensor = KvTensor {
-            group: if setup.groups == 2 { layer % 2 } else { 0 },
-            ..KvTensor::new(kind, layer, heads, 4, dtype)
-                .with_quant(1.0 / 16.0, if dtype == KvDtype::U8 { -128 } else { -32_768 })
-        };
-        if setup.transposed { tensor.transposed() } else { tensor }
-    };
-    let split = |layers: Range<usize>| {
-        let kinds = [KvKind::Key, KvKind::Value];
-        let heads = layers.flat_map(|l| kinds.map(|k| (k, l))).flat_map(|(kind, layer)| {
-            if setup.per_head {
-                vec![tensor(kind, layer, 1).for_head(0), tensor(kind, layer, 1).for_head(1)]
-            } else {
-                vec![tensor(kind, layer, 2)]
-            }
-        });
-        SplitGeometry { tensors: heads.collect() }
-    };
-    KvGeometry { splits: vec![split(0..1), SplitGeometry::default(), split(1..2)] }
-}
-
-fn build(setup: &Setup, mode: ModeKind, shapes: usize) -> Result<KvCache, KvError> {
-    let specs: Vec<_> = SHAPES[shapes % SHAPES.len()].iter().map(|&(ar, cl)| spec(ar, cl)).collect();
-    let window = Eviction::Window { size: setup.window, sinks: setup.sinks };
-    let mut default = CacheGroup::plain(setup.form);
-    let mut groups = Vec::new();
-    match setup.groups {
-        1 => default.long = window,
-        3 => default.long = Eviction::Ring { sinks: setup.sinks },
-        _ => {}
-    }
-    groups.push(default);
-    if setup.groups == 2 {
-        let ctx = specs.iter().map(|&s| (s, s.cl().get().div_ceil(2).max(s.ar().get() + 1))).collect();
-        groups.push(CacheGroup { prefix: "swa_".to_owned(), form: setup.form, ctx, long: window });
-    }
-    let variants = Variants::with_groups(specs, groups, if setup.groups % 2 == 1 { Some(60) } else { None }).unwrap();
-    let rope = Some(RopeSpec::new(100.0, 2));
-    let options = KvOptions { mode, n_threads: setup.n_threads, holes: setup.holes, rope, ..KvOptions::default() };
-    KvCache::new(&geometry(setup), variants, options)
-}
 
 struct Run {
     setup: Setup,
@@ -151,11 +70,14 @@ impl Run {
 
     fn check(&mut self) {
         for group in 0..self.model.groups.len() {
-            let mut cells: Vec<_> = self.kv.cells(group).unwrap().used().map(|(_, c)| (c.pos, c.seqs)).collect();
+            let by_head = self.model.groups[group].by_head().is_some();
+            let cells = self.kv.cells(group).unwrap().used();
+            let mut cells: Vec<_> = cells.map(|(_, c)| (if by_head { 0 } else { c.pos }, c.seqs)).collect();
             cells.sort_unstable();
             assert_eq!(cells, self.model.owners(group), "rows of group {group}");
-            let keeps_all = self.model.groups[group].window.is_none() && self.model.groups[group].ring.is_none();
-            if self.setup.holes == HolePolicy::Close && keeps_all {
+            let Group { window, ring, scored, .. } = &self.model.groups[group];
+            let keeps_all = window.is_none() && ring.is_none();
+            if scored.is_some() || self.setup.holes == HolePolicy::Close && keeps_all {
                 let cells = self.kv.cells(group).unwrap();
                 assert_eq!(cells.n_used(), cells.extent(), "holes are closed");
             }
@@ -171,7 +93,7 @@ impl Run {
         let image = self.kv.export().unwrap();
         for (group, saved) in image.groups.iter().enumerate() {
             let n = saved.cells.len();
-            let mut rows: Vec<_> = (0..n)
+            let rows: Vec<_> = (0..n)
                 .map(|row| {
                     let mut bytes = Vec::new();
                     for (tensor, data) in image.tensors.iter().zip(&image.data).filter(|(t, _)| t.group == group) {
@@ -180,17 +102,23 @@ impl Run {
                     (saved.cells[row].pos, saved.cells[row].seqs, bytes)
                 })
                 .collect();
-            rows.sort_unstable();
-            assert_eq!(rows, self.model.rows(group), "bytes of group {group}");
+            assert_eq!(saved.per_head_rows, self.model.groups[group].by_head().is_some());
+            self.model.assert_rows(group, rows, "exported");
         }
     }
 
-    /// One step, as an engine runs it; `keep` selects the columns to keep. Refused steps keep nothing.
+    /// One step, as an engine runs it; `keep` selects the columns to keep. Refused steps keep nothing; one that would make
+    /// KeyDiff evict from several sequences changes nothing at all.
     fn step(&mut self, planned: &InferenceStep, keep: Option<&[bool]>) -> Result<(), KvError> {
         let first = self.serial;
         let columns: Vec<Column> = planned.columns.iter().collect();
         let before = self.limits(planned.variant, false);
-        let mut step = self.kv.begin(planned)?;
+        let after = self.limits(planned.variant, true);
+        let mixes = self.model.mixes(&columns, &before, &after);
+        let begun = self.kv.begin(planned);
+        let refused = matches!(&begun, Err(KvError::Refused { why: Reason::SeveralSequences, .. }));
+        assert_eq!(refused, mixes, "{planned} with rows of several sequences");
+        let mut step = begun?;
         self.serial += columns.len();
         check_inputs(&mut step, &mut self.model, &before, &self.setup);
         for split in (0..step.n_splits()).map(SplitIdx) {
@@ -206,8 +134,7 @@ impl Run {
         step.finish().unwrap();
         let kept = (0..columns.len()).filter(|&i| keep.is_none_or(|k| k.get(i) == Some(&true)));
         let kept: Vec<_> = kept.map(|i| (columns[i], first + i)).collect();
-        let limits = self.limits(planned.variant, true);
-        self.model.append(&kept, &limits);
+        self.model.append(&kept, &after);
         Ok(())
     }
 
@@ -221,7 +148,7 @@ impl Run {
 
     fn process(&mut self, n: usize, keep: Option<&[bool]>) {
         let Ok(plan) = self.kv.plan(&[(SeqId(0), n)], &Policy::Lenient) else { return };
-        let has_company = self.model.groups.iter().flat_map(|g| &g.rows).any(|row| row.seqs != 1);
+        let has_company = self.model.groups.iter().any(|g| g.seqs() & !1 != 0);
         for step in plan.steps() {
             if plan.is_reprocess() {
                 // The whole sequence again: only without company.
@@ -231,10 +158,18 @@ impl Run {
             }
             let done = self.step(step, keep.map(|k| &k[..k.len().min(step.n_process())]));
             if let Err(e) = done {
-                // A window counts on each position once and on one sequence; `share` and `divide` may have doubled some.
-                let crowded = self.model.has_doubles() || has_company && self.setup.groups > 0;
+                if matches!(e, KvError::Refused { .. }) {
+                    return;
+                }
+                // A window counts on each position once and on one sequence; `share` and `divide` may have doubled some,
+                // sinks among them.
+                let crowded =
+                    self.model.has_doubles() || self.model.by_head() || has_company && self.setup.rules != Rules::Plain;
                 assert!(matches!(e, KvError::PastTooLong { .. }) && crowded, "{step}: {e}");
-                self.model.expire();
+                let limits = self.limits(step.variant, false);
+                self.model.make_room(&limits);
+                let too_long = self.model.groups.iter().zip(&limits).any(|(group, &limit)| group.len() > limit);
+                assert!(too_long, "{step}: {e}");
                 return;
             }
             if keep.is_some() {
@@ -253,7 +188,7 @@ impl Run {
             }
         }
         // The smallest variant that takes them all and still sees what there is.
-        let used: Vec<_> = (0..self.model.groups.len()).map(|g| self.model.groups[g].rows.len()).collect();
+        let used: Vec<_> = self.model.groups.iter().map(Group::len).collect();
         let rules = self.kv.variants().groups().to_vec();
         let specs = self.kv.variants().all().to_vec();
         let fits = |s: &&genie_types::Variant| {
@@ -261,7 +196,53 @@ impl Run {
         };
         let Some(&spec) = specs.iter().find(fits) else { return };
         let step = self.kv.step(spec, columns.into_iter().collect::<Columns>());
-        self.step(&step, None).unwrap();
+        match self.step(&step, None) {
+            Ok(()) | Err(KvError::Refused { .. }) => {}
+            Err(e) => panic!("{e}"),
+        }
+    }
+
+    /// Whether the cache refuses an operation on rows, as it must once heads differ.
+    fn refuses_by_head(&mut self, action: &Action) -> bool {
+        if !self.model.by_head() {
+            return false;
+        }
+        let kv = &mut self.kv;
+        let done = match action {
+            Action::Remove(seq, range) => kv.remove(SeqId(*seq), range.clone()).map(drop),
+            Action::Keep(seq) => kv.keep(SeqId(*seq)),
+            Action::Share(src, dst, range) => kv.share(SeqId(*src), SeqId(*dst), range.clone()),
+            Action::Copy(src, dst, range) => kv.copy(SeqId(*src), SeqId(*dst), range.clone()),
+            Action::Shift(seq, range, delta) => kv.shift(SeqId(*seq), range.clone(), *delta),
+            Action::Divide(seq, range, by) => kv.divide(SeqId(*seq), range.clone(), *by),
+            Action::ShiftOut(sinks, n) if sinks + n <= self.model.next[0] => {
+                kv.shift_out(SeqId(0), *sinks, *n).map(drop)
+            }
+            Action::Compact(max) => kv.compact(*max).map(drop),
+            _ => return false,
+        };
+        assert!(matches!(done, Err(KvError::Refused { why: Reason::PerHeadRows, .. })), "{action:?}: {done:?}");
+        true
+    }
+
+    /// A step that is taken back once a split has kept it. What the rules have dropped by then stays dropped.
+    fn abandon(&mut self, planned: &InferenceStep) {
+        let columns: Vec<Column> = planned.columns.iter().collect();
+        let (before, after) = (self.limits(planned.variant, false), self.limits(planned.variant, true));
+        let refused = self.model.mixes(&columns, &before, &after);
+        match self.kv.begin(planned) {
+            Ok(mut step) => {
+                assert!(!refused);
+                self.model.make_room(&before);
+                self.model.turn();
+                step.commit(SplitIdx(0), Keep::All).unwrap();
+                step.rollback().unwrap();
+                self.model.drop_for(&columns, &after);
+                self.unseen += 1;
+            }
+            Err(KvError::PastTooLong { .. }) => self.model.make_room(&before),
+            Err(e) => assert!(refused, "{e}"),
+        }
     }
 
     fn apply(&mut self, action: &Action) {
@@ -270,7 +251,10 @@ impl Run {
             action,
             Action::Batch(_) | Action::Share(..) | Action::Copy(..) | Action::Shift(..) | Action::Divide(..)
         );
-        if self.setup.groups == 3 && (many || matches!(action, Action::Keep(seq) if *seq != 0)) {
+        if self.setup.rules == Rules::Ring && (many || matches!(action, Action::Keep(seq) if *seq != 0)) {
+            return;
+        }
+        if self.refuses_by_head(action) {
             return;
         }
         match action {
@@ -278,7 +262,10 @@ impl Run {
             Action::Select(keep) => self.process(keep.len(), Some(keep)),
             Action::Batch(spans) => self.batch(spans),
             Action::Rewind(n) => match self.kv.rewind(SeqId(0), *n) {
-                Ok(()) => self.model.rewind(*n),
+                Ok(()) => {
+                    assert!(!self.model.by_head() || *n == 0 || *n == self.model.next[0], "rewind to {n}");
+                    self.model.rewind(*n);
+                }
                 Err(_) => assert!(*n > self.model.next[0] || self.model.lacks(*n)),
             },
             Action::Remove(seq, range) => {
@@ -330,6 +317,7 @@ impl Run {
                 match kv.import(&image) {
                     Ok(()) => {
                         self.model.turn();
+                        self.model.moved();
                         (self.kv, self.setup.mode) = (kv, to % 4);
                         self.unseen += 1;
                     }
@@ -346,13 +334,8 @@ impl Run {
             Action::Abandon => {
                 if let Ok(plan) = self.kv.plan(&[(SeqId(0), 2)], &Policy::Lenient)
                     && !plan.is_reprocess()
-                    && self.model.groups.iter().all(|g| g.window.is_none() && g.ring.is_none())
                 {
-                    let mut step = self.kv.begin(&plan.steps()[0]).unwrap();
-                    self.model.turn();
-                    step.commit(SplitIdx(0), Keep::All).unwrap();
-                    step.rollback().unwrap();
-                    self.unseen += 1;
+                    self.abandon(&plan.steps()[0]);
                 }
             }
             Action::Clear => {
@@ -366,7 +349,6 @@ impl Run {
 /// What the graph would see: past inputs and mask, against the model.
 fn check_inputs(step: &mut Step<'_>, model: &mut Model, limits: &[usize], setup: &Setup) {
     let (spec, tokens) = (step.variant(), step.columns().to_vec());
-    model.expire();
     model.make_room(limits);
     model.turn();
     for group in 0..model.groups.len() {
@@ -396,9 +378,8 @@ fn check_inputs(step: &mut Step<'_>, model: &mut Model, limits: &[usize], setup:
                 }
             }
         }
-        let mut rows: Vec<_> = cells.iter().zip(&slots).map(|((_, c), b)| (c.pos, c.seqs, b.clone())).collect();
-        rows.sort_unstable();
-        assert_eq!(rows, model.rows(group), "inputs of group {group} at {spec}");
+        let rows = cells.iter().zip(&slots).map(|((_, c), b)| (c.pos, c.seqs, b.clone())).collect();
+        model.assert_rows(group, rows, &format!("as inputs of {spec}"));
         // Scatter graphs overwrite their block: nothing may live there.
         if rule.form == KvForm::Scatter && past_len > 0 {
             assert!(new + ar <= width && cells.iter().all(|(slot, _)| !(new..new + ar).contains(slot)));
@@ -408,8 +389,9 @@ fn check_inputs(step: &mut Step<'_>, model: &mut Model, limits: &[usize], setup:
             if let Some(token) = tokens.get(i) {
                 let visible =
                     |pos: usize| model.groups[group].window.is_none_or(|(w, s)| pos + w > token.pos || pos < s);
+                let by_head = model.groups[group].by_head().is_some();
                 for (slot, cell) in &cells {
-                    if cell.has(token.seq) && cell.pos <= token.pos && visible(cell.pos) {
+                    if by_head || cell.has(token.seq) && cell.pos <= token.pos && visible(cell.pos) {
                         seen[past + slot] = 1;
                     }
                 }
@@ -424,38 +406,14 @@ fn check_inputs(step: &mut Step<'_>, model: &mut Model, limits: &[usize], setup:
     }
 }
 
-fn any_setup(mode: usize, dtype: KvDtype, shapes: usize) -> impl Strategy<Value = Setup> {
-    // Scatter graphs need their rows at the left: the first and the last mode.
-    let forms = if mode.is_multiple_of(3) { vec![KvForm::Concat, KvForm::Scatter] } else { vec![KvForm::Concat] };
-    let form = prop::sample::select(forms);
-    let holes = prop::sample::select(vec![HolePolicy::Close, HolePolicy::Keep]);
-    let threads = prop::sample::select(if cfg!(miri) { vec![0] } else { vec![0, 0, 0, 0, 0, 0, 0, 2] });
-    let tensors = (any::<bool>(), any::<bool>(), any::<bool>());
-    (form, holes, threads, tensors, 0..4usize, 1..9usize, 0..3usize).prop_map(
-        move |(form, holes, n_threads, (per_head, transposed, mixed_types), groups, window, sinks)| Setup {
-            mode,
-            dtype,
-            form,
-            shapes,
-            holes,
-            n_threads,
-            per_head,
-            transposed,
-            mixed_types,
-            groups,
-            window,
-            sinks,
-        },
-    )
-}
-
 fn cases() -> u32 {
     std::env::var("KV_MODEL_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(if cfg!(miri) { 80 } else { 10_000 })
 }
 
 fn start(setup: Setup) -> Run {
     let kv = build(&setup, mode(setup.mode), setup.shapes).unwrap();
-    Run { model: Model::new(&geometry(&setup), &kv), kv, setup, serial: 0, unseen: 0 }
+    let model = Model::new(&geometry(&setup), &kv, frequencies(setup.rules));
+    Run { model, kv, setup, serial: 0, unseen: 0 }
 }
 
 fn play(setup: Setup, actions: &[Action]) {
@@ -473,65 +431,52 @@ fn play_drawn(setup: Setup, drawn: &[Action], effects: &Effects, played: &mut Ve
     for action in drawn {
         let action = run.aim(action);
         played.push(action.clone());
-        effects.count(action.kind(), run.takes_effect(&action));
+        let dropped = run.model.n_dropped;
+        let took_effect = run.takes_effect(&action);
+        effects.count(action.kind(), took_effect);
+        if matches!(action, Action::Process(_)) && run.setup.rules != Rules::Plain {
+            let rules = Rules::ALL.iter().position(|r| *r == run.setup.rules).unwrap();
+            effects.count(Action::KINDS.len() + rules, run.model.n_dropped > dropped);
+        }
         run.check();
     }
     run.check_bytes();
 }
 
-/// A windowed setup from which shrunk failures differ in little.
-fn windowed(form: KvForm, shapes: usize, groups: usize, window: usize, sinks: usize) -> Setup {
-    let (mode, dtype, holes) = (0, KvDtype::U8, HolePolicy::Close);
-    Setup {
-        mode,
-        dtype,
-        form,
-        shapes,
-        holes,
-        n_threads: 0,
-        per_head: false,
-        transposed: false,
-        mixed_types: false,
-        groups,
-        window,
-        sinks,
-    }
-}
-
 #[test]
 fn a_scatter_window_comes_back_to_a_shorter_context() {
     let actions = [Action::Process(11), Action::Process(1)];
-    play(windowed(KvForm::Scatter, 1, 1, 7, 2), &actions);
+    play(windowed(KvForm::Scatter, 1, Rules::Window, 7, 2), &actions);
 }
 
 #[test]
 fn copying_nothing_parts_nothing() {
     let actions = [Action::Process(10), Action::Share(0, 2, 5..9), Action::Copy(1, 0, 0..8)];
-    play(windowed(KvForm::Concat, 0, 2, 1, 0), &actions);
+    play(windowed(KvForm::Concat, 0, Rules::PlainAndWindow, 1, 0), &actions);
 }
 
 #[test]
 fn a_window_without_its_sinks_goes_on() {
     let actions = [Action::Process(6), Action::ShiftOut(0, 1), Action::Process(5)];
-    play(windowed(KvForm::Concat, 0, 1, 1, 2), &actions);
+    play(windowed(KvForm::Concat, 0, Rules::Window, 1, 2), &actions);
 }
 
 #[test]
 fn doubled_positions_are_refused_when_a_window_cannot_hold_them() {
     let actions =
         [Action::Move { mode: 0, shapes: 3 }, Action::Process(10), Action::Divide(0, 8..10, 2), Action::Process(4)];
-    play(windowed(KvForm::Concat, 0, 1, 5, 1), &actions);
+    play(windowed(KvForm::Concat, 0, Rules::Window, 5, 1), &actions);
 }
 
 #[test]
 fn a_divided_end_does_not_go_behind_other_rows() {
     let actions = [Action::Process(2), Action::Process(13), Action::Divide(0, 14..15, 3), Action::Process(5)];
-    play(windowed(KvForm::Concat, 1, 2, 7, 2), &actions);
+    play(windowed(KvForm::Concat, 1, Rules::PlainAndWindow, 7, 2), &actions);
 }
 
 #[test]
 fn a_refused_step_turns_no_keys() {
-    let setup = Setup { mode: 1, dtype: KvDtype::F16, ..windowed(KvForm::Concat, 1, 1, 6, 2) };
+    let setup = Setup { mode: 1, dtype: KvDtype::F16, ..windowed(KvForm::Concat, 1, Rules::Window, 6, 2) };
     let actions = [
         Action::Process(5),
         Action::Shift(0, 1..5, -1),
@@ -546,14 +491,69 @@ fn a_refused_step_turns_no_keys() {
 #[test]
 fn a_graph_without_past_is_not_for_company() {
     let actions = [Action::Batch(vec![(1, 3), (1, 2), (1, 3)]), Action::Process(13)];
-    play(windowed(KvForm::Concat, 3, 2, 1, 0), &actions);
+    play(windowed(KvForm::Concat, 3, Rules::PlainAndWindow, 1, 0), &actions);
+}
+
+#[test]
+fn a_rewind_to_where_it_stands_keeps_rows_by_head() {
+    let (setup, mut actions) = full(1);
+    actions.extend([Action::Process(1), Action::Rewind(12), Action::Process(1)]);
+    play(setup, &actions);
+}
+
+#[test]
+fn keys_are_turned_before_they_are_scored() {
+    let (setup, mut actions) = full(0);
+    // AR-4 holds 8 rows: it evicts as it begins.
+    actions.extend([Action::Shift(0, 5..11, 3), Action::Process(4)]);
+    play(setup, &actions);
+}
+
+#[test]
+fn a_step_that_is_taken_back_leaves_the_same_rows_in_all_splits() {
+    let (setup, mut actions) = full(2);
+    actions.extend([Action::Abandon, Action::Process(3), Action::Abandon, Action::Process(1)]);
+    play(setup, &actions);
+}
+
+#[test]
+fn keydiff_evicts_from_one_sequence() {
+    let actions = [
+        Action::Batch(vec![(0, 2), (1, 2)]),
+        Action::Process(4),
+        // Refused: 8 rows, two of them another sequence's, and a past of 8.
+        Action::Process(4),
+        Action::Batch(vec![(0, 1), (1, 1)]),
+        Action::Remove(1, 0..usize::MAX),
+        Action::Process(4),
+        // Refused: the rows by head are not this sequence's.
+        Action::Batch(vec![(1, 1)]),
+        Action::Process(4),
+    ];
+    play(full(1).0, &actions);
+}
+
+#[test]
+fn sinks_are_positions_wherever_their_rows_lie() {
+    // Rows from the end take the places of rows 0 and 1, so the sinks 0 and 1 that are left lie elsewhere.
+    let actions = [
+        Action::Process(4),
+        Action::Shift(0, 0..2, 4),
+        Action::Shift(0, 2..4, -2),
+        Action::Process(4),
+        Action::Process(4),
+        Action::Process(13),
+    ];
+    play(full(2).0, &actions);
+    let actions = [Action::Process(8), Action::Remove(0, 0..1), Action::Process(9), Action::Process(5)];
+    play(full(2).0, &actions);
 }
 
 #[test]
 fn the_cache_is_the_naive_cache() {
     let combinations = ModeKind::ALL.len() * DTYPES.len() * SHAPES.len();
     let each = cases().div_ceil(combinations as u32);
-    let effects = Effects::new(&Action::KINDS);
+    let effects = Effects::new([&Action::KINDS[..], &Rules::NAMES].concat());
     for (mode, dtype) in (0..ModeKind::ALL.len()).flat_map(|mode| DTYPES.map(|dtype| (mode, dtype))) {
         for shapes in 0..SHAPES.len() {
             let config = ProptestConfig {

@@ -7,7 +7,7 @@ use genie_types::{SplitIdx, Variant};
 use kvmanager::{Keep, KvCache, KvDtype, KvForm, KvGeometry, KvOptions, Plan, Policy, SeqId, Variants};
 
 fn process(kv: &mut KvCache, plan: &mut Plan, n: usize) {
-    kv.plan_into(&[(SeqId(0), n)], &Policy::Lenient, plan).unwrap();
+    kv.plan_into(&[(SeqId(0), n)], &Policy::Lenient, kvmanager::LogitsRequest::Last, plan).unwrap();
     for planned in plan.steps() {
         let mut step = kv.begin(planned).unwrap();
         for split in (0..step.n_splits()).map(SplitIdx) {

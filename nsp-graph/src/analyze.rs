@@ -4,9 +4,9 @@ use genie_types::{DataFormat, GraphIdx, GraphInfo, SplitIdx};
 
 use crate::error::{LayoutError, Near};
 use crate::kv::{self, Forms, SplitKv};
-use crate::layout::{GraphKind, GraphLayout, GroupLayout, ModelInput, ModelLayout, Note, Split};
+use crate::layout::{GraphKind, GraphLayout, GroupLayout, ModelInput, ModelLayout, Note, RopeTable, Split};
 use crate::names::{self, KvName};
-use crate::signature::{self, Draft, GroupNames, InTag, OutTag};
+use crate::signature::{self, Draft, GroupNames, InTag, Names, OutTag};
 use crate::{order, wiring};
 
 /// The graphs of one context binary.
@@ -48,10 +48,12 @@ pub fn analyze(binaries: &[BinaryGraphs], options: &Options) -> Result<ModelLayo
     let groups = group_names(&chosen, options)?;
     let all_outputs = || chosen.iter().flat_map(|(_, info)| &info.outputs);
     let embeds_are_made = all_outputs().any(|t| t.name == names::INPUTS_EMBEDS);
+    let ropes = rope_prefixes(&chosen);
+    let names = Names { groups: &groups, ropes: &ropes, embeds_are_made };
     let mut notes = Vec::new();
     let mut drafts = Vec::new();
     for ((binary, graph, source), info) in &chosen {
-        let mut draft = signature::read((*binary, *graph, source), info, &groups, embeds_are_made)?;
+        let mut draft = signature::read((*binary, *graph, source), info, &names)?;
         notes.extend(draft.note.take());
         if draft.kind != GraphKind::ImageEncoder {
             drafts.push(draft);
@@ -74,16 +76,10 @@ pub fn analyze(binaries: &[BinaryGraphs], options: &Options) -> Result<ModelLayo
     check_owners(&splits)?;
     let wires = wiring::find(&splits)?;
     wiring::check(&wires, &splits, &by_variant)?;
+    let gives_logits = gives_logits(&splits, &by_variant, &wires, variants.len())?;
 
     let vocab_size = common_width(&splits, |d| find_output(d, OutTag::Logits))?.unwrap_or(0);
-    let rope_dim = common_width(&splits, |d| find_input(d, InTag::Cos))?;
-    if common_width(&splits, |d| find_input(d, InTag::Sin))? != rope_dim {
-        let draft = splits.iter().flatten().find(|d| d.inputs.contains(&InTag::Sin)).expect("sin has a width");
-        let t = find_input(draft, InTag::Sin).expect("just found");
-        return Err(
-            draft.shape_error(t, format!("rope_dim {}, as `{}` has", rope_dim.unwrap_or(0), names::POSITION_COS))
-        );
-    }
+    let rope_tables = rope_tables(&splits, ropes)?;
     let embeds = common_width(&splits, |d| find_input(d, InTag::Embeds))?;
     let groups = groups
         .into_iter()
@@ -102,11 +98,12 @@ pub fn analyze(binaries: &[BinaryGraphs], options: &Options) -> Result<ModelLayo
     Ok(ModelLayout {
         splits,
         variants,
+        gives_logits,
         groups,
         wires,
         input: embeds.map_or(ModelInput::Ids, |width| ModelInput::Embeds { width }),
         vocab_size,
-        rope_dim,
+        rope_tables,
         native_kv,
         notes,
     })
@@ -177,6 +174,32 @@ fn group_names(chosen: &[Chosen<'_>], options: &Options) -> Result<Vec<GroupName
     Ok(groups)
 }
 
+/// The prefixes of the rotary tables that clients fill, the empty one first. A name that some graph outputs is a wire.
+fn rope_prefixes(chosen: &[Chosen<'_>]) -> Vec<String> {
+    let is_output = |name: &str| chosen.iter().any(|(_, info)| info.outputs.iter().any(|t| t.name == name));
+    let inputs = chosen.iter().flat_map(|(_, info)| &info.inputs).filter(|t| !is_output(&t.name));
+    let mut found: Vec<String> =
+        inputs.filter_map(|t| names::rope_prefix(&t.name)).map(|(prefix, _)| prefix.to_owned()).collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// The tables with their widths, which cosines and sines have in common.
+fn rope_tables(splits: &[Vec<Draft<'_>>], prefixes: Vec<String>) -> Result<Vec<RopeTable>, LayoutError> {
+    let table = |(i, prefix): (usize, String)| {
+        let dim = common_width(splits, |d| find_input(d, InTag::Cos(i)))?;
+        if common_width(splits, |d| find_input(d, InTag::Sin(i)))? != dim {
+            let draft = splits.iter().flatten().find(|d| d.inputs.contains(&InTag::Sin(i))).expect("sin has a width");
+            let t = find_input(draft, InTag::Sin(i)).expect("just found");
+            let cos = format!("rope_dim {}, as `{prefix}{}` has", dim.unwrap_or(0), names::POSITION_COS);
+            return Err(draft.shape_error(t, cos));
+        }
+        Ok(RopeTable { prefix, dim: dim.unwrap_or(0) })
+    };
+    prefixes.into_iter().enumerate().map(table).collect()
+}
+
 fn default_names(prefix: &str) -> GroupNames {
     let lead = if prefix == names::DEFAULT_GROUP { "" } else { prefix };
     GroupNames {
@@ -200,12 +223,37 @@ fn check_ends(splits: &[Vec<Draft<'_>>]) -> Result<(), LayoutError> {
         if has && s + 1 < total {
             return Err(LayoutError::LogitsTooEarly { at: draft.at(), split: s + 1, total });
         }
-        if !has && s + 1 == total {
+        let beside = || splits[s].iter().any(|d| d.outputs.contains(&OutTag::Logits));
+        let prefills = draft.kind == GraphKind::DecoderPrefill;
+        if !has && s + 1 == total && !(prefills && beside()) {
             let near = Near::to(names::LOGITS, draft.info.outputs.iter().map(|t| t.name.as_str()));
             return Err(LayoutError::NoLogits { at: draft.at(), near });
         }
     }
     Ok(())
+}
+
+/// Which variants end in logits: their last graph has them, and all that it reads is written.
+fn gives_logits(
+    splits: &[Vec<Draft<'_>>],
+    by_variant: &[Vec<usize>],
+    wires: &[crate::Wire],
+    n_variants: usize,
+) -> Result<Vec<bool>, LayoutError> {
+    let last = splits.len() - 1;
+    let gives = |variant: usize| {
+        let graph = |s: usize| &splits[s][by_variant[s][variant]];
+        let reads =
+            |w: &&crate::Wire| graph(last).info.input(&w.name).is_some() && w.consumers.contains(&SplitIdx(last));
+        let is_written = |w: &crate::Wire| graph(w.producer.0).info.output(&w.name).is_some();
+        graph(last).outputs.contains(&OutTag::Logits) && wires.iter().filter(reads).all(is_written)
+    };
+    let given: Vec<bool> = (0..n_variants).map(gives).collect();
+    if given.contains(&true) {
+        return Ok(given);
+    }
+    let draft = &splits[last][0];
+    Err(LayoutError::NoLogits { at: draft.at(), near: Near::default() })
 }
 
 /// No cache tensor belongs to two splits.

@@ -7,13 +7,15 @@ use genie_types::{Cl, Dtype, TensorInfo};
 use crate::error::{LayoutError, Near};
 use crate::layout::GraphKind;
 use crate::names;
-use crate::signature::{Draft, GroupNames, InTag, OutTag};
+use crate::signature::{Draft, GroupNames, InTag, Names, OutTag};
 
 /// Every cache group has its mask, cos has sin and sin has cos.
-pub(crate) fn partners(draft: &Draft<'_>, groups: &[GroupNames]) -> Result<(), LayoutError> {
+pub(crate) fn partners(draft: &Draft<'_>, Names { groups, ropes, .. }: &Names<'_>) -> Result<(), LayoutError> {
     let input_names = || draft.info.inputs.iter().map(|t| t.name.as_str());
     let used = draft.tagged_inputs().filter_map(|(tag, _)| if let InTag::Kv(g, _) = tag { Some(g) } else { None });
     let made = draft.tagged_outputs().filter_map(|(tag, _)| if let OutTag::Kv(g, _) = tag { Some(g) } else { None });
+    // New rows alone attend to nothing.
+    let made = made.filter(|_| draft.kind != GraphKind::DecoderPrefill);
     for g in used.chain(made) {
         if !draft.inputs.contains(&InTag::Mask(g)) {
             let group = &groups[g];
@@ -25,12 +27,14 @@ pub(crate) fn partners(draft: &Draft<'_>, groups: &[GroupNames]) -> Result<(), L
             });
         }
     }
-    let (cos, sin) = (draft.inputs.contains(&InTag::Cos), draft.inputs.contains(&InTag::Sin));
-    if cos != sin {
-        let tensor = if cos { names::POSITION_SIN } else { names::POSITION_COS };
-        let near = Near::to(tensor, input_names().filter(|n| ![names::POSITION_COS, names::POSITION_SIN].contains(n)));
-        let why = "but has its partner";
-        return Err(LayoutError::InputMissing { at: draft.at(), tensor: tensor.into(), why, near });
+    for (table, prefix) in ropes.iter().enumerate() {
+        let (cos, sin) = (draft.inputs.contains(&InTag::Cos(table)), draft.inputs.contains(&InTag::Sin(table)));
+        if cos != sin {
+            let tensor = format!("{prefix}{}", if cos { names::POSITION_SIN } else { names::POSITION_COS });
+            let near = Near::to(&tensor, input_names().filter(|n| names::rope_prefix(n).is_none()));
+            let why = "but has its partner";
+            return Err(LayoutError::InputMissing { at: draft.at(), tensor: tensor.into(), why, near });
+        }
     }
     Ok(())
 }
@@ -44,6 +48,10 @@ pub(crate) fn tensors(draft: &Draft<'_>, groups: &[GroupNames]) -> Result<(), La
                 shape(draft, t, &[Some(ar)], "AR")?;
                 dtype(draft, t, &[Dtype::I32, Dtype::U32], "int32")?;
             }
+            InTag::Distances => {
+                shape(draft, t, &[Some(ar), draft.cl.map(Cl::get)], "AR, CL")?;
+                dtype(draft, t, &[Dtype::I32, Dtype::U32], "int32")?;
+            }
             InTag::Embeds => {
                 shape(draft, t, &[Some(ar), None], "AR, width")?;
                 dtype(draft, t, FLOAT_OR_FIXED, "float16, float32, ufixed8, ufixed16, sfixed8 or sfixed16")?;
@@ -54,7 +62,7 @@ pub(crate) fn tensors(draft: &Draft<'_>, groups: &[GroupNames]) -> Result<(), La
                 shape(draft, t, &[Some(ar), cl], "AR, CL")?;
                 dtype(draft, t, MASK, "float16, float32, ufixed8, ufixed16, uint8 or uint16")?;
             }
-            InTag::Cos | InTag::Sin => {
+            InTag::Cos(_) | InTag::Sin(_) => {
                 shape(draft, t, &[Some(ar), None], "AR, rope_dim")?;
                 dtype(
                     draft,
@@ -64,7 +72,12 @@ pub(crate) fn tensors(draft: &Draft<'_>, groups: &[GroupNames]) -> Result<(), La
                 )?;
             }
             InTag::Index(_) => {
-                shape(draft, t, &[Some(1)], "")?;
+                // A number, or one for each row.
+                if t.dims.last() == Some(&1) {
+                    shape(draft, t, &[Some(1)], "")?;
+                } else {
+                    shape(draft, t, &[Some(ar)], "AR, or 1")?;
+                }
                 dtype(draft, t, &[Dtype::I32, Dtype::U32], "int32")?;
             }
             InTag::Kv(..) | InTag::Pixels | InTag::Free => {}

@@ -3,7 +3,7 @@
 use genie_types::{DataFormat, Dtype, KvDtype, KvForm, KvKind, KvLayout, KvTensor, LayerIdx, Quant, TensorInfo};
 
 use crate::error::{LayoutError, Near};
-use crate::layout::{CacheTensor, KvIdx};
+use crate::layout::{CacheTensor, GraphKind, KvIdx};
 use crate::names::KvName;
 use crate::signature::{Draft, GroupNames, InTag, OutTag};
 
@@ -121,7 +121,9 @@ fn past(
     let Some(input) = draft.info.input(&name) else {
         let ar = draft.ar.get();
         let full = draft.cl.is_some_and(|cl| cl.get() == ar) || group_width(draft, group) == Some(ar);
-        return if full { Ok(()) } else { Err(unpaired(draft, &out.name, name)) };
+        // The last layer attends to nothing where only its new rows are wanted.
+        let unread = draft.kind == GraphKind::DecoderPrefill;
+        return if full || unread { Ok(()) } else { Err(unpaired(draft, &out.name, name)) };
     };
     let geometry = Geometry::of(draft, input, tensor.kind)?;
     if (geometry.n_heads, geometry.head_dim) != (tensor.n_heads, tensor.head_dim) {

@@ -17,7 +17,8 @@ pub enum GraphKind {
     Lut,
     /// Layers with a cache (and perhaps one end of the model, but not both).
     Decoder,
-    /// Layers that fill a cache from nothing: new rows out, no past in, no logits.
+    /// Layers of which only new cache rows come out, neither logits nor hidden states: for steps of a prompt whose
+    /// logits are not wanted.
     DecoderPrefill,
     /// Hidden states to logits: neither tokens nor cache.
     LmHead,
@@ -53,6 +54,15 @@ pub struct GroupLayout {
     pub form: KvForm,
 }
 
+/// Cosines and sines of one rotary embedding; a model whose layers rotate differently has several.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RopeTable {
+    /// What its names begin with before `position_ids_cos`; empty for the usual one.
+    pub prefix: String,
+    /// Width of its rows: angles per position.
+    pub dim: usize,
+}
+
 /// Number of a cache tensor within its split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KvIdx(pub usize);
@@ -85,13 +95,15 @@ pub enum InputRole {
     Embeds,
     /// Mask of a cache group (index into [`ModelLayout::groups`]).
     Mask(usize),
-    /// Rotary cosines.
-    Cos,
-    /// Rotary sines.
-    Sin,
-    /// Absolute positions.
+    /// Cosines of a rotary table (index into [`ModelLayout::rope_tables`]).
+    Cos(usize),
+    /// Sines of a rotary table.
+    Sin(usize),
+    /// Absolute positions, one for each row.
     Positions,
-    /// First slot to write, of a cache group.
+    /// How far each column's key is behind each row, for alibi.
+    Distances,
+    /// First slot to write, of a cache group, or the slot of each row.
     CacheIndex(usize),
     /// The past of a cache tensor.
     Past(KvIdx),
@@ -152,11 +164,12 @@ impl GraphLayout {
 pub struct Split {
     /// Place in the chain.
     pub index: SplitIdx,
-    /// The part it computes. A split with both [`GraphKind::Decoder`] and [`GraphKind::DecoderPrefill`] graphs is a decoder.
+    /// The part it computes. Where some graphs are [`GraphKind::DecoderPrefill`], the kind of the others.
     pub kind: GraphKind,
     /// Its graphs, by variant.
     pub graphs: Vec<GraphLayout>,
-    /// For each of [`ModelLayout::variants`], the index into `graphs` (a graph without CL serves several).
+    /// For each of [`ModelLayout::variants`], the index into `graphs` (a graph without CL serves several). An LM head
+    /// may be narrower than the variant: it is then run on the rows whose logits are wanted.
     pub by_variant: Vec<usize>,
     /// Its cache tensors: by group, layer and head, key before value.
     pub kv: Vec<CacheTensor>,
@@ -209,6 +222,13 @@ pub enum Note {
         /// The variant it serves.
         spec: Variant,
     },
+    /// An LM head has no graph as wide as the variant; a narrower one runs on the rows whose logits are wanted.
+    NarrowHead {
+        /// The graph of the head.
+        graph: String,
+        /// The variant it serves.
+        spec: Variant,
+    },
     /// An image encoder was found; text generation leaves it alone.
     ImageEncoder {
         /// The graph.
@@ -225,6 +245,9 @@ impl fmt::Display for Note {
             Self::CtxBorrowed { graph, spec } => {
                 write!(f, "graph `{graph}` also serves {spec}, which has none of its own")
             }
+            Self::NarrowHead { graph, spec } => {
+                write!(f, "graph `{graph}` also computes the logits of {spec}, whose LM head is missing")
+            }
             Self::ImageEncoder { graph } => {
                 write!(f, "graph `{graph}` is an image encoder and is not part of the chain")
             }
@@ -239,6 +262,8 @@ pub struct ModelLayout {
     pub splits: Vec<Split>,
     /// Every AR/CL pair that all splits have: by CL, then AR.
     pub variants: Vec<Variant>,
+    /// For each of the variants, true if its graphs end in logits; at least one does.
+    pub gives_logits: Vec<bool>,
     /// Cache groups; the default one first.
     pub groups: Vec<GroupLayout>,
     /// Tensors between splits.
@@ -247,8 +272,8 @@ pub struct ModelLayout {
     pub input: ModelInput,
     /// Width of the logits.
     pub vocab_size: usize,
-    /// Width of the cos and sin rows; `None` for models without rotary inputs.
-    pub rope_dim: Option<usize>,
+    /// Rotary tables; the one without a prefix first. Empty for models without rotary inputs.
+    pub rope_tables: Vec<RopeTable>,
     /// True if every cache tensor is in hardware tiles, in and out.
     pub native_kv: bool,
     /// Oddities, for a log or a doctor.

@@ -60,5 +60,5 @@ pub use analyze::{BinaryGraphs, GroupOptions, Options, analyze};
 pub use error::{GraphAt, LayoutError, Near};
 pub use layout::{
     CacheTensor, GraphKind, GraphLayout, GroupLayout, InputRole, KvIdx, ModelInput, ModelLayout, Note, OutputRole,
-    Split, Wire, WireIdx,
+    RopeTable, Split, Wire, WireIdx,
 };

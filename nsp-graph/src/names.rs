@@ -10,13 +10,14 @@ pub const INPUT_IDS: &str = "input_ids";
 pub const INPUTS_EMBEDS: &str = "inputs_embeds";
 /// Mask of the default cache group, `[1, 1, AR, CL]` or `[1, AR, CL]`; other groups put their prefix before it.
 pub const ATTENTION_MASK: &str = "attention_mask";
-/// Cosines of the rows' rotary angles, `[1, 1, AR, rope_dim]` or `[1, AR, rope_dim]`.
+/// Cosines of the rows' rotary angles, `[1, 1, AR, rope_dim]` or `[1, AR, rope_dim]`; a second table puts its prefix before it.
 pub const POSITION_COS: &str = "position_ids_cos";
 /// Sines of the rows' rotary angles, shaped like the cosines.
 pub const POSITION_SIN: &str = "position_ids_sin";
-/// Absolute positions, `[1, AR]` int32.
+/// Absolute positions, `[1, AR]` int32, or distances to the keys, `[1, 1, AR, CL]` int32.
 pub const POSITION_IDS: &str = "position_ids";
-/// First cache slot that a scatter graph writes, `[1]` int32; other groups put their prefix before it.
+/// First cache slot that a scatter graph writes, `[1]` int32, or the slot of each row, `[AR]`; other groups put their
+/// prefix before it.
 pub const CACHE_INDEX: &str = "cache_index";
 /// The logits, `[1, AR, vocab]`.
 pub const LOGITS: &str = "logits";
@@ -38,6 +39,13 @@ pub struct KvName<'a> {
     pub head: Option<usize>,
     /// True for `_in` (the past), false for `_out` (the new rows).
     pub is_input: bool,
+}
+
+/// The prefix of a rotary table's cosines or sines, and whether they are the sines; `None` for other names.
+pub fn rope_prefix(name: &str) -> Option<(&str, bool)> {
+    let cos = name.strip_suffix(POSITION_COS).map(|prefix| (prefix, false));
+    let found = cos.or_else(|| name.strip_suffix(POSITION_SIN).map(|prefix| (prefix, true)));
+    found.filter(|(prefix, _)| prefix.is_empty() || prefix.ends_with('_'))
 }
 
 impl<'a> KvName<'a> {
@@ -133,6 +141,21 @@ mod tests {
             let got = KvName::parse(name).map(|k| (k.prefix, k.kind, k.layer, k.head, k.is_input));
             assert_eq!(got, *want, "{name}");
             assert!(KvName::parse(name).is_none_or(|k| k.to_string() == *name), "{name} is written as it is read");
+        }
+    }
+
+    #[test]
+    fn names_of_rotary_tables() {
+        let cases = [
+            ("position_ids_cos", Some(("", false))),
+            ("position_ids_sin", Some(("", true))),
+            ("local_position_ids_sin", Some(("local_", true))),
+            ("xposition_ids_cos", None),
+            ("position_ids_cos_1", None),
+            ("position_ids", None),
+        ];
+        for (name, want) in cases {
+            assert_eq!(rope_prefix(name), want, "{name}");
         }
     }
 

@@ -39,7 +39,7 @@ pub(crate) fn into_splits<'a>(drafts: Vec<Draft<'a>>) -> Result<Vec<Vec<Draft<'a
                 return Err(LayoutError::SplitMissing { missing: i + 1, total, found: found.into() });
             }
         }
-        None if drafts.iter().all(|d| d.kind == GraphKind::Default) => splits.push(drafts),
+        None if are_whole(&drafts) => splits.push(drafts),
         None => {
             let mut by_binary: Vec<(usize, Vec<Draft<'a>>)> = Vec::new();
             for draft in drafts {
@@ -58,9 +58,15 @@ pub(crate) fn into_splits<'a>(drafts: Vec<Draft<'a>>) -> Result<Vec<Vec<Draft<'a
     Ok(splits)
 }
 
+/// True if each graph is a whole model, with or without logits.
+fn are_whole(drafts: &[Draft<'_>]) -> bool {
+    let whole = |d: &Draft<'_>| matches!(d.kind, GraphKind::Default | GraphKind::DecoderPrefill);
+    drafts.iter().all(whole) && drafts.iter().any(|d| d.kind == GraphKind::Default)
+}
+
 /// One kind, no shape twice.
 pub(crate) fn check_split(split: &[Draft<'_>]) -> Result<(), LayoutError> {
-    let first = &split[0];
+    let first = principal(split);
     for (i, draft) in split.iter().enumerate() {
         if !same_kind(first.kind, draft.kind) {
             let other = first.info.name.as_str().into();
@@ -75,15 +81,20 @@ pub(crate) fn check_split(split: &[Draft<'_>]) -> Result<(), LayoutError> {
     Ok(())
 }
 
-fn same_kind(a: GraphKind, b: GraphKind) -> bool {
-    let decoder = |k| matches!(k, GraphKind::Decoder | GraphKind::DecoderPrefill);
-    a == b || (decoder(a) && decoder(b))
+/// Graphs of which only cache rows come out stand beside those that do the same and more.
+fn same_kind(split: GraphKind, graph: GraphKind) -> bool {
+    let has_rows = matches!(split, GraphKind::Decoder | GraphKind::Default);
+    split == graph || (has_rows && graph == GraphKind::DecoderPrefill)
+}
+
+/// The graph that tells what the split is: the first of which more than cache rows comes out.
+fn principal<'s, 'a>(split: &'s [Draft<'a>]) -> &'s Draft<'a> {
+    split.iter().find(|d| d.kind != GraphKind::DecoderPrefill).unwrap_or(&split[0])
 }
 
 /// The kind of a split whose graphs passed [`check_split`].
 pub(crate) fn split_kind(split: &[Draft<'_>]) -> GraphKind {
-    let decoder = split.iter().find(|d| d.kind == GraphKind::Decoder);
-    decoder.unwrap_or(&split[0]).kind
+    principal(split).kind
 }
 
 /// All AR/CL pairs of graphs whose shapes tell the CL, by CL, then AR.
@@ -103,7 +114,8 @@ pub(crate) fn variants(splits: &[Vec<Draft<'_>>]) -> Result<Vec<Variant>, Layout
 
 /// For each variant, the graph of this split that serves it.
 ///
-/// A graph none of whose tensors has the context's width may stand in for a CL other than the one in its name.
+/// A graph none of whose tensors has the context's width may stand in for a CL other than the one in its name, and an LM
+/// head for a wider step.
 pub(crate) fn serve(
     number: usize,
     split: &[Draft<'_>],
@@ -120,7 +132,12 @@ pub(crate) fn serve(
             notes.push(Note::CtxBorrowed { graph: split[found].info.name.clone(), spec: *spec });
             Some(found)
         };
-        by_variant.push(exact.or_else(borrowed).ok_or_else(|| {
+        let found = exact.or_else(borrowed).or_else(|| {
+            let narrow = narrow_head(split, *spec)?;
+            notes.push(Note::NarrowHead { graph: split[narrow].info.name.clone(), spec: *spec });
+            Some(narrow)
+        });
+        by_variant.push(found.ok_or_else(|| {
             let needs = |d: &&Draft<'_>| d.ar == spec.ar() && d.cl == Some(spec.cl());
             let other = splits.iter().flatten().find(needs).map_or("", |d| d.info.name.as_str());
             let found: Vec<String> = split.iter().map(|d| shape_words(d.ar.get(), d.cl)).collect();
@@ -133,6 +150,12 @@ pub(crate) fn serve(
         })?);
     }
     Ok(by_variant)
+}
+
+/// The widest LM head that is narrower than the variant, of its CL if there is one.
+fn narrow_head(split: &[Draft<'_>], spec: Variant) -> Option<usize> {
+    let narrower = (0..split.len()).filter(|&i| split[i].kind == GraphKind::LmHead && split[i].ar < spec.ar());
+    narrower.max_by_key(|&i| (split[i].ar, split[i].cl == Some(spec.cl())))
 }
 
 fn shape_words(ar: usize, cl: Option<Cl>) -> String {

@@ -23,9 +23,10 @@ pub(crate) enum InTag<'a> {
     Ids,
     Embeds,
     Mask(usize),
-    Cos,
-    Sin,
+    Cos(usize),
+    Sin(usize),
     Positions,
+    Distances,
     Index(usize),
     Kv(usize, KvName<'a>),
     Pixels,
@@ -80,13 +81,23 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// Reads one graph. `embeds_are_made`: some graph of the bundle outputs `inputs_embeds`, so it is not a token input.
+/// What the whole bundle says about the names of one graph.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Names<'n> {
+    pub(crate) groups: &'n [GroupNames],
+    /// Prefixes of the rotary tables.
+    pub(crate) ropes: &'n [String],
+    /// Some graph of the bundle outputs `inputs_embeds`, so it is not a token input.
+    pub(crate) embeds_are_made: bool,
+}
+
+/// Reads one graph.
 pub(crate) fn read<'a>(
     (binary, graph, source): (usize, GraphIdx, &'a str),
     info: &'a GraphInfo,
-    groups: &[GroupNames],
-    embeds_are_made: bool,
+    known: &Names<'_>,
 ) -> Result<Draft<'a>, LayoutError> {
+    let Names { groups, ropes, embeds_are_made } = *known;
     let at = GraphAt { graph: info.name.as_str().into(), source: source.into() };
     for list in [&info.inputs, &info.outputs] {
         if let Some(t) = list.iter().enumerate().find_map(|(i, t)| list[..i].iter().find(|o| o.name == t.name)) {
@@ -100,8 +111,6 @@ pub(crate) fn read<'a>(
         .map(|t| match t.name.as_str() {
             names::INPUT_IDS => InTag::Ids,
             names::INPUTS_EMBEDS if !embeds_are_made => InTag::Embeds,
-            names::POSITION_COS => InTag::Cos,
-            names::POSITION_SIN => InTag::Sin,
             names::POSITION_IDS => InTag::Positions,
             names::PIXEL_VALUES => InTag::Pixels,
             name => match KvName::parse(name).filter(|k| k.is_input) {
@@ -116,6 +125,7 @@ pub(crate) fn read<'a>(
                             (group.index == name).then_some(InTag::Index(g))
                         }
                     })
+                    .or_else(|| rope_tag(name, ropes))
                     .unwrap_or(InTag::Free),
             },
         })
@@ -153,16 +163,28 @@ pub(crate) fn read<'a>(
     }
     draft.ar = ar(&draft)?;
     draft.cl = cl(&draft, groups)?;
-    draft.carries_cl = draft.inputs.iter().any(|t| matches!(t, InTag::Mask(_) | InTag::Kv(..)));
+    for (tag, t) in draft.inputs.iter_mut().zip(&info.inputs) {
+        // One position a row, or one distance a row and column.
+        if *tag == InTag::Positions && t.dims.len() > 2 && t.n_elems() != draft.ar.get() {
+            *tag = InTag::Distances;
+        }
+    }
+    draft.carries_cl = draft.inputs.iter().any(|t| matches!(t, InTag::Mask(_) | InTag::Kv(..) | InTag::Distances));
     if let Some(cl) = draft.cl
         && draft.ar.get() > cl.get()
     {
         return Err(LayoutError::ArExceedsCl { at, ar: draft.ar.get(), cl: cl.get() });
     }
-    check::partners(&draft, groups)?;
+    check::partners(&draft, known)?;
     check::tensors(&draft, groups)?;
     draft.note = disagreement(&draft);
     Ok(draft)
+}
+
+fn rope_tag(name: &str, ropes: &[String]) -> Option<InTag<'static>> {
+    let (prefix, sin) = names::rope_prefix(name)?;
+    let table = ropes.iter().position(|known| known == prefix)?;
+    Some(if sin { InTag::Sin(table) } else { InTag::Cos(table) })
 }
 
 /// The part of the model, by signature.
@@ -172,9 +194,10 @@ fn kind(draft: &Draft<'_>) -> Result<GraphKind, LayoutError> {
     let past = has(|t| matches!(t, InTag::Kv(..)));
     let new = draft.outputs.iter().any(|t| matches!(t, OutTag::Kv(..)));
     let logits = draft.outputs.contains(&OutTag::Logits);
+    let rows_only = new && draft.outputs.iter().all(|t| matches!(t, OutTag::Kv(..)));
     Ok(match (tokens, past || new, logits) {
         (true, _, true) => GraphKind::Default,
-        (_, true, false) if !past => GraphKind::DecoderPrefill,
+        (_, _, false) if rows_only => GraphKind::DecoderPrefill,
         (_, true, _) => GraphKind::Decoder,
         (false, false, true) => GraphKind::LmHead,
         (true, false, false) => GraphKind::Lut,
@@ -194,10 +217,13 @@ fn from_end(draft: &Draft<'_>, t: &TensorInfo, back: usize, expected: &str) -> R
 
 fn ar(draft: &Draft<'_>) -> Result<Ar, LayoutError> {
     let by_input = |want: fn(&InTag<'_>) -> bool| draft.tagged_inputs().find(|(tag, _)| want(tag)).map(|(_, t)| t);
-    let found = if let Some(t) = by_input(|t| matches!(t, InTag::Ids | InTag::Positions)) {
+    let rows = |t: &InTag<'_>| matches!(t, InTag::Embeds | InTag::Mask(_) | InTag::Cos(_) | InTag::Sin(_));
+    let found = if let Some(t) = by_input(|t| *t == InTag::Ids) {
         Some(from_end(draft, t, 1, "[1, AR]")?)
-    } else if let Some(t) = by_input(|t| matches!(t, InTag::Embeds | InTag::Mask(_) | InTag::Cos | InTag::Sin)) {
+    } else if let Some(t) = by_input(rows) {
         Some(from_end(draft, t, 2, "[1, AR, width]")?)
+    } else if let Some(t) = by_input(|t| *t == InTag::Positions) {
+        Some(from_end(draft, t, 1, "[1, AR]")?)
     } else if let Some((_, t)) = draft.tagged_outputs().find(|(tag, _)| *tag == OutTag::Logits) {
         Some(from_end(draft, t, 2, "[1, AR, vocab]")?)
     } else {

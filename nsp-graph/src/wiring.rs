@@ -4,7 +4,7 @@ use genie_types::{SplitIdx, TensorInfo};
 
 use crate::error::{LayoutError, Near};
 use crate::kv::SplitKv;
-use crate::layout::{InputRole, OutputRole, Wire, WireIdx};
+use crate::layout::{GraphKind, InputRole, OutputRole, Wire, WireIdx};
 use crate::names;
 use crate::signature::{Draft, InTag, OutTag};
 
@@ -68,12 +68,16 @@ pub(crate) fn check(wires: &[Wire], splits: &[Vec<Draft<'_>>], by_variant: &[Vec
                 let writer = &splits[wire.producer.0][by_variant[wire.producer.0][variant]];
                 let Some(input) = reader.info.input(&wire.name) else { continue };
                 let Some(output) = free_output(writer, &wire.name) else {
+                    // Such a step ends in cache rows; its head does not run.
+                    if (reader.kind, writer.kind) == (GraphKind::LmHead, GraphKind::DecoderPrefill) {
+                        continue;
+                    }
                     let outputs = writer.tagged_outputs().filter(|(tag, _)| *tag == OutTag::Free);
                     let near = Near::to(&wire.name, outputs.map(|(_, t)| t.name.as_str()));
                     return Err(LayoutError::InputUnknown { at: reader.at(), tensor: wire.name.as_str().into(), near });
                 };
                 let same = (input.dtype, &input.quant, input.format) == (output.dtype, &output.quant, output.format)
-                    && extents(input).eq(extents(output));
+                    && same_extents(input, reader, output, writer);
                 if !same {
                     return Err(LayoutError::WireDiffers {
                         at: reader.at(),
@@ -87,6 +91,24 @@ pub(crate) fn check(wires: &[Wire], splits: &[Vec<Draft<'_>>], by_variant: &[Vec
         }
     }
     Ok(())
+}
+
+/// The same extents, or of a head narrower than its step the same row.
+fn same_extents(input: &TensorInfo, reader: &Draft<'_>, output: &TensorInfo, writer: &Draft<'_>) -> bool {
+    if reader.kind != GraphKind::LmHead || reader.ar >= writer.ar {
+        return extents(input).eq(extents(output));
+    }
+    match (row(input, reader.ar.get()), row(output, writer.ar.get())) {
+        (Some(a), Some(b)) => a.iter().filter(|&&n| n != 1).eq(b.iter().filter(|&&n| n != 1)),
+        _ => false,
+    }
+}
+
+/// The extents of one row of a tensor of `ar` rows; `None` if rows are not its outermost extent.
+fn row(t: &TensorInfo, ar: usize) -> Option<&[usize]> {
+    let lead = t.dims.iter().take_while(|&&n| n == 1).count();
+    let dims = &t.dims[lead..];
+    if ar == 1 { Some(dims) } else { dims.split_first().filter(|(rows, _)| **rows == ar).map(|(_, row)| row) }
 }
 
 /// Extents except 1s, which do not change the bytes.
@@ -109,9 +131,10 @@ pub(crate) fn roles(s: usize, draft: &Draft<'_>, kv: &SplitKv, wires: &[Wire]) -
         InTag::Ids => InputRole::Ids,
         InTag::Embeds => InputRole::Embeds,
         InTag::Mask(g) => InputRole::Mask(g),
-        InTag::Cos => InputRole::Cos,
-        InTag::Sin => InputRole::Sin,
+        InTag::Cos(table) => InputRole::Cos(table),
+        InTag::Sin(table) => InputRole::Sin(table),
         InTag::Positions => InputRole::Positions,
+        InTag::Distances => InputRole::Distances,
         InTag::Index(g) => InputRole::CacheIndex(g),
         InTag::Kv(g, name) => InputRole::Past(kv.index(g, &name).expect("kv::read saw every cache tensor")),
         InTag::Pixels | InTag::Free => {

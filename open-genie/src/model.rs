@@ -74,6 +74,11 @@ impl Bundle {
         Manifest::read(self.config.base()).ok()?.source.positions.filter(|&positions| positions > 0)
     }
 
+    /// Layers rotate keys in different ways, so that rows cannot be moved to other positions; `false` if the bundle does not say.
+    pub fn has_mixed_rotation(&self) -> bool {
+        Manifest::read(self.config.base()).is_ok_and(|manifest| manifest.source.mixed_rotation)
+    }
+
     /// Opens the backend and loads the graphs.
     ///
     /// # Errors
@@ -85,8 +90,10 @@ impl Bundle {
         let options = &options.clone().for_binaries(&config.ctx_bins)?;
         let active = backend::start(options, self.config.backend(), &threads)?;
         config.model_hash = self.model_hash();
+        config.mixed_rotation = self.has_mixed_rotation();
         config.bundle_name = self.name();
         config.kv_mode = options.kv_mode;
+        config.dynamic_load |= options.dynamic_load;
         if options.policy == PolicyChoice::Genie {
             // What a window keeps depends on it.
             config.policy = Policy::Genie;

@@ -27,6 +27,7 @@ pub struct Options {
     pub(crate) pin: Pin,
     pub(crate) policy: PolicyChoice,
     pub(crate) kv_mode: Option<ModeKind>,
+    pub(crate) dynamic_load: bool,
     pub(crate) prefix_cache: Option<PrefixCacheOptions>,
     pub(crate) graph_profile: Option<GraphProfile>,
     pub(crate) cache_folder: Option<PathBuf>,
@@ -38,7 +39,8 @@ impl PartialEq for Options {
             (o.backend.clone(), o.system_library.clone(), o.soc.clone(), o.perf, o.threads, o.pin.clone(), o.policy)
         };
         plain(self) == plain(other)
-            && (self.kv_mode, &self.prefix_cache) == (other.kv_mode, &other.prefix_cache)
+            && (self.kv_mode, self.dynamic_load) == (other.kv_mode, other.dynamic_load)
+            && self.prefix_cache == other.prefix_cache
             && self.cache_folder == other.cache_folder
             && self.graph_profile.is_some() == other.graph_profile.is_some()
     }
@@ -105,6 +107,14 @@ impl Options {
     #[must_use]
     pub fn kv_mode(mut self, mode: ModeKind) -> Self {
         self.kv_mode = Some(mode);
+        self
+    }
+
+    /// Loads a binary when one of its graphs is to run and frees it when another's is: memory for one split at a time, for
+    /// a load at each change.
+    #[must_use]
+    pub fn dynamic_load(mut self, on: bool) -> Self {
+        self.dynamic_load = on;
         self
     }
 

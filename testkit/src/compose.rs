@@ -49,7 +49,7 @@ impl Form {
     pub fn save(&self, decoder: &Decoder, backend: &Arc<Backend>, folder: &Path) -> Vec<PathBuf> {
         let part = |(i, part): (usize, &Part)| {
             let context = Context::create(backend, &Default::default()).expect("a context");
-            for &(n, m) in &self.variants {
+            for &(n, m) in self.variants.iter().filter(|&&(n, _)| self.has_graph(part, n)) {
                 let name = format!("ar{n}_cl{m}_{}_of_{}", i + 1, self.parts.len());
                 let htp = HtpGraphOptions {
                     float16: self.dtype == Dtype::F16,
@@ -105,6 +105,10 @@ impl Draft<'_> {
             for l in part.layers.clone() {
                 let prefix = self.form.group_of(l).prefix;
                 let group = prefixes.iter().position(|p| *p == prefix).expect("gathered above");
+                if l + 1 == part.layers.end && self.form.gives_rows_only(part, n) {
+                    self.new_rows(l, &decoder.layers[l], &x, &cos, &sin);
+                    return;
+                }
                 let last = l + 1 == part.layers.end && !part.logits;
                 let out = if last { format!("hidden_{split}") } else { format!("l{l}_out") };
                 x = self.layer(l, &decoder.layers[l], &x, &groups[group], &cos, &sin, &out);
@@ -131,6 +135,9 @@ impl Draft<'_> {
         let mask = self.edge_input(&format!("{before}attention_mask"), &[n, ctx], MASK);
         let mask = if form.rank3 { self.reshape(&format!("{before}mask"), &mask, &[1, 1, n, ctx]) } else { mask };
         let columns = (form.scatter && n < ctx).then(|| {
+            if form.slot_per_row {
+                return self.input(&format!("{before}cache_index"), &[n], Dtype::I32);
+            }
             let index = self.input(&format!("{before}cache_index"), &[1], Dtype::I32);
             let count: Vec<u8> = (0..n as i32).flat_map(i32::to_le_bytes).collect();
             let info = TensorInfo::new(format!("{before}count"), vec![n], Dtype::I32);
@@ -149,13 +156,10 @@ impl Draft<'_> {
         let h = self.norm(&at("norm1"), x, &w.norm1);
         let q = self.heads(&at("q"), &h, &w.q, heads);
         let q = self.op(&at("q_rope"), "RotaryEmbedding", &[], &[&q, cos, sin], &q.1.clone());
-        let k = self.heads(&at("k"), &h, &w.k, kv_heads);
-        let k = self.op(&at("k_rope"), "RotaryEmbedding", &[], &[&k, cos, sin], &k.1.clone());
-        let k = self.transpose(&at("k_columns"), &k, [0, 1, 3, 2]);
-        let v = self.heads(&at("v"), &h, &w.v, kv_heads);
+        let (k, v) = self.keys_and_values(l, w, &h, cos, sin);
         let (k_dims, v_dims) = ([kv_heads, 1, head_dim, n], [kv_heads, 1, n, head_dim]);
-        let k = self.cached(l, "key", &k, &k_dims, group, 3);
-        let v = self.cached(l, "value", &v, &v_dims, group, 2);
+        let k = self.cached(l, "key", &k, &k_dims, Some(group), 3);
+        let v = self.cached(l, "value", &v, &v_dims, Some(group), 2);
         let q = self.reshape(&at("q_groups"), &q, &[kv_heads, per_kv, n, head_dim]);
         let scores_dims = [kv_heads, per_kv, n, m];
         let scores = self.op(&at("scores"), "MatMul", &[], &[&q, &k], &scores_dims);
@@ -179,8 +183,36 @@ impl Draft<'_> {
         self.op(out, "ElementWiseAdd", &[], &[&x, &down], &[1, n, hidden])
     }
 
-    /// The new rows as an output of the graph, and the rows that attention sees: past and new. `dims`: `[kv_heads, 1, ..]`.
-    fn cached(&mut self, l: usize, kind: &str, new: &Val, dims: &[usize], group: &GroupInputs, axis: u32) -> Val {
+    /// Keys with the sequence last, and values.
+    fn keys_and_values(&mut self, l: usize, w: &Layer, h: &Val, cos: &Val, sin: &Val) -> (Val, Val) {
+        let at = |name: &str| format!("l{l}_{name}");
+        let kv_heads = self.size.kv_heads;
+        let k = self.heads(&at("k"), h, &w.k, kv_heads);
+        let k = self.op(&at("k_rope"), "RotaryEmbedding", &[], &[&k, cos, sin], &k.1.clone());
+        let k = self.transpose(&at("k_columns"), &k, [0, 1, 3, 2]);
+        (k, self.heads(&at("v"), h, &w.v, kv_heads))
+    }
+
+    /// A last layer of which only its new rows are wanted: it attends to nothing.
+    fn new_rows(&mut self, l: usize, w: &Layer, x: &Val, cos: &Val, sin: &Val) {
+        let (n, Size { kv_heads, head_dim, .. }) = (self.n, self.size);
+        let h = self.norm(&format!("l{l}_norm1"), x, &w.norm1);
+        let (k, v) = self.keys_and_values(l, w, &h, cos, sin);
+        self.cached(l, "key", &k, &[kv_heads, 1, head_dim, n], None, 3);
+        self.cached(l, "value", &v, &[kv_heads, 1, n, head_dim], None, 2);
+    }
+
+    /// The new rows as an output of the graph, and the rows that attention sees: past and new, or without a group the new
+    /// ones alone. `dims`: `[kv_heads, 1, ..]`.
+    fn cached(
+        &mut self,
+        l: usize,
+        kind: &str,
+        new: &Val,
+        dims: &[usize],
+        group: Option<&GroupInputs>,
+        axis: u32,
+    ) -> Val {
         let name = format!("{}_{kind}_{l}", self.form.group_of(l).prefix);
         if !self.form.per_head {
             return self.cached_tensor(&name, "Reshape", &[], new, dims, group, axis);
@@ -212,10 +244,10 @@ impl Draft<'_> {
         params: &[(&str, Param)],
         x: &Val,
         dims: &[usize],
-        group: &GroupInputs,
+        group: Option<&GroupInputs>,
         axis: u32,
     ) -> Val {
-        let (n, m) = (self.n, group.ctx);
+        let (n, m) = (self.n, group.map_or(self.n, |group| group.ctx));
         let at = |name: &str| format!("l_{tensor}_{name}");
         let (dtype, quant) = self.form.cache_type();
         // libQnnHtp converts float16, the host quantises float32.
@@ -231,9 +263,7 @@ impl Draft<'_> {
             let quantised = self.node(&info, TensorKind::Output, quantise, &[], &[&rows]);
             self.op(&at("rounded"), dequantise, &[], &[&quantised], dims)
         };
-        if n == m {
-            return new;
-        }
+        let Some(group) = group.filter(|_| n < m) else { return new };
         let with = |len: usize| {
             let mut all = dims.to_vec();
             all[axis as usize] = len;

@@ -78,6 +78,9 @@ pub struct Decoder {
     pub head: Matrix,
 }
 
+/// Keys and values: by layer, then by position.
+pub type Rows = Vec<Vec<(Vec<f64>, Vec<f64>)>>;
+
 /// Of the norms.
 pub(super) const EPSILON: f32 = 1e-5;
 
@@ -151,6 +154,22 @@ impl Decoder {
             }
         }
         self.head(x.last().expect("at least one token"))
+    }
+
+    /// Logits of the last token where the layers attend to `kept` rows instead of those that they project, and the projected
+    /// ones: so a cache whose values were rounded otherwise is distinguished from a graph that computes wrongly.
+    pub fn logits_attending(&self, tokens: &[u32], kept: &Rows) -> (Vec<f64>, Rows) {
+        let mut x: Vec<Vec<f64>> = tokens.iter().map(|&t| self.embedding(t)).collect();
+        let mut projected = Rows::new();
+        for (layer, kept) in self.layers.iter().zip(kept) {
+            let qkv: Vec<_> = x.iter().enumerate().map(|(p, x)| self.project(layer, x, p)).collect();
+            for (p, x) in x.iter_mut().enumerate() {
+                let rows: Vec<_> = kept[..=p].iter().map(|(k, v)| (k.as_slice(), v.as_slice())).collect();
+                self.finish(layer, x, &qkv[p].0, &rows);
+            }
+            projected.push(qkv.into_iter().map(|(_, k, v)| (k, v)).collect());
+        }
+        (self.head(x.last().expect("at least one token")), projected)
     }
 
     pub(super) fn embedding(&self, token: u32) -> Vec<f64> {

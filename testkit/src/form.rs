@@ -55,6 +55,12 @@ pub struct Form {
     pub cache: CacheType,
     /// New rows are scattered into a past of CL rows, at an index.
     pub scatter: bool,
+    /// Scatter graphs take the slot of each row instead of the first row's.
+    pub slot_per_row: bool,
+    /// AR of the graphs of which only new cache rows come out.
+    pub rows_only: &'static [usize],
+    /// AR of the graphs that the split without layers in front of the logits has; all if `None`.
+    pub head_ars: Option<&'static [usize]>,
     /// One cache tensor per key head instead of one for all.
     pub per_head: bool,
     /// Mask and rotary inputs of rank 3 instead of 4.
@@ -82,6 +88,9 @@ impl Form {
             dtype: Dtype::F32,
             cache: CacheType::Float,
             scatter: false,
+            slot_per_row: false,
+            rows_only: &[],
+            head_ars: None,
             per_head: false,
             rank3: false,
             embeds: false,
@@ -128,6 +137,18 @@ impl Form {
         let head = Part { tokens: false, layers: 0..0, logits: true };
         self.parts = lut_part.into_iter().chain(decoders).chain([head]).collect();
         self
+    }
+
+    /// True if the part has a graph of that AR: an LM head is of no use beside graphs that end in cache rows.
+    pub(super) fn has_graph(&self, part: &Part, ar: usize) -> bool {
+        let is_head = part.logits && part.layers.is_empty() && !part.tokens;
+        !is_head || (self.head_ars.is_none_or(|ars| ars.contains(&ar)) && !self.rows_only.contains(&ar))
+    }
+
+    /// True if new cache rows are all that comes out of the part's graphs of that AR.
+    pub(super) fn gives_rows_only(&self, part: &Part, ar: usize) -> bool {
+        let last = self.parts.iter().map(|p| p.layers.end).max().unwrap_or(0);
+        self.rows_only.contains(&ar) && !part.layers.is_empty() && part.layers.end == last
     }
 
     pub(super) fn group_of(&self, layer: usize) -> &Group {

@@ -21,7 +21,7 @@ mod decoder;
 mod form;
 mod naive_cache;
 
-pub use decoder::{Decoder, Layer, Matrix, Size};
+pub use decoder::{Decoder, Layer, Matrix, Rows, Size};
 pub use form::{CacheType, Form, Group, Part};
 pub use naive_cache::{Entry, Naive, Rule};
 

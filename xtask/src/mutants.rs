@@ -52,7 +52,7 @@ pub struct MutantsArgs {
     #[arg(long, value_name = "REGEX")]
     re: Option<String>,
     /// Seconds after which tests that still run count as having noticed a change.
-    #[arg(long, default_value_t = 30)]
+    #[arg(long, default_value_t = 120)]
     timeout: u32,
     /// A part of the changes, as in `0/4`: every fourth, from the first on.
     #[arg(long, value_name = "K/N")]

@@ -3,8 +3,9 @@
 //! *Units*: `size` in tokens; `rope-dim` is the width of the position tables, half a head.
 //! *Source*: measured config schema of API 1.21 (`docs/genie.md`); layout as in the golden bundles.
 
-use crate::family::{Llama3Scaling, ModelSpec};
+use crate::family::ModelSpec;
 use genie_bundle::{HTP_CONFIG_FILE, TOKENIZER_FILE};
+use genie_types::RopeScaling;
 use serde_json::{Value, json};
 
 /// Genie's way to write "none" for an id.
@@ -88,17 +89,46 @@ fn positional_encoding(spec: &ModelSpec) -> Value {
         "rope-dim": spec.rope_dim(),
         "rope-theta": number(spec.rope.theta),
     });
-    if let Some(Llama3Scaling { factor, low_freq_factor, high_freq_factor, original_max_position }) = spec.rope.scaling
-    {
-        rope["rope-scaling"] = json!({
-            "rope-type": "llama3",
-            "factor": number(factor),
-            "low-freq-factor": number(low_freq_factor),
-            "high-freq-factor": number(high_freq_factor),
-            "original-max-position-embeddings": number(original_max_position),
-        });
+    if let Some(scaling) = &spec.rope.scaling {
+        rope["rope-scaling"] = rope_scaling(scaling);
     }
     rope
+}
+
+fn rope_scaling(scaling: &RopeScaling) -> Value {
+    let numbers = |list: &[f64]| list.iter().copied().map(number).collect::<Value>();
+    let mut block = match scaling {
+        RopeScaling::Linear { factor } => json!({ "factor": number(*factor) }),
+        RopeScaling::Llama3(llama3) => json!({
+            "factor": number(llama3.factor),
+            "low-freq-factor": number(llama3.low_freq_factor),
+            "high-freq-factor": number(llama3.high_freq_factor),
+            "original-max-position-embeddings": number(llama3.original_max_position),
+        }),
+        RopeScaling::LongRope(long) => json!({
+            "factor": number(long.factor),
+            "original-max-position-embeddings": number(long.original_max_position),
+            "short-factor": numbers(&long.short_factor),
+            "long-factor": numbers(&long.long_factor),
+        }),
+        RopeScaling::Yarn(yarn) => json!({
+            "factor": number(yarn.factor),
+            "dim": yarn.dim,
+            "original-max-position-embeddings": number(yarn.original_max_position),
+            "extrapolation-factor": number(yarn.extrapolation_factor),
+            "attn-factor": number(yarn.attn_factor),
+            "beta-fast": number(yarn.beta_fast),
+            "beta-slow": number(yarn.beta_slow),
+        }),
+        RopeScaling::Proportional { factor, partial_rotary_factor } => json!({
+            "factor": number(*factor),
+            "partial-rotary-factor": number(*partial_rotary_factor),
+        }),
+        RopeScaling::Hunyuan => json!({}),
+        RopeScaling::Mrope { sections, .. } => json!({ "mrope-section": sections }),
+    };
+    block["rope-type"] = json!(scaling.rope_type());
+    block
 }
 
 /// Whole numbers are written as integers, which every consumer of the file reads.

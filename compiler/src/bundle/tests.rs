@@ -126,9 +126,11 @@ fn chat_templates_come_along() {
 }
 
 fn spec() -> ModelSpec {
-    let scaling =
-        Some(crate::family::Llama3Scaling { original_max_position: 8192.0, ..TestModel::short_llama3_scaling() });
-    let mut spec = TestModel { scaling, rope_theta: 500_000.0, ..TestModel::tiny(Family::Llama) }.spec();
+    let (low_freq_factor, high_freq_factor) = (1.0, 4.0);
+    let llama3 =
+        genie_types::Llama3Scaling { factor: 8.0, low_freq_factor, high_freq_factor, original_max_position: 8192.0 };
+    let mut spec =
+        TestModel { scaling: Some(llama3.into()), rope_theta: 500_000.0, ..TestModel::tiny(Family::Llama) }.spec();
     spec.tokens.eos = vec![TokenId(257), TokenId(300)];
     spec.tokens.pad = Some(TokenId(2));
     spec

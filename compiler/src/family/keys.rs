@@ -19,6 +19,7 @@ const HARMLESS: &[&str] = &[
     "bad_words_ids",
     "begin_suppress_tokens",
     "bos_token",
+    "cache_implementation",
     "chunk_size_feed_forward",
     "do_sample",
     "dtype",

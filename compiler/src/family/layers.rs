@@ -20,7 +20,7 @@ pub(crate) enum SlidingWindow {
         /// Size of the window where there is no key.
         default: Option<usize>,
     },
-    /// None, unless `use_sliding_window` is true; then those from `max_window_layers` on.
+    /// None, unless `use_sliding_window` is true; then those from `max_window_layers` on, or those that do not rotate if some do not.
     OffByDefault,
     /// All but every second, third, ... one. `sliding_window_pattern` may say which.
     AllBut {
@@ -31,11 +31,12 @@ pub(crate) enum SlidingWindow {
     },
 }
 
-/// The window of a model of `n_layers`, if any of them has one.
+/// The window of a model, if any of its layers has one; `rotated` says which layers rotate queries and keys.
 ///
 /// # Errors
 /// Attention of another kind than full and windowed, lists of another length, a window without a size.
-pub(super) fn window(config: &Object<'_>, rule: SlidingWindow, n_layers: usize) -> Result<Option<Window>> {
+pub(super) fn window(config: &Object<'_>, rule: SlidingWindow, rotated: &[bool]) -> Result<Option<Window>> {
+    let n_layers = rotated.len();
     let given = config.count("sliding_window", 0..=u32::MAX as usize)?.filter(|size| *size > 0);
     // A null switches the window off, an absent key does not.
     let or = |default: Option<usize>| given.or(default.filter(|_| !config.is_null("sliding_window")));
@@ -48,10 +49,14 @@ pub(super) fn window(config: &Object<'_>, rule: SlidingWindow, n_layers: usize) 
         }
         SlidingWindow::OffByDefault => {
             let first = first.unwrap_or(FIRST_WITH_WINDOW);
-            (on == Some(true), given, (0..n_layers).map(|layer| layer >= first).collect())
+            let some_rotate = rotated.contains(&false);
+            let has = |layer: usize| if some_rotate { !rotated[layer] } else { layer >= first };
+            (on == Some(true), given, (0..n_layers).map(has).collect())
         }
         SlidingWindow::AllBut { every, default } => {
-            let every = config.count("sliding_window_pattern", 1..=MAX_LAYERS)?.unwrap_or(every);
+            let pattern = |key| config.count(key, 1..=MAX_LAYERS);
+            let given = pattern("sliding_window_pattern")?.or(pattern("_sliding_window_pattern")?);
+            let every = given.unwrap_or(every);
             let size = or(Some(default));
             (size.is_some(), size, (0..n_layers).map(|layer| (layer + 1) % every != 0).collect())
         }

@@ -5,10 +5,12 @@
 
 mod factors;
 mod gemma2;
+mod gemma3;
 mod granite;
 mod keys;
 mod layers;
 mod llama;
+mod local_rope;
 mod mistral;
 mod olmo2;
 mod parts;
@@ -25,8 +27,9 @@ mod tokens;
 
 pub(crate) use factors::FactorKeys;
 pub(crate) use layers::SlidingWindow;
+pub use local_rope::LocalRope;
 pub use parts::{Activation, Factors, NormKind, NormPlace, QkNorm, Window};
-pub use rope::{Llama3Scaling, Rope};
+pub use rope::{Rope, RopeScaling};
 pub(crate) use skeleton::{Bias, FamilyInfo};
 pub use tokens::{SamplerDefaults, SpecialTokens};
 
@@ -76,6 +79,8 @@ families! {
     Olmo2 => olmo2::FAMILY,
     /// `Gemma2ForCausalLM`: norms on both sides, soft caps, GELU.
     Gemma2 => gemma2::FAMILY,
+    /// `Gemma3ForCausalLM`: the text models; norms on Q and K, positions of their own in layers with a window.
+    Gemma3 => gemma3::FAMILY,
     /// `StableLmForCausalLM`: layer norms with biases, a part of each head rotated.
     StableLm => stablelm::FAMILY,
 }
@@ -170,6 +175,8 @@ pub struct ModelSpec {
     pub factors: Factors,
     /// Rotary positions.
     pub rope: Rope,
+    /// Positions of their own in layers with a window.
+    pub local_rope: Option<LocalRope>,
     /// For each layer, whether queries and keys are rotated.
     pub rotated_layers: Vec<bool>,
     /// Attention that sees the last tokens only. Graphs are made for contexts that are not longer.
@@ -213,9 +220,23 @@ impl ModelSpec {
         self.n_heads / self.n_kv_heads
     }
 
-    /// Width of the rotary tables: one column per rotated pair.
+    /// True where some layers rotate keys otherwise than others, or not at all.
+    pub fn has_mixed_rotation(&self) -> bool {
+        self.local_rope.is_some() || self.rotated_layers.contains(&false)
+    }
+
+    /// True for a layer with an attention window.
+    pub fn is_local(&self, layer: usize) -> bool {
+        self.window.as_ref().is_some_and(|window| window.layers[layer])
+    }
+
+    /// Width of the rotary tables: one column per rotated pair, more where layers differ ([`LocalRope`]).
     pub const fn rope_dim(&self) -> usize {
-        self.rotary_dim / 2
+        let pairs = self.rotary_dim / 2;
+        match self.local_rope {
+            Some(LocalRope { global_step, .. }) => pairs * global_step,
+            None => pairs,
+        }
     }
 }
 

@@ -2,7 +2,9 @@
 //!
 //! Every key of the scaling is read or refused: an unknown one changes the angles of all positions.
 
-pub use genie_types::Llama3Scaling;
+mod scaling;
+
+pub use genie_types::RopeScaling;
 
 use super::skeleton::Defaults;
 use crate::Result;
@@ -11,7 +13,6 @@ use crate::json::{Object, shown, shown_key};
 /// The newer key, and the older one that it replaced.
 const KEYS: [&str; 2] = ["rope_parameters", "rope_scaling"];
 
-const ROPE_TYPES: &str = "default, linear or llama3";
 const AT_LEAST_1: &str = "a number of at least 1";
 const ABOVE_0: &str = "a number above 0";
 
@@ -21,8 +22,8 @@ const ABOVE_0: &str = "a number above 0";
 pub struct Rope {
     /// Base of the angles.
     pub theta: f64,
-    /// Scaling of the low frequencies, `None` for plain rotation.
-    pub scaling: Option<Llama3Scaling>,
+    /// What is done to the frequencies, `None` for plain rotation.
+    pub scaling: Option<RopeScaling>,
     /// The part of a head that is rotated, 1 for all of it. The other elements come behind it and stay as they are.
     pub part: f64,
 }
@@ -63,13 +64,10 @@ pub(super) fn read(config: &Object<'_>, defaults: &Defaults) -> Result<Rope> {
         return Err(block.bad("type", shown_key(older), &format!("{}, as `rope_type`", shown_key(newer))));
     }
     let scaling = match newer.or(older) {
-        Some("default") => None,
-        Some("llama3") => Some(llama3(&block)?),
-        Some("linear") => Some(linear(&block)?),
-        Some(other) => return Err(block.unsupported("rope_type", shown_key(other), ROPE_TYPES)),
+        Some(kind) => scaling::read(kind, config, &block)?,
         // The newer key may hold theta alone.
         None if block.unread().is_empty() => None,
-        None => return Err(block.missing("rope_type", ROPE_TYPES)),
+        None => return Err(block.missing("rope_type", scaling::ROPE_TYPES)),
     };
     match block.unread().iter().find(|(_, value)| !value.is_null()) {
         Some((key, value)) => Err(block.unknown(key, value)),
@@ -82,24 +80,10 @@ fn rotated_part(block: &Object<'_>) -> Result<Option<f64>> {
     block.number("partial_rotary_factor", 0.0..=1.0, "a number from 0 to 1")
 }
 
-/// All positions divided by a factor. libGenie's configuration has no name for it, but it is the `llama3` rule for a model of one
-/// position: every wavelength is longer than that, so every frequency is divided.
-fn linear(block: &Object<'_>) -> Result<Llama3Scaling> {
-    let factor = block.needed_number("factor", f64::MIN_POSITIVE..=f64::MAX, ABOVE_0)?;
-    Ok(Llama3Scaling { factor, low_freq_factor: 1.0, high_freq_factor: 4.0, original_max_position: 1.0 })
-}
-
-fn llama3(block: &Object<'_>) -> Result<Llama3Scaling> {
-    let above_0 = |key| block.needed_number(key, f64::MIN_POSITIVE..=f64::MAX, ABOVE_0);
-    let scaling = Llama3Scaling {
-        factor: above_0("factor")?,
-        low_freq_factor: above_0("low_freq_factor")?,
-        high_freq_factor: above_0("high_freq_factor")?,
-        original_max_position: block.needed_number("original_max_position_embeddings", 1.0..=f64::MAX, AT_LEAST_1)?,
-    };
-    if scaling.high_freq_factor <= scaling.low_freq_factor {
-        let expected = format!("more than `low_freq_factor`, {}", scaling.low_freq_factor);
-        return Err(block.bad("high_freq_factor", scaling.high_freq_factor, &expected));
+impl Rope {
+    /// Settles what depends on the rotated width of a head: `rope_dim` is half of it.
+    pub(super) fn fit(&mut self, config: &Object<'_>, rope_dim: usize) -> Result<()> {
+        let key = if config.value(KEYS[0]).is_some() { KEYS[0] } else { KEYS[1] };
+        scaling::fit(config, key, self.theta, &mut self.scaling, rope_dim)
     }
-    Ok(scaling)
 }

@@ -3,7 +3,7 @@
 use super::factors::{self, FactorKeys};
 use super::layers::{self, MAX_LAYERS, SlidingWindow};
 use super::parts::{Activation, NormKind, NormPlace, QkNorm};
-use super::{Biases, Family, ModelSpec, SamplerDefaults, SpecialTokens, rope};
+use super::{Biases, Family, ModelSpec, SamplerDefaults, SpecialTokens, local_rope, rope};
 use crate::json::{Object, shown_key};
 use crate::{CompileError, Result};
 
@@ -40,6 +40,8 @@ pub(crate) struct FamilyInfo {
     pub(crate) no_rope_keys: bool,
     /// Which layers `sliding_window` is about.
     pub(crate) sliding_window: SlidingWindow,
+    /// `rope_local_base_freq` of layers with a window, where there is no such key; `None` where their positions are those of all layers.
+    pub(crate) local_theta: Option<f64>,
     /// Values of keys that `config.json` does not have.
     pub(crate) defaults: Defaults,
     /// A dialog begins with BOS where the tokenizer's configuration does not decide it.
@@ -95,6 +97,7 @@ impl FamilyInfo {
         factors: FactorKeys::None,
         no_rope_keys: false,
         sliding_window: SlidingWindow::All { default: None },
+        local_theta: None,
         defaults: Defaults::LLAMA,
         prepends_bos: true,
         gguf_paired_heads: false,
@@ -178,12 +181,14 @@ pub(super) fn read(config: &Object<'_>, family: Family) -> Result<ModelSpec> {
     }
     let n_layers = config.needed_count("num_hidden_layers", 1..=MAX_COUNT)?;
     let eps = config.number(info.eps_key(), 0.0..=1.0, "a number from 0 to 1")?;
-    let rope = rope::read(config, defaults)?;
+    let mut rope = rope::read(config, defaults)?;
     let rotary_dim = (head_dim as f64 * rope.part) as usize;
     if rotary_dim < 2 || !rotary_dim.is_multiple_of(2) {
         let expected = format!("an even number of the {head_dim} elements of a head, at least 2");
         return Err(config.bad("partial_rotary_factor", format!("{}, {rotary_dim} elements", rope.part), &expected));
     }
+    rope.fit(config, rotary_dim / 2)?;
+    let rotated_layers = layers::rotated(config, info.no_rope_keys, n_layers)?;
     let mut on = Vec::new();
     for key in [Some("attention_bias"), Some("mlp_bias"), info.qkv_bias.key()].into_iter().flatten() {
         if config.flag(key)? == Some(true) {
@@ -205,9 +210,10 @@ pub(super) fn read(config: &Object<'_>, family: Family) -> Result<ModelSpec> {
         norm_eps: eps.unwrap_or(defaults.norm_eps) as f32,
         activation,
         factors: factors::read(config, info.factors, hidden, head_dim)?,
+        local_rope: local_rope::read(config, info.local_theta, &rope)?,
         rope,
-        rotated_layers: layers::rotated(config, info.no_rope_keys, n_layers)?,
-        window: layers::window(config, info.sliding_window, n_layers)?,
+        window: layers::window(config, info.sliding_window, &rotated_layers)?,
+        rotated_layers,
         max_positions: config.count("max_position_embeddings", 1..=u32::MAX as usize)?,
         tied: config.flag("tie_word_embeddings")?.unwrap_or(defaults.tied),
         biases: info.biases(|key| on.contains(&key)),

@@ -24,12 +24,17 @@ use crate::family::ModelSpec;
 use genie_types::{KvKind, Variant};
 use nsp_graph::names::{self, KvName};
 
+/// Cosines and sines.
+type Tables<T> = (TensorValue<T>, TensorValue<T>);
+
 /// Inputs of a graph that all its layers share.
 pub(super) struct SharedInputs<T> {
     /// `[1, 1, n, m]`, added to the scores.
     mask: TensorValue<T>,
     /// Cosines and sines, `[1, n, r/2]`; `None` where no layer rotates.
-    tables: Option<(TensorValue<T>, TensorValue<T>)>,
+    tables: Option<Tables<T>>,
+    /// Those of layers with a window, where they have their own.
+    local_tables: Option<Tables<T>>,
     /// `[1]`, multiplied into the scores; `None` where it is folded into the weights.
     scale: Option<TensorValue<T>>,
     /// `[1]`, the bound of the scores.
@@ -50,33 +55,50 @@ impl<T: Copy + core::fmt::Debug> SharedInputs<T> {
         let (n, m, width) = (variant.ar().get(), variant.cl().get(), spec.rope_dim());
         let dtype = graph.dtype();
         let mask = graph.input(names::ATTENTION_MASK, vec![1, 1, n, m], dtype)?;
-        let tables = if spec.rotated_layers[split.layers.clone()].contains(&true) {
+        let (mut tables, mut local_tables) = (None, None);
+        if spec.rotated_layers[split.layers.clone()].contains(&true) {
             let cos = graph.input(names::POSITION_COS, vec![1, 1, n, width], dtype)?;
             let sin = graph.input(names::POSITION_SIN, vec![1, 1, n, width], dtype)?;
             let cos = graph.reshape("rope_cos", &cos, vec![1, n, width], None)?;
-            Some((cos, graph.reshape("rope_sin", &sin, vec![1, n, width], None)?))
-        } else {
-            None
-        };
+            let sin = graph.reshape("rope_sin", &sin, vec![1, n, width], None)?;
+            let mut of_step = |name: &str, step: usize| {
+                let pairs = spec.rotary_dim / 2;
+                let cos = graph.columns(&format!("rope_cos_{name}"), &cos, step, pairs)?;
+                Ok::<_, crate::CompileError>((cos, graph.columns(&format!("rope_sin_{name}"), &sin, step, pairs)?))
+            };
+            match spec.local_rope {
+                Some(steps) => {
+                    // Tables that nothing reads are not made: a backend may refuse them.
+                    let has = |local: bool| split.layers.clone().any(|layer| spec.is_local(layer) == local);
+                    tables = has(false).then(|| of_step("global", steps.global_step)).transpose()?;
+                    local_tables = has(true).then(|| of_step("local", steps.local_step)).transpose()?;
+                }
+                None => tables = Some((cos, sin)),
+            }
+        }
         let mut constant = |name: &str, value: Option<f64>| value.map(|v| graph.scalar(name, v as f32)).transpose();
         Ok(Self {
             mask,
             tables,
+            local_tables,
             scale: constant("attention_scale", weights::score_scale(spec, format))?,
             cap: constant("attention_cap", spec.factors.scores_cap)?,
             residual: constant("residual_scale", weights::residual_scale(spec, format))?,
         })
     }
 
-    /// Rotates heads `[1, h, n, d]` if layers do.
+    /// Rotates heads `[1, h, n, d]` of a layer if it does.
     fn rotate<S: GraphSink<Tensor = T>>(
         &self,
+        spec: &ModelSpec,
+        layer: usize,
         graph: &mut Composer<S>,
         node: &str,
         heads: TensorValue<T>,
-        rotates: bool,
     ) -> Result<TensorValue<T>> {
-        match self.tables.as_ref().filter(|_| rotates) {
+        let local = spec.local_rope.is_some() && spec.is_local(layer);
+        let tables = if local { &self.local_tables } else { &self.tables };
+        match tables.as_ref().filter(|_| spec.rotated_layers[layer]) {
             Some((cos, sin)) => graph.rotary(node, &heads, cos, sin),
             None => Ok(heads),
         }
@@ -103,8 +125,8 @@ pub(super) fn lower<S: GraphSink>(
     let q = project(graph, &at("q"), &h, &weights.q, weights.q_norm.as_ref(), n_heads, spec)?;
     let k = project(graph, &at("k"), &h, &weights.k, weights.k_norm.as_ref(), n_kv_heads, spec)?;
     let v = project(graph, &at("v"), &h, &weights.v, None, n_kv_heads, spec)?;
-    let q = shared.rotate(graph, &at("q_rope"), q, spec.rotated_layers[layer])?;
-    let k = shared.rotate(graph, &at("k_rope"), k, spec.rotated_layers[layer])?;
+    let q = shared.rotate(spec, layer, graph, &at("q_rope"), q)?;
+    let k = shared.rotate(spec, layer, graph, &at("k_rope"), k)?;
 
     let k = graph.transpose(&at("k_columns"), &k, [0, 1, 3, 2])?;
     let k = graph.reshape(&at("k_new"), &k, vec![n_kv_heads, 1, head_dim, n], Some(&cache_name(KvKind::Key, false)))?;

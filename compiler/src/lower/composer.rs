@@ -72,6 +72,22 @@ impl<S: GraphSink> Composer<S> {
         self.op(node, "Gather", &[("axis", Param::I32(0))], &[table, ids], dims, out)
     }
 
+    /// Every `step`-th of the last axis' elements, `n` of them.
+    pub(crate) fn columns(
+        &mut self,
+        node: &str,
+        x: &TensorValue<S::Tensor>,
+        step: usize,
+        n: usize,
+    ) -> Result<TensorValue<S::Tensor>> {
+        let bytes: Vec<u8> = (0..n).flat_map(|i| ((i * step) as i32).to_le_bytes()).collect();
+        let info = TensorInfo::new(format!("{node}_columns"), vec![n], Dtype::I32);
+        let ids = TensorValue { tensor: self.sink.constant(&info, &bytes)?, dims: vec![n] };
+        let (axis, mut dims) = (x.dims.len() - 1, x.dims.clone());
+        dims[axis] = n;
+        self.op(node, "Gather", &[("axis", Param::I32(axis as i32))], &[x, &ids], dims, None)
+    }
+
     /// Normalises the last axis.
     pub(crate) fn rms_norm(
         &mut self,

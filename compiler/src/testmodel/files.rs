@@ -3,14 +3,16 @@
 use super::random::Noise;
 use super::{
     BOS, EMBEDDING, EOS, FileDtype, LOGITS, LOGITS_CAP, NO_ROPE_INTERVAL, RESIDUAL, SCORES, SCORES_CAP, TestModel,
+    WINDOW_PATTERN,
 };
 use crate::checkpoint::file_header;
 use crate::checkpoint::fused_name;
 use crate::family::{Bias, FactorKeys, NormKind, SlidingWindow};
 use crate::lower::{Role, all_tensors};
 use crate::{Result, fs};
+use genie_types::RopeScaling;
 use half::{bf16, f16};
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 use std::io::Write;
 use std::path::Path;
 
@@ -51,9 +53,15 @@ pub(super) fn write_configs(model: &TestModel, dir: &Path) -> Result<()> {
         }
         FactorKeys::Gemma { .. } => {
             config["query_pre_attn_scalar"] = json!(model.scores_scalar.unwrap_or(model.head_dim as f64) as u64);
-            config["attn_logit_softcapping"] = json!(SCORES_CAP);
-            config["final_logit_softcapping"] = json!(LOGITS_CAP);
+            config["attn_logit_softcapping"] = json!(model.capped().then_some(SCORES_CAP));
+            config["final_logit_softcapping"] = json!(model.capped().then_some(LOGITS_CAP));
         }
+    }
+    if let Some(theta) = family.local_theta {
+        config["rope_local_base_freq"] = json!(theta);
+    }
+    if matches!(family.sliding_window, SlidingWindow::AllBut { .. }) {
+        config["sliding_window_pattern"] = json!(WINDOW_PATTERN);
     }
     if family.no_rope_keys {
         config["no_rope_layer_interval"] = json!(NO_ROPE_INTERVAL);
@@ -65,13 +73,7 @@ pub(super) fn write_configs(model: &TestModel, dir: &Path) -> Result<()> {
         config["head_dim"] = json!(model.head_dim);
     }
     if let Some(scaling) = &model.scaling {
-        config["rope_scaling"] = json!({
-            "rope_type": "llama3",
-            "factor": scaling.factor,
-            "low_freq_factor": scaling.low_freq_factor,
-            "high_freq_factor": scaling.high_freq_factor,
-            "original_max_position_embeddings": scaling.original_max_position as u64,
-        });
+        config["rope_scaling"] = rope_scaling(scaling);
     }
     for bias in [family.qkv_bias, family.o_bias] {
         if let Some(key) = bias.key() {
@@ -94,6 +96,36 @@ pub(super) fn write_configs(model: &TestModel, dir: &Path) -> Result<()> {
     fs::write(&dir.join("config.json"), format!("{config:#}\n").as_bytes())?;
     let generation = json!({ "bos_token_id": BOS.0, "eos_token_id": EOS.0 });
     fs::write(&dir.join("generation_config.json"), format!("{generation:#}\n").as_bytes())
+}
+
+/// A scaling as Hugging Face writes it. Test models have no others.
+fn rope_scaling(scaling: &RopeScaling) -> Value {
+    match scaling {
+        RopeScaling::Llama3(llama3) => json!({
+            "rope_type": "llama3",
+            "factor": llama3.factor,
+            "low_freq_factor": llama3.low_freq_factor,
+            "high_freq_factor": llama3.high_freq_factor,
+            "original_max_position_embeddings": llama3.original_max_position as u64,
+        }),
+        RopeScaling::Linear { factor } => json!({ "rope_type": "linear", "factor": factor }),
+        RopeScaling::LongRope(long) => json!({
+            "rope_type": "longrope",
+            "factor": long.factor,
+            "short_factor": long.short_factor,
+            "long_factor": long.long_factor,
+            "original_max_position_embeddings": long.original_max_position as u64,
+        }),
+        RopeScaling::Yarn(yarn) => json!({
+            "rope_type": "yarn",
+            "factor": yarn.factor,
+            "attention_factor": yarn.attn_factor * genie_types::YarnScaling::amplitude_of(yarn.factor),
+            "beta_fast": yarn.beta_fast,
+            "beta_slow": yarn.beta_slow,
+            "original_max_position_embeddings": yarn.original_max_position as u64,
+        }),
+        other => json!({ "rope_type": other.rope_type() }),
+    }
 }
 
 /// Names in safetensors headers and in `torch_dtype`.

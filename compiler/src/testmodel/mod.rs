@@ -14,10 +14,11 @@ mod tokenizer;
 pub use gguf::{DraftTensor, GgufDraft, GgufValue, Matrices};
 
 use crate::family::{
-    FactorKeys, Factors, Family, Llama3Scaling, ModelSpec, Rope, SamplerDefaults, SlidingWindow, SpecialTokens, Window,
+    FactorKeys, Factors, Family, LocalRope, ModelSpec, Rope, RopeScaling, SamplerDefaults, SlidingWindow,
+    SpecialTokens, Window,
 };
 use crate::{CompileError, Result};
-use genie_types::TokenId;
+use genie_types::{Llama3Scaling, TokenId};
 use std::path::Path;
 
 /// Entries of the byte-level alphabet; the two special tokens follow.
@@ -29,6 +30,8 @@ pub const EOS: TokenId = TokenId(257);
 
 /// Every layer of this number is not rotated, in families that have such layers.
 const NO_ROPE_INTERVAL: usize = 2;
+/// One layer in this many has no window, in families with layers of both kinds.
+const WINDOW_PATTERN: usize = 2;
 /// Factors of families that have keys for them.
 const EMBEDDING: f64 = 6.0;
 const RESIDUAL: f64 = 0.22;
@@ -78,7 +81,7 @@ pub struct TestModel {
     /// Base of the rotary angles.
     pub rope_theta: f64,
     /// `llama3` scaling.
-    pub scaling: Option<Llama3Scaling>,
+    pub scaling: Option<RopeScaling>,
     /// The part of each head that is rotated.
     pub rotary_part: f64,
     /// `query_pre_attn_scalar`, for families that read it; `None` for the width of a head.
@@ -110,7 +113,7 @@ impl TestModel {
             tied: true,
             attention_bias: false,
             mlp_bias: false,
-            rope_theta: 10_000.0,
+            rope_theta: if family.info().local_theta.is_some() { 1_000_000.0 } else { 10_000.0 },
             scaling: None,
             rotary_part: if family.info().defaults.rotary_part == 1.0 { 1.0 } else { 0.5 },
             scores_scalar: None,
@@ -131,8 +134,9 @@ impl TestModel {
     }
 
     /// Scaling numbers that matter for contexts of a few hundred tokens, as Llama 3.1's do for thousands.
-    pub fn short_llama3_scaling() -> Llama3Scaling {
-        Llama3Scaling { factor: 8.0, low_freq_factor: 1.0, high_freq_factor: 4.0, original_max_position: 64.0 }
+    pub fn short_llama3_scaling() -> RopeScaling {
+        let (low_freq_factor, high_freq_factor) = (1.0, 4.0);
+        Llama3Scaling { factor: 8.0, low_freq_factor, high_freq_factor, original_max_position: 64.0 }.into()
     }
 
     /// Writes `config.json`, `generation_config.json`, `tokenizer.json` and the weights into `dir`, which is made if
@@ -159,16 +163,21 @@ impl TestModel {
             FactorKeys::Gemma { .. } => Factors {
                 embedding: (self.hidden as f64).sqrt(),
                 scores: self.scores_scalar.unwrap_or(self.head_dim as f64).sqrt().recip(),
-                scores_cap: Some(SCORES_CAP),
-                logits_cap: Some(LOGITS_CAP),
+                scores_cap: self.capped().then_some(SCORES_CAP),
+                logits_cap: self.capped().then_some(LOGITS_CAP),
                 ..plain
             },
         }
     }
 
+    /// Scores and logits are bounded.
+    fn capped(&self) -> bool {
+        matches!(self.family.info().factors, FactorKeys::Gemma { caps: [Some(_), _] })
+    }
+
     fn window(&self) -> Option<Window> {
         let every = match self.family.info().sliding_window {
-            SlidingWindow::AllBut { every, .. } => every,
+            SlidingWindow::AllBut { .. } => WINDOW_PATTERN,
             _ => usize::MAX,
         };
         let layers = (0..self.layers).map(|layer| (layer + 1) % every != 0).collect();
@@ -213,7 +222,8 @@ impl TestModel {
             norm_eps: files::RMS_EPS as f32,
             activation: family.defaults.activation,
             factors: self.factors(),
-            rope: Rope { theta: self.rope_theta, scaling: self.scaling, part: self.rotary_part },
+            rope: Rope { theta: self.rope_theta, scaling: self.scaling.clone(), part: self.rotary_part },
+            local_rope: family.local_theta.map(|_| LocalRope { global_step: 3, local_step: 2 }),
             rotated_layers: (0..self.layers).map(|i| !family.no_rope_keys || (i + 1) % NO_ROPE_INTERVAL != 0).collect(),
             window: self.window(),
             max_positions: Some(self.max_positions),

@@ -5,7 +5,7 @@ use std::path::Path;
 use candle_core::{DType, Device, Result, Tensor};
 use candle_nn::VarBuilder;
 use candle_transformers::models::smol::smollm3;
-use candle_transformers::models::{gemma2, llama, mistral, olmo2, phi3, qwen2, qwen3, stable_lm};
+use candle_transformers::models::{gemma2, gemma3, llama, mistral, olmo2, phi3, qwen2, qwen3, stable_lm};
 use serde_json::json;
 
 /// Logits after each token of `tokens`: `[tokens.len()][vocab]`.
@@ -16,8 +16,11 @@ pub fn logits(model_dir: &Path, tokens: &[u32]) -> Vec<Vec<f32>> {
     let weights = std::fs::read(model_dir.join("model.safetensors")).expect("the checkpoint has weights");
     let mut json = serde_json::from_str::<serde_json::Value>(&config).expect("valid JSON");
     let model_type = json["model_type"].clone();
-    // A key that candle needs and that says nothing about the model.
+    // Keys that candle needs: one that says nothing about the model, and a default of transformers.
     json["use_cache"] = json!(true);
+    if model_type == "stablelm" && json["partial_rotary_factor"].is_null() {
+        json["partial_rotary_factor"] = json!(0.25);
+    }
     let config = json.to_string();
     let vb = VarBuilder::from_buffered_safetensors(weights, DType::F32, &Device::Cpu).expect("valid safetensors");
     let rows = match model_type.as_str() {
@@ -29,6 +32,7 @@ pub fn logits(model_dir: &Path, tokens: &[u32]) -> Vec<Vec<f32>> {
         Some("smollm3") => run_smollm3(&config, vb, tokens),
         Some("olmo2") => run_olmo2(&config, vb, tokens),
         Some("gemma2") => run_gemma2(&config, vb, tokens),
+        Some("gemma3_text") => run_gemma3(&config, vb, tokens),
         Some("stablelm") => run_stablelm(&config, vb, tokens),
         other => panic!("no candle model for {other:?}"),
     };
@@ -87,5 +91,10 @@ fn run_gemma2(config: &str, vb: VarBuilder<'_>, tokens: &[u32]) -> Result<Vec<Ve
 
 fn run_stablelm(config: &str, vb: VarBuilder<'_>, tokens: &[u32]) -> Result<Vec<Vec<f32>>> {
     let mut model = stable_lm::Model::new(&serde_json::from_str(config).expect("a StableLM config"), vb)?;
+    each(tokens, |input, position| model.forward(input, position))
+}
+
+fn run_gemma3(config: &str, vb: VarBuilder<'_>, tokens: &[u32]) -> Result<Vec<Vec<f32>>> {
+    let mut model = gemma3::Model::new(false, &serde_json::from_str(config).expect("a Gemma 3 config"), vb)?;
     each(tokens, |input, position| model.forward(input, position))
 }

@@ -3,9 +3,9 @@
 
 use std::path::Path;
 
-use engine::{EmbeddingLut, EngineConfig, Eviction, GroupOptions, KeyScores, LutDtype, RopeConfig};
+use engine::{DumpOptions, EmbeddingLut, EngineConfig, Eviction, GroupOptions, KeyScores, LutDtype};
 pub use genie_bundle::config::{BackendSettings, ConfigError, ContextSettings, Problem, Target};
-use genie_bundle::config::{EmbeddingSettings, LongContextKind, LongContextSettings, RopeSettings, TableDtype};
+use genie_bundle::config::{EmbeddingSettings, LongContextKind, LongContextSettings, TableDtype};
 use genie_bundle::{GenieConfig, config};
 use genie_types::TokenId;
 
@@ -143,7 +143,10 @@ fn engine(genie: &GenieConfig) -> EngineConfig {
     let mut config = EngineConfig::new(&from.ctx_bins);
     config.context_size = Some(context.size);
     config.n_threads = from.n_threads;
-    config.rope = from.rope.map(rope);
+    config.rope = from.rope("").cloned();
+    let ropes = from.positions.iter().filter(|p| !p.prefix.is_empty());
+    config.prefixed_ropes = ropes.filter_map(|p| Some((p.prefix.clone(), p.rope.clone()?))).collect();
+    config.positions = from.positions.first().map(|p| p.kind);
     // Genie's rule: the pad token, else the first EOS. Padded rows are masked, so any id does.
     config.pad_token = context.pad.or(context.eos.first().copied()).unwrap_or(TokenId(0));
     let group = |g: &config::CacheGroupSettings| GroupOptions {
@@ -164,7 +167,19 @@ fn engine(genie: &GenieConfig) -> EngineConfig {
     config.embedding = from.embedding.as_ref().map(embedding);
     config.use_mmap = genie.backend().use_mmap;
     config.mmap_budget_mb = genie.backend().mmap_budget_mb;
+    config.dump = genie.debug().map(dump);
     config
+}
+
+fn dump(debug: &config::DebugSettings) -> DumpOptions {
+    DumpOptions {
+        folder: debug.path.clone(),
+        tensors: debug.dump_tensors,
+        specs: debug.dump_specs,
+        outputs: debug.dump_outputs,
+        first: debug.dump_start.unwrap_or(0),
+        last: debug.dump_end.unwrap_or(DumpOptions::LAST),
+    }
 }
 
 fn eviction(long: &LongContextSettings) -> Eviction {
@@ -175,10 +190,6 @@ fn eviction(long: &LongContextSettings) -> Eviction {
             Eviction::KeyDiff { sinks, update_every: update_frequency }
         }
     }
-}
-
-fn rope(rope: RopeSettings) -> RopeConfig {
-    RopeConfig { rope_dim: rope.dim, theta: rope.theta, scaling: rope.llama3 }
 }
 
 fn embedding(table: &EmbeddingSettings) -> EmbeddingLut {

@@ -1,6 +1,6 @@
 //! What a config becomes for the sampler and the engine. The config's own checks are tested in `genie-bundle`.
 
-use genie_types::{Dtype, Llama3Scaling};
+use genie_types::{Dtype, Llama3Scaling, RopeConfig, RopeScaling};
 use serde_json::{Value, json};
 
 use super::*;
@@ -74,8 +74,13 @@ fn embeddings_groups_and_scaling_reach_the_engine() {
     assert_eq!(c.engine().cache_groups, [group("past_", None), group("swa_", Some("m"))]);
     assert_eq!(c.engine().select_graphs, Some(vec!["g".to_owned()]));
     assert_eq!(
-        c.engine().rope.unwrap().scaling,
-        Some(Llama3Scaling { factor: 8.0, low_freq_factor: 1.0, high_freq_factor: 4.0, original_max_position: 8192.0 })
+        c.engine().rope.clone().unwrap().scaling,
+        Some(RopeScaling::Llama3(Llama3Scaling {
+            factor: 8.0,
+            low_freq_factor: 1.0,
+            high_freq_factor: 4.0,
+            original_max_position: 8192.0
+        }))
     );
     assert!(c.engine().check().is_ok());
 }

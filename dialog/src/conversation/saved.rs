@@ -3,6 +3,7 @@
 //! *Invariant*: whatever is refused, the live dialog is as it was.
 
 use std::path::Path;
+use std::time::Instant;
 
 use engine::Overflow;
 use session_store::{DialogState, RestoreNote, Restored, SaveFormat, SaveReport, Snapshot, read_session, save_session};
@@ -26,7 +27,10 @@ impl Dialog {
     /// # Errors
     /// [`DialogError::NothingToSave`]; the cache cannot be saved; the file system refuses.
     pub fn save(&mut self, dir: &Path) -> Result<SaveReport, DialogError> {
-        Ok(save_session(dir, &self.snapshot()?)?)
+        let began = Instant::now();
+        let report = save_session(dir, &self.snapshot()?)?;
+        self.profile.saved(began.elapsed());
+        Ok(report)
     }
 
     /// The dialog as plain values: cache, tokens, random state.
@@ -48,9 +52,11 @@ impl Dialog {
     /// # Errors
     /// There is none, or it is torn, corrupt, of another model, or too long for this context: nothing has changed.
     pub fn restore(&mut self, dir: &Path) -> Result<RestoreReport, DialogError> {
+        let began = Instant::now();
         let starts_turn: Vec<_> = self.context.eos.first().copied().into_iter().chain(self.context.bos).collect();
         let Restored { snapshot, format, note } = read_session(dir, &self.model.cache_schema()?, &starts_turn)?;
         self.restore_snapshot(&snapshot)?;
+        self.profile.restored(began.elapsed());
         Ok(RestoreReport { format, note })
     }
 

@@ -23,7 +23,7 @@ pub(super) fn truth(engine: &Engine<Toy>, tokens: &[u32]) -> Vec<f32> {
 /// With layer 1 seeing `window` keys.
 fn windowed(engine: &Engine<Toy>, tokens: &[u32], window: usize) -> Vec<f32> {
     let graphs = engine.layout().splits.iter().flat_map(|s| &s.graphs);
-    let cos = graphs.filter_map(|g| g.input(InputRole::Cos)).map(|(_, t)| t).next().expect("the toy has cosines");
+    let cos = graphs.filter_map(|g| g.input(InputRole::Cos(0))).map(|(_, t)| t).next().expect("the toy has cosines");
     reference(
         tokens,
         &cos.quant,

@@ -169,8 +169,8 @@ impl<'a, 'io> Lent<'a, 'io> {
     /// Runs the layers of a split; `poisoned` spoils the new rows.
     fn layers(&mut self, split: &Split, x: &mut [i64], poisoned: bool) {
         let ar = x.len();
-        let cos = self.numbers(InputRole::Cos).expect("a decoder has cosines");
-        let sin = self.numbers(InputRole::Sin).expect("a decoder has sines");
+        let cos = self.numbers(InputRole::Cos(0)).expect("a decoder has cosines");
+        let sin = self.numbers(InputRole::Sin(0)).expect("a decoder has sines");
         let mut layers: Vec<(usize, usize)> = split.kv.iter().map(|t| (t.tensor.layer.0, t.tensor.group)).collect();
         layers.sort_unstable();
         layers.dedup();

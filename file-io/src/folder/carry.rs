@@ -40,7 +40,8 @@ pub fn carry(from: &Path, to: &Path) -> Result<(), FolderError> {
 pub fn carry_changes(old: &Path, new: &Path) -> Result<(), FolderError> {
     let Ok(was) = fs::symlink_metadata(old) else { return Ok(()) };
     let is = fs::symlink_metadata(new).ok();
-    let newer = |is: &Metadata| !is_same(&was, is) && was.modified().ok() > is.modified().ok();
+    // Of a file that is in both, the times are the same.
+    let newer = |is: &Metadata| was.modified().ok() > is.modified().ok();
     match is {
         Some(is) if was.is_dir() && is.is_dir() => {
             for entry in fs::read_dir(old).map_err(FileError::io("list", old))? {
@@ -137,15 +138,4 @@ fn take_time(path: &Path, other: &Metadata) {
     if let (Ok(file), Ok(time)) = (File::open(path), other.modified()) {
         let _ = file.set_times(FileTimes::new().set_modified(time));
     }
-}
-
-#[cfg(unix)]
-fn is_same(a: &Metadata, b: &Metadata) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    (a.dev(), a.ino()) == (b.dev(), b.ino())
-}
-
-#[cfg(not(unix))]
-fn is_same(a: &Metadata, b: &Metadata) -> bool {
-    a.len() == b.len() && a.modified().ok() == b.modified().ok()
 }

@@ -199,6 +199,36 @@ fn a_tree_that_forbids_its_owner_to_write_is_removed() {
     assert!(!tree.exists());
 }
 
+/// The place was empty when the process was killed, and someone has made a folder there since.
+#[test]
+fn a_replaced_folder_is_not_put_back_over_an_empty_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let this = Maker::this().to_string();
+    let old = dir.path().join(format!(".out.replaced.2147483632-{}.1", this.split_once('-').unwrap().1));
+    for folder in [&old, &dir.path().join("out")] {
+        fs::create_dir(folder).unwrap();
+    }
+    fs::write(old.join("f"), "x").unwrap();
+    assert_eq!(sweep_folders(dir.path()), 0);
+    assert!(old.join("f").exists() && !dir.path().join("out/f").exists());
+}
+
+#[test]
+fn an_entry_of_another_file_system_cannot_be_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let from = dir.path().join("f");
+    fs::write(&from, "x").unwrap();
+    let here = fs::metadata(dir.path()).unwrap().dev();
+    let elsewhere = |folder: &&str| fs::metadata(folder).is_ok_and(|meta| meta.is_dir() && meta.dev() != here);
+    let other =
+        ["/dev/shm", "/tmp", "/var/tmp", "."].into_iter().filter(elsewhere).find_map(|p| tempfile::tempdir_in(p).ok());
+    let Some(other) = other else {
+        return eprintln!("an_entry_of_another_file_system_cannot_be_kept: skipped: no second file system to write to");
+    };
+    let error = carry(&from, &other.path().join("f")).unwrap_err();
+    assert!(matches!(&error, FolderError::CannotKeep { path, .. } if *path == from), "{error:?}");
+}
+
 /// What is under one name only would be lost with it.
 #[test]
 fn other_names_are_counted() {

@@ -42,7 +42,7 @@ impl FolderPlace {
             Ok(_) => return Err(not_a_folder(asked)),
             Err(e) => not_there(asked, e)?,
         };
-        // What is there has a name without links and `..`, but for the root; what is not there was asked for by a name.
+        // What is there has a name without links and `..`, except the root; what is not there was asked for by a name.
         if path.file_name().is_none() {
             return Err(unfit(UnfitPlace::Root));
         }

@@ -58,7 +58,7 @@ pub(super) const KEY_EFFECTS: &[(&str, KeyEffect)] = &[
     ("nested-policy", Ignored("there is no nested generator")),
     ("accumulator-size", Ignored("it belongs to the nodes of a pipeline")),
     ("callback-type", Ignored("it belongs to the nodes of a pipeline")),
-    ("debug", Ignored("this build dumps no tensors")),
+    ("debug", Acts("writes tensors of each step to files")),
     // context
     ("context", Acts("")),
     ("context/bos-token", Acts("put before the first turn; -1 is none")),
@@ -170,19 +170,19 @@ pub(super) const KEY_EFFECTS: &[(&str, KeyEffect)] = &[
     ("engine/model/cross-attention", InPart("`false`; cross-attention is not yet supported")),
     ("engine/model/linear-attention", InPart("`false`; linear attention is not yet supported")),
     ("engine/model/positional-encoding", Acts("")),
-    ("engine/model/positional-encoding/type", InPart("`rope`; others are not yet supported")),
+    ("engine/model/positional-encoding/type", InPart("each kind, where the graphs take its input")),
     ("engine/model/positional-encoding/rope-dim", Acts("angles per position")),
     ("engine/model/positional-encoding/rope-theta", Acts("10000 if absent")),
     (
         "engine/model/positional-encoding/rope-freqs-type",
         Ignored("frequencies follow from `rope-theta` and `rope-scaling`"),
     ),
-    ("engine/model/positional-encoding/prefix", Ignored("there is one positional encoding")),
-    ("engine/model/positional-encoding/rope-scaling", Acts("without `rope-type` ignored with a warning, as in Genie")),
     (
-        "engine/model/positional-encoding/rope-scaling/rope-type",
-        InPart("`default` and `llama3`; others are not yet supported"),
+        "engine/model/positional-encoding/prefix",
+        InPart("of the names of its tables; only encodings of type `rope` have one"),
     ),
+    ("engine/model/positional-encoding/rope-scaling", Acts("without `rope-type` ignored with a warning, as in Genie")),
+    ("engine/model/positional-encoding/rope-scaling/rope-type", InPart("each kind, with the numbers that it needs")),
     (
         "engine/model/positional-encoding/rope-scaling/factor",
         InPart(
@@ -211,11 +211,11 @@ pub(super) const KEY_EFFECTS: &[(&str, KeyEffect)] = &[
     ),
     (
         "engine/model/positional-encoding/rope-scaling/time-step",
-        InPart("for mrope; beside another `rope-type` ignored with a warning"),
+        Ignored("a prompt is text or tokens, and has no images to place"),
     ),
     (
         "engine/model/positional-encoding/rope-scaling/spatial-merge-size",
-        InPart("for mrope; beside another `rope-type` ignored with a warning"),
+        Ignored("a prompt is text or tokens, and has no images to place"),
     ),
     (
         "engine/model/positional-encoding/rope-scaling/mrope-section",
@@ -282,6 +282,6 @@ pub(super) const SCALING_KEYS: &[(&str, &[&str])] = &[
             "beta-slow",
         ],
     ),
-    ("qwen2vl-mrope", &["time-step", "spatial-merge-size", "mrope-section"]),
-    ("qwen3vl-mrope", &["time-step", "spatial-merge-size", "mrope-section"]),
+    ("qwen2vl-mrope", &["mrope-section"]),
+    ("qwen3vl-mrope", &["mrope-section"]),
 ];

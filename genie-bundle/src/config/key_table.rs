@@ -57,9 +57,9 @@ fn has_row_below(path: &str) -> bool {
 
 /// The table as Markdown.
 pub fn key_table_markdown() -> String {
-    let mut text = String::from("| key below `/dialog` | effect | how, or why not |\n|---|---|---|\n");
+    let mut text = String::from("| key | effect | how, or why not |\n|---|---|---|\n");
     for row in key_table() {
-        text.push_str(&format!("| `{}` | {} | {} |\n", row.path, row.effect.word(), row.effect.reason()));
+        text.push_str(&format!("| `/dialog/{}` | {} | {} |\n", row.path, row.effect.word(), row.effect.reason()));
     }
     text
 }

@@ -18,6 +18,7 @@ mod key_table;
 mod long_context;
 mod named_files;
 mod node;
+mod positions;
 mod problem;
 mod raw;
 mod rules;
@@ -39,8 +40,8 @@ pub use long_context::{LongContextKind, LongContextSettings};
 pub use problem::{ConfigError, Origin, Problem};
 pub use schema::MAX_THREADS;
 pub use settings::{
-    BackendSettings, CacheGroupSettings, ContextSettings, EmbeddingSettings, EngineSettings, Llama3Scaling,
-    PenaltySettings, RopeSettings, SamplerSettings, TableDtype,
+    BackendSettings, CacheGroupSettings, ContextSettings, DebugSettings, EmbeddingSettings, EngineSettings,
+    PenaltySettings, PositionSettings, SamplerSettings, TableDtype,
 };
 pub use support::DIALOG_KINDS;
 
@@ -169,6 +170,11 @@ impl GenieConfig {
     /// What the engine is to be opened with.
     pub fn engine(&self) -> &EngineSettings {
         &self.values.engine
+    }
+
+    /// What is written to files as the model runs, if anything.
+    pub fn debug(&self) -> Option<&DebugSettings> {
+        self.values.debug.as_ref()
     }
 
     /// What the QNN library is to be opened with.

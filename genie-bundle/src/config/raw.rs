@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use super::embedding::RawEmbedding;
 use super::long_context::{RawCacheGroup, RawLongContext};
+use super::positions::RawPositions;
 use super::settings::SamplerSettings;
 
 #[derive(Deserialize)]
@@ -24,6 +25,7 @@ pub(super) struct RawDialog {
     pub(super) tokenizer: RawTokenizer,
     pub(super) engine: RawEngine,
     pub(super) embedding: Option<RawEmbedding>,
+    pub(super) debug: Option<RawDebug>,
     #[serde(default)]
     pub(super) stop_sequence: Vec<String>,
     pub(super) max_num_tokens: Option<usize>,
@@ -39,6 +41,20 @@ pub(super) struct RawContext {
     pub(super) size: usize,
     pub(super) n_vocab: usize,
     pub(super) n_embd: Option<usize>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) struct RawDebug {
+    pub(super) path: Option<String>,
+    #[serde(default)]
+    pub(super) dump_tensors: bool,
+    #[serde(default)]
+    pub(super) dump_specs: bool,
+    #[serde(default)]
+    pub(super) dump_outputs: bool,
+    pub(super) dump_start: Option<u32>,
+    pub(super) dump_end: Option<u32>,
 }
 
 #[derive(Deserialize)]
@@ -93,24 +109,6 @@ pub(super) struct RawBinary {
     pub(super) ctx_bins: Vec<String>,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) struct RawPositions {
-    pub(super) rope_dim: Option<i64>,
-    pub(super) rope_theta: Option<f64>,
-    pub(super) rope_scaling: Option<RawScaling>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) struct RawScaling {
-    pub(super) rope_type: Option<String>,
-    pub(super) factor: Option<f64>,
-    pub(super) low_freq_factor: Option<f64>,
-    pub(super) high_freq_factor: Option<f64>,
-    pub(super) original_max_position_embeddings: Option<f64>,
-}
-
 /// A key that takes a value or a list of them.
 #[derive(Deserialize)]
 #[serde(untagged)]
@@ -120,13 +118,6 @@ pub(super) enum OneOrMany<T> {
 }
 
 impl<T> OneOrMany<T> {
-    pub(super) fn into_vec(self) -> Vec<T> {
-        match self {
-            Self::One(x) => vec![x],
-            Self::Many(xs) => xs,
-        }
-    }
-
     pub(super) fn as_slice(&self) -> &[T] {
         match self {
             Self::One(x) => std::slice::from_ref(x),

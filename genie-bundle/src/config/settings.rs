@@ -2,8 +2,7 @@
 
 use std::path::PathBuf;
 
-pub use genie_types::Llama3Scaling;
-use genie_types::{Dtype, TokenId};
+use genie_types::{Dtype, PositionKind, RopeConfig, TokenId};
 use serde::Deserialize;
 
 use super::long_context::LongContextSettings;
@@ -60,6 +59,23 @@ pub struct PenaltySettings {
     pub frequency_penalty: Option<f32>,
 }
 
+/// The `debug` block, where it asks for something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DebugSettings {
+    /// The folder that is written to: `genie_debug` where none is named; relative to the current folder.
+    pub path: PathBuf,
+    /// Inputs and outputs of the graphs.
+    pub dump_tensors: bool,
+    /// Descriptions of the graphs.
+    pub dump_specs: bool,
+    /// Logits.
+    pub dump_outputs: bool,
+    /// First step whose tensors are written.
+    pub dump_start: Option<u32>,
+    /// Last step whose tensors are written.
+    pub dump_end: Option<u32>,
+}
+
 /// The model's binaries and how they are fed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EngineSettings {
@@ -67,8 +83,9 @@ pub struct EngineSettings {
     pub ctx_bins: Vec<PathBuf>,
     /// Worker threads; 0 lets the engine choose.
     pub n_threads: usize,
-    /// Rotary positions, where their width is stated.
-    pub rope: Option<RopeSettings>,
+    /// How positions enter the model: of the tables without a prefix first, in the order of the config. Empty where nothing
+    /// is stated.
+    pub positions: Vec<PositionSettings>,
     /// What the default cache group drops once it is full, where the engine says it.
     pub long_context: Option<LongContextSettings>,
     /// Named caches beside the usual one.
@@ -92,15 +109,15 @@ impl EngineSettings {
     }
 }
 
-/// The `positional-encoding` block, or the older keys of `QnnHtp`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RopeSettings {
-    /// Angles per position: half of the rotated width of a head; at least 1.
-    pub dim: usize,
-    /// Base of the frequencies; above 0.
-    pub theta: f64,
-    /// `rope-scaling` of type `llama3`; all four are above 0, and `low_freq_factor < high_freq_factor`.
-    pub llama3: Option<Llama3Scaling>,
+/// One item of `positional-encoding`, or the older keys of `QnnHtp`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PositionSettings {
+    /// What the names of its tensors begin with; empty for the usual ones.
+    pub prefix: String,
+    /// The rule.
+    pub kind: PositionKind,
+    /// The rotary embedding, for the kind `rope` where its width is stated; its numbers have been checked.
+    pub rope: Option<RopeConfig>,
 }
 
 /// One of `cache-groups`.
@@ -162,4 +179,11 @@ pub struct BackendSettings {
     pub poll: bool,
     /// Width of a head's keys and values, where stated.
     pub kv_dim: Option<usize>,
+}
+
+impl EngineSettings {
+    /// The rotary embedding of the tables with that prefix; empty for the usual ones.
+    pub fn rope(&self, prefix: &str) -> Option<&RopeConfig> {
+        self.positions.iter().find(|p| p.prefix == prefix).and_then(|p| p.rope.as_ref())
+    }
 }

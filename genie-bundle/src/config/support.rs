@@ -90,17 +90,10 @@ fn model(m: &Node<'_>, out: &mut Vec<Problem>) {
         }
     }
     let Some(p) = m.get("positional-encoding") else { return };
-    if p.count_self() > 1 {
-        out.push(p.problem("more than one positional encoding is not yet supported"));
-    }
     for p in p.one_or_many() {
-        if let Some(kind) = p.str("type").filter(|k| *k != "rope") {
-            out.push(not_yet(&p, "type", &format!("positional encoding `{kind}`")));
-        }
-        if let Some(s) = p.get("rope-scaling")
-            && let Some(kind) = s.str("rope-type").filter(|k| !matches!(*k, "default" | "llama3"))
-        {
-            out.push(not_yet(&s, "rope-type", &format!("rope scaling `{kind}`")));
+        if p.str("type").is_some_and(|kind| kind != "rope") && p.str("prefix").is_some_and(|p| p != "default_") {
+            let message = "only encodings of type `rope` can have a prefix of their own";
+            out.push(p.problem_at("prefix", message));
         }
     }
 }
@@ -116,6 +109,11 @@ pub(super) fn warnings(root: &Node<'_>) -> Vec<Problem> {
     if !d.has("sampler") {
         let problem = d.problem_at("sampler", "absent: Genie's defaults are used");
         out.push(problem.hint("libGenie refuses to create a dialog without it"));
+    }
+    if let Some(debug) = d.get("debug")
+        && !["dump-tensors", "dump-specs", "dump-outputs"].into_iter().any(|key| debug.is_true(key))
+    {
+        out.push(debug.problem("writes nothing").hint("set `dump-tensors`, `dump-specs` or `dump-outputs` to true"));
     }
     let Some(e) = d.get("engine") else { return out };
     for p in e.get("model").and_then(|m| m.get("positional-encoding")).map_or(Vec::new(), |p| p.one_or_many()) {

@@ -8,10 +8,11 @@ use genie_types::TokenId;
 
 use super::embedding;
 use super::long_context;
+use super::positions;
 use super::problem::Problem;
-use super::raw::{OneOrMany, RawBackend, RawContext, RawDialog, RawHtp, RawPositions, RawScaling};
+use super::raw::{OneOrMany, RawBackend, RawContext, RawDebug, RawDialog};
 use super::rules::parse_mask;
-use super::settings::{BackendSettings, ContextSettings, EngineSettings, Llama3Scaling, RopeSettings, SamplerSettings};
+use super::settings::{BackendSettings, ContextSettings, DebugSettings, EngineSettings, SamplerSettings};
 
 /// All values of a dialog.
 #[derive(Clone, Debug)]
@@ -22,6 +23,7 @@ pub(super) struct Values {
     pub(super) tokenizer: PathBuf,
     pub(super) engine: EngineSettings,
     pub(super) backend: BackendSettings,
+    pub(super) debug: Option<DebugSettings>,
     pub(super) stop_sequences: Vec<String>,
     pub(super) max_num_tokens: Option<usize>,
 }
@@ -42,14 +44,13 @@ pub(super) fn values(raw: RawDialog, base: &Path, problems: &mut Vec<Problem>) -
         problems.push(Problem::new("/dialog/sampler/token-penalty/repetition-penalty", message));
     }
     let backend = backend(&raw.engine.backend, base);
-    let positions = raw.engine.model.positional_encoding.and_then(|p| p.into_vec().into_iter().next());
-    let rope = rope(positions, &raw.engine.backend.htp, problems);
+    let positions = positions::values(raw.engine.model.positional_encoding, &raw.engine.backend.htp, problems);
     let (long_context, cache_groups) =
         long_context::settings(raw.engine.longcontext, raw.engine.cache_groups, base, problems);
     let engine = EngineSettings {
         ctx_bins: raw.engine.model.binary.ctx_bins.iter().map(|p| resolve(base, p)).collect(),
         n_threads: raw.engine.n_threads,
-        rope,
+        positions,
         long_context,
         cache_groups,
         select_graphs: raw.engine.backend.htp.execute_select_graphs,
@@ -62,9 +63,23 @@ pub(super) fn values(raw: RawDialog, base: &Path, problems: &mut Vec<Problem>) -
         tokenizer: resolve(base, &raw.tokenizer.path),
         engine,
         backend,
+        debug: raw.debug.and_then(|d| debug(&d)),
         stop_sequences: raw.stop_sequence,
         max_num_tokens: raw.max_num_tokens,
     }
+}
+
+/// Unlike what is read, what is written lies where the program was started, as libGenie has it: bundles may be read-only.
+fn debug(raw: &RawDebug) -> Option<DebugSettings> {
+    let asks = raw.dump_tensors || raw.dump_specs || raw.dump_outputs;
+    asks.then(|| DebugSettings {
+        path: raw.path.as_deref().unwrap_or("genie_debug").into(),
+        dump_tensors: raw.dump_tensors,
+        dump_specs: raw.dump_specs,
+        dump_outputs: raw.dump_outputs,
+        dump_start: raw.dump_start,
+        dump_end: raw.dump_end,
+    })
 }
 
 /// Relative paths start at the config's folder, so a bundle can be moved and run from anywhere.
@@ -115,59 +130,4 @@ fn backend(raw: &RawBackend, base: &Path) -> BackendSettings {
         poll: htp.poll,
         kv_dim: htp.kv_dim.and_then(|n| usize::try_from(n).ok()),
     }
-}
-
-const DEFAULT_THETA: f64 = 10_000.0;
-
-/// Rotary positions, where their width is stated: the block of the model, or the older keys of `QnnHtp`.
-fn rope(positions: Option<RawPositions>, htp: &RawHtp, problems: &mut Vec<Problem>) -> Option<RopeSettings> {
-    const AT: &str = "/dialog/engine/model/positional-encoding";
-    const HTP: &str = "/dialog/engine/backend/QnnHtp";
-    let (dim, theta, scaling, dim_at, theta_at) = match positions {
-        Some(p) => (p.rope_dim, p.rope_theta, p.rope_scaling, format!("{AT}/rope-dim"), format!("{AT}/rope-theta")),
-        None => (htp.pos_id_dim, htp.rope_theta, None, format!("{HTP}/pos-id-dim"), format!("{HTP}/rope-theta")),
-    };
-    let theta = theta.unwrap_or(DEFAULT_THETA);
-    if !theta.is_finite() || theta <= 0.0 {
-        problems.push(Problem::new(theta_at, format!("expected a number above 0, found {theta}")));
-    }
-    let llama3 = scaling.and_then(|s| rope_scaling(&s, &format!("{AT}/rope-scaling"), problems));
-    match (dim?, usize::try_from(dim?)) {
-        (1.., Ok(dim)) => Some(RopeSettings { dim, theta, llama3 }),
-        (found, _) => {
-            problems.push(Problem::new(dim_at, format!("expected at least 1, found {found}")));
-            None
-        }
-    }
-}
-
-fn rope_scaling(s: &RawScaling, at: &str, problems: &mut Vec<Problem>) -> Option<Llama3Scaling> {
-    if s.rope_type.as_deref() != Some("llama3") {
-        return None;
-    }
-    let mut need = |key: &str, value: Option<f64>| {
-        let message = match value {
-            Some(v) if v > 0.0 => return Some(v),
-            Some(v) => format!("expected a number above 0, found {v}"),
-            None => "required when the rope type is `llama3`".into(),
-        };
-        problems.push(Problem::new(format!("{at}/{key}"), message));
-        None
-    };
-    let factor = need("factor", s.factor);
-    let low = need("low-freq-factor", s.low_freq_factor);
-    let high = need("high-freq-factor", s.high_freq_factor);
-    let original = need("original-max-position-embeddings", s.original_max_position_embeddings);
-    if let (Some(low), Some(high)) = (low, high)
-        && low >= high
-    {
-        let message = format!("expected more than `low-freq-factor`, {low}, found {high}");
-        problems.push(Problem::new(format!("{at}/high-freq-factor"), message));
-    }
-    Some(Llama3Scaling {
-        factor: factor?,
-        low_freq_factor: low?,
-        high_freq_factor: high?,
-        original_max_position: original?,
-    })
 }

@@ -43,7 +43,7 @@ pub struct Manifest {
 /// The checkpoint a bundle was made from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
-    /// `llama`, `qwen2` or `qwen3`.
+    /// `model_type` of its configuration: `llama`, `gemma2`.
     pub family: String,
     /// Name of the model directory.
     pub name: String,
@@ -52,6 +52,9 @@ pub struct Source {
     /// Positions that the model was trained for, where its configuration has them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub positions: Option<usize>,
+    /// Some layers rotate keys otherwise than others, or not at all: cached keys cannot be moved to other positions.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub mixed_rotation: bool,
 }
 
 /// The options that shape the output.

@@ -109,6 +109,9 @@ pub struct SavedArgs {
     /// Layout of the KV cache [default: the bundle's].
     #[arg(long, value_name = "smart-mask|shift-concat|pointer-shift|native-kv")]
     pub kv_mode: Option<String>,
+    /// Load each context binary when one of its graphs is to run, and free it when another's is.
+    #[arg(long)]
+    pub dynamic_load: bool,
 }
 
 /// Sampler settings that override the config's.
@@ -288,6 +291,7 @@ fn open(args: &Args, bundle: Bundle, graphs: Option<&GraphProfile>, printer: &Pr
     if let Some(name) = &args.saved.kv_mode {
         options = options.kv_mode(kv_mode(name)?);
     }
+    options = options.dynamic_load(args.saved.dynamic_load);
     if let Some(folder) = &args.saved.prefix_cache {
         options = options.prefix_cache(PrefixCacheOptions {
             folder: folder.clone(),
@@ -396,6 +400,7 @@ fn report(args: &Args, printer: &Printer, session: &Session, reply: &Reply, room
     }
     if args.stats {
         stats(printer, reply);
+        printer.info(session.profile().kpis().dump(" "));
     }
 }
 

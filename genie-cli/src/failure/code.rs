@@ -156,8 +156,11 @@ fn of_engine(error: &EngineError) -> Option<&'static str> {
         }
         EngineError::Unsupported { .. } => Some("unsupported-model"),
         EngineError::Config { .. }
+        | EngineError::Rope(_)
         | EngineError::RopeMissing { .. }
         | EngineError::RopeDim { .. }
+        | EngineError::NoPositionInput { .. }
+        | EngineError::PositionShape { .. }
         | EngineError::EmbeddingMissing { .. }
         | EngineError::EmbeddingWidth { .. }
         | EngineError::EmbeddingFile { .. }

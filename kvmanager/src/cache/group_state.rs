@@ -4,7 +4,7 @@ use crate::cells::{Cell, CellTable, SeqId};
 use crate::geometry::KvForm;
 use crate::group::{CacheGroup, Eviction};
 use crate::keydiff::{HeadId, Queue};
-use crate::plan::{Column, Variants};
+use crate::plan::{Column, Columns, Variants};
 use crate::tensor_buf::Runs;
 use std::collections::BTreeMap;
 
@@ -23,6 +23,8 @@ pub(super) struct GroupState {
     pub(super) block: usize,
     /// Rows that `KeyDiff` drops before the step's rows come in.
     pub(super) n_evict: usize,
+    /// The sinks among the rows that `KeyDiff` last dropped from, ascending.
+    pub(super) sinks_at: Vec<usize>,
     /// Heads no longer hold the same tokens.
     pub(super) per_head_rows: bool,
     /// `KeyDiff`: which row of each head is dropped next, and steps since the last scoring.
@@ -44,6 +46,7 @@ impl GroupState {
             extent_after: 0,
             block: 0,
             n_evict: 0,
+            sinks_at: Vec::new(),
             per_head_rows: false,
             queues: BTreeMap::new(),
             age: 0,
@@ -55,6 +58,7 @@ impl GroupState {
     pub(super) fn clear(&mut self) {
         self.cells.clear();
         self.placed.clear();
+        self.n_evict = 0;
         self.queues.clear();
         self.per_head_rows = false;
     }
@@ -99,18 +103,45 @@ impl GroupState {
         }
     }
 
-    /// Counts `n` rows as dropped. Each head's queue decides which they are; the queues are scored again every
-    /// `update_every` steps or when one runs out.
-    pub(super) fn drop_last(&mut self, n: usize, update_every: usize) {
-        let used = self.cells.n_used();
-        (used - n..used).for_each(|slot| self.cells.free(slot));
+    /// Counts up to `n` rows as dropped, and returns how many there were to drop. Each head's queue decides which they are;
+    /// the queues are scored again every `update_every` steps or when one runs out. From then on a cell is a count, except
+    /// for the sinks, which come first in every head.
+    pub(super) fn drop_by_score(&mut self, n: usize, sinks: usize, update_every: usize) -> usize {
+        self.n_evict = 0;
+        if n == 0 {
+            return 0;
+        }
+        let Self { cells, sinks_at, .. } = self;
+        sinks_at.clear();
+        sinks_at.extend(cells.used().filter(|(_, c)| c.pos < sinks).map(|(slot, _)| slot));
+        let used = cells.n_used();
+        let n = n.min(used - sinks_at.len());
+        if n == 0 {
+            return 0;
+        }
+        sinks_at.iter().enumerate().for_each(|(place, &sink)| cells.swap(place, sink));
+        (used - n..used).for_each(|slot| cells.free(slot));
         self.n_evict = n;
-        self.per_head_rows |= n > 0;
+        self.per_head_rows = true;
         let short = self.queues.is_empty() || self.queues.values().any(|q| q.len() < n);
         self.rescore = short || self.age >= update_every;
         if self.rescore {
             self.age = 0;
         }
+        n
+    }
+
+    /// Whether a step of those columns would make `KeyDiff` evict, or meet rows that it has left, of more than one sequence.
+    /// `again`: the sequences that begin again, so that their rows are gone by then. `limit`: rows once the step is kept.
+    pub(super) fn mixes_sequences(&self, columns: &Columns, again: u64, room: usize, limit: usize) -> bool {
+        if !matches!(self.rule.long, Eviction::KeyDiff { .. }) {
+            return false;
+        }
+        let owners = || self.cells.used().map(|(_, c)| c.seqs & !again).filter(|seqs| *seqs != 0);
+        let n_rows = if again == 0 { self.cells.n_used() } else { owners().count() };
+        let Some(seq) = columns.slices().next().map(|slice| slice.seq.bit()) else { return false };
+        (self.per_head_rows || n_rows > room || n_rows + columns.len() > limit)
+            && (columns.slices().any(|slice| slice.seq.bit() != seq) || owners().any(|seqs| seqs != seq))
     }
 
     /// Rows that a variant's past must hold.

@@ -8,6 +8,7 @@ use super::positions::Positions;
 use crate::cells::{Cell, SeqId};
 use crate::error::{KvError, Reason};
 use crate::geometry::KvTensor;
+use crate::group::Eviction;
 use crate::worker::Shard;
 
 /// The rows of one group.
@@ -131,6 +132,12 @@ impl KvCache {
                 return Err(KvError::Foreign {
                     why: format!("group {i} has {n} rows saved, this cache holds {capacity}"),
                 });
+            }
+        }
+        for (i, (group, saved)) in self.groups.iter().zip(&image.groups).enumerate() {
+            if saved.per_head_rows && !matches!(group.rule.long, Eviction::KeyDiff { .. }) {
+                let why = format!("group {i} was saved after KeyDiff had evicted, and here it has another rule");
+                return Err(KvError::Foreign { why });
             }
         }
         self.end_step();

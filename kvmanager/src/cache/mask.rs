@@ -9,6 +9,19 @@ use crate::group::Eviction;
 use crate::plan::Column;
 use genie_types::Variant;
 
+/// A column of a group's mask that a row of the step sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VisibleColumn {
+    /// The row: a new token of the step, by its column.
+    pub row: usize,
+    /// The mask's column.
+    pub column: usize,
+    /// Which new token the column holds; `None` for one of the past.
+    pub new: Option<usize>,
+    /// Position of the column's key; `None` where heads hold keys of different tokens.
+    pub key: Option<usize>,
+}
+
 impl KvCache {
     /// See [`Step::fill_mask`](super::Step::fill_mask).
     pub(super) fn fill_mask<T: Copy>(
@@ -25,6 +38,20 @@ impl KvCache {
         let (ar, width) = (variant.ar().get(), state.rule.ctx_of(variant));
         same("elements of the mask", ar * width, out.len())?;
         out.fill(hidden);
+        self.each_visible(variant, group, |seen| out[seen.row * width + seen.column] = visible)
+    }
+
+    /// See [`Step::each_visible`](super::Step::each_visible).
+    pub(super) fn each_visible(
+        &self,
+        variant: Variant,
+        group: usize,
+        mut each: impl FnMut(VisibleColumn),
+    ) -> Result<(), KvError> {
+        let Some(state) = self.groups.get(group) else {
+            return same("group of the mask, below", self.groups.len(), group);
+        };
+        let (ar, width) = (variant.ar().get(), state.rule.ctx_of(variant));
         let past_len = state.rule.past_len(variant);
         let (past, new) = match state.rule.form {
             KvForm::Concat => (self.store.mode.mode().past_idx(past_len, state.cells.extent()), width - ar),
@@ -32,11 +59,11 @@ impl KvCache {
         };
         let columns = &self.step.columns;
         for (i, column) in columns.iter().enumerate() {
-            let row = &mut out[i * width..(i + 1) * width];
             if self.settings.keeps_rows {
                 for (slot, cell) in state.cells.used() {
                     if state.per_head_rows || sees(state.rule.long, column, cell) {
-                        row[past + slot] = visible;
+                        let key = (!state.per_head_rows).then_some(cell.pos);
+                        each(VisibleColumn { row: i, column: past + slot, new: None, key });
                     }
                 }
             }
@@ -46,7 +73,7 @@ impl KvCache {
                         && other.pos < column.pos
                         && in_window(state.rule.long, column.pos, other.pos))
                 {
-                    row[new + j] = visible;
+                    each(VisibleColumn { row: i, column: new + j, new: Some(j), key: Some(other.pos) });
                 }
             }
         }

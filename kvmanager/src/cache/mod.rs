@@ -38,6 +38,7 @@ mod tests;
 mod views;
 
 pub use image::{GroupImage, KvImage};
+pub use mask::VisibleColumn;
 pub use step::{Keep, Step};
 pub use store::{OnRebind, Rebind};
 pub use views::SplitGuard;
@@ -47,7 +48,7 @@ use crate::error::{KvError, Reason};
 use crate::geometry::{KvForm, KvGeometry, KvKind, KvTensor};
 use crate::keydiff::{KeyDiff, KeyScorer};
 use crate::mode::ModeKind;
-use crate::plan::{KvState, Plan, PlanError, Policy, Request, Variants, plan_into};
+use crate::plan::{KvState, LogitsRequest, Plan, PlanError, Policy, Request, Variants, plan_into};
 use crate::rope::{RopeSpec, ShiftLoss};
 use crate::tensor_buf::TensorBuf;
 use crate::worker::JobWatch;
@@ -278,15 +279,22 @@ impl KvCache {
     /// [`PlanError`].
     pub fn plan(&self, tokens: &[(SeqId, usize)], policy: &Policy) -> Result<Plan, PlanError> {
         let mut plan = Plan::default();
-        self.plan_into(tokens, policy, &mut plan)?;
+        self.plan_into(tokens, policy, LogitsRequest::Last, &mut plan)?;
         Ok(plan)
     }
 
-    /// The same into a plan that exists, so that a decode step allocates nothing.
+    /// The same into a plan that exists, so that a decode step allocates nothing. `wanted`: the tokens whose logits the
+    /// steps must give, which matters where some variants have none.
     ///
     /// # Errors
     /// As [`plan`](Self::plan).
-    pub fn plan_into(&self, tokens: &[(SeqId, usize)], policy: &Policy, plan: &mut Plan) -> Result<(), PlanError> {
+    pub fn plan_into(
+        &self,
+        tokens: &[(SeqId, usize)],
+        policy: &Policy,
+        wanted: LogitsRequest,
+        plan: &mut Plan,
+    ) -> Result<(), PlanError> {
         let request = |&(seq, n_new): &(SeqId, usize)| Request { seq, n_past: self.next_pos(seq), n_new };
         for (second, &(seq, _)) in tokens.iter().enumerate() {
             if usize::from(seq.0) >= SeqId::COUNT {
@@ -298,10 +306,10 @@ impl KvCache {
         }
         match tokens {
             [] => *plan = Plan::default(),
-            [only] => plan_into(&self.state_of(only.0), &[request(only)], &self.variants, policy, plan)?,
+            [only] => plan_into(&self.state_of(only.0), &[request(only)], &self.variants, policy, wanted, plan)?,
             several => {
                 let requests: Vec<_> = several.iter().map(request).collect();
-                plan_into(&self.state_of(several[0].0), &requests, &self.variants, policy, plan)?;
+                plan_into(&self.state_of(several[0].0), &requests, &self.variants, policy, wanted, plan)?;
             }
         }
         plan.set_mode(self.mode().mode(), &self.groups[0].rule);

@@ -28,11 +28,10 @@ impl KvCache {
                     state.drop_oldest(excess, sinks);
                 }
                 Eviction::KeyDiff { sinks, update_every } if excess > 0 => {
-                    state.drop_last(excess.min(state.cells.n_used().saturating_sub(sinks)), update_every);
-                    for at in 0..self.store.splits.len() {
-                        self.evict_by_score(at, group)?;
-                    }
-                    self.groups[group].n_evict = 0;
+                    // Scores are those of keys at their positions, and once heads differ a cell no longer tells its key's.
+                    self.apply_shifts()?;
+                    self.groups[group].drop_by_score(excess, sinks, update_every);
+                    self.evict_in_all_splits(group)?;
                 }
                 Eviction::KeyDiff { .. } => {}
             }
@@ -102,12 +101,9 @@ impl KvCache {
             Eviction::None => {}
             Eviction::Window { size, sinks } => state.expire(size, sinks, &after),
             Eviction::Ring { sinks } => skip_oldest = excess - state.drop_oldest(excess, sinks),
-            Eviction::KeyDiff { sinks, update_every } if excess > 0 => {
-                let n_evict = excess.min(state.cells.n_used().saturating_sub(sinks));
-                state.drop_last(n_evict, update_every);
-                skip_oldest = excess - n_evict;
+            Eviction::KeyDiff { sinks, update_every } => {
+                skip_oldest = excess - state.drop_by_score(excess, sinks, update_every);
             }
-            Eviction::KeyDiff { .. } => {}
         }
         let (long, used) = (self.groups[group].rule.long, self.groups[group].cells.n_used());
         self.n_dropped += (n_before - used) as u64;
@@ -157,13 +153,23 @@ impl KvCache {
         Ok(())
     }
 
+    /// What `KeyDiff` has counted as dropped goes from the splits that have not committed yet.
+    pub(super) fn evict_in_all_splits(&mut self, group: usize) -> Result<(), KvError> {
+        for at in 0..self.store.splits.len() {
+            if !self.store.splits[at].committed {
+                self.evict_by_score(at, group)?;
+            }
+        }
+        self.groups[group].n_evict = 0;
+        Ok(())
+    }
+
     /// `KeyDiff` on one split: in each head the rows with the worst keys go, and rows from the end take their place.
     pub(super) fn evict_by_score(&mut self, at: usize, group: usize) -> Result<(), KvError> {
         let n_evict = self.groups[group].n_evict;
         if n_evict == 0 || self.store.splits[at].n_tensors == 0 {
             return Ok(());
         }
-        let Eviction::KeyDiff { sinks, .. } = self.groups[group].rule.long else { return Ok(()) };
         self.store.wait_split(at)?;
         let mode = self.store.mode.mode();
         let split = &mut self.store.splits[at];
@@ -177,9 +183,9 @@ impl KvCache {
                     let queue = state.queues.entry(id).or_default();
                     if state.rescore {
                         let keys = keydiff::read_keys(tensor, bytes, mode, head, n);
-                        *queue = Queue::score(self.settings.scorer.as_mut(), &id, &keys, n, sinks);
+                        *queue = Queue::score(self.settings.scorer.as_mut(), &id, &keys, n, &state.sinks_at);
                     }
-                    victims.push((id, queue.evict(n_evict, n)));
+                    victims.push((id, queue.evict(n_evict, n, &state.sinks_at)));
                 }
             }
         }

@@ -223,11 +223,18 @@ impl KvCache {
     }
 
     pub(super) fn rewind_to(&mut self, seq: SeqId, n_past: usize) -> Result<(), KvError> {
+        let others = self.positions.next.iter().enumerate().any(|(s, &next)| s != usize::from(seq.0) && next > 0);
         for group in &mut self.groups {
-            if group.per_head_rows {
-                group.clear(); // only ever to 0
+            if !group.per_head_rows {
+                group.cells.remove(seq, n_past..usize::MAX);
+                continue;
             }
-            group.cells.remove(seq, n_past..usize::MAX);
+            // All rows are this sequence's or none; where all are evicted, those of others may be missed too.
+            let own = if group.cells.n_used() > 0 { group.cells.cell(0).has(seq) } else { !others };
+            if n_past == 0 && own {
+                group.clear();
+                self.settings.scorer.reset();
+            }
         }
         self.positions.next[usize::from(seq.0)] = n_past;
         self.compact_and_sync()

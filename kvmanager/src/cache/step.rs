@@ -48,10 +48,11 @@
 //! # }
 //! ```
 
-use super::{KvCache, SplitGuard};
+use super::group_state::GroupState;
+use super::{KvCache, SplitGuard, VisibleColumn};
 use crate::KvError;
 use crate::cells::{CellTable, SeqId};
-use crate::error::same;
+use crate::error::{Reason, same};
 use crate::geometry::KvForm;
 use crate::plan::{Column, Columns, InferenceStep, MaskCol, Variants};
 use crate::tensor_buf::{Op, Run, Runs};
@@ -149,12 +150,13 @@ impl KvCache {
         self.rollback_step()?;
         self.check_columns(step)?;
         let again = self.restarted(&step.columns);
+        self.check_scored(step, again)?;
         for seq in (0..SeqId::COUNT as u8).map(SeqId).filter(|seq| again & seq.bit() != 0) {
             self.rewind_to(seq, 0)?;
         }
         if self.settings.keeps_rows {
             self.make_room(step.variant)?;
-            // Before keys are rotated, which costs precision: a variant that is refused must not.
+            // Before keys are rotated, which costs precision: a variant that is refused must not. Only scoring is earlier.
             self.check_variant(step.variant, 0)?;
             self.apply_shifts()?;
         }
@@ -206,6 +208,18 @@ impl KvCache {
             same("n_valid_kv", self.n_rows_without(self.restarted(&step.columns)), step.n_valid_kv)?;
         }
         Ok(())
+    }
+
+    /// Eviction by score makes rows of different tokens neighbours in each head, so that only a count of them is left:
+    /// they can be no one's but one sequence's.
+    fn check_scored(&self, step: &InferenceStep, again: u64) -> Result<(), KvError> {
+        let largest = step.variant.cl().get() == self.variants.max_ctx();
+        let mixes = |state: &GroupState| {
+            let room = state.rule.room(step.variant);
+            let limit = if largest { room } else { state.rule.ctx_of(step.variant) };
+            state.mixes_sequences(&step.columns, again, room, limit)
+        };
+        if self.groups.iter().any(mixes) { Err(self.refused("the step", Reason::SeveralSequences)) } else { Ok(()) }
     }
 
     /// The sequences, as a bit set, that columns take from position 0 although they have begun.
@@ -326,6 +340,7 @@ impl KvCache {
         }
         for group in &mut self.groups {
             group.age = group.age.saturating_add(1);
+            group.n_evict = 0;
             for (slot, column) in group.placed.drain(..) {
                 group.cells.put_one(slot, column.pos, column.seq);
             }
@@ -336,10 +351,13 @@ impl KvCache {
 
     /// Forgets the step under way: rows that some splits have kept already are dropped.
     fn rollback_step(&mut self) -> Result<(), KvError> {
-        let any = self.store.splits.iter().any(|s| s.committed);
+        let kept = self.step.kept;
         self.groups.iter_mut().for_each(|g| g.placed.clear());
+        // What the first commit has dropped by score goes from the splits that did not commit as well.
+        let evicted = (0..self.groups.len()).try_for_each(|group| self.evict_in_all_splits(group));
         self.end_step();
-        if any { self.store.sync_extents(&self.groups) } else { Ok(()) }
+        evicted?;
+        if kept { self.store.sync_extents(&self.groups) } else { Ok(()) }
     }
 
     pub(super) fn end_step(&mut self) {
@@ -410,6 +428,16 @@ impl Step<'_> {
     pub fn fill_mask<T: Copy>(&self, group: usize, hidden: T, visible: T, out: &mut [T]) -> Result<(), KvError> {
         self.before_commits()?;
         self.cache.fill_mask(self.variant, group, hidden, visible, out)
+    }
+
+    /// Hands out every column that [`fill_mask`](Self::fill_mask) shows, with the position of its key: row by row, the past
+    /// before the new columns.
+    ///
+    /// # Errors
+    /// [`KvError::StepMismatch`] for a group that is none; [`KvError::Committed`] after the step's first commit.
+    pub fn each_visible(&self, group: usize, each: impl FnMut(VisibleColumn)) -> Result<(), KvError> {
+        self.before_commits()?;
+        self.cache.each_visible(self.variant, group, each)
     }
 
     /// Splits, those without cache tensors included.

@@ -41,6 +41,7 @@ impl fmt::Display for Admission {
 /// How many tokens of one sequence [`plan`](super::plan()) accepts from a state.
 pub fn admit(state: &KvState, variants: &Variants) -> Admission {
     let &KvState { n_past, n_valid_kv, .. } = state;
+    let variants = variants.with_logits();
     let left = variants.limit().saturating_sub(n_past);
     let with_past = variants.candidates().iter().filter(|s| n_valid_kv <= s.cap && !s.variant.is_full_context());
     let with_past = with_past.map(|s| s.cap.saturating_add(s.ar()) - n_valid_kv).max().unwrap_or(0);

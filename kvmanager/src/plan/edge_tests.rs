@@ -136,7 +136,7 @@ fn a_group_that_evicts_starts_each_step_with_what_is_left() {
 fn nothing_to_do_is_a_plan_without_steps() {
     let variants = specs(&[(8, 32)]);
     let mut plan = one(&KvState::default(), &variants, 3, &Policy::Lenient).unwrap();
-    plan_into(&KvState::default(), &[], &variants, &Policy::Lenient, &mut plan).unwrap();
+    plan_into(&KvState::default(), &[], &variants, &Policy::Lenient, LogitsRequest::Last, &mut plan).unwrap();
     assert!(plan.steps().is_empty() && !plan.is_reprocess() && plan.n_tokens() == 0);
     let at_end = one(&KvState::at(32), &variants, 0, &Policy::Lenient).unwrap();
     assert!(at_end.steps().is_empty());

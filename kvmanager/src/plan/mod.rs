@@ -19,6 +19,7 @@
 mod admission;
 mod columns;
 mod cost;
+mod logits;
 mod overflow;
 mod policy;
 mod step;
@@ -34,6 +35,7 @@ pub use crate::geometry::KvForm;
 pub use admission::{Admission, ContextLimit, admit};
 pub use columns::{Column, Columns, SequenceSlice};
 pub use cost::CostTable;
+pub use logits::{LogitsRequest, plan_into};
 pub use overflow::Overflow;
 pub use policy::Policy;
 pub use step::{FmtWriter, InferenceStep, MaskCol, Numbered, Plan};
@@ -186,28 +188,18 @@ fn check_groups(variants: &[Variant], groups: &[CacheGroup]) -> Result<(), PlanE
 /// [`PlanError`]; tokens for which any sequence of steps exists are planned by every policy except `Genie`.
 pub fn plan(state: &KvState, requests: &[Request], variants: &Variants, policy: &Policy) -> Result<Plan, PlanError> {
     let mut plan = Plan::default();
-    plan_into(state, requests, variants, policy, &mut plan)?;
+    plan_into(state, requests, variants, policy, LogitsRequest::Last, &mut plan)?;
     Ok(plan)
 }
 
-/// The same into a plan that exists: for one sequence it allocates nothing while the list is long enough (except under
-/// `Cost`).
-///
-/// # Errors
-/// As [`plan`]; the plan is then as it was or empty.
-pub fn plan_into(
+/// Plans over all of a set, whichever variants have logits. The tokens fit the context.
+fn plan_any(
     state: &KvState,
     requests: &[Request],
     variants: &Variants,
     policy: &Policy,
     plan: &mut Plan,
 ) -> Result<(), PlanError> {
-    let limit = variants.limit();
-    for &Request { n_past, n_new, .. } in requests {
-        if n_past.checked_add(n_new).is_none_or(|end| end > limit) {
-            return Err(Overflow::ContextExceeded { n_past, n_new, limit }.into());
-        }
-    }
     let n_new = requests.iter().map(|request| request.n_new).sum();
     if n_new == 0 {
         *plan = Plan::new(plan.take_steps());
@@ -232,7 +224,25 @@ pub fn plan_into(
             return Ok(());
         }
     };
-    let mut walk = Walk::new(state, requests, variants, target, gate, plan.take_steps());
+    *plan = Plan::new(plan.take_steps());
+    walk_to((target, gate), state, requests, variants, policy, plan)?;
+    if !alone && n_valid_kv > 0 && plan.steps().iter().any(|step| step.variant.is_full_context()) {
+        *plan = Plan::default();
+        return Err(PlanError::Shared);
+    }
+    Ok(())
+}
+
+/// Adds the steps from the rows there are to the target. Each ends at the target or at most at the gate.
+fn walk_to(
+    (target, gate): (usize, usize),
+    state: &KvState,
+    requests: &[Request],
+    variants: &Variants,
+    policy: &Policy,
+    plan: &mut Plan,
+) -> Result<(), PlanError> {
+    let mut walk = Walk::new(state, requests, variants, target, gate, core::mem::take(plan).into_steps());
     match policy {
         Policy::Lenient => walk.lenient(),
         // Where its default group drops rows, libGenie takes its older loop.
@@ -242,9 +252,5 @@ pub fn plan_into(
         Policy::Cost(table) => cost::run(&mut walk, state.variant, table)?,
     }
     *plan = walk.finish();
-    if !alone && n_valid_kv > 0 && plan.steps().iter().any(|step| step.variant.is_full_context()) {
-        *plan = Plan::default();
-        return Err(PlanError::Shared);
-    }
     Ok(())
 }

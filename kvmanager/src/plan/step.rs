@@ -132,6 +132,11 @@ impl Plan {
         std::mem::take(&mut self.steps)
     }
 
+    /// The steps themselves, to go on with.
+    pub(super) fn into_steps(self) -> Vec<InferenceStep> {
+        self.steps
+    }
+
     /// All tokens of some sequences in one step without past.
     pub(super) fn without_past(mut steps: Vec<InferenceStep>, variant: Variant, columns: Columns, again: bool) -> Self {
         let new_idx = MaskCol(variant.past_capacity());

@@ -38,6 +38,8 @@ pub struct Variants {
     groups: Arc<[CacheGroup]>,
     limit: usize,
     ar_max: usize,
+    /// Those with logits, where some have none.
+    with_logits: Option<Arc<Variants>>,
 }
 
 impl Variants {
@@ -74,20 +76,36 @@ impl Variants {
         if limit == 0 || (limit > max_ctx && !groups[0].evicts()) {
             return Err(PlanError::BadSize { size: limit, max_ctx });
         }
-        let mut levels: Vec<Level> = Vec::new();
-        for (i, variant) in variants.iter().enumerate() {
-            match levels.last_mut() {
-                Some(level) if variants[level.start].cl() == variant.cl() => level.end = i + 1,
-                _ => levels.push(Level { start: i, end: i + 1 }),
-            }
-        }
         let ar_max = variants.iter().map(|s| s.ar().get()).max().unwrap_or(1);
         let cap = |variant: Variant| {
             let largest = variant.cl() == last.cl();
             groups.iter().map(|g| g.reach(variant, largest)).min().unwrap_or(0)
         };
         let candidates = variants.iter().map(|&variant| Candidate { variant, cap: cap(variant) }).collect();
-        Ok(Self { all: variants, candidates, levels, groups: groups.into(), limit, ar_max })
+        let levels = levels(&variants);
+        Ok(Self { all: variants, candidates, levels, groups: groups.into(), limit, ar_max, with_logits: None })
+    }
+
+    /// Says which variants have logits: a plan whose tokens' logits are wanted ends on one of those.
+    ///
+    /// # Errors
+    /// [`PlanError::NoVariants`] if none has.
+    pub fn giving_logits(mut self, gives: impl Fn(Variant) -> bool) -> Result<Self, PlanError> {
+        self.with_logits = None;
+        if self.all.iter().all(|&variant| gives(variant)) {
+            return Ok(self);
+        }
+        let candidates: Vec<_> = self.candidates.iter().copied().filter(|s| gives(s.variant)).collect();
+        let all: Vec<_> = candidates.iter().map(|s| s.variant).collect();
+        let ar_max = candidates.iter().map(Candidate::ar).max().ok_or(PlanError::NoVariants)?;
+        let ending = Self { levels: levels(&all), all, candidates, ar_max, ..self.clone() };
+        self.with_logits = Some(Arc::new(ending));
+        Ok(self)
+    }
+
+    /// The variants with logits: the set itself where all have them.
+    pub fn with_logits(&self) -> &Self {
+        self.with_logits.as_deref().unwrap_or(self)
     }
 
     /// All variants, CL ascending, then AR.
@@ -171,4 +189,16 @@ impl Variants {
         // A level is never empty: it is opened by its first variant.
         candidates.iter().copied().find(|s| s.ar() >= n).unwrap_or(candidates[candidates.len() - 1])
     }
+}
+
+/// Sorted variants by CL.
+fn levels(variants: &[Variant]) -> Vec<Level> {
+    let mut levels: Vec<Level> = Vec::new();
+    for (i, variant) in variants.iter().enumerate() {
+        match levels.last_mut() {
+            Some(level) if variants[level.start].cl() == variant.cl() => level.end = i + 1,
+            _ => levels.push(Level { start: i, end: i + 1 }),
+        }
+    }
+    levels
 }

@@ -24,7 +24,7 @@ pub(super) struct Walk<'v> {
 }
 
 impl<'v> Walk<'v> {
-    /// `steps`: an empty list to write to.
+    /// `steps`: the list to add to.
     pub(super) fn new(
         state: &KvState,
         requests: &'v [Request],

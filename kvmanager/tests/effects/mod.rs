@@ -10,13 +10,13 @@ const ENOUGH: usize = 200;
 
 /// Draws and effects by kind.
 pub struct Effects {
-    kinds: &'static [&'static str],
+    kinds: Vec<&'static str>,
     counts: RefCell<Vec<(usize, usize)>>,
 }
 
 impl Effects {
-    pub fn new(kinds: &'static [&'static str]) -> Self {
-        Self { kinds, counts: RefCell::new(vec![(0, 0); kinds.len()]) }
+    pub fn new(kinds: Vec<&'static str>) -> Self {
+        Self { counts: RefCell::new(vec![(0, 0); kinds.len()]), kinds }
     }
 
     pub fn count(&self, kind: usize, had_effect: bool) {
@@ -38,9 +38,9 @@ impl Effects {
 
 impl fmt::Display for Effects {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{:<10} {:>8} {:>8}", "action", "drawn", "effect")?;
+        writeln!(f, "{:<14} {:>8} {:>8}", "action", "drawn", "effect")?;
         for (kind, (drawn, effects)) in self.kinds.iter().zip(self.counts.borrow().iter()) {
-            writeln!(f, "{kind:<10} {drawn:>8} {effects:>8}")?;
+            writeln!(f, "{kind:<14} {drawn:>8} {effects:>8}")?;
         }
         Ok(())
     }

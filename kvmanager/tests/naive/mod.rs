@@ -1,6 +1,11 @@
 //! The naive cache: rows in a `Vec`, each with its position, its owners and its bytes. Also the test's own reading of
 //! every layout, written from the documentation and not from the code.
 
+mod by_head;
+
+pub use by_head::Scorer;
+
+use by_head::ByHead;
 use genie_types::Variant;
 use half::f16;
 use kvmanager::{Column, Eviction, KvCache, KvDtype, KvGeometry, KvKind, KvLayout, KvTensor};
@@ -27,11 +32,40 @@ pub struct Group {
     pub window: Option<(usize, usize)>,
     /// Sinks of a ring.
     pub ring: Option<usize>,
+    /// Eviction by score. Once it has evicted, the rows are there.
+    pub scored: Option<ByHead>,
+}
+
+impl Group {
+    /// The sequence whose rows differ from head to head by now.
+    pub fn by_head(&self) -> Option<u64> {
+        self.scored.as_ref().and_then(ByHead::owner)
+    }
+
+    pub fn len(&self) -> usize {
+        self.scored.as_ref().filter(|s| s.owner().is_some()).map_or(self.rows.len(), ByHead::len)
+    }
+
+    /// Bits of all owners.
+    pub fn seqs(&self) -> u64 {
+        self.rows.iter().fold(self.by_head().unwrap_or(0), |all, row| all | row.seqs)
+    }
+
+    fn clear(&mut self) {
+        self.rows.clear();
+        if let Some(scored) = &mut self.scored {
+            scored.clear();
+        }
+    }
 }
 
 pub struct Model {
     pub groups: Vec<Group>,
     pub next: Vec<usize>,
+    /// Rows that rules have dropped.
+    pub n_dropped: usize,
+    /// Of the rotations.
+    frequencies: [f64; 2],
 }
 
 fn bit(seq: u8) -> u64 {
@@ -39,10 +73,11 @@ fn bit(seq: u8) -> u64 {
 }
 
 impl Model {
-    pub fn new(geometry: &KvGeometry, kv: &KvCache) -> Self {
+    pub fn new(geometry: &KvGeometry, kv: &KvCache, frequencies: [f64; 2]) -> Self {
         let tensors: Vec<_> = geometry.splits.iter().flat_map(|s| s.tensors.clone()).collect();
+        let of = |group: usize| -> Vec<KvTensor> { tensors.iter().filter(|t| t.group == group).copied().collect() };
         let groups = kv.variants().groups().iter().enumerate().map(|(i, rule)| Group {
-            tensors: tensors.iter().filter(|t| t.group == i).copied().collect(),
+            tensors: of(i),
             rows: Vec::new(),
             window: match rule.long {
                 Eviction::Window { size, sinks } => Some((size, sinks)),
@@ -52,66 +87,151 @@ impl Model {
                 Eviction::Ring { sinks } => Some(sinks),
                 _ => None,
             },
+            scored: match rule.long {
+                Eviction::KeyDiff { sinks, update_every } => Some(ByHead::new(&of(i), sinks, update_every)),
+                _ => None,
+            },
         });
-        Self { groups: groups.collect(), next: vec![0; 64] }
+        Self { groups: groups.collect(), next: vec![0; 64], n_dropped: 0, frequencies }
+    }
+
+    /// Whether some group's heads hold different tokens.
+    pub fn by_head(&self) -> bool {
+        self.groups.iter().any(|g| g.by_head().is_some())
+    }
+
+    /// Whether a step of those columns would have to evict by score, or add to what that left, with rows or columns of
+    /// several sequences: what is left of rows by then is a count.
+    pub fn mixes(&self, columns: &[Column], limits: &[usize], limits_kept: &[usize]) -> bool {
+        let own = columns.iter().fold(0, |all, c| all | bit(c.seq.0));
+        self.groups.iter().zip(limits.iter().zip(limits_kept)).any(|(group, (&limit, &limit_kept))| {
+            let evicts = group.len() > limit || group.len() + columns.len() > limit_kept || group.by_head().is_some();
+            group.scored.is_some() && evicts && (own | if group.len() > 0 { group.seqs() } else { 0 }).count_ones() > 1
+        })
     }
 
     pub fn owners(&self, group: usize) -> Vec<(usize, u64)> {
+        if let Some(owner) = self.groups[group].by_head() {
+            return vec![(0, owner); self.groups[group].len()];
+        }
         let mut owners: Vec<_> = self.groups[group].rows.iter().map(|r| (r.pos, r.seqs)).collect();
         owners.sort_unstable();
         owners
     }
 
-    pub fn rows(&self, group: usize) -> Vec<(usize, u64, Vec<u8>)> {
-        let mut rows: Vec<_> = self.groups[group].rows.iter().map(|r| (r.pos, r.seqs, r.bytes.clone())).collect();
-        rows.sort_unstable();
-        rows
-    }
-
-    /// A ring drops its oldest rows until a group holds no more than its limit.
-    pub fn make_room(&mut self, limits: &[usize]) {
-        for (group, &limit) in self.groups.iter_mut().zip(limits) {
-            while let Some(sinks) = group.ring.filter(|_| group.rows.len() > limit) {
-                let candidates = group.rows.iter().enumerate().filter(|(_, r)| r.pos >= sinks);
-                let Some((oldest, _)) = candidates.min_by_key(|(_, r)| r.pos) else { break };
-                group.rows.remove(oldest);
-            }
+    /// Panics unless a group holds exactly those rows: position, owners, bytes.
+    pub fn assert_rows(&self, group: usize, mut rows: Vec<(usize, u64, Vec<u8>)>, what: &str) {
+        let own = &self.groups[group];
+        if let (Some(owner), Some(scored)) = (own.by_head(), &own.scored) {
+            assert!(rows.iter().all(|row| row.1 == owner), "owners of group {group}, {what}");
+            let bytes: Vec<_> = rows.into_iter().map(|row| row.2).collect();
+            assert_eq!(scored.bytes_of(&bytes), scored.bytes(), "rows by head of group {group}, {what}");
+            return;
         }
+        let mut expected: Vec<_> = own.rows.iter().map(|r| (r.pos, r.seqs, r.bytes.clone())).collect();
+        expected.sort_unstable();
+        rows.sort_unstable();
+        assert_eq!(rows, expected, "rows of group {group}, {what}");
     }
 
-    /// Keeps new tokens, `serial` numbers them over the whole run; then a ring holds its limit at most.
+    /// What a step drops as it begins, so that no group holds more than its limit.
+    pub fn make_room(&mut self, limits: &[usize]) {
+        self.expire();
+        // Scores are those of keys at their positions.
+        if self.groups.iter().zip(limits).any(|(g, &limit)| g.scored.is_some() && g.len() > limit) {
+            self.turn();
+        }
+        self.drop_rows(0, limits);
+    }
+
+    /// A ring drops its oldest rows, and eviction by score those with the worst keys, until `n` more fit the limit. Returns
+    /// for each group how many more would have had to go.
+    fn drop_rows(&mut self, n: usize, limits: &[usize]) -> Vec<usize> {
+        let mut missing = Vec::new();
+        for (group, &limit) in self.groups.iter_mut().zip(limits) {
+            let (before, excess) = (group.len(), (group.len() + n).saturating_sub(limit));
+            if let Some(sinks) = group.ring {
+                for _ in 0..excess {
+                    let candidates = group.rows.iter().enumerate().filter(|(_, r)| r.pos >= sinks);
+                    let Some((oldest, _)) = candidates.min_by_key(|(_, r)| r.pos) else { break };
+                    group.rows.remove(oldest);
+                }
+            }
+            if let Some(scored) = &mut group.scored {
+                scored.evict(&mut group.rows, excess);
+            }
+            self.n_dropped += before - group.len();
+            missing.push(excess.saturating_sub(before - group.len()));
+        }
+        missing
+    }
+
+    /// What the first commit of a step drops, so that the kept columns fit.
+    pub fn drop_for(&mut self, kept: &[Column], limits: &[usize]) -> Vec<usize> {
+        let next = self.next.clone();
+        for token in kept {
+            let next = &mut self.next[usize::from(token.seq.0)];
+            *next = (*next).max(token.pos + 1);
+        }
+        self.expire();
+        self.next = next;
+        self.drop_rows(kept.len(), limits)
+    }
+
+    /// Keeps new tokens, `serial` numbers them over the whole run.
     pub fn append(&mut self, kept: &[(Column, usize)], limits: &[usize]) {
+        let columns: Vec<Column> = kept.iter().map(|(column, _)| *column).collect();
+        let mut missing = self.drop_for(&columns, limits);
         for &(token, serial) in kept {
             let (seq, pos) = (usize::from(token.seq.0), token.pos);
-            for group in &mut self.groups {
+            for (group, missing) in self.groups.iter_mut().zip(&mut missing) {
+                // Where old rows do not suffice, the first new ones go.
+                let sinks = group.ring.or(group.scored.as_ref().map(ByHead::sinks));
+                if *missing > 0 && sinks.is_some_and(|sinks| pos >= sinks) {
+                    *missing -= 1;
+                    continue;
+                }
                 let mut bytes = Vec::new();
                 for tensor in &group.tensors {
                     for (head, dim) in elements(tensor) {
                         bytes.extend(element(tensor, serial, head, dim));
                     }
                 }
-                group.rows.push(Row { pos, rotated_pos: pos, seqs: bit(token.seq.0), bytes });
+                let row = Row { pos, rotated_pos: pos, seqs: bit(token.seq.0), bytes };
+                match group.scored.as_mut().filter(|s| s.owner().is_some()) {
+                    Some(scored) => scored.append(&row),
+                    None => group.rows.push(row),
+                }
             }
             self.next[seq] = self.next[seq].max(pos + 1);
         }
+        self.groups.iter_mut().filter_map(|g| g.scored.as_mut()).for_each(ByHead::grow_older);
         self.expire();
-        self.make_room(limits);
+    }
+
+    /// Another cache took the rows.
+    pub fn moved(&mut self) {
+        self.groups.iter_mut().filter_map(|g| g.scored.as_mut()).for_each(ByHead::forget_queues);
     }
 
     pub fn expire(&mut self) {
         for group in &mut self.groups {
             if let Some((size, sinks)) = group.window {
-                let next = &self.next;
+                let (next, before) = (&self.next, group.rows.len());
                 group.rows.retain(|r| {
                     let owners = (0..64).filter(|s| r.seqs & bit(*s) != 0);
                     r.pos < sinks || owners.map(|s| next[usize::from(s)]).any(|next| r.pos + size > next)
                 });
+                self.n_dropped += before - group.rows.len();
             }
         }
     }
 
     pub fn lacks(&self, n: usize) -> bool {
         let rings = self.groups.iter().filter(|g| g.ring.is_some());
+        if self.by_head() && 0 < n && n < self.next[0] {
+            return true;
+        }
         let gone = rings.map(|g| g.rows.iter().filter(|r| r.pos < n).count()).any(|held| held < n && n < self.next[0]);
         gone && n > 0
             || self.groups.iter().any(|group| {
@@ -126,9 +246,9 @@ impl Model {
             })
     }
 
-    /// Whether a windowed group holds a position twice.
+    /// Whether a group that counts on positions holds one twice.
     pub fn has_doubles(&self) -> bool {
-        self.groups.iter().filter(|g| g.window.is_some()).any(|group| {
+        self.groups.iter().filter(|g| g.window.is_some() || g.scored.is_some()).any(|group| {
             let mut positions: Vec<_> = group.rows.iter().map(|r| r.pos).collect();
             let n = positions.len();
             positions.sort_unstable();
@@ -143,7 +263,13 @@ impl Model {
     }
 
     pub fn remove(&mut self, seq: u8, range: Range<usize>) {
+        let others = self.next.iter().enumerate().any(|(s, &next)| s != usize::from(seq) && next > 0);
         for group in &mut self.groups {
+            // Once heads differ, all of them or none.
+            let own = if group.len() > 0 { group.by_head() == Some(bit(seq)) } else { !others };
+            if range.start == 0 && own {
+                group.clear();
+            }
             for row in group.rows.iter_mut().filter(|r| range.contains(&r.pos)) {
                 row.seqs &= !bit(seq);
             }
@@ -237,11 +363,11 @@ impl Model {
     }
 
     pub fn clear(&mut self) {
-        self.groups.iter_mut().for_each(|g| g.rows.clear());
+        self.groups.iter_mut().for_each(Group::clear);
         self.next.fill(0);
     }
 
-    /// Turns keys to their positions: pairs (0, 2) and (1, 3), frequencies 1 and 0.1, one rounding a shift.
+    /// Turns keys to their positions: pairs (0, 2) and (1, 3), one rounding a shift.
     pub fn turn(&mut self) {
         for group in &mut self.groups {
             for row in group.rows.iter_mut().filter(|r| r.pos != r.rotated_pos) {
@@ -251,7 +377,7 @@ impl Model {
                 for tensor in &group.tensors {
                     let size = tensor.dtype.size_bytes();
                     for _ in 0..tensor.n_heads {
-                        for (j, frequency) in [1.0, 100f64.powf(-0.5)].into_iter().enumerate() {
+                        for (j, frequency) in self.frequencies.into_iter().enumerate() {
                             if tensor.kind == KvKind::Key {
                                 let (a_at, b_at) = (at + j * size, at + (j + 2) * size);
                                 let (sin, cos) = (delta as f64 * frequency).sin_cos();

@@ -2,7 +2,7 @@
 
 use genie_types::{Dtype, KvForm, KvKind, KvTensor, TensorInfo};
 
-use super::fixture::{Model, Part, graph_mut, tensor};
+use super::fixture::{Model, Part, drop_tensor, graph_mut, tensor};
 use crate::*;
 
 use Part::*;
@@ -55,7 +55,7 @@ fn bundles_of_the_contract() {
         Case {
             name: "split, full context",
             variants: &[(64, 64)],
-            ..split(&[First(2), Head], &[DecoderPrefill, LmHead], &[4, 0])
+            ..split(&[First(2), Head], &[Decoder, LmHead], &[4, 0])
         },
         Case {
             name: "split, with and without past",
@@ -76,7 +76,9 @@ fn bundles_of_the_contract() {
         let kv: Vec<_> = layout.splits.iter().map(|s| s.kv.len()).collect();
         assert_eq!(kv, case.kv, "{}", case.name);
         assert_eq!(layout.wires.len(), case.wires, "{}", case.name);
-        assert_eq!((layout.vocab_size, layout.rope_dim), (512, Some(16)), "{}", case.name);
+        assert_eq!(layout.vocab_size, 512, "{}", case.name);
+        let tables: Vec<_> = layout.rope_tables.iter().map(|t| (t.prefix.as_str(), t.dim)).collect();
+        assert_eq!(tables, [("", 16)], "{}", case.name);
         assert_eq!(layout.n_layers(), 2, "{}", case.name);
         assert!(layout.notes.is_empty(), "{}: {:?}", case.name, layout.notes);
         check_roles(&layout, case.name);
@@ -96,9 +98,9 @@ fn check_roles(layout: &ModelLayout, name: &str) {
                     InputRole::Ids => "input_ids".into(),
                     InputRole::Embeds => "inputs_embeds".into(),
                     InputRole::Mask(g) => layout.groups[*g].mask.clone(),
-                    InputRole::Cos => "position_ids_cos".into(),
-                    InputRole::Sin => "position_ids_sin".into(),
-                    InputRole::Positions => "position_ids".into(),
+                    InputRole::Cos(table) => format!("{}position_ids_cos", layout.rope_tables[*table].prefix),
+                    InputRole::Sin(table) => format!("{}position_ids_sin", layout.rope_tables[*table].prefix),
+                    InputRole::Positions | InputRole::Distances => "position_ids".into(),
                     InputRole::CacheIndex(g) => layout.groups[*g].index.clone(),
                     InputRole::Past(kv) => kv_name(layout, &split.kv[kv.0].tensor, "in"),
                     InputRole::Wire(w) => {
@@ -245,6 +247,55 @@ fn groups_by_prefix() {
     assert_eq!(layout.groups[1].mask, "window");
 }
 
+/// The same bundle with other position inputs in every graph.
+fn with_positions(change: impl Fn(&mut genie_types::GraphInfo, usize)) -> Vec<BinaryGraphs> {
+    let mut bundle = Model::default().bundle(&[(1, 128), (32, 128)]);
+    for graph in bundle.iter_mut().flat_map(|b| &mut b.graphs) {
+        let ar = graph.input("input_ids").unwrap().n_elems();
+        change(graph, ar);
+    }
+    bundle
+}
+
+#[test]
+fn a_model_may_take_several_rotary_tables() {
+    let bundle = with_positions(|graph, ar| {
+        for name in ["swa_position_ids_cos", "swa_position_ids_sin"] {
+            graph.inputs.push(TensorInfo::new(name, [1, 1, ar, 8], Dtype::F16));
+        }
+    });
+    let layout = analyze(&bundle, &Options::default()).unwrap();
+    let tables: Vec<_> = layout.rope_tables.iter().map(|t| (t.prefix.as_str(), t.dim)).collect();
+    assert_eq!(tables, [("", 16), ("swa_", 8)]);
+    check_roles(&layout, "two tables");
+
+    let half = with_positions(|graph, ar| {
+        graph.inputs.push(TensorInfo::new("swa_position_ids_cos", [1, 1, ar, 8], Dtype::F16));
+    });
+    let error = analyze(&half, &Options::default()).unwrap_err().to_string();
+    assert!(error.contains("`swa_position_ids_sin`") && error.contains("partner"), "{error}");
+}
+
+#[test]
+fn position_ids_are_positions_or_distances_by_their_shape() {
+    for (rank4, role) in [(false, InputRole::Positions), (true, InputRole::Distances)] {
+        let bundle = with_positions(|graph, ar| {
+            graph.inputs.retain(|t| !t.name.starts_with("position_ids"));
+            let dims = if rank4 { vec![1, 1, ar, 128] } else { vec![1, ar] };
+            graph.inputs.push(TensorInfo::new("position_ids", dims, Dtype::I32));
+        });
+        let layout = analyze(&bundle, &Options::default()).unwrap();
+        assert!(layout.splits[0].graphs.iter().all(|g| g.input(role).is_some()), "{role:?}");
+        assert_eq!(layout.rope_tables, []);
+        check_roles(&layout, "positions");
+    }
+    let float = with_positions(|graph, ar| {
+        graph.inputs.push(TensorInfo::new("position_ids", [1, 1, ar, 128], Dtype::F16));
+    });
+    let error = analyze(&float, &Options::default()).unwrap_err().to_string();
+    assert!(error.contains("`position_ids`") && error.contains("int32"), "{error}");
+}
+
 #[test]
 fn hardware_tiles_are_noticed() {
     let mut bundle = Model::default().bundle(&[(1, 128)]);
@@ -306,5 +357,69 @@ fn a_model_without_cache_sees_its_whole_context() {
     let bundle = [BinaryGraphs { source: "m.bin".into(), graphs: vec![graph] }];
     let layout = analyze(&bundle, &Options::default()).unwrap();
     assert!(layout.variants[0].is_full_context());
-    assert_eq!(layout.rope_dim, None);
+    assert_eq!(layout.rope_tables, []);
+}
+
+#[test]
+fn graphs_of_which_only_cache_rows_come_out() {
+    let model = Model::default();
+    let mut bundle = model.bundle(&[(1, 128), (32, 128)]);
+    drop_tensor(&mut bundle, "ar32_cl128_1_of_1", "logits");
+    let layout = analyze(&bundle, &Options::default()).unwrap();
+    assert_eq!((layout.splits[0].kind, &layout.gives_logits[..]), (GraphKind::Default, &[true, false][..]));
+    assert_eq!(layout.splits[0].graphs[1].kind, GraphKind::DecoderPrefill);
+
+    // Free names, as libGenie allows them.
+    for (graph, name) in bundle[0].graphs.iter_mut().zip(["decode", "prefill"]) {
+        graph.name = name.into();
+    }
+    assert_eq!(analyze(&bundle, &Options::default()).unwrap().gives_logits, [true, false]);
+
+    // The last layer's past is of no use there.
+    let mut bundle = Model { parts: &[First(2), Head], ..Model::default() }.bundle(&[(1, 128), (32, 128)]);
+    drop_tensor(&mut bundle, "ar32_cl128_1_of_2", "hidden_0");
+    drop_tensor(&mut bundle, "ar32_cl128_1_of_2", "past_key_1_in");
+    drop_tensor(&mut bundle, "ar32_cl128_1_of_2", "past_value_1_in");
+    let layout = analyze(&bundle, &Options::default()).unwrap();
+    assert_eq!((layout.splits[0].kind, &layout.gives_logits[..]), (GraphKind::Decoder, &[true, false][..]));
+    bundle[1].graphs.remove(1);
+    assert_eq!(analyze(&bundle, &Options::default()).unwrap().gives_logits, [true, false], "with no wide head at all");
+
+    let mut silent = model.bundle(&[(1, 128), (32, 128)]);
+    drop_tensor(&mut silent, "ar32_cl128_1_of_1", "logits");
+    drop_tensor(&mut silent, "ar1_cl128_1_of_1", "logits");
+    let error = analyze(&silent, &Options::default()).unwrap_err();
+    assert!(matches!(error, LayoutError::NoLogits { .. }), "{error}");
+}
+
+#[test]
+fn a_head_narrower_than_its_steps() {
+    let model = Model { parts: &[First(2), Head], ..Model::default() };
+    let mut bundle = model.bundle(&[(1, 128), (8, 128), (32, 128)]);
+    bundle[1].graphs.retain(|g| !g.name.starts_with("ar32"));
+    let layout = analyze(&bundle, &Options::default()).unwrap();
+    assert_eq!(layout.splits[1].by_variant, [0, 1, 1], "the widest that is narrower");
+    assert_eq!(layout.gives_logits, [true; 3]);
+    assert!(matches!(&layout.notes[..], [Note::NarrowHead { graph, .. }] if graph == "ar8_cl128_2_of_2"));
+
+    tensor(&mut bundle, "ar8_cl128_2_of_2", "hidden_0").dims = vec![1, 8, 127];
+    let error = analyze(&bundle, &Options::default()).unwrap_err();
+    assert!(matches!(error, LayoutError::WireDiffers { .. }), "{error}");
+
+    // A head alone is wider than the step: there is none.
+    let mut bundle = model.bundle(&[(1, 128), (8, 128)]);
+    bundle[1].graphs.retain(|g| g.name.starts_with("ar8"));
+    let error = analyze(&bundle, &Options::default()).unwrap_err();
+    assert!(matches!(error, LayoutError::VariantMissing { .. }), "{error}");
+}
+
+#[test]
+fn an_index_for_each_row() {
+    let model = Model { scatter: true, ..Model::default() };
+    let mut bundle = model.bundle(&[(1, 128), (32, 128)]);
+    tensor(&mut bundle, "ar32_cl128_1_of_1", "cache_index").dims = vec![32];
+    assert!(analyze(&bundle, &Options::default()).is_ok());
+    tensor(&mut bundle, "ar32_cl128_1_of_1", "cache_index").dims = vec![31];
+    let error = analyze(&bundle, &Options::default()).unwrap_err().to_string();
+    assert!(error.contains("has shape [31], expected [1, 32] (AR, or 1)"), "{error}");
 }

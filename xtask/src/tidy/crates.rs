@@ -34,7 +34,7 @@ pub const CRATES: &[Crate] = &[
     library("nsp-graph", &["genie-types"]),
     library("kvmanager", &["genie-types"]),
     library("session-store", &["genie-types", "file-io", "kvmanager"]),
-    library("engine", &["genie-types", "qnn-api", "nsp-graph", "kvmanager", "session-store"]),
+    library("engine", &["genie-types", "file-io", "qnn-api", "nsp-graph", "kvmanager", "session-store"]),
     library("testkit", &["genie-types", "qnn-api", "qnn-host", "engine"]),
     library("compiler", &["genie-types", "file-io", "genie-bundle", "genie-tokenizer", "qnn-api", "nsp-graph"]),
     library("dialog", &["genie-types", "file-io", "genie-bundle", "genie-tokenizer", "session-store", "engine"]),

@@ -158,11 +158,11 @@ fn contradictions_are_refused() {
         (json!({ "rope_scaling": [] }), "bad `rope_scaling` in `config.json`: found [], expected an object"),
         (
             json!({ "rope_scaling": { "factor": 2.0 } }),
-            "`config.json` has no `rope_scaling.rope_type`: expected default, linear or llama3",
+            "`config.json` has no `rope_scaling.rope_type`: expected default, linear, llama3, yarn or longrope",
         ),
         (
             json!({ "rope_scaling": { "mrope_section": [16, 24, 24] } }),
-            "`config.json` has no `rope_scaling.rope_type`: expected default, linear or llama3",
+            "`config.json` has no `rope_scaling.rope_type`: expected default, linear, llama3, yarn or longrope",
         ),
         (
             json!({ "rope_scaling": { "type": "default", "mrope_section": [16, 24, 24] } }),
@@ -170,7 +170,7 @@ fn contradictions_are_refused() {
         ),
         (
             json!({ "rope_scaling": { "type": "mrope", "mrope_section": [1] } }),
-            "unsupported `rope_scaling.rope_type` in `config.json`: found mrope, this compiler needs default, linear or llama3",
+            "unsupported `rope_scaling.rope_type` in `config.json`: found mrope, this compiler needs default, linear, llama3, yarn or longrope",
         ),
         (
             json!({ "rope_scaling": { "type": "linear" } }),
@@ -178,7 +178,7 @@ fn contradictions_are_refused() {
         ),
         (
             json!({ "rope_scaling": { "type": "dynamic", "factor": 2.0 } }),
-            "unsupported `rope_scaling.rope_type` in `config.json`: found dynamic, this compiler needs default, linear or llama3",
+            "unsupported `rope_scaling.rope_type` in `config.json`: found dynamic, this compiler needs default, linear, llama3, yarn or longrope",
         ),
         (
             json!({ "rope_scaling": { "type": "default", "factor": 2.0 } }),
@@ -186,7 +186,7 @@ fn contradictions_are_refused() {
         ),
         (
             json!({ "rope_parameters": { "full_attention": { "rope_type": "default" } } }),
-            "`config.json` has no `rope_parameters.rope_type`: expected default, linear or llama3",
+            "`config.json` has no `rope_parameters.rope_type`: expected default, linear, llama3, yarn or longrope",
         ),
         (
             plus("beta_fast", json!(32)),
@@ -257,10 +257,8 @@ fn linear_scaling_divides_every_frequency() {
     let dir = tempfile::tempdir().unwrap();
     TestModel::tiny(Family::Llama).write(dir.path()).unwrap();
     set(dir.path(), "rope_scaling", json!({ "type": "linear", "factor": 2.5 }));
-    let scaling = ModelSpec::load(dir.path()).unwrap().rope.scaling.unwrap();
-    // The rule of `llama3`: a frequency is divided by the factor where its wavelength exceeds this length; none is shorter than tau.
-    let longest_kept = scaling.original_max_position / scaling.low_freq_factor;
-    assert!(scaling.factor == 2.5 && longest_kept < std::f64::consts::TAU, "{scaling:?}");
+    let scaling = ModelSpec::load(dir.path()).unwrap().rope.scaling;
+    assert_eq!(scaling, Some(RopeScaling::Linear { factor: 2.5 }));
 }
 
 #[test]
@@ -343,7 +341,34 @@ fn windows_are_in_the_layers_that_transformers_gives_them() {
     );
     let qwen = json!({ "use_sliding_window": true, "sliding_window": 100, "max_window_layers": 3 });
     assert_eq!(window(Family::Qwen2, &qwen), Some((100, vec![false, false, false, true])));
+    let smol = json!({ "use_sliding_window": true, "sliding_window": 100, "no_rope_layers": [1, 1, 0, 1] });
+    assert_eq!(window(Family::SmolLm3, &smol), Some((100, vec![false, false, true, false])));
+    let third = json!({ "sliding_window": 512, "sliding_window_pattern": "absent", "_sliding_window_pattern": 3 });
+    assert_eq!(window(Family::Gemma3, &third), Some((512, vec![true, true, false, true])));
     let listed = json!({ "sliding_window": 9, "layer_types":
         ["sliding_attention", "full_attention", "full_attention", "sliding_attention"] });
     assert_eq!(window(Family::Gemma2, &listed), Some((9, vec![true, false, false, true])));
+}
+
+#[test]
+fn one_table_holds_the_positions_of_both_bases() {
+    let steps = |theta: f64, local: f64, more: &Value| {
+        let dir = tempfile::tempdir().unwrap();
+        TestModel::tiny(Family::Gemma3).write(dir.path()).unwrap();
+        edit(dir.path(), "config.json", |config| {
+            config["rope_theta"] = json!(theta);
+            config["rope_local_base_freq"] = json!(local);
+            for (key, value) in more.as_object().unwrap() {
+                config[key] = value.clone();
+            }
+        });
+        let steps = ModelSpec::load(dir.path()).map(|spec| spec.local_rope.unwrap());
+        steps.map(|steps| (steps.global_step, steps.local_step)).map_err(|error| error.to_string())
+    };
+    assert_eq!(steps(1e6, 1e4, &json!({})), Ok((3, 2)));
+    assert_eq!(steps(1e4, 1e4, &json!({})), Ok((1, 1)));
+    assert_eq!(steps(1e8, 1e4, &json!({})), Ok((4, 2)));
+    assert!(steps(500_000.0, 1e4, &json!({})).unwrap_err().contains("unsupported `rope_local_base_freq`"));
+    let scaled = json!({ "rope_scaling": { "rope_type": "linear", "factor": 8.0 } });
+    assert!(steps(1e6, 1e4, &scaled).unwrap_err().contains("positions that are not scaled"));
 }

@@ -104,6 +104,7 @@ pub(crate) fn decode(info: &TensorInfo, bytes: &[u8]) -> Vec<f32> {
     match info.dtype {
         Dtype::F32 => bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect(),
         Dtype::F16 => bytes.as_chunks().0.iter().map(|b| f16::from_le_bytes(*b).to_f32()).collect(),
+        Dtype::I32 => bytes.as_chunks().0.iter().map(|b| i32::from_le_bytes(*b) as f32).collect(),
         Dtype::SFixed8 | Dtype::SFixed4 => {
             let q: Vec<i8> = match info.dtype {
                 Dtype::SFixed8 => bytes.iter().map(|b| b.cast_signed()).collect(),
@@ -155,6 +156,10 @@ fn compute(graph: &Graph, node: &Node, values: &[Vec<f32>]) -> Vec<f32> {
     let param = |name: &str| node.params.iter().find(|(n, _)| n == name).map(|(_, p)| p.clone());
     let last = *dims(0).last().unwrap();
     match node.op.as_str() {
+        "Gather" if param("axis") == Some(Param::I32(2)) => input(0)
+            .chunks(last)
+            .flat_map(|row| input(1).iter().map(|&i| row[i as usize]).collect::<Vec<_>>())
+            .collect(),
         "Gather" => {
             let width = dims(0)[1];
             input(1).iter().flat_map(|&id| input(0)[id as usize * width..][..width].to_vec()).collect()

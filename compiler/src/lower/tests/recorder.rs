@@ -61,7 +61,11 @@ impl Graph {
         let last = |i: usize| *dims[i].last().unwrap();
         let param = |name: &str| params.iter().find(|(n, _)| *n == name).map(|(_, p)| p);
         Some(match op {
-            "Gather" => [dims[1], &dims[0][1..]].concat(),
+            "Gather" => match param("axis") {
+                Some(Param::I32(0)) => [dims[1], &dims[0][1..]].concat(),
+                Some(Param::I32(axis)) => [&dims[0][..*axis as usize], dims[1]].concat(),
+                other => panic!("axis {other:?}"),
+            },
             "RmsNorm" => {
                 assert_eq!(dims[1], [last(0)], "gamma");
                 dims[0].to_vec()

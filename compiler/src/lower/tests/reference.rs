@@ -112,6 +112,11 @@ impl Reference {
         if interval.is_some_and(|n| (layer as u64 + 1).is_multiple_of(n)) {
             return None;
         }
+        // The layers of Gemma 3 that have a window.
+        let pattern = self.config["sliding_window_pattern"].as_u64();
+        if self.kind == "gemma3_text" && !(layer as u64 + 1).is_multiple_of(pattern.unwrap_or(6)) {
+            return Some(self.number("rope_local_base_freq").unwrap_or(10_000.0));
+        }
         self.number("rope_theta")
     }
 

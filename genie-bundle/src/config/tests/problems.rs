@@ -250,7 +250,7 @@ fn bad_configs_name_each_problem_and_its_place() {
         ),
         Case(
             &[("/dialog/engine/model/positional-encoding/rope-theta", "0")],
-            &["/dialog/engine/model/positional-encoding/rope-theta: expected a number above 0, found 0"],
+            &["/dialog/engine/model/positional-encoding/rope-theta: expected a finite number above 0, found 0"],
         ),
     ];
     assert!(cases.len() >= 40);

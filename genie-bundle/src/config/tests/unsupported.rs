@@ -61,12 +61,8 @@ fn what_this_build_cannot_do_is_refused_by_name() {
              (`QnnHtp` configs run on the embedded backend and on libQnnHtp)",
         ),
         (
-            with(&[(pe, json!({"type": "alibi"}))]),
-            "/dialog/engine/model/positional-encoding/type: positional encoding `alibi` is not yet supported",
-        ),
-        (
-            with(&[(pe, json!({"type": "rope", "rope-scaling": {"rope-type": "yarnrope"}}))]),
-            "/dialog/engine/model/positional-encoding/rope-scaling/rope-type: rope scaling `yarnrope` is not yet supported",
+            with(&[(pe, json!([{"type": "rope", "rope-dim": 16}, {"type": "alibi", "prefix": "swa_"}]))]),
+            "/dialog/engine/model/positional-encoding/1/prefix: only encodings of type `rope` can have a prefix of their own",
         ),
         (
             with(&[("/dialog/sampler", json!({"version": 1, "type": "custom", "callback-name": "f"}))]),

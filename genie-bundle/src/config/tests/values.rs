@@ -1,6 +1,6 @@
 //! What valid configs become.
 
-use genie_types::{Dtype, TokenId};
+use genie_types::{Dtype, Llama3Scaling, RopeConfig, RopeScaling, TokenId};
 
 use super::*;
 
@@ -14,7 +14,7 @@ fn the_golden_config_becomes_values() {
     assert_eq!((c.sampler().seed, c.sampler().temp, c.sampler().top_k), (Some(42), Some(0.8), Some(40)));
     assert_eq!(c.tokenizer(), Path::new("/bundle/tokenizer.json"));
     assert_eq!(c.engine().ctx_bins, [Path::new("/bundle/model.bin")]);
-    assert_eq!(c.engine().rope, Some(RopeSettings { dim: 16, theta: 10_000.0, llama3: None }));
+    assert_eq!(c.engine().rope(""), Some(&RopeConfig::new(16, 10_000.0)));
     assert_eq!((c.backend().cpu_mask, c.backend().kv_dim), (0xe0, Some(32)));
     assert!(c.warnings().is_empty() && c.stop_sequences().is_empty() && c.max_num_tokens().is_none());
 }
@@ -61,7 +61,7 @@ fn unset_and_listed_values_arrive() {
     assert_eq!((c.context().bos, c.sampler().seed), (None, Some(-1)));
     assert_eq!(c.context().eos, [TokenId(257), TokenId(414)]);
     assert_eq!(c.engine().ctx_bins, [Path::new("/bundle/a.bin"), Path::new("/abs/b.bin")]);
-    assert_eq!(c.engine().rope, Some(RopeSettings { dim: 24, theta: 500_000.0, llama3: None }));
+    assert_eq!(c.engine().rope(""), Some(&RopeConfig::new(24, 500_000.0)));
 }
 
 #[test]
@@ -100,8 +100,13 @@ fn embeddings_groups_and_scaling_arrive() {
     assert_eq!(c.engine().cache_groups, [group("past_", None, None), group("swa_", Some("m"), Some(window))]);
     assert_eq!(c.engine().select_graphs, ["g"]);
     assert_eq!(
-        c.engine().rope.unwrap().llama3.unwrap(),
-        Llama3Scaling { factor: 8.0, low_freq_factor: 1.0, high_freq_factor: 4.0, original_max_position: 8192.0 }
+        c.engine().rope("").unwrap().scaling,
+        Some(RopeScaling::Llama3(Llama3Scaling {
+            factor: 8.0,
+            low_freq_factor: 1.0,
+            high_freq_factor: 4.0,
+            original_max_position: 8192.0
+        }))
     );
 }
 

@@ -6,7 +6,7 @@ use anyhow::Result;
 use genie_bundle::config::{Examination, GenieApi, Problem, examine};
 use serde_json::json;
 
-use super::{Source, api, list};
+use super::source::{Source, api, list};
 use crate::exit::ExitStatus;
 use crate::printer::Printer;
 

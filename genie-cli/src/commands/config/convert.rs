@@ -6,7 +6,7 @@ use anyhow::Result;
 use genie_bundle::config::{ConfigError, ConvertError, GenieApi, Origin, convert, text};
 use serde_json::{Value, json};
 
-use super::{Source, api, list, listed};
+use super::source::{Source, api, list, listed};
 use crate::exit::ExitStatus;
 use crate::failure::Partial;
 use crate::outfile;
