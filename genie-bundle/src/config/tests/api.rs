@@ -27,7 +27,7 @@ fn positions_move_between_backend_and_model_and_back() {
     assert_eq!(moved, [format!("{HTP}/pos-id-dim"), format!("{HTP}/rope-theta")]);
     assert_eq!(again, newer);
     // Both say the same to the engine.
-    let rope = |document: &Value| format!("{:?}", parse(document).unwrap().engine().rope());
+    let rope = |document: &Value| format!("{:?}", parse(document).unwrap().engine().rope(""));
     assert_eq!(rope(&older), rope(&newer));
     // Nothing to do is nothing done.
     assert_eq!(changes(&newer, "1.20"), (newer, vec![]));
