@@ -6,7 +6,7 @@ use crate::lower::tests::recorder::FakeTarget;
 use crate::testmodel::TestModel;
 use crate::{CompileError, CompileOptions, Hint, Manifest, Precision, Silent};
 use serde_json::{Value, json};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// One way to break a model, and the error that it gives.
 pub(crate) struct Case {
@@ -56,6 +56,28 @@ impl Case {
         (!as_expected)
             .then(|| format!("case `{name}`\n     found: {message} ({hint:?}), left {left:?}\n  expected: {wanted:?}"))
     }
+}
+
+/// A folder with a good model, and where its bundle is to stand.
+pub(crate) struct Place {
+    pub(crate) dir: tempfile::TempDir,
+    pub(crate) model: PathBuf,
+    pub(crate) out: PathBuf,
+}
+
+pub(crate) fn place() -> Place {
+    let dir = tempfile::tempdir().unwrap();
+    let (model, out) = (dir.path().join("model"), dir.path().join("bundle"));
+    TestModel::tiny(Family::Llama).write(&model).unwrap();
+    Place { dir, model, out }
+}
+
+/// The names in a folder, sorted.
+pub(crate) fn names(dir: &Path) -> Vec<String> {
+    let mut names: Vec<_> =
+        std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
 }
 
 /// Compiles with a recorder: AR 1 and 4, CL 16, f16.

@@ -2,8 +2,8 @@
 //! library, against a double-precision reference without graphs, cache or float16.
 //!
 //! *Tolerance*: 2 % of the largest logit. Where the reference's margin is 0.15 or more, the most likely token is the same.
-//! A cache of 8 bits is not among them: float16 noise moves keys to the next of 255 values, so a reference proves little. The
-//! recorded bundle `w8a16` has one, and equals libGenie's tokens (`golden_htp.rs`).
+//! A cache of 8 bits has a reference of its own in `u8_cache_htp.rs`. The recorded bundle `w8a16` has one, too, and equals
+//! libGenie's tokens (`golden_htp.rs`).
 
 use std::path::{Path, PathBuf};
 

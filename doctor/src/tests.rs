@@ -239,6 +239,25 @@ const CHANGES: &[Change] = &[
         c.set(&format!("{HTP}/pos-id-dim"), json!(8));
     }, &["rope-dim"]),
     ("scaling without its type", |c| c.set(&format!("{ROPE}/rope-scaling"), json!({"factor": 8})), &["rope-scaling-ignored"]),
+    ("yarn over half of the angles", |c| {
+        c.set(&format!("{ROPE}/rope-scaling"), json!({"rope-type": "yarnrope", "factor": 4, "dim": 4,
+            "original-max-position-embeddings": 64}));
+    }, &["yarn-dim"]),
+    ("absolute positions for graphs with rotary tables", |c| c.set(ROPE, json!({"type": "absolute"})), &["position-inputs", "position-inputs"]),
+    ("alibi for graphs that take positions", |c| {
+        c.set(ROPE, json!({"type": "alibi"}));
+        for (g, n) in [1, 8].into_iter().enumerate() {
+            *c.tensor_mut(g, "position_ids_cos") = TensorInfo::new("position_ids", [1, n], Dtype::I32);
+            *c.tensor_mut(g, "position_ids_sin") = TensorInfo::new("unread", [1], Dtype::I32);
+        }
+    }, &["graph-contract", "position-inputs"]),
+    ("a table without an encoding of its prefix", |c| {
+        for g in 0..2 {
+            for name in ["position_ids_cos", "position_ids_sin"] {
+                c.tensor_mut(g, name).name = format!("swa_{name}");
+            }
+        }
+    }, &["position-inputs", "position-inputs"]),
     ("a longer context than compiled", |c| c.set("/dialog/context/size", json!(65)), &["context-size"]),
     ("embeddings without a table", |c| {
         for (g, n) in [1, 8].into_iter().enumerate() {

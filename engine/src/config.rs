@@ -9,7 +9,7 @@ use kvmanager::{Eviction, HolePolicy, ModeKind, Policy};
 use nsp_graph::GroupOptions;
 use session_store::ModelHash;
 
-use crate::{DumpOptions, EngineError};
+use crate::{ContextShift, DumpOptions, EngineError};
 
 /// Most threads that move cache rows.
 const MAX_THREADS: usize = 1024;
@@ -44,8 +44,12 @@ pub struct EngineConfig {
     /// What cache groups drop once their past is full, by prefix; a group that is not listed keeps everything. Under policy
     /// `genie` a window on the default group is libGenie's ring of slots.
     pub long_context: Vec<(String, Eviction)>,
-    /// What ranks keys, where a group drops rows by `KeyDiff`.
-    pub key_scores: KeyScores,
+    /// Drops old tokens and moves the others up where the context is full, for callers that ask
+    /// [`make_room`](crate::TokenModel::make_room) before they process; `None` ends there.
+    pub context_shift: Option<ContextShift>,
+    /// Where a group drops rows by `KeyDiff`: the share of the newest mean in the running anchor that keys are compared with,
+    /// above 0 and at most 1; `None` for the mean itself. [`Engine::set_scorer`](crate::Engine::set_scorer) takes any other scorer.
+    pub anchor_alpha: Option<f32>,
     /// Load and use only these graphs.
     pub select_graphs: Option<Vec<String>>,
     /// What saved caches are marked with; `None` for a mark taken from the context binaries' bytes. Give the source's own
@@ -83,7 +87,8 @@ impl EngineConfig {
             embedding: None,
             cache_groups: Vec::new(),
             long_context: Vec::new(),
-            key_scores: KeyScores::default(),
+            context_shift: None,
+            anchor_alpha: None,
             select_graphs: None,
             model_hash: None,
             mixed_rotation: false,
@@ -130,15 +135,6 @@ impl EngineConfig {
         }
         Ok(())
     }
-}
-
-/// What ranks the keys of a cache that drops rows by `KeyDiff`; [`Engine::set_scorer`](crate::Engine::set_scorer) takes any other.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct KeyScores {
-    /// Share of the newest mean in the running anchor, above 0 and at most 1; `None` for no running anchor.
-    pub anchor_alpha: Option<f32>,
-    /// A context binary whose graph scores keys; `None` for the program's own scores.
-    pub network: Option<PathBuf>,
 }
 
 /// A file of token embeddings: one row after the other, by id.

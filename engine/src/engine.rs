@@ -23,7 +23,7 @@ use crate::quant::QuantParams;
 use crate::run::{Scratch, SeqTokens};
 use crate::saved::ModelIdentity;
 use crate::transcript::{Sequences, Transcript};
-use crate::{EngineError, QnnExecutor, SequenceModel, StepLog, StopFlag, TokenModel};
+use crate::{ContextShift, EngineError, QnnExecutor, SequenceModel, StepLog, StopFlag, TokenModel};
 
 /// A loaded model with its cache.
 ///
@@ -34,6 +34,7 @@ pub struct Engine<X = QnnExecutor> {
     pub(crate) kv: KvCache,
     pub(crate) sequences: Sequences,
     pub(crate) policy: Policy,
+    pub(crate) context_shift: Option<ContextShift>,
     pub(crate) scratch: Scratch,
     pub(crate) vocab_size: usize,
     pub(crate) identity: ModelIdentity,
@@ -58,9 +59,10 @@ impl<X: Executor> Engine<X> {
             n_threads: config.n_threads,
             holes: config.holes,
             rope: positions::key_rotation(&layout, config, limit),
-            scorer: config.key_scores.anchor_alpha.map(|alpha| Box::new(KeyDiff::running(alpha)) as _),
+            scorer: config.anchor_alpha.map(|alpha| Box::new(KeyDiff::running(alpha)) as _),
             ..KvOptions::default()
         };
+        let context_shift = ContextShift::check(config, &variants, options.rope.is_some())?;
         let kv = KvCache::new(&cache::geometry(&layout, &variants, options.mode)?, variants, options)?;
         let io = IoBuffers::new(&layout);
         let writers = InputWriters::new(&layout, &io, config, &kv)?;
@@ -89,6 +91,7 @@ impl<X: Executor> Engine<X> {
             kv,
             sequences: Sequences::new(limit),
             policy: config.policy.clone(),
+            context_shift,
             vocab_size,
             identity: ModelIdentity::new(config),
             stop: StopFlag::default(),
@@ -198,6 +201,14 @@ impl<X: Executor> TokenModel for Engine<X> {
 
     fn admission(&self) -> Option<Admission> {
         Some(Engine::admission(self))
+    }
+
+    fn shifts_context(&self) -> bool {
+        self.context_shift.is_some()
+    }
+
+    fn make_room(&mut self, tokens: &[TokenId]) -> Result<usize, EngineError> {
+        self.shift_for(tokens)
     }
 
     fn stop_flag(&self) -> Option<StopFlag> {

@@ -32,7 +32,7 @@
 //! | load a bundle, with which settings | [`Engine::open`], [`EngineConfig`], [`RopeConfig`], [`EmbeddingLut`], [`Policy`] |
 //! | get logits, go back, save | [`TokenModel`]: what a dialog sees; [`Transcript`], [`Snapshot`] |
 //! | run several sequences, verify drafts | [`SequenceModel`], [`SeqTokens`], [`SeqId`] |
-//! | go on when the context is full | [`Eviction`], [`GroupOptions`], [`HolePolicy`]; [`Overflow`] is what does not fit |
+//! | go on when the context is full | [`Eviction`], [`ContextShift`], [`GroupOptions`], [`HolePolicy`]; [`Overflow`] is what does not fit |
 //! | keep prompt prefixes on disk | [`PrefixCache`] |
 //! | measure a model | [`perplexity::of_window`], [`perplexity::NllStats`]; [`calibrate`] for [`Policy::Cost`] |
 //! | stop a long prompt from another thread | [`StopFlag`], from [`TokenModel::stop_flag`] |
@@ -44,7 +44,8 @@
 //! Inside, one concept per file: `load` opens files; `run` is the loop over a plan's steps, `graphs` one step of it,
 //! `rollback` and `genie_overflow` the way back after a failure; `input_writer`, `mask`, `rope`, `distances`, `embed` write a
 //! step's inputs, `positions` says which table is which, `io` holds the buffers, `head` the logits,
-//! `quant` their element types; `sequences`, `saved`, `cache` and `transcript` are the cache's operations and its tokens.
+//! `quant` their element types; `sequences`, `saved`, `cache`, `context_shift` and `transcript` are the cache's operations
+//! and its tokens.
 //!
 //! # What it must never know
 //!
@@ -56,6 +57,7 @@ mod buffer;
 mod cache;
 pub mod calibrate;
 pub mod config;
+mod context_shift;
 mod distances;
 pub mod dump;
 mod embed;
@@ -88,7 +90,8 @@ mod transcript;
 #[cfg(test)]
 mod tests;
 
-pub use config::{EmbeddingLut, EngineConfig, KeyScores, LutDtype};
+pub use config::{EmbeddingLut, EngineConfig, LutDtype};
+pub use context_shift::ContextShift;
 pub use dump::DumpOptions;
 pub use engine::Engine;
 pub use error::EngineError;

@@ -38,6 +38,22 @@ pub trait TokenModel: Send {
         None
     }
 
+    /// Whether a full context goes on without its oldest tokens: then any number of tokens fits after
+    /// [`make_room`](Self::make_room).
+    fn shifts_context(&self) -> bool {
+        false
+    }
+
+    /// Makes room for tokens where [the context is shifted](Self::shifts_context): `n_past` may go down. Returns how many of
+    /// them were processed meanwhile, for more than the context holds; at least one is left.
+    ///
+    /// # Errors
+    ///
+    /// As [`prefill`](Self::prefill), and [`EngineError::Kv`] where positions cannot be shifted.
+    fn make_room(&mut self, _tokens: &[TokenId]) -> Result<usize, EngineError> {
+        Ok(0)
+    }
+
     /// Processes new tokens and returns the logits of the last.
     ///
     /// # Errors

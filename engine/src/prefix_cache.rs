@@ -117,7 +117,11 @@ impl PrefixCache {
         // The last token is processed in any case: its logits are wanted.
         if at == prompt.len() {
             at -= 1;
-            model.rewind(at)?;
+            // What the token before the last needs may have been dropped by long context.
+            if model.rewind(at).is_err() {
+                model.reset()?;
+                at = 0;
+            }
         }
         let n_restored = at;
         let lengths = std::iter::successors(Some(self.min_tokens), |n| n.checked_mul(2));

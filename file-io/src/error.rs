@@ -1,5 +1,6 @@
 //! Why a file was not written.
 
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -116,12 +117,12 @@ impl fmt::Display for Shortage {
 impl FileError {
     /// The constructor of an [`Io`](Self::Io), for `map_err`.
     pub fn io(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::Io { operation, path: path.to_owned(), source }
+        move |source| Self::Io { operation, path: meant(path), source }
     }
 
     /// The error of a file that grew to `needed` bytes in `folder`; with the figures if room is what lacks.
     pub(crate) fn writing(path: &Path, folder: &Path, needed: u64, exact: bool, source: io::Error) -> Self {
-        let (path, folder) = (path.to_owned(), visible(folder));
+        let (path, folder) = (meant(path), visible(folder));
         match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
                 let free = space::free_bytes(folder);
@@ -155,12 +156,28 @@ impl FileError {
 
 /// The folder itself, or the one around it that is no temporary folder: the user knows that one.
 fn visible(folder: &Path) -> &Path {
-    let is_temporary = |part: &Path| {
-        let name = part.file_name().unwrap_or_default().to_string_lossy();
-        name.starts_with('.') && name.split('.').any(|part| Maker::parse(part).is_some())
-    };
+    let is_temporary = |part: &Path| part.file_name().and_then(meant_name).is_some();
     let outermost = folder.ancestors().filter(|part| is_temporary(part)).last();
     outermost.map_or(folder, folder_of)
+}
+
+/// The path by the names that temporary files and folders will have in the end: the user gave those.
+fn meant(path: &Path) -> PathBuf {
+    path.iter().map(|part| meant_name(part).unwrap_or_else(|| part.to_owned())).collect()
+}
+
+/// What a temporary file or folder will be called; `None` for any other name.
+fn meant_name(name: &OsStr) -> Option<OsString> {
+    let name = name.to_str()?.strip_prefix('.')?;
+    let mut at = 0;
+    for part in name.split('.') {
+        if at > 0 && Maker::parse(part).is_some() {
+            let name = &name[..at - 1];
+            return Some(name.strip_suffix(".partial").unwrap_or(name).into());
+        }
+        at += part.len() + 1;
+    }
+    None
 }
 
 /// A number of bytes in decimal units.
@@ -187,6 +204,23 @@ mod tests {
         assert_eq!(visible(Path::new(&staging)), Path::new("t"));
         assert_eq!(visible(Path::new(&staging[2..])), Path::new("."));
         assert_eq!(visible(Path::new("t/.hidden/b")), Path::new("t/.hidden/b"));
+    }
+
+    #[test]
+    fn a_file_is_named_as_it_will_be_called() {
+        let this = Maker::this();
+        let cases = [
+            (format!("t/.b.partial.{this}.0/model.bin"), "t/b/model.bin"),
+            (format!("/t/.my.b.partial.{this}.12/.x.json.{this}.3.tmp"), "/t/my.b/x.json"),
+            (format!("t/.{this}"), &*format!("t/.{this}")),
+            ("t/.hidden/b.partial".into(), "t/.hidden/b.partial"),
+            (".".into(), "."),
+        ];
+        for (path, expected) in cases {
+            assert_eq!(meant(Path::new(&path)), Path::new(expected));
+            let error = FileError::io("write", Path::new(&path))(io::ErrorKind::PermissionDenied.into());
+            assert_eq!(error.to_string(), format!("cannot write `{expected}`"));
+        }
     }
 
     /// What a growing file has taken is free again once it is removed.

@@ -6,16 +6,22 @@
 //! | the second | | the program ends as if it had no handler |
 //!
 //! The exit code is 128 and the signal's number. A signal that was ignored when the program started stays ignored: `nohup`,
-//! or a background job of a script.
+//! or a background job of a script. On other systems than Unix nothing is handled: the system ends the program.
 
 use std::fmt;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+#[cfg(unix)]
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
-use signal_hook::{flag, low_level};
+#[cfg(unix)]
+use signal_hook::{flag, iterator::Signals, low_level};
+
+// The same numbers on every Unix.
+const SIGHUP: i32 = 1;
+const SIGINT: i32 = 2;
+const SIGTERM: i32 = 15;
 
 /// A signal that asks the program to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +96,7 @@ impl Interrupt {
     ///
     /// # Errors
     /// The thread that waits for signals cannot be started: they end the program as they always do.
+    #[cfg(unix)]
     pub fn listen(&self, announce: impl Fn(Signal) + Send + 'static) -> io::Result<()> {
         let ignored = ignored_signals();
         let heeded = || Signal::ALL.into_iter().filter(|signal| ignored & (1 << (signal.0 - 1)) == 0);
@@ -110,6 +117,17 @@ impl Interrupt {
         Ok(())
     }
 
+    /// Handles nothing: there are no such signals here.
+    ///
+    /// # Errors
+    /// None.
+    #[cfg(not(unix))]
+    pub fn listen(&self, announce: impl Fn(Signal) + Send + 'static) -> io::Result<()> {
+        drop(announce);
+        Ok(())
+    }
+
+    #[cfg(unix)]
     fn receive(&self, signal: Signal, announce: &dyn Fn(Signal)) {
         let state = self.state();
         self.0.received.store(signal.0, Ordering::Release);
@@ -171,6 +189,7 @@ impl Drop for Deferred<'_> {
 }
 
 /// The signals that this process ignores, a bit for each, as the kernel reports them; none where it does not say.
+#[cfg(unix)]
 fn ignored_signals() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -187,6 +206,14 @@ mod tests {
         assert_eq!(codes, [("SIGINT".into(), 130), ("SIGTERM".into(), 143), ("SIGHUP".into(), 129)]);
     }
 
+    #[cfg(unix)]
+    #[test]
+    fn the_numbers_are_the_systems() {
+        use signal_hook::consts;
+        assert_eq!(Signal::ALL.map(|signal| signal.0), [consts::SIGINT, consts::SIGTERM, consts::SIGHUP]);
+    }
+
+    #[cfg(unix)]
     #[test]
     fn a_deferred_signal_stops_what_was_registered_before_and_after_it() {
         let interrupt = Interrupt::default();

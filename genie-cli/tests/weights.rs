@@ -301,3 +301,68 @@ fn a_binary_of_another_model_is_refused_by_name() {
     let output = run(home.path(), &[&plain[..], &["--save", text(&saved)]].concat());
     assert!(code(&output) == 1 && !saved.exists(), "{}", stderr(&output));
 }
+
+/// A full disk named a hidden folder beside the bundle, and `--restore` of a file said that there is no such folder.
+#[cfg(unix)]
+#[test]
+fn files_are_named_as_the_user_gave_them() {
+    let home = tempfile::tempdir().unwrap();
+    let (model, out) = (home.path().join("model"), home.path().join("bundle"));
+    TestModel::tiny(Family::Llama).write(&model).unwrap();
+    let genie = assert_cmd::cargo::cargo_bin("genie");
+    let limited = Command::new("bash")
+        .args([
+            "-c",
+            "ulimit -f 8; exec \"$0\" compile \"$1\" -o \"$2\" --ar 1 --cl 16",
+            text(&genie),
+            text(&model),
+            text(&out),
+        ])
+        .env("GENIE_CACHE", home.path())
+        .output()
+        .unwrap();
+    let said = stderr(&limited);
+    assert_eq!(code(&limited), 1, "{said}");
+    let wanted = format!("error: cannot write `{}`: it needs ", out.join("model.bin").display());
+    assert!(said.starts_with(&wanted) && !said.contains(".partial"), "{said}");
+
+    let gguf = home.path().join("x.gguf");
+    fs::write(&gguf, b"GGUF\x03\0\0\0").unwrap();
+    done(run(home.path(), &["compile", text(&model), "-o", text(&out), "--ar", "1", "--cl", "16"]));
+    let cases = [
+        (gguf, "it is a GGUF file, expected the folder of a saved dialog"),
+        (out.join("model.bin"), "it is a context binary of the host backend, expected the folder of a saved dialog"),
+        ("/dev/null".into(), "it is a device, expected the folder of a saved dialog"),
+        (home.path().join("none"), "there is no such folder"),
+        (out.clone(), "it has neither `open-genie.kvs` nor `dialog.json`"),
+    ];
+    for (place, wanted) in cases {
+        let output = run(home.path(), &["run", "-c", text(&out), "-p", "ab", "-n", "2", "--restore", text(&place)]);
+        let said = stderr(&output);
+        assert_eq!(code(&output), 1, "{said}");
+        assert!(said.contains(&format!("cannot restore from `{}`: {wanted}", place.display())), "{said}");
+    }
+}
+
+/// Numbers of flags answered in Rust's words ("invalid digit found in string").
+#[test]
+fn flags_say_which_number_they_expect() {
+    let cache = tempfile::tempdir().unwrap();
+    let cases = [
+        ("--temp", "abc", "expected a number such as 0.5"),
+        ("--top-p", "0x10", "expected a number such as 0.5"),
+        ("--repetition-penalty", "1,1", "expected a number such as 0.5"),
+        ("--seed", "1.5", "expected a whole number from -2147483648 to 2147483647"),
+        ("--seed", "99999999999999999999", "expected a whole number from -2147483648 to 2147483647"),
+        ("--prefix-cache-mib", "abc", "expected a whole number from 0 to 17592186044415"),
+        ("--prefix-cache-mib", "-1", "expected a whole number from 0 to 17592186044415"),
+    ];
+    for (flag, value, expected) in cases {
+        let joined = format!("{flag}={value}");
+        let output = run(cache.path(), &["run", "-p", "x", "--prefix-cache", "p", &joined]);
+        let said = stderr(&output);
+        assert_eq!(code(&output), 2, "{joined}: {said}");
+        let wanted = format!("error: invalid value '{value}' for '{flag} ");
+        assert!(said.starts_with(&wanted) && said.contains(expected), "{joined}: {said}");
+    }
+}

@@ -41,6 +41,10 @@ pub enum Error {
     CoreUnavailable { whose: &'static str, core: usize, may: Vec<usize> },
     #[error("threads cannot be pinned: this system does not list its cores")]
     CoresUnknown,
+    #[error("unknown long context `{text}`: expected `window:N`, `shift`, `shift:N`, `keydiff`, `keydiff:N` or `none`")]
+    UnknownLongContext { text: String },
+    #[error("tokens are reserved for long context, but there is none: {found} reserved tokens")]
+    ReservedWithoutLongContext { found: usize },
     #[error("unknown SoC `{name}`")]
     UnknownSoc { name: String },
     #[error("SoC `{name}` has no HTP")]

@@ -47,6 +47,7 @@ mod config_keys;
 #[cfg(feature = "demo")]
 pub mod demo;
 mod error;
+mod long_context;
 mod model;
 mod options;
 mod perplexity;
@@ -68,6 +69,7 @@ pub use engine::{PrefixCacheFault, SeqTokens, SequenceModel, StopFlag, TokenMode
 pub use error::{Error, Hint};
 pub use genie_types::TokenId;
 pub use kvmanager::SeqId;
+pub use long_context::LongContext;
 pub use model::{Bundle, Model};
 pub use options::{BackendChoice, Options, Perf, Pin, PolicyChoice, PrefixCacheOptions};
 pub use perplexity::Perplexity;

@@ -18,6 +18,7 @@ use crate::Error;
 use crate::backend::{self, ActiveBackend};
 use crate::calibration::CalibrationContext;
 use crate::config_keys::{self, OnCores};
+use crate::long_context::LongContext;
 use crate::options::{Options, PolicyChoice};
 use crate::session::Session;
 use crate::threads::Threads;
@@ -83,8 +84,15 @@ impl Bundle {
     ///
     /// # Errors
     /// What the options ask for is not there, the graphs do not load, or a small binary is not the manifest's.
-    pub fn open(self, options: &Options) -> Result<Model, Error> {
+    pub fn open(mut self, options: &Options) -> Result<Model, Error> {
         let began = Instant::now();
+        let long = options.long_context;
+        if let (LongContext::OfConfig | LongContext::None, Some(found)) = (long, options.reserved_tokens) {
+            return Err(Error::ReservedWithoutLongContext { found });
+        }
+        if let Some(size) = long.context_size(options.context_size, &self.config, || self.trained_positions()) {
+            self.config = self.config.with_context_size(size);
+        }
         let threads = Threads::new(options, self.config.backend().cpu_mask)?;
         let mut config = self.config.engine().clone();
         let options = &options.clone().for_binaries(&config.ctx_bins)?;
@@ -94,6 +102,7 @@ impl Bundle {
         config.bundle_name = self.name();
         config.kv_mode = options.kv_mode;
         config.dynamic_load |= options.dynamic_load;
+        long.apply(options.reserved_tokens.unwrap_or(0), &mut config);
         if options.policy == PolicyChoice::Genie {
             // What a window keeps depends on it.
             config.policy = Policy::Genie;

@@ -7,7 +7,7 @@ use engine::{GraphProfile, ModeKind};
 use kvmanager::plan::{CostTable, Policy, Variants};
 use qnn_api::PerfPolicy;
 
-use crate::Error;
+use crate::{Error, LongContext};
 
 /// Everything about opening a bundle that its config does not contain.
 ///
@@ -31,6 +31,9 @@ pub struct Options {
     pub(crate) prefix_cache: Option<PrefixCacheOptions>,
     pub(crate) graph_profile: Option<GraphProfile>,
     pub(crate) cache_folder: Option<PathBuf>,
+    pub(crate) long_context: LongContext,
+    pub(crate) reserved_tokens: Option<usize>,
+    pub(crate) context_size: Option<usize>,
 }
 
 impl PartialEq for Options {
@@ -42,6 +45,8 @@ impl PartialEq for Options {
             && (self.kv_mode, self.dynamic_load) == (other.kv_mode, other.dynamic_load)
             && self.prefix_cache == other.prefix_cache
             && self.cache_folder == other.cache_folder
+            && (self.long_context, self.reserved_tokens, self.context_size)
+                == (other.long_context, other.reserved_tokens, other.context_size)
             && self.graph_profile.is_some() == other.graph_profile.is_some()
     }
 }
@@ -107,6 +112,28 @@ impl Options {
     #[must_use]
     pub fn kv_mode(mut self, mode: ModeKind) -> Self {
         self.kv_mode = Some(mode);
+        self
+    }
+
+    /// What a full context drops; otherwise what the config says. Saved sessions fit only sessions with the same rule.
+    #[must_use]
+    pub fn long_context(mut self, rule: LongContext) -> Self {
+        self.long_context = rule;
+        self
+    }
+
+    /// Tokens at the beginning that the rule of [`long_context`](Self::long_context) never drops; otherwise none.
+    #[must_use]
+    pub fn reserved_tokens(mut self, n: usize) -> Self {
+        self.reserved_tokens = Some(n);
+        self
+    }
+
+    /// Most tokens of a conversation; otherwise the config's `size`, or for a window and for `keydiff` the positions that
+    /// the model was trained for, where these are more.
+    #[must_use]
+    pub fn context_size(mut self, n: usize) -> Self {
+        self.context_size = Some(n);
         self
     }
 

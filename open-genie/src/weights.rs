@@ -17,7 +17,10 @@
 //! *Trap*: a file that is changed while it is mapped gives other tokens at once, and the change may come after its bytes
 //! were compared. Nothing can be done about that from here.
 
+mod fault;
 mod job;
+
+pub use fault::WeightFault;
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -28,8 +31,7 @@ use std::time::Instant;
 
 use dialog::DialogConfig;
 use genie_bundle::stamps::Stamps;
-use genie_bundle::{BundleError, FileCheck, MANIFEST_FILE, Manifest};
-use qnn_host::container::SumsError;
+use genie_bundle::{FileCheck, MANIFEST_FILE, Manifest};
 
 use crate::Error;
 use job::{Checksums, Finding, Job, SumsJob};
@@ -38,24 +40,6 @@ use job::{Checksums, Finding, Job, SumsJob};
 const AT_ONCE: u64 = 2 << 20;
 /// Times that a manifest is read which changes while the files are opened.
 const MOST_READS: usize = 4;
-
-/// What is wrong with a file of weights.
-#[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum WeightFault {
-    /// It differs from the manifest, or cannot be read.
-    #[error(transparent)]
-    Manifest(#[from] Arc<BundleError>),
-    /// It differs from the checksums in it, or cannot be read.
-    #[error(transparent)]
-    Checksums(#[from] SumsError),
-}
-
-impl From<BundleError> for WeightFault {
-    fn from(error: BundleError) -> Self {
-        Self::Manifest(Arc::new(error))
-    }
-}
 
 /// How much is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use file_io::FileError;
+use file_io::{FileError, FileKind};
 use kvmanager::{KvDtype, KvError, SeqId};
 
 use crate::model_hash::ModelHash;
@@ -290,6 +290,12 @@ pub enum FolderFault {
     /// The folder does not exist.
     #[error("there is no such folder")]
     NoFolder,
+    /// Something else stands there.
+    #[error("it is {found}, expected the folder of a saved dialog")]
+    NotAFolder {
+        /// What it is.
+        found: Box<FileKind>,
+    },
     /// Neither our snapshot nor libGenie's files.
     #[error("it has neither `{SNAPSHOT}` nor `{DIALOG}`")]
     NoSession,

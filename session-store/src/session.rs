@@ -9,7 +9,7 @@
 use std::fs;
 use std::path::Path;
 
-use file_io::FileSet;
+use file_io::{FileKind, FileSet};
 use kvmanager::SeqId;
 
 use crate::error::{FolderFault, NoGenieForm};
@@ -56,7 +56,10 @@ pub fn read_session(dir: &Path, schema: &CacheSchema, starts_turn: &[TokenId]) -
         return match theirs {
             Some(theirs) => Ok(Restored { snapshot: theirs?, format: SaveFormat::Genie, note: None }),
             None if dir.is_dir() => Err(fault(FolderFault::NoSession)),
-            None => Err(fault(FolderFault::NoFolder)),
+            None => Err(fault(match FileKind::of(dir) {
+                FileKind::Missing => FolderFault::NoFolder,
+                found => FolderFault::NotAFolder { found: Box::new(found) },
+            })),
         };
     }
     let ours = match Snapshot::read(&path) {

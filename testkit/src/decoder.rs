@@ -156,18 +156,31 @@ impl Decoder {
         self.head(x.last().expect("at least one token"))
     }
 
-    /// Logits of the last token where the layers attend to `kept` rows instead of those that they project, and the projected
-    /// ones: so a cache whose values were rounded otherwise is distinguished from a graph that computes wrongly.
-    pub fn logits_attending(&self, tokens: &[u32], kept: &Rows) -> (Vec<f64>, Rows) {
+    /// Logits of the last token where the layers attend to `kept` rows, and the rows that they project. `step_of` has the step
+    /// of each token: rows of a token's own step are attended to as they are projected if `own_unrounded`. So a cache whose
+    /// values were rounded otherwise is distinguished from a graph that computes wrongly.
+    pub fn logits_attending(
+        &self,
+        tokens: &[u32],
+        kept: &Rows,
+        step_of: &[usize],
+        own_unrounded: bool,
+    ) -> (Vec<f64>, Rows) {
         let mut x: Vec<Vec<f64>> = tokens.iter().map(|&t| self.embedding(t)).collect();
         let mut projected = Rows::new();
         for (layer, kept) in self.layers.iter().zip(kept) {
-            let qkv: Vec<_> = x.iter().enumerate().map(|(p, x)| self.project(layer, x, p)).collect();
+            let (queries, rows): (Vec<_>, Vec<_>) = x
+                .iter()
+                .enumerate()
+                .map(|(p, x)| self.project(layer, x, p))
+                .map(|(query, key, value)| (query, (key, value)))
+                .unzip();
             for (p, x) in x.iter_mut().enumerate() {
-                let rows: Vec<_> = kept[..=p].iter().map(|(k, v)| (k.as_slice(), v.as_slice())).collect();
-                self.finish(layer, x, &qkv[p].0, &rows);
+                let seen = |s: usize| if own_unrounded && step_of[s] == step_of[p] { &rows[s] } else { &kept[s] };
+                let seen: Vec<_> = (0..=p).map(seen).map(|(k, v)| (k.as_slice(), v.as_slice())).collect();
+                self.finish(layer, x, &queries[p], &seen);
             }
-            projected.push(qkv.into_iter().map(|(_, k, v)| (k, v)).collect());
+            projected.push(rows);
         }
         (self.head(x.last().expect("at least one token")), projected)
     }

@@ -96,8 +96,8 @@ fn positional_encoding(spec: &ModelSpec) -> Value {
 }
 
 fn rope_scaling(scaling: &RopeScaling) -> Value {
-    let numbers = |list: &[f64]| list.iter().copied().map(number).collect::<Value>();
-    let mut block = match scaling {
+    let list = |list: &[f64]| list.iter().copied().map(number).collect::<Value>();
+    let numbers = match scaling {
         RopeScaling::Linear { factor } => json!({ "factor": number(*factor) }),
         RopeScaling::Llama3(llama3) => json!({
             "factor": number(llama3.factor),
@@ -108,8 +108,8 @@ fn rope_scaling(scaling: &RopeScaling) -> Value {
         RopeScaling::LongRope(long) => json!({
             "factor": number(long.factor),
             "original-max-position-embeddings": number(long.original_max_position),
-            "short-factor": numbers(&long.short_factor),
-            "long-factor": numbers(&long.long_factor),
+            "short-factor": list(&long.short_factor),
+            "long-factor": list(&long.long_factor),
         }),
         RopeScaling::Yarn(yarn) => json!({
             "factor": number(yarn.factor),
@@ -127,7 +127,10 @@ fn rope_scaling(scaling: &RopeScaling) -> Value {
         RopeScaling::Hunyuan => json!({}),
         RopeScaling::Mrope { sections, .. } => json!({ "mrope-section": sections }),
     };
-    block["rope-type"] = json!(scaling.rope_type());
+    let mut block = json!({ "rope-type": scaling.rope_type() });
+    for (key, value) in numbers.as_object().into_iter().flatten() {
+        block[key] = value.clone();
+    }
     block
 }
 

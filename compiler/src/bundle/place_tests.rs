@@ -1,35 +1,13 @@
 //! Where bundles may be written, what `force` replaces, what stays, and what a failure leaves.
 
 use crate::compile::compile_with;
-use crate::family::Family;
 use crate::lower::tests::recorder::FakeTarget;
-use crate::testing::{compile, edit};
-use crate::testmodel::TestModel;
+use crate::testing::{Place, compile, edit, names, place};
 use crate::{Amount, CompileError, CompileOptions, Hint, Manifest, Progress, Silent, Splits, Stage};
 use genie_bundle::CONFIG_FILE;
 use serde_json::json;
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
-
-struct Place {
-    dir: tempfile::TempDir,
-    model: PathBuf,
-    out: PathBuf,
-}
-
-fn place() -> Place {
-    let dir = tempfile::tempdir().unwrap();
-    let (model, out) = (dir.path().join("model"), dir.path().join("bundle"));
-    TestModel::tiny(Family::Llama).write(&model).unwrap();
-    Place { dir, model, out }
-}
-
-fn names(dir: &Path) -> Vec<String> {
-    let mut names: Vec<_> =
-        std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort();
-    names
-}
 
 /// Notes of a compilation, and what to do at its first stage.
 struct Notes<'a>(Vec<String>, &'a mut dyn FnMut());

@@ -5,33 +5,12 @@ use crate::Hint;
 use crate::compile::compile_and_prove;
 use crate::family::{Family, ModelSpec};
 use crate::lower::tests::recorder::FakeTarget;
-use crate::testing::{Case, compile, edit};
+use crate::testing::{Case, Place, compile, edit, names, place};
 use crate::testmodel::TestModel;
 use crate::{CompileOptions, HtpOptions, Manifest, Silent, Splits};
 use genie_bundle::{CONFIG_FILE, HTP_CONFIG_FILE, TOKENIZER_FILE};
 use genie_types::TokenId;
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
-
-struct Place {
-    dir: tempfile::TempDir,
-    model: PathBuf,
-    out: PathBuf,
-}
-
-fn place() -> Place {
-    let dir = tempfile::tempdir().unwrap();
-    let (model, out) = (dir.path().join("model"), dir.path().join("bundle"));
-    TestModel::tiny(Family::Llama).write(&model).unwrap();
-    Place { dir, model, out }
-}
-
-fn names(dir: &Path) -> Vec<String> {
-    let mut names: Vec<_> =
-        std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort();
-    names
-}
 
 #[test]
 fn unfit_tokenizers_are_refused() {

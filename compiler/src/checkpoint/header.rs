@@ -147,6 +147,7 @@ fn check_coverage(
     let mut by_offset: Vec<_> = tensors.iter().collect();
     by_offset.sort_by_key(|(_, t)| (t.offset, t.bytes));
     let mut at = data_start;
+    let last = by_offset.last().map(|(name, _)| shown_key(name));
     for (name, tensor) in by_offset {
         if tensor.offset != at {
             let what = if tensor.offset < at { "overlaps the tensor before it" } else { "leaves a gap before it" };
@@ -159,10 +160,13 @@ fn check_coverage(
         })?;
     }
     if at != file_bytes {
-        return Err(CompileError::DamagedFile {
-            path: path.into(),
-            detail: format!("its tensors end at byte {at}, the file at {file_bytes}"),
-        });
+        let detail = match last {
+            Some(last) if at < file_bytes => {
+                format!("the {} bytes after its last tensor, `{last}`, are of no tensor", file_bytes - at)
+            }
+            _ => format!("its tensors end at byte {at}, the file at {file_bytes}"),
+        };
+        return Err(CompileError::DamagedFile { path: path.into(), detail });
     }
     Ok(())
 }

@@ -16,14 +16,15 @@ pub(super) fn read(dir: &Path, path: &Path) -> Result<(Vec<PathBuf>, BTreeMap<St
     let map = document.object("weight_map")?.ok_or_else(|| document.missing("weight_map", "an object"))?;
     let mut weight_map = BTreeMap::new();
     for (tensor, shard) in map.unread() {
-        let shard = shard.as_str().ok_or_else(|| map.bad(tensor, shown(shard), "the name of a file"))?;
+        let name = shard.as_str().filter(|name| !["", ".", ".."].contains(name));
+        let shard = name.ok_or_else(|| map.bad(tensor, shown(shard), "the name of a file"))?;
         weight_map.insert(tensor, shard);
     }
     if weight_map.is_empty() {
         return Err(CompileError::EmptyIndex { path: path.into() });
     }
     let names: BTreeSet<&str> = weight_map.values().copied().collect();
-    if let Some(outside) = names.iter().find(|name| ["", ".", ".."].contains(name) || name.contains(['/', '\\'])) {
+    if let Some(outside) = names.iter().find(|name| name.contains(['/', '\\'])) {
         return Err(CompileError::ShardOutside { path: path.into(), shard: (*outside).into() });
     }
     let shards: Vec<PathBuf> = names.iter().map(|name| dir.join(name)).collect();

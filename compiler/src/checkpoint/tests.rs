@@ -92,7 +92,8 @@ fn broken_checkpoints_are_refused_by_name() {
                     header.as_object_mut().unwrap().remove("model.norm.weight");
                 });
             },
-            message: "`{dir}/model.safetensors` is damaged: its tensors end at byte 330677, the file at 330933",
+            message: "`{dir}/model.safetensors` is damaged: the 256 bytes after its last tensor, \
+                `model.layers.1.mlp.down_proj.weight`, are of no tensor",
             hint: download_again(),
             ..Case::DEFAULT
         },
@@ -343,6 +344,20 @@ fn broken_checkpoints_are_refused_by_name() {
             message: "`{dir}/model.safetensors.index.json` names 2 shards, \
                 missing: `model-00002-of-00002.safetensors`",
             hint: download_again(),
+        },
+        Case {
+            name: "no shard",
+            model: sharded,
+            damage: |dir| edit(dir, INDEX, |index| index["weight_map"]["model.norm.weight"] = json!("")),
+            message: "bad `weight_map.model.norm.weight` in `{dir}/model.safetensors.index.json`: found \"\", expected the name of a file",
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "a folder as a shard",
+            model: sharded,
+            damage: |dir| edit(dir, INDEX, |index| index["weight_map"]["model.norm.weight"] = json!("..")),
+            message: "bad `weight_map.model.norm.weight` in `{dir}/model.safetensors.index.json`: found \"..\", expected the name of a file",
+            ..Case::DEFAULT
         },
         Case {
             name: "a shard elsewhere",

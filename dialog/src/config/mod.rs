@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use engine::{DumpOptions, EmbeddingLut, EngineConfig, Eviction, GroupOptions, KeyScores, LutDtype};
+use engine::{DumpOptions, EmbeddingLut, EngineConfig, Eviction, GroupOptions, LutDtype};
 pub use genie_bundle::config::{BackendSettings, ConfigError, ContextSettings, Problem, Target};
 use genie_bundle::config::{EmbeddingSettings, LongContextKind, LongContextSettings, TableDtype};
 use genie_bundle::{GenieConfig, config};
@@ -19,6 +19,7 @@ const DEFAULT_GROUP: &str = "past_";
 pub struct DialogConfig {
     genie: GenieConfig,
     sampler: SamplerSettings,
+    context: ContextSettings,
     engine: EngineConfig,
 }
 
@@ -51,7 +52,7 @@ impl DialogConfig {
             ConfigError::Invalid { origin: genie.origin().clone(), problems: vec![problem] }
         })?;
         let engine = engine(&genie);
-        Ok(Self { genie, sampler, engine })
+        Ok(Self { context: genie.context().clone(), genie, sampler, engine })
     }
 
     /// The dialog's kind: Genie's `type`.
@@ -66,7 +67,15 @@ impl DialogConfig {
 
     /// Special tokens and the context's size.
     pub fn context(&self) -> &ContextSettings {
-        self.genie.context()
+        &self.context
+    }
+
+    /// The same with another context size than the config's.
+    #[must_use]
+    pub fn with_context_size(mut self, size: usize) -> Self {
+        self.context.size = size;
+        self.engine.context_size = Some(size);
+        self
     }
 
     /// How tokens are drawn.
@@ -159,8 +168,8 @@ fn engine(genie: &GenieConfig) -> EngineConfig {
     let of_groups = from.cache_groups.iter().filter_map(|g| Some((g.prefix.as_str(), g.long_context.as_ref()?)));
     for (prefix, long) in of_engine.chain(of_groups) {
         config.long_context.push((prefix.to_owned(), eviction(long)));
-        if let LongContextKind::KeyDiff { scoring_network, anchor_alpha, .. } = &long.kind {
-            config.key_scores = KeyScores { anchor_alpha: *anchor_alpha, network: scoring_network.clone() };
+        if let LongContextKind::KeyDiff { anchor_alpha, .. } = &long.kind {
+            config.anchor_alpha = *anchor_alpha;
         }
     }
     config.select_graphs = (!from.select_graphs.is_empty()).then(|| from.select_graphs.clone());

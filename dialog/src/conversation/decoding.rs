@@ -76,6 +76,9 @@ impl Decoding<'_> {
         if !self.has_started() {
             return self.start();
         }
+        if let Some(last) = *self.unprocessed {
+            self.model.make_room(&[last])?;
+        }
         let Some(last) = self.unprocessed.filter(|_| self.n_left() > 0) else {
             return Ok(Some(StopReason::ContextLimit));
         };
@@ -93,7 +96,12 @@ impl Decoding<'_> {
         let input = std::mem::take(&mut self.reply.query.plan.input);
         // The last token of the reply before was observed when it was drawn.
         self.reply.sampler.observe(&input[usize::from(self.unprocessed.is_some()).min(input.len())..]);
-        let n_past = self.model.n_past();
+        let n_before = self.model.n_past();
+        let n_done = match self.model.make_room(&input) {
+            Err(EngineError::Stopped { .. }) => return Ok(Some(self.stopped_in_input(n_before))),
+            done => done?,
+        };
+        let (input, n_past) = (&input[n_done..], self.model.n_past());
         let cache = self.prefix_cache.filter(|_| n_past == 0);
         let (place, mut drawn) = (n_past + input.len(), Drawn::default());
         let replay = self.reply.query.plan.replay.take();
@@ -102,11 +110,11 @@ impl Decoding<'_> {
                 drawn.deliver(&mut self.reply, place, token);
                 Ok(())
             }
-            (None, Some(cache)) => cache.process(self.model, &input).map(|logits| {
+            (None, Some(cache)) => cache.process(self.model, input).map(|logits| {
                 self.reply.query.kpis.n_restored = logits.n_restored;
                 drawn.draw(&mut self.reply, place, &logits.value);
             }),
-            (None, None) => self.model.process(&input).map(|logits| drawn.draw(&mut self.reply, place, logits)),
+            (None, None) => self.model.process(input).map(|logits| drawn.draw(&mut self.reply, place, logits)),
         };
         match done {
             Err(EngineError::Stopped { .. }) => return Ok(Some(self.stopped_in_input(n_past))),
@@ -115,7 +123,7 @@ impl Decoding<'_> {
         let now = Instant::now();
         self.reply.query.first_token = Some(now);
         self.reply.query.kpis.time_to_first_token = Some(now - self.reply.query.began);
-        self.apply(n_past, usize::from(self.unprocessed.is_some()), drawn)
+        self.apply(n_past, usize::from(self.unprocessed.is_some() && n_done == 0), drawn)
     }
 
     /// Processes the token delivered last and a draft of what follows in one go. Delivers the tokens that the sampler draws

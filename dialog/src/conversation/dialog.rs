@@ -189,7 +189,7 @@ impl Dialog {
         let began = Instant::now();
         let plan = self.plan(new, code)?;
         let (n_past, n_new, limit) = (plan.keep.min(self.n_past()), plan.input.len(), self.limit());
-        if n_past + n_new > limit {
+        if n_past + n_new > limit && !self.model.shifts_context() {
             return Err(Overflow::ContextExceeded { n_past, n_new, limit }.into());
         }
         let paused = self.paused.take().filter(|_| code == SentenceCode::Resume);
@@ -270,13 +270,17 @@ impl Dialog {
         if code == SentenceCode::Resume {
             self.paused = Some(query.reply_text.clone());
         }
-        let (before, mut stop) = (self.n_past(), None);
+        let (mut before, mut n_done, mut stop) = (self.n_past(), 0, None);
         if !query.input.is_empty() {
-            let done = match &self.prefix_cache {
-                Some(cache) => cache
-                    .prefill(&mut *self.model, &query.input)
+            let made = self.model.make_room(&query.input).map(|n| {
+                (before, n_done) = (self.model.n_past(), n);
+            });
+            let done = match (made, &self.prefix_cache) {
+                (Err(e), _) => Err(e),
+                (Ok(()), Some(cache)) => cache
+                    .prefill(&mut *self.model, &query.input[n_done..])
                     .map(|prefilled| query.kpis.n_restored = prefilled.n_restored),
-                None => self.model.prefill(&query.input),
+                (Ok(()), None) => self.model.prefill(&query.input[n_done..]),
             };
             match done {
                 Err(EngineError::Stopped { .. }) => {
@@ -286,8 +290,8 @@ impl Dialog {
                 done => done?,
             }
             self.sampler.observe(&query.input[usize::from(self.unprocessed.is_some()).min(query.input.len())..]);
-            query.keep_input(self.n_past() - before);
-            if !query.input.is_empty() && self.unprocessed.take().is_some() {
+            query.keep_input(n_done + self.n_past().saturating_sub(before));
+            if !query.input.is_empty() && self.unprocessed.take().is_some() && n_done == 0 {
                 self.model.mark_generated(before);
             }
         }

@@ -114,6 +114,9 @@ impl<'d> Generation<'d> {
     /// Leaves room for a next turn: this reply takes at most half of the tokens that the context holds beside the prompt, and
     /// at least one. Asked before the first step; returns the limit, unless a lower one is in force.
     pub fn keep_room(&mut self) -> Option<usize> {
+        if self.dialog.model().shifts_context() {
+            return None;
+        }
         let taken = self.dialog.n_past() + self.query.plan.input.len();
         let half = self.dialog.limit().saturating_sub(taken).div_ceil(2).max(1);
         self.query.max_tokens = half;

@@ -11,6 +11,7 @@ mod files;
 mod graphs;
 mod machine;
 mod model;
+mod positions;
 mod tensors;
 mod tokens;
 
@@ -31,6 +32,7 @@ fn all() -> impl Iterator<Item = &'static Check> {
         files::CHECKS,
         config::CHECKS,
         model::CHECKS,
+        positions::CHECKS,
         tokens::CHECKS,
         encodings::CHECKS,
         graphs::CHECKS,

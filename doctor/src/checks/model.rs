@@ -1,6 +1,5 @@
-//! Checks of the config's model values against the graphs: head width, rotary width, context size, embedding table.
+//! Checks of the config's model values against the graphs: head width, context size, embedding table.
 
-use nsp_graph::names::POSITION_COS;
 use nsp_graph::names::{INPUT_IDS, INPUTS_EMBEDS};
 use serde_json::Value;
 
@@ -11,7 +10,6 @@ use crate::{Facts, Findings, Fix, Rule, Severity};
 /// The checks, in the order of the report.
 pub(super) const CHECKS: &[Check] = &[
     Check { rules: &[&KV_DIM_MISSING, &KV_DIM], run: kv_dim },
-    Check { rules: &[&ROPE_DIM, &ROPE_SCALING_IGNORED], run: rope_dim },
     Check { rules: &[&CONTEXT_SIZE], run: context_size },
     Check { rules: &[&EMBEDDING_MISSING, &EMBEDDING_SIZE], run: embedding },
 ];
@@ -56,51 +54,6 @@ fn kv_dim(facts: &Facts, found: &mut Findings) {
                 );
             }
         }
-    }
-}
-
-const ROPE_DIM: Rule = Rule {
-    id: "rope-dim",
-    severity: Severity::Error,
-    title: "`rope-dim` does not fit the graphs or the heads",
-    why: "libGenie refuses it with `ShapeError : position_ids_sin`; it is half of the rotated part of a head",
-    fix: Fix::Text("set it to the last dimension of `position_ids_cos`"),
-};
-
-const ROPE_SCALING_IGNORED: Rule = Rule {
-    id: "rope-scaling-ignored",
-    severity: Severity::Error,
-    title: "`rope-scaling` without `rope-type`",
-    why: "it is ignored silently, and positions beyond the first thousands are wrong",
-    fix: Fix::Text("add `rope-type`, for example `llama3`"),
-};
-
-/// The config against the tensors.
-fn rope_dim(facts: &Facts, found: &mut Findings) {
-    let Some(config) = facts.config() else { return };
-    let encodings = config.engine("/model/positional-encoding");
-    let one_or_many = encodings.map(|e| e.as_array().map_or(std::slice::from_ref(e), Vec::as_slice));
-    for encoding in one_or_many.into_iter().flatten() {
-        if encoding.get("rope-scaling").is_some_and(|s| s.is_object() && s.get("rope-type").is_none()) {
-            let at = config.at("/dialog/engine/model/positional-encoding/rope-scaling");
-            found.add(&ROPE_SCALING_IGNORED, at, "`rope-type` is missing");
-        }
-    }
-    let Some((rope_dim, pointer)) = config.rope_dim() else { return };
-    let table = tensors::inputs(facts, |name| name == POSITION_COS).next();
-    let width = table.as_ref().and_then(|t| t.tensor.dims.last().copied());
-    if let (Some(width), Some(table)) = (width, &table)
-        && rope_dim != width as i64
-    {
-        let what = format!("{rope_dim}, but {POSITION_COS} of {} is {width} wide", table.at());
-        found.add(&ROPE_DIM, config.at(pointer), what).fix(format!("set it to {width}"));
-    } else if let Some((head_dim, tensor)) = tensors::head_dim(facts)
-        && rope_dim.saturating_mul(2) > head_dim as i64
-        // Wider tables than heads are no mistake: layers of such a model take columns of their own.
-        && (table.is_none() || rope_dim <= head_dim as i64)
-    {
-        let what = format!("{rope_dim}, but {tensor} has heads of width {head_dim}, half of which is {}", head_dim / 2);
-        found.add(&ROPE_DIM, config.at(pointer), what);
     }
 }
 

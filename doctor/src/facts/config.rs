@@ -2,7 +2,25 @@
 
 use std::path::PathBuf;
 
+use genie_types::PositionKind;
 use serde_json::Value;
+
+/// One item of `positional-encoding`, as far as it can be read.
+#[derive(Clone, Debug)]
+pub struct PositionItem<'a> {
+    /// Its JSON pointer.
+    pub pointer: String,
+    /// The item; `None` for the older keys.
+    pub value: Option<&'a Value>,
+    /// Its type; `None` for a word that is none.
+    pub kind: Option<PositionKind>,
+    /// What its tensors' names begin with; empty for the usual ones.
+    pub prefix: &'a str,
+    /// Angles per position.
+    pub rope_dim: Option<i64>,
+    /// The key of that number.
+    pub dim_key: &'static str,
+}
 
 /// A dialog config.
 #[derive(Clone, Debug)]
@@ -48,15 +66,31 @@ impl ConfigFile {
         self.dialog(pointer)?.as_i64()
     }
 
-    /// Width of the position tables in the config, with the pointer of its key.
-    pub fn rope_dim(&self) -> Option<(i64, &'static str)> {
-        let encoding = self.engine("/model/positional-encoding");
-        let encoding = encoding.and_then(|e| e.as_array().map_or(Some(e), |list| list.first()));
-        if let Some(encoding) = encoding {
-            let dim = encoding.get("rope-dim")?.as_i64()?;
-            return Some((dim, "/dialog/engine/model/positional-encoding/rope-dim"));
+    /// The items of `positional-encoding`, or the older keys of `QnnHtp` as one of type `rope`. Empty where neither is there.
+    pub fn position_items(&self) -> Vec<PositionItem<'_>> {
+        const AT: &str = "/dialog/engine/model/positional-encoding";
+        let one = |pointer: String, value| {
+            let text = |key: &str| Value::get(value, key).and_then(Value::as_str);
+            PositionItem {
+                pointer,
+                value: Some(value),
+                kind: text("type").map_or(Some(PositionKind::Rope), PositionKind::by_name),
+                prefix: text("prefix").filter(|prefix| *prefix != "default_").unwrap_or(""),
+                rope_dim: value.get("rope-dim").and_then(Value::as_i64),
+                dim_key: "rope-dim",
+            }
+        };
+        match self.engine("/model/positional-encoding") {
+            Some(Value::Array(list)) => {
+                list.iter().enumerate().map(|(i, value)| one(format!("{AT}/{i}"), value)).collect()
+            }
+            Some(value) => vec![one(AT.into(), value)],
+            None => self.htp("pos-id-dim").and_then(Value::as_i64).map_or(Vec::new(), |dim| {
+                let pointer = "/dialog/engine/backend/QnnHtp".into();
+                let (kind, rope_dim) = (Some(PositionKind::Rope), Some(dim));
+                vec![PositionItem { pointer, value: None, kind, prefix: "", rope_dim, dim_key: "pos-id-dim" }]
+            }),
         }
-        Some((self.htp("pos-id-dim")?.as_i64()?, "/dialog/engine/backend/QnnHtp/pos-id-dim"))
     }
 
     /// The ids of special tokens with their keys, without unset ones.

@@ -10,7 +10,7 @@ pub use bundle::{
     Binary, Bundle, Content, EmbeddingFile, Extension, FileState, Manifest, ManifestFile, NamedFile, Rejection,
     TokenizerFile, Vocabulary,
 };
-pub use config::ConfigFile;
+pub use config::{ConfigFile, PositionItem};
 pub use machine::{AdspPath, Interfaces, LibraryFile, Machine, Place};
 
 use genie_bundle::config::GenieApi;

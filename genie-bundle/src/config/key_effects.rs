@@ -105,10 +105,18 @@ pub(super) const KEY_EFFECTS: &[(&str, KeyEffect)] = &[
     ("engine/type", Ignored("a dialog has one engine")),
     ("engine/longcontext", Acts("what the default group drops once it is full; `--long-context` overrides it")),
     ("engine/longcontext/type", InPart("with the block of its name")),
+    (
+        "engine/longcontext/keydiff/scoring-network",
+        InPart("\"\"; a network is not used, with a warning: keys are ranked by this program's own scores"),
+    ),
     ("engine/cache-groups", Acts("")),
     ("engine/cache-groups/prefix", Acts("begins the names of the group's tensors")),
     ("engine/cache-groups/longcontext", Acts("what the group drops once it is full")),
     ("engine/cache-groups/longcontext/type", InPart("with the block of its name")),
+    (
+        "engine/cache-groups/longcontext/keydiff/scoring-network",
+        InPart("\"\"; a network is not used, with a warning: keys are ranked by this program's own scores"),
+    ),
     ("engine/cache-groups/attention-mask-tensor-name", Acts("")),
     ("engine/cache-groups/cache-index-tensor-name", Acts("")),
     ("engine/cache-groups/kv-dim", Ignored("the graphs' tensors have the width")),

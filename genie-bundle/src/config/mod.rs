@@ -126,7 +126,6 @@ impl GenieConfig {
         files.extend(values.backend.extensions.iter().map(|path| (EXTENSIONS.to_owned(), path, Wanted::Extensions)));
         let tables = values.engine.embedding.iter();
         files.extend(tables.map(|table| ("/dialog/embedding/lut-path".to_owned(), &table.path, Wanted::Table)));
-        files.extend(values.engine.scoring_networks().map(|(at, path)| (at, path, Wanted::ContextBinary)));
         let problems: Vec<Problem> = files
             .into_iter()
             .filter_map(|(at, path, wanted)| named_files::problem(at, path, wanted, &self.base))

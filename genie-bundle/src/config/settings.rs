@@ -96,19 +96,6 @@ pub struct EngineSettings {
     pub embedding: Option<EmbeddingSettings>,
 }
 
-impl EngineSettings {
-    /// The networks that score keys, each with the pointer of its key.
-    pub(super) fn scoring_networks(&self) -> impl Iterator<Item = (String, &PathBuf)> {
-        let of_engine = self.long_context.iter().map(|long| ("/dialog/engine".to_owned(), long));
-        let groups = self.cache_groups.iter().enumerate();
-        let of_groups = groups
-            .filter_map(|(i, group)| Some((format!("/dialog/engine/cache-groups/{i}"), group.long_context.as_ref()?)));
-        of_engine.chain(of_groups).filter_map(|(at, long)| {
-            Some((format!("{at}/longcontext/keydiff/scoring-network"), long.scoring_network()?))
-        })
-    }
-}
-
 /// One item of `positional-encoding`, or the older keys of `QnnHtp`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PositionSettings {

@@ -46,7 +46,7 @@ pub(super) fn values(raw: RawDialog, base: &Path, problems: &mut Vec<Problem>) -
     let backend = backend(&raw.engine.backend, base);
     let positions = positions::values(raw.engine.model.positional_encoding, &raw.engine.backend.htp, problems);
     let (long_context, cache_groups) =
-        long_context::settings(raw.engine.longcontext, raw.engine.cache_groups, base, problems);
+        long_context::settings(raw.engine.longcontext, raw.engine.cache_groups, problems);
     let engine = EngineSettings {
         ctx_bins: raw.engine.model.binary.ctx_bins.iter().map(|p| resolve(base, p)).collect(),
         n_threads: raw.engine.n_threads,

@@ -15,6 +15,23 @@ pub fn count_u32(text: &str) -> Result<u32, String> {
     text.trim().parse().map_err(|_| format!("expected a whole number from 0 to {}", u32::MAX))
 }
 
+/// A number of MiB.
+pub fn mebibytes(text: &str) -> Result<u64, String> {
+    let most = u64::MAX >> 20;
+    let found = text.trim().parse().ok().filter(|n| *n <= most);
+    found.ok_or_else(|| format!("expected a whole number from 0 to {most}"))
+}
+
+/// A seed of random numbers.
+pub fn seed(text: &str) -> Result<i32, String> {
+    text.trim().parse().map_err(|_| format!("expected a whole number from {} to {}", i32::MIN, i32::MAX))
+}
+
+/// A number with a fraction; who uses it says its range.
+pub fn real(text: &str) -> Result<f32, String> {
+    text.trim().parse().map_err(|_| "expected a number such as 0.5".into())
+}
+
 fn within(text: &str, least: usize) -> Result<usize, String> {
     let found = text.trim().parse().ok().filter(|n| (least..=i32::MAX as usize).contains(n));
     found.ok_or_else(|| format!("expected a whole number from {least} to {}", i32::MAX))
@@ -31,6 +48,13 @@ mod tests {
             assert_eq!(count(text).unwrap_err(), "expected a whole number from 0 to 2147483647");
             assert_eq!(at_least_one(text).unwrap_err(), "expected a whole number from 1 to 2147483647");
             assert_eq!(count_u32(text).unwrap_err(), "expected a whole number from 0 to 4294967295");
+            assert_eq!(mebibytes(text).unwrap_err(), "expected a whole number from 0 to 17592186044415");
+        }
+        assert_eq!((seed("-1"), real(" 1.5"), mebibytes("17592186044415")), (Ok(-1), Ok(1.5), Ok((1 << 44) - 1)));
+        assert!(mebibytes("17592186044416").is_err(), "its bytes must fit");
+        for text in ["x", "", "1,5", "0x10"] {
+            assert_eq!(seed(text).unwrap_err(), "expected a whole number from -2147483648 to 2147483647");
+            assert_eq!(real(text).unwrap_err(), "expected a number such as 0.5");
         }
     }
 }

@@ -10,7 +10,7 @@ use engine::TokenModel;
 use serde::Serialize;
 
 use crate::args::number;
-use crate::args::{BackendArgs, BundleArgs, PolicyArg, SocArgs, ThreadArgs};
+use crate::args::{BackendArgs, BundleArgs, LongContextArgs, PolicyArg, SocArgs, ThreadArgs};
 use crate::exit::ExitStatus;
 use crate::failure::Partial;
 use crate::interrupt::Interrupted;
@@ -42,6 +42,8 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t)]
     pub policy: PolicyArg,
     #[command(flatten)]
+    pub long_context: LongContextArgs,
+    #[command(flatten)]
     pub threads: ThreadArgs,
 }
 
@@ -66,6 +68,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     let text = prompt_text::read(&args.file, Role::Text, printer)?;
     let bundle = args.bundle.read(&args.backend, printer)?;
     let options = args.threads.apply(args.soc.apply(args.backend.options()?)).policy(args.policy.into());
+    let options = args.long_context.apply(options);
     let mut model = bundle.open(&options)?;
     let tokens = model.tokenizer()?.encode(&text)?;
     if args.window.is_none() {

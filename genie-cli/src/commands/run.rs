@@ -14,7 +14,7 @@ use qnn_api::ProfileLevel;
 use serde_json::{Value, json};
 
 use crate::args::number;
-use crate::args::{BackendArgs, BundleArgs, PolicyArg, SocArgs, ThreadArgs, warn_of_nominal_costs};
+use crate::args::{BackendArgs, BundleArgs, LongContextArgs, PolicyArg, SocArgs, ThreadArgs, warn_of_nominal_costs};
 use crate::exit::ExitStatus;
 use crate::failure::{Partial, UserError};
 use crate::interrupt::Interrupted;
@@ -71,6 +71,8 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t)]
     pub policy: PolicyArg,
     #[command(flatten)]
+    pub long_context: LongContextArgs,
+    #[command(flatten)]
     pub threads: ThreadArgs,
     #[command(flatten)]
     pub saved: SavedArgs,
@@ -101,7 +103,7 @@ pub struct SavedArgs {
     #[arg(long, value_name = "DIR")]
     pub prefix_cache: Option<PathBuf>,
     /// Size limit of the prefix cache, in MiB.
-    #[arg(long, value_name = "MIB", default_value_t = 1024, requires = "prefix_cache")]
+    #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = number::mebibytes, requires = "prefix_cache")]
     pub prefix_cache_mib: u64,
     /// Shortest prefix to store, in tokens.
     #[arg(long, alias = "prefix-min", value_name = "TOKENS", default_value_t = 128, value_parser = number::count, requires = "prefix_cache")]
@@ -118,22 +120,22 @@ pub struct SavedArgs {
 #[derive(clap::Args, Default, Clone)]
 pub struct SamplerArgs {
     /// Temperature; 0 always takes the most likely token [default: the config's].
-    #[arg(long)]
+    #[arg(long, value_parser = number::real)]
     pub temp: Option<f32>,
     /// Keep the K most likely tokens; 0 keeps all [default: the config's].
     #[arg(long, value_name = "K", value_parser = number::count_u32)]
     pub top_k: Option<u32>,
     /// Keep the most likely tokens up to this total probability; 1 keeps all [default: the config's].
-    #[arg(long, value_name = "P")]
+    #[arg(long, value_name = "P", value_parser = number::real)]
     pub top_p: Option<f32>,
     /// Seed of the random numbers; -1 for a new one in each run [default: the config's].
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, allow_negative_numbers = true, value_parser = number::seed)]
     pub seed: Option<i32>,
     /// Always take the most likely token.
     #[arg(long)]
     pub greedy: bool,
     /// Divide the logits of recent tokens by this; 1 is off [default: the config's].
-    #[arg(long, value_name = "R")]
+    #[arg(long, value_name = "R", value_parser = number::real)]
     pub repetition_penalty: Option<f32>,
     /// Number of recent tokens that are penalised [default: the config's, else 64].
     #[arg(long, value_name = "N", value_parser = number::count_u32)]
@@ -288,6 +290,7 @@ fn with_causes(error: &dyn std::error::Error) -> String {
 /// Opens a session with what the flags set.
 fn open(args: &Args, bundle: Bundle, graphs: Option<&GraphProfile>, printer: &Printer) -> Result<Session> {
     let mut options = args.threads.apply(args.soc.apply(args.backend.options()?)).policy(args.policy.into());
+    options = args.long_context.apply(options);
     if let Some(name) = &args.saved.kv_mode {
         options = options.kv_mode(kv_mode(name)?);
     }

@@ -46,9 +46,10 @@ pub use views::SplitGuard;
 use crate::cells::{CellTable, SeqId};
 use crate::error::{KvError, Reason};
 use crate::geometry::{KvForm, KvGeometry, KvKind, KvTensor};
+use crate::group::Eviction;
 use crate::keydiff::{KeyDiff, KeyScorer};
 use crate::mode::ModeKind;
-use crate::plan::{KvState, LogitsRequest, Plan, PlanError, Policy, Request, Variants, plan_into};
+use crate::plan::{GroupRows, KvState, LogitsRequest, Plan, PlanError, Policy, Request, Variants, plan_into};
 use crate::rope::{RopeSpec, ShiftLoss};
 use crate::tensor_buf::TensorBuf;
 use crate::worker::JobWatch;
@@ -206,7 +207,24 @@ impl KvCache {
     pub fn state_of(&self, seq: SeqId) -> KvState {
         let shared = !self.positions.is_alone(seq) && self.groups.iter().any(|g| g.cells.n_used_without(seq) > 0);
         let n_valid_kv = self.groups[0].cells.n_used();
-        KvState { n_past: self.next_pos(seq), n_valid_kv, variant: self.variant, shared }
+        let own_rows = if shared { self.own_rows(seq) } else { GroupRows::NONE };
+        let other_rows = if shared { self.rows_beside(|g| own_rows.of(g)) } else { GroupRows::NONE };
+        KvState { n_past: self.next_pos(seq), n_valid_kv, variant: self.variant, shared, other_rows, own_rows }
+    }
+
+    /// Rows that are a sequence's alone, in the groups with a window.
+    fn own_rows(&self, seq: SeqId) -> GroupRows {
+        let own = |group: &GroupState| group.cells.used().filter(|(_, cell)| cell.seqs == seq.bit()).count();
+        GroupRows::by_group(|g| self.window_group(g).map_or(0, own))
+    }
+
+    /// The other rows of the groups with a window.
+    fn rows_beside(&self, own: impl Fn(usize) -> usize) -> GroupRows {
+        GroupRows::by_group(|g| self.window_group(g).map_or(0, |group| group.cells.n_used() - own(g)))
+    }
+
+    fn window_group(&self, g: usize) -> Option<&GroupState> {
+        self.groups.get(g).filter(|group| matches!(group.rule.long, Eviction::Window { .. }))
     }
 
     /// Position of a sequence's next token.
@@ -295,7 +313,6 @@ impl KvCache {
         wanted: LogitsRequest,
         plan: &mut Plan,
     ) -> Result<(), PlanError> {
-        let request = |&(seq, n_new): &(SeqId, usize)| Request { seq, n_past: self.next_pos(seq), n_new };
         for (second, &(seq, _)) in tokens.iter().enumerate() {
             if usize::from(seq.0) >= SeqId::COUNT {
                 return Err(PlanError::UnknownSequence { seq });
@@ -306,10 +323,22 @@ impl KvCache {
         }
         match tokens {
             [] => *plan = Plan::default(),
-            [only] => plan_into(&self.state_of(only.0), &[request(only)], &self.variants, policy, wanted, plan)?,
+            &[(seq, n_new)] => {
+                let state = self.state_of(seq);
+                let request = Request { seq, n_past: state.n_past, n_new, own_rows: state.own_rows };
+                plan_into(&state, &[request], &self.variants, policy, wanted, plan)?;
+            }
             several => {
+                let request = |&(seq, n_new): &(SeqId, usize)| Request {
+                    seq,
+                    n_past: self.next_pos(seq),
+                    n_new,
+                    own_rows: self.own_rows(seq),
+                };
                 let requests: Vec<_> = several.iter().map(request).collect();
-                plan_into(&self.state_of(several[0].0), &requests, &self.variants, policy, wanted, plan)?;
+                let other_rows = self.rows_beside(|g| requests.iter().map(|r| r.own_rows.of(g)).sum());
+                let state = KvState { other_rows, ..self.state_of(several[0].0) };
+                plan_into(&state, &requests, &self.variants, policy, wanted, plan)?;
             }
         }
         plan.set_mode(self.mode().mode(), &self.groups[0].rule);

@@ -150,7 +150,7 @@ fn full_context_only_keeps_no_rows() {
     let mut kv = manager(variants, 2);
     assert_eq!(process(&mut kv, 5, &Policy::Lenient), "16/16");
     assert_eq!(process(&mut kv, 12, &Policy::Lenient), "32/32");
-    assert_eq!(kv.state(), KvState { n_past: 17, n_valid_kv: 0, variant: Some(spec(32, 32)), shared: false });
+    assert_eq!(kv.state(), KvState { n_past: 17, variant: Some(spec(32, 32)), ..KvState::default() });
     kv.rewind(A, 3).unwrap();
     assert_eq!(process(&mut kv, 1, &Policy::Lenient), "16/16");
     assert_eq!(kv.state().n_past, 4);

@@ -1,6 +1,6 @@
 //! Admission: how many tokens a cache can still take, and what stops it, before any of them is processed.
 
-use super::{KvState, Variants};
+use super::{KvState, Request, Variants, crowding};
 use core::fmt;
 
 /// What stops a sequence.
@@ -40,8 +40,11 @@ impl fmt::Display for Admission {
 
 /// How many tokens of one sequence [`plan`](super::plan()) accepts from a state.
 pub fn admit(state: &KvState, variants: &Variants) -> Admission {
-    let &KvState { n_past, n_valid_kv, .. } = state;
+    let &KvState { n_past, n_valid_kv, own_rows, .. } = state;
     let variants = variants.with_logits();
+    let endless = Request { n_past, n_new: usize::MAX / 2, own_rows, ..Request::default() };
+    let ends = crowding::crowded(state, &[endless], variants);
+    let variants = ends.as_ref().unwrap_or(variants);
     let left = variants.limit().saturating_sub(n_past);
     let with_past = variants.candidates().iter().filter(|s| n_valid_kv <= s.cap && !s.variant.is_full_context());
     let with_past = with_past.map(|s| s.cap.saturating_add(s.ar()) - n_valid_kv).max().unwrap_or(0);

@@ -4,7 +4,7 @@
 //! two: its body is planned over all variants, its end over those with logits. The end is the last chunk where one such
 //! graph holds all of it, else the last token alone, and never so short that no graph with logits reaches it.
 
-use super::{KvState, Overflow, Plan, PlanError, Policy, Request, Variants, plan_any, walk_to};
+use super::{KvState, Overflow, Plan, PlanError, Policy, Request, Variants, crowding, plan_any, walk_to};
 
 /// Which new tokens' logits are wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,6 +37,24 @@ pub fn plan_into(
             return Err(Overflow::ContextExceeded { n_past, n_new, limit }.into());
         }
     }
+    let Some(ends) = crowding::crowded(state, requests, variants) else {
+        return plan_in_two(state, requests, variants, policy, wanted, plan);
+    };
+    plan_in_two(state, requests, &ends, policy, wanted, plan).map_err(|error| match error {
+        PlanError::NoRoom { .. } | PlanError::Shared => crowding::full_group(state, variants).unwrap_or(error),
+        error => error,
+    })
+}
+
+/// Plans tokens whose positions are within the limit: the body, then the end.
+fn plan_in_two(
+    state: &KvState,
+    requests: &[Request],
+    variants: &Variants,
+    policy: &Policy,
+    wanted: LogitsRequest,
+    plan: &mut Plan,
+) -> Result<(), PlanError> {
     let ending = variants.with_logits();
     let (only, n_body) = match (wanted, requests) {
         (LogitsRequest::Nothing, _) => return plan_any(state, requests, variants, policy, plan),
@@ -164,7 +182,8 @@ mod tests {
     #[test]
     fn sequences_together_run_on_graphs_with_logits() {
         let set = variants(&[(1, 64), (8, 64), (32, 64)], &[(32, 64)]);
-        let requests = [(0, 1), (1, 11)].map(|(seq, n_new)| Request { seq: crate::SeqId(seq), n_past: 0, n_new });
+        let requests =
+            [(0, 1), (1, 11)].map(|(seq, n_new)| Request { seq: crate::SeqId(seq), n_new, ..Request::default() });
         let mut plan = Plan::default();
         let state = KvState { shared: true, ..KvState::default() };
         plan_into(&state, &requests, &set, &Policy::Lenient, LogitsRequest::Last, &mut plan).unwrap();

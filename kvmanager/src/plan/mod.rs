@@ -19,6 +19,7 @@
 mod admission;
 mod columns;
 mod cost;
+mod crowding;
 mod logits;
 mod overflow;
 mod policy;
@@ -35,6 +36,7 @@ pub use crate::geometry::KvForm;
 pub use admission::{Admission, ContextLimit, admit};
 pub use columns::{Column, Columns, SequenceSlice};
 pub use cost::CostTable;
+pub use crowding::GroupRows;
 pub use logits::{LogitsRequest, plan_into};
 pub use overflow::Overflow;
 pub use policy::Policy;
@@ -59,12 +61,23 @@ pub struct KvState {
     pub variant: Option<Variant>,
     /// Other sequences have rows too, so that a graph without past cannot start over.
     pub shared: bool,
+    /// Rows of each cache group with a window that other sequences have, or this one together with others.
+    pub other_rows: GroupRows,
+    /// Rows of each cache group with a window that are this sequence's alone. Only [`admit`] looks at it.
+    pub own_rows: GroupRows,
 }
 
 impl KvState {
     /// One sequence of which nothing was evicted, and no variant yet.
     pub const fn at(n_past: usize) -> Self {
-        Self { n_past, n_valid_kv: n_past, variant: None, shared: false }
+        Self {
+            n_past,
+            n_valid_kv: n_past,
+            variant: None,
+            shared: false,
+            other_rows: GroupRows::NONE,
+            own_rows: GroupRows::NONE,
+        }
     }
 }
 
@@ -77,6 +90,8 @@ pub struct Request {
     pub n_past: usize,
     /// Its new tokens.
     pub n_new: usize,
+    /// Rows of each cache group with a window that are this sequence's alone, where several have rows.
+    pub own_rows: GroupRows,
 }
 
 /// Why no plan was made. Nothing has run and nothing has changed.
@@ -135,6 +150,18 @@ pub enum PlanError {
         n_new: usize,
         /// The widest past among the graphs long enough, 0 if there are none.
         widest_past: usize,
+    },
+    /// A cache group with a window cannot hold the windows of all sequences.
+    #[error(
+        "cache group `{prefix}` is full: other sequences have {n_other} rows there, and a step can start with at most {room}"
+    )]
+    GroupFull {
+        /// Its prefix.
+        prefix: String,
+        /// Rows of other sequences.
+        n_other: usize,
+        /// The most rows with which a step can start.
+        room: usize,
     },
     /// Only a graph without past (AR == CL) could take the tokens, and it would drop the rows of other sequences.
     #[error("no graph with a past can take these tokens, and one without past would drop the rows of other sequences")]

@@ -272,7 +272,7 @@ fn admission_says_what_stops_it() {
 }
 
 fn requests(sequences: &[(usize, usize)]) -> Vec<Request> {
-    let request = |(i, &(n_past, n_new))| Request { seq: SeqId(i as u8), n_past, n_new };
+    let request = |(i, &(n_past, n_new))| Request { seq: SeqId(i as u8), n_past, n_new, ..Request::default() };
     sequences.iter().enumerate().map(request).collect()
 }
 
@@ -387,7 +387,7 @@ proptest! {
         let times = variants.all().iter().zip(&us).map(|(&spec, &us)| (spec, f64::from(us)));
         let table = Arc::new(CostTable::new(times, 7.0, 0.5).unwrap());
         let variant = Some(*current.get(variants.all()));
-        let state = KvState { n_past: past, n_valid_kv: past.saturating_sub(evicted), variant, shared: false };
+        let state = KvState { n_past: past, n_valid_kv: past.saturating_sub(evicted), variant, ..KvState::default() };
         let strict = plan_one(&state, &variants, n, &Policy::Genie);
         for policy in [Policy::Lenient, Policy::FixedVariant, Policy::Cost(table.clone())] {
             match plan_one(&state, &variants, n, &policy) {

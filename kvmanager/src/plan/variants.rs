@@ -108,6 +108,21 @@ impl Variants {
         self.with_logits.as_deref().unwrap_or(self)
     }
 
+    /// The same with nearer ends: a step of a variant starts after at most `end` rows. `None` if no end is nearer.
+    pub(super) fn with_ends(&self, end: &dyn Fn(Variant) -> Option<usize>) -> Option<Self> {
+        let mut out = self.clone();
+        let mut any = false;
+        if let Some(ending) = self.with_logits.as_deref().and_then(|ending| ending.with_ends(end)) {
+            (out.with_logits, any) = (Some(Arc::new(ending)), true);
+        }
+        for candidate in &mut out.candidates {
+            if let Some(end) = end(candidate.variant).filter(|end| *end < candidate.cap) {
+                (candidate.cap, any) = (end, true);
+            }
+        }
+        any.then_some(out)
+    }
+
     /// All variants, CL ascending, then AR.
     pub fn all(&self) -> &[Variant] {
         &self.all

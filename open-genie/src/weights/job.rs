@@ -10,7 +10,7 @@ use genie_bundle::stamps::{FileIdentity, Known, Stamps};
 use genie_bundle::{BundleError, FileCheck};
 use qnn_host::container::{SumsError, WeightSums};
 
-use super::WeightFault;
+use super::fault::WeightFault;
 use crate::Error;
 
 /// Bytes between two looks at whether to stop.

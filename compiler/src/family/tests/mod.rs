@@ -1,6 +1,7 @@
 //! Configurations: the spec they give, and the messages of those that are refused.
 
 mod other_keys;
+mod rope_scaling;
 mod wrong_values;
 
 use super::*;

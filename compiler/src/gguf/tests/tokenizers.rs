@@ -41,6 +41,31 @@ fn a_file_without_a_tokenizer_says_so() {
     assert!(found.starts_with("`tokenizer.ggml.pre` in `FILE` is the string `gpt-9`, expected `llama-bpe`"), "{found}");
 }
 
+/// Keys that this kind of tokenizer does not look at were not looked at in any way.
+#[test]
+fn keys_without_effect_are_of_the_right_type_all_the_same() {
+    let cases = [
+        ("add_space_prefix", text("yes"), "is the string `yes`, expected true or false"),
+        ("add_sep_token", U32(1), "is 1, expected true or false"),
+        ("mask_token_id", text("5"), "is the string `5`, expected a whole number from 0 to 4294967295"),
+        ("token_type_count", Bool(true), "is true, expected a whole number from 0 to 4294967295"),
+        ("scores", text("none"), "is the string `none`, expected a list of numbers"),
+    ];
+    for (name, value, expected) in cases {
+        let key = format!("tokenizer.ggml.{name}");
+        assert_eq!(message(&with(&key, value)), format!("`{key}` in `FILE` {expected}"));
+    }
+    let mut sentences = sentence_piece(&[]);
+    sentences.set("tokenizer.ggml.add_space_prefix", U32(0)).set("tokenizer.ggml.merges", U32(0));
+    let found = message(&sentences);
+    assert!(found.starts_with("`tokenizer.ggml.add_space_prefix` in `FILE` is "), "{found}");
+    sentences.set("tokenizer.ggml.add_space_prefix", Bool(false));
+    assert!(message(&sentences).starts_with("`tokenizer.ggml.merges` in `FILE` is "), "{}", message(&sentences));
+    for (name, value) in [("add_space_prefix", Bool(false)), ("mask_token_id", GgufValue::I32(-1))] {
+        model(&with(&format!("tokenizer.ggml.{name}"), value)).unwrap();
+    }
+}
+
 /// Row 13: 1,000 tokens for 2,048 rows, or all tokens equal, compiled and did not run.
 #[test]
 fn entries_have_a_row_and_a_text_of_their_own() {

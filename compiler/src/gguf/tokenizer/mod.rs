@@ -23,30 +23,41 @@ mod kind {
     pub(super) const LAST: i128 = 6;
 }
 
+/// What a key without effect holds: a value of another type is refused all the same.
+#[derive(Clone, Copy)]
+enum Holds {
+    Id,
+    Count,
+    Bool,
+    Text,
+    Texts,
+    Numbers,
+}
+
 /// Keys of the tokenizer that change nothing here: ids that no text is made with, and other forms of the same tokenizer.
-const HARMLESS: [&str; 22] = [
-    "unknown_token_id",
-    "seperator_token_id",
-    "separator_token_id",
-    "mask_token_id",
-    "cls_token_id",
-    "prefix_token_id",
-    "suffix_token_id",
-    "middle_token_id",
-    "eot_token_id",
-    "eom_token_id",
-    "fim_pre_token_id",
-    "fim_suf_token_id",
-    "fim_mid_token_id",
-    "fim_pad_token_id",
-    "fim_rep_token_id",
-    "fim_sep_token_id",
-    "token_type_count",
-    "add_sep_token",
-    "scores",
-    "merges",
-    "pre",
-    "add_space_prefix",
+const HARMLESS: [(&str, Holds); 22] = [
+    ("unknown_token_id", Holds::Id),
+    ("seperator_token_id", Holds::Id),
+    ("separator_token_id", Holds::Id),
+    ("mask_token_id", Holds::Id),
+    ("cls_token_id", Holds::Id),
+    ("prefix_token_id", Holds::Id),
+    ("suffix_token_id", Holds::Id),
+    ("middle_token_id", Holds::Id),
+    ("eot_token_id", Holds::Id),
+    ("eom_token_id", Holds::Id),
+    ("fim_pre_token_id", Holds::Id),
+    ("fim_suf_token_id", Holds::Id),
+    ("fim_mid_token_id", Holds::Id),
+    ("fim_pad_token_id", Holds::Id),
+    ("fim_rep_token_id", Holds::Id),
+    ("fim_sep_token_id", Holds::Id),
+    ("token_type_count", Holds::Count),
+    ("add_sep_token", Holds::Bool),
+    ("add_space_prefix", Holds::Bool),
+    ("scores", Holds::Numbers),
+    ("merges", Holds::Texts),
+    ("pre", Holds::Text),
 ];
 
 /// The vocabulary: entries by id, and ids by text.
@@ -197,8 +208,15 @@ impl Gguf {
 
     /// Keys of the tokenizer that were not read must be known to be harmless.
     fn check_other_keys(&self) -> Result<()> {
-        for name in HARMLESS {
-            self.meta.get(&key(name));
+        for (name, holds) in HARMLESS {
+            match holds {
+                Holds::Id => drop(self.token_id(name)?),
+                Holds::Count => drop(self.meta.count(&key(name))?),
+                Holds::Bool => drop(self.meta.bool(&key(name))?),
+                Holds::Text => drop(self.meta.text(&key(name))?),
+                Holds::Texts => drop(self.meta.texts(&key(name))?),
+                Holds::Numbers => drop(self.meta.numbers(&key(name))?),
+            }
         }
         // Both are for kinds of tokenizers that are not supported; llama.cpp does not read them for these either.
         let asks_for_fewer_spaces = self.meta.bool(&key("remove_extra_whitespaces"))? == Some(true);

@@ -13,6 +13,8 @@ pub(crate) struct Reference {
     config: Value,
     kind: String,
     weights: HashMap<String, Vec<f64>>,
+    /// Tokens of the context, for scalings that depend on it.
+    context: usize,
 }
 
 type Rows = Vec<Vec<f64>>;
@@ -34,7 +36,13 @@ impl Reference {
             }
         }
         let kind = config["model_type"].as_str().unwrap().to_string();
-        Self { config, kind, weights }
+        Self { config, kind, weights, context: 0 }
+    }
+
+    /// The model in a context of that many tokens.
+    #[allow(dead_code, reason = "only some of those that include this file have scalings that depend on it")]
+    pub(crate) fn in_context(self, context: usize) -> Self {
+        Self { context, ..self }
     }
 
     fn number(&self, key: &str) -> Option<f64> {
@@ -99,10 +107,62 @@ impl Reference {
         let default = if self.kind == "stablelm" { 0.25 } else { 1.0 };
         let rotated = (head.len() as f64 * self.number("partial_rotary_factor").unwrap_or(default)) as usize;
         let half = rotated / 2;
+        let amplitude = self.amplitude();
         for j in 0..half {
-            let (sin, cos) = (position as f64 * theta.powf(-(j as f64) / half as f64)).sin_cos();
+            let (sin, cos) = (position as f64 * self.frequency(j, half, theta)).sin_cos();
+            let (sin, cos) = (sin * amplitude, cos * amplitude);
             let (a, b) = (head[j], head[half + j]);
             (head[j], head[half + j]) = (a * cos - b * sin, b * cos + a * sin);
+        }
+    }
+
+    /// The type of `rope_scaling`, and a number of it.
+    fn scaling(&self) -> (&str, impl Fn(&str) -> f64) {
+        let block = &self.config["rope_scaling"];
+        let number = |key: &str| block[key].as_f64().unwrap_or_else(|| panic!("{key}"));
+        (block["rope_type"].as_str().unwrap_or("default"), number)
+    }
+
+    /// Radians per position of angle `j` of `half`, as transformers' `modeling_rope_utils.py` has it.
+    fn frequency(&self, j: usize, half: usize, theta: f64) -> f64 {
+        let dim = 2.0 * half as f64;
+        let extrapolated = 1.0 / theta.powf(2.0 * j as f64 / dim);
+        let (kind, number) = self.scaling();
+        match kind {
+            "linear" => extrapolated / number("factor"),
+            "longrope" => {
+                let long = self.context as f64 > number("original_max_position_embeddings");
+                let list = if long { "long_factor" } else { "short_factor" };
+                let divisor = self.config["rope_scaling"][list][j].as_f64().unwrap();
+                1.0 / (divisor * theta.powf(2.0 * j as f64 / dim))
+            }
+            "yarn" => {
+                let original = number("original_max_position_embeddings");
+                let dimension_of = |rotations: f64| {
+                    dim * (original / (rotations * 2.0 * std::f64::consts::PI)).ln() / (2.0 * theta.ln())
+                };
+                let low = dimension_of(number("beta_fast")).floor().max(0.0);
+                let high = dimension_of(number("beta_slow")).ceil().min(dim - 1.0);
+                let ramp = ((j as f64 - low) / (high - low)).clamp(0.0, 1.0);
+                let interpolated = extrapolated / number("factor");
+                interpolated * ramp + extrapolated * (1.0 - ramp)
+            }
+            _ => extrapolated,
+        }
+    }
+
+    /// What transformers calls the attention factor.
+    fn amplitude(&self) -> f64 {
+        let (kind, number) = self.scaling();
+        match (kind, self.config["rope_scaling"]["attention_factor"].as_f64()) {
+            ("yarn" | "longrope", Some(stated)) => stated,
+            ("longrope", None) => {
+                let original = number("original_max_position_embeddings");
+                let factor = self.number("max_position_embeddings").unwrap() / original;
+                (1.0 + factor.ln() / original.ln()).sqrt()
+            }
+            ("yarn", None) => 0.1 * number("factor").ln() + 1.0,
+            _ => 1.0,
         }
     }
 

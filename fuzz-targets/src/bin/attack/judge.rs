@@ -110,7 +110,7 @@ fn verdict(situation: &Situation, ended: &[Ended], room: &Path) -> (Verdict, Str
 }
 
 fn refused(situation: &Situation, ended: &[Ended], last: &Ended, named: bool) -> (Verdict, String) {
-    if matches!(situation.expect, Expect::Works(_)) {
+    if matches!(situation.expect, Expect::Works(_) | Expect::Runs) {
         return (Verdict::Wrong, "refused, but nothing is wrong with it".into());
     }
     if situation.early && ended.len() > 1 {
@@ -185,6 +185,8 @@ mod tests {
         assert_eq!(of(used(), &[end(101, "", "`rope_theta`")]), Verdict::Died);
         assert_eq!(of(Expect::Refuse, &[end(0, "", "")]), Verdict::Wrong);
         assert_eq!(of(Expect::Works("x".into()), &[end(1, "x", "error: `rope_theta`")]), Verdict::Wrong);
+        assert_eq!(of(Expect::Runs, &[end(0, "x", ""), end(1, "", "error: `rope_theta`")]), Verdict::Wrong);
+        assert_eq!(of(Expect::Runs, &[end(0, "x", ""), end(0, "y", "")]), Verdict::Right);
         assert_eq!(of(Expect::Same("x".into()), &[end(0, "y", "")]), Verdict::Wrong);
     }
 }

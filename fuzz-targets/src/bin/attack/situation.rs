@@ -38,6 +38,8 @@ pub(crate) enum Expect {
     Same(String),
     /// Success with this last output, never a refusal.
     Works(String),
+    /// Success with any output, never a refusal.
+    Runs,
     /// Success with any output.
     Open,
 }

@@ -29,23 +29,6 @@ fn missing_files_are_named_with_the_path_that_was_tried() {
     assert_eq!(GenieConfig::from_file(&path).unwrap().base(), dir.path());
 }
 
-#[test]
-fn the_network_that_scores_keys_must_be_there() {
-    let dir = tempfile::tempdir().unwrap();
-    std::fs::write(dir.path().join("tokenizer.json"), "{}").unwrap();
-    std::fs::write(dir.path().join("model.bin"), [1, 2, 0xff]).unwrap();
-    let long = json!({"version": 1, "type": "keydiff",
-                      "keydiff": {"version": 1, "scoring-network": "scorer.bin", "update-frequency": 8}});
-    let path = dir.path().join("genie_config.json");
-    std::fs::write(&path, with(&[("/dialog/engine/longcontext", long)]).to_string()).unwrap();
-    let err = GenieConfig::from_file(&path).unwrap_err();
-    let [problem] = err.problems() else { panic!("{err}") };
-    assert_eq!(problem.pointer, "/dialog/engine/longcontext/keydiff/scoring-network");
-    assert!(problem.to_string().contains("file not found"), "{problem}");
-    std::fs::write(dir.path().join("scorer.bin"), [1, 2, 0xff]).unwrap();
-    assert!(GenieConfig::from_file(&path).is_ok());
-}
-
 /// Section 4 of the list of failures: `/dev/null` as `ctx-bins` was called a directory.
 #[test]
 fn files_of_another_kind_are_known_by_kind() {

@@ -1,6 +1,6 @@
 //! What valid configs become.
 
-use genie_types::{Dtype, Llama3Scaling, RopeConfig, RopeScaling, TokenId};
+use genie_types::{Dtype, Llama3Scaling, LongRopeScaling, PositionKind, RopeConfig, RopeScaling, TokenId, YarnScaling};
 
 use super::*;
 
@@ -118,16 +118,13 @@ fn keydiff(network: &str, every: i64) -> Value {
 #[test]
 fn long_context_of_the_engine_arrives() {
     let c = parse(&with(&[("/dialog/engine/longcontext", keydiff("scorer.bin", 32))])).unwrap();
-    let kind = |network: Option<&str>| LongContextKind::KeyDiff {
-        scoring_network: network.map(Into::into),
-        update_frequency: 32,
-        anchor_alpha: Some(0.25),
-    };
-    let long = c.engine().long_context.clone().unwrap();
-    assert_eq!((long.reserved_tokens, long.kind), (2, kind(Some("/bundle/scorer.bin"))));
-    // No path, no network: the program's own scores.
+    let kind = LongContextKind::KeyDiff { update_frequency: 32, anchor_alpha: Some(0.25) };
+    assert_eq!(c.engine().long_context, Some(LongContextSettings { reserved_tokens: 2, kind }));
+    // The network is not used, which is said; without a path there is nothing to say.
+    const NETWORK: &str = "/dialog/engine/longcontext/keydiff/scoring-network";
+    assert!(c.warnings().iter().any(|warning| warning.pointer == NETWORK), "{:?}", c.warnings());
     let c = parse(&with(&[("/dialog/engine/longcontext", keydiff(" ", 32))])).unwrap();
-    assert_eq!(c.engine().long_context.clone().unwrap().kind, kind(None));
+    assert!(c.warnings().iter().all(|warning| warning.pointer != NETWORK), "{:?}", c.warnings());
     assert_eq!(parse(&base()).unwrap().engine().long_context, None);
 }
 
@@ -174,5 +171,105 @@ fn keys_without_effect_are_mentioned() {
             "/dialog/engine/model/positional-encoding/rope-scaling",
             "/dialog/engine/backend/QnnHtp/kv-update-method",
         ]
+    );
+}
+
+#[test]
+fn every_rope_type_becomes_numbers() {
+    let pe = "/dialog/engine/model/positional-encoding";
+    let scaling = |block: Value| {
+        let c =
+            parse(&with(&[(&format!("{pe}/rope-scaling"), block.clone())])).unwrap_or_else(|e| panic!("{block}: {e}"));
+        c.engine().rope("").unwrap().scaling.clone()
+    };
+    let ones = vec![1.0; 16];
+    let cases = [
+        (json!({"rope-type": "default"}), None),
+        (json!({"rope-type": "linear", "factor": 4}), Some(RopeScaling::Linear { factor: 4.0 })),
+        (
+            json!({"rope-type": "longrope", "factor": 4, "original-max-position-embeddings": 64,
+                "short-factor": ones, "long-factor": ones}),
+            Some(RopeScaling::LongRope(LongRopeScaling {
+                factor: 4.0,
+                original_max_position: 64.0,
+                short_factor: ones.clone(),
+                long_factor: ones.clone(),
+            })),
+        ),
+        (
+            json!({"rope-type": "yarnrope", "factor": 4, "original-max-position-embeddings": 64}),
+            Some(RopeScaling::Yarn(YarnScaling {
+                factor: 4.0,
+                original_max_position: 64.0,
+                dim: 32,
+                extrapolation_factor: 1.0,
+                attn_factor: 1.0,
+                beta_fast: 32.0,
+                beta_slow: 1.0,
+            })),
+        ),
+        (
+            json!({"rope-type": "proportional", "factor": 2, "partial-rotary-factor": 0.5}),
+            Some(RopeScaling::Proportional { factor: 2.0, partial_rotary_factor: 0.5 }),
+        ),
+        (json!({"rope-type": "hunyuan"}), Some(RopeScaling::Hunyuan)),
+        (
+            json!({"rope-type": "qwen2vl-mrope", "mrope-section": [4, 6, 6], "time-step": 50, "spatial-merge-size": 2}),
+            Some(RopeScaling::Mrope { interleaved: false, sections: vec![4, 6, 6] }),
+        ),
+        (json!({"rope-type": "qwen3vl-mrope"}), Some(RopeScaling::Mrope { interleaved: true, sections: vec![] })),
+        (json!({"factor": 4}), None),
+    ];
+    for (block, want) in cases {
+        assert_eq!(scaling(block.clone()), want, "{block}");
+    }
+    let bad = [
+        (
+            json!({"rope-type": "longrope", "factor": 4, "original-max-position-embeddings": 64, "short-factor": [1], "long-factor": ones}),
+            "rope-scaling/short-factor: expected 16 numbers, one for each angle of `rope-dim`, found 1",
+        ),
+        (
+            json!({"rope-type": "longrope", "factor": 4, "original-max-position-embeddings": 64}),
+            "rope-scaling/short-factor: required when the rope type is `longrope`\n             rope-scaling/long-factor: required when the rope type is `longrope`",
+        ),
+        (json!({"rope-type": "linear"}), "rope-scaling/factor: required when the rope type is `linear`"),
+        (
+            json!({"rope-type": "yarnrope", "factor": 4, "original-max-position-embeddings": 64, "dim": 31}),
+            "rope-scaling/dim: expected an even number above 0, twice `rope-dim`, found 31",
+        ),
+        (
+            json!({"rope-type": "qwen2vl-mrope", "mrope-section": [4, 4, 4]}),
+            "rope-scaling/mrope-section: expected 3 numbers that add up to `rope-dim`, 16, found [4, 4, 4]",
+        ),
+    ];
+    for (block, want) in bad {
+        let error = parse(&with(&[(&format!("{pe}/rope-scaling"), block)])).unwrap_err();
+        let found: Vec<String> =
+            error.problems().iter().map(|p| p.to_string().trim_start_matches(&format!("{pe}/")).to_owned()).collect();
+        assert_eq!(found.join("\n"), want);
+    }
+}
+
+#[test]
+fn position_kinds_and_prefixes_arrive() {
+    let pe = "/dialog/engine/model/positional-encoding";
+    let kinds = |encoding: Value| {
+        let c = parse(&with(&[(pe, encoding)])).unwrap();
+        let one = |p: &PositionSettings| (p.prefix.clone(), p.kind, p.rope.as_ref().map(|r| r.theta));
+        c.engine().positions.iter().map(one).collect::<Vec<_>>()
+    };
+    for kind in [PositionKind::Absolute, PositionKind::Alibi, PositionKind::None] {
+        assert_eq!(kinds(json!({"type": kind.name()})), [(String::new(), kind, None)]);
+    }
+    // The item without a prefix of its own comes first.
+    let two = json!([{"type": "rope", "rope-dim": 8, "rope-theta": 10000, "prefix": "swa_"},
+                     {"type": "rope", "rope-dim": 16, "rope-theta": 1e6, "prefix": "default_"}]);
+    let rope = PositionKind::Rope;
+    assert_eq!(kinds(two), [(String::new(), rope, Some(1e6)), ("swa_".into(), rope, Some(1e4))]);
+    let twice = json!([{"type": "rope", "rope-dim": 8}, {"type": "rope", "rope-dim": 16, "prefix": "default_"}]);
+    let error = parse(&with(&[(pe, twice)])).unwrap_err();
+    assert_eq!(
+        error.problems()[0].to_string(),
+        "/dialog/engine/model/positional-encoding/1/prefix: prefix `default_` is already taken by an earlier positional encoding"
     );
 }

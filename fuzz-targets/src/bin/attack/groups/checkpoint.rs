@@ -141,7 +141,7 @@ pub(super) fn safetensors(base: &Base, room: &Path, rng: &mut Rng) -> Result<Sit
         }
         1 => {
             header.as_object_mut().and_then(|map| map.remove(&tensor));
-            names.push("leaves a gap".into());
+            names.extend(["leaves a gap", "are of no tensor"].map(String::from));
             format!("`{tensor}` removed")
         }
         2 => {

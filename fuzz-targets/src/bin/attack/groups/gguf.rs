@@ -169,6 +169,10 @@ fn more(architecture: &str, rng: &mut Rng) -> (String, GgufValue) {
         ("adapter.type", Text("lora".into())),
         ("clip.has_vision_encoder", Bool(true)),
         ("tokenizer.ggml.add_eos_token", Bool(true)),
+        // Of a wrong type, whether the kind of tokenizer looks at it or not.
+        ("tokenizer.ggml.add_space_prefix", Text("yes".into())),
+        ("tokenizer.ggml.add_sep_token", U32(1)),
+        ("tokenizer.ggml.scores", Text("none".into())),
     ];
     let (key, value) = rng.pick(&all).clone();
     (key.replace('@', architecture), value)

@@ -1,0 +1,38 @@
+//! `--long-context`, `--reserved-tokens`, `--context-size`: what a full context drops.
+
+use open_genie::{LongContext, Options};
+
+use super::number;
+
+/// Long context.
+#[derive(clap::Args, Default, Clone)]
+pub struct LongContextArgs {
+    /// What a full context drops [default: what the config's `longcontext` says]. `window:N`: each token sees the last N;
+    /// `shift`: a quarter of the context (`shift:N`: N tokens) goes, the rest moves up, without end; `keydiff`: the rows
+    /// whose keys resemble the others, ranked every 32 steps (`keydiff:N`: every N); `none`: nothing, it ends.
+    #[arg(long, value_name = "window:N|shift|keydiff|none")]
+    pub long_context: Option<LongContext>,
+    /// Tokens at the beginning that `--long-context` never drops [default: 0].
+    #[arg(long, value_name = "TOKENS", value_parser = number::count, requires = "long_context")]
+    pub reserved_tokens: Option<usize>,
+    /// Most tokens of the dialog [default: the config's; for a window and `keydiff` the positions that the model was
+    /// trained for, if more]. Beyond the compiled context with long context only.
+    #[arg(long, value_name = "TOKENS", value_parser = number::at_least_one)]
+    pub context_size: Option<usize>,
+}
+
+impl LongContextArgs {
+    /// Sets what the flags say.
+    pub fn apply(&self, mut options: Options) -> Options {
+        if let Some(rule) = self.long_context {
+            options = options.long_context(rule);
+        }
+        if let Some(n) = self.reserved_tokens {
+            options = options.reserved_tokens(n);
+        }
+        if let Some(n) = self.context_size {
+            options = options.context_size(n);
+        }
+        options
+    }
+}
