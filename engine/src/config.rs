@@ -59,6 +59,10 @@ pub struct EngineConfig {
     pub mixed_rotation: bool,
     /// The bundle's name, which saved caches keep for messages; may be empty.
     pub bundle_name: String,
+    /// Map context binaries; else read them into memory.
+    pub use_mmap: bool,
+    /// HTP: most megabytes of a binary's file to read at a time; 0 is no limit.
+    pub mmap_budget_mb: u64,
     /// Load a context binary when one of its graphs is to run, and free it when another's is. Spares memory where a
     /// bundle has several, and costs a load at each change.
     pub dynamic_load: bool,
@@ -89,6 +93,8 @@ impl EngineConfig {
             model_hash: None,
             mixed_rotation: false,
             bundle_name: String::new(),
+            use_mmap: true,
+            mmap_budget_mb: 0,
             dynamic_load: false,
             dump: None,
         }

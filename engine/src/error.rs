@@ -51,6 +51,15 @@ pub enum EngineError {
         source: std::io::Error,
     },
 
+    /// A context binary cannot be read into memory.
+    #[error("cannot read context binary `{path}`")]
+    ReadBinary {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+
     /// The backend refuses a context binary.
     #[error("cannot load context binary `{path}`")]
     LoadBinary {

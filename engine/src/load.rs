@@ -9,7 +9,7 @@ use qnn_api::{Backend, Context, ContextOptions};
 use crate::{Engine, EngineConfig, EngineError, QnnExecutor};
 
 impl Engine {
-    /// Loads the context binaries (mapped, not read), analyses their graphs and allocates all buffers.
+    /// Loads the context binaries (mapped unless [`EngineConfig::use_mmap`] is off), analyses their graphs and allocates all buffers.
     ///
     /// # Errors
     ///
@@ -22,7 +22,14 @@ impl Engine {
         let mut contexts = Vec::with_capacity(config.ctx_bins.len());
         let mut binaries = Vec::with_capacity(config.ctx_bins.len());
         for path in &config.ctx_bins {
-            let loaded = Context::from_file(backend, path, &ContextOptions::default());
+            let options = ContextOptions { htp_read_budget_mb: config.mmap_budget_mb, ..ContextOptions::default() };
+            let loaded = if config.use_mmap {
+                Context::from_file(backend, path, &options)
+            } else {
+                let bytes =
+                    std::fs::read(path).map_err(|source| EngineError::ReadBinary { path: path.clone(), source })?;
+                Context::from_bytes(backend, &bytes, &options)
+            };
             let context = loaded.map_err(|source| EngineError::LoadBinary { path: path.clone(), source })?;
             let graphs: Vec<_> = context.graphs().cloned().collect();
             let n_graphs = graphs.len();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use genie_bundle::config::{BackendSettings, HtpExtensions};
 use qnn_api::library::runtime;
-use qnn_api::{Backend, BackendOptions, Library, PerfPolicy, PowerVote, Soc};
+use qnn_api::{Backend, BackendOptions, Library, PerfPolicy, PowerVote, RpcTimes, Soc};
 
 use crate::Error;
 use crate::options::{BackendChoice, Options, Perf};
@@ -94,10 +94,11 @@ pub(crate) fn start(options: &Options, config: &BackendSettings, threads: &Threa
         None => extensions.soc,
     };
     let backend = open_for(options, threads, soc)?;
+    let rpc = rpc_times(config, &extensions);
     let _vote = match (options.perf, &extensions.perf_profile) {
         (Perf::LeaveAlone, _) => None,
         // Explicitly requested: a library without clocks to vote for is an error.
-        (Perf::Policy(policy), _) => Some(PowerVote::cast(&backend, policy).map_err(|source| {
+        (Perf::Policy(policy), _) => Some(PowerVote::cast_with(&backend, policy, rpc).map_err(|source| {
             if source.is_unsupported() {
                 Error::NoClocks { backend: options.backend.to_string(), policy }
             } else {
@@ -108,16 +109,22 @@ pub(crate) fn start(options: &Options, config: &BackendSettings, threads: &Threa
         (Perf::OfBundle, Some(name)) if name == "default" || name == "system_settings" => None,
         (Perf::OfBundle, Some(name)) => {
             let policy = PerfPolicy::from_name(name).ok_or_else(|| Error::UnknownPerfProfile { name: name.clone() })?;
-            vote(&backend, policy)
+            vote(&backend, policy, rpc)
         }
-        (Perf::OfBundle, None) => vote(&backend, PerfPolicy::default()),
+        (Perf::OfBundle, None) => vote(&backend, PerfPolicy::default(), rpc),
     };
     Ok(ActiveBackend { backend, _vote })
 }
 
+/// How the host waits for the chip: `poll` asks for polling, unless the extension config gives the time.
+fn rpc_times(config: &BackendSettings, extensions: &HtpExtensions) -> RpcTimes {
+    let poll = config.poll.then_some(RpcTimes::LONGEST_POLL);
+    RpcTimes { poll_us: extensions.rpc_polling_time.or(poll), control_latency_us: extensions.rpc_control_latency }
+}
+
 /// A vote that no option requested: a failure is logged and ignored.
-fn vote(backend: &Arc<Backend>, policy: PerfPolicy) -> Option<PowerVote> {
-    match PowerVote::cast(backend, policy) {
+fn vote(backend: &Arc<Backend>, policy: PerfPolicy, rpc: RpcTimes) -> Option<PowerVote> {
+    match PowerVote::cast_with(backend, policy, rpc) {
         Ok(vote) => {
             tracing::info!("performance policy {}", policy.name());
             Some(vote)

@@ -228,6 +228,16 @@ impl Error {
         }
     }
 
+    /// The status that Genie's C functions return for a query that ends so: 4 where the prompt does not fit, else -6
+    /// ("query failed").
+    pub fn genie_status(&self) -> i32 {
+        match self {
+            Self::ContextExceeded { .. } => 4,
+            Self::Dialog(error) => error.genie_status(),
+            _ => -6,
+        }
+    }
+
     /// Whether it was stopped on request: by a [`StopFlag`](crate::StopFlag), or by
     /// [`Progress::cancelled`](compiler::Progress::cancelled).
     pub fn is_stopped(&self) -> bool {

@@ -43,6 +43,7 @@ mod binaries;
 mod calibration;
 #[cfg(feature = "compile")]
 mod compile;
+mod config_keys;
 #[cfg(feature = "demo")]
 pub mod demo;
 mod error;

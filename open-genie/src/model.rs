@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use dialog::sampler::SamplerRules;
 use dialog::{Dialog, DialogConfig, Tokenizer};
 use engine::{Engine, EngineError, ModelHash, PrefixCache, StopFlag, TokenModel};
 use genie_bundle::calibration::CalibrationMismatch;
@@ -16,6 +17,7 @@ use session_store::PrefixStore;
 use crate::Error;
 use crate::backend::{self, ActiveBackend};
 use crate::calibration::CalibrationContext;
+use crate::config_keys::{self, OnCores};
 use crate::long_context::LongContext;
 use crate::options::{Options, PolicyChoice};
 use crate::session::Session;
@@ -106,6 +108,7 @@ impl Bundle {
             config.policy = Policy::Genie;
         }
         let context = self.config.context();
+        let on_cores = OnCores::of_mask(self.config.backend().cpu_mask);
         let engine = Engine::open(&config, &active.backend).map_err(|source| match source {
             EngineError::PadToken { found, vocab_size } => {
                 let key = if context.pad.is_some() { "pad-token" } else { "eos-token" };
@@ -113,6 +116,8 @@ impl Bundle {
             }
             source => Error::Graphs { source },
         })?;
+        drop(on_cores);
+        config_keys::compare(&self, &engine);
         if let Some(token) = context.bos.filter(|bos| bos.0 as usize >= engine.vocab_size()) {
             return Err(Error::SpecialToken { key: "bos-token", token, vocab_size: engine.vocab_size() });
         }
@@ -184,7 +189,11 @@ impl Model {
     /// The tokenizer cannot be loaded.
     pub fn into_session(self) -> Result<Session, Error> {
         let began = Instant::now();
+        let as_genie = matches!(self.engine.policy(), Policy::Genie);
         let mut dialog = Dialog::new(&self.bundle.config, Box::new(self.engine)).map_err(Error::Dialog)?;
+        if as_genie {
+            dialog.set_sampler(dialog.sampler().settings().clone().with_rules(SamplerRules::Genie));
+        }
         dialog.set_prefix_cache(self.prefix_cache);
         dialog.set_init_time(self.opening + began.elapsed());
         Ok(Session::new(dialog, self.weights, self.bundle, self.active))

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use dialog::sampler::SamplerRules;
 use dialog::{
     Control, Dialog, DialogError, Profile, Reply, RestoreReport, SamplerSettings, SaveReport, SentenceCode, Signal,
     StopReason,
@@ -196,12 +197,24 @@ impl Session {
 
     /// How tokens are drawn.
     pub fn sampler(&self) -> &SamplerSettings {
-        self.bundle.config().sampler()
+        self.dialog.sampler().settings()
     }
 
-    /// Draws tokens another way from now on.
+    /// Draws tokens another way from now on; penalties and random sequence start over. The rules stay those of the policy: under
+    /// `genie` a sampler that takes the most likely token stays as it is, as in libGenie.
     pub fn set_sampler(&mut self, settings: SamplerSettings) {
-        self.dialog.set_sampler(settings);
+        let now = self.dialog.sampler().settings();
+        let rules = now.rules();
+        if rules == SamplerRules::Genie && now.is_argmax() {
+            return;
+        }
+        self.dialog.set_sampler(settings.with_rules(rules));
+    }
+
+    /// As [`Self::set_sampler`], before anything was drawn: what libGenie has in the config that a dialog is made from.
+    pub fn start_with_sampler(&mut self, settings: SamplerSettings) {
+        let rules = self.dialog.sampler().settings().rules();
+        self.dialog.set_sampler(settings.with_rules(rules));
     }
 
     /// Texts that end a reply, from the next prompt on.
@@ -306,13 +319,7 @@ impl Generation<'_> {
     pub fn stop_here(self) -> Reply {
         match self.state {
             State::Running(inner) | State::Over(inner) => inner.finish(),
-            State::Failed(_) => Reply {
-                stop: StopReason::Aborted,
-                tokens: Vec::new(),
-                text: String::new(),
-                input: Vec::new(),
-                kpis: dialog::QueryKpis::default(),
-            },
+            State::Failed(_) => Reply::none(StopReason::Aborted),
         }
     }
 }

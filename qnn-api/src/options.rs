@@ -35,6 +35,8 @@ pub struct ContextOptions {
     pub priority: Option<Priority>,
     /// HTP: graphs of the context share one copy of the weights. The emulator can write, but not load, such contexts.
     pub htp_weight_sharing: bool,
+    /// HTP: most megabytes of a binary's file to read at a time; 0 is no limit.
+    pub htp_read_budget_mb: u64,
 }
 
 /// Options of a graph under construction. The default sets nothing.
@@ -78,6 +80,12 @@ impl ContextOptions {
             custom.push(QnnHtpContext_CustomConfig_t {
                 option: QNN_HTP_CONTEXT_CONFIG_OPTION_WEIGHT_SHARING_ENABLED,
                 anon0: QnnHtpContext_CustomConfig_t_anon0 { weightSharingEnabled: true },
+            });
+        }
+        if self.htp_read_budget_mb > 0 && htp {
+            custom.push(QnnHtpContext_CustomConfig_t {
+                option: QNN_HTP_CONTEXT_CONFIG_OPTION_FILE_READ_MEMORY_BUDGET,
+                anon0: QnnHtpContext_CustomConfig_t_anon0 { fileReadMemoryBudgetInMb: self.htp_read_budget_mb },
             });
         }
         let mut items = Vec::new();
@@ -173,8 +181,15 @@ mod tests {
         let graph = GraphOptions { priority: Some(Priority::High), htp: Some(htp) };
         assert_eq!(options(&mut graph.configs(true).list, |c| c.option), [3, 0, 0, 0, 0]);
         assert_eq!(options(&mut graph.configs(false).list, |c| c.option), [3]);
-        let context = ContextOptions { priority: Some(Priority::Low), htp_weight_sharing: true };
-        assert_eq!(options(&mut context.configs(true, true).list, |c| c.option), [1, 7, 0]);
+        let context =
+            ContextOptions { priority: Some(Priority::Low), htp_weight_sharing: true, htp_read_budget_mb: 25 };
+        assert_eq!(options(&mut context.configs(true, true).list, |c| c.option), [1, 7, 0, 0]);
+        assert_eq!(options(&mut context.configs(true, false).list, |c| c.option), [1, 7]);
+        let mut custom = context.configs(false, true);
+        let budget = custom._custom.pop().expect("two");
+        assert_eq!(budget.option, QNN_HTP_CONTEXT_CONFIG_OPTION_FILE_READ_MEMORY_BUDGET);
+        // SAFETY: the member of that option.
+        assert_eq!(unsafe { budget.anon0.fileReadMemoryBudgetInMb }, 25);
         assert_eq!(options(&mut ContextOptions::default().configs(false, true).list, |c| c.option), [0_u32; 0]);
     }
 }

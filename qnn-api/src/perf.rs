@@ -96,6 +96,20 @@ impl PerfPolicy {
     }
 }
 
+/// How the host waits for the chip. The default leaves it to the policy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RpcTimes {
+    /// How long the host polls for the end of a call, in microseconds; at most [`RpcTimes::LONGEST_POLL`].
+    pub poll_us: Option<u32>,
+    /// Longest time that a call may take to reach the chip, in microseconds.
+    pub control_latency_us: Option<u32>,
+}
+
+impl RpcTimes {
+    /// The longest polling that HTP takes.
+    pub const LONGEST_POLL: u32 = QNN_HTP_PERF_INFRASTRUCTURE_POWER_CONFIG_MAX_RPC_POLLING_TIME;
+}
+
 /// A vote that is held until it is dropped.
 ///
 /// Invariant: `id` was made by `calls`; destroyed exactly once, in `drop`.
@@ -103,6 +117,7 @@ pub struct PowerVote {
     id: u32,
     calls: QnnHtpDevice_PerfInfrastructure_t,
     policy: PerfPolicy,
+    rpc: RpcTimes,
     backend: Arc<Backend>,
 }
 
@@ -112,6 +127,14 @@ impl PowerVote {
     /// # Errors
     /// A library without performance infrastructure ([`Error::is_unsupported`]), or one that refuses the vote.
     pub fn cast(backend: &Arc<Backend>, policy: PerfPolicy) -> Result<Self> {
+        Self::cast_with(backend, policy, RpcTimes::default())
+    }
+
+    /// As [`Self::cast`], with times of its own for calls of the chip.
+    ///
+    /// # Errors
+    /// As [`Self::cast`].
+    pub fn cast_with(backend: &Arc<Backend>, policy: PerfPolicy, rpc: RpcTimes) -> Result<Self> {
         let library = backend.library();
         let missing =
             || Error::Missing { library: library.display_name().to_owned(), call: "performance infrastructure" };
@@ -133,7 +156,7 @@ impl PowerVote {
         check("createPowerConfigId", unsafe { create(0, 0, &raw mut id) }, |_| None)
             .context(library.display_name(), || "open a power vote".into())?;
         drop(calls);
-        let mut vote = Self { id, calls: perf, policy, backend: backend.clone() };
+        let mut vote = Self { id, calls: perf, policy, rpc, backend: backend.clone() };
         vote.change(policy)?;
         Ok(vote)
     }
@@ -148,7 +171,7 @@ impl PowerVote {
     /// # Errors
     /// The library refuses it; the former vote then stands.
     pub fn change(&mut self, policy: PerfPolicy) -> Result<()> {
-        let configs = configs(policy, self.id);
+        let configs = configs(policy, self.rpc, self.id);
         let mut list: Vec<_> = configs.iter().map(|config| &raw const *config).chain([core::ptr::null()]).collect();
         let library = self.backend.library();
         let set = self
@@ -164,7 +187,7 @@ impl PowerVote {
     }
 }
 
-fn configs(policy: PerfPolicy, id: u32) -> [QnnHtpPerfInfrastructure_PowerConfig_t; 2] {
+fn configs(policy: PerfPolicy, rpc: RpcTimes, id: u32) -> Vec<QnnHtpPerfInfrastructure_PowerConfig_t> {
     let dcvs = policy.dcvs();
     let clocks = QnnHtpPerfInfrastructure_DcvsV3_t {
         contextId: id,
@@ -187,16 +210,22 @@ fn configs(policy: PerfPolicy, id: u32) -> [QnnHtpPerfInfrastructure_PowerConfig
         coreVoltageCornerMax: dcvs.corner,
         ..Default::default()
     };
-    [
+    let poll_us = rpc.poll_us.unwrap_or(dcvs.poll_us).min(RpcTimes::LONGEST_POLL);
+    let latency = rpc.control_latency_us.map(|us| QnnHtpPerfInfrastructure_PowerConfig_t {
+        option: QNN_HTP_PERF_INFRASTRUCTURE_POWER_CONFIGOPTION_RPC_CONTROL_LATENCY,
+        anon0: QnnHtpPerfInfrastructure_PowerConfig_t_anon0 { rpcControlLatencyConfig: us },
+    });
+    let always = [
         QnnHtpPerfInfrastructure_PowerConfig_t {
             option: QNN_HTP_PERF_INFRASTRUCTURE_POWER_CONFIGOPTION_DCVS_V3,
             anon0: QnnHtpPerfInfrastructure_PowerConfig_t_anon0 { dcvsV3Config: clocks },
         },
         QnnHtpPerfInfrastructure_PowerConfig_t {
             option: QNN_HTP_PERF_INFRASTRUCTURE_POWER_CONFIGOPTION_RPC_POLLING_TIME,
-            anon0: QnnHtpPerfInfrastructure_PowerConfig_t_anon0 { rpcPollingTimeConfig: dcvs.poll_us },
+            anon0: QnnHtpPerfInfrastructure_PowerConfig_t_anon0 { rpcPollingTimeConfig: poll_us },
         },
-    ]
+    ];
+    always.into_iter().chain(latency).collect()
 }
 
 impl Drop for PowerVote {
@@ -230,5 +259,22 @@ mod tests {
             assert_eq!(PerfPolicy::from_name(policy.name()), Some(policy));
         }
         assert_eq!(PerfPolicy::from_name("fast"), None);
+    }
+
+    #[test]
+    fn times_of_calls_override_the_policys() {
+        let poll = |configs: &[QnnHtpPerfInfrastructure_PowerConfig_t]| {
+            assert_eq!(configs[1].option, QNN_HTP_PERF_INFRASTRUCTURE_POWER_CONFIGOPTION_RPC_POLLING_TIME);
+            // SAFETY: the member of that option.
+            unsafe { configs[1].anon0.rpcPollingTimeConfig }
+        };
+        let of_policy = configs(PerfPolicy::Balanced, RpcTimes::default(), 1);
+        assert_eq!((poll(&of_policy), of_policy.len()), (0, 2));
+        let own = RpcTimes { poll_us: Some(u32::MAX), control_latency_us: Some(100) };
+        let own = configs(PerfPolicy::Balanced, own, 1);
+        assert_eq!((poll(&own), own.len()), (RpcTimes::LONGEST_POLL, 3));
+        assert_eq!(own[2].option, QNN_HTP_PERF_INFRASTRUCTURE_POWER_CONFIGOPTION_RPC_CONTROL_LATENCY);
+        // SAFETY: the member of that option.
+        assert_eq!(unsafe { own[2].anon0.rpcControlLatencyConfig }, 100);
     }
 }

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use engine::{DumpOptions, EmbeddingLut, EngineConfig, Eviction, GroupOptions, LutDtype};
-pub use genie_bundle::config::{BackendSettings, ConfigError, ContextSettings, Problem};
+pub use genie_bundle::config::{BackendSettings, ConfigError, ContextSettings, Problem, Target};
 use genie_bundle::config::{EmbeddingSettings, LongContextKind, LongContextSettings, TableDtype};
 use genie_bundle::{GenieConfig, config};
 use genie_types::TokenId;
@@ -112,6 +112,11 @@ impl DialogConfig {
     pub fn warnings(&self) -> &[Problem] {
         self.genie.warnings()
     }
+
+    /// Keys that act on other backends, but not on this one.
+    pub fn warnings_on(&self, target: Target) -> &[Problem] {
+        self.genie.warnings_on(target)
+    }
 }
 
 fn sampler(block: &config::SamplerSettings) -> Result<SamplerSettings, SettingsError> {
@@ -135,6 +140,9 @@ fn sampler(block: &config::SamplerSettings) -> Result<SamplerSettings, SettingsE
             presence: p.presence_penalty.unwrap_or(off.presence),
             frequency: p.frequency_penalty.unwrap_or(off.frequency),
         })?;
+        if p.repetition_penalty.is_none() {
+            s = s.with_repetition_absent();
+        }
     }
     Ok(s)
 }
@@ -166,6 +174,8 @@ fn engine(genie: &GenieConfig) -> EngineConfig {
     }
     config.select_graphs = (!from.select_graphs.is_empty()).then(|| from.select_graphs.clone());
     config.embedding = from.embedding.as_ref().map(embedding);
+    config.use_mmap = genie.backend().use_mmap;
+    config.mmap_budget_mb = genie.backend().mmap_budget_mb;
     config.dump = genie.debug().map(dump);
     config
 }

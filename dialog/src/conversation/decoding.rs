@@ -94,6 +94,8 @@ impl Decoding<'_> {
 
     fn start(&mut self) -> Result<Option<StopReason>, DialogError> {
         let input = std::mem::take(&mut self.reply.query.plan.input);
+        // The last token of the reply before was observed when it was drawn.
+        self.reply.sampler.observe(&input[usize::from(self.unprocessed.is_some()).min(input.len())..]);
         let n_before = self.model.n_past();
         let n_done = match self.model.make_room(&input) {
             Err(EngineError::Stopped { .. }) => return Ok(Some(self.stopped_in_input(n_before))),

@@ -289,6 +289,7 @@ impl Dialog {
                 }
                 done => done?,
             }
+            self.sampler.observe(&query.input[usize::from(self.unprocessed.is_some()).min(query.input.len())..]);
             query.keep_input(n_done + self.n_past().saturating_sub(before));
             if !query.input.is_empty() && self.unprocessed.take().is_some() && n_done == 0 {
                 self.model.mark_generated(before);

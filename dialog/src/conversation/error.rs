@@ -105,7 +105,7 @@ impl DialogError {
     /// The status that Genie's C functions return in this case: 4 at the context's limit, else -6 ("query failed").
     pub fn genie_status(&self) -> i32 {
         match self {
-            Self::Overflow(_) => 4,
+            Self::Overflow(_) | Self::TooLong { .. } => 4,
             _ => -6,
         }
     }

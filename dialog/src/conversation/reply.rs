@@ -30,3 +30,11 @@ pub struct Reply {
     /// Counts and times.
     pub kpis: QueryKpis,
 }
+
+impl Reply {
+    /// The reply of a query that never began.
+    pub fn none(stop: StopReason) -> Self {
+        let kpis = QueryKpis::default();
+        Self { stop, tokens: Vec::new(), text: String::new(), input: Vec::new(), kpis }
+    }
+}

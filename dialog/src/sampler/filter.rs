@@ -1,21 +1,25 @@
 //! Top-k, top-p and the draw, on buffers that are reused from token to token.
 //!
-//! *Order*: descending logits with ties by ascending id once a filter has sorted, token-id order before.
+//! *Order*: descending logits once a filter has sorted, with ties by ascending id (libGenie: descending), token-id order before.
 //! *Units*: probabilities are f64, summed in f64. Cost: only as much of the row is sorted as the filters keep.
 
 use std::cmp::Ordering;
 
 use genie_types::TokenId;
 
+use super::settings::SamplerRules;
+
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     logit: f32,
     id: u32,
+    /// The id, or its complement where the higher of two equals comes first.
+    place: u32,
 }
 
-/// Likelier first; among equals the lower id.
+/// Likelier first; among equals the one whose place is lower.
 fn by_rank(a: &Candidate, b: &Candidate) -> Ordering {
-    b.logit.total_cmp(&a.logit).then(a.id.cmp(&b.id))
+    b.logit.total_cmp(&a.logit).then(a.place.cmp(&b.place))
 }
 
 /// The tokens still in the race and their weights.
@@ -26,14 +30,18 @@ fn by_rank(a: &Candidate, b: &Candidate) -> Ordering {
 pub(super) struct Scratch {
     left: Vec<Candidate>,
     n_sorted: usize,
+    /// What the weights of the whole row sum up to, and the logit of weight 1, since top-p was last applied.
+    whole: (f64, f64),
 }
 
 impl Scratch {
-    /// Starts over with a whole row.
-    pub(super) fn load(&mut self, logits: &[f32]) {
+    /// Starts over with a whole row; among equal logits the one with the lower id comes first, as libGenie has it the higher.
+    pub(super) fn load(&mut self, logits: &[f32], rules: SamplerRules) {
         self.left.clear();
+        let flip = if rules == SamplerRules::Genie { u32::MAX } else { 0 };
         // -0.0 would rank below 0.0 under the total order, though they are equal: adding 0.0 makes it 0.0.
-        self.left.extend(logits.iter().zip(0_u32..).map(|(&l, id)| Candidate { logit: l + 0.0, id }));
+        let candidate = |(&l, id): (&f32, u32)| Candidate { logit: l + 0.0, id, place: id ^ flip };
+        self.left.extend(logits.iter().zip(0_u32..).map(candidate));
         self.n_sorted = 0;
     }
 
@@ -54,6 +62,7 @@ impl Scratch {
         }
         let max = self.max();
         let total: f64 = self.left.iter().map(|c| weight(c.logit, max, 1.0)).sum();
+        self.whole = (total, max);
         let mut sum = 0.0;
         let mut n = 0;
         let mut chunk = 64;
@@ -91,6 +100,29 @@ impl Scratch {
             }
         }
         TokenId(last)
+    }
+
+    /// libGenie's draw after top-p without top-k: the kept tokens are in rank order, but their weights are those of a softmax over
+    /// the *probabilities* of the tokens with the lowest ids, as many as are kept. These are nearly equal, so each kept token is
+    /// drawn about as often as the others, and the temperature has no effect.
+    pub(super) fn draw_by_misplaced_weights(&self, row: &[f32], u: f64) -> TokenId {
+        let (whole, max) = self.whole;
+        let misplaced = |logit: &f32| (weight(*logit, max, 1.0) / whole).exp();
+        let n = self.left.len();
+        let total: f64 = row.iter().take(n).map(misplaced).sum();
+        let mut sum = 0.0;
+        for (c, logit) in self.left.iter().zip(row) {
+            sum += misplaced(logit);
+            if sum / total > u {
+                return TokenId(c.id);
+            }
+        }
+        self.last()
+    }
+
+    /// The last token in the current order.
+    pub(super) fn last(&self) -> TokenId {
+        TokenId(self.left.last().map_or(0, |c| c.id))
     }
 
     /// Brings the `n` likeliest to the front, in rank order.

@@ -26,10 +26,12 @@
 //! The order: token penalties on the raw logits, top-k, top-p on the softmax of the *untempered* logits, softmax of
 //! `logits / temp` over what is left, one draw by inverse CDF. The pieces are [`Penalties`], `filter`, [`Mt19937`].
 //!
+//! [`SamplerRules::Genie`] reproduce libGenie draw by draw, also where it misbehaves (docs/genie.md has the table).
+//!
 //! *Traps*: `top-p` looks at untempered probabilities, so a low temperature does not shrink the nucleus; an argmax
 //! sampler skips the penalties and draws no random number, as in libGenie.
 //!
-//! *Source*: measured on libGenie 1.21 (16 of 16 tokens on 10 configurations).
+//! *Source*: measured on libGenie 1.21 over its own logits (dialog/tests/sampler_draws.rs, conformance/tests/sampler_htp.rs).
 
 mod filter;
 mod penalties;
@@ -38,7 +40,7 @@ mod settings;
 
 pub use penalties::Penalties;
 pub use rng::{Mt19937, RngStateError};
-pub use settings::{SamplerSettings, SettingsError, TokenPenalty};
+pub use settings::{SamplerRules, SamplerSettings, SettingsError, TokenPenalty};
 
 use genie_types::TokenId;
 
@@ -89,7 +91,7 @@ impl Sampler {
         Self {
             rng: Mt19937::new(seed),
             seed,
-            penalties: Penalties::new(settings.penalty().clone()),
+            penalties: Penalties::new(settings.effective_penalty()),
             row: Vec::new(),
             scratch: filter::Scratch::default(),
             settings,
@@ -121,15 +123,25 @@ impl Sampler {
             self.row.clear();
             self.row.extend_from_slice(logits);
             self.penalties.apply(&mut self.row);
-            check(&self.row)?;
-            self.scratch.load(&self.row);
-        } else {
-            self.scratch.load(logits);
+            if self.settings.rules() == SamplerRules::Documented {
+                check(&self.row)?;
+            }
+            return Ok(self.draw_from_own_row());
         }
-        self.scratch.keep_top_k(self.settings.top_k());
-        self.scratch.keep_top_p(self.settings.top_p());
+        self.scratch.load(logits, self.settings.rules());
         let u = self.rng.next_unit();
-        Ok(self.scratch.draw(self.settings.temp(), u))
+        Ok(draw(&mut self.scratch, &self.settings, logits, u))
+    }
+
+    fn draw_from_own_row(&mut self) -> TokenId {
+        self.scratch.load(&self.row, self.settings.rules());
+        let u = self.rng.next_unit();
+        draw(&mut self.scratch, &self.settings, &self.row, u)
+    }
+
+    /// Adds tokens of a prompt to the window of the penalties, as libGenie does.
+    pub fn observe(&mut self, input: &[TokenId]) {
+        input.iter().for_each(|token| self.penalties.accept(*token));
     }
 
     /// Adds a generated token to the window of the penalties.
@@ -157,6 +169,23 @@ impl Sampler {
         self.rng = Mt19937::from_text(text)?;
         Ok(())
     }
+}
+
+/// Filters and draws. `row` is what the scratch was loaded with.
+fn draw(scratch: &mut filter::Scratch, settings: &SamplerSettings, row: &[f32], u: f64) -> TokenId {
+    let genie = settings.rules() == SamplerRules::Genie;
+    let misplaced = genie && settings.top_k() == 0 && settings.top_p() < 1.0;
+    // A division by 0: every probability is NaN in libGenie, and no comparison with one holds.
+    let undefined = genie && row.contains(&f32::INFINITY);
+    if undefined && misplaced {
+        return TokenId(0);
+    }
+    scratch.keep_top_k(settings.top_k());
+    if undefined {
+        return scratch.last();
+    }
+    scratch.keep_top_p(settings.top_p());
+    if misplaced { scratch.draw_by_misplaced_weights(row, u) } else { scratch.draw(settings.temp(), u) }
 }
 
 /// Refuses rows that have no meaningful maximum; gives the argmax, lowest id first.

@@ -1,6 +1,6 @@
-//! Lowers the logits of tokens that were generated lately.
+//! Lowers the logits of tokens that came lately, in the prompt or the reply.
 //!
-//! For each token in the window of the last `last_n` generated ones, with `count` occurrences:
+//! For each token in the window of the last `last_n` ones, with `count` occurrences:
 //! `l = if l > 0 { l / repetition } else { l * repetition }`, then `l -= presence + frequency * count`.
 
 use std::collections::{HashMap, VecDeque};

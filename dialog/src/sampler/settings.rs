@@ -37,9 +37,20 @@ impl Default for TokenPenalty {
     }
 }
 
+/// Whose rules a sampler follows where libGenie misbehaves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SamplerRules {
+    /// Each key does what its name says.
+    #[default]
+    Documented,
+    /// As libGenie 1.21 draws, misbehaviour included: `greedy` has no effect; an absent `repetition-penalty` acts as 0; without `top-k`,
+    /// `top-p` below 1 draws nearly evenly from the tokens it keeps, whatever `temp` is; among equal logits the higher id ranks first.
+    Genie,
+}
+
 /// The checked `sampler` block.
 ///
-/// *Trap*: libGenie ignores `greedy`. Here `greedy: true` is argmax.
+/// *Trap*: libGenie ignores `greedy`. Here `greedy: true` is argmax, unless [`SamplerRules::Genie`] are asked for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SamplerSettings {
     seed: Option<u32>,
@@ -48,18 +59,23 @@ pub struct SamplerSettings {
     top_p: f32,
     greedy: bool,
     penalty: TokenPenalty,
+    rules: SamplerRules,
+    /// There is a penalty, and its repetition penalty was not given.
+    repetition_absent: bool,
 }
 
 impl Default for SamplerSettings {
     fn default() -> Self {
-        Self { seed: None, temp: 0.1, top_k: 0, top_p: 0.8, greedy: false, penalty: TokenPenalty::default() }
+        let penalty = TokenPenalty::default();
+        let (rules, repetition_absent) = (SamplerRules::default(), false);
+        Self { seed: None, temp: 0.1, top_k: 0, top_p: 0.8, greedy: false, penalty, rules, repetition_absent }
     }
 }
 
 impl SamplerSettings {
     /// Always the likeliest token.
     pub fn argmax() -> Self {
-        Self { greedy: true, ..Self::default() }
+        Self { greedy: true, temp: 0.0, ..Self::default() }
     }
 
     /// Seed of the random sequence; `None` draws one.
@@ -121,7 +137,22 @@ impl SamplerSettings {
             }
         }
         self.penalty = penalty;
+        self.repetition_absent = false;
         Ok(self)
+    }
+
+    /// Says that the penalties' `repetition` is a default and was not given, which matters to [`SamplerRules::Genie`].
+    #[must_use]
+    pub fn with_repetition_absent(mut self) -> Self {
+        self.repetition_absent = true;
+        self
+    }
+
+    /// Whose rules to follow.
+    #[must_use]
+    pub fn with_rules(mut self, rules: SamplerRules) -> Self {
+        self.rules = rules;
+        self
     }
 
     /// Seed, if one was set.
@@ -154,9 +185,24 @@ impl SamplerSettings {
         &self.penalty
     }
 
-    /// True when no random number is needed: `greedy`, `top-k` 1 or `temp` 0. Penalties then have no effect.
+    /// The penalties as the rules have them.
+    pub(super) fn effective_penalty(&self) -> TokenPenalty {
+        let mut penalty = self.penalty.clone();
+        if self.rules == SamplerRules::Genie && self.repetition_absent {
+            penalty.repetition = 0.0;
+        }
+        penalty
+    }
+
+    /// Whose rules are followed.
+    pub fn rules(&self) -> SamplerRules {
+        self.rules
+    }
+
+    /// True when no random number is needed: `greedy` (not by libGenie's rules), `top-k` 1 or `temp` 0. Penalties then have no effect.
     pub fn is_argmax(&self) -> bool {
-        self.greedy || self.top_k == 1 || self.temp == 0.0
+        let greedy = self.greedy && self.rules == SamplerRules::Documented;
+        greedy || self.top_k == 1 || self.temp == 0.0
     }
 }
 

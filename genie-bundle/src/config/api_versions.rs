@@ -104,6 +104,12 @@ pub fn rejected_by(document: &Value, api: GenieApi) -> Vec<Problem> {
     out
 }
 
+/// The oldest version that accepts a config that the newest one does.
+pub fn oldest_accepting(document: &Value) -> Option<GenieApi> {
+    let versions = (0..=GenieApi::NEWEST.minor).map(|minor| GenieApi { major: 1, minor });
+    versions.into_iter().find(|api| rejected_by(document, *api).is_empty())
+}
+
 /// The blocks that have the last key of a path; with an empty last key, the blocks themselves.
 fn owners<'v>(dialog: &Node<'v>, path: &str) -> Vec<Node<'v>> {
     let (folders, key) = path.rsplit_once('/').map_or(("", path), |(folders, key)| (folders, key));

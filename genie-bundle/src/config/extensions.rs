@@ -1,7 +1,7 @@
 //! The backend extension config that a bundle may name (`htp_backend_ext_config.json`): chip and clocks.
 //!
-//! Of its many keys the chip's number and the performance profile have an effect here. The others configure Qualcomm's own
-//! tools and are ignored, known or not; the keys with an effect must have the right type.
+//! Of its many keys the chip's number and those of the clocks have an effect here, and must have the right type. The others
+//! configure Qualcomm's own tools: they are ignored, known or not, and listed for a warning.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,30 @@ pub struct HtpExtensions {
     pub dsp_arch: Option<u32>,
     /// How fast to run: `perf_profile` of the first core. The name is not checked here.
     pub perf_profile: Option<String>,
+    /// Longest time that a call to the chip may take to begin, in microseconds: `rpc_control_latency` of the first core.
+    pub rpc_control_latency: Option<u32>,
+    /// How long the host polls for the end of a call, in microseconds: `rpc_polling_time` of the first core.
+    pub rpc_polling_time: Option<u32>,
+    /// Keys without effect, with their file and why.
+    pub ignored: Vec<String>,
 }
+
+/// The keys of extension configs: what each does, and how or why not. `*` is everything below.
+pub(super) const EXTENSION_KEYS: &[(&str, &str, &str)] = &[
+    ("devices/soc_model", "acts on HTP", "the chip; `--soc` overrides it; 0 is unknown"),
+    ("devices/soc_id", "acts on HTP", "the same as `soc_model`"),
+    ("devices/dsp_arch", "acts on HTP", "checked by `genie doctor`"),
+    ("devices/cores/perf_profile", "acts on HTP", "of the first core; `--perf` overrides it"),
+    ("devices/cores/rpc_control_latency", "acts on HTP", "of the first core, in microseconds"),
+    ("devices/cores/rpc_polling_time", "acts on HTP", "of the first core, in microseconds; more than `poll`"),
+    ("devices/device_id", "warns", "the first device is used"),
+    ("devices/cores/core_id", "warns", "the first core is used"),
+    ("devices/pd_session", "warns", "the library chooses the process domain"),
+    ("memory/*", "warns", "the platform decides which buffers are shared"),
+    ("context/*", "warns", "decided when the binary was made"),
+    ("graphs/*", "warns", "decided when the binary was made"),
+    ("*", "warns", "not known here"),
+];
 
 impl HtpExtensions {
     /// Reads the files in order.
@@ -33,6 +56,9 @@ impl HtpExtensions {
             all.soc = all.soc.or(one.soc);
             all.dsp_arch = all.dsp_arch.or(one.dsp_arch);
             all.perf_profile = all.perf_profile.or(one.perf_profile);
+            all.rpc_control_latency = all.rpc_control_latency.or(one.rpc_control_latency);
+            all.rpc_polling_time = all.rpc_polling_time.or(one.rpc_polling_time);
+            all.ignored.extend(one.ignored);
         }
         Ok(all)
     }
@@ -58,6 +84,7 @@ impl HtpExtensions {
             }
             Some(other) => problems.push(Problem::new("/devices", format!("expected a list, found {other}"))),
         }
+        found.ignored = ignored(&document, origin).into_iter().collect();
         if problems.is_empty() { Ok(found) } else { Err(ConfigError::Extensions { origin: origin.clone(), problems }) }
     }
 
@@ -83,6 +110,19 @@ impl HtpExtensions {
             }
         }
         for (i, core) in device.get("cores").and_then(Value::as_array).into_iter().flatten().enumerate() {
+            for (key, into) in [
+                ("rpc_control_latency", &mut self.rpc_control_latency),
+                ("rpc_polling_time", &mut self.rpc_polling_time),
+            ] {
+                let Some(value) = core.get(key) else { continue };
+                match value.as_u64().and_then(|n| u32::try_from(n).ok()) {
+                    Some(us) => *into = into.or(Some(us)),
+                    None => {
+                        let message = format!("expected microseconds, found {value}");
+                        problems.push(Problem::new(format!("{at}/cores/{i}/{key}"), message));
+                    }
+                }
+            }
             match core.get("perf_profile") {
                 None => {}
                 Some(Value::String(name)) => {
@@ -94,6 +134,38 @@ impl HtpExtensions {
                 }
             }
         }
+    }
+}
+
+/// The keys without effect in one line, each with why; a value of 0 asks for nothing.
+fn ignored(document: &Value, origin: &Origin) -> Option<String> {
+    let mut keys: Vec<(String, &str)> = Vec::new();
+    walk(document, "", &mut |path| {
+        let row = EXTENSION_KEYS.iter().find(|(key, ..)| match key.strip_suffix('*') {
+            Some(prefix) => path.starts_with(prefix),
+            None => path == *key,
+        });
+        if let Some((_, "warns", why)) = row
+            && !keys.iter().any(|(key, _)| key == path)
+        {
+            keys.push((path.to_owned(), why));
+        }
+    });
+    let list: Vec<String> = keys.iter().map(|(key, why)| format!("`{key}` ({why})")).collect();
+    (!list.is_empty()).then(|| format!("{origin}: ignored: {}", list.join(", ")))
+}
+
+/// Every value that asks for something, by its path without numbers of list items.
+fn walk(value: &Value, path: &str, each: &mut dyn FnMut(&str)) {
+    match value {
+        Value::Object(keys) => {
+            for (name, inner) in keys {
+                walk(inner, &if path.is_empty() { name.clone() } else { format!("{path}/{name}") }, each);
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| walk(item, path, each)),
+        value if value.as_i64() == Some(0) => {}
+        _ => each(path),
     }
 }
 
@@ -114,8 +186,19 @@ mod tests {
         let text = r#"{"devices": [{"soc_model": 57, "dsp_arch": "v75", "cores": [
             {"core_id": 0, "perf_profile": "burst", "rpc_control_latency": 100}]}],
             "memory": {"mem_type": "shared_buffer"}, "context": {"weight_sharing_enabled": true}}"#;
-        let want = HtpExtensions { soc: Some(57), dsp_arch: Some(75), perf_profile: Some("burst".into()) };
-        assert_eq!(parse(text).unwrap(), want);
+        let ignored = "the config: ignored: `memory/mem_type` (the platform decides which buffers are shared), \
+                       `context/weight_sharing_enabled` (decided when the binary was made)";
+        let found = parse(text).unwrap();
+        assert_eq!((found.soc, found.dsp_arch, found.perf_profile.as_deref()), (Some(57), Some(75), Some("burst")));
+        assert_eq!((found.rpc_control_latency, found.rpc_polling_time), (Some(100), None));
+        assert_eq!(found.ignored.len(), 1);
+        // serde_json may keep keys in the order of the file or of their names.
+        for part in ignored.trim_start_matches("the config: ignored: ").split("), ") {
+            assert!(found.ignored[0].contains(part.trim_end_matches(')')), "{}", found.ignored[0]);
+        }
+        let more = parse(r#"{"devices": [{"pd_session": "signed", "device_id": 0}], "new_key": true}"#).unwrap();
+        assert!(more.ignored[0].contains("`devices/pd_session` (the library chooses the process domain)"));
+        assert!(more.ignored[0].contains("`new_key` (not known here)") && !more.ignored[0].contains("device_id"));
         assert_eq!(parse(r#"{"devices": [{"soc_model": 0, "soc_id": 43}]}"#).unwrap().soc, Some(43));
         assert_eq!(parse("{}").unwrap(), HtpExtensions::default());
     }

@@ -7,9 +7,14 @@
 //! refuses to create the dialog, though its schema allows it.
 
 mod api_versions;
+mod convert;
 mod embedding;
+mod examine;
 mod extensions;
 mod hints;
+mod ignored_keys;
+mod key_effects;
+mod key_table;
 mod long_context;
 mod named_files;
 mod node;
@@ -24,8 +29,13 @@ mod tables;
 pub mod text;
 mod values;
 
-pub use api_versions::{GenieApi, rejected_by};
+pub use api_versions::{GenieApi, oldest_accepting, rejected_by};
+pub use convert::{Conversion, ConvertError, convert};
+pub use examine::{Examination, examine};
 pub use extensions::HtpExtensions;
+pub use ignored_keys::Target;
+pub use key_effects::KeyEffect;
+pub use key_table::{KeyRow, key_table, key_table_markdown};
 pub use long_context::{LongContextKind, LongContextSettings};
 pub use problem::{ConfigError, Origin, Problem};
 pub use schema::MAX_THREADS;
@@ -49,6 +59,7 @@ pub struct GenieConfig {
     base: PathBuf,
     values: Values,
     warnings: Vec<Problem>,
+    on_embedded: Vec<Problem>,
 }
 
 impl GenieConfig {
@@ -86,7 +97,9 @@ impl GenieConfig {
         if !problems.is_empty() {
             return Err(ConfigError::Unsupported { origin, problems });
         }
-        let warnings = support::warnings(&root);
+        let mut warnings = support::warnings(&root);
+        warnings.extend(ignored_keys::everywhere(&document));
+        let on_embedded = ignored_keys::on(&document, Target::Embedded);
         let raw: raw::RawRoot = serde_json::from_value(document).map_err(|e| ConfigError::Invalid {
             origin: origin.clone(),
             problems: vec![Problem::new("/dialog", e.to_string())],
@@ -96,7 +109,7 @@ impl GenieConfig {
         if !problems.is_empty() {
             return Err(ConfigError::Invalid { origin, problems });
         }
-        Ok(Self { origin, base: base.to_path_buf(), values, warnings })
+        Ok(Self { origin, base: base.to_path_buf(), values, warnings, on_embedded })
     }
 
     /// Checks that every file the config names is there.
@@ -181,6 +194,14 @@ impl GenieConfig {
     /// Keys that are valid but do nothing, or something else than the writer may expect.
     pub fn warnings(&self) -> &[Problem] {
         &self.warnings
+    }
+
+    /// Keys that act on other backends, but not on this one; beside [`Self::warnings`].
+    pub fn warnings_on(&self, target: Target) -> &[Problem] {
+        match target {
+            Target::Embedded => &self.on_embedded,
+            Target::Htp => &[],
+        }
     }
 }
 

@@ -113,6 +113,11 @@ pub enum Origin {
 }
 
 impl Origin {
+    /// A file by its name as it is shown, or a text without one.
+    pub fn named(file: Option<&str>) -> Self {
+        file.map_or(Self::Text, |name| Self::File(name.into()))
+    }
+
     pub(super) fn file(path: &Path) -> Self {
         Self::File(path.to_path_buf())
     }

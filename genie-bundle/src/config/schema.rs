@@ -213,7 +213,7 @@ fn integer(value: &Value) -> Option<i128> {
     value.as_i64().map(i128::from).or_else(|| value.as_u64().map(i128::from))
 }
 
-fn accepts_kind(ty: &Type, value: &Value) -> bool {
+pub(super) fn accepts_kind(ty: &Type, value: &Value) -> bool {
     match ty {
         Type::Any => true,
         Type::Version | Type::Int(..) => integer(value).is_some(),

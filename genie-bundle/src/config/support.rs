@@ -1,4 +1,4 @@
-//! Features that this build does not have yet, by name, and keys that it ignores with a warning.
+//! Features that this build does not have yet, by name. Keys that it ignores with a warning are those of `key_effects`.
 
 use super::embedding;
 use super::long_context;
@@ -103,7 +103,7 @@ fn not_yet(parent: &Node<'_>, key: &str, what: &str) -> Problem {
     parent.problem_at(key, format!("{what} is not yet supported"))
 }
 
-/// Keys that are valid but do nothing, or something else than the writer may expect.
+/// What the writer may expect otherwise and `key_effects` cannot say: something absent.
 pub(super) fn warnings(root: &Node<'_>) -> Vec<Problem> {
     let mut out = Vec::new();
     let Some(d) = root.get("dialog") else { return out };
@@ -118,14 +118,6 @@ pub(super) fn warnings(root: &Node<'_>) -> Vec<Problem> {
     }
     let Some(e) = d.get("engine") else { return out };
     long_context::warnings(&e, &mut out);
-    if e.has("batching") {
-        out.push(e.problem_at("batching", "ignored: one dialog at a time"));
-    }
-    if let Some(h) = e.get("backend").and_then(|b| b.get("QnnHtp"))
-        && h.has("kv-update-method")
-    {
-        out.push(h.problem_at("kv-update-method", "ignored, as in Genie since it was deprecated"));
-    }
     for p in e.get("model").and_then(|m| m.get("positional-encoding")).map_or(Vec::new(), |p| p.one_or_many()) {
         if let Some(s) = p.get("rope-scaling")
             && !s.has("rope-type")

@@ -15,20 +15,30 @@ pub const MAX_BYTES: u64 = 4 << 20;
 /// # Errors
 /// The system's; what is there is no file; longer than [`MAX_BYTES`]; not UTF-8.
 pub fn read(path: &Path) -> io::Result<String> {
-    let long =
-        |found| io::Error::new(ErrorKind::InvalidData, format!("expected at most {MAX_BYTES} bytes, found {found}"));
     let file = file_io::open_file(path)?;
     let length = file.metadata()?.len();
     if length > MAX_BYTES {
-        return Err(long(length.to_string()));
+        return Err(too_long(length.to_string()));
     }
-    let mut bytes = Vec::new();
     // It may grow meanwhile.
-    file.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+    from_reader(file)
+}
+
+/// The text of a config that is no file: of stdin.
+///
+/// # Errors
+/// The system's; longer than [`MAX_BYTES`]; not UTF-8.
+pub fn from_reader(from: impl Read) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    from.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MAX_BYTES {
-        return Err(long("more".into()));
+        return Err(too_long("more".into()));
     }
     file_io::utf8(bytes)
+}
+
+fn too_long(found: String) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, format!("expected at most {MAX_BYTES} bytes, found {found}"))
 }
 
 /// The document. A byte order mark at its start is skipped, as libGenie's parser does.

@@ -21,17 +21,17 @@ impl BundleArgs {
     /// Reads the bundle's config and prints its warnings; compiles the demo with that backend on its first use.
     pub fn read(&self, backend: &BackendArgs, printer: &Printer) -> Result<Bundle> {
         match &self.config {
-            Some(path) => read_bundle(path, printer),
-            None => read_bundle(&demo_bundle(backend, printer)?, printer),
+            Some(path) => read_bundle(path, backend, printer),
+            None => read_bundle(&demo_bundle(backend, printer)?, backend, printer),
         }
     }
 }
 
-/// Reads a bundle's config and prints its warnings.
-pub fn read_bundle(path: &Path, printer: &Printer) -> Result<Bundle> {
+/// Reads a bundle's config and prints its warnings, also those of the backend that it will run on.
+pub fn read_bundle(path: &Path, backend: &BackendArgs, printer: &Printer) -> Result<Bundle> {
     let bundle = Bundle::read(path)?;
-    for warning in bundle.warnings() {
-        printer.info(format_args!("warning: {}: {warning}", bundle.path().display()));
+    for warning in bundle.warnings_for(&backend.options()?) {
+        printer.info(format_args!("warning: {warning}"));
     }
     Ok(bundle)
 }

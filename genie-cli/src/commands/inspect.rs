@@ -48,7 +48,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
         return Ok(ExitStatus::Done);
     }
 
-    let model = read_bundle(&args.path, printer)?.open(&options.perf(Perf::LeaveAlone))?;
+    let model = read_bundle(&args.path, &args.backend, printer)?.open(&options.perf(Perf::LeaveAlone))?;
     let library = model.backend().library();
     let (config, layout) = (model.bundle().config(), model.engine().layout());
     let mut binaries = Vec::new();

@@ -2,6 +2,7 @@
 
 mod bench;
 pub mod compile;
+mod config;
 mod doctor;
 mod inspect;
 mod perplexity;
@@ -31,6 +32,8 @@ pub enum Command {
     Verify(verify::Args),
     /// Compute the perplexity of a text under a bundle.
     Perplexity(perplexity::Args),
+    /// Check a dialog config, or convert it between versions of Genie's API.
+    Config(config::Args),
     /// Check a bundle for problems on a target device, without loading it.
     Doctor(doctor::Args),
 }
@@ -46,6 +49,7 @@ impl Command {
             Self::Bench(args) => args.json,
             Self::Verify(args) => args.json,
             Self::Perplexity(args) => args.json,
+            Self::Config(args) => args.json(),
             Self::Doctor(args) => args.json,
         }
     }
@@ -60,6 +64,7 @@ impl Command {
             Self::Bench(args) => bench::run(&args, printer),
             Self::Verify(args) => verify::run(&args, printer),
             Self::Perplexity(args) => perplexity::run(&args, printer),
+            Self::Config(args) => config::run(&args, printer),
             Self::Doctor(args) => doctor::run(&args, printer),
         }
     }

@@ -59,7 +59,9 @@ struct StepRecord {
 /// Prints a table or a JSON line for each number of tokens and each policy.
 pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     let model = match &args.config {
-        Some(path) => Some(read_bundle(path, printer)?.open(&args.backend.options()?.perf(Perf::LeaveAlone))?),
+        Some(path) => {
+            Some(read_bundle(path, &args.backend, printer)?.open(&args.backend.options()?.perf(Perf::LeaveAlone))?)
+        }
         None => None,
     };
     let variants = match &model {

@@ -23,6 +23,8 @@ use crate::printer::Printer;
 use crate::prompt_text::{self, Role};
 use stream::{End, Manner, Streamed, stream};
 
+/// Genie's status of a query that failed.
+const QUERY_FAILED: i32 = -6;
 /// Default of `--max-tokens` with the demo.
 const DEMO_MAX_TOKENS: u32 = 200;
 
@@ -158,7 +160,10 @@ impl Prompt {
 
 /// Opens the bundle or the demo, runs the query, streams the reply, reports.
 pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
-    let prompt = prompt(args, printer)?;
+    let prompt = prompt(args, printer).map_err(|error| match args.json {
+        true => Partial::error(unanswered(&error), error),
+        false => error,
+    })?;
     let bundle = args.bundle.read(&args.backend, printer)?;
     if let Some(file) = &args.profile {
         must_be_new(file)?;
@@ -203,11 +208,12 @@ fn end(
 ) -> Result<ExitStatus> {
     let Streamed { reply, room, end } = streamed;
     let end = match end {
-        End::Failed(error) if reply.tokens.is_empty() => return Err(error),
+        End::Failed(error) if reply.tokens.is_empty() && !args.json => return Err(error),
         end => end,
     };
     // Messages, and the prompt of a shell, begin lines of their own.
     let line = if args.json { Ok(()) } else { printer.data_line("") };
+    let failed = matches!(end, End::Failed(_));
     let done = match end {
         End::Failed(error) => Err(error),
         End::Kept | End::Output(_) => {
@@ -227,7 +233,13 @@ fn end(
         }
     };
     match (done, args.json) {
-        (Err(error), true) => return Err(Partial::error(record(session, &reply), error)),
+        (Err(error), true) => {
+            let mut record = record(session, &reply);
+            if failed {
+                record = ended_by(record, &error);
+            }
+            return Err(Partial::error(record, error));
+        }
         (Ok(()), true) => printer.data_line(record(session, &reply))?,
         (done, false) => done?,
     }
@@ -296,7 +308,7 @@ fn open(args: &Args, bundle: Bundle, graphs: Option<&GraphProfile>, printer: &Pr
     let model = bundle.open(&options)?;
     warn_of_nominal_costs(&model, model.calibration_mismatch(), printer)?;
     let mut session = model.into_session()?;
-    session.set_sampler(sampler(session.sampler().clone(), &args.sampler)?);
+    session.start_with_sampler(sampler(session.sampler().clone(), &args.sampler)?);
     let demo_limit = args.bundle.config.is_none().then_some(DEMO_MAX_TOKENS);
     if let Some(limit) = args.max_tokens.or(demo_limit) {
         session.set_max_tokens(Some(limit as usize));
@@ -365,7 +377,8 @@ fn sampler(mut settings: SamplerSettings, args: &SamplerArgs) -> Result<SamplerS
         settings = settings.with_seed((seed != -1).then_some(seed.cast_unsigned()));
     }
     if args.greedy {
-        settings = settings.with_greedy(true);
+        // Under policy `genie` the config's `greedy` has no effect; the flag has.
+        settings = settings.with_greedy(true).with_temp(0.0)?;
     }
     if args.repetition_penalty.is_some() || args.penalize_last_n.is_some() {
         let mut penalty = settings.penalty().clone();
@@ -394,9 +407,27 @@ fn report(args: &Args, printer: &Printer, session: &Session, reply: &Reply, room
     }
 }
 
+/// The record of a prompt that never reached the model.
+fn unanswered(error: &Error) -> Value {
+    ended_by(record_of(Vec::new(), &Reply::none(StopReason::Aborted)), error)
+}
+
+/// The record of a query that failed: the error decides how it ended, as Genie's status and in words.
+fn ended_by(mut record: Value, error: &Error) -> Value {
+    let of_query = error.chain().find_map(|e| e.downcast_ref::<open_genie::Error>());
+    let status = of_query.map_or(QUERY_FAILED, open_genie::Error::genie_status);
+    let full = StopReason::ContextLimit;
+    record["stop"] = if status == full.genie_status() { full.name().into() } else { "failed".into() };
+    record["status"] = status.into();
+    record
+}
+
 /// The one line of `--json`.
 fn record(session: &Session, reply: &Reply) -> Value {
-    let runs: Vec<Value> = session.steps().runs().into_iter().map(|(graph, n)| json!([graph, n])).collect();
+    record_of(session.steps().runs().into_iter().map(|(graph, n)| json!([graph, n])).collect(), reply)
+}
+
+fn record_of(runs: Vec<Value>, reply: &Reply) -> Value {
     let kpis = &reply.kpis;
     json!({
         "tokens": reply.tokens.iter().map(|t| t.0).collect::<Vec<_>>(),

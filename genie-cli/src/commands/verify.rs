@@ -48,7 +48,7 @@ fn tolerance(text: &str) -> Result<f32, String> {
 /// Checks each prompt length; the status is `Failed` if one differs.
 pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     let options = args.soc.apply(args.backend.options()?).policy(args.policy.into());
-    let mut model = read_bundle(&args.bundle, printer)?.open(&options)?;
+    let mut model = read_bundle(&args.bundle, &args.backend, printer)?.open(&options)?;
     let tolerance = args.tolerance.unwrap_or_else(|| model.default_tolerance());
     let lengths = args.lengths.clone().unwrap_or_else(|| model.default_prompt_lengths());
     lengths.iter().try_for_each(|&length| model.check_prompt_length(length))?;

@@ -1,7 +1,9 @@
 //! Configs that are fine, and many that are not, by subject; here what the subjects share.
 
 mod any_input;
+mod api;
 mod files;
+mod keys;
 mod problems;
 mod unsupported;
 mod values;

@@ -168,8 +168,8 @@ fn keys_without_effect_are_mentioned() {
         at,
         [
             "/dialog/sampler",
-            "/dialog/engine/backend/QnnHtp/kv-update-method",
             "/dialog/engine/model/positional-encoding/rope-scaling",
+            "/dialog/engine/backend/QnnHtp/kv-update-method",
         ]
     );
 }
