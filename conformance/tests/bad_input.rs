@@ -201,8 +201,8 @@ fn checkpoints() {
         ),
         (
             "another activation",
-            |d| edit(d, |c| c["hidden_act"] = json!("gelu")),
-            "unsupported `hidden_act` in `/model/config.json`: found gelu, this compiler needs silu",
+            |d| edit(d, |c| c["hidden_act"] = json!("relu")),
+            "unsupported `hidden_act` in `/model/config.json`: found relu, this compiler needs one of silu, swish, swiglu, gelu_pytorch_tanh, gelu_new, gelu_fast, gelu",
         ),
         (
             "other positions",

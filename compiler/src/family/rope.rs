@@ -6,15 +6,13 @@ mod scaling;
 
 pub use genie_types::RopeScaling;
 
+use super::keys::{ABOVE_0, AT_LEAST_1};
 use super::skeleton::Defaults;
 use crate::Result;
 use crate::json::{Object, shown, shown_key};
 
 /// The newer key, and the older one that it replaced.
 const KEYS: [&str; 2] = ["rope_parameters", "rope_scaling"];
-
-const AT_LEAST_1: &str = "a number of at least 1";
-const ABOVE_0: &str = "a number above 0";
 
 /// Rotary positions of a model. Graphs take cosines and sines as inputs; the engine computes them from the bundle's
 /// configuration.

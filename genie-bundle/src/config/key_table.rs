@@ -7,7 +7,7 @@ use super::tables;
 /// A key and what it does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRow {
-    /// Its place below `/dialog`, without numbers of list items: `engine/backend/QnnHtp/poll`.
+    /// Its place below `/dialog`, without numbers of list items, as in `/engine/backend/QnnHtp/poll`.
     pub path: String,
     /// What it does; a row of the list above it where it has none of its own.
     pub effect: KeyEffect,

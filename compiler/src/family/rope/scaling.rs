@@ -2,9 +2,9 @@
 //!
 //! *Trap*: what transformers multiplies cosines and sines by has no key of its own in Genie's config for `longrope`; a value
 //! that differs from the usual one is expressed by the factor, on which nothing else depends there.
-//! *Source*: `modeling_rope_utils.py` of transformers: which key wins, and what an absent one means.
+//! *Source*: rotary utilities of transformers: which key wins, and what an absent one means.
 
-use super::{ABOVE_0, AT_LEAST_1};
+use super::super::keys::{ABOVE_0, AT_LEAST_1};
 use crate::Result;
 use crate::json::{Object, shown, shown_key};
 use genie_types::{Llama3Scaling, LongRopeScaling, RopeConfig, RopeScaling, YarnScaling};

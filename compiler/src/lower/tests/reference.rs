@@ -123,7 +123,7 @@ impl Reference {
         (block["rope_type"].as_str().unwrap_or("default"), number)
     }
 
-    /// Radians per position of angle `j` of `half`, as transformers' `modeling_rope_utils.py` has it.
+    /// Radians per position of angle `j` of `half`, as transformers computes it.
     fn frequency(&self, j: usize, half: usize, theta: f64) -> f64 {
         let dim = 2.0 * half as f64;
         let extrapolated = 1.0 / theta.powf(2.0 * j as f64 / dim);
