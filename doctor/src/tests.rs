@@ -250,7 +250,7 @@ const CHANGES: &[Change] = &[
             *c.tensor_mut(g, "position_ids_cos") = TensorInfo::new("position_ids", [1, n], Dtype::I32);
             *c.tensor_mut(g, "position_ids_sin") = TensorInfo::new("unread", [1], Dtype::I32);
         }
-    }, &["graph-contract", "position-inputs"]),
+    }, &["position-inputs", "split-wiring"]),
     ("a table without an encoding of its prefix", |c| {
         for g in 0..2 {
             for name in ["position_ids_cos", "position_ids_sin"] {
