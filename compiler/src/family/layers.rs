@@ -34,7 +34,8 @@ pub(crate) enum SlidingWindow {
 /// The window of a model, if any of its layers has one; `rotated` says which layers rotate queries and keys.
 ///
 /// # Errors
-/// Attention of another kind than full and windowed, lists of another length, a window without a size.
+/// Attention of another kind than full and windowed, lists of another length, a window without a size, or one that is
+/// switched off.
 pub(super) fn window(config: &Object<'_>, rule: SlidingWindow, rotated: &[bool]) -> Result<Option<Window>> {
     let n_layers = rotated.len();
     let given = config.count("sliding_window", 0..=u32::MAX as usize)?.filter(|size| *size > 0);
@@ -76,6 +77,10 @@ pub(super) fn window(config: &Object<'_>, rule: SlidingWindow, rotated: &[bool])
             if layers.len() != n_layers {
                 let found = format!("{} entries", layers.len());
                 return Err(config.bad("layer_types", found, &format!("one for each of the {n_layers} layers")));
+            }
+            if layers.contains(&true) && (on == Some(false) || (on.is_none() && rule == SlidingWindow::OffByDefault)) {
+                let expected = "only full_attention where `use_sliding_window` is not true";
+                return Err(config.bad("layer_types", "sliding_attention", expected));
             }
             layers
         }

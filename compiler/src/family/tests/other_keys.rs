@@ -350,6 +350,32 @@ fn windows_are_in_the_layers_that_transformers_gives_them() {
     assert_eq!(window(Family::Gemma2, &listed), Some((9, vec![true, false, false, true])));
 }
 
+/// Transformers has no window where the flag says so, whatever the layers are called: the two contradict each other.
+#[test]
+fn windowed_layers_of_a_window_that_is_off_are_refused() {
+    let refused = |family, keys: &Value| {
+        let dir = tempfile::tempdir().unwrap();
+        TestModel::tiny(family).write(dir.path()).unwrap();
+        edit(dir.path(), "config.json", |config| {
+            config["layer_types"] = json!(["sliding_attention", "full_attention"]);
+            config["sliding_window"] = json!(4096);
+            for (key, value) in keys.as_object().unwrap() {
+                config[key] = value.clone();
+            }
+        });
+        ModelSpec::load(dir.path()).err().map(|error| error.to_string())
+    };
+    for (family, keys) in [
+        (Family::Qwen2, json!({})),
+        (Family::Qwen2, json!({ "use_sliding_window": false })),
+        (Family::Mistral, json!({ "use_sliding_window": false })),
+    ] {
+        let error = refused(family, &keys).unwrap_or_else(|| panic!("{family:?} {keys}"));
+        assert!(error.contains("`layer_types`") && error.contains("`use_sliding_window`"), "{error}");
+    }
+    assert_eq!(refused(Family::Qwen2, &json!({ "use_sliding_window": true })), None);
+}
+
 #[test]
 fn one_table_holds_the_positions_of_both_bases() {
     let steps = |theta: f64, local: f64, more: &Value| {
