@@ -10,10 +10,13 @@ use genie_types::{Dtype, GraphInfo, Quant, TensorInfo, TokenId};
 use nsp_graph::{BinaryGraphs, Options, analyze};
 use serde_json::{Value, json};
 
+/// A graph's name, and names and bytes of its inputs.
+type Execution = (String, Vec<(String, Vec<u8>)>);
+
 /// Keeps what every execution was fed, by the name of the input.
 struct Recorder {
     graphs: Vec<GraphInfo>,
-    fed: Vec<(String, Vec<(String, Vec<u8>)>)>,
+    fed: Vec<Execution>,
 }
 
 impl Executor for Recorder {

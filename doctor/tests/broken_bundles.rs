@@ -213,7 +213,7 @@ fn broken_graphs() {
         ("a mask of another rank", || both("attention_mask", |t| t.dims.insert(0, 2)), &["graph-contract"]),
         ("a split that was not copied", || split(&[1, 8], |_| {}).set(BINS, json!(["decoder.bin"])), &["split-missing"]),
         ("splits that do not meet", || split(&[1, 8], |head| head.inputs[0].name = "hidden_states".into()), &["split-wiring"]),
-        ("a head for AR-1 only", || split(&[1], |_| {}), &["variant-missing"]),
+        ("a head for AR-1 only", || split(&[1], |_| {}), &["narrow-head"]),
         ("a binary named twice", || Bundle::whole_toy(|_| {}).set(BINS, json!(["model.bin", "model.bin"])), &["graph-twice"]),
         ("a graph that is not there", || {
             Bundle::whole_toy(|_| {}).set(&format!("{HTP}/execute-select-graphs"), json!(["prefill"]))

@@ -20,7 +20,7 @@ pub struct QnnExecutor {
 #[derive(Debug)]
 enum Graphs {
     All(Vec<Vec<Graph>>),
-    OnDemand(OnDemand),
+    OnDemand(Box<OnDemand>),
 }
 
 /// Binaries of which at most one is loaded.
@@ -63,7 +63,7 @@ impl QnnExecutor {
         let place = |g: &nsp_graph::GraphLayout| (g.binary, g.info.name.clone());
         let places = layout.splits.iter().map(|s| s.graphs.iter().map(place).collect()).collect();
         let on_demand = OnDemand { backend: backend.clone(), paths: paths.to_vec(), places, loaded: None };
-        Self { graphs: Graphs::OnDemand(on_demand), profile: None }
+        Self { graphs: Graphs::OnDemand(Box::new(on_demand)), profile: None }
     }
 
     /// The binary that is loaded now, by its place in the list, where one is at a time.

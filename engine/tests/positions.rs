@@ -265,7 +265,8 @@ fn configs_that_do_not_fit_the_graphs_are_refused_by_name() {
         ..config()
     };
     let plain = || Some(RopeConfig::new(2, 1e4));
-    let cases: Vec<(fn(usize) -> Vec<TensorInfo>, EngineConfig, &str)> = vec![
+    type Inputs = fn(usize) -> Vec<TensorInfo>;
+    let cases: Vec<(Inputs, EngineConfig, &str)> = vec![
         (
             ALIBI,
             kind(PositionKind::Absolute),

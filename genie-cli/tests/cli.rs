@@ -234,7 +234,8 @@ fn verify_qwen3_in_many_pieces() {
 fn inspect_lists_graphs_and_tensors() {
     let cache = tempfile::tempdir().unwrap();
     assert_eq!(code(&run(cache.path(), &["run", "-p", "x", "-n", "1", "-q"])), 0);
-    let bundle = std::fs::read_dir(cache.path()).unwrap().next().unwrap().unwrap().path();
+    let mut folders = std::fs::read_dir(cache.path()).unwrap().map(|entry| entry.unwrap().path());
+    let bundle = folders.find(|path| path.join("genie_config.json").exists()).unwrap();
     let text = run(cache.path(), &["inspect", bundle.to_str().unwrap(), "--tensors"]);
     assert_eq!(code(&text), 0, "{}", stderr(&text));
     assert!(

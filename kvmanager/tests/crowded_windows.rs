@@ -24,7 +24,7 @@ fn what_admission_promises_is_kept() {
             // Some tokens of three sequences, the second with a prefix of the first.
             for (a, b, c) in [(20, 14, 11), (3, 30, 2), (9, 1, 25), (12, 12, 12)] {
                 let mut kv = cache(form, size, sinks);
-                let mut texts = vec![prompt(a, 1), Vec::new(), Vec::new()];
+                let mut texts = [prompt(a, 1), Vec::new(), Vec::new()];
                 process_seq(&mut kv, SeqId(0), &texts[0]);
                 kv.share(SeqId(0), SeqId(1), 0..a.min(6)).unwrap();
                 texts[1] = texts[0][..a.min(6)].to_vec();

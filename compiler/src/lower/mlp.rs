@@ -11,7 +11,7 @@ use crate::Result;
 use crate::family::{Activation, ModelSpec};
 
 /// Twice the square root of 2 / pi.
-const GELU_LINEAR: f32 = 1.595_769_1;
+const GELU_LINEAR: f32 = 1.595_769_2;
 /// The same times 0.044715.
 const GELU_CUBIC: f32 = 0.071_354_82;
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use nsp_graph::LayoutError;
 use nsp_graph::names::DEFAULT_GROUP;
+use nsp_graph::{LayoutError, Note};
 
 use super::{Check, encodings};
 use crate::{Facts, Findings, Fix, Rule, Severity};
@@ -11,6 +11,7 @@ use crate::{Facts, Findings, Fix, Rule, Severity};
 /// The checks, in the order of the report.
 pub(super) const CHECKS: &[Check] = &[
     Check { rules: &[&AR_SETS], run: ar_sets },
+    Check { rules: &[&NARROW_HEAD, &WITHOUT_LOGITS], run: not_for_libgenie },
     Check { rules: &[&CACHE_GROUP, &CACHE_FORMS], run: cache_groups },
     Check {
         rules: &[
@@ -50,6 +51,37 @@ fn ar_sets(facts: &Facts, found: &mut Findings) {
     if sets.any(|set| Some(set) != first) {
         let words: Vec<String> = by_cl.iter().map(|(cl, ars)| format!("CL-{cl} has AR {}", ars.join(", "))).collect();
         found.add(&AR_SETS, "graphs", words.join("; "));
+    }
+}
+
+const NARROW_HEAD: Rule = Rule {
+    id: "narrow-head",
+    severity: Severity::Warning,
+    title: "the LM head takes fewer rows than the decoders before it",
+    why: "libGenie loads such a bundle and answers queries with -6; this engine runs the head on the rows whose logits \
+        are wanted",
+    fix: Fix::Text("for libGenie, compile the head for every AR"),
+};
+const WITHOUT_LOGITS: Rule = Rule {
+    id: "without-logits",
+    severity: Severity::Warning,
+    title: "graphs of which only cache rows come out",
+    why: "libGenie refuses them, or answers queries with -6; this engine runs the last tokens of a prompt on other graphs",
+    fix: Fix::Text("for libGenie, compile all graphs with logits"),
+};
+
+/// Kinds of graphs that this engine runs and libGenie does not.
+fn not_for_libgenie(facts: &Facts, found: &mut Findings) {
+    let Some(Ok(layout)) = facts.layout() else { return };
+    for note in &layout.notes {
+        if matches!(note, Note::NarrowHead { .. }) {
+            found.add(&NARROW_HEAD, "graphs", note.to_string());
+        }
+    }
+    let without = layout.variants.iter().zip(&layout.gives_logits).filter(|(_, gives_logits)| !**gives_logits);
+    let names: Vec<String> = without.map(|(variant, _)| variant.to_string()).collect();
+    if !names.is_empty() {
+        found.add(&WITHOUT_LOGITS, "graphs", names.join(", "));
     }
 }
 

@@ -229,7 +229,9 @@ impl Steps {
 }
 
 /// Block, key, and whether its value asks for nothing.
-const EMPTY: &[(&str, &str, fn(&Value) -> bool)] = &[
+type EmptyBlock = (&'static str, &'static str, fn(&Value) -> bool);
+
+const EMPTY: &[EmptyBlock] = &[
     (CONTEXT, "grammar", |g| g.get("backend").and_then(Value::as_str).is_none_or(str::is_empty)),
     ("/dialog", "harmony", |h| h.get("type").is_none() && h.get("chat-format").is_none_or(|f| f == "none")),
     ("/dialog/engine/model/binary", "lora", has_no_adapters),

@@ -19,7 +19,7 @@ use crate::printer::Printer;
 #[derive(clap::Subcommand)]
 pub enum Command {
     /// Generate text from a prompt.
-    Run(run::Args),
+    Run(Box<run::Args>),
     /// Compile a Hugging Face folder or a GGUF file into a bundle.
     Compile(compile::Args),
     /// Show the graphs, variants, splits, tensors and sizes of a bundle or a context binary.

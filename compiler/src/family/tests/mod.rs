@@ -140,7 +140,6 @@ fn unfit_configurations_are_refused_by_name() {
             },
             message: "`{dir}/config.json` has no `sliding_window`: expected the tokens that windowed layers see",
             hint: Some(Hint::SimilarKeys { near: vec!["use_sliding_window".into()] }),
-            ..Case::DEFAULT
         },
         Case {
             name: "a Llama with a window",
@@ -154,11 +153,11 @@ fn unfit_configurations_are_refused_by_name() {
             model: || TestModel::tiny(Family::Qwen3),
             damage: |dir| {
                 set(dir, "sliding_window", json!(8));
+                set(dir, "use_sliding_window", json!(true));
                 set(dir, "layer_types", json!(["full_attention", "sliding_attention"]));
             },
             message: "CL-16 is longer than the attention window of this qwen3 model, 8 tokens (`sliding_window`)",
             hint: Some(Hint::ShorterContext { at_most: 8 }),
-            ..Case::DEFAULT
         },
         Case {
             name: "layers of another kind",
