@@ -130,10 +130,11 @@ impl Subject {
     }
 }
 
-/// The names in a folder; none if there is none.
+/// The names in a folder, but for the cache's, which has notes of checked weights; none if there is none.
 fn names(folder: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let mut names: Vec<_> = entries.flatten().map(|entry| entry.file_name().into_string().unwrap()).collect();
+    names.retain(|name| name != "cache" && name != "weights-1");
     names.sort();
     names
 }

@@ -40,10 +40,11 @@ impl Place {
         self.run(&[&["compile", "model", "-o", out, "--ar", "1,8", "--cl", "64"], flags].concat())
     }
 
-    /// The names in a folder of the working folder.
+    /// The names in a folder of the working folder, without the notes of checked weights that a cache has.
     fn names(&self, folder: &str) -> Vec<String> {
         let entries = fs::read_dir(self.at(folder)).unwrap();
         let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.retain(|name| name != "weights-1");
         names.sort();
         names
     }

@@ -36,7 +36,7 @@ use genie_bundle::{FileCheck, MANIFEST_FILE, Manifest};
 use crate::Error;
 use job::{Checksums, Finding, Job, SumsJob};
 
-/// Bytes that are compared with the manifest before the first token, all files together: 1 to 3 ms with SHA instructions.
+/// Bytes that are compared with the manifest before the first token, all files together: a few milliseconds.
 const AT_ONCE: u64 = 2 << 20;
 /// Times that a manifest is read which changes while the files are opened.
 const MOST_READS: usize = 4;
