@@ -76,9 +76,9 @@ fn check_lists_findings_and_versions() {
     ] {
         assert!(said.contains(line), "{line}: {said}");
     }
-    let wrong = changed(place, |config| config["dialog"]["contxt"] = json!(1));
+    let wrong = changed(place, |config| config["dialog"]["contextt"] = json!(1));
     let wrong = genie(place, &["config", "check", "-"], Some(&wrong));
-    assert!(text(&wrong.stdout).contains("error        /dialog/contxt: unknown key (did you mean `context`?)"));
+    assert!(text(&wrong.stdout).contains("error        /dialog/contextt: unknown key (did you mean `context`?)"));
     for (args, code) in [
         (&["config", "check", "bundle", "--api", "1.22"][..], 2),
         (&["config", "check", "bundle", "--api", "2.0"], 2),

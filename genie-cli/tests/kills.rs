@@ -130,7 +130,7 @@ impl Subject {
     }
 }
 
-/// The names in a folder, but for the cache's, which has notes of checked weights; none if there is none.
+/// The names in a folder, without those of notes on checked weights; none if there is no folder.
 fn names(folder: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let mut names: Vec<_> = entries.flatten().map(|entry| entry.file_name().into_string().unwrap()).collect();

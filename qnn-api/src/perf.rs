@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn times_of_calls_override_the_policys() {
+    fn times_of_calls_win_over_the_policy() {
         let poll = |configs: &[QnnHtpPerfInfrastructure_PowerConfig_t]| {
             assert_eq!(configs[1].option, QNN_HTP_PERF_INFRASTRUCTURE_POWER_CONFIGOPTION_RPC_POLLING_TIME);
             // SAFETY: the member of that option.

@@ -9,10 +9,6 @@ use crate::Result;
 use crate::json::{Object, shown, shown_key};
 use serde_json::Value;
 
-/// What a number has to be, for messages.
-pub(super) const AT_LEAST_1: &str = "a number of at least 1";
-pub(super) const ABOVE_0: &str = "a number above 0";
-
 /// Keys without effect on a graph: training, labels, exporters, defaults of generation, lengths that nothing depends on.
 const HARMLESS: &[&str] = &[
     "_commit_hash",

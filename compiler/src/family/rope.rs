@@ -6,7 +6,7 @@ mod scaling;
 
 pub use genie_types::RopeScaling;
 
-use super::keys::AT_LEAST_1;
+use self::scaling::AT_LEAST_1;
 use super::skeleton::Defaults;
 use crate::Result;
 use crate::json::{Object, shown, shown_key};

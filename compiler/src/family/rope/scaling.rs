@@ -4,10 +4,13 @@
 //! that differs from the usual one is expressed by the factor, on which nothing else depends there.
 //! *Source*: rotary utilities of transformers: which key wins, and what an absent one means.
 
-use super::super::keys::{ABOVE_0, AT_LEAST_1};
 use crate::Result;
 use crate::json::{Object, shown, shown_key};
 use genie_types::{Llama3Scaling, LongRopeScaling, RopeConfig, RopeScaling, YarnScaling};
+
+/// What a number has to be, for messages.
+pub(super) const AT_LEAST_1: &str = "a number of at least 1";
+pub(super) const ABOVE_0: &str = "a number above 0";
 
 /// The types that are read, for messages.
 pub(super) const ROPE_TYPES: &str = "default, linear, llama3, yarn or longrope";
