@@ -354,7 +354,7 @@ const CHANGES: &[Change] = &[
         split(c);
         for g in 0..2 { c.info_mut(1).graphs[g].inputs[0].dtype = Dtype::F32; }
     }, &["split-wiring"]),
-    ("a decoder for AR-1 only", |c| { split(c); c.info_mut(0).graphs.pop(); }, &["variant-missing"]),
+    ("a head for AR-8 only", |c| { split(c); c.info_mut(1).graphs.remove(0); }, &["variant-missing"]),
     ("cache rows only", |c| c.info_mut(0).graphs[1].outputs.retain(|t| t.name != "logits"), &["without-logits"]),
     ("a head for AR-1 only", |c| { split(c); c.info_mut(1).graphs.pop(); }, &["narrow-head"]),
     ("a binary twice", |c| {
