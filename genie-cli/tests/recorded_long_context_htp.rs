@@ -41,7 +41,10 @@ fn graphs(log: &Value) -> Option<Vec<(String, u64)>> {
 }
 
 fn genie(args: &[&str]) -> Output {
+    // Some recorded configs have dumps on, which go into the current folder.
+    let here = tempfile::tempdir().unwrap();
     let mut command = Command::cargo_bin("genie").unwrap();
+    command.current_dir(here.path());
     command.env_remove("GENIE_LOG").env_remove("LD_LIBRARY_PATH").args(args).stdin(Stdio::null()).output().unwrap()
 }
 
