@@ -191,5 +191,6 @@ fn a_step_without_columns_stands_at_0() {
         new_idx: MaskCol(2),
     };
     assert_eq!((step.ar(), step.cl(), step.n_past(), step.n_process()), (8, 32, 0, 0));
+    assert_eq!(step.columns.slices().count(), 0, "not even an empty slice");
     assert_eq!(step.to_string(), "AR-8 CL-32 n_past=0 n_kv=5 n_process=0 @ past_idx=1 new_idx=2");
 }
