@@ -82,9 +82,11 @@ impl<X: Executor> Engine<X> {
             }
             self.check_tokens(transcript.tokens())?;
         }
-        let (n_past, limit) = (snapshot.image.n_past(), self.kv.variants().limit());
-        if n_past > limit {
-            return Err(Overflow::ContextExceeded { n_past: 0, n_new: n_past, limit }.into());
+        // Tokens, not positions: a shift may have led beyond the limit.
+        let n_tokens = snapshot.sequences.iter().map(|saved| saved.tokens.len()).max().unwrap_or(0);
+        let limit = self.kv.variants().limit();
+        if n_tokens > limit {
+            return Err(Overflow::ContextExceeded { n_past: 0, n_new: n_tokens, limit }.into());
         }
         snapshot.check_model(self.model_hash()?)?;
         self.kv.import(&snapshot.image)?;

@@ -128,6 +128,19 @@ fn scatter_in_every_type() {
     check(&plain(Form { cache: CacheType::U8 { scale: 10.0 / 255.0 }, ..form }, SMART, 3e-2), 32);
 }
 
+/// Shrunk: a shift led beyond the context. Nothing more fits, but no tokens do, and the state is saved and restored.
+#[test]
+fn a_shift_beyond_the_context() {
+    let full = [Op::Process(11), Op::Process(11), Op::Process(11), Op::Shift(0, 0, 32, 1)];
+    let ops =
+        [&full[..], &[Op::Process(1), Op::Rows(1), Op::Prefill(2), Op::Move, Op::Rewind(20), Op::Process(1)]].concat();
+    for scatter in [false, true] {
+        let case = plain(Form { scatter, ..Form::new(VARIANTS) }, SMART, 1e-4);
+        let played = with_engines(&case, |engines, decoder| play(&case, engines, decoder, &ops, &mut Tally::default()));
+        assert!(played.is_ok(), "scatter {scatter}: {played:?}");
+    }
+}
+
 #[test]
 fn a_window_group_beside_a_global_one() {
     for (scatter, size) in [(false, 5), (true, 5), (true, 4), (false, 1)] {

@@ -32,7 +32,8 @@ pub fn plan_into(
     plan: &mut Plan,
 ) -> Result<(), PlanError> {
     let limit = variants.limit();
-    for &Request { n_past, n_new, .. } in requests {
+    // No new tokens fit anywhere, even behind a shift beyond the limit.
+    for &Request { n_past, n_new, .. } in requests.iter().filter(|request| request.n_new > 0) {
         if n_past.checked_add(n_new).is_none_or(|end| end > limit) {
             return Err(Overflow::ContextExceeded { n_past, n_new, limit }.into());
         }
