@@ -177,6 +177,32 @@ pub enum EngineError {
         found: u64,
     },
 
+    /// The file of a weight that the LM head takes as an input has another length than the tensor.
+    #[error("weight file `{path}` has {found} bytes, expected {expected} for input `{tensor}`, {dtype} {dims:?}")]
+    WeightFile {
+        /// The file.
+        path: PathBuf,
+        /// The input.
+        tensor: String,
+        /// Its extents.
+        dims: Vec<usize>,
+        /// Its element type.
+        dtype: Dtype,
+        /// Bytes of the tensor.
+        expected: u64,
+        /// Bytes of the file.
+        found: u64,
+    },
+
+    /// Rows of embeddings that the model cannot take.
+    #[error("rows of embeddings: expected {expected}, found {found}")]
+    EmbeddingRows {
+        /// What they should be.
+        expected: String,
+        /// What they are.
+        found: String,
+    },
+
     /// A window that no graph can show.
     #[error(
         "the long context of cache group `{prefix}` keeps {size} tokens and {sinks} reserved ones; its graphs see at most {most}"

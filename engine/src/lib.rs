@@ -64,9 +64,11 @@ mod embed;
 mod engine;
 pub mod error;
 pub mod executor;
+mod extra_rows;
 mod genie_overflow;
 mod graphs;
 mod head;
+mod head_weight;
 mod input_writer;
 mod io;
 mod load;
@@ -100,6 +102,7 @@ pub use genie_types::{Llama3Scaling, PositionKind, RopeConfig, RopeScaling};
 pub use kvmanager::{
     Admission, ContextLimit, Eviction, HolePolicy, KeyScorer, ModeKind, Overflow, PlanError, Policy, SeqId,
 };
+pub use load::Reading;
 pub use model::{SequenceModel, TokenModel};
 pub use nsp_graph::GroupOptions;
 pub use prefix_cache::{FromPrefix, PrefixCache, PrefixCacheFault};

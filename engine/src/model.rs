@@ -28,6 +28,27 @@ pub trait TokenModel: Send {
     /// Marks a token of the transcript as generated rather than given.
     fn mark_generated(&mut self, index: usize);
 
+    /// Numbers of a row of embeddings; `None` for a model that takes ids.
+    fn embedding_width(&self) -> Option<usize> {
+        None
+    }
+
+    /// Takes rows of embeddings, one after the other, and gives each a token id of its own beyond the vocabulary: put these ids
+    /// where an image's (or any other) rows belong, and process them as tokens. Rows are kept until
+    /// [`forget_embeddings`](Self::forget_embeddings); a saved dialog keeps what its cache has of them, not the rows.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::EmbeddingRows`] for rows that are not whole or not finite; [`EngineError::Unsupported`] for a model that
+    /// takes ids.
+    fn add_embeddings(&mut self, _rows: &[f32]) -> Result<Range<u32>, EngineError> {
+        Err(no_embeddings())
+    }
+
+    /// Forgets the rows of [`add_embeddings`](Self::add_embeddings). What is in the cache stays; it can no longer be processed
+    /// again from its tokens.
+    fn forget_embeddings(&mut self) {}
+
     /// The same model for several sequences at once; `None` if it knows only one.
     fn sequences(&mut self) -> Option<&mut dyn SequenceModel> {
         None
@@ -130,6 +151,12 @@ pub trait TokenModel: Send {
 
     /// The graphs executed so far, in order.
     fn steps(&self) -> &StepLog;
+}
+
+/// Rows were given to a model that takes ids.
+pub(crate) fn no_embeddings() -> EngineError {
+    let what = "feeding rows of embeddings to graphs that take `input_ids`".into();
+    EngineError::Unsupported { what, hint: "; it needs a bundle whose graphs take `inputs_embeds`" }
 }
 
 /// A model that runs several sequences in one step: what a scheduler and a drafter need. Sequence 0 is the one that

@@ -160,7 +160,9 @@ impl<X: Executor> Engine<X> {
     }
 
     pub(crate) fn check_tokens(&self, tokens: &[TokenId]) -> Result<(), EngineError> {
-        match tokens.iter().position(|t| t.0 as usize >= self.vocab_size) {
+        let rows = self.graphs.writers.extra.as_ref();
+        let has_row = |token: TokenId| rows.is_some_and(|rows| rows.row(token).is_some());
+        match tokens.iter().position(|t| t.0 as usize >= self.vocab_size && !has_row(*t)) {
             None => Ok(()),
             Some(place) => {
                 Err(EngineError::TokenOutOfRange { token: tokens[place], place, vocab_size: self.vocab_size })
