@@ -21,7 +21,10 @@ pub enum Action {
     Divide(u8, Range<usize>, usize),
     ShiftOut(usize, usize),
     Compact(usize),
-    Move { mode: usize, shapes: usize },
+    Move {
+        mode: usize,
+        shapes: usize,
+    },
     Abandon,
     Clear,
 }
