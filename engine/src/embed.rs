@@ -163,7 +163,10 @@ mod tests {
         let quantised = LutDtype::Fixed { dtype: Dtype::SFixed8, scale: 0.25, offset: 0 };
         let (_folder, lut) = table(&[4, 0xfc, 0, 1], 2, quantised);
         let mut buffer = Buffer::zeroed(16);
-        Embedder::open(&lut, to(Dtype::F32), TokenId(0)).unwrap().fill(buffer.bytes_mut(), &[TokenId(0)], 1, None).unwrap();
+        Embedder::open(&lut, to(Dtype::F32), TokenId(0))
+            .unwrap()
+            .fill(buffer.bytes_mut(), &[TokenId(0)], 1, None)
+            .unwrap();
         assert_eq!(elements::<f32>(buffer.bytes())[..2], [1.0, -1.0]);
         let (_folder, lut) = table(&[1, 2, 3, 4], 1, LutDtype::Native);
         let mut embedder = Embedder::open(&lut, to(Dtype::F16), TokenId(0)).unwrap();

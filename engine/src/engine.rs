@@ -17,16 +17,18 @@ use crate::executor::Executor;
 use crate::extra_rows::ExtraRows;
 use crate::graphs::Graphs;
 use crate::head::Head;
+use crate::head_weight;
 use crate::input_writer::InputWriters;
 use crate::io::{BufferRole, IoBuffers};
+use crate::model::no_embeddings;
 use crate::positions;
 use crate::quant::QuantParams;
 use crate::run::{Scratch, SeqTokens};
 use crate::saved::ModelIdentity;
 use crate::transcript::{Sequences, Transcript};
-use crate::head_weight;
-use crate::model::no_embeddings;
-use crate::{ContextShift, EngineError, QnnExecutor, SequenceModel, StepLog, StopFlag, TokenModel};
+use crate::{
+    ChoosePath, ContextShift, EngineError, QnnExecutor, SequenceModel, StepLog, StopFlag, TokenModel, TreeRow,
+};
 
 /// A loaded model with its cache.
 ///
@@ -302,6 +304,10 @@ impl<X: Executor> SequenceModel for Engine<X> {
         judge: &mut dyn FnMut(&[&[f32]]) -> Vec<bool>,
     ) -> Result<usize, EngineError> {
         Engine::verify_draft(self, draft, judge)
+    }
+
+    fn process_tree(&mut self, seq: SeqId, rows: &[TreeRow], choose: ChoosePath<'_>) -> Result<usize, EngineError> {
+        Engine::process_tree(self, seq, rows, choose)
     }
 
     fn share(&mut self, src: SeqId, dst: SeqId, range: Range<usize>) -> Result<(), EngineError> {

@@ -314,6 +314,19 @@ pub enum EngineError {
         found: usize,
     },
 
+    /// Rows of a step that are no tree.
+    #[error(transparent)]
+    Tree(#[from] kvmanager::TreeFault),
+
+    /// Rows of a tree that are to be kept, but do not follow each other.
+    #[error(
+        "rows {rows:?} of the tree were chosen to be kept, expected a row without parent and then child after child"
+    )]
+    NotAPath {
+        /// The rows.
+        rows: Vec<usize>,
+    },
+
     /// [`StopFlag`](crate::StopFlag) was set. What was processed before is kept: `n_past` has advanced by `n_processed`.
     #[error("stopped after {n_processed} of {n_new} tokens")]
     Stopped {

@@ -35,7 +35,10 @@ impl ExtraRows {
     pub(crate) fn add(&mut self, rows: &[f32]) -> Result<std::ops::Range<u32>, EngineError> {
         let bad = |expected: String, found: String| Err(EngineError::EmbeddingRows { expected, found });
         if rows.is_empty() || !rows.len().is_multiple_of(self.width) {
-            return bad(format!("whole rows of {} numbers, at least one", self.width), format!("{} numbers", rows.len()));
+            return bad(
+                format!("whole rows of {} numbers, at least one", self.width),
+                format!("{} numbers", rows.len()),
+            );
         }
         if let Some(at) = rows.iter().position(|x| !x.is_finite()) {
             let (row, column) = (at / self.width, at % self.width);
@@ -43,7 +46,8 @@ impl ExtraRows {
         }
         let n = rows.len() / self.width;
         // Graphs take ids as int32.
-        let end = u32::try_from(n).ok().and_then(|n| self.next.checked_add(n)).filter(|&end| i32::try_from(end).is_ok());
+        let end =
+            u32::try_from(n).ok().and_then(|n| self.next.checked_add(n)).filter(|&end| i32::try_from(end).is_ok());
         let Some(end) = end else {
             return bad(format!("at most {} more", i32::MAX as u32 - self.next), format!("{n}"));
         };

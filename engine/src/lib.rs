@@ -88,6 +88,7 @@ pub mod sequences;
 pub mod step_log;
 pub mod stop;
 mod transcript;
+pub mod tree;
 
 #[cfg(test)]
 mod tests;
@@ -113,3 +114,4 @@ pub use session_store::{CacheSchema, ModelHash, Snapshot};
 pub use step_log::StepLog;
 pub use stop::StopFlag;
 pub use transcript::Transcript;
+pub use tree::{ChoosePath, TreeRow};

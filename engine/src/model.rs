@@ -6,7 +6,7 @@ use genie_types::TokenId;
 use kvmanager::{Admission, SeqId};
 use session_store::{CacheSchema, Snapshot};
 
-use crate::{EngineError, SeqTokens, StepLog, StopFlag, Transcript};
+use crate::{ChoosePath, EngineError, SeqTokens, StepLog, StopFlag, Transcript, TreeRow};
 
 /// A model with a cache: tokens in, logits out. [`Engine`](crate::Engine) is one; tests of the layers above have theirs.
 ///
@@ -188,6 +188,15 @@ pub trait SequenceModel: TokenModel {
         draft: SeqTokens<'_>,
         judge: &mut dyn FnMut(&[&[f32]]) -> Vec<bool>,
     ) -> Result<usize, EngineError>;
+
+    /// Runs the rows of a tree in one step, shows their logits (empty for rows that want none) to `choose`, and keeps the path
+    /// that it returns as the next tokens of the sequence; returns how many were kept.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::DraftTooLong`] for more rows than one step takes; [`EngineError::Tree`], [`EngineError::NotAPath`]; as
+    /// [`TokenModel::process`]. The sequence is then as it was.
+    fn process_tree(&mut self, seq: SeqId, rows: &[TreeRow], choose: ChoosePath<'_>) -> Result<usize, EngineError>;
 
     /// Lets `dst` own what `src` has in a range of positions, without moving a byte: a branch.
     ///

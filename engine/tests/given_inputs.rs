@@ -102,8 +102,7 @@ fn rows_stand_in_for_tokens() {
     for form in [Form::new(&[(1, 48), (8, 48)]), Form::new(&[(48, 48)]), Form::new(&[(1, 48), (8, 48)]).in_two()] {
         let form = Form { embeds: true, ..form };
         let folder = tempfile::tempdir().unwrap();
-        let mut engine =
-            Engine::open(&embedding_bundle(&form, &decoder, folder.path()), &linked_backend()).unwrap();
+        let mut engine = Engine::open(&embedding_bundle(&form, &decoder, folder.path()), &linked_backend()).unwrap();
         assert_eq!(engine.embedding_width(), Some(HIDDEN));
         let image = engine.add_embeddings(&rows).unwrap();
         assert_eq!(image, VOCAB as u32..VOCAB as u32 + 5);
