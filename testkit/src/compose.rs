@@ -74,7 +74,7 @@ impl Form {
         let bins = self.parts.iter().enumerate().map(part).collect();
         if self.head_weight_input {
             let path = folder.join(format!("{HEAD_WEIGHT}.raw"));
-            std::fs::write(path, self.bytes(&decoder.head.data)).expect("the weight is saved");
+            file_io::write_bytes(&path, &self.bytes(&decoder.head.data)).expect("the weight is saved");
         }
         bins
     }

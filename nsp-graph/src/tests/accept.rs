@@ -103,6 +103,7 @@ fn check_roles(layout: &ModelLayout, name: &str) {
                     InputRole::Positions | InputRole::Distances => "position_ids".into(),
                     InputRole::CacheIndex(g) => layout.groups[*g].index.clone(),
                     InputRole::Past(kv) => kv_name(layout, &split.kv[kv.0].tensor, "in"),
+                    InputRole::Weight(weight) => layout.weights[*weight].info.name.clone(),
                     InputRole::Wire(w) => {
                         let wire = &layout.wires[w.0];
                         assert!(wire.producer < split.index && wire.consumers.contains(&split.index), "{name}");
