@@ -65,7 +65,7 @@ pub use calibration::CalibrationContext;
 pub use compile::{Compiled, Proof, compile, prove};
 pub use dialog::{
     DialogError, QueryKpis, Reply, RestoreNote, RestoreReport, SamplerSettings, SaveFormat, SaveReport, SentenceCode,
-    StopReason,
+    StopReason, StreamReply,
 };
 pub use encoder::{Encoder, TextEmbedding};
 pub use engine::{PrefixCacheFault, SeqTokens, SequenceModel, StopFlag, TokenModel};

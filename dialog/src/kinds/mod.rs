@@ -4,6 +4,7 @@
 //! history, sampling, stop rules, limits. How to add one: `docs/add-a-dialog-kind.md`.
 
 mod basic;
+mod multistream;
 
 use crate::config::DialogConfig;
 use crate::conversation::codes::StopReason;
@@ -11,6 +12,7 @@ use crate::conversation::decoding::Decoding;
 use crate::conversation::error::DialogError;
 
 pub use basic::Basic;
+pub use multistream::MultiStream;
 
 /// A way to generate a reply. One value serves all queries of a dialog.
 pub trait DialogKind: Send {
@@ -23,6 +25,19 @@ pub trait DialogKind: Send {
     /// # Errors
     /// Whatever the model, the sampler or the tokenizer refuses.
     fn step(&mut self, decoding: &mut Decoding<'_>) -> Result<Option<StopReason>, DialogError>;
+
+    /// The reply is over, for whatever reason: sequences beside the dialog's are given back.
+    ///
+    /// # Errors
+    /// The model refuses.
+    fn finish(&mut self, _decoding: &mut Decoding<'_>) -> Result<(), DialogError> {
+        Ok(())
+    }
+
+    /// Whether token queries are taken; libGenie refuses them for some kinds.
+    fn takes_tokens(&self, _as_genie: bool) -> bool {
+        true
+    }
 }
 
 /// A row of the table: Genie's name, and how a kind is made from a config.
@@ -35,7 +50,16 @@ pub struct KindRow {
 }
 
 /// The kinds that this build has.
-pub const KINDS: &[KindRow] = &[KindRow { name: "basic", open: |_| Ok(Box::new(Basic)) }];
+pub const KINDS: &[KindRow] = &[
+    KindRow { name: "basic", open: |_| Ok(Box::new(Basic)) },
+    KindRow {
+        name: "multistream",
+        open: |config| {
+            let found = config.multistream().map_or((1, 0.0), |streams| (streams.n_streams, streams.p_threshold));
+            Ok(Box::new(MultiStream::new(found.0, found.1)?))
+        },
+    },
+];
 
 /// Opens the kind that a config's `type` names.
 ///

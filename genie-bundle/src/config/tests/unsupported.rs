@@ -32,11 +32,8 @@ fn what_this_build_cannot_do_is_refused_by_name() {
             "/dialog/type: dialog type `lade` is not yet supported (this build runs `basic` dialogs)",
         ),
         (
-            with(&[
-                ("/dialog/type", json!("multistream")),
-                ("/dialog/multistream", json!({"version": 1, "n-streams": 2})),
-            ]),
-            "/dialog/type: dialog type `multistream` is not yet supported (this build runs `basic` dialogs)",
+            with(&[("/dialog/type", json!("lade"))]),
+            "/dialog/type: dialog type `lade` is not yet supported (this build runs `basic`, `multistream` dialogs)",
         ),
         (
             with(&[
