@@ -52,10 +52,10 @@ fn each_stream_is_the_reply_after_its_first_token() {
     }
     let firsts: Vec<u64> = streams.iter().map(|stream| ids(&stream["tokens"])[0]).collect();
     assert!(firsts[0] != firsts[1] && firsts[1] != firsts[2] && firsts[0] != firsts[2], "{firsts:?}");
-    // Three rows at a time: one step of AR 8 for each token.
+    // Three rows at a time: one step of AR 8, of two graphs, for each token.
     assert_eq!(found["kpis"]["num-generated-tokens"], 21);
     let steps: u64 = found["executed"].as_array().unwrap().iter().map(|run| run[1].as_u64().unwrap()).sum();
-    assert_eq!(steps, 7, "{}", found["executed"]);
+    assert_eq!(steps, 14, "{}", found["executed"]);
 }
 
 #[test]
