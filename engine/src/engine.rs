@@ -179,6 +179,10 @@ impl<X: Executor> TokenModel for Engine<X> {
         self.graphs.layout.vocab_size
     }
 
+    fn widest_step(&self) -> Option<usize> {
+        Some(self.kv.variants().with_logits().ar_max())
+    }
+
     fn context_size(&self) -> usize {
         self.kv.variants().limit()
     }

@@ -16,6 +16,11 @@ pub trait TokenModel: Send {
     /// Entries of the vocabulary, by the logits of the graphs.
     fn vocab_size(&self) -> usize;
 
+    /// Most tokens of one step with a row of logits for each; `None` if the model does not know.
+    fn widest_step(&self) -> Option<usize> {
+        None
+    }
+
     /// Most tokens a dialog may hold.
     fn context_size(&self) -> usize;
 

@@ -98,6 +98,10 @@ pub enum Error {
     Engine(#[from] EngineError),
     #[error(transparent)]
     Dialog(DialogError),
+    #[error("cannot open the `{role}` model")]
+    SecondModel { role: &'static str, source: Box<Error> },
+    #[error("a speculation `{text}` is not known: expected {expected}")]
+    UnknownSpeculation { text: String, expected: String },
     #[error("{error}")]
     ContextExceeded { error: Box<DialogError>, fits: Option<Admission> },
     #[error(transparent)]

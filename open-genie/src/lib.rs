@@ -24,6 +24,7 @@
 //! | generate text, chat, save and restore | [`Session`], [`Prompt`], [`Generation`], [`Token`], [`Template`] |
 //! | stop a reply from another thread; or a verification, a measurement | [`StopHandle`]; [`StopFlag`] |
 //! | work with tokens and logits; verify a bundle, measure perplexity | [`Model`], [`Verification`], [`Perplexity`] |
+//! | speed replies up by drafts | [`Options::speculation`], [`Speculation`], [`LookupSettings`] |
 //! | run several sequences in one step | [`Model::engine_mut`], [`SequenceModel`], [`SeqTokens`], [`SeqId`] |
 //! | compile a model and prove its bundle (feature `compile`) | `compile`, `prove`, `Compiled` |
 //! | plan by measured costs | [`CalibrationContext`] |
@@ -51,7 +52,9 @@ mod long_context;
 mod model;
 mod options;
 mod perplexity;
+mod second_model;
 mod session;
+mod speculation;
 mod template;
 mod threads;
 mod verify;
@@ -61,6 +64,7 @@ pub use backend::{load_library, open_backend};
 pub use calibration::CalibrationContext;
 #[cfg(feature = "compile")]
 pub use compile::{Compiled, Proof, compile, prove};
+pub use dialog::kinds::LookupSettings;
 pub use dialog::{
     DialogError, QueryKpis, Reply, RestoreNote, RestoreReport, SamplerSettings, SaveFormat, SaveReport, SentenceCode,
     StopReason,
@@ -74,6 +78,7 @@ pub use model::{Bundle, Model};
 pub use options::{BackendChoice, Options, Perf, Pin, PolicyChoice, PrefixCacheOptions};
 pub use perplexity::Perplexity;
 pub use session::{Generation, Prompt, Session, StopHandle, Token};
+pub use speculation::{SPECULATIONS, Speculation, SpeculationRow};
 pub use template::Template;
 pub use threads::{MAX_THREADS, Threads};
 pub use verify::Verification;

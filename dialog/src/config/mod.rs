@@ -4,7 +4,9 @@
 use std::path::Path;
 
 use engine::{DumpOptions, EmbeddingLut, EngineConfig, Eviction, GroupOptions, LutDtype};
-pub use genie_bundle::config::{BackendSettings, ConfigError, ContextSettings, Problem, Target};
+pub use genie_bundle::config::{
+    BackendSettings, ConfigError, ContextSettings, EngineRole, KindBlocks, Problem, Target,
+};
 use genie_bundle::config::{EmbeddingSettings, LongContextKind, LongContextSettings, TableDtype};
 use genie_bundle::{GenieConfig, config};
 use genie_types::TokenId;
@@ -53,6 +55,25 @@ impl DialogConfig {
         })?;
         let engine = engine(&genie);
         Ok(Self { context: genie.context().clone(), genie, sampler, engine })
+    }
+
+    /// The same config with the other engine of two (`secondary`, `draft`) as its only one; `None` if there is one.
+    #[must_use]
+    pub fn of_second_engine(&self) -> Option<Self> {
+        let genie = self.genie.of_second_engine()?;
+        let mut engine = engine(&genie);
+        engine.context_size = self.engine.context_size;
+        Some(Self { genie, engine, ..self.clone() })
+    }
+
+    /// What the engine is to the dialog.
+    pub fn role(&self) -> EngineRole {
+        self.genie.engine().role
+    }
+
+    /// What the blocks of the dialog kinds say.
+    pub fn kind_blocks(&self) -> &KindBlocks {
+        self.genie.kind_blocks()
     }
 
     /// The dialog's kind: Genie's `type`.

@@ -50,6 +50,16 @@ pub enum DialogError {
         /// The kinds there are.
         supported: Vec<&'static str>,
     },
+    /// The models do not allow this kind of dialog.
+    #[error("a dialog of kind `{kind}` needs {expected}, found {found}")]
+    Kind {
+        /// The kind.
+        kind: &'static str,
+        /// What would do.
+        expected: String,
+        /// What there is.
+        found: String,
+    },
     /// There is nothing to resume.
     #[error("RESUME came, but the dialog is not paused")]
     NotPaused,

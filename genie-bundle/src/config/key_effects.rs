@@ -43,12 +43,12 @@ impl KeyEffect {
 /// Below `/dialog`.
 pub(super) const KEY_EFFECTS: &[(&str, KeyEffect)] = &[
     ("version", Acts("1 is the only version")),
-    ("type", InPart("`basic`; other kinds of dialog are not yet supported")),
+    ("type", InPart("`basic`, `spd`; other kinds of dialog are not yet supported")),
     ("stop-sequence", Acts("ends replies to text")),
     ("max-num-tokens", Acts("`--max-tokens` overrides it")),
     ("ssd-q1", Refused("the kind `ssd-q1` is not yet supported")),
     ("lade", Refused("the kind `lade` is not yet supported")),
-    ("spd", Refused("the kind `spd` is not yet supported")),
+    ("spd", Acts("docs/speculation.md")),
     ("multistream", Refused("the kind `multistream` is not yet supported")),
     ("eaglet", Refused("the kind `eaglet` is not yet supported")),
     ("kv-share", Refused("the kind `kv-share` is not yet supported")),
@@ -68,7 +68,7 @@ pub(super) const KEY_EFFECTS: &[(&str, KeyEffect)] = &[
     ("context/size", Acts("positions that the dialog uses, at most the largest CL")),
     ("context/n-vocab", Acts("compared with the width of the logits; a difference is warned of")),
     ("context/n-embd", Ignored("the graphs have the width of the embeddings")),
-    ("context/draft-n-vocab", Ignored("no kind of dialog with a draft model is supported")),
+    ("context/draft-n-vocab", Ignored("the draft's graphs have the number; libGenie does not read it either")),
     ("context/img-token", Ignored("a prompt is text or tokens")),
     ("context/embedding-length", Ignored("a prompt is text or tokens")),
     ("context/grammar", Ignored("without a `backend` Genie does not read it either")),
@@ -101,7 +101,7 @@ pub(super) const KEY_EFFECTS: &[(&str, KeyEffect)] = &[
     // engine
     ("engine", Acts("")),
     ("engine/n-threads", Acts("threads that move rows of the KV cache beside the graphs; 0 is none")),
-    ("engine/role", Refused("a dialog of one engine has no roles")),
+    ("engine/role", InPart("`target` and `draft` of `spd`; a dialog of one engine has no roles")),
     ("engine/type", Ignored("a dialog has one engine")),
     ("engine/longcontext", Acts("what the default group drops once it is full; `--long-context` overrides it")),
     ("engine/longcontext/type", InPart("with the block of its name")),
