@@ -64,9 +64,11 @@ mod embed;
 mod engine;
 pub mod error;
 pub mod executor;
+mod extra_rows;
 mod genie_overflow;
 mod graphs;
 mod head;
+mod head_weight;
 mod input_writer;
 mod io;
 mod load;
@@ -86,6 +88,7 @@ pub mod sequences;
 pub mod step_log;
 pub mod stop;
 mod transcript;
+pub mod tree;
 
 #[cfg(test)]
 mod tests;
@@ -100,6 +103,7 @@ pub use genie_types::{Llama3Scaling, PositionKind, RopeConfig, RopeScaling};
 pub use kvmanager::{
     Admission, ContextLimit, Eviction, HolePolicy, KeyScorer, ModeKind, Overflow, PlanError, Policy, SeqId,
 };
+pub use load::Reading;
 pub use model::{SequenceModel, TokenModel};
 pub use nsp_graph::GroupOptions;
 pub use prefix_cache::{FromPrefix, PrefixCache, PrefixCacheFault};
@@ -110,3 +114,4 @@ pub use session_store::{CacheSchema, ModelHash, Snapshot};
 pub use step_log::StepLog;
 pub use stop::StopFlag;
 pub use transcript::Transcript;
+pub use tree::{ChoosePath, TreeRow};
