@@ -18,12 +18,13 @@ use crate::graphs::Graphs;
 use crate::head::Head;
 use crate::input_writer::InputWriters;
 use crate::io::{BufferRole, IoBuffers};
+use crate::lora::Lora;
 use crate::positions;
 use crate::quant::QuantParams;
 use crate::run::{Scratch, SeqTokens};
 use crate::saved::ModelIdentity;
 use crate::transcript::{Sequences, Transcript};
-use crate::{ContextShift, EngineError, QnnExecutor, SequenceModel, StepLog, StopFlag, TokenModel};
+use crate::{ContextShift, EngineError, LoraModel, QnnExecutor, SequenceModel, StepLog, StopFlag, TokenModel};
 
 /// A loaded model with its cache.
 ///
@@ -38,6 +39,7 @@ pub struct Engine<X = QnnExecutor> {
     pub(crate) scratch: Scratch,
     pub(crate) vocab_size: usize,
     pub(crate) identity: ModelIdentity,
+    pub(crate) lora: Lora,
     pub(crate) stop: StopFlag,
 }
 
@@ -64,7 +66,7 @@ impl<X: Executor> Engine<X> {
         };
         let context_shift = ContextShift::check(config, &variants, options.rope.is_some())?;
         let kv = KvCache::new(&cache::geometry(&layout, &variants, options.mode)?, variants, options)?;
-        let io = IoBuffers::new(&layout);
+        let mut io = IoBuffers::new(&layout);
         let writers = InputWriters::new(&layout, &io, config, &kv)?;
         for wanted in io.roles() {
             if let BufferRole::Logits(dtype, quant) = wanted
@@ -73,6 +75,7 @@ impl<X: Executor> Engine<X> {
                 return Err(EngineError::Unsupported { what: format!("a model with {dtype} logits"), hint: "" });
             }
         }
+        let lora = Lora::new(config.lora.clone(), &layout, &mut io, matches!(config.policy, Policy::Genie))?;
         let vocab_size = writers.n_embeddings().map_or(layout.vocab_size, |n| n.min(layout.vocab_size));
         if config.pad_token.0 as usize >= vocab_size {
             return Err(EngineError::PadToken { found: config.pad_token, vocab_size });
@@ -94,6 +97,7 @@ impl<X: Executor> Engine<X> {
             context_shift,
             vocab_size,
             identity: ModelIdentity::new(config),
+            lora,
             stop: StopFlag::default(),
             graphs: Graphs {
                 executor,
@@ -209,6 +213,14 @@ impl<X: Executor> TokenModel for Engine<X> {
 
     fn make_room(&mut self, tokens: &[TokenId]) -> Result<usize, EngineError> {
         self.shift_for(tokens)
+    }
+
+    fn lora(&mut self) -> Option<&mut dyn LoraModel> {
+        Some(self)
+    }
+
+    fn lora_label(&self) -> String {
+        Engine::lora_label(self)
     }
 
     fn stop_flag(&self) -> Option<StopFlag> {

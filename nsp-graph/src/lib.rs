@@ -43,6 +43,7 @@
 
 #![forbid(unsafe_code)]
 
+mod alphas;
 mod analyze;
 mod check;
 pub mod error;

@@ -43,6 +43,8 @@ pub enum Error {
     CoresUnknown,
     #[error("unknown long context `{text}`: expected `window:N`, `shift`, `shift:N`, `keydiff`, `keydiff:N` or `none`")]
     UnknownLongContext { text: String },
+    #[error("`{text}` is no LoRA adapter: expected `NAME` or `NAME:STRENGTH`, a finite number")]
+    BadLora { text: String },
     #[error("tokens are reserved for long context, but there is none: {found} reserved tokens")]
     ReservedWithoutLongContext { found: usize },
     #[error("unknown SoC `{name}`")]

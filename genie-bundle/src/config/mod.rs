@@ -16,6 +16,7 @@ mod ignored_keys;
 mod key_effects;
 mod key_table;
 mod long_context;
+mod lora;
 mod named_files;
 mod node;
 mod positions;
@@ -37,6 +38,7 @@ pub use ignored_keys::Target;
 pub use key_effects::KeyEffect;
 pub use key_table::{KeyRow, key_table, key_table_markdown};
 pub use long_context::{LongContextKind, LongContextSettings};
+pub use lora::{LoraAdapterSettings, LoraGroupSettings, LoraSettings};
 pub use problem::{ConfigError, Origin, Problem};
 pub use schema::MAX_THREADS;
 pub use settings::{
@@ -126,6 +128,7 @@ impl GenieConfig {
         files.extend(values.backend.extensions.iter().map(|path| (EXTENSIONS.to_owned(), path, Wanted::Extensions)));
         let tables = values.engine.embedding.iter();
         files.extend(tables.map(|table| ("/dialog/embedding/lut-path".to_owned(), &table.path, Wanted::Table)));
+        files.extend(values.engine.lora.files().map(|(at, path)| (at, path, Wanted::Section)));
         let problems: Vec<Problem> = files
             .into_iter()
             .filter_map(|(at, path, wanted)| named_files::problem(at, path, wanted, &self.base))

@@ -8,6 +8,7 @@ use genie_types::TokenId;
 
 use super::embedding;
 use super::long_context;
+use super::lora;
 use super::positions;
 use super::problem::Problem;
 use super::raw::{OneOrMany, RawBackend, RawContext, RawDebug, RawDialog};
@@ -55,6 +56,7 @@ pub(super) fn values(raw: RawDialog, base: &Path, problems: &mut Vec<Problem>) -
         cache_groups,
         select_graphs: raw.engine.backend.htp.execute_select_graphs,
         embedding: raw.embedding.and_then(|e| embedding::table(e, base, problems)),
+        lora: raw.engine.model.binary.lora.map(|l| lora::values(l, base, problems)).unwrap_or_default(),
     };
     Values {
         kind: raw.kind,
