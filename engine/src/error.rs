@@ -264,6 +264,32 @@ pub enum EngineError {
         found: u64,
     },
 
+    /// The file of a weight that the LM head takes as an input has another length than the tensor.
+    #[error("weight file `{path}` has {found} bytes, expected {expected} for input `{tensor}`, {dtype} {dims:?}")]
+    WeightFile {
+        /// The file.
+        path: PathBuf,
+        /// The input.
+        tensor: String,
+        /// Its extents.
+        dims: Vec<usize>,
+        /// Its element type.
+        dtype: Dtype,
+        /// Bytes of the tensor.
+        expected: u64,
+        /// Bytes of the file.
+        found: u64,
+    },
+
+    /// Rows of embeddings that the model cannot take.
+    #[error("rows of embeddings: expected {expected}, found {found}")]
+    EmbeddingRows {
+        /// What they should be.
+        expected: String,
+        /// What they are.
+        found: String,
+    },
+
     /// A window that no graph can show.
     #[error(
         "the long context of cache group `{prefix}` keeps {size} tokens and {sinks} reserved ones; its graphs see at most {most}"
@@ -373,6 +399,19 @@ pub enum EngineError {
         expected: usize,
         /// Tokens of the draft.
         found: usize,
+    },
+
+    /// Rows of a step that are no tree.
+    #[error(transparent)]
+    Tree(#[from] kvmanager::TreeFault),
+
+    /// Rows of a tree that are to be kept, but do not follow each other.
+    #[error(
+        "rows {rows:?} of the tree were chosen to be kept, expected a row without parent and then child after child"
+    )]
+    NotAPath {
+        /// The rows.
+        rows: Vec<usize>,
     },
 
     /// [`StopFlag`](crate::StopFlag) was set. What was processed before is kept: `n_past` has advanced by `n_processed`.

@@ -65,9 +65,11 @@ mod embed;
 mod engine;
 pub mod error;
 pub mod executor;
+mod extra_rows;
 mod genie_overflow;
 mod graphs;
 mod head;
+mod head_weight;
 mod input_writer;
 mod io;
 mod load;
@@ -88,6 +90,7 @@ pub mod sequences;
 pub mod step_log;
 pub mod stop;
 mod transcript;
+pub mod tree;
 
 #[cfg(test)]
 mod tests;
@@ -102,6 +105,7 @@ pub use genie_types::{Llama3Scaling, PositionKind, RopeConfig, RopeScaling};
 pub use kvmanager::{
     Admission, ContextLimit, Eviction, HolePolicy, KeyScorer, ModeKind, Overflow, PlanError, Policy, SeqId,
 };
+pub use load::Reading;
 pub use lora::{LoraModel, LoraSwitch};
 pub use model::{SequenceModel, TokenModel};
 pub use nsp_graph::GroupOptions;
@@ -113,3 +117,4 @@ pub use session_store::{CacheSchema, ModelHash, Snapshot};
 pub use step_log::StepLog;
 pub use stop::StopFlag;
 pub use transcript::Transcript;
+pub use tree::{ChoosePath, TreeRow};
