@@ -264,6 +264,39 @@ pub enum EngineError {
         found: u64,
     },
 
+    /// A graph that is no text encoder's.
+    #[error("graph `{graph}` is no text encoder: expected a tensor `{tensor}`, found {}", quoted(found))]
+    NotAnEncoder {
+        /// The graph.
+        graph: String,
+        /// What it lacks.
+        tensor: &'static str,
+        /// What it has there.
+        found: Vec<String>,
+    },
+
+    /// A tensor of a text encoder of another shape.
+    #[error("`{tensor}` of the text encoder `{graph}` has shape {found:?}, expected {expected:?}")]
+    EncoderShape {
+        /// The graph.
+        graph: String,
+        /// The tensor.
+        tensor: String,
+        /// What it should be.
+        expected: Vec<usize>,
+        /// What it is.
+        found: Vec<usize>,
+    },
+
+    /// A text with more tokens than the encoder's longest graph.
+    #[error("the text has {found} tokens, but the encoder takes at most {most}")]
+    TextTooLong {
+        /// Its tokens, special ones included.
+        found: usize,
+        /// The most there may be.
+        most: usize,
+    },
+
     /// The file of a weight that the LM head takes as an input has another length than the tensor.
     #[error("weight file `{path}` has {found} bytes, expected {expected} for input `{tensor}`, {dtype} {dims:?}")]
     WeightFile {

@@ -39,6 +39,7 @@
 //! | stop a long prompt from another thread | [`StopFlag`], from [`TokenModel::stop_flag`] |
 //! | write each step's tensors to files | [`DumpOptions`], [`EngineConfig::dump`] |
 //! | see which graphs ran, and how long they took | [`StepLog`], [`GraphProfile`] |
+//! | turn a text into vectors | [`TextEncoder`] |
 //! | run graphs by other means than QNN | [`Executor`], [`Binding`]; [`QnnExecutor`] is the one over QNN |
 //! | know what went wrong | [`EngineError`] |
 //!
@@ -89,6 +90,7 @@ mod saved;
 pub mod sequences;
 pub mod step_log;
 pub mod stop;
+pub mod text_encoder;
 mod transcript;
 pub mod tree;
 
@@ -116,5 +118,6 @@ pub use run::SeqTokens;
 pub use session_store::{CacheSchema, ModelHash, Snapshot};
 pub use step_log::StepLog;
 pub use stop::StopFlag;
+pub use text_encoder::{Encoded, EncoderOptions, TextEncoder};
 pub use transcript::Transcript;
 pub use tree::{ChoosePath, TreeRow};
