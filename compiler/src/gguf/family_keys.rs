@@ -25,6 +25,7 @@ const PATTERN: &str = "attention.sliding_window_pattern";
 const SCALE: &str = "attention.scale";
 const ROTATED: &str = "rope.dimension_count";
 const LOCAL_BASE: &str = "rope.freq_base_swa";
+const PARALLEL: &str = "use_parallel_residual";
 const FINETUNED: &str = "rope.scaling.finetuned";
 /// Base of the angles of Gemma 3's layers with a window, where there is no key.
 const DEFAULT_LOCAL_BASE: f64 = 10_000.0;
@@ -38,7 +39,7 @@ pub(super) const fn of(family: Family) -> &'static [&'static str] {
         Family::Gemma2 | Family::Gemma3 => &["attn_logit_softcapping", "final_logit_softcapping", WINDOW],
         Family::Phi3 => &[WINDOW],
         // Which form the layers have is seen by their tensors: the key is true in files of either form.
-        Family::StableLm => &["use_parallel_residual"],
+        Family::StableLm => &[PARALLEL],
         _ => &[],
     }
 }
@@ -88,6 +89,7 @@ pub(super) fn entries(keys: &ModelKeys<'_>, shape: &Shape) -> Result<Map<String,
             window(keys, shape, &mut put)?;
         }
         Family::Phi3 => window(keys, shape, &mut put)?,
+        Family::StableLm => drop(keys.meta.bool(&keys.key(PARALLEL))?),
         _ => {}
     }
     if matches!(keys.family, Family::Phi3 | Family::StableLm) {
