@@ -63,6 +63,8 @@ pub struct EngineConfig {
     pub use_mmap: bool,
     /// HTP: most megabytes of a binary's file to read at a time; 0 is no limit.
     pub mmap_budget_mb: u64,
+    /// Where the files of weights are that the LM head takes as inputs; `None` beside the binary that has the head.
+    pub weight_folder: Option<PathBuf>,
     /// Load a context binary when one of its graphs is to run, and free it when another's is. Spares memory where a
     /// bundle has several, and costs a load at each change.
     pub dynamic_load: bool,
@@ -95,6 +97,7 @@ impl EngineConfig {
             bundle_name: String::new(),
             use_mmap: true,
             mmap_budget_mb: 0,
+            weight_folder: None,
             dynamic_load: false,
             dump: None,
         }

@@ -14,16 +14,21 @@ use crate::cache;
 use crate::config::EngineConfig;
 use crate::dump::Dump;
 use crate::executor::Executor;
+use crate::extra_rows::ExtraRows;
 use crate::graphs::Graphs;
 use crate::head::Head;
+use crate::head_weight;
 use crate::input_writer::InputWriters;
 use crate::io::{BufferRole, IoBuffers};
+use crate::model::no_embeddings;
 use crate::positions;
 use crate::quant::QuantParams;
 use crate::run::{Scratch, SeqTokens};
 use crate::saved::ModelIdentity;
 use crate::transcript::{Sequences, Transcript};
-use crate::{ContextShift, EngineError, QnnExecutor, SequenceModel, StepLog, StopFlag, TokenModel};
+use crate::{
+    ChoosePath, ContextShift, EngineError, QnnExecutor, SequenceModel, StepLog, StopFlag, TokenModel, TreeRow,
+};
 
 /// A loaded model with its cache.
 ///
@@ -42,7 +47,8 @@ pub struct Engine<X = QnnExecutor> {
 }
 
 impl<X: Executor> Engine<X> {
-    /// Puts a layout and its executor together. `ctx_bins` and `select_graphs` of the configuration are not looked at.
+    /// Puts a layout and its executor together. `select_graphs` of the configuration is not looked at, and of `ctx_bins` only the
+    /// folders, for weights that are inputs.
     ///
     /// # Errors
     ///
@@ -64,7 +70,8 @@ impl<X: Executor> Engine<X> {
         };
         let context_shift = ContextShift::check(config, &variants, options.rope.is_some())?;
         let kv = KvCache::new(&cache::geometry(&layout, &variants, options.mode)?, variants, options)?;
-        let io = IoBuffers::new(&layout);
+        let mut io = IoBuffers::new(&layout);
+        head_weight::load(&layout, &mut io, config)?;
         let writers = InputWriters::new(&layout, &io, config, &kv)?;
         for wanted in io.roles() {
             if let BufferRole::Logits(dtype, quant) = wanted
@@ -195,6 +202,23 @@ impl<X: Executor> TokenModel for Engine<X> {
         self.sequences.of_mut(SeqId(0)).mark_generated(index);
     }
 
+    fn embedding_width(&self) -> Option<usize> {
+        self.graphs.writers.extra.as_ref().map(ExtraRows::width)
+    }
+
+    fn add_embeddings(&mut self, rows: &[f32]) -> Result<Range<u32>, EngineError> {
+        match &mut self.graphs.writers.extra {
+            Some(extra) => extra.add(rows),
+            None => Err(no_embeddings()),
+        }
+    }
+
+    fn forget_embeddings(&mut self) {
+        if let Some(extra) = &mut self.graphs.writers.extra {
+            extra.clear();
+        }
+    }
+
     fn sequences(&mut self) -> Option<&mut dyn SequenceModel> {
         Some(self)
     }
@@ -280,6 +304,10 @@ impl<X: Executor> SequenceModel for Engine<X> {
         judge: &mut dyn FnMut(&[&[f32]]) -> Vec<bool>,
     ) -> Result<usize, EngineError> {
         Engine::verify_draft(self, draft, judge)
+    }
+
+    fn process_tree(&mut self, seq: SeqId, rows: &[TreeRow], choose: ChoosePath<'_>) -> Result<usize, EngineError> {
+        Engine::process_tree(self, seq, rows, choose)
     }
 
     fn share(&mut self, src: SeqId, dst: SeqId, range: Range<usize>) -> Result<(), EngineError> {

@@ -177,6 +177,65 @@ pub enum EngineError {
         found: u64,
     },
 
+    /// A graph that is no text encoder's.
+    #[error("graph `{graph}` is no text encoder: expected a tensor `{tensor}`, found {}", quoted(found))]
+    NotAnEncoder {
+        /// The graph.
+        graph: String,
+        /// What it lacks.
+        tensor: &'static str,
+        /// What it has there.
+        found: Vec<String>,
+    },
+
+    /// A tensor of a text encoder of another shape.
+    #[error("`{tensor}` of the text encoder `{graph}` has shape {found:?}, expected {expected:?}")]
+    EncoderShape {
+        /// The graph.
+        graph: String,
+        /// The tensor.
+        tensor: String,
+        /// What it should be.
+        expected: Vec<usize>,
+        /// What it is.
+        found: Vec<usize>,
+    },
+
+    /// A text with more tokens than the encoder's longest graph.
+    #[error("the text has {found} tokens, but the encoder takes at most {most}")]
+    TextTooLong {
+        /// Its tokens, special ones included.
+        found: usize,
+        /// The most there may be.
+        most: usize,
+    },
+
+    /// The file of a weight that the LM head takes as an input has another length than the tensor.
+    #[error("weight file `{path}` has {found} bytes, expected {expected} for input `{tensor}`, {dtype} {dims:?}")]
+    WeightFile {
+        /// The file.
+        path: PathBuf,
+        /// The input.
+        tensor: String,
+        /// Its extents.
+        dims: Vec<usize>,
+        /// Its element type.
+        dtype: Dtype,
+        /// Bytes of the tensor.
+        expected: u64,
+        /// Bytes of the file.
+        found: u64,
+    },
+
+    /// Rows of embeddings that the model cannot take.
+    #[error("rows of embeddings: expected {expected}, found {found}")]
+    EmbeddingRows {
+        /// What they should be.
+        expected: String,
+        /// What they are.
+        found: String,
+    },
+
     /// A window that no graph can show.
     #[error(
         "the long context of cache group `{prefix}` keeps {size} tokens and {sinks} reserved ones; its graphs see at most {most}"
@@ -288,6 +347,19 @@ pub enum EngineError {
         found: usize,
     },
 
+    /// Rows of a step that are no tree.
+    #[error(transparent)]
+    Tree(#[from] kvmanager::TreeFault),
+
+    /// Rows of a tree that are to be kept, but do not follow each other.
+    #[error(
+        "rows {rows:?} of the tree were chosen to be kept, expected a row without parent and then child after child"
+    )]
+    NotAPath {
+        /// The rows.
+        rows: Vec<usize>,
+    },
+
     /// [`StopFlag`](crate::StopFlag) was set. What was processed before is kept: `n_past` has advanced by `n_processed`.
     #[error("stopped after {n_processed} of {n_new} tokens")]
     Stopped {
@@ -307,6 +379,10 @@ pub enum EngineError {
         /// The failure.
         source: Box<EngineError>,
     },
+}
+
+fn quoted(names: &[String]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
 fn for_prefix(prefix: &str) -> String {

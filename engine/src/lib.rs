@@ -38,6 +38,7 @@
 //! | stop a long prompt from another thread | [`StopFlag`], from [`TokenModel::stop_flag`] |
 //! | write each step's tensors to files | [`DumpOptions`], [`EngineConfig::dump`] |
 //! | see which graphs ran, and how long they took | [`StepLog`], [`GraphProfile`] |
+//! | turn a text into vectors | [`TextEncoder`] |
 //! | run graphs by other means than QNN | [`Executor`], [`Binding`]; [`QnnExecutor`] is the one over QNN |
 //! | know what went wrong | [`EngineError`] |
 //!
@@ -64,9 +65,11 @@ mod embed;
 mod engine;
 pub mod error;
 pub mod executor;
+mod extra_rows;
 mod genie_overflow;
 mod graphs;
 mod head;
+mod head_weight;
 mod input_writer;
 mod io;
 mod load;
@@ -85,7 +88,9 @@ mod saved;
 pub mod sequences;
 pub mod step_log;
 pub mod stop;
+pub mod text_encoder;
 mod transcript;
+pub mod tree;
 
 #[cfg(test)]
 mod tests;
@@ -100,6 +105,7 @@ pub use genie_types::{Llama3Scaling, PositionKind, RopeConfig, RopeScaling};
 pub use kvmanager::{
     Admission, ContextLimit, Eviction, HolePolicy, KeyScorer, ModeKind, Overflow, PlanError, Policy, SeqId,
 };
+pub use load::Reading;
 pub use model::{SequenceModel, TokenModel};
 pub use nsp_graph::GroupOptions;
 pub use prefix_cache::{FromPrefix, PrefixCache, PrefixCacheFault};
@@ -109,4 +115,6 @@ pub use run::SeqTokens;
 pub use session_store::{CacheSchema, ModelHash, Snapshot};
 pub use step_log::StepLog;
 pub use stop::StopFlag;
+pub use text_encoder::{Encoded, EncoderOptions, TextEncoder};
 pub use transcript::Transcript;
+pub use tree::{ChoosePath, TreeRow};

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use nsp_graph::ModelLayout;
-use qnn_api::{Backend, Context, ContextOptions, Graph};
+use qnn_api::{Backend, Context, Graph};
 
+use crate::load::Reading;
 use crate::profile::GraphRun;
 use crate::{Binding, EngineError, ExecuteError, Executor, GraphProfile};
 
@@ -28,6 +29,7 @@ enum Graphs {
 struct OnDemand {
     backend: Arc<Backend>,
     paths: Vec<PathBuf>,
+    reading: Reading,
     /// By split and graph: its binary and name.
     places: Vec<Vec<(usize, String)>>,
     loaded: Option<Loaded>,
@@ -59,10 +61,10 @@ impl QnnExecutor {
 
     /// Loads a binary when one of its graphs is to run, and frees it when another's is. `paths` are those of the binaries
     /// that the layout was made from.
-    pub fn on_demand(layout: &ModelLayout, backend: &Arc<Backend>, paths: &[PathBuf]) -> Self {
+    pub fn on_demand(layout: &ModelLayout, backend: &Arc<Backend>, paths: &[PathBuf], reading: Reading) -> Self {
         let place = |g: &nsp_graph::GraphLayout| (g.binary, g.info.name.clone());
         let places = layout.splits.iter().map(|s| s.graphs.iter().map(place).collect()).collect();
-        let on_demand = OnDemand { backend: backend.clone(), paths: paths.to_vec(), places, loaded: None };
+        let on_demand = OnDemand { backend: backend.clone(), paths: paths.to_vec(), reading, places, loaded: None };
         Self { graphs: Graphs::OnDemand(Box::new(on_demand)), profile: None }
     }
 
@@ -128,8 +130,7 @@ impl OnDemand {
             // Freed first: there is to be memory for one.
             self.loaded = None;
             let path = &self.paths[*binary];
-            let context = Context::from_file(&self.backend, path, &ContextOptions::default())
-                .map_err(|source| EngineError::LoadBinary { path: path.clone(), source })?;
+            let context = self.reading.context(&self.backend, path)?;
             tracing::debug!(path = %path.display(), "context binary loaded on demand");
             let graphs = self.places.iter().map(|split| split.iter().map(|_| None).collect()).collect();
             self.loaded = Some(Loaded { binary: *binary, graphs, context });

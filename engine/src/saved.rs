@@ -80,7 +80,11 @@ impl<X: Executor> Engine<X> {
                     transcript.mark_generated(i);
                 }
             }
-            self.check_tokens(transcript.tokens())?;
+            // Rows of embeddings are not saved; what the cache has of them is.
+            let rows = self.graphs.writers.extra.as_ref();
+            let known = transcript.tokens().iter().enumerate();
+            let mut known = known.filter(|(_, token)| rows.is_none_or(|rows| !rows.is_extra(**token)));
+            known.try_for_each(|(_, token)| self.check_tokens(std::slice::from_ref(token)))?;
         }
         // Tokens, not positions: a shift may have led beyond the limit.
         let n_tokens = snapshot.sequences.iter().map(|saved| saved.tokens.len()).max().unwrap_or(0);
@@ -90,6 +94,9 @@ impl<X: Executor> Engine<X> {
         }
         snapshot.check_model(self.model_hash()?)?;
         self.kv.import(&snapshot.image)?;
+        if let Some(rows) = &mut self.graphs.writers.extra {
+            transcripts.iter().flat_map(Transcript::tokens).for_each(|token| rows.leave_out(*token));
+        }
         self.sequences.replace(transcripts);
         Ok(())
     }

@@ -7,7 +7,7 @@ use crate::kv::{self, Forms, SplitKv};
 use crate::layout::{GraphKind, GraphLayout, GroupLayout, ModelInput, ModelLayout, Note, RopeTable, Split};
 use crate::names::{self, KvName};
 use crate::signature::{self, Draft, GroupNames, InTag, Names, OutTag};
-use crate::{order, wiring};
+use crate::{order, weights, wiring};
 
 /// The graphs of one context binary.
 #[derive(Clone, Debug, PartialEq)]
@@ -79,6 +79,7 @@ pub fn analyze(binaries: &[BinaryGraphs], options: &Options) -> Result<ModelLayo
     let gives_logits = gives_logits(&splits, &by_variant, &wires, variants.len())?;
 
     let vocab_size = common_width(&splits, |d| find_output(d, OutTag::Logits))?.unwrap_or(0);
+    let weights = weights::find(&splits, vocab_size)?;
     let rope_tables = rope_tables(&splits, ropes)?;
     let embeds = common_width(&splits, |d| find_input(d, InTag::Embeds))?;
     let groups = groups
@@ -91,7 +92,7 @@ pub fn analyze(binaries: &[BinaryGraphs], options: &Options) -> Result<ModelLayo
         .zip(by_variant)
         .zip(caches)
         .enumerate()
-        .map(|(s, ((drafts, by_variant), cache))| finish(s, drafts, by_variant, cache, &wires))
+        .map(|(s, ((drafts, by_variant), cache))| finish(s, drafts, by_variant, cache, (&wires, &weights)))
         .collect::<Vec<_>>();
     let mut kv = splits.iter().flat_map(|s| &s.kv).peekable();
     let native_kv = kv.peek().is_some() && kv.all(|t| t.format == DataFormat::HmxWeight);
@@ -101,6 +102,7 @@ pub fn analyze(binaries: &[BinaryGraphs], options: &Options) -> Result<ModelLayo
         gives_logits,
         groups,
         wires,
+        weights,
         input: embeds.map_or(ModelInput::Ids, |width| ModelInput::Embeds { width }),
         vocab_size,
         rope_tables,
@@ -304,11 +306,17 @@ fn common_width(
     Ok(first.map(|(width, _)| width))
 }
 
-fn finish(s: usize, drafts: &[Draft<'_>], by_variant: Vec<usize>, cache: SplitKv, wires: &[crate::Wire]) -> Split {
+fn finish(
+    s: usize,
+    drafts: &[Draft<'_>],
+    by_variant: Vec<usize>,
+    cache: SplitKv,
+    (wires, weights): (&[crate::Wire], &[crate::WeightInput]),
+) -> Split {
     let graphs = drafts
         .iter()
         .map(|draft| {
-            let (inputs, outputs) = wiring::roles(s, draft, &cache, wires);
+            let (inputs, outputs) = wiring::roles(s, draft, &cache, wires, weights);
             GraphLayout {
                 binary: draft.binary,
                 graph: draft.graph,

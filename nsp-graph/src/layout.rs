@@ -109,6 +109,8 @@ pub enum InputRole {
     Past(KvIdx),
     /// An earlier split's output.
     Wire(WireIdx),
+    /// A weight (index into [`ModelLayout::weights`]).
+    Weight(usize),
 }
 
 /// What an output tensor holds.
@@ -193,6 +195,15 @@ pub struct Wire {
     pub consumers: Vec<SplitIdx>,
 }
 
+/// A weight that the LM head takes as an input: the same in all graphs that have it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WeightInput {
+    /// Name, extents, element type, encoding and arrangement.
+    pub info: TensorInfo,
+    /// Index into the list of binaries of the first one that has such a graph.
+    pub binary: usize,
+}
+
 /// How tokens enter the model.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ModelInput {
@@ -268,6 +279,8 @@ pub struct ModelLayout {
     pub groups: Vec<GroupLayout>,
     /// Tensors between splits.
     pub wires: Vec<Wire>,
+    /// Weights that are inputs of graphs, by name.
+    pub weights: Vec<WeightInput>,
     /// How tokens enter.
     pub input: ModelInput,
     /// Width of the logits.

@@ -25,6 +25,7 @@
 //! | stop a reply from another thread; or a verification, a measurement | [`StopHandle`]; [`StopFlag`] |
 //! | work with tokens and logits; verify a bundle, measure perplexity | [`Model`], [`Verification`], [`Perplexity`] |
 //! | run several sequences in one step | [`Model::engine_mut`], [`SequenceModel`], [`SeqTokens`], [`SeqId`] |
+//! | turn texts into vectors | [`Encoder`], [`TextEmbedding`] |
 //! | compile a model and prove its bundle (feature `compile`) | `compile`, `prove`, `Compiled` |
 //! | plan by measured costs | [`CalibrationContext`] |
 //! | know what went wrong and what may help | [`Error`], [`Hint`] |
@@ -46,6 +47,7 @@ mod compile;
 mod config_keys;
 #[cfg(feature = "demo")]
 pub mod demo;
+mod encoder;
 mod error;
 mod long_context;
 mod model;
@@ -65,6 +67,7 @@ pub use dialog::{
     DialogError, QueryKpis, Reply, RestoreNote, RestoreReport, SamplerSettings, SaveFormat, SaveReport, SentenceCode,
     StopReason,
 };
+pub use encoder::{Encoder, TextEmbedding};
 pub use engine::{PrefixCacheFault, SeqTokens, SequenceModel, StopFlag, TokenModel};
 pub use error::{Error, Hint};
 pub use genie_types::TokenId;
@@ -91,4 +94,5 @@ const _: () = {
     is_send::<Session>();
     is_send::<Generation<'_>>();
     is_send::<StopHandle>();
+    is_send::<Encoder>();
 };

@@ -9,6 +9,7 @@
 mod api_versions;
 mod convert;
 mod embedding;
+mod encoder;
 mod examine;
 mod extensions;
 mod hints;
@@ -31,6 +32,7 @@ mod values;
 
 pub use api_versions::{GenieApi, oldest_accepting, rejected_by};
 pub use convert::{Conversion, ConvertError, convert};
+pub use encoder::{EncoderConfig, EncoderSettings};
 pub use examine::{Examination, examine};
 pub use extensions::HtpExtensions;
 pub use ignored_keys::Target;

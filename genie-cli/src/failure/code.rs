@@ -105,7 +105,8 @@ fn of_front(error: &Error) -> Option<&'static str> {
         | Error::NothingToVerify
         | Error::Tolerance { .. }
         | Error::NoCacheFolder => Some("invalid-argument"),
-        Error::UnknownPerfProfile { .. } => Some("invalid-config"),
+        Error::UnknownPerfProfile { .. } | Error::EncoderWidth { .. } => Some("invalid-config"),
+        Error::TextTooLong { .. } => Some("context-exceeded"),
         Error::NoFile { .. } => Some("not-found"),
         Error::NoBinary { .. }
         | Error::OtherBackend { .. }
@@ -147,13 +148,17 @@ fn of_dialog(error: &DialogError) -> Option<&'static str> {
 
 fn of_engine(error: &EngineError) -> Option<&'static str> {
     match error {
-        EngineError::Overflow(_) | EngineError::DraftTooLong { .. } => Some("context-exceeded"),
+        EngineError::Overflow(_) | EngineError::DraftTooLong { .. } | EngineError::TextTooLong { .. } => {
+            Some("context-exceeded")
+        }
         EngineError::TokenOutOfRange { .. } | EngineError::NoTokens => Some("invalid-token"),
         EngineError::NotFinite { .. } => Some("not-finite"),
         EngineError::MissingFile { .. } => Some("not-found"),
-        EngineError::Layout(_) | EngineError::LoadBinary { .. } | EngineError::FindGraph { .. } => {
-            Some("invalid-bundle")
-        }
+        EngineError::Layout(_)
+        | EngineError::LoadBinary { .. }
+        | EngineError::FindGraph { .. }
+        | EngineError::NotAnEncoder { .. }
+        | EngineError::EncoderShape { .. } => Some("invalid-bundle"),
         EngineError::Unsupported { .. } => Some("unsupported-model"),
         EngineError::Config { .. }
         | EngineError::Rope(_)
