@@ -82,6 +82,9 @@ fn rate(n: usize, time: Duration) -> Option<f64> {
     if time.is_zero() { None } else { Some(n as f64 / time.as_secs_f64()) }
 }
 
+/// The event of applying an adapter.
+const APPLY_LORA: &str = "GenieDialog_applyLora";
+
 struct Event {
     name: &'static str,
     start: Duration,
@@ -94,6 +97,7 @@ pub struct Profile {
     epoch: Instant,
     made: SystemTime,
     create: Option<Event>,
+    /// Queries, and switches of adapters between them.
     queries: Vec<Event>,
     kpis: Kpis,
 }
@@ -119,6 +123,14 @@ impl Profile {
         let mut values = Map::new();
         values.insert("init-time".into(), value(micros(init), "us"));
         self.create = Some(Event { name: "GenieDialog_create", start: Duration::ZERO, stop: init, values });
+    }
+
+    /// Notes that LoRA adapters were applied.
+    pub(crate) fn applied_lora(&mut self, began: Instant, took: Duration) {
+        let mut values = Map::new();
+        values.insert("lora-adapter-switching-time".into(), value(micros(took), "us"));
+        let start = began.saturating_duration_since(self.epoch);
+        self.queries.push(Event { name: APPLY_LORA, start, stop: self.epoch.elapsed(), values });
     }
 
     /// Notes a save.
@@ -163,7 +175,7 @@ impl Profile {
 
     /// Queries so far.
     pub fn n_queries(&self) -> usize {
-        self.queries.len()
+        self.queries.iter().filter(|event| event.name != APPLY_LORA).count()
     }
 
     /// The profile as Genie's `GenieProfile_getJsonData` gives it, without trace events.
@@ -212,6 +224,7 @@ mod tests {
             time_to_first_token: Some(Duration::from_millis(500)),
             prefill_time: None,
             generation_time: Duration::from_secs(2),
+            ..QueryKpis::default()
         };
         assert_eq!((k.prompt_rate(), k.generation_rate()), (Some(200.0), Some(5.0)));
         // D11: restored tokens are no speed.

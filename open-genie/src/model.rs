@@ -20,7 +20,7 @@ use crate::calibration::CalibrationContext;
 use crate::config_keys::{self, OnCores};
 use crate::long_context::LongContext;
 use crate::options::{Options, PolicyChoice};
-use crate::second_model::SecondModel;
+use crate::second_model::{self, SecondModel};
 use crate::session::Session;
 use crate::speculation::Speculation;
 use crate::threads::Threads;
@@ -105,7 +105,7 @@ impl Bundle {
         let began = Instant::now();
         let second = match (&options.speculation, self.config.of_second_engine()) {
             (Speculation::OfConfig, Some(config)) => Some(Self { path: self.path.clone(), config }),
-            (speculation, _) => speculation.draft_bundle()?,
+            (speculation, _) => second_model::draft_bundle(speculation)?,
         };
         let long = options.long_context;
         if let (LongContext::OfConfig | LongContext::None, Some(found)) = (long, options.reserved_tokens) {

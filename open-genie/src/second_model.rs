@@ -8,6 +8,7 @@ use crate::backend::{self, ActiveBackend};
 use crate::config_keys::OnCores;
 use crate::model::Bundle;
 use crate::options::Options;
+use crate::speculation::Speculation;
 use crate::threads::Threads;
 use crate::weights::WeightCheck;
 
@@ -17,6 +18,12 @@ pub(crate) struct SecondModel {
     pub(crate) engine: Engine,
     pub(crate) bundle: Bundle,
     pub(crate) active: ActiveBackend,
+}
+
+/// The bundle of the second model, if one is named.
+pub(crate) fn draft_bundle(speculation: &Speculation) -> Result<Option<Bundle>, Error> {
+    let Speculation::Draft { bundle, .. } = speculation else { return Ok(None) };
+    Bundle::read(bundle).map(Some).map_err(|source| Error::SecondModel { role: "draft", source: Box::new(source) })
 }
 
 impl SecondModel {

@@ -10,7 +10,6 @@ use dialog::DialogKind;
 use dialog::kinds::{Lookup, LookupSettings, Spd};
 
 use crate::Error;
-use crate::model::Bundle;
 
 /// How replies are sped up. Greedy replies stay the same; sampled ones keep their distribution.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -78,12 +77,6 @@ impl Speculation {
             settings.longest = n;
         }
         self
-    }
-
-    /// The bundle of the second model, if one is named.
-    pub(crate) fn draft_bundle(&self) -> Result<Option<Bundle>, Error> {
-        let Self::Draft { bundle, .. } = self else { return Ok(None) };
-        Bundle::read(bundle).map(Some).map_err(|source| Error::SecondModel { role: "draft", source: Box::new(source) })
     }
 
     /// The kind of dialog; `None` for the config's.

@@ -3,7 +3,9 @@
 
 use std::path::Path;
 
-use engine::{DumpOptions, EmbeddingLut, EngineConfig, Eviction, GroupOptions, LutDtype};
+use engine::{
+    DumpOptions, EmbeddingLut, EngineConfig, Eviction, GroupOptions, LoraAdapter, LoraConfig, LoraGroup, LutDtype,
+};
 pub use genie_bundle::config::{
     BackendSettings, ConfigError, ContextSettings, EngineRole, KindBlocks, Problem, Target,
 };
@@ -195,6 +197,7 @@ fn engine(genie: &GenieConfig) -> EngineConfig {
     }
     config.select_graphs = (!from.select_graphs.is_empty()).then(|| from.select_graphs.clone());
     config.embedding = from.embedding.as_ref().map(embedding);
+    config.lora = lora(&from.lora);
     config.use_mmap = genie.backend().use_mmap;
     config.mmap_budget_mb = genie.backend().mmap_budget_mb;
     config.dump = genie.debug().map(dump);
@@ -209,6 +212,24 @@ fn dump(debug: &config::DebugSettings) -> DumpOptions {
         outputs: debug.dump_outputs,
         first: debug.dump_start.unwrap_or(0),
         last: debug.dump_end.unwrap_or(DumpOptions::LAST),
+    }
+}
+
+fn lora(from: &config::LoraSettings) -> LoraConfig {
+    let adapter = |a: &config::LoraAdapterSettings| LoraAdapter {
+        name: a.name.clone(),
+        alphas: a.alphas.clone(),
+        bin_sections: a.bin_sections.clone(),
+    };
+    let group = |g: &config::LoraGroupSettings| LoraGroup {
+        name: g.name.clone(),
+        members: g.members.clone(),
+        quant_bin_sections: g.quant_bin_sections.clone(),
+    };
+    LoraConfig {
+        adapters: from.adapters.iter().map(adapter).collect(),
+        groups: from.groups.iter().map(group).collect(),
+        alphas: from.alpha_tensor.iter().cloned().collect(),
     }
 }
 

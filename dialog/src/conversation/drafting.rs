@@ -5,7 +5,7 @@
 //! q(d), else with probability p(d) / q(d); instead of a rejected one a token is drawn from max(0, p - q), brought to sum 1.
 //! A sampler that takes the most likely token accepts a d that is it, and draws nothing.
 //!
-//! *Order of draws*, libGenie's: those of the draft, one test for each token up to the first rejected one, then one draw.
+//! *Order of draws*, libGenie's: those of the draft; the tests of its tokens up to the first rejected one; a last draw.
 
 use engine::EngineError;
 use genie_types::TokenId;

@@ -1,7 +1,7 @@
 //! The other model of a dialog of two, brought to where the dialog is.
 //!
-//! It has a cache of its own and is not told what becomes of the dialog (rewinds, resets, rejected tokens, turns): it is
-//! asked what it has in common with it, goes back to there, and processes the rest.
+//! It has a cache of its own and does not learn what becomes of the dialog (rewinds, resets, rejected tokens, turns): what
+//! it has in common with it is compared, it goes back to there, and processes the rest.
 
 use engine::{EngineError, TokenModel};
 use genie_types::TokenId;

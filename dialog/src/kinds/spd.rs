@@ -101,7 +101,7 @@ fn level(decoding: &mut Decoding<'_>) -> Result<(), DialogError> {
     tokens.extend_from_slice(decoding.input());
     let second = decoding.second().ok_or_else(no_second_model)?;
     match keep_up(second, &tokens) {
-        // The target is told the same, and says so.
+        // The target meets the same, and says so.
         Err(engine::EngineError::Overflow(_) | engine::EngineError::Stopped { .. }) => Ok(()),
         done => Ok(done?),
     }

@@ -184,7 +184,7 @@ impl Sampler {
             if u < own.of(token) / draft.of(token) {
                 return token;
             }
-            // Where the two are equal but for rounding, nothing is left over, and the token is as good as any.
+            // Where the two differ by rounding alone, nothing is left over, and the token is as good as any.
             own.draw_beyond(draft, self.rng.next_unit()).unwrap_or(token)
         });
         self.own = own;

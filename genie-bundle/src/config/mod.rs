@@ -9,6 +9,7 @@
 mod api_versions;
 mod convert;
 mod embedding;
+mod encoder;
 mod examine;
 mod extensions;
 mod hints;
@@ -17,6 +18,7 @@ mod key_effects;
 mod key_table;
 mod kind_blocks;
 mod long_context;
+mod lora;
 mod named_files;
 mod node;
 mod positions;
@@ -32,6 +34,7 @@ mod values;
 
 pub use api_versions::{GenieApi, oldest_accepting, rejected_by};
 pub use convert::{Conversion, ConvertError, convert};
+pub use encoder::{EncoderConfig, EncoderSettings};
 pub use examine::{Examination, examine};
 pub use extensions::HtpExtensions;
 pub use ignored_keys::Target;
@@ -39,6 +42,7 @@ pub use key_effects::KeyEffect;
 pub use key_table::{KeyRow, key_table, key_table_markdown};
 pub use kind_blocks::KindBlocks;
 pub use long_context::{LongContextKind, LongContextSettings};
+pub use lora::{LoraAdapterSettings, LoraGroupSettings, LoraSettings};
 pub use problem::{ConfigError, Origin, Problem};
 pub use schema::MAX_THREADS;
 pub use settings::{
@@ -132,6 +136,7 @@ impl GenieConfig {
         }
         let tables = values.engine.embedding.iter();
         files.extend(tables.map(|table| ("/dialog/embedding/lut-path".to_owned(), &table.path, Wanted::Table)));
+        files.extend(values.engine.lora.files().map(|(at, path)| (at, path, Wanted::Section)));
         let problems: Vec<Problem> = files
             .into_iter()
             .filter_map(|(at, path, wanted)| named_files::problem(at, path, wanted, &self.base))

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use super::embedding::RawEmbedding;
 use super::kind_blocks::RawKindBlocks;
 use super::long_context::{RawCacheGroup, RawLongContext};
+use super::lora::RawLora;
 use super::positions::RawPositions;
 use super::settings::{EngineRole, SamplerSettings};
 
@@ -112,6 +113,7 @@ pub(super) struct RawModel {
 pub(super) struct RawBinary {
     #[serde(alias = "fcb")]
     pub(super) ctx_bins: Vec<String>,
+    pub(super) lora: Option<RawLora>,
 }
 
 /// A key that takes a value or a list of them.

@@ -6,6 +6,7 @@ use genie_types::{Dtype, PositionKind, RopeConfig, TokenId};
 use serde::Deserialize;
 
 use super::long_context::LongContextSettings;
+use super::lora::LoraSettings;
 
 /// The `context` block. Token ids that Genie writes as -1 (unset) are `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,6 +131,8 @@ pub struct EngineSettings {
     pub select_graphs: Vec<String>,
     /// A file of token embeddings for graphs that take `inputs_embeds`.
     pub embedding: Option<EmbeddingSettings>,
+    /// LoRA adapters.
+    pub lora: LoraSettings,
 }
 
 /// One item of `positional-encoding`, or the older keys of `QnnHtp`.

@@ -2,6 +2,7 @@
 
 use super::embedding;
 use super::long_context;
+use super::lora;
 use super::node::Node;
 use super::problem::Problem;
 
@@ -87,8 +88,8 @@ fn model(m: &Node<'_>, out: &mut Vec<Problem>) {
     }
     for name in ["binary", "library", "scopgpt-gguf", "checkpoint"] {
         let Some(b) = m.get(name) else { continue };
-        if b.get("lora").is_some_and(|l| l.count("adapters") > 0) {
-            out.push(not_yet(&b, "lora", "LoRA"));
+        if let Some(l) = b.get("lora") {
+            lora::unsupported(&l, out);
         }
         for bin in b.get("ctx-bins").or_else(|| b.get("fcb")).map_or(Vec::new(), |b| b.items()) {
             if bin.as_str().is_some_and(|p| p.trim().starts_with("record://")) {

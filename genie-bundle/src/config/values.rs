@@ -9,6 +9,7 @@ use genie_types::TokenId;
 use super::embedding;
 use super::kind_blocks::{self, KindBlocks};
 use super::long_context;
+use super::lora;
 use super::positions;
 use super::problem::Problem;
 use super::raw::{OneOrMany, RawBackend, RawContext, RawDebug, RawDialog, RawEngine};
@@ -116,6 +117,7 @@ fn engine(
         cache_groups,
         select_graphs: raw.backend.htp.execute_select_graphs,
         embedding: table.cloned(),
+        lora: raw.model.binary.lora.map(|l| lora::values(l, base, problems)).unwrap_or_default(),
     }
 }
 

@@ -81,9 +81,10 @@ fn what_this_build_cannot_do_is_refused_by_name() {
         (
             with(&[(
                 "/dialog/engine/model/binary/lora",
-                json!({"version": 1, "adapters": [{"name": "a", "alphas": ["x"]}]}),
+                json!({"version": 1, "lora-version": 1, "adapters": [{"name": "a", "path": "x"}]}),
             )]),
-            "/dialog/engine/model/binary/lora: LoRA is not yet supported",
+            "/dialog/engine/model/binary/lora/lora-version: LoRA version 1, adapters as files of weights, is not supported \
+             (versions 2 and 3 are: adapters in the graphs (`alphas`) or as `bin-sections`)",
         ),
     ];
     for (document, expected) in cases {
