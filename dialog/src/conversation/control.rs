@@ -1,7 +1,7 @@
 //! A handle to a running query: stop it, pause it, change its limit, from a callback or another thread.
 
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use engine::StopFlag;
 

@@ -7,7 +7,8 @@ use std::time::Instant;
 
 use engine::Overflow;
 use session_store::{
-    DialogState, RestoreNote, Restored, SaveFormat, SaveReport, Snapshot, read_second, read_session, save_session_of_two,
+    DialogState, RestoreNote, Restored, SaveFormat, SaveReport, Snapshot, read_second, read_session,
+    save_session_of_two,
 };
 
 use super::dialog::Dialog;

@@ -79,7 +79,11 @@ impl DialogKind for Lookup {
     fn check(&self, models: &Models<'_>) -> Result<(), DialogError> {
         let Some(widest) = models.main.widest_step().filter(|widest| *widest < 2) else { return Ok(()) };
         let found = format!("graphs for {widest}");
-        Err(DialogError::Kind { kind: "lookup", expected: "graphs that give logits for 2 tokens at once".into(), found })
+        Err(DialogError::Kind {
+            kind: "lookup",
+            expected: "graphs that give logits for 2 tokens at once".into(),
+            found,
+        })
     }
 
     fn speculation(&self) -> Option<Speculation> {
@@ -167,7 +171,8 @@ mod tests {
     #[test]
     fn tokens_that_are_gone_are_not_found() {
         let mut lookup = Lookup::new(LookupSettings { shortest: 1, longest: 2, draft_len: 4 });
-        let list = |lookup: &mut Lookup, l: &[u32]| -> Vec<u32> { lookup.find(&ids(l), 4).iter().map(|t| t.0).collect() };
+        let list =
+            |lookup: &mut Lookup, l: &[u32]| -> Vec<u32> { lookup.find(&ids(l), 4).iter().map(|t| t.0).collect() };
         assert_eq!(list(&mut lookup, &[1, 2, 9, 1, 2]), [9, 1, 2, 9]);
         assert_eq!(list(&mut lookup, &[1, 2, 8, 8, 1, 2]), [8, 8, 1, 2]);
         assert_eq!(list(&mut lookup, &[1, 2, 8, 8, 1]), [2, 8, 8, 1]);

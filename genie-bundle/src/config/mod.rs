@@ -128,9 +128,8 @@ impl GenieConfig {
         let main = (&values.engine, &values.backend);
         for (engine, backend) in std::iter::once(main).chain(values.second.iter().map(|two| (&two.0, &two.1))) {
             let (bins, at) = (engine.ctx_bins.iter().enumerate(), &engine.at);
-            files.extend(
-                bins.map(|(i, path)| (format!("{at}/model/binary/ctx-bins/{i}"), path, Wanted::ContextBinary)),
-            );
+            files
+                .extend(bins.map(|(i, path)| (format!("{at}/model/binary/ctx-bins/{i}"), path, Wanted::ContextBinary)));
             let extensions = format!("{at}/backend/extensions");
             files.extend(backend.extensions.iter().map(|path| (extensions.clone(), path, Wanted::Extensions)));
         }
