@@ -36,7 +36,8 @@ pub struct Session {
     asked: bool,
     template: Template,
     bundle: Bundle,
-    _active: ActiveBackend,
+    /// Those of both models, where there are two.
+    _active: (ActiveBackend, Option<ActiveBackend>),
 }
 
 /// What a model is asked: text, or token ids.
@@ -69,7 +70,12 @@ impl<'a> From<&'a [TokenId]> for Prompt<'a> {
 }
 
 impl Session {
-    pub(crate) fn new(dialog: Dialog, weights: WeightCheck, bundle: Bundle, active: ActiveBackend) -> Self {
+    pub(crate) fn new(
+        dialog: Dialog,
+        weights: WeightCheck,
+        bundle: Bundle,
+        active: (ActiveBackend, Option<ActiveBackend>),
+    ) -> Self {
         Self { dialog, weights, asked: false, template: Template::default(), bundle, _active: active }
     }
 
@@ -225,8 +231,7 @@ impl Session {
     /// No stream, or too many.
     pub fn set_streams(&mut self, n: usize, p_threshold: f32) -> Result<(), Error> {
         let kind = dialog::kinds::MultiStream::new(n, p_threshold).map_err(Error::Dialog)?;
-        self.dialog.set_kind(Box::new(kind));
-        Ok(())
+        self.dialog.set_kind(Box::new(kind)).map_err(Error::Dialog)
     }
 
     /// Texts that end a reply, from the next prompt on.
@@ -260,6 +265,11 @@ impl Session {
     /// The graphs executed so far, in order.
     pub fn steps(&self) -> &StepLog {
         self.dialog.model().steps()
+    }
+
+    /// As [`steps`](Self::steps), of the other model of two.
+    pub fn second_steps(&self) -> Option<&StepLog> {
+        Some(self.dialog.second_model()?.steps())
     }
 
     /// Times and rates of opening and of each reply, in the form of Genie's profiles.

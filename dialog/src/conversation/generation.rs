@@ -66,6 +66,10 @@ impl<'d> Generation<'d> {
                 return Ok(Some(SentenceCode::Continue));
             }
             match &self.stage {
+                // A step may have delivered several tokens.
+                Stage::Generating | Stage::Stopping(_) if !self.query.ends.is_empty() => {
+                    return Ok(Some(SentenceCode::Continue));
+                }
                 Stage::Generating => {
                     let (kind, mut decoding) = self.dialog.decoding(&mut self.query);
                     let stop = match decoding.interrupted() {
@@ -73,6 +77,7 @@ impl<'d> Generation<'d> {
                         None => kind.step(&mut decoding)?,
                     };
                     if let Some(stop) = stop {
+                        kind.finished(&mut decoding)?;
                         self.query.kpis.generation_time =
                             self.query.first_token.map_or(Duration::ZERO, |t| t.elapsed());
                         self.stage = Stage::Stopping(stop);
@@ -105,7 +110,7 @@ impl<'d> Generation<'d> {
     /// The kind keeps and forgets what the end of a reply asks for.
     fn finish_kind(&mut self) {
         let (kind, mut decoding) = self.dialog.decoding(&mut self.query);
-        if let Err(error) = kind.finish(&mut decoding) {
+        if let Err(error) = kind.clean_up(&mut decoding) {
             tracing::error!(%error, "the sequences of a reply cannot be brought together");
         }
     }

@@ -38,7 +38,9 @@ pub(crate) struct QueryState {
     pub(super) chunk: (usize, usize),
     /// Most tokens of this reply, beside the dialog's limit.
     pub(super) max_tokens: usize,
-    /// Chunks given out so far: the first is `BEGIN`.
+    /// Where the chunks of the tokens that were not given out yet end: each token has one of its own.
+    pub(super) ends: VecDeque<(usize, usize)>,
+    /// Chunks given out so far.
     pub(super) n_chunks: usize,
     /// What the `END` chunk carries.
     pub(super) end_text: &'static str,
@@ -46,6 +48,8 @@ pub(crate) struct QueryState {
     pub(crate) pending: VecDeque<Pending>,
     current: Pending,
     pub(super) streams: Vec<StreamReply>,
+    /// The code of the first.
+    pub(super) first_code: SentenceCode,
 }
 
 impl QueryState {
@@ -64,11 +68,13 @@ impl QueryState {
             text: String::new(),
             chunk: (0, 0),
             max_tokens: usize::MAX,
+            ends: VecDeque::with_capacity(16),
             n_chunks: 0,
             end_text: "",
             pending: VecDeque::new(),
             current: Pending::default(),
             streams: Vec::new(),
+            first_code: SentenceCode::Begin,
         }
     }
 
@@ -92,17 +98,23 @@ impl QueryState {
         self.kpis.n_prompt = self.input.len();
     }
 
-    /// What was added since the last chunk.
+    /// The next token that was not given out, or text that was held back.
     pub(super) fn chunk(&mut self) -> Chunk<'_> {
         if let Some(next) = self.pending.pop_front() {
             self.current = next;
             let Pending { stream, tokens, text } = &self.current;
             return Chunk { code: SentenceCode::Continue, tokens, text, stream: *stream };
         }
-        let code = if self.n_chunks == 0 { SentenceCode::Begin } else { SentenceCode::Continue };
+        let code = if self.n_chunks == 0 { self.first_code } else { SentenceCode::Continue };
         self.n_chunks += 1;
-        let (token, text) = std::mem::replace(&mut self.chunk, (self.tokens.len(), self.text.len()));
-        Chunk { code, tokens: &self.tokens[token..], text: &self.text[text..], stream: 0 }
+        let (tokens, texts) = self.ends.pop_front().unwrap_or((self.tokens.len(), self.text.len()));
+        let (token, text) = std::mem::replace(&mut self.chunk, (tokens, texts));
+        Chunk { code, tokens: &self.tokens[token..tokens], text: &self.text[text..texts], stream: 0 }
+    }
+
+    /// A token was taken with its text: a chunk of its own.
+    pub(super) fn end_chunk(&mut self) {
+        self.ends.push_back((self.tokens.len(), self.text.len()));
     }
 
     pub(super) fn has_chunk(&self) -> bool {

@@ -77,7 +77,7 @@ impl DialogKind for MultiStream {
         }
     }
 
-    fn finish(&mut self, decoding: &mut Decoding<'_>) -> Result<(), DialogError> {
+    fn clean_up(&mut self, decoding: &mut Decoding<'_>) -> Result<(), DialogError> {
         let Some(lanes) = self.lanes.take() else { return Ok(()) };
         let replies = lanes.replies();
         let others: Vec<SeqId> = lanes.list[1..].iter().map(|lane| lane.seq).collect();

@@ -91,7 +91,8 @@ fn of_front(error: &Error) -> Option<&'static str> {
     match error {
         Error::UnknownBackend { .. } | Error::Load { .. } => Some("backend-missing"),
         Error::UnknownSoc { .. } | Error::NoHtp { .. } => Some("unsupported-target"),
-        Error::PinOnOtherBackend { .. }
+        Error::BadLora { .. }
+        | Error::PinOnOtherBackend { .. }
         | Error::ThreadsOnOtherBackend { .. }
         | Error::SystemOnEmbedded { .. }
         | Error::SocOnEmbedded { .. }
@@ -155,6 +156,14 @@ fn of_engine(error: &EngineError) -> Option<&'static str> {
         }
         EngineError::TokenOutOfRange { .. } | EngineError::NoTokens => Some("invalid-token"),
         EngineError::NotFinite { .. } => Some("not-finite"),
+        EngineError::NoAdapters { .. }
+        | EngineError::UnknownAdapter { .. }
+        | EngineError::LoraStrength { .. }
+        | EngineError::NoStrength { .. }
+        | EngineError::SharedAlpha { .. }
+        | EngineError::SectionsStay { .. } => Some("invalid-argument"),
+        EngineError::UnknownAlpha { .. } | EngineError::SectionCount { .. } => Some("invalid-config"),
+        EngineError::Sections { .. } => Some("backend-failed"),
         EngineError::MissingFile { .. } => Some("not-found"),
         EngineError::Layout(_)
         | EngineError::LoadBinary { .. }
@@ -231,7 +240,7 @@ fn of_plan(error: &PlanError) -> Option<&'static str> {
 
 fn of_store(error: &StoreError) -> Option<&'static str> {
     match error {
-        StoreError::OtherModel { .. } => Some("other-model"),
+        StoreError::OtherModel { .. } | StoreError::OtherAdapters { .. } => Some("other-model"),
         StoreError::File(error) => of_file(error),
         StoreError::Io { .. } => None,
         StoreError::Locked { .. } => Some("io"),

@@ -12,6 +12,7 @@
 //! | 8 | dialog: u32 flags (1 open, 2 unprocessed token), u32 that token |
 //! | 9 | dialog: random state of the sampler, text |
 //! | 10 | the bundle's name, text; may be absent, and a reader that does not know it skips it |
+//! | 11 | the LoRA adapters applied last, text, empty for none; may be absent like the name |
 
 use std::io::{Read, Write};
 
@@ -34,6 +35,7 @@ const SEQUENCE: u32 = 7;
 const DIALOG: u32 = 8;
 const RANDOM_STATE: u32 = 9;
 const BUNDLE: u32 = 10;
+const ADAPTERS: u32 = 11;
 
 const OPEN: u32 = 1;
 const UNPROCESSED: u32 = 2;
@@ -54,6 +56,9 @@ pub(super) fn write(snapshot: &Snapshot, out: &mut dyn Write) -> std::io::Result
     if !snapshot.bundle.is_empty() {
         sections.push((Tag::new(BUNDLE, 0), snapshot.bundle.as_bytes()));
     }
+    if let Some(adapters) = &snapshot.adapters {
+        sections.push((Tag::new(ADAPTERS, 0), adapters.as_bytes()));
+    }
     let rows = snapshot.image.data.iter().enumerate();
     sections.extend(rows.map(|(i, rows)| (Tag::new(ROWS, i as u32), rows.as_slice())));
     container::write(VERSION, &sections, out)
@@ -72,6 +77,7 @@ struct Parts {
     random_state: Option<String>,
     user_data: Option<Vec<u8>>,
     bundle: Option<String>,
+    adapters: Option<String>,
 }
 
 /// Reads a snapshot of `found` bytes.
@@ -94,7 +100,15 @@ pub(super) fn read(source: &mut dyn Read, found: u64) -> Result<Snapshot, ReadEr
             (Some(_), None) => return Err(missing(RANDOM_STATE).into()),
             (None, Some(_)) => return Err(missing(DIALOG).into()),
         }
-        Snapshot { model, image: parts.image, sequences: parts.sequences, dialog, user_data, bundle }
+        Snapshot {
+            model,
+            image: parts.image,
+            sequences: parts.sequences,
+            dialog,
+            user_data,
+            bundle,
+            adapters: parts.adapters,
+        }
     };
     snapshot.image.check()?;
     Ok(snapshot)
@@ -143,6 +157,10 @@ impl Parts {
             BUNDLE => {
                 let name = String::from_utf8(bytes).map_err(|_| Corruption::NotText { what: "bundle's name" })?;
                 once(&mut self.bundle, tag, name)
+            }
+            ADAPTERS => {
+                let text = String::from_utf8(bytes).map_err(|_| Corruption::NotText { what: "LoRA adapters" })?;
+                once(&mut self.adapters, tag, text)
             }
             _ => Ok(()),
         }
