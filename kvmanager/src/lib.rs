@@ -85,7 +85,7 @@ mod tensor_buf;
 mod worker;
 
 pub use cache::{
-    GroupImage, HolePolicy, Keep, KvCache, KvImage, KvOptions, MovedBytes, OnRebind, Rebind, SplitGuard, Step,
+    GroupImage, HolePolicy, Keep, KvCache, KvImage, KvOptions, MovedBytes, OnRebind, Rebind, ScoredHead, ScoredRows, SplitGuard, Step,
     VisibleColumn,
 };
 pub use cells::{Cell, CellTable, RowMove, SeqId};
