@@ -43,6 +43,8 @@ pub enum Error {
     CoresUnknown,
     #[error("unknown long context `{text}`: expected `window:N`, `shift`, `shift:N`, `keydiff`, `keydiff:N` or `none`")]
     UnknownLongContext { text: String },
+    #[error("`{text}` is no LoRA adapter: expected `NAME` or `NAME:STRENGTH`, a finite number")]
+    BadLora { text: String },
     #[error("tokens are reserved for long context, but there is none: {found} reserved tokens")]
     ReservedWithoutLongContext { found: usize },
     #[error("unknown SoC `{name}`")]
@@ -79,6 +81,10 @@ pub enum Error {
     Start { backend: String, source: qnn_api::Error },
     #[error("`{key}` of the config is {token}, but the model's vocabulary has {vocab_size} entries")]
     SpecialToken { key: &'static str, token: TokenId, vocab_size: usize },
+    #[error("the encoder's vectors have {found} numbers, the config's `embed-size` is {expected}")]
+    EncoderWidth { expected: usize, found: usize },
+    #[error("the text has {found} tokens, but the encoder takes at most {most}")]
+    TextTooLong { found: usize, most: usize },
     #[error("cannot load the bundle's graphs")]
     Graphs { source: EngineError },
 
@@ -98,6 +104,10 @@ pub enum Error {
     Engine(#[from] EngineError),
     #[error(transparent)]
     Dialog(DialogError),
+    #[error("cannot open the `{role}` model")]
+    SecondModel { role: &'static str, source: Box<Error> },
+    #[error("a speculation `{text}` is not known: expected {expected}")]
+    UnknownSpeculation { text: String, expected: String },
     #[error("{error}")]
     ContextExceeded { error: Box<DialogError>, fits: Option<Admission> },
     #[error(transparent)]

@@ -36,7 +36,8 @@ pub struct Session {
     asked: bool,
     template: Template,
     bundle: Bundle,
-    _active: ActiveBackend,
+    /// Those of both models, where there are two.
+    _active: (ActiveBackend, Option<ActiveBackend>),
 }
 
 /// What a model is asked: text, or token ids.
@@ -69,7 +70,12 @@ impl<'a> From<&'a [TokenId]> for Prompt<'a> {
 }
 
 impl Session {
-    pub(crate) fn new(dialog: Dialog, weights: WeightCheck, bundle: Bundle, active: ActiveBackend) -> Self {
+    pub(crate) fn new(
+        dialog: Dialog,
+        weights: WeightCheck,
+        bundle: Bundle,
+        active: (ActiveBackend, Option<ActiveBackend>),
+    ) -> Self {
         Self { dialog, weights, asked: false, template: Template::default(), bundle, _active: active }
     }
 
@@ -248,6 +254,11 @@ impl Session {
     /// The graphs executed so far, in order.
     pub fn steps(&self) -> &StepLog {
         self.dialog.model().steps()
+    }
+
+    /// As [`steps`](Self::steps), of the other model of two.
+    pub fn second_steps(&self) -> Option<&StepLog> {
+        Some(self.dialog.second_model()?.steps())
     }
 
     /// Times and rates of opening and of each reply, in the form of Genie's profiles.

@@ -40,6 +40,7 @@
 //! | type | what |
 //! |---|---|
 //! | [`save_session`], [`read_session`] | a folder with all six files of a dialog; [`Restored`]: which of them count, and what differs |
+//! | [`save_session_of_two`], [`read_second`] | the same with the cache of a second model beside it |
 //! | [`Snapshot`] | cache, sequences and dialog as plain values; one file with checksums |
 //! | [`GenieFolder`] | the folder that libGenie saves a dialog in |
 //! | [`PrefixStore`] | snapshots of prompt prefixes, found by their tokens, bounded in bytes |
@@ -67,5 +68,5 @@ pub use model_hash::{CacheSchema, ModelHash};
 pub use names::{KV_MAGIC, VERSION};
 pub use prefix_store::PrefixStore;
 pub use restored::{RestoreNote, Restored, SaveFormat};
-pub use session::{SaveReport, read_session, save_session};
+pub use session::{SaveReport, read_second, read_session, save_session, save_session_of_two};
 pub use snapshot::{DialogState, SavedSequence, SavedToken, Snapshot};

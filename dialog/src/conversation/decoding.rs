@@ -12,7 +12,7 @@ use super::history::History;
 use super::query_state::QueryState;
 use super::stop::Match;
 use crate::config::ContextSettings;
-use crate::sampler::Sampler;
+use crate::sampler::{Sampler, SamplerRules};
 
 /// The state of a reply, lent to a [`DialogKind`](crate::kinds::DialogKind) for one step. [`advance`](Self::advance)
 /// delivers one token, [`verify`](Self::verify) several.
@@ -21,6 +21,8 @@ use crate::sampler::Sampler;
 /// sequence.
 pub struct Decoding<'a> {
     pub(super) model: &'a mut dyn TokenModel,
+    /// The other model of two.
+    pub(super) second: Option<&'a mut (dyn TokenModel + 'static)>,
     /// The last token drawn, if the model has not processed it.
     pub(super) unprocessed: &'a mut Option<TokenId>,
     pub(super) prefix_cache: Option<&'a PrefixCache>,
@@ -134,21 +136,44 @@ impl Decoding<'_> {
     /// # Errors
     /// The model, the sampler or the tokenizer refuses.
     pub fn verify(&mut self, draft: &[TokenId]) -> Result<Verified, DialogError> {
-        let n_wanted = self.max_tokens().saturating_sub(self.reply.query.tokens.len());
-        let n_most = n_wanted.min(self.n_left()).saturating_sub(1);
-        let draft = &draft[..draft.len().min(n_most)];
+        let draft = &draft[..draft.len().min(self.n_wanted().saturating_sub(1))];
+        self.verify_by(draft, |reply, _, logits| reply.sample(logits))
+    }
+
+    /// How many tokens the reply may still get: up to its limit, or until the context is full.
+    pub fn n_wanted(&self) -> usize {
+        self.max_tokens().saturating_sub(self.reply.query.tokens.len()).min(self.n_left())
+    }
+
+    /// Processes the token delivered last and a draft, has a token chosen from the logits of each row, and delivers those up to
+    /// and with the first that differs from the draft.
+    pub(super) fn verify_by(
+        &mut self,
+        draft: &[TokenId],
+        mut choose: impl FnMut(&mut ReplyWriter<'_>, usize, &[f32]) -> Result<TokenId, DialogError>,
+    ) -> Result<Verified, DialogError> {
+        let draft = &draft[..draft.len().min(self.n_left().saturating_sub(1))];
+        let max_tokens = self.max_tokens();
         let last = self.unprocessed.filter(|_| self.has_started() && !draft.is_empty());
         let Some(last) = last else { return Ok(Verified { n_accepted: 0, stop: self.advance()? }) };
         let tokens: Vec<TokenId> = std::iter::once(last).chain(draft.iter().copied()).collect();
         let (n_past, mut n_accepted, mut drawn) = (self.model.n_past(), 0, Drawn::default());
         let ran = self.model.process_rows(&tokens, &mut |row, logits| {
-            // Behind a stop, or behind the first token that differs, nothing is drawn.
-            if drawn.over.is_none() && row == n_accepted {
+            // Behind a stop, a limit, or the first token that differs, nothing is drawn.
+            if drawn.over.is_none() && row == n_accepted && self.reply.query.tokens.len() < max_tokens {
                 let place = n_past + row + 1;
-                drawn.draw(&mut self.reply, place, logits);
+                match choose(&mut self.reply, row, logits) {
+                    Ok(token) => drawn.deliver(&mut self.reply, place, token),
+                    Err(e) => return drawn.over = Some(Err(e)),
+                }
                 n_accepted += usize::from(drawn.last == draft.get(row).map(|token| (place, *token)));
             }
         });
+        if let Some(counts) = self.reply.query.kpis.speculation.as_mut().filter(|_| ran.is_ok()) {
+            counts.n_rounds += 1;
+            counts.n_drafted += draft.len();
+            counts.n_accepted += n_accepted;
+        }
         match ran {
             // A wide step may not fit where a narrow one does.
             Err(e) if is_overflow(&e) => return Ok(Verified { n_accepted: 0, stop: self.advance()? }),
@@ -180,6 +205,27 @@ impl Decoding<'_> {
     /// leaves it as it was.
     pub fn model(&mut self) -> &mut dyn TokenModel {
         self.model
+    }
+
+    /// The other model of two, if the dialog has one. A kind leaves it with whatever tokens it likes: who uses it next finds
+    /// out what it has in common with the dialog ([`follow`](super::second::follow)).
+    pub fn second(&mut self) -> Option<&mut (dyn TokenModel + 'static)> {
+        self.second.as_deref_mut()
+    }
+
+    /// The tokens that the model has processed.
+    pub fn processed(&self) -> &[TokenId] {
+        self.model.transcript().tokens()
+    }
+
+    /// Whose rules the sampler follows.
+    pub fn rules(&self) -> SamplerRules {
+        self.reply.sampler.settings().rules()
+    }
+
+    /// What the query will have the model process before its first token: nothing once it has.
+    pub fn input(&self) -> &[TokenId] {
+        &self.reply.query.plan.input
     }
 
     /// Whether a limit or a signal ends the reply before its next token. Asked after the last chunk was given out, so that
@@ -262,7 +308,7 @@ impl Drawn {
 }
 
 impl ReplyWriter<'_> {
-    fn sample(&mut self, logits: &[f32]) -> Result<TokenId, DialogError> {
+    pub(super) fn sample(&mut self, logits: &[f32]) -> Result<TokenId, DialogError> {
         let token = self.sampler.sample(logits)?;
         self.sampler.accept(token);
         Ok(token)
@@ -270,6 +316,7 @@ impl ReplyWriter<'_> {
 
     /// Takes a token as the next of the reply, at `place` in the history, and checks whether it ends it.
     fn deliver(&mut self, place: usize, token: TokenId) -> Result<Option<End>, DialogError> {
+        self.query.kpis.n_drawn += 1;
         if self.context.eos.contains(&token) {
             return Ok(Some(End { reason: StopReason::Eos, cut: None }));
         }
@@ -281,6 +328,7 @@ impl ReplyWriter<'_> {
         query.kpis.n_generated += 1;
         query.before_last = Some(query.reply_text.clone());
         let found = query.reply_text.push(&query.rules, token, place, &mut query.text)?;
+        query.end_chunk();
         Ok(found.map(|m| self.stop_at(m)))
     }
 

@@ -60,6 +60,10 @@ impl<'d> Generation<'d> {
     fn advance(&mut self) -> Result<Option<SentenceCode>, DialogError> {
         loop {
             match &self.stage {
+                // A step may have delivered several tokens.
+                Stage::Generating | Stage::Stopping(_) if !self.query.ends.is_empty() => {
+                    return Ok(Some(SentenceCode::Continue));
+                }
                 Stage::Generating => {
                     let (kind, mut decoding) = self.dialog.decoding(&mut self.query);
                     let stop = match decoding.interrupted() {
@@ -67,6 +71,7 @@ impl<'d> Generation<'d> {
                         None => kind.step(&mut decoding)?,
                     };
                     if let Some(stop) = stop {
+                        kind.finished(&mut decoding)?;
                         self.query.kpis.generation_time =
                             self.query.first_token.map_or(Duration::ZERO, |t| t.elapsed());
                         self.stage = Stage::Stopping(stop);

@@ -1,5 +1,6 @@
 //! What a query knows and has produced, between its steps.
 
+use std::collections::VecDeque;
 use std::time::Instant;
 
 use genie_types::TokenId;
@@ -29,8 +30,12 @@ pub(super) struct QueryState {
     pub(super) chunk: (usize, usize),
     /// Most tokens of this reply, beside the dialog's limit.
     pub(super) max_tokens: usize,
-    /// Chunks given out so far: the first is `BEGIN`.
+    /// Where the chunks of the tokens that were not given out yet end: each token has one of its own.
+    pub(super) ends: VecDeque<(usize, usize)>,
+    /// Chunks given out so far.
     pub(super) n_chunks: usize,
+    /// The code of the first.
+    pub(super) first_code: SentenceCode,
 }
 
 impl QueryState {
@@ -49,7 +54,9 @@ impl QueryState {
             text: String::new(),
             chunk: (0, 0),
             max_tokens: usize::MAX,
+            ends: VecDeque::with_capacity(16),
             n_chunks: 0,
+            first_code: SentenceCode::Begin,
         }
     }
 
@@ -59,12 +66,18 @@ impl QueryState {
         self.kpis.n_prompt = self.input.len();
     }
 
-    /// What was added since the last chunk.
+    /// The next token that was not given out, or text that was held back.
     pub(super) fn chunk(&mut self) -> Chunk<'_> {
-        let code = if self.n_chunks == 0 { SentenceCode::Begin } else { SentenceCode::Continue };
+        let code = if self.n_chunks == 0 { self.first_code } else { SentenceCode::Continue };
         self.n_chunks += 1;
-        let (token, text) = std::mem::replace(&mut self.chunk, (self.tokens.len(), self.text.len()));
-        Chunk { code, tokens: &self.tokens[token..], text: &self.text[text..] }
+        let (tokens, texts) = self.ends.pop_front().unwrap_or((self.tokens.len(), self.text.len()));
+        let (token, text) = std::mem::replace(&mut self.chunk, (tokens, texts));
+        Chunk { code, tokens: &self.tokens[token..tokens], text: &self.text[text..texts] }
+    }
+
+    /// A token was taken with its text: a chunk of its own.
+    pub(super) fn end_chunk(&mut self) {
+        self.ends.push_back((self.tokens.len(), self.text.len()));
     }
 
     pub(super) fn has_chunk(&self) -> bool {

@@ -134,6 +134,17 @@ impl Scratch {
         TokenId(last)
     }
 
+    /// The tokens that are left with the probabilities of `softmax(logits / temp)`, by ascending id. `temp` is above 0; the row
+    /// has a finite maximum.
+    pub(super) fn chances(&self, temp: f32, entries: &mut Vec<(u32, f64)>) {
+        let (max, temp) = (self.max(), f64::from(temp));
+        entries.clear();
+        entries.extend(self.left.iter().map(|c| (c.id, weight(c.logit, max, temp))));
+        entries.sort_unstable_by_key(|(id, _)| *id);
+        let total: f64 = entries.iter().map(|(_, w)| w).sum();
+        entries.iter_mut().for_each(|(_, w)| *w /= total);
+    }
+
     /// libGenie's draw after top-p without top-k: each kept token is as likely as the others, whatever its logit and the
     /// temperature are.
     pub(super) fn draw_evenly(&self, u: f64) -> TokenId {

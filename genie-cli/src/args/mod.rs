@@ -3,6 +3,7 @@
 mod backend;
 mod bundle;
 mod long_context;
+mod lora;
 pub mod number;
 mod policy;
 mod soc;
@@ -13,6 +14,7 @@ mod verbosity;
 pub use backend::BackendArgs;
 pub use bundle::{BundleArgs, read_bundle};
 pub use long_context::LongContextArgs;
+pub use lora::LoraArgs;
 pub use policy::{PolicyArg, warn_of_doubts, warn_of_nominal_costs};
 pub use soc::SocArgs;
 pub use threads::ThreadArgs;

@@ -14,7 +14,9 @@ use qnn_api::ProfileLevel;
 use serde_json::{Value, json};
 
 use crate::args::number;
-use crate::args::{BackendArgs, BundleArgs, LongContextArgs, PolicyArg, SocArgs, ThreadArgs, warn_of_nominal_costs};
+use crate::args::{
+    BackendArgs, BundleArgs, LongContextArgs, LoraArgs, PolicyArg, SocArgs, ThreadArgs, warn_of_nominal_costs,
+};
 use crate::exit::ExitStatus;
 use crate::failure::{Partial, UserError};
 use crate::interrupt::Interrupted;
@@ -72,6 +74,8 @@ pub struct Args {
     pub policy: PolicyArg,
     #[command(flatten)]
     pub long_context: LongContextArgs,
+    #[command(flatten)]
+    pub lora: LoraArgs,
     #[command(flatten)]
     pub threads: ThreadArgs,
     #[command(flatten)]
@@ -179,6 +183,8 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
         })
     });
     let mut session = open(args, bundle, graphs.as_ref(), printer)?;
+    // Before a session is restored, which belongs to adapters.
+    args.lora.apply(&mut session)?;
     if let Some(folder) = &args.saved.restore {
         let report = session.restore(folder)?;
         if let Some(note) = report.note {

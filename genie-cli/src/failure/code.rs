@@ -91,7 +91,8 @@ fn of_front(error: &Error) -> Option<&'static str> {
     match error {
         Error::UnknownBackend { .. } | Error::Load { .. } => Some("backend-missing"),
         Error::UnknownSoc { .. } | Error::NoHtp { .. } => Some("unsupported-target"),
-        Error::PinOnOtherBackend { .. }
+        Error::BadLora { .. }
+        | Error::PinOnOtherBackend { .. }
         | Error::ThreadsOnOtherBackend { .. }
         | Error::SystemOnEmbedded { .. }
         | Error::SocOnEmbedded { .. }
@@ -107,7 +108,8 @@ fn of_front(error: &Error) -> Option<&'static str> {
         | Error::NothingToVerify
         | Error::Tolerance { .. }
         | Error::NoCacheFolder => Some("invalid-argument"),
-        Error::UnknownPerfProfile { .. } => Some("invalid-config"),
+        Error::UnknownPerfProfile { .. } | Error::EncoderWidth { .. } => Some("invalid-config"),
+        Error::TextTooLong { .. } => Some("context-exceeded"),
         Error::NoFile { .. } => Some("not-found"),
         Error::NoBinary { .. }
         | Error::OtherBackend { .. }
@@ -149,13 +151,25 @@ fn of_dialog(error: &DialogError) -> Option<&'static str> {
 
 fn of_engine(error: &EngineError) -> Option<&'static str> {
     match error {
-        EngineError::Overflow(_) | EngineError::DraftTooLong { .. } => Some("context-exceeded"),
+        EngineError::Overflow(_) | EngineError::DraftTooLong { .. } | EngineError::TextTooLong { .. } => {
+            Some("context-exceeded")
+        }
         EngineError::TokenOutOfRange { .. } | EngineError::NoTokens => Some("invalid-token"),
         EngineError::NotFinite { .. } => Some("not-finite"),
+        EngineError::NoAdapters { .. }
+        | EngineError::UnknownAdapter { .. }
+        | EngineError::LoraStrength { .. }
+        | EngineError::NoStrength { .. }
+        | EngineError::SharedAlpha { .. }
+        | EngineError::SectionsStay { .. } => Some("invalid-argument"),
+        EngineError::UnknownAlpha { .. } | EngineError::SectionCount { .. } => Some("invalid-config"),
+        EngineError::Sections { .. } => Some("backend-failed"),
         EngineError::MissingFile { .. } => Some("not-found"),
-        EngineError::Layout(_) | EngineError::LoadBinary { .. } | EngineError::FindGraph { .. } => {
-            Some("invalid-bundle")
-        }
+        EngineError::Layout(_)
+        | EngineError::LoadBinary { .. }
+        | EngineError::FindGraph { .. }
+        | EngineError::NotAnEncoder { .. }
+        | EngineError::EncoderShape { .. } => Some("invalid-bundle"),
         EngineError::Unsupported { .. } => Some("unsupported-model"),
         EngineError::Config { .. }
         | EngineError::Rope(_)
@@ -226,7 +240,7 @@ fn of_plan(error: &PlanError) -> Option<&'static str> {
 
 fn of_store(error: &StoreError) -> Option<&'static str> {
     match error {
-        StoreError::OtherModel { .. } => Some("other-model"),
+        StoreError::OtherModel { .. } | StoreError::OtherAdapters { .. } => Some("other-model"),
         StoreError::File(error) => of_file(error),
         StoreError::Io { .. } => None,
         StoreError::Locked { .. } => Some("io"),

@@ -12,8 +12,9 @@
 //! | 8 | dialog: u32 flags (1 open, 2 unprocessed token), u32 that token |
 //! | 9 | dialog: random state of the sampler, text |
 //! | 10 | the bundle's name, text; may be absent, and a reader that does not know it skips it |
-//! | 11 | what `KeyDiff` drops next in group `index`; may be absent: u64 steps since the scoring, u32 reserved tokens, u32 count, then for each head layer, own head or all ones, head and count (u32 each), and as many rows (u32) |
-//! | 12 | what the scorer has learned, bytes of its own; may be absent |
+//! | 11 | the LoRA adapters applied last, text, empty for none; may be absent like the name |
+//! | 12 | what `KeyDiff` drops next in group `index`; may be absent: u64 steps since the scoring, u32 reserved tokens, u32 count, then for each head layer, own head or all ones, head and count (u32 each), and as many rows (u32) |
+//! | 13 | what the scorer has learned, bytes of its own; may be absent |
 
 use std::io::{Read, Write};
 
@@ -36,8 +37,9 @@ const SEQUENCE: u32 = 7;
 const DIALOG: u32 = 8;
 const RANDOM_STATE: u32 = 9;
 const BUNDLE: u32 = 10;
-const SCORED: u32 = 11;
-const SCORER: u32 = 12;
+const ADAPTERS: u32 = 11;
+const SCORED: u32 = 12;
+const SCORER: u32 = 13;
 
 const OPEN: u32 = 1;
 const UNPROCESSED: u32 = 2;
@@ -57,6 +59,9 @@ pub(super) fn write(snapshot: &Snapshot, out: &mut dyn Write) -> std::io::Result
     }
     if !snapshot.bundle.is_empty() {
         sections.push((Tag::new(BUNDLE, 0), snapshot.bundle.as_bytes()));
+    }
+    if let Some(adapters) = &snapshot.adapters {
+        sections.push((Tag::new(ADAPTERS, 0), adapters.as_bytes()));
     }
     let scored = snapshot.image.groups.iter().zip(0..);
     let scored: Vec<_> = scored.filter_map(|(group, i)| Some((i, scored::write(group.scored.as_ref()?)))).collect();
@@ -82,6 +87,7 @@ struct Parts {
     random_state: Option<String>,
     user_data: Option<Vec<u8>>,
     bundle: Option<String>,
+    adapters: Option<String>,
 }
 
 /// Reads a snapshot of `found` bytes.
@@ -104,7 +110,15 @@ pub(super) fn read(source: &mut dyn Read, found: u64) -> Result<Snapshot, ReadEr
             (Some(_), None) => return Err(missing(RANDOM_STATE).into()),
             (None, Some(_)) => return Err(missing(DIALOG).into()),
         }
-        Snapshot { model, image: parts.image, sequences: parts.sequences, dialog, user_data, bundle }
+        Snapshot {
+            model,
+            image: parts.image,
+            sequences: parts.sequences,
+            dialog,
+            user_data,
+            bundle,
+            adapters: parts.adapters,
+        }
     };
     snapshot.image.check()?;
     Ok(snapshot)
@@ -153,6 +167,10 @@ impl Parts {
             BUNDLE => {
                 let name = String::from_utf8(bytes).map_err(|_| Corruption::NotText { what: "bundle's name" })?;
                 once(&mut self.bundle, tag, name)
+            }
+            ADAPTERS => {
+                let text = String::from_utf8(bytes).map_err(|_| Corruption::NotText { what: "LoRA adapters" })?;
+                once(&mut self.adapters, tag, text)
             }
             SCORED => {
                 let group = self.image.groups.get_mut(tag.index as usize).ok_or_else(|| tag.out_of_order())?;
