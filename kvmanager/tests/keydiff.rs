@@ -3,8 +3,8 @@
 
 use genie_types::{LayerIdx, SplitIdx, Variant};
 use kvmanager::{
-    CacheGroup, Eviction, Keep, KeyDiff, KeyScorer, KvCache, KvDtype, KvForm, KvGeometry, KvKind, KvLayout, KvOptions, KvTensor,
-    ModeKind, Policy, ScoredRows, SeqId, SplitGeometry, Variants,
+    CacheGroup, Eviction, Keep, KeyDiff, KeyScorer, KvCache, KvDtype, KvForm, KvGeometry, KvKind, KvLayout, KvOptions,
+    KvTensor, ModeKind, Policy, ScoredRows, SeqId, SplitGeometry, Variants,
 };
 use proptest::prelude::{ProptestConfig, prop, proptest};
 use std::sync::Arc;
@@ -111,8 +111,7 @@ fn play(mode: ModeKind, transposed: bool, sinks: usize, update_every: usize, chu
 /// Saves a cache in the middle of a queue and lets both go on: each head must drop the same rows, which only the saved order
 /// of eviction, its age and the running anchor give.
 fn saved_and_going_on(update_every: usize, n_before: usize, alpha: Option<f32>) {
-    let group =
-        CacheGroup { long: Eviction::KeyDiff { sinks: 2, update_every }, ..CacheGroup::plain(KvForm::Concat) };
+    let group = CacheGroup { long: Eviction::KeyDiff { sinks: 2, update_every }, ..CacheGroup::plain(KvForm::Concat) };
     let geometry = KvGeometry::uniform(2, HEADS, DIM, KvDtype::F32);
     let cache = || {
         let spec = |ar| Variant::new(ar, 16).unwrap();
@@ -143,7 +142,11 @@ fn saved_and_going_on(update_every: usize, n_before: usize, alpha: Option<f32>) 
     for n in [1, 1, 1, 3, 1, 4, 9] {
         go_on(&mut live, n);
         go_on(&mut other, n);
-        assert_eq!(other.export().unwrap(), live.export().unwrap(), "saved after {n_before}, scored every {update_every}");
+        assert_eq!(
+            other.export().unwrap(),
+            live.export().unwrap(),
+            "saved after {n_before}, scored every {update_every}"
+        );
     }
 }
 

@@ -325,7 +325,9 @@ fn graphs_hint(error: &EngineError) -> Option<Hint> {
     match *error {
         EngineError::Kv(KvError::Memory { .. }) => Some(Hint::SmallerContext),
         // With more reserved tokens than the graphs hold no window fits.
-        EngineError::WindowTooLong { sinks, most, .. } if sinks >= most => Some(Hint::ReserveFewer { most: most.max(1) - 1 }),
+        EngineError::WindowTooLong { sinks, most, .. } if sinks >= most => {
+            Some(Hint::ReserveFewer { most: most.max(1) - 1 })
+        }
         EngineError::WindowTooLong { sinks, most, .. } => {
             Some(Hint::ShorterWindow { most: most - sinks, reserved: sinks })
         }
@@ -408,9 +410,9 @@ impl fmt::Display for Hint {
             Self::ReserveFewer { most } => {
                 write!(f, "reserve at most {most} tokens, or use a bundle with a longer context")
             }
-            Self::ChooseLongContext => {
-                f.write_str("a window keeps the last tokens exactly, a shift goes on without end, keydiff keeps what differs")
-            }
+            Self::ChooseLongContext => f.write_str(
+                "a window keeps the last tokens exactly, a shift goes on without end, keydiff keeps what differs",
+            ),
             Self::LongContextToReserve => f.write_str("choose a kind of long context, or reserve no tokens"),
             Self::SetCacheFolder => f.write_str("set GENIE_CACHE to a writable folder"),
             Self::Backend(hint) => hint.fmt(f),

@@ -158,7 +158,8 @@ fn sort_three<T>(items: &mut [T], [a, b, c]: [usize; 3], before: impl Fn(&T, &T)
 /// Brings to each place the first of those that belong there.
 fn select_each<T>(items: &mut [T], before: impl Fn(&T, &T) -> bool) {
     for place in 0..items.len() {
-        let best = (place + 1..items.len()).fold(place, |best, at| if before(&items[at], &items[best]) { at } else { best });
+        let best =
+            (place + 1..items.len()).fold(place, |best, at| if before(&items[at], &items[best]) { at } else { best });
         if best != place {
             items.swap(place, best);
         }

@@ -202,7 +202,11 @@ impl KvCache {
         let keys = self.store.tensors().map(|t| &t.spec).filter(|t| t.group == group && t.kind == KvKind::Key);
         let own: BTreeSet<_> = keys.flat_map(|t| (0..t.n_heads).map(|head| (t.layer, t.head, head))).collect();
         if own != scored.heads.iter().map(|head| (head.layer, head.own_head, head.head)).collect() {
-            let why = format!("group {group} has the order of eviction of {} heads, expected that of its {} heads", scored.heads.len(), own.len());
+            let why = format!(
+                "group {group} has the order of eviction of {} heads, expected that of its {} heads",
+                scored.heads.len(),
+                own.len()
+            );
             return Err(KvError::BadImage { why });
         }
         Ok(())

@@ -38,7 +38,9 @@ impl ScoredRows {
             for &row in rows {
                 match seen.get_mut(row) {
                     Some(seen) if !*seen => *seen = true,
-                    Some(_) => return Some(format!("layer {}, head {head}: row {row} is to be dropped twice", layer.0)),
+                    Some(_) => {
+                        return Some(format!("layer {}, head {head}: row {row} is to be dropped twice", layer.0));
+                    }
                     None => return Some(format!("layer {}, head {head}: row {row} is to be dropped of {n}", layer.0)),
                 }
             }
@@ -51,7 +53,12 @@ impl GroupState {
     /// The last scoring; `None` before the first.
     pub(super) fn scored_rows(&self) -> Option<ScoredRows> {
         let Eviction::KeyDiff { sinks, .. } = self.rule.long else { return None };
-        let head = |(&(layer, own_head, head), queue): (_, &Queue)| ScoredHead { layer, own_head, head, rows: queue.rows().to_vec() };
+        let head = |(&(layer, own_head, head), queue): (_, &Queue)| ScoredHead {
+            layer,
+            own_head,
+            head,
+            rows: queue.rows().to_vec(),
+        };
         let heads: Vec<_> = self.queues.iter().map(head).collect();
         (!heads.is_empty()).then_some(ScoredRows { age: self.age, sinks, heads })
     }
