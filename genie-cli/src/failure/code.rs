@@ -99,6 +99,8 @@ fn of_front(error: &Error) -> Option<&'static str> {
         | Error::NoCores { .. }
         | Error::CoreUnavailable { .. }
         | Error::CoresUnknown
+        | Error::UnknownLongContext { .. }
+        | Error::ReservedWithoutLongContext { .. }
         | Error::NoClocks { .. }
         | Error::PromptLength { .. }
         | Error::Window { .. }
