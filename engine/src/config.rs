@@ -3,12 +3,16 @@
 //! Anything that can be checked without the bundle is checked in [`EngineConfig::check`], the rest when the bundle is opened.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use genie_types::{Dtype, PositionKind, RopeConfig, TokenId};
+use genie_types::{Dtype, PositionKind, Quant, RopeConfig, TokenId};
 use kvmanager::{Eviction, HolePolicy, ModeKind, Policy};
 use nsp_graph::GroupOptions;
 use session_store::ModelHash;
 
+use crate::buffer::Buffer;
+use crate::embedding_codes::CodeTable;
+use crate::quant::QuantParams;
 use crate::{ContextShift, DumpOptions, EngineError};
 
 /// Most threads that move cache rows.
@@ -39,6 +43,8 @@ pub struct EngineConfig {
     pub holes: HolePolicy,
     /// Token embeddings, for graphs that take `inputs_embeds`.
     pub embedding: Option<EmbeddingLut>,
+    /// The same from a program, where there is no table.
+    pub embedding_callback: Option<EmbeddingCallback>,
     /// Cache groups with the names of their masks and indices; empty for the contract's names.
     pub cache_groups: Vec<GroupOptions>,
     /// What cache groups drop once their past is full, by prefix; a group that is not listed keeps everything. Under policy
@@ -89,6 +95,7 @@ impl EngineConfig {
             kv_mode: None,
             holes: HolePolicy::Close,
             embedding: None,
+            embedding_callback: None,
             cache_groups: Vec::new(),
             long_context: Vec::new(),
             context_shift: None,
@@ -188,7 +195,7 @@ pub struct EmbeddingLut {
 }
 
 /// Element type of an embedding file, little-endian.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum LutDtype {
     /// float32.
     Float32,
@@ -203,6 +210,67 @@ pub enum LutDtype {
         /// Added to the quantised value before scaling.
         offset: i32,
     },
+    /// Codes of few bits, or with scales of their own for columns or rows.
+    Codes(CodeTable),
+}
+
+impl LutDtype {
+    /// Numbers of rows in that type, one after the other; `None` for [`LutDtype::Native`], which the graphs know.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::EmbeddingRows`] for bytes that are no whole numbers; [`EngineError::Config`] for a type without numbers.
+    pub fn decode(&self, bytes: &[u8]) -> Result<Option<Vec<f32>>, EngineError> {
+        let encoding = match self {
+            Self::Native => return Ok(None),
+            Self::Float32 => QuantParams::of(Dtype::F32, &Quant::None),
+            Self::Fixed { dtype, scale, offset } => {
+                QuantParams::of(*dtype, &Quant::PerTensor { scale: *scale, offset: *offset })
+            }
+            Self::Codes(_) => None,
+        };
+        let Some(encoding) = encoding else {
+            let expected = "float32, ufixed8, ufixed16, sfixed8 or sfixed16";
+            return Err(EngineError::Config { what: "type of embeddings", expected, found: format!("{self:?}") });
+        };
+        decode(encoding, bytes).map(Some)
+    }
+}
+
+/// Numbers in an encoding, from bytes that may lie anywhere.
+pub(crate) fn decode(encoding: QuantParams, bytes: &[u8]) -> Result<Vec<f32>, EngineError> {
+    let width = encoding.size_bytes();
+    if !bytes.len().is_multiple_of(width) {
+        let (expected, found) = (format!("numbers of {width} bytes"), format!("{} bytes", bytes.len()));
+        return Err(EngineError::EmbeddingRows { expected, found });
+    }
+    let mut aligned = Buffer::zeroed(bytes.len());
+    aligned.bytes_mut().copy_from_slice(bytes);
+    let mut numbers = vec![0.0; bytes.len() / width];
+    encoding.decode(aligned.bytes(), &mut numbers);
+    Ok(numbers)
+}
+
+/// A program's function that writes the embedding of a token.
+#[derive(Clone)]
+pub struct EmbeddingCallback(Arc<dyn Fn(TokenId, &mut [f32]) + Send + Sync>);
+
+impl EmbeddingCallback {
+    /// The function is given the token and a row of zeros to fill; it may be called from any thread.
+    pub fn new(callback: impl Fn(TokenId, &mut [f32]) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(callback))
+    }
+
+    pub(crate) fn write(&self, token: TokenId, row: &mut [f32]) {
+        row.fill(0.0);
+        (self.0)(token, row);
+    }
+}
+
+impl std::fmt::Debug for EmbeddingCallback {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("EmbeddingCallback")
+    }
 }
 
 #[cfg(test)]

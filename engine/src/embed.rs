@@ -1,4 +1,4 @@
-//! Token embeddings from a file, for graphs that take `inputs_embeds`: rows are read when needed and converted.
+//! Token embeddings from a file or a program, for graphs that take `inputs_embeds`: rows are read when needed and converted.
 //!
 //! *Shapes*: file `[vocabulary, size]`, input `[1, AR, size]`. *Units and dtype*: little-endian float32, quantised values, or the
 //! input's own bytes.
@@ -10,69 +10,101 @@ use std::path::PathBuf;
 use genie_types::{Dtype, Quant, TokenId};
 
 use crate::buffer::Buffer;
-use crate::config::{EmbeddingLut, LutDtype};
+use crate::config::{EmbeddingCallback, EmbeddingLut, LutDtype};
+use crate::embedding_codes::Codes;
 use crate::extra_rows::ExtraRows;
 use crate::quant::{QuantParams, Rounding};
 use crate::{EngineError, load};
 
-/// An open table.
+/// Where the rows of tokens come from.
 #[derive(Debug)]
 pub(crate) struct Embedder {
-    file: File,
-    path: PathBuf,
+    source: Source,
     n_rows: usize,
     size: usize,
-    /// Of the file; `None` for rows that are copied as they are.
-    from: Option<QuantParams>,
     to: QuantParams,
-    /// A row as it is in the file.
-    raw: Buffer,
-    /// The same as numbers.
+    /// A row as numbers.
     numbers: Vec<f32>,
     /// The row of the pad token, converted.
     pad: Vec<u8>,
+}
+
+#[derive(Debug)]
+enum Source {
+    /// An open table.
+    Table { file: File, path: PathBuf, raw: Buffer, from: From },
+    /// A program's function.
+    Callback(EmbeddingCallback),
+}
+
+/// What a table's bytes stand for.
+#[derive(Debug)]
+enum From {
+    /// The input's own type: they are copied.
+    Native,
+    /// One type and scale for all.
+    Uniform(QuantParams),
+    /// Packed codes, or scales of their own.
+    Codes(Codes),
 }
 
 impl Embedder {
     /// Opens the table for an input of that type and scale.
     pub(crate) fn open(lut: &EmbeddingLut, to: QuantParams, pad_token: TokenId) -> Result<Self, EngineError> {
         const WHAT: &str = "embedding table";
-        let from = match lut.dtype {
-            LutDtype::Native => None,
-            LutDtype::Float32 => QuantParams::of(Dtype::F32, &Quant::None),
+        let refuse = |expected, found: String| EngineError::Config { what: "embedding datatype", expected, found };
+        let (from, row_bytes) = match &lut.dtype {
+            LutDtype::Native => (Some(From::Native), lut.size * to.size_bytes()),
+            LutDtype::Float32 => (QuantParams::of(Dtype::F32, &Quant::None).map(From::Uniform), lut.size * 4),
             LutDtype::Fixed { dtype, scale, offset } => {
-                let encoding = QuantParams::of(dtype, &Quant::PerTensor { scale, offset });
-                Some(encoding.filter(|_| dtype.is_fixed_point()).ok_or_else(|| EngineError::Config {
-                    what: "embedding datatype",
-                    expected: "ufixed8, ufixed16, sfixed8 or sfixed16",
-                    found: dtype.to_string(),
-                })?)
+                let encoding = QuantParams::of(*dtype, &Quant::PerTensor { scale: *scale, offset: *offset });
+                let encoding = encoding.filter(|_| dtype.is_fixed_point());
+                let expected = "ufixed8, ufixed16, sfixed8 or sfixed16";
+                let encoding = encoding.ok_or_else(|| refuse(expected, dtype.to_string()))?;
+                (Some(From::Uniform(encoding)), lut.size * encoding.size_bytes())
+            }
+            LutDtype::Codes(table) => {
+                let expected = "codes of 2, 4, 8 or 16 bits that fill whole bytes in each row";
+                let bytes = table.row_bytes(lut.size);
+                (None, bytes.ok_or_else(|| refuse(expected, format!("{} of {} bits", lut.size, table.bits)))?)
             }
         };
         load::must_exist(WHAT, &lut.path)?;
         let read = |source| EngineError::ReadFile { what: WHAT, path: lut.path.clone(), source };
         let file = File::open(&lut.path).map_err(read)?;
         let found = file.metadata().map_err(read)?.len();
-        let row_bytes = lut.size * from.unwrap_or(to).size_bytes();
         let n_rows = usize::try_from(found / row_bytes as u64).unwrap_or(usize::MAX);
         if n_rows == 0 || found % row_bytes as u64 != 0 {
             return Err(EngineError::EmbeddingFile { path: lut.path.clone(), row_bytes: row_bytes as u64, found });
         }
-        let mut embedder = Self {
-            file,
-            path: lut.path.clone(),
-            n_rows,
-            size: lut.size,
-            from,
-            to,
-            raw: Buffer::zeroed(row_bytes),
-            numbers: vec![0.0; lut.size],
-            pad: Vec::new(),
+        let from = match (from, &lut.dtype) {
+            (None, LutDtype::Codes(table)) => From::Codes(table.read(lut.size, n_rows)?),
+            (from, _) => from.unwrap_or(From::Native),
         };
+        let source = Source::Table { file, path: lut.path.clone(), raw: Buffer::zeroed(row_bytes), from };
+        let mut embedder = Self::with(source, n_rows, lut.size, to);
         let mut pad = Buffer::zeroed(embedder.row_bytes());
         embedder.row(pad_token, 0, pad.bytes_mut())?;
         embedder.pad = pad.bytes().to_vec();
         Ok(embedder)
+    }
+
+    /// Rows from a function, for the tokens of a vocabulary; columns without a token are zeros.
+    pub(crate) fn of_callback(callback: EmbeddingCallback, n_rows: usize, size: usize, to: QuantParams) -> Self {
+        let mut embedder = Self::with(Source::Callback(callback), n_rows, size, to);
+        let mut pad = Buffer::zeroed(embedder.row_bytes());
+        to.encode(std::iter::repeat_n(0.0, size), Rounding::Nearest, pad.bytes_mut());
+        embedder.pad = pad.bytes().to_vec();
+        embedder
+    }
+
+    fn with(source: Source, n_rows: usize, size: usize, to: QuantParams) -> Self {
+        Self { source, n_rows, size, to, numbers: vec![0.0; size], pad: Vec::new() }
+    }
+
+    /// Numbers in the type of the graphs' input.
+    pub(crate) fn decode(&self, bytes: &[u8]) -> Result<Vec<f32>, EngineError> {
+        crate::config::decode(self.to, bytes)
     }
 
     /// Rows in the table.
@@ -110,18 +142,25 @@ impl Embedder {
         if token.0 as usize >= self.n_rows {
             return Err(EngineError::TokenOutOfRange { token, place, vocab_size: self.n_rows });
         }
-        let start = u64::from(token.0) * self.raw.bytes().len() as u64;
-        let read = self.file.seek(SeekFrom::Start(start)).and_then(|_| self.file.read_exact(self.raw.bytes_mut()));
-        read.map_err(|source| EngineError::ReadFile { what: "embedding table", path: self.path.clone(), source })?;
-        match self.from {
-            None => to.copy_from_slice(self.raw.bytes()),
-            Some(from) => {
-                from.decode(self.raw.bytes(), &mut self.numbers);
-                let numbers = self.numbers.iter().map(|&x| f64::from(x));
-                // Rows within a buffer begin at a multiple of the row's bytes, so at an element.
-                self.to.encode(numbers, Rounding::Nearest, to);
+        match &mut self.source {
+            Source::Callback(callback) => callback.write(token, &mut self.numbers),
+            Source::Table { file, path, raw, from } => {
+                let start = u64::from(token.0) * raw.bytes().len() as u64;
+                let read = file.seek(SeekFrom::Start(start)).and_then(|_| file.read_exact(raw.bytes_mut()));
+                read.map_err(|source| EngineError::ReadFile { what: "embedding table", path: path.clone(), source })?;
+                match from {
+                    From::Native => {
+                        to.copy_from_slice(raw.bytes());
+                        return Ok(());
+                    }
+                    From::Uniform(from) => from.decode(raw.bytes(), &mut self.numbers),
+                    From::Codes(codes) => codes.decode(token.0 as usize, raw.bytes(), &mut self.numbers),
+                }
             }
         }
+        let numbers = self.numbers.iter().map(|&x| f64::from(x));
+        // Rows within a buffer begin at a multiple of the row's bytes, so at an element.
+        self.to.encode(numbers, Rounding::Nearest, to);
         Ok(())
     }
 }

@@ -222,6 +222,10 @@ impl<X: Executor> TokenModel for Engine<X> {
         }
     }
 
+    fn decode_embeddings(&self, bytes: &[u8]) -> Result<Vec<f32>, EngineError> {
+        self.graphs.writers.decode_embeddings(bytes).unwrap_or_else(|| Err(no_embeddings()))
+    }
+
     fn forget_embeddings(&mut self) {
         if let Some(extra) = &mut self.graphs.writers.extra {
             extra.clear();

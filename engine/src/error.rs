@@ -264,6 +264,20 @@ pub enum EngineError {
         found: u64,
     },
 
+    /// A file of scales or offsets of another length than the table's.
+    #[error(
+        "quantisation parameters `{}` has {found} bytes, expected {} (one for all), {} (one per column) or {} (one per row)",
+        path.display(), expected[0], expected[1], expected[2]
+    )]
+    QuantisationFile {
+        /// The file.
+        path: PathBuf,
+        /// Bytes for one number, for one a column, for one a row.
+        expected: [usize; 3],
+        /// Bytes of the file.
+        found: usize,
+    },
+
     /// A graph that is no text encoder's.
     #[error("graph `{graph}` is no text encoder: expected a tensor `{tensor}`, found {}", quoted(found))]
     NotAnEncoder {

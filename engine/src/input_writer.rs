@@ -96,7 +96,9 @@ impl InputWriters {
                         let sin = matches!(role, InputRole::Sin(_));
                         Kind::Rope(RopeTable::new(&angles, limit, sin, encoding()?))
                     }
-                    InputRole::Embeds => Kind::Embeds(Box::new(embedder(graph, config, encoding()?)?)),
+                    InputRole::Embeds => {
+                        Kind::Embeds(Box::new(embedder(graph, config, encoding()?, layout.vocab_size)?))
+                    }
                     // Strengths are written when they change.
                     InputRole::Alpha(_) | InputRole::Past(_) | InputRole::Wire(_) | InputRole::Weight(_) => continue,
                 };
@@ -119,6 +121,11 @@ impl InputWriters {
     /// Entries of the embedding table, if ids are looked up here.
     pub(crate) fn n_embeddings(&self) -> Option<usize> {
         self.writers.iter().find_map(|f| if let Kind::Embeds(e) = &f.kind { Some(e.n_rows()) } else { None })
+    }
+
+    /// Numbers in the type of the graphs' embeddings; `None` where they take ids.
+    pub(crate) fn decode_embeddings(&self, bytes: &[u8]) -> Option<Result<Vec<f32>, EngineError>> {
+        self.writers.iter().find_map(|f| if let Kind::Embeds(e) = &f.kind { Some(e.decode(bytes)) } else { None })
     }
 
     /// The rotary tables, by the names of their inputs.
@@ -193,9 +200,17 @@ fn user<'a>(layout: &'a ModelLayout, io: &IoBuffers, buffer: usize) -> &'a Graph
     users.next().map(|(_, (_, graph))| graph).expect("a buffer is made for a graph")
 }
 
-fn embedder(graph: &GraphLayout, config: &EngineConfig, to: QuantParams) -> Result<Embedder, EngineError> {
+fn embedder(
+    graph: &GraphLayout,
+    config: &EngineConfig,
+    to: QuantParams,
+    n_rows: usize,
+) -> Result<Embedder, EngineError> {
     let width = graph.input(InputRole::Embeds).and_then(|(_, t)| t.dims.last().copied()).unwrap_or(0);
     let name = || graph.info.name.clone();
+    if let (None, Some(callback)) = (&config.embedding, &config.embedding_callback) {
+        return Ok(Embedder::of_callback(callback.clone(), n_rows, width, to));
+    }
     let lut = config.embedding.as_ref().ok_or_else(|| EngineError::EmbeddingMissing { graph: name(), width })?;
     if lut.size != width {
         return Err(EngineError::EmbeddingWidth { graph: name(), expected: lut.size, found: width });

@@ -63,6 +63,7 @@ mod context_shift;
 mod distances;
 pub mod dump;
 mod embed;
+pub mod embedding_codes;
 mod engine;
 pub mod error;
 pub mod executor;
@@ -97,9 +98,10 @@ pub mod tree;
 #[cfg(test)]
 mod tests;
 
-pub use config::{EmbeddingLut, EngineConfig, LoraAdapter, LoraConfig, LoraGroup, LutDtype};
+pub use config::{EmbeddingCallback, EmbeddingLut, EngineConfig, LoraAdapter, LoraConfig, LoraGroup, LutDtype};
 pub use context_shift::ContextShift;
 pub use dump::DumpOptions;
+pub use embedding_codes::{CodeNumbers, CodeTable};
 pub use engine::Engine;
 pub use error::EngineError;
 pub use executor::{Binding, ExecuteError, Executor};

@@ -50,6 +50,15 @@ pub trait TokenModel: Send {
         Err(no_embeddings())
     }
 
+    /// The numbers of rows that are in the type of the graphs' own input.
+    ///
+    /// # Errors
+    ///
+    /// As [`add_embeddings`](Self::add_embeddings).
+    fn decode_embeddings(&self, _bytes: &[u8]) -> Result<Vec<f32>, EngineError> {
+        Err(no_embeddings())
+    }
+
     /// Forgets the rows of [`add_embeddings`](Self::add_embeddings). What is in the cache stays; it can no longer be processed
     /// again from its tokens.
     fn forget_embeddings(&mut self) {}

@@ -3,7 +3,7 @@
 //! *Shapes*: inputs `input_ids` `[1, S]`, `attention_mask` `[1, S]` or `[1, 1, 1, S]`, and where the graph has them
 //! `token_type_ids` (zeros) and `position_ids`; outputs `sequence_output` `[1, S, E]`, `pooled_output` `[1, E]`.
 //! *Invariant*: the text stands right-aligned, the pad token before it; the mask shows the text's columns only (0, others
-//! -1000). *Source*: recorded from libGenie 1.21 (`conformance/tests/text_encoder_htp.rs`).
+//! -1000). *Source*: recorded from libGenie 1.21 (`genie-cli/tests/text_encoder_htp.rs`).
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -74,7 +74,9 @@ pub use dialog::{
     StopReason, StreamReply,
 };
 pub use encoder::{Encoder, TextEmbedding};
-pub use engine::{LoraSwitch, PrefixCacheFault, SeqTokens, SequenceModel, StopFlag, TokenModel};
+pub use engine::{
+    EmbeddingCallback, LoraSwitch, LutDtype, PrefixCacheFault, SeqTokens, SequenceModel, StopFlag, TokenModel,
+};
 pub use error::{Error, Hint};
 pub use genie_types::TokenId;
 pub use kvmanager::SeqId;

@@ -89,6 +89,7 @@ impl Bundle {
         config.mixed_rotation = self.has_mixed_rotation();
         config.bundle_name = self.name();
         config.kv_mode = options.kv_mode;
+        config.embedding_callback = options.token_embedding.clone();
         config.dynamic_load |= options.dynamic_load;
         if options.policy == PolicyChoice::Genie {
             // What a window keeps depends on it.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use engine::{GraphProfile, ModeKind};
+use engine::{EmbeddingCallback, GraphProfile, ModeKind};
 use kvmanager::plan::{CostTable, Policy, Variants};
 use qnn_api::PerfPolicy;
 
@@ -35,6 +35,7 @@ pub struct Options {
     pub(crate) long_context: LongContext,
     pub(crate) reserved_tokens: Option<usize>,
     pub(crate) context_size: Option<usize>,
+    pub(crate) token_embedding: Option<EmbeddingCallback>,
     pub(crate) speculation: Speculation,
 }
 
@@ -152,6 +153,14 @@ impl Options {
     #[must_use]
     pub fn dynamic_load(mut self, on: bool) -> Self {
         self.dynamic_load = on;
+        self
+    }
+
+    /// The function that gives the embedding of a token, for models that take embeddings and whose config has no table of them
+    /// (`embedding {type callback}`).
+    #[must_use]
+    pub fn token_embedding(mut self, callback: EmbeddingCallback) -> Self {
+        self.token_embedding = Some(callback);
         self
     }
 

@@ -49,6 +49,9 @@ pub enum Prompt<'a> {
     Plain(&'a str),
     /// Token ids; stop sequences do not apply, as in libGenie.
     Tokens(&'a [TokenId]),
+    /// Rows of embeddings, one after the other, for models that take them: an image's, or a text's from elsewhere. No BOS is put
+    /// before them. [`Session::embedding_width`] is the length of a row.
+    Embeddings(&'a [f32]),
 }
 
 impl<'a> From<&'a str> for Prompt<'a> {
@@ -143,6 +146,7 @@ impl Session {
             Prompt::Text(text) => self.dialog.start(text, code),
             Prompt::Plain(text) => self.dialog.start_plain(text, code),
             Prompt::Tokens(tokens) => self.dialog.start_tokens(tokens, code),
+            Prompt::Embeddings(rows) => self.dialog.start_embeddings(rows, code),
         };
         match started {
             Ok(inner) => {
@@ -152,6 +156,19 @@ impl Session {
             }
             Err(error) => failed(or_damaged(&mut self.weights, error, fits)),
         }
+    }
+
+    /// Numbers of a row of embeddings; `None` for a model that takes token ids.
+    pub fn embedding_width(&self) -> Option<usize> {
+        self.dialog.model().embedding_width()
+    }
+
+    /// The numbers of rows that are in the element type of the graphs' own input, for [`Prompt::Embeddings`].
+    ///
+    /// # Errors
+    /// The model takes token ids; the bytes are no whole numbers.
+    pub fn decode_embeddings(&self, bytes: &[u8]) -> Result<Vec<f32>, Error> {
+        self.dialog.model().decode_embeddings(bytes).map_err(Error::Engine)
     }
 
     /// A handle that stops the running reply, also from another thread.
@@ -223,7 +240,7 @@ impl Session {
         self.dialog.set_sampler(settings.with_rules(rules));
     }
 
-    /// So many replies to each prompt from now on, which begin with its likeliest first tokens; a first token below the
+    /// Gives `n` replies to each prompt from now on, which begin with its likeliest first tokens; a first token below the
     /// probability `p_threshold` begins none. [`Token::stream`] says which reply a piece belongs to, [`Reply::streams`] has
     /// all of them; the conversation goes on with the first, the likeliest.
     ///

@@ -4,12 +4,15 @@
 use std::path::Path;
 
 use engine::{
-    DumpOptions, EmbeddingLut, EngineConfig, Eviction, GroupOptions, LoraAdapter, LoraConfig, LoraGroup, LutDtype,
+    CodeNumbers, CodeTable, DumpOptions, EmbeddingLut, EngineConfig, Eviction, GroupOptions, LoraAdapter, LoraConfig,
+    LoraGroup, LutDtype,
 };
 pub use genie_bundle::config::{
     BackendSettings, ConfigError, ContextSettings, EngineRole, KindBlocks, Problem, Target,
 };
-use genie_bundle::config::{EmbeddingSettings, LongContextKind, LongContextSettings, MultiStreamSettings, TableDtype};
+use genie_bundle::config::{
+    EmbeddingSettings, LongContextKind, LongContextSettings, MultiStreamSettings, TableDtype, TableNumbers,
+};
 use genie_bundle::{GenieConfig, config};
 use genie_types::TokenId;
 
@@ -249,12 +252,22 @@ fn eviction(long: &LongContextSettings) -> Eviction {
 }
 
 fn embedding(table: &EmbeddingSettings) -> EmbeddingLut {
-    let dtype = match table.dtype {
+    let dtype = match table.dtype.clone() {
         TableDtype::Float32 => LutDtype::Float32,
         TableDtype::Native => LutDtype::Native,
         TableDtype::Fixed { dtype, scale, offset } => LutDtype::Fixed { dtype, scale, offset },
+        TableDtype::Codes { bits, signed, scale, offset } => {
+            LutDtype::Codes(CodeTable { bits, signed, scale: numbers(scale), offset: numbers(offset) })
+        }
     };
     EmbeddingLut { path: table.path.clone(), size: table.size, dtype }
+}
+
+fn numbers<T>(from: TableNumbers<T>) -> CodeNumbers<T> {
+    match from {
+        TableNumbers::One(number) => CodeNumbers::One(number),
+        TableNumbers::File(path) => CodeNumbers::File(path),
+    }
 }
 
 #[cfg(test)]

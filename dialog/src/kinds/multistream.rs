@@ -24,7 +24,7 @@ impl MultiStream {
     /// Most streams: each is a sequence of the cache.
     pub const MOST: usize = SeqId::COUNT;
 
-    /// So many streams, less those whose first token is less likely than the threshold; the likeliest always runs.
+    /// `n` streams, less those whose first token is less likely than the threshold; the likeliest always runs.
     ///
     /// # Errors
     /// No stream, or more than [`Self::MOST`].

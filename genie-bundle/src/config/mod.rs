@@ -47,7 +47,7 @@ pub use problem::{ConfigError, Origin, Problem};
 pub use schema::MAX_THREADS;
 pub use settings::{
     BackendSettings, CacheGroupSettings, ContextSettings, DebugSettings, EmbeddingSettings, EngineRole, EngineSettings,
-    MOST_STREAMS, MultiStreamSettings, PenaltySettings, PositionSettings, SamplerSettings, TableDtype,
+    MOST_STREAMS, MultiStreamSettings, PenaltySettings, PositionSettings, SamplerSettings, TableDtype, TableNumbers,
 };
 pub use support::DIALOG_KINDS;
 

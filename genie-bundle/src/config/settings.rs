@@ -183,7 +183,7 @@ pub struct EmbeddingSettings {
 }
 
 /// Element type of an embedding file, little-endian.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum TableDtype {
     /// float32.
     Float32,
@@ -198,6 +198,26 @@ pub enum TableDtype {
         /// Added before scaling.
         offset: i32,
     },
+    /// Codes of 2, 4, 8 or 16 bits, whose scales and offsets may differ by column or by row.
+    Codes {
+        /// Bits of a code; narrower ones than a byte are packed, the first in the lowest bits.
+        bits: u32,
+        /// Codes are two's complement.
+        signed: bool,
+        /// Step between two codes: one, or a file of float32.
+        scale: TableNumbers<f32>,
+        /// Added before scaling: one, or a file of int32.
+        offset: TableNumbers<i32>,
+    },
+}
+
+/// Numbers of a table's quantisation.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TableNumbers<T> {
+    /// One for the table.
+    One(T),
+    /// A file, absolute if the base was: one number, one a column, or one a row.
+    File(PathBuf),
 }
 
 /// The `backend` block of an engine on `QnnHtp`: what concerns the QNN library rather than the model.

@@ -1,6 +1,5 @@
 //! Features that this build does not have yet, by name. Keys that it ignores with a warning are those of `key_effects`.
 
-use super::embedding;
 use super::long_context;
 use super::lora;
 use super::node::Node;
@@ -40,7 +39,6 @@ pub(super) fn unsupported(root: &Node<'_>) -> Vec<Problem> {
             out.push(not_yet(&d, key, what));
         }
     }
-    embedding::unsupported(&d, &mut out);
     if d.str("type") == Some("spd") {
         for block in d.get("engine").map_or(Vec::new(), |e| e.items()).iter().filter_map(|e| e.get("longcontext")) {
             // libGenie: "Cannot enable Long Context on this dialog."

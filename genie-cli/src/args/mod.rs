@@ -2,6 +2,7 @@
 
 mod backend;
 mod bundle;
+mod embedding_file;
 mod long_context;
 mod lora;
 pub mod number;
@@ -13,6 +14,7 @@ mod verbosity;
 
 pub use backend::BackendArgs;
 pub use bundle::{BundleArgs, read_bundle};
+pub use embedding_file::EmbeddingFile;
 pub use long_context::LongContextArgs;
 pub use lora::LoraArgs;
 pub use policy::{PolicyArg, warn_of_doubts, warn_of_nominal_costs};

@@ -4,7 +4,7 @@ mod stream;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Error, Result};
+use anyhow::{Context, Error, Result};
 use clap::ValueEnum;
 use engine::profile::{EventTimes, GraphTimes};
 use engine::{GraphProfile, ModeKind};
@@ -15,6 +15,7 @@ use open_genie::{
 use qnn_api::ProfileLevel;
 use serde_json::{Value, json};
 
+use crate::args::EmbeddingFile;
 use crate::args::number;
 use crate::args::{
     BackendArgs, BundleArgs, LongContextArgs, LoraArgs, PolicyArg, SocArgs, ThreadArgs, warn_of_nominal_costs,
@@ -47,11 +48,15 @@ pub struct Args {
     /// Token ids instead of text; the BOS token is put before them, as in Genie's token queries.
     #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = number::count_u32)]
     pub prompt_tokens: Option<Vec<u32>>,
+    /// Rows of embeddings instead of text, for models that take them: a raw file of little-endian numbers. TYPE is `float32`
+    /// [default], `native` (the type of the graphs' input), `ufixed8`, `ufixed16`, `sfixed8` or `sfixed16`.
+    #[arg(long, value_name = "FILE[,TYPE[,SCALE,OFFSET]]", conflicts_with_all = ["prompt", "prompt_file", "prompt_tokens"])]
+    pub embedding_file: Option<EmbeddingFile>,
     /// Largest number of tokens to generate [default: the config's; else 200 for the demo; else until the context is full;
     /// with `--save` at most half of what the context still holds, so that a next turn fits].
     #[arg(long, short = 'n', value_name = "TOKENS", value_parser = number::count_u32)]
     pub max_tokens: Option<u32>,
-    /// So many replies at once, which begin with the prompt's likeliest first tokens. Each line is led by its reply's number,
+    /// Generate N replies at once, which begin with the prompt's likeliest first tokens. Each line is led by its reply's number,
     /// `1| `; a dialog that is saved goes on with the first [default: those of the config's `multistream`].
     #[arg(long, value_name = "N", value_parser = number::at_least_one)]
     pub streams: Option<usize>,
@@ -159,14 +164,29 @@ pub struct SamplerArgs {
 enum Prompt {
     Text(String),
     Tokens(Vec<TokenId>),
+    /// The file's bytes, until the model is there to say what they are.
+    File(Vec<u8>),
+    Embeddings(Vec<f32>),
 }
 
 impl Prompt {
+    /// Bytes become rows.
+    fn with_rows(self, args: &Args, session: &Session) -> Result<Self> {
+        let (Self::File(bytes), Some(file)) = (&self, &args.embedding_file) else { return Ok(self) };
+        let rows = match file.dtype.decode(bytes)? {
+            Some(rows) => rows,
+            None => session.decode_embeddings(bytes)?,
+        };
+        Ok(Self::Embeddings(rows))
+    }
+
     fn lent(&self, args: &Args) -> open_genie::Prompt<'_> {
         match self {
             Self::Text(text) if args.no_parse_special => open_genie::Prompt::Plain(text),
             Self::Text(text) => open_genie::Prompt::Text(text),
             Self::Tokens(tokens) => open_genie::Prompt::Tokens(tokens),
+            Self::Embeddings(rows) => open_genie::Prompt::Embeddings(rows),
+            Self::File(_) => open_genie::Prompt::Embeddings(&[]),
         }
     }
 }
@@ -202,6 +222,10 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
         let whose = if report.format == SaveFormat::Genie { "Genie's files" } else { "the snapshot" };
         printer.info(format_args!("restored {} tokens from {whose}", session.history().len()));
     }
+    let prompt = prompt.with_rows(args, &session).map_err(|error| match args.json {
+        true => Partial::error(unanswered(&error), error),
+        false => error,
+    })?;
     // From here on a signal ends the reply, and what is to be kept is kept.
     let deferred = printer.interrupt().defer();
     let manner = Manner {
@@ -365,6 +389,11 @@ fn kv_mode(name: &str) -> Result<ModeKind> {
 fn prompt(args: &Args, printer: &Printer) -> Result<Prompt> {
     if let Some(tokens) = &args.prompt_tokens {
         return Ok(Prompt::Tokens(tokens.iter().copied().map(TokenId).collect()));
+    }
+    if let Some(file) = &args.embedding_file {
+        let read = std::fs::read(&file.path);
+        let bytes = read.with_context(|| format!("cannot read the embeddings `{}`", file.path.display()))?;
+        return Ok(Prompt::File(bytes));
     }
     if let Some(text) = &args.prompt {
         if text.is_empty() && args.saved.restore.is_none() {

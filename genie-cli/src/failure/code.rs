@@ -182,6 +182,7 @@ fn of_engine(error: &EngineError) -> Option<&'static str> {
         | EngineError::EmbeddingMissing { .. }
         | EngineError::EmbeddingWidth { .. }
         | EngineError::EmbeddingFile { .. }
+        | EngineError::QuantisationFile { .. }
         | EngineError::WindowTooLong { .. }
         | EngineError::TooManyReserved { .. }
         | EngineError::NoConversion { .. } => Some("invalid-config"),

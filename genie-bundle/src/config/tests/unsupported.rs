@@ -64,10 +64,6 @@ fn what_this_build_cannot_do_is_refused_by_name() {
             "/dialog/sampler: sampler type `custom` is not yet supported",
         ),
         (
-            with(&[("/dialog/embedding", json!({"version": 1, "size": 8, "type": "callback"}))]),
-            "/dialog/embedding/type: embedding input by callback is not yet supported",
-        ),
-        (
             with(&[("/dialog/engine/model/binary/ctx-bins", json!(["record://model"]))]),
             "/dialog/engine/model/binary/ctx-bins/0: reading binaries out of a DLC (`record://`) is not yet supported",
         ),
