@@ -25,9 +25,48 @@ pub struct QueryKpis {
     pub prefill_time: Option<Duration>,
     /// From the first sampled token to the end.
     pub generation_time: Duration,
+    /// Tokens drawn: those delivered, and the one that ended the reply (EOS, EOT).
+    pub n_drawn: usize,
+    /// What became of drafts, for a kind that makes them.
+    pub speculation: Option<Speculation>,
+}
+
+/// What became of the drafts of one reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Speculation {
+    /// Steps that processed a draft.
+    pub n_rounds: usize,
+    /// Tokens of all drafts.
+    pub n_drafted: usize,
+    /// Those of them that were accepted.
+    pub n_accepted: usize,
+    /// Genie's count of generated tokens leaves out the first, which no round has given.
+    pub without_first: bool,
+}
+
+impl Speculation {
+    /// Share of the drafted tokens that was accepted, 0 to 1.
+    pub fn acceptance(&self) -> Option<f64> {
+        (self.n_drafted > 0).then(|| self.n_accepted as f64 / self.n_drafted as f64)
+    }
 }
 
 impl QueryKpis {
+    /// Generated tokens as Genie counts them: with a kind that drafts, an EOS counts.
+    pub fn n_generated_for_genie(&self) -> usize {
+        match self.speculation {
+            Some(speculation) => self.n_drawn.saturating_sub(usize::from(speculation.without_first)),
+            None => self.n_generated,
+        }
+    }
+
+    /// Tokens that a round has given on average, as Genie has it: `(generated - 1) / rounds`.
+    pub fn acceptance_rate(&self) -> Option<f64> {
+        let n_rounds = self.speculation?.n_rounds;
+        let n = self.n_generated_for_genie().checked_sub(1).filter(|n| *n > 0)?;
+        (n_rounds > 0).then(|| n as f64 / n_rounds as f64)
+    }
+
     /// Prompt tokens per second: those that the model processed over the time to the first token (or of the prefill).
     pub fn prompt_rate(&self) -> Option<f64> {
         rate(self.n_prompt.saturating_sub(self.n_restored), self.time_to_first_token.or(self.prefill_time)?)
@@ -122,10 +161,13 @@ impl Profile {
         }
         if let Some(time) = kpis.time_to_first_token {
             put("time-to-first-token", value(micros(time), "us"));
-            put("num-generated-tokens", value(json!(kpis.n_generated), ""));
+            put("num-generated-tokens", value(json!(kpis.n_generated_for_genie()), ""));
             // Genie writes the rate of a single token as 0.
             put("token-generation-rate", value(json!(kpis.generation_rate().unwrap_or(0.0)), "toks/sec"));
             put("token-generation-time", value(micros(kpis.generation_time), "us"));
+            if let Some(rate) = kpis.acceptance_rate() {
+                put("token-acceptance-rate", value(json!(rate), ""));
+            }
         }
         let start = began.saturating_duration_since(self.epoch);
         self.queries.push(Event { name: "GenieDialog_query", start, stop: self.epoch.elapsed(), values });
@@ -182,6 +224,7 @@ mod tests {
             time_to_first_token: Some(Duration::from_millis(500)),
             prefill_time: None,
             generation_time: Duration::from_secs(2),
+            ..QueryKpis::default()
         };
         assert_eq!((k.prompt_rate(), k.generation_rate()), (Some(200.0), Some(5.0)));
         // D11: restored tokens are no speed.
@@ -202,6 +245,7 @@ mod tests {
             time_to_first_token: Some(Duration::from_micros(1000)),
             prefill_time: None,
             generation_time: Duration::from_micros(4000),
+            ..QueryKpis::default()
         };
         p.queried(Instant::now(), &k);
         let json = p.to_json();

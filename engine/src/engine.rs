@@ -191,6 +191,10 @@ impl<X: Executor> TokenModel for Engine<X> {
         self.graphs.layout.vocab_size
     }
 
+    fn widest_step(&self) -> Option<usize> {
+        Some(self.kv.variants().with_logits().ar_max())
+    }
+
     fn context_size(&self) -> usize {
         self.kv.variants().limit()
     }
@@ -325,6 +329,10 @@ impl<X: Executor> SequenceModel for Engine<X> {
 
     fn share(&mut self, src: SeqId, dst: SeqId, range: Range<usize>) -> Result<(), EngineError> {
         Engine::share(self, src, dst, range)
+    }
+
+    fn merge(&mut self, from: &[SeqId], dst: SeqId) -> Result<(), EngineError> {
+        Engine::merge(self, from, dst)
     }
 
     fn remove(&mut self, seq: SeqId, range: Range<usize>) -> Result<usize, EngineError> {

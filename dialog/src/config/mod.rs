@@ -6,8 +6,10 @@ use std::path::Path;
 use engine::{
     DumpOptions, EmbeddingLut, EngineConfig, Eviction, GroupOptions, LoraAdapter, LoraConfig, LoraGroup, LutDtype,
 };
-pub use genie_bundle::config::{BackendSettings, ConfigError, ContextSettings, Problem, Target};
-use genie_bundle::config::{EmbeddingSettings, LongContextKind, LongContextSettings, TableDtype};
+pub use genie_bundle::config::{
+    BackendSettings, ConfigError, ContextSettings, EngineRole, KindBlocks, Problem, Target,
+};
+use genie_bundle::config::{EmbeddingSettings, LongContextKind, LongContextSettings, MultiStreamSettings, TableDtype};
 use genie_bundle::{GenieConfig, config};
 use genie_types::TokenId;
 
@@ -57,6 +59,25 @@ impl DialogConfig {
         Ok(Self { context: genie.context().clone(), genie, sampler, engine })
     }
 
+    /// The same config with the other engine of two (`secondary`, `draft`) as its only one; `None` if there is one.
+    #[must_use]
+    pub fn of_second_engine(&self) -> Option<Self> {
+        let genie = self.genie.of_second_engine()?;
+        let mut engine = engine(&genie);
+        engine.context_size = self.engine.context_size;
+        Some(Self { genie, engine, ..self.clone() })
+    }
+
+    /// What the engine is to the dialog.
+    pub fn role(&self) -> EngineRole {
+        self.genie.engine().role
+    }
+
+    /// What the blocks of the dialog kinds say.
+    pub fn kind_blocks(&self) -> &KindBlocks {
+        self.genie.kind_blocks()
+    }
+
     /// The dialog's kind: Genie's `type`.
     pub fn kind(&self) -> &str {
         self.genie.kind()
@@ -98,6 +119,11 @@ impl DialogConfig {
     /// What the QNN library is to be opened with.
     pub fn backend(&self) -> &BackendSettings {
         self.genie.backend()
+    }
+
+    /// The streams of a `multistream` dialog.
+    pub fn multistream(&self) -> Option<MultiStreamSettings> {
+        self.genie.multistream()
     }
 
     /// Texts that end a turn; none is empty.

@@ -7,7 +7,7 @@ use super::node::Node;
 use super::problem::Problem;
 
 /// Values of the dialog's `type` that this build runs: the rows of `dialog::kinds::KINDS`.
-pub const DIALOG_KINDS: &[&str] = &["basic"];
+pub const DIALOG_KINDS: &[&str] = &["basic", "multistream", "spd"];
 
 /// Every feature of a valid config that must be refused.
 pub(super) fn unsupported(root: &Node<'_>) -> Vec<Problem> {
@@ -41,6 +41,12 @@ pub(super) fn unsupported(root: &Node<'_>) -> Vec<Problem> {
         }
     }
     embedding::unsupported(&d, &mut out);
+    if d.str("type") == Some("spd") {
+        for block in d.get("engine").map_or(Vec::new(), |e| e.items()).iter().filter_map(|e| e.get("longcontext")) {
+            // libGenie: "Cannot enable Long Context on this dialog."
+            out.push(block.problem("a dialog of type `spd` cannot have long context").hint("remove `longcontext`"));
+        }
+    }
     for e in d.get("engine").map_or(Vec::new(), |e| e.one_or_many()) {
         engine(&e, &mut out);
     }
@@ -117,13 +123,14 @@ pub(super) fn warnings(root: &Node<'_>) -> Vec<Problem> {
     {
         out.push(debug.problem("writes nothing").hint("set `dump-tensors`, `dump-specs` or `dump-outputs` to true"));
     }
-    let Some(e) = d.get("engine") else { return out };
-    long_context::warnings(&e, &mut out);
-    for p in e.get("model").and_then(|m| m.get("positional-encoding")).map_or(Vec::new(), |p| p.one_or_many()) {
-        if let Some(s) = p.get("rope-scaling")
-            && !s.has("rope-type")
-        {
-            out.push(s.problem("ignored, as in Genie: `rope-type` is missing").hint("add `rope-type`"));
+    for e in d.get("engine").map_or(Vec::new(), |e| e.one_or_many()) {
+        long_context::warnings(&e, &mut out);
+        for p in e.get("model").and_then(|m| m.get("positional-encoding")).map_or(Vec::new(), |p| p.one_or_many()) {
+            if let Some(s) = p.get("rope-scaling")
+                && !s.has("rope-type")
+            {
+                out.push(s.problem("ignored, as in Genie: `rope-type` is missing").hint("add `rope-type`"));
+            }
         }
     }
     out

@@ -99,6 +99,8 @@ fn of_front(error: &Error) -> Option<&'static str> {
         | Error::NoCores { .. }
         | Error::CoreUnavailable { .. }
         | Error::CoresUnknown
+        | Error::UnknownLongContext { .. }
+        | Error::ReservedWithoutLongContext { .. }
         | Error::NoClocks { .. }
         | Error::PromptLength { .. }
         | Error::Window { .. }
@@ -142,7 +144,9 @@ fn of_dialog(error: &DialogError) -> Option<&'static str> {
         DialogError::UnknownKind { .. } | DialogError::EmptyStopSequence { .. } => Some("invalid-config"),
         DialogError::RandomState(_) | DialogError::NoDialogSaved => Some("invalid-session"),
         DialogError::NothingToSave => Some("nothing-to-save"),
-        DialogError::Empty => Some("invalid-argument"),
+        DialogError::Empty | DialogError::StreamCount { .. } | DialogError::TokensRefused { .. } => {
+            Some("invalid-argument")
+        }
         _ => None,
     }
 }
