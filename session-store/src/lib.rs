@@ -10,10 +10,11 @@
 //! let tensors = vec![KvTensor::new(KvKind::Key, 0, 1, 4, KvDtype::U8), KvTensor::new(KvKind::Value, 0, 1, 4, KvDtype::U8)];
 //! let cells = (0..2).map(|pos| Cell { pos, rotated_pos: pos, seqs: 1 }).collect();
 //! let image = KvImage {
-//!     groups: vec![GroupImage { cells, per_head_rows: false }],
+//!     groups: vec![GroupImage::of_cells(cells)],
 //!     next: vec![(SeqId(0), 2)],
 //!     tensors: tensors.clone(),
 //!     data: vec![vec![7; 8]; 2],
+//!     ..KvImage::default()
 //! };
 //! let tokens = SavedToken::prompt(&[TokenId(256), TokenId(90)]);
 //! let snapshot = Snapshot {

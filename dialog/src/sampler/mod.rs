@@ -34,6 +34,7 @@
 //! *Source*: measured on libGenie 1.21 over its own logits (dialog/tests/sampler_draws.rs, conformance/tests/sampler_htp.rs).
 
 mod chances;
+mod cpp_select;
 mod filter;
 mod penalties;
 mod rng;
@@ -220,6 +221,21 @@ impl Sampler {
         self.penalties.accept(token);
     }
 
+    /// The window of the penalties.
+    pub(crate) fn window(&self) -> &Penalties {
+        &self.penalties
+    }
+
+    /// Goes on with another window of penalties.
+    pub(crate) fn set_window(&mut self, window: Penalties) {
+        self.penalties = window;
+    }
+
+    /// Exchanges the window of the penalties with another one.
+    pub(crate) fn exchange_window(&mut self, other: &mut Penalties) {
+        std::mem::swap(&mut self.penalties, other);
+    }
+
     /// Back to the start: penalty window empty, random state as seeded (a fresh seed if none was set).
     pub fn reset(&mut self) {
         self.seed = self.settings.seed().unwrap_or_else(random_seed);
@@ -245,10 +261,10 @@ impl Sampler {
 /// Filters and draws. `row` is what the scratch was loaded with.
 fn draw(scratch: &mut filter::Scratch, settings: &SamplerSettings, row: &[f32], u: f64) -> TokenId {
     let genie = settings.rules() == SamplerRules::Genie;
-    let misplaced = genie && settings.top_k() == 0 && settings.top_p() < 1.0;
+    let evenly = genie && settings.top_k() == 0 && settings.top_p() < 1.0;
     // A division by 0: every probability is NaN in libGenie, and no comparison with one holds.
     let undefined = genie && row.contains(&f32::INFINITY);
-    if undefined && misplaced {
+    if undefined && evenly {
         return TokenId(0);
     }
     scratch.keep_top_k(settings.top_k());
@@ -256,7 +272,7 @@ fn draw(scratch: &mut filter::Scratch, settings: &SamplerSettings, row: &[f32], 
         return scratch.last();
     }
     scratch.keep_top_p(settings.top_p());
-    if misplaced { scratch.draw_by_misplaced_weights(row, u) } else { scratch.draw(settings.temp(), u) }
+    if evenly { scratch.draw_evenly(u) } else { scratch.draw(settings.temp(), u) }
 }
 
 /// Refuses rows that have no meaningful maximum; gives the argmax, lowest id first.

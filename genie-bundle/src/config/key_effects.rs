@@ -43,13 +43,15 @@ impl KeyEffect {
 /// Below `/dialog`.
 pub(super) const KEY_EFFECTS: &[(&str, KeyEffect)] = &[
     ("version", Acts("1 is the only version")),
-    ("type", InPart("`basic`, `spd`; other kinds of dialog are not yet supported")),
+    ("type", InPart("`basic`, `multistream`, `spd`; other kinds of dialog are not yet supported")),
     ("stop-sequence", Acts("ends replies to text")),
     ("max-num-tokens", Acts("`--max-tokens` overrides it")),
     ("ssd-q1", Refused("the kind `ssd-q1` is not yet supported")),
     ("lade", Refused("the kind `lade` is not yet supported")),
     ("spd", Acts("docs/speculation.md")),
-    ("multistream", Refused("the kind `multistream` is not yet supported")),
+    ("multistream", Acts("several replies to a prompt; docs/dialog-kinds.md")),
+    ("multistream/n-streams", Acts("most streams, 1 to 64")),
+    ("multistream/p-threshold", Acts("a first token that is less likely begins no stream; 0 if absent")),
     ("eaglet", Refused("the kind `eaglet` is not yet supported")),
     ("kv-share", Refused("the kind `kv-share` is not yet supported")),
     ("perlayer-embedding", Refused("per-layer embeddings are not yet supported")),

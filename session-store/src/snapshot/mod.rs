@@ -8,6 +8,7 @@
 //! skipped. Version 1 is read (`v1`), version 2 is written.
 
 mod container;
+mod scored;
 mod sections;
 mod v1;
 
