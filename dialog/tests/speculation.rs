@@ -214,11 +214,41 @@ struct Case {
 fn case() -> impl Strategy<Value = Case> {
     let numbers = [1_usize..12, 0..12, 0..12];
     let edges = (24_usize..160, 8_usize..200, 2_usize..33);
-    (0..KINDS.len(), numbers, (1_usize..3, 0_u64..101), edges, (90_u32..128, prop::option::of("[a-e]{1,2}")),
-     any::<[bool; 2]>(), prop::collection::vec(event(), 1..5))
-        .prop_map(|(kind, numbers, (order, noise), (context_size, draft_room, widest), (eos, stop), [sampled, genie], events)| {
-            Case { kind, numbers, order, noise, draft_room, context_size, widest, eos, stop, sampled, genie, events }
-        })
+    (
+        0..KINDS.len(),
+        numbers,
+        (1_usize..3, 0_u64..101),
+        edges,
+        (90_u32..128, prop::option::of("[a-e]{1,2}")),
+        any::<[bool; 2]>(),
+        prop::collection::vec(event(), 1..5),
+    )
+        .prop_map(
+            |(
+                kind,
+                numbers,
+                (order, noise),
+                (context_size, draft_room, widest),
+                (eos, stop),
+                [sampled, genie],
+                events,
+            )| {
+                Case {
+                    kind,
+                    numbers,
+                    order,
+                    noise,
+                    draft_room,
+                    context_size,
+                    widest,
+                    eos,
+                    stop,
+                    sampled,
+                    genie,
+                    events,
+                }
+            },
+        )
 }
 
 fn dialog_of(case: &Case, row: Option<&Row>) -> Dialog {

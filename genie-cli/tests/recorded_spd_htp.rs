@@ -116,9 +116,8 @@ fn slots(execution: &Value) -> Option<Vec<(u64, u64)>> {
 /// Whether every row that an execution attends to lies in the slot of its own position.
 fn is_intact(all: &[Value], execution: &Value) -> bool {
     let row_of = |(n, row): (u64, u64)| all.iter().find(|e| e["n"] == n)?["pos"][row as usize].as_u64();
-    slots(execution).is_some_and(|slots| {
-        slots.into_iter().enumerate().all(|(slot, origin)| row_of(origin) == Some(slot as u64))
-    })
+    slots(execution)
+        .is_some_and(|slots| slots.into_iter().enumerate().all(|(slot, origin)| row_of(origin) == Some(slot as u64)))
 }
 
 #[test]
@@ -219,7 +218,8 @@ fn counts_are_libgenies() {
         }
         for (step, event) in steps.iter().filter(|step| step["step"][0] == "query").zip(queries) {
             ask(&mut session, &step["step"]);
-            let ours = session.profile().to_json()["components"][0]["events"].as_array().unwrap().last().unwrap().clone();
+            let ours =
+                session.profile().to_json()["components"][0]["events"].as_array().unwrap().last().unwrap().clone();
             let value = |key: &str| ours.get(key).map(|entry| entry["value"].clone());
             let wanted = |key: &str| event.get(key).cloned();
             // Its sum over rounds is never cleared, so that only the first query's rate means anything.
