@@ -108,5 +108,5 @@ pub use genie_tokenizer::{Detokenizer, Tokenizer, TokenizerError};
 pub use kinds::DialogKind;
 pub use kpi::{Profile, QueryKpis};
 pub use kpi_text::{Kpi, Kpis};
-pub use sampler::{Sampler, SamplerError, SamplerSettings};
+pub use sampler::{Sampler, SamplerCallback, SamplerError, SamplerSettings};
 pub use session_store::{RestoreNote, SaveFormat, SaveReport};

@@ -81,6 +81,8 @@ pub enum Error {
     Start { backend: String, source: qnn_api::Error },
     #[error("`{key}` of the config is {token}, but the model's vocabulary has {vocab_size} entries")]
     SpecialToken { key: &'static str, token: TokenId, vocab_size: usize },
+    #[error("the config's sampler calls the function `{name}`, which the program has not given")]
+    NoSamplerCallback { name: String },
     #[error("the encoder's vectors have {found} numbers, the config's `embed-size` is {expected}")]
     EncoderWidth { expected: usize, found: usize },
     #[error("the text has {found} tokens, but the encoder takes at most {most}")]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dialog::sampler::SamplerRules;
-use dialog::{Dialog, DialogConfig, Tokenizer};
+use dialog::{Dialog, DialogConfig, SamplerCallback, Tokenizer};
 use engine::{Engine, EngineConfig, EngineError, ModelHash, PrefixCache, StopFlag, TokenModel};
 use genie_bundle::calibration::CalibrationMismatch;
 use genie_bundle::config::Problem;
@@ -98,11 +98,19 @@ impl Bundle {
         config
     }
 
+    /// The function that the config's sampler calls, if it calls one.
+    fn sampler_callback(&self, options: &Options) -> Result<Option<SamplerCallback>, Error> {
+        let Some(name) = self.config.sampler_callback() else { return Ok(None) };
+        let found = options.sampler_callbacks.iter().find(|(own, _)| own == name);
+        found.map(|(_, callback)| Some(callback.clone())).ok_or_else(|| Error::NoSamplerCallback { name: name.into() })
+    }
+
     /// Opens the backend and loads the graphs.
     ///
     /// # Errors
     /// What the options ask for is not there, the graphs do not load, or a small binary is not the manifest's.
     pub fn open(mut self, options: &Options) -> Result<Model, Error> {
+        let sampler_callback = self.sampler_callback(options)?;
         let began = Instant::now();
         let second = match (&options.speculation, self.config.of_second_engine()) {
             (Speculation::OfConfig, Some(config)) => Some(Self { path: self.path.clone(), config }),
@@ -144,6 +152,7 @@ impl Bundle {
         }
         let mut model = Model {
             engine,
+            sampler_callback,
             second: other,
             speculation: options.speculation.clone(),
             weights,
@@ -176,6 +185,8 @@ impl Bundle {
 pub struct Model {
     // Dropped in this order: the power vote outlives the engine.
     engine: Engine,
+    /// Chooses tokens, where the config names it.
+    sampler_callback: Option<SamplerCallback>,
     /// The other engine of two.
     second: Option<SecondModel>,
     speculation: Speculation,
@@ -229,6 +240,7 @@ impl Model {
         if as_genie {
             dialog.set_sampler(dialog.sampler().settings().clone().with_rules(SamplerRules::Genie));
         }
+        dialog.set_sampler_callback(self.sampler_callback);
         dialog.set_prefix_cache(self.prefix_cache);
         dialog.set_init_time(self.opening + began.elapsed());
         Ok(Session::new(dialog, self.weights, self.bundle, (self.active, second_active)))

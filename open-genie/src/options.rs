@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use dialog::SamplerCallback;
 use engine::{EmbeddingCallback, GraphProfile, ModeKind};
 use kvmanager::plan::{CostTable, Policy, Variants};
 use qnn_api::PerfPolicy;
@@ -35,6 +36,7 @@ pub struct Options {
     pub(crate) long_context: LongContext,
     pub(crate) reserved_tokens: Option<usize>,
     pub(crate) context_size: Option<usize>,
+    pub(crate) sampler_callbacks: Vec<(String, SamplerCallback)>,
     pub(crate) token_embedding: Option<EmbeddingCallback>,
     pub(crate) speculation: Speculation,
 }
@@ -161,6 +163,13 @@ impl Options {
     #[must_use]
     pub fn token_embedding(mut self, callback: EmbeddingCallback) -> Self {
         self.token_embedding = Some(callback);
+        self
+    }
+
+    /// A function that chooses tokens, by the name that configs with sampler type `custom` give as `callback-name`.
+    #[must_use]
+    pub fn sampler_callback(mut self, name: impl Into<String>, callback: SamplerCallback) -> Self {
+        self.sampler_callbacks.push((name.into(), callback));
         self
     }
 

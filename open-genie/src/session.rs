@@ -6,8 +6,8 @@ use std::path::Path;
 
 use dialog::sampler::SamplerRules;
 use dialog::{
-    Control, Dialog, DialogError, Profile, Reply, RestoreReport, SamplerSettings, SaveReport, SentenceCode, Signal,
-    StopReason,
+    Control, Dialog, DialogError, Profile, Reply, RestoreReport, SamplerCallback, SamplerSettings, SaveReport,
+    SentenceCode, Signal, StopReason,
 };
 use engine::{PrefixCacheFault, StepLog};
 use genie_types::TokenId;
@@ -52,6 +52,8 @@ pub enum Prompt<'a> {
     /// Rows of embeddings, one after the other, for models that take them: an image's, or a text's from elsewhere. No BOS is put
     /// before them. [`Session::embedding_width`] is the length of a row.
     Embeddings(&'a [f32]),
+    /// Several texts at once, each with a conversation of its own: see [`Token::stream`] and [`Reply::streams`].
+    Batch(&'a [String]),
 }
 
 impl<'a> From<&'a str> for Prompt<'a> {
@@ -146,6 +148,7 @@ impl Session {
             Prompt::Text(text) => self.dialog.start(text, code),
             Prompt::Plain(text) => self.dialog.start_plain(text, code),
             Prompt::Tokens(tokens) => self.dialog.start_tokens(tokens, code),
+            Prompt::Batch(texts) => self.dialog.start_batch(texts, code),
             Prompt::Embeddings(rows) => self.dialog.start_embeddings(rows, code),
         };
         match started {
@@ -249,6 +252,11 @@ impl Session {
     pub fn set_streams(&mut self, n: usize, p_threshold: f32) -> Result<(), Error> {
         let kind = dialog::kinds::MultiStream::new(n, p_threshold).map_err(Error::Dialog)?;
         self.dialog.set_kind(Box::new(kind)).map_err(Error::Dialog)
+    }
+
+    /// Lets a function choose each token from the logits from now on, penalties applied; `None` is the sampler's own way.
+    pub fn set_sampler_callback(&mut self, callback: Option<SamplerCallback>) {
+        self.dialog.set_sampler_callback(callback);
     }
 
     /// Texts that end a reply, from the next prompt on.

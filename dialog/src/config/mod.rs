@@ -109,6 +109,12 @@ impl DialogConfig {
         &self.sampler
     }
 
+    /// The name of the function that chooses tokens, for sampler type `custom`.
+    pub fn sampler_callback(&self) -> Option<&str> {
+        let block = self.genie.sampler();
+        block.callback_name.as_deref().filter(|_| block.kind.as_deref() == Some("custom"))
+    }
+
     /// The Hugging Face `tokenizer.json`, absolute if the base was.
     pub fn tokenizer(&self) -> &Path {
         self.genie.tokenizer()

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use engine::{Admission, ContextLimit, EngineError, Overflow, PrefixCache, TokenModel};
 use genie_types::TokenId;
 
+use super::batch::Batch;
 use super::codes::{SentenceCode, StopReason};
 use super::control::Control;
 use super::decoding::{Decoding, ReplyWriter};
@@ -18,7 +19,7 @@ use super::reply_text::{ReplyText, StopRules};
 use crate::config::{ContextSettings, DialogConfig};
 use crate::kinds::{self, Basic, DialogKind, Models};
 use crate::kpi::Profile;
-use crate::sampler::{Sampler, SamplerRules, SamplerSettings};
+use crate::sampler::{Sampler, SamplerCallback, SamplerRules, SamplerSettings};
 use genie_tokenizer::Tokenizer;
 
 /// Bytes of text that are given to the tokenizer whatever the context is.
@@ -29,12 +30,14 @@ pub struct Dialog {
     pub(super) model: Box<dyn TokenModel>,
     /// The other model of two: a draft, or one that goes on for the first.
     pub(super) second: Option<Box<dyn TokenModel>>,
-    tokenizer: Tokenizer,
+    pub(super) tokenizer: Tokenizer,
     pub(super) sampler: Sampler,
     pub(super) kind: Box<dyn DialogKind>,
     pub(super) context: ContextSettings,
-    rules: StopRules,
+    pub(super) rules: StopRules,
     control: Control,
+    /// The conversations of several prompts, after a batch query.
+    pub(super) batch: Option<Batch>,
     /// The last token drawn, if the model has not processed it. The model's transcript has all others.
     pub(super) unprocessed: Option<TokenId>,
     /// A `BEGIN` or `CONTINUE` was the last query.
@@ -98,6 +101,7 @@ impl Dialog {
             context,
             rules: StopRules::default(),
             control,
+            batch: None,
             unprocessed: None,
             open: false,
             paused: None,
@@ -175,9 +179,14 @@ impl Dialog {
     /// # Errors
     /// As [`query`](Self::query).
     pub fn start(&mut self, text: &str, code: SentenceCode) -> Result<Generation<'_>, DialogError> {
-        self.may_fit(text)?;
-        let new = self.tokenizer.encode(text)?;
+        let new = self.encode(text)?;
         self.start_text(new, code)
+    }
+
+    /// The tokens of a text that may fit.
+    pub(super) fn encode(&self, text: &str) -> Result<Vec<TokenId>, DialogError> {
+        self.may_fit(text)?;
+        Ok(self.tokenizer.encode(text)?)
     }
 
     /// As [`start`](Self::start), for text in which control tokens are not recognised: what others wrote cannot end a turn.
@@ -241,6 +250,7 @@ impl Dialog {
     /// # Errors
     /// As [`embedding_query`](Self::embedding_query).
     pub fn start_embeddings(&mut self, rows: &[f32], code: SentenceCode) -> Result<Generation<'_>, DialogError> {
+        self.leave_batch()?;
         let ids = self.model.add_embeddings(rows)?;
         let (new, rules): (Vec<TokenId>, _) = (ids.map(TokenId).collect(), self.rules.clone());
         let bos = self.context.bos.take();
@@ -250,6 +260,7 @@ impl Dialog {
     }
 
     fn begin(&mut self, new: &[TokenId], code: SentenceCode, rules: StopRules) -> Result<Generation<'_>, DialogError> {
+        self.leave_batch()?;
         let plan = self.plan(new, code)?;
         self.begin_with(plan, code, rules)
     }
@@ -292,11 +303,15 @@ impl Dialog {
     /// The parts that one step of a reply works with.
     pub(super) fn decoding<'a>(&'a mut self, query: &'a mut QueryState) -> (&'a mut dyn DialogKind, Decoding<'a>) {
         let limit = self.limit();
-        let Self { model, second, sampler, kind, context, control, unprocessed, prefix_cache, .. } = self;
+        let Self { model, second, sampler, kind, context, control, unprocessed, prefix_cache, batch, .. } = self;
+        let kind: &mut dyn DialogKind = match batch {
+            Some(batch) if query.batch => batch,
+            _ => &mut **kind,
+        };
         let reply = ReplyWriter { sampler, context, query };
         let (model, prefix_cache) = (&mut **model, prefix_cache.as_ref());
         let second = second.as_deref_mut();
-        (&mut **kind, Decoding { model, second, unprocessed, prefix_cache, control, limit, reply })
+        (kind, Decoding { model, second, unprocessed, prefix_cache, control, limit, reply })
     }
 
     /// After a failure: what the model holds stays, a token that it has not processed is forgotten.
@@ -414,6 +429,7 @@ impl Dialog {
     /// # Errors
     /// The model cannot be reset.
     pub fn reset(&mut self) -> Result<(), DialogError> {
+        self.batch = None;
         self.model.reset()?;
         self.second.as_mut().map_or(Ok(()), |second| second.reset())?;
         self.kind.forget();
@@ -448,7 +464,14 @@ impl Dialog {
 
     /// Draws tokens another way from now on; penalties and random sequence start over.
     pub fn set_sampler(&mut self, settings: SamplerSettings) {
+        let callback = self.sampler.callback().cloned();
         self.sampler = Sampler::new(settings);
+        self.sampler.set_callback(callback);
+    }
+
+    /// Lets a function choose tokens from now on; `None` is the sampler's own way.
+    pub fn set_sampler_callback(&mut self, callback: Option<SamplerCallback>) {
+        self.sampler.set_callback(callback);
     }
 
     /// The limit on generated tokens; `usize::MAX` is none.

@@ -56,6 +56,22 @@ pub enum DialogError {
         /// The kind.
         kind: &'static str,
     },
+    /// No prompts, or more than a batch can have.
+    #[error("a batch of {found} prompts: expected 1 to {most}")]
+    BatchSize {
+        /// How many came.
+        found: usize,
+        /// The most there may be.
+        most: usize,
+    },
+    /// The next turn of a batch has another number of prompts.
+    #[error("{found} prompts came, but the conversations of this batch are {expected}; a reset begins others")]
+    BatchCount {
+        /// How many there are.
+        expected: usize,
+        /// How many came.
+        found: usize,
+    },
     /// Too few or too many streams.
     #[error("{found} streams: expected 1 to {most}")]
     StreamCount {
@@ -112,6 +128,9 @@ pub enum DialogError {
     /// There is no conversation yet.
     #[error("nothing to save: the dialog has no tokens yet")]
     NothingToSave,
+    /// The conversations of several prompts have no file format.
+    #[error("a batch of prompts cannot be saved, expected a dialog of one")]
+    BatchNotSaved,
     /// A stop sequence that would match everywhere.
     #[error("stop sequence {index} is empty, expected at least one character")]
     EmptyStopSequence {

@@ -20,6 +20,8 @@ pub(crate) struct LaneRules {
     /// A text comes whole, when its lane is over, with the text of its end token and a line end; the limit on tokens is
     /// ignored.
     pub(crate) whole_texts: bool,
+    /// Each lane has the context for itself; otherwise they share its rows.
+    pub(crate) own_context: bool,
 }
 
 /// One of the replies.
@@ -37,17 +39,19 @@ pub(crate) struct Lane {
     pub(crate) stop: Option<StopReason>,
     /// From which place of its sequence on everything is forgotten, after a stop sequence.
     pub(crate) cut: Option<usize>,
+    /// What is next was drawn, not given.
+    drawn: bool,
 }
 
 impl Lane {
     pub(super) fn new(seq: SeqId, next: Vec<TokenId>, reply_text: ReplyText, window: Penalties) -> Self {
         let (tokens, text) = (Vec::new(), String::new());
-        Self { seq, next, tokens, text, given: (0, 0), reply_text, window, stop: None, cut: None }
+        Self { seq, next, tokens, text, given: (0, 0), reply_text, window, stop: None, cut: None, drawn: false }
     }
 
     /// The token drawn last, if the model has not processed it.
     pub(crate) fn unprocessed(&self) -> Option<TokenId> {
-        self.next.last().copied().filter(|_| self.cut.is_none())
+        self.next.last().copied().filter(|_| self.drawn && self.cut.is_none())
     }
 
     /// Takes a token as the next of the lane, at `place` of its sequence.
@@ -60,6 +64,7 @@ impl Lane {
     ) -> Result<(), DialogError> {
         self.next.clear();
         self.next.push(token);
+        self.drawn = true;
         let query = &mut *reply.query;
         let ended = if reply.context.eos.contains(&token) {
             Some(StopReason::Eos)
@@ -129,10 +134,22 @@ impl Lanes {
         if has_started && control.take().is_some() {
             return Ok(Some(self.end_all(StopReason::Aborted)));
         }
+        if self.rules.own_context {
+            let model = model.sequences().ok_or_else(several_sequences)?;
+            for lane in self.list.iter_mut().filter(|lane| lane.stop.is_none()) {
+                let n_past = model.transcript_of(lane.seq).map_or(0, |t| t.len());
+                if n_past + lane.next.len() > *limit {
+                    lane.stop = Some(StopReason::ContextLimit);
+                }
+            }
+            if self.list.iter().all(|lane| lane.stop.is_some()) {
+                return self.give_out(decoding);
+            }
+        }
         let live: Vec<usize> = (0..self.list.len()).filter(|&i| self.list[i].stop.is_none()).collect();
         let tokens: Vec<Vec<TokenId>> = live.iter().map(|&i| self.list[i].next.clone()).collect();
         let n_new: usize = tokens.iter().map(Vec::len).sum();
-        if has_started && self.n_rows + n_new > *limit {
+        if has_started && !self.rules.own_context && self.n_rows + n_new > *limit {
             return self.full(reply, self.rules.whole_texts).map(Some);
         }
         let model = model.sequences().ok_or_else(|| several_sequences())?;

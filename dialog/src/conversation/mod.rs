@@ -8,6 +8,7 @@
 //! stop sequence costs no token before it; prompts are refused before anything runs if they do not fit, and a reply that
 //! fills the context ends with [`StopReason::ContextLimit`], after which the dialog is usable.
 
+mod batch;
 pub(crate) mod codes;
 mod control;
 pub(crate) mod decoding;

@@ -42,6 +42,8 @@ pub(crate) struct QueryState {
     pub(super) ends: VecDeque<(usize, usize)>,
     /// Chunks given out so far.
     pub(super) n_chunks: usize,
+    /// The prompts are several.
+    pub(super) batch: bool,
     /// What the `END` chunk carries.
     pub(super) end_text: &'static str,
     /// Pieces of several replies to be given out, and the one that was last.
@@ -70,6 +72,7 @@ impl QueryState {
             max_tokens: usize::MAX,
             ends: VecDeque::with_capacity(16),
             n_chunks: 0,
+            batch: false,
             end_text: "",
             pending: VecDeque::new(),
             current: Pending::default(),

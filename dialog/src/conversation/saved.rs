@@ -43,6 +43,9 @@ impl Dialog {
     /// # Errors
     /// [`DialogError::NothingToSave`]; [`DialogError::Engine`] if the model cannot be saved.
     pub fn snapshot(&mut self) -> Result<Snapshot, DialogError> {
+        if self.batch.is_some() {
+            return Err(DialogError::BatchNotSaved);
+        }
         if self.view().is_empty() {
             return Err(DialogError::NothingToSave);
         }
@@ -83,6 +86,7 @@ impl Dialog {
         let (tokens, generated) = snapshot.history();
         let pairs = tokens.iter().zip(&generated).filter(|(_, generated)| **generated);
         pairs.for_each(|(token, _)| self.sampler.accept(*token));
+        self.batch = None;
         self.unprocessed = state.unprocessed;
         self.open = state.open;
         self.paused = None;

@@ -36,7 +36,7 @@ impl MultiStream {
     }
 
     fn start(&mut self, decoding: &mut Decoding<'_>) -> Result<Option<StopReason>, DialogError> {
-        let rules = LaneRules { whole_texts: decoding.as_genie() };
+        let rules = LaneRules { whole_texts: decoding.as_genie(), own_context: false };
         let logits = match decoding.process_input()? {
             Ok(logits) => logits,
             Err(stop) => return Ok(Some(stop)),

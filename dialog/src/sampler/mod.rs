@@ -35,12 +35,14 @@
 
 mod chances;
 mod cpp_select;
+mod custom;
 mod filter;
 mod penalties;
 mod rng;
 mod settings;
 
 pub use chances::Chances;
+pub use custom::SamplerCallback;
 pub use penalties::Penalties;
 pub use rng::{Mt19937, RngStateError};
 pub use settings::{SamplerRules, SamplerSettings, SettingsError, TokenPenalty};
@@ -65,6 +67,14 @@ pub enum SamplerError {
         /// Length of the row.
         n_vocab: usize,
     },
+    /// A program's sampler returned no token of the vocabulary.
+    #[error("the sampler function returned token {token}, expected one below {n_vocab}")]
+    Callback {
+        /// What it returned.
+        token: TokenId,
+        /// Length of the row.
+        n_vocab: usize,
+    },
     /// All logits are minus infinity.
     #[error("all {n_vocab} logits are -inf: every token is masked")]
     AllMasked {
@@ -79,6 +89,8 @@ pub enum SamplerError {
 #[derive(Debug)]
 pub struct Sampler {
     settings: SamplerSettings,
+    /// Chooses in place of the settings.
+    callback: Option<SamplerCallback>,
     rng: Mt19937,
     seed: u32,
     penalties: Penalties,
@@ -96,6 +108,7 @@ impl Sampler {
         Self {
             rng: Mt19937::new(seed),
             seed,
+            callback: None,
             penalties: Penalties::new(settings.effective_penalty()),
             row: Vec::new(),
             scratch: filter::Scratch::default(),
@@ -114,6 +127,30 @@ impl Sampler {
         self.seed
     }
 
+    /// Lets a function choose tokens from now on, in place of temperature, top-k, top-p and the random sequence.
+    pub fn set_callback(&mut self, callback: Option<SamplerCallback>) {
+        self.callback = callback;
+    }
+
+    /// The function that chooses, if there is one.
+    pub fn callback(&self) -> Option<&SamplerCallback> {
+        self.callback.as_ref()
+    }
+
+    fn ask(&mut self, callback: &SamplerCallback, logits: &[f32]) -> Result<TokenId, SamplerError> {
+        check(logits)?;
+        let token = if self.penalties.is_active() {
+            self.row.clear();
+            self.row.extend_from_slice(logits);
+            self.penalties.apply(&mut self.row);
+            callback.choose(&self.row)
+        } else {
+            callback.choose(logits)
+        };
+        let n_vocab = logits.len();
+        if token.0 as usize >= n_vocab { Err(SamplerError::Callback { token, n_vocab }) } else { Ok(token) }
+    }
+
     /// The next token for one row of logits `[n_vocab]`. Ties go to the lowest id.
     ///
     /// Does not change the penalty window: call [`Sampler::accept`] with the token that is kept.
@@ -121,6 +158,9 @@ impl Sampler {
     /// # Errors
     /// The row is empty, has NaN or +inf, or masks every token.
     pub fn sample(&mut self, logits: &[f32]) -> Result<TokenId, SamplerError> {
+        if let Some(callback) = self.callback.clone() {
+            return self.ask(&callback, logits);
+        }
         let best = check(logits)?;
         if self.settings.is_argmax() {
             return Ok(best);

@@ -77,8 +77,8 @@ pub(super) const KEY_EFFECTS: &[(&str, KeyEffect)] = &[
     ("context/grammar/backend", Refused("grammars are not yet supported; \"\" is none")),
     // sampler
     ("sampler", Acts("absent: libGenie's defaults, with a warning")),
-    ("sampler/type", InPart("`basic`; `custom` is not yet supported")),
-    ("sampler/callback-name", Ignored("only the type `custom` has a callback")),
+    ("sampler/type", Acts("`basic`, or `custom`: a program gives the function, `Options::sampler_callback`")),
+    ("sampler/callback-name", Acts("the function of the type `custom`")),
     ("sampler/seed", Acts("-1 is a new one in each run")),
     ("sampler/temp", Acts("0 takes the most likely token")),
     ("sampler/top-k", Acts("0 keeps all, 1 takes the most likely token")),

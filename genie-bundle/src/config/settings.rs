@@ -31,6 +31,11 @@ pub struct ContextSettings {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct SamplerSettings {
+    /// `basic`, or `custom`: a program's function chooses.
+    #[serde(rename = "type")]
+    pub kind: Option<String>,
+    /// The name of that function.
+    pub callback_name: Option<String>,
     /// Seed of the random sequence; -1 asks for a random one.
     pub seed: Option<i32>,
     /// Temperature, at least 0.

@@ -17,9 +17,6 @@ pub(super) fn unsupported(root: &Node<'_>) -> Vec<Problem> {
         let hint = format!("this build runs {} dialogs", known.join(", "));
         out.push(not_yet(&d, "type", &format!("dialog type `{kind}`")).hint(hint));
     }
-    if d.get("sampler").and_then(|s| s.str("type")) == Some("custom") {
-        out.push(not_yet(&d, "sampler", "sampler type `custom`"));
-    }
     if let Some(g) = d.get("context").and_then(|c| c.get("grammar"))
         && let Some(backend) = g.str("backend").filter(|b| !b.is_empty())
     {

@@ -49,6 +49,10 @@ pub struct Args {
     /// Token ids instead of text; the BOS token is put before them, as in Genie's token queries.
     #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = number::count_u32)]
     pub prompt_tokens: Option<Vec<u32>>,
+    /// Several prompts at once, one in each line of a file (`-` for stdin). Each line of the output is led by its prompt's number,
+    /// `1| `.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "prompt_file", "prompt_tokens", "streams", "save", "restore"])]
+    pub prompts: Option<PathBuf>,
     /// Rows of embeddings instead of text, for models that take them: a raw file of little-endian numbers. TYPE is `float32`
     /// [default], `native` (the type of the graphs' input), `ufixed8`, `ufixed16`, `sfixed8` or `sfixed16`.
     #[arg(long, value_name = "FILE[,TYPE[,SCALE,OFFSET]]", conflicts_with_all = ["prompt", "prompt_file", "prompt_tokens"])]
@@ -170,6 +174,7 @@ enum Prompt {
     /// The file's bytes, until the model is there to say what they are.
     File(Vec<u8>),
     Embeddings(Vec<f32>),
+    Batch(Vec<String>),
 }
 
 impl Prompt {
@@ -188,6 +193,7 @@ impl Prompt {
             Self::Text(text) if args.no_parse_special => open_genie::Prompt::Plain(text),
             Self::Text(text) => open_genie::Prompt::Text(text),
             Self::Tokens(tokens) => open_genie::Prompt::Tokens(tokens),
+            Self::Batch(texts) => open_genie::Prompt::Batch(texts),
             Self::Embeddings(rows) => open_genie::Prompt::Embeddings(rows),
             Self::File(_) => open_genie::Prompt::Embeddings(&[]),
         }
@@ -235,7 +241,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
         silent: args.json,
         code: if args.saved.rewind { SentenceCode::Rewind } else { SentenceCode::Complete },
         keep_room: args.saved.save.is_some() && args.max_tokens.is_none(),
-        several: args.streams.is_some() || session.bundle().config().kind() == "multistream",
+        several: args.prompts.is_some() || args.streams.is_some() || session.bundle().config().kind() == "multistream",
     };
     let streamed = stream(manner, printer, &deferred, &mut session, prompt.lent(args));
     end(args, printer, &mut session, graphs.as_ref(), streamed)
@@ -392,6 +398,10 @@ fn kv_mode(name: &str) -> Result<ModeKind> {
 fn prompt(args: &Args, printer: &Printer) -> Result<Prompt> {
     if let Some(tokens) = &args.prompt_tokens {
         return Ok(Prompt::Tokens(tokens.iter().copied().map(TokenId).collect()));
+    }
+    if let Some(file) = &args.prompts {
+        let text = prompt_text::read(file, Role::Prompt, printer)?;
+        return Ok(Prompt::Batch(text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()));
     }
     if let Some(file) = &args.embedding_file {
         let read = std::fs::read(&file.path);

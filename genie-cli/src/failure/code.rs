@@ -108,7 +108,9 @@ fn of_front(error: &Error) -> Option<&'static str> {
         | Error::NothingToVerify
         | Error::Tolerance { .. }
         | Error::NoCacheFolder => Some("invalid-argument"),
-        Error::UnknownPerfProfile { .. } | Error::EncoderWidth { .. } => Some("invalid-config"),
+        Error::UnknownPerfProfile { .. } | Error::EncoderWidth { .. } | Error::NoSamplerCallback { .. } => {
+            Some("invalid-config")
+        }
         Error::TextTooLong { .. } => Some("context-exceeded"),
         Error::NoFile { .. } => Some("not-found"),
         Error::NoBinary { .. }
@@ -144,9 +146,12 @@ fn of_dialog(error: &DialogError) -> Option<&'static str> {
         DialogError::UnknownKind { .. } | DialogError::EmptyStopSequence { .. } => Some("invalid-config"),
         DialogError::RandomState(_) | DialogError::NoDialogSaved => Some("invalid-session"),
         DialogError::NothingToSave => Some("nothing-to-save"),
-        DialogError::Empty | DialogError::StreamCount { .. } | DialogError::TokensRefused { .. } => {
-            Some("invalid-argument")
-        }
+        DialogError::Empty
+        | DialogError::StreamCount { .. }
+        | DialogError::BatchSize { .. }
+        | DialogError::BatchCount { .. }
+        | DialogError::BatchNotSaved
+        | DialogError::TokensRefused { .. } => Some("invalid-argument"),
         _ => None,
     }
 }

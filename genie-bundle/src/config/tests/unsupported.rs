@@ -60,10 +60,6 @@ fn what_this_build_cannot_do_is_refused_by_name() {
             "/dialog/engine/model/positional-encoding/1/prefix: only encodings of type `rope` can have a prefix of their own",
         ),
         (
-            with(&[("/dialog/sampler", json!({"version": 1, "type": "custom", "callback-name": "f"}))]),
-            "/dialog/sampler: sampler type `custom` is not yet supported",
-        ),
-        (
             with(&[("/dialog/engine/model/binary/ctx-bins", json!(["record://model"]))]),
             "/dialog/engine/model/binary/ctx-bins/0: reading binaries out of a DLC (`record://`) is not yet supported",
         ),

@@ -1,0 +1,152 @@
+//! Several prompts at once, each with a conversation of its own: Genie's batch query.
+//!
+//! A prompt is a sequence of the model, and one step takes tokens of all of them. *Invariant*: as long as batch queries follow each
+//! other, sequence `i` holds the conversation of prompt `i`; any other query forgets them.
+
+use std::time::Instant;
+
+use engine::{EngineError, Overflow, SeqId, SeqTokens};
+use genie_types::TokenId;
+
+use super::codes::{SentenceCode, StopReason};
+use super::decoding::Decoding;
+use super::dialog::Dialog;
+use super::error::DialogError;
+use super::generation::Generation;
+use super::history::History;
+use super::lanes::{Lane, LaneRules, Lanes, several_sequences};
+use super::query_plan::{self, QueryPlan};
+use super::query_state::QueryState;
+use super::reply_text::{ReplyText, StopRules};
+use crate::kinds::DialogKind;
+use crate::sampler::{Penalties, SamplerRules};
+
+/// What a dialog keeps between batch queries.
+#[derive(Debug)]
+pub(super) struct Batch {
+    /// By prompt: the last token drawn, if the model has not processed it, and the window of the penalties.
+    kept: Vec<(Option<TokenId>, Penalties)>,
+    /// A `BEGIN` or `CONTINUE` was the last query.
+    open: bool,
+    lanes: Lanes,
+}
+
+impl DialogKind for Batch {
+    fn name(&self) -> &'static str {
+        "batch"
+    }
+
+    fn step(&mut self, decoding: &mut Decoding<'_>) -> Result<Option<StopReason>, DialogError> {
+        self.lanes.step(decoding)
+    }
+
+    fn clean_up(&mut self, decoding: &mut Decoding<'_>) -> Result<(), DialogError> {
+        let lanes = std::mem::take(&mut self.lanes);
+        decoding.reply.query.set_streams(lanes.replies());
+        self.kept = lanes.list.iter().map(|lane| (lane.unprocessed(), lane.window.clone())).collect();
+        let model = decoding.model.sequences().ok_or_else(several_sequences)?;
+        for (seq, cut) in lanes.list.iter().filter_map(|lane| Some((lane.seq, lane.cut?))) {
+            model.remove(seq, cut..usize::MAX)?;
+        }
+        Ok(())
+    }
+}
+
+impl Dialog {
+    /// Most prompts of a batch: each is a sequence of the cache.
+    pub const MOST_PROMPTS: usize = SeqId::COUNT;
+
+    /// Replies to several prompts at once; [`Chunk::stream`](super::Chunk) says which one a piece belongs to, and
+    /// [`Reply::streams`](super::Reply) has all replies. Each prompt has a conversation of its own, which goes on with the next
+    /// batch of as many prompts; any other query starts from nothing. All of them share the context. Chunks have no `BEGIN`.
+    ///
+    /// # Errors
+    /// See [`DialogError`]; no prompts, too many, or another number than before.
+    pub fn start_batch(
+        &mut self,
+        texts: &[impl AsRef<str>],
+        code: SentenceCode,
+    ) -> Result<Generation<'_>, DialogError> {
+        use SentenceCode::{Begin, Complete, Continue, End};
+        if !matches!(code, Begin | Complete | Continue | End) {
+            return Err(DialogError::NotAQuery { code });
+        }
+        let (began, found, most) = (Instant::now(), texts.len(), Self::MOST_PROMPTS);
+        if !(1..=most).contains(&found) {
+            return Err(DialogError::BatchSize { found, most });
+        }
+        if let Some(expected) = self.batch.as_ref().map(|batch| batch.kept.len()).filter(|n| *n != found) {
+            return Err(DialogError::BatchCount { expected, found });
+        }
+        let encoded = texts.iter().map(|text| self.encode(text.as_ref())).collect::<Result<Vec<_>, _>>()?;
+        if self.batch.is_none() {
+            self.reset()?;
+            let mut window = self.sampler.window().clone();
+            window.clear();
+            self.batch = Some(Batch { kept: vec![(None, window); found], open: false, lanes: Lanes::default() });
+        }
+        let limit = self.limit();
+        let as_genie = self.sampler.settings().rules() == SamplerRules::Genie;
+        let Self { model, context, tokenizer, batch, rules, .. } = self;
+        let batch = batch.as_mut().expect("made above");
+        let model = model.sequences().ok_or_else(several_sequences)?;
+        // libGenie has no stop sequences here.
+        let rules = if as_genie { StopRules::default() } else { rules.clone() };
+        let reply_text = ReplyText::new(tokenizer);
+        let mut lanes =
+            Lanes { list: Vec::new(), rules: LaneRules { own_context: true, ..LaneRules::default() }, n_rows: 0 };
+        let mut input = Vec::new();
+        for (number, (new, (unprocessed, window))) in encoded.iter().zip(&batch.kept).enumerate() {
+            let seq = SeqId(number as u8);
+            let transcript = model.transcript_of(seq).ok_or_else(several_sequences)?;
+            let plan = query_plan::of_turn(code, batch.open, History::new(transcript, *unprocessed), context, new);
+            let (n_past, n_new) = (transcript.len(), plan.input.len());
+            if n_new == 0 {
+                return Err(DialogError::Empty);
+            }
+            if n_past + n_new > limit {
+                return Err(Overflow::ContextExceeded { n_past, n_new, limit }.into());
+            }
+            let mut window = window.clone();
+            plan.input.iter().for_each(|token| window.accept(*token));
+            input.extend_from_slice(&plan.input);
+            lanes.list.push(Lane::new(seq, plan.input, reply_text.clone(), window));
+        }
+        let plan = QueryPlan { keep: 0, input, replay: None };
+        let mut query = QueryState::new(plan, rules, reply_text, began);
+        query.batch = true;
+        self.control().take();
+        if !matches!(code, Begin | Continue) && self.max_num_tokens() > 0 {
+            let batch = self.batch.as_mut().expect("made above");
+            (batch.lanes, batch.open) = (lanes, false);
+            return Ok(Generation::new(self, query));
+        }
+        let stop = self.prefill_batch(lanes, code)?;
+        query.kpis.prefill_time = Some(query.began.elapsed());
+        self.profile.queried(query.began, &query.kpis);
+        Ok(Generation::over(self, query, stop))
+    }
+
+    /// Processes the inputs of prompts that want no reply.
+    fn prefill_batch(&mut self, lanes: Lanes, code: SentenceCode) -> Result<StopReason, DialogError> {
+        let inputs: Vec<SeqTokens<'_>> =
+            lanes.list.iter().map(|lane| SeqTokens { seq: lane.seq, tokens: &lane.next }).collect();
+        let model = self.model.sequences().ok_or_else(several_sequences)?;
+        let stopped = match model.process_batch(&inputs, &mut |_, _| ()) {
+            Err(EngineError::Stopped { .. }) => true,
+            done => done.map(|()| false)?,
+        };
+        if stopped {
+            self.control().take();
+        }
+        let batch = self.batch.as_mut().expect("a batch is under way");
+        batch.open = !stopped && code != SentenceCode::Complete && code != SentenceCode::End;
+        batch.kept = lanes.list.into_iter().map(|lane| (None, lane.window)).collect();
+        Ok(if stopped { StopReason::Aborted } else { StopReason::Prefilled })
+    }
+
+    /// Forgets the conversations of a batch, before any other query.
+    pub(super) fn leave_batch(&mut self) -> Result<(), DialogError> {
+        if self.batch.is_some() { self.reset() } else { Ok(()) }
+    }
+}
