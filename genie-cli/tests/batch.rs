@@ -66,6 +66,8 @@ fn conversations_of_a_batch_go_on_side_by_side() {
     let open = || {
         let mut session = Session::open(folder.path().join("bundle"), &Options::new()).unwrap();
         session.set_max_tokens(Some(5));
+        let greedy = session.sampler().clone().with_greedy(true);
+        session.set_sampler(greedy);
         session
     };
     let turns = [["a b", "the longer one"], ["and", "then more"]].map(|turn| turn.map(str::to_owned));
