@@ -134,7 +134,7 @@ pub(super) const KEY_EFFECTS: &[(&str, KeyEffect)] = &[
     ("engine/backend/QnnHtp", Acts("")),
     ("engine/backend/QnnHtp/use-mmap", Acts("`true` maps the binaries; `false` reads them into memory")),
     ("engine/backend/QnnHtp/mmap-budget", HtpOnly("MB of a binary that are read at a time; 0 is no limit")),
-    ("engine/backend/QnnHtp/spill-fill-bufsize", Ignored("each context has a spill buffer of its own size")),
+    ("engine/backend/QnnHtp/spill-fill-bufsize", HtpOnly("bytes of one spill buffer for all binaries; where the library refuses it, each has its own, with a warning")),
     (
         "engine/backend/QnnHtp/cpu-mask",
         Acts(
@@ -152,9 +152,9 @@ pub(super) const KEY_EFFECTS: &[(&str, KeyEffect)] = &[
     ("engine/backend/QnnHtp/shared-engine", Ignored("each session opens an engine of its own")),
     (
         "engine/backend/QnnHtp/enable-graph-switching",
-        Ignored("all selected graphs stay loaded; `execute-select-graphs` leaves out others"),
+        HtpOnly("graphs may take 1024 MB at a time, as libGenie sets it, and are swapped beyond; where the library refuses it, all stay loaded, with a warning"),
     ),
-    ("engine/backend/QnnHtp/graph-retention-order", Ignored("all selected graphs stay loaded")),
+    ("engine/backend/QnnHtp/graph-retention-order", HtpOnly("with `enable-graph-switching`: graphs that stay longest")),
     (
         "engine/backend/QnnHtp/graph-switching-lora-policy",
         Ignored("graphs are not switched: sections are applied at once"),

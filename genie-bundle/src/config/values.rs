@@ -178,6 +178,8 @@ fn backend(raw: &RawBackend, base: &Path) -> BackendSettings {
         use_mmap: htp.use_mmap,
         mmap_budget_mb: htp.mmap_budget,
         spill_fill_bytes: htp.spill_fill_bufsize,
+        graph_switching: htp.enable_graph_switching,
+        retention_order: htp.graph_retention_order.clone(),
         cpu_mask: parse_mask(&htp.cpu_mask).unwrap_or(0),
         poll: htp.poll,
         kv_dim: htp.kv_dim.and_then(|n| usize::try_from(n).ok()),
