@@ -34,7 +34,8 @@ fn said(output: &Output) -> String {
 
 /// The record of a run of `base` with these flags.
 fn record(folder: &Path, kind: (&str, &str, bool), args: &[&str]) -> Value {
-    let mut all = vec!["run", "-c", "base", "--greedy", "--json", "--long-context", kind.0, "--reserved-tokens", kind.1];
+    let mut all =
+        vec!["run", "-c", "base", "--greedy", "--json", "--long-context", kind.0, "--reserved-tokens", kind.1];
     if kind.2 {
         all.extend(["--policy", "genie"]);
     }
@@ -117,9 +118,12 @@ fn each_kind_goes_back_to_another_prompt() {
         let ids = list(&prompt(12));
         record(folder.path(), kind, &["--prompt-tokens", &ids, "-n", "100", "--save", "saved"]);
         // The whole conversation, with BOS in front: it parts from the saved one after six tokens.
-        let fresh = record(folder.path(), kind, &["--prompt-tokens", &list(&[&prompt(6)[..], &[9, 8, 7]].concat()), "-n", "90"]);
-        let whole: Vec<u32> =
-            fresh["input"].as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect();
+        let fresh = record(
+            folder.path(),
+            kind,
+            &["--prompt-tokens", &list(&[&prompt(6)[..], &[9, 8, 7]].concat()), "-n", "90"],
+        );
+        let whole: Vec<u32> = fresh["input"].as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect();
         let back = ["--restore", "saved", "--rewind", "--prompt-tokens", &list(&whole), "-n", "90"];
         assert_eq!(tokens(&record(folder.path(), kind, &back)), tokens(&fresh), "{kind:?}");
         std::fs::remove_dir_all(folder.path().join("saved")).unwrap();
@@ -135,7 +139,10 @@ fn what_cannot_be_is_refused_with_a_hint() {
         said(&output)
     };
     for (args, hint) in [
-        (&["--long-context", "window:65"][..], "use `--long-context window:64` or less, or a bundle with a longer context"),
+        (
+            &["--long-context", "window:65"][..],
+            "use `--long-context window:64` or less, or a bundle with a longer context",
+        ),
         (
             &["--long-context", "window:62", "--reserved-tokens", "5"],
             "use `--long-context window:59` or less beside the 5 reserved tokens, or a bundle with a longer context",

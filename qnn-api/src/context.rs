@@ -44,7 +44,11 @@ impl Context {
         }
         .context(library.display_name(), || "create a context".into())?;
         drop(calls);
-        Ok(Self { inner: ContextInner::new(raw, None, options.spill_group(), backend), binary: None, specs: Vec::new() })
+        Ok(Self {
+            inner: ContextInner::new(raw, None, options.spill_group(), backend),
+            binary: None,
+            specs: Vec::new(),
+        })
     }
 
     /// A context from a file, which is mapped and stays so as long as the context lives. A backend that supports

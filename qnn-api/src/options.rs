@@ -247,8 +247,12 @@ mod tests {
         let graph = GraphOptions { priority: Some(Priority::High), htp: Some(htp) };
         assert_eq!(options(&mut graph.configs(true).list, |c| c.option), [3, 0, 0, 0, 0]);
         assert_eq!(options(&mut graph.configs(false).list, |c| c.option), [3]);
-        let context =
-            ContextOptions { priority: Some(Priority::Low), htp_weight_sharing: true, htp_read_budget_mb: 25, ..ContextOptions::default() };
+        let context = ContextOptions {
+            priority: Some(Priority::Low),
+            htp_weight_sharing: true,
+            htp_read_budget_mb: 25,
+            ..ContextOptions::default()
+        };
         assert_eq!(options(&mut context.configs(true, true).list, |c| c.option), [1, 7, 0, 0]);
         assert_eq!(options(&mut context.configs(true, false).list, |c| c.option), [1, 7]);
         let mut custom = context.configs(false, true);
@@ -272,7 +276,11 @@ mod tests {
         let (limit, order, custom) = unsafe {
             let list = configs.list.as_ptr();
             let at = |i: usize| (**list.add(i)).anon0;
-            (at(0).memoryLimitHint, at(1).graphRetentionOrder, *at(3).customConfig.cast::<QnnHtpContext_CustomConfig_t>())
+            (
+                at(0).memoryLimitHint,
+                at(1).graphRetentionOrder,
+                *at(3).customConfig.cast::<QnnHtpContext_CustomConfig_t>(),
+            )
         };
         assert_eq!((limit, custom.option), (1024, QNN_HTP_CONTEXT_CONFIG_OPTION_REGISTER_MULTI_CONTEXTS));
         // SAFETY: the member of that option.

@@ -221,10 +221,13 @@ impl Dialog {
 
     fn begin(&mut self, new: &[TokenId], code: SentenceCode, rules: StopRules) -> Result<Generation<'_>, DialogError> {
         let began = Instant::now();
-        let plan = self.plan(new, code)?;
+        let mut plan = self.plan(new, code)?;
         let (n_past, n_new, limit) = (plan.keep.min(self.n_past()), plan.input.len(), self.limit());
         if n_past + n_new > limit && !self.model.shifts_context() {
             return Err(Overflow::ContextExceeded { n_past, n_new, limit }.into());
+        }
+        if code == SentenceCode::Rewind && !self.can_keep(plan.keep)? {
+            plan = QueryPlan { keep: 0, input: new.to_vec(), replay: None };
         }
         let paused = self.paused.take().filter(|_| code == SentenceCode::Resume);
         let reply_text = paused.unwrap_or_else(|| ReplyText::new(&self.tokenizer));
@@ -340,6 +343,17 @@ impl Dialog {
         query.kpis.prefill_time = Some(query.began.elapsed());
         self.profile.queried(query.began, &query.kpis);
         Ok(stop)
+    }
+
+    /// Goes back to the first `keep` tokens; where long context has dropped what the next token needs, to none.
+    fn can_keep(&mut self, keep: usize) -> Result<bool, DialogError> {
+        match self.forget_from(keep) {
+            Err(DialogError::Engine(error)) if error.rows_are_gone() => {
+                self.forget_from(0)?;
+                Ok(false)
+            }
+            done => done.map(|()| true),
+        }
     }
 
     /// Keeps the first `keep` tokens.

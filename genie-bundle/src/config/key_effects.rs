@@ -134,7 +134,12 @@ pub(super) const KEY_EFFECTS: &[(&str, KeyEffect)] = &[
     ("engine/backend/QnnHtp", Acts("")),
     ("engine/backend/QnnHtp/use-mmap", Acts("`true` maps the binaries; `false` reads them into memory")),
     ("engine/backend/QnnHtp/mmap-budget", HtpOnly("MB of a binary that are read at a time; 0 is no limit")),
-    ("engine/backend/QnnHtp/spill-fill-bufsize", HtpOnly("bytes of one spill buffer for all binaries; where the library refuses it, each has its own, with a warning")),
+    (
+        "engine/backend/QnnHtp/spill-fill-bufsize",
+        HtpOnly(
+            "bytes of one spill buffer for all binaries; where the library refuses it, each has its own, with a warning",
+        ),
+    ),
     (
         "engine/backend/QnnHtp/cpu-mask",
         Acts(
@@ -152,7 +157,9 @@ pub(super) const KEY_EFFECTS: &[(&str, KeyEffect)] = &[
     ("engine/backend/QnnHtp/shared-engine", Ignored("each session opens an engine of its own")),
     (
         "engine/backend/QnnHtp/enable-graph-switching",
-        HtpOnly("graphs may take 1024 MB at a time, as libGenie sets it, and are swapped beyond; where the library refuses it, all stay loaded, with a warning"),
+        HtpOnly(
+            "graphs may take 1024 MB at a time, as libGenie sets it, and are swapped beyond; where the library refuses it, all stay loaded, with a warning",
+        ),
     ),
     ("engine/backend/QnnHtp/graph-retention-order", HtpOnly("with `enable-graph-switching`: graphs that stay longest")),
     (
