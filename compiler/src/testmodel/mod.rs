@@ -227,7 +227,10 @@ impl TestModel {
             activation: family.defaults.activation,
             factors: self.factors(),
             rope: Rope { theta: self.rope_theta, scaling: self.scaling.clone(), part: self.rotary_part },
-            local_rope: family.local_theta.map(|_| LocalRope { global_step: 3, local_step: 2 }),
+            local_rope: family.local_theta.map(|theta| match self.scaling {
+                None => LocalRope::Columns { global_step: 3, local_step: 2 },
+                Some(_) => LocalRope::Table { theta },
+            }),
             rotated_layers: (0..self.layers)
                 .map(|i| !family.no_rope_keys || (i + 1) % self.no_rope_interval != 0)
                 .collect(),
