@@ -123,6 +123,8 @@ pub(crate) fn compile_and_prove<T: Target>(
             sha256: source_hash,
             positions: spec.max_positions,
             mixed_rotation: spec.has_mixed_rotation(),
+            encoding: config.pointer("/dialog/engine/model/positional-encoding").cloned(),
+            windows: windows.rules().collect(),
         },
         options: Options {
             ar: ascending(&options.ars),

@@ -13,7 +13,7 @@ mod reference;
 use std::path::Path;
 
 use compiler::testmodel::TestModel;
-use compiler::{Checkpoint, CompileOptions, Family, Manifest, Precision, Splits, Weights, dequantize};
+use compiler::{Activation, Checkpoint, CompileOptions, Family, Manifest, Precision, Splits, Weights, dequantize};
 use conformance::backends;
 use conformance::bundles::Bundle;
 use engine::{Engine, EngineConfig, RopeScaling, TokenModel};
@@ -138,6 +138,18 @@ fn stablelm() {
     let biased =
         TestModel { attention_bias: true, rotary_part: 0.25, tied: false, ..TestModel::tiny(Family::StableLm) };
     check(&biased, Splits::DecoderLmhead, true);
+}
+
+/// The function of the feed-forward part is the configuration's, whatever the family usually has.
+#[test]
+fn activations_are_those_of_the_configuration() {
+    for activation in [Activation::Gelu, Activation::GeluTanh, Activation::Silu] {
+        for family in [Family::Llama, Family::Gemma2] {
+            let model = TestModel { activation, seed: 4, ..TestModel::tiny(family) };
+            // Candle's models of these families have the usual one.
+            check(&model, Splits::DecoderLmhead, false);
+        }
+    }
 }
 
 /// What is folded into weights is folded before they are rounded, and taken out of them again by `dequantize`; blocks are not scaled.

@@ -68,7 +68,7 @@ pub use dialog::{
     StopReason,
 };
 pub use encoder::{Encoder, TextEmbedding};
-pub use engine::{PrefixCacheFault, SeqTokens, SequenceModel, StopFlag, TokenModel};
+pub use engine::{Grid, PrefixCacheFault, SeqTokens, SequenceModel, StopFlag, TokenModel};
 pub use error::{Error, Hint};
 pub use genie_types::TokenId;
 pub use kvmanager::SeqId;

@@ -52,6 +52,16 @@ impl Windows {
         }
     }
 
+    /// Prefixes of the groups that have a window, with the tokens that their layers see.
+    pub(crate) fn rules(self) -> impl Iterator<Item = (String, usize)> {
+        let rule = match self {
+            Self::Unused => None,
+            Self::Everywhere { tokens } => Some((DEFAULT_GROUP.to_owned(), tokens)),
+            Self::Group { tokens, .. } => Some((WINDOW_GROUP.to_owned(), tokens)),
+        };
+        rule.into_iter()
+    }
+
     /// True for a layer of the group.
     pub(super) fn is_apart(self, spec: &ModelSpec, layer: usize) -> bool {
         matches!(self, Self::Group { .. }) && spec.is_local(layer)

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use engine::{Admission, ContextLimit, EngineError, Overflow, PrefixCache, TokenModel};
+use engine::{Admission, ContextLimit, EngineError, Grid, Overflow, PrefixCache, TokenModel};
 use genie_types::TokenId;
 
 use super::codes::{SentenceCode, StopReason};
@@ -393,6 +393,15 @@ impl Dialog {
     /// Whether the dialog waits for `RESUME`.
     pub fn is_paused(&self) -> bool {
         self.paused.is_some()
+    }
+
+    /// Says that the tokens from that place of the history on will be an image's: [`TokenModel::place_grid`].
+    ///
+    /// # Errors
+    ///
+    /// Those of the model.
+    pub fn place_grid(&mut self, first: usize, grid: Grid) -> Result<(), DialogError> {
+        Ok(self.model.place_grid(first, grid)?)
     }
 
     /// The model, for its step log.

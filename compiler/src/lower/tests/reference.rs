@@ -199,7 +199,11 @@ impl Reference {
     }
 
     fn active(&self, x: f64) -> f64 {
-        if self.is_gemma() {
+        let name = self.config["hidden_act"].as_str().or(self.config["hidden_activation"].as_str());
+        if name == Some("gelu") {
+            return 0.5 * x * (1.0 + error_function(x / std::f64::consts::SQRT_2));
+        }
+        if name == Some("gelu_pytorch_tanh") || (name.is_none() && self.is_gemma()) {
             let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3));
             return 0.5 * x * (1.0 + inner.tanh());
         }
@@ -313,4 +317,17 @@ impl Reference {
         let logit = |l: f64| self.capped("final_logit_softcapping", l / divisor);
         xs.iter().map(|x| self.linear(head, &self.norm("model.norm", x)).into_iter().map(logit).collect()).collect()
     }
+}
+
+/// The error function, by its power series.
+fn error_function(x: f64) -> f64 {
+    if x.abs() > 5.0 {
+        return x.signum();
+    }
+    let (mut term, mut sum) = (x, x);
+    for n in 1..200 {
+        term *= -x * x / f64::from(n);
+        sum += term / f64::from(2 * n + 1);
+    }
+    sum * 2.0 / std::f64::consts::PI.sqrt()
 }
