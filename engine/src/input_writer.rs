@@ -100,7 +100,8 @@ impl InputWriters {
                         Kind::Rope(RopeTable::new(&angles, limit, sin, encoding()?).with_axes(rope.axes()))
                     }
                     InputRole::Embeds => Kind::Embeds(Box::new(embedder(graph, config, encoding()?)?)),
-                    InputRole::Past(_) | InputRole::Wire(_) | InputRole::Weight(_) => continue,
+                    // Strengths are written when they change.
+                    InputRole::Alpha(_) | InputRole::Past(_) | InputRole::Wire(_) | InputRole::Weight(_) => continue,
                 };
                 writers.push(InputWriter { buffer, kind });
             }

@@ -35,6 +35,7 @@
 //! | go on when the context is full | [`Eviction`], [`ContextShift`], [`GroupOptions`], [`HolePolicy`]; [`Overflow`] is what does not fit |
 //! | keep prompt prefixes on disk | [`PrefixCache`] |
 //! | measure a model | [`perplexity::of_window`], [`perplexity::NllStats`]; [`calibrate`] for [`Policy::Cost`] |
+//! | switch LoRA adapters | [`LoraModel`], [`LoraConfig`] |
 //! | stop a long prompt from another thread | [`StopFlag`], from [`TokenModel::stop_flag`] |
 //! | write each step's tensors to files | [`DumpOptions`], [`EngineConfig::dump`] |
 //! | see which graphs ran, and how long they took | [`StepLog`], [`GraphProfile`] |
@@ -45,7 +46,7 @@
 //! Inside, one concept per file: `load` opens files; `run` is the loop over a plan's steps, `graphs` one step of it,
 //! `rollback` and `genie_overflow` the way back after a failure; `input_writer`, `mask`, `rope`, `distances`, `embed` write a
 //! step's inputs, `positions` says which table is which, `io` holds the buffers, `head` the logits,
-//! `quant` their element types; `sequences`, `saved`, `cache`, `context_shift` and `transcript` are the cache's operations
+//! `quant` their element types; `lora` the adapters and their strengths; `sequences`, `saved`, `cache`, `context_shift` and `transcript` are the cache's operations
 //! and its tokens.
 //!
 //! # What it must never know
@@ -74,6 +75,7 @@ mod head_weight;
 mod input_writer;
 mod io;
 mod load;
+pub mod lora;
 mod mask;
 pub mod model;
 pub mod perplexity;
@@ -96,7 +98,7 @@ pub mod tree;
 #[cfg(test)]
 mod tests;
 
-pub use config::{EmbeddingLut, EngineConfig, LutDtype};
+pub use config::{EmbeddingLut, EngineConfig, LoraAdapter, LoraConfig, LoraGroup, LutDtype};
 pub use context_shift::ContextShift;
 pub use dump::DumpOptions;
 pub use engine::Engine;
@@ -108,6 +110,7 @@ pub use kvmanager::{
     Admission, ContextLimit, Eviction, HolePolicy, KeyScorer, ModeKind, Overflow, PlanError, Policy, SeqId,
 };
 pub use load::Reading;
+pub use lora::{LoraModel, LoraSwitch};
 pub use model::{SequenceModel, TokenModel};
 pub use nsp_graph::GroupOptions;
 pub use prefix_cache::{FromPrefix, PrefixCache, PrefixCacheFault};

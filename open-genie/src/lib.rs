@@ -22,8 +22,10 @@
 //! | choose backend, SoC, clocks, threads, planner policy | [`Options`], [`BackendChoice`], [`Perf`], [`Pin`], [`PolicyChoice`] |
 //! | look at a bundle before loading it | [`Bundle`] |
 //! | generate text, chat, save and restore | [`Session`], [`Prompt`], [`Generation`], [`Token`], [`Template`] |
+//! | apply LoRA adapters, switch them | [`Lora`], [`Session::apply_lora`] |
 //! | stop a reply from another thread; or a verification, a measurement | [`StopHandle`]; [`StopFlag`] |
 //! | work with tokens and logits; verify a bundle, measure perplexity | [`Model`], [`Verification`], [`Perplexity`] |
+//! | speed replies up by drafts | [`Options::speculation`], [`Speculation`], [`LookupSettings`] |
 //! | run several sequences in one step | [`Model::engine_mut`], [`SequenceModel`], [`SeqTokens`], [`SeqId`] |
 //! | turn texts into vectors | [`Encoder`], [`TextEmbedding`] |
 //! | compile a model and prove its bundle (feature `compile`) | `compile`, `prove`, `Compiled` |
@@ -50,10 +52,13 @@ pub mod demo;
 mod encoder;
 mod error;
 mod long_context;
+mod lora;
 mod model;
 mod options;
 mod perplexity;
+mod second_model;
 mod session;
+mod speculation;
 mod template;
 mod threads;
 mod verify;
@@ -63,20 +68,23 @@ pub use backend::{load_library, open_backend};
 pub use calibration::CalibrationContext;
 #[cfg(feature = "compile")]
 pub use compile::{Compiled, Proof, compile, prove};
+pub use dialog::kinds::LookupSettings;
 pub use dialog::{
     DialogError, QueryKpis, Reply, RestoreNote, RestoreReport, SamplerSettings, SaveFormat, SaveReport, SentenceCode,
-    StopReason,
+    StopReason, StreamReply,
 };
 pub use encoder::{Encoder, TextEmbedding};
-pub use engine::{Grid, PrefixCacheFault, SeqTokens, SequenceModel, StopFlag, TokenModel};
+pub use engine::{Grid, LoraSwitch, PrefixCacheFault, SeqTokens, SequenceModel, StopFlag, TokenModel};
 pub use error::{Error, Hint};
 pub use genie_types::TokenId;
 pub use kvmanager::SeqId;
 pub use long_context::LongContext;
+pub use lora::Lora;
 pub use model::{Bundle, Model};
 pub use options::{BackendChoice, Options, Perf, Pin, PolicyChoice, PrefixCacheOptions};
 pub use perplexity::Perplexity;
 pub use session::{Generation, Prompt, Session, StopHandle, Token};
+pub use speculation::{SPECULATIONS, Speculation, SpeculationRow};
 pub use template::Template;
 pub use threads::{MAX_THREADS, Threads};
 pub use verify::Verification;
