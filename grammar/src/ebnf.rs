@@ -15,48 +15,9 @@ mod lark;
 mod parser;
 mod reader;
 mod rules;
+mod syntax;
 
-use crate::{GrammarError, GrammarKind};
-
-/// What a rule consists of.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Node {
-    /// These characters.
-    Text(String),
-    /// One character of these ranges, ascending and apart.
-    Class(Vec<(char, char)>),
-    /// Another rule.
-    Rule(usize),
-    Sequence(Vec<Node>),
-    Choice(Vec<Node>),
-    Repeat {
-        of: Box<Node>,
-        min: u32,
-        max: Option<u32>,
-    },
-}
-
-/// The rules of a grammar; all that they name are there.
-#[derive(Debug)]
-struct Rules {
-    names: Vec<String>,
-    bodies: Vec<Node>,
-    root: usize,
-}
-
-/// Line and column, from 1 on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
-    line: usize,
-    column: usize,
-}
-
-impl Place {
-    fn malformed(self, message: impl Into<String>) -> GrammarError {
-        let Self { line, column } = self;
-        GrammarError::Malformed { kind: GrammarKind::Ebnf, line, column, message: message.into() }
-    }
-}
+use crate::GrammarError;
 
 /// The same grammar in Lark.
 pub(crate) fn to_lark(text: &str) -> Result<String, GrammarError> {

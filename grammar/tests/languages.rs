@@ -44,11 +44,21 @@ fn each_language_takes_its_texts_and_no_others() {
     // Kind, grammar, texts of it, other texts.
     type Case = (GrammarKind, &'static str, &'static [&'static str], &'static [&'static str]);
     let cases: [Case; 23] = [
-        (Ebnf, "root ::= \"yes \" (\"sir\" | \"madam\") \"!\"", &["yes sir!", "yes madam!"], &["yes", "yes sir!!", "no"]),
+        (
+            Ebnf,
+            "root ::= \"yes \" (\"sir\" | \"madam\") \"!\"",
+            &["yes sir!", "yes madam!"],
+            &["yes", "yes sir!!", "no"],
+        ),
         (Ebnf, "root ::= \"a\" root | \"b\"\n", &["b", "aab"], &["", "a", "ba"]),
         (Ebnf, "root ::= (\"a\" | \"ab\") [b-c]", &["ab", "ac", "abb", "abc"], &["a", "abbb"]),
         // The same in a grammar that is not regular.
-        (Ebnf, "root ::= (\"a\" | \"ab\") [b-c] r\nr ::= \"(\" r \")\" | \"\"", &["ab", "abb(())", "ac()"], &["abbb", "ab("]),
+        (
+            Ebnf,
+            "root ::= (\"a\" | \"ab\") [b-c] r\nr ::= \"(\" r \")\" | \"\"",
+            &["ab", "abb(())", "ac()"],
+            &["abbb", "ab("],
+        ),
         (Ebnf, "root ::= [a-d]* \"a\"", &["a", "bca", "aaa"], &["", "ab"]),
         (Ebnf, "root ::= x [a-d]* \"a\"\nx ::= \"(\" x \")\" | \"\"", &["a", "(())bca", "aaa"], &["", "ab", "(a"]),
         (Ebnf, "root ::= [^a-z]{2}", &["12", "\n\n", "é日"], &["a1", "1", "123"]),
@@ -161,7 +171,8 @@ fn what_no_token_can_say_is_an_error_that_names_it() {
         constraint.accept(TokenId(1), false).unwrap();
         for _ in 0..2 {
             let error = constraint.allow(&[0.0; 3], &[]).unwrap_err();
-            let expected = "no token of the vocabulary continues what the regex grammar wants behind `ab`: it must be `d`";
+            let expected =
+                "no token of the vocabulary continues what the regex grammar wants behind `ab`: it must be `d`";
             assert_eq!(error.to_string(), expected);
         }
     }
@@ -177,7 +188,11 @@ fn faults_of_grammars_are_named_with_their_places() {
     let cases = [
         (JsonSchema, "{\"type\":\"obj", "the json-schema grammar is malformed at line 1, column 12: "),
         (JsonSchema, "{\"type\":\n 1 2}", "the json-schema grammar is malformed at line 2, column 4: "),
-        (JsonSchema, "3", "the json-schema grammar cannot be used: expected an object or a truth value, found a number"),
+        (
+            JsonSchema,
+            "3",
+            "the json-schema grammar cannot be used: expected an object or a truth value, found a number",
+        ),
         (JsonSchema, "{\"type\":\"foo\"}", "the json-schema grammar cannot be used: "),
         (JsonSchema, "{\"not\":{\"type\":\"object\"}}", "the json-schema grammar cannot be used: "),
         (Regex, "a\\bc", "the regex grammar is malformed at line 1, column 2: word boundaries are not supported"),

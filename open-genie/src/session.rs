@@ -6,8 +6,8 @@ use std::path::Path;
 
 use dialog::sampler::SamplerRules;
 use dialog::{
-    Control, Dialog, DialogError, Profile, Reply, RestoreReport, SamplerSettings, SaveReport, SentenceCode, Signal,
-    StopReason,
+    Control, Dialog, DialogError, Grammar, Profile, Reply, RestoreReport, SamplerSettings, SaveReport, SentenceCode,
+    Signal, StopReason,
 };
 use engine::{PrefixCacheFault, StepLog};
 use genie_types::TokenId;
@@ -217,6 +217,19 @@ impl Session {
         self.dialog.set_sampler(settings.with_rules(rules));
     }
 
+    /// What replies must follow, from the next prompt on; `None` lifts it.
+    ///
+    /// # Errors
+    /// The grammar cannot be followed with this vocabulary; the one before stays.
+    pub fn set_grammar(&mut self, grammar: Option<&Grammar>) -> Result<(), Error> {
+        self.dialog.set_grammar(grammar).map_err(Error::Dialog)
+    }
+
+    /// What replies must follow.
+    pub fn grammar(&self) -> Option<&Grammar> {
+        self.dialog.grammar()
+    }
+
     /// Texts that end a reply, from the next prompt on.
     ///
     /// # Errors
@@ -342,7 +355,7 @@ impl Iterator for Generation<'_> {
                 State::Failed(error) => return error.take().map(Err),
             };
             match inner.step() {
-                Ok(Some(chunk)) if chunk.code == SentenceCode::End => {}
+                Ok(Some(chunk)) if chunk.code == SentenceCode::End && chunk.tokens.is_empty() => {}
                 Ok(Some(chunk)) => {
                     let ids = chunk.tokens.iter().map(|&id| Token { id: Some(id), ..Token::default() });
                     self.queue.extend(ids);

@@ -67,4 +67,4 @@ pub use names::{KV_MAGIC, VERSION};
 pub use prefix_store::PrefixStore;
 pub use restored::{RestoreNote, Restored, SaveFormat};
 pub use session::{SaveReport, read_session, save_session};
-pub use snapshot::{DialogState, SavedSequence, SavedToken, Snapshot};
+pub use snapshot::{DialogState, GrammarState, SavedSequence, SavedToken, Snapshot};

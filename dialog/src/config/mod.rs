@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use engine::{DumpOptions, EmbeddingLut, EngineConfig, Eviction, GroupOptions, LutDtype};
-pub use genie_bundle::config::{BackendSettings, ConfigError, ContextSettings, Problem, Target};
+pub use genie_bundle::config::{BackendSettings, ConfigError, ContextSettings, GrammarSettings, Problem, Target};
 use genie_bundle::config::{EmbeddingSettings, LongContextKind, LongContextSettings, TableDtype};
 use genie_bundle::{GenieConfig, config};
 use genie_types::TokenId;
@@ -96,6 +96,11 @@ impl DialogConfig {
     /// What the QNN library is to be opened with.
     pub fn backend(&self) -> &BackendSettings {
         self.genie.backend()
+    }
+
+    /// The grammar of replies, if there is one.
+    pub fn grammar(&self) -> Option<&GrammarSettings> {
+        self.genie.grammar()
     }
 
     /// Texts that end a turn; none is empty.

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use engine::{EngineError, PrefixCache, TokenModel};
 use genie_types::TokenId;
+use grammar::{Allowed, Constraint};
 
 use super::codes::StopReason;
 use super::control::{Control, Signal};
@@ -12,7 +13,7 @@ use super::history::History;
 use super::query_state::QueryState;
 use super::stop::Match;
 use crate::config::ContextSettings;
-use crate::sampler::Sampler;
+use crate::sampler::{Sampler, SamplerRules};
 
 /// The state of a reply, lent to a [`DialogKind`](crate::kinds::DialogKind) for one step. [`advance`](Self::advance)
 /// delivers one token, [`verify`](Self::verify) several.
@@ -35,6 +36,8 @@ pub(super) struct ReplyWriter<'a> {
     pub(super) sampler: &'a mut Sampler,
     pub(super) context: &'a ContextSettings,
     pub(super) query: &'a mut QueryState,
+    /// What the reply must follow.
+    pub(super) grammar: Option<&'a mut Constraint>,
 }
 
 /// Why a reply ends.
@@ -46,11 +49,13 @@ struct End {
 
 /// What was drawn and delivered from the logits of one call of the model, to be applied to it once it has returned.
 #[derive(Default)]
-struct Drawn {
+pub(super) struct Drawn {
     /// The last token, and its place in the history: what stands before it was processed.
     last: Option<(usize, TokenId)>,
     /// Nothing more is drawn.
     over: Option<Result<End, DialogError>>,
+    /// How many tokens stay processed, where that is more than those before the last one drawn.
+    processed: Option<usize>,
 }
 
 /// What became of a draft.
@@ -82,6 +87,11 @@ impl Decoding<'_> {
         let Some(last) = self.unprocessed.filter(|_| self.n_left() > 0) else {
             return Ok(Some(StopReason::ContextLimit));
         };
+        if self.reply.grammar.is_some()
+            && let Some(stop) = self.jump(last)?
+        {
+            return Ok(stop);
+        }
         let (n_past, mut drawn) = (self.model.n_past(), Drawn::default());
         match self.model.process(&[last]) {
             Ok(logits) => drawn.draw(&mut self.reply, n_past + 1, logits),
@@ -134,9 +144,12 @@ impl Decoding<'_> {
     /// # Errors
     /// The model, the sampler or the tokenizer refuses.
     pub fn verify(&mut self, draft: &[TokenId]) -> Result<Verified, DialogError> {
-        let n_wanted = self.max_tokens().saturating_sub(self.reply.query.tokens.len());
+        let n_wanted = self.max_tokens().saturating_sub(self.reply.query.n_counted());
         let n_most = n_wanted.min(self.n_left()).saturating_sub(1);
-        let draft = &draft[..draft.len().min(n_most)];
+        let mut draft = &draft[..draft.len().min(n_most)];
+        if let Some(grammar) = &mut self.reply.grammar {
+            draft = &draft[..grammar.n_valid(draft)];
+        }
         let last = self.unprocessed.filter(|_| self.has_started() && !draft.is_empty());
         let Some(last) = last else { return Ok(Verified { n_accepted: 0, stop: self.advance()? }) };
         let tokens: Vec<TokenId> = std::iter::once(last).chain(draft.iter().copied()).collect();
@@ -189,7 +202,7 @@ impl Decoding<'_> {
         if self.reply.query.tokens.is_empty() {
             return None;
         }
-        if self.reply.query.tokens.len() >= self.max_tokens() {
+        if self.reply.query.n_counted() >= self.max_tokens() {
             return Some(StopReason::MaxTokens);
         }
         self.control.take().map(|signal| match signal {
@@ -199,12 +212,12 @@ impl Decoding<'_> {
     }
 
     /// Most tokens of this reply.
-    fn max_tokens(&self) -> usize {
+    pub(super) fn max_tokens(&self) -> usize {
         self.control.max_num_tokens().min(self.reply.query.max_tokens)
     }
 
     /// The model was stopped; its next call runs.
-    fn aborted(&self) -> StopReason {
+    pub(super) fn aborted(&self) -> StopReason {
         self.control.take();
         StopReason::Aborted
     }
@@ -221,12 +234,20 @@ impl Decoding<'_> {
 
     /// Brings the model to what was drawn after a call at `n_past`, whose first `n_generated` tokens are of the reply: a
     /// rejected draft, what a stop sequence forgets, and input from whose logits no token could be drawn are taken back.
-    fn apply(&mut self, n_past: usize, n_generated: usize, drawn: Drawn) -> Result<Option<StopReason>, DialogError> {
-        let kept = drawn.last.map_or(n_past, |(place, _)| place);
+    pub(super) fn apply(
+        &mut self,
+        n_past: usize,
+        n_generated: usize,
+        drawn: Drawn,
+    ) -> Result<Option<StopReason>, DialogError> {
+        let kept = drawn.processed.or(drawn.last.map(|(place, _)| place)).unwrap_or(n_past);
         (n_past..kept.min(n_past + n_generated)).for_each(|index| self.model.mark_generated(index));
         let end = drawn.over.transpose();
         let cut = end.as_ref().ok().and_then(|end| end.as_ref()?.cut);
-        *self.unprocessed = drawn.last.map(|(_, token)| token).filter(|_| cut.is_none());
+        *self.unprocessed = drawn.last.map(|(_, token)| token).filter(|_| cut.is_none() && drawn.processed.is_none());
+        if let (Some(cut), Some((place, _)), Some(grammar)) = (cut, drawn.last, &mut self.reply.grammar) {
+            grammar.forget((place + 1).saturating_sub(cut));
+        }
         let rewound = self.rewind(cut.unwrap_or(kept));
         match (end, rewound) {
             (Err(e), Err(error)) => {
@@ -238,7 +259,7 @@ impl Decoding<'_> {
     }
 
     /// Forgets what the model holds from `n_past` on; a cache that cannot be rewound is cleared, and the error returned.
-    fn rewind(&mut self, n_past: usize) -> Result<(), DialogError> {
+    pub(super) fn rewind(&mut self, n_past: usize) -> Result<(), DialogError> {
         if self.model.n_past() <= n_past {
             return Ok(());
         }
@@ -248,33 +269,71 @@ impl Decoding<'_> {
 
 impl Drawn {
     /// Draws the token at `place` from the logits of the one before it, and delivers it.
-    fn draw(&mut self, reply: &mut ReplyWriter<'_>, place: usize, logits: &[f32]) {
+    pub(super) fn draw(&mut self, reply: &mut ReplyWriter<'_>, place: usize, logits: &[f32]) {
         match reply.sample(logits) {
-            Ok(token) => self.deliver(reply, place, token),
+            Ok(Some(token)) => self.deliver(reply, place, token),
+            Ok(None) => {
+                self.processed = Some(place);
+                self.over = Some(Ok(End { reason: StopReason::GrammarEnd, cut: None }));
+            }
             Err(e) => self.over = Some(Err(e)),
         }
     }
 
+    /// Delivers tokens that are certain, from `place` on; all of them, and what they end, stay processed.
+    pub(super) fn inject(&mut self, reply: &mut ReplyWriter<'_>, place: usize, tokens: &[TokenId]) {
+        for (place, token) in (place..).zip(tokens) {
+            reply.sampler.accept(*token);
+            self.deliver(reply, place, *token);
+            if self.over.is_some() {
+                return;
+            }
+        }
+        self.processed = Some(place + tokens.len());
+    }
+
+    /// Whether nothing more is drawn.
+    pub(super) fn is_over(&self) -> bool {
+        self.over.is_some()
+    }
+
     fn deliver(&mut self, reply: &mut ReplyWriter<'_>, place: usize, token: TokenId) {
         self.last = Some((place, token));
+        self.processed = None;
         self.over = reply.deliver(place, token).transpose();
     }
 }
 
 impl ReplyWriter<'_> {
-    fn sample(&mut self, logits: &[f32]) -> Result<TokenId, DialogError> {
-        let token = self.sampler.sample(logits)?;
+    /// The next token; `None` where the grammar is complete and no token says so.
+    fn sample(&mut self, logits: &[f32]) -> Result<Option<TokenId>, DialogError> {
+        let token = match &mut self.grammar {
+            None => self.sampler.sample(logits)?,
+            Some(grammar) => {
+                let genie = self.sampler.settings().rules() == SamplerRules::Genie;
+                match grammar.allow(logits, &stops(self.context, genie))? {
+                    Allowed::Row(row) => self.sampler.sample(row)?,
+                    Allowed::Complete => return Ok(None),
+                }
+            }
+        };
         self.sampler.accept(token);
-        Ok(token)
+        Ok(Some(token))
     }
 
     /// Takes a token as the next of the reply, at `place` in the history, and checks whether it ends it.
     fn deliver(&mut self, place: usize, token: TokenId) -> Result<Option<End>, DialogError> {
-        if self.context.eos.contains(&token) {
-            return Ok(Some(End { reason: StopReason::Eos, cut: None }));
+        let is_eos = self.context.eos.contains(&token);
+        let is_stop = is_eos || self.context.eot == Some(token);
+        if let Some(grammar) = &mut self.grammar {
+            grammar.accept(token, is_stop)?;
+            if is_stop && !self.query.tokens.is_empty() && self.sampler.settings().rules() == SamplerRules::Genie {
+                self.query.last_delivered = Some(token);
+            }
         }
-        if self.context.eot == Some(token) {
-            return Ok(Some(End { reason: StopReason::Eot, cut: None }));
+        if is_stop {
+            let reason = if is_eos { StopReason::Eos } else { StopReason::Eot };
+            return Ok(Some(End { reason, cut: None }));
         }
         let query = &mut *self.query;
         query.tokens.push(token);
@@ -293,7 +352,12 @@ impl ReplyWriter<'_> {
     }
 }
 
+/// The tokens that may end a text; libGenie's are those of `eos-token`.
+fn stops(context: &ContextSettings, genie: bool) -> Vec<TokenId> {
+    context.eos.iter().copied().chain(context.eot.filter(|_| !genie)).collect()
+}
+
 /// Whether the model has no place for the tokens.
-fn is_overflow(e: &EngineError) -> bool {
+pub(super) fn is_overflow(e: &EngineError) -> bool {
     matches!(e, EngineError::Overflow(_))
 }

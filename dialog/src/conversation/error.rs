@@ -6,6 +6,7 @@ use session_store::StoreError;
 use super::codes::SentenceCode;
 use crate::sampler::{RngStateError, SamplerError};
 use genie_tokenizer::TokenizerError;
+use grammar::GrammarError;
 
 /// Why a query could not be answered.
 #[derive(Debug, thiserror::Error)]
@@ -17,6 +18,9 @@ pub enum DialogError {
     /// No token could be drawn.
     #[error(transparent)]
     Sampler(#[from] SamplerError),
+    /// A grammar cannot be followed.
+    #[error(transparent)]
+    Grammar(#[from] GrammarError),
     /// The model failed.
     #[error(transparent)]
     Engine(EngineError),

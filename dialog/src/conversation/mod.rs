@@ -9,12 +9,14 @@
 //! fills the context ends with [`StopReason::ContextLimit`], after which the dialog is usable.
 
 pub(crate) mod codes;
+mod constrained;
 mod control;
 pub(crate) mod decoding;
 mod dialog;
 pub(crate) mod error;
 mod generation;
 mod history;
+mod jump;
 mod query_plan;
 mod query_state;
 mod reply;

@@ -27,6 +27,12 @@ pub(super) struct QueryState {
     pub(super) text: String,
     /// Where the chunk in the making begins, in `tokens` and in `text`.
     pub(super) chunk: (usize, usize),
+    /// Where the chunk in the making ends, if that is not where the reply ends so far.
+    pub(super) chunk_end: Option<(usize, usize)>,
+    /// Tokens that do not count for the limit.
+    pub(super) n_uncounted: usize,
+    /// A stop token that is delivered with the end, as libGenie does at the end of a grammar.
+    pub(super) last_delivered: Option<TokenId>,
     /// Most tokens of this reply, beside the dialog's limit.
     pub(super) max_tokens: usize,
     /// Chunks given out so far: the first is `BEGIN`.
@@ -48,6 +54,9 @@ impl QueryState {
             tokens: Vec::new(),
             text: String::new(),
             chunk: (0, 0),
+            chunk_end: None,
+            n_uncounted: 0,
+            last_delivered: None,
             max_tokens: usize::MAX,
             n_chunks: 0,
         }
@@ -63,8 +72,29 @@ impl QueryState {
     pub(super) fn chunk(&mut self) -> Chunk<'_> {
         let code = if self.n_chunks == 0 { SentenceCode::Begin } else { SentenceCode::Continue };
         self.n_chunks += 1;
-        let (token, text) = std::mem::replace(&mut self.chunk, (self.tokens.len(), self.text.len()));
-        Chunk { code, tokens: &self.tokens[token..], text: &self.text[text..] }
+        self.next_chunk(code)
+    }
+
+    /// The last chunk, which carries nothing but what `last_delivered` has added.
+    pub(super) fn last_chunk(&mut self) -> Chunk<'_> {
+        self.next_chunk(SentenceCode::End)
+    }
+
+    fn next_chunk(&mut self, code: SentenceCode) -> Chunk<'_> {
+        let (to_token, to_text) = self.chunk_end.take().unwrap_or((self.tokens.len(), self.text.len()));
+        let (token, text) = std::mem::replace(&mut self.chunk, (to_token, to_text));
+        Chunk { code, tokens: &self.tokens[token..to_token], text: &self.text[text..to_text] }
+    }
+
+    /// What has been delivered so far is a chunk of its own.
+    pub(super) fn end_chunk(&mut self) {
+        let end = (self.tokens.len(), self.text.len());
+        self.chunk_end = Some(end).filter(|end| *end != self.chunk);
+    }
+
+    /// Tokens delivered, as the limit counts them.
+    pub(super) fn n_counted(&self) -> usize {
+        self.tokens.len().saturating_sub(self.n_uncounted)
     }
 
     pub(super) fn has_chunk(&self) -> bool {

@@ -41,7 +41,7 @@ pub use problem::{ConfigError, Origin, Problem};
 pub use schema::MAX_THREADS;
 pub use settings::{
     BackendSettings, CacheGroupSettings, ContextSettings, DebugSettings, EmbeddingSettings, EngineSettings,
-    PenaltySettings, PositionSettings, SamplerSettings, TableDtype,
+    GrammarSettings, PenaltySettings, PositionSettings, SamplerSettings, TableDtype,
 };
 pub use support::DIALOG_KINDS;
 
@@ -126,6 +126,8 @@ impl GenieConfig {
         files.extend(values.backend.extensions.iter().map(|path| (EXTENSIONS.to_owned(), path, Wanted::Extensions)));
         let tables = values.engine.embedding.iter();
         files.extend(tables.map(|table| ("/dialog/embedding/lut-path".to_owned(), &table.path, Wanted::Table)));
+        let grammar = values.grammar.iter();
+        files.extend(grammar.map(|g| ("/dialog/context/grammar/file".to_owned(), &g.path, Wanted::Grammar)));
         let problems: Vec<Problem> = files
             .into_iter()
             .filter_map(|(at, path, wanted)| named_files::problem(at, path, wanted, &self.base))
@@ -169,6 +171,11 @@ impl GenieConfig {
     /// What the engine is to be opened with.
     pub fn engine(&self) -> &EngineSettings {
         &self.values.engine
+    }
+
+    /// The grammar of replies, if there is one.
+    pub fn grammar(&self) -> Option<&GrammarSettings> {
+        self.values.grammar.as_ref()
     }
 
     /// What is written to files as the model runs, if anything.

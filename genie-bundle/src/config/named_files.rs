@@ -15,6 +15,8 @@ pub(super) enum Wanted {
     Tokenizer,
     /// A backend extension config.
     Extensions,
+    /// A grammar, in any of its languages.
+    Grammar,
     /// Rows of numbers, which may begin with any bytes.
     Table,
 }
@@ -25,6 +27,7 @@ impl Wanted {
             Self::ContextBinary => "a context binary",
             Self::Tokenizer => "a `tokenizer.json`",
             Self::Extensions => "a backend extension config",
+            Self::Grammar => "the text of a grammar",
             Self::Table => "a table of embeddings",
         }
     }
@@ -35,6 +38,8 @@ impl Wanted {
             Self::ContextBinary => !kind.is_no_context_binary(),
             Self::Tokenizer => is_json(kind, &[JsonKind::Tokenizer, JsonKind::Other]),
             Self::Extensions => is_json(kind, &[JsonKind::Other]),
+            // Its own reader knows better than the first bytes do.
+            Self::Grammar => true,
             Self::Table => !matches!(
                 kind,
                 FileKind::HostBinary { .. }

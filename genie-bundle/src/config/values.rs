@@ -12,7 +12,9 @@ use super::positions;
 use super::problem::Problem;
 use super::raw::{OneOrMany, RawBackend, RawContext, RawDebug, RawDialog};
 use super::rules::parse_mask;
-use super::settings::{BackendSettings, ContextSettings, DebugSettings, EngineSettings, SamplerSettings};
+use super::settings::{
+    BackendSettings, ContextSettings, DebugSettings, EngineSettings, GrammarSettings, SamplerSettings,
+};
 
 /// All values of a dialog.
 #[derive(Clone, Debug)]
@@ -23,6 +25,7 @@ pub(super) struct Values {
     pub(super) tokenizer: PathBuf,
     pub(super) engine: EngineSettings,
     pub(super) backend: BackendSettings,
+    pub(super) grammar: Option<GrammarSettings>,
     pub(super) debug: Option<DebugSettings>,
     pub(super) stop_sequences: Vec<String>,
     pub(super) max_num_tokens: Option<usize>,
@@ -35,6 +38,8 @@ pub(super) fn values(raw: RawDialog, base: &Path, problems: &mut Vec<Problem>) -
         }
     }
     let context = context(&raw.context, problems);
+    let grammar = raw.context.grammar.filter(|grammar| !grammar.backend.is_empty());
+    let grammar = grammar.map(|g| GrammarSettings { path: resolve(base, &g.file), kind: g.kind });
     let sampler = raw.sampler.unwrap_or_default();
     // The schema compares in float64; the value must stay in range as the float32 that samplers use.
     if let Some(p) = sampler.token_penalty.as_ref().and_then(|p| p.repetition_penalty)
@@ -63,6 +68,7 @@ pub(super) fn values(raw: RawDialog, base: &Path, problems: &mut Vec<Problem>) -
         tokenizer: resolve(base, &raw.tokenizer.path),
         engine,
         backend,
+        grammar,
         debug: raw.debug.and_then(|d| debug(&d)),
         stop_sequences: raw.stop_sequence,
         max_num_tokens: raw.max_num_tokens,

@@ -7,7 +7,7 @@
 use std::fmt::Write;
 
 use super::rules::is_regular;
-use super::{Node, Rules};
+use super::syntax::{Node, Rules};
 
 /// How rules are written.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::reader::{self, Reader};
-use super::{Node, Place, Rules};
+use super::syntax::{Node, Place, Rules};
 use crate::{GrammarError, GrammarKind};
 
 /// Deepest groups within each other.
@@ -25,8 +25,7 @@ struct Parser<'t> {
 
 pub(super) fn parse(text: &str) -> Result<Rules, GrammarError> {
     let reader = Reader::new(text.strip_prefix('\u{feff}').unwrap_or(text));
-    let mut parser =
-        Parser { reader, names: vec![], numbers: HashMap::new(), bodies: vec![], named: vec![], depth: 0 };
+    let mut parser = Parser { reader, names: vec![], numbers: HashMap::new(), bodies: vec![], named: vec![], depth: 0 };
     let begin = parser.reader.place();
     parser.reader.skip_space();
     while parser.reader.peek().is_some() {
@@ -37,11 +36,13 @@ pub(super) fn parse(text: &str) -> Result<Rules, GrammarError> {
         }
     }
     let root = parser.numbers.get(ROOT).copied().filter(|root| parser.bodies[*root].is_some());
-    let root = root.ok_or_else(|| begin.malformed(format!("the rule `{ROOT}` is not defined; it is where texts begin")));
+    let root =
+        root.ok_or_else(|| begin.malformed(format!("the rule `{ROOT}` is not defined; it is where texts begin")));
     let mut bodies = Vec::with_capacity(parser.bodies.len());
     for (number, body) in parser.bodies.into_iter().enumerate() {
         let place = parser.named[number];
-        bodies.push(body.ok_or_else(|| place.malformed(format!("the rule `{}` is not defined", parser.names[number])))?);
+        bodies
+            .push(body.ok_or_else(|| place.malformed(format!("the rule `{}` is not defined", parser.names[number])))?);
     }
     Ok(Rules { names: parser.names, bodies, root: root? })
 }
@@ -103,7 +104,10 @@ impl Parser<'_> {
         match all.len() {
             0 => {
                 let found = self.reader.found();
-                Err(self.reader.place().malformed(format!("expected an element, found {found}; `\"\"` is the empty text")))
+                Err(self
+                    .reader
+                    .place()
+                    .malformed(format!("expected an element, found {found}; `\"\"` is the empty text")))
             }
             1 => Ok(all.remove(0)),
             _ => Ok(Node::Sequence(all)),

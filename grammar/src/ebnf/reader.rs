@@ -1,6 +1,6 @@
 //! The characters of an EBNF with their places; literals and classes.
 
-use super::{Node, Place};
+use super::syntax::{Node, Place};
 use crate::GrammarError;
 
 /// A place in the text.
@@ -81,9 +81,11 @@ impl<'t> Reader<'t> {
             return Err(place.malformed(format!("expected a number, found {}", self.found())));
         }
         // The bound of llguidance's own parser.
-        digits.parse().ok().filter(|n| *n < i32::MAX as u32).ok_or_else(|| {
-            place.malformed(format!("expected a number below {}, found {digits}", i32::MAX))
-        })
+        digits
+            .parse()
+            .ok()
+            .filter(|n| *n < i32::MAX as u32)
+            .ok_or_else(|| place.malformed(format!("expected a number below {}, found {digits}", i32::MAX)))
     }
 
     /// A literal, whose quotation mark comes next.

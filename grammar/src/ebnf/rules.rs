@@ -1,6 +1,6 @@
 //! What can be said of rules from their shape: which ones have texts that end, and which ones are regular.
 
-use super::{Node, Rules};
+use super::syntax::{Node, Rules};
 use crate::{GrammarError, GrammarKind};
 
 /// Longest chain of rules that is written as one regular expression.

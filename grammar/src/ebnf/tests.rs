@@ -1,11 +1,19 @@
+//! What is written for rules, and what is said of malformed ones.
+
 use super::*;
 
 #[test]
 fn grammars_are_written_as_one_regular_expression_where_they_can() {
     let cases = [
-        ("root ::= \"yes \" (\"sir\" | \"madam\") \"!\"", "start: R0\nG0: \"sir\" | \"madam\"\nR0: \"yes \" G0 \"!\"\n"),
+        (
+            "root ::= \"yes \" (\"sir\" | \"madam\") \"!\"",
+            "start: R0\nG0: \"sir\" | \"madam\"\nR0: \"yes \" G0 \"!\"\n",
+        ),
         ("root ::= [^a-y]{2}", "start: R0\nR0: /[\\x{0}-\\x{60}\\x{7a}-\\x{10ffff}]/{2,2}\n"),
-        ("# c\nroot ::= a\n | \"c\" # t\na ::= \"\\n\\\"\"+", "start: R0\nR0: R1 | \"c\"\nG0: \"\\u000a\\\"\"\nR1: G0+\n"),
+        (
+            "# c\nroot ::= a\n | \"c\" # t\na ::= \"\\n\\\"\"+",
+            "start: R0\nR0: R1 | \"c\"\nG0: \"\\u000a\\\"\"\nR1: G0+\n",
+        ),
         ("root ::= \"ab\" root | \"b\"", "start: r0\nr0: \"a\" \"b\" r0 | \"b\"\n"),
         ("root ::= \"a\"\nunused ::= root", "start: R0\nR0: \"a\"\n"),
     ];
