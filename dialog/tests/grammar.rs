@@ -50,8 +50,8 @@ fn what_is_certain_is_processed_with_the_token_before_it() {
         Call::Process(bytes("!")),
     ];
     assert_eq!(spy.take(), calls);
-    assert_eq!(seen.texts(), ["y", "es", " ", "m", "adam", "!", ""]);
-    assert_eq!(seen.codes(), [1, 2, 2, 2, 2, 2, 3]);
+    assert_eq!(seen.texts(), ["y", "e", "s", " ", "m", "a", "d", "a", "m", "!", ""]);
+    assert_eq!(seen.codes(), [1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 3]);
     assert_eq!(*spy.cache.lock().unwrap(), [vec![256, 97], bytes("yes madam!")].concat());
     assert_eq!(raw(&dialog.history()), [vec![256, 97], bytes("yes madam!"), vec![257]].concat());
     assert_eq!(reply.kpis.n_generated, 10);
@@ -102,7 +102,7 @@ fn the_limit_counts_every_token_and_in_libgenie_a_jump_as_one() {
 fn a_turn_starts_the_grammar_and_its_continuation_goes_on() {
     let (mut dialog, _) = wanting(u32::from(b'm'), SamplerRules::Documented, SIR);
     let control = dialog.control();
-    let mut turn = |dialog: &mut Dialog, n: usize, code| {
+    let turn = |dialog: &mut Dialog, n: usize, code| {
         control.set_max_num_tokens(Some(n));
         say(dialog, "q", code).1.text
     };

@@ -65,7 +65,8 @@ impl Maker {
                 json!({"type": "string", "minLength": least, "maxLength": least + self.below(9)})
             }
             4 => {
-                json!({"type": "string", "pattern": ["^[A-Z]{3}-[0-9]{2}$", "^(on|off)$", "^a+b?c{2,4}$"][self.below(3)]})
+                let pattern = ["^[A-Z]{3}-[0-9]{2}$", "^(on|off)$", "^a+b?c{2,4}$"][self.below(3)];
+                json!({"type": "string", "pattern": pattern})
             }
             5 => json!({"enum": (0..=self.below(4)).map(|_| self.scalar()).collect::<Vec<_>>()}),
             6 => json!({"const": self.scalar()}),

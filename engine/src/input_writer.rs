@@ -5,12 +5,13 @@
 
 use genie_types::{PositionKind, TokenId};
 use kvmanager::{InferenceStep, KvCache, KvForm, Overflow, Step};
-use nsp_graph::{GraphLayout, InputRole, ModelLayout};
+use nsp_graph::{GraphLayout, InputRole, ModelInput, ModelLayout};
 
 use crate::EngineError;
 use crate::buffer::elements_mut;
 use crate::config::EngineConfig;
 use crate::embed::Embedder;
+use crate::extra_rows::ExtraRows;
 use crate::io::{BufferRole, IoBuffers};
 use crate::mask::{Mask, MaskDtype};
 use crate::quant::QuantParams;
@@ -54,6 +55,8 @@ pub(crate) struct InputWriters {
     /// By variant: the writers that its graphs take.
     by_variant: Vec<Vec<usize>>,
     pad_token: TokenId,
+    /// Rows beside the embedding table's, where embeddings are the input.
+    pub(crate) extra: Option<ExtraRows>,
 }
 
 impl InputWriters {
@@ -94,7 +97,8 @@ impl InputWriters {
                         Kind::Rope(RopeTable::new(&angles, limit, sin, encoding()?))
                     }
                     InputRole::Embeds => Kind::Embeds(Box::new(embedder(graph, config, encoding()?)?)),
-                    InputRole::Past(_) | InputRole::Wire(_) => continue,
+                    // Strengths are written when they change.
+                    InputRole::Alpha(_) | InputRole::Past(_) | InputRole::Wire(_) | InputRole::Weight(_) => continue,
                 };
                 writers.push(InputWriter { buffer, kind });
             }
@@ -105,7 +109,11 @@ impl InputWriters {
         let by_variant = (0..layout.variants.len())
             .map(|variant| (0..writers.len()).filter(|&f| takes(variant, &writers[f])).collect())
             .collect();
-        Ok(Self { writers, by_variant, pad_token: config.pad_token })
+        let mut made = Self { writers, by_variant, pad_token: config.pad_token, extra: None };
+        if let (ModelInput::Embeds { width }, Some(n)) = (&layout.input, made.n_embeddings()) {
+            made.extra = Some(ExtraRows::new(*width, n.max(layout.vocab_size)));
+        }
+        Ok(made)
     }
 
     /// Entries of the embedding table, if ids are looked up here.
@@ -170,7 +178,7 @@ impl InputWriters {
                     }
                     table.fill(bytes, &planned.columns, ar);
                 }
-                Kind::Embeds(embedder) => embedder.fill(bytes, tokens, ar)?,
+                Kind::Embeds(embedder) => embedder.fill(bytes, tokens, ar, self.extra.as_ref())?,
             }
         }
         Ok(())

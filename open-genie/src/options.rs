@@ -8,6 +8,7 @@ use engine::{GraphProfile, ModeKind};
 use kvmanager::plan::{CostTable, Policy, Variants};
 use qnn_api::PerfPolicy;
 
+use crate::speculation::Speculation;
 use crate::{Error, LongContext};
 
 /// Everything about opening a bundle that its config does not contain.
@@ -36,6 +37,7 @@ pub struct Options {
     pub(crate) reserved_tokens: Option<usize>,
     pub(crate) context_size: Option<usize>,
     pub(crate) grammar: Option<Grammar>,
+    pub(crate) speculation: Speculation,
 }
 
 impl PartialEq for Options {
@@ -50,6 +52,7 @@ impl PartialEq for Options {
             && (self.long_context, self.reserved_tokens, self.context_size)
                 == (other.long_context, other.reserved_tokens, other.context_size)
             && self.grammar == other.grammar
+            && self.speculation == other.speculation
             && self.graph_profile.is_some() == other.graph_profile.is_some()
     }
 }
@@ -145,6 +148,13 @@ impl Options {
     #[must_use]
     pub fn grammar(mut self, grammar: Grammar) -> Self {
         self.grammar = Some(grammar);
+        self
+    }
+
+    /// How replies are sped up; otherwise as the config's `type` says.
+    #[must_use]
+    pub fn speculation(mut self, speculation: Speculation) -> Self {
+        self.speculation = speculation;
         self
     }
 

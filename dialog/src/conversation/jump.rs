@@ -28,9 +28,10 @@ impl Decoding<'_> {
         match self.model.process(&tokens) {
             Ok(logits) => {
                 let reply = &mut self.reply;
+                let n_chunks = reply.query.ends.len();
                 drawn.inject(reply, n_past + 1, &forced);
-                reply.query.end_chunk();
                 if genie {
+                    reply.query.join_chunks(n_chunks);
                     reply.query.n_uncounted += forced.len() - 1;
                 }
                 // In libGenie a jump may be the last token that the limit allows.

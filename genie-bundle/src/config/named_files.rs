@@ -19,6 +19,8 @@ pub(super) enum Wanted {
     Grammar,
     /// Rows of numbers, which may begin with any bytes.
     Table,
+    /// Parts of a context binary, in a format that Qualcomm does not publish.
+    Section,
 }
 
 impl Wanted {
@@ -29,6 +31,7 @@ impl Wanted {
             Self::Extensions => "a backend extension config",
             Self::Grammar => "the text of a grammar",
             Self::Table => "a table of embeddings",
+            Self::Section => "a section of a context binary",
         }
     }
 
@@ -40,7 +43,7 @@ impl Wanted {
             Self::Extensions => is_json(kind, &[JsonKind::Other]),
             // Its own reader knows better than the first bytes do.
             Self::Grammar => true,
-            Self::Table => !matches!(
+            Self::Table | Self::Section => !matches!(
                 kind,
                 FileKind::HostBinary { .. }
                     | FileKind::HtpBinary

@@ -93,13 +93,16 @@ fn of_front(error: &Error) -> Option<&'static str> {
     match error {
         Error::UnknownBackend { .. } | Error::Load { .. } => Some("backend-missing"),
         Error::UnknownSoc { .. } | Error::NoHtp { .. } => Some("unsupported-target"),
-        Error::PinOnOtherBackend { .. }
+        Error::BadLora { .. }
+        | Error::PinOnOtherBackend { .. }
         | Error::ThreadsOnOtherBackend { .. }
         | Error::SystemOnEmbedded { .. }
         | Error::SocOnEmbedded { .. }
         | Error::NoCores { .. }
         | Error::CoreUnavailable { .. }
         | Error::CoresUnknown
+        | Error::UnknownLongContext { .. }
+        | Error::ReservedWithoutLongContext { .. }
         | Error::NoClocks { .. }
         | Error::PromptLength { .. }
         | Error::Window { .. }
@@ -107,7 +110,8 @@ fn of_front(error: &Error) -> Option<&'static str> {
         | Error::NothingToVerify
         | Error::Tolerance { .. }
         | Error::NoCacheFolder => Some("invalid-argument"),
-        Error::UnknownPerfProfile { .. } => Some("invalid-config"),
+        Error::UnknownPerfProfile { .. } | Error::EncoderWidth { .. } => Some("invalid-config"),
+        Error::TextTooLong { .. } => Some("context-exceeded"),
         Error::NoFile { .. } => Some("not-found"),
         Error::NoBinary { .. }
         | Error::OtherBackend { .. }
@@ -143,7 +147,9 @@ fn of_dialog(error: &DialogError) -> Option<&'static str> {
         DialogError::UnknownKind { .. } | DialogError::EmptyStopSequence { .. } => Some("invalid-config"),
         DialogError::RandomState(_) | DialogError::NoDialogSaved => Some("invalid-session"),
         DialogError::NothingToSave => Some("nothing-to-save"),
-        DialogError::Empty => Some("invalid-argument"),
+        DialogError::Empty | DialogError::StreamCount { .. } | DialogError::TokensRefused { .. } => {
+            Some("invalid-argument")
+        }
         _ => None,
     }
 }
@@ -158,13 +164,25 @@ fn of_grammar(error: &GrammarError) -> Option<&'static str> {
 
 fn of_engine(error: &EngineError) -> Option<&'static str> {
     match error {
-        EngineError::Overflow(_) | EngineError::DraftTooLong { .. } => Some("context-exceeded"),
+        EngineError::Overflow(_) | EngineError::DraftTooLong { .. } | EngineError::TextTooLong { .. } => {
+            Some("context-exceeded")
+        }
         EngineError::TokenOutOfRange { .. } | EngineError::NoTokens => Some("invalid-token"),
         EngineError::NotFinite { .. } => Some("not-finite"),
+        EngineError::NoAdapters { .. }
+        | EngineError::UnknownAdapter { .. }
+        | EngineError::LoraStrength { .. }
+        | EngineError::NoStrength { .. }
+        | EngineError::SharedAlpha { .. }
+        | EngineError::SectionsStay { .. } => Some("invalid-argument"),
+        EngineError::UnknownAlpha { .. } | EngineError::SectionCount { .. } => Some("invalid-config"),
+        EngineError::Sections { .. } => Some("backend-failed"),
         EngineError::MissingFile { .. } => Some("not-found"),
-        EngineError::Layout(_) | EngineError::LoadBinary { .. } | EngineError::FindGraph { .. } => {
-            Some("invalid-bundle")
-        }
+        EngineError::Layout(_)
+        | EngineError::LoadBinary { .. }
+        | EngineError::FindGraph { .. }
+        | EngineError::NotAnEncoder { .. }
+        | EngineError::EncoderShape { .. } => Some("invalid-bundle"),
         EngineError::Unsupported { .. } => Some("unsupported-model"),
         EngineError::Config { .. }
         | EngineError::Rope(_)
@@ -235,7 +253,7 @@ fn of_plan(error: &PlanError) -> Option<&'static str> {
 
 fn of_store(error: &StoreError) -> Option<&'static str> {
     match error {
-        StoreError::OtherModel { .. } => Some("other-model"),
+        StoreError::OtherModel { .. } | StoreError::OtherAdapters { .. } => Some("other-model"),
         StoreError::File(error) => of_file(error),
         StoreError::Io { .. } => None,
         StoreError::Locked { .. } => Some("io"),

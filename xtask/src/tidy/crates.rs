@@ -36,7 +36,7 @@ pub const CRATES: &[Crate] = &[
     library("kvmanager", &["genie-types"]),
     library("session-store", &["genie-types", "file-io", "kvmanager"]),
     library("engine", &["genie-types", "file-io", "qnn-api", "nsp-graph", "kvmanager", "session-store"]),
-    library("testkit", &["genie-types", "qnn-api", "qnn-host", "engine"]),
+    library("testkit", &["file-io", "genie-types", "qnn-api", "qnn-host", "engine"]),
     library("compiler", &["genie-types", "file-io", "genie-bundle", "genie-tokenizer", "qnn-api", "nsp-graph"]),
     library(
         "dialog",
