@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Error, Result};
 use clap::ValueEnum;
 use engine::profile::{EventTimes, GraphTimes};
-use engine::{GraphProfile, ModeKind};
+use engine::{GraphProfile, ModeKind, StepLog};
 use genie_types::TokenId;
 use open_genie::{
     Bundle, Grammar, PrefixCacheOptions, Reply, SamplerSettings, SaveFormat, SentenceCode, Session, StopReason,
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::args::number;
 use crate::args::{
-    BackendArgs, BundleArgs, GrammarArgs, LongContextArgs, LoraArgs, PolicyArg, SocArgs, ThreadArgs,
+    BackendArgs, BundleArgs, GrammarArgs, LongContextArgs, LoraArgs, PolicyArg, SocArgs, SpeculationArgs, ThreadArgs,
     warn_of_nominal_costs,
 };
 use crate::exit::ExitStatus;
@@ -89,6 +89,8 @@ pub struct Args {
     pub long_context: LongContextArgs,
     #[command(flatten)]
     pub lora: LoraArgs,
+    #[command(flatten)]
+    pub speculation: SpeculationArgs,
     #[command(flatten)]
     pub threads: ThreadArgs,
     #[command(flatten)]
@@ -317,7 +319,7 @@ fn open(
     printer: &Printer,
 ) -> Result<Session> {
     let mut options = args.threads.apply(args.soc.apply(args.backend.options()?)).policy(args.policy.into());
-    options = args.long_context.apply(options);
+    options = args.speculation.apply(args.long_context.apply(options));
     if let Some(name) = &args.saved.kv_mode {
         options = options.kv_mode(kv_mode(name)?);
     }
@@ -457,7 +459,12 @@ fn ended_by(mut record: Value, error: &Error) -> Value {
 
 /// The one line of `--json`.
 fn record(session: &Session, reply: &Reply) -> Value {
-    record_of(session.steps().runs().into_iter().map(|(graph, n)| json!([graph, n])).collect(), reply)
+    let runs = |log: &StepLog| log.runs().into_iter().map(|(graph, n)| json!([graph, n])).collect::<Vec<_>>();
+    let mut record = record_of(runs(session.steps()), reply);
+    if let Some(second) = session.second_steps() {
+        record["executed-second"] = runs(second).into();
+    }
+    record
 }
 
 fn record_of(runs: Vec<Value>, reply: &Reply) -> Value {
@@ -479,6 +486,11 @@ fn record_of(runs: Vec<Value>, reply: &Reply) -> Value {
             "token-generation-time": kpis.generation_time.as_micros() as u64,
         },
     });
+    if let Some(drafts) = kpis.speculation {
+        record["speculation"] =
+            json!({"rounds": drafts.n_rounds, "drafted": drafts.n_drafted, "accepted": drafts.n_accepted});
+        record["kpis"]["token-acceptance-rate"] = kpis.acceptance_rate().into();
+    }
     if !reply.streams.is_empty() {
         let stream = |r: &StreamReply| {
             let tokens: Vec<u32> = r.tokens.iter().map(|t| t.0).collect();
@@ -508,5 +520,12 @@ fn stats(printer: &Printer, reply: &Reply) {
     }
     printer.info(format_args!("first token    {first}"));
     printer.info(format_args!("generation     {:>6} tokens, {}", kpis.n_generated, rate(kpis.generation_rate())));
+    if let Some(drafts) = kpis.speculation {
+        let share = drafts.acceptance().map_or(String::new(), |share| format!(" ({:.0} %)", share * 100.0));
+        printer.info(format_args!(
+            "drafts         {:>6} steps, {} of {} tokens accepted{share}",
+            drafts.n_rounds, drafts.n_accepted, drafts.n_drafted
+        ));
+    }
     printer.info(format_args!("stopped by     {}", reply.stop));
 }

@@ -211,6 +211,8 @@ fn of_compiler(error: &CompileError) -> Option<&'static str> {
         | CompileError::ZeroLayersPerSplit
         | CompileError::LayersPerSplitInMono { .. }
         | CompileError::OneFileForChip { .. }
+        | CompileError::AdapterName { .. }
+        | CompileError::AdapterTwice { .. }
         | CompileError::TestModel { .. } => Some("invalid-argument"),
         CompileError::UnknownTarget { .. }
         | CompileError::NoFloat16 { .. }
@@ -235,7 +237,9 @@ fn of_compiler(error: &CompileError) -> Option<&'static str> {
         CompileError::Bundle(error) => of_bundle(error),
         CompileError::Backend(error) => of_backend(error),
         CompileError::Cancelled => Some("interrupted"),
-        CompileError::NoFile { .. } | CompileError::NoModel { .. } => Some("not-found"),
+        CompileError::NoFile { .. } | CompileError::NoModel { .. } | CompileError::NoAdapter { .. } => {
+            Some("not-found")
+        }
         CompileError::File(error) => of_file(error),
         CompileError::NotProved { .. } => Some("invalid-bundle"),
         CompileError::Io { .. } => None,
