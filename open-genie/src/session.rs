@@ -6,8 +6,8 @@ use std::path::Path;
 
 use dialog::sampler::SamplerRules;
 use dialog::{
-    Control, Dialog, DialogError, Profile, Reply, RestoreReport, SamplerSettings, SaveReport, SentenceCode, Signal,
-    StopReason,
+    Control, Dialog, DialogError, Grammar, Profile, Reply, RestoreReport, SamplerSettings, SaveReport, SentenceCode,
+    Signal, StopReason,
 };
 use engine::{Grid, PrefixCacheFault, StepLog};
 use genie_types::TokenId;
@@ -223,6 +223,19 @@ impl Session {
         self.dialog.set_sampler(settings.with_rules(rules));
     }
 
+    /// What replies must follow, from the next prompt on; `None` lifts it.
+    ///
+    /// # Errors
+    /// The grammar cannot be followed with this vocabulary; the one before stays.
+    pub fn set_grammar(&mut self, grammar: Option<&Grammar>) -> Result<(), Error> {
+        self.dialog.set_grammar(grammar).map_err(Error::Dialog)
+    }
+
+    /// What replies must follow.
+    pub fn grammar(&self) -> Option<&Grammar> {
+        self.dialog.grammar()
+    }
+
     /// So many replies to each prompt from now on, which begin with its likeliest first tokens; a first token below the
     /// probability `p_threshold` begins none. [`Token::stream`] says which reply a piece belongs to, [`Reply::streams`] has
     /// all of them; the conversation goes on with the first, the likeliest.
@@ -375,7 +388,8 @@ impl Iterator for Generation<'_> {
                 State::Failed(error) => return error.take().map(Err),
             };
             match inner.step() {
-                Ok(Some(chunk)) if chunk.code == SentenceCode::End && chunk.text.is_empty() => {}
+                Ok(Some(chunk))
+                    if chunk.code == SentenceCode::End && chunk.text.is_empty() && chunk.tokens.is_empty() => {}
                 Ok(Some(chunk)) => {
                     let stream = chunk.stream;
                     let ids = chunk.tokens.iter().map(|&id| Token { id: Some(id), stream, ..Token::default() });

@@ -10,14 +10,15 @@ use engine::profile::{EventTimes, GraphTimes};
 use engine::{GraphProfile, ModeKind, StepLog};
 use genie_types::TokenId;
 use open_genie::{
-    Bundle, PrefixCacheOptions, Reply, SamplerSettings, SaveFormat, SentenceCode, Session, StopReason, StreamReply,
+    Bundle, Grammar, PrefixCacheOptions, Reply, SamplerSettings, SaveFormat, SentenceCode, Session, StopReason,
+    StreamReply,
 };
 use qnn_api::ProfileLevel;
 use serde_json::{Value, json};
 
 use crate::args::number;
 use crate::args::{
-    BackendArgs, BundleArgs, LongContextArgs, LoraArgs, PolicyArg, SocArgs, SpeculationArgs, ThreadArgs,
+    BackendArgs, BundleArgs, GrammarArgs, LongContextArgs, LoraArgs, PolicyArg, SocArgs, SpeculationArgs, ThreadArgs,
     warn_of_nominal_costs,
 };
 use crate::exit::ExitStatus;
@@ -73,6 +74,8 @@ pub struct Args {
     /// Include the backend's per-graph timings under `graphs`. Adds overhead.
     #[arg(long, value_enum, value_name = "LEVEL", requires = "profile")]
     pub graph_profile: Option<GraphProfileArg>,
+    #[command(flatten)]
+    pub grammar: GrammarArgs,
     #[command(flatten)]
     pub sampler: SamplerArgs,
     #[command(flatten)]
@@ -180,6 +183,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
         true => Partial::error(unanswered(&error), error),
         false => error,
     })?;
+    let grammar = args.grammar.read()?;
     let bundle = args.bundle.read(&args.backend, printer)?;
     if let Some(file) = &args.profile {
         must_be_new(file)?;
@@ -194,7 +198,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
             GraphProfileArg::Detailed => ProfileLevel::Detailed,
         })
     });
-    let mut session = open(args, bundle, graphs.as_ref(), printer)?;
+    let mut session = open(args, bundle, grammar, graphs.as_ref(), printer)?;
     // Before a session is restored, which belongs to adapters.
     args.lora.apply(&mut session)?;
     if let Some(folder) = &args.saved.restore {
@@ -307,7 +311,13 @@ fn with_causes(error: &dyn std::error::Error) -> String {
 }
 
 /// Opens a session with what the flags set.
-fn open(args: &Args, bundle: Bundle, graphs: Option<&GraphProfile>, printer: &Printer) -> Result<Session> {
+fn open(
+    args: &Args,
+    bundle: Bundle,
+    grammar: Option<Grammar>,
+    graphs: Option<&GraphProfile>,
+    printer: &Printer,
+) -> Result<Session> {
     let mut options = args.threads.apply(args.soc.apply(args.backend.options()?)).policy(args.policy.into());
     options = args.speculation.apply(args.long_context.apply(options));
     if let Some(name) = &args.saved.kv_mode {
@@ -320,6 +330,9 @@ fn open(args: &Args, bundle: Bundle, graphs: Option<&GraphProfile>, printer: &Pr
             max_bytes: args.saved.prefix_cache_mib << 20,
             min_tokens: args.saved.prefix_min_tokens,
         });
+    }
+    if let Some(grammar) = grammar {
+        options = options.grammar(grammar);
     }
     if let Some(graphs) = graphs {
         options = options.graph_profile(graphs.clone());
