@@ -70,11 +70,11 @@ pub use calibration::CalibrationContext;
 pub use compile::{Compiled, Proof, compile, prove};
 pub use dialog::kinds::LookupSettings;
 pub use dialog::{
-    DialogError, QueryKpis, Reply, RestoreNote, RestoreReport, SamplerSettings, SaveFormat, SaveReport, SentenceCode,
-    StopReason,
+    DialogError, Grammar, GrammarError, GrammarKind, QueryKpis, Reply, RestoreNote, RestoreReport, SamplerSettings,
+    SaveFormat, SaveReport, SentenceCode, StopReason, StreamReply,
 };
 pub use encoder::{Encoder, TextEmbedding};
-pub use engine::{LoraSwitch, PrefixCacheFault, SeqTokens, SequenceModel, StopFlag, TokenModel};
+pub use engine::{Grid, LoraSwitch, PrefixCacheFault, SeqTokens, SequenceModel, StopFlag, TokenModel};
 pub use error::{Error, Hint};
 pub use genie_types::TokenId;
 pub use kvmanager::SeqId;

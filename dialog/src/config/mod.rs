@@ -7,9 +7,9 @@ use engine::{
     DumpOptions, EmbeddingLut, EngineConfig, Eviction, GroupOptions, LoraAdapter, LoraConfig, LoraGroup, LutDtype,
 };
 pub use genie_bundle::config::{
-    BackendSettings, ConfigError, ContextSettings, EngineRole, KindBlocks, Problem, Target,
+    BackendSettings, ConfigError, ContextSettings, EngineRole, GrammarSettings, KindBlocks, Problem, Target,
 };
-use genie_bundle::config::{EmbeddingSettings, LongContextKind, LongContextSettings, TableDtype};
+use genie_bundle::config::{EmbeddingSettings, LongContextKind, LongContextSettings, MultiStreamSettings, TableDtype};
 use genie_bundle::{GenieConfig, config};
 use genie_types::TokenId;
 
@@ -121,6 +121,16 @@ impl DialogConfig {
     /// What the QNN library is to be opened with.
     pub fn backend(&self) -> &BackendSettings {
         self.genie.backend()
+    }
+
+    /// The grammar of replies, if there is one.
+    pub fn grammar(&self) -> Option<&GrammarSettings> {
+        self.genie.grammar()
+    }
+
+    /// The streams of a `multistream` dialog.
+    pub fn multistream(&self) -> Option<MultiStreamSettings> {
+        self.genie.multistream()
     }
 
     /// Texts that end a turn; none is empty.

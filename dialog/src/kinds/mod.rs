@@ -6,6 +6,7 @@
 pub mod backoff;
 mod basic;
 mod lookup;
+mod multistream;
 mod spd;
 
 use engine::TokenModel;
@@ -18,6 +19,7 @@ use crate::kpi::Speculation;
 
 pub use basic::Basic;
 pub use lookup::{Lookup, LookupSettings};
+pub use multistream::MultiStream;
 pub use spd::Spd;
 
 /// A way to generate a reply. One value serves all queries of a dialog.
@@ -31,6 +33,19 @@ pub trait DialogKind: Send {
     /// # Errors
     /// Whatever the model, the sampler or the tokenizer refuses.
     fn step(&mut self, decoding: &mut Decoding<'_>) -> Result<Option<StopReason>, DialogError>;
+
+    /// The reply is over, for whatever reason: sequences beside the dialog's are given back.
+    ///
+    /// # Errors
+    /// The model refuses.
+    fn clean_up(&mut self, _decoding: &mut Decoding<'_>) -> Result<(), DialogError> {
+        Ok(())
+    }
+
+    /// Whether token queries are taken; libGenie refuses them for some kinds.
+    fn takes_tokens(&self, _as_genie: bool) -> bool {
+        true
+    }
 
     /// Refuses models that it cannot work with. Asked as the dialog gets the kind, and once more as it gets a second model.
     ///
@@ -91,6 +106,13 @@ pub struct KindRow {
 /// The kinds that this build has.
 pub const KINDS: &[KindRow] = &[
     KindRow { name: "basic", open: |_| Ok(Box::new(Basic)) },
+    KindRow {
+        name: "multistream",
+        open: |config| {
+            let found = config.multistream().map_or((1, 0.0), |streams| (streams.n_streams, streams.p_threshold));
+            Ok(Box::new(MultiStream::new(found.0, found.1)?))
+        },
+    },
     KindRow { name: "spd", open: |config| Ok(Box::new(Spd::new(config.kind_blocks().draft_len.unwrap_or(0)))) },
 ];
 

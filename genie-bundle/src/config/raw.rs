@@ -28,6 +28,7 @@ pub(super) struct RawDialog {
     pub(super) engine: OneOrMany<RawEngine>,
     pub(super) embedding: Option<RawEmbedding>,
     pub(super) debug: Option<RawDebug>,
+    pub(super) multistream: Option<RawMultiStream>,
     #[serde(default)]
     pub(super) stop_sequence: Vec<String>,
     pub(super) max_num_tokens: Option<usize>,
@@ -45,6 +46,17 @@ pub(super) struct RawContext {
     pub(super) size: usize,
     pub(super) n_vocab: usize,
     pub(super) n_embd: Option<usize>,
+    pub(super) grammar: Option<RawGrammar>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct RawGrammar {
+    #[serde(default)]
+    pub(super) backend: String,
+    #[serde(default, rename = "type")]
+    pub(super) kind: String,
+    #[serde(default)]
+    pub(super) file: String,
 }
 
 #[derive(Deserialize)]
@@ -59,6 +71,13 @@ pub(super) struct RawDebug {
     pub(super) dump_outputs: bool,
     pub(super) dump_start: Option<u32>,
     pub(super) dump_end: Option<u32>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) struct RawMultiStream {
+    pub(super) n_streams: i64,
+    pub(super) p_threshold: Option<f32>,
 }
 
 #[derive(Deserialize)]

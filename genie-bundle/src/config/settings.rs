@@ -27,6 +27,15 @@ pub struct ContextSettings {
     pub n_embd: Option<usize>,
 }
 
+/// The `grammar` block of the context.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GrammarSettings {
+    /// The language: `json-schema`, `regex`, `ebnf` or `lark`.
+    pub kind: String,
+    /// The grammar's file.
+    pub path: PathBuf,
+}
+
 /// The `sampler` block as written; what is absent is the sampler's to choose.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -59,6 +68,18 @@ pub struct PenaltySettings {
     /// Subtracted once per occurrence in the window.
     pub frequency_penalty: Option<f32>,
 }
+
+/// The `multistream` block.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MultiStreamSettings {
+    /// Most streams; 1 to [`MOST_STREAMS`].
+    pub n_streams: usize,
+    /// A first token that is less likely begins no stream.
+    pub p_threshold: f32,
+}
+
+/// Most streams of a dialog: sequences that one cache can hold.
+pub const MOST_STREAMS: usize = 64;
 
 /// The `debug` block, where it asks for something.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,10 +12,11 @@ use super::long_context;
 use super::lora;
 use super::positions;
 use super::problem::Problem;
-use super::raw::{OneOrMany, RawBackend, RawContext, RawDebug, RawDialog, RawEngine};
+use super::raw::{OneOrMany, RawBackend, RawContext, RawDebug, RawDialog, RawEngine, RawMultiStream};
 use super::rules::parse_mask;
 use super::settings::{
-    BackendSettings, ContextSettings, DebugSettings, EmbeddingSettings, EngineSettings, SamplerSettings,
+    BackendSettings, ContextSettings, DebugSettings, EmbeddingSettings, EngineSettings, GrammarSettings, MOST_STREAMS,
+    MultiStreamSettings, SamplerSettings,
 };
 
 /// All values of a dialog.
@@ -27,10 +28,12 @@ pub(super) struct Values {
     pub(super) tokenizer: PathBuf,
     pub(super) engine: EngineSettings,
     pub(super) backend: BackendSettings,
+    pub(super) grammar: Option<GrammarSettings>,
     /// The other engine of two.
     pub(super) second: Option<Box<(EngineSettings, BackendSettings)>>,
     pub(super) kinds: KindBlocks,
     pub(super) debug: Option<DebugSettings>,
+    pub(super) multistream: Option<MultiStreamSettings>,
     pub(super) stop_sequences: Vec<String>,
     pub(super) max_num_tokens: Option<usize>,
 }
@@ -42,6 +45,8 @@ pub(super) fn values(raw: RawDialog, base: &Path, problems: &mut Vec<Problem>) -
         }
     }
     let context = context(&raw.context, problems);
+    let grammar = raw.context.grammar.filter(|grammar| !grammar.backend.is_empty());
+    let grammar = grammar.map(|g| GrammarSettings { path: resolve(base, &g.file), kind: g.kind });
     let sampler = raw.sampler.unwrap_or_default();
     // The schema compares in float64; the value must stay in range as the float32 that samplers use.
     if let Some(p) = sampler.token_penalty.as_ref().and_then(|p| p.repetition_penalty)
@@ -61,12 +66,23 @@ pub(super) fn values(raw: RawDialog, base: &Path, problems: &mut Vec<Problem>) -
         tokenizer: resolve(base, &raw.tokenizer.path),
         engine,
         backend,
+        grammar,
         second: second.map(Box::new),
         kinds,
         debug: raw.debug.and_then(|d| debug(&d)),
+        multistream: raw.multistream.map(|m| multistream(&m, problems)),
         stop_sequences: raw.stop_sequence,
         max_num_tokens: raw.max_num_tokens,
     }
+}
+
+fn multistream(raw: &RawMultiStream, problems: &mut Vec<Problem>) -> MultiStreamSettings {
+    let n_streams = usize::try_from(raw.n_streams).ok().filter(|n| (1..=MOST_STREAMS).contains(n));
+    if n_streams.is_none() {
+        let message = format!("expected 1 to {MOST_STREAMS} streams, found {}", raw.n_streams);
+        problems.push(Problem::new("/dialog/multistream/n-streams", message));
+    }
+    MultiStreamSettings { n_streams: n_streams.unwrap_or(1), p_threshold: raw.p_threshold.unwrap_or(0.0) }
 }
 
 type OneEngine = (EngineSettings, BackendSettings);

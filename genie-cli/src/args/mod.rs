@@ -2,21 +2,25 @@
 
 mod backend;
 mod bundle;
+mod grammar;
 mod long_context;
 mod lora;
 pub mod number;
 mod policy;
 mod soc;
+mod speculation;
 mod threads;
 mod variants;
 mod verbosity;
 
 pub use backend::BackendArgs;
 pub use bundle::{BundleArgs, read_bundle};
+pub use grammar::GrammarArgs;
 pub use long_context::LongContextArgs;
 pub use lora::LoraArgs;
 pub use policy::{PolicyArg, warn_of_doubts, warn_of_nominal_costs};
 pub use soc::SocArgs;
+pub use speculation::SpeculationArgs;
 pub use threads::ThreadArgs;
 pub use variants::{LONGEST, VariantArgs};
 pub use verbosity::Verbosity;

@@ -31,14 +31,7 @@ fn what_this_build_cannot_do_is_refused_by_name() {
         ),
         (
             with(&[("/dialog/type", json!("lade"))]),
-            "/dialog/type: dialog type `lade` is not yet supported (this build runs `basic`, `spd` dialogs)",
-        ),
-        (
-            with(&[
-                ("/dialog/type", json!("multistream")),
-                ("/dialog/multistream", json!({"version": 1, "n-streams": 2})),
-            ]),
-            "/dialog/type: dialog type `multistream` is not yet supported (this build runs `basic`, `spd` dialogs)",
+            "/dialog/type: dialog type `lade` is not yet supported (this build runs `basic`, `multistream`, `spd` dialogs)",
         ),
         (
             with(&[
