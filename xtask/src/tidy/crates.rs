@@ -26,6 +26,7 @@ pub struct Crate {
 pub const CRATES: &[Crate] = &[
     library("genie-types", &[]),
     library("file-io", &[]),
+    library("chat-template", &[]),
     library("genie-bundle", &["genie-types", "file-io"]),
     library("genie-tokenizer", &["genie-types"]),
     library("qnn-sys", &[]).with_unsafe(Unsafe::Allowed),
@@ -44,6 +45,7 @@ pub const CRATES: &[Crate] = &[
         &[
             "genie-types",
             "file-io",
+            "chat-template",
             "genie-bundle",
             "qnn-api",
             "qnn-host",
