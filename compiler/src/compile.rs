@@ -2,16 +2,17 @@
 
 use crate::bundle::{Staging, check_tokenizer, genie_config, htp_config};
 use crate::family::ModelSpec;
-use crate::lower::{self, Format, LinearForm, RoundingLoss, Source, Split};
+use crate::lora::{self, Adapter};
+use crate::lower::{self, Format, LinearForm, RoundingLoss, Source, Split, Windows};
 use crate::model::Model;
 use crate::progress::{Amount, Progress, Stage, go_on};
 use crate::size::Plan;
 use crate::target::{Target, TargetContext};
-use crate::{CompileError, CompileOptions, Result, fs, own_weights};
+use crate::{AdapterSource, CompileError, CompileOptions, Result, fs, own_weights};
 use genie_bundle::files::OPTIONAL_FILES;
 use genie_bundle::hash::hex;
 use genie_bundle::manifest::{
-    self, BUNDLE_FORMAT, BUNDLE_VERSION, FileEntry, GraphEntry, Manifest, Options, listed_files,
+    self, AdapterEntry, BUNDLE_FORMAT, BUNDLE_VERSION, FileEntry, GraphEntry, Manifest, Options, listed_files,
 };
 use genie_bundle::{CONFIG_FILE, HTP_CONFIG_FILE, MANIFEST_FILE, TOKENIZER_FILE};
 use genie_types::Variant;
@@ -42,9 +43,20 @@ pub(crate) fn compile_and_prove<T: Target>(
     // Everything that can be refused is refused before anything is written.
     options.check()?;
     let variants = options.variants()?;
-    let model = Model::open(&options.model_dir)?;
+    let mut model = Model::open(&options.model_dir)?;
+    let adapters = lora::open_all(&options.lora, &model.spec)?;
+    let mut adapter_entries = Vec::new();
+    for adapter in &adapters {
+        adapter_entries.push(entry_of(adapter, Some(adapter.alpha()), progress)?);
+    }
+    let mut merged = Vec::new();
+    for dir in &options.lora_merge {
+        let adapter = Adapter::open(&AdapterSource::new(dir).named("merged"), &model.spec)?;
+        let name = directory_name(dir);
+        merged.push(AdapterEntry { name, ..entry_of(&adapter, None, progress)? });
+        model.checkpoint.overlay(Box::new(adapter));
+    }
     let Model { spec, checkpoint, .. } = &model;
-    check_window(spec, &variants)?;
     lower::check_weights(spec, checkpoint)?;
     model.check_has_tokenizer()?;
     for odd in check_tokenizer(&model.files, spec.vocab)? {
@@ -61,7 +73,9 @@ pub(crate) fn compile_and_prove<T: Target>(
     let format = Format { precision: options.precision, weights, form };
     let mut cuts = (options.splits, options.layers_per_split);
     if let Some(htp) = &options.htp {
-        cuts = Plan { spec, format, n_graphs: variants.len(), htp }.fit(cuts)?;
+        let elems: u64 = adapters.iter().map(|adapter| adapter.n_elems_of_layer(spec)).sum();
+        let adapter_bytes = elems * options.precision.dtype().size_bytes() as u64;
+        cuts = Plan { spec, format, n_graphs: variants.len(), htp, adapter_bytes }.fit(cuts)?;
     }
     let staging = Staging::begin(&options.out_dir, &options.model_dir, options.force)?;
 
@@ -74,7 +88,7 @@ pub(crate) fn compile_and_prove<T: Target>(
     let mut open = None;
     for (i, (split, file)) in splits.iter().zip(&binaries).enumerate() {
         let number = SplitNumber { split: i + 1, n_splits: splits.len() };
-        let source = Source { checkpoint, format, loss: &mut loss, progress: &mut *progress };
+        let source = Source { checkpoint, format, adapters: &adapters, loss: &mut loss, progress: &mut *progress };
         let context = open.take().map_or_else(|| target.context(), Ok)?;
         let path = staging.path(file);
         let save = (binaries.get(i + 1) != Some(file)).then_some(&*path);
@@ -105,7 +119,8 @@ pub(crate) fn compile_and_prove<T: Target>(
         }
     }
     let ctx_size = variants.iter().map(|v| v.cl().get()).max().unwrap_or(0);
-    let config = genie_config(spec, ctx_size, &binaries, options.htp.is_some());
+    let windows = Windows::of(spec, variants.iter().copied());
+    let config = genie_config(spec, windows, ctx_size, &binaries, options.htp.is_some(), &adapters);
     write_json(&staging.path(CONFIG_FILE), &config)?;
     files.push(CONFIG_FILE.into());
     if let Some(htp) = &options.htp {
@@ -123,6 +138,8 @@ pub(crate) fn compile_and_prove<T: Target>(
             sha256: source_hash,
             positions: spec.max_positions,
             mixed_rotation: spec.has_mixed_rotation(),
+            encoding: config.pointer("/dialog/engine/model/positional-encoding").cloned(),
+            windows: windows.rules().collect(),
         },
         options: Options {
             ar: ascending(&options.ars),
@@ -134,6 +151,8 @@ pub(crate) fn compile_and_prove<T: Target>(
             weights,
             target: options.htp.as_ref().map(crate::HtpOptions::target),
             shared_weights: options.htp.is_some_and(|htp| htp.share_weights),
+            adapters: adapter_entries,
+            merged,
         },
         backend: target.id(),
         files: seal(&staging, &files, progress)?,
@@ -148,6 +167,12 @@ pub(crate) fn compile_and_prove<T: Target>(
         progress.note(&note);
     }
     Ok(manifest)
+}
+
+/// An adapter as the manifest has it.
+fn entry_of(adapter: &Adapter, alpha: Option<String>, progress: &dyn Progress) -> Result<AdapterEntry> {
+    let (name, sha256) = (adapter.name.clone(), adapter.hash(progress)?);
+    Ok(AdapterEntry { name, sha256, rank: adapter.rank, targets: adapter.targets(), alpha })
 }
 
 /// A split's number, counted from 1, and the number of splits.
@@ -204,17 +229,6 @@ fn compile_split<C: TargetContext>(
     Ok(open)
 }
 
-/// Graphs let every token see all earlier ones, which is what a window does as long as the context is not longer.
-fn check_window(spec: &ModelSpec, variants: &[Variant]) -> Result<()> {
-    let longest = variants.iter().map(|v| v.cl().get()).max().unwrap_or(0);
-    match &spec.window {
-        Some(window) if longest > window.tokens => {
-            Err(CompileError::BeyondWindow { family: spec.family.name(), cl: longest, window: window.tokens })
-        }
-        _ => Ok(()),
-    }
-}
-
 fn note_oddities(options: &CompileOptions, spec: &ModelSpec, variants: &[Variant], progress: &mut dyn Progress) {
     for &ar in &options.ars {
         for &cl in options.cls.iter().filter(|&&cl| cl < ar) {
@@ -224,6 +238,17 @@ fn note_oddities(options: &CompileOptions, spec: &ModelSpec, variants: &[Variant
     let longest = variants.iter().map(|v| v.cl().get()).max().unwrap_or(0);
     if let Some(trained) = spec.max_positions.filter(|&trained| longest > trained) {
         progress.note(&format!("CL-{longest} is longer than the {trained} positions the model was trained for"));
+    }
+    match Windows::of(spec, variants.iter().copied()) {
+        Windows::Unused => {}
+        Windows::Everywhere { tokens } => progress.note(&format!("attention sees the last {tokens} tokens")),
+        Windows::Group { tokens, .. } => {
+            let n = (0..spec.n_layers).filter(|&layer| spec.is_local(layer)).count();
+            progress.note(&format!(
+                "{n} of {} layers see the last {tokens} tokens, in a cache of their own",
+                spec.n_layers
+            ));
+        }
     }
     if spec.tokens.eos.is_empty() {
         progress.note("the model has no end-of-sequence token: only limits and stop texts end a reply");

@@ -86,8 +86,6 @@ pub enum CompileError {
     ConfigValue { file: PathBuf, key: String, found: String, expected: String },
     #[error("`config.json` has no `head_dim`, and hidden size {hidden} is no multiple of {n_heads} heads")]
     HeadDimUnknown { hidden: usize, n_heads: usize },
-    #[error("CL-{cl} is longer than the attention window of this {family} model, {window} tokens (`sliding_window`)")]
-    BeyondWindow { family: &'static str, cl: usize, window: usize },
     #[error("`{key}` is {id}, but the vocabulary has {vocab} entries")]
     TokenOutOfRange { key: &'static str, id: usize, vocab: usize },
 
@@ -137,6 +135,18 @@ pub enum CompileError {
     #[error("tensor `{name}` has {value} at index {index:?}, which float16 cannot hold (largest 65504)")]
     F16Overflow { name: String, index: Vec<usize>, value: f32 },
 
+    // LoRA adapters.
+    #[error("`{}` has no {missing}, expected the folder of a LoRA adapter (adapter_config.json, adapter_model.safetensors)", dir.display())]
+    NoAdapter { dir: PathBuf, missing: &'static str },
+    #[error("tensor `{name}` of the LoRA adapter in `{}`: {detail}", dir.display())]
+    AdapterTensor { dir: PathBuf, name: String, detail: String },
+    #[error("the LoRA adapter of `{}` has no tensors", path.display())]
+    EmptyAdapter { path: PathBuf },
+    #[error("`{name}` cannot be the name of a LoRA adapter: expected 1 to 64 of letters, digits, `_`, `-` and `.`")]
+    AdapterName { name: String },
+    #[error("LoRA adapters `{other}` and `{name}`: their names are too alike for the inputs of a graph")]
+    AdapterTwice { name: String, other: String },
+
     // Tokenizer.
     #[error("`{}` is not a Hugging Face tokenizer: {detail}", path.display())]
     BadTokenizer { path: PathBuf, detail: String },
@@ -183,7 +193,6 @@ impl CompileError {
     pub fn hint(&self) -> Option<Hint> {
         Some(match self {
             Self::ArTooWide { ar, .. } => Hint::LongerContext { at_least: *ar },
-            Self::BeyondWindow { window, .. } => Hint::ShorterContext { at_most: *window },
             Self::NoFloat16 { arch, .. } => Hint::ChipWithFloat16 { arch: *arch },
             Self::HtpPrecision { .. } => Hint::DefaultPrecisionOrNoChip,
             Self::NotHtp { .. } => Hint::HtpLibrary,

@@ -211,10 +211,24 @@ const CHANGES: &[Change] = &[
     ("an unknown key", |c| c.set("/dialog/sampler/temperature", json!(1)), &["config-schema"]),
     ("both ways to say positions", |c| c.set(&format!("{HTP}/pos-id-dim"), json!(4)), &["config-schema"]),
     ("an empty stop string", |c| c.set("/dialog/stop-sequence", json!([""])), &["config-schema"]),
-    ("LoRA", |c| {
-        let lora = json!({"version": 1, "adapters": [{"version": 1, "name": "a", "bin-sections": ["a.bin"]}]});
+    ("LoRA by files of weights", |c| {
+        let lora = json!({"version": 1, "lora-version": 1, "adapters": [{"version": 1, "name": "a", "path": "a.bin"}]});
         c.set(&format!("{ENGINE}/model/binary/lora"), lora);
     }, &["config-unsupported"]),
+    ("a LoRA strength that no graph takes", |c| {
+        let lora = json!({"version": 1, "adapters": [{"version": 1, "name": "a", "alphas": ["x"]}]});
+        c.set(&format!("{ENGINE}/model/binary/lora"), lora);
+    }, &["lora-alpha"]),
+    ("a LoRA strength that no adapter has", |c| {
+        for graph in 0..c.info_mut(0).graphs.len() {
+            let alpha = genie_types::TensorInfo::new("lora_alpha", [1], genie_types::Dtype::F16);
+            c.info_mut(0).graphs[graph].inputs.push(alpha);
+        }
+    }, &["lora-unnamed"]),
+    ("two LoRA sections for one binary", |c| {
+        let lora = json!({"version": 1, "adapters": [{"version": 1, "name": "a", "bin-sections": ["a.bin", "b.bin"]}]});
+        c.set(&format!("{ENGINE}/model/binary/lora"), lora);
+    }, &["lora-sections"]),
     ("Genie 1.0", |c| c.genie_api = genie_bundle::config::GenieApi::parse("1.0"), &["config-api", "config-api"]),
     ("a list of EOS for Genie 1.1", |c| {
         c.genie_api = genie_bundle::config::GenieApi::parse("1.1");
@@ -243,6 +257,25 @@ const CHANGES: &[Change] = &[
         c.set(&format!("{ROPE}/rope-scaling"), json!({"rope-type": "yarnrope", "factor": 4, "dim": 4,
             "original-max-position-embeddings": 64}));
     }, &["yarn-dim"]),
+    ("another base than the model's", |c| {
+        c.bundle_mut().manifest.as_mut().unwrap().encoding = Some(json!({"type": "rope", "rope-theta": 12345}));
+    }, &["position-numbers"]),
+    ("a scaling that the model does not have", |c| {
+        c.bundle_mut().manifest.as_mut().unwrap().encoding = Some(json!({"type": "rope"}));
+        c.set(&format!("{ROPE}/rope-scaling"), json!({"rope-type": "linear", "factor": 2}));
+    }, &["position-numbers"]),
+    ("a scaling that is gone", |c| {
+        let scaling = json!({"rope-type": "linear", "factor": 2});
+        c.bundle_mut().manifest.as_mut().unwrap().encoding = Some(json!({"type": "rope", "rope-scaling": scaling}));
+    }, &["position-numbers"]),
+    ("a window that the config does not have", |c| {
+        c.bundle_mut().manifest.as_mut().unwrap().windows = vec![("past_".into(), 20)];
+    }, &["attention-window"]),
+    ("another window than the model's", |c| {
+        c.bundle_mut().manifest.as_mut().unwrap().windows = vec![("past_".into(), 4)];
+        c.set("/dialog/engine/longcontext", json!({"version": 1, "type": "sliding-window", "reserved-tokens": 0,
+            "sliding-window": {"version": 1, "window-size": 5}}));
+    }, &["attention-window"]),
     ("absolute positions for graphs with rotary tables", |c| c.set(ROPE, json!({"type": "absolute"})), &["position-inputs", "position-inputs"]),
     ("alibi for graphs that take positions", |c| {
         c.set(ROPE, json!({"type": "alibi"}));
@@ -435,4 +468,19 @@ fn fixes_name_the_files_and_values_at_hand() {
     facts.bundle_mut().extensions.clear();
     assert_eq!(examine(&facts)[0].fix, Fix::CompileFor(Soc::by_name("sm8550").unwrap()));
     assert!(fix(|c| c.set(&format!("{HTP}/kv-dim"), json!(null))).starts_with("add `\"kv-dim\": 8`"));
+}
+
+#[test]
+fn positions_and_windows_that_are_the_models_are_no_finding() {
+    let mut facts = sound();
+    let config = facts.config().unwrap().engine("/model/positional-encoding").unwrap().clone();
+    let manifest = facts.bundle_mut().manifest.as_mut().unwrap();
+    manifest.encoding = Some(config);
+    manifest.windows = vec![("past_".into(), 4)];
+    let rule = json!({"version": 1, "type": "sliding-window", "reserved-tokens": 0,
+        "sliding-window": {"version": 1, "window-size": 4}});
+    facts.set("/dialog/engine/longcontext", rule);
+    let found = examine(&facts);
+    let ids: Vec<&str> = found.iter().map(|finding| finding.rule.id).collect();
+    assert!(!ids.contains(&"position-numbers") && !ids.contains(&"attention-window"), "{ids:?}");
 }

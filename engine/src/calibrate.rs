@@ -88,7 +88,8 @@ impl<X: Executor> Engine<X> {
         if self.stop.is_set() {
             return Err(EngineError::Stopped { n_processed: 0, n_new: n_process });
         }
-        let run = StepRun { planned: &step, tokens: &tokens, next: None, narrow_head: false, as_genie: false };
+        let run =
+            StepRun { planned: &step, tokens: &tokens, next: None, narrow_head: false, as_genie: false, tree: None };
         self.kv.set_variant(spec)?;
         self.kv.wait_all()?;
         let began = Instant::now();
@@ -124,14 +125,14 @@ impl<X: Executor> Engine<X> {
         }
         let tensors = self.kv.geometry()?;
         let cells = (0..rows).map(|pos| Cell { pos, rotated_pos: pos, seqs: 1 }).collect();
-        let group = GroupImage { cells, per_head_rows: false };
+        let group = GroupImage::of_cells(cells);
         let zeros = |t: &kvmanager::KvTensor| {
             let (element, size) = t.pad_element();
             element[..size].repeat(t.rows_bytes(rows) / size)
         };
         let data = tensors.iter().map(zeros).collect();
         let groups = vec![group; self.kv.variants().groups().len()];
-        self.kv.import(&KvImage { groups, next: vec![(SeqId(0), rows)], tensors, data })?;
+        self.kv.import(&KvImage { groups, next: vec![(SeqId(0), rows)], tensors, data, ..KvImage::default() })?;
         Ok(())
     }
 }

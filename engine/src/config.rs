@@ -50,6 +50,8 @@ pub struct EngineConfig {
     /// Where a group drops rows by `KeyDiff`: the share of the newest mean in the running anchor that keys are compared with,
     /// above 0 and at most 1; `None` for the mean itself. [`Engine::set_scorer`](crate::Engine::set_scorer) takes any other scorer.
     pub anchor_alpha: Option<f32>,
+    /// LoRA adapters that the graphs have strengths for, or that are sections of the context binaries.
+    pub lora: LoraConfig,
     /// Load and use only these graphs.
     pub select_graphs: Option<Vec<String>>,
     /// What saved caches are marked with; `None` for a mark taken from the context binaries' bytes. Give the source's own
@@ -63,6 +65,8 @@ pub struct EngineConfig {
     pub use_mmap: bool,
     /// HTP: most megabytes of a binary's file to read at a time; 0 is no limit.
     pub mmap_budget_mb: u64,
+    /// Where the files of weights are that the LM head takes as inputs; `None` beside the binary that has the head.
+    pub weight_folder: Option<PathBuf>,
     /// Load a context binary when one of its graphs is to run, and free it when another's is. Spares memory where a
     /// bundle has several, and costs a load at each change.
     pub dynamic_load: bool,
@@ -89,12 +93,14 @@ impl EngineConfig {
             long_context: Vec::new(),
             context_shift: None,
             anchor_alpha: None,
+            lora: LoraConfig::default(),
             select_graphs: None,
             model_hash: None,
             mixed_rotation: false,
             bundle_name: String::new(),
             use_mmap: true,
             mmap_budget_mb: 0,
+            weight_folder: None,
             dynamic_load: false,
             dump: None,
         }
@@ -135,6 +141,39 @@ impl EngineConfig {
         }
         Ok(())
     }
+}
+
+/// LoRA adapters of a bundle.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LoraConfig {
+    /// Each with a name of its own.
+    pub adapters: Vec<LoraAdapter>,
+    /// Adapters that share quantisation parameters; an adapter is in one of them at most.
+    pub groups: Vec<LoraGroup>,
+    /// Inputs that hold strengths, beside those of the adapters.
+    pub alphas: Vec<String>,
+}
+
+/// One LoRA adapter.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LoraAdapter {
+    /// Its name.
+    pub name: String,
+    /// The inputs that hold its strength.
+    pub alphas: Vec<String>,
+    /// Sections that replace parts of the context binaries, one file for each binary in the order of the binaries; or none.
+    pub bin_sections: Vec<PathBuf>,
+}
+
+/// Adapters that share quantisation parameters.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LoraGroup {
+    /// Its name.
+    pub name: String,
+    /// Names of its adapters.
+    pub members: Vec<String>,
+    /// Sections that are applied before those of its first adapter, one file for each binary.
+    pub quant_bin_sections: Vec<PathBuf>,
 }
 
 /// A file of token embeddings: one row after the other, by id.

@@ -136,7 +136,7 @@ impl Dump {
 }
 
 /// A name as the name of one file.
-fn file_name(name: &str) -> String {
+pub(crate) fn file_name(name: &str) -> String {
     let kept = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' };
     let name: String = name.chars().take(200).map(kept).collect();
     if name.chars().all(|c| c == '.') { name.replace('.', "_") + "_" } else { name }

@@ -11,6 +11,7 @@ use genie_types::{Dtype, Quant, TokenId};
 
 use crate::buffer::Buffer;
 use crate::config::{EmbeddingLut, LutDtype};
+use crate::extra_rows::ExtraRows;
 use crate::quant::{QuantParams, Rounding};
 use crate::{EngineError, load};
 
@@ -84,11 +85,22 @@ impl Embedder {
     }
 
     /// Fills `ar` rows: those of the tokens, then the pad token's.
-    pub(crate) fn fill(&mut self, bytes: &mut [u8], tokens: &[TokenId], ar: usize) -> Result<(), EngineError> {
+    pub(crate) fn fill(
+        &mut self,
+        bytes: &mut [u8],
+        tokens: &[TokenId],
+        ar: usize,
+        extra: Option<&ExtraRows>,
+    ) -> Result<(), EngineError> {
         let row_bytes = self.row_bytes();
         let (real, padding) = bytes[..ar * row_bytes].split_at_mut(tokens.len() * row_bytes);
         for (place, (row, token)) in real.chunks_exact_mut(row_bytes).zip(tokens).enumerate() {
-            self.row(*token, place, row)?;
+            match extra.and_then(|extra| extra.row(*token)) {
+                Some(numbers) => {
+                    self.to.encode(numbers.iter().map(|&x| f64::from(x)), Rounding::Nearest, row);
+                }
+                None => self.row(*token, place, row)?,
+            }
         }
         padding.chunks_exact_mut(row_bytes).for_each(|row| row.copy_from_slice(&self.pad));
         Ok(())
@@ -137,12 +149,12 @@ mod tests {
         let mut embedder = Embedder::open(&lut, to(Dtype::F16), TokenId(1)).unwrap();
         assert_eq!(embedder.n_rows(), 3);
         let mut buffer = Buffer::zeroed(3 * 2 * 2);
-        embedder.fill(buffer.bytes_mut(), &[TokenId(2), TokenId(0)], 3).unwrap();
+        embedder.fill(buffer.bytes_mut(), &[TokenId(2), TokenId(0)], 3, None).unwrap();
         let found: Vec<f32> = elements::<half::f16>(buffer.bytes()).iter().map(|x| x.to_f32()).collect();
         assert_eq!(found, [-1.0, -2.0, 0.0, 1.0, 2.0, 3.0]);
 
         let mut embedder = Embedder::open(&lut, to(Dtype::UFixed8), TokenId(0)).unwrap();
-        embedder.fill(buffer.bytes_mut(), &[TokenId(1)], 2).unwrap();
+        embedder.fill(buffer.bytes_mut(), &[TokenId(1)], 2, None).unwrap();
         assert_eq!(buffer.bytes()[..4], [8, 10, 4, 6]);
     }
 
@@ -151,11 +163,14 @@ mod tests {
         let quantised = LutDtype::Fixed { dtype: Dtype::SFixed8, scale: 0.25, offset: 0 };
         let (_folder, lut) = table(&[4, 0xfc, 0, 1], 2, quantised);
         let mut buffer = Buffer::zeroed(16);
-        Embedder::open(&lut, to(Dtype::F32), TokenId(0)).unwrap().fill(buffer.bytes_mut(), &[TokenId(0)], 1).unwrap();
+        Embedder::open(&lut, to(Dtype::F32), TokenId(0))
+            .unwrap()
+            .fill(buffer.bytes_mut(), &[TokenId(0)], 1, None)
+            .unwrap();
         assert_eq!(elements::<f32>(buffer.bytes())[..2], [1.0, -1.0]);
         let (_folder, lut) = table(&[1, 2, 3, 4], 1, LutDtype::Native);
         let mut embedder = Embedder::open(&lut, to(Dtype::F16), TokenId(0)).unwrap();
-        embedder.fill(buffer.bytes_mut(), &[TokenId(1)], 1).unwrap();
+        embedder.fill(buffer.bytes_mut(), &[TokenId(1)], 1, None).unwrap();
         assert_eq!(buffer.bytes()[..2], [3, 4]);
     }
 

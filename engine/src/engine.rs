@@ -14,16 +14,24 @@ use crate::cache;
 use crate::config::EngineConfig;
 use crate::dump::Dump;
 use crate::executor::Executor;
+use crate::extra_rows::ExtraRows;
 use crate::graphs::Graphs;
+use crate::grids::Grid;
 use crate::head::Head;
+use crate::head_weight;
 use crate::input_writer::InputWriters;
 use crate::io::{BufferRole, IoBuffers};
+use crate::lora::Lora;
+use crate::model::no_embeddings;
 use crate::positions;
 use crate::quant::QuantParams;
 use crate::run::{Scratch, SeqTokens};
 use crate::saved::ModelIdentity;
 use crate::transcript::{Sequences, Transcript};
-use crate::{ContextShift, EngineError, QnnExecutor, SequenceModel, StepLog, StopFlag, TokenModel};
+use crate::{
+    ChoosePath, ContextShift, EngineError, LoraModel, QnnExecutor, SequenceModel, StepLog, StopFlag, TokenModel,
+    TreeRow,
+};
 
 /// A loaded model with its cache.
 ///
@@ -38,11 +46,13 @@ pub struct Engine<X = QnnExecutor> {
     pub(crate) scratch: Scratch,
     pub(crate) vocab_size: usize,
     pub(crate) identity: ModelIdentity,
+    pub(crate) lora: Lora,
     pub(crate) stop: StopFlag,
 }
 
 impl<X: Executor> Engine<X> {
-    /// Puts a layout and its executor together. `ctx_bins` and `select_graphs` of the configuration are not looked at.
+    /// Puts a layout and its executor together. `select_graphs` of the configuration is not looked at, and of `ctx_bins` only the
+    /// folders, for weights that are inputs.
     ///
     /// # Errors
     ///
@@ -64,7 +74,8 @@ impl<X: Executor> Engine<X> {
         };
         let context_shift = ContextShift::check(config, &variants, options.rope.is_some())?;
         let kv = KvCache::new(&cache::geometry(&layout, &variants, options.mode)?, variants, options)?;
-        let io = IoBuffers::new(&layout);
+        let mut io = IoBuffers::new(&layout);
+        head_weight::load(&layout, &mut io, config)?;
         let writers = InputWriters::new(&layout, &io, config, &kv)?;
         for wanted in io.roles() {
             if let BufferRole::Logits(dtype, quant) = wanted
@@ -73,6 +84,7 @@ impl<X: Executor> Engine<X> {
                 return Err(EngineError::Unsupported { what: format!("a model with {dtype} logits"), hint: "" });
             }
         }
+        let lora = Lora::new(config.lora.clone(), &layout, &mut io, matches!(config.policy, Policy::Genie))?;
         let vocab_size = writers.n_embeddings().map_or(layout.vocab_size, |n| n.min(layout.vocab_size));
         if config.pad_token.0 as usize >= vocab_size {
             return Err(EngineError::PadToken { found: config.pad_token, vocab_size });
@@ -94,6 +106,7 @@ impl<X: Executor> Engine<X> {
             context_shift,
             vocab_size,
             identity: ModelIdentity::new(config),
+            lora,
             stop: StopFlag::default(),
             graphs: Graphs {
                 executor,
@@ -179,6 +192,10 @@ impl<X: Executor> TokenModel for Engine<X> {
         self.graphs.layout.vocab_size
     }
 
+    fn widest_step(&self) -> Option<usize> {
+        Some(self.kv.variants().with_logits().ar_max())
+    }
+
     fn context_size(&self) -> usize {
         self.kv.variants().limit()
     }
@@ -195,6 +212,27 @@ impl<X: Executor> TokenModel for Engine<X> {
         self.sequences.of_mut(SeqId(0)).mark_generated(index);
     }
 
+    fn embedding_width(&self) -> Option<usize> {
+        self.graphs.writers.extra.as_ref().map(ExtraRows::width)
+    }
+
+    fn add_embeddings(&mut self, rows: &[f32]) -> Result<Range<u32>, EngineError> {
+        match &mut self.graphs.writers.extra {
+            Some(extra) => extra.add(rows),
+            None => Err(no_embeddings()),
+        }
+    }
+
+    fn forget_embeddings(&mut self) {
+        if let Some(extra) = &mut self.graphs.writers.extra {
+            extra.clear();
+        }
+    }
+
+    fn place_grid(&mut self, first: usize, grid: Grid) -> Result<(), EngineError> {
+        self.place(first, grid)
+    }
+
     fn sequences(&mut self) -> Option<&mut dyn SequenceModel> {
         Some(self)
     }
@@ -209,6 +247,14 @@ impl<X: Executor> TokenModel for Engine<X> {
 
     fn make_room(&mut self, tokens: &[TokenId]) -> Result<usize, EngineError> {
         self.shift_for(tokens)
+    }
+
+    fn lora(&mut self) -> Option<&mut dyn LoraModel> {
+        Some(self)
+    }
+
+    fn lora_label(&self) -> String {
+        Engine::lora_label(self)
     }
 
     fn stop_flag(&self) -> Option<StopFlag> {
@@ -235,12 +281,14 @@ impl<X: Executor> TokenModel for Engine<X> {
     fn rewind(&mut self, n_past: usize) -> Result<(), EngineError> {
         self.kv.rewind(SeqId(0), n_past)?;
         self.sequences.of_mut(SeqId(0)).remove(&(n_past..usize::MAX));
+        self.graphs.writers.grids.truncate(n_past);
         Ok(())
     }
 
     fn reset(&mut self) -> Result<(), EngineError> {
         self.kv.clear()?;
         self.sequences.clear();
+        self.graphs.writers.grids.truncate(0);
         Ok(())
     }
 
@@ -282,8 +330,16 @@ impl<X: Executor> SequenceModel for Engine<X> {
         Engine::verify_draft(self, draft, judge)
     }
 
+    fn process_tree(&mut self, seq: SeqId, rows: &[TreeRow], choose: ChoosePath<'_>) -> Result<usize, EngineError> {
+        Engine::process_tree(self, seq, rows, choose)
+    }
+
     fn share(&mut self, src: SeqId, dst: SeqId, range: Range<usize>) -> Result<(), EngineError> {
         Engine::share(self, src, dst, range)
+    }
+
+    fn merge(&mut self, from: &[SeqId], dst: SeqId) -> Result<(), EngineError> {
+        Engine::merge(self, from, dst)
     }
 
     fn remove(&mut self, seq: SeqId, range: Range<usize>) -> Result<usize, EngineError> {

@@ -4,7 +4,7 @@
 //! LM heads run only where logits are wanted, for the rows that are. A decode step allocates nothing.
 
 use genie_types::{SplitIdx, TokenId, Variant};
-use kvmanager::{InferenceStep, Keep, KvCache, Step};
+use kvmanager::{InferenceStep, Keep, KvCache, Step, Tree};
 use nsp_graph::{GraphKind, ModelLayout};
 
 use crate::dump::Dump;
@@ -42,6 +42,8 @@ pub(crate) struct StepRun<'a> {
     pub(crate) narrow_head: bool,
     /// Inputs that libGenie writes wrong are written as it writes them.
     pub(crate) as_genie: bool,
+    /// Which rows see which, if they do not follow each other.
+    pub(crate) tree: Option<&'a Tree>,
 }
 
 /// Says which columns of a step are kept, once all its graphs have run.
@@ -57,12 +59,15 @@ impl<X: Executor> Graphs<X> {
         rows: impl Iterator<Item = usize>,
         judge: Option<Judge<'_, X>>,
     ) -> Result<(), EngineError> {
-        let StepRun { planned, tokens, next, narrow_head, as_genie } = run;
+        let StepRun { planned, tokens, next, narrow_head, as_genie, tree } = run;
         tracing::trace!(step = %planned, "step");
         let variant = self.layout.variant_index(planned.variant).expect("the planner picks from the layout's variants");
         let mut step = kv.begin(planned)?;
         if let Some(next) = next.filter(|next| *next != planned.variant) {
             step.then(next)?;
+        }
+        if let Some(tree) = tree {
+            step.attend(tree)?;
         }
         if let Some(dump) = &mut self.dump {
             dump.begin();

@@ -166,8 +166,11 @@ pub(crate) enum Place {
 /// True if both take and give the same rows, and nothing else.
 fn same_rows(wide: &GraphLayout, narrow: &GraphLayout) -> bool {
     let same = |a: &TensorInfo, b: &TensorInfo| same_row(a, wide.ar.get(), b, narrow.ar.get());
-    let wires = |graph: &GraphLayout| graph.inputs.iter().all(|role| matches!(role, InputRole::Wire(_)));
+    let reads = |role: &InputRole| matches!(role, InputRole::Wire(_) | InputRole::Weight(_));
+    let wires = |graph: &GraphLayout| graph.inputs.iter().all(reads);
     let input = |role: &InputRole| match (wide.input(*role), narrow.input(*role)) {
+        // The layout has made sure that a weight is the same.
+        (Some(_), Some(_)) if matches!(role, InputRole::Weight(_)) => true,
         (Some((_, a)), Some((_, b))) => same(a, b),
         _ => false,
     };

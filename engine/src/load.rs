@@ -19,18 +19,11 @@ impl Engine {
         for path in &config.ctx_bins {
             must_exist("context binary", path)?;
         }
+        let reading = Reading::of(config);
         let mut contexts = Vec::with_capacity(config.ctx_bins.len());
         let mut binaries = Vec::with_capacity(config.ctx_bins.len());
         for path in &config.ctx_bins {
-            let options = ContextOptions { htp_read_budget_mb: config.mmap_budget_mb, ..ContextOptions::default() };
-            let loaded = if config.use_mmap {
-                Context::from_file(backend, path, &options)
-            } else {
-                let bytes =
-                    std::fs::read(path).map_err(|source| EngineError::ReadBinary { path: path.clone(), source })?;
-                Context::from_bytes(backend, &bytes, &options)
-            };
-            let context = loaded.map_err(|source| EngineError::LoadBinary { path: path.clone(), source })?;
+            let context = reading.context(backend, path)?;
             let graphs: Vec<_> = context.graphs().cloned().collect();
             let n_graphs = graphs.len();
             tracing::debug!(path = %path.display(), n_graphs, "context binary loaded");
@@ -40,17 +33,51 @@ impl Engine {
                 contexts.push(context);
             }
         }
-        let options = Options { groups: config.cache_groups.clone(), select: config.select_graphs.clone() };
+        let of_adapters = config.lora.adapters.iter().flat_map(|adapter| &adapter.alphas);
+        let options = Options {
+            groups: config.cache_groups.clone(),
+            select: config.select_graphs.clone(),
+            alphas: of_adapters.chain(&config.lora.alphas).cloned().collect(),
+        };
         let layout = analyze(&binaries, &options)?;
         for note in layout.note_lines() {
             tracing::warn!("{note}");
         }
         let executor = if config.dynamic_load {
-            QnnExecutor::on_demand(&layout, backend, &config.ctx_bins)
+            QnnExecutor::on_demand(&layout, backend, &config.ctx_bins, reading)
         } else {
             QnnExecutor::new(&layout, &contexts)?
         };
         Self::with_executor(layout, executor, config)
+    }
+}
+
+/// How context binaries are read.
+#[derive(Clone, Copy, Debug)]
+pub struct Reading {
+    /// Mapped; else read into memory.
+    pub use_mmap: bool,
+    /// HTP: most megabytes to read at a time; 0 is no limit.
+    pub budget_mb: u64,
+}
+
+impl Reading {
+    /// As the configuration says.
+    pub const fn of(config: &EngineConfig) -> Self {
+        Self { use_mmap: config.use_mmap, budget_mb: config.mmap_budget_mb }
+    }
+
+    /// Loads a binary.
+    pub(crate) fn context(self, backend: &Arc<Backend>, path: &Path) -> Result<Context, EngineError> {
+        let options = ContextOptions { htp_read_budget_mb: self.budget_mb, ..ContextOptions::default() };
+        let loaded = if self.use_mmap {
+            Context::from_file(backend, path, &options)
+        } else {
+            let read = std::fs::read(path);
+            let bytes = read.map_err(|source| EngineError::ReadBinary { path: path.to_owned(), source })?;
+            Context::from_bytes(backend, &bytes, &options)
+        };
+        loaded.map_err(|source| EngineError::LoadBinary { path: path.to_owned(), source })
     }
 }
 

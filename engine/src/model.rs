@@ -6,7 +6,7 @@ use genie_types::TokenId;
 use kvmanager::{Admission, SeqId};
 use session_store::{CacheSchema, Snapshot};
 
-use crate::{EngineError, SeqTokens, StepLog, StopFlag, Transcript};
+use crate::{ChoosePath, EngineError, Grid, LoraModel, SeqTokens, StepLog, StopFlag, Transcript, TreeRow};
 
 /// A model with a cache: tokens in, logits out. [`Engine`](crate::Engine) is one; tests of the layers above have theirs.
 ///
@@ -15,6 +15,11 @@ use crate::{EngineError, SeqTokens, StepLog, StopFlag, Transcript};
 pub trait TokenModel: Send {
     /// Entries of the vocabulary, by the logits of the graphs.
     fn vocab_size(&self) -> usize;
+
+    /// Most tokens of one step with a row of logits for each; `None` if the model does not know.
+    fn widest_step(&self) -> Option<usize> {
+        None
+    }
 
     /// Most tokens a dialog may hold.
     fn context_size(&self) -> usize;
@@ -28,9 +33,51 @@ pub trait TokenModel: Send {
     /// Marks a token of the transcript as generated rather than given.
     fn mark_generated(&mut self, index: usize);
 
+    /// Numbers of a row of embeddings; `None` for a model that takes ids.
+    fn embedding_width(&self) -> Option<usize> {
+        None
+    }
+
+    /// Takes rows of embeddings, one after the other, and gives each a token id of its own beyond the vocabulary: put these ids
+    /// where an image's (or any other) rows belong, and process them as tokens. Rows are kept until
+    /// [`forget_embeddings`](Self::forget_embeddings); a saved dialog keeps what its cache has of them, not the rows.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::EmbeddingRows`] for rows that are not whole or not finite; [`EngineError::Unsupported`] for a model that
+    /// takes ids.
+    fn add_embeddings(&mut self, _rows: &[f32]) -> Result<Range<u32>, EngineError> {
+        Err(no_embeddings())
+    }
+
+    /// Forgets the rows of [`add_embeddings`](Self::add_embeddings). What is in the cache stays; it can no longer be processed
+    /// again from its tokens.
+    fn forget_embeddings(&mut self) {}
+
+    /// Says that the tokens from place `first` on (from 0, not yet processed) are an image's or a video's: each has a position by
+    /// frame, row and column, and the text behind goes on at the longest extent. Going back before the image forgets it.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Grid`] for an empty one or a place that is taken; [`EngineError::Unsupported`] for a model whose tokens
+    /// have one position. With placed images, saving, moving tokens and sharing them with other sequences are refused.
+    fn place_grid(&mut self, _first: usize, _grid: Grid) -> Result<(), EngineError> {
+        Err(EngineError::Unsupported { what: "placing an image by frame, row and column".into(), hint: "" })
+    }
+
     /// The same model for several sequences at once; `None` if it knows only one.
     fn sequences(&mut self) -> Option<&mut dyn SequenceModel> {
         None
+    }
+
+    /// The adapters of this model; `None` if it can have none.
+    fn lora(&mut self) -> Option<&mut dyn LoraModel> {
+        None
+    }
+
+    /// The LoRA adapters that rows are computed with now, with their strengths; empty for none.
+    fn lora_label(&self) -> String {
+        String::new()
     }
 
     /// What stops this model between two steps, from any thread; `None` if nothing can.
@@ -132,6 +179,12 @@ pub trait TokenModel: Send {
     fn steps(&self) -> &StepLog;
 }
 
+/// Rows were given to a model that takes ids.
+pub(crate) fn no_embeddings() -> EngineError {
+    let what = "feeding rows of embeddings to graphs that take `input_ids`".into();
+    EngineError::Unsupported { what, hint: "; it needs a bundle whose graphs take `inputs_embeds`" }
+}
+
 /// A model that runs several sequences in one step: what a scheduler and a drafter need. Sequence 0 is the one that
 /// [`TokenModel`] speaks of.
 pub trait SequenceModel: TokenModel {
@@ -162,12 +215,31 @@ pub trait SequenceModel: TokenModel {
         judge: &mut dyn FnMut(&[&[f32]]) -> Vec<bool>,
     ) -> Result<usize, EngineError>;
 
+    /// Runs the rows of a tree in one step, shows their logits (empty for rows that want none) to `choose`, and keeps the path
+    /// that it returns as the next tokens of the sequence; returns how many were kept.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::DraftTooLong`] for more rows than one step takes; [`EngineError::Tree`], [`EngineError::NotAPath`]; as
+    /// [`TokenModel::process`]. The sequence is then as it was.
+    fn process_tree(&mut self, seq: SeqId, rows: &[TreeRow], choose: ChoosePath<'_>) -> Result<usize, EngineError>;
+
     /// Lets `dst` own what `src` has in a range of positions, without moving a byte: a branch.
     ///
     /// # Errors
     ///
     /// [`EngineError::Kv`] where the cache cannot; as for the operations below.
     fn share(&mut self, src: SeqId, dst: SeqId, range: Range<usize>) -> Result<(), EngineError>;
+
+    /// Lets `dst` own all rows of other sequences, whatever their positions, and go on behind as many positions as it then
+    /// has rows. The others are empty afterwards.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Kv`]; [`EngineError::Unsupported`] for a model that cannot.
+    fn merge(&mut self, _from: &[SeqId], _dst: SeqId) -> Result<(), EngineError> {
+        Err(EngineError::Unsupported { what: "merging sequences of this model".into(), hint: "" })
+    }
 
     /// Takes a range of positions away from a sequence; returns the rows that became free.
     ///

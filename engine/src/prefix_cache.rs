@@ -88,16 +88,20 @@ impl PrefixCache {
         prompt: &[TokenId],
         last: impl Fn(&mut dyn TokenModel, &[TokenId]) -> Result<T, EngineError>,
     ) -> Result<FromPrefix<T>, EngineError> {
-        let fits = prompt.len() >= self.min_tokens && prompt.len() <= model.context_size();
+        // An id beyond the vocabulary stands for a row of embeddings, and for another one in another run.
+        let plain = prompt.iter().all(|token| (token.0 as usize) < model.vocab_size());
+        let fits = plain && prompt.len() >= self.min_tokens && prompt.len() <= model.context_size();
         if model.n_past() > 0 || !fits || self.fault().is_some() {
             return Ok(FromPrefix { value: last(model, prompt)?, n_restored: 0 });
         }
-        let done = self.run_from_prefix(model, prompt, last);
+        // Rows that adapters had a part in are theirs alone.
+        let this = Self { store: self.store.with_adapters(&model.lora_label()), ..self.clone() };
+        let done = this.run_from_prefix(model, prompt, last);
         match done {
             // What was processed before a stop is a prefix like any other.
             Err(EngineError::Stopped { .. }) => {
                 if model.n_past() >= self.min_tokens {
-                    self.keep(model);
+                    this.keep(model);
                 }
                 done
             }

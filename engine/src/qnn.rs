@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use nsp_graph::ModelLayout;
-use qnn_api::{Backend, Context, ContextOptions, Graph};
+use qnn_api::{Backend, Context, Graph};
 
+use crate::load::Reading;
 use crate::profile::GraphRun;
 use crate::{Binding, EngineError, ExecuteError, Executor, GraphProfile};
 
@@ -14,6 +15,8 @@ use crate::{Binding, EngineError, ExecuteError, Executor, GraphProfile};
 #[derive(Debug)]
 pub struct QnnExecutor {
     graphs: Graphs,
+    /// By split and graph: its binary.
+    binaries: Vec<Vec<usize>>,
     profile: Option<GraphProfile>,
 }
 
@@ -28,6 +31,7 @@ enum Graphs {
 struct OnDemand {
     backend: Arc<Backend>,
     paths: Vec<PathBuf>,
+    reading: Reading,
     /// By split and graph: its binary and name.
     places: Vec<Vec<(usize, String)>>,
     loaded: Option<Loaded>,
@@ -54,16 +58,16 @@ impl QnnExecutor {
         };
         let split = |s: &nsp_graph::Split| s.graphs.iter().map(find).collect::<Result<Vec<_>, _>>();
         let graphs = layout.splits.iter().map(split).collect::<Result<_, _>>()?;
-        Ok(Self { graphs: Graphs::All(graphs), profile: None })
+        Ok(Self { graphs: Graphs::All(graphs), binaries: binaries(layout), profile: None })
     }
 
     /// Loads a binary when one of its graphs is to run, and frees it when another's is. `paths` are those of the binaries
     /// that the layout was made from.
-    pub fn on_demand(layout: &ModelLayout, backend: &Arc<Backend>, paths: &[PathBuf]) -> Self {
+    pub fn on_demand(layout: &ModelLayout, backend: &Arc<Backend>, paths: &[PathBuf], reading: Reading) -> Self {
         let place = |g: &nsp_graph::GraphLayout| (g.binary, g.info.name.clone());
         let places = layout.splits.iter().map(|s| s.graphs.iter().map(place).collect()).collect();
-        let on_demand = OnDemand { backend: backend.clone(), paths: paths.to_vec(), places, loaded: None };
-        Self { graphs: Graphs::OnDemand(Box::new(on_demand)), profile: None }
+        let on_demand = OnDemand { backend: backend.clone(), paths: paths.to_vec(), reading, places, loaded: None };
+        Self { graphs: Graphs::OnDemand(Box::new(on_demand)), binaries: binaries(layout), profile: None }
     }
 
     /// The binary that is loaded now, by its place in the list, where one is at a time.
@@ -118,6 +122,21 @@ impl Executor for QnnExecutor {
             }
         }
     }
+
+    fn apply_sections(&mut self, binary: usize, section: &[u8]) -> Result<(), ExecuteError> {
+        let Graphs::All(graphs) = &mut self.graphs else {
+            return Err("binaries are loaded on demand, where what replaces their parts would be lost".into());
+        };
+        let all = graphs.iter_mut().zip(&self.binaries).flat_map(|(split, binaries)| split.iter_mut().zip(binaries));
+        for (graph, _) in all.filter(|(_, of)| **of == binary) {
+            graph.apply_binary_section(section)?;
+        }
+        Ok(())
+    }
+}
+
+fn binaries(layout: &ModelLayout) -> Vec<Vec<usize>> {
+    layout.splits.iter().map(|split| split.graphs.iter().map(|graph| graph.binary).collect()).collect()
 }
 
 impl OnDemand {
@@ -128,8 +147,7 @@ impl OnDemand {
             // Freed first: there is to be memory for one.
             self.loaded = None;
             let path = &self.paths[*binary];
-            let context = Context::from_file(&self.backend, path, &ContextOptions::default())
-                .map_err(|source| EngineError::LoadBinary { path: path.clone(), source })?;
+            let context = self.reading.context(&self.backend, path)?;
             tracing::debug!(path = %path.display(), "context binary loaded on demand");
             let graphs = self.places.iter().map(|split| split.iter().map(|_| None).collect()).collect();
             self.loaded = Some(Loaded { binary: *binary, graphs, context });

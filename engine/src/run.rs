@@ -86,23 +86,9 @@ impl<X: Executor> Engine<X> {
         judge: &mut dyn FnMut(&[&[f32]]) -> Vec<bool>,
     ) -> Result<usize, EngineError> {
         self.check_tokens(draft.tokens)?;
-        let (widest, found) = (self.kv.variants().with_logits().ar_max(), draft.tokens.len());
-        if found == 0 || found > widest {
-            return Err(EngineError::DraftTooLong { expected: widest, found });
-        }
-        if self.stop.is_set() {
-            return Err(EngineError::Stopped { n_processed: 0, n_new: found });
-        }
-        let mut plan = Plan::default();
-        self.kv.plan_into(&[(draft.seq, found)], &self.policy, LogitsRequest::Each, &mut plan)?;
-        let planned = match plan.steps() {
-            [only] if !plan.is_reprocess() => only,
-            _ if plan.is_reprocess() => return Err(PlanError::Shared.into()),
-            steps => {
-                let expected = steps.first().map_or(0, InferenceStep::n_process);
-                return Err(EngineError::DraftTooLong { expected, found });
-            }
-        };
+        let found = draft.tokens.len();
+        let plan = self.plan_of_draft(draft.seq, found)?;
+        let planned = &plan.steps()[0];
         let before = [self.mark(draft.seq)];
         let first = planned.n_past();
         let mut kept = Vec::new();
@@ -123,6 +109,7 @@ impl<X: Executor> Engine<X> {
             next: None,
             narrow_head: self.narrow_head(),
             as_genie: self.as_genie(),
+            tree: None,
         };
         let done = self.graphs.run_step(&mut self.kv, run, 0..found, Some(&mut select));
         done.map_err(|e| self.rollback(&before, e))?;
@@ -160,7 +147,9 @@ impl<X: Executor> Engine<X> {
     }
 
     pub(crate) fn check_tokens(&self, tokens: &[TokenId]) -> Result<(), EngineError> {
-        match tokens.iter().position(|t| t.0 as usize >= self.vocab_size) {
+        let rows = self.graphs.writers.extra.as_ref();
+        let has_row = |token: TokenId| rows.is_some_and(|rows| rows.row(token).is_some());
+        match tokens.iter().position(|t| t.0 as usize >= self.vocab_size && !has_row(*t)) {
             None => Ok(()),
             Some(place) => {
                 Err(EngineError::TokenOutOfRange { token: tokens[place], place, vocab_size: self.vocab_size })
@@ -266,7 +255,7 @@ impl<X: Executor> Engine<X> {
             let Scratch { tokens, wanted, .. } = &self.scratch;
             let next = steps.get(i + 1).map(|next| next.variant);
             let (narrow_head, as_genie) = (self.narrow_head(), self.as_genie());
-            let run = StepRun { planned, tokens, next, narrow_head, as_genie };
+            let run = StepRun { planned, tokens, next, narrow_head, as_genie, tree: None };
             self.graphs.run_step(&mut self.kv, run, wanted.iter().map(|row| row.column), None)?;
             for &Wanted { column, input, place, position } in &self.scratch.wanted {
                 self.graphs.read_logits(column, position)?;

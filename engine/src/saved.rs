@@ -53,6 +53,8 @@ impl<X: Executor> Engine<X> {
     ///
     /// [`EngineError::Kv`] for a cache without rows (AR == CL).
     pub fn snapshot(&mut self) -> Result<Snapshot, EngineError> {
+        // Their positions are not in a saved dialog.
+        self.check_no_grids("saving")?;
         let model = self.model_hash()?;
         let image = self.kv.export()?;
         let sequences = self.sequences.all().iter().enumerate().filter(|(_, transcript)| !transcript.is_empty());
@@ -61,7 +63,8 @@ impl<X: Executor> Engine<X> {
             SavedSequence { seq: SeqId(seq as u8), tokens: transcript.entries().enumerate().map(token).collect() }
         });
         let (sequences, bundle) = (sequences.collect(), self.identity.bundle.clone());
-        Ok(Snapshot { model, image, sequences, bundle, ..Snapshot::default() })
+        let adapters = Some(self.lora_label());
+        Ok(Snapshot { model, image, sequences, bundle, adapters, ..Snapshot::default() })
     }
 
     /// Replaces cache and sequences by a snapshot's.
@@ -80,7 +83,11 @@ impl<X: Executor> Engine<X> {
                     transcript.mark_generated(i);
                 }
             }
-            self.check_tokens(transcript.tokens())?;
+            // Rows of embeddings are not saved; what the cache has of them is.
+            let rows = self.graphs.writers.extra.as_ref();
+            let known = transcript.tokens().iter().enumerate();
+            let mut known = known.filter(|(_, token)| rows.is_none_or(|rows| !rows.is_extra(**token)));
+            known.try_for_each(|(_, token)| self.check_tokens(std::slice::from_ref(token)))?;
         }
         // Tokens, not positions: a shift may have led beyond the limit.
         let n_tokens = snapshot.sequences.iter().map(|saved| saved.tokens.len()).max().unwrap_or(0);
@@ -89,7 +96,14 @@ impl<X: Executor> Engine<X> {
             return Err(Overflow::ContextExceeded { n_past: 0, n_new: n_tokens, limit }.into());
         }
         snapshot.check_model(self.model_hash()?)?;
+        if !self.as_genie() {
+            snapshot.check_adapters(&self.lora_label())?;
+        }
         self.kv.import(&snapshot.image)?;
+        self.graphs.writers.grids.truncate(0);
+        if let Some(rows) = &mut self.graphs.writers.extra {
+            transcripts.iter().flat_map(Transcript::tokens).for_each(|token| rows.leave_out(*token));
+        }
         self.sequences.replace(transcripts);
         Ok(())
     }

@@ -78,6 +78,9 @@ impl<X: Executor> Engine<X> {
     /// [`EngineError::Kv`].
     pub fn keep(&mut self, seq: SeqId) -> Result<(), EngineError> {
         self.kv.keep(seq)?;
+        if seq != SeqId(0) {
+            self.graphs.writers.grids.truncate(0);
+        }
         self.sequences.keep(seq);
         Ok(())
     }
@@ -88,8 +91,26 @@ impl<X: Executor> Engine<X> {
     ///
     /// [`EngineError::Kv`].
     pub fn share(&mut self, src: SeqId, dst: SeqId, range: Range<usize>) -> Result<(), EngineError> {
+        self.check_no_grids("sharing tokens")?;
         self.kv.share(src, dst, range.clone())?;
         self.sequences.share(src, dst, &range);
+        Ok(())
+    }
+
+    /// Lets `dst` own all that other sequences have, whatever their positions, and go on behind as many positions as it then
+    /// has rows. The others are empty afterwards.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Kv`].
+    pub fn merge(&mut self, from: &[SeqId], dst: SeqId) -> Result<(), EngineError> {
+        for &src in from.iter().filter(|src| **src != dst) {
+            self.kv.share(src, dst, 0..usize::MAX)?;
+            self.sequences.share(src, dst, &(0..usize::MAX));
+            self.remove(src, 0..usize::MAX)?;
+        }
+        let n_rows = self.kv.cells(0).map_or(0, |cells| cells.count(dst, 0..usize::MAX));
+        self.kv.skip_to(dst, n_rows)?;
         Ok(())
     }
 
@@ -99,6 +120,7 @@ impl<X: Executor> Engine<X> {
     ///
     /// [`EngineError::Kv`], also when there are too few free rows.
     pub fn copy(&mut self, src: SeqId, dst: SeqId, range: Range<usize>) -> Result<(), EngineError> {
+        self.check_no_grids("copying tokens")?;
         self.kv.copy(src, dst, range.clone())?;
         self.sequences.share(src, dst, &range);
         Ok(())
@@ -111,6 +133,7 @@ impl<X: Executor> Engine<X> {
     ///
     /// [`EngineError::Kv`], also for a model without rotary inputs.
     pub fn shift(&mut self, seq: SeqId, range: Range<usize>, delta: isize) -> Result<(), EngineError> {
+        self.check_no_grids("moving tokens")?;
         self.kv.shift(seq, range.clone(), delta)?;
         self.sequences.of_mut(seq).map(&range, |pos| pos.checked_add_signed(delta));
         Ok(())
@@ -122,6 +145,7 @@ impl<X: Executor> Engine<X> {
     ///
     /// [`EngineError::Kv`], also for a division by 0.
     pub fn divide(&mut self, seq: SeqId, range: Range<usize>, by: usize) -> Result<(), EngineError> {
+        self.check_no_grids("dividing positions")?;
         self.kv.divide(seq, range.clone(), by)?;
         self.sequences.of_mut(seq).map(&range, |pos| pos.checked_div(by));
         Ok(())
@@ -134,6 +158,7 @@ impl<X: Executor> Engine<X> {
     ///
     /// [`EngineError::Kv`], also when there are not that many.
     pub fn shift_out(&mut self, seq: SeqId, sinks: usize, n: usize) -> Result<usize, EngineError> {
+        self.check_no_grids("dropping tokens")?;
         let n_past = self.kv.shift_out(seq, sinks, n)?;
         let transcript = self.sequences.of_mut(seq);
         transcript.remove(&(sinks..sinks + n));

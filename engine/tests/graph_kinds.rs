@@ -205,6 +205,31 @@ fn binaries_that_are_loaded_on_demand_give_the_same_logits() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn binaries_on_demand_are_read_as_the_config_says() {
+    let form = Form::new(&[(1, 48), (8, 48)]).in_three();
+    let folder = tempfile::tempdir().unwrap();
+    let config = form.config(&tiny(), form.save(&tiny(), &linked_backend(), folder.path()));
+    let mapped = || -> Vec<usize> {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let is_mapped = |i: &usize| maps.contains(&*folder.path().join(format!("part{i}.bin")).to_string_lossy());
+        (1..=3).filter(is_mapped).collect()
+    };
+    let mut logits = Vec::new();
+    for (use_mmap, dynamic_load, want) in
+        [(true, true, &[3][..]), (false, true, &[]), (true, false, &[1, 2, 3]), (false, false, &[])]
+    {
+        let config = EngineConfig { use_mmap, dynamic_load, mmap_budget_mb: 25, ..config.clone() };
+        let mut engine = Engine::open(&config, &linked_backend()).unwrap();
+        logits.push(engine.process(&ids(&prompt(11))).unwrap().to_vec());
+        assert_eq!(mapped(), want, "mapped {use_mmap}, on demand {dynamic_load}");
+        drop(engine);
+        assert!(mapped().is_empty(), "contexts are freed");
+    }
+    assert!(logits.iter().all(|row| *row == logits[0]));
+}
+
+#[test]
 fn tensors_are_dumped_as_libgenie_lays_them_out() {
     let form = Form { rows_only: &[8], dtype: Dtype::F16, ..Form::new(&[(1, 48), (8, 48)]) };
     let decoder = Decoder::for_type(Size::TINY, Decoder::SEED, Dtype::F16);

@@ -85,8 +85,8 @@ mod tensor_buf;
 mod worker;
 
 pub use cache::{
-    GroupImage, HolePolicy, Keep, KvCache, KvImage, KvOptions, MovedBytes, OnRebind, Rebind, SplitGuard, Step,
-    VisibleColumn,
+    GroupImage, HolePolicy, Keep, KvCache, KvImage, KvOptions, MovedBytes, OnRebind, Rebind, ScoredHead, ScoredRows,
+    SplitGuard, Step, VisibleColumn,
 };
 pub use cells::{Cell, CellTable, RowMove, SeqId};
 pub use error::{KvError, Reason};
@@ -96,7 +96,8 @@ pub use keydiff::{KeyDiff, KeyScorer};
 pub use mode::ModeKind;
 pub use plan::{
     Admission, Column, Columns, ContextLimit, CostTable, FmtWriter, GroupRows, InferenceStep, KvState, LogitsRequest,
-    MaskCol, Overflow, Plan, PlanError, Policy, Request, SequenceSlice, Variants, admit, plan,
+    MaskCol, Overflow, Plan, PlanError, Policy, Request, SequenceSlice, Tree, TreeColumn, TreeFault, Variants, admit,
+    plan,
 };
 pub use rope::{RopePairs, RopeSpec, ShiftLoss};
 pub use tensor_buf::TensorView;

@@ -16,13 +16,16 @@ use effects::Effects;
 use genie_types::SplitIdx;
 use kvmanager::{
     Column, Columns, HolePolicy, InferenceStep, Keep, KvCache, KvDtype, KvError, KvForm, ModeKind, Policy, Reason,
-    SeqId, Step,
+    SeqId, Step, Tree, TreeColumn,
 };
 use naive::{Group, Model, read_past, token_bytes};
 use proptest::prelude::*;
 use proptest::test_runner::{TestError, TestRunner};
 use setup::{DTYPES, Rules, SHAPES, Setup, any_setup, build, frequencies, full, geometry, mode, windowed};
 use std::ops::Range;
+
+/// The tree of a step's columns, if it has one, and the other sequence that all of them see.
+type Shape<'a> = Option<(&'a Tree, Option<SeqId>)>;
 
 struct Run {
     setup: Setup,
@@ -109,7 +112,7 @@ impl Run {
 
     /// One step, as an engine runs it; `keep` selects the columns to keep. Refused steps keep nothing; one that would make
     /// KeyDiff evict from several sequences changes nothing at all.
-    fn step(&mut self, planned: &InferenceStep, keep: Option<&[bool]>) -> Result<(), KvError> {
+    fn step(&mut self, planned: &InferenceStep, keep: Option<&[bool]>, tree: Shape<'_>) -> Result<(), KvError> {
         let first = self.serial;
         let columns: Vec<Column> = planned.columns.iter().collect();
         let before = self.limits(planned.variant, false);
@@ -120,7 +123,10 @@ impl Run {
         assert_eq!(refused, mixes, "{planned} with rows of several sequences");
         let mut step = begun?;
         self.serial += columns.len();
-        check_inputs(&mut step, &mut self.model, &before, &self.setup);
+        if let Some((tree, _)) = tree {
+            step.attend(tree).unwrap();
+        }
+        check_inputs(&mut step, &mut self.model, &before, &self.setup, tree);
         for split in (0..step.n_splits()).map(SplitIdx) {
             let mut guard = step.split(split).unwrap();
             for view in guard.views() {
@@ -146,6 +152,43 @@ impl Run {
         variants.groups().iter().map(|g| if wide { g.ctx_of(spec) } else { g.room(spec) }).collect()
     }
 
+    /// A planned step that was refused: what it dropped by then stays dropped.
+    fn refused(&mut self, step: &InferenceStep, e: &KvError) {
+        if matches!(e, KvError::Refused { .. }) {
+            return;
+        }
+        // A window counts on each position once and on one sequence; `share` and `divide` may have doubled some, sinks
+        // among them.
+        let has_company = self.model.groups.iter().any(|g| g.seqs() & !1 != 0);
+        let crowded =
+            self.model.has_doubles() || self.model.by_head() || has_company && self.setup.rules != Rules::Plain;
+        assert!(matches!(e, KvError::PastTooLong { .. }) && crowded, "{step}: {e}");
+        let limits = self.limits(step.variant, false);
+        self.model.make_room(&limits);
+        let too_long = self.model.groups.iter().zip(&limits).any(|(group, &limit)| group.len() > limit);
+        assert!(too_long, "{step}: {e}");
+    }
+
+    /// A tree of columns, of which one path is kept.
+    fn tree(&mut self, back: &[usize], leaf: usize, also: u8) {
+        let also = (also < 3).then_some(SeqId(also));
+        let parent = |(i, &back): (usize, &usize)| i.checked_sub(back).filter(|_| back > 0);
+        let columns = back.iter().enumerate().map(|column| TreeColumn { parent: parent(column), also });
+        let tree = Tree::new(columns).unwrap();
+        let n_past = self.kv.next_pos(SeqId(0));
+        let Ok(plan) = self.kv.plan(&[(SeqId(0), tree.len())], &Policy::Lenient) else { return };
+        let [planned] = plan.steps() else { return };
+        if plan.is_reprocess() {
+            return;
+        }
+        let step = self.kv.step(planned.variant, tree.columns(SeqId(0), n_past));
+        let path = tree.path(leaf % tree.len());
+        let keep: Vec<bool> = (0..tree.len()).map(|column| path.contains(&column)).collect();
+        if let Err(e) = self.step(&step, Some(&keep), Some((&tree, also))) {
+            self.refused(&step, &e);
+        }
+    }
+
     fn process(&mut self, n: usize, keep: Option<&[bool]>) {
         let Ok(plan) = self.kv.plan(&[(SeqId(0), n)], &Policy::Lenient) else { return };
         let has_company = self.model.groups.iter().any(|g| g.seqs() & !1 != 0);
@@ -156,21 +199,9 @@ impl Run {
                 self.model.remove(0, 0..usize::MAX);
                 self.model.next[0] = 0;
             }
-            let done = self.step(step, keep.map(|k| &k[..k.len().min(step.n_process())]));
+            let done = self.step(step, keep.map(|k| &k[..k.len().min(step.n_process())]), None);
             if let Err(e) = done {
-                if matches!(e, KvError::Refused { .. }) {
-                    return;
-                }
-                // A window counts on each position once and on one sequence; `share` and `divide` may have doubled some,
-                // sinks among them.
-                let crowded =
-                    self.model.has_doubles() || self.model.by_head() || has_company && self.setup.rules != Rules::Plain;
-                assert!(matches!(e, KvError::PastTooLong { .. }) && crowded, "{step}: {e}");
-                let limits = self.limits(step.variant, false);
-                self.model.make_room(&limits);
-                let too_long = self.model.groups.iter().zip(&limits).any(|(group, &limit)| group.len() > limit);
-                assert!(too_long, "{step}: {e}");
-                return;
+                return self.refused(step, &e);
             }
             if keep.is_some() {
                 return;
@@ -196,7 +227,7 @@ impl Run {
         };
         let Some(&spec) = specs.iter().find(fits) else { return };
         let step = self.kv.step(spec, columns.into_iter().collect::<Columns>());
-        match self.step(&step, None) {
+        match self.step(&step, None, None) {
             Ok(()) | Err(KvError::Refused { .. }) => {}
             Err(e) => panic!("{e}"),
         }
@@ -260,6 +291,7 @@ impl Run {
         match action {
             Action::Process(n) => self.process(*n, None),
             Action::Select(keep) => self.process(keep.len(), Some(keep)),
+            Action::Tree(back, leaf, also) => self.tree(back, *leaf, *also),
             Action::Batch(spans) => self.batch(spans),
             Action::Rewind(n) => match self.kv.rewind(SeqId(0), *n) {
                 Ok(()) => {
@@ -347,7 +379,7 @@ impl Run {
 }
 
 /// What the graph would see: past inputs and mask, against the model.
-fn check_inputs(step: &mut Step<'_>, model: &mut Model, limits: &[usize], setup: &Setup) {
+fn check_inputs(step: &mut Step<'_>, model: &mut Model, limits: &[usize], setup: &Setup, tree: Shape<'_>) {
     let (spec, tokens) = (step.variant(), step.columns().to_vec());
     model.make_room(limits);
     model.turn();
@@ -391,12 +423,17 @@ fn check_inputs(step: &mut Step<'_>, model: &mut Model, limits: &[usize], setup:
                     |pos: usize| model.groups[group].window.is_none_or(|(w, s)| pos + w > token.pos || pos < s);
                 let by_head = model.groups[group].by_head().is_some();
                 for (slot, cell) in &cells {
-                    if by_head || cell.has(token.seq) && cell.pos <= token.pos && visible(cell.pos) {
+                    let also = tree.is_some_and(|(_, also)| also.is_some_and(|seq| cell.has(seq)));
+                    if by_head || also || cell.has(token.seq) && cell.pos <= token.pos && visible(cell.pos) {
                         seen[past + slot] = 1;
                     }
                 }
                 for (j, other) in tokens.iter().enumerate() {
-                    if j == i || (other.seq == token.seq && other.pos < token.pos && visible(other.pos)) {
+                    let before = match tree {
+                        Some((tree, _)) => tree.path(i).contains(&j),
+                        None => other.pos < token.pos,
+                    };
+                    if j == i || (other.seq == token.seq && before && visible(other.pos)) {
                         seen[new + j] = 1;
                     }
                 }

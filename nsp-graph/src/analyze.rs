@@ -7,7 +7,7 @@ use crate::kv::{self, Forms, SplitKv};
 use crate::layout::{GraphKind, GraphLayout, GroupLayout, ModelInput, ModelLayout, Note, RopeTable, Split};
 use crate::names::{self, KvName};
 use crate::signature::{self, Draft, GroupNames, InTag, Names, OutTag};
-use crate::{order, wiring};
+use crate::{alphas, order, weights, wiring};
 
 /// The graphs of one context binary.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,6 +36,8 @@ pub struct Options {
     pub groups: Vec<GroupOptions>,
     /// Use only the graphs of these names.
     pub select: Option<Vec<String>>,
+    /// Inputs that hold strengths of LoRA adapters, beside those whose names begin with `lora_alpha`.
+    pub alphas: Vec<String>,
 }
 
 /// From tensor lists to meaning.
@@ -49,7 +51,8 @@ pub fn analyze(binaries: &[BinaryGraphs], options: &Options) -> Result<ModelLayo
     let all_outputs = || chosen.iter().flat_map(|(_, info)| &info.outputs);
     let embeds_are_made = all_outputs().any(|t| t.name == names::INPUTS_EMBEDS);
     let ropes = rope_prefixes(&chosen);
-    let names = Names { groups: &groups, ropes: &ropes, embeds_are_made };
+    let alphas = alphas::find(&chosen, &options.alphas);
+    let names = Names { groups: &groups, ropes: &ropes, alphas: &alphas, embeds_are_made };
     let mut notes = Vec::new();
     let mut drafts = Vec::new();
     for ((binary, graph, source), info) in &chosen {
@@ -79,6 +82,7 @@ pub fn analyze(binaries: &[BinaryGraphs], options: &Options) -> Result<ModelLayo
     let gives_logits = gives_logits(&splits, &by_variant, &wires, variants.len())?;
 
     let vocab_size = common_width(&splits, |d| find_output(d, OutTag::Logits))?.unwrap_or(0);
+    let weights = weights::find(&splits, vocab_size)?;
     let rope_tables = rope_tables(&splits, ropes)?;
     let embeds = common_width(&splits, |d| find_input(d, InTag::Embeds))?;
     let groups = groups
@@ -91,7 +95,7 @@ pub fn analyze(binaries: &[BinaryGraphs], options: &Options) -> Result<ModelLayo
         .zip(by_variant)
         .zip(caches)
         .enumerate()
-        .map(|(s, ((drafts, by_variant), cache))| finish(s, drafts, by_variant, cache, &wires))
+        .map(|(s, ((drafts, by_variant), cache))| finish(s, drafts, by_variant, cache, (&wires, &weights)))
         .collect::<Vec<_>>();
     let mut kv = splits.iter().flat_map(|s| &s.kv).peekable();
     let native_kv = kv.peek().is_some() && kv.all(|t| t.format == DataFormat::HmxWeight);
@@ -101,15 +105,18 @@ pub fn analyze(binaries: &[BinaryGraphs], options: &Options) -> Result<ModelLayo
         gives_logits,
         groups,
         wires,
+        weights,
         input: embeds.map_or(ModelInput::Ids, |width| ModelInput::Embeds { width }),
         vocab_size,
         rope_tables,
+        alphas,
         native_kv,
         notes,
     })
 }
 
-type Chosen<'a> = ((usize, GraphIdx, &'a str), &'a GraphInfo);
+/// A graph with its binary, its number there, and the binary's name.
+pub(crate) type Chosen<'a> = ((usize, GraphIdx, &'a str), &'a GraphInfo);
 
 fn select<'a>(binaries: &'a [BinaryGraphs], options: &Options) -> Result<Vec<Chosen<'a>>, LayoutError> {
     let all: Vec<Chosen<'a>> = binaries
@@ -304,11 +311,17 @@ fn common_width(
     Ok(first.map(|(width, _)| width))
 }
 
-fn finish(s: usize, drafts: &[Draft<'_>], by_variant: Vec<usize>, cache: SplitKv, wires: &[crate::Wire]) -> Split {
+fn finish(
+    s: usize,
+    drafts: &[Draft<'_>],
+    by_variant: Vec<usize>,
+    cache: SplitKv,
+    (wires, weights): (&[crate::Wire], &[crate::WeightInput]),
+) -> Split {
     let graphs = drafts
         .iter()
         .map(|draft| {
-            let (inputs, outputs) = wiring::roles(s, draft, &cache, wires);
+            let (inputs, outputs) = wiring::roles(s, draft, &cache, wires, weights);
             GraphLayout {
                 binary: draft.binary,
                 graph: draft.graph,

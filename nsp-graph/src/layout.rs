@@ -105,10 +105,14 @@ pub enum InputRole {
     Distances,
     /// First slot to write, of a cache group, or the slot of each row.
     CacheIndex(usize),
+    /// Strength of a LoRA adapter (index into [`ModelLayout::alphas`]).
+    Alpha(usize),
     /// The past of a cache tensor.
     Past(KvIdx),
     /// An earlier split's output.
     Wire(WireIdx),
+    /// A weight (index into [`ModelLayout::weights`]).
+    Weight(usize),
 }
 
 /// What an output tensor holds.
@@ -193,6 +197,15 @@ pub struct Wire {
     pub consumers: Vec<SplitIdx>,
 }
 
+/// A weight that the LM head takes as an input: the same in all graphs that have it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WeightInput {
+    /// Name, extents, element type, encoding and arrangement.
+    pub info: TensorInfo,
+    /// Index into the list of binaries of the first one that has such a graph.
+    pub binary: usize,
+}
+
 /// How tokens enter the model.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ModelInput {
@@ -268,12 +281,16 @@ pub struct ModelLayout {
     pub groups: Vec<GroupLayout>,
     /// Tensors between splits.
     pub wires: Vec<Wire>,
+    /// Weights that are inputs of graphs, by name.
+    pub weights: Vec<WeightInput>,
     /// How tokens enter.
     pub input: ModelInput,
     /// Width of the logits.
     pub vocab_size: usize,
     /// Rotary tables; the one without a prefix first. Empty for models without rotary inputs.
     pub rope_tables: Vec<RopeTable>,
+    /// Names of the inputs that hold strengths of LoRA adapters, in order.
+    pub alphas: Vec<String>,
     /// True if every cache tensor is in hardware tiles, in and out.
     pub native_kv: bool,
     /// Oddities, for a log or a doctor.

@@ -35,6 +35,7 @@
 //! | `order` | graphs into splits, splits into execution order |
 //! | `kv` | cache geometry, the same in all variants; concat or scatter form |
 //! | `wiring` | tensors that go from one split to a later one |
+//! | `weights` | weights that an LM head takes as inputs |
 //! | [`error`] | one variant for each way to break the contract |
 //!
 //! # What it must never know
@@ -43,6 +44,7 @@
 
 #![forbid(unsafe_code)]
 
+mod alphas;
 mod analyze;
 mod check;
 pub mod error;
@@ -51,6 +53,7 @@ pub mod layout;
 pub mod names;
 mod order;
 mod signature;
+mod weights;
 mod wiring;
 
 #[cfg(test)]
@@ -60,5 +63,5 @@ pub use analyze::{BinaryGraphs, GroupOptions, Options, analyze};
 pub use error::{GraphAt, LayoutError, Near};
 pub use layout::{
     CacheTensor, GraphKind, GraphLayout, GroupLayout, InputRole, KvIdx, ModelInput, ModelLayout, Note, OutputRole,
-    RopeTable, Split, Wire, WireIdx,
+    RopeTable, Split, WeightInput, Wire, WireIdx,
 };

@@ -19,12 +19,21 @@ pub const POSITION_IDS: &str = "position_ids";
 /// First cache slot that a scatter graph writes, `[1]` int32, or the slot of each row, `[AR]`; other groups put their
 /// prefix before it.
 pub const CACHE_INDEX: &str = "cache_index";
+/// Strength of a LoRA adapter whose weights are in the graph, a number; names that begin so are such inputs, and others that
+/// the configuration names.
+pub const LORA_ALPHA: &str = "lora_alpha";
 /// The logits, `[1, AR, vocab]`.
 pub const LOGITS: &str = "logits";
 /// Prefix of the default cache group.
 pub const DEFAULT_GROUP: &str = "past_";
 /// An image, the input by which an image encoder is known.
 pub const PIXEL_VALUES: &str = "pixel_values";
+
+/// True for an input that holds a weight rather than something of the step: libGenie fills an LM head's `weight` inputs from
+/// files.
+pub fn is_weight(name: &str) -> bool {
+    name.contains("weight")
+}
 
 /// The parts of `past_{key,value}_{layer}[_h{head}]_{in,out}`, with any group's prefix in place of `past_`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,6 +151,12 @@ mod tests {
             assert_eq!(got, *want, "{name}");
             assert!(KvName::parse(name).is_none_or(|k| k.to_string() == *name), "{name} is written as it is read");
         }
+    }
+
+    #[test]
+    fn names_of_weights() {
+        assert!(["lm_head_weight", "weight", "model.lm_head.weight"].iter().all(|name| is_weight(name)));
+        assert!(!["hidden_0", "logits", "attention_mask", "cache_index"].iter().any(|name| is_weight(name)));
     }
 
     #[test]

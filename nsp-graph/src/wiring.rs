@@ -4,16 +4,19 @@ use genie_types::{SplitIdx, TensorInfo};
 
 use crate::error::{LayoutError, Near};
 use crate::kv::SplitKv;
-use crate::layout::{GraphKind, InputRole, OutputRole, Wire, WireIdx};
-use crate::names;
+use crate::layout::{GraphKind, InputRole, OutputRole, WeightInput, Wire, WireIdx};
 use crate::signature::{Draft, InTag, OutTag};
+use crate::{names, weights};
 
 /// Finds every tensor that a later split reads from an earlier one.
 pub(crate) fn find(splits: &[Vec<Draft<'_>>]) -> Result<Vec<Wire>, LayoutError> {
     let mut wires: Vec<Wire> = Vec::new();
     for (s, split) in splits.iter().enumerate() {
         for draft in split {
-            for (_, t) in draft.tagged_inputs().filter(|(tag, _)| *tag == InTag::Free) {
+            for (tag, t) in draft.tagged_inputs().filter(|(tag, _)| *tag == InTag::Free) {
+                if weights::is_weight(draft, tag, &t.name, splits) {
+                    continue;
+                }
                 let makes = |split: &[Draft<'_>]| split.iter().any(|d| free_output(d, &t.name).is_some());
                 let Some(producer) = splits[..s].iter().rposition(|p| makes(p)) else {
                     return Err(unfilled(draft, t, splits, s));
@@ -34,7 +37,7 @@ pub(crate) fn find(splits: &[Vec<Draft<'_>>]) -> Result<Vec<Wire>, LayoutError> 
     Ok(wires)
 }
 
-fn free_output<'a>(draft: &Draft<'a>, name: &str) -> Option<&'a TensorInfo> {
+pub(crate) fn free_output<'a>(draft: &Draft<'a>, name: &str) -> Option<&'a TensorInfo> {
     draft.tagged_outputs().find(|(tag, t)| *tag == OutTag::Free && t.name == name).map(|(_, t)| t)
 }
 
@@ -116,7 +119,7 @@ fn extents(t: &TensorInfo) -> impl Iterator<Item = usize> + '_ {
     t.dims.iter().copied().filter(|&n| n != 1)
 }
 
-fn words(t: &TensorInfo) -> String {
+pub(crate) fn words(t: &TensorInfo) -> String {
     match t.quant.per_tensor() {
         Some((scale, offset)) => format!("{} {:?} with scale {scale} and offset {offset}", t.dtype, t.dims),
         None => format!("{} {:?}", t.dtype, t.dims),
@@ -124,7 +127,13 @@ fn words(t: &TensorInfo) -> String {
 }
 
 /// Final roles of a graph's inputs and outputs.
-pub(crate) fn roles(s: usize, draft: &Draft<'_>, kv: &SplitKv, wires: &[Wire]) -> (Vec<InputRole>, Vec<OutputRole>) {
+pub(crate) fn roles(
+    s: usize,
+    draft: &Draft<'_>,
+    kv: &SplitKv,
+    wires: &[Wire],
+    weights: &[WeightInput],
+) -> (Vec<InputRole>, Vec<OutputRole>) {
     let wired =
         |name: &str, mine: &dyn Fn(&Wire) -> bool| wires.iter().position(|w| w.name == name && mine(w)).map(WireIdx);
     let input = |(tag, t): (InTag<'_>, &TensorInfo)| match tag {
@@ -136,10 +145,13 @@ pub(crate) fn roles(s: usize, draft: &Draft<'_>, kv: &SplitKv, wires: &[Wire]) -
         InTag::Positions => InputRole::Positions,
         InTag::Distances => InputRole::Distances,
         InTag::Index(g) => InputRole::CacheIndex(g),
+        InTag::Alpha(alpha) => InputRole::Alpha(alpha),
         InTag::Kv(g, name) => InputRole::Past(kv.index(g, &name).expect("kv::read saw every cache tensor")),
         InTag::Pixels | InTag::Free => {
             let reads = |w: &Wire| w.consumers.contains(&SplitIdx(s));
-            InputRole::Wire(wired(&t.name, &reads).expect("wiring::find saw every free input"))
+            let weight = || weights.iter().position(|weight| weight.info.name == t.name).map(InputRole::Weight);
+            let role = wired(&t.name, &reads).map(InputRole::Wire).or_else(weight);
+            role.expect("wiring::find saw every free input, and weights::find the weights")
         }
     };
     let output = |(tag, t): (OutTag<'_>, &TensorInfo)| match tag {

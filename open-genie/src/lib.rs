@@ -23,9 +23,12 @@
 //! | look at a bundle before loading it | [`Bundle`] |
 //! | generate text, chat, save and restore | [`Session`], [`Prompt`], [`Generation`], [`Token`], [`Template`] |
 //! | chat in messages, as the bundle's chat template writes them | [`Conversation`], [`chat_template`] |
+//! | apply LoRA adapters, switch them | [`Lora`], [`Session::apply_lora`] |
 //! | stop a reply from another thread; or a verification, a measurement | [`StopHandle`]; [`StopFlag`] |
 //! | work with tokens and logits; verify a bundle, measure perplexity | [`Model`], [`Verification`], [`Perplexity`] |
+//! | speed replies up by drafts | [`Options::speculation`], [`Speculation`], [`LookupSettings`] |
 //! | run several sequences in one step | [`Model::engine_mut`], [`SequenceModel`], [`SeqTokens`], [`SeqId`] |
+//! | turn texts into vectors | [`Encoder`], [`TextEmbedding`] |
 //! | compile a model and prove its bundle (feature `compile`) | `compile`, `prove`, `Compiled` |
 //! | plan by measured costs | [`CalibrationContext`] |
 //! | know what went wrong and what may help | [`Error`], [`Hint`] |
@@ -48,12 +51,16 @@ mod config_keys;
 mod conversation;
 #[cfg(feature = "demo")]
 pub mod demo;
+mod encoder;
 mod error;
 mod long_context;
+mod lora;
 mod model;
 mod options;
 mod perplexity;
+mod second_model;
 mod session;
+mod speculation;
 mod template;
 mod threads;
 mod verify;
@@ -65,19 +72,23 @@ pub use chat_template;
 #[cfg(feature = "compile")]
 pub use compile::{Compiled, Proof, compile, prove};
 pub use conversation::{Conversation, MESSAGES_FILE, read_messages, remove_messages, write_messages};
+pub use dialog::kinds::LookupSettings;
 pub use dialog::{
-    DialogError, QueryKpis, Reply, RestoreNote, RestoreReport, SamplerSettings, SaveFormat, SaveReport, SentenceCode,
-    StopReason,
+    DialogError, Grammar, GrammarError, GrammarKind, QueryKpis, Reply, RestoreNote, RestoreReport, SamplerSettings,
+    SaveFormat, SaveReport, SentenceCode, StopReason, StreamReply,
 };
-pub use engine::{PrefixCacheFault, SeqTokens, SequenceModel, StopFlag, TokenModel};
+pub use encoder::{Encoder, TextEmbedding};
+pub use engine::{Grid, LoraSwitch, PrefixCacheFault, SeqTokens, SequenceModel, StopFlag, TokenModel};
 pub use error::{Error, Hint};
 pub use genie_types::TokenId;
 pub use kvmanager::SeqId;
 pub use long_context::LongContext;
+pub use lora::Lora;
 pub use model::{Bundle, Model};
 pub use options::{BackendChoice, Options, Perf, Pin, PolicyChoice, PrefixCacheOptions};
 pub use perplexity::Perplexity;
 pub use session::{Generation, Prompt, Session, StopHandle, Token};
+pub use speculation::{SPECULATIONS, Speculation, SpeculationRow};
 pub use template::Template;
 pub use threads::{MAX_THREADS, Threads};
 pub use verify::Verification;
@@ -95,4 +106,5 @@ const _: () = {
     is_send::<Session>();
     is_send::<Generation<'_>>();
     is_send::<StopHandle>();
+    is_send::<Encoder>();
 };

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use chat_template::ChatTemplate;
 use dialog::sampler::SamplerRules;
-use dialog::{Dialog, DialogConfig, Tokenizer};
-use engine::{Engine, EngineError, ModelHash, PrefixCache, StopFlag, TokenModel};
+use dialog::{Dialog, DialogConfig, Grammar, Tokenizer};
+use engine::{Engine, EngineConfig, EngineError, ModelHash, PrefixCache, StopFlag, TokenModel};
 use genie_bundle::calibration::CalibrationMismatch;
 use genie_bundle::config::Problem;
 use genie_bundle::{Manifest, config_path};
@@ -21,7 +21,9 @@ use crate::calibration::CalibrationContext;
 use crate::config_keys::{self, OnCores};
 use crate::long_context::LongContext;
 use crate::options::{Options, PolicyChoice};
+use crate::second_model::{self, SecondModel};
 use crate::session::Session;
+use crate::speculation::Speculation;
 use crate::threads::Threads;
 use crate::weights::WeightCheck;
 
@@ -89,12 +91,31 @@ impl Bundle {
         Ok(chat_template::find::in_folder(self.config.base(), None)?)
     }
 
+    /// What an engine is opened with, apart from what a full context drops.
+    pub(crate) fn engine_config(&self, options: &Options) -> EngineConfig {
+        let mut config = self.config.engine().clone();
+        config.model_hash = self.model_hash();
+        config.mixed_rotation = self.has_mixed_rotation();
+        config.bundle_name = self.name();
+        config.kv_mode = options.kv_mode;
+        config.dynamic_load |= options.dynamic_load;
+        if options.policy == PolicyChoice::Genie {
+            // What a window keeps depends on it.
+            config.policy = Policy::Genie;
+        }
+        config
+    }
+
     /// Opens the backend and loads the graphs.
     ///
     /// # Errors
     /// What the options ask for is not there, the graphs do not load, or a small binary is not the manifest's.
     pub fn open(mut self, options: &Options) -> Result<Model, Error> {
         let began = Instant::now();
+        let second = match (&options.speculation, self.config.of_second_engine()) {
+            (Speculation::OfConfig, Some(config)) => Some(Self { path: self.path.clone(), config }),
+            (speculation, _) => second_model::draft_bundle(speculation)?,
+        };
         let long = options.long_context;
         if let (LongContext::OfConfig | LongContext::None, Some(found)) = (long, options.reserved_tokens) {
             return Err(Error::ReservedWithoutLongContext { found });
@@ -103,19 +124,11 @@ impl Bundle {
             self.config = self.config.with_context_size(size);
         }
         let threads = Threads::new(options, self.config.backend().cpu_mask)?;
-        let mut config = self.config.engine().clone();
-        let options = &options.clone().for_binaries(&config.ctx_bins)?;
+        let asked = options;
+        let options = &asked.clone().for_binaries(&self.config.engine().ctx_bins)?;
         let active = backend::start(options, self.config.backend(), &threads)?;
-        config.model_hash = self.model_hash();
-        config.mixed_rotation = self.has_mixed_rotation();
-        config.bundle_name = self.name();
-        config.kv_mode = options.kv_mode;
-        config.dynamic_load |= options.dynamic_load;
+        let mut config = self.engine_config(options);
         long.apply(options.reserved_tokens.unwrap_or(0), &mut config);
-        if options.policy == PolicyChoice::Genie {
-            // What a window keeps depends on it.
-            config.policy = Policy::Genie;
-        }
         let context = self.config.context();
         let on_cores = OnCores::of_mask(self.config.backend().cpu_mask);
         let engine = Engine::open(&config, &active.backend).map_err(|source| match source {
@@ -130,13 +143,22 @@ impl Bundle {
         if let Some(token) = context.bos.filter(|bos| bos.0 as usize >= engine.vocab_size()) {
             return Err(Error::SpecialToken { key: "bos-token", token, vocab_size: engine.vocab_size() });
         }
-        let weights = WeightCheck::begin(&self.config, options.cache_folder.as_deref())?;
+        let mut weights = WeightCheck::begin(&self.config, options.cache_folder.as_deref())?;
+        let mut other = None;
+        if let Some(bundle) = second {
+            let (opened, its_weights) = SecondModel::open(bundle, asked, (options, &active), &threads)?;
+            weights = weights.join(its_weights);
+            other = Some(opened);
+        }
         let mut model = Model {
             engine,
+            second: other,
+            speculation: options.speculation.clone(),
             weights,
             in_full: false,
             prefix_cache: None,
             calibration_mismatch: None,
+            grammar: options.grammar.clone(),
             opening: began.elapsed(),
             threads,
             bundle: self,
@@ -163,11 +185,16 @@ impl Bundle {
 pub struct Model {
     // Dropped in this order: the power vote outlives the engine.
     engine: Engine,
+    /// The other engine of two.
+    second: Option<SecondModel>,
+    speculation: Speculation,
     weights: WeightCheck,
     /// All files were read and compared since the model was opened.
     in_full: bool,
     prefix_cache: Option<PrefixCache>,
     calibration_mismatch: Option<CalibrationMismatch>,
+    /// What replies must follow, if not what the config says.
+    grammar: Option<Grammar>,
     opening: Duration,
     threads: Threads,
     bundle: Bundle,
@@ -195,17 +222,30 @@ impl Model {
     /// A session with an empty context.
     ///
     /// # Errors
-    /// The tokenizer cannot be loaded.
+    /// The tokenizer cannot be loaded; a grammar cannot be followed with it.
     pub fn into_session(self) -> Result<Session, Error> {
         let began = Instant::now();
         let as_genie = matches!(self.engine.policy(), Policy::Genie);
         let mut dialog = Dialog::new(&self.bundle.config, Box::new(self.engine)).map_err(Error::Dialog)?;
+        let second_active = match self.second {
+            Some(second) => {
+                dialog = dialog.with_second(Box::new(second.engine)).map_err(Error::Dialog)?;
+                Some(second.active)
+            }
+            None => None,
+        };
+        if let Some(kind) = self.speculation.kind() {
+            dialog.set_kind(kind).map_err(Error::Dialog)?;
+        }
         if as_genie {
             dialog.set_sampler(dialog.sampler().settings().clone().with_rules(SamplerRules::Genie));
         }
+        if self.grammar.is_some() {
+            dialog.set_grammar(self.grammar.as_ref()).map_err(Error::Dialog)?;
+        }
         dialog.set_prefix_cache(self.prefix_cache);
         dialog.set_init_time(self.opening + began.elapsed());
-        Ok(Session::new(dialog, self.weights, self.bundle, self.active))
+        Ok(Session::new(dialog, self.weights, self.bundle, (self.active, second_active)))
     }
 
     /// Makes sure that the weights are those that were written: compares what was not compared since the files changed.
@@ -225,6 +265,7 @@ impl Model {
     pub fn check_weights_in_full(&mut self) -> Result<(), Error> {
         if !self.in_full {
             WeightCheck::in_full(&self.bundle.config)?;
+            self.second.as_ref().map_or(Ok(()), |second| WeightCheck::in_full(second.bundle.config()))?;
             self.in_full = true;
         }
         Ok(())
@@ -233,6 +274,11 @@ impl Model {
     /// The bundle it was opened from.
     pub fn bundle(&self) -> &Bundle {
         &self.bundle
+    }
+
+    /// The other engine of two: a draft, or one that goes on for the first.
+    pub fn second_engine(&self) -> Option<&Engine> {
+        self.second.as_ref().map(|second| &second.engine)
     }
 
     /// The engine, for token-level work.

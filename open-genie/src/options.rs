@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use dialog::Grammar;
 use engine::{GraphProfile, ModeKind};
 use kvmanager::plan::{CostTable, Policy, Variants};
 use qnn_api::PerfPolicy;
 
+use crate::speculation::Speculation;
 use crate::{Error, LongContext};
 
 /// Everything about opening a bundle that its config does not contain.
@@ -34,6 +36,8 @@ pub struct Options {
     pub(crate) long_context: LongContext,
     pub(crate) reserved_tokens: Option<usize>,
     pub(crate) context_size: Option<usize>,
+    pub(crate) grammar: Option<Grammar>,
+    pub(crate) speculation: Speculation,
 }
 
 impl PartialEq for Options {
@@ -47,6 +51,8 @@ impl PartialEq for Options {
             && self.cache_folder == other.cache_folder
             && (self.long_context, self.reserved_tokens, self.context_size)
                 == (other.long_context, other.reserved_tokens, other.context_size)
+            && self.grammar == other.grammar
+            && self.speculation == other.speculation
             && self.graph_profile.is_some() == other.graph_profile.is_some()
     }
 }
@@ -134,6 +140,21 @@ impl Options {
     #[must_use]
     pub fn context_size(mut self, n: usize) -> Self {
         self.context_size = Some(n);
+        self
+    }
+
+    /// What replies must follow; otherwise what the config says. [`Session::set_grammar`](crate::Session::set_grammar) changes it
+    /// between prompts.
+    #[must_use]
+    pub fn grammar(mut self, grammar: Grammar) -> Self {
+        self.grammar = Some(grammar);
+        self
+    }
+
+    /// How replies are sped up; otherwise as the config's `type` says.
+    #[must_use]
+    pub fn speculation(mut self, speculation: Speculation) -> Self {
+        self.speculation = speculation;
         self
     }
 

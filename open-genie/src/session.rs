@@ -6,10 +6,10 @@ use std::path::Path;
 
 use dialog::sampler::SamplerRules;
 use dialog::{
-    Control, Dialog, DialogError, Profile, Reply, RestoreReport, SamplerSettings, SaveReport, SentenceCode, Signal,
-    StopReason,
+    Control, Dialog, DialogError, Grammar, Profile, Reply, RestoreReport, SamplerSettings, SaveReport, SentenceCode,
+    Signal, StopReason,
 };
-use engine::{PrefixCacheFault, StepLog};
+use engine::{Grid, PrefixCacheFault, StepLog};
 use genie_types::TokenId;
 use kvmanager::Admission;
 
@@ -36,7 +36,8 @@ pub struct Session {
     asked: bool,
     template: Template,
     bundle: Bundle,
-    _active: ActiveBackend,
+    /// Those of both models, where there are two.
+    _active: (ActiveBackend, Option<ActiveBackend>),
 }
 
 /// What a model is asked: text, or token ids.
@@ -69,7 +70,12 @@ impl<'a> From<&'a [TokenId]> for Prompt<'a> {
 }
 
 impl Session {
-    pub(crate) fn new(dialog: Dialog, weights: WeightCheck, bundle: Bundle, active: ActiveBackend) -> Self {
+    pub(crate) fn new(
+        dialog: Dialog,
+        weights: WeightCheck,
+        bundle: Bundle,
+        active: (ActiveBackend, Option<ActiveBackend>),
+    ) -> Self {
         Self { dialog, weights, asked: false, template: Template::default(), bundle, _active: active }
     }
 
@@ -217,6 +223,30 @@ impl Session {
         self.dialog.set_sampler(settings.with_rules(rules));
     }
 
+    /// What replies must follow, from the next prompt on; `None` lifts it.
+    ///
+    /// # Errors
+    /// The grammar cannot be followed with this vocabulary; the one before stays.
+    pub fn set_grammar(&mut self, grammar: Option<&Grammar>) -> Result<(), Error> {
+        self.dialog.set_grammar(grammar).map_err(Error::Dialog)
+    }
+
+    /// What replies must follow.
+    pub fn grammar(&self) -> Option<&Grammar> {
+        self.dialog.grammar()
+    }
+
+    /// So many replies to each prompt from now on, which begin with its likeliest first tokens; a first token below the
+    /// probability `p_threshold` begins none. [`Token::stream`] says which reply a piece belongs to, [`Reply::streams`] has
+    /// all of them; the conversation goes on with the first, the likeliest.
+    ///
+    /// # Errors
+    /// No stream, or too many.
+    pub fn set_streams(&mut self, n: usize, p_threshold: f32) -> Result<(), Error> {
+        let kind = dialog::kinds::MultiStream::new(n, p_threshold).map_err(Error::Dialog)?;
+        self.dialog.set_kind(Box::new(kind)).map_err(Error::Dialog)
+    }
+
     /// Texts that end a reply, from the next prompt on.
     ///
     /// # Errors
@@ -245,9 +275,23 @@ impl Session {
         self.dialog.admission()
     }
 
+    /// Says that the tokens from place `first` of the history on, which are still to come, are an image's or a video's: they turn by frame, row
+    /// and column. For bundles whose positions are of a type `mrope`; see docs/positions.md.
+    ///
+    /// # Errors
+    /// A bundle whose tokens have one position, an empty grid, a place that is taken.
+    pub fn place_image(&mut self, first: usize, grid: Grid) -> Result<(), Error> {
+        self.dialog.place_grid(first, grid).map_err(Error::Dialog)
+    }
+
     /// The graphs executed so far, in order.
     pub fn steps(&self) -> &StepLog {
         self.dialog.model().steps()
+    }
+
+    /// As [`steps`](Self::steps), of the other model of two.
+    pub fn second_steps(&self) -> Option<&StepLog> {
+        Some(self.dialog.second_model()?.steps())
     }
 
     /// Times and rates of opening and of each reply, in the form of Genie's profiles.
@@ -273,6 +317,8 @@ pub struct Token {
     pub id: Option<TokenId>,
     /// Text that is certain by now. Empty while a character or a stop sequence may still be completed.
     pub text: String,
+    /// Which of several replies it belongs to; see [`Session::set_streams`].
+    pub stream: usize,
     /// Why the reply ended: set on the last piece only, which carries nothing else.
     pub stop: Option<StopReason>,
 }
@@ -342,13 +388,15 @@ impl Iterator for Generation<'_> {
                 State::Failed(error) => return error.take().map(Err),
             };
             match inner.step() {
-                Ok(Some(chunk)) if chunk.code == SentenceCode::End => {}
+                Ok(Some(chunk))
+                    if chunk.code == SentenceCode::End && chunk.text.is_empty() && chunk.tokens.is_empty() => {}
                 Ok(Some(chunk)) => {
-                    let ids = chunk.tokens.iter().map(|&id| Token { id: Some(id), ..Token::default() });
+                    let stream = chunk.stream;
+                    let ids = chunk.tokens.iter().map(|&id| Token { id: Some(id), stream, ..Token::default() });
                     self.queue.extend(ids);
                     match self.queue.back_mut() {
                         Some(last) => last.text.push_str(chunk.text),
-                        None => self.queue.push_back(Token { text: chunk.text.into(), ..Token::default() }),
+                        None => self.queue.push_back(Token { text: chunk.text.into(), stream, ..Token::default() }),
                     }
                 }
                 Ok(None) => {

@@ -20,6 +20,9 @@ const LOGITS: Quant = Quant::PerTensor { scale: 32.0 / 65535.0, offset: -32768 }
 /// Of the mask: the largest value is 0, the smallest masks.
 const MASK: Quant = Quant::PerTensor { scale: 1000.0 / 65535.0, offset: -65535 };
 
+/// The LM head's weight where it is an input.
+const HEAD_WEIGHT: &str = "lm_head_weight";
+
 /// A tensor and its extents.
 #[derive(Clone)]
 struct Val(TensorRef, Vec<usize>);
@@ -68,7 +71,20 @@ impl Form {
             context.save(&path).expect("the context is saved");
             path
         };
-        self.parts.iter().enumerate().map(part).collect()
+        let bins = self.parts.iter().enumerate().map(part).collect();
+        if self.head_weight_input {
+            let path = folder.join(format!("{HEAD_WEIGHT}.raw"));
+            file_io::write_bytes(&path, &self.bytes(&decoder.head.data)).expect("the weight is saved");
+        }
+        bins
+    }
+
+    /// Numbers in the form's float type.
+    pub fn bytes(&self, numbers: &[f32]) -> Vec<u8> {
+        match self.dtype {
+            Dtype::F32 => numbers.iter().flat_map(|x| x.to_le_bytes()).collect(),
+            _ => numbers.iter().flat_map(|x| f16::from_f32(*x).to_le_bytes()).collect(),
+        }
     }
 }
 
@@ -116,8 +132,14 @@ impl Draft<'_> {
         }
         if part.logits {
             let h = self.norm("norm", &x, &decoder.norm);
-            let y = self.linear("head", &h, &decoder.head);
-            let dims = [1, n, self.size.vocab];
+            let (dims, vocab) = ([1, n, self.size.vocab], self.size.vocab);
+            let y = if self.form.head_weight_input {
+                let w = self.input(HEAD_WEIGHT, &[1, 1, vocab, hidden], self.form.dtype);
+                let h = self.reshape("head_in", &h, &[1, 1, n, hidden]);
+                self.op("head", "MatMul", &[("transpose_in1", Param::Bool(true))], &[&h, &w], &[1, 1, n, vocab])
+            } else {
+                self.linear("head", &h, &decoder.head)
+            };
             if self.form.quantised_edge {
                 let rows = self.reshape("head_rows", &y, &dims);
                 let info = TensorInfo::new("logits", dims, Dtype::UFixed16).with_quant(LOGITS);
@@ -304,10 +326,7 @@ impl Draft<'_> {
 
     fn weight(&mut self, name: &str, m: &Matrix) -> Val {
         let dims = if m.dims[0] == 1 { vec![m.dims[1]] } else { m.dims.to_vec() };
-        let bytes: Vec<u8> = match self.form.dtype {
-            Dtype::F32 => m.data.iter().flat_map(|x| x.to_le_bytes()).collect(),
-            _ => m.data.iter().flat_map(|x| f16::from_f32(*x).to_le_bytes()).collect(),
-        };
+        let bytes = self.form.bytes(&m.data);
         let info = TensorInfo::new(name, dims.clone(), self.form.dtype);
         Val(self.b.constant(&info, &bytes).expect("a constant"), dims)
     }

@@ -67,6 +67,8 @@ pub struct Form {
     pub rank3: bool,
     /// `inputs_embeds` instead of `input_ids`.
     pub embeds: bool,
+    /// The LM head's weight is an input, and a file beside its binary.
+    pub head_weight_input: bool,
     /// Mask, rotary inputs and logits are quantised to 16 bits.
     pub quantised_edge: bool,
     /// The cache groups, the default one first.
@@ -94,6 +96,7 @@ impl Form {
             per_head: false,
             rank3: false,
             embeds: false,
+            head_weight_input: false,
             quantised_edge: false,
             groups: vec![Group { prefix: "past", layers: vec![0, 1], ctx: None }],
             variants: variants.to_vec(),

@@ -3,9 +3,12 @@
 //! *Units*: `size` in tokens; `rope-dim` is the width of the position tables, half a head.
 //! *Source*: measured config schema of API 1.21 (`docs/genie.md`); layout as in the golden bundles.
 
-use crate::family::ModelSpec;
+use crate::family::{LOCAL_TABLES, LocalRope, ModelSpec};
+use crate::lora::Adapter;
+use crate::lower::{WINDOW_GROUP, Windows};
 use genie_bundle::{HTP_CONFIG_FILE, TOKENIZER_FILE};
 use genie_types::RopeScaling;
+use nsp_graph::names::DEFAULT_GROUP;
 use serde_json::{Value, json};
 
 /// Genie's way to write "none" for an id.
@@ -15,7 +18,25 @@ const SEED: u32 = 42;
 
 /// The whole document. `binaries` in execution order, `ctx_size` the longest CL compiled; `htp` when there is a backend
 /// config beside it.
-pub(crate) fn genie_config(spec: &ModelSpec, ctx_size: usize, binaries: &[String], htp: bool) -> Value {
+pub(crate) fn genie_config(
+    spec: &ModelSpec,
+    windows: Windows,
+    ctx_size: usize,
+    binaries: &[String],
+    htp: bool,
+    adapters: &[Adapter],
+) -> Value {
+    // A window on all layers drops what lies beyond it, so a dialog ends where the trained positions do.
+    let size = match windows {
+        Windows::Everywhere { .. } => spec.max_positions.unwrap_or(0).max(ctx_size),
+        Windows::Unused | Windows::Group { .. } => ctx_size,
+    };
+    let mut binary = json!({ "version": 1, "ctx-bins": binaries });
+    if !adapters.is_empty() {
+        let adapter = |a: &Adapter| json!({ "version": 1, "name": a.name, "alphas": [a.alpha()] });
+        let adapters: Vec<Value> = adapters.iter().map(adapter).collect();
+        binary["lora"] = json!({ "version": 1, "lora-version": 2, "adapters": adapters });
+    }
     let tokens = &spec.tokens;
     let eos = match tokens.eos.as_slice() {
         [] => json!(UNSET),
@@ -24,7 +45,7 @@ pub(crate) fn genie_config(spec: &ModelSpec, ctx_size: usize, binaries: &[String
     };
     let mut context = json!({
         "version": 1,
-        "size": ctx_size,
+        "size": size,
         "n-vocab": spec.vocab,
         "bos-token": tokens.bos.map_or(UNSET, |id| i64::from(id.0)),
         "eos-token": eos,
@@ -33,7 +54,7 @@ pub(crate) fn genie_config(spec: &ModelSpec, ctx_size: usize, binaries: &[String
         context["pad-token"] = json!(pad.0);
     }
     let sampler = &spec.sampler;
-    json!({
+    let mut config = json!({
         "dialog": {
             "version": 1,
             "type": "basic",
@@ -54,11 +75,33 @@ pub(crate) fn genie_config(spec: &ModelSpec, ctx_size: usize, binaries: &[String
                 "model": {
                     "version": 1,
                     "type": "binary",
-                    "binary": { "version": 1, "ctx-bins": binaries },
+                    "binary": binary,
                     "positional-encoding": positional_encoding(spec),
                 },
             },
         },
+    });
+    let engine = &mut config["dialog"]["engine"];
+    match windows {
+        Windows::Unused => {}
+        Windows::Everywhere { tokens } => engine["longcontext"] = sliding_window(tokens),
+        Windows::Group { tokens, .. } => {
+            engine["cache-groups"] = json!([
+                { "version": 1, "prefix": DEFAULT_GROUP },
+                { "version": 1, "prefix": WINDOW_GROUP, "longcontext": sliding_window(tokens) },
+            ]);
+        }
+    }
+    config
+}
+
+/// The rule of a cache group whose tokens see the last ones only.
+fn sliding_window(tokens: usize) -> Value {
+    json!({
+        "version": 1,
+        "type": "sliding-window",
+        "reserved-tokens": 0,
+        "sliding-window": { "version": 1, "window-size": tokens },
     })
 }
 
@@ -92,7 +135,13 @@ fn positional_encoding(spec: &ModelSpec) -> Value {
     if let Some(scaling) = &spec.rope.scaling {
         rope["rope-scaling"] = rope_scaling(scaling);
     }
-    rope
+    match spec.local_rope {
+        Some(LocalRope::Table { theta }) => {
+            let dim = spec.rope_dim();
+            json!([rope, { "type": "rope", "prefix": LOCAL_TABLES, "rope-dim": dim, "rope-theta": number(theta) }])
+        }
+        Some(LocalRope::Columns { .. }) | None => rope,
+    }
 }
 
 fn rope_scaling(scaling: &RopeScaling) -> Value {

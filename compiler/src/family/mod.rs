@@ -4,6 +4,7 @@
 //! `docs/add-a-model-family.md`.
 
 mod factors;
+mod fused;
 mod gemma2;
 mod gemma3;
 mod granite;
@@ -26,7 +27,9 @@ mod tests;
 mod tokens;
 
 pub(crate) use factors::FactorKeys;
+pub(crate) use fused::{FUSED, fused_name};
 pub(crate) use layers::SlidingWindow;
+pub(crate) use local_rope::LOCAL_TABLES;
 pub use local_rope::LocalRope;
 pub use parts::{Activation, Factors, NormKind, NormPlace, QkNorm, Window};
 pub use rope::{Rope, RopeScaling};
@@ -94,6 +97,14 @@ impl Family {
     /// The class that `architectures` has in `config.json`.
     pub const fn class(self) -> &'static str {
         self.info().class
+    }
+
+    /// What `general.architecture` calls it in GGUF files, and what their keys begin with.
+    pub(crate) const fn gguf_name(self) -> &'static str {
+        match self.info().gguf {
+            Some(name) => name,
+            None => self.name(),
+        }
     }
 
     fn by_name(name: &str) -> Option<Self> {
@@ -179,7 +190,7 @@ pub struct ModelSpec {
     pub local_rope: Option<LocalRope>,
     /// For each layer, whether queries and keys are rotated.
     pub rotated_layers: Vec<bool>,
-    /// Attention that sees the last tokens only. Graphs are made for contexts that are not longer.
+    /// Attention that sees the last tokens only.
     pub window: Option<Window>,
     /// Positions the model was trained for, when the configuration has them.
     pub max_positions: Option<usize>,
@@ -234,8 +245,8 @@ impl ModelSpec {
     pub const fn rope_dim(&self) -> usize {
         let pairs = self.rotary_dim / 2;
         match self.local_rope {
-            Some(LocalRope { global_step, .. }) => pairs * global_step,
-            None => pairs,
+            Some(LocalRope::Columns { global_step, .. }) => pairs * global_step,
+            Some(LocalRope::Table { .. }) | None => pairs,
         }
     }
 }

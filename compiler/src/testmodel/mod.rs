@@ -4,6 +4,7 @@
 //! Weights are scaled so that activations stay near unit size and logits spread by about two, which makes greedy
 //! choices stable under f16.
 
+mod adapter;
 mod files;
 mod gguf;
 mod random;
@@ -11,10 +12,11 @@ mod random;
 mod tests;
 mod tokenizer;
 
+pub use adapter::TestAdapter;
 pub use gguf::{DraftTensor, GgufDraft, GgufValue, Matrices};
 
 use crate::family::{
-    FactorKeys, Factors, Family, LocalRope, ModelSpec, Rope, RopeScaling, SamplerDefaults, SlidingWindow,
+    Activation, FactorKeys, Factors, Family, LocalRope, ModelSpec, Rope, RopeScaling, SamplerDefaults, SlidingWindow,
     SpecialTokens, Window,
 };
 use crate::{CompileError, Result};
@@ -28,8 +30,6 @@ pub const BOS: TokenId = TokenId(256);
 /// Id of the token that ends one.
 pub const EOS: TokenId = TokenId(257);
 
-/// Every layer of this number is not rotated, in families that have such layers.
-const NO_ROPE_INTERVAL: usize = 2;
 /// One layer in this many has no window, in families with layers of both kinds.
 const WINDOW_PATTERN: usize = 2;
 /// Factors of families that have keys for them.
@@ -82,12 +82,16 @@ pub struct TestModel {
     pub rope_theta: f64,
     /// `llama3` scaling.
     pub scaling: Option<RopeScaling>,
+    /// Of the feed-forward part.
+    pub activation: Activation,
     /// The part of each head that is rotated.
     pub rotary_part: f64,
     /// `query_pre_attn_scalar`, for families that read it; `None` for the width of a head.
     pub scores_scalar: Option<f64>,
     /// `sliding_window`; 0 for none. For families that have one by themselves.
     pub window: usize,
+    /// Every layer of this number is not rotated, in families that have such layers.
+    pub no_rope_interval: usize,
     /// `max_position_embeddings`.
     pub max_positions: usize,
     /// Element type of the weights.
@@ -115,12 +119,14 @@ impl TestModel {
             mlp_bias: false,
             rope_theta: if family.info().local_theta.is_some() { 1_000_000.0 } else { 10_000.0 },
             scaling: None,
+            activation: family.info().defaults.activation,
             rotary_part: if family.info().defaults.rotary_part == 1.0 { 1.0 } else { 0.5 },
             scores_scalar: None,
             window: match family.info().sliding_window {
                 SlidingWindow::All { default: None } | SlidingWindow::OffByDefault => 0,
                 SlidingWindow::All { .. } | SlidingWindow::AllBut { .. } => 4096,
             },
+            no_rope_interval: 2,
             max_positions: 4096,
             dtype: FileDtype::F32,
             shards: 1,
@@ -198,6 +204,9 @@ impl TestModel {
         if self.layers == 0 || self.hidden == 0 || self.ffn == 0 {
             return bad("an extent of", 0, "at least 1");
         }
+        if self.no_rope_interval == 0 {
+            return bad("an interval of layers that do not rotate of", 0, "at least 1");
+        }
         if self.shards == 0 {
             return bad("a shard count of", 0, "at least 1");
         }
@@ -220,11 +229,16 @@ impl TestModel {
             norm: family.norm,
             norm_place: family.norm_place,
             norm_eps: files::RMS_EPS as f32,
-            activation: family.defaults.activation,
+            activation: self.activation,
             factors: self.factors(),
             rope: Rope { theta: self.rope_theta, scaling: self.scaling.clone(), part: self.rotary_part },
-            local_rope: family.local_theta.map(|_| LocalRope { global_step: 3, local_step: 2 }),
-            rotated_layers: (0..self.layers).map(|i| !family.no_rope_keys || (i + 1) % NO_ROPE_INTERVAL != 0).collect(),
+            local_rope: family.local_theta.map(|theta| match self.scaling {
+                None => LocalRope::Columns { global_step: 3, local_step: 2 },
+                Some(_) => LocalRope::Table { theta },
+            }),
+            rotated_layers: (0..self.layers)
+                .map(|i| !family.no_rope_keys || (i + 1) % self.no_rope_interval != 0)
+                .collect(),
             window: self.window(),
             max_positions: Some(self.max_positions),
             tied: self.tied,

@@ -2,17 +2,19 @@
 
 use std::time::Instant;
 
-use engine::{EngineError, PrefixCache, TokenModel};
+use engine::{EngineError, PrefixCache, SeqId, TokenModel};
 use genie_types::TokenId;
+use grammar::{Allowed, Constraint};
 
 use super::codes::StopReason;
 use super::control::{Control, Signal};
 use super::error::DialogError;
 use super::history::History;
+use super::lanes::Lane;
 use super::query_state::QueryState;
 use super::stop::Match;
 use crate::config::ContextSettings;
-use crate::sampler::Sampler;
+use crate::sampler::{Penalties, Sampler, SamplerRules};
 
 /// The state of a reply, lent to a [`DialogKind`](crate::kinds::DialogKind) for one step. [`advance`](Self::advance)
 /// delivers one token, [`verify`](Self::verify) several.
@@ -20,21 +22,25 @@ use crate::sampler::Sampler;
 /// *Invariant*: after each call the model has processed the whole history except its last token, or all of it after a stop
 /// sequence.
 pub struct Decoding<'a> {
-    pub(super) model: &'a mut dyn TokenModel,
+    pub(crate) model: &'a mut dyn TokenModel,
+    /// The other model of two.
+    pub(crate) second: Option<&'a mut (dyn TokenModel + 'static)>,
     /// The last token drawn, if the model has not processed it.
-    pub(super) unprocessed: &'a mut Option<TokenId>,
-    pub(super) prefix_cache: Option<&'a PrefixCache>,
-    pub(super) control: &'a Control,
+    pub(crate) unprocessed: &'a mut Option<TokenId>,
+    pub(crate) prefix_cache: Option<&'a PrefixCache>,
+    pub(crate) control: &'a Control,
     /// Most tokens in the cache.
-    pub(super) limit: usize,
-    pub(super) reply: ReplyWriter<'a>,
+    pub(crate) limit: usize,
+    pub(crate) reply: ReplyWriter<'a>,
 }
 
 /// The parts that turn logits into a reply, apart from the model, which lends the logits.
-pub(super) struct ReplyWriter<'a> {
-    pub(super) sampler: &'a mut Sampler,
-    pub(super) context: &'a ContextSettings,
-    pub(super) query: &'a mut QueryState,
+pub(crate) struct ReplyWriter<'a> {
+    pub(crate) sampler: &'a mut Sampler,
+    pub(crate) context: &'a ContextSettings,
+    pub(crate) query: &'a mut QueryState,
+    /// What the reply must follow.
+    pub(crate) grammar: Option<&'a mut Constraint>,
 }
 
 /// Why a reply ends.
@@ -46,11 +52,13 @@ struct End {
 
 /// What was drawn and delivered from the logits of one call of the model, to be applied to it once it has returned.
 #[derive(Default)]
-struct Drawn {
+pub(super) struct Drawn {
     /// The last token, and its place in the history: what stands before it was processed.
     last: Option<(usize, TokenId)>,
     /// Nothing more is drawn.
     over: Option<Result<End, DialogError>>,
+    /// How many tokens stay processed, where that is more than those before the last one drawn.
+    processed: Option<usize>,
 }
 
 /// What became of a draft.
@@ -82,6 +90,11 @@ impl Decoding<'_> {
         let Some(last) = self.unprocessed.filter(|_| self.n_left() > 0) else {
             return Ok(Some(StopReason::ContextLimit));
         };
+        if self.reply.grammar.is_some()
+            && let Some(stop) = self.jump(last)?
+        {
+            return Ok(stop);
+        }
         let (n_past, mut drawn) = (self.model.n_past(), Drawn::default());
         match self.model.process(&[last]) {
             Ok(logits) => drawn.draw(&mut self.reply, n_past + 1, logits),
@@ -120,9 +133,7 @@ impl Decoding<'_> {
             Err(EngineError::Stopped { .. }) => return Ok(Some(self.stopped_in_input(n_past))),
             done => done?,
         }
-        let now = Instant::now();
-        self.reply.query.first_token = Some(now);
-        self.reply.query.kpis.time_to_first_token = Some(now - self.reply.query.began);
+        self.reply.began_to_reply();
         self.apply(n_past, usize::from(self.unprocessed.is_some() && n_done == 0), drawn)
     }
 
@@ -134,21 +145,47 @@ impl Decoding<'_> {
     /// # Errors
     /// The model, the sampler or the tokenizer refuses.
     pub fn verify(&mut self, draft: &[TokenId]) -> Result<Verified, DialogError> {
-        let n_wanted = self.max_tokens().saturating_sub(self.reply.query.tokens.len());
-        let n_most = n_wanted.min(self.n_left()).saturating_sub(1);
-        let draft = &draft[..draft.len().min(n_most)];
+        let draft = &draft[..draft.len().min(self.n_wanted().saturating_sub(1))];
+        self.verify_by(draft, |reply, _, logits| reply.sample(logits))
+    }
+
+    /// How many tokens the reply may still get: up to its limit, or until the context is full.
+    pub fn n_wanted(&self) -> usize {
+        self.max_tokens().saturating_sub(self.reply.query.n_counted()).min(self.n_left())
+    }
+
+    /// Processes the token delivered last and a draft, has a token chosen from the logits of each row, and delivers those up to
+    /// and with the first that differs from the draft.
+    pub(super) fn verify_by(
+        &mut self,
+        draft: &[TokenId],
+        mut choose: impl FnMut(&mut ReplyWriter<'_>, usize, &[f32]) -> Result<TokenId, DialogError>,
+    ) -> Result<Verified, DialogError> {
+        let mut draft = &draft[..draft.len().min(self.n_left().saturating_sub(1))];
+        if let Some(grammar) = &mut self.reply.grammar {
+            draft = &draft[..grammar.n_valid(draft)];
+        }
+        let max_tokens = self.max_tokens();
         let last = self.unprocessed.filter(|_| self.has_started() && !draft.is_empty());
         let Some(last) = last else { return Ok(Verified { n_accepted: 0, stop: self.advance()? }) };
         let tokens: Vec<TokenId> = std::iter::once(last).chain(draft.iter().copied()).collect();
         let (n_past, mut n_accepted, mut drawn) = (self.model.n_past(), 0, Drawn::default());
         let ran = self.model.process_rows(&tokens, &mut |row, logits| {
-            // Behind a stop, or behind the first token that differs, nothing is drawn.
-            if drawn.over.is_none() && row == n_accepted {
+            // Behind a stop, a limit, or the first token that differs, nothing is drawn.
+            if drawn.over.is_none() && row == n_accepted && self.reply.query.n_counted() < max_tokens {
                 let place = n_past + row + 1;
-                drawn.draw(&mut self.reply, place, logits);
+                match choose(&mut self.reply, row, logits) {
+                    Ok(token) => drawn.deliver(&mut self.reply, place, token),
+                    Err(e) => return drawn.refuse(place, e),
+                }
                 n_accepted += usize::from(drawn.last == draft.get(row).map(|token| (place, *token)));
             }
         });
+        if let Some(counts) = self.reply.query.kpis.speculation.as_mut().filter(|_| ran.is_ok()) {
+            counts.n_rounds += 1;
+            counts.n_drafted += draft.len();
+            counts.n_accepted += n_accepted;
+        }
         match ran {
             // A wide step may not fit where a narrow one does.
             Err(e) if is_overflow(&e) => return Ok(Verified { n_accepted: 0, stop: self.advance()? }),
@@ -182,6 +219,27 @@ impl Decoding<'_> {
         self.model
     }
 
+    /// The other model of two, if the dialog has one. A kind leaves it with whatever tokens it likes: who uses it next finds
+    /// out what it has in common with the dialog ([`follow`](super::second::follow)).
+    pub fn second(&mut self) -> Option<&mut (dyn TokenModel + 'static)> {
+        self.second.as_deref_mut()
+    }
+
+    /// The tokens that the model has processed.
+    pub fn processed(&self) -> &[TokenId] {
+        self.model.transcript().tokens()
+    }
+
+    /// Whose rules the sampler follows.
+    pub fn rules(&self) -> SamplerRules {
+        self.reply.sampler.settings().rules()
+    }
+
+    /// What the query will have the model process before its first token: nothing once it has.
+    pub fn input(&self) -> &[TokenId] {
+        &self.reply.query.plan.input
+    }
+
     /// Whether a limit or a signal ends the reply before its next token. Asked after the last chunk was given out, so that
     /// a callback can stop the reply at its token.
     pub(super) fn interrupted(&self) -> Option<StopReason> {
@@ -189,7 +247,7 @@ impl Decoding<'_> {
         if self.reply.query.tokens.is_empty() {
             return None;
         }
-        if self.reply.query.tokens.len() >= self.max_tokens() {
+        if self.reply.query.n_counted() >= self.max_tokens() {
             return Some(StopReason::MaxTokens);
         }
         self.control.take().map(|signal| match signal {
@@ -198,13 +256,57 @@ impl Decoding<'_> {
         })
     }
 
+    /// Whether what libGenie does is done, where it differs from what is right.
+    pub(crate) fn as_genie(&self) -> bool {
+        self.reply.sampler.settings().rules() == SamplerRules::Genie
+    }
+
+    /// A reply beside others, in a sequence of its own.
+    pub(crate) fn lane(&self, seq: SeqId, next: Vec<TokenId>) -> Lane {
+        Lane::new(seq, next, self.reply.query.reply_text.clone(), self.reply.sampler.window().clone())
+    }
+
+    /// Processes the input of the query and returns the logits of its last token, or why it was stopped.
+    pub(crate) fn process_input(&mut self) -> Result<Result<Vec<f32>, StopReason>, DialogError> {
+        let mut input = std::mem::take(&mut self.reply.query.plan.input);
+        if input.is_empty() && self.reply.query.plan.replay.take().is_some() {
+            // The reply was known, but its logits are not.
+            let last = self.model.n_past().saturating_sub(1);
+            input.extend(self.model.transcript().tokens().get(last));
+            self.model.rewind(last)?;
+        }
+        self.reply.sampler.observe(&input[usize::from(self.unprocessed.is_some()).min(input.len())..]);
+        let n_before = self.model.n_past();
+        let n_done = match self.model.make_room(&input) {
+            Err(EngineError::Stopped { .. }) => return Ok(Err(self.stopped_in_input(n_before))),
+            done => done?,
+        };
+        let n_past = self.model.n_past();
+        let done = match self.prefix_cache.filter(|_| n_past == 0) {
+            Some(cache) => cache.process(self.model, &input[n_done..]).map(|logits| {
+                self.reply.query.kpis.n_restored = logits.n_restored;
+                logits.value
+            }),
+            None => self.model.process(&input[n_done..]).map(<[f32]>::to_vec),
+        };
+        let logits = match done {
+            Err(EngineError::Stopped { .. }) => return Ok(Err(self.stopped_in_input(n_past))),
+            done => done?,
+        };
+        if self.unprocessed.take().is_some() && n_done == 0 {
+            self.model.mark_generated(n_past);
+        }
+        self.reply.began_to_reply();
+        Ok(Ok(logits))
+    }
+
     /// Most tokens of this reply.
-    fn max_tokens(&self) -> usize {
+    pub(super) fn max_tokens(&self) -> usize {
         self.control.max_num_tokens().min(self.reply.query.max_tokens)
     }
 
     /// The model was stopped; its next call runs.
-    fn aborted(&self) -> StopReason {
+    pub(super) fn aborted(&self) -> StopReason {
         self.control.take();
         StopReason::Aborted
     }
@@ -221,12 +323,20 @@ impl Decoding<'_> {
 
     /// Brings the model to what was drawn after a call at `n_past`, whose first `n_generated` tokens are of the reply: a
     /// rejected draft, what a stop sequence forgets, and input from whose logits no token could be drawn are taken back.
-    fn apply(&mut self, n_past: usize, n_generated: usize, drawn: Drawn) -> Result<Option<StopReason>, DialogError> {
-        let kept = drawn.last.map_or(n_past, |(place, _)| place);
+    pub(super) fn apply(
+        &mut self,
+        n_past: usize,
+        n_generated: usize,
+        drawn: Drawn,
+    ) -> Result<Option<StopReason>, DialogError> {
+        let kept = drawn.processed.or(drawn.last.map(|(place, _)| place)).unwrap_or(n_past);
         (n_past..kept.min(n_past + n_generated)).for_each(|index| self.model.mark_generated(index));
         let end = drawn.over.transpose();
         let cut = end.as_ref().ok().and_then(|end| end.as_ref()?.cut);
-        *self.unprocessed = drawn.last.map(|(_, token)| token).filter(|_| cut.is_none());
+        *self.unprocessed = drawn.last.map(|(_, token)| token).filter(|_| cut.is_none() && drawn.processed.is_none());
+        if let (Some(cut), Some((place, _)), Some(grammar)) = (cut, drawn.last, &mut self.reply.grammar) {
+            grammar.forget((place + 1).saturating_sub(cut));
+        }
         let rewound = self.rewind(cut.unwrap_or(kept));
         match (end, rewound) {
             (Err(e), Err(error)) => {
@@ -238,7 +348,7 @@ impl Decoding<'_> {
     }
 
     /// Forgets what the model holds from `n_past` on; a cache that cannot be rewound is cleared, and the error returned.
-    fn rewind(&mut self, n_past: usize) -> Result<(), DialogError> {
+    pub(super) fn rewind(&mut self, n_past: usize) -> Result<(), DialogError> {
         if self.model.n_past() <= n_past {
             return Ok(());
         }
@@ -248,21 +358,65 @@ impl Decoding<'_> {
 
 impl Drawn {
     /// Draws the token at `place` from the logits of the one before it, and delivers it.
-    fn draw(&mut self, reply: &mut ReplyWriter<'_>, place: usize, logits: &[f32]) {
+    pub(super) fn draw(&mut self, reply: &mut ReplyWriter<'_>, place: usize, logits: &[f32]) {
         match reply.sample(logits) {
             Ok(token) => self.deliver(reply, place, token),
-            Err(e) => self.over = Some(Err(e)),
+            Err(e) => self.refuse(place, e),
         }
+    }
+
+    /// No token could be drawn at `place`: the reply is over.
+    fn refuse(&mut self, place: usize, error: DialogError) {
+        if matches!(error, DialogError::GrammarComplete) {
+            self.processed = Some(place);
+            self.over = Some(Ok(End { reason: StopReason::GrammarEnd, cut: None }));
+        } else {
+            self.over = Some(Err(error));
+        }
+    }
+
+    /// Delivers tokens that are certain, from `place` on; all of them, and what they end, stay processed.
+    pub(super) fn inject(&mut self, reply: &mut ReplyWriter<'_>, place: usize, tokens: &[TokenId]) {
+        for (place, token) in (place..).zip(tokens) {
+            reply.sampler.accept(*token);
+            self.deliver(reply, place, *token);
+            if self.over.is_some() {
+                return;
+            }
+        }
+        self.processed = Some(place + tokens.len());
+    }
+
+    /// Whether nothing more is drawn.
+    pub(super) fn is_over(&self) -> bool {
+        self.over.is_some()
     }
 
     fn deliver(&mut self, reply: &mut ReplyWriter<'_>, place: usize, token: TokenId) {
         self.last = Some((place, token));
+        self.processed = None;
         self.over = reply.deliver(place, token).transpose();
     }
 }
 
 impl ReplyWriter<'_> {
-    fn sample(&mut self, logits: &[f32]) -> Result<TokenId, DialogError> {
+    /// The first token is there.
+    pub(super) fn began_to_reply(&mut self) {
+        let now = Instant::now();
+        self.query.first_token = Some(now);
+        self.query.kpis.time_to_first_token = Some(now - self.query.began);
+    }
+
+    /// Draws a token of a reply with a window of penalties of its own.
+    pub(super) fn sample_for(&mut self, window: &mut Penalties, logits: &[f32]) -> Result<TokenId, DialogError> {
+        self.sampler.exchange_window(window);
+        let token = self.sample(logits);
+        self.sampler.exchange_window(window);
+        token
+    }
+
+    pub(super) fn sample(&mut self, logits: &[f32]) -> Result<TokenId, DialogError> {
+        let logits = constrained(&mut self.grammar, self.context, self.sampler, logits)?;
         let token = self.sampler.sample(logits)?;
         self.sampler.accept(token);
         Ok(token)
@@ -270,17 +424,25 @@ impl ReplyWriter<'_> {
 
     /// Takes a token as the next of the reply, at `place` in the history, and checks whether it ends it.
     fn deliver(&mut self, place: usize, token: TokenId) -> Result<Option<End>, DialogError> {
-        if self.context.eos.contains(&token) {
-            return Ok(Some(End { reason: StopReason::Eos, cut: None }));
+        self.query.kpis.n_drawn += 1;
+        let is_eos = self.context.eos.contains(&token);
+        let is_stop = is_eos || self.context.eot == Some(token);
+        if let Some(grammar) = &mut self.grammar {
+            grammar.accept(token, is_stop)?;
+            if is_stop && !self.query.tokens.is_empty() && self.sampler.settings().rules() == SamplerRules::Genie {
+                self.query.last_delivered = Some(token);
+            }
         }
-        if self.context.eot == Some(token) {
-            return Ok(Some(End { reason: StopReason::Eot, cut: None }));
+        if is_stop {
+            let reason = if is_eos { StopReason::Eos } else { StopReason::Eot };
+            return Ok(Some(End { reason, cut: None }));
         }
         let query = &mut *self.query;
         query.tokens.push(token);
         query.kpis.n_generated += 1;
         query.before_last = Some(query.reply_text.clone());
         let found = query.reply_text.push(&query.rules, token, place, &mut query.text)?;
+        query.end_chunk();
         Ok(found.map(|m| self.stop_at(m)))
     }
 
@@ -293,7 +455,23 @@ impl ReplyWriter<'_> {
     }
 }
 
+/// The logits of the tokens that the grammar allows, all of them without one. libGenie's stop tokens are those of `eos-token`.
+pub(super) fn constrained<'r>(
+    grammar: &'r mut Option<&mut Constraint>,
+    context: &ContextSettings,
+    sampler: &Sampler,
+    logits: &'r [f32],
+) -> Result<&'r [f32], DialogError> {
+    let Some(grammar) = grammar else { return Ok(logits) };
+    let genie = sampler.settings().rules() == SamplerRules::Genie;
+    let stops: Vec<TokenId> = context.eos.iter().copied().chain(context.eot.filter(|_| !genie)).collect();
+    match grammar.allow(logits, &stops)? {
+        Allowed::Row(row) => Ok(row),
+        Allowed::Complete => Err(DialogError::GrammarComplete),
+    }
+}
+
 /// Whether the model has no place for the tokens.
-fn is_overflow(e: &EngineError) -> bool {
+pub(super) fn is_overflow(e: &EngineError) -> bool {
     matches!(e, EngineError::Overflow(_))
 }

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use engine::{Admission, ContextLimit, EngineError, Overflow, PrefixCache, TokenModel};
+use engine::{Admission, ContextLimit, EngineError, Grid, Overflow, PrefixCache, TokenModel};
 use genie_types::TokenId;
+use grammar::{Constraint, Grammar, Vocabulary};
 
 use super::codes::{SentenceCode, StopReason};
 use super::control::Control;
@@ -15,10 +16,10 @@ use super::query_plan::{self, QueryPlan};
 use super::query_state::QueryState;
 use super::reply::{Chunk, Reply};
 use super::reply_text::{ReplyText, StopRules};
-use crate::config::{ContextSettings, DialogConfig};
-use crate::kinds::{self, Basic, DialogKind};
+use crate::config::{ContextSettings, DialogConfig, GrammarSettings};
+use crate::kinds::{self, Basic, DialogKind, Models};
 use crate::kpi::Profile;
-use crate::sampler::{Sampler, SamplerSettings};
+use crate::sampler::{Sampler, SamplerRules, SamplerSettings};
 use genie_tokenizer::Tokenizer;
 
 /// Bytes of text that are given to the tokenizer whatever the context is.
@@ -27,9 +28,11 @@ const SURELY_TOKENIZED: usize = 1 << 16;
 /// A conversation. Not tied to a backend: it knows its model by [`TokenModel`].
 pub struct Dialog {
     pub(super) model: Box<dyn TokenModel>,
+    /// The other model of two: a draft, or one that goes on for the first.
+    pub(super) second: Option<Box<dyn TokenModel>>,
     tokenizer: Tokenizer,
     pub(super) sampler: Sampler,
-    kind: Box<dyn DialogKind>,
+    pub(super) kind: Box<dyn DialogKind>,
     pub(super) context: ContextSettings,
     rules: StopRules,
     control: Control,
@@ -40,6 +43,10 @@ pub struct Dialog {
     /// Set while paused: the text side before the last token.
     pub(super) paused: Option<ReplyText>,
     prefix_cache: Option<PrefixCache>,
+    /// What replies must follow.
+    pub(super) grammar: Option<Box<Constraint>>,
+    /// The bytes of the tokens, once a grammar was set.
+    pub(super) vocabulary: Option<Vocabulary>,
     pub(super) profile: Profile,
 }
 
@@ -71,6 +78,9 @@ impl Dialog {
         let mut dialog = Self::from_parts(config.context().clone(), config.sampler().clone(), tokenizer, model);
         dialog.kind = kinds::open(config)?;
         dialog.set_stop_sequences(config.stop_sequences().to_vec())?;
+        if let Some(GrammarSettings { kind, path }) = config.grammar() {
+            dialog.set_grammar(Some(&Grammar::from_file(kind.parse()?, path)?))?;
+        }
         dialog.control.set_max_num_tokens(config.max_num_tokens());
         dialog.profile.created(began.elapsed());
         Ok(dialog)
@@ -89,6 +99,7 @@ impl Dialog {
         let control = Control::new(None, model.stop_flag().unwrap_or_default());
         Self {
             model,
+            second: None,
             tokenizer,
             sampler: Sampler::new(sampler),
             kind: Box::new(Basic),
@@ -99,15 +110,48 @@ impl Dialog {
             open: false,
             paused: None,
             prefix_cache: None,
+            grammar: None,
+            vocabulary: None,
             profile: Profile::default(),
         }
     }
 
     /// The same dialog with another way to generate.
+    ///
+    /// # Panics
+    /// The kind wants what this dialog lacks; [`set_kind`](Self::set_kind) returns it.
     #[must_use]
     pub fn with_kind(mut self, kind: Box<dyn DialogKind>) -> Self {
-        self.kind = kind;
+        self.set_kind(kind).expect("the kind works with this dialog's models");
         self
+    }
+
+    /// Generates another way from now on.
+    ///
+    /// # Errors
+    /// [`DialogError::Kind`]: the models do not allow it. The kind is as it was.
+    pub fn set_kind(&mut self, kind: Box<dyn DialogKind>) -> Result<(), DialogError> {
+        kind.check(&self.models())?;
+        self.kind = kind;
+        Ok(())
+    }
+
+    /// Takes the other model of two, for kinds that work with one: see [`DialogKind`].
+    ///
+    /// # Errors
+    /// [`DialogError::Kind`]: it does not go with the first one.
+    pub fn with_second(mut self, second: Box<dyn TokenModel>) -> Result<Self, DialogError> {
+        if let Some(stop) = second.stop_flag() {
+            self.control.also_stops(stop);
+        }
+        self.second = Some(second);
+        self.kind.check(&self.models())?;
+        Ok(self)
+    }
+
+    /// What a kind has to work with.
+    fn models(&self) -> Models<'_> {
+        Models { main: &*self.model, second: self.second.as_deref() }
     }
 
     /// Replies to text. Stop sequences apply.
@@ -182,6 +226,9 @@ impl Dialog {
     /// # Errors
     /// As [`token_query`](Self::token_query).
     pub fn start_tokens(&mut self, tokens: &[TokenId], code: SentenceCode) -> Result<Generation<'_>, DialogError> {
+        if !self.kind.takes_tokens(self.sampler.settings().rules() == SamplerRules::Genie) {
+            return Err(DialogError::TokensRefused { kind: self.kind.name() });
+        }
         self.begin(tokens, code, StopRules::default())
     }
 
@@ -192,11 +239,13 @@ impl Dialog {
         if n_past + n_new > limit && !self.model.shifts_context() {
             return Err(Overflow::ContextExceeded { n_past, n_new, limit }.into());
         }
+        self.begin_grammar(code, new);
         let paused = self.paused.take().filter(|_| code == SentenceCode::Resume);
         let reply_text = paused.unwrap_or_else(|| ReplyText::new(&self.tokenizer));
         self.control.take(); // a signal from before this query is stale
         let keep = plan.keep;
         let mut query = QueryState::new(plan, rules, reply_text, began);
+        (query.first_code, query.kpis.speculation) = (self.kind.first_code(), self.kind.speculation());
         let wants_reply =
             !matches!(code, SentenceCode::Begin | SentenceCode::Continue) && self.control.max_num_tokens() > 0;
         let begun = self.forget_from(keep).and_then(|()| match wants_reply {
@@ -218,10 +267,11 @@ impl Dialog {
     /// The parts that one step of a reply works with.
     pub(super) fn decoding<'a>(&'a mut self, query: &'a mut QueryState) -> (&'a mut dyn DialogKind, Decoding<'a>) {
         let limit = self.limit();
-        let Self { model, sampler, kind, context, control, unprocessed, prefix_cache, .. } = self;
-        let reply = ReplyWriter { sampler, context, query };
+        let Self { model, second, sampler, kind, context, control, unprocessed, prefix_cache, grammar, .. } = self;
+        let reply = ReplyWriter { sampler, context, query, grammar: grammar.as_deref_mut() };
         let (model, prefix_cache) = (&mut **model, prefix_cache.as_ref());
-        (&mut **kind, Decoding { model, unprocessed, prefix_cache, control, limit, reply })
+        let second = second.as_deref_mut();
+        (&mut **kind, Decoding { model, second, unprocessed, prefix_cache, control, limit, reply })
     }
 
     /// After a failure: what the model holds stays, a token that it has not processed is forgotten.
@@ -297,6 +347,10 @@ impl Dialog {
         }
         self.unprocessed = query.plan.replay.take().or(self.unprocessed);
         self.open = stop.is_none() && matches!(code, SentenceCode::Begin | SentenceCode::Continue);
+        if stop.is_none() {
+            let (kind, mut decoding) = self.decoding(query);
+            kind.prefilled(&mut decoding)?;
+        }
         query.kpis.prefill_time = Some(query.began.elapsed());
         self.profile.queried(query.began, &query.kpis);
         Ok(stop)
@@ -336,8 +390,13 @@ impl Dialog {
     /// The model cannot be reset.
     pub fn reset(&mut self) -> Result<(), DialogError> {
         self.model.reset()?;
+        self.second.as_mut().map_or(Ok(()), |second| second.reset())?;
+        self.kind.forget();
         self.unprocessed = None;
         self.sampler.reset();
+        if let Some(grammar) = &mut self.grammar {
+            grammar.restart();
+        }
         self.open = false;
         self.paused = None;
         Ok(())
@@ -395,9 +454,23 @@ impl Dialog {
         self.paused.is_some()
     }
 
+    /// Says that the tokens from that place of the history on will be an image's: [`TokenModel::place_grid`].
+    ///
+    /// # Errors
+    ///
+    /// Those of the model.
+    pub fn place_grid(&mut self, first: usize, grid: Grid) -> Result<(), DialogError> {
+        Ok(self.model.place_grid(first, grid)?)
+    }
+
     /// The model, for its step log.
     pub fn model(&self) -> &dyn TokenModel {
         &*self.model
+    }
+
+    /// The other model of two.
+    pub fn second_model(&self) -> Option<&dyn TokenModel> {
+        self.second.as_deref()
     }
 
     /// The tokenizer.

@@ -6,6 +6,7 @@ use session_store::StoreError;
 use super::codes::SentenceCode;
 use crate::sampler::{RngStateError, SamplerError};
 use genie_tokenizer::TokenizerError;
+use grammar::GrammarError;
 
 /// Why a query could not be answered.
 #[derive(Debug, thiserror::Error)]
@@ -17,6 +18,12 @@ pub enum DialogError {
     /// No token could be drawn.
     #[error(transparent)]
     Sampler(#[from] SamplerError),
+    /// A grammar cannot be followed.
+    #[error(transparent)]
+    Grammar(#[from] GrammarError),
+    /// What the grammar wants is complete, and no stop token says so. A reply ends there: this is met where several are made at once.
+    #[error("the text that the grammar wants is complete, and the model has no stop token")]
+    GrammarComplete,
     /// The model failed.
     #[error(transparent)]
     Engine(EngineError),
@@ -49,6 +56,38 @@ pub enum DialogError {
         kind: String,
         /// The kinds there are.
         supported: Vec<&'static str>,
+    },
+    /// libGenie has no token queries for this kind, and its rules were asked for.
+    #[error("a `{kind}` dialog takes no token queries under policy `genie`, expected text")]
+    TokensRefused {
+        /// The kind.
+        kind: &'static str,
+    },
+    /// Too few or too many streams.
+    #[error("{found} streams: expected 1 to {most}")]
+    StreamCount {
+        /// How many were asked for.
+        found: usize,
+        /// The most there may be.
+        most: usize,
+    },
+    /// The models do not allow this kind of dialog.
+    #[error("a dialog of kind `{kind}` needs {expected}, found {found}")]
+    Kind {
+        /// The kind.
+        kind: &'static str,
+        /// What would do.
+        expected: String,
+        /// What there is.
+        found: String,
+    },
+    /// The dialog has no engine of that role.
+    #[error("no engine with role `{role}`: the dialog has {}", quoted(known))]
+    UnknownRole {
+        /// The role.
+        role: String,
+        /// Those that there are.
+        known: Vec<&'static str>,
     },
     /// There is nothing to resume.
     #[error("RESUME came, but the dialog is not paused")]
@@ -102,10 +141,13 @@ impl From<EngineError> for DialogError {
 }
 
 impl DialogError {
-    /// The status that Genie's C functions return in this case: 4 at the context's limit, else -6 ("query failed").
+    /// The status that Genie's C functions return in this case: 4 at the context's limit, -1 where an adapter cannot be applied,
+    /// else -6 ("query failed").
     pub fn genie_status(&self) -> i32 {
         match self {
             Self::Overflow(_) | Self::TooLong { .. } => 4,
+            Self::UnknownRole { .. } => -1,
+            Self::Engine(error) if error.is_about_lora() => -1,
             _ => -6,
         }
     }

@@ -9,24 +9,32 @@
 //! fills the context ends with [`StopReason::ContextLimit`], after which the dialog is usable.
 
 pub(crate) mod codes;
+mod constrained;
 mod control;
 pub(crate) mod decoding;
 mod dialog;
+pub(crate) mod drafting;
 pub(crate) mod error;
 mod generation;
 mod history;
+mod jump;
+pub(crate) mod lanes;
+mod lora;
 mod query_plan;
-mod query_state;
+pub(crate) mod query_state;
 mod reply;
 mod reply_text;
 mod saved;
+pub mod second;
 mod stop;
 
 pub use codes::{SentenceCode, StopReason};
 pub use control::{Control, Signal};
 pub use decoding::{Decoding, Verified};
 pub use dialog::Dialog;
+pub use drafting::Draft;
 pub use error::DialogError;
 pub use generation::Generation;
-pub use reply::{Chunk, Reply};
+pub use lora::PRIMARY;
+pub use reply::{Chunk, Reply, StreamReply};
 pub use saved::RestoreReport;

@@ -8,6 +8,7 @@ mod listed;
 pub use formats::{Precision, Splits, UnknownWord, Weights};
 pub use listed::{ListedFile, listed_files};
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -55,6 +56,12 @@ pub struct Source {
     /// Some layers rotate keys otherwise than others, or not at all: cached keys cannot be moved to other positions.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub mixed_rotation: bool,
+    /// Positions as the model has them: the config's `positional-encoding` that was written for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encoding: Option<serde_json::Value>,
+    /// Attention windows as the model has them: by prefix of a cache group, the tokens that its layers see.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub windows: BTreeMap<String, usize>,
 }
 
 /// The options that shape the output.
@@ -83,6 +90,29 @@ pub struct Options {
     /// Graphs of a file share their weights, which the x86 emulator cannot load.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub shared_weights: bool,
+    /// LoRA adapters that switch at run time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub adapters: Vec<AdapterEntry>,
+    /// LoRA adapters that are in the weights.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub merged: Vec<AdapterEntry>,
+}
+
+/// A LoRA adapter that a bundle was compiled with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct AdapterEntry {
+    /// Its name in the bundle, or that of its folder.
+    pub name: String,
+    /// Hash of its files.
+    pub sha256: String,
+    /// The largest rank of its matrices.
+    pub rank: usize,
+    /// The projections that it changes.
+    pub targets: Vec<String>,
+    /// The input of the graphs that holds its strength; none for one that is in the weights.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alpha: Option<String>,
 }
 
 /// The library behind the function table.

@@ -11,7 +11,7 @@ use engine::EngineError;
 use file_io::FileError;
 use genie_bundle::{BundleError, ConfigError};
 use kvmanager::PlanError;
-use open_genie::{DialogError, Error};
+use open_genie::{DialogError, Error, GrammarError};
 use session_store::StoreError;
 
 use crate::hints::files;
@@ -40,6 +40,7 @@ const CODES: &[(&str, &str)] = &[
     ("unsupported-model", "the model needs what this program does not have"),
     ("unsupported-target", "the chip cannot run what was asked for"),
     ("too-large", "a context binary would exceed its limit"),
+    ("invalid-grammar", "a grammar is malformed, or no token can follow it"),
     ("invalid-tokenizer", "the tokenizer cannot be used"),
     ("invalid-token", "a token id is not in the vocabulary"),
     ("invalid-session", "a saved dialog is damaged or not one"),
@@ -76,6 +77,7 @@ fn of_cause(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
     None.or_else(|| of_front(error.downcast_ref()?))
         .or_else(|| of_dialog(error.downcast_ref::<DialogError>().or_else(|| Some(error.downcast_ref::<Box<_>>()?))?))
         .or_else(|| of_engine(error.downcast_ref()?))
+        .or_else(|| of_grammar(error.downcast_ref()?))
         .or_else(|| of_compiler(error.downcast_ref()?))
         .or_else(|| of_plan(error.downcast_ref()?))
         .or_else(|| of_store(error.downcast_ref()?))
@@ -91,13 +93,16 @@ fn of_front(error: &Error) -> Option<&'static str> {
     match error {
         Error::UnknownBackend { .. } | Error::Load { .. } => Some("backend-missing"),
         Error::UnknownSoc { .. } | Error::NoHtp { .. } => Some("unsupported-target"),
-        Error::PinOnOtherBackend { .. }
+        Error::BadLora { .. }
+        | Error::PinOnOtherBackend { .. }
         | Error::ThreadsOnOtherBackend { .. }
         | Error::SystemOnEmbedded { .. }
         | Error::SocOnEmbedded { .. }
         | Error::NoCores { .. }
         | Error::CoreUnavailable { .. }
         | Error::CoresUnknown
+        | Error::UnknownLongContext { .. }
+        | Error::ReservedWithoutLongContext { .. }
         | Error::NoClocks { .. }
         | Error::PromptLength { .. }
         | Error::Window { .. }
@@ -105,7 +110,8 @@ fn of_front(error: &Error) -> Option<&'static str> {
         | Error::NothingToVerify
         | Error::Tolerance { .. }
         | Error::NoCacheFolder => Some("invalid-argument"),
-        Error::UnknownPerfProfile { .. } => Some("invalid-config"),
+        Error::UnknownPerfProfile { .. } | Error::EncoderWidth { .. } => Some("invalid-config"),
+        Error::TextTooLong { .. } => Some("context-exceeded"),
         Error::NoFile { .. } => Some("not-found"),
         Error::NoBinary { .. }
         | Error::OtherBackend { .. }
@@ -134,26 +140,49 @@ fn of_dialog(error: &DialogError) -> Option<&'static str> {
     match error {
         DialogError::Tokenizer(_) => Some("invalid-tokenizer"),
         DialogError::Engine(error) => of_engine(error),
+        DialogError::Grammar(error) => of_grammar(error),
         DialogError::Overflow(_) | DialogError::TooLong { .. } => Some("context-exceeded"),
         DialogError::Store(error) => of_store(error),
         DialogError::Sampler(_) => Some("not-finite"),
         DialogError::UnknownKind { .. } | DialogError::EmptyStopSequence { .. } => Some("invalid-config"),
         DialogError::RandomState(_) | DialogError::NoDialogSaved => Some("invalid-session"),
         DialogError::NothingToSave => Some("nothing-to-save"),
-        DialogError::Empty => Some("invalid-argument"),
+        DialogError::Empty | DialogError::StreamCount { .. } | DialogError::TokensRefused { .. } => {
+            Some("invalid-argument")
+        }
         _ => None,
+    }
+}
+
+fn of_grammar(error: &GrammarError) -> Option<&'static str> {
+    match error {
+        GrammarError::Read { source, .. } => Some(of_io(source)),
+        GrammarError::Tokenizer(_) | GrammarError::Vocabulary { .. } => Some("invalid-tokenizer"),
+        _ => Some("invalid-grammar"),
     }
 }
 
 fn of_engine(error: &EngineError) -> Option<&'static str> {
     match error {
-        EngineError::Overflow(_) | EngineError::DraftTooLong { .. } => Some("context-exceeded"),
+        EngineError::Overflow(_) | EngineError::DraftTooLong { .. } | EngineError::TextTooLong { .. } => {
+            Some("context-exceeded")
+        }
         EngineError::TokenOutOfRange { .. } | EngineError::NoTokens => Some("invalid-token"),
         EngineError::NotFinite { .. } => Some("not-finite"),
+        EngineError::NoAdapters { .. }
+        | EngineError::UnknownAdapter { .. }
+        | EngineError::LoraStrength { .. }
+        | EngineError::NoStrength { .. }
+        | EngineError::SharedAlpha { .. }
+        | EngineError::SectionsStay { .. } => Some("invalid-argument"),
+        EngineError::UnknownAlpha { .. } | EngineError::SectionCount { .. } => Some("invalid-config"),
+        EngineError::Sections { .. } => Some("backend-failed"),
         EngineError::MissingFile { .. } => Some("not-found"),
-        EngineError::Layout(_) | EngineError::LoadBinary { .. } | EngineError::FindGraph { .. } => {
-            Some("invalid-bundle")
-        }
+        EngineError::Layout(_)
+        | EngineError::LoadBinary { .. }
+        | EngineError::FindGraph { .. }
+        | EngineError::NotAnEncoder { .. }
+        | EngineError::EncoderShape { .. } => Some("invalid-bundle"),
         EngineError::Unsupported { .. } => Some("unsupported-model"),
         EngineError::Config { .. }
         | EngineError::Rope(_)
@@ -182,6 +211,8 @@ fn of_compiler(error: &CompileError) -> Option<&'static str> {
         | CompileError::ZeroLayersPerSplit
         | CompileError::LayersPerSplitInMono { .. }
         | CompileError::OneFileForChip { .. }
+        | CompileError::AdapterName { .. }
+        | CompileError::AdapterTwice { .. }
         | CompileError::TestModel { .. } => Some("invalid-argument"),
         CompileError::UnknownTarget { .. }
         | CompileError::NoFloat16 { .. }
@@ -206,7 +237,9 @@ fn of_compiler(error: &CompileError) -> Option<&'static str> {
         CompileError::Bundle(error) => of_bundle(error),
         CompileError::Backend(error) => of_backend(error),
         CompileError::Cancelled => Some("interrupted"),
-        CompileError::NoFile { .. } | CompileError::NoModel { .. } => Some("not-found"),
+        CompileError::NoFile { .. } | CompileError::NoModel { .. } | CompileError::NoAdapter { .. } => {
+            Some("not-found")
+        }
         CompileError::File(error) => of_file(error),
         CompileError::NotProved { .. } => Some("invalid-bundle"),
         CompileError::Io { .. } => None,
@@ -224,7 +257,7 @@ fn of_plan(error: &PlanError) -> Option<&'static str> {
 
 fn of_store(error: &StoreError) -> Option<&'static str> {
     match error {
-        StoreError::OtherModel { .. } => Some("other-model"),
+        StoreError::OtherModel { .. } | StoreError::OtherAdapters { .. } => Some("other-model"),
         StoreError::File(error) => of_file(error),
         StoreError::Io { .. } => None,
         StoreError::Locked { .. } => Some("io"),

@@ -61,13 +61,22 @@ impl KvCache {
         for (i, column) in columns.iter().enumerate() {
             if self.settings.keeps_rows {
                 for (slot, cell) in state.cells.used() {
-                    if state.per_head_rows || sees(state.rule.long, column, cell) {
+                    let also = self.step.tree.also(i).is_some_and(|seq| cell.has(seq));
+                    if state.per_head_rows || also || sees(state.rule.long, column, cell) {
                         let key = (!state.per_head_rows).then_some(cell.pos);
                         each(VisibleColumn { row: i, column: past + slot, new: None, key });
                     }
                 }
             }
-            for (j, other) in columns.iter().enumerate() {
+            let tree = &self.step.tree;
+            for j in tree.ancestors(i).filter(|&j| in_window(state.rule.long, column.pos, columns[j].pos)) {
+                each(VisibleColumn { row: i, column: new + j, new: Some(j), key: Some(columns[j].pos) });
+            }
+            let others = if tree.is_empty() { columns.as_slice() } else { &[] };
+            if !tree.is_empty() {
+                each(VisibleColumn { row: i, column: new + i, new: Some(i), key: Some(column.pos) });
+            }
+            for (j, other) in others.iter().enumerate() {
                 if i == j
                     || (other.seq == column.seq
                         && other.pos < column.pos

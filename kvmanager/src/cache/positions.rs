@@ -52,9 +52,10 @@ impl Positions {
         self.contents == Contents::Empty || self.contents == Contents::InOrder(seq)
     }
 
-    /// A column was kept; `in_order`: behind the rows of its sequence, like all columns of its step.
-    pub(super) fn advance(&mut self, column: Column, in_order: bool) {
+    /// A column was kept. One that stands right behind the rows of its sequence leaves them in order.
+    pub(super) fn advance(&mut self, column: Column) {
         let next = &mut self.next[usize::from(column.seq.0)];
+        let in_order = column.pos == *next;
         *next = (*next).max(column.pos + 1);
         self.contents =
             if in_order && self.is_alone(column.seq) { Contents::InOrder(column.seq) } else { Contents::Mixed };

@@ -54,7 +54,7 @@ use crate::KvError;
 use crate::cells::{CellTable, SeqId};
 use crate::error::{Reason, same};
 use crate::geometry::KvForm;
-use crate::plan::{Column, Columns, InferenceStep, MaskCol, Variants};
+use crate::plan::{Column, Columns, InferenceStep, MaskCol, Tree, Variants};
 use crate::tensor_buf::{Op, Run, Runs};
 use crate::worker::Ops;
 use genie_types::{SplitIdx, Variant};
@@ -84,7 +84,8 @@ pub(super) struct StepBuffers {
     pub(super) columns: Vec<Column>,
     /// Every column sees exactly the valid rows of the default group, which lie in order, and the columns before it.
     whole_past: bool,
-    contiguous: bool,
+    /// Which columns see which, if they do not follow each other.
+    pub(super) tree: Tree,
     /// The first commit has settled which columns are kept.
     pub(super) kept: bool,
     pub(super) kept_columns: Vec<usize>,
@@ -110,6 +111,7 @@ impl StepBuffers {
     fn clear(&mut self) {
         (self.kept, self.next) = (false, None);
         self.columns.clear();
+        self.tree = Tree::default();
     }
 }
 
@@ -163,10 +165,9 @@ impl KvCache {
         self.set_variant(step.variant)?;
         self.step.clear();
         self.step.columns.extend(step.columns.iter());
-        self.step.contiguous = step.columns.contiguous();
         let plain_rows = self.is_dense(0) && !self.groups[0].rule.evicts();
         let alone = self.positions.is_alone(self.step.columns[0].seq);
-        self.step.whole_past = self.step.contiguous && plain_rows && alone;
+        self.step.whole_past = step.columns.contiguous() && plain_rows && alone;
         Ok(Step { cache: self, variant: step.variant, ended: false })
     }
 
@@ -333,11 +334,8 @@ impl KvCache {
             // No split has cache tensors.
             self.keep_columns(Keep::All)?;
         }
-        let StepBuffers { columns, kept_columns, contiguous, .. } = &self.step;
-        let in_order = *contiguous && kept_columns.iter().enumerate().all(|(i, &column)| i == column);
-        for &column in kept_columns {
-            self.positions.advance(columns[column], in_order);
-        }
+        let StepBuffers { columns, kept_columns, .. } = &self.step;
+        kept_columns.iter().for_each(|&column| self.positions.advance(columns[column]));
         for group in &mut self.groups {
             group.age = group.age.saturating_add(1);
             group.n_evict = 0;
@@ -380,6 +378,26 @@ impl Step<'_> {
         Ok(())
     }
 
+    /// Lets the columns attend as those of a tree from now on: each sees its ancestors instead of all columns before it.
+    ///
+    /// # Errors
+    /// [`KvError::StepMismatch`] for a tree of other columns; [`KvError::Committed`] after a commit. The step goes on.
+    pub fn attend(&mut self, tree: &Tree) -> Result<(), KvError> {
+        self.before_commits()?;
+        let columns = &self.cache.step.columns;
+        same("columns of the tree", columns.len(), tree.len())?;
+        if let Some(&Column { seq, pos }) = columns.first() {
+            let other = tree.columns(seq, pos).iter().zip(columns).find(|(expected, found)| expected != *found);
+            if let Some((expected, found)) = other {
+                same("position of a column of the tree", expected.pos, found.pos)?;
+                same("sequence of a column of the tree", usize::from(seq.0), usize::from(found.seq.0))?;
+            }
+        }
+        self.cache.step.tree = tree.clone();
+        self.cache.step.whole_past = false;
+        Ok(())
+    }
+
     /// The variant it runs.
     pub fn variant(&self) -> Variant {
         self.variant
@@ -417,7 +435,8 @@ impl Step<'_> {
     }
 
     /// Writes a group's mask. Each column sees the rows of its own sequence up to its position, as far as the group's window
-    /// goes, the new columns of its sequence before it, and itself; padding sees nothing.
+    /// goes, the new columns of its sequence before it (in a [tree](Self::attend) its ancestors), and itself; padding sees
+    /// nothing.
     ///
     /// *Shape*: `[AR, CL]` of the group, row-major: past at `past_idx + slot`, new columns at `CL - AR + i` (concat) or
     /// `cache_index + i` (scatter).

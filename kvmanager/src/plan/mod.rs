@@ -24,6 +24,7 @@ mod logits;
 mod overflow;
 mod policy;
 mod step;
+mod tree;
 mod variants;
 mod walk;
 
@@ -41,6 +42,7 @@ pub use logits::{LogitsRequest, plan_into};
 pub use overflow::Overflow;
 pub use policy::Policy;
 pub use step::{FmtWriter, InferenceStep, MaskCol, Numbered, Plan};
+pub use tree::{Tree, TreeColumn, TreeFault};
 pub use variants::Variants;
 
 use crate::cells::SeqId;

@@ -10,6 +10,8 @@ pub enum Action {
     Process(usize),
     Batch(Vec<(u8, usize)>),
     Select(Vec<bool>),
+    /// Steps back from each column to its parent (0: it has none), the column whose path is kept, a sequence seen too.
+    Tree(Vec<usize>, usize, u8),
     Rewind(usize),
     Remove(u8, Range<usize>),
     Keep(u8),
@@ -19,13 +21,16 @@ pub enum Action {
     Divide(u8, Range<usize>, usize),
     ShiftOut(usize, usize),
     Compact(usize),
-    Move { mode: usize, shapes: usize },
+    Move {
+        mode: usize,
+        shapes: usize,
+    },
     Abandon,
     Clear,
 }
 
 impl Action {
-    pub const KINDS: [&str; 15] = [
+    pub const KINDS: [&str; 16] = [
         "process",
         "batch",
         "select",
@@ -41,6 +46,7 @@ impl Action {
         "move",
         "abandon",
         "clear",
+        "tree",
     ];
 
     /// Its place in [`Action::KINDS`].
@@ -61,6 +67,7 @@ impl Action {
             Self::Move { .. } => 12,
             Self::Abandon => 13,
             Self::Clear => 14,
+            Self::Tree(..) => 15,
         }
     }
 }
@@ -73,6 +80,7 @@ pub fn any_action() -> impl Strategy<Value = Action> {
         6 => (1..14usize).prop_map(Action::Process),
         3 => prop::collection::vec((seq.clone(), 1..4usize), 1..4).prop_map(Action::Batch),
         2 => prop::collection::vec(any::<bool>(), 1..6).prop_map(Action::Select),
+        3 => (prop::collection::vec(0..4usize, 1..8), 0..8usize, 0..4u8).prop_map(|(p, leaf, s)| Action::Tree(p, leaf, s)),
         3 => (0..20usize).prop_map(Action::Rewind),
         2 => (seq.clone(), range()).prop_map(|(s, r)| Action::Remove(s, r)),
         1 => seq.clone().prop_map(Action::Keep),

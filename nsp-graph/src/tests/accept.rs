@@ -102,7 +102,9 @@ fn check_roles(layout: &ModelLayout, name: &str) {
                     InputRole::Sin(table) => format!("{}position_ids_sin", layout.rope_tables[*table].prefix),
                     InputRole::Positions | InputRole::Distances => "position_ids".into(),
                     InputRole::CacheIndex(g) => layout.groups[*g].index.clone(),
+                    InputRole::Alpha(alpha) => layout.alphas[*alpha].clone(),
                     InputRole::Past(kv) => kv_name(layout, &split.kv[kv.0].tensor, "in"),
+                    InputRole::Weight(weight) => layout.weights[*weight].info.name.clone(),
                     InputRole::Wire(w) => {
                         let wire = &layout.wires[w.0];
                         assert!(wire.producer < split.index && wire.consumers.contains(&split.index), "{name}");
@@ -242,7 +244,11 @@ fn groups_by_prefix() {
     for graph in bundle.iter_mut().flat_map(|b| &mut b.graphs) {
         graph.inputs.iter_mut().find(|t| t.name == "swa_attention_mask").unwrap().name = "window".into();
     }
-    let options = Options { groups: vec![group("past_", None), group("swa_", Some("window"))], select: None };
+    let options = Options {
+        groups: vec![group("past_", None), group("swa_", Some("window"))],
+        select: None,
+        ..Options::default()
+    };
     let layout = analyze(&bundle, &options).unwrap();
     assert_eq!(layout.groups[1].mask, "window");
 }
@@ -328,6 +334,37 @@ fn embeddings_made_by_a_lut_are_a_wire() {
         Model { embeds: true, ..Model::default() }.layout(&[(1, 128)]).unwrap().input,
         ModelInput::Embeds { width: 128 }
     );
+}
+
+#[test]
+fn a_head_may_take_its_weight_as_an_input() {
+    let model = Model { parts: &[Part::First(2), Part::Head], ..Model::default() };
+    let mut bundle = model.bundle(&[(1, 128), (32, 128)]);
+    let weight = || TensorInfo::new("lm_head_weight", [512, 128], Dtype::F16);
+    bundle[1].graphs.iter_mut().for_each(|graph| graph.inputs.push(weight()));
+    let layout = analyze(&bundle, &Options::default()).unwrap();
+    assert_eq!(layout.weights, [crate::WeightInput { info: weight(), binary: 1 }]);
+    assert!(layout.splits[1].graphs.iter().all(|g| g.inputs == [InputRole::Wire(WireIdx(0)), InputRole::Weight(0)]));
+    assert_eq!(layout.wires.len(), 1);
+
+    // One that a split outputs is a tensor between splits.
+    let mut wired = bundle.clone();
+    wired[0].graphs.iter_mut().for_each(|graph| graph.outputs.push(weight()));
+    let layout = analyze(&wired, &Options::default()).unwrap();
+    assert_eq!((layout.weights.len(), layout.wires.len()), (0, 2));
+
+    let refused = |change: &dyn Fn(&mut TensorInfo)| {
+        let mut bundle = bundle.clone();
+        change(bundle[1].graphs[1].inputs.last_mut().unwrap());
+        analyze(&bundle, &Options::default()).unwrap_err().to_string()
+    };
+    assert_eq!(
+        refused(&|t| t.dims = vec![64, 128]),
+        "graph `ar32_cl128_2_of_2` of `part2.bin`: tensor `lm_head_weight` has shape [64, 128], expected an extent of 512, as \
+         the logits have"
+    );
+    assert!(refused(&|t| t.dims = vec![128, 512]).contains("`lm_head_weight`"));
+    assert!(refused(&|t| t.name = "lm_head".into()).contains("`lm_head`"), "any other name is unknown");
 }
 
 #[test]
