@@ -15,7 +15,8 @@ use chat_template::{Message, named};
 use open_genie::{Bundle, Conversation, Reply, StopReason, chat_template};
 
 use crate::args::{
-    BackendArgs, BundleArgs, ChatArgs, LongContextArgs, PolicyArg, SocArgs, ThreadArgs, number, read_bundle,
+    BackendArgs, BundleArgs, ChatArgs, GrammarArgs, LongContextArgs, LoraArgs, PolicyArg, SocArgs, SpeculationArgs,
+    ThreadArgs, number, read_bundle,
 };
 use crate::commands::run::{self, SamplerArgs};
 use crate::exit::ExitStatus;
@@ -54,6 +55,12 @@ pub struct Args {
     pub policy: PolicyArg,
     #[command(flatten)]
     pub long_context: LongContextArgs,
+    #[command(flatten)]
+    pub grammar: GrammarArgs,
+    #[command(flatten)]
+    pub lora: LoraArgs,
+    #[command(flatten)]
+    pub speculation: SpeculationArgs,
     #[command(flatten)]
     pub threads: ThreadArgs,
 }
@@ -119,7 +126,12 @@ fn open(args: &Args, bundle: Bundle, printer: &Printer) -> Result<Conversation> 
     };
     let options = args.threads.apply(args.soc.apply(args.backend.options()?)).policy(args.policy.into());
     let limit = bundle.config().max_num_tokens();
-    let mut session = bundle.open(&args.long_context.apply(options))?.into_session()?;
+    let mut options = args.speculation.apply(args.long_context.apply(options));
+    if let Some(grammar) = args.grammar.read()? {
+        options = options.grammar(grammar);
+    }
+    let mut session = bundle.open(&options)?.into_session()?;
+    args.lora.apply(&mut session)?;
     session.start_with_sampler(run::sampler(session.sampler().clone(), &args.sampler)?);
     session.set_max_tokens(args.max_tokens.map(|n| n as usize).or(limit).or(Some(MAX_TOKENS)));
     Ok(Conversation::new(session, template))
