@@ -492,6 +492,11 @@ impl Dialog {
         &self.tokenizer
     }
 
+    /// The special tokens and sizes of the config.
+    pub fn context(&self) -> &ContextSettings {
+        &self.context
+    }
+
     /// The sampler, for its seed and random state.
     pub fn sampler(&self) -> &Sampler {
         &self.sampler
