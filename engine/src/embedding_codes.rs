@@ -104,7 +104,7 @@ impl Codes {
         if self.signed && raw & sign != 0 { raw - 2 * sign } else { raw }
     }
 
-    /// As many numbers as columns are one a column, also where there are as many rows.
+    /// As many numbers as columns are one per column, also where there are as many rows.
     fn at<'a, T>(&self, list: &'a [T], row: usize, column: usize) -> &'a T {
         match list.len() {
             1 => &list[0],

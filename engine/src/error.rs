@@ -272,7 +272,7 @@ pub enum EngineError {
     QuantisationFile {
         /// The file.
         path: PathBuf,
-        /// Bytes for one number, for one a column, for one a row.
+        /// Bytes for one number, for one per column, for one per row.
         expected: [usize; 3],
         /// Bytes of the file.
         found: usize,
@@ -326,6 +326,15 @@ pub enum EngineError {
         expected: u64,
         /// Bytes of the file.
         found: u64,
+    },
+
+    /// An image that cannot be placed.
+    #[error("the grid of an image: expected {expected}, found {found}")]
+    Grid {
+        /// What it should be.
+        expected: String,
+        /// What it is.
+        found: String,
     },
 
     /// Rows of embeddings that the model cannot take.
@@ -514,6 +523,13 @@ fn for_prefix(prefix: &str) -> String {
 
 fn and_prefix(prefix: &str) -> String {
     if prefix.is_empty() { String::new() } else { format!(" and `prefix` {prefix}") }
+}
+
+impl EngineError {
+    /// Whether the cache cannot go back as far as was asked: the tokens have to be processed again.
+    pub fn rows_are_gone(&self) -> bool {
+        matches!(self, Self::Kv(KvError::Rewind { .. }))
+    }
 }
 
 impl From<PlanError> for EngineError {

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use chat_template::ChatTemplate;
 use dialog::sampler::SamplerRules;
-use dialog::{Dialog, DialogConfig, SamplerCallback, Tokenizer};
+use dialog::{Dialog, DialogConfig, Grammar, SamplerCallback, Tokenizer};
 use engine::{Engine, EngineConfig, EngineError, ModelHash, PrefixCache, StopFlag, TokenModel};
 use genie_bundle::calibration::CalibrationMismatch;
 use genie_bundle::config::Problem;
@@ -80,6 +81,14 @@ impl Bundle {
     /// Layers rotate keys in different ways, so that rows cannot be moved to other positions; `false` if the bundle does not say.
     pub fn has_mixed_rotation(&self) -> bool {
         Manifest::read(self.config.base()).is_ok_and(|manifest| manifest.source.mixed_rotation)
+    }
+
+    /// The chat template that the bundle carries from its checkpoint; `None` if it has none.
+    ///
+    /// # Errors
+    /// [`Error::Template`].
+    pub fn chat_template(&self) -> Result<Option<ChatTemplate>, Error> {
+        Ok(chat_template::find::in_folder(self.config.base(), None)?)
     }
 
     /// What an engine is opened with, apart from what a full context drops.
@@ -159,6 +168,7 @@ impl Bundle {
             in_full: false,
             prefix_cache: None,
             calibration_mismatch: None,
+            grammar: options.grammar.clone(),
             opening: began.elapsed(),
             threads,
             bundle: self,
@@ -195,6 +205,8 @@ pub struct Model {
     in_full: bool,
     prefix_cache: Option<PrefixCache>,
     calibration_mismatch: Option<CalibrationMismatch>,
+    /// What replies must follow, if not what the config says.
+    grammar: Option<Grammar>,
     opening: Duration,
     threads: Threads,
     bundle: Bundle,
@@ -222,7 +234,7 @@ impl Model {
     /// A session with an empty context.
     ///
     /// # Errors
-    /// The tokenizer cannot be loaded.
+    /// The tokenizer cannot be loaded; a grammar cannot be followed with it.
     pub fn into_session(self) -> Result<Session, Error> {
         let began = Instant::now();
         let as_genie = matches!(self.engine.policy(), Policy::Genie);
@@ -241,6 +253,9 @@ impl Model {
             dialog.set_sampler(dialog.sampler().settings().clone().with_rules(SamplerRules::Genie));
         }
         dialog.set_sampler_callback(self.sampler_callback);
+        if self.grammar.is_some() {
+            dialog.set_grammar(self.grammar.as_ref()).map_err(Error::Dialog)?;
+        }
         dialog.set_prefix_cache(self.prefix_cache);
         dialog.set_init_time(self.opening + began.elapsed());
         Ok(Session::new(dialog, self.weights, self.bundle, (self.active, second_active)))

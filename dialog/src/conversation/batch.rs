@@ -71,6 +71,10 @@ impl Dialog {
         if !matches!(code, Begin | Complete | Continue | End) {
             return Err(DialogError::NotAQuery { code });
         }
+        if self.grammar.is_some() {
+            let (expected, found) = ("a dialog without a grammar".into(), "one".into());
+            return Err(DialogError::Kind { kind: "batch", expected, found });
+        }
         let (began, found, most) = (Instant::now(), texts.len(), Self::MOST_PROMPTS);
         if !(1..=most).contains(&found) {
             return Err(DialogError::BatchSize { found, most });

@@ -10,6 +10,7 @@
 
 mod batch;
 pub(crate) mod codes;
+mod constrained;
 mod control;
 pub(crate) mod decoding;
 mod dialog;
@@ -17,6 +18,7 @@ pub(crate) mod drafting;
 pub(crate) mod error;
 mod generation;
 mod history;
+mod jump;
 pub(crate) mod lanes;
 mod lora;
 mod query_plan;

@@ -36,6 +36,10 @@ impl MultiStream {
     }
 
     fn start(&mut self, decoding: &mut Decoding<'_>) -> Result<Option<StopReason>, DialogError> {
+        if decoding.reply.grammar.is_some() {
+            let (expected, found) = ("a dialog without a grammar".into(), "one".into());
+            return Err(DialogError::Kind { kind: "multistream", expected, found });
+        }
         let rules = LaneRules { whole_texts: decoding.as_genie(), own_context: false };
         let logits = match decoding.process_input()? {
             Ok(logits) => logits,

@@ -17,11 +17,6 @@ pub(super) fn unsupported(root: &Node<'_>) -> Vec<Problem> {
         let hint = format!("this build runs {} dialogs", known.join(", "));
         out.push(not_yet(&d, "type", &format!("dialog type `{kind}`")).hint(hint));
     }
-    if let Some(g) = d.get("context").and_then(|c| c.get("grammar"))
-        && let Some(backend) = g.str("backend").filter(|b| !b.is_empty())
-    {
-        out.push(not_yet(&g, "backend", &format!("grammar backend `{backend}`")));
-    }
     if let Some(h) = d.get("harmony")
         && (h.has("type") || h.str("chat-format").is_some_and(|f| f != "none"))
     {

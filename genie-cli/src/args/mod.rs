@@ -2,7 +2,9 @@
 
 mod backend;
 mod bundle;
+mod chat;
 mod embedding_file;
+mod grammar;
 mod long_context;
 mod lora;
 pub mod number;
@@ -15,7 +17,9 @@ mod verbosity;
 
 pub use backend::BackendArgs;
 pub use bundle::{BundleArgs, read_bundle};
+pub use chat::ChatArgs;
 pub use embedding_file::EmbeddingFile;
+pub use grammar::GrammarArgs;
 pub use long_context::LongContextArgs;
 pub use lora::LoraArgs;
 pub use policy::{PolicyArg, warn_of_doubts, warn_of_nominal_costs};
