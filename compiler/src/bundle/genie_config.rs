@@ -4,7 +4,8 @@
 //! *Source*: measured config schema of API 1.21 (`docs/genie.md`); layout as in the golden bundles.
 
 use crate::family::ModelSpec;
-use genie_bundle::{HTP_CONFIG_FILE, TOKENIZER_FILE};
+use crate::options::GraphKinds;
+use genie_bundle::{EMBEDDINGS_FILE, HTP_CONFIG_FILE, TOKENIZER_FILE};
 use genie_types::RopeScaling;
 use serde_json::{Value, json};
 
@@ -15,7 +16,13 @@ const SEED: u32 = 42;
 
 /// The whole document. `binaries` in execution order, `ctx_size` the longest CL compiled; `htp` when there is a backend
 /// config beside it.
-pub(crate) fn genie_config(spec: &ModelSpec, ctx_size: usize, binaries: &[String], htp: bool) -> Value {
+pub(crate) fn genie_config(
+    spec: &ModelSpec,
+    ctx_size: usize,
+    binaries: &[String],
+    htp: bool,
+    kinds: &GraphKinds,
+) -> Value {
     let tokens = &spec.tokens;
     let eos = match tokens.eos.as_slice() {
         [] => json!(UNSET),
@@ -33,7 +40,7 @@ pub(crate) fn genie_config(spec: &ModelSpec, ctx_size: usize, binaries: &[String
         context["pad-token"] = json!(pad.0);
     }
     let sampler = &spec.sampler;
-    json!({
+    let mut config = json!({
         "dialog": {
             "version": 1,
             "type": "basic",
@@ -59,7 +66,17 @@ pub(crate) fn genie_config(spec: &ModelSpec, ctx_size: usize, binaries: &[String
                 },
             },
         },
-    })
+    });
+    if kinds.embeddings_input {
+        config["dialog"]["embedding"] = json!({
+            "version": 1,
+            "type": "lut",
+            "size": spec.hidden,
+            "datatype": "float32",
+            "lut-path": EMBEDDINGS_FILE,
+        });
+    }
+    config
 }
 
 fn backend(spec: &ModelSpec, htp: bool) -> Value {

@@ -15,14 +15,15 @@
 //! folded into the weights, or it is `c` where folding would round them. Bounded scores are `cap * tanh(..)` before the mask is added.
 //! Of each head the first elements are rotated, as many as the position tables have, in layers that rotate.
 
+use super::cache_rows::{self, Slots};
 use super::composer::{Composer, TensorValue};
 use super::sink::GraphSink;
 use super::weights::{self, LayerWeights, Linear};
-use super::{Format, LayerBuilder, Split, norm};
+use super::{LayerBuilder, Source, Split, norm};
 use crate::Result;
 use crate::family::ModelSpec;
-use genie_types::{KvKind, Variant};
-use nsp_graph::names::{self, KvName};
+use genie_types::Variant;
+use nsp_graph::names;
 
 /// Cosines and sines.
 type Tables<T> = (TensorValue<T>, TensorValue<T>);
@@ -31,6 +32,8 @@ type Tables<T> = (TensorValue<T>, TensorValue<T>);
 pub(super) struct SharedInputs<T> {
     /// `[1, 1, n, m]`, added to the scores.
     mask: TensorValue<T>,
+    /// Where new rows go, in graphs that scatter them.
+    pub(super) slots: Option<Slots<T>>,
     /// Cosines and sines, `[1, n, r/2]`; `None` where no layer rotates.
     tables: Option<Tables<T>>,
     /// Those of layers with a window, where they have their own.
@@ -49,9 +52,10 @@ impl<T: Copy + core::fmt::Debug> SharedInputs<T> {
         spec: &ModelSpec,
         split: &Split,
         variant: Variant,
-        format: Format,
+        Source { format, kinds, .. }: &Source<'_>,
         graph: &mut Composer<S>,
     ) -> Result<Self> {
+        let (format, slots) = (*format, Slots::declare(spec, variant, kinds.cache, graph)?);
         let (n, m, width) = (variant.ar().get(), variant.cl().get(), spec.rope_dim());
         let dtype = graph.dtype();
         let mask = graph.input(names::ATTENTION_MASK, vec![1, 1, n, m], dtype)?;
@@ -79,6 +83,7 @@ impl<T: Copy + core::fmt::Debug> SharedInputs<T> {
         let mut constant = |name: &str, value: Option<f64>| value.map(|v| graph.scalar(name, v as f32)).transpose();
         Ok(Self {
             mask,
+            slots,
             tables,
             local_tables,
             scale: constant("attention_scale", weights::score_scale(spec, format))?,
@@ -88,7 +93,7 @@ impl<T: Copy + core::fmt::Debug> SharedInputs<T> {
     }
 
     /// Rotates heads `[1, h, n, d]` of a layer if it does.
-    fn rotate<S: GraphSink<Tensor = T>>(
+    pub(super) fn rotate<S: GraphSink<Tensor = T>>(
         &self,
         spec: &ModelSpec,
         layer: usize,
@@ -114,34 +119,17 @@ pub(super) fn lower<S: GraphSink>(
 ) -> Result<TensorValue<S::Tensor>> {
     let LayerBuilder { variant, graph, x, shared } = builder;
     let shared = shared.as_ref().expect("a split with layers declares mask and positions");
-    let (n, past) = (variant.ar().get(), variant.past_capacity());
+    let n = variant.ar().get();
     let ModelSpec { n_heads, n_kv_heads, head_dim, .. } = *spec;
     let at = |part: &str| format!("model_layers_{layer}_self_attn_{part}");
-    let cache_name =
-        |kind, is_input| KvName { prefix: names::DEFAULT_GROUP, kind, layer, head: None, is_input }.to_string();
 
     let h = norm::optional(spec, graph, &format!("model_layers_{layer}_"), x, weights.before_attention.as_ref())?;
     let h = graph.rows(&at("rows_in"), &h)?;
     let q = project(graph, &at("q"), &h, &weights.q, weights.q_norm.as_ref(), n_heads, spec)?;
-    let k = project(graph, &at("k"), &h, &weights.k, weights.k_norm.as_ref(), n_kv_heads, spec)?;
-    let v = project(graph, &at("v"), &h, &weights.v, None, n_kv_heads, spec)?;
     let q = shared.rotate(spec, layer, graph, &at("q_rope"), q)?;
-    let k = shared.rotate(spec, layer, graph, &at("k_rope"), k)?;
-
-    let k = graph.transpose(&at("k_columns"), &k, [0, 1, 3, 2])?;
-    let k = graph.reshape(&at("k_new"), &k, vec![n_kv_heads, 1, head_dim, n], Some(&cache_name(KvKind::Key, false)))?;
-    let v =
-        graph.reshape(&at("v_new"), &v, vec![n_kv_heads, 1, n, head_dim], Some(&cache_name(KvKind::Value, false)))?;
-    let (k, v) = if past == 0 {
-        (k, v)
-    } else {
-        let dtype = graph.dtype();
-        let dims = vec![n_kv_heads, 1, head_dim, past];
-        let past_key = graph.input(&cache_name(KvKind::Key, true), dims, dtype)?;
-        let dims = vec![n_kv_heads, 1, past, head_dim];
-        let past_value = graph.input(&cache_name(KvKind::Value, true), dims, dtype)?;
-        (graph.concat(&at("k_all"), &past_key, &k, 3)?, graph.concat(&at("v_all"), &past_value, &v, 2)?)
-    };
+    let new = (&weights.k, &weights.v, weights.k_norm.as_ref());
+    let new = cache_rows::new_rows(spec, layer, graph, shared, &h, new)?;
+    let (k, v) = cache_rows::with_past(spec, layer, *variant, graph, shared, new)?;
 
     let q = graph.reshape(&at("q_groups"), &q, vec![n_kv_heads, spec.group_size(), n, head_dim], None)?;
     let mut scores = graph.matmul(&at("scores"), &q, &k)?;
@@ -169,7 +157,7 @@ pub(super) fn lower<S: GraphSink>(
 }
 
 /// Projects rows `h` to heads `[1, heads, n, d]`, normalised where there is a gamma: each head, or all of them together.
-fn project<S: GraphSink>(
+pub(super) fn project<S: GraphSink>(
     graph: &mut Composer<S>,
     node: &str,
     h: &TensorValue<S::Tensor>,

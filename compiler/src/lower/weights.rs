@@ -48,7 +48,7 @@ pub(super) struct LayerWeights<W> {
 }
 
 impl<W> Linear<W> {
-    fn try_map<U>(&self, f: &mut impl FnMut(&W) -> Result<U>) -> Result<Linear<U>> {
+    pub(super) fn try_map<U>(&self, f: &mut impl FnMut(&W) -> Result<U>) -> Result<Linear<U>> {
         Ok(Linear { weight: f(&self.weight)?, bias: self.bias.as_ref().map(f).transpose()? })
     }
 }

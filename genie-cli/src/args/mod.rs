@@ -2,6 +2,7 @@
 
 mod backend;
 mod bundle;
+mod graph_kinds;
 mod long_context;
 pub mod number;
 mod policy;
@@ -12,6 +13,7 @@ mod verbosity;
 
 pub use backend::BackendArgs;
 pub use bundle::{BundleArgs, read_bundle};
+pub use graph_kinds::GraphKindArgs;
 pub use long_context::LongContextArgs;
 pub use policy::{PolicyArg, warn_of_doubts, warn_of_nominal_costs};
 pub use soc::SocArgs;

@@ -13,7 +13,7 @@ use qnn_api::library::runtime;
 use qnn_api::{Backend, PerfPolicy};
 use serde_json::{Value, json};
 
-use crate::args::{BackendArgs, VariantArgs};
+use crate::args::{BackendArgs, GraphKindArgs, VariantArgs};
 use crate::exit::ExitStatus;
 use crate::failure::UserError;
 use crate::printer::Printer;
@@ -41,6 +41,8 @@ pub struct Args {
     /// stays quantised].
     #[arg(long, value_enum)]
     pub weights: Option<WeightsArg>,
+    #[command(flatten)]
+    pub kinds: GraphKindArgs,
     #[command(flatten)]
     pub htp: HtpArgs,
     /// Replace the bundle in that folder. What its manifest does not list stays; a folder without a bundle is never replaced.
@@ -135,6 +137,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
             WeightsArg::Q8 => Weights::Q8_0,
             WeightsArg::Q4 => Weights::Q4_0,
         }),
+        kinds: args.kinds.kinds(),
         htp: htp_options(args)?,
         force: args.force,
         ..CompileOptions::new(&args.model, &args.output)
