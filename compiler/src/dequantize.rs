@@ -4,7 +4,8 @@
 //! rounded weights, and other programs can run it too.
 //! *Trap*: a factor that is folded into a weight is divided out after rounding, which may change the last bit.
 
-use crate::checkpoint::{SINGLE_FILE, file_header, fused_name};
+use crate::checkpoint::{SINGLE_FILE, file_header};
+use crate::family::fused_name;
 use crate::lower::{Format, LinearForm, check_weights, rounded_weights};
 use crate::model::Model;
 use crate::{Precision, Result, Weights, fs};

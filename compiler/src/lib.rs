@@ -29,6 +29,7 @@
 //! | [`GgufError`] | what is wrong with a GGUF file, in its own names |
 //! | `own_weights` | the weight format of a model where no other is asked for |
 //! | `model_files` | the small files of a model, in a folder or in memory |
+//! | [`AdapterSource`] | LoRA adapters of PEFT, in the graphs or added to the weights |
 //! | `lower` | a [`ModelSpec`] to QNN ops, all variants side by side, each weight read once |
 //! | `weight_files` | weights that graphs take as inputs, as files of the bundle |
 //! | `size` | predicted file lengths, and where to cut |
@@ -59,6 +60,7 @@ mod gguf_error;
 mod hint;
 mod htp;
 mod json;
+mod lora;
 mod lower;
 mod model;
 mod model_files;
@@ -85,6 +87,6 @@ pub use genie_bundle::{CONFIG_FILE, Manifest};
 pub use gguf_error::GgufError;
 pub use hint::Hint;
 pub use htp::{FILE_LIMIT, HtpOptions};
-pub use options::{CacheUpdate, CompileOptions, GraphKinds, Precision, Splits, Weights};
+pub use options::{AdapterSource, CacheUpdate, CompileOptions, GraphKinds, Precision, Splits, Weights};
 pub use progress::{Amount, Progress, Silent, Stage};
 pub use qnn::{compile, compile_and_prove};

@@ -4,7 +4,7 @@
 //! reads. Its weights are read from the file itself.
 
 use crate::checkpoint::Checkpoint;
-use crate::family::{CONFIG, Configuration, ModelSpec};
+use crate::family::{CONFIG, Configuration, Family, ModelSpec, NormKind};
 use crate::gguf::{Gguf, in_stored_keys, in_stored_words};
 use crate::model_files::ModelFiles;
 use crate::{CompileError, Result};
@@ -38,7 +38,8 @@ impl Model {
     pub(crate) fn open(path: &Path) -> Result<Self> {
         if is_file(path)? {
             let gguf = Gguf::open(path)?;
-            return Self::of_gguf(&gguf).map_err(|error| in_stored_words(path, error));
+            let family = gguf.family()?;
+            return Self::of_gguf(&gguf, family).map_err(|error| in_stored_words(path, family, error));
         }
         let files = ModelFiles::Folder(path.into());
         let mut configuration = Configuration::read(&files)?;
@@ -52,8 +53,7 @@ impl Model {
         Ok(Self { spec, checkpoint, files, notes })
     }
 
-    fn of_gguf(gguf: &Gguf) -> Result<Self> {
-        let family = gguf.family()?;
+    fn of_gguf(gguf: &Gguf, family: Family) -> Result<Self> {
         let path = &gguf.path;
         let config = gguf.config()?;
         let json = |value: Value| value.to_string().into_bytes();
@@ -66,9 +66,16 @@ impl Model {
         let Configuration { mut spec, mut notes, .. } =
             Configuration::read(&files).map_err(|error| in_stored_keys(path, family, error))?;
         gguf.set_biases(&mut spec);
+        if spec.norm == NormKind::RmsPlusOne {
+            // llama.cpp's converter has added the one.
+            spec.norm = NormKind::Rms;
+        }
         contents.insert(TOKENIZER_FILE, json(gguf.tokenizer(spec.vocab)?));
         notes.extend(gguf.unread_note().into_iter().chain(gguf.tokenizer_note()?));
-        let checkpoint = Checkpoint::of_gguf(gguf, spec.head_dim)?;
+        let mut checkpoint = Checkpoint::of_gguf(gguf, spec.head_dim)?;
+        if family.info().fused {
+            checkpoint.split_fused(&spec)?;
+        }
         let files = ModelFiles::Made { of: path.clone(), contents };
         Ok(Self { spec, checkpoint, files, notes })
     }

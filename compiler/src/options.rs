@@ -32,6 +32,10 @@ pub struct CompileOptions {
     pub weights: Option<Weights>,
     /// Kinds of graphs beside the plain ones.
     pub kinds: GraphKinds,
+    /// LoRA adapters in the bundle, which switch at run time.
+    pub lora: Vec<AdapterSource>,
+    /// Folders of LoRA adapters that are added to the weights.
+    pub lora_merge: Vec<PathBuf>,
     /// The Hexagon chip to compile for; `None` for the backend's own device.
     pub htp: Option<HtpOptions>,
     /// Replace a bundle in the output directory; what else is there stays. A directory without a bundle is never replaced.
@@ -52,6 +56,8 @@ impl CompileOptions {
             precision: Precision::F16,
             weights: None,
             kinds: GraphKinds::default(),
+            lora: Vec::new(),
+            lora_merge: Vec::new(),
             htp: None,
             force: false,
         }
@@ -124,10 +130,43 @@ impl CompileOptions {
         {
             return Err(CompileError::HeadTooWide { least: *least, head: head.clone() });
         }
+        if !rows_only.is_empty() && !self.lora.is_empty() {
+            return Err(CompileError::RowsOnlyAndLora);
+        }
         if self.kinds.embeddings_input && self.splits == Splits::LutDecoderLmhead {
             return Err(CompileError::EmbeddingsAndLut);
         }
         Ok(())
+    }
+}
+
+/// An adapter to compile into a bundle.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdapterSource {
+    /// Its name in the bundle; `None` for the folder's.
+    pub name: Option<String>,
+    /// Its folder.
+    pub dir: PathBuf,
+}
+
+impl AdapterSource {
+    /// The adapter in a folder, by the folder's name.
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
+        Self { name: None, dir: dir.into() }
+    }
+
+    /// The same under another name.
+    #[must_use]
+    pub fn named(self, name: impl Into<String>) -> Self {
+        Self { name: Some(name.into()), ..self }
+    }
+
+    /// Reads `DIR` or `NAME=DIR`.
+    pub fn parse(text: &str) -> Self {
+        match text.split_once('=') {
+            Some((name, dir)) if !name.contains('/') => Self::new(dir).named(name),
+            _ => Self::new(text),
+        }
     }
 }
 

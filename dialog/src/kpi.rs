@@ -25,9 +25,48 @@ pub struct QueryKpis {
     pub prefill_time: Option<Duration>,
     /// From the first sampled token to the end.
     pub generation_time: Duration,
+    /// Tokens drawn: those delivered, and the one that ended the reply (EOS, EOT).
+    pub n_drawn: usize,
+    /// What became of drafts, for a kind that makes them.
+    pub speculation: Option<Speculation>,
+}
+
+/// What became of the drafts of one reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Speculation {
+    /// Steps that processed a draft.
+    pub n_rounds: usize,
+    /// Tokens of all drafts.
+    pub n_drafted: usize,
+    /// Those of them that were accepted.
+    pub n_accepted: usize,
+    /// Genie's count of generated tokens leaves out the first, which no round has given.
+    pub without_first: bool,
+}
+
+impl Speculation {
+    /// Share of the drafted tokens that was accepted, 0 to 1.
+    pub fn acceptance(&self) -> Option<f64> {
+        (self.n_drafted > 0).then(|| self.n_accepted as f64 / self.n_drafted as f64)
+    }
 }
 
 impl QueryKpis {
+    /// Generated tokens as Genie counts them: with a kind that drafts, an EOS counts.
+    pub fn n_generated_for_genie(&self) -> usize {
+        match self.speculation {
+            Some(speculation) => self.n_drawn.saturating_sub(usize::from(speculation.without_first)),
+            None => self.n_generated,
+        }
+    }
+
+    /// Tokens that a round has given on average, as Genie has it: `(generated - 1) / rounds`.
+    pub fn acceptance_rate(&self) -> Option<f64> {
+        let n_rounds = self.speculation?.n_rounds;
+        let n = self.n_generated_for_genie().checked_sub(1).filter(|n| *n > 0)?;
+        (n_rounds > 0).then(|| n as f64 / n_rounds as f64)
+    }
+
     /// Prompt tokens per second: those that the model processed over the time to the first token (or of the prefill).
     pub fn prompt_rate(&self) -> Option<f64> {
         rate(self.n_prompt.saturating_sub(self.n_restored), self.time_to_first_token.or(self.prefill_time)?)
@@ -43,6 +82,9 @@ fn rate(n: usize, time: Duration) -> Option<f64> {
     if time.is_zero() { None } else { Some(n as f64 / time.as_secs_f64()) }
 }
 
+/// The event of applying an adapter.
+const APPLY_LORA: &str = "GenieDialog_applyLora";
+
 struct Event {
     name: &'static str,
     start: Duration,
@@ -55,6 +97,7 @@ pub struct Profile {
     epoch: Instant,
     made: SystemTime,
     create: Option<Event>,
+    /// Queries, and switches of adapters between them.
     queries: Vec<Event>,
     kpis: Kpis,
 }
@@ -80,6 +123,14 @@ impl Profile {
         let mut values = Map::new();
         values.insert("init-time".into(), value(micros(init), "us"));
         self.create = Some(Event { name: "GenieDialog_create", start: Duration::ZERO, stop: init, values });
+    }
+
+    /// Notes that LoRA adapters were applied.
+    pub(crate) fn applied_lora(&mut self, began: Instant, took: Duration) {
+        let mut values = Map::new();
+        values.insert("lora-adapter-switching-time".into(), value(micros(took), "us"));
+        let start = began.saturating_duration_since(self.epoch);
+        self.queries.push(Event { name: APPLY_LORA, start, stop: self.epoch.elapsed(), values });
     }
 
     /// Notes a save.
@@ -110,10 +161,13 @@ impl Profile {
         }
         if let Some(time) = kpis.time_to_first_token {
             put("time-to-first-token", value(micros(time), "us"));
-            put("num-generated-tokens", value(json!(kpis.n_generated), ""));
+            put("num-generated-tokens", value(json!(kpis.n_generated_for_genie()), ""));
             // Genie writes the rate of a single token as 0.
             put("token-generation-rate", value(json!(kpis.generation_rate().unwrap_or(0.0)), "toks/sec"));
             put("token-generation-time", value(micros(kpis.generation_time), "us"));
+            if let Some(rate) = kpis.acceptance_rate() {
+                put("token-acceptance-rate", value(json!(rate), ""));
+            }
         }
         let start = began.saturating_duration_since(self.epoch);
         self.queries.push(Event { name: "GenieDialog_query", start, stop: self.epoch.elapsed(), values });
@@ -121,7 +175,7 @@ impl Profile {
 
     /// Queries so far.
     pub fn n_queries(&self) -> usize {
-        self.queries.len()
+        self.queries.iter().filter(|event| event.name != APPLY_LORA).count()
     }
 
     /// The profile as Genie's `GenieProfile_getJsonData` gives it, without trace events.
@@ -170,6 +224,7 @@ mod tests {
             time_to_first_token: Some(Duration::from_millis(500)),
             prefill_time: None,
             generation_time: Duration::from_secs(2),
+            ..QueryKpis::default()
         };
         assert_eq!((k.prompt_rate(), k.generation_rate()), (Some(200.0), Some(5.0)));
         // D11: restored tokens are no speed.
@@ -190,6 +245,7 @@ mod tests {
             time_to_first_token: Some(Duration::from_micros(1000)),
             prefill_time: None,
             generation_time: Duration::from_micros(4000),
+            ..QueryKpis::default()
         };
         p.queried(Instant::now(), &k);
         let json = p.to_json();

@@ -211,10 +211,24 @@ const CHANGES: &[Change] = &[
     ("an unknown key", |c| c.set("/dialog/sampler/temperature", json!(1)), &["config-schema"]),
     ("both ways to say positions", |c| c.set(&format!("{HTP}/pos-id-dim"), json!(4)), &["config-schema"]),
     ("an empty stop string", |c| c.set("/dialog/stop-sequence", json!([""])), &["config-schema"]),
-    ("LoRA", |c| {
-        let lora = json!({"version": 1, "adapters": [{"version": 1, "name": "a", "bin-sections": ["a.bin"]}]});
+    ("LoRA by files of weights", |c| {
+        let lora = json!({"version": 1, "lora-version": 1, "adapters": [{"version": 1, "name": "a", "path": "a.bin"}]});
         c.set(&format!("{ENGINE}/model/binary/lora"), lora);
     }, &["config-unsupported"]),
+    ("a LoRA strength that no graph takes", |c| {
+        let lora = json!({"version": 1, "adapters": [{"version": 1, "name": "a", "alphas": ["x"]}]});
+        c.set(&format!("{ENGINE}/model/binary/lora"), lora);
+    }, &["lora-alpha"]),
+    ("a LoRA strength that no adapter has", |c| {
+        for graph in 0..c.info_mut(0).graphs.len() {
+            let alpha = genie_types::TensorInfo::new("lora_alpha", [1], genie_types::Dtype::F16);
+            c.info_mut(0).graphs[graph].inputs.push(alpha);
+        }
+    }, &["lora-unnamed"]),
+    ("two LoRA sections for one binary", |c| {
+        let lora = json!({"version": 1, "adapters": [{"version": 1, "name": "a", "bin-sections": ["a.bin", "b.bin"]}]});
+        c.set(&format!("{ENGINE}/model/binary/lora"), lora);
+    }, &["lora-sections"]),
     ("Genie 1.0", |c| c.genie_api = genie_bundle::config::GenieApi::parse("1.0"), &["config-api", "config-api"]),
     ("a list of EOS for Genie 1.1", |c| {
         c.genie_api = genie_bundle::config::GenieApi::parse("1.1");

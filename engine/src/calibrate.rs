@@ -125,14 +125,14 @@ impl<X: Executor> Engine<X> {
         }
         let tensors = self.kv.geometry()?;
         let cells = (0..rows).map(|pos| Cell { pos, rotated_pos: pos, seqs: 1 }).collect();
-        let group = GroupImage { cells, per_head_rows: false };
+        let group = GroupImage::of_cells(cells);
         let zeros = |t: &kvmanager::KvTensor| {
             let (element, size) = t.pad_element();
             element[..size].repeat(t.rows_bytes(rows) / size)
         };
         let data = tensors.iter().map(zeros).collect();
         let groups = vec![group; self.kv.variants().groups().len()];
-        self.kv.import(&KvImage { groups, next: vec![(SeqId(0), rows)], tensors, data })?;
+        self.kv.import(&KvImage { groups, next: vec![(SeqId(0), rows)], tensors, data, ..KvImage::default() })?;
         Ok(())
     }
 }

@@ -50,6 +50,8 @@ pub struct EngineConfig {
     /// Where a group drops rows by `KeyDiff`: the share of the newest mean in the running anchor that keys are compared with,
     /// above 0 and at most 1; `None` for the mean itself. [`Engine::set_scorer`](crate::Engine::set_scorer) takes any other scorer.
     pub anchor_alpha: Option<f32>,
+    /// LoRA adapters that the graphs have strengths for, or that are sections of the context binaries.
+    pub lora: LoraConfig,
     /// Load and use only these graphs.
     pub select_graphs: Option<Vec<String>>,
     /// What saved caches are marked with; `None` for a mark taken from the context binaries' bytes. Give the source's own
@@ -91,6 +93,7 @@ impl EngineConfig {
             long_context: Vec::new(),
             context_shift: None,
             anchor_alpha: None,
+            lora: LoraConfig::default(),
             select_graphs: None,
             model_hash: None,
             mixed_rotation: false,
@@ -138,6 +141,39 @@ impl EngineConfig {
         }
         Ok(())
     }
+}
+
+/// LoRA adapters of a bundle.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LoraConfig {
+    /// Each with a name of its own.
+    pub adapters: Vec<LoraAdapter>,
+    /// Adapters that share quantisation parameters; an adapter is in one of them at most.
+    pub groups: Vec<LoraGroup>,
+    /// Inputs that hold strengths, beside those of the adapters.
+    pub alphas: Vec<String>,
+}
+
+/// One LoRA adapter.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LoraAdapter {
+    /// Its name.
+    pub name: String,
+    /// The inputs that hold its strength.
+    pub alphas: Vec<String>,
+    /// Sections that replace parts of the context binaries, one file for each binary in the order of the binaries; or none.
+    pub bin_sections: Vec<PathBuf>,
+}
+
+/// Adapters that share quantisation parameters.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LoraGroup {
+    /// Its name.
+    pub name: String,
+    /// Names of its adapters.
+    pub members: Vec<String>,
+    /// Sections that are applied before those of its first adapter, one file for each binary.
+    pub quant_bin_sections: Vec<PathBuf>,
 }
 
 /// A file of token embeddings: one row after the other, by id.

@@ -20,6 +20,7 @@ use crate::head::Head;
 use crate::head_weight;
 use crate::input_writer::InputWriters;
 use crate::io::{BufferRole, IoBuffers};
+use crate::lora::Lora;
 use crate::model::no_embeddings;
 use crate::positions;
 use crate::quant::QuantParams;
@@ -27,7 +28,8 @@ use crate::run::{Scratch, SeqTokens};
 use crate::saved::ModelIdentity;
 use crate::transcript::{Sequences, Transcript};
 use crate::{
-    ChoosePath, ContextShift, EngineError, QnnExecutor, SequenceModel, StepLog, StopFlag, TokenModel, TreeRow,
+    ChoosePath, ContextShift, EngineError, LoraModel, QnnExecutor, SequenceModel, StepLog, StopFlag, TokenModel,
+    TreeRow,
 };
 
 /// A loaded model with its cache.
@@ -43,6 +45,7 @@ pub struct Engine<X = QnnExecutor> {
     pub(crate) scratch: Scratch,
     pub(crate) vocab_size: usize,
     pub(crate) identity: ModelIdentity,
+    pub(crate) lora: Lora,
     pub(crate) stop: StopFlag,
 }
 
@@ -80,6 +83,7 @@ impl<X: Executor> Engine<X> {
                 return Err(EngineError::Unsupported { what: format!("a model with {dtype} logits"), hint: "" });
             }
         }
+        let lora = Lora::new(config.lora.clone(), &layout, &mut io, matches!(config.policy, Policy::Genie))?;
         let vocab_size = writers.n_embeddings().map_or(layout.vocab_size, |n| n.min(layout.vocab_size));
         if config.pad_token.0 as usize >= vocab_size {
             return Err(EngineError::PadToken { found: config.pad_token, vocab_size });
@@ -101,6 +105,7 @@ impl<X: Executor> Engine<X> {
             context_shift,
             vocab_size,
             identity: ModelIdentity::new(config),
+            lora,
             stop: StopFlag::default(),
             graphs: Graphs {
                 executor,
@@ -186,6 +191,10 @@ impl<X: Executor> TokenModel for Engine<X> {
         self.graphs.layout.vocab_size
     }
 
+    fn widest_step(&self) -> Option<usize> {
+        Some(self.kv.variants().with_logits().ar_max())
+    }
+
     fn context_size(&self) -> usize {
         self.kv.variants().limit()
     }
@@ -233,6 +242,14 @@ impl<X: Executor> TokenModel for Engine<X> {
 
     fn make_room(&mut self, tokens: &[TokenId]) -> Result<usize, EngineError> {
         self.shift_for(tokens)
+    }
+
+    fn lora(&mut self) -> Option<&mut dyn LoraModel> {
+        Some(self)
+    }
+
+    fn lora_label(&self) -> String {
+        Engine::lora_label(self)
     }
 
     fn stop_flag(&self) -> Option<StopFlag> {
@@ -312,6 +329,10 @@ impl<X: Executor> SequenceModel for Engine<X> {
 
     fn share(&mut self, src: SeqId, dst: SeqId, range: Range<usize>) -> Result<(), EngineError> {
         Engine::share(self, src, dst, range)
+    }
+
+    fn merge(&mut self, from: &[SeqId], dst: SeqId) -> Result<(), EngineError> {
+        Engine::merge(self, from, dst)
     }
 
     fn remove(&mut self, seq: SeqId, range: Range<usize>) -> Result<usize, EngineError> {

@@ -7,6 +7,8 @@ use kvmanager::{KvError, Overflow, PlanError};
 use nsp_graph::LayoutError;
 use session_store::StoreError;
 
+use crate::ExecuteError;
+
 /// A refusal of the engine. Unless documented otherwise, the dialog's state is as before the call.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -29,6 +31,91 @@ pub enum EngineError {
         found: TokenId,
         /// Entries of the vocabulary.
         vocab_size: usize,
+    },
+
+    /// A LoRA adapter is asked for where there is none.
+    #[error("no LoRA adapter `{wanted}`: the bundle has no adapters")]
+    NoAdapters {
+        /// The adapter.
+        wanted: String,
+    },
+
+    /// No LoRA adapter of that name.
+    #[error("no LoRA adapter `{name}`: the bundle has {}", quoted(known))]
+    UnknownAdapter {
+        /// The name.
+        name: String,
+        /// Those that there are.
+        known: Vec<String>,
+    },
+
+    /// No graph has an input for that strength of an adapter.
+    #[error("no graph has the LoRA strength `{name}`: there {}", are(known))]
+    UnknownAlpha {
+        /// The input.
+        name: String,
+        /// Those that there are.
+        known: Vec<String>,
+    },
+
+    /// A strength that is no number.
+    #[error("LoRA strength of `{name}`: expected a finite number, found {found}")]
+    LoraStrength {
+        /// The adapter or the input.
+        name: String,
+        /// The strength.
+        found: f32,
+    },
+
+    /// A strength for an adapter that has none.
+    #[error("LoRA adapter `{adapter}` has no strength: no graph takes one")]
+    NoStrength {
+        /// The adapter.
+        adapter: String,
+    },
+
+    /// Two adapters at once that have the same strength, or that both replace parts of the binaries.
+    #[error(
+        "LoRA adapters `{first}` and `{second}` cannot be applied at once: they use the same input or the same sections"
+    )]
+    SharedAlpha {
+        /// One of them.
+        first: String,
+        /// The other.
+        second: String,
+    },
+
+    /// An adapter's section files do not match the binaries.
+    #[error(
+        "LoRA adapter `{adapter}` has {found} section files, expected one for each of the {expected} context binaries"
+    )]
+    SectionCount {
+        /// The adapter.
+        adapter: String,
+        /// Context binaries.
+        expected: usize,
+        /// Section files.
+        found: usize,
+    },
+
+    /// A section file that the backend does not take.
+    #[error("section `{path}` of LoRA adapter `{adapter}` cannot be applied")]
+    Sections {
+        /// The adapter.
+        adapter: String,
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: ExecuteError,
+    },
+
+    /// The parts that an adapter has replaced cannot be put back, only replaced by those of another.
+    #[error(
+        "LoRA adapter `{adapter}` has replaced parts of the context binaries, which only another adapter of that kind can"
+    )]
+    SectionsStay {
+        /// The adapter.
+        adapter: String,
     },
 
     /// A file that is not there.
@@ -175,6 +262,39 @@ pub enum EngineError {
         row_bytes: u64,
         /// Bytes of the file.
         found: u64,
+    },
+
+    /// A graph that is no text encoder's.
+    #[error("graph `{graph}` is no text encoder: expected a tensor `{tensor}`, found {}", quoted(found))]
+    NotAnEncoder {
+        /// The graph.
+        graph: String,
+        /// What it lacks.
+        tensor: &'static str,
+        /// What it has there.
+        found: Vec<String>,
+    },
+
+    /// A tensor of a text encoder of another shape.
+    #[error("`{tensor}` of the text encoder `{graph}` has shape {found:?}, expected {expected:?}")]
+    EncoderShape {
+        /// The graph.
+        graph: String,
+        /// The tensor.
+        tensor: String,
+        /// What it should be.
+        expected: Vec<usize>,
+        /// What it is.
+        found: Vec<usize>,
+    },
+
+    /// A text with more tokens than the encoder's longest graph.
+    #[error("the text has {found} tokens, but the encoder takes at most {most}")]
+    TextTooLong {
+        /// Its tokens, special ones included.
+        found: usize,
+        /// The most there may be.
+        most: usize,
     },
 
     /// The file of a weight that the LM head takes as an input has another length than the tensor.
@@ -346,6 +466,32 @@ pub enum EngineError {
         /// The failure.
         source: Box<EngineError>,
     },
+}
+
+impl EngineError {
+    /// True where LoRA adapters cannot be applied or set.
+    pub fn is_about_lora(&self) -> bool {
+        matches!(
+            self,
+            Self::NoAdapters { .. }
+                | Self::UnknownAdapter { .. }
+                | Self::UnknownAlpha { .. }
+                | Self::LoraStrength { .. }
+                | Self::NoStrength { .. }
+                | Self::SharedAlpha { .. }
+                | Self::SectionCount { .. }
+                | Self::Sections { .. }
+                | Self::SectionsStay { .. }
+        )
+    }
+}
+
+fn quoted(names: &[String]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+fn are(names: &[String]) -> String {
+    if names.is_empty() { "are none".into() } else { format!("are {}", quoted(names)) }
 }
 
 fn for_prefix(prefix: &str) -> String {

@@ -38,4 +38,14 @@ pub trait Executor: Send {
         graph: usize,
         io: &mut dyn Iterator<Item = Binding<'io>>,
     ) -> Result<(), ExecuteError>;
+
+    /// Replaces parts of a context binary, of the layout's number `binary`, by those of a section file: an adapter's weights.
+    ///
+    /// # Errors
+    ///
+    /// The backend's own; executors that cannot say so.
+    fn apply_sections(&mut self, binary: usize, section: &[u8]) -> Result<(), ExecuteError> {
+        let _ = (binary, section);
+        Err("this executor takes no sections of context binaries".into())
+    }
 }

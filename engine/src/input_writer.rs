@@ -97,7 +97,8 @@ impl InputWriters {
                         Kind::Rope(RopeTable::new(&angles, limit, sin, encoding()?))
                     }
                     InputRole::Embeds => Kind::Embeds(Box::new(embedder(graph, config, encoding()?)?)),
-                    InputRole::Past(_) | InputRole::Wire(_) | InputRole::Weight(_) => continue,
+                    // Strengths are written when they change.
+                    InputRole::Alpha(_) | InputRole::Past(_) | InputRole::Wire(_) | InputRole::Weight(_) => continue,
                 };
                 writers.push(InputWriter { buffer, kind });
             }

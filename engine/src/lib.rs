@@ -35,16 +35,18 @@
 //! | go on when the context is full | [`Eviction`], [`ContextShift`], [`GroupOptions`], [`HolePolicy`]; [`Overflow`] is what does not fit |
 //! | keep prompt prefixes on disk | [`PrefixCache`] |
 //! | measure a model | [`perplexity::of_window`], [`perplexity::NllStats`]; [`calibrate`] for [`Policy::Cost`] |
+//! | switch LoRA adapters | [`LoraModel`], [`LoraConfig`] |
 //! | stop a long prompt from another thread | [`StopFlag`], from [`TokenModel::stop_flag`] |
 //! | write each step's tensors to files | [`DumpOptions`], [`EngineConfig::dump`] |
 //! | see which graphs ran, and how long they took | [`StepLog`], [`GraphProfile`] |
+//! | turn a text into vectors | [`TextEncoder`] |
 //! | run graphs by other means than QNN | [`Executor`], [`Binding`]; [`QnnExecutor`] is the one over QNN |
 //! | know what went wrong | [`EngineError`] |
 //!
 //! Inside, one concept per file: `load` opens files; `run` is the loop over a plan's steps, `graphs` one step of it,
 //! `rollback` and `genie_overflow` the way back after a failure; `input_writer`, `mask`, `rope`, `distances`, `embed` write a
 //! step's inputs, `positions` says which table is which, `io` holds the buffers, `head` the logits,
-//! `quant` their element types; `sequences`, `saved`, `cache`, `context_shift` and `transcript` are the cache's operations
+//! `quant` their element types; `lora` the adapters and their strengths; `sequences`, `saved`, `cache`, `context_shift` and `transcript` are the cache's operations
 //! and its tokens.
 //!
 //! # What it must never know
@@ -72,6 +74,7 @@ mod head_weight;
 mod input_writer;
 mod io;
 mod load;
+pub mod lora;
 mod mask;
 pub mod model;
 pub mod perplexity;
@@ -87,13 +90,14 @@ mod saved;
 pub mod sequences;
 pub mod step_log;
 pub mod stop;
+pub mod text_encoder;
 mod transcript;
 pub mod tree;
 
 #[cfg(test)]
 mod tests;
 
-pub use config::{EmbeddingLut, EngineConfig, LutDtype};
+pub use config::{EmbeddingLut, EngineConfig, LoraAdapter, LoraConfig, LoraGroup, LutDtype};
 pub use context_shift::ContextShift;
 pub use dump::DumpOptions;
 pub use engine::Engine;
@@ -104,6 +108,7 @@ pub use kvmanager::{
     Admission, ContextLimit, Eviction, HolePolicy, KeyScorer, ModeKind, Overflow, PlanError, Policy, SeqId,
 };
 pub use load::Reading;
+pub use lora::{LoraModel, LoraSwitch};
 pub use model::{SequenceModel, TokenModel};
 pub use nsp_graph::GroupOptions;
 pub use prefix_cache::{FromPrefix, PrefixCache, PrefixCacheFault};
@@ -113,5 +118,6 @@ pub use run::SeqTokens;
 pub use session_store::{CacheSchema, ModelHash, Snapshot};
 pub use step_log::StepLog;
 pub use stop::StopFlag;
+pub use text_encoder::{Encoded, EncoderOptions, TextEncoder};
 pub use transcript::Transcript;
 pub use tree::{ChoosePath, TreeRow};

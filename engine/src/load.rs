@@ -33,7 +33,12 @@ impl Engine {
                 contexts.push(context);
             }
         }
-        let options = Options { groups: config.cache_groups.clone(), select: config.select_graphs.clone() };
+        let of_adapters = config.lora.adapters.iter().flat_map(|adapter| &adapter.alphas);
+        let options = Options {
+            groups: config.cache_groups.clone(),
+            select: config.select_graphs.clone(),
+            alphas: of_adapters.chain(&config.lora.alphas).cloned().collect(),
+        };
         let layout = analyze(&binaries, &options)?;
         for note in layout.note_lines() {
             tracing::warn!("{note}");

@@ -6,7 +6,7 @@ use genie_types::TokenId;
 use kvmanager::{Admission, SeqId};
 use session_store::{CacheSchema, Snapshot};
 
-use crate::{ChoosePath, EngineError, SeqTokens, StepLog, StopFlag, Transcript, TreeRow};
+use crate::{ChoosePath, EngineError, LoraModel, SeqTokens, StepLog, StopFlag, Transcript, TreeRow};
 
 /// A model with a cache: tokens in, logits out. [`Engine`](crate::Engine) is one; tests of the layers above have theirs.
 ///
@@ -15,6 +15,11 @@ use crate::{ChoosePath, EngineError, SeqTokens, StepLog, StopFlag, Transcript, T
 pub trait TokenModel: Send {
     /// Entries of the vocabulary, by the logits of the graphs.
     fn vocab_size(&self) -> usize;
+
+    /// Most tokens of one step with a row of logits for each; `None` if the model does not know.
+    fn widest_step(&self) -> Option<usize> {
+        None
+    }
 
     /// Most tokens a dialog may hold.
     fn context_size(&self) -> usize;
@@ -52,6 +57,16 @@ pub trait TokenModel: Send {
     /// The same model for several sequences at once; `None` if it knows only one.
     fn sequences(&mut self) -> Option<&mut dyn SequenceModel> {
         None
+    }
+
+    /// The adapters of this model; `None` if it can have none.
+    fn lora(&mut self) -> Option<&mut dyn LoraModel> {
+        None
+    }
+
+    /// The LoRA adapters that rows are computed with now, with their strengths; empty for none.
+    fn lora_label(&self) -> String {
+        String::new()
     }
 
     /// What stops this model between two steps, from any thread; `None` if nothing can.
@@ -204,6 +219,16 @@ pub trait SequenceModel: TokenModel {
     ///
     /// [`EngineError::Kv`] where the cache cannot; as for the operations below.
     fn share(&mut self, src: SeqId, dst: SeqId, range: Range<usize>) -> Result<(), EngineError>;
+
+    /// Lets `dst` own all rows of other sequences, whatever their positions, and go on behind as many positions as it then
+    /// has rows. The others are empty afterwards.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Kv`]; [`EngineError::Unsupported`] for a model that cannot.
+    fn merge(&mut self, _from: &[SeqId], _dst: SeqId) -> Result<(), EngineError> {
+        Err(EngineError::Unsupported { what: "merging sequences of this model".into(), hint: "" })
+    }
 
     /// Takes a range of positions away from a sequence; returns the rows that became free.
     ///

@@ -94,12 +94,14 @@ impl PrefixCache {
         if model.n_past() > 0 || !fits || self.fault().is_some() {
             return Ok(FromPrefix { value: last(model, prompt)?, n_restored: 0 });
         }
-        let done = self.run_from_prefix(model, prompt, last);
+        // Rows that adapters had a part in are theirs alone.
+        let this = Self { store: self.store.with_adapters(&model.lora_label()), ..self.clone() };
+        let done = this.run_from_prefix(model, prompt, last);
         match done {
             // What was processed before a stop is a prefix like any other.
             Err(EngineError::Stopped { .. }) => {
                 if model.n_past() >= self.min_tokens {
-                    self.keep(model);
+                    this.keep(model);
                 }
                 done
             }

@@ -15,6 +15,8 @@ use crate::{Binding, EngineError, ExecuteError, Executor, GraphProfile};
 #[derive(Debug)]
 pub struct QnnExecutor {
     graphs: Graphs,
+    /// By split and graph: its binary.
+    binaries: Vec<Vec<usize>>,
     profile: Option<GraphProfile>,
 }
 
@@ -56,7 +58,7 @@ impl QnnExecutor {
         };
         let split = |s: &nsp_graph::Split| s.graphs.iter().map(find).collect::<Result<Vec<_>, _>>();
         let graphs = layout.splits.iter().map(split).collect::<Result<_, _>>()?;
-        Ok(Self { graphs: Graphs::All(graphs), profile: None })
+        Ok(Self { graphs: Graphs::All(graphs), binaries: binaries(layout), profile: None })
     }
 
     /// Loads a binary when one of its graphs is to run, and frees it when another's is. `paths` are those of the binaries
@@ -65,7 +67,7 @@ impl QnnExecutor {
         let place = |g: &nsp_graph::GraphLayout| (g.binary, g.info.name.clone());
         let places = layout.splits.iter().map(|s| s.graphs.iter().map(place).collect()).collect();
         let on_demand = OnDemand { backend: backend.clone(), paths: paths.to_vec(), reading, places, loaded: None };
-        Self { graphs: Graphs::OnDemand(Box::new(on_demand)), profile: None }
+        Self { graphs: Graphs::OnDemand(Box::new(on_demand)), binaries: binaries(layout), profile: None }
     }
 
     /// The binary that is loaded now, by its place in the list, where one is at a time.
@@ -120,6 +122,21 @@ impl Executor for QnnExecutor {
             }
         }
     }
+
+    fn apply_sections(&mut self, binary: usize, section: &[u8]) -> Result<(), ExecuteError> {
+        let Graphs::All(graphs) = &mut self.graphs else {
+            return Err("binaries are loaded on demand, where what replaces their parts would be lost".into());
+        };
+        let all = graphs.iter_mut().zip(&self.binaries).flat_map(|(split, binaries)| split.iter_mut().zip(binaries));
+        for (graph, _) in all.filter(|(_, of)| **of == binary) {
+            graph.apply_binary_section(section)?;
+        }
+        Ok(())
+    }
+}
+
+fn binaries(layout: &ModelLayout) -> Vec<Vec<usize>> {
+    layout.splits.iter().map(|split| split.graphs.iter().map(|graph| graph.binary).collect()).collect()
 }
 
 impl OnDemand {

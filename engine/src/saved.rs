@@ -61,7 +61,8 @@ impl<X: Executor> Engine<X> {
             SavedSequence { seq: SeqId(seq as u8), tokens: transcript.entries().enumerate().map(token).collect() }
         });
         let (sequences, bundle) = (sequences.collect(), self.identity.bundle.clone());
-        Ok(Snapshot { model, image, sequences, bundle, ..Snapshot::default() })
+        let adapters = Some(self.lora_label());
+        Ok(Snapshot { model, image, sequences, bundle, adapters, ..Snapshot::default() })
     }
 
     /// Replaces cache and sequences by a snapshot's.
@@ -93,6 +94,9 @@ impl<X: Executor> Engine<X> {
             return Err(Overflow::ContextExceeded { n_past: 0, n_new: n_tokens, limit }.into());
         }
         snapshot.check_model(self.model_hash()?)?;
+        if !self.as_genie() {
+            snapshot.check_adapters(&self.lora_label())?;
+        }
         self.kv.import(&snapshot.image)?;
         if let Some(rows) = &mut self.graphs.writers.extra {
             transcripts.iter().flat_map(Transcript::tokens).for_each(|token| rows.leave_out(*token));

@@ -44,7 +44,7 @@ mod strict_json;
 
 pub use cache_folder::cache_folder;
 pub use calibration::Calibration;
-pub use config::{ConfigError, GenieConfig, HtpExtensions};
+pub use config::{ConfigError, EncoderConfig, GenieConfig, HtpExtensions};
 pub use error::BundleError;
 pub use file_check::FileCheck;
 pub use files::{

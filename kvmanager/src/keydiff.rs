@@ -23,6 +23,17 @@ pub trait KeyScorer: Send {
 
     /// The cache was cleared: forget what was learned from its keys.
     fn reset(&mut self) {}
+
+    /// What was learned from keys, as bytes of the scorer's own; empty for nothing. A saved cache keeps them.
+    fn save(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    /// Takes up what [`save`](Self::save) gave, after a [`reset`](Self::reset). False for bytes of another kind of scorer,
+    /// which then goes on as if it had learned nothing.
+    fn restore(&mut self, saved: &[u8]) -> bool {
+        saved.is_empty()
+    }
 }
 
 /// The reference: minus the cosine between a key and the head's anchor, a mean of keys.
@@ -71,6 +82,42 @@ impl KeyScorer for KeyDiff {
     fn reset(&mut self) {
         self.anchors.clear();
     }
+
+    fn save(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        for ((layer, head), anchor) in &self.anchors {
+            [layer.0, *head, anchor.len()].iter().for_each(|&n| out.extend((n as u32).to_le_bytes()));
+            anchor.iter().for_each(|x| out.extend(x.to_le_bytes()));
+        }
+        out
+    }
+
+    fn restore(&mut self, saved: &[u8]) -> bool {
+        self.anchors.clear();
+        let Some(anchors) = read_anchors(saved) else { return false };
+        // The mean itself is no state.
+        if self.alpha.is_some() {
+            self.anchors = anchors;
+        }
+        true
+    }
+}
+
+/// Layer, head, width (u32 each) and the anchor (f32), little-endian, until the bytes end.
+fn read_anchors(saved: &[u8]) -> Option<BTreeMap<(LayerIdx, usize), Vec<f32>>> {
+    let (words, []) = saved.as_chunks::<4>() else { return None };
+    let mut words = words.iter();
+    let mut anchors = BTreeMap::new();
+    while let Some(layer) = words.next() {
+        let mut number = || words.next().map(|&n| u32::from_le_bytes(n) as usize);
+        let (head, len) = (number()?, number()?);
+        let anchor: Vec<f32> = words.by_ref().take(len).map(|&x| f32::from_le_bytes(x)).collect();
+        if anchor.len() != len || anchor.iter().any(|x| !x.is_finite()) {
+            return None;
+        }
+        anchors.insert((LayerIdx(u32::from_le_bytes(*layer) as usize), head), anchor);
+    }
+    Some(anchors)
 }
 
 /// The keys of a head as numbers.
@@ -94,6 +141,16 @@ impl Queue {
         scorer.score(head.0, head.1.unwrap_or(head.2), keys, &mut scores);
         let mut rows: Vec<usize> = (0..n).filter(|row| sinks.binary_search(row).is_err()).collect();
         rows.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(b.cmp(&a)));
+        Self(rows)
+    }
+
+    /// The rows in the order of eviction, the next one last.
+    pub(crate) fn rows(&self) -> &[usize] {
+        &self.0
+    }
+
+    /// An order that was saved.
+    pub(crate) fn of_rows(rows: Vec<usize>) -> Self {
         Self(rows)
     }
 

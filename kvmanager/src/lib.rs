@@ -85,8 +85,8 @@ mod tensor_buf;
 mod worker;
 
 pub use cache::{
-    GroupImage, HolePolicy, Keep, KvCache, KvImage, KvOptions, MovedBytes, OnRebind, Rebind, SplitGuard, Step,
-    VisibleColumn,
+    GroupImage, HolePolicy, Keep, KvCache, KvImage, KvOptions, MovedBytes, OnRebind, Rebind, ScoredHead, ScoredRows,
+    SplitGuard, Step, VisibleColumn,
 };
 pub use cells::{Cell, CellTable, RowMove, SeqId};
 pub use error::{KvError, Reason};

@@ -3,8 +3,8 @@
 
 use genie_types::{LayerIdx, SplitIdx, Variant};
 use kvmanager::{
-    CacheGroup, Eviction, Keep, KeyScorer, KvCache, KvDtype, KvForm, KvGeometry, KvKind, KvLayout, KvOptions, KvTensor,
-    ModeKind, Policy, SeqId, SplitGeometry, Variants,
+    CacheGroup, Eviction, Keep, KeyDiff, KeyScorer, KvCache, KvDtype, KvForm, KvGeometry, KvKind, KvLayout, KvOptions,
+    KvTensor, ModeKind, Policy, ScoredRows, SeqId, SplitGeometry, Variants,
 };
 use proptest::prelude::{ProptestConfig, prop, proptest};
 use std::sync::Arc;
@@ -106,6 +106,83 @@ fn play(mode: ModeKind, transposed: bool, sinks: usize, update_every: usize, chu
             naive.age += 1;
         }
     }
+}
+
+/// Saves a cache in the middle of a queue and lets both go on: each head must drop the same rows, which only the saved order
+/// of eviction, its age and the running anchor give.
+fn saved_and_going_on(update_every: usize, n_before: usize, alpha: Option<f32>) {
+    let group = CacheGroup { long: Eviction::KeyDiff { sinks: 2, update_every }, ..CacheGroup::plain(KvForm::Concat) };
+    let geometry = KvGeometry::uniform(2, HEADS, DIM, KvDtype::F32);
+    let cache = || {
+        let spec = |ar| Variant::new(ar, 16).unwrap();
+        let variants = Variants::with_groups([spec(1), spec(4)], vec![group.clone()], Some(1000)).unwrap();
+        let scorer = alpha.map(|alpha| Box::new(KeyDiff::running(alpha)) as Box<dyn KeyScorer>);
+        KvCache::new(&geometry, variants, KvOptions { scorer, ..KvOptions::default() }).unwrap()
+    };
+    let go_on = |kv: &mut KvCache, n: usize| {
+        for step in kv.plan(&[(SeqId(0), n)], &Policy::Lenient).unwrap().steps() {
+            let mut running = kv.begin(step).unwrap();
+            for view in running.split(SplitIdx(0)).unwrap().views() {
+                let first = step.n_past();
+                for (i, x) in view.new.chunks_exact_mut(4).enumerate() {
+                    // Numbers that differ in every place, so that scores do.
+                    let x_new = ((first * 131 + i * 29 + view.spec.layer.0 * 7) % 97) as f32 - 40.0;
+                    x.copy_from_slice(&x_new.to_le_bytes());
+                }
+            }
+            running.commit(SplitIdx(0), Keep::All).unwrap();
+            running.finish().unwrap();
+        }
+    };
+    let (mut live, mut other) = (cache(), cache());
+    go_on(&mut live, n_before);
+    go_on(&mut other, 33);
+    other.import(&live.export().unwrap()).unwrap();
+    assert_eq!(other.export().unwrap(), live.export().unwrap());
+    for n in [1, 1, 1, 3, 1, 4, 9] {
+        go_on(&mut live, n);
+        go_on(&mut other, n);
+        assert_eq!(
+            other.export().unwrap(),
+            live.export().unwrap(),
+            "saved after {n_before}, scored every {update_every}"
+        );
+    }
+}
+
+#[test]
+fn a_restored_cache_goes_on_with_the_saved_order_of_eviction() {
+    for update_every in [1, 3, 5, 100] {
+        for n_before in [3, 15, 16, 17, 18, 21, 40] {
+            for alpha in [None, Some(0.2)] {
+                saved_and_going_on(update_every, n_before, alpha);
+            }
+        }
+    }
+}
+
+#[test]
+fn an_order_of_eviction_that_cannot_be_is_refused() {
+    let rule = Eviction::KeyDiff { sinks: 1, update_every: 9 };
+    let image = cache(rule, 20, &Arc::default()).export().unwrap();
+    let refused = |change: &dyn Fn(&mut ScoredRows)| {
+        let mut image = image.clone();
+        change(image.groups[0].scored.as_mut().expect("it has scored"));
+        let mut other = cache(rule, 3, &Arc::default());
+        let why = other.import(&image).unwrap_err().to_string();
+        assert_eq!(other.state().n_past, 3, "as it was");
+        why
+    };
+    let far = refused(&|scored| scored.heads[0].rows[0] = 15);
+    assert!(far.contains("layer 0, head 0: row 15 is to be dropped of 15"), "{far}");
+    let twice = refused(&|scored| scored.heads[1].rows = vec![4, 4]);
+    assert!(twice.contains("layer 0, head 1: row 4 is to be dropped twice"), "{twice}");
+    let few = refused(&|scored| drop(scored.heads.pop()));
+    assert!(few.contains("has the order of eviction of"), "{few}");
+    // A cache that reserves more tokens must not drop them by an order that did not know of it.
+    let mut other = cache(Eviction::KeyDiff { sinks: 3, update_every: 9 }, 3, &Arc::default());
+    other.import(&image).unwrap();
+    assert_eq!(other.export().unwrap().groups[0].scored, None);
 }
 
 /// A cache of 15 rows whose rule is given, its reference scorer counting resets, and tokens of sequence 0 in it.

@@ -7,7 +7,7 @@ use crate::kv::{self, Forms, SplitKv};
 use crate::layout::{GraphKind, GraphLayout, GroupLayout, ModelInput, ModelLayout, Note, RopeTable, Split};
 use crate::names::{self, KvName};
 use crate::signature::{self, Draft, GroupNames, InTag, Names, OutTag};
-use crate::{order, weights, wiring};
+use crate::{alphas, order, weights, wiring};
 
 /// The graphs of one context binary.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,6 +36,8 @@ pub struct Options {
     pub groups: Vec<GroupOptions>,
     /// Use only the graphs of these names.
     pub select: Option<Vec<String>>,
+    /// Inputs that hold strengths of LoRA adapters, beside those whose names begin with `lora_alpha`.
+    pub alphas: Vec<String>,
 }
 
 /// From tensor lists to meaning.
@@ -49,7 +51,8 @@ pub fn analyze(binaries: &[BinaryGraphs], options: &Options) -> Result<ModelLayo
     let all_outputs = || chosen.iter().flat_map(|(_, info)| &info.outputs);
     let embeds_are_made = all_outputs().any(|t| t.name == names::INPUTS_EMBEDS);
     let ropes = rope_prefixes(&chosen);
-    let names = Names { groups: &groups, ropes: &ropes, embeds_are_made };
+    let alphas = alphas::find(&chosen, &options.alphas);
+    let names = Names { groups: &groups, ropes: &ropes, alphas: &alphas, embeds_are_made };
     let mut notes = Vec::new();
     let mut drafts = Vec::new();
     for ((binary, graph, source), info) in &chosen {
@@ -106,12 +109,14 @@ pub fn analyze(binaries: &[BinaryGraphs], options: &Options) -> Result<ModelLayo
         input: embeds.map_or(ModelInput::Ids, |width| ModelInput::Embeds { width }),
         vocab_size,
         rope_tables,
+        alphas,
         native_kv,
         notes,
     })
 }
 
-type Chosen<'a> = ((usize, GraphIdx, &'a str), &'a GraphInfo);
+/// A graph with its binary, its number there, and the binary's name.
+pub(crate) type Chosen<'a> = ((usize, GraphIdx, &'a str), &'a GraphInfo);
 
 fn select<'a>(binaries: &'a [BinaryGraphs], options: &Options) -> Result<Vec<Chosen<'a>>, LayoutError> {
     let all: Vec<Chosen<'a>> = binaries

@@ -71,6 +71,12 @@ pub(crate) fn tensors(draft: &Draft<'_>, groups: &[GroupNames]) -> Result<(), La
                     "float16, float32, ufixed8 or ufixed16",
                 )?;
             }
+            InTag::Alpha(_) => {
+                if t.n_elems() == 0 {
+                    return Err(draft.shape_error(t, "[1], or more numbers that are all set to the same"));
+                }
+                dtype(draft, t, FLOAT_OR_FIXED, "float16, float32, ufixed8, ufixed16, sfixed8 or sfixed16")?;
+            }
             InTag::Index(_) => {
                 // A number, or one for each row.
                 if t.dims.last() == Some(&1) {

@@ -105,6 +105,8 @@ pub enum InputRole {
     Distances,
     /// First slot to write, of a cache group, or the slot of each row.
     CacheIndex(usize),
+    /// Strength of a LoRA adapter (index into [`ModelLayout::alphas`]).
+    Alpha(usize),
     /// The past of a cache tensor.
     Past(KvIdx),
     /// An earlier split's output.
@@ -287,6 +289,8 @@ pub struct ModelLayout {
     pub vocab_size: usize,
     /// Rotary tables; the one without a prefix first. Empty for models without rotary inputs.
     pub rope_tables: Vec<RopeTable>,
+    /// Names of the inputs that hold strengths of LoRA adapters, in order.
+    pub alphas: Vec<String>,
     /// True if every cache tensor is in hardware tiles, in and out.
     pub native_kv: bool,
     /// Oddities, for a log or a doctor.

@@ -44,6 +44,7 @@
 
 #![forbid(unsafe_code)]
 
+mod alphas;
 mod analyze;
 mod check;
 pub mod error;

@@ -19,6 +19,9 @@ pub const POSITION_IDS: &str = "position_ids";
 /// First cache slot that a scatter graph writes, `[1]` int32, or the slot of each row, `[AR]`; other groups put their
 /// prefix before it.
 pub const CACHE_INDEX: &str = "cache_index";
+/// Strength of a LoRA adapter whose weights are in the graph, a number; names that begin so are such inputs, and others that
+/// the configuration names.
+pub const LORA_ALPHA: &str = "lora_alpha";
 /// The logits, `[1, AR, vocab]`.
 pub const LOGITS: &str = "logits";
 /// Prefix of the default cache group.

@@ -30,6 +30,7 @@ pub(crate) enum InTag<'a> {
     Index(usize),
     Kv(usize, KvName<'a>),
     Pixels,
+    Alpha(usize),
     Free,
 }
 
@@ -87,6 +88,8 @@ pub(crate) struct Names<'n> {
     pub(crate) groups: &'n [GroupNames],
     /// Prefixes of the rotary tables.
     pub(crate) ropes: &'n [String],
+    /// Inputs with strengths of adapters.
+    pub(crate) alphas: &'n [String],
     /// Some graph of the bundle outputs `inputs_embeds`, so it is not a token input.
     pub(crate) embeds_are_made: bool,
 }
@@ -97,7 +100,7 @@ pub(crate) fn read<'a>(
     info: &'a GraphInfo,
     known: &Names<'_>,
 ) -> Result<Draft<'a>, LayoutError> {
-    let Names { groups, ropes, embeds_are_made } = *known;
+    let Names { groups, ropes, alphas, embeds_are_made } = *known;
     let at = GraphAt { graph: info.name.as_str().into(), source: source.into() };
     for list in [&info.inputs, &info.outputs] {
         if let Some(t) = list.iter().enumerate().find_map(|(i, t)| list[..i].iter().find(|o| o.name == t.name)) {
@@ -126,6 +129,7 @@ pub(crate) fn read<'a>(
                         }
                     })
                     .or_else(|| rope_tag(name, ropes))
+                    .or_else(|| alphas.iter().position(|alpha| alpha == name).map(InTag::Alpha))
                     .unwrap_or(InTag::Free),
             },
         })

@@ -145,6 +145,7 @@ pub(crate) fn roles(
         InTag::Positions => InputRole::Positions,
         InTag::Distances => InputRole::Distances,
         InTag::Index(g) => InputRole::CacheIndex(g),
+        InTag::Alpha(alpha) => InputRole::Alpha(alpha),
         InTag::Kv(g, name) => InputRole::Past(kv.index(g, &name).expect("kv::read saw every cache tensor")),
         InTag::Pixels | InTag::Free => {
             let reads = |w: &Wire| w.consumers.contains(&SplitIdx(s));

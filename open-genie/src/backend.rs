@@ -86,6 +86,13 @@ pub(crate) struct ActiveBackend {
     _vote: Option<PowerVote>,
 }
 
+impl ActiveBackend {
+    /// The same backend for another model; the vote stays with the first, which is dropped last.
+    pub(crate) fn share(&self) -> Self {
+        Self { backend: self.backend.clone(), _vote: None }
+    }
+}
+
 /// Opens a backend for a bundle. The config's backend extensions name SoC and clocks; options override them.
 pub(crate) fn start(options: &Options, config: &BackendSettings, threads: &Threads) -> Result<ActiveBackend, Error> {
     let extensions = HtpExtensions::from_files(&config.extensions)?;

@@ -43,6 +43,8 @@ pub enum Error {
     CoresUnknown,
     #[error("unknown long context `{text}`: expected `window:N`, `shift`, `shift:N`, `keydiff`, `keydiff:N` or `none`")]
     UnknownLongContext { text: String },
+    #[error("`{text}` is no LoRA adapter: expected `NAME` or `NAME:STRENGTH`, a finite number")]
+    BadLora { text: String },
     #[error("tokens are reserved for long context, but there is none: {found} reserved tokens")]
     ReservedWithoutLongContext { found: usize },
     #[error("unknown SoC `{name}`")]
@@ -79,6 +81,10 @@ pub enum Error {
     Start { backend: String, source: qnn_api::Error },
     #[error("`{key}` of the config is {token}, but the model's vocabulary has {vocab_size} entries")]
     SpecialToken { key: &'static str, token: TokenId, vocab_size: usize },
+    #[error("the encoder's vectors have {found} numbers, the config's `embed-size` is {expected}")]
+    EncoderWidth { expected: usize, found: usize },
+    #[error("the text has {found} tokens, but the encoder takes at most {most}")]
+    TextTooLong { found: usize, most: usize },
     #[error("cannot load the bundle's graphs")]
     Graphs { source: EngineError },
 
@@ -98,6 +104,10 @@ pub enum Error {
     Engine(#[from] EngineError),
     #[error(transparent)]
     Dialog(DialogError),
+    #[error("cannot open the `{role}` model")]
+    SecondModel { role: &'static str, source: Box<Error> },
+    #[error("a speculation `{text}` is not known: expected {expected}")]
+    UnknownSpeculation { text: String, expected: String },
     #[error("{error}")]
     ContextExceeded { error: Box<DialogError>, fits: Option<Admission> },
     #[error(transparent)]
@@ -211,6 +221,22 @@ pub enum Hint {
     LeaveOutSystemLibrary,
     /// Leave out the SoC, or choose an HTP backend.
     LeaveOutSoc,
+    /// Choose a window that the graphs hold beside the reserved tokens, or a bundle with a longer context.
+    ShorterWindow {
+        /// The most tokens of it.
+        most: usize,
+        /// Reserved tokens beside it.
+        reserved: usize,
+    },
+    /// Reserve at most so many tokens.
+    ReserveFewer {
+        /// The most.
+        most: usize,
+    },
+    /// Choose one of the kinds of long context.
+    ChooseLongContext,
+    /// Choose a kind of long context beside the reserved tokens, or reserve none.
+    LongContextToReserve,
     /// Set a cache folder.
     SetCacheFolder,
     /// A backend's own hint.
@@ -284,11 +310,29 @@ impl Error {
             Self::NothingToVerify => Hint::GenerateTokens,
             Self::Tolerance { .. } => Hint::ChooseTolerance,
             Self::Restore { source, .. } => saved_hint(source)?,
-            Self::Graphs { source: EngineError::Kv(KvError::Memory { .. }) } => Hint::SmallerContext,
+            Self::Graphs { source } | Self::Engine(source) => graphs_hint(source)?,
+            Self::UnknownLongContext { .. } => Hint::ChooseLongContext,
+            Self::ReservedWithoutLongContext { .. } => Hint::LongContextToReserve,
             #[cfg(feature = "demo")]
             Self::NoCacheFolder | Self::DemoOccupied { .. } => Hint::SetCacheFolder,
             _ => return None,
         })
+    }
+}
+
+/// What helps against an engine that does not open.
+fn graphs_hint(error: &EngineError) -> Option<Hint> {
+    match *error {
+        EngineError::Kv(KvError::Memory { .. }) => Some(Hint::SmallerContext),
+        // With more reserved tokens than the graphs hold no window fits.
+        EngineError::WindowTooLong { sinks, most, .. } if sinks >= most => {
+            Some(Hint::ReserveFewer { most: most.max(1) - 1 })
+        }
+        EngineError::WindowTooLong { sinks, most, .. } => {
+            Some(Hint::ShorterWindow { most: most - sinks, reserved: sinks })
+        }
+        EngineError::TooManyReserved { most, .. } => Some(Hint::ReserveFewer { most }),
+        _ => None,
     }
 }
 
@@ -355,6 +399,21 @@ impl fmt::Display for Hint {
             Self::CopyBundleAgain => f.write_str("copy the bundle again, or compile it again; then check the disk"),
             Self::SmallerContext => f.write_str("use a bundle with a smaller context length, or free memory"),
             Self::LongerText => f.write_str("give a longer text, and at least one window"),
+            Self::ShorterWindow { most, reserved: 0 } => {
+                write!(f, "choose a window of at most {most} tokens, or a bundle with a longer context")
+            }
+            Self::ShorterWindow { most, reserved } => write!(
+                f,
+                "choose a window of at most {most} tokens beside the {reserved} reserved ones, or a bundle with a longer context"
+            ),
+            Self::ReserveFewer { most: 0 } => f.write_str("reserve no tokens, or use a bundle with a longer context"),
+            Self::ReserveFewer { most } => {
+                write!(f, "reserve at most {most} tokens, or use a bundle with a longer context")
+            }
+            Self::ChooseLongContext => f.write_str(
+                "a window keeps the last tokens exactly, a shift goes on without end, keydiff keeps what differs",
+            ),
+            Self::LongContextToReserve => f.write_str("choose a kind of long context, or reserve no tokens"),
             Self::SetCacheFolder => f.write_str("set GENIE_CACHE to a writable folder"),
             Self::Backend(hint) => hint.fmt(f),
         }

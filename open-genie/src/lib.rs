@@ -22,9 +22,12 @@
 //! | choose backend, SoC, clocks, threads, planner policy | [`Options`], [`BackendChoice`], [`Perf`], [`Pin`], [`PolicyChoice`] |
 //! | look at a bundle before loading it | [`Bundle`] |
 //! | generate text, chat, save and restore | [`Session`], [`Prompt`], [`Generation`], [`Token`], [`Template`] |
+//! | apply LoRA adapters, switch them | [`Lora`], [`Session::apply_lora`] |
 //! | stop a reply from another thread; or a verification, a measurement | [`StopHandle`]; [`StopFlag`] |
 //! | work with tokens and logits; verify a bundle, measure perplexity | [`Model`], [`Verification`], [`Perplexity`] |
+//! | speed replies up by drafts | [`Options::speculation`], [`Speculation`], [`LookupSettings`] |
 //! | run several sequences in one step | [`Model::engine_mut`], [`SequenceModel`], [`SeqTokens`], [`SeqId`] |
+//! | turn texts into vectors | [`Encoder`], [`TextEmbedding`] |
 //! | compile a model and prove its bundle (feature `compile`) | `compile`, `prove`, `Compiled` |
 //! | plan by measured costs | [`CalibrationContext`] |
 //! | know what went wrong and what may help | [`Error`], [`Hint`] |
@@ -46,12 +49,16 @@ mod compile;
 mod config_keys;
 #[cfg(feature = "demo")]
 pub mod demo;
+mod encoder;
 mod error;
 mod long_context;
+mod lora;
 mod model;
 mod options;
 mod perplexity;
+mod second_model;
 mod session;
+mod speculation;
 mod template;
 mod threads;
 mod verify;
@@ -61,19 +68,23 @@ pub use backend::{load_library, open_backend};
 pub use calibration::CalibrationContext;
 #[cfg(feature = "compile")]
 pub use compile::{Compiled, Proof, compile, prove};
+pub use dialog::kinds::LookupSettings;
 pub use dialog::{
     DialogError, QueryKpis, Reply, RestoreNote, RestoreReport, SamplerSettings, SaveFormat, SaveReport, SentenceCode,
-    StopReason,
+    StopReason, StreamReply,
 };
-pub use engine::{PrefixCacheFault, SeqTokens, SequenceModel, StopFlag, TokenModel};
+pub use encoder::{Encoder, TextEmbedding};
+pub use engine::{LoraSwitch, PrefixCacheFault, SeqTokens, SequenceModel, StopFlag, TokenModel};
 pub use error::{Error, Hint};
 pub use genie_types::TokenId;
 pub use kvmanager::SeqId;
 pub use long_context::LongContext;
+pub use lora::Lora;
 pub use model::{Bundle, Model};
 pub use options::{BackendChoice, Options, Perf, Pin, PolicyChoice, PrefixCacheOptions};
 pub use perplexity::Perplexity;
 pub use session::{Generation, Prompt, Session, StopHandle, Token};
+pub use speculation::{SPECULATIONS, Speculation, SpeculationRow};
 pub use template::Template;
 pub use threads::{MAX_THREADS, Threads};
 pub use verify::Verification;
@@ -91,4 +102,5 @@ const _: () = {
     is_send::<Session>();
     is_send::<Generation<'_>>();
     is_send::<StopHandle>();
+    is_send::<Encoder>();
 };

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use dialog::sampler::SamplerRules;
 use dialog::{Dialog, DialogConfig, Tokenizer};
-use engine::{Engine, EngineError, ModelHash, PrefixCache, StopFlag, TokenModel};
+use engine::{Engine, EngineConfig, EngineError, ModelHash, PrefixCache, StopFlag, TokenModel};
 use genie_bundle::calibration::CalibrationMismatch;
 use genie_bundle::config::Problem;
 use genie_bundle::{Manifest, config_path};
@@ -20,7 +20,9 @@ use crate::calibration::CalibrationContext;
 use crate::config_keys::{self, OnCores};
 use crate::long_context::LongContext;
 use crate::options::{Options, PolicyChoice};
+use crate::second_model::{self, SecondModel};
 use crate::session::Session;
+use crate::speculation::Speculation;
 use crate::threads::Threads;
 use crate::weights::WeightCheck;
 
@@ -80,12 +82,31 @@ impl Bundle {
         Manifest::read(self.config.base()).is_ok_and(|manifest| manifest.source.mixed_rotation)
     }
 
+    /// What an engine is opened with, apart from what a full context drops.
+    pub(crate) fn engine_config(&self, options: &Options) -> EngineConfig {
+        let mut config = self.config.engine().clone();
+        config.model_hash = self.model_hash();
+        config.mixed_rotation = self.has_mixed_rotation();
+        config.bundle_name = self.name();
+        config.kv_mode = options.kv_mode;
+        config.dynamic_load |= options.dynamic_load;
+        if options.policy == PolicyChoice::Genie {
+            // What a window keeps depends on it.
+            config.policy = Policy::Genie;
+        }
+        config
+    }
+
     /// Opens the backend and loads the graphs.
     ///
     /// # Errors
     /// What the options ask for is not there, the graphs do not load, or a small binary is not the manifest's.
     pub fn open(mut self, options: &Options) -> Result<Model, Error> {
         let began = Instant::now();
+        let second = match (&options.speculation, self.config.of_second_engine()) {
+            (Speculation::OfConfig, Some(config)) => Some(Self { path: self.path.clone(), config }),
+            (speculation, _) => second_model::draft_bundle(speculation)?,
+        };
         let long = options.long_context;
         if let (LongContext::OfConfig | LongContext::None, Some(found)) = (long, options.reserved_tokens) {
             return Err(Error::ReservedWithoutLongContext { found });
@@ -94,19 +115,11 @@ impl Bundle {
             self.config = self.config.with_context_size(size);
         }
         let threads = Threads::new(options, self.config.backend().cpu_mask)?;
-        let mut config = self.config.engine().clone();
-        let options = &options.clone().for_binaries(&config.ctx_bins)?;
+        let asked = options;
+        let options = &asked.clone().for_binaries(&self.config.engine().ctx_bins)?;
         let active = backend::start(options, self.config.backend(), &threads)?;
-        config.model_hash = self.model_hash();
-        config.mixed_rotation = self.has_mixed_rotation();
-        config.bundle_name = self.name();
-        config.kv_mode = options.kv_mode;
-        config.dynamic_load |= options.dynamic_load;
+        let mut config = self.engine_config(options);
         long.apply(options.reserved_tokens.unwrap_or(0), &mut config);
-        if options.policy == PolicyChoice::Genie {
-            // What a window keeps depends on it.
-            config.policy = Policy::Genie;
-        }
         let context = self.config.context();
         let on_cores = OnCores::of_mask(self.config.backend().cpu_mask);
         let engine = Engine::open(&config, &active.backend).map_err(|source| match source {
@@ -121,9 +134,17 @@ impl Bundle {
         if let Some(token) = context.bos.filter(|bos| bos.0 as usize >= engine.vocab_size()) {
             return Err(Error::SpecialToken { key: "bos-token", token, vocab_size: engine.vocab_size() });
         }
-        let weights = WeightCheck::begin(&self.config, options.cache_folder.as_deref())?;
+        let mut weights = WeightCheck::begin(&self.config, options.cache_folder.as_deref())?;
+        let mut other = None;
+        if let Some(bundle) = second {
+            let (opened, its_weights) = SecondModel::open(bundle, asked, (options, &active), &threads)?;
+            weights = weights.join(its_weights);
+            other = Some(opened);
+        }
         let mut model = Model {
             engine,
+            second: other,
+            speculation: options.speculation.clone(),
             weights,
             in_full: false,
             prefix_cache: None,
@@ -154,6 +175,9 @@ impl Bundle {
 pub struct Model {
     // Dropped in this order: the power vote outlives the engine.
     engine: Engine,
+    /// The other engine of two.
+    second: Option<SecondModel>,
+    speculation: Speculation,
     weights: WeightCheck,
     /// All files were read and compared since the model was opened.
     in_full: bool,
@@ -191,12 +215,22 @@ impl Model {
         let began = Instant::now();
         let as_genie = matches!(self.engine.policy(), Policy::Genie);
         let mut dialog = Dialog::new(&self.bundle.config, Box::new(self.engine)).map_err(Error::Dialog)?;
+        let second_active = match self.second {
+            Some(second) => {
+                dialog = dialog.with_second(Box::new(second.engine)).map_err(Error::Dialog)?;
+                Some(second.active)
+            }
+            None => None,
+        };
+        if let Some(kind) = self.speculation.kind() {
+            dialog.set_kind(kind).map_err(Error::Dialog)?;
+        }
         if as_genie {
             dialog.set_sampler(dialog.sampler().settings().clone().with_rules(SamplerRules::Genie));
         }
         dialog.set_prefix_cache(self.prefix_cache);
         dialog.set_init_time(self.opening + began.elapsed());
-        Ok(Session::new(dialog, self.weights, self.bundle, self.active))
+        Ok(Session::new(dialog, self.weights, self.bundle, (self.active, second_active)))
     }
 
     /// Makes sure that the weights are those that were written: compares what was not compared since the files changed.
@@ -216,6 +250,7 @@ impl Model {
     pub fn check_weights_in_full(&mut self) -> Result<(), Error> {
         if !self.in_full {
             WeightCheck::in_full(&self.bundle.config)?;
+            self.second.as_ref().map_or(Ok(()), |second| WeightCheck::in_full(second.bundle.config()))?;
             self.in_full = true;
         }
         Ok(())
@@ -224,6 +259,11 @@ impl Model {
     /// The bundle it was opened from.
     pub fn bundle(&self) -> &Bundle {
         &self.bundle
+    }
+
+    /// The other engine of two: a draft, or one that goes on for the first.
+    pub fn second_engine(&self) -> Option<&Engine> {
+        self.second.as_ref().map(|second| &second.engine)
     }
 
     /// The engine, for token-level work.

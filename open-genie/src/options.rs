@@ -7,6 +7,7 @@ use engine::{GraphProfile, ModeKind};
 use kvmanager::plan::{CostTable, Policy, Variants};
 use qnn_api::PerfPolicy;
 
+use crate::speculation::Speculation;
 use crate::{Error, LongContext};
 
 /// Everything about opening a bundle that its config does not contain.
@@ -34,6 +35,7 @@ pub struct Options {
     pub(crate) long_context: LongContext,
     pub(crate) reserved_tokens: Option<usize>,
     pub(crate) context_size: Option<usize>,
+    pub(crate) speculation: Speculation,
 }
 
 impl PartialEq for Options {
@@ -47,6 +49,7 @@ impl PartialEq for Options {
             && self.cache_folder == other.cache_folder
             && (self.long_context, self.reserved_tokens, self.context_size)
                 == (other.long_context, other.reserved_tokens, other.context_size)
+            && self.speculation == other.speculation
             && self.graph_profile.is_some() == other.graph_profile.is_some()
     }
 }
@@ -134,6 +137,13 @@ impl Options {
     #[must_use]
     pub fn context_size(mut self, n: usize) -> Self {
         self.context_size = Some(n);
+        self
+    }
+
+    /// How replies are sped up; otherwise as the config's `type` says.
+    #[must_use]
+    pub fn speculation(mut self, speculation: Speculation) -> Self {
+        self.speculation = speculation;
         self
     }
 

@@ -82,6 +82,19 @@ impl WeightCheck {
         Ok(Self::new(work))
     }
 
+    /// Both checks as one. Neither may have begun.
+    pub(crate) fn join(self, other: Self) -> Self {
+        let mut work = Work { jobs: VecDeque::new(), outcome: Ok(()) };
+        for check in [&self, &other] {
+            let mut its = check.shared.work.lock().unwrap_or_else(PoisonError::into_inner);
+            work.jobs.append(&mut its.jobs);
+            if let Err(finding) = std::mem::replace(&mut its.outcome, Ok(())) {
+                work.outcome = Err(finding);
+            }
+        }
+        Self::new(work)
+    }
+
     /// Compares every file of the weights with the manifest's hash and with its own checksums, now.
     pub(crate) fn in_full(config: &DialogConfig) -> Result<(), Error> {
         Self::new(Work::of(config, Extent::All, None)).finish()

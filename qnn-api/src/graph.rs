@@ -22,11 +22,11 @@ use crate::table::CallContext;
 ///
 /// Invariant: `raw` is a finalised graph of `context`; templates are in the order of `info`.
 pub struct Graph {
-    raw: Qnn_GraphHandle_t,
-    info: GraphInfo,
+    pub(crate) raw: Qnn_GraphHandle_t,
+    pub(crate) info: GraphInfo,
     inputs: Templates,
     outputs: Templates,
-    context: Arc<ContextInner>,
+    pub(crate) context: Arc<ContextInner>,
 }
 
 // SAFETY: the handle and the pointers (into this value's own vectors, or lent to a session that borrows it) are not

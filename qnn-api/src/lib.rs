@@ -61,6 +61,7 @@
 //! Know models, caches or tokens; call C after a parent is gone; panic on what a library returns.
 
 mod backend;
+mod binary_section;
 mod builder;
 mod context;
 mod context_handle;

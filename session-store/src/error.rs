@@ -57,6 +57,14 @@ pub enum StoreError {
         /// The bundle that they were made with, if the snapshot names it.
         bundle: String,
     },
+    /// Rows that other LoRA adapters had a part in.
+    #[error("saved with {}, but {}", with_adapters(found), applied(expected))]
+    OtherAdapters {
+        /// The adapters that are applied, with their strengths; empty for none.
+        expected: String,
+        /// Those that the rows were made with.
+        found: String,
+    },
     /// The snapshot of a session cannot be used.
     #[error("the snapshot `{}` cannot be used", path.display())]
     Snapshot {
@@ -389,6 +397,14 @@ pub enum FolderFault {
 /// The bundle of a snapshot in parentheses, with the escape codes of a hostile file made visible.
 fn named(bundle: &str) -> String {
     if bundle.is_empty() { String::new() } else { format!(" (bundle `{}`)", bundle.escape_debug()) }
+}
+
+fn with_adapters(label: &str) -> String {
+    if label.is_empty() { "no LoRA adapter".into() } else { format!("LoRA adapter `{}`", label.escape_debug()) }
+}
+
+fn applied(label: &str) -> String {
+    if label.is_empty() { "none is applied".into() } else { format!("`{label}` is applied") }
 }
 
 fn magic(found: Option<u32>) -> String {

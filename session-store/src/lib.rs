@@ -10,10 +10,11 @@
 //! let tensors = vec![KvTensor::new(KvKind::Key, 0, 1, 4, KvDtype::U8), KvTensor::new(KvKind::Value, 0, 1, 4, KvDtype::U8)];
 //! let cells = (0..2).map(|pos| Cell { pos, rotated_pos: pos, seqs: 1 }).collect();
 //! let image = KvImage {
-//!     groups: vec![GroupImage { cells, per_head_rows: false }],
+//!     groups: vec![GroupImage::of_cells(cells)],
 //!     next: vec![(SeqId(0), 2)],
 //!     tensors: tensors.clone(),
 //!     data: vec![vec![7; 8]; 2],
+//!     ..KvImage::default()
 //! };
 //! let tokens = SavedToken::prompt(&[TokenId(256), TokenId(90)]);
 //! let snapshot = Snapshot {
@@ -39,6 +40,7 @@
 //! | type | what |
 //! |---|---|
 //! | [`save_session`], [`read_session`] | a folder with all six files of a dialog; [`Restored`]: which of them count, and what differs |
+//! | [`save_session_of_two`], [`read_second`] | the same with the cache of a second model beside it |
 //! | [`Snapshot`] | cache, sequences and dialog as plain values; one file with checksums |
 //! | [`GenieFolder`] | the folder that libGenie saves a dialog in |
 //! | [`PrefixStore`] | snapshots of prompt prefixes, found by their tokens, bounded in bytes |
@@ -66,5 +68,5 @@ pub use model_hash::{CacheSchema, ModelHash};
 pub use names::{KV_MAGIC, VERSION};
 pub use prefix_store::PrefixStore;
 pub use restored::{RestoreNote, Restored, SaveFormat};
-pub use session::{SaveReport, read_session, save_session};
+pub use session::{SaveReport, read_second, read_session, save_session, save_session_of_two};
 pub use snapshot::{DialogState, SavedSequence, SavedToken, Snapshot};

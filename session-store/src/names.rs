@@ -2,6 +2,8 @@
 
 /// Our snapshot's name.
 pub(crate) const SNAPSHOT: &str = "open-genie.kvs";
+/// Our snapshot of the other model of a dialog of two.
+pub(crate) const SECOND_SNAPSHOT: &str = "open-genie.second.kvs";
 /// libGenie's counters.
 pub(crate) const DIALOG: &str = "dialog.json";
 /// libGenie's random state.

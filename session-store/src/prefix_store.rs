@@ -1,6 +1,6 @@
 //! Prefixes on disk: the longest stored prefix of a list of tokens, so that it need not be processed again.
 //!
-//! One snapshot per file, named `MODEL-LENGTH-HASH.kvs` after its model, the number of its tokens and their hash; a hit is
+//! One snapshot per file, named `MODEL-LENGTH-HASH.kvs` after its model (`MODEL+ADAPTERS` with LoRA adapters), the number of its tokens and their hash; a hit is
 //! checked against the tokens themselves. The folder is bounded; the least recently used entry is removed first. Several
 //! processes may share it: files appear by renaming, a file that another process has just removed is a miss, and one
 //! lock file serialises insertion and eviction. A lock that is held longer than a second is not waited for.
@@ -28,6 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub struct PrefixStore {
     dir: PathBuf,
     model: ModelHash,
+    /// LoRA adapters with their strengths; empty for none.
+    adapters: String,
     max_bytes: u64,
 }
 
@@ -48,7 +50,21 @@ impl PrefixStore {
     pub fn open(dir: &Path, model: ModelHash, max_bytes: u64) -> Result<Self, StoreError> {
         fs::create_dir_all(dir).map_err(StoreError::io("make folder", dir))?;
         file_io::sweep_names(dir, &|name| parse(name).is_some());
-        Ok(Self { dir: dir.to_owned(), model, max_bytes })
+        Ok(Self { dir: dir.to_owned(), model, adapters: String::new(), max_bytes })
+    }
+
+    /// The same folder for the model with these LoRA adapters, whose rows are others than the model's own.
+    #[must_use]
+    pub fn with_adapters(&self, adapters: &str) -> Self {
+        Self { adapters: adapters.into(), ..self.clone() }
+    }
+
+    /// What names the model and its adapters in file names.
+    fn owner(&self) -> String {
+        if self.adapters.is_empty() {
+            return self.model.to_string();
+        }
+        format!("{}+{:016x}", self.model, xxhash_rust::xxh3::xxh3_64(self.adapters.as_bytes()))
     }
 
     /// The bytes that an insertion brings the folder down to.
@@ -70,7 +86,11 @@ impl PrefixStore {
                 continue;
             }
             match Snapshot::read(&entry.path) {
-                Ok(snapshot) if snapshot.model == self.model && is_of(&snapshot, prefix) => {
+                Ok(snapshot)
+                    if snapshot.model == self.model
+                        && snapshot.check_adapters(&self.adapters).is_ok()
+                        && is_of(&snapshot, prefix) =>
+                {
                     // A failed touch only makes it look older than it is.
                     let _ =
                         File::options().append(true).open(&entry.path).and_then(|f| f.set_modified(SystemTime::now()));
@@ -89,11 +109,12 @@ impl PrefixStore {
     /// for a snapshot larger than the whole store, which is not kept.
     ///
     /// # Errors
-    /// [`StoreError::Io`], [`StoreError::File`], [`StoreError::OtherModel`]; [`StoreError::Locked`] after a second.
+    /// [`StoreError::Io`], [`StoreError::File`], [`StoreError::OtherModel`], [`StoreError::OtherAdapters`]; [`StoreError::Locked`] after a second.
     pub fn insert(&self, snapshot: &Snapshot) -> Result<bool, StoreError> {
         snapshot.check_model(self.model)?;
+        snapshot.check_adapters(&self.adapters)?;
         let (n, hash) = (snapshot.tokens().len(), hash(snapshot.tokens()));
-        let name = format!("{}-{n}-{hash:016x}", self.model);
+        let name = format!("{}-{n}-{hash:016x}", self.owner());
         let lock = self.lock()?;
         let mut path = self.dir.join(format!("{name}.kvs"));
         if matches!(Snapshot::version_of(&path), Ok(found) if found > VERSION) {
@@ -154,7 +175,7 @@ impl PrefixStore {
     }
 
     fn entries(&self) -> Result<Vec<Entry>, StoreError> {
-        let own = self.model.to_string();
+        let own = self.owner();
         let mut entries = Vec::new();
         for item in fs::read_dir(&self.dir).map_err(StoreError::io("list", &self.dir))? {
             let item = item.map_err(StoreError::io("list", &self.dir))?;

@@ -14,7 +14,7 @@ use kvmanager::SeqId;
 
 use crate::error::{FolderFault, NoGenieForm};
 use crate::genie_folder::{GenieDialog, GenieFolder};
-use crate::names::SNAPSHOT;
+use crate::names::{SECOND_SNAPSHOT, SNAPSHOT};
 use crate::restored::{RestoreNote, Restored, SaveFormat, choose};
 use crate::{CacheSchema, DialogState, SavedSequence, SavedToken, Snapshot, StoreError};
 use genie_types::TokenId;
@@ -32,10 +32,26 @@ pub struct SaveReport {
 /// # Errors
 /// [`StoreError::Io`] for the folder, [`StoreError::File`].
 pub fn save_session(dir: &Path, snapshot: &Snapshot) -> Result<SaveReport, StoreError> {
+    save_session_of_two(dir, snapshot, None)
+}
+
+/// As [`save_session`], with the cache of the other model, for a dialog of two.
+///
+/// # Errors
+/// As [`save_session`].
+pub fn save_session_of_two(
+    dir: &Path,
+    snapshot: &Snapshot,
+    second: Option<&Snapshot>,
+) -> Result<SaveReport, StoreError> {
     fs::create_dir_all(dir).map_err(StoreError::io("make folder", dir))?;
     let mut set = FileSet::new(dir);
     let without_genie = GenieFolder::new(dir).add_to(&mut set, snapshot)?;
     snapshot.add_to(&mut set, SNAPSHOT)?;
+    match second {
+        Some(second) => second.add_to(&mut set, SECOND_SNAPSHOT)?,
+        None => set.remove(SECOND_SNAPSHOT),
+    }
     set.publish()?;
     Ok(SaveReport { without_genie })
 }
@@ -78,6 +94,19 @@ pub fn read_session(dir: &Path, schema: &CacheSchema, starts_turn: &[TokenId]) -
         }
         Some(Ok(theirs)) => choose(ours, theirs),
     })
+}
+
+/// Reads what [`save_session_of_two`] has kept of the other model; `None` where it kept nothing.
+///
+/// # Errors
+/// [`StoreError::Snapshot`] for a file that is there and cannot be used.
+pub fn read_second(dir: &Path) -> Result<Option<Snapshot>, StoreError> {
+    let path = dir.join(SECOND_SNAPSHOT);
+    if !path.exists() {
+        return Ok(None);
+    }
+    let read = Snapshot::read(&path);
+    read.map(Some).map_err(|source| StoreError::Snapshot { path, genie_is_whole: false, source: Box::new(source) })
 }
 
 /// A dialog of libGenie's as a snapshot.

@@ -19,10 +19,11 @@ fn snapshot(fill: u8, n: usize) -> Snapshot {
     let tensor = KvTensor::new(KvKind::Key, 0, 8, 64, KvDtype::U8);
     let cells = (0..n).map(|pos| Cell { pos, rotated_pos: pos, seqs: 1 }).collect();
     let image = KvImage {
-        groups: vec![GroupImage { cells, per_head_rows: false }],
+        groups: vec![GroupImage::of_cells(cells)],
         next: vec![(SeqId(0), n)],
         tensors: vec![tensor; 4],
         data: vec![vec![fill; tensor.rows_bytes(n)]; 4],
+        ..KvImage::default()
     };
     let tokens = SavedToken::prompt(&vec![TokenId(u32::from(fill)); n]);
     let sequences = vec![SavedSequence { seq: SeqId(0), tokens }];

@@ -24,8 +24,13 @@ fn dialog(tokens: &[u32]) -> Snapshot {
         |head: usize| processed.iter().flat_map(move |t| (0..4).map(move |d| (t * 5 + head as u32 * 3 + d) as u8));
     let data = vec![(0..8).flat_map(key).collect(), (0..2).flat_map(value).collect()];
     let cells = (0..n).map(|pos| Cell { pos, rotated_pos: pos, seqs: 1 }).collect();
-    let image =
-        KvImage { groups: vec![GroupImage { cells, per_head_rows: false }], next: vec![(SeqId(0), n)], tensors, data };
+    let image = KvImage {
+        groups: vec![GroupImage::of_cells(cells)],
+        next: vec![(SeqId(0), n)],
+        tensors,
+        data,
+        ..KvImage::default()
+    };
     let processed: Vec<TokenId> = processed.iter().copied().map(TokenId).collect();
     let sequences = vec![SavedSequence { seq: SeqId(0), tokens: SavedToken::prompt(&processed) }];
     let dialog = Some(DialogState { unprocessed: Some(TokenId(*last)), ..DialogState::default() });

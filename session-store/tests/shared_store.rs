@@ -14,10 +14,11 @@ fn prefix(n: usize) -> Snapshot {
     let tensor = KvTensor::new(KvKind::Key, 0, 1, 8, KvDtype::U8);
     let cells = (0..n).map(|pos| Cell { pos, rotated_pos: pos, seqs: 1 }).collect();
     let image = KvImage {
-        groups: vec![GroupImage { cells, per_head_rows: false }],
+        groups: vec![GroupImage::of_cells(cells)],
         next: vec![(SeqId(0), n)],
         tensors: vec![tensor],
         data: vec![vec![4; tensor.rows_bytes(n)]],
+        ..KvImage::default()
     };
     let sequences = vec![SavedSequence { seq: SeqId(0), tokens: SavedToken::prompt(&tokens(n)) }];
     Snapshot { model: MODEL, image, sequences, ..Snapshot::default() }

@@ -4,6 +4,7 @@
 //! *Source*: measured config schema of API 1.21 (`docs/genie.md`); layout as in the golden bundles.
 
 use crate::family::ModelSpec;
+use crate::lora::Adapter;
 use crate::options::GraphKinds;
 use genie_bundle::{EMBEDDINGS_FILE, HTP_CONFIG_FILE, TOKENIZER_FILE};
 use genie_types::RopeScaling;
@@ -21,8 +22,15 @@ pub(crate) fn genie_config(
     ctx_size: usize,
     binaries: &[String],
     htp: bool,
+    adapters: &[Adapter],
     kinds: &GraphKinds,
 ) -> Value {
+    let mut binary = json!({ "version": 1, "ctx-bins": binaries });
+    if !adapters.is_empty() {
+        let adapter = |a: &Adapter| json!({ "version": 1, "name": a.name, "alphas": [a.alpha()] });
+        let adapters: Vec<Value> = adapters.iter().map(adapter).collect();
+        binary["lora"] = json!({ "version": 1, "lora-version": 2, "adapters": adapters });
+    }
     let tokens = &spec.tokens;
     let eos = match tokens.eos.as_slice() {
         [] => json!(UNSET),
@@ -61,7 +69,7 @@ pub(crate) fn genie_config(
                 "model": {
                     "version": 1,
                     "type": "binary",
-                    "binary": { "version": 1, "ctx-bins": binaries },
+                    "binary": binary,
                     "positional-encoding": positional_encoding(spec),
                 },
             },

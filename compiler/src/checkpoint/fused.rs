@@ -3,22 +3,8 @@
 //! *Layout*: rows of `qkv_proj` are those of Q, K and V; rows of `gate_up_proj` are those of the gate, then the others.
 
 use super::{Checkpoint, TensorEntry};
-use crate::family::ModelSpec;
+use crate::family::{FUSED, ModelSpec};
 use crate::{CompileError, Result};
-
-const GROUPS: [(&str, &[&str]); 2] = [
-    ("self_attn.qkv_proj", &["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"]),
-    ("mlp.gate_up_proj", &["mlp.gate_proj", "mlp.up_proj"]),
-];
-
-/// The tensor that a projection of that name is a part of.
-pub(crate) fn fused_name(name: &str) -> Option<String> {
-    let part = |(whole, parts): &(&str, &[&str])| {
-        let part = parts.iter().find(|part| name.contains(&format!(".{part}.")))?;
-        Some(name.replace(part, whole))
-    };
-    GROUPS.iter().find_map(part)
-}
 
 impl Checkpoint {
     /// Puts views of its rows in the place of each tensor that holds several projections.
@@ -29,7 +15,7 @@ impl Checkpoint {
         let (q, kv) = (spec.n_heads * spec.head_dim, spec.n_kv_heads * spec.head_dim);
         let rows: [&[usize]; 2] = [&[q, kv, kv], &[spec.ffn, spec.ffn]];
         for layer in 0..spec.n_layers {
-            for ((whole, parts), rows) in GROUPS.iter().zip(rows) {
+            for ((whole, parts), rows) in FUSED.iter().zip(rows) {
                 let name = format!("model.layers.{layer}.{whole}.weight");
                 let Some(entry) = self.tensors.remove(&name) else { continue };
                 let expected = [rows.iter().sum(), spec.hidden];
@@ -52,18 +38,5 @@ impl Checkpoint {
         }
         self.fused = true;
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::fused_name;
-
-    #[test]
-    fn parts_are_known_by_name() {
-        let name = |part: &str| fused_name(&format!("model.layers.3.{part}.weight"));
-        assert_eq!(name("self_attn.k_proj").as_deref(), Some("model.layers.3.self_attn.qkv_proj.weight"));
-        assert_eq!(name("mlp.up_proj").as_deref(), Some("model.layers.3.mlp.gate_up_proj.weight"));
-        assert_eq!(name("mlp.down_proj"), None);
     }
 }

@@ -11,9 +11,9 @@ const HARMLESS: [&str; 5] = [
 ];
 
 /// Read as part of the configuration of a GGUF file.
-const ROPE_FREQS: &str = "rope_freqs.weight";
+const DIVISORS: [&str; 3] = ["rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"];
 
 /// True for tensors that a model can do without.
 pub(crate) fn is_harmless(name: &str) -> bool {
-    name == ROPE_FREQS || HARMLESS.iter().any(|end| name.ends_with(end))
+    DIVISORS.contains(&name) || HARMLESS.iter().any(|end| name.ends_with(end))
 }

@@ -10,11 +10,12 @@ mod fused;
 mod harmless;
 mod header;
 mod index;
+mod overlay;
 mod read;
 #[cfg(test)]
 mod tests;
 
-use crate::family::Family;
+use crate::family::{Family, fused_name};
 use crate::gguf::{GgmlType, Gguf, GgufError, gguf_name, hugging_face_name, in_stored_words};
 use crate::json::shown_key;
 use crate::near::nearest;
@@ -23,9 +24,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 pub use crate::gguf::BlockFormat;
-pub(crate) use fused::fused_name;
 pub(crate) use harmless::is_harmless;
 pub(crate) use header::file_header;
+pub(crate) use overlay::{Deltas, Overlay};
 pub(crate) use read::{FiniteCheck, for_each_chunk, for_each_raw};
 
 /// The weights, where they are in one file.
@@ -42,6 +43,8 @@ pub struct Checkpoint {
     names: Names,
     /// Some tensors are views of one that holds several.
     fused: bool,
+    /// What is added to the weights as these are read.
+    overlays: Vec<Box<dyn Overlay>>,
     notes: Vec<String>,
 }
 
@@ -49,7 +52,7 @@ pub struct Checkpoint {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Names {
     HuggingFace,
-    Gguf,
+    Gguf(Family),
 }
 
 /// Where one tensor lies.
@@ -124,12 +127,49 @@ impl Checkpoint {
             notes.push(format!("{INDEX_FILE} is not read: {SINGLE_FILE} holds the weights"));
         }
         note_other_files(dir, &shards, &mut notes);
-        Ok(Self { dir: dir.into(), shards, tensors, names: Names::HuggingFace, fused: false, notes })
+        Ok(Self {
+            dir: dir.into(),
+            shards,
+            tensors,
+            names: Names::HuggingFace,
+            fused: false,
+            overlays: Vec::new(),
+            notes,
+        })
+    }
+
+    /// The tensors of one safetensors file of any name.
+    ///
+    /// # Errors
+    /// A damaged or foreign file.
+    pub(crate) fn of_file(path: &Path) -> Result<Self> {
+        let tensors = header::read(path, 0)?;
+        let (dir, shards) = (path.parent().unwrap_or(Path::new("")).into(), vec![path.to_owned()]);
+        Ok(Self {
+            dir,
+            shards,
+            tensors,
+            names: Names::HuggingFace,
+            fused: false,
+            overlays: Vec::new(),
+            notes: Vec::new(),
+        })
+    }
+
+    /// Adds something to the weights from now on.
+    pub(crate) fn overlay(&mut self, overlay: Box<dyn Overlay>) {
+        self.overlays.push(overlay);
+    }
+
+    /// True where the values of a tensor are not those of the file.
+    pub(crate) fn is_changed(&self, name: &str) -> bool {
+        self.overlays.iter().any(|overlay| overlay.concerns(name))
     }
 
     /// The tensors of a GGUF file, by Hugging Face's names where they have one. `head_dim` as the model has it.
     pub(crate) fn of_gguf(gguf: &Gguf, head_dim: usize) -> Result<Self> {
-        let pairs = gguf.family()?.info().gguf_paired_heads;
+        let family = gguf.family()?;
+        let pairs = family.info().gguf_paired_heads;
         let mut tensors = BTreeMap::new();
         for (name, tensor) in &gguf.tensors {
             let turned = pairs && ["attn_q.", "attn_k."].iter().any(|part| name.contains(part));
@@ -149,15 +189,24 @@ impl Checkpoint {
                 paired_heads: turned.then_some(head_dim),
             };
             // A name that no supported model has is kept: it will be left over. One of Hugging Face's is not such a name.
-            let known = hugging_face_name(name);
-            if known.is_none() && gguf_name(name).is_some() {
-                let (family, names) = (gguf.family()?.name(), vec![name.clone()]);
+            let known = hugging_face_name(name, family);
+            if known.is_none() && gguf_name(name, family).is_some() {
+                let (family, names) = (family.name(), vec![name.clone()]);
                 return Err(GgufError::UnreadTensors { path: gguf.path.clone(), family, names, n_others: 0 }.into());
             }
             tensors.insert(known.unwrap_or_else(|| name.clone()), entry);
         }
         let dir = gguf.path.parent().unwrap_or(Path::new("")).into();
-        Ok(Self { dir, shards: vec![gguf.path.clone()], tensors, names: Names::Gguf, fused: false, notes: Vec::new() })
+        let names = Names::Gguf(family);
+        Ok(Self {
+            dir,
+            shards: vec![gguf.path.clone()],
+            tensors,
+            names,
+            fused: false,
+            overlays: Vec::new(),
+            notes: Vec::new(),
+        })
     }
 
     /// The directory it was opened from.
@@ -186,7 +235,7 @@ impl Checkpoint {
         let name = whole.as_deref().unwrap_or(name);
         match self.names {
             Names::HuggingFace => name.into(),
-            Names::Gguf => gguf_name(name).unwrap_or_else(|| name.into()),
+            Names::Gguf(family) => gguf_name(name, family).unwrap_or_else(|| name.into()),
         }
     }
 
@@ -194,7 +243,7 @@ impl Checkpoint {
     pub(crate) fn layers_key(&self, family: Family) -> String {
         match self.names {
             Names::HuggingFace => "num_hidden_layers".into(),
-            Names::Gguf => format!("{family}.block_count"),
+            Names::Gguf(_) => format!("{}.block_count", family.gguf_name()),
         }
     }
 
@@ -210,7 +259,7 @@ impl Checkpoint {
     pub(crate) fn in_stored_words(&self, error: CompileError) -> CompileError {
         match self.names {
             Names::HuggingFace => error,
-            Names::Gguf => in_stored_words(&self.shards[0], error),
+            Names::Gguf(family) => in_stored_words(&self.shards[0], family, error),
         }
     }
 

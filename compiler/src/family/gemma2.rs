@@ -10,6 +10,7 @@ use super::{Activation, FactorKeys, NormKind, NormPlace, SlidingWindow};
 pub(super) const FAMILY: FamilyInfo = FamilyInfo {
     name: "gemma2",
     class: "Gemma2ForCausalLM",
+    gguf: Some("gemma2"),
     mlp_bias: Bias::Never,
     norm: NormKind::RmsPlusOne,
     norm_place: NormPlace::Both,

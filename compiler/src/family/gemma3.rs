@@ -9,6 +9,7 @@ use super::{Activation, FactorKeys, NormKind, NormPlace, QkNorm, SlidingWindow};
 pub(super) const FAMILY: FamilyInfo = FamilyInfo {
     name: "gemma3_text",
     class: "Gemma3ForCausalLM",
+    gguf: Some("gemma3"),
     mlp_bias: Bias::Never,
     norm: NormKind::RmsPlusOne,
     norm_place: NormPlace::Both,

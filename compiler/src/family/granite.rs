@@ -9,7 +9,9 @@ use super::skeleton::FamilyInfo;
 pub(super) const FAMILY: FamilyInfo = FamilyInfo {
     name: "granite",
     class: "GraniteForCausalLM",
+    gguf: Some("granite"),
     factors: FactorKeys::Multipliers,
     prepends_bos: false,
+    gguf_paired_heads: true,
     ..FamilyInfo::LLAMA
 };

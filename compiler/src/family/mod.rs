@@ -4,6 +4,7 @@
 //! `docs/add-a-model-family.md`.
 
 mod factors;
+mod fused;
 mod gemma2;
 mod gemma3;
 mod granite;
@@ -26,6 +27,7 @@ mod tests;
 mod tokens;
 
 pub(crate) use factors::FactorKeys;
+pub(crate) use fused::{FUSED, fused_name};
 pub(crate) use layers::SlidingWindow;
 pub use local_rope::LocalRope;
 pub use parts::{Activation, Factors, NormKind, NormPlace, QkNorm, Window};
@@ -94,6 +96,14 @@ impl Family {
     /// The class that `architectures` has in `config.json`.
     pub const fn class(self) -> &'static str {
         self.info().class
+    }
+
+    /// What `general.architecture` calls it in GGUF files, and what their keys begin with.
+    pub(crate) const fn gguf_name(self) -> &'static str {
+        match self.info().gguf {
+            Some(name) => name,
+            None => self.name(),
+        }
     }
 
     fn by_name(name: &str) -> Option<Self> {

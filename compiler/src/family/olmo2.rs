@@ -8,6 +8,7 @@ use super::{NormPlace, QkNorm};
 pub(super) const FAMILY: FamilyInfo = FamilyInfo {
     name: "olmo2",
     class: "Olmo2ForCausalLM",
+    gguf: Some("olmo2"),
     mlp_bias: Bias::Never,
     norm_place: NormPlace::After,
     qk_norm: QkNorm::Whole,

@@ -8,6 +8,7 @@ use super::skeleton::{Bias, Defaults, FamilyInfo};
 pub(super) const FAMILY: FamilyInfo = FamilyInfo {
     name: "phi3",
     class: "Phi3ForCausalLM",
+    gguf: Some("phi3"),
     qkv_bias: Bias::Never,
     o_bias: Bias::Never,
     mlp_bias: Bias::Never,

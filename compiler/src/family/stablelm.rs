@@ -9,6 +9,7 @@ use super::skeleton::{Bias, Defaults, FamilyInfo};
 pub(super) const FAMILY: FamilyInfo = FamilyInfo {
     name: "stablelm",
     class: "StableLmForCausalLM",
+    gguf: Some("stablelm"),
     qkv_bias: Bias::QkvKey,
     o_bias: Bias::Never,
     mlp_bias: Bias::Never,

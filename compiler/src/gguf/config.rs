@@ -3,16 +3,16 @@
 //! Every key of the model's own (`llama.*` in a `llama` file) is used, must have the value that leaves the model as it is
 //! computed here, or is refused; so is one that is not known. *Source*: the keys that llama.cpp reads for these models.
 
-use super::{Gguf, GgufError, Metadata};
+use super::{Gguf, GgufError, Metadata, family_keys};
 use crate::Result;
-use crate::family::{Family, FamilyInfo};
+use crate::family::{Family, NormKind};
 use crate::{CompileError, ModelSpec};
 use serde_json::{Map, Value, json};
 
 /// The embedding table.
 const TABLE: &str = "token_embd.weight";
 
-/// Numbers that must have this value: other ones change what the model computes in ways that are not lowered.
+/// Numbers that must have this value, in families that have no key for them: other ones change what the model computes in ways that are not lowered.
 const NEUTRAL_NUMBERS: [(&str, f64); 20] = [
     ("logit_scale", 1.0),
     ("embedding_scale", 1.0),
@@ -78,17 +78,23 @@ impl Metadata {
 /// The keys of the model's own architecture.
 pub(super) struct ModelKeys<'g> {
     pub(super) meta: &'g Metadata,
-    name: &'static str,
+    pub(super) family: Family,
 }
 
 impl ModelKeys<'_> {
     /// The whole key.
     pub(super) fn key(&self, key: &str) -> String {
-        format!("{}.{key}", self.name)
+        format!("{}.{key}", self.family.gguf_name())
     }
 
     pub(super) fn number(&self, key: &str) -> Result<Option<f64>> {
         self.meta.number(&self.key(key))
+    }
+
+    /// A number as it was before it was rounded to the file's floats: 0.22 for what is stored as 0.2199999988.
+    pub(super) fn decimal(&self, key: &str) -> Result<Option<f64>> {
+        let shortest = |x: f64| (x as f32).to_string().parse().unwrap_or(x);
+        Ok(self.number(key)?.map(|x| if f64::from(x as f32) == x { shortest(x) } else { x }))
     }
 
     fn count(&self, key: &str) -> Result<u64> {
@@ -103,12 +109,14 @@ impl ModelKeys<'_> {
 
     /// Keys that change nothing as long as they have the value that is computed here.
     fn check_neutral(&self) -> Result<()> {
-        for (key, expected) in NEUTRAL_NUMBERS {
+        let of_family = family_keys::of(self.family);
+        let foreign = |key: &str| !of_family.contains(&key);
+        for (key, expected) in NEUTRAL_NUMBERS.into_iter().filter(|(key, _)| foreign(key)) {
             if self.number(key)?.is_some_and(|found| found != expected) {
                 return Err(self.refused(key, expected.to_string()));
             }
         }
-        for (key, expected) in NEUTRAL_BOOLS {
+        for (key, expected) in NEUTRAL_BOOLS.into_iter().filter(|(key, _)| foreign(key)) {
             if self.meta.bool(&self.key(key))?.is_some_and(|found| found != expected) {
                 return Err(self.refused(key, expected.to_string()));
             }
@@ -125,7 +133,7 @@ impl Gguf {
     pub(crate) fn family(&self) -> Result<Family> {
         let key = "general.architecture";
         let found = self.meta.required(key, self.meta.text(key)?)?;
-        let name = |family: &Family| family.info().gguf.expect("these families have one");
+        let name = |family: &Family| family.gguf_name();
         Family::of_gguf().find(|family| name(family) == found).ok_or_else(|| CompileError::UnsupportedArchitecture {
             found: super::value::shown(found),
             supported: Family::of_gguf().map(|family| name(&family)).collect(),
@@ -137,8 +145,9 @@ impl Gguf {
     /// # Errors
     /// An unknown architecture; keys that are missing, of another type, contradict each other, or ask for what is not computed.
     pub(crate) fn config(&self) -> Result<Value> {
-        let FamilyInfo { name, class, .. } = self.family()?.info();
-        let keys = ModelKeys { meta: &self.meta, name };
+        let family = self.family()?;
+        let info = family.info();
+        let keys = ModelKeys { meta: &self.meta, family };
         keys.check_neutral()?;
         let n_layers = keys.count("block_count")?;
         let of_layers = |key: &str| keys.meta.count_of_layers(&keys.key(key), n_layers);
@@ -146,12 +155,13 @@ impl Gguf {
         let hidden = keys.count("embedding_length")?;
         let n_heads = required_of_layers("attention.head_count")?;
         let head_dim = self.head_dim(&keys, hidden, n_heads)?;
+        let rotated = family_keys::rotated(&keys, head_dim)?;
         self.check_layout(&keys)?;
 
         let mut config = Map::new();
         let entries = [
-            ("architectures", json!([class])),
-            ("model_type", json!(name)),
+            ("architectures", json!([info.class])),
+            ("model_type", json!(info.name)),
             ("vocab_size", json!(self.vocab(&keys)?)),
             ("hidden_size", json!(hidden)),
             ("intermediate_size", json!(required_of_layers("feed_forward_length")?)),
@@ -160,16 +170,18 @@ impl Gguf {
             ("num_key_value_heads", json!(of_layers("attention.head_count_kv")?)),
             ("head_dim", json!(head_dim)),
             ("max_position_embeddings", json!(self.meta.count(&keys.key("context_length"))?)),
-            ("rms_norm_eps", json!(epsilon(&keys)?)),
+            (info.eps_key(), json!(epsilon(&keys)?)),
             ("rope_theta", json!(super::rope::theta(&keys)?)),
-            ("rope_scaling", super::rope::scaling(self, &keys, head_dim)?),
+            ("rope_scaling", super::rope::scaling(self, &keys, rotated)?),
             ("tie_word_embeddings", json!(!self.tensors.contains_key("output.weight"))),
             ("bos_token_id", json!(self.token_id("bos_token_id")?)),
             ("pad_token_id", json!(self.token_id("padding_token_id")?)),
             ("eos_token_id", json!(self.end_tokens()?)),
         ];
         config.extend(entries.into_iter().filter(|(_, v)| !v.is_null()).map(|(key, value)| (key.to_string(), value)));
-        let own = format!("{name}.");
+        let shape = family_keys::Shape { n_layers, hidden, n_heads, head_dim, rotated };
+        config.extend(family_keys::entries(&keys, &shape)?);
+        let own = format!("{}.", family.gguf_name());
         match self.meta.unread().into_iter().find(|key| key.starts_with(&own)) {
             Some(key) => Err(GgufError::UnknownKey { path: self.path.clone(), key: super::value::shown(key) }.into()),
             None => Ok(config.into()),
@@ -236,10 +248,12 @@ impl Gguf {
             }
             None => hidden / n_heads,
         };
-        for key in ["attention.value_length", "rope.dimension_count"] {
-            if self.meta.count(&keys.key(key))?.is_some_and(|width| width != head_dim) {
-                return Err(keys.refused(key, format!("{head_dim}, the width of a head")));
-            }
+        let value_length = "attention.value_length";
+        if self.meta.count(&keys.key(value_length))?.is_some_and(|width| width != head_dim) {
+            return Err(keys.refused(value_length, format!("{head_dim}, the width of a head")));
+        }
+        if family_keys::of(keys.family).contains(&"attention.scale") {
+            return Ok(head_dim);
         }
         // llama.cpp takes 0 as unset.
         let scale = 1.0 / (head_dim as f64).sqrt();
@@ -264,10 +278,13 @@ impl Gguf {
 
 /// Added to the mean square in norms.
 fn epsilon(keys: &ModelKeys<'_>) -> Result<f64> {
-    const KEY: &str = "attention.layer_norm_rms_epsilon";
-    let epsilon = keys.meta.required(&keys.key(KEY), keys.number(KEY)?)?;
+    let key = match keys.family.info().norm {
+        NormKind::Layer => "attention.layer_norm_epsilon",
+        NormKind::Rms | NormKind::RmsPlusOne => "attention.layer_norm_rms_epsilon",
+    };
+    let epsilon = keys.meta.required(&keys.key(key), keys.number(key)?)?;
     if !(0.0..1.0).contains(&epsilon) {
-        return Err(keys.refused(KEY, "a number from 0 to 1"));
+        return Err(keys.refused(key, "a number from 0 to 1"));
     }
     Ok(epsilon)
 }

@@ -10,6 +10,7 @@
 
 mod blocks;
 mod config;
+mod family_keys;
 mod layout;
 mod metadata;
 mod names;

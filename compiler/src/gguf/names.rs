@@ -1,53 +1,72 @@
 //! Tensor names of llama.cpp's converters as Hugging Face writes them, which the rest of the compiler uses.
 
-/// The part of a layer: its name there, and here.
-const PARTS: [(&str, &str); 18] = [
-    ("attn_norm.weight", "input_layernorm.weight"),
-    ("attn_q.weight", "self_attn.q_proj.weight"),
-    ("attn_q.bias", "self_attn.q_proj.bias"),
-    ("attn_k.weight", "self_attn.k_proj.weight"),
-    ("attn_k.bias", "self_attn.k_proj.bias"),
-    ("attn_v.weight", "self_attn.v_proj.weight"),
-    ("attn_v.bias", "self_attn.v_proj.bias"),
-    ("attn_q_norm.weight", "self_attn.q_norm.weight"),
-    ("attn_k_norm.weight", "self_attn.k_norm.weight"),
-    ("attn_output.weight", "self_attn.o_proj.weight"),
-    ("attn_output.bias", "self_attn.o_proj.bias"),
-    ("ffn_norm.weight", "post_attention_layernorm.weight"),
-    ("ffn_gate.weight", "mlp.gate_proj.weight"),
-    ("ffn_gate.bias", "mlp.gate_proj.bias"),
-    ("ffn_up.weight", "mlp.up_proj.weight"),
-    ("ffn_up.bias", "mlp.up_proj.bias"),
-    ("ffn_down.weight", "mlp.down_proj.weight"),
-    ("ffn_down.bias", "mlp.down_proj.bias"),
-];
+use crate::family::{Family, NormPlace, fused_name};
 
-/// Hugging Face's name; `None` for tensors that no supported model has.
-pub(crate) fn hugging_face_name(name: &str) -> Option<String> {
-    match name {
-        "token_embd.weight" => return Some("model.embed_tokens.weight".into()),
-        "output_norm.weight" => return Some("model.norm.weight".into()),
-        "output.weight" => return Some("lm_head.weight".into()),
-        _ => {}
+/// Parts of a layer that all families call so: their name there, and here.
+const PARTS: [(&str, &str); 9] = [
+    ("attn_norm", "input_layernorm"),
+    ("attn_q", "self_attn.q_proj"),
+    ("attn_k", "self_attn.k_proj"),
+    ("attn_v", "self_attn.v_proj"),
+    ("attn_q_norm", "self_attn.q_norm"),
+    ("attn_k_norm", "self_attn.k_norm"),
+    ("attn_output", "self_attn.o_proj"),
+    ("ffn_gate", "mlp.gate_proj"),
+    ("ffn_down", "mlp.down_proj"),
+];
+/// Of families with projections in one tensor, and of the others.
+const FUSED: [(&str, &str); 2] = [("attn_qkv", "self_attn.qkv_proj"), ("ffn_up", "mlp.gate_up_proj")];
+const APART: [(&str, &str); 1] = [("ffn_up", "mlp.up_proj")];
+/// Norms, by where a layer has them.
+const BEFORE: [(&str, &str); 1] = [("ffn_norm", "post_attention_layernorm")];
+const AFTER: [(&str, &str); 2] =
+    [("post_attention_norm", "post_attention_layernorm"), ("post_ffw_norm", "post_feedforward_layernorm")];
+const BOTH: [(&str, &str); 3] = [AFTER[0], AFTER[1], ("ffn_norm", "pre_feedforward_layernorm")];
+/// Tensors outside of layers.
+const OUTER: [(&str, &str); 3] =
+    [("token_embd", "model.embed_tokens"), ("output_norm", "model.norm"), ("output", "lm_head")];
+
+/// All parts of a family's layers.
+fn parts(family: Family) -> impl Iterator<Item = &'static (&'static str, &'static str)> {
+    let info = family.info();
+    let norms: &[_] = match info.norm_place {
+        NormPlace::Before => &BEFORE,
+        NormPlace::After => &AFTER,
+        NormPlace::Both => &BOTH,
+    };
+    let projections: &[_] = if info.fused { &FUSED } else { &APART };
+    PARTS.iter().chain(norms).chain(projections)
+}
+
+/// A name without its end, and the end with its point.
+fn cut(name: &str) -> Option<(&str, &str)> {
+    let at = name.rfind('.')?;
+    Some(name.split_at(at)).filter(|(_, end)| [".weight", ".bias"].contains(end))
+}
+
+/// Hugging Face's name; `None` for tensors that no model of the family has.
+pub(crate) fn hugging_face_name(name: &str, family: Family) -> Option<String> {
+    let (name, end) = cut(name)?;
+    if let Some((_, ours)) = OUTER.iter().find(|(theirs, _)| *theirs == name) {
+        return Some(format!("{ours}{end}"));
     }
     let (layer, part) = name.strip_prefix("blk.")?.split_once('.')?;
     // `blk.01` and `blk.+1` are other names than `blk.1`.
     let layer = layer.parse::<usize>().ok().filter(|n| n.to_string() == layer)?;
-    let (_, ours) = PARTS.iter().find(|(theirs, _)| *theirs == part)?;
-    Some(format!("model.layers.{layer}.{ours}"))
+    let (_, ours) = parts(family).find(|(theirs, _)| *theirs == part)?;
+    Some(format!("model.layers.{layer}.{ours}{end}"))
 }
 
-/// llama.cpp's name of a tensor that Hugging Face calls `name`: the inverse of [`hugging_face_name`].
-pub(crate) fn gguf_name(name: &str) -> Option<String> {
-    match name {
-        "model.embed_tokens.weight" => return Some("token_embd.weight".into()),
-        "model.norm.weight" => return Some("output_norm.weight".into()),
-        "lm_head.weight" => return Some("output.weight".into()),
-        _ => {}
+/// llama.cpp's name of a tensor that Hugging Face calls `name`, or of the one that holds it: the inverse of [`hugging_face_name`].
+pub(crate) fn gguf_name(name: &str, family: Family) -> Option<String> {
+    let whole = fused_name(name).filter(|_| family.info().fused);
+    let (name, end) = cut(whole.as_deref().unwrap_or(name))?;
+    if let Some((theirs, _)) = OUTER.iter().find(|(_, ours)| *ours == name) {
+        return Some(format!("{theirs}{end}"));
     }
     let (layer, part) = name.strip_prefix("model.layers.")?.split_once('.')?;
-    let (theirs, _) = PARTS.iter().find(|(_, ours)| *ours == part)?;
-    Some(format!("blk.{layer}.{theirs}"))
+    let (theirs, _) = parts(family).find(|(_, ours)| *ours == part)?;
+    Some(format!("blk.{layer}.{theirs}{end}"))
 }
 
 #[cfg(test)]
@@ -56,14 +75,14 @@ mod tests {
 
     #[test]
     fn names_are_translated_and_unknown_ones_are_not() {
-        let name = |n| hugging_face_name(n);
+        let name = |n| hugging_face_name(n, Family::Llama);
         assert_eq!(name("blk.12.attn_q.bias").as_deref(), Some("model.layers.12.self_attn.q_proj.bias"));
         assert_eq!(name("blk.0.ffn_down.weight").as_deref(), Some("model.layers.0.mlp.down_proj.weight"));
         assert_eq!(name("output.weight").as_deref(), Some("lm_head.weight"));
         for theirs in
             ["token_embd.weight", "output_norm.weight", "output.weight", "blk.3.ffn_norm.weight", "blk.0.attn_q.bias"]
         {
-            assert_eq!(gguf_name(&name(theirs).unwrap()).as_deref(), Some(theirs));
+            assert_eq!(gguf_name(&name(theirs).unwrap(), Family::Llama).as_deref(), Some(theirs));
         }
         for unknown in [
             "rope_freqs.weight",
@@ -75,5 +94,33 @@ mod tests {
         ] {
             assert_eq!(name(unknown), None, "{unknown}");
         }
+    }
+
+    #[test]
+    fn names_differ_by_family() {
+        let of = |family, part: &str| {
+            let theirs = format!("blk.7.{part}.weight");
+            let ours = hugging_face_name(&theirs, family)?;
+            assert_eq!(gguf_name(&ours, family).as_deref(), Some(&*theirs), "{family}");
+            Some(ours.trim_start_matches("model.layers.7.").trim_end_matches(".weight").to_string())
+        };
+        let cases = [
+            (Family::Llama, "ffn_norm", Some("post_attention_layernorm")),
+            (Family::Llama, "post_ffw_norm", None),
+            (Family::Llama, "attn_qkv", None),
+            (Family::Olmo2, "post_attention_norm", Some("post_attention_layernorm")),
+            (Family::Olmo2, "ffn_norm", None),
+            (Family::Gemma2, "post_attention_norm", Some("post_attention_layernorm")),
+            (Family::Gemma3, "ffn_norm", Some("pre_feedforward_layernorm")),
+            (Family::Gemma3, "post_ffw_norm", Some("post_feedforward_layernorm")),
+            (Family::Phi3, "attn_qkv", Some("self_attn.qkv_proj")),
+            (Family::Phi3, "ffn_up", Some("mlp.gate_up_proj")),
+        ];
+        for (family, theirs, ours) in cases {
+            assert_eq!(of(family, theirs).as_deref(), ours, "{family} {theirs}");
+        }
+        // A view of a tensor that holds several is called by the whole.
+        let part = gguf_name("model.layers.0.mlp.gate_proj.weight", Family::Phi3);
+        assert_eq!(part.as_deref(), Some("blk.0.ffn_up.weight"));
     }
 }

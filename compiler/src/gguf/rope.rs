@@ -1,7 +1,8 @@
 //! Rotary positions of a GGUF file.
 //!
-//! A file states linear scaling by keys, and the `llama3` rule as a tensor of frequency divisors, `rope_freqs.weight`. The rule's
-//! parameters are recovered from the tensor and checked against all of it; divisors of any other rule are refused.
+//! A file states linear scaling and YaRN by keys, and the `llama3` rule as a tensor of frequency divisors, `rope_freqs.weight`. The rule's
+//! parameters are recovered from the tensor and checked against all of it; divisors of any other rule are refused. `longrope` is
+//! two tensors of divisors; its amplitude is a key.
 //!
 //! *Trap*: a factor without a type means linear, as in llama.cpp. What linear scaling is in terms of the `llama3` rule stands in
 //! `family/rope.rs`.
@@ -9,11 +10,19 @@
 use super::config::ModelKeys;
 use super::{GgmlType, Gguf};
 use crate::{CompileError, Result, fs};
+use genie_types::YarnScaling;
 use serde_json::{Value, json};
 use std::io::{Read, Seek, SeekFrom};
 
-/// Divisors of frequencies.
+/// Divisors of frequencies: of the `llama3` rule, and of `longrope` for contexts beyond the trained length and for others.
 const ROPE_FREQS: &str = "rope_freqs.weight";
+const LONG: &str = "rope_factors_long.weight";
+const SHORT: &str = "rope_factors_short.weight";
+const TYPE: &str = "rope.scaling.type";
+const AMPLITUDE: &str = "rope.scaling.attn_factor";
+const ORIGINAL: &str = "rope.scaling.original_context_length";
+const EXTRAPOLATION: &str = "rope.scaling.yarn_ext_factor";
+const LOG_MULTIPLIER: &str = "rope.scaling.yarn_log_multiplier";
 const DEFAULT_THETA: f64 = 10_000.0;
 /// The `llama3` rule's parameters except the factor, the same in all published models.
 const ORIGINAL_MAX_POSITIONS: f64 = 8192.0;
@@ -21,9 +30,9 @@ const LOW_FREQ_FACTOR: f64 = 1.0;
 const HIGH_FREQ_FACTOR: f64 = 4.0;
 /// Keys that have a meaning for scaling of other types only.
 const OF_OTHER_TYPES: [&str; 8] = [
-    "rope.scaling.original_context_length",
-    "rope.scaling.yarn_log_multiplier",
-    "rope.scaling.yarn_ext_factor",
+    ORIGINAL,
+    LOG_MULTIPLIER,
+    EXTRAPOLATION,
     "rope.scaling.yarn_attn_factor",
     "rope.scaling.yarn_beta_fast",
     "rope.scaling.yarn_beta_slow",
@@ -40,17 +49,35 @@ pub(super) fn theta(keys: &ModelKeys<'_>) -> Result<f64> {
     }
 }
 
-/// `rope_scaling`, or null.
-pub(super) fn scaling(gguf: &Gguf, keys: &ModelKeys<'_>, head_dim: u64) -> Result<Value> {
+/// `rope_scaling`, or null; `rotated` elements of a head turn.
+pub(super) fn scaling(gguf: &Gguf, keys: &ModelKeys<'_>, rotated: u64) -> Result<Value> {
     keys.meta.bool(&keys.key("rope.scaling.finetuned"))?;
     for key in OF_OTHER_TYPES {
         keys.number(key)?;
     }
-    if keys.number("rope.scaling.attn_factor")?.is_some_and(|factor| factor != 1.0) {
-        return Err(keys.refused("rope.scaling.attn_factor", "1"));
+    let read = |name| divisors(gguf, name, rotated);
+    let (llama3, long, short) = (read(ROPE_FREQS)?, read(LONG)?, read(SHORT)?);
+    let kind = keys.meta.text(&keys.key(TYPE))?;
+    match (kind, long, short) {
+        (None | Some("longrope"), Some(long), Some(short)) => longrope(keys, &long, &short),
+        (Some(_), Some(_), _) => Err(keys.refused(TYPE, format!("longrope, beside the tensor `{LONG}`"))),
+        (_, Some(_), None) => Err(missing(gguf, SHORT)),
+        (_, None, Some(_)) | (Some("longrope"), ..) => Err(missing(gguf, LONG)),
+        (Some("yarn"), ..) => match llama3 {
+            None => yarn(keys),
+            Some(_) => Err(keys.refused(TYPE, format!("none or linear, beside the tensor `{ROPE_FREQS}`"))),
+        },
+        _ => plain(keys, llama3),
+    }
+}
+
+/// No scaling, linear scaling, or the `llama3` rule by its divisors.
+fn plain(keys: &ModelKeys<'_>, divisors: Option<Vec<f64>>) -> Result<Value> {
+    if keys.number(AMPLITUDE)?.is_some_and(|factor| factor != 1.0) {
+        return Err(keys.refused(AMPLITUDE, "1"));
     }
     let linear = linear_factor(keys)?;
-    let Some(divisors) = divisors(gguf, head_dim)? else {
+    let Some(divisors) = divisors else {
         return Ok(if linear == 1.0 { Value::Null } else { json!({ "rope_type": "linear", "factor": linear }) });
     };
     if linear != 1.0 {
@@ -71,6 +98,66 @@ pub(super) fn scaling(gguf: &Gguf, keys: &ModelKeys<'_>, head_dim: u64) -> Resul
     }
 }
 
+/// YaRN. llama.cpp multiplies the usual amplitude by two factors.
+fn yarn(keys: &ModelKeys<'_>) -> Result<Value> {
+    let above_0 = |key: &str, default: f64| match keys.decimal(key)? {
+        None => Ok(default),
+        Some(x) if x > 0.0 => Ok(x),
+        Some(_) => Err(keys.refused(key, "a positive number")),
+    };
+    for (key, only) in [(EXTRAPOLATION, 1.0), (LOG_MULTIPLIER, 0.0)] {
+        // A negative number is unset.
+        if keys.number(key)?.is_some_and(|x| x >= 0.0 && x != only) {
+            return Err(keys.refused(key, only.to_string()));
+        }
+    }
+    const FACTOR: &str = "rope.scaling.factor";
+    let factor = keys.meta.required(&keys.key(FACTOR), keys.decimal(FACTOR)?)?;
+    if factor < 1.0 {
+        return Err(keys.refused(FACTOR, "a number of at least 1"));
+    }
+    let amplitude = above_0(AMPLITUDE, 1.0)? * above_0("rope.scaling.yarn_attn_factor", 1.0)?;
+    Ok(json!({
+        "rope_type": "yarn",
+        "factor": factor,
+        "original_max_position_embeddings": trained_length(keys)?,
+        "attention_factor": amplitude * YarnScaling::amplitude_of(factor),
+        "beta_fast": above_0("rope.scaling.yarn_beta_fast", 32.0)?,
+        "beta_slow": above_0("rope.scaling.yarn_beta_slow", 1.0)?,
+    }))
+}
+
+/// Divisors for short and long contexts; the amplitude is stated, or 1.
+fn longrope(keys: &ModelKeys<'_>, long: &[f64], short: &[f64]) -> Result<Value> {
+    if keys.number("rope.scaling.factor")?.is_some_and(|factor| factor != 1.0 && factor != 0.0) {
+        return Err(keys.refused("rope.scaling.factor", format!("no factor beside the tensor `{LONG}`")));
+    }
+    let amplitude = keys.number(AMPLITUDE)?.unwrap_or(1.0);
+    if amplitude < 1.0 {
+        return Err(keys.refused(AMPLITUDE, "a number of at least 1"));
+    }
+    Ok(json!({
+        "rope_type": "longrope",
+        "original_max_position_embeddings": trained_length(keys)?,
+        "attention_factor": amplitude,
+        "long_factor": long,
+        "short_factor": short,
+    }))
+}
+
+/// Positions of the training, before any scaling.
+fn trained_length(keys: &ModelKeys<'_>) -> Result<u64> {
+    let of = |key: &str| keys.meta.count(&keys.key(key));
+    match of(ORIGINAL)?.filter(|n| *n > 0) {
+        Some(n) => Ok(n),
+        None => keys.meta.required(&keys.key(ORIGINAL), of("context_length")?),
+    }
+}
+
+fn missing(gguf: &Gguf, name: &str) -> CompileError {
+    super::GgufError::MissingTensor { path: gguf.path.clone(), name: name.into() }.into()
+}
+
 fn llama3(factor: f64) -> Value {
     json!({
         "rope_type": "llama3",
@@ -88,11 +175,10 @@ fn linear_factor(keys: &ModelKeys<'_>) -> Result<f64> {
         (Some(factor), _) => (new, factor),
         (None, factor) => (old, factor.unwrap_or(1.0)),
     };
-    const TYPE: &str = "rope.scaling.type";
     match keys.meta.text(&keys.key(TYPE))? {
         Some("none") => return Ok(1.0),
         None | Some("linear") => {}
-        Some(_) => return Err(keys.refused(TYPE, "none, linear, or llama3 as a tensor of divisors")),
+        Some(_) => return Err(keys.refused(TYPE, "none, linear, yarn, longrope, or llama3 as a tensor of divisors")),
     }
     match factor {
         // llama.cpp takes 0 as unset.
@@ -102,16 +188,16 @@ fn linear_factor(keys: &ModelKeys<'_>) -> Result<f64> {
     }
 }
 
-/// The divisors of frequencies, if there are any: one for each pair of a head, all finite and positive.
-fn divisors(gguf: &Gguf, head_dim: u64) -> Result<Option<Vec<f64>>> {
-    let Some(tensor) = gguf.tensors.get(ROPE_FREQS) else { return Ok(None) };
+/// A tensor of divisors, if it is there: one for each pair of a head that turns, all finite.
+fn divisors(gguf: &Gguf, name: &str, rotated: u64) -> Result<Option<Vec<f64>>> {
+    let Some(tensor) = gguf.tensors.get(name) else { return Ok(None) };
     if tensor.ty != GgmlType::F32 {
-        let (path, name, found) = (gguf.path.clone(), ROPE_FREQS.into(), tensor.ty.to_string());
+        let (path, name, found) = (gguf.path.clone(), name.into(), tensor.ty.to_string());
         return Err(super::GgufError::TensorType { path, name, found, expected: "F32".into() }.into());
     }
-    if tensor.dims.iter().map(|&d| d as u64).ne([head_dim / 2]) {
-        let (path, name, found) = (gguf.path.clone(), ROPE_FREQS.into(), tensor.dims.clone());
-        return Err(super::GgufError::Shape { path, name, expected: vec![(head_dim / 2) as usize], found }.into());
+    if tensor.dims.iter().map(|&d| d as u64).ne([rotated / 2]) {
+        let (path, name, found) = (gguf.path.clone(), name.into(), tensor.dims.clone());
+        return Err(super::GgufError::Shape { path, name, expected: vec![(rotated / 2) as usize], found }.into());
     }
     let mut bytes = vec![0; tensor.bytes as usize];
     let mut file = fs::open(&gguf.path)?;
@@ -119,7 +205,7 @@ fn divisors(gguf: &Gguf, head_dim: u64) -> Result<Option<Vec<f64>>> {
     file.read_exact(&mut bytes).map_err(fs::io_err("read", &gguf.path))?;
     let values: Vec<f32> = bytes.as_chunks().0.iter().map(|&b| f32::from_le_bytes(b)).collect();
     if let Some(i) = values.iter().position(|v| !v.is_finite()) {
-        return Err(CompileError::NotFinite { name: ROPE_FREQS.into(), index: vec![i], value: values[i] });
+        return Err(CompileError::NotFinite { name: name.into(), index: vec![i], value: values[i] });
     }
     Ok(Some(values.into_iter().map(f64::from).collect()))
 }

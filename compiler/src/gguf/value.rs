@@ -149,6 +149,11 @@ impl Numbers {
         })
     }
 
+    /// As truth values; `None` for numbers.
+    pub(crate) fn bools(&self) -> Option<Vec<bool>> {
+        (self.kind == kind::BOOL).then(|| self.bytes.iter().map(|b| *b == 1).collect())
+    }
+
     /// As floats; `None` for truth values.
     pub(crate) fn floats(&self) -> Option<impl Iterator<Item = f64>> {
         (self.kind != kind::BOOL).then(|| {

@@ -6,7 +6,7 @@ use crate::family::Family;
 use std::path::Path;
 
 /// Keys of `config.json` and what they are made of: a key of the model's own, or a whole key.
-const KEYS: [(&str, &str); 12] = [
+const KEYS: [(&str, &str); 21] = [
     ("num_hidden_layers", ".block_count"),
     ("hidden_size", ".embedding_length"),
     ("num_attention_heads", ".attention.head_count"),
@@ -15,19 +15,28 @@ const KEYS: [(&str, &str); 12] = [
     ("intermediate_size", ".feed_forward_length"),
     ("max_position_embeddings", ".context_length"),
     ("rms_norm_eps", ".attention.layer_norm_rms_epsilon"),
+    ("layer_norm_eps", ".attention.layer_norm_epsilon"),
     ("rope_theta", ".rope.freq_base"),
+    ("rope_local_base_freq", ".rope.freq_base_swa"),
+    ("partial_rotary_factor", ".rope.dimension_count"),
+    ("sliding_window", ".attention.sliding_window"),
+    ("sliding_window_pattern", ".attention.sliding_window_pattern"),
+    ("embedding_multiplier", ".embedding_scale"),
+    ("residual_multiplier", ".residual_scale"),
+    ("attention_multiplier", ".attention.scale"),
+    ("logits_scaling", ".logit_scale"),
     ("bos_token_id", "tokenizer.ggml.bos_token_id"),
     ("eos_token_id", "tokenizer.ggml.eos_token_id"),
     ("pad_token_id", "tokenizer.ggml.padding_token_id"),
 ];
 
 /// Turns errors about tensors under Hugging Face's names into errors about the file's tensors.
-pub(crate) fn in_stored_words(path: &Path, error: CompileError) -> CompileError {
+pub(crate) fn in_stored_words(path: &Path, family: Family, error: CompileError) -> CompileError {
     use CompileError::{
         F16Overflow, LayerCount, MissingTensor, NoBlocks, NotFinite, ScaleOverflow, UnreadTensors, UnsupportedDtype,
         WrongShape,
     };
-    let stored = |name: String| gguf_name(&name).unwrap_or(name);
+    let stored = |name: String| gguf_name(&name, family).unwrap_or(name);
     let path = || path.to_path_buf();
     match error {
         MissingTensor { name, .. } => GgufError::MissingTensor { path: path(), name: stored(name) }.into(),
@@ -54,7 +63,7 @@ pub(crate) fn in_stored_words(path: &Path, error: CompileError) -> CompileError 
 pub(crate) fn in_stored_keys(path: &Path, family: Family, error: CompileError) -> CompileError {
     let stored = |key: &str| {
         let (_, theirs) = KEYS.iter().find(|(ours, _)| *ours == key)?;
-        Some(if theirs.starts_with('.') { format!("{family}{theirs}") } else { theirs.to_string() })
+        Some(if theirs.starts_with('.') { format!("{}{theirs}", family.gguf_name()) } else { theirs.to_string() })
     };
     let path = path.to_path_buf();
     match &error {

@@ -6,9 +6,9 @@
 use super::LayerBuilder;
 use super::attention::SharedInputs;
 use super::composer::{Composer, TensorValue};
-use super::norm;
 use super::sink::GraphSink;
 use super::weights::{LayerWeights, Linear, Norm};
+use super::{attention, lora, norm};
 use crate::Result;
 use crate::family::ModelSpec;
 use genie_bundle::manifest::CacheUpdate;
@@ -75,14 +75,16 @@ pub(super) fn new_rows<S: GraphSink>(
     spec: &ModelSpec,
     layer: usize,
     graph: &mut Composer<S>,
-    shared: &SharedInputs<S::Tensor>,
+    (shared, strengths): (&SharedInputs<S::Tensor>, Option<&lora::Strengths<S::Tensor>>),
     h: &TensorValue<S::Tensor>,
     (k, v, k_norm): (&Linear<TensorValue<S::Tensor>>, &Linear<TensorValue<S::Tensor>>, Option<&TensorValue<S::Tensor>>),
 ) -> Result<(TensorValue<S::Tensor>, TensorValue<S::Tensor>)> {
     let ModelSpec { n_kv_heads, head_dim, .. } = *spec;
     let at = |part: &str| format!("model_layers_{layer}_self_attn_{part}");
-    let k = super::attention::project(graph, &at("k"), h, k, k_norm, n_kv_heads, spec)?;
-    let v = super::attention::project(graph, &at("v"), h, v, None, n_kv_heads, spec)?;
+    let k = lora::linear(graph, &at("k_proj"), h, k, strengths)?;
+    let k = attention::heads(graph, &at("k"), k, k_norm, n_kv_heads, spec)?;
+    let v = lora::linear(graph, &at("v_proj"), h, v, strengths)?;
+    let v = attention::heads(graph, &at("v"), v, None, n_kv_heads, spec)?;
     let n = v.dims[2];
     let k = shared.rotate(spec, layer, graph, &at("k_rope"), k)?;
     let k = graph.transpose(&at("k_columns"), &k, [0, 1, 3, 2])?;
@@ -126,10 +128,10 @@ pub(super) fn lower_alone<S: GraphSink>(
     builder: &mut LayerBuilder<S>,
     weights: &RowWeights<TensorValue<S::Tensor>>,
 ) -> Result<()> {
-    let LayerBuilder { graph, x, shared, .. } = builder;
+    let LayerBuilder { graph, x, shared, strengths, .. } = builder;
     let shared = shared.as_ref().expect("a split with layers declares mask and positions");
     let h = norm::optional(spec, graph, &format!("model_layers_{layer}_"), x, weights.before_attention.as_ref())?;
     let h = graph.rows(&format!("model_layers_{layer}_self_attn_rows_in"), &h)?;
-    new_rows(spec, layer, graph, shared, &h, (&weights.k, &weights.v, weights.k_norm.as_ref()))?;
+    new_rows(spec, layer, graph, (shared, strengths.as_ref()), &h, (&weights.k, &weights.v, weights.k_norm.as_ref()))?;
     Ok(())
 }

@@ -13,6 +13,7 @@ mod composer;
 mod encode;
 mod head;
 mod layer;
+mod lora;
 mod mlp;
 mod norm;
 mod per_row;
@@ -33,6 +34,7 @@ pub(crate) use weight_format::{Format, LinearForm, Role};
 
 use crate::checkpoint::Checkpoint;
 use crate::family::ModelSpec;
+use crate::lora::Adapter;
 use crate::unread::{self, Taken};
 use crate::{GraphKinds, Precision, Progress, Result, Weights};
 use composer::{Composer, TensorValue};
@@ -78,6 +80,8 @@ pub(crate) struct Source<'a> {
     pub(crate) checkpoint: &'a Checkpoint,
     pub(crate) format: Format,
     pub(crate) kinds: &'a GraphKinds,
+    /// Those that switch at run time.
+    pub(crate) adapters: &'a [Adapter],
     /// Error of rounding to blocks so far.
     pub(crate) loss: &'a mut RoundingLoss,
     pub(crate) progress: &'a mut dyn Progress,
@@ -91,6 +95,8 @@ struct LayerBuilder<S: GraphSink> {
     x: TensorValue<S::Tensor>,
     /// Only in graphs with layers.
     shared: Option<attention::SharedInputs<S::Tensor>>,
+    /// Only in graphs with adapters.
+    strengths: Option<lora::Strengths<S::Tensor>>,
 }
 
 /// Composes one split into the open graphs, one per variant, and returns them in the same order.
@@ -136,25 +142,33 @@ pub(crate) fn lower<S: GraphSink>(
             true => None,
             false => Some(attention::SharedInputs::declare(spec, split, variant, source, &mut graph)?),
         };
-        builders.push(LayerBuilder { variant, graph, x, shared });
+        let strengths = match source.adapters {
+            [] => None,
+            adapters => Some(lora::Strengths::declare(adapters, split.layers.clone(), form, &mut graph)?),
+        };
+        builders.push(LayerBuilder { variant, graph, x, shared, strengths });
     }
 
     let rows_only =
         |builder: &LayerBuilder<S>| source_kinds.rows_only.iter().any(|&ar| builder.variant.ar().get() == ar as usize);
     for layer in split.layers.clone() {
         let ends = |builder: &LayerBuilder<S>| layer + 1 == spec.n_layers && rows_only(builder);
-        let weights = weights::of_layer(spec, layer, source.format);
-        let held = weights.try_map(|w| {
+        let specs = weights::of_layer(spec, layer, source.format);
+        let mut held = specs.try_map(|w| {
             let whole = builders.iter_mut().filter(|f| !ends(f));
             source.load(w, whole.map(|f| &mut f.graph))
         })?;
+        if !builders.iter().any(ends) {
+            // With adapters no graph ends in cache rows: `CompileOptions::check` has refused it.
+            source.load_adapters(layer, &specs, &mut held, &mut builders)?;
+        }
         let out = (layer + 1 == split.layers.end).then_some(split.output.as_deref()).flatten();
         for (i, builder) in builders.iter_mut().filter(|f| !ends(f)).enumerate() {
             let weights = held.map(|per_graph| per_graph[i].clone());
             layer::lower(spec, layer, builder, &weights, out)?;
         }
         if builders.iter().any(ends) {
-            let held = cache_rows::RowWeights::of(&weights).try_map(&mut |w| {
+            let held = cache_rows::RowWeights::of(&specs).try_map(&mut |w| {
                 let ending = builders.iter_mut().filter(|f| ends(f));
                 source.load(w, ending.map(|f| &mut f.graph))
             })?;

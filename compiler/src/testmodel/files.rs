@@ -2,12 +2,10 @@
 
 use super::random::Noise;
 use super::{
-    BOS, EMBEDDING, EOS, FileDtype, LOGITS, LOGITS_CAP, NO_ROPE_INTERVAL, RESIDUAL, SCORES, SCORES_CAP, TestModel,
-    WINDOW_PATTERN,
+    BOS, EMBEDDING, EOS, FileDtype, LOGITS, LOGITS_CAP, RESIDUAL, SCORES, SCORES_CAP, TestModel, WINDOW_PATTERN,
 };
 use crate::checkpoint::file_header;
-use crate::checkpoint::fused_name;
-use crate::family::{Bias, FactorKeys, NormKind, SlidingWindow};
+use crate::family::{Bias, FactorKeys, NormKind, SlidingWindow, fused_name};
 use crate::lower::{Role, all_tensors};
 use crate::{Result, fs};
 use genie_types::RopeScaling;
@@ -64,7 +62,7 @@ pub(super) fn write_configs(model: &TestModel, dir: &Path) -> Result<()> {
         config["sliding_window_pattern"] = json!(WINDOW_PATTERN);
     }
     if family.no_rope_keys {
-        config["no_rope_layer_interval"] = json!(NO_ROPE_INTERVAL);
+        config["no_rope_layer_interval"] = json!(model.no_rope_interval);
     }
     if model.rotary_part != family.defaults.rotary_part {
         config["partial_rotary_factor"] = json!(model.rotary_part);

@@ -1,9 +1,12 @@
 //! GGUF files put together in memory, as llama.cpp's converter writes them, and open to changes: tests damage one thing at a time.
 
 use super::files::{RMS_EPS, tensors, values};
-use super::{BOS, EOS, TestModel, tokenizer};
-use crate::Result;
+use super::{
+    BOS, EMBEDDING, EOS, LOGITS, LOGITS_CAP, RESIDUAL, SCORES, SCORES_CAP, TestModel, WINDOW_PATTERN, tokenizer,
+};
+use crate::family::{FactorKeys, Family, ModelSpec, NormKind, RopeScaling};
 use crate::gguf::gguf_name;
+use crate::{CompileError, Result};
 use half::f16;
 
 /// Numbers of value types in files.
@@ -171,7 +174,8 @@ impl TestModel {
         self.check()?;
         let spec = self.spec();
         let mut draft = GgufDraft::default();
-        draft.set("general.architecture", GgufValue::Text(spec.family.name().into()));
+        let arch = spec.family.gguf_name();
+        draft.set("general.architecture", GgufValue::Text(arch.into()));
         for (key, n) in [
             ("block_count", spec.n_layers),
             ("context_length", self.max_positions),
@@ -182,15 +186,19 @@ impl TestModel {
             ("attention.key_length", spec.head_dim),
             ("attention.value_length", spec.head_dim),
         ] {
-            draft.set(&format!("{}.{key}", spec.family), GgufValue::U32(n as u32));
+            draft.set(&format!("{arch}.{key}"), GgufValue::U32(n as u32));
         }
-        let floats = [("attention.layer_norm_rms_epsilon", RMS_EPS), ("rope.freq_base", self.rope_theta)];
-        for (key, x) in floats {
-            draft.set(&format!("{}.{key}", spec.family), GgufValue::F32(x as f32));
+        let eps = if spec.norm == NormKind::Layer { "layer_norm_epsilon" } else { "layer_norm_rms_epsilon" };
+        for (key, x) in [(&*format!("attention.{eps}"), RMS_EPS), ("rope.freq_base", self.rope_theta)] {
+            draft.set(&format!("{arch}.{key}"), GgufValue::F32(x as f32));
         }
+        self.set_family_keys(&mut draft, &spec)?;
         self.set_tokenizer(&mut draft);
         for tensor in tensors(self) {
             let mut values = values(self, &tensor);
+            if tensor.name.ends_with("norm.weight") && spec.norm == NormKind::RmsPlusOne {
+                values.iter_mut().for_each(|weight| *weight += 1.0);
+            }
             let rows = ["q_proj", "k_proj"].iter().any(|part| tensor.name.contains(part));
             if rows && spec.family.info().gguf_paired_heads {
                 values = paired(&values, values.len() / tensor.dims[0], spec.head_dim);
@@ -203,11 +211,86 @@ impl TestModel {
                 Matrices::Q4_0 if tensor.dims.len() == 2 => (2, q4_0(&values)),
                 _ => (0, values.iter().flat_map(|v| v.to_le_bytes()).collect()),
             };
-            let name = gguf_name(&tensor.name).unwrap_or_else(|| tensor.name.clone());
+            let name = gguf_name(&tensor.name, self.family).unwrap_or_else(|| tensor.name.clone());
             let dims = tensor.dims.iter().map(|&d| d as u64).collect();
             draft.tensors.push(DraftTensor { name, dims, ty, bytes, offset: None });
         }
         Ok(draft)
+    }
+
+    /// Keys that some families have, and those of scaled positions.
+    fn set_family_keys(&self, draft: &mut GgufDraft, spec: &ModelSpec) -> Result<()> {
+        let bad = |what, found, expected| Err(CompileError::TestModel { what, found, expected });
+        let info = self.family.info();
+        let arch = self.family.gguf_name();
+        let mut set = |key: &str, value| {
+            draft.set(&format!("{arch}.{key}"), value);
+        };
+        let float = |x: f64| GgufValue::F32(x as f32);
+        match info.factors {
+            FactorKeys::None => {}
+            FactorKeys::Multipliers => {
+                set("embedding_scale", float(EMBEDDING));
+                set("residual_scale", float(RESIDUAL));
+                set("attention.scale", float(SCORES));
+                set("logit_scale", float(LOGITS));
+            }
+            FactorKeys::Gemma { .. } => {
+                if self.scores_scalar.is_some_and(|scalar| scalar != self.head_dim as f64) {
+                    return bad(
+                        "a score factor in a GGUF file that is not of a width of",
+                        self.head_dim,
+                        "that of a head",
+                    );
+                }
+                if self.capped() {
+                    set("attn_logit_softcapping", float(SCORES_CAP));
+                    set("final_logit_softcapping", float(LOGITS_CAP));
+                }
+                set("attention.sliding_window_pattern", GgufValue::U32(WINDOW_PATTERN as u32));
+            }
+        }
+        if info.no_rope_keys && self.no_rope_interval != 4 {
+            return bad("an interval of layers that do not rotate, in a GGUF file, of", self.no_rope_interval, "4");
+        }
+        if matches!(self.family, Family::Phi3 | Family::Gemma2 | Family::Gemma3) {
+            set("attention.sliding_window", GgufValue::U32(self.window as u32));
+        }
+        if matches!(self.family, Family::Phi3 | Family::StableLm) {
+            set("rope.dimension_count", GgufValue::U32(spec.rotary_dim as u32));
+        }
+        let original = |length: f64| ("rope.scaling.original_context_length", GgufValue::U32(length as u32));
+        let mut divisors: Vec<(&str, &[f64])> = Vec::new();
+        match &self.scaling {
+            None => {}
+            Some(RopeScaling::Linear { factor }) => {
+                set("rope.scaling.type", GgufValue::Text("linear".into()));
+                set("rope.scaling.factor", float(*factor));
+            }
+            Some(RopeScaling::Yarn(yarn)) => {
+                let (key, length) = original(yarn.original_max_position);
+                set("rope.scaling.type", GgufValue::Text("yarn".into()));
+                set("rope.scaling.factor", float(yarn.factor));
+                set(key, length);
+                set("rope.scaling.attn_factor", float(yarn.attn_factor));
+                set("rope.scaling.yarn_beta_fast", float(yarn.beta_fast));
+                set("rope.scaling.yarn_beta_slow", float(yarn.beta_slow));
+            }
+            Some(RopeScaling::LongRope(long)) => {
+                let (key, length) = original(long.original_max_position);
+                set(key, length);
+                set("rope.scaling.attn_factor", float(long.amplitude()));
+                divisors.push(("rope_factors_long.weight", &long.long_factor));
+                divisors.push(("rope_factors_short.weight", &long.short_factor));
+            }
+            Some(_) => return bad("rope scalings that a GGUF file does not state:", 1, "linear, yarn or longrope"),
+        }
+        for (name, list) in divisors {
+            let bytes = list.iter().flat_map(|x| (*x as f32).to_le_bytes()).collect();
+            let (name, dims) = (name.into(), vec![list.len() as u64]);
+            draft.tensors.push(DraftTensor { name, dims, ty: 0, bytes, offset: None });
+        }
+        Ok(())
     }
 
     fn set_tokenizer(&self, draft: &mut GgufDraft) {

@@ -4,6 +4,7 @@
 //! Weights are scaled so that activations stay near unit size and logits spread by about two, which makes greedy
 //! choices stable under f16.
 
+mod adapter;
 mod files;
 mod gguf;
 mod random;
@@ -11,6 +12,7 @@ mod random;
 mod tests;
 mod tokenizer;
 
+pub use adapter::TestAdapter;
 pub use gguf::{DraftTensor, GgufDraft, GgufValue, Matrices};
 
 use crate::family::{
@@ -28,8 +30,6 @@ pub const BOS: TokenId = TokenId(256);
 /// Id of the token that ends one.
 pub const EOS: TokenId = TokenId(257);
 
-/// Every layer of this number is not rotated, in families that have such layers.
-const NO_ROPE_INTERVAL: usize = 2;
 /// One layer in this many has no window, in families with layers of both kinds.
 const WINDOW_PATTERN: usize = 2;
 /// Factors of families that have keys for them.
@@ -88,6 +88,8 @@ pub struct TestModel {
     pub scores_scalar: Option<f64>,
     /// `sliding_window`; 0 for none. For families that have one by themselves.
     pub window: usize,
+    /// Every layer of this number is not rotated, in families that have such layers.
+    pub no_rope_interval: usize,
     /// `max_position_embeddings`.
     pub max_positions: usize,
     /// Element type of the weights.
@@ -121,6 +123,7 @@ impl TestModel {
                 SlidingWindow::All { default: None } | SlidingWindow::OffByDefault => 0,
                 SlidingWindow::All { .. } | SlidingWindow::AllBut { .. } => 4096,
             },
+            no_rope_interval: 2,
             max_positions: 4096,
             dtype: FileDtype::F32,
             shards: 1,
@@ -198,6 +201,9 @@ impl TestModel {
         if self.layers == 0 || self.hidden == 0 || self.ffn == 0 {
             return bad("an extent of", 0, "at least 1");
         }
+        if self.no_rope_interval == 0 {
+            return bad("an interval of layers that do not rotate of", 0, "at least 1");
+        }
         if self.shards == 0 {
             return bad("a shard count of", 0, "at least 1");
         }
@@ -224,7 +230,9 @@ impl TestModel {
             factors: self.factors(),
             rope: Rope { theta: self.rope_theta, scaling: self.scaling.clone(), part: self.rotary_part },
             local_rope: family.local_theta.map(|_| LocalRope { global_step: 3, local_step: 2 }),
-            rotated_layers: (0..self.layers).map(|i| !family.no_rope_keys || (i + 1) % NO_ROPE_INTERVAL != 0).collect(),
+            rotated_layers: (0..self.layers)
+                .map(|i| !family.no_rope_keys || (i + 1) % self.no_rope_interval != 0)
+                .collect(),
             window: self.window(),
             max_positions: Some(self.max_positions),
             tied: self.tied,

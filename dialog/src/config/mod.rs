@@ -3,9 +3,13 @@
 
 use std::path::Path;
 
-use engine::{DumpOptions, EmbeddingLut, EngineConfig, Eviction, GroupOptions, LutDtype};
-pub use genie_bundle::config::{BackendSettings, ConfigError, ContextSettings, Problem, Target};
-use genie_bundle::config::{EmbeddingSettings, LongContextKind, LongContextSettings, TableDtype};
+use engine::{
+    DumpOptions, EmbeddingLut, EngineConfig, Eviction, GroupOptions, LoraAdapter, LoraConfig, LoraGroup, LutDtype,
+};
+pub use genie_bundle::config::{
+    BackendSettings, ConfigError, ContextSettings, EngineRole, KindBlocks, Problem, Target,
+};
+use genie_bundle::config::{EmbeddingSettings, LongContextKind, LongContextSettings, MultiStreamSettings, TableDtype};
 use genie_bundle::{GenieConfig, config};
 use genie_types::TokenId;
 
@@ -55,6 +59,25 @@ impl DialogConfig {
         Ok(Self { context: genie.context().clone(), genie, sampler, engine })
     }
 
+    /// The same config with the other engine of two (`secondary`, `draft`) as its only one; `None` if there is one.
+    #[must_use]
+    pub fn of_second_engine(&self) -> Option<Self> {
+        let genie = self.genie.of_second_engine()?;
+        let mut engine = engine(&genie);
+        engine.context_size = self.engine.context_size;
+        Some(Self { genie, engine, ..self.clone() })
+    }
+
+    /// What the engine is to the dialog.
+    pub fn role(&self) -> EngineRole {
+        self.genie.engine().role
+    }
+
+    /// What the blocks of the dialog kinds say.
+    pub fn kind_blocks(&self) -> &KindBlocks {
+        self.genie.kind_blocks()
+    }
+
     /// The dialog's kind: Genie's `type`.
     pub fn kind(&self) -> &str {
         self.genie.kind()
@@ -96,6 +119,11 @@ impl DialogConfig {
     /// What the QNN library is to be opened with.
     pub fn backend(&self) -> &BackendSettings {
         self.genie.backend()
+    }
+
+    /// The streams of a `multistream` dialog.
+    pub fn multistream(&self) -> Option<MultiStreamSettings> {
+        self.genie.multistream()
     }
 
     /// Texts that end a turn; none is empty.
@@ -174,6 +202,7 @@ fn engine(genie: &GenieConfig) -> EngineConfig {
     }
     config.select_graphs = (!from.select_graphs.is_empty()).then(|| from.select_graphs.clone());
     config.embedding = from.embedding.as_ref().map(embedding);
+    config.lora = lora(&from.lora);
     config.use_mmap = genie.backend().use_mmap;
     config.mmap_budget_mb = genie.backend().mmap_budget_mb;
     config.dump = genie.debug().map(dump);
@@ -188,6 +217,24 @@ fn dump(debug: &config::DebugSettings) -> DumpOptions {
         outputs: debug.dump_outputs,
         first: debug.dump_start.unwrap_or(0),
         last: debug.dump_end.unwrap_or(DumpOptions::LAST),
+    }
+}
+
+fn lora(from: &config::LoraSettings) -> LoraConfig {
+    let adapter = |a: &config::LoraAdapterSettings| LoraAdapter {
+        name: a.name.clone(),
+        alphas: a.alphas.clone(),
+        bin_sections: a.bin_sections.clone(),
+    };
+    let group = |g: &config::LoraGroupSettings| LoraGroup {
+        name: g.name.clone(),
+        members: g.members.clone(),
+        quant_bin_sections: g.quant_bin_sections.clone(),
+    };
+    LoraConfig {
+        adapters: from.adapters.iter().map(adapter).collect(),
+        groups: from.groups.iter().map(group).collect(),
+        alphas: from.alpha_tensor.iter().cloned().collect(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! A handle to a running query: stop it, pause it, change its limit, from a callback or another thread.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use engine::StopFlag;
 
@@ -24,6 +24,8 @@ struct Shared {
     max_num_tokens: AtomicUsize,
     /// The model's: an abort also ends a prompt between two steps.
     stop: StopFlag,
+    /// That of the other model of two.
+    second: OnceLock<StopFlag>,
 }
 
 /// Controls one dialog. Clones control the same one.
@@ -54,7 +56,14 @@ impl Control {
             signal: AtomicU8::new(0),
             max_num_tokens: AtomicUsize::new(max_num_tokens.unwrap_or(UNLIMITED)),
             stop,
+            second: OnceLock::new(),
         }))
+    }
+
+    /// An abort stops this model as well.
+    pub(super) fn also_stops(&self, stop: StopFlag) {
+        // A dialog takes its second model once, as it is made.
+        let _ = self.0.second.set(stop);
     }
 
     /// Acts on the running query; without effect if none runs. An abort ends it at its next token, or within its prompt
@@ -63,6 +72,7 @@ impl Control {
         self.0.signal.store(signal as u8, Ordering::Release);
         if signal == Signal::Abort {
             self.0.stop.set();
+            self.0.second.get().into_iter().for_each(StopFlag::set);
         }
     }
 
@@ -79,6 +89,7 @@ impl Control {
     /// Takes the pending signal; the model may run again.
     pub(super) fn take(&self) -> Option<Signal> {
         self.0.stop.clear();
+        self.0.second.get().into_iter().for_each(StopFlag::clear);
         match self.0.signal.swap(0, Ordering::AcqRel) {
             1 => Some(Signal::Abort),
             2 => Some(Signal::Pause),

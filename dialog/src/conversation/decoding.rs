@@ -2,17 +2,18 @@
 
 use std::time::Instant;
 
-use engine::{EngineError, PrefixCache, TokenModel};
+use engine::{EngineError, PrefixCache, SeqId, TokenModel};
 use genie_types::TokenId;
 
 use super::codes::StopReason;
 use super::control::{Control, Signal};
 use super::error::DialogError;
 use super::history::History;
+use super::lanes::Lane;
 use super::query_state::QueryState;
 use super::stop::Match;
 use crate::config::ContextSettings;
-use crate::sampler::Sampler;
+use crate::sampler::{Penalties, Sampler, SamplerRules};
 
 /// The state of a reply, lent to a [`DialogKind`](crate::kinds::DialogKind) for one step. [`advance`](Self::advance)
 /// delivers one token, [`verify`](Self::verify) several.
@@ -20,21 +21,23 @@ use crate::sampler::Sampler;
 /// *Invariant*: after each call the model has processed the whole history except its last token, or all of it after a stop
 /// sequence.
 pub struct Decoding<'a> {
-    pub(super) model: &'a mut dyn TokenModel,
+    pub(crate) model: &'a mut dyn TokenModel,
+    /// The other model of two.
+    pub(crate) second: Option<&'a mut (dyn TokenModel + 'static)>,
     /// The last token drawn, if the model has not processed it.
-    pub(super) unprocessed: &'a mut Option<TokenId>,
-    pub(super) prefix_cache: Option<&'a PrefixCache>,
-    pub(super) control: &'a Control,
+    pub(crate) unprocessed: &'a mut Option<TokenId>,
+    pub(crate) prefix_cache: Option<&'a PrefixCache>,
+    pub(crate) control: &'a Control,
     /// Most tokens in the cache.
-    pub(super) limit: usize,
-    pub(super) reply: ReplyWriter<'a>,
+    pub(crate) limit: usize,
+    pub(crate) reply: ReplyWriter<'a>,
 }
 
 /// The parts that turn logits into a reply, apart from the model, which lends the logits.
-pub(super) struct ReplyWriter<'a> {
-    pub(super) sampler: &'a mut Sampler,
-    pub(super) context: &'a ContextSettings,
-    pub(super) query: &'a mut QueryState,
+pub(crate) struct ReplyWriter<'a> {
+    pub(crate) sampler: &'a mut Sampler,
+    pub(crate) context: &'a ContextSettings,
+    pub(crate) query: &'a mut QueryState,
 }
 
 /// Why a reply ends.
@@ -120,9 +123,7 @@ impl Decoding<'_> {
             Err(EngineError::Stopped { .. }) => return Ok(Some(self.stopped_in_input(n_past))),
             done => done?,
         }
-        let now = Instant::now();
-        self.reply.query.first_token = Some(now);
-        self.reply.query.kpis.time_to_first_token = Some(now - self.reply.query.began);
+        self.reply.began_to_reply();
         self.apply(n_past, usize::from(self.unprocessed.is_some() && n_done == 0), drawn)
     }
 
@@ -134,21 +135,44 @@ impl Decoding<'_> {
     /// # Errors
     /// The model, the sampler or the tokenizer refuses.
     pub fn verify(&mut self, draft: &[TokenId]) -> Result<Verified, DialogError> {
-        let n_wanted = self.max_tokens().saturating_sub(self.reply.query.tokens.len());
-        let n_most = n_wanted.min(self.n_left()).saturating_sub(1);
-        let draft = &draft[..draft.len().min(n_most)];
+        let draft = &draft[..draft.len().min(self.n_wanted().saturating_sub(1))];
+        self.verify_by(draft, |reply, _, logits| reply.sample(logits))
+    }
+
+    /// How many tokens the reply may still get: up to its limit, or until the context is full.
+    pub fn n_wanted(&self) -> usize {
+        self.max_tokens().saturating_sub(self.reply.query.tokens.len()).min(self.n_left())
+    }
+
+    /// Processes the token delivered last and a draft, has a token chosen from the logits of each row, and delivers those up to
+    /// and with the first that differs from the draft.
+    pub(super) fn verify_by(
+        &mut self,
+        draft: &[TokenId],
+        mut choose: impl FnMut(&mut ReplyWriter<'_>, usize, &[f32]) -> Result<TokenId, DialogError>,
+    ) -> Result<Verified, DialogError> {
+        let draft = &draft[..draft.len().min(self.n_left().saturating_sub(1))];
+        let max_tokens = self.max_tokens();
         let last = self.unprocessed.filter(|_| self.has_started() && !draft.is_empty());
         let Some(last) = last else { return Ok(Verified { n_accepted: 0, stop: self.advance()? }) };
         let tokens: Vec<TokenId> = std::iter::once(last).chain(draft.iter().copied()).collect();
         let (n_past, mut n_accepted, mut drawn) = (self.model.n_past(), 0, Drawn::default());
         let ran = self.model.process_rows(&tokens, &mut |row, logits| {
-            // Behind a stop, or behind the first token that differs, nothing is drawn.
-            if drawn.over.is_none() && row == n_accepted {
+            // Behind a stop, a limit, or the first token that differs, nothing is drawn.
+            if drawn.over.is_none() && row == n_accepted && self.reply.query.tokens.len() < max_tokens {
                 let place = n_past + row + 1;
-                drawn.draw(&mut self.reply, place, logits);
+                match choose(&mut self.reply, row, logits) {
+                    Ok(token) => drawn.deliver(&mut self.reply, place, token),
+                    Err(e) => return drawn.over = Some(Err(e)),
+                }
                 n_accepted += usize::from(drawn.last == draft.get(row).map(|token| (place, *token)));
             }
         });
+        if let Some(counts) = self.reply.query.kpis.speculation.as_mut().filter(|_| ran.is_ok()) {
+            counts.n_rounds += 1;
+            counts.n_drafted += draft.len();
+            counts.n_accepted += n_accepted;
+        }
         match ran {
             // A wide step may not fit where a narrow one does.
             Err(e) if is_overflow(&e) => return Ok(Verified { n_accepted: 0, stop: self.advance()? }),
@@ -182,6 +206,27 @@ impl Decoding<'_> {
         self.model
     }
 
+    /// The other model of two, if the dialog has one. A kind leaves it with whatever tokens it likes: who uses it next finds
+    /// out what it has in common with the dialog ([`follow`](super::second::follow)).
+    pub fn second(&mut self) -> Option<&mut (dyn TokenModel + 'static)> {
+        self.second.as_deref_mut()
+    }
+
+    /// The tokens that the model has processed.
+    pub fn processed(&self) -> &[TokenId] {
+        self.model.transcript().tokens()
+    }
+
+    /// Whose rules the sampler follows.
+    pub fn rules(&self) -> SamplerRules {
+        self.reply.sampler.settings().rules()
+    }
+
+    /// What the query will have the model process before its first token: nothing once it has.
+    pub fn input(&self) -> &[TokenId] {
+        &self.reply.query.plan.input
+    }
+
     /// Whether a limit or a signal ends the reply before its next token. Asked after the last chunk was given out, so that
     /// a callback can stop the reply at its token.
     pub(super) fn interrupted(&self) -> Option<StopReason> {
@@ -198,8 +243,52 @@ impl Decoding<'_> {
         })
     }
 
+    /// Whether what libGenie does is done, where it differs from what is right.
+    pub(crate) fn as_genie(&self) -> bool {
+        self.reply.sampler.settings().rules() == SamplerRules::Genie
+    }
+
+    /// A reply beside others, in a sequence of its own.
+    pub(crate) fn lane(&self, seq: SeqId, next: Vec<TokenId>) -> Lane {
+        Lane::new(seq, next, self.reply.query.reply_text.clone(), self.reply.sampler.window().clone())
+    }
+
+    /// Processes the input of the query and returns the logits of its last token, or why it was stopped.
+    pub(crate) fn process_input(&mut self) -> Result<Result<Vec<f32>, StopReason>, DialogError> {
+        let mut input = std::mem::take(&mut self.reply.query.plan.input);
+        if input.is_empty() && self.reply.query.plan.replay.take().is_some() {
+            // The reply was known, but its logits are not.
+            let last = self.model.n_past().saturating_sub(1);
+            input.extend(self.model.transcript().tokens().get(last));
+            self.model.rewind(last)?;
+        }
+        self.reply.sampler.observe(&input[usize::from(self.unprocessed.is_some()).min(input.len())..]);
+        let n_before = self.model.n_past();
+        let n_done = match self.model.make_room(&input) {
+            Err(EngineError::Stopped { .. }) => return Ok(Err(self.stopped_in_input(n_before))),
+            done => done?,
+        };
+        let n_past = self.model.n_past();
+        let done = match self.prefix_cache.filter(|_| n_past == 0) {
+            Some(cache) => cache.process(self.model, &input[n_done..]).map(|logits| {
+                self.reply.query.kpis.n_restored = logits.n_restored;
+                logits.value
+            }),
+            None => self.model.process(&input[n_done..]).map(<[f32]>::to_vec),
+        };
+        let logits = match done {
+            Err(EngineError::Stopped { .. }) => return Ok(Err(self.stopped_in_input(n_past))),
+            done => done?,
+        };
+        if self.unprocessed.take().is_some() && n_done == 0 {
+            self.model.mark_generated(n_past);
+        }
+        self.reply.began_to_reply();
+        Ok(Ok(logits))
+    }
+
     /// Most tokens of this reply.
-    fn max_tokens(&self) -> usize {
+    pub(super) fn max_tokens(&self) -> usize {
         self.control.max_num_tokens().min(self.reply.query.max_tokens)
     }
 
@@ -262,7 +351,22 @@ impl Drawn {
 }
 
 impl ReplyWriter<'_> {
-    fn sample(&mut self, logits: &[f32]) -> Result<TokenId, DialogError> {
+    /// The first token is there.
+    pub(super) fn began_to_reply(&mut self) {
+        let now = Instant::now();
+        self.query.first_token = Some(now);
+        self.query.kpis.time_to_first_token = Some(now - self.query.began);
+    }
+
+    /// Draws a token of a reply with a window of penalties of its own.
+    pub(super) fn sample_for(&mut self, window: &mut Penalties, logits: &[f32]) -> Result<TokenId, DialogError> {
+        self.sampler.exchange_window(window);
+        let token = self.sample(logits);
+        self.sampler.exchange_window(window);
+        token
+    }
+
+    pub(super) fn sample(&mut self, logits: &[f32]) -> Result<TokenId, DialogError> {
         let token = self.sampler.sample(logits)?;
         self.sampler.accept(token);
         Ok(token)
@@ -270,6 +374,7 @@ impl ReplyWriter<'_> {
 
     /// Takes a token as the next of the reply, at `place` in the history, and checks whether it ends it.
     fn deliver(&mut self, place: usize, token: TokenId) -> Result<Option<End>, DialogError> {
+        self.query.kpis.n_drawn += 1;
         if self.context.eos.contains(&token) {
             return Ok(Some(End { reason: StopReason::Eos, cut: None }));
         }
@@ -281,6 +386,7 @@ impl ReplyWriter<'_> {
         query.kpis.n_generated += 1;
         query.before_last = Some(query.reply_text.clone());
         let found = query.reply_text.push(&query.rules, token, place, &mut query.text)?;
+        query.end_chunk();
         Ok(found.map(|m| self.stop_at(m)))
     }
 
@@ -294,6 +400,6 @@ impl ReplyWriter<'_> {
 }
 
 /// Whether the model has no place for the tokens.
-fn is_overflow(e: &EngineError) -> bool {
+pub(super) fn is_overflow(e: &EngineError) -> bool {
     matches!(e, EngineError::Overflow(_))
 }

@@ -16,9 +16,9 @@ use super::query_state::QueryState;
 use super::reply::{Chunk, Reply};
 use super::reply_text::{ReplyText, StopRules};
 use crate::config::{ContextSettings, DialogConfig};
-use crate::kinds::{self, Basic, DialogKind};
+use crate::kinds::{self, Basic, DialogKind, Models};
 use crate::kpi::Profile;
-use crate::sampler::{Sampler, SamplerSettings};
+use crate::sampler::{Sampler, SamplerRules, SamplerSettings};
 use genie_tokenizer::Tokenizer;
 
 /// Bytes of text that are given to the tokenizer whatever the context is.
@@ -27,9 +27,11 @@ const SURELY_TOKENIZED: usize = 1 << 16;
 /// A conversation. Not tied to a backend: it knows its model by [`TokenModel`].
 pub struct Dialog {
     pub(super) model: Box<dyn TokenModel>,
+    /// The other model of two: a draft, or one that goes on for the first.
+    pub(super) second: Option<Box<dyn TokenModel>>,
     tokenizer: Tokenizer,
     pub(super) sampler: Sampler,
-    kind: Box<dyn DialogKind>,
+    pub(super) kind: Box<dyn DialogKind>,
     pub(super) context: ContextSettings,
     rules: StopRules,
     control: Control,
@@ -89,6 +91,7 @@ impl Dialog {
         let control = Control::new(None, model.stop_flag().unwrap_or_default());
         Self {
             model,
+            second: None,
             tokenizer,
             sampler: Sampler::new(sampler),
             kind: Box::new(Basic),
@@ -104,10 +107,41 @@ impl Dialog {
     }
 
     /// The same dialog with another way to generate.
+    ///
+    /// # Panics
+    /// The kind wants what this dialog lacks; [`set_kind`](Self::set_kind) returns it.
     #[must_use]
     pub fn with_kind(mut self, kind: Box<dyn DialogKind>) -> Self {
-        self.kind = kind;
+        self.set_kind(kind).expect("the kind works with this dialog's models");
         self
+    }
+
+    /// Generates another way from now on.
+    ///
+    /// # Errors
+    /// [`DialogError::Kind`]: the models do not allow it. The kind is as it was.
+    pub fn set_kind(&mut self, kind: Box<dyn DialogKind>) -> Result<(), DialogError> {
+        kind.check(&self.models())?;
+        self.kind = kind;
+        Ok(())
+    }
+
+    /// Takes the other model of two, for kinds that work with one: see [`DialogKind`].
+    ///
+    /// # Errors
+    /// [`DialogError::Kind`]: it does not go with the first one.
+    pub fn with_second(mut self, second: Box<dyn TokenModel>) -> Result<Self, DialogError> {
+        if let Some(stop) = second.stop_flag() {
+            self.control.also_stops(stop);
+        }
+        self.second = Some(second);
+        self.kind.check(&self.models())?;
+        Ok(self)
+    }
+
+    /// What a kind has to work with.
+    fn models(&self) -> Models<'_> {
+        Models { main: &*self.model, second: self.second.as_deref() }
     }
 
     /// Replies to text. Stop sequences apply.
@@ -182,6 +216,9 @@ impl Dialog {
     /// # Errors
     /// As [`token_query`](Self::token_query).
     pub fn start_tokens(&mut self, tokens: &[TokenId], code: SentenceCode) -> Result<Generation<'_>, DialogError> {
+        if !self.kind.takes_tokens(self.sampler.settings().rules() == SamplerRules::Genie) {
+            return Err(DialogError::TokensRefused { kind: self.kind.name() });
+        }
         self.begin(tokens, code, StopRules::default())
     }
 
@@ -197,6 +234,7 @@ impl Dialog {
         self.control.take(); // a signal from before this query is stale
         let keep = plan.keep;
         let mut query = QueryState::new(plan, rules, reply_text, began);
+        (query.first_code, query.kpis.speculation) = (self.kind.first_code(), self.kind.speculation());
         let wants_reply =
             !matches!(code, SentenceCode::Begin | SentenceCode::Continue) && self.control.max_num_tokens() > 0;
         let begun = self.forget_from(keep).and_then(|()| match wants_reply {
@@ -218,10 +256,11 @@ impl Dialog {
     /// The parts that one step of a reply works with.
     pub(super) fn decoding<'a>(&'a mut self, query: &'a mut QueryState) -> (&'a mut dyn DialogKind, Decoding<'a>) {
         let limit = self.limit();
-        let Self { model, sampler, kind, context, control, unprocessed, prefix_cache, .. } = self;
+        let Self { model, second, sampler, kind, context, control, unprocessed, prefix_cache, .. } = self;
         let reply = ReplyWriter { sampler, context, query };
         let (model, prefix_cache) = (&mut **model, prefix_cache.as_ref());
-        (&mut **kind, Decoding { model, unprocessed, prefix_cache, control, limit, reply })
+        let second = second.as_deref_mut();
+        (&mut **kind, Decoding { model, second, unprocessed, prefix_cache, control, limit, reply })
     }
 
     /// After a failure: what the model holds stays, a token that it has not processed is forgotten.
@@ -297,6 +336,10 @@ impl Dialog {
         }
         self.unprocessed = query.plan.replay.take().or(self.unprocessed);
         self.open = stop.is_none() && matches!(code, SentenceCode::Begin | SentenceCode::Continue);
+        if stop.is_none() {
+            let (kind, mut decoding) = self.decoding(query);
+            kind.prefilled(&mut decoding)?;
+        }
         query.kpis.prefill_time = Some(query.began.elapsed());
         self.profile.queried(query.began, &query.kpis);
         Ok(stop)
@@ -336,6 +379,8 @@ impl Dialog {
     /// The model cannot be reset.
     pub fn reset(&mut self) -> Result<(), DialogError> {
         self.model.reset()?;
+        self.second.as_mut().map_or(Ok(()), |second| second.reset())?;
+        self.kind.forget();
         self.unprocessed = None;
         self.sampler.reset();
         self.open = false;
@@ -398,6 +443,11 @@ impl Dialog {
     /// The model, for its step log.
     pub fn model(&self) -> &dyn TokenModel {
         &*self.model
+    }
+
+    /// The other model of two.
+    pub fn second_model(&self) -> Option<&dyn TokenModel> {
+        self.second.as_deref()
     }
 
     /// The tokenizer.

@@ -50,6 +50,38 @@ pub enum DialogError {
         /// The kinds there are.
         supported: Vec<&'static str>,
     },
+    /// libGenie has no token queries for this kind, and its rules were asked for.
+    #[error("a `{kind}` dialog takes no token queries under policy `genie`, expected text")]
+    TokensRefused {
+        /// The kind.
+        kind: &'static str,
+    },
+    /// Too few or too many streams.
+    #[error("{found} streams: expected 1 to {most}")]
+    StreamCount {
+        /// How many were asked for.
+        found: usize,
+        /// The most there may be.
+        most: usize,
+    },
+    /// The models do not allow this kind of dialog.
+    #[error("a dialog of kind `{kind}` needs {expected}, found {found}")]
+    Kind {
+        /// The kind.
+        kind: &'static str,
+        /// What would do.
+        expected: String,
+        /// What there is.
+        found: String,
+    },
+    /// The dialog has no engine of that role.
+    #[error("no engine with role `{role}`: the dialog has {}", quoted(known))]
+    UnknownRole {
+        /// The role.
+        role: String,
+        /// Those that there are.
+        known: Vec<&'static str>,
+    },
     /// There is nothing to resume.
     #[error("RESUME came, but the dialog is not paused")]
     NotPaused,
@@ -102,10 +134,13 @@ impl From<EngineError> for DialogError {
 }
 
 impl DialogError {
-    /// The status that Genie's C functions return in this case: 4 at the context's limit, else -6 ("query failed").
+    /// The status that Genie's C functions return in this case: 4 at the context's limit, -1 where an adapter cannot be applied,
+    /// else -6 ("query failed").
     pub fn genie_status(&self) -> i32 {
         match self {
             Self::Overflow(_) | Self::TooLong { .. } => 4,
+            Self::UnknownRole { .. } => -1,
+            Self::Engine(error) if error.is_about_lora() => -1,
             _ => -6,
         }
     }

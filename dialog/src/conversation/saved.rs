@@ -6,7 +6,10 @@ use std::path::Path;
 use std::time::Instant;
 
 use engine::Overflow;
-use session_store::{DialogState, RestoreNote, Restored, SaveFormat, SaveReport, Snapshot, read_session, save_session};
+use session_store::{
+    DialogState, RestoreNote, Restored, SaveFormat, SaveReport, Snapshot, read_second, read_session,
+    save_session_of_two,
+};
 
 use super::dialog::Dialog;
 use super::error::DialogError;
@@ -28,7 +31,9 @@ impl Dialog {
     /// [`DialogError::NothingToSave`]; the cache cannot be saved; the file system refuses.
     pub fn save(&mut self, dir: &Path) -> Result<SaveReport, DialogError> {
         let began = Instant::now();
-        let report = save_session(dir, &self.snapshot()?)?;
+        let second = self.second.as_mut().filter(|second| second.n_past() > 0);
+        let second = second.map(|second| second.snapshot()).transpose()?;
+        let report = save_session_of_two(dir, &self.snapshot()?, second.as_ref())?;
         self.profile.saved(began.elapsed());
         Ok(report)
     }
@@ -56,6 +61,7 @@ impl Dialog {
         let starts_turn: Vec<_> = self.context.eos.first().copied().into_iter().chain(self.context.bos).collect();
         let Restored { snapshot, format, note } = read_session(dir, &self.model.cache_schema()?, &starts_turn)?;
         self.restore_snapshot(&snapshot)?;
+        self.restore_second(dir)?;
         self.profile.restored(began.elapsed());
         Ok(RestoreReport { format, note })
     }
@@ -80,6 +86,22 @@ impl Dialog {
         self.unprocessed = state.unprocessed;
         self.open = state.open;
         self.paused = None;
+        self.kind.forget();
+        Ok(())
+    }
+
+    /// The other model's cache saves it the work of processing the dialog again; without one that fits it does that.
+    fn restore_second(&mut self, dir: &Path) -> Result<(), DialogError> {
+        let Some(second) = &mut self.second else { return Ok(()) };
+        let restored = match read_second(dir) {
+            Ok(Some(snapshot)) => second.restore_snapshot(&snapshot).map_err(DialogError::from),
+            Ok(None) => return Ok(second.reset()?),
+            Err(error) => Err(error.into()),
+        };
+        if let Err(error) = restored {
+            tracing::warn!(%error, "the second model's cache is left aside: it processes the dialog again");
+            second.reset()?;
+        }
         Ok(())
     }
 }

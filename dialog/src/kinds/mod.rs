@@ -3,14 +3,24 @@
 //! A kind is one file in this folder and one row of [`KINDS`]. It drives a [`Decoding`], which does what all kinds share:
 //! history, sampling, stop rules, limits. How to add one: `docs/add-a-dialog-kind.md`.
 
+pub mod backoff;
 mod basic;
+mod lookup;
+mod multistream;
+mod spd;
+
+use engine::TokenModel;
 
 use crate::config::DialogConfig;
-use crate::conversation::codes::StopReason;
+use crate::conversation::codes::{SentenceCode, StopReason};
 use crate::conversation::decoding::Decoding;
 use crate::conversation::error::DialogError;
+use crate::kpi::Speculation;
 
 pub use basic::Basic;
+pub use lookup::{Lookup, LookupSettings};
+pub use multistream::MultiStream;
+pub use spd::Spd;
 
 /// A way to generate a reply. One value serves all queries of a dialog.
 pub trait DialogKind: Send {
@@ -23,6 +33,65 @@ pub trait DialogKind: Send {
     /// # Errors
     /// Whatever the model, the sampler or the tokenizer refuses.
     fn step(&mut self, decoding: &mut Decoding<'_>) -> Result<Option<StopReason>, DialogError>;
+
+    /// The reply is over, for whatever reason: sequences beside the dialog's are given back.
+    ///
+    /// # Errors
+    /// The model refuses.
+    fn clean_up(&mut self, _decoding: &mut Decoding<'_>) -> Result<(), DialogError> {
+        Ok(())
+    }
+
+    /// Whether token queries are taken; libGenie refuses them for some kinds.
+    fn takes_tokens(&self, _as_genie: bool) -> bool {
+        true
+    }
+
+    /// Refuses models that it cannot work with. Asked as the dialog gets the kind, and once more as it gets a second model.
+    ///
+    /// # Errors
+    /// [`DialogError::Kind`].
+    fn check(&self, _models: &Models<'_>) -> Result<(), DialogError> {
+        Ok(())
+    }
+
+    /// The sentence code of a reply's first chunk.
+    fn first_code(&self) -> SentenceCode {
+        SentenceCode::Begin
+    }
+
+    /// Counts at the beginning of a query, for a kind that drafts.
+    fn speculation(&self) -> Option<Speculation> {
+        None
+    }
+
+    /// The model has processed the input of a query that wants no reply.
+    ///
+    /// # Errors
+    /// Whatever the other model refuses.
+    fn prefilled(&mut self, _decoding: &mut Decoding<'_>) -> Result<(), DialogError> {
+        Ok(())
+    }
+
+    /// The reply is over: nothing more is drawn.
+    ///
+    /// # Errors
+    /// Whatever the other model refuses.
+    fn finished(&mut self, _decoding: &mut Decoding<'_>) -> Result<(), DialogError> {
+        Ok(())
+    }
+
+    /// The dialog is reset, or another one is restored: what was learnt from it is forgotten.
+    fn forget(&mut self) {}
+}
+
+/// The models of a dialog, as a kind sees them before the first query.
+#[derive(Clone, Copy)]
+pub struct Models<'m> {
+    /// The one that answers.
+    pub main: &'m dyn TokenModel,
+    /// The other one of two; a dialog whose kind needs one may get it a moment later.
+    pub second: Option<&'m dyn TokenModel>,
 }
 
 /// A row of the table: Genie's name, and how a kind is made from a config.
@@ -35,7 +104,17 @@ pub struct KindRow {
 }
 
 /// The kinds that this build has.
-pub const KINDS: &[KindRow] = &[KindRow { name: "basic", open: |_| Ok(Box::new(Basic)) }];
+pub const KINDS: &[KindRow] = &[
+    KindRow { name: "basic", open: |_| Ok(Box::new(Basic)) },
+    KindRow {
+        name: "multistream",
+        open: |config| {
+            let found = config.multistream().map_or((1, 0.0), |streams| (streams.n_streams, streams.p_threshold));
+            Ok(Box::new(MultiStream::new(found.0, found.1)?))
+        },
+    },
+    KindRow { name: "spd", open: |config| Ok(Box::new(Spd::new(config.kind_blocks().draft_len.unwrap_or(0)))) },
+];
 
 /// Opens the kind that a config's `type` names.
 ///

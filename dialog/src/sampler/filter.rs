@@ -1,48 +1,50 @@
 //! Top-k, top-p and the draw, on buffers that are reused from token to token.
 //!
-//! *Order*: descending logits once a filter has sorted, with ties by ascending id (libGenie: descending), token-id order before.
+//! *Order*: descending logits once a filter has sorted, with ties by ascending id, token-id order before. By libGenie's rules it is
+//! the order in which C++'s functions leave the tokens: [`cpp_select`](super::cpp_select).
 //! *Units*: probabilities are f64, summed in f64. Cost: only as much of the row is sorted as the filters keep.
 
 use std::cmp::Ordering;
 
 use genie_types::TokenId;
 
+use super::cpp_select::{nth_element, partial_sort};
 use super::settings::SamplerRules;
 
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     logit: f32,
     id: u32,
-    /// The id, or its complement where the higher of two equals comes first.
-    place: u32,
 }
 
-/// Likelier first; among equals the one whose place is lower.
+/// Likelier first; among equals the one whose id is lower.
 fn by_rank(a: &Candidate, b: &Candidate) -> Ordering {
-    b.logit.total_cmp(&a.logit).then(a.place.cmp(&b.place))
+    b.logit.total_cmp(&a.logit).then(a.id.cmp(&b.id))
+}
+
+/// What libGenie compares: equals have no order.
+fn likelier(a: &Candidate, b: &Candidate) -> bool {
+    a.logit > b.logit
 }
 
 /// The tokens still in the race and their weights.
 ///
 /// *Invariant*: `left[..n_sorted]` holds the `n_sorted` likeliest in rank order; the rest is in no order,
-/// or, when `n_sorted` is 0, in token-id order.
+/// or, when `n_sorted` is 0, in token-id order; by libGenie's rules in the order that its filters leave.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     left: Vec<Candidate>,
     n_sorted: usize,
-    /// What the weights of the whole row sum up to, and the logit of weight 1, since top-p was last applied.
-    whole: (f64, f64),
+    rules: SamplerRules,
 }
 
 impl Scratch {
-    /// Starts over with a whole row; among equal logits the one with the lower id comes first, as libGenie has it the higher.
+    /// Starts over with a whole row.
     pub(super) fn load(&mut self, logits: &[f32], rules: SamplerRules) {
         self.left.clear();
-        let flip = if rules == SamplerRules::Genie { u32::MAX } else { 0 };
         // -0.0 would rank below 0.0 under the total order, though they are equal: adding 0.0 makes it 0.0.
-        let candidate = |(&l, id): (&f32, u32)| Candidate { logit: l + 0.0, id, place: id ^ flip };
-        self.left.extend(logits.iter().zip(0_u32..).map(candidate));
-        self.n_sorted = 0;
+        self.left.extend(logits.iter().zip(0_u32..).map(|(&l, id)| Candidate { logit: l + 0.0, id }));
+        (self.n_sorted, self.rules) = (0, rules);
     }
 
     /// Keeps the `k` largest, sorted. 0 keeps all, unsorted.
@@ -50,7 +52,12 @@ impl Scratch {
         if k == 0 {
             return;
         }
-        self.sort_first(k);
+        if self.rules == SamplerRules::Genie {
+            partial_sort(&mut self.left, k, likelier);
+            self.n_sorted = k.min(self.left.len());
+        } else {
+            self.sort_first(k);
+        }
         self.left.truncate(k);
     }
 
@@ -60,9 +67,12 @@ impl Scratch {
         if p >= 1.0 {
             return;
         }
+        if self.rules == SamplerRules::Genie {
+            self.halve_to(p);
+            return;
+        }
         let max = self.max();
         let total: f64 = self.left.iter().map(|c| weight(c.logit, max, 1.0)).sum();
-        self.whole = (total, max);
         let mut sum = 0.0;
         let mut n = 0;
         let mut chunk = 64;
@@ -79,6 +89,28 @@ impl Scratch {
         }
         self.left.truncate(n);
         self.n_sorted = self.n_sorted.min(n);
+    }
+
+    /// As libGenie finds the kept tokens: what is left is halved, the likelier ones in front, and the search goes on in the half
+    /// in which the sum of probabilities reaches `p`. So most of those that are kept are never sorted. Sums are float32.
+    fn halve_to(&mut self, p: f32) {
+        let max = self.max() as f32;
+        let probability = |c: &Candidate| (c.logit - max).exp();
+        let total: f32 = self.left.iter().map(probability).sum();
+        let (mut from, mut to, mut before) = (0, self.left.len(), 0.0f32);
+        while to - from > 1 {
+            let half = (to - from) / 2;
+            nth_element(&mut self.left[from..to], half, likelier);
+            let sum: f32 = self.left[from..from + half].iter().map(|c| probability(c) / total).sum();
+            if before + sum >= p {
+                to = from + half;
+            } else {
+                before += sum;
+                from += half;
+            }
+        }
+        self.left.truncate(to);
+        self.n_sorted = self.n_sorted.min(to);
     }
 
     /// The first token, in the current order, whose cumulative probability of `softmax(logits / temp)` exceeds `u`.
@@ -102,22 +134,23 @@ impl Scratch {
         TokenId(last)
     }
 
-    /// libGenie's draw after top-p without top-k: the kept tokens are in rank order, but their weights are those of a softmax over
-    /// the *probabilities* of the tokens with the lowest ids, as many as are kept. These are nearly equal, so each kept token is
-    /// drawn about as often as the others, and the temperature has no effect.
-    pub(super) fn draw_by_misplaced_weights(&self, row: &[f32], u: f64) -> TokenId {
-        let (whole, max) = self.whole;
-        let misplaced = |logit: &f32| (weight(*logit, max, 1.0) / whole).exp();
+    /// The tokens that are left with the probabilities of `softmax(logits / temp)`, by ascending id. `temp` is above 0; the row
+    /// has a finite maximum.
+    pub(super) fn chances(&self, temp: f32, entries: &mut Vec<(u32, f64)>) {
+        let (max, temp) = (self.max(), f64::from(temp));
+        entries.clear();
+        entries.extend(self.left.iter().map(|c| (c.id, weight(c.logit, max, temp))));
+        entries.sort_unstable_by_key(|(id, _)| *id);
+        let total: f64 = entries.iter().map(|(_, w)| w).sum();
+        entries.iter_mut().for_each(|(_, w)| *w /= total);
+    }
+
+    /// libGenie's draw after top-p without top-k: each kept token is as likely as the others, whatever its logit and the
+    /// temperature are.
+    pub(super) fn draw_evenly(&self, u: f64) -> TokenId {
         let n = self.left.len();
-        let total: f64 = row.iter().take(n).map(misplaced).sum();
-        let mut sum = 0.0;
-        for (c, logit) in self.left.iter().zip(row) {
-            sum += misplaced(logit);
-            if sum / total > u {
-                return TokenId(c.id);
-            }
-        }
-        self.last()
+        let at = (0..n).find(|&i| (i + 1) as f64 / n as f64 > u);
+        at.and_then(|at| self.left.get(at)).map_or(self.last(), |c| TokenId(c.id))
     }
 
     /// The last token in the current order.

@@ -33,11 +33,14 @@
 //!
 //! *Source*: measured on libGenie 1.21 over its own logits (dialog/tests/sampler_draws.rs, conformance/tests/sampler_htp.rs).
 
+mod chances;
+mod cpp_select;
 mod filter;
 mod penalties;
 mod rng;
 mod settings;
 
+pub use chances::Chances;
 pub use penalties::Penalties;
 pub use rng::{Mt19937, RngStateError};
 pub use settings::{SamplerRules, SamplerSettings, SettingsError, TokenPenalty};
@@ -82,6 +85,8 @@ pub struct Sampler {
     /// The row with the penalties applied.
     row: Vec<f32>,
     scratch: filter::Scratch,
+    /// The distribution of the row that a drafted token is tested against.
+    own: Chances,
 }
 
 impl Sampler {
@@ -94,6 +99,7 @@ impl Sampler {
             penalties: Penalties::new(settings.effective_penalty()),
             row: Vec::new(),
             scratch: filter::Scratch::default(),
+            own: Chances::default(),
             settings,
         }
     }
@@ -133,6 +139,72 @@ impl Sampler {
         Ok(draw(&mut self.scratch, &self.settings, logits, u))
     }
 
+    /// The distribution that [`sample`](Self::sample) draws from, penalties included. A sampler that takes the most likely
+    /// token has all of it there. Draws nothing.
+    ///
+    /// # Errors
+    /// As [`sample`](Self::sample).
+    pub fn chances(&mut self, logits: &[f32], out: &mut Chances) -> Result<(), SamplerError> {
+        let best = check(logits)?;
+        if self.settings.is_argmax() {
+            out.entries.clear();
+            out.entries.push((best.0, 1.0));
+            return Ok(());
+        }
+        if self.penalties.is_active() {
+            self.row.clear();
+            self.row.extend_from_slice(logits);
+            self.penalties.apply(&mut self.row);
+            check(&self.row)?;
+            self.scratch.load(&self.row, self.settings.rules());
+        } else {
+            self.scratch.load(logits, self.settings.rules());
+        }
+        self.scratch.keep_top_k(self.settings.top_k());
+        self.scratch.keep_top_p(self.settings.top_p());
+        self.scratch.chances(self.settings.temp(), &mut out.entries);
+        Ok(())
+    }
+
+    /// Takes a drafted token that was drawn from `draft`, or another one instead, so that the token is distributed as
+    /// [`sample`](Self::sample) would draw it from `logits`. The test takes one word of the random sequence and leaves one
+    /// unused, as libGenie does; a rejected token costs a draw more.
+    ///
+    /// # Errors
+    /// As [`sample`](Self::sample).
+    pub fn accept_or_replace(
+        &mut self,
+        logits: &[f32],
+        token: TokenId,
+        draft: &Chances,
+    ) -> Result<TokenId, SamplerError> {
+        let mut own = std::mem::take(&mut self.own);
+        let tested = self.chances(logits, &mut own).map(|()| {
+            let u = f64::from(self.rng.next_u32()) / 4_294_967_296.0;
+            self.rng.next_u32();
+            if u < own.of(token) / draft.of(token) {
+                return token;
+            }
+            // Where the two differ by rounding alone, nothing is left over, and the token is as good as any.
+            own.draw_beyond(draft, self.rng.next_unit()).unwrap_or(token)
+        });
+        self.own = own;
+        tested
+    }
+
+    /// The window of the penalties, to come back to after tokens that are only proposed.
+    pub(crate) fn mark_window(&self) -> Option<Penalties> {
+        self.penalties.is_active().then(|| self.penalties.clone())
+    }
+
+    /// Forgets the tokens since [`mark_window`](Self::mark_window).
+    pub(crate) fn restore_window(&mut self, mark: Option<Penalties>) {
+        match mark {
+            Some(penalties) => self.penalties = penalties,
+            None => self.penalties.clear(),
+        }
+    }
+
     fn draw_from_own_row(&mut self) -> TokenId {
         self.scratch.load(&self.row, self.settings.rules());
         let u = self.rng.next_unit();
@@ -147,6 +219,21 @@ impl Sampler {
     /// Adds a generated token to the window of the penalties.
     pub fn accept(&mut self, token: TokenId) {
         self.penalties.accept(token);
+    }
+
+    /// The window of the penalties.
+    pub(crate) fn window(&self) -> &Penalties {
+        &self.penalties
+    }
+
+    /// Goes on with another window of penalties.
+    pub(crate) fn set_window(&mut self, window: Penalties) {
+        self.penalties = window;
+    }
+
+    /// Exchanges the window of the penalties with another one.
+    pub(crate) fn exchange_window(&mut self, other: &mut Penalties) {
+        std::mem::swap(&mut self.penalties, other);
     }
 
     /// Back to the start: penalty window empty, random state as seeded (a fresh seed if none was set).
@@ -174,10 +261,10 @@ impl Sampler {
 /// Filters and draws. `row` is what the scratch was loaded with.
 fn draw(scratch: &mut filter::Scratch, settings: &SamplerSettings, row: &[f32], u: f64) -> TokenId {
     let genie = settings.rules() == SamplerRules::Genie;
-    let misplaced = genie && settings.top_k() == 0 && settings.top_p() < 1.0;
+    let evenly = genie && settings.top_k() == 0 && settings.top_p() < 1.0;
     // A division by 0: every probability is NaN in libGenie, and no comparison with one holds.
     let undefined = genie && row.contains(&f32::INFINITY);
-    if undefined && misplaced {
+    if undefined && evenly {
         return TokenId(0);
     }
     scratch.keep_top_k(settings.top_k());
@@ -185,7 +272,7 @@ fn draw(scratch: &mut filter::Scratch, settings: &SamplerSettings, row: &[f32], 
         return scratch.last();
     }
     scratch.keep_top_p(settings.top_p());
-    if misplaced { scratch.draw_by_misplaced_weights(row, u) } else { scratch.draw(settings.temp(), u) }
+    if evenly { scratch.draw_evenly(u) } else { scratch.draw(settings.temp(), u) }
 }
 
 /// Refuses rows that have no meaningful maximum; gives the argmax, lowest id first.

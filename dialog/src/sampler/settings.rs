@@ -44,7 +44,8 @@ pub enum SamplerRules {
     #[default]
     Documented,
     /// As libGenie 1.21 draws, misbehaviour included: `greedy` has no effect; an absent `repetition-penalty` acts as 0; without `top-k`,
-    /// `top-p` below 1 draws nearly evenly from the tokens it keeps, whatever `temp` is; among equal logits the higher id ranks first.
+    /// `top-p` below 1 draws evenly from the tokens it keeps, whatever `temp` is; the tokens stand in the order in which its C++ library
+    /// leaves them, which among equal logits is no order of ids.
     Genie,
 }
 

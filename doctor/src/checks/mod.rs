@@ -9,6 +9,7 @@ mod device;
 mod encodings;
 mod files;
 mod graphs;
+mod lora;
 mod machine;
 mod model;
 mod positions;
@@ -33,6 +34,7 @@ fn all() -> impl Iterator<Item = &'static Check> {
         config::CHECKS,
         model::CHECKS,
         positions::CHECKS,
+        lora::CHECKS,
         tokens::CHECKS,
         encodings::CHECKS,
         graphs::CHECKS,

@@ -74,6 +74,7 @@ impl Facts {
         let options = self.config().map_or_else(Options::default, |config| Options {
             groups: config.cache_groups(),
             select: config.selected_graphs(),
+            alphas: config.lora_alphas(),
         });
         Some(analyze(&graphs, &options))
     }
@@ -95,6 +96,15 @@ impl ConfigFile {
                 })
             })
             .collect()
+    }
+
+    /// The inputs that the config's LoRA adapters name as strengths.
+    pub fn lora_alphas(&self) -> Vec<String> {
+        let Some(lora) = self.engine("/model/binary/lora") else { return Vec::new() };
+        let adapters = lora.get("adapters").and_then(|list| list.as_array()).into_iter().flatten();
+        let lists = adapters.filter_map(|adapter| adapter.get("alphas")?.as_array());
+        let names = lists.flatten().chain(lora.get("alpha-tensor-name"));
+        names.filter_map(|name| name.as_str()).map(str::to_owned).collect()
     }
 
     /// The only graphs to use, if the config selects some.

@@ -9,13 +9,16 @@
 mod api_versions;
 mod convert;
 mod embedding;
+mod encoder;
 mod examine;
 mod extensions;
 mod hints;
 mod ignored_keys;
 mod key_effects;
 mod key_table;
+mod kind_blocks;
 mod long_context;
+mod lora;
 mod named_files;
 mod node;
 mod positions;
@@ -31,17 +34,20 @@ mod values;
 
 pub use api_versions::{GenieApi, oldest_accepting, rejected_by};
 pub use convert::{Conversion, ConvertError, convert};
+pub use encoder::{EncoderConfig, EncoderSettings};
 pub use examine::{Examination, examine};
 pub use extensions::HtpExtensions;
 pub use ignored_keys::Target;
 pub use key_effects::KeyEffect;
 pub use key_table::{KeyRow, key_table, key_table_markdown};
+pub use kind_blocks::KindBlocks;
 pub use long_context::{LongContextKind, LongContextSettings};
+pub use lora::{LoraAdapterSettings, LoraGroupSettings, LoraSettings};
 pub use problem::{ConfigError, Origin, Problem};
 pub use schema::MAX_THREADS;
 pub use settings::{
-    BackendSettings, CacheGroupSettings, ContextSettings, DebugSettings, EmbeddingSettings, EngineSettings,
-    PenaltySettings, PositionSettings, SamplerSettings, TableDtype,
+    BackendSettings, CacheGroupSettings, ContextSettings, DebugSettings, EmbeddingSettings, EngineRole, EngineSettings,
+    MOST_STREAMS, MultiStreamSettings, PenaltySettings, PositionSettings, SamplerSettings, TableDtype,
 };
 pub use support::DIALOG_KINDS;
 
@@ -117,15 +123,19 @@ impl GenieConfig {
     /// # Errors
     /// [`ConfigError::Files`] with the absolute path of each file that is not.
     pub fn check_files(&self) -> Result<(), ConfigError> {
-        const BINS: &str = "/dialog/engine/model/binary/ctx-bins";
-        const EXTENSIONS: &str = "/dialog/engine/backend/extensions";
         let values = &self.values;
         let mut files = vec![("/dialog/tokenizer/path".to_owned(), &values.tokenizer, Wanted::Tokenizer)];
-        let bins = values.engine.ctx_bins.iter().enumerate();
-        files.extend(bins.map(|(i, path)| (format!("{BINS}/{i}"), path, Wanted::ContextBinary)));
-        files.extend(values.backend.extensions.iter().map(|path| (EXTENSIONS.to_owned(), path, Wanted::Extensions)));
+        let main = (&values.engine, &values.backend);
+        for (engine, backend) in std::iter::once(main).chain(values.second.iter().map(|two| (&two.0, &two.1))) {
+            let (bins, at) = (engine.ctx_bins.iter().enumerate(), &engine.at);
+            files
+                .extend(bins.map(|(i, path)| (format!("{at}/model/binary/ctx-bins/{i}"), path, Wanted::ContextBinary)));
+            let extensions = format!("{at}/backend/extensions");
+            files.extend(backend.extensions.iter().map(|path| (extensions.clone(), path, Wanted::Extensions)));
+        }
         let tables = values.engine.embedding.iter();
         files.extend(tables.map(|table| ("/dialog/embedding/lut-path".to_owned(), &table.path, Wanted::Table)));
+        files.extend(values.engine.lora.files().map(|(at, path)| (at, path, Wanted::Section)));
         let problems: Vec<Problem> = files
             .into_iter()
             .filter_map(|(at, path, wanted)| named_files::problem(at, path, wanted, &self.base))
@@ -166,14 +176,32 @@ impl GenieConfig {
         &self.values.tokenizer
     }
 
-    /// What the engine is to be opened with.
+    /// What the engine is to be opened with; of two, the one that answers first (`primary`, `target`).
     pub fn engine(&self) -> &EngineSettings {
         &self.values.engine
+    }
+
+    /// The same config with the other engine of two (`secondary`, `draft`) as its only one.
+    #[must_use]
+    pub fn of_second_engine(&self) -> Option<Self> {
+        let (engine, backend) = self.values.second.as_deref()?.clone();
+        let values = Values { engine, backend, second: None, ..self.values.clone() };
+        Some(Self { values, ..self.clone() })
+    }
+
+    /// What the blocks of the dialog kinds say.
+    pub fn kind_blocks(&self) -> &KindBlocks {
+        &self.values.kinds
     }
 
     /// What is written to files as the model runs, if anything.
     pub fn debug(&self) -> Option<&DebugSettings> {
         self.values.debug.as_ref()
+    }
+
+    /// The streams of a `multistream` dialog.
+    pub fn multistream(&self) -> Option<MultiStreamSettings> {
+        self.values.multistream
     }
 
     /// What the QNN library is to be opened with.

@@ -17,6 +17,8 @@ pub(super) enum Wanted {
     Extensions,
     /// Rows of numbers, which may begin with any bytes.
     Table,
+    /// Parts of a context binary, in a format that Qualcomm does not publish.
+    Section,
 }
 
 impl Wanted {
@@ -26,6 +28,7 @@ impl Wanted {
             Self::Tokenizer => "a `tokenizer.json`",
             Self::Extensions => "a backend extension config",
             Self::Table => "a table of embeddings",
+            Self::Section => "a section of a context binary",
         }
     }
 
@@ -35,7 +38,7 @@ impl Wanted {
             Self::ContextBinary => !kind.is_no_context_binary(),
             Self::Tokenizer => is_json(kind, &[JsonKind::Tokenizer, JsonKind::Other]),
             Self::Extensions => is_json(kind, &[JsonKind::Other]),
-            Self::Table => !matches!(
+            Self::Table | Self::Section => !matches!(
                 kind,
                 FileKind::HostBinary { .. }
                     | FileKind::HtpBinary

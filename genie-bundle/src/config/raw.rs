@@ -1,13 +1,15 @@
-//! The JSON as serde sees it, after the schema has accepted it: only the blocks that a basic dialog on `QnnHtp` uses.
+//! The JSON as serde sees it, after the schema has accepted it: only the blocks that dialogs on `QnnHtp` use.
 //!
 //! Unknown keys are not refused here: the tables have done that, with a better message and for all kinds.
 
 use serde::Deserialize;
 
 use super::embedding::RawEmbedding;
+use super::kind_blocks::RawKindBlocks;
 use super::long_context::{RawCacheGroup, RawLongContext};
+use super::lora::RawLora;
 use super::positions::RawPositions;
-use super::settings::SamplerSettings;
+use super::settings::{EngineRole, SamplerSettings};
 
 #[derive(Deserialize)]
 pub(super) struct RawRoot {
@@ -23,12 +25,15 @@ pub(super) struct RawDialog {
     pub(super) context: RawContext,
     pub(super) sampler: Option<SamplerSettings>,
     pub(super) tokenizer: RawTokenizer,
-    pub(super) engine: RawEngine,
+    pub(super) engine: OneOrMany<RawEngine>,
     pub(super) embedding: Option<RawEmbedding>,
     pub(super) debug: Option<RawDebug>,
+    pub(super) multistream: Option<RawMultiStream>,
     #[serde(default)]
     pub(super) stop_sequence: Vec<String>,
     pub(super) max_num_tokens: Option<usize>,
+    #[serde(flatten)]
+    pub(super) kinds: RawKindBlocks,
 }
 
 #[derive(Deserialize)]
@@ -58,6 +63,13 @@ pub(super) struct RawDebug {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) struct RawMultiStream {
+    pub(super) n_streams: i64,
+    pub(super) p_threshold: Option<f32>,
+}
+
+#[derive(Deserialize)]
 pub(super) struct RawTokenizer {
     pub(super) path: String,
 }
@@ -65,6 +77,8 @@ pub(super) struct RawTokenizer {
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) struct RawEngine {
+    #[serde(default)]
+    pub(super) role: EngineRole,
     pub(super) n_threads: usize,
     pub(super) backend: RawBackend,
     pub(super) model: RawModel,
@@ -107,6 +121,7 @@ pub(super) struct RawModel {
 pub(super) struct RawBinary {
     #[serde(alias = "fcb")]
     pub(super) ctx_bins: Vec<String>,
+    pub(super) lora: Option<RawLora>,
 }
 
 /// A key that takes a value or a list of them.
@@ -121,6 +136,13 @@ impl<T> OneOrMany<T> {
     pub(super) fn as_slice(&self) -> &[T] {
         match self {
             Self::One(x) => std::slice::from_ref(x),
+            Self::Many(xs) => xs,
+        }
+    }
+
+    pub(super) fn into_vec(self) -> Vec<T> {
+        match self {
+            Self::One(x) => vec![x],
             Self::Many(xs) => xs,
         }
     }

@@ -6,6 +6,7 @@ use genie_types::{Dtype, PositionKind, RopeConfig, TokenId};
 use serde::Deserialize;
 
 use super::long_context::LongContextSettings;
+use super::lora::LoraSettings;
 
 /// The `context` block. Token ids that Genie writes as -1 (unset) are `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +60,18 @@ pub struct PenaltySettings {
     pub frequency_penalty: Option<f32>,
 }
 
+/// The `multistream` block.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MultiStreamSettings {
+    /// Most streams; 1 to [`MOST_STREAMS`].
+    pub n_streams: usize,
+    /// A first token that is less likely begins no stream.
+    pub p_threshold: f32,
+}
+
+/// Most streams of a dialog: sequences that one cache can hold.
+pub const MOST_STREAMS: usize = 64;
+
 /// The `debug` block, where it asks for something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DebugSettings {
@@ -76,9 +89,45 @@ pub struct DebugSettings {
     pub dump_end: Option<u32>,
 }
 
+/// What a model is to a dialog of two.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EngineRole {
+    /// The one that answers; also a dialog's only one.
+    #[default]
+    Primary,
+    /// The one that answers, beside a draft.
+    Target,
+    /// The one that goes on for the primary one.
+    Secondary,
+    /// The one that proposes tokens.
+    Draft,
+}
+
+impl EngineRole {
+    /// Whether it is the one that answers first.
+    pub fn is_main(self) -> bool {
+        matches!(self, Self::Primary | Self::Target)
+    }
+
+    /// Genie's name for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Primary => "primary",
+            Self::Target => "target",
+            Self::Secondary => "secondary",
+            Self::Draft => "draft",
+        }
+    }
+}
+
 /// The model's binaries and how they are fed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EngineSettings {
+    /// What it is to the dialog.
+    pub role: EngineRole,
+    /// JSON pointer of its block.
+    pub at: String,
     /// Context binaries in execution order, absolute if the base was.
     pub ctx_bins: Vec<PathBuf>,
     /// Worker threads; 0 lets the engine choose.
@@ -94,6 +143,8 @@ pub struct EngineSettings {
     pub select_graphs: Vec<String>,
     /// A file of token embeddings for graphs that take `inputs_embeds`.
     pub embedding: Option<EmbeddingSettings>,
+    /// LoRA adapters.
+    pub lora: LoraSettings,
 }
 
 /// One item of `positional-encoding`, or the older keys of `QnnHtp`.

@@ -2,11 +2,12 @@
 
 use super::embedding;
 use super::long_context;
+use super::lora;
 use super::node::Node;
 use super::problem::Problem;
 
 /// Values of the dialog's `type` that this build runs: the rows of `dialog::kinds::KINDS`.
-pub const DIALOG_KINDS: &[&str] = &["basic"];
+pub const DIALOG_KINDS: &[&str] = &["basic", "multistream", "spd"];
 
 /// Every feature of a valid config that must be refused.
 pub(super) fn unsupported(root: &Node<'_>) -> Vec<Problem> {
@@ -40,6 +41,12 @@ pub(super) fn unsupported(root: &Node<'_>) -> Vec<Problem> {
         }
     }
     embedding::unsupported(&d, &mut out);
+    if d.str("type") == Some("spd") {
+        for block in d.get("engine").map_or(Vec::new(), |e| e.items()).iter().filter_map(|e| e.get("longcontext")) {
+            // libGenie: "Cannot enable Long Context on this dialog."
+            out.push(block.problem("a dialog of type `spd` cannot have long context").hint("remove `longcontext`"));
+        }
+    }
     for e in d.get("engine").map_or(Vec::new(), |e| e.one_or_many()) {
         engine(&e, &mut out);
     }
@@ -81,8 +88,8 @@ fn model(m: &Node<'_>, out: &mut Vec<Problem>) {
     }
     for name in ["binary", "library", "scopgpt-gguf", "checkpoint"] {
         let Some(b) = m.get(name) else { continue };
-        if b.get("lora").is_some_and(|l| l.count("adapters") > 0) {
-            out.push(not_yet(&b, "lora", "LoRA"));
+        if let Some(l) = b.get("lora") {
+            lora::unsupported(&l, out);
         }
         for bin in b.get("ctx-bins").or_else(|| b.get("fcb")).map_or(Vec::new(), |b| b.items()) {
             if bin.as_str().is_some_and(|p| p.trim().starts_with("record://")) {
@@ -116,13 +123,14 @@ pub(super) fn warnings(root: &Node<'_>) -> Vec<Problem> {
     {
         out.push(debug.problem("writes nothing").hint("set `dump-tensors`, `dump-specs` or `dump-outputs` to true"));
     }
-    let Some(e) = d.get("engine") else { return out };
-    long_context::warnings(&e, &mut out);
-    for p in e.get("model").and_then(|m| m.get("positional-encoding")).map_or(Vec::new(), |p| p.one_or_many()) {
-        if let Some(s) = p.get("rope-scaling")
-            && !s.has("rope-type")
-        {
-            out.push(s.problem("ignored, as in Genie: `rope-type` is missing").hint("add `rope-type`"));
+    for e in d.get("engine").map_or(Vec::new(), |e| e.one_or_many()) {
+        long_context::warnings(&e, &mut out);
+        for p in e.get("model").and_then(|m| m.get("positional-encoding")).map_or(Vec::new(), |p| p.one_or_many()) {
+            if let Some(s) = p.get("rope-scaling")
+                && !s.has("rope-type")
+            {
+                out.push(s.problem("ignored, as in Genie: `rope-type` is missing").hint("add `rope-type`"));
+            }
         }
     }
     out

@@ -7,12 +7,17 @@ use std::path::{Path, PathBuf};
 use genie_types::TokenId;
 
 use super::embedding;
+use super::kind_blocks::{self, KindBlocks};
 use super::long_context;
+use super::lora;
 use super::positions;
 use super::problem::Problem;
-use super::raw::{OneOrMany, RawBackend, RawContext, RawDebug, RawDialog};
+use super::raw::{OneOrMany, RawBackend, RawContext, RawDebug, RawDialog, RawEngine, RawMultiStream};
 use super::rules::parse_mask;
-use super::settings::{BackendSettings, ContextSettings, DebugSettings, EngineSettings, SamplerSettings};
+use super::settings::{
+    BackendSettings, ContextSettings, DebugSettings, EmbeddingSettings, EngineSettings, MOST_STREAMS,
+    MultiStreamSettings, SamplerSettings,
+};
 
 /// All values of a dialog.
 #[derive(Clone, Debug)]
@@ -23,7 +28,11 @@ pub(super) struct Values {
     pub(super) tokenizer: PathBuf,
     pub(super) engine: EngineSettings,
     pub(super) backend: BackendSettings,
+    /// The other engine of two.
+    pub(super) second: Option<Box<(EngineSettings, BackendSettings)>>,
+    pub(super) kinds: KindBlocks,
     pub(super) debug: Option<DebugSettings>,
+    pub(super) multistream: Option<MultiStreamSettings>,
     pub(super) stop_sequences: Vec<String>,
     pub(super) max_num_tokens: Option<usize>,
 }
@@ -43,19 +52,10 @@ pub(super) fn values(raw: RawDialog, base: &Path, problems: &mut Vec<Problem>) -
         let message = format!("expected a finite number above 0, found {p}");
         problems.push(Problem::new("/dialog/sampler/token-penalty/repetition-penalty", message));
     }
-    let backend = backend(&raw.engine.backend, base);
-    let positions = positions::values(raw.engine.model.positional_encoding, &raw.engine.backend.htp, problems);
-    let (long_context, cache_groups) =
-        long_context::settings(raw.engine.longcontext, raw.engine.cache_groups, problems);
-    let engine = EngineSettings {
-        ctx_bins: raw.engine.model.binary.ctx_bins.iter().map(|p| resolve(base, p)).collect(),
-        n_threads: raw.engine.n_threads,
-        positions,
-        long_context,
-        cache_groups,
-        select_graphs: raw.engine.backend.htp.execute_select_graphs,
-        embedding: raw.embedding.and_then(|e| embedding::table(e, base, problems)),
-    };
+    let table = raw.embedding.and_then(|e| embedding::table(e, base, problems));
+    let (engine, second) = engines(raw.engine, table.as_ref(), base, problems);
+    let (engine, backend) = engine;
+    let kinds = kind_blocks::values(raw.kinds, problems);
     Values {
         kind: raw.kind,
         context,
@@ -63,9 +63,73 @@ pub(super) fn values(raw: RawDialog, base: &Path, problems: &mut Vec<Problem>) -
         tokenizer: resolve(base, &raw.tokenizer.path),
         engine,
         backend,
+        second: second.map(Box::new),
+        kinds,
         debug: raw.debug.and_then(|d| debug(&d)),
+        multistream: raw.multistream.map(|m| multistream(&m, problems)),
         stop_sequences: raw.stop_sequence,
         max_num_tokens: raw.max_num_tokens,
+    }
+}
+
+fn multistream(raw: &RawMultiStream, problems: &mut Vec<Problem>) -> MultiStreamSettings {
+    let n_streams = usize::try_from(raw.n_streams).ok().filter(|n| (1..=MOST_STREAMS).contains(n));
+    if n_streams.is_none() {
+        let message = format!("expected 1 to {MOST_STREAMS} streams, found {}", raw.n_streams);
+        problems.push(Problem::new("/dialog/multistream/n-streams", message));
+    }
+    MultiStreamSettings { n_streams: n_streams.unwrap_or(1), p_threshold: raw.p_threshold.unwrap_or(0.0) }
+}
+
+type OneEngine = (EngineSettings, BackendSettings);
+
+/// The engine that answers first, and the other one of two. How many there are and which roles they have, the rules between
+/// keys have checked.
+fn engines(
+    raw: OneOrMany<RawEngine>,
+    table: Option<&EmbeddingSettings>,
+    base: &Path,
+    problems: &mut Vec<Problem>,
+) -> (OneEngine, Option<OneEngine>) {
+    let several = matches!(raw, OneOrMany::Many(_));
+    let one = |(i, raw): (usize, RawEngine)| {
+        let at = if several { format!("{ENGINE}/{i}") } else { ENGINE.to_owned() };
+        let mut own = Vec::new();
+        let backend = backend(&raw.backend, base);
+        let settings = engine(raw, &at, table, base, &mut own);
+        // Readers of the block name its keys as those of an only engine.
+        own.iter_mut().for_each(|p| p.pointer = p.pointer.replacen(ENGINE, &at, 1));
+        problems.extend(own);
+        (settings, backend)
+    };
+    let mut all: Vec<OneEngine> = raw.into_vec().into_iter().enumerate().map(one).collect();
+    let main = all.iter().position(|(engine, _)| engine.role.is_main()).unwrap_or(0);
+    let main = all.remove(main);
+    (main, all.pop())
+}
+
+const ENGINE: &str = "/dialog/engine";
+
+fn engine(
+    raw: RawEngine,
+    at: &str,
+    table: Option<&EmbeddingSettings>,
+    base: &Path,
+    problems: &mut Vec<Problem>,
+) -> EngineSettings {
+    let positions = positions::values(raw.model.positional_encoding, &raw.backend.htp, problems);
+    let (long_context, cache_groups) = long_context::settings(raw.longcontext, raw.cache_groups, problems);
+    EngineSettings {
+        role: raw.role,
+        at: at.to_owned(),
+        ctx_bins: raw.model.binary.ctx_bins.iter().map(|p| resolve(base, p)).collect(),
+        n_threads: raw.n_threads,
+        positions,
+        long_context,
+        cache_groups,
+        select_graphs: raw.backend.htp.execute_select_graphs,
+        embedding: table.cloned(),
+        lora: raw.model.binary.lora.map(|l| lora::values(l, base, problems)).unwrap_or_default(),
     }
 }
 

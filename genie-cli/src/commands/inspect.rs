@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use engine::LoraAdapter;
 use file_io::FileKind;
 use genie_types::{GraphInfo, Quant, TensorInfo};
 use open_genie::Perf;
@@ -68,6 +69,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
             "vocab_size": layout.vocab_size,
             "variants": variants,
             "splits": splits,
+            "adapters": config.engine().lora.adapters.iter().map(adapter_json).collect::<Vec<_>>(),
             "binaries": binaries,
             "backend": backend_json(library),
         }))?;
@@ -85,11 +87,32 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
             split.graphs.len()
         ))?;
     }
+    for adapter in &config.engine().lora.adapters {
+        printer.data_line(format_args!("  adapter {}: {}", adapter.name, adapter_words(adapter)))?;
+    }
     for (path, (info, size)) in &binaries {
         print_binary(path, info, *size, args.tensors, printer)?;
     }
     print_backend(library, printer)?;
     Ok(ExitStatus::Done)
+}
+
+/// How a LoRA adapter is in the bundle.
+fn adapter_words(adapter: &LoraAdapter) -> String {
+    let alphas: Vec<String> = adapter.alphas.iter().map(|name| format!("`{name}`")).collect();
+    let mut words = Vec::new();
+    if !alphas.is_empty() {
+        words.push(format!("strength {}", alphas.join(", ")));
+    }
+    if !adapter.bin_sections.is_empty() {
+        words.push(format!("{} section files", adapter.bin_sections.len()));
+    }
+    words.join(", ")
+}
+
+fn adapter_json(adapter: &LoraAdapter) -> Value {
+    let sections: Vec<String> = adapter.bin_sections.iter().map(|path| path.display().to_string()).collect();
+    json!({"name": adapter.name, "alphas": adapter.alphas, "bin_sections": sections})
 }
 
 /// The library that read the binaries, and the files it was loaded from; nothing for the embedded backend.

@@ -4,6 +4,7 @@ mod bench;
 pub mod compile;
 mod config;
 mod doctor;
+mod embed;
 mod inspect;
 mod perplexity;
 mod plan;
@@ -32,6 +33,8 @@ pub enum Command {
     Verify(verify::Args),
     /// Compute the perplexity of a text under a bundle.
     Perplexity(perplexity::Args),
+    /// Turn a text into vectors with a text encoder.
+    Embed(embed::Args),
     /// Check a dialog config, or convert it between versions of Genie's API.
     Config(config::Args),
     /// Check a bundle for problems on a target device, without loading it.
@@ -49,6 +52,7 @@ impl Command {
             Self::Bench(args) => args.json,
             Self::Verify(args) => args.json,
             Self::Perplexity(args) => args.json,
+            Self::Embed(args) => args.json,
             Self::Config(args) => args.json(),
             Self::Doctor(args) => args.json,
         }
@@ -64,6 +68,7 @@ impl Command {
             Self::Bench(args) => bench::run(&args, printer),
             Self::Verify(args) => verify::run(&args, printer),
             Self::Perplexity(args) => perplexity::run(&args, printer),
+            Self::Embed(args) => embed::run(&args, printer),
             Self::Config(args) => config::run(&args, printer),
             Self::Doctor(args) => doctor::run(&args, printer),
         }

@@ -9,12 +9,16 @@ use clap::ValueEnum;
 use engine::profile::{EventTimes, GraphTimes};
 use engine::{GraphProfile, ModeKind};
 use genie_types::TokenId;
-use open_genie::{Bundle, PrefixCacheOptions, Reply, SamplerSettings, SaveFormat, SentenceCode, Session, StopReason};
+use open_genie::{
+    Bundle, PrefixCacheOptions, Reply, SamplerSettings, SaveFormat, SentenceCode, Session, StopReason, StreamReply,
+};
 use qnn_api::ProfileLevel;
 use serde_json::{Value, json};
 
 use crate::args::number;
-use crate::args::{BackendArgs, BundleArgs, LongContextArgs, PolicyArg, SocArgs, ThreadArgs, warn_of_nominal_costs};
+use crate::args::{
+    BackendArgs, BundleArgs, LongContextArgs, LoraArgs, PolicyArg, SocArgs, ThreadArgs, warn_of_nominal_costs,
+};
 use crate::exit::ExitStatus;
 use crate::failure::{Partial, UserError};
 use crate::interrupt::Interrupted;
@@ -47,6 +51,13 @@ pub struct Args {
     /// with `--save` at most half of what the context still holds, so that a next turn fits].
     #[arg(long, short = 'n', value_name = "TOKENS", value_parser = number::count_u32)]
     pub max_tokens: Option<u32>,
+    /// So many replies at once, which begin with the prompt's likeliest first tokens. Each line is led by its reply's number,
+    /// `1| `; a dialog that is saved goes on with the first [default: those of the config's `multistream`].
+    #[arg(long, value_name = "N", value_parser = number::at_least_one)]
+    pub streams: Option<usize>,
+    /// A first token that is less likely begins no reply.
+    #[arg(long, value_name = "P", value_parser = number::real, requires = "streams")]
+    pub p_threshold: Option<f32>,
     #[command(flatten)]
     pub bundle: BundleArgs,
     /// Print one JSON line at the end instead of streaming text: tokens, text, stop reason, executed graphs and KPIs.
@@ -72,6 +83,8 @@ pub struct Args {
     pub policy: PolicyArg,
     #[command(flatten)]
     pub long_context: LongContextArgs,
+    #[command(flatten)]
+    pub lora: LoraArgs,
     #[command(flatten)]
     pub threads: ThreadArgs,
     #[command(flatten)]
@@ -179,6 +192,8 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
         })
     });
     let mut session = open(args, bundle, graphs.as_ref(), printer)?;
+    // Before a session is restored, which belongs to adapters.
+    args.lora.apply(&mut session)?;
     if let Some(folder) = &args.saved.restore {
         let report = session.restore(folder)?;
         if let Some(note) = report.note {
@@ -193,6 +208,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
         silent: args.json,
         code: if args.saved.rewind { SentenceCode::Rewind } else { SentenceCode::Complete },
         keep_room: args.saved.save.is_some() && args.max_tokens.is_none(),
+        several: args.streams.is_some() || session.bundle().config().kind() == "multistream",
     };
     let streamed = stream(manner, printer, &deferred, &mut session, prompt.lent(args));
     end(args, printer, &mut session, graphs.as_ref(), streamed)
@@ -309,6 +325,9 @@ fn open(args: &Args, bundle: Bundle, graphs: Option<&GraphProfile>, printer: &Pr
     warn_of_nominal_costs(&model, model.calibration_mismatch(), printer)?;
     let mut session = model.into_session()?;
     session.start_with_sampler(sampler(session.sampler().clone(), &args.sampler)?);
+    if let Some(n) = args.streams {
+        session.set_streams(n, args.p_threshold.unwrap_or(0.0))?;
+    }
     let demo_limit = args.bundle.config.is_none().then_some(DEMO_MAX_TOKENS);
     if let Some(limit) = args.max_tokens.or(demo_limit) {
         session.set_max_tokens(Some(limit as usize));
@@ -429,7 +448,7 @@ fn record(session: &Session, reply: &Reply) -> Value {
 
 fn record_of(runs: Vec<Value>, reply: &Reply) -> Value {
     let kpis = &reply.kpis;
-    json!({
+    let mut record = json!({
         "tokens": reply.tokens.iter().map(|t| t.0).collect::<Vec<_>>(),
         "text": reply.text,
         "input": reply.input.iter().map(|t| t.0).collect::<Vec<_>>(),
@@ -445,7 +464,15 @@ fn record_of(runs: Vec<Value>, reply: &Reply) -> Value {
             "token-generation-rate": kpis.generation_rate(),
             "token-generation-time": kpis.generation_time.as_micros() as u64,
         },
-    })
+    });
+    if !reply.streams.is_empty() {
+        let stream = |r: &StreamReply| {
+            let tokens: Vec<u32> = r.tokens.iter().map(|t| t.0).collect();
+            json!({"tokens": tokens, "text": r.text, "stop": r.stop.name(), "status": r.stop.genie_status()})
+        };
+        record["streams"] = reply.streams.iter().map(stream).collect();
+    }
+    record
 }
 
 fn stats(printer: &Printer, reply: &Reply) {

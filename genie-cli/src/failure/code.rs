@@ -91,13 +91,16 @@ fn of_front(error: &Error) -> Option<&'static str> {
     match error {
         Error::UnknownBackend { .. } | Error::Load { .. } => Some("backend-missing"),
         Error::UnknownSoc { .. } | Error::NoHtp { .. } => Some("unsupported-target"),
-        Error::PinOnOtherBackend { .. }
+        Error::BadLora { .. }
+        | Error::PinOnOtherBackend { .. }
         | Error::ThreadsOnOtherBackend { .. }
         | Error::SystemOnEmbedded { .. }
         | Error::SocOnEmbedded { .. }
         | Error::NoCores { .. }
         | Error::CoreUnavailable { .. }
         | Error::CoresUnknown
+        | Error::UnknownLongContext { .. }
+        | Error::ReservedWithoutLongContext { .. }
         | Error::NoClocks { .. }
         | Error::PromptLength { .. }
         | Error::Window { .. }
@@ -105,7 +108,8 @@ fn of_front(error: &Error) -> Option<&'static str> {
         | Error::NothingToVerify
         | Error::Tolerance { .. }
         | Error::NoCacheFolder => Some("invalid-argument"),
-        Error::UnknownPerfProfile { .. } => Some("invalid-config"),
+        Error::UnknownPerfProfile { .. } | Error::EncoderWidth { .. } => Some("invalid-config"),
+        Error::TextTooLong { .. } => Some("context-exceeded"),
         Error::NoFile { .. } => Some("not-found"),
         Error::NoBinary { .. }
         | Error::OtherBackend { .. }
@@ -140,20 +144,34 @@ fn of_dialog(error: &DialogError) -> Option<&'static str> {
         DialogError::UnknownKind { .. } | DialogError::EmptyStopSequence { .. } => Some("invalid-config"),
         DialogError::RandomState(_) | DialogError::NoDialogSaved => Some("invalid-session"),
         DialogError::NothingToSave => Some("nothing-to-save"),
-        DialogError::Empty => Some("invalid-argument"),
+        DialogError::Empty | DialogError::StreamCount { .. } | DialogError::TokensRefused { .. } => {
+            Some("invalid-argument")
+        }
         _ => None,
     }
 }
 
 fn of_engine(error: &EngineError) -> Option<&'static str> {
     match error {
-        EngineError::Overflow(_) | EngineError::DraftTooLong { .. } => Some("context-exceeded"),
+        EngineError::Overflow(_) | EngineError::DraftTooLong { .. } | EngineError::TextTooLong { .. } => {
+            Some("context-exceeded")
+        }
         EngineError::TokenOutOfRange { .. } | EngineError::NoTokens => Some("invalid-token"),
         EngineError::NotFinite { .. } => Some("not-finite"),
+        EngineError::NoAdapters { .. }
+        | EngineError::UnknownAdapter { .. }
+        | EngineError::LoraStrength { .. }
+        | EngineError::NoStrength { .. }
+        | EngineError::SharedAlpha { .. }
+        | EngineError::SectionsStay { .. } => Some("invalid-argument"),
+        EngineError::UnknownAlpha { .. } | EngineError::SectionCount { .. } => Some("invalid-config"),
+        EngineError::Sections { .. } => Some("backend-failed"),
         EngineError::MissingFile { .. } => Some("not-found"),
-        EngineError::Layout(_) | EngineError::LoadBinary { .. } | EngineError::FindGraph { .. } => {
-            Some("invalid-bundle")
-        }
+        EngineError::Layout(_)
+        | EngineError::LoadBinary { .. }
+        | EngineError::FindGraph { .. }
+        | EngineError::NotAnEncoder { .. }
+        | EngineError::EncoderShape { .. } => Some("invalid-bundle"),
         EngineError::Unsupported { .. } => Some("unsupported-model"),
         EngineError::Config { .. }
         | EngineError::Rope(_)
@@ -182,6 +200,8 @@ fn of_compiler(error: &CompileError) -> Option<&'static str> {
         | CompileError::ZeroLayersPerSplit
         | CompileError::LayersPerSplitInMono { .. }
         | CompileError::OneFileForChip { .. }
+        | CompileError::AdapterName { .. }
+        | CompileError::AdapterTwice { .. }
         | CompileError::TestModel { .. } => Some("invalid-argument"),
         CompileError::UnknownTarget { .. }
         | CompileError::NoFloat16 { .. }
@@ -206,7 +226,9 @@ fn of_compiler(error: &CompileError) -> Option<&'static str> {
         CompileError::Bundle(error) => of_bundle(error),
         CompileError::Backend(error) => of_backend(error),
         CompileError::Cancelled => Some("interrupted"),
-        CompileError::NoFile { .. } | CompileError::NoModel { .. } => Some("not-found"),
+        CompileError::NoFile { .. } | CompileError::NoModel { .. } | CompileError::NoAdapter { .. } => {
+            Some("not-found")
+        }
         CompileError::File(error) => of_file(error),
         CompileError::NotProved { .. } => Some("invalid-bundle"),
         CompileError::Io { .. } => None,
@@ -224,7 +246,7 @@ fn of_plan(error: &PlanError) -> Option<&'static str> {
 
 fn of_store(error: &StoreError) -> Option<&'static str> {
     match error {
-        StoreError::OtherModel { .. } => Some("other-model"),
+        StoreError::OtherModel { .. } | StoreError::OtherAdapters { .. } => Some("other-model"),
         StoreError::File(error) => of_file(error),
         StoreError::Io { .. } => None,
         StoreError::Locked { .. } => Some("io"),

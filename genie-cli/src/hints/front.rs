@@ -48,6 +48,19 @@ fn words(hint: &Hint) -> String {
         Hint::GenerateTokens => "use `--tokens` of at least 1".into(),
         Hint::SmallerContext => "compile a bundle with a smaller context length: `genie compile --cl`".into(),
         Hint::LongerText => "use a file with text, and `--max-windows` of at least 1".into(),
+        Hint::ShorterWindow { most, reserved: 0 } => {
+            format!("use `--long-context window:{most}` or less, or a bundle with a longer context")
+        }
+        Hint::ShorterWindow { most, reserved } => format!(
+            "use `--long-context window:{most}` or less beside the {reserved} reserved tokens, or a bundle with a longer context"
+        ),
+        Hint::ReserveFewer { most } => {
+            format!("use `--reserved-tokens {most}` or less, or a bundle with a longer context")
+        }
+        Hint::ChooseLongContext => {
+            "for example `--long-context window:1024`, `--long-context shift` or `--long-context keydiff`".into()
+        }
+        Hint::LongContextToReserve => "add `--long-context`, or remove `--reserved-tokens`".into(),
         Hint::Backend(hint) => backend::words(hint),
         other => other.to_string(),
     }

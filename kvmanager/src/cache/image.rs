@@ -5,11 +5,13 @@
 
 use super::KvCache;
 use super::positions::Positions;
+use super::scored::ScoredRows;
 use crate::cells::{Cell, SeqId};
 use crate::error::{KvError, Reason};
-use crate::geometry::KvTensor;
+use crate::geometry::{KvKind, KvTensor};
 use crate::group::Eviction;
 use crate::worker::Shard;
+use std::collections::BTreeSet;
 
 /// The rows of one group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,6 +20,15 @@ pub struct GroupImage {
     pub cells: Vec<Cell>,
     /// Whether heads hold different tokens, so that positions mean nothing but a count.
     pub per_head_rows: bool,
+    /// What `KeyDiff` drops next, where it has scored.
+    pub scored: Option<ScoredRows>,
+}
+
+impl GroupImage {
+    /// Rows that no rule has scored.
+    pub fn of_cells(cells: Vec<Cell>) -> Self {
+        Self { cells, per_head_rows: false, scored: None }
+    }
 }
 
 /// All rows of a cache.
@@ -31,6 +42,8 @@ pub struct KvImage {
     pub tensors: Vec<KvTensor>,
     /// Their rows.
     pub data: Vec<Vec<u8>>,
+    /// What the scorer of `KeyDiff` has learned ([`KeyScorer::save`](crate::KeyScorer::save)).
+    pub scorer: Vec<u8>,
 }
 
 impl KvImage {
@@ -60,6 +73,9 @@ impl KvImage {
         for group in &self.groups {
             if let Some(i) = group.cells.iter().position(|c| c.is_free()) {
                 return bad(format!("row {i} belongs to no sequence"));
+            }
+            if let Some(why) = group.scored.as_ref().and_then(|scored| scored.fault(group.cells.len())) {
+                return bad(why);
             }
         }
         if let Some((seq, _)) = self.next.iter().find(|(seq, _)| usize::from(seq.0) >= SeqId::COUNT) {
@@ -93,7 +109,11 @@ impl KvCache {
         let groups: Vec<_> = self
             .groups
             .iter()
-            .map(|g| GroupImage { cells: g.cells.used().map(|(_, c)| *c).collect(), per_head_rows: g.per_head_rows })
+            .map(|g| GroupImage {
+                cells: g.cells.used().map(|(_, c)| *c).collect(),
+                per_head_rows: g.per_head_rows,
+                scored: g.scored_rows(),
+            })
             .collect();
         let next = self.positions.next.iter().enumerate().filter(|(_, next)| **next > 0);
         let next = next.map(|(seq, &next)| (SeqId(seq as u8), next)).collect();
@@ -110,7 +130,8 @@ impl KvCache {
             tensors.push(tensor.spec.canonical());
             data.push(rows);
         }
-        Ok(KvImage { groups, next, tensors, data })
+        let scorer = self.settings.scorer.save();
+        Ok(KvImage { groups, next, tensors, data, scorer })
     }
 
     /// Replaces all rows by those of an image, whatever variant and mode it was made in. The next step lays them out for
@@ -140,6 +161,9 @@ impl KvCache {
                 return Err(KvError::Foreign { why });
             }
         }
+        for (i, saved) in image.groups.iter().enumerate() {
+            self.check_scored_heads(i, saved)?;
+        }
         self.end_step();
         self.positions = Positions::of(image);
         for (group, saved) in self.groups.iter_mut().zip(&image.groups) {
@@ -148,6 +172,11 @@ impl KvCache {
             for (slot, cell) in saved.cells.iter().enumerate() {
                 group.cells.put(slot, cell.pos, cell.seqs);
             }
+            group.take_scored_rows(saved.scored.as_ref());
+        }
+        self.settings.scorer.reset();
+        if !self.settings.scorer.restore(&image.scorer) {
+            self.settings.scorer.reset();
         }
         let (mode, groups) = (self.store.mode, &self.groups);
         let mut found = found.into_iter();
@@ -164,6 +193,22 @@ impl KvCache {
             }
         }
         self.variant = None;
+        Ok(())
+    }
+
+    /// Each head of the keys has an order of eviction, or none has.
+    fn check_scored_heads(&self, group: usize, saved: &GroupImage) -> Result<(), KvError> {
+        let Some(scored) = &saved.scored else { return Ok(()) };
+        let keys = self.store.tensors().map(|t| &t.spec).filter(|t| t.group == group && t.kind == KvKind::Key);
+        let own: BTreeSet<_> = keys.flat_map(|t| (0..t.n_heads).map(|head| (t.layer, t.head, head))).collect();
+        if own != scored.heads.iter().map(|head| (head.layer, head.own_head, head.head)).collect() {
+            let why = format!(
+                "group {group} has the order of eviction of {} heads, expected that of its {} heads",
+                scored.heads.len(),
+                own.len()
+            );
+            return Err(KvError::BadImage { why });
+        }
         Ok(())
     }
 

@@ -13,7 +13,7 @@
 //! | `rows` | which slots new rows take, which rows are dropped |
 //! | `mask` | masks from the cells |
 //! | `positions`, `group_state`, `store` | the parts: where sequences stand; a group's cells; bytes and jobs |
-//! | `image` | [`KvImage`]: the cache as plain values |
+//! | `image`, `scored` | [`KvImage`]: the cache as plain values; what `KeyDiff` drops next |
 //!
 //! The request modes of Genie's older manager, which its logs and its documents still name, are found here under those
 //! names too (search for them):
@@ -30,6 +30,7 @@ mod image;
 mod mask;
 mod positions;
 mod rows;
+mod scored;
 mod sequences;
 pub mod step;
 mod store;
@@ -39,6 +40,7 @@ mod views;
 
 pub use image::{GroupImage, KvImage};
 pub use mask::VisibleColumn;
+pub use scored::{ScoredHead, ScoredRows};
 pub use step::{Keep, Step};
 pub use store::{OnRebind, Rebind};
 pub use views::SplitGuard;

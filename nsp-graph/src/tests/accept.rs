@@ -102,6 +102,7 @@ fn check_roles(layout: &ModelLayout, name: &str) {
                     InputRole::Sin(table) => format!("{}position_ids_sin", layout.rope_tables[*table].prefix),
                     InputRole::Positions | InputRole::Distances => "position_ids".into(),
                     InputRole::CacheIndex(g) => layout.groups[*g].index.clone(),
+                    InputRole::Alpha(alpha) => layout.alphas[*alpha].clone(),
                     InputRole::Past(kv) => kv_name(layout, &split.kv[kv.0].tensor, "in"),
                     InputRole::Weight(weight) => layout.weights[*weight].info.name.clone(),
                     InputRole::Wire(w) => {
@@ -243,7 +244,11 @@ fn groups_by_prefix() {
     for graph in bundle.iter_mut().flat_map(|b| &mut b.graphs) {
         graph.inputs.iter_mut().find(|t| t.name == "swa_attention_mask").unwrap().name = "window".into();
     }
-    let options = Options { groups: vec![group("past_", None), group("swa_", Some("window"))], select: None };
+    let options = Options {
+        groups: vec![group("past_", None), group("swa_", Some("window"))],
+        select: None,
+        ..Options::default()
+    };
     let layout = analyze(&bundle, &options).unwrap();
     assert_eq!(layout.groups[1].mask, "window");
 }

@@ -334,9 +334,16 @@ fn chains() {
 fn options_are_checked() {
     let bundle = Model::default().bundle(&[(1, 128), (32, 128)]);
     let group = |prefix: &str| GroupOptions { prefix: prefix.into(), mask: None, index: None };
-    let groups = |names: &[&str]| Options { groups: names.iter().map(|n| group(n)).collect(), select: None };
-    let select =
-        |names: &[&str]| Options { groups: vec![], select: Some(names.iter().map(|n| (*n).to_owned()).collect()) };
+    let groups = |names: &[&str]| Options {
+        groups: names.iter().map(|n| group(n)).collect(),
+        select: None,
+        ..Options::default()
+    };
+    let select = |names: &[&str]| Options {
+        groups: vec![],
+        select: Some(names.iter().map(|n| (*n).to_owned()).collect()),
+        ..Options::default()
+    };
     let cases = [
         (groups(&["past_", "past_"]), "cache group `past_` is configured twice"),
         (

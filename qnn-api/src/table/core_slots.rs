@@ -58,6 +58,10 @@ impl Table {
         context_get_binary_size = contextGetBinarySize(context: Qnn_ContextHandle_t, out: *mut u64);
         /// Serialises a context.
         context_get_binary = contextGetBinary(context: Qnn_ContextHandle_t, bytes: *mut c_void, n_bytes: u64, written: *mut u64);
+        /// Replaces parts of a graph of a loaded binary.
+        context_apply_binary_section = contextApplyBinarySection(
+            context: Qnn_ContextHandle_t, graph: Qnn_GraphHandle_t, section: QnnContext_SectionType_t,
+            buffer: *const QnnContext_Buffer_t, profile: Qnn_ProfileHandle_t, signal: Qnn_SignalHandle_t);
         /// Makes an empty graph.
         graph_create = graphCreate(
             context: Qnn_ContextHandle_t, name: *const c_char, config: *mut *const QnnGraph_Config_t, out: *mut Qnn_GraphHandle_t);

@@ -138,7 +138,7 @@ pub(super) fn from_bytes(bytes: &[u8], tensors: &[KvTensor], path: &Path) -> Res
         }
     }
     let cells = (0..n).map(cell).collect();
-    let groups = vec![GroupImage { cells, per_head_rows: false }];
+    let groups = vec![GroupImage::of_cells(cells)];
     let next = if n > 0 { vec![(SeqId(0), n)] } else { Vec::new() };
-    Ok(KvImage { groups, next, tensors: tensors.to_vec(), data })
+    Ok(KvImage { groups, next, tensors: tensors.to_vec(), data, ..KvImage::default() })
 }

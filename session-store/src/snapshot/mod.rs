@@ -8,6 +8,7 @@
 //! skipped. Version 1 is read (`v1`), version 2 is written.
 
 mod container;
+mod scored;
 mod sections;
 mod v1;
 
@@ -74,6 +75,8 @@ pub struct Snapshot {
     pub user_data: Vec<u8>,
     /// The name of the bundle that it was made with, for messages; empty where it is not known.
     pub bundle: String,
+    /// The LoRA adapters that were applied last, with their strengths; empty for none, `None` where it is not known.
+    pub adapters: Option<String>,
 }
 
 impl Snapshot {
@@ -102,6 +105,19 @@ impl Snapshot {
             return Ok(());
         }
         Err(StoreError::OtherModel { expected: model, found: self.model, bundle: self.bundle.clone() })
+    }
+
+    /// Refuses rows that other LoRA adapters had a part in. Where it is not known which had, nothing is refused.
+    ///
+    /// # Errors
+    /// [`StoreError::OtherAdapters`].
+    pub fn check_adapters(&self, applied: &str) -> Result<(), StoreError> {
+        match &self.adapters {
+            Some(found) if found != applied => {
+                Err(StoreError::OtherAdapters { expected: applied.into(), found: found.clone() })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Writes the file: temporary, synced, renamed.

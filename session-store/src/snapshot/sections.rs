@@ -12,6 +12,9 @@
 //! | 8 | dialog: u32 flags (1 open, 2 unprocessed token), u32 that token |
 //! | 9 | dialog: random state of the sampler, text |
 //! | 10 | the bundle's name, text; may be absent, and a reader that does not know it skips it |
+//! | 11 | the LoRA adapters applied last, text, empty for none; may be absent like the name |
+//! | 12 | what `KeyDiff` drops next in group `index`; may be absent: u64 steps since the scoring, u32 reserved tokens, u32 count, then for each head layer, own head or all ones, head and count (u32 each), and as many rows (u32) |
+//! | 13 | what the scorer has learned, bytes of its own; may be absent |
 
 use std::io::{Read, Write};
 
@@ -19,7 +22,7 @@ use genie_types::{LayerIdx, TokenId};
 use kvmanager::{Cell, GroupImage, KvDtype, KvImage, KvKind, KvLayout, KvTensor, SeqId};
 
 use super::container::{self, ReadError, Reader, Tag};
-use super::{DialogState, SavedSequence, SavedToken, Snapshot, v1};
+use super::{DialogState, SavedSequence, SavedToken, Snapshot, scored, v1};
 use crate::error::Corruption;
 use crate::names::VERSION;
 use crate::{ModelHash, StoreError};
@@ -34,6 +37,9 @@ const SEQUENCE: u32 = 7;
 const DIALOG: u32 = 8;
 const RANDOM_STATE: u32 = 9;
 const BUNDLE: u32 = 10;
+const ADAPTERS: u32 = 11;
+const SCORED: u32 = 12;
+const SCORER: u32 = 13;
 
 const OPEN: u32 = 1;
 const UNPROCESSED: u32 = 2;
@@ -54,6 +60,15 @@ pub(super) fn write(snapshot: &Snapshot, out: &mut dyn Write) -> std::io::Result
     if !snapshot.bundle.is_empty() {
         sections.push((Tag::new(BUNDLE, 0), snapshot.bundle.as_bytes()));
     }
+    if let Some(adapters) = &snapshot.adapters {
+        sections.push((Tag::new(ADAPTERS, 0), adapters.as_bytes()));
+    }
+    let scored = snapshot.image.groups.iter().zip(0..);
+    let scored: Vec<_> = scored.filter_map(|(group, i)| Some((i, scored::write(group.scored.as_ref()?)))).collect();
+    sections.extend(scored.iter().map(|(group, bytes)| (Tag::new(SCORED, *group), bytes.as_slice())));
+    if !snapshot.image.scorer.is_empty() {
+        sections.push((Tag::new(SCORER, 0), &snapshot.image.scorer));
+    }
     let rows = snapshot.image.data.iter().enumerate();
     sections.extend(rows.map(|(i, rows)| (Tag::new(ROWS, i as u32), rows.as_slice())));
     container::write(VERSION, &sections, out)
@@ -72,6 +87,7 @@ struct Parts {
     random_state: Option<String>,
     user_data: Option<Vec<u8>>,
     bundle: Option<String>,
+    adapters: Option<String>,
 }
 
 /// Reads a snapshot of `found` bytes.
@@ -94,7 +110,15 @@ pub(super) fn read(source: &mut dyn Read, found: u64) -> Result<Snapshot, ReadEr
             (Some(_), None) => return Err(missing(RANDOM_STATE).into()),
             (None, Some(_)) => return Err(missing(DIALOG).into()),
         }
-        Snapshot { model, image: parts.image, sequences: parts.sequences, dialog, user_data, bundle }
+        Snapshot {
+            model,
+            image: parts.image,
+            sequences: parts.sequences,
+            dialog,
+            user_data,
+            bundle,
+            adapters: parts.adapters,
+        }
     };
     snapshot.image.check()?;
     Ok(snapshot)
@@ -144,6 +168,19 @@ impl Parts {
                 let name = String::from_utf8(bytes).map_err(|_| Corruption::NotText { what: "bundle's name" })?;
                 once(&mut self.bundle, tag, name)
             }
+            ADAPTERS => {
+                let text = String::from_utf8(bytes).map_err(|_| Corruption::NotText { what: "LoRA adapters" })?;
+                once(&mut self.adapters, tag, text)
+            }
+            SCORED => {
+                let group = self.image.groups.get_mut(tag.index as usize).ok_or_else(|| tag.out_of_order())?;
+                once(&mut group.scored, tag, scored::read(&bytes)?)
+            }
+            SCORER if self.image.scorer.is_empty() => {
+                self.image.scorer = bytes;
+                Ok(())
+            }
+            SCORER => Err(tag.out_of_order().into()),
             _ => Ok(()),
         }
     }
@@ -224,7 +261,7 @@ fn read_groups(bytes: &[u8], image: &mut KvImage) -> Result<(), Corruption> {
             let (pos, seqs) = (reader.usize()?, reader.u64()?);
             cells.push(Cell { pos, rotated_pos: pos, seqs });
         }
-        image.groups.push(GroupImage { cells, per_head_rows });
+        image.groups.push(GroupImage { per_head_rows, ..GroupImage::of_cells(cells) });
     }
     reader.end()
 }

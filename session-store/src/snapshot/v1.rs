@@ -48,7 +48,15 @@ pub(super) fn convert(
         }
         let dialog = SavedSequence { seq: SeqId(0), tokens: SavedToken::prompt(&tokens) };
         let sequences = Some(dialog).filter(|s| !s.tokens.is_empty()).into_iter().collect();
-        return Ok(Snapshot { model, image, sequences, dialog: None, user_data: extra, bundle: String::new() });
+        return Ok(Snapshot {
+            model,
+            image,
+            sequences,
+            dialog: None,
+            user_data: extra,
+            bundle: String::new(),
+            adapters: None,
+        });
     };
     let mut reader = Reader::new(list, "list of sequences");
     let mut sequences = Vec::new();

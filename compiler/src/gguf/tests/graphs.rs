@@ -78,7 +78,9 @@ fn blocks_are_copied_bit_for_bit_at_any_head_width() {
 fn a_gguf_file_and_its_checkpoint_give_the_same_graphs() {
     for family in Family::of_gguf() {
         for tied in [true, false] {
-            let model = TestModel { tied, ..TestModel::tiny(family) };
+            // Every fourth layer of SmolLM3 does not rotate, whatever a file says.
+            let layers = if family == Family::SmolLm3 { 4 } else { 2 };
+            let model = TestModel { tied, layers, no_rope_interval: 4, ..TestModel::tiny(family) };
             let place = tempfile::tempdir().unwrap();
             let dir = place.path().join("model");
             model.write(&dir).unwrap();

@@ -104,8 +104,8 @@ fn keys_that_change_the_model_are_refused_by_name() {
         ("tensor_data_layout", text("other"), "the string `other`, expected `Meta AI original pth` or no such key"),
         (
             "rope.scaling.type",
-            text("yarn"),
-            "the string `yarn`, expected none, linear, or llama3 as a tensor of divisors",
+            text("ntk"),
+            "the string `ntk`, expected none, linear, yarn, longrope, or llama3 as a tensor of divisors",
         ),
         ("rope.scaling.attn_factor", F32(2.0), "2, expected 1"),
         ("rope.scaling.factor", F32(-4.0), "-4, expected a positive number"),
@@ -169,6 +169,129 @@ fn keys_that_change_nothing_are_read() {
     }
 }
 
+/// A file of another family, with one value of its own set or left out.
+fn of_family(family: Family, key: &str, value: Option<GgufValue>) -> GgufDraft {
+    let model = TestModel { layers: 4, no_rope_interval: 4, ..TestModel::tiny(family) };
+    let mut draft = model.gguf(Matrices::F32).unwrap();
+    let key = format!("{}.{key}", family.gguf_name());
+    match value {
+        Some(value) => draft.set(&key, value),
+        None => draft.remove(&key),
+    };
+    draft
+}
+
+#[test]
+fn keys_of_one_family_are_used_or_refused_by_name() {
+    let cases = [
+        (Family::Granite, "logit_scale", None, "`FILE` has no key `granite.logit_scale`"),
+        (
+            Family::Granite,
+            "residual_scale",
+            Some(F32(-1.0)),
+            "`granite.residual_scale` in `FILE` is -1, expected a number above 0",
+        ),
+        (Family::Granite, "rope.scaling.finetuned", Some(Bool(false)), "is false, expected true"),
+        (Family::Granite, "attention.sliding_window", Some(U32(8)), "is 8, expected 0"),
+        (Family::Gemma3, "attention.sliding_window", None, "`FILE` has no key `gemma3.attention.sliding_window`"),
+        (Family::Gemma3, "attention.sliding_window", Some(U32(0)), "is 0, expected a number above 0"),
+        (
+            Family::Gemma3,
+            "attention.sliding_window_pattern",
+            Some(F32(2.0)),
+            "is 2, expected a number above 0, or a truth value for each of the 4 layers",
+        ),
+        (
+            Family::Phi3,
+            "rope.dimension_count",
+            Some(U32(7)),
+            "is 7, expected an even number of at most 16, the width of a head",
+        ),
+        (
+            Family::StableLm,
+            "attention.layer_norm_epsilon",
+            None,
+            "`FILE` has no key `stablelm.attention.layer_norm_epsilon`",
+        ),
+        (Family::Olmo2, "attention.sliding_window", Some(U32(8)), "is 8, expected 0"),
+        (Family::SmolLm3, "attn_logit_softcapping", Some(F32(8.0)), "is 8, expected 0"),
+    ];
+    for (family, key, value, expected) in cases {
+        let found = message(&of_family(family, key, value));
+        assert!(found.ends_with(expected), "{family} {key}: {found}");
+    }
+}
+
+#[test]
+fn absent_keys_of_a_family_have_the_values_of_its_files() {
+    let spec = |family, key: &str, value| model(&of_family(family, key, value)).unwrap().spec;
+    assert_eq!(spec(Family::Granite, "attention.scale", None).factors.scores, 0.25, "1 / sqrt(16)");
+    assert_eq!(spec(Family::Granite, "embedding_scale", Some(F32(0.0))).factors.embedding, 1.0, "0 is unset");
+    assert_eq!(spec(Family::Gemma2, "attn_logit_softcapping", None).factors.scores_cap, Some(50.0));
+    assert_eq!(spec(Family::Gemma2, "attn_logit_softcapping", Some(F32(0.0))).factors.scores_cap, None);
+    assert_eq!(spec(Family::Gemma2, "attention.sliding_window", None).window.unwrap().tokens, 4096);
+    assert_eq!(spec(Family::Gemma2, "attention.sliding_window", Some(U32(0))).window, None);
+    let pattern = |value| spec(Family::Gemma3, "attention.sliding_window_pattern", value).window.unwrap().layers;
+    assert_eq!(pattern(None), [true; 4], "one layer in six has none");
+    assert_eq!(pattern(Some(U32(3))), [true, true, false, true]);
+    let bools = [&7u32.to_le_bytes()[..], &4u64.to_le_bytes(), &[0, 1, 1, 0]].concat();
+    assert_eq!(pattern(Some(Raw(9, bools))), [false, true, true, false]);
+    assert_eq!(spec(Family::Gemma3, "rope.freq_base_swa", Some(F32(1e6))).local_rope.unwrap().local_step, 1);
+    // Layers of SmolLM3 that do not rotate have no key.
+    assert_eq!(spec(Family::SmolLm3, "vocab_size", None).rotated_layers, [true, true, true, false]);
+    for (family, layers, scalar) in [(Family::Gemma2, 46, 16.0), (Family::Gemma3, 62, 16.0), (Family::Gemma2, 4, 32.0)]
+    {
+        let draft = TestModel { layers, ..TestModel::tiny(family) }.gguf(Matrices::F32).unwrap();
+        let found = model(&draft).unwrap().spec.factors.scores;
+        assert_eq!(found, f64::from(scalar).sqrt().recip(), "{family} of {layers} layers");
+    }
+}
+
+/// YaRN's amplitude is what llama.cpp multiplies: the usual one, and two factors.
+#[test]
+fn yarn_and_longrope_are_read_from_their_keys() {
+    let yarn = |extra: &[(&str, GgufValue)]| {
+        changed(|d| {
+            d.set("llama.rope.scaling.type", text("yarn")).set("llama.rope.scaling.factor", F32(4.0));
+            for (key, value) in extra {
+                d.set(&format!("llama.rope.scaling.{key}"), value.clone());
+            }
+        })
+    };
+    let read = |draft: &GgufDraft| match model(draft).unwrap().spec.rope.scaling {
+        Some(RopeScaling::Yarn(yarn)) => yarn,
+        other => panic!("{other:?}"),
+    };
+    let plain = read(&yarn(&[]));
+    assert_eq!((plain.factor, plain.original_max_position, plain.dim), (4.0, 4096.0, 16), "the length of the context");
+    assert_eq!((plain.attn_factor, plain.beta_fast, plain.beta_slow), (1.0, 32.0, 1.0));
+    let other = read(&yarn(&[
+        ("original_context_length", U32(1024)),
+        ("attn_factor", F32(0.5)),
+        ("yarn_attn_factor", F32(3.0)),
+        ("yarn_beta_fast", F32(16.0)),
+        ("yarn_beta_slow", F32(2.0)),
+        ("yarn_ext_factor", F32(-1.0)),
+    ]));
+    assert_eq!((other.original_max_position, other.beta_fast, other.beta_slow), (1024.0, 16.0, 2.0));
+    assert!((other.attn_factor - 1.5).abs() < 1e-12, "{}", other.attn_factor);
+    for (key, value, expected) in [
+        ("yarn_ext_factor", F32(0.5), "0.5, expected 1"),
+        ("yarn_log_multiplier", F32(0.1), "expected 0"),
+        ("factor", F32(0.5), "0.5, expected a number of at least 1"),
+        ("yarn_beta_fast", F32(0.0), "0, expected a positive number"),
+    ] {
+        let found = message(&yarn(&[(key, value)]));
+        assert!(found.contains(&format!("`llama.rope.scaling.{key}`")) && found.contains(expected), "{found}");
+    }
+    let without = changed(|d| drop(d.set("llama.rope.scaling.type", text("yarn")).clone()));
+    assert_eq!(message(&without), "`FILE` has no key `llama.rope.scaling.factor`");
+    let half = changed(|d| drop(d.add("rope_factors_long.weight", &[8], 2.0).clone()));
+    assert_eq!(message(&half), "`FILE` has no tensor `rope_factors_short.weight`");
+    let none = with("llama.rope.scaling.type", text("longrope"));
+    assert_eq!(message(&none), "`FILE` has no tensor `rope_factors_long.weight`");
+}
+
 #[test]
 fn layers_that_differ_are_refused() {
     let found = message(&with("llama.attention.head_count", U32s(vec![4, 2])));
@@ -227,12 +350,15 @@ fn files_that_are_no_whole_model_are_named() {
         d.set("split.count", U32(3)).set("split.no", U32(0)).remove_tensor("output_norm.weight");
     });
     assert_eq!(refused(&shard), ("`FILE` is file 1 of 3 of a split model".into(), Some(Hint::MergeShards)));
-    for other in ["gemma3", "clip", "mamba", "\u{1b}[2J"] {
+    for other in ["gemma", "clip", "mamba", "\u{1b}[2J"] {
         let found = message(&with("general.architecture", text(other)));
         let shown = other.escape_debug();
         assert_eq!(
             found,
-            format!("unsupported architecture `{shown}`: this compiler supports `llama`, `qwen2`, `qwen3`")
+            format!(
+                "unsupported architecture `{shown}`: this compiler supports `llama`, `qwen2`, `qwen3`, `phi3`, `granite`, \
+                 `smollm3`, `olmo2`, `gemma2`, `gemma3`, `stablelm`"
+            )
         );
     }
 }

@@ -41,6 +41,26 @@ fn a_file_without_a_tokenizer_says_so() {
     assert!(found.starts_with("`tokenizer.ggml.pre` in `FILE` is the string `gpt-9`, expected `llama-bpe`"), "{found}");
 }
 
+/// Names of the pre-tokenizers that the families' files have.
+#[test]
+fn pre_tokenizers_are_known_by_name() {
+    for name in [
+        "llama-bpe",
+        "dbrx",
+        "smaug-bpe",
+        "qwen2",
+        "stablelm2",
+        "gpt-4o",
+        "smollm",
+        "refact",
+        "olmo",
+        "gpt-2",
+        "default",
+    ] {
+        assert_eq!(refusal_of(&with("tokenizer.ggml.pre", text(name)).bytes()), Ok(()), "{name}");
+    }
+}
+
 /// Keys that this kind of tokenizer does not look at were not looked at in any way.
 #[test]
 fn keys_without_effect_are_of_the_right_type_all_the_same() {

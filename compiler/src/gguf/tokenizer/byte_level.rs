@@ -11,6 +11,13 @@ const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{
 const QWEN2: &str =
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
+/// Of o200k: words are cut where small letters are followed by capital ones.
+const O200K: &str = concat!(
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|",
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|",
+    r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+);
+
 impl Gguf {
     pub(super) fn byte_level(&self, vocabulary: &Vocabulary<'_>) -> Result<Value> {
         let split = |pattern: &str| {
@@ -22,15 +29,18 @@ impl Gguf {
         let plain = json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true});
         let pre = self.meta.text(&key("pre"))?.unwrap_or("default");
         let (cut, normalizer) = match pre {
-            "llama-bpe" | "llama3" | "llama-v3" => (split(LLAMA3), json!(null)),
-            "qwen2" => (split(QWEN2), json!({"type": "NFC"})),
-            "smollm" => {
+            "llama-bpe" | "llama3" | "llama-v3" | "dbrx" | "smaug-bpe" => (split(LLAMA3), json!(null)),
+            "gpt-4o" => (split(O200K), json!(null)),
+            "qwen2" | "stablelm2" => (split(QWEN2), json!({"type": "NFC"})),
+            "smollm" | "refact" => {
                 let digits = json!({"type": "Digits", "individual_digits": true});
                 (json!({"type": "Sequence", "pretokenizers": [digits, plain]}), json!(null))
             }
             "default" | "gpt-2" => (plain, json!(null)),
+            "olmo" => (plain, json!({"type": "NFC"})),
             _ => {
-                let expected = "`llama-bpe`, `qwen2`, `smollm`, `gpt-2` or `default`";
+                let expected = "`llama-bpe`, `dbrx`, `smaug-bpe`, `qwen2`, `stablelm2`, `gpt-4o`, `smollm`, `refact`, `olmo`, `gpt-2` or \
+                                `default`";
                 return Err(self.meta.refused(&key("pre"), expected));
             }
         };

@@ -74,7 +74,7 @@ const TOKEN_PENALTY: Block = block(&[
     opt("frequency-penalty", F32),
 ]);
 
-const TOKENIZER: Block = block(&[req("version", Type::Version), req("path", Type::NonEmpty)]);
+pub(super) const TOKENIZER: Block = block(&[req("version", Type::Version), req("path", Type::NonEmpty)]);
 
 const HARMONY: Block = block(&[
     opt("version", Type::Version),

@@ -4,9 +4,12 @@
 
 mod backend;
 mod dialog;
+mod encoder;
 mod engine;
 mod kinds;
 mod model;
+
+pub(super) use encoder::ENCODER_ROOT;
 
 use super::schema::{Block, Type, block, req};
 

@@ -13,6 +13,8 @@ fn what_this_build_cannot_do_is_refused_by_name() {
     };
     set(&mut two, "/dialog/engine", engines("target", "draft"));
     set(&mut two, "/dialog/type", json!("spd"));
+    let window = json!({"version": 1, "type": "sliding-window", "sliding-window": {"window-size": 8}});
+    set(&mut two, "/dialog/engine/1/longcontext", window);
     set(&mut two, "/dialog/spd", json!({"version": 1, "draft-len": 4}));
     let ssd = json!({"version": 1, "ssd-version": 1, "forecast-token-count": 4, "branches": [3, 2],
                      "forecast-prefix": 16, "forecast-prefix-name": "kv-cache"});
@@ -22,21 +24,14 @@ fn what_this_build_cannot_do_is_refused_by_name() {
     let cpu = json!({"version": 1, "type": "QnnGenAiTransformer", "QnnGenAiTransformer": {"version": 1}});
     let pe = "/dialog/engine/model/positional-encoding";
     let cases = [
-        (two, "/dialog/type: dialog type `spd` is not yet supported (this build runs `basic` dialogs)"),
+        (two, "/dialog/engine/1/longcontext: a dialog of type `spd` cannot have long context (remove `longcontext`)"),
         (
             with(&[("/dialog/type", json!("ssd-q1")), ("/dialog/ssd-q1", ssd)]),
-            "/dialog/type: dialog type `ssd-q1` is not yet supported (this build runs `basic` dialogs)",
+            "/dialog/type: dialog type `ssd-q1` is not yet supported (this build runs `basic`, `spd` dialogs)",
         ),
         (
             with(&[("/dialog/type", json!("lade"))]),
-            "/dialog/type: dialog type `lade` is not yet supported (this build runs `basic` dialogs)",
-        ),
-        (
-            with(&[
-                ("/dialog/type", json!("multistream")),
-                ("/dialog/multistream", json!({"version": 1, "n-streams": 2})),
-            ]),
-            "/dialog/type: dialog type `multistream` is not yet supported (this build runs `basic` dialogs)",
+            "/dialog/type: dialog type `lade` is not yet supported (this build runs `basic`, `multistream`, `spd` dialogs)",
         ),
         (
             with(&[
@@ -44,11 +39,11 @@ fn what_this_build_cannot_do_is_refused_by_name() {
                 ("/dialog/eaglet", eaglet),
                 ("/dialog/engine", engines("draft", "target")),
             ]),
-            "/dialog/type: dialog type `eaglet` is not yet supported (this build runs `basic` dialogs)",
+            "/dialog/type: dialog type `eaglet` is not yet supported (this build runs `basic`, `spd` dialogs)",
         ),
         (
             with(&[("/dialog/type", json!("kv-share")), ("/dialog/engine", engines("primary", "secondary"))]),
-            "/dialog/type: dialog type `kv-share` is not yet supported (this build runs `basic` dialogs)",
+            "/dialog/type: dialog type `kv-share` is not yet supported (this build runs `basic`, `spd` dialogs)",
         ),
         (
             with(&[("/dialog/engine/backend", gpu)]),
@@ -79,9 +74,10 @@ fn what_this_build_cannot_do_is_refused_by_name() {
         (
             with(&[(
                 "/dialog/engine/model/binary/lora",
-                json!({"version": 1, "adapters": [{"name": "a", "alphas": ["x"]}]}),
+                json!({"version": 1, "lora-version": 1, "adapters": [{"name": "a", "path": "x"}]}),
             )]),
-            "/dialog/engine/model/binary/lora: LoRA is not yet supported",
+            "/dialog/engine/model/binary/lora/lora-version: LoRA version 1, adapters as files of weights, is not supported \
+             (versions 2 and 3 are: adapters in the graphs (`alphas`) or as `bin-sections`)",
         ),
     ];
     for (document, expected) in cases {

@@ -273,3 +273,39 @@ fn position_kinds_and_prefixes_arrive() {
         "/dialog/engine/model/positional-encoding/1/prefix: prefix `default_` is already taken by an earlier positional encoding"
     );
 }
+
+#[test]
+fn two_engines_are_read_by_their_roles() {
+    let engine = |role: &str, bin: &str, dim: i64| {
+        let mut engine = base()["dialog"]["engine"].clone();
+        engine["role"] = json!(role);
+        engine["model"]["binary"]["ctx-bins"] = json!([bin]);
+        engine["model"]["positional-encoding"]["rope-dim"] = json!(dim);
+        engine
+    };
+    let two = |engines: Value, draft_len: i64| {
+        with(&[
+            ("/dialog/type", json!("spd")),
+            ("/dialog/spd", json!({"version": 1, "draft-len": draft_len})),
+            ("/dialog/engine", engines),
+        ])
+    };
+    // In any order.
+    for engines in [
+        json!([engine("draft", "d.bin", 8), engine("target", "t.bin", 16)]),
+        json!([engine("target", "t.bin", 16), engine("draft", "d.bin", 8)]),
+    ] {
+        let config = parse(&two(engines, 4)).unwrap();
+        assert_eq!((config.engine().role, &config.engine().ctx_bins[0]), (EngineRole::Target, &"/bundle/t.bin".into()));
+        assert_eq!(config.kind_blocks().draft_len, Some(4));
+        let draft = config.of_second_engine().unwrap();
+        assert_eq!((draft.engine().role, &draft.engine().ctx_bins[0]), (EngineRole::Draft, &"/bundle/d.bin".into()));
+        assert_eq!(draft.engine().rope("").unwrap().rope_dim, 8);
+        assert!(draft.of_second_engine().is_none());
+    }
+    assert!(parse(&base()).unwrap().of_second_engine().is_none());
+    // Problems name the engine that they are of.
+    let bad = parse(&two(json!([engine("draft", "d.bin", 0), engine("target", "t.bin", 16)]), -1)).unwrap_err();
+    let places: Vec<&str> = bad.problems().iter().map(|p| p.pointer.as_str()).collect();
+    assert_eq!(places, ["/dialog/engine/0/model/positional-encoding/rope-dim", "/dialog/spd/draft-len"]);
+}

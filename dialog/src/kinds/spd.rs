@@ -1,0 +1,108 @@
+//! `spd`: a draft model proposes tokens, the target takes them in one step and keeps those that pass.
+//!
+//! *Rounds*: the draft goes on from where the dialog is for `draft-len` tokens, one at a time; the target processes the last
+//! token and the draft at once; the accepted ones and one more are delivered. Greedy replies are those of `basic`, sampled
+//! ones have its distribution.
+//!
+//! *By libGenie's rules* (those of the sampler) drafts have their full length also where the reply ends earlier, and the
+//! draft model processes the prompt before the target does and is level with it at the end of each reply. Otherwise it
+//! catches up when it is asked, and is asked less where its tokens are rejected.
+//!
+//! *Source*: libGenie 1.21, docs/speculation.md.
+
+use super::backoff::Backoff;
+use super::{DialogKind, Models};
+use crate::conversation::codes::{SentenceCode, StopReason};
+use crate::conversation::decoding::Decoding;
+use crate::conversation::drafting::{Draft, no_second_model};
+use crate::conversation::error::DialogError;
+use crate::conversation::second::keep_up;
+use crate::kpi::Speculation;
+use crate::sampler::SamplerRules;
+
+/// Genie's `spd` dialog.
+#[derive(Debug)]
+pub struct Spd {
+    draft_len: usize,
+    draft: Draft,
+    backoff: Backoff,
+}
+
+impl Spd {
+    /// Drafts of this length; with 0 the target answers alone.
+    pub fn new(draft_len: usize) -> Self {
+        Self { draft_len, draft: Draft::default(), backoff: Backoff::default() }
+    }
+}
+
+impl DialogKind for Spd {
+    fn name(&self) -> &'static str {
+        "spd"
+    }
+
+    fn check(&self, models: &Models<'_>) -> Result<(), DialogError> {
+        let refuse = |expected: String, found: String| Err(DialogError::Kind { kind: "spd", expected, found });
+        if let Some(widest) = models.main.widest_step().filter(|widest| self.draft_len >= *widest) {
+            let expected = format!("graphs that give logits for {} tokens at once", self.draft_len.saturating_add(1));
+            return refuse(expected, format!("at most {widest}: a `draft-len` of up to {} fits", widest - 1));
+        }
+        let Some(draft) = models.second else { return Ok(()) };
+        let (wanted, found) = (models.main.vocab_size(), draft.vocab_size());
+        if found < wanted {
+            let expected = format!("a draft model that knows all {wanted} tokens of the target");
+            return refuse(expected, format!("one with a vocabulary of {found}"));
+        }
+        Ok(())
+    }
+
+    fn first_code(&self) -> SentenceCode {
+        // libGenie's callback never sees BEGIN.
+        SentenceCode::Continue
+    }
+
+    fn speculation(&self) -> Option<Speculation> {
+        Some(Speculation { without_first: true, ..Speculation::default() })
+    }
+
+    fn step(&mut self, decoding: &mut Decoding<'_>) -> Result<Option<StopReason>, DialogError> {
+        let as_genie = decoding.rules() == SamplerRules::Genie;
+        if !decoding.has_started() {
+            if as_genie {
+                level(decoding)?;
+            }
+            return decoding.advance();
+        }
+        if !as_genie && self.backoff.rests() {
+            return decoding.advance();
+        }
+        let most = if as_genie { decoding.n_left() } else { decoding.n_wanted() }.saturating_sub(1);
+        decoding.draft(self.draft_len.min(most), &mut self.draft)?;
+        let verified = decoding.verify_draft(&self.draft)?;
+        self.backoff.saw(self.draft.tokens().len(), verified.n_accepted);
+        Ok(verified.stop)
+    }
+
+    fn prefilled(&mut self, decoding: &mut Decoding<'_>) -> Result<(), DialogError> {
+        if decoding.rules() == SamplerRules::Genie { level(decoding) } else { Ok(()) }
+    }
+
+    fn finished(&mut self, decoding: &mut Decoding<'_>) -> Result<(), DialogError> {
+        if decoding.rules() == SamplerRules::Genie { level(decoding) } else { Ok(()) }
+    }
+
+    fn forget(&mut self) {
+        self.backoff = Backoff::default();
+    }
+}
+
+/// Brings the draft model to what the target has processed or is about to process as input.
+fn level(decoding: &mut Decoding<'_>) -> Result<(), DialogError> {
+    let mut tokens = decoding.processed().to_vec();
+    tokens.extend_from_slice(decoding.input());
+    let second = decoding.second().ok_or_else(no_second_model)?;
+    match keep_up(second, &tokens) {
+        // The target meets the same, and says so.
+        Err(engine::EngineError::Overflow(_) | engine::EngineError::Stopped { .. }) => Ok(()),
+        done => Ok(done?),
+    }
+}

@@ -1,0 +1,22 @@
+//! `--lora NAME[:STRENGTH]`: the adapters that are applied.
+
+use anyhow::Result;
+use open_genie::{Lora, Session};
+
+/// LoRA adapters.
+#[derive(clap::Args, Default, Clone)]
+pub struct LoraArgs {
+    /// Apply a LoRA adapter of the bundle, with a strength [default: 1]; give it again for several at once.
+    #[arg(long, value_name = "NAME[:STRENGTH]")]
+    pub lora: Vec<Lora>,
+}
+
+impl LoraArgs {
+    /// Applies what the flags say; without any, nothing.
+    pub fn apply(&self, session: &mut Session) -> Result<()> {
+        if !self.lora.is_empty() {
+            session.apply_lora(&self.lora)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,55 @@
+//! Text encoders with Qualcomm's library: what libGenie was recorded to give, through `genie embed`.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use assert_cmd::cargo::CommandCargoExt;
+use serde_json::Value;
+
+fn golden() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let named = std::env::var_os("GENIE_GOLDEN_DIR").map(PathBuf::from);
+    let folder = named.unwrap_or_else(|| {
+        let places = [root.join("../shared/golden"), root.join("../../shared/golden")];
+        places.iter().find(|p| p.is_dir()).unwrap_or(&places[0]).clone()
+    });
+    assert!(folder.is_dir(), "no recordings at `{}`: set GENIE_GOLDEN_DIR", folder.display());
+    folder.join("dialogs").canonicalize().unwrap()
+}
+
+#[test]
+#[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
+fn every_recorded_embedding_is_repeated() {
+    let recorded: Value = serde_json::from_slice(&std::fs::read(golden().join("embedding.json")).unwrap()).unwrap();
+    let here = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(golden().join("models"), here.path().join("models")).unwrap();
+    let cases = recorded["cases"].as_array().unwrap();
+    assert!(cases.len() >= 8, "{}", cases.len());
+    for case in cases {
+        let name = case["name"].as_str().unwrap();
+        let config = here.path().join(format!("{name}.json"));
+        std::fs::write(&config, case["config"].to_string()).unwrap();
+        let mut command = Command::cargo_bin("genie").unwrap();
+        command.env_remove("GENIE_LOG").env_remove("LD_LIBRARY_PATH").stdin(Stdio::null());
+        let args = ["embed", "-c", config.to_str().unwrap(), "--json", case["text"].as_str().unwrap()];
+        let output = command.args(args).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        let result = &case["result"];
+        let works = result["create_rc"] == 0 && result["rc"] == 0;
+        assert_eq!(output.status.success(), works, "{name}: {said}");
+        if !works {
+            continue;
+        }
+        let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let wanted = &result["callbacks"][0];
+        assert_eq!(found["dims"], wanted["dims"], "{name}");
+        // Recorded values are rounded, and of several vectors the first alone is there.
+        for (i, want) in wanted["values"].as_array().unwrap().iter().enumerate() {
+            let (value, want) = (found["values"][i].as_f64().unwrap(), want.as_f64().unwrap());
+            assert!((value - want).abs() < 1e-6, "{name}: value {i} is {value}, recorded {want}");
+        }
+        let ids = case["inputs"][0]["input_ids"].as_array().unwrap();
+        let tokens = found["tokens"].as_array().unwrap();
+        assert_eq!(ids[ids.len() - tokens.len()..], tokens[..], "{name}");
+    }
+}
