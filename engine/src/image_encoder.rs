@@ -70,7 +70,8 @@ impl ImageEncoder {
         let graph = self.choose(inputs)?;
         let info = graph.info().clone();
         let named = |name: &str| inputs.iter().find(|(given, _)| *given == name).map(|(_, file)| *file);
-        let wrong = |tensor: &str, what| EngineError::ImageInput { graph: info.name.clone(), tensor: tensor.into(), what };
+        let wrong =
+            |tensor: &str, what| EngineError::ImageInput { graph: info.name.clone(), tensor: tensor.into(), what };
         if let Some((name, _)) = inputs.iter().find(|(name, _)| info.input(name).is_none()) {
             return Err(wrong(name, "a file was given, but the graph has no such input"));
         }

@@ -35,13 +35,15 @@ impl NumberFile {
         const WHAT: &str = "file of numbers";
         load::must_exist(WHAT, path)?;
         let unread = |source| EngineError::ReadFile { what: WHAT, path: path.to_owned(), source };
-        let bad = |(expected, found): (String, String)| EngineError::NumberFile { path: path.to_owned(), expected, found };
+        let bad =
+            |(expected, found): (String, String)| EngineError::NumberFile { path: path.to_owned(), expected, found };
         let length = std::fs::metadata(path).map_err(unread)?.len();
         if length > MAX_BYTES {
             return Err(bad((format!("at most {MAX_BYTES} bytes"), length.to_string())));
         }
         let bytes = std::fs::read(path).map_err(unread)?;
-        let (dims, numbers) = if bytes.starts_with(MAGIC) { npy(&bytes).map_err(bad)? } else { raw(&bytes).map_err(bad)? };
+        let (dims, numbers) =
+            if bytes.starts_with(MAGIC) { npy(&bytes).map_err(bad)? } else { raw(&bytes).map_err(bad)? };
         Ok(Self { path: path.to_owned(), dims, numbers })
     }
 
@@ -73,7 +75,7 @@ fn raw(bytes: &[u8]) -> Parsed {
 fn npy(bytes: &[u8]) -> Parsed {
     let cut = || ("a whole `.npy` header".to_owned(), format!("{} bytes", bytes.len()));
     let at = |range: std::ops::Range<usize>| bytes.get(range).ok_or_else(cut);
-    let (start, length) = match bytes.get(6).ok_or_else(cut)? {
+    let (start, length): (usize, usize) = match bytes.get(6).ok_or_else(cut)? {
         1 => (10, usize::from(u16::from_le_bytes([at(8..9)?[0], at(9..10)?[0]]))),
         2 | 3 => (12, at(8..12)?.iter().rev().fold(0, |n, &b| n << 8 | usize::from(b))),
         other => return Err(("`.npy` of version 1 to 3".into(), format!("version {other}"))),
@@ -88,7 +90,8 @@ fn npy(bytes: &[u8]) -> Parsed {
     if !value("fortran_order").is_some_and(|v| v.starts_with("False")) {
         return Err(wrong("`'fortran_order': False`"));
     }
-    let shape = value("shape").and_then(|v| v.strip_prefix('(')?.split_once(')')).ok_or_else(|| wrong("`'shape': (..)`"))?.0;
+    let shape =
+        value("shape").and_then(|v| v.strip_prefix('(')?.split_once(')')).ok_or_else(|| wrong("`'shape': (..)`"))?.0;
     let extents = shape.split(',').map(str::trim).filter(|text| !text.is_empty());
     let dims = extents.map(str::parse).collect::<Result<Vec<usize>, _>>().map_err(|_| wrong("whole extents"))?;
     let descr = value("descr").and_then(|v| v.strip_prefix('\'')?.split_once('\'')).map_or("", |(descr, _)| descr);
@@ -137,7 +140,8 @@ mod tests {
         let floats: Vec<u8> = [1.5f32, -2.0].iter().flat_map(|x| x.to_le_bytes()).collect();
         let found = read(&floats).unwrap();
         assert_eq!((found.dims, found.numbers), (None, vec![1.5, -2.0]));
-        let dict = |descr: &str, shape: &str| format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");
+        let dict =
+            |descr: &str, shape: &str| format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");
         let halves: Vec<u8> = [1.5f32, -2.0].iter().flat_map(|x| f16::from_f32(*x).to_le_bytes()).collect();
         let doubles: Vec<u8> = [1.5f64, -2.0].iter().flat_map(|x| x.to_le_bytes()).collect();
         for (descr, data) in [("<f4", floats), ("<f2", halves), ("<f8", doubles)] {
@@ -153,14 +157,17 @@ mod tests {
         let whole = "{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }";
         let cases = [
             (vec![], "`numbers`: expected `.npy`, or raw float32: a multiple of 4 bytes, at least 4, found 0 bytes"),
-            (vec![0; 6], "`numbers`: expected `.npy`, or raw float32: a multiple of 4 bytes, at least 4, found 6 bytes"),
+            (
+                vec![0; 6],
+                "`numbers`: expected `.npy`, or raw float32: a multiple of 4 bytes, at least 4, found 6 bytes",
+            ),
             (MAGIC.to_vec(), "`numbers`: expected a whole `.npy` header, found 6 bytes"),
             ([MAGIC, &[9, 0, 0, 0]].concat(), "`numbers`: expected `.npy` of version 1 to 3, found version 9"),
-            ([MAGIC, &[2, 0, 255, 255, 255, 255]].concat(), "`numbers`: expected a whole `.npy` header, found 12 bytes"),
             (
-                npy_bytes(whole, &[0; 3]),
-                "`numbers`: expected 4 bytes of numbers for <f4 [1], at least one, found 3",
+                [MAGIC, &[2, 0, 255, 255, 255, 255]].concat(),
+                "`numbers`: expected a whole `.npy` header, found 12 bytes",
             ),
+            (npy_bytes(whole, &[0; 3]), "`numbers`: expected 4 bytes of numbers for <f4 [1], at least one, found 3"),
             (
                 npy_bytes(&whole.replace("False", "True"), &[0; 4]),
                 "`numbers`: expected `.npy` with `'fortran_order': False`, found `{'descr': '<f4', 'fortran_order': True, 'shape': (1,), }`",

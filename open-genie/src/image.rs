@@ -27,7 +27,7 @@ impl Session {
         let files = inputs.iter().map(|(name, path)| Ok((*name, NumberFile::read(path)?)));
         let files = files.collect::<Result<Vec<_>, engine::EngineError>>()?;
         let reading = Reading::of(self.bundle().config().engine());
-        let mut encoder = ImageEncoder::open(&self.active.backend, path, reading)?;
+        let mut encoder = ImageEncoder::open(&self.active.0.backend, path, reading)?;
         let inputs: Vec<_> = files.iter().map(|(name, file)| (*name, file)).collect();
         Ok(encoder.encode(&inputs)?)
     }
@@ -72,7 +72,7 @@ impl Session {
     pub fn image_token(&self, name: Option<&str>) -> Result<TokenId, Error> {
         let tokenizer = self.dialog.tokenizer();
         let found = match name {
-            Some(name) => tokenizer.token_to_id(name).or_else(|| name.parse().ok().map(TokenId)),
+            Some(name) => name.parse().ok().map(TokenId).or_else(|| tokenizer.token_to_id(name)),
             None => KNOWN_TOKENS.iter().find_map(|name| tokenizer.token_to_id(name)),
         };
         found.ok_or_else(|| Error::NoImageToken { name: name.map(Into::into), known: KNOWN_TOKENS.join("`, `") })

@@ -29,6 +29,7 @@
 //! | run several sequences in one step | [`Model::engine_mut`], [`SequenceModel`], [`SeqTokens`], [`SeqId`] |
 //! | turn texts into vectors | [`Encoder`], [`TextEmbedding`] |
 //! | compile a model and prove its bundle (feature `compile`) | `compile`, `prove`, `Compiled` |
+//! | put images into a prompt | [`Session::encode_image`], [`Session::read_rows`], [`Session::add_rows`], [`place_images`] |
 //! | plan by measured costs | [`CalibrationContext`] |
 //! | know what went wrong and what may help | [`Error`], [`Hint`] |
 //!
@@ -51,6 +52,7 @@ mod config_keys;
 pub mod demo;
 mod encoder;
 mod error;
+mod image;
 mod long_context;
 mod lora;
 mod model;
@@ -74,9 +76,10 @@ pub use dialog::{
     StopReason, StreamReply,
 };
 pub use encoder::{Encoder, TextEmbedding};
-pub use engine::{LoraSwitch, PrefixCacheFault, SeqTokens, SequenceModel, StopFlag, TokenModel};
+pub use engine::{EmbeddingRows, LoraSwitch, PrefixCacheFault, SeqTokens, SequenceModel, StopFlag, TokenModel};
 pub use error::{Error, Hint};
 pub use genie_types::TokenId;
+pub use image::place_images;
 pub use kvmanager::SeqId;
 pub use long_context::LongContext;
 pub use lora::Lora;

@@ -3,6 +3,7 @@
 mod backend;
 mod bundle;
 mod graph_kinds;
+mod image;
 mod long_context;
 mod lora;
 pub mod number;
@@ -15,6 +16,7 @@ mod verbosity;
 pub use backend::BackendArgs;
 pub use bundle::{BundleArgs, read_bundle};
 pub use graph_kinds::GraphKindArgs;
+pub use image::ImageArgs;
 pub use long_context::LongContextArgs;
 pub use lora::LoraArgs;
 pub use policy::{PolicyArg, warn_of_doubts, warn_of_nominal_costs};
