@@ -117,6 +117,13 @@ fn a_head_of_one_row_beside_wide_decoders() {
 
 #[test]
 #[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
+fn the_heads_weight_as_an_input() {
+    check(&Form { head_weight_input: true, ..two_widths().in_two() }, EVEN, &Real::Refuses);
+    check(&Form { head_weight_input: true, ..two_widths() }, PADDED, &Real::Refuses);
+}
+
+#[test]
+#[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
 fn the_slot_of_each_row() {
     check(&Form { scatter: true, ..two_widths() }, PADDED, &Real::Runs);
     check(&Form { scatter: true, slot_per_row: true, ..two_widths() }, PADDED, &Real::Runs);
