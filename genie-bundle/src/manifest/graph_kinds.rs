@@ -1,4 +1,4 @@
-//! Which kinds of graphs a bundle has beside the plain ones, as the compiler was told.
+//! Which kinds of graphs a bundle has beside the plain ones, as asked of the compiler.
 
 use serde::{Deserialize, Serialize};
 
