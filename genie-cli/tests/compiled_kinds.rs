@@ -74,7 +74,7 @@ fn each_kind_gives_the_plain_bundles_tokens() {
         // All but the last token on rows alone; the head of one row behind the wide decoder.
         assert_eq!(executed("rows"), r#"[["ar8_cl64_1_of_1",3],["ar1_cl64_1_of_1",6]]"#);
         assert!(!executed("head").contains("ar8_cl64_2_of_2") && executed("head").contains("ar8_cl64_1_of_2"));
-        let inputs = |bundle: &str| String::from_utf8(done(folder, &["inspect", bundle]).stdout).unwrap();
+        let inputs = |bundle: &str| String::from_utf8(done(folder, &["inspect", bundle, "--tensors"]).stdout).unwrap();
         assert!(inputs("each").contains("cache_index"), "{}", inputs("each"));
         assert!(inputs("weight").contains("lm_head_weight"), "{}", inputs("weight"));
         assert!(inputs("embeds").contains("inputs_embeds") && !inputs("embeds").contains("input_ids"));
