@@ -314,6 +314,15 @@ pub enum EngineError {
         found: u64,
     },
 
+    /// An image that cannot be placed.
+    #[error("the grid of an image: expected {expected}, found {found}")]
+    Grid {
+        /// What it should be.
+        expected: String,
+        /// What it is.
+        found: String,
+    },
+
     /// Rows of embeddings that the model cannot take.
     #[error("rows of embeddings: expected {expected}, found {found}")]
     EmbeddingRows {

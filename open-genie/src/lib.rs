@@ -72,11 +72,11 @@ pub use calibration::CalibrationContext;
 pub use compile::{Compiled, Proof, compile, prove};
 pub use dialog::kinds::LookupSettings;
 pub use dialog::{
-    DialogError, QueryKpis, Reply, RestoreNote, RestoreReport, SamplerSettings, SaveFormat, SaveReport, SentenceCode,
-    StopReason, StreamReply,
+    DialogError, Grammar, GrammarError, GrammarKind, QueryKpis, Reply, RestoreNote, RestoreReport, SamplerSettings,
+    SaveFormat, SaveReport, SentenceCode, StopReason, StreamReply,
 };
 pub use encoder::{Encoder, TextEmbedding};
-pub use engine::{EmbeddingRows, LoraSwitch, PrefixCacheFault, SeqTokens, SequenceModel, StopFlag, TokenModel};
+pub use engine::{EmbeddingRows, Grid, LoraSwitch, PrefixCacheFault, SeqTokens, SequenceModel, StopFlag, TokenModel};
 pub use error::{Error, Hint};
 pub use genie_types::TokenId;
 pub use image::place_images;

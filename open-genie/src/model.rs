@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dialog::sampler::SamplerRules;
-use dialog::{Dialog, DialogConfig, Tokenizer};
+use dialog::{Dialog, DialogConfig, Grammar, Tokenizer};
 use engine::{Engine, EngineConfig, EngineError, ModelHash, PrefixCache, StopFlag, TokenModel};
 use genie_bundle::calibration::CalibrationMismatch;
 use genie_bundle::config::Problem;
@@ -150,6 +150,7 @@ impl Bundle {
             in_full: false,
             prefix_cache: None,
             calibration_mismatch: None,
+            grammar: options.grammar.clone(),
             opening: began.elapsed(),
             threads,
             bundle: self,
@@ -184,6 +185,8 @@ pub struct Model {
     in_full: bool,
     prefix_cache: Option<PrefixCache>,
     calibration_mismatch: Option<CalibrationMismatch>,
+    /// What replies must follow, if not what the config says.
+    grammar: Option<Grammar>,
     opening: Duration,
     threads: Threads,
     bundle: Bundle,
@@ -211,7 +214,7 @@ impl Model {
     /// A session with an empty context.
     ///
     /// # Errors
-    /// The tokenizer cannot be loaded.
+    /// The tokenizer cannot be loaded; a grammar cannot be followed with it.
     pub fn into_session(self) -> Result<Session, Error> {
         let began = Instant::now();
         let as_genie = matches!(self.engine.policy(), Policy::Genie);
@@ -229,6 +232,9 @@ impl Model {
         }
         if as_genie {
             dialog.set_sampler(dialog.sampler().settings().clone().with_rules(SamplerRules::Genie));
+        }
+        if self.grammar.is_some() {
+            dialog.set_grammar(self.grammar.as_ref()).map_err(Error::Dialog)?;
         }
         dialog.set_prefix_cache(self.prefix_cache);
         dialog.set_init_time(self.opening + began.elapsed());

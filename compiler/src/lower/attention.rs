@@ -13,15 +13,16 @@
 //!
 //! When n == m there is no past: K and V are the new columns alone. The factor of the scores, `1 / sqrt(d)` for most families, is
 //! folded into the weights, or it is `c` where folding would round them. Bounded scores are `cap * tanh(..)` before the mask is added.
+//! Layers with a window may have a mask and cache tensors of their own, with fewer columns than m ([`Windows`]).
 //! Of each head the first elements are rotated, as many as the position tables have, in layers that rotate.
 
 use super::cache_rows::{self, Slots};
 use super::composer::{Composer, TensorValue};
 use super::sink::GraphSink;
 use super::weights::{self, LayerWeights};
-use super::{LayerBuilder, Source, Split, lora, norm};
+use super::{LayerBuilder, Source, Split, WINDOW_GROUP, Windows, lora, norm};
 use crate::Result;
-use crate::family::ModelSpec;
+use crate::family::{LOCAL_TABLES, LocalRope, ModelSpec};
 use genie_types::Variant;
 use nsp_graph::names;
 
@@ -30,8 +31,11 @@ type Tables<T> = (TensorValue<T>, TensorValue<T>);
 
 /// Inputs of a graph that all its layers share.
 pub(super) struct SharedInputs<T> {
-    /// `[1, 1, n, m]`, added to the scores.
-    mask: TensorValue<T>,
+    /// `[1, 1, n, m]`, added to the scores; `None` where all layers have another one.
+    mask: Option<TensorValue<T>>,
+    /// That of layers with a window, where they are a cache group.
+    local_mask: Option<TensorValue<T>>,
+    pub(super) windows: Windows,
     /// Where new rows go, in graphs that scatter them.
     pub(super) slots: Option<Slots<T>>,
     /// Cosines and sines, `[1, n, r/2]`; `None` where no layer rotates.
@@ -51,39 +55,67 @@ impl<T: Copy + core::fmt::Debug> SharedInputs<T> {
     pub(super) fn declare<S: GraphSink<Tensor = T>>(
         spec: &ModelSpec,
         split: &Split,
-        variant: Variant,
+        (variant, windows): (Variant, Windows),
         Source { format, kinds, .. }: &Source<'_>,
         graph: &mut Composer<S>,
     ) -> Result<Self> {
         let (format, slots) = (*format, Slots::declare(spec, variant, kinds.cache, graph)?);
         let (n, m, width) = (variant.ar().get(), variant.cl().get(), spec.rope_dim());
         let dtype = graph.dtype();
-        let mask = graph.input(names::ATTENTION_MASK, vec![1, 1, n, m], dtype)?;
-        let (mut tables, mut local_tables) = (None, None);
-        if spec.rotated_layers[split.layers.clone()].contains(&true) {
-            let cos = graph.input(names::POSITION_COS, vec![1, 1, n, width], dtype)?;
-            let sin = graph.input(names::POSITION_SIN, vec![1, 1, n, width], dtype)?;
-            let cos = graph.reshape("rope_cos", &cos, vec![1, n, width], None)?;
-            let sin = graph.reshape("rope_sin", &sin, vec![1, n, width], None)?;
-            let mut of_step = |name: &str, step: usize| {
-                let pairs = spec.rotary_dim / 2;
-                let cos = graph.columns(&format!("rope_cos_{name}"), &cos, step, pairs)?;
-                Ok::<_, crate::CompileError>((cos, graph.columns(&format!("rope_sin_{name}"), &sin, step, pairs)?))
+        let apart = |layer| windows.is_apart(spec, layer);
+        let mask = match split.layers.clone().all(apart) {
+            true => None,
+            false => Some(graph.input(names::ATTENTION_MASK, vec![1, 1, n, m], dtype)?),
+        };
+        let local_mask = match split.layers.clone().any(apart) {
+            true => {
+                let name = format!("{WINDOW_GROUP}{}", names::ATTENTION_MASK);
+                Some(graph.input(&name, vec![1, 1, n, windows.columns(variant)], dtype)?)
+            }
+            false => None,
+        };
+        // Tables that nothing reads are not made: a backend may refuse them.
+        let turns = |local: Option<bool>| {
+            let mut layers = split.layers.clone().filter(|&layer| spec.rotated_layers[layer]);
+            layers.any(|layer| local.is_none_or(|local| spec.is_local(layer) == local))
+        };
+        let mut inputs = |prefix: &str| {
+            let mut input = |name: &str, short: &str| {
+                let table = graph.input(&format!("{prefix}{name}"), vec![1, 1, n, width], dtype)?;
+                graph.reshape(&format!("{prefix}{short}"), &table, vec![1, n, width], None)
             };
-            match spec.local_rope {
-                Some(steps) => {
-                    // Tables that nothing reads are not made: a backend may refuse them.
-                    let has = |local: bool| split.layers.clone().any(|layer| spec.is_local(layer) == local);
-                    tables = has(false).then(|| of_step("global", steps.global_step)).transpose()?;
-                    local_tables = has(true).then(|| of_step("local", steps.local_step)).transpose()?;
+            Ok::<_, crate::CompileError>((
+                input(names::POSITION_COS, "rope_cos")?,
+                input(names::POSITION_SIN, "rope_sin")?,
+            ))
+        };
+        let (mut tables, mut local_tables) = (None, None);
+        match spec.local_rope {
+            None => tables = turns(None).then(|| inputs("")).transpose()?,
+            Some(LocalRope::Table { .. }) => {
+                tables = turns(Some(false)).then(|| inputs("")).transpose()?;
+                local_tables = turns(Some(true)).then(|| inputs(LOCAL_TABLES)).transpose()?;
+            }
+            Some(LocalRope::Columns { global_step, local_step }) => {
+                if turns(None) {
+                    let (cos, sin) = inputs("")?;
+                    let pairs = spec.rotary_dim / 2;
+                    let mut of_step = |name: &str, step: usize| {
+                        let cos = graph.columns(&format!("rope_cos_{name}"), &cos, step, pairs)?;
+                        let sin = graph.columns(&format!("rope_sin_{name}"), &sin, step, pairs)?;
+                        Ok::<_, crate::CompileError>((cos, sin))
+                    };
+                    tables = turns(Some(false)).then(|| of_step("global", global_step)).transpose()?;
+                    local_tables = turns(Some(true)).then(|| of_step("local", local_step)).transpose()?;
                 }
-                None => tables = Some((cos, sin)),
             }
         }
         let mut constant = |name: &str, value: Option<f64>| value.map(|v| graph.scalar(name, v as f32)).transpose();
         Ok(Self {
             mask,
             slots,
+            local_mask,
+            windows,
             tables,
             local_tables,
             scale: constant("attention_scale", weights::score_scale(spec, format))?,
@@ -120,6 +152,10 @@ pub(super) fn lower<S: GraphSink>(
     let LayerBuilder { variant, graph, x, shared, strengths } = builder;
     let shared = shared.as_ref().expect("a split with layers declares mask and positions");
     let n = variant.ar().get();
+    let apart = shared.windows.is_apart(spec, layer);
+    let mask = if apart { &shared.local_mask } else { &shared.mask };
+    let mask = mask.as_ref().expect("a split declares the masks of its layers");
+    let past = mask.dims[3] - n;
     let ModelSpec { n_heads, n_kv_heads, head_dim, .. } = *spec;
     let at = |part: &str| format!("model_layers_{layer}_self_attn_{part}");
 
@@ -130,7 +166,7 @@ pub(super) fn lower<S: GraphSink>(
     let q = shared.rotate(spec, layer, graph, &at("q_rope"), q)?;
     let new = (&weights.k, &weights.v, weights.k_norm.as_ref());
     let new = cache_rows::new_rows(spec, layer, graph, (shared, strengths.as_ref()), &h, new)?;
-    let (k, v) = cache_rows::with_past(spec, layer, *variant, graph, shared, new)?;
+    let (k, v) = cache_rows::with_past(spec, layer, past, graph, shared, new)?;
 
     let q = graph.reshape(&at("q_groups"), &q, vec![n_kv_heads, spec.group_size(), n, head_dim], None)?;
     let mut scores = graph.matmul(&at("scores"), &q, &k)?;
@@ -141,7 +177,7 @@ pub(super) fn lower<S: GraphSink>(
         let bounded = graph.tanh(&at("bounded"), &scores)?;
         scores = graph.mul(&at("capped"), &bounded, cap, None)?;
     }
-    let scores = graph.add(&at("mask"), &scores, &shared.mask, None)?;
+    let scores = graph.add(&at("mask"), &scores, mask, None)?;
     let shares = graph.softmax(&at("softmax"), &scores)?;
     let mixed = graph.matmul(&at("mix"), &shares, &v)?;
     let mixed = graph.reshape(&at("heads"), &mixed, vec![1, n_heads, n, head_dim], None)?;

@@ -65,9 +65,12 @@ impl<T: Copy + core::fmt::Debug> Slots<T> {
     }
 }
 
-/// Name of a cache tensor.
-fn cache_name(kind: KvKind, layer: usize, is_input: bool) -> String {
-    KvName { prefix: names::DEFAULT_GROUP, kind, layer, head: None, is_input }.to_string()
+impl<T> SharedInputs<T> {
+    /// Name of a cache tensor, with the prefix of its layer's group.
+    fn cache_name(&self, spec: &ModelSpec, kind: KvKind, layer: usize, is_input: bool) -> String {
+        let prefix = self.windows.prefix(spec, layer);
+        KvName { prefix, kind, layer, head: None, is_input }.to_string()
+    }
 }
 
 /// Keys and values of the rows `h`, as outputs of the graph.
@@ -88,9 +91,9 @@ pub(super) fn new_rows<S: GraphSink>(
     let n = v.dims[2];
     let k = shared.rotate(spec, layer, graph, &at("k_rope"), k)?;
     let k = graph.transpose(&at("k_columns"), &k, [0, 1, 3, 2])?;
-    let name = cache_name(KvKind::Key, layer, false);
+    let name = shared.cache_name(spec, KvKind::Key, layer, false);
     let k = graph.reshape(&at("k_new"), &k, vec![n_kv_heads, 1, head_dim, n], Some(&name))?;
-    let name = cache_name(KvKind::Value, layer, false);
+    let name = shared.cache_name(spec, KvKind::Value, layer, false);
     let v = graph.reshape(&at("v_new"), &v, vec![n_kv_heads, 1, n, head_dim], Some(&name))?;
     Ok((k, v))
 }
@@ -99,19 +102,20 @@ pub(super) fn new_rows<S: GraphSink>(
 pub(super) fn with_past<S: GraphSink>(
     spec: &ModelSpec,
     layer: usize,
-    variant: Variant,
+    past: usize,
     graph: &mut Composer<S>,
     shared: &SharedInputs<S::Tensor>,
     (k, v): (TensorValue<S::Tensor>, TensorValue<S::Tensor>),
 ) -> Result<(TensorValue<S::Tensor>, TensorValue<S::Tensor>)> {
-    if variant.past_capacity() == 0 {
+    if past == 0 {
         return Ok((k, v));
     }
     let at = |part: &str| format!("model_layers_{layer}_self_attn_{part}");
-    let past = if shared.slots.is_some() { variant.cl().get() } else { variant.past_capacity() };
+    let past = if shared.slots.is_some() { past + v.dims[2] } else { past };
+    let cache_name = |kind, is_input| shared.cache_name(spec, kind, layer, is_input);
     let (kv, d, dtype) = (spec.n_kv_heads, spec.head_dim, graph.dtype());
-    let past_key = graph.input(&cache_name(KvKind::Key, layer, true), vec![kv, 1, d, past], dtype)?;
-    let past_value = graph.input(&cache_name(KvKind::Value, layer, true), vec![kv, 1, past, d], dtype)?;
+    let past_key = graph.input(&cache_name(KvKind::Key, true), vec![kv, 1, d, past], dtype)?;
+    let past_value = graph.input(&cache_name(KvKind::Value, true), vec![kv, 1, past, d], dtype)?;
     match &shared.slots {
         None => Ok((graph.concat(&at("k_all"), &past_key, &k, 3)?, graph.concat(&at("v_all"), &past_value, &v, 2)?)),
         Some(slots) => Ok((

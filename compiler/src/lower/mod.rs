@@ -25,12 +25,14 @@ mod split;
 pub(crate) mod tests;
 mod weight_format;
 mod weights;
+mod window;
 
 pub(crate) use rounded::rounded_weights;
 pub(crate) use rounding_loss::RoundingLoss;
 pub(crate) use sink::{GraphSink, Kind, Param};
 pub(crate) use split::{Split, SplitKind, cut, file_names};
 pub(crate) use weight_format::{Format, LinearForm, Role};
+pub(crate) use window::{WINDOW_GROUP, Windows};
 
 use crate::checkpoint::Checkpoint;
 use crate::family::ModelSpec;
@@ -107,6 +109,7 @@ pub(crate) fn lower<S: GraphSink>(
     source: &mut Source<'_>,
 ) -> Result<Vec<S>> {
     let (Format { precision, form, .. }, source_kinds) = (source.format, source.kinds);
+    let windows = Windows::of(spec, graphs.iter().map(|(variant, _)| *variant));
     let dtype = precision.dtype();
     let mut graphs: Vec<(Variant, Composer<S>)> =
         graphs.into_iter().map(|(variant, sink)| (variant, Composer::new(sink, dtype, form, source.kinds))).collect();
@@ -140,7 +143,7 @@ pub(crate) fn lower<S: GraphSink>(
         };
         let shared = match split.layers.is_empty() {
             true => None,
-            false => Some(attention::SharedInputs::declare(spec, split, variant, source, &mut graph)?),
+            false => Some(attention::SharedInputs::declare(spec, split, (variant, windows), source, &mut graph)?),
         };
         let strengths = match source.adapters {
             [] => None,

@@ -7,7 +7,7 @@ use engine::{
     DumpOptions, EmbeddingLut, EngineConfig, Eviction, GroupOptions, LoraAdapter, LoraConfig, LoraGroup, LutDtype,
 };
 pub use genie_bundle::config::{
-    BackendSettings, ConfigError, ContextSettings, EngineRole, KindBlocks, Problem, Target,
+    BackendSettings, ConfigError, ContextSettings, EngineRole, GrammarSettings, KindBlocks, Problem, Target,
 };
 use genie_bundle::config::{EmbeddingSettings, LongContextKind, LongContextSettings, MultiStreamSettings, TableDtype};
 use genie_bundle::{GenieConfig, config};
@@ -119,6 +119,11 @@ impl DialogConfig {
     /// What the QNN library is to be opened with.
     pub fn backend(&self) -> &BackendSettings {
         self.genie.backend()
+    }
+
+    /// The grammar of replies, if there is one.
+    pub fn grammar(&self) -> Option<&GrammarSettings> {
+        self.genie.grammar()
     }
 
     /// The streams of a `multistream` dialog.

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use engine::{Admission, ContextLimit, EngineError, Overflow, PrefixCache, TokenModel};
+use engine::{Admission, ContextLimit, EngineError, Grid, Overflow, PrefixCache, TokenModel};
 use genie_types::TokenId;
+use grammar::{Constraint, Grammar, Vocabulary};
 
 use super::codes::{SentenceCode, StopReason};
 use super::control::Control;
@@ -15,7 +16,7 @@ use super::query_plan::{self, QueryPlan};
 use super::query_state::QueryState;
 use super::reply::{Chunk, Reply};
 use super::reply_text::{ReplyText, StopRules};
-use crate::config::{ContextSettings, DialogConfig};
+use crate::config::{ContextSettings, DialogConfig, GrammarSettings};
 use crate::kinds::{self, Basic, DialogKind, Models};
 use crate::kpi::Profile;
 use crate::sampler::{Sampler, SamplerRules, SamplerSettings};
@@ -42,6 +43,10 @@ pub struct Dialog {
     /// Set while paused: the text side before the last token.
     pub(super) paused: Option<ReplyText>,
     prefix_cache: Option<PrefixCache>,
+    /// What replies must follow.
+    pub(super) grammar: Option<Box<Constraint>>,
+    /// The bytes of the tokens, once a grammar was set.
+    pub(super) vocabulary: Option<Vocabulary>,
     pub(super) profile: Profile,
 }
 
@@ -73,6 +78,9 @@ impl Dialog {
         let mut dialog = Self::from_parts(config.context().clone(), config.sampler().clone(), tokenizer, model);
         dialog.kind = kinds::open(config)?;
         dialog.set_stop_sequences(config.stop_sequences().to_vec())?;
+        if let Some(GrammarSettings { kind, path }) = config.grammar() {
+            dialog.set_grammar(Some(&Grammar::from_file(kind.parse()?, path)?))?;
+        }
         dialog.control.set_max_num_tokens(config.max_num_tokens());
         dialog.profile.created(began.elapsed());
         Ok(dialog)
@@ -102,6 +110,8 @@ impl Dialog {
             open: false,
             paused: None,
             prefix_cache: None,
+            grammar: None,
+            vocabulary: None,
             profile: Profile::default(),
         }
     }
@@ -229,6 +239,7 @@ impl Dialog {
         if n_past + n_new > limit && !self.model.shifts_context() {
             return Err(Overflow::ContextExceeded { n_past, n_new, limit }.into());
         }
+        self.begin_grammar(code, new);
         let paused = self.paused.take().filter(|_| code == SentenceCode::Resume);
         let reply_text = paused.unwrap_or_else(|| ReplyText::new(&self.tokenizer));
         self.control.take(); // a signal from before this query is stale
@@ -256,8 +267,8 @@ impl Dialog {
     /// The parts that one step of a reply works with.
     pub(super) fn decoding<'a>(&'a mut self, query: &'a mut QueryState) -> (&'a mut dyn DialogKind, Decoding<'a>) {
         let limit = self.limit();
-        let Self { model, second, sampler, kind, context, control, unprocessed, prefix_cache, .. } = self;
-        let reply = ReplyWriter { sampler, context, query };
+        let Self { model, second, sampler, kind, context, control, unprocessed, prefix_cache, grammar, .. } = self;
+        let reply = ReplyWriter { sampler, context, query, grammar: grammar.as_deref_mut() };
         let (model, prefix_cache) = (&mut **model, prefix_cache.as_ref());
         let second = second.as_deref_mut();
         (&mut **kind, Decoding { model, second, unprocessed, prefix_cache, control, limit, reply })
@@ -383,6 +394,9 @@ impl Dialog {
         self.kind.forget();
         self.unprocessed = None;
         self.sampler.reset();
+        if let Some(grammar) = &mut self.grammar {
+            grammar.restart();
+        }
         self.open = false;
         self.paused = None;
         Ok(())
@@ -446,6 +460,15 @@ impl Dialog {
     /// Whether the dialog waits for `RESUME`.
     pub fn is_paused(&self) -> bool {
         self.paused.is_some()
+    }
+
+    /// Says that the tokens from that place of the history on will be an image's: [`TokenModel::place_grid`].
+    ///
+    /// # Errors
+    ///
+    /// Those of the model.
+    pub fn place_grid(&mut self, first: usize, grid: Grid) -> Result<(), DialogError> {
+        Ok(self.model.place_grid(first, grid)?)
     }
 
     /// The model, for its step log.

@@ -73,8 +73,11 @@ pub(super) const KEY_EFFECTS: &[(&str, KeyEffect)] = &[
     ("context/draft-n-vocab", Ignored("the draft's graphs have the number; libGenie does not read it either")),
     ("context/img-token", Ignored("a prompt is text or tokens")),
     ("context/embedding-length", Ignored("a prompt is text or tokens")),
-    ("context/grammar", Ignored("without a `backend` Genie does not read it either")),
-    ("context/grammar/backend", Refused("grammars are not yet supported; \"\" is none")),
+    ("context/grammar", Acts("what replies must follow; without a `backend` it is not read")),
+    ("context/grammar/backend", Acts("`xgrammar`: the grammar of `file` is followed; \"\" is none")),
+    ("context/grammar/type", Acts("the language of `file`: `json-schema`, `regex` or `ebnf`")),
+    ("context/grammar/file", Acts("the grammar, relative to the config")),
+    ("context/grammar/tokenizer-json", Ignored("the dialog's own tokenizer is used, as in Genie")),
     // sampler
     ("sampler", Acts("absent: libGenie's defaults, with a warning")),
     ("sampler/type", InPart("`basic`; `custom` is not yet supported")),

@@ -46,6 +46,17 @@ pub(super) struct RawContext {
     pub(super) size: usize,
     pub(super) n_vocab: usize,
     pub(super) n_embd: Option<usize>,
+    pub(super) grammar: Option<RawGrammar>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct RawGrammar {
+    #[serde(default)]
+    pub(super) backend: String,
+    #[serde(default, rename = "type")]
+    pub(super) kind: String,
+    #[serde(default)]
+    pub(super) file: String,
 }
 
 #[derive(Deserialize)]

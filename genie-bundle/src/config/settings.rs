@@ -27,6 +27,15 @@ pub struct ContextSettings {
     pub n_embd: Option<usize>,
 }
 
+/// The `grammar` block of the context.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GrammarSettings {
+    /// The language: `json-schema`, `regex`, `ebnf` or `lark`.
+    pub kind: String,
+    /// The grammar's file.
+    pub path: PathBuf,
+}
+
 /// The `sampler` block as written; what is absent is the sampler's to choose.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -2,6 +2,7 @@
 
 mod backend;
 mod bundle;
+mod grammar;
 mod graph_kinds;
 mod image;
 mod long_context;
@@ -9,18 +10,21 @@ mod lora;
 pub mod number;
 mod policy;
 mod soc;
+mod speculation;
 mod threads;
 mod variants;
 mod verbosity;
 
 pub use backend::BackendArgs;
 pub use bundle::{BundleArgs, read_bundle};
+pub use grammar::GrammarArgs;
 pub use graph_kinds::GraphKindArgs;
 pub use image::ImageArgs;
 pub use long_context::LongContextArgs;
 pub use lora::LoraArgs;
 pub use policy::{PolicyArg, warn_of_doubts, warn_of_nominal_costs};
 pub use soc::SocArgs;
+pub use speculation::SpeculationArgs;
 pub use threads::ThreadArgs;
 pub use variants::{LONGEST, VariantArgs};
 pub use verbosity::Verbosity;

@@ -7,18 +7,19 @@ use std::path::{Path, PathBuf};
 use anyhow::{Error, Result};
 use clap::ValueEnum;
 use engine::profile::{EventTimes, GraphTimes};
-use engine::{GraphProfile, ModeKind};
+use engine::{GraphProfile, ModeKind, StepLog};
 use genie_types::TokenId;
 use open_genie::{
-    Bundle, PrefixCacheOptions, Reply, SamplerSettings, SaveFormat, SentenceCode, Session, StopReason, StreamReply,
+    Bundle, Grammar, PrefixCacheOptions, Reply, SamplerSettings, SaveFormat, SentenceCode, Session, StopReason,
+    StreamReply,
 };
 use qnn_api::ProfileLevel;
 use serde_json::{Value, json};
 
 use crate::args::number;
 use crate::args::{
-    BackendArgs, BundleArgs, ImageArgs, LongContextArgs, LoraArgs, PolicyArg, SocArgs, ThreadArgs,
-    warn_of_nominal_costs,
+    BackendArgs, BundleArgs, GrammarArgs, ImageArgs, LongContextArgs, LoraArgs, PolicyArg, SocArgs, SpeculationArgs,
+    ThreadArgs, warn_of_nominal_costs,
 };
 use crate::exit::ExitStatus;
 use crate::failure::{Partial, UserError};
@@ -74,6 +75,8 @@ pub struct Args {
     #[arg(long, value_enum, value_name = "LEVEL", requires = "profile")]
     pub graph_profile: Option<GraphProfileArg>,
     #[command(flatten)]
+    pub grammar: GrammarArgs,
+    #[command(flatten)]
     pub sampler: SamplerArgs,
     #[command(flatten)]
     pub images: ImageArgs,
@@ -88,6 +91,8 @@ pub struct Args {
     pub long_context: LongContextArgs,
     #[command(flatten)]
     pub lora: LoraArgs,
+    #[command(flatten)]
+    pub speculation: SpeculationArgs,
     #[command(flatten)]
     pub threads: ThreadArgs,
     #[command(flatten)]
@@ -180,6 +185,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
         true => Partial::error(unanswered(&error), error),
         false => error,
     })?;
+    let grammar = args.grammar.read()?;
     let bundle = args.bundle.read(&args.backend, printer)?;
     if let Some(file) = &args.profile {
         must_be_new(file)?;
@@ -194,7 +200,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
             GraphProfileArg::Detailed => ProfileLevel::Detailed,
         })
     });
-    let mut session = open(args, bundle, graphs.as_ref(), printer)?;
+    let mut session = open(args, bundle, grammar, graphs.as_ref(), printer)?;
     // Before a session is restored, which belongs to adapters.
     args.lora.apply(&mut session)?;
     if let Some(folder) = &args.saved.restore {
@@ -320,9 +326,15 @@ fn with_causes(error: &dyn std::error::Error) -> String {
 }
 
 /// Opens a session with what the flags set.
-fn open(args: &Args, bundle: Bundle, graphs: Option<&GraphProfile>, printer: &Printer) -> Result<Session> {
+fn open(
+    args: &Args,
+    bundle: Bundle,
+    grammar: Option<Grammar>,
+    graphs: Option<&GraphProfile>,
+    printer: &Printer,
+) -> Result<Session> {
     let mut options = args.threads.apply(args.soc.apply(args.backend.options()?)).policy(args.policy.into());
-    options = args.long_context.apply(options);
+    options = args.speculation.apply(args.long_context.apply(options));
     if let Some(name) = &args.saved.kv_mode {
         options = options.kv_mode(kv_mode(name)?);
     }
@@ -333,6 +345,9 @@ fn open(args: &Args, bundle: Bundle, graphs: Option<&GraphProfile>, printer: &Pr
             max_bytes: args.saved.prefix_cache_mib << 20,
             min_tokens: args.saved.prefix_min_tokens,
         });
+    }
+    if let Some(grammar) = grammar {
+        options = options.grammar(grammar);
     }
     if let Some(graphs) = graphs {
         options = options.graph_profile(graphs.clone());
@@ -459,7 +474,12 @@ fn ended_by(mut record: Value, error: &Error) -> Value {
 
 /// The one line of `--json`.
 fn record(session: &Session, reply: &Reply) -> Value {
-    record_of(session.steps().runs().into_iter().map(|(graph, n)| json!([graph, n])).collect(), reply)
+    let runs = |log: &StepLog| log.runs().into_iter().map(|(graph, n)| json!([graph, n])).collect::<Vec<_>>();
+    let mut record = record_of(runs(session.steps()), reply);
+    if let Some(second) = session.second_steps() {
+        record["executed-second"] = runs(second).into();
+    }
+    record
 }
 
 fn record_of(runs: Vec<Value>, reply: &Reply) -> Value {
@@ -481,6 +501,11 @@ fn record_of(runs: Vec<Value>, reply: &Reply) -> Value {
             "token-generation-time": kpis.generation_time.as_micros() as u64,
         },
     });
+    if let Some(drafts) = kpis.speculation {
+        record["speculation"] =
+            json!({"rounds": drafts.n_rounds, "drafted": drafts.n_drafted, "accepted": drafts.n_accepted});
+        record["kpis"]["token-acceptance-rate"] = kpis.acceptance_rate().into();
+    }
     if !reply.streams.is_empty() {
         let stream = |r: &StreamReply| {
             let tokens: Vec<u32> = r.tokens.iter().map(|t| t.0).collect();
@@ -510,5 +535,12 @@ fn stats(printer: &Printer, reply: &Reply) {
     }
     printer.info(format_args!("first token    {first}"));
     printer.info(format_args!("generation     {:>6} tokens, {}", kpis.n_generated, rate(kpis.generation_rate())));
+    if let Some(drafts) = kpis.speculation {
+        let share = drafts.acceptance().map_or(String::new(), |share| format!(" ({:.0} %)", share * 100.0));
+        printer.info(format_args!(
+            "drafts         {:>6} steps, {} of {} tokens accepted{share}",
+            drafts.n_rounds, drafts.n_accepted, drafts.n_drafted
+        ));
+    }
     printer.info(format_args!("stopped by     {}", reply.stop));
 }
