@@ -44,7 +44,7 @@ fn tiles_change_nothing() {
         let mut tiled = open(&tiled_form, &decoder, tiled_folder.path());
         assert_eq!((flat.kv_mode(), tiled.kv_mode()), (ModeKind::SMART_MASK, ModeKind::NATIVE_KV));
         assert!(tiled.layout().native_kv);
-        for policy in [Policy::Lenient, Policy::Genie] {
+        for policy in [Policy::Lenient, Policy::FixedVariant] {
             flat.reset().unwrap();
             tiled.reset().unwrap();
             flat.set_policy(policy.clone());
