@@ -79,7 +79,7 @@ const HEAD_WEIGHT_INPUT: Rule = Rule {
     id: "head-weight-input",
     severity: Severity::Warning,
     title: "the LM head takes its weight as an input",
-    why: "libGenie asks for a folder of weights that no key of its config names",
+    why: "libGenie feeds the input zeros and answers with token 0: no key of its config names the folder of weights",
     fix: Fix::Text("for libGenie, compile the weight into the graphs"),
 };
 const NATIVE_KV: Rule = Rule {
