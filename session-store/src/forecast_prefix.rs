@@ -44,7 +44,7 @@ impl ForecastPrefix {
         let path = if saved.exists() && !named.exists() { saved } else { named };
         let mut image = folder.read_rows(tensors, &path)?;
         let cells = image.groups.iter_mut().flat_map(|group| &mut group.cells);
-        cells.for_each(|cell| cell.seqs = Self::SEQ.bit());
+        cells.for_each(|cell| cell.seqs = 1 << Self::SEQ.0);
         image.next = image.next.iter().map(|&(_, next)| (Self::SEQ, next)).collect();
         let n_rows = image.groups.first().map_or(0, |group| group.cells.len());
         // The tokens are there for the record only; those of another length are of something else.

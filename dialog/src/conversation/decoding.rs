@@ -40,7 +40,7 @@ pub(super) struct ReplyWriter<'a> {
 }
 
 /// Why a reply ends.
-struct End {
+pub(super) struct End {
     reason: StopReason,
     /// From which place of the history on everything is forgotten, after a stop sequence.
     cut: Option<usize>,
@@ -48,11 +48,11 @@ struct End {
 
 /// What was drawn and delivered from the logits of one call of the model, to be applied to it once it has returned.
 #[derive(Default)]
-struct Drawn {
+pub(super) struct Drawn {
     /// The last token, and its place in the history: what stands before it was processed.
-    last: Option<(usize, TokenId)>,
+    pub(super) last: Option<(usize, TokenId)>,
     /// Nothing more is drawn.
-    over: Option<Result<End, DialogError>>,
+    pub(super) over: Option<Result<End, DialogError>>,
 }
 
 /// What became of a draft.
@@ -245,12 +245,12 @@ impl Decoding<'_> {
     }
 
     /// Most tokens of this reply.
-    fn max_tokens(&self) -> usize {
+    pub(super) fn max_tokens(&self) -> usize {
         self.control.max_num_tokens().min(self.reply.query.max_tokens)
     }
 
     /// The model was stopped; its next call runs.
-    fn aborted(&self) -> StopReason {
+    pub(super) fn aborted(&self) -> StopReason {
         self.control.take();
         StopReason::Aborted
     }
@@ -267,7 +267,7 @@ impl Decoding<'_> {
 
     /// Brings the model to what was drawn after a call at `n_past`, whose first `n_generated` tokens are of the reply: a
     /// rejected draft, what a stop sequence forgets, and input from whose logits no token could be drawn are taken back.
-    fn apply(&mut self, n_past: usize, n_generated: usize, drawn: Drawn) -> Result<Option<StopReason>, DialogError> {
+    pub(super) fn apply(&mut self, n_past: usize, n_generated: usize, drawn: Drawn) -> Result<Option<StopReason>, DialogError> {
         let kept = drawn.last.map_or(n_past, |(place, _)| place);
         (n_past..kept.min(n_past + n_generated)).for_each(|index| self.model.mark_generated(index));
         let end = drawn.over.transpose();
@@ -294,7 +294,7 @@ impl Decoding<'_> {
 
 impl Drawn {
     /// Draws the token at `place` from the logits of the one before it, and delivers it.
-    fn draw(&mut self, reply: &mut ReplyWriter<'_>, place: usize, logits: &[f32]) {
+    pub(super) fn draw(&mut self, reply: &mut ReplyWriter<'_>, place: usize, logits: &[f32]) {
         match reply.sample(logits) {
             Ok(token) => self.deliver(reply, place, token),
             Err(e) => self.over = Some(Err(e)),
@@ -342,6 +342,6 @@ impl ReplyWriter<'_> {
 }
 
 /// Whether the model has no place for the tokens.
-fn is_overflow(e: &EngineError) -> bool {
+pub(super) fn is_overflow(e: &EngineError) -> bool {
     matches!(e, EngineError::Overflow(_))
 }

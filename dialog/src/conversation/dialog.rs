@@ -71,7 +71,7 @@ impl Dialog {
     ) -> Result<Self, DialogError> {
         let began = Instant::now();
         let mut dialog = Self::from_parts(config.context().clone(), config.sampler().clone(), tokenizer, model);
-        dialog.kind = kinds::open(config)?;
+        dialog.set_kind(kinds::open(config)?)?;
         dialog.set_stop_sequences(config.stop_sequences().to_vec())?;
         dialog.control.set_max_num_tokens(config.max_num_tokens());
         dialog.profile.created(began.elapsed());
@@ -119,9 +119,10 @@ impl Dialog {
     /// Generates another way from now on.
     ///
     /// # Errors
-    /// [`DialogError::Kind`]: the models do not allow it. The kind is as it was.
-    pub fn set_kind(&mut self, kind: Box<dyn DialogKind>) -> Result<(), DialogError> {
+    /// [`DialogError::Kind`]: the models do not allow it; the kind cannot prepare the model. The kind is as it was.
+    pub fn set_kind(&mut self, mut kind: Box<dyn DialogKind>) -> Result<(), DialogError> {
         kind.check(&self.models())?;
+        kind.prepare(&mut *self.model)?;
         self.kind = kind;
         Ok(())
     }
@@ -234,7 +235,8 @@ impl Dialog {
         (query.first_code, query.kpis.speculation) = (self.kind.first_code(), self.kind.speculation());
         let wants_reply =
             !matches!(code, SentenceCode::Begin | SentenceCode::Continue) && self.control.max_num_tokens() > 0;
-        let begun = self.forget_from(keep).and_then(|()| match wants_reply {
+        let ready = self.forget_from(keep).and_then(|()| self.kind.prepare(&mut *self.model));
+        let begun = ready.and_then(|()| match wants_reply {
             true => Ok(None),
             false => self.prefill(&mut query, code),
         });
@@ -367,7 +369,7 @@ impl Dialog {
     }
 
     pub(super) fn limit(&self) -> usize {
-        self.context.size.min(self.model.context_size())
+        self.context.size.min(self.model.context_size()).saturating_sub(self.kind.n_reserved())
     }
 
     /// Forgets the conversation: history, cache, penalties; the random sequence starts over.

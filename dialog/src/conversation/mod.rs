@@ -24,6 +24,7 @@ mod reply_text;
 mod saved;
 pub mod second;
 mod stop;
+pub(crate) mod trees;
 
 pub use codes::{SentenceCode, StopReason};
 pub use control::{Control, Signal};
@@ -34,4 +35,5 @@ pub use error::DialogError;
 pub use generation::Generation;
 pub use lora::PRIMARY;
 pub use reply::{Chunk, Reply};
+pub use trees::{DraftTree, TreeDraw};
 pub use saved::RestoreReport;

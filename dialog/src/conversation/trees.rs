@@ -148,6 +148,11 @@ impl Decoding<'_> {
             ran => ran?,
         };
         let n_accepted = path.len().saturating_sub(1);
+        if let Some(counts) = &mut self.reply.query.kpis.speculation {
+            counts.n_rounds += 1;
+            counts.n_drafted += tree.n_offers();
+            counts.n_accepted += n_accepted;
+        }
         Ok(Verified { stop: self.apply(n_past, path.len(), drawn)?, n_accepted })
     }
 

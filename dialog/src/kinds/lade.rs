@@ -19,11 +19,13 @@ mod window;
 use engine::TreeRow;
 use genie_types::TokenId;
 
-use super::DialogKind;
+use super::{DialogKind, Models};
+use crate::config::DialogConfig;
 use crate::conversation::codes::StopReason;
 use crate::conversation::decoding::Decoding;
 use crate::conversation::error::DialogError;
 use crate::conversation::trees::DraftTree;
+use crate::kpi::Speculation;
 use crate::sampler::{SamplerRules, most_likely};
 
 pub use window::UpdateMode;
@@ -52,6 +54,18 @@ impl Default for LadeSettings {
 }
 
 impl LadeSettings {
+    /// Those of a config's block `lade`, Genie's where it has none.
+    pub fn of_config(config: &DialogConfig) -> Self {
+        let block = config.kind_blocks().lade.clone().unwrap_or_default();
+        let default = Self::default();
+        Self {
+            update_mode: block.update_mode.as_deref().and_then(UpdateMode::from_name).unwrap_or(default.update_mode),
+            window: block.window.unwrap_or(default.window),
+            ngram: block.ngram.unwrap_or(default.ngram),
+            gcap: block.gcap.unwrap_or(default.gcap),
+        }
+    }
+
     /// Most rows of a step.
     pub fn n_rows(&self) -> usize {
         self.window.saturating_add(self.gcap).saturating_mul(self.ngram.saturating_sub(1))
@@ -139,6 +153,26 @@ impl Lade {
 impl DialogKind for Lade {
     fn name(&self) -> &'static str {
         "lade"
+    }
+
+    fn check(&self, models: &Models<'_>) -> Result<(), DialogError> {
+        let n_rows = self.settings.n_rows();
+        match models.main.widest_step().filter(|widest| n_rows > *widest) {
+            None => Ok(()),
+            Some(widest) => Err(DialogError::Kind {
+                kind: "lade",
+                expected: format!("graphs that give logits for {n_rows} rows at once: (`window` + `gcap`) * (`ngram` - 1)"),
+                found: format!("at most {widest}: smaller numbers fit"),
+            }),
+        }
+    }
+
+    fn speculation(&self) -> Option<Speculation> {
+        Some(Speculation::default())
+    }
+
+    fn forget(&mut self) {
+        *self = Self::new(self.settings);
     }
 
     fn step(&mut self, decoding: &mut Decoding<'_>) -> Result<Option<StopReason>, DialogError> {

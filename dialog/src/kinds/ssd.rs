@@ -23,6 +23,7 @@ use genie_types::TokenId;
 use session_store::ForecastPrefix;
 
 use super::{DialogKind, Models};
+use crate::config::DialogConfig;
 use crate::conversation::codes::StopReason;
 use crate::conversation::decoding::Decoding;
 use crate::conversation::error::DialogError;
@@ -49,6 +50,21 @@ pub struct SsdSettings {
     pub prefix: PathBuf,
     /// Rows of the prefix, at least 1.
     pub n_prefix: usize,
+}
+
+impl SsdSettings {
+    /// Those of a config's block `ssd-q1`; without one, settings that [`Ssd::new`] refuses.
+    pub fn of_config(config: &DialogConfig) -> Self {
+        let block = config.kind_blocks().ssd.clone().unwrap_or_default();
+        let mode = block.branch_mode.as_deref().and_then(BranchMode::from_name).unwrap_or_default();
+        Self {
+            branches: Branches::new(block.branches, mode),
+            n_forecast: block.forecast_token_count,
+            first_forecast: TokenId(u32::try_from(config.context().n_vocab).unwrap_or(u32::MAX)),
+            prefix: block.forecast_prefix_name,
+            n_prefix: block.forecast_prefix,
+        }
+    }
 }
 
 /// Genie's `ssd-q1` dialog.
