@@ -159,10 +159,10 @@ impl DialogKind for Ssd {
         self.prefix.put_into(decoding.model())?;
         let (tree, forecasts) = self.tree(last, decoding.model().n_past());
         let (branches, n_vocab) = (&self.settings.branches, self.settings.first_forecast.0 as usize);
-        let mut candidates = None;
+        let (mut candidates, rules) = (None, decoding.rules());
         let verified = decoding.verify_tree(&tree, &mut |draw| {
             let rows = forecasts.iter().find(|(node, _)| *node == draw.row).map_or(&[][..], |(_, rows)| rows);
-            candidates = Some(branches.candidates(rows.iter().map(|&row| draw.logits[row]), n_vocab));
+            candidates = Some(branches.candidates(rows.iter().map(|&row| draw.logits[row]), n_vocab, rules));
             Ok(())
         })?;
         self.forecast = candidates.map(|candidates| (decoding.model().n_past(), candidates));

@@ -3,6 +3,7 @@
 use genie_types::TokenId;
 
 use crate::conversation::trees::DraftTree;
+use crate::sampler::SamplerRules;
 
 /// Which nodes of a level have children, by Genie's names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,9 +61,15 @@ impl Branches {
     }
 
     /// From the logits of a node's forecast rows the best tokens of each level, as many as a level may need: one more than it
-    /// has branches, since a parent's own token is passed over.
-    pub(super) fn candidates<'l>(&self, rows: impl Iterator<Item = &'l [f32]>, n_vocab: usize) -> Vec<Vec<TokenId>> {
-        rows.zip(&self.counts).map(|(logits, n)| best(&logits[..n_vocab.min(logits.len())], n + 1)).collect()
+    /// has branches, since a parent's own token is passed over. Of equal ones the lower id comes first, by libGenie's rules the
+    /// higher.
+    pub(super) fn candidates<'l>(
+        &self,
+        rows: impl Iterator<Item = &'l [f32]>,
+        n_vocab: usize,
+        rules: SamplerRules,
+    ) -> Vec<Vec<TokenId>> {
+        rows.zip(&self.counts).map(|(logits, n)| best(&logits[..n_vocab.min(logits.len())], n + 1, rules)).collect()
     }
 
     /// Adds the nodes behind row 0, level by level.
@@ -83,14 +90,15 @@ impl Branches {
     }
 }
 
-/// The ids of the largest logits, best first; of equal ones the lower id.
-fn best(logits: &[f32], n: usize) -> Vec<TokenId> {
+/// The ids of the largest logits, best first.
+fn best(logits: &[f32], n: usize, rules: SamplerRules) -> Vec<TokenId> {
+    let higher = rules == SamplerRules::Genie;
     let mut found: Vec<(usize, f32)> = Vec::with_capacity(n + 1);
     for (id, &logit) in logits.iter().enumerate() {
-        if found.len() == n && found.last().is_none_or(|worst| logit <= worst.1) {
+        let place = found.partition_point(|other| if higher { other.1 > logit } else { other.1 >= logit });
+        if place == n {
             continue;
         }
-        let place = found.partition_point(|other| other.1 >= logit);
         found.insert(place, (id, logit));
         found.truncate(n);
     }
@@ -107,9 +115,11 @@ mod tests {
 
     #[test]
     fn the_largest_come_first() {
-        assert_eq!(best(&[1.0, 5.0, 5.0, 2.0, 7.0], 3), ids(&[4, 1, 2]));
-        assert_eq!(best(&[1.0], 3), ids(&[0]));
-        assert!(best(&[1.0], 0).is_empty());
+        let logits = [1.0, 5.0, 5.0, 2.0, 7.0, 5.0];
+        assert_eq!(best(&logits, 3, SamplerRules::Documented), ids(&[4, 1, 2]));
+        assert_eq!(best(&logits, 3, SamplerRules::Genie), ids(&[4, 5, 2]));
+        assert_eq!(best(&[1.0], 3, SamplerRules::Genie), ids(&[0]));
+        assert!(best(&[1.0], 0, SamplerRules::Documented).is_empty());
     }
 
     #[test]
