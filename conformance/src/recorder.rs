@@ -82,7 +82,8 @@ pub fn open(config: &EngineConfig, backend: &Arc<Backend>) -> (Engine<Recorder>,
         .iter()
         .map(|context| BinaryGraphs { source: "model.bin".into(), graphs: context.graphs().cloned().collect() })
         .collect();
-    let options = Options { groups: config.cache_groups.clone(), select: config.select_graphs.clone() };
+    let (groups, select) = (config.cache_groups.clone(), config.select_graphs.clone());
+    let options = Options { groups, select, ..Options::default() };
     let layout = analyze(&binaries, &options).expect("the graphs are a model");
     let inner = QnnExecutor::new(&layout, &contexts).expect("the backend has the graphs");
     let graphs = layout.splits.iter().map(|s| s.graphs.iter().map(|g| g.info.clone()).collect()).collect();

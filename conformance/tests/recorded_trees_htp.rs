@@ -19,7 +19,8 @@ fn name(case: &Value) -> &str {
 }
 
 fn open(config: &Value) -> Result<(Dialog, Log), DialogError> {
-    let config = DialogConfig::from_json(&config.to_string(), golden::folder().join("dialogs")).expect("a valid config");
+    let config =
+        DialogConfig::from_json(&config.to_string(), golden::folder().join("dialogs")).expect("a valid config");
     let mut engine = config.engine().clone();
     engine.policy = Policy::Genie;
     let (engine, log) = recorder::open(&engine, &shared_htp());

@@ -40,7 +40,8 @@ impl ForecastPrefix {
     /// [`StoreError::Io`] if there is none; [`StoreError::Torn`], [`StoreError::Folder`] for a file of another model.
     pub fn read(dir: &Path, tensors: &[KvTensor]) -> Result<Self, StoreError> {
         let folder = GenieFolder::new(dir);
-        let (named, saved) = (dir.join(names::old_cache(folder.role)), dir.join(names::cache(folder.slot, folder.role)));
+        let (named, saved) =
+            (dir.join(names::old_cache(folder.role)), dir.join(names::cache(folder.slot, folder.role)));
         let path = if saved.exists() && !named.exists() { saved } else { named };
         let mut image = folder.read_rows(tensors, &path)?;
         let cells = image.groups.iter_mut().flat_map(|group| &mut group.cells);
@@ -80,12 +81,13 @@ impl ForecastPrefix {
         let groups = image.groups.iter().enumerate().map(|(i, group)| {
             let prefix = self.image.groups.get(i).map_or(&[][..], |group| &group.cells);
             let cells: Vec<Cell> = prefix.iter().chain(&group.cells).copied().collect();
-            GroupImage { cells, per_head_rows: group.per_head_rows }
+            GroupImage { cells, ..group.clone() }
         });
         let rows = |image: &KvImage, tensor: &KvTensor| image.groups.get(tensor.group).map_or(0, |g| g.cells.len());
         let data = image.tensors.iter().enumerate().map(|(i, tensor)| {
             let own = (image.data[i].as_slice(), rows(&image, tensor));
-            let same = |other: &KvTensor| (other.kind, other.layer, other.head) == (tensor.kind, tensor.layer, tensor.head);
+            let same =
+                |other: &KvTensor| (other.kind, other.layer, other.head) == (tensor.kind, tensor.layer, tensor.head);
             let ahead = self.image.tensors.iter().position(same).map_or(&[][..], |at| &self.image.data[at]);
             join(tensor.unit_bytes(), (ahead, rows(&self.image, tensor)), own)
         });
@@ -93,7 +95,7 @@ impl ForecastPrefix {
         let next = image.next.iter().chain(&self.image.next).copied().collect();
         sequences.retain(|saved| saved.seq != Self::SEQ);
         sequences.push(SavedSequence { seq: Self::SEQ, tokens: SavedToken::prompt(&self.tokens) });
-        let image = KvImage { groups, next, tensors: image.tensors, data };
+        let image = KvImage { groups, next, data, ..image };
         Snapshot { image, sequences, ..snapshot }
     }
 }

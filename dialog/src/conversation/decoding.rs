@@ -267,7 +267,12 @@ impl Decoding<'_> {
 
     /// Brings the model to what was drawn after a call at `n_past`, whose first `n_generated` tokens are of the reply: a
     /// rejected draft, what a stop sequence forgets, and input from whose logits no token could be drawn are taken back.
-    pub(super) fn apply(&mut self, n_past: usize, n_generated: usize, drawn: Drawn) -> Result<Option<StopReason>, DialogError> {
+    pub(super) fn apply(
+        &mut self,
+        n_past: usize,
+        n_generated: usize,
+        drawn: Drawn,
+    ) -> Result<Option<StopReason>, DialogError> {
         let kept = drawn.last.map_or(n_past, |(place, _)| place);
         (n_past..kept.min(n_past + n_generated)).for_each(|index| self.model.mark_generated(index));
         let end = drawn.over.transpose();

@@ -35,5 +35,5 @@ pub use error::DialogError;
 pub use generation::Generation;
 pub use lora::PRIMARY;
 pub use reply::{Chunk, Reply};
-pub use trees::{DraftTree, TreeDraw};
 pub use saved::RestoreReport;
+pub use trees::{DraftTree, TreeDraw};

@@ -125,8 +125,9 @@ impl Lade {
             let (tree, levels) = self.rows(last);
             let tree = tree.with_logits_of(&levels[level]);
             let mut next = Vec::new();
-            let ran = decoding
-                .try_tree(&tree, &mut |logits| next = levels[level].iter().map(|&row| most_likely(logits[row])).collect())?;
+            let ran = decoding.try_tree(&tree, &mut |logits| {
+                next = levels[level].iter().map(|&row| most_likely(logits[row])).collect()
+            })?;
             if ran {
                 self.window.set_level(level + 1, next);
             }
@@ -161,7 +162,9 @@ impl DialogKind for Lade {
             None => Ok(()),
             Some(widest) => Err(DialogError::Kind {
                 kind: "lade",
-                expected: format!("graphs that give logits for {n_rows} rows at once: (`window` + `gcap`) * (`ngram` - 1)"),
+                expected: format!(
+                    "graphs that give logits for {n_rows} rows at once: (`window` + `gcap`) * (`ngram` - 1)"
+                ),
                 found: format!("at most {widest}: smaller numbers fit"),
             }),
         }
@@ -194,6 +197,9 @@ impl DialogKind for Lade {
             if draw.n_before == 0 {
                 for &row in &last_level {
                     let logits = draw.logits[row];
+                    let mut t: Vec<_> = logits.iter().copied().enumerate().collect();
+                    t.sort_by(|a, b| b.1.total_cmp(&a.1).then(b.0.cmp(&a.0)));
+                    eprintln!("DBG {row} {:?}", &t[..5]);
                     outputs.push(if draws { draw.sampler.sample(logits)? } else { most_likely(logits) });
                 }
             }

@@ -48,8 +48,8 @@ pub struct SsdSettings {
     pub first_forecast: TokenId,
     /// Folder of the prefix.
     pub prefix: PathBuf,
-    /// Rows of the prefix, at least 1.
-    pub n_prefix: usize,
+    /// Rows that the prefix must have, at least 1; `None` takes what there is.
+    pub n_prefix: Option<usize>,
 }
 
 impl SsdSettings {
@@ -62,7 +62,7 @@ impl SsdSettings {
             n_forecast: block.forecast_token_count,
             first_forecast: TokenId(u32::try_from(config.context().n_vocab).unwrap_or(u32::MAX)),
             prefix: block.forecast_prefix_name,
-            n_prefix: block.forecast_prefix,
+            n_prefix: Some(block.forecast_prefix),
         }
     }
 }
@@ -82,9 +82,8 @@ impl Ssd {
     /// # Errors
     /// [`DialogError::Kind`]: no branches, more levels than forecast tokens, no prefix.
     pub fn new(settings: SsdSettings) -> Result<Self, DialogError> {
-        let refuse = |expected: String, found: &str| {
-            Err(DialogError::Kind { kind: NAME, expected, found: found.to_owned() })
-        };
+        let refuse =
+            |expected: String, found: &str| Err(DialogError::Kind { kind: NAME, expected, found: found.to_owned() });
         let n_levels = settings.branches.n_levels();
         if n_levels == 0 || settings.branches.counts().contains(&0) {
             return refuse("at least one number in `branches`, each of at least 1".into(), "another list");
@@ -93,7 +92,7 @@ impl Ssd {
             let expected = format!("at most {} numbers in `branches`, the `forecast-token-count`", settings.n_forecast);
             return refuse(expected, &n_levels.to_string());
         }
-        if settings.n_prefix == 0 {
+        if settings.n_prefix == Some(0) {
             return refuse("a `forecast-prefix` of at least 1 row".into(), "0");
         }
         let prefix = Prefix::new(settings.prefix.clone(), settings.n_prefix);
@@ -142,7 +141,7 @@ impl DialogKind for Ssd {
     }
 
     fn n_reserved(&self) -> usize {
-        self.settings.n_prefix
+        self.prefix.n_rows()
     }
 
     fn speculation(&self) -> Option<Speculation> {

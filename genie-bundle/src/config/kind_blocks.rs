@@ -97,14 +97,22 @@ pub(super) fn values(raw: RawKindBlocks, base: &Path, problems: &mut Vec<Problem
     });
     let ssd = raw.ssd.map(|ssd| SsdBlock {
         forecast_token_count: ssd.forecast_token_count,
-        branches: ssd.branches.iter().enumerate().filter_map(|(i, &n)| at_least(1, Some(n), &format!("ssd-q1/branches/{i}"))).collect(),
+        branches: ssd
+            .branches
+            .iter()
+            .enumerate()
+            .filter_map(|(i, &n)| at_least(1, Some(n), &format!("ssd-q1/branches/{i}")))
+            .collect(),
         branch_mode: ssd.branch_mode,
         forecast_prefix: at_least(1, Some(ssd.forecast_prefix), "ssd-q1/forecast-prefix").unwrap_or(0),
         forecast_prefix_name: base.join(ssd.forecast_prefix_name),
     });
     if let Some(ssd) = ssd.as_ref().filter(|ssd| ssd.branches.is_empty()) {
         let message = "expected at least one number, found none";
-        problems.push(Problem::new("/dialog/ssd-q1/branches".to_owned(), message.to_owned()).hint(format!("up to {} numbers", ssd.forecast_token_count)));
+        problems.push(
+            Problem::new("/dialog/ssd-q1/branches".to_owned(), message.to_owned())
+                .hint(format!("up to {} numbers", ssd.forecast_token_count)),
+        );
     }
     KindBlocks { draft_len, lade, ssd }
 }

@@ -55,7 +55,9 @@ mod tests {
     fn the_oldest_goes() {
         let mut pool = Pool::new(2);
         let guesses = |pool: &Pool| -> Vec<u32> { pool.guesses(TokenId(7)).iter().map(|g| g[0].0).collect() };
-        for (added, expected) in [(1, vec![1]), (2, vec![1, 2]), (1, vec![1, 2]), (3, vec![3, 2]), (4, vec![3, 4]), (5, vec![5, 4])] {
+        for (added, expected) in
+            [(1, vec![1]), (2, vec![1, 2]), (1, vec![1, 2]), (3, vec![3, 2]), (4, vec![3, 4]), (5, vec![5, 4])]
+        {
             pool.add(TokenId(7), vec![TokenId(added)]);
             assert_eq!(guesses(&pool), expected, "after {added}");
         }
