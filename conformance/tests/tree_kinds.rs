@@ -9,7 +9,7 @@ use compiler::{Family, Precision};
 use conformance::backends;
 use conformance::bundles::Bundle;
 use dialog::kinds::{Basic, BranchMode, Branches, Lade, LadeSettings, Ssd, SsdSettings, UpdateMode};
-use dialog::{Dialog, DialogError, DialogKind, SamplerSettings, SentenceCode, Signal};
+use dialog::{Dialog, DialogError, DialogKind, SamplerSettings, SentenceCode};
 use engine::{Engine, TokenModel};
 use genie_types::TokenId;
 use qnn_api::Backend;
@@ -148,15 +148,8 @@ fn converse(dialog: &mut Dialog, folder: &Path) -> Vec<String> {
     let mut log = Vec::new();
     let mut say = |dialog: &mut Dialog, text: &str, code, limit: usize| {
         dialog.control().set_max_num_tokens(Some(limit));
-        let control = dialog.control();
-        let (mut codes, mut n) = (Vec::new(), 0);
-        let reply = dialog.query(text, code, |chunk| {
-            codes.push((chunk.code.number(), chunk.text.to_owned()));
-            n += 1;
-            if limit == 17 && n == 6 {
-                control.signal(Signal::Pause);
-            }
-        });
+        let mut codes = Vec::new();
+        let reply = dialog.query(text, code, |chunk| codes.push((chunk.code.number(), chunk.text.to_owned())));
         let stop = reply.map_or_else(|e| e.to_string(), |reply| reply.stop.to_string());
         log.push(format!("{codes:?} {stop} {} {:?}", dialog.n_past(), dialog.history()));
     };
@@ -164,8 +157,6 @@ fn converse(dialog: &mut Dialog, folder: &Path) -> Vec<String> {
     say(dialog, "and more", SentenceCode::Complete, 1);
     say(dialog, "a part", SentenceCode::Begin, 5);
     say(dialog, " and its end", SentenceCode::End, 20);
-    say(dialog, "pause", SentenceCode::Complete, 17);
-    say(dialog, "", SentenceCode::Resume, 25);
     let text: String = dialog.tokenizer().decode(&dialog.history()[..20]).unwrap();
     say(dialog, &text, SentenceCode::Rewind, 12);
     say(dialog, "nothing", SentenceCode::Complete, 0);

@@ -18,12 +18,14 @@ pub struct DraftTree {
     rows: Vec<TreeRow>,
     /// Which rows are offers.
     offered: Vec<bool>,
+    /// It counts as a round that verifies drafts.
+    counts: bool,
 }
 
 impl DraftTree {
     /// Only the last token of the dialog, as row 0.
     pub fn new(last: TokenId) -> Self {
-        Self { rows: vec![TreeRow::new(last, None)], offered: vec![false] }
+        Self { rows: vec![TreeRow::new(last, None)], offered: vec![false], counts: true }
     }
 
     /// A token that the reply may go on with behind a row; returns its row.
@@ -34,6 +36,12 @@ impl DraftTree {
     /// A row that is there for its logits, or as the past of other probes; returns its number.
     pub fn probe(&mut self, row: TreeRow) -> usize {
         self.push(row, false)
+    }
+
+    /// The same; it is no round in the KPIs, since it verifies nothing.
+    #[must_use]
+    pub fn uncounted(self) -> Self {
+        Self { counts: false, ..self }
     }
 
     /// The same, with logits for these rows too.
@@ -148,7 +156,7 @@ impl Decoding<'_> {
             ran => ran?,
         };
         let n_accepted = path.len().saturating_sub(1);
-        if let Some(counts) = &mut self.reply.query.kpis.speculation {
+        if let Some(counts) = self.reply.query.kpis.speculation.as_mut().filter(|_| tree.counts) {
             counts.n_rounds += 1;
             counts.n_drafted += tree.n_offers();
             counts.n_accepted += n_accepted;

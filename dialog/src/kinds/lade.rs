@@ -197,9 +197,6 @@ impl DialogKind for Lade {
             if draw.n_before == 0 {
                 for &row in &last_level {
                     let logits = draw.logits[row];
-                    let mut t: Vec<_> = logits.iter().copied().enumerate().collect();
-                    t.sort_by(|a, b| b.1.total_cmp(&a.1).then(b.0.cmp(&a.0)));
-                    eprintln!("DBG {row} {:?}", &t[..5]);
                     outputs.push(if draws { draw.sampler.sample(logits)? } else { most_likely(logits) });
                 }
             }

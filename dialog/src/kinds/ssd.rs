@@ -115,7 +115,8 @@ impl Ssd {
             (node, rows.collect())
         });
         let forecasts = forecasts.collect();
-        (tree, forecasts)
+        // libGenie does not count a reply's first step, which has forecasts only.
+        (if tree.n_offers() == 0 { tree.uncounted() } else { tree }, forecasts)
     }
 }
 
