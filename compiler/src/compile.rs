@@ -2,16 +2,17 @@
 
 use crate::bundle::{Staging, check_tokenizer, genie_config, htp_config};
 use crate::family::ModelSpec;
+use crate::lora::{self, Adapter};
 use crate::lower::{self, Format, LinearForm, RoundingLoss, Source, Split};
 use crate::model::Model;
 use crate::progress::{Amount, Progress, Stage, go_on};
 use crate::size::Plan;
 use crate::target::{Target, TargetContext};
-use crate::{CompileError, CompileOptions, Result, fs, own_weights};
+use crate::{AdapterSource, CompileError, CompileOptions, Result, fs, own_weights};
 use genie_bundle::files::OPTIONAL_FILES;
 use genie_bundle::hash::hex;
 use genie_bundle::manifest::{
-    self, BUNDLE_FORMAT, BUNDLE_VERSION, FileEntry, GraphEntry, Manifest, Options, listed_files,
+    self, AdapterEntry, BUNDLE_FORMAT, BUNDLE_VERSION, FileEntry, GraphEntry, Manifest, Options, listed_files,
 };
 use genie_bundle::{CONFIG_FILE, HTP_CONFIG_FILE, MANIFEST_FILE, TOKENIZER_FILE};
 use genie_types::Variant;
@@ -42,7 +43,19 @@ pub(crate) fn compile_and_prove<T: Target>(
     // Everything that can be refused is refused before anything is written.
     options.check()?;
     let variants = options.variants()?;
-    let model = Model::open(&options.model_dir)?;
+    let mut model = Model::open(&options.model_dir)?;
+    let adapters = lora::open_all(&options.lora, &model.spec)?;
+    let mut adapter_entries = Vec::new();
+    for adapter in &adapters {
+        adapter_entries.push(entry_of(adapter, Some(adapter.alpha()), progress)?);
+    }
+    let mut merged = Vec::new();
+    for dir in &options.lora_merge {
+        let adapter = Adapter::open(&AdapterSource::new(dir).named("merged"), &model.spec)?;
+        let name = directory_name(dir);
+        merged.push(AdapterEntry { name, ..entry_of(&adapter, None, progress)? });
+        model.checkpoint.overlay(Box::new(adapter));
+    }
     let Model { spec, checkpoint, .. } = &model;
     check_window(spec, &variants)?;
     lower::check_weights(spec, checkpoint)?;
@@ -61,7 +74,9 @@ pub(crate) fn compile_and_prove<T: Target>(
     let format = Format { precision: options.precision, weights, form };
     let mut cuts = (options.splits, options.layers_per_split);
     if let Some(htp) = &options.htp {
-        cuts = Plan { spec, format, n_graphs: variants.len(), htp }.fit(cuts)?;
+        let elems: u64 = adapters.iter().map(|adapter| adapter.n_elems_of_layer(spec)).sum();
+        let adapter_bytes = elems * options.precision.dtype().size_bytes() as u64;
+        cuts = Plan { spec, format, n_graphs: variants.len(), htp, adapter_bytes }.fit(cuts)?;
     }
     let staging = Staging::begin(&options.out_dir, &options.model_dir, options.force)?;
 
@@ -74,7 +89,7 @@ pub(crate) fn compile_and_prove<T: Target>(
     let mut open = None;
     for (i, (split, file)) in splits.iter().zip(&binaries).enumerate() {
         let number = SplitNumber { split: i + 1, n_splits: splits.len() };
-        let source = Source { checkpoint, format, loss: &mut loss, progress: &mut *progress };
+        let source = Source { checkpoint, format, adapters: &adapters, loss: &mut loss, progress: &mut *progress };
         let context = open.take().map_or_else(|| target.context(), Ok)?;
         let path = staging.path(file);
         let save = (binaries.get(i + 1) != Some(file)).then_some(&*path);
@@ -105,7 +120,7 @@ pub(crate) fn compile_and_prove<T: Target>(
         }
     }
     let ctx_size = variants.iter().map(|v| v.cl().get()).max().unwrap_or(0);
-    let config = genie_config(spec, ctx_size, &binaries, options.htp.is_some());
+    let config = genie_config(spec, ctx_size, &binaries, options.htp.is_some(), &adapters);
     write_json(&staging.path(CONFIG_FILE), &config)?;
     files.push(CONFIG_FILE.into());
     if let Some(htp) = &options.htp {
@@ -134,6 +149,8 @@ pub(crate) fn compile_and_prove<T: Target>(
             weights,
             target: options.htp.as_ref().map(crate::HtpOptions::target),
             shared_weights: options.htp.is_some_and(|htp| htp.share_weights),
+            adapters: adapter_entries,
+            merged,
         },
         backend: target.id(),
         files: seal(&staging, &files, progress)?,
@@ -148,6 +165,12 @@ pub(crate) fn compile_and_prove<T: Target>(
         progress.note(&note);
     }
     Ok(manifest)
+}
+
+/// An adapter as the manifest has it.
+fn entry_of(adapter: &Adapter, alpha: Option<String>, progress: &dyn Progress) -> Result<AdapterEntry> {
+    let (name, sha256) = (adapter.name.clone(), adapter.hash(progress)?);
+    Ok(AdapterEntry { name, sha256, rank: adapter.rank, targets: adapter.targets(), alpha })
 }
 
 /// A split's number, counted from 1, and the number of splits.

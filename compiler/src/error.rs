@@ -137,6 +137,18 @@ pub enum CompileError {
     #[error("tensor `{name}` has {value} at index {index:?}, which float16 cannot hold (largest 65504)")]
     F16Overflow { name: String, index: Vec<usize>, value: f32 },
 
+    // LoRA adapters.
+    #[error("`{}` has no {missing}, expected the folder of a LoRA adapter (adapter_config.json, adapter_model.safetensors)", dir.display())]
+    NoAdapter { dir: PathBuf, missing: &'static str },
+    #[error("tensor `{name}` of the LoRA adapter in `{}`: {detail}", dir.display())]
+    AdapterTensor { dir: PathBuf, name: String, detail: String },
+    #[error("the LoRA adapter of `{}` has no tensors", path.display())]
+    EmptyAdapter { path: PathBuf },
+    #[error("`{name}` cannot be the name of a LoRA adapter: expected 1 to 64 of letters, digits, `_`, `-` and `.`")]
+    AdapterName { name: String },
+    #[error("LoRA adapters `{other}` and `{name}`: their names are too alike for the inputs of a graph")]
+    AdapterTwice { name: String, other: String },
+
     // Tokenizer.
     #[error("`{}` is not a Hugging Face tokenizer: {detail}", path.display())]
     BadTokenizer { path: PathBuf, detail: String },

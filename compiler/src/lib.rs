@@ -29,6 +29,7 @@
 //! | [`GgufError`] | what is wrong with a GGUF file, in its own names |
 //! | `own_weights` | the weight format of a model where no other is asked for |
 //! | `model_files` | the small files of a model, in a folder or in memory |
+//! | [`AdapterSource`] | LoRA adapters of PEFT, in the graphs or added to the weights |
 //! | `lower` | a [`ModelSpec`] to QNN ops, all variants side by side, each weight read once |
 //! | `size` | predicted file lengths, and where to cut |
 //! | `target`, `qnn` | where graphs are composed: a library behind the QNN table |
@@ -58,6 +59,7 @@ mod gguf_error;
 mod hint;
 mod htp;
 mod json;
+mod lora;
 mod lower;
 mod model;
 mod model_files;
@@ -83,6 +85,6 @@ pub use genie_bundle::{CONFIG_FILE, Manifest};
 pub use gguf_error::GgufError;
 pub use hint::Hint;
 pub use htp::{FILE_LIMIT, HtpOptions};
-pub use options::{CompileOptions, Precision, Splits, Weights};
+pub use options::{AdapterSource, CompileOptions, Precision, Splits, Weights};
 pub use progress::{Amount, Progress, Silent, Stage};
 pub use qnn::{compile, compile_and_prove};

@@ -30,6 +30,10 @@ pub struct CompileOptions {
     /// How the weights of linear layers are stored; `None` as the model has them: floats stay float, the blocks of a quantised
     /// GGUF file stay blocks.
     pub weights: Option<Weights>,
+    /// LoRA adapters in the bundle, which switch at run time.
+    pub lora: Vec<AdapterSource>,
+    /// Folders of LoRA adapters that are added to the weights.
+    pub lora_merge: Vec<PathBuf>,
     /// The Hexagon chip to compile for; `None` for the backend's own device.
     pub htp: Option<HtpOptions>,
     /// Replace a bundle in the output directory; what else is there stays. A directory without a bundle is never replaced.
@@ -49,6 +53,8 @@ impl CompileOptions {
             one_file: false,
             precision: Precision::F16,
             weights: None,
+            lora: Vec::new(),
+            lora_merge: Vec::new(),
             htp: None,
             force: false,
         }
@@ -92,6 +98,36 @@ impl CompileOptions {
             (Some(0), _) => Err(CompileError::ZeroLayersPerSplit),
             (Some(n), Splits::Mono) => Err(CompileError::LayersPerSplitInMono { layers: n }),
             _ => Ok(()),
+        }
+    }
+}
+
+/// An adapter to compile into a bundle.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdapterSource {
+    /// Its name in the bundle; `None` for the folder's.
+    pub name: Option<String>,
+    /// Its folder.
+    pub dir: PathBuf,
+}
+
+impl AdapterSource {
+    /// The adapter in a folder, by the folder's name.
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
+        Self { name: None, dir: dir.into() }
+    }
+
+    /// The same under another name.
+    #[must_use]
+    pub fn named(self, name: impl Into<String>) -> Self {
+        Self { name: Some(name.into()), ..self }
+    }
+
+    /// Reads `DIR` or `NAME=DIR`.
+    pub fn parse(text: &str) -> Self {
+        match text.split_once('=') {
+            Some((name, dir)) if !name.contains('/') => Self::new(dir).named(name),
+            _ => Self::new(text),
         }
     }
 }

@@ -21,6 +21,8 @@ pub(crate) struct Plan<'a> {
     /// Graphs in each file.
     pub(crate) n_graphs: usize,
     pub(crate) htp: &'a HtpOptions,
+    /// Bytes of the adapters of one layer, at most.
+    pub(crate) adapter_bytes: u64,
 }
 
 /// Where to cut: a layout and its layers in a split.
@@ -59,7 +61,8 @@ impl Plan<'_> {
     }
 
     fn bytes(&self, split: &Split) -> u64 {
-        let weights = lower::weight_bytes(self.spec, split, self.format);
+        let adapters = self.adapter_bytes * split.layers.len() as u64;
+        let weights = lower::weight_bytes(self.spec, split, self.format) + adapters;
         let (n_graphs, n_layers) = (self.n_graphs as u64, split.layers.len() as u64 + 1);
         let copies = if self.htp.share_weights { 1 } else { n_graphs };
         (weights * copies).saturating_mul(100 + OVERHEAD) / 100 + n_graphs * n_layers * PER_LAYER
@@ -93,7 +96,7 @@ mod tests {
         let mut htp = HtpOptions::for_target("sm8650").unwrap();
         change(&mut htp);
         let format = Format { precision: Precision::F16, weights, form: LinearForm::Conv2d };
-        Plan { spec: &billion(), format, n_graphs, htp: &htp }.fit(asked)
+        Plan { spec: &billion(), format, n_graphs, htp: &htp, adapter_bytes: 0 }.fit(asked)
     }
 
     #[test]

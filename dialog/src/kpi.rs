@@ -166,7 +166,8 @@ impl Profile {
             put("token-generation-rate", value(json!(kpis.generation_rate().unwrap_or(0.0)), "toks/sec"));
             put("token-generation-time", value(micros(kpis.generation_time), "us"));
             if let Some(rate) = kpis.acceptance_rate() {
-                put("token-acceptance-rate", value(json!(rate), ""));
+                // Genie has it in single precision.
+                put("token-acceptance-rate", value(json!(f64::from(rate as f32)), ""));
             }
         }
         let start = began.saturating_duration_since(self.epoch);

@@ -102,7 +102,7 @@ pub mod sampler;
 pub use config::{ConfigError, DialogConfig};
 pub use conversation::{
     Chunk, Control, Decoding, Dialog, DialogError, Generation, Reply, RestoreReport, SentenceCode, Signal, StopReason,
-    Verified,
+    StreamReply, Verified,
 };
 pub use genie_tokenizer::{Detokenizer, Tokenizer, TokenizerError};
 pub use kinds::DialogKind;

@@ -331,6 +331,10 @@ impl<X: Executor> SequenceModel for Engine<X> {
         Engine::share(self, src, dst, range)
     }
 
+    fn merge(&mut self, from: &[SeqId], dst: SeqId) -> Result<(), EngineError> {
+        Engine::merge(self, from, dst)
+    }
+
     fn remove(&mut self, seq: SeqId, range: Range<usize>) -> Result<usize, EngineError> {
         Engine::remove(self, seq, range)
     }

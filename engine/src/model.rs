@@ -220,6 +220,16 @@ pub trait SequenceModel: TokenModel {
     /// [`EngineError::Kv`] where the cache cannot; as for the operations below.
     fn share(&mut self, src: SeqId, dst: SeqId, range: Range<usize>) -> Result<(), EngineError>;
 
+    /// Lets `dst` own all rows of other sequences, whatever their positions, and go on behind as many positions as it then
+    /// has rows. The others are empty afterwards.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Kv`]; [`EngineError::Unsupported`] for a model that cannot.
+    fn merge(&mut self, _from: &[SeqId], _dst: SeqId) -> Result<(), EngineError> {
+        Err(EngineError::Unsupported { what: "merging sequences of this model".into(), hint: "" })
+    }
+
     /// Takes a range of positions away from a sequence; returns the rows that became free.
     ///
     /// # Errors

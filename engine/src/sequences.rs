@@ -93,6 +93,23 @@ impl<X: Executor> Engine<X> {
         Ok(())
     }
 
+    /// Lets `dst` own all that other sequences have, whatever their positions, and go on behind as many positions as it then
+    /// has rows. The others are empty afterwards.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Kv`].
+    pub fn merge(&mut self, from: &[SeqId], dst: SeqId) -> Result<(), EngineError> {
+        for &src in from.iter().filter(|src| **src != dst) {
+            self.kv.share(src, dst, 0..usize::MAX)?;
+            self.sequences.share(src, dst, &(0..usize::MAX));
+            self.remove(src, 0..usize::MAX)?;
+        }
+        let n_rows = self.kv.cells(0).map_or(0, |cells| cells.count(dst, 0..usize::MAX));
+        self.kv.skip_to(dst, n_rows)?;
+        Ok(())
+    }
+
     /// Gives `dst` rows of its own with what `src` has in a range.
     ///
     /// # Errors

@@ -72,7 +72,7 @@ pub use compile::{Compiled, Proof, compile, prove};
 pub use dialog::kinds::LookupSettings;
 pub use dialog::{
     DialogError, QueryKpis, Reply, RestoreNote, RestoreReport, SamplerSettings, SaveFormat, SaveReport, SentenceCode,
-    StopReason,
+    StopReason, StreamReply,
 };
 pub use encoder::{Encoder, TextEmbedding};
 pub use engine::{LoraSwitch, PrefixCacheFault, SeqTokens, SequenceModel, StopFlag, TokenModel};

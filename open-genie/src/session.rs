@@ -223,6 +223,17 @@ impl Session {
         self.dialog.set_sampler(settings.with_rules(rules));
     }
 
+    /// So many replies to each prompt from now on, which begin with its likeliest first tokens; a first token below the
+    /// probability `p_threshold` begins none. [`Token::stream`] says which reply a piece belongs to, [`Reply::streams`] has
+    /// all of them; the conversation goes on with the first, the likeliest.
+    ///
+    /// # Errors
+    /// No stream, or too many.
+    pub fn set_streams(&mut self, n: usize, p_threshold: f32) -> Result<(), Error> {
+        let kind = dialog::kinds::MultiStream::new(n, p_threshold).map_err(Error::Dialog)?;
+        self.dialog.set_kind(Box::new(kind)).map_err(Error::Dialog)
+    }
+
     /// Texts that end a reply, from the next prompt on.
     ///
     /// # Errors
@@ -284,6 +295,8 @@ pub struct Token {
     pub id: Option<TokenId>,
     /// Text that is certain by now. Empty while a character or a stop sequence may still be completed.
     pub text: String,
+    /// Which of several replies it belongs to; see [`Session::set_streams`].
+    pub stream: usize,
     /// Why the reply ended: set on the last piece only, which carries nothing else.
     pub stop: Option<StopReason>,
 }
@@ -353,13 +366,14 @@ impl Iterator for Generation<'_> {
                 State::Failed(error) => return error.take().map(Err),
             };
             match inner.step() {
-                Ok(Some(chunk)) if chunk.code == SentenceCode::End => {}
+                Ok(Some(chunk)) if chunk.code == SentenceCode::End && chunk.text.is_empty() => {}
                 Ok(Some(chunk)) => {
-                    let ids = chunk.tokens.iter().map(|&id| Token { id: Some(id), ..Token::default() });
+                    let stream = chunk.stream;
+                    let ids = chunk.tokens.iter().map(|&id| Token { id: Some(id), stream, ..Token::default() });
                     self.queue.extend(ids);
                     match self.queue.back_mut() {
                         Some(last) => last.text.push_str(chunk.text),
-                        None => self.queue.push_back(Token { text: chunk.text.into(), ..Token::default() }),
+                        None => self.queue.push_back(Token { text: chunk.text.into(), stream, ..Token::default() }),
                     }
                 }
                 Ok(None) => {

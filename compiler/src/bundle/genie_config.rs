@@ -4,6 +4,7 @@
 //! *Source*: measured config schema of API 1.21 (`docs/genie.md`); layout as in the golden bundles.
 
 use crate::family::ModelSpec;
+use crate::lora::Adapter;
 use genie_bundle::{HTP_CONFIG_FILE, TOKENIZER_FILE};
 use genie_types::RopeScaling;
 use serde_json::{Value, json};
@@ -15,7 +16,19 @@ const SEED: u32 = 42;
 
 /// The whole document. `binaries` in execution order, `ctx_size` the longest CL compiled; `htp` when there is a backend
 /// config beside it.
-pub(crate) fn genie_config(spec: &ModelSpec, ctx_size: usize, binaries: &[String], htp: bool) -> Value {
+pub(crate) fn genie_config(
+    spec: &ModelSpec,
+    ctx_size: usize,
+    binaries: &[String],
+    htp: bool,
+    adapters: &[Adapter],
+) -> Value {
+    let mut binary = json!({ "version": 1, "ctx-bins": binaries });
+    if !adapters.is_empty() {
+        let adapter = |a: &Adapter| json!({ "version": 1, "name": a.name, "alphas": [a.alpha()] });
+        let adapters: Vec<Value> = adapters.iter().map(adapter).collect();
+        binary["lora"] = json!({ "version": 1, "lora-version": 2, "adapters": adapters });
+    }
     let tokens = &spec.tokens;
     let eos = match tokens.eos.as_slice() {
         [] => json!(UNSET),
@@ -54,7 +67,7 @@ pub(crate) fn genie_config(spec: &ModelSpec, ctx_size: usize, binaries: &[String
                 "model": {
                     "version": 1,
                     "type": "binary",
-                    "binary": { "version": 1, "ctx-bins": binaries },
+                    "binary": binary,
                     "positional-encoding": positional_encoding(spec),
                 },
             },

@@ -10,6 +10,7 @@ mod fused;
 mod harmless;
 mod header;
 mod index;
+mod overlay;
 mod read;
 #[cfg(test)]
 mod tests;
@@ -25,6 +26,7 @@ use std::path::{Path, PathBuf};
 pub use crate::gguf::BlockFormat;
 pub(crate) use harmless::is_harmless;
 pub(crate) use header::file_header;
+pub(crate) use overlay::{Deltas, Overlay};
 pub(crate) use read::{FiniteCheck, for_each_chunk, for_each_raw};
 
 /// The weights, where they are in one file.
@@ -41,6 +43,8 @@ pub struct Checkpoint {
     names: Names,
     /// Some tensors are views of one that holds several.
     fused: bool,
+    /// What is added to the weights as these are read.
+    overlays: Vec<Box<dyn Overlay>>,
     notes: Vec<String>,
 }
 
@@ -123,7 +127,43 @@ impl Checkpoint {
             notes.push(format!("{INDEX_FILE} is not read: {SINGLE_FILE} holds the weights"));
         }
         note_other_files(dir, &shards, &mut notes);
-        Ok(Self { dir: dir.into(), shards, tensors, names: Names::HuggingFace, fused: false, notes })
+        Ok(Self {
+            dir: dir.into(),
+            shards,
+            tensors,
+            names: Names::HuggingFace,
+            fused: false,
+            overlays: Vec::new(),
+            notes,
+        })
+    }
+
+    /// The tensors of one safetensors file of any name.
+    ///
+    /// # Errors
+    /// A damaged or foreign file.
+    pub(crate) fn of_file(path: &Path) -> Result<Self> {
+        let tensors = header::read(path, 0)?;
+        let (dir, shards) = (path.parent().unwrap_or(Path::new("")).into(), vec![path.to_owned()]);
+        Ok(Self {
+            dir,
+            shards,
+            tensors,
+            names: Names::HuggingFace,
+            fused: false,
+            overlays: Vec::new(),
+            notes: Vec::new(),
+        })
+    }
+
+    /// Adds something to the weights from now on.
+    pub(crate) fn overlay(&mut self, overlay: Box<dyn Overlay>) {
+        self.overlays.push(overlay);
+    }
+
+    /// True where the values of a tensor are not those of the file.
+    pub(crate) fn is_changed(&self, name: &str) -> bool {
+        self.overlays.iter().any(|overlay| overlay.concerns(name))
     }
 
     /// The tensors of a GGUF file, by Hugging Face's names where they have one. `head_dim` as the model has it.
@@ -158,7 +198,15 @@ impl Checkpoint {
         }
         let dir = gguf.path.parent().unwrap_or(Path::new("")).into();
         let names = Names::Gguf(family);
-        Ok(Self { dir, shards: vec![gguf.path.clone()], tensors, names, fused: false, notes: Vec::new() })
+        Ok(Self {
+            dir,
+            shards: vec![gguf.path.clone()],
+            tensors,
+            names,
+            fused: false,
+            overlays: Vec::new(),
+            notes: Vec::new(),
+        })
     }
 
     /// The directory it was opened from.

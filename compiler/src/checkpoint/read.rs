@@ -22,9 +22,12 @@ pub(crate) fn for_each_chunk(
     let (mut values, mut bits) = (Vec::new(), Vec::new());
     let mut finite = FiniteCheck { name, dims: &entry.dims, done: 0 };
     let (block_elems, block_bytes) = entry.dtype.block().unwrap_or((1, 1));
+    let deltas = checkpoint.overlays.iter().filter_map(|overlay| overlay.deltas(name, &entry.dims).transpose());
+    let mut deltas = deltas.collect::<Result<Vec<_>>>()?;
     for_each_raw(checkpoint, name, entry, |raw| {
         values.resize(raw.len() / block_bytes * block_elems, 0.0);
         widen(&entry.dtype, raw, &mut bits, &mut values);
+        deltas.iter_mut().for_each(|deltas| deltas.add(&mut values));
         finite.pass(&values)?;
         each(&values)
     })

@@ -17,8 +17,8 @@
 
 use super::composer::{Composer, TensorValue};
 use super::sink::GraphSink;
-use super::weights::{self, LayerWeights, Linear};
-use super::{Format, LayerBuilder, Split, norm};
+use super::weights::{self, LayerWeights};
+use super::{Format, LayerBuilder, Split, lora, norm};
 use crate::Result;
 use crate::family::ModelSpec;
 use genie_types::{KvKind, Variant};
@@ -112,7 +112,7 @@ pub(super) fn lower<S: GraphSink>(
     builder: &mut LayerBuilder<S>,
     weights: &LayerWeights<TensorValue<S::Tensor>>,
 ) -> Result<TensorValue<S::Tensor>> {
-    let LayerBuilder { variant, graph, x, shared } = builder;
+    let LayerBuilder { variant, graph, x, shared, strengths } = builder;
     let shared = shared.as_ref().expect("a split with layers declares mask and positions");
     let (n, past) = (variant.ar().get(), variant.past_capacity());
     let ModelSpec { n_heads, n_kv_heads, head_dim, .. } = *spec;
@@ -122,9 +122,12 @@ pub(super) fn lower<S: GraphSink>(
 
     let h = norm::optional(spec, graph, &format!("model_layers_{layer}_"), x, weights.before_attention.as_ref())?;
     let h = graph.rows(&at("rows_in"), &h)?;
-    let q = project(graph, &at("q"), &h, &weights.q, weights.q_norm.as_ref(), n_heads, spec)?;
-    let k = project(graph, &at("k"), &h, &weights.k, weights.k_norm.as_ref(), n_kv_heads, spec)?;
-    let v = project(graph, &at("v"), &h, &weights.v, None, n_kv_heads, spec)?;
+    let q = lora::linear(graph, &at("q_proj"), &h, &weights.q, strengths.as_ref())?;
+    let q = heads(graph, &at("q"), q, weights.q_norm.as_ref(), n_heads, spec)?;
+    let k = lora::linear(graph, &at("k_proj"), &h, &weights.k, strengths.as_ref())?;
+    let k = heads(graph, &at("k"), k, weights.k_norm.as_ref(), n_kv_heads, spec)?;
+    let v = lora::linear(graph, &at("v_proj"), &h, &weights.v, strengths.as_ref())?;
+    let v = heads(graph, &at("v"), v, None, n_kv_heads, spec)?;
     let q = shared.rotate(spec, layer, graph, &at("q_rope"), q)?;
     let k = shared.rotate(spec, layer, graph, &at("k_rope"), k)?;
 
@@ -159,7 +162,7 @@ pub(super) fn lower<S: GraphSink>(
     let mixed = graph.transpose(&at("rows"), &mixed, [0, 2, 1, 3])?;
     let mixed = graph.reshape(&at("merge"), &mixed, vec![1, n, n_heads * head_dim], None)?;
     let mixed = graph.rows(&at("rows_out"), &mixed)?;
-    let o = graph.linear(&at("o_proj"), &mixed, &weights.o.weight, weights.o.bias.as_ref())?;
+    let o = lora::linear(graph, &at("o_proj"), &mixed, &weights.o, strengths.as_ref())?;
     let mut o = graph.reshape(&at("o_rows"), &o, vec![1, n, spec.hidden], None)?;
     if let Some(scale) = &shared.residual {
         o = graph.mul(&at("residual_scaled"), &o, scale, None)?;
@@ -168,18 +171,16 @@ pub(super) fn lower<S: GraphSink>(
     graph.add(&at("residual"), x, &o, None)
 }
 
-/// Projects rows `h` to heads `[1, heads, n, d]`, normalised where there is a gamma: each head, or all of them together.
-fn project<S: GraphSink>(
+/// Projected rows as heads `[1, heads, n, d]`, normalised where there is a gamma: each head, or all of them together.
+fn heads<S: GraphSink>(
     graph: &mut Composer<S>,
     node: &str,
-    h: &TensorValue<S::Tensor>,
-    linear: &Linear<TensorValue<S::Tensor>>,
+    mut y: TensorValue<S::Tensor>,
     gamma: Option<&TensorValue<S::Tensor>>,
     heads: usize,
     spec: &ModelSpec,
 ) -> Result<TensorValue<S::Tensor>> {
-    let n = h.dims[h.dims.len() - 2];
-    let mut y = graph.linear(&format!("{node}_proj"), h, &linear.weight, linear.bias.as_ref())?;
+    let n = y.dims[y.dims.len() - 2];
     if let Some(gamma) = gamma {
         // One row per gamma: libQnnHtp 2.51 computes garbage for rank 4 with several rows narrower than 64.
         let width = gamma.dims[0];

@@ -36,7 +36,9 @@ pub(super) fn blocks(
         (_, BlockBits::Six) => {
             for_each_raw(checkpoint, &weight.name, entry, |raw| writer.copy_q6_k(raw, weight, &mut finite))?;
         }
-        (SourceDtype::Blocks(format), bits) if bits.hold(*format) && is_power_of_two(weight.scale) => {
+        (SourceDtype::Blocks(format), bits)
+            if bits.hold(*format) && is_power_of_two(weight.scale) && !checkpoint.is_changed(&weight.name) =>
+        {
             for_each_raw(checkpoint, &weight.name, entry, |raw| writer.copy(*format, raw, weight, &mut finite))?;
         }
         _ => {

@@ -44,7 +44,9 @@ impl EncodedWeight {
             Encoding::PerRow { largest } => per_row(checkpoint, weight, entry, format, largest)?,
             Encoding::Blocks(bits) => {
                 // Copied six-bit values lose nothing and need fewer bytes than eight-bit ones.
-                let six = entry.dtype == SourceDtype::Blocks(BlockFormat::Q6K) && is_power_of_two(weight.scale);
+                let six = entry.dtype == SourceDtype::Blocks(BlockFormat::Q6K)
+                    && is_power_of_two(weight.scale)
+                    && !checkpoint.is_changed(&weight.name);
                 let bits = if six { BlockBits::Six } else { bits };
                 let (info, bytes, lost) = blocks(checkpoint, weight, entry, bits)?;
                 loss = lost;

@@ -6,7 +6,7 @@
 use super::composer::{Composer, TensorValue};
 use super::sink::GraphSink;
 use super::weights::LayerWeights;
-use super::{LayerBuilder, norm};
+use super::{LayerBuilder, lora, norm};
 use crate::Result;
 use crate::family::{Activation, ModelSpec};
 
@@ -23,15 +23,16 @@ pub(super) fn lower<S: GraphSink>(
     weights: &LayerWeights<TensorValue<S::Tensor>>,
     out: Option<&str>,
 ) -> Result<TensorValue<S::Tensor>> {
-    let LayerBuilder { graph, x, shared, .. } = builder;
+    let LayerBuilder { graph, x, shared, strengths, .. } = builder;
+    let strengths = strengths.as_ref();
     let at = |part: &str| format!("model_layers_{layer}_mlp_{part}");
     let h = norm::optional(spec, graph, &format!("model_layers_{layer}_"), x, weights.before_mlp.as_ref())?;
     let h = graph.rows(&at("rows"), &h)?;
-    let gate = graph.linear(&at("gate_proj"), &h, &weights.gate.weight, weights.gate.bias.as_ref())?;
-    let up = graph.linear(&at("up_proj"), &h, &weights.up.weight, weights.up.bias.as_ref())?;
+    let gate = lora::linear(graph, &at("gate_proj"), &h, &weights.gate, strengths)?;
+    let up = lora::linear(graph, &at("up_proj"), &h, &weights.up, strengths)?;
     let active = activate(spec.activation, graph, &at, &gate)?;
     let inner = graph.mul(&at("gated"), &active, &up, None)?;
-    let down = graph.linear(&at("down_proj"), &inner, &weights.down.weight, weights.down.bias.as_ref())?;
+    let down = lora::linear(graph, &at("down_proj"), &inner, &weights.down, strengths)?;
     let mut down = graph.reshape(&at("down_rows"), &down, x.dims.clone(), None)?;
     if let Some(scale) = shared.as_ref().and_then(|shared| shared.residual.as_ref()) {
         down = graph.mul(&at("residual_scaled"), &down, scale, None)?;

@@ -12,6 +12,7 @@ mod composer;
 mod encode;
 mod head;
 mod layer;
+mod lora;
 mod mlp;
 mod norm;
 mod per_row;
@@ -32,6 +33,7 @@ pub(crate) use weight_format::{Format, LinearForm, Role};
 
 use crate::checkpoint::Checkpoint;
 use crate::family::ModelSpec;
+use crate::lora::Adapter;
 use crate::unread::{self, Taken};
 use crate::{Progress, Result};
 use composer::{Composer, TensorValue};
@@ -76,6 +78,8 @@ pub(crate) fn all_tensors(spec: &ModelSpec) -> Vec<(String, Vec<usize>, Role)> {
 pub(crate) struct Source<'a> {
     pub(crate) checkpoint: &'a Checkpoint,
     pub(crate) format: Format,
+    /// Those that switch at run time.
+    pub(crate) adapters: &'a [Adapter],
     /// Error of rounding to blocks so far.
     pub(crate) loss: &'a mut RoundingLoss,
     pub(crate) progress: &'a mut dyn Progress,
@@ -89,6 +93,8 @@ struct LayerBuilder<S: GraphSink> {
     x: TensorValue<S::Tensor>,
     /// Only in graphs with layers.
     shared: Option<attention::SharedInputs<S::Tensor>>,
+    /// Only in graphs with adapters.
+    strengths: Option<lora::Strengths<S::Tensor>>,
 }
 
 /// Composes one split into the open graphs, one per variant, and returns them in the same order.
@@ -130,12 +136,17 @@ pub(crate) fn lower<S: GraphSink>(
             true => None,
             false => Some(attention::SharedInputs::declare(spec, split, variant, source.format, &mut graph)?),
         };
-        builders.push(LayerBuilder { variant, graph, x, shared });
+        let strengths = match source.adapters {
+            [] => None,
+            adapters => Some(lora::Strengths::declare(adapters, split.layers.clone(), form, &mut graph)?),
+        };
+        builders.push(LayerBuilder { variant, graph, x, shared, strengths });
     }
 
     for layer in split.layers.clone() {
-        let held = weights::of_layer(spec, layer, source.format)
-            .try_map(|w| source.load(w, builders.iter_mut().map(|f| &mut f.graph)))?;
+        let specs = weights::of_layer(spec, layer, source.format);
+        let mut held = specs.try_map(|w| source.load(w, builders.iter_mut().map(|f| &mut f.graph)))?;
+        source.load_adapters(layer, &specs, &mut held, &mut builders)?;
         let out = (layer + 1 == split.layers.end).then_some(split.output.as_deref()).flatten();
         for (i, builder) in builders.iter_mut().enumerate() {
             let weights = held.map(|per_graph| per_graph[i].clone());

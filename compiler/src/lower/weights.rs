@@ -8,9 +8,11 @@
 //!
 //! *Shapes*: linear weights are `[out, in]`, as stored and as `FullyConnected` wants them.
 
+use super::lora::LowRank;
 use super::split::Split;
 use super::weight_format::{Format, LinearForm, Role, WeightSpec, is_power_of_two};
 use crate::family::{ModelSpec, NormKind, NormPlace, QkNorm};
+use crate::lora::Target;
 use crate::{Result, Weights};
 
 /// A weight and its bias.
@@ -18,6 +20,8 @@ use crate::{Result, Weights};
 pub(super) struct Linear<W> {
     pub(super) weight: W,
     pub(super) bias: Option<W>,
+    /// Adapters, once they are loaded.
+    pub(super) lora: Option<LowRank<W>>,
 }
 
 /// A norm over the residual stream.
@@ -49,7 +53,11 @@ pub(super) struct LayerWeights<W> {
 
 impl<W> Linear<W> {
     fn try_map<U>(&self, f: &mut impl FnMut(&W) -> Result<U>) -> Result<Linear<U>> {
-        Ok(Linear { weight: f(&self.weight)?, bias: self.bias.as_ref().map(f).transpose()? })
+        let lora = match &self.lora {
+            Some(LowRank { down, up, ranks }) => Some(LowRank { down: f(down)?, up: f(up)?, ranks: ranks.clone() }),
+            None => None,
+        };
+        Ok(Linear { weight: f(&self.weight)?, bias: self.bias.as_ref().map(f).transpose()?, lora })
     }
 }
 
@@ -70,6 +78,32 @@ impl<W> Norm<W> {
 }
 
 impl<W> LayerWeights<W> {
+    /// The linear layer of a projection.
+    pub(super) fn linear(&self, target: Target) -> &Linear<W> {
+        match target {
+            Target::Q => &self.q,
+            Target::K => &self.k,
+            Target::V => &self.v,
+            Target::O => &self.o,
+            Target::Gate => &self.gate,
+            Target::Up => &self.up,
+            Target::Down => &self.down,
+        }
+    }
+
+    /// The same, to be changed.
+    pub(super) fn linear_mut(&mut self, target: Target) -> &mut Linear<W> {
+        match target {
+            Target::Q => &mut self.q,
+            Target::K => &mut self.k,
+            Target::V => &mut self.v,
+            Target::O => &mut self.o,
+            Target::Gate => &mut self.gate,
+            Target::Up => &mut self.up,
+            Target::Down => &mut self.down,
+        }
+    }
+
     /// Replaces every tensor, in the order of use.
     pub(super) fn try_map<U>(&self, mut f: impl FnMut(&W) -> Result<U>) -> Result<LayerWeights<U>> {
         let f = &mut f;
@@ -165,6 +199,7 @@ pub(super) fn of_layer(spec: &ModelSpec, layer: usize, format: Format) -> LayerW
     let linear = |part: &str, out: usize, inner: usize, bias: bool, scale: f64| Linear {
         weight: WeightSpec { scale, ..weight(at(&format!("{part}.weight")), vec![out, inner], Role::Linear) },
         bias: bias.then(|| WeightSpec { scale, ..weight(at(&format!("{part}.bias")), vec![out], Role::Bias) }),
+        lora: None,
     };
     let layer_norm =
         |on: bool, name, scale| on.then(|| norm(spec, &format!("model.layers.{layer}."), name, hidden, scale));

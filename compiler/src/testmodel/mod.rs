@@ -4,6 +4,7 @@
 //! Weights are scaled so that activations stay near unit size and logits spread by about two, which makes greedy
 //! choices stable under f16.
 
+mod adapter;
 mod files;
 mod gguf;
 mod random;
@@ -11,6 +12,7 @@ mod random;
 mod tests;
 mod tokenizer;
 
+pub use adapter::TestAdapter;
 pub use gguf::{DraftTensor, GgufDraft, GgufValue, Matrices};
 
 use crate::family::{

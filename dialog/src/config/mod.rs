@@ -9,7 +9,7 @@ use engine::{
 pub use genie_bundle::config::{
     BackendSettings, ConfigError, ContextSettings, EngineRole, KindBlocks, Problem, Target,
 };
-use genie_bundle::config::{EmbeddingSettings, LongContextKind, LongContextSettings, TableDtype};
+use genie_bundle::config::{EmbeddingSettings, LongContextKind, LongContextSettings, MultiStreamSettings, TableDtype};
 use genie_bundle::{GenieConfig, config};
 use genie_types::TokenId;
 
@@ -119,6 +119,11 @@ impl DialogConfig {
     /// What the QNN library is to be opened with.
     pub fn backend(&self) -> &BackendSettings {
         self.genie.backend()
+    }
+
+    /// The streams of a `multistream` dialog.
+    pub fn multistream(&self) -> Option<MultiStreamSettings> {
+        self.genie.multistream()
     }
 
     /// Texts that end a turn; none is empty.

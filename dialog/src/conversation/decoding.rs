@@ -2,17 +2,18 @@
 
 use std::time::Instant;
 
-use engine::{EngineError, PrefixCache, TokenModel};
+use engine::{EngineError, PrefixCache, SeqId, TokenModel};
 use genie_types::TokenId;
 
 use super::codes::StopReason;
 use super::control::{Control, Signal};
 use super::error::DialogError;
 use super::history::History;
+use super::lanes::Lane;
 use super::query_state::QueryState;
 use super::stop::Match;
 use crate::config::ContextSettings;
-use crate::sampler::{Sampler, SamplerRules};
+use crate::sampler::{Penalties, Sampler, SamplerRules};
 
 /// The state of a reply, lent to a [`DialogKind`](crate::kinds::DialogKind) for one step. [`advance`](Self::advance)
 /// delivers one token, [`verify`](Self::verify) several.
@@ -20,23 +21,23 @@ use crate::sampler::{Sampler, SamplerRules};
 /// *Invariant*: after each call the model has processed the whole history except its last token, or all of it after a stop
 /// sequence.
 pub struct Decoding<'a> {
-    pub(super) model: &'a mut dyn TokenModel,
+    pub(crate) model: &'a mut dyn TokenModel,
     /// The other model of two.
-    pub(super) second: Option<&'a mut (dyn TokenModel + 'static)>,
+    pub(crate) second: Option<&'a mut (dyn TokenModel + 'static)>,
     /// The last token drawn, if the model has not processed it.
-    pub(super) unprocessed: &'a mut Option<TokenId>,
-    pub(super) prefix_cache: Option<&'a PrefixCache>,
-    pub(super) control: &'a Control,
+    pub(crate) unprocessed: &'a mut Option<TokenId>,
+    pub(crate) prefix_cache: Option<&'a PrefixCache>,
+    pub(crate) control: &'a Control,
     /// Most tokens in the cache.
-    pub(super) limit: usize,
-    pub(super) reply: ReplyWriter<'a>,
+    pub(crate) limit: usize,
+    pub(crate) reply: ReplyWriter<'a>,
 }
 
 /// The parts that turn logits into a reply, apart from the model, which lends the logits.
-pub(super) struct ReplyWriter<'a> {
-    pub(super) sampler: &'a mut Sampler,
-    pub(super) context: &'a ContextSettings,
-    pub(super) query: &'a mut QueryState,
+pub(crate) struct ReplyWriter<'a> {
+    pub(crate) sampler: &'a mut Sampler,
+    pub(crate) context: &'a ContextSettings,
+    pub(crate) query: &'a mut QueryState,
 }
 
 /// Why a reply ends.
@@ -122,9 +123,7 @@ impl Decoding<'_> {
             Err(EngineError::Stopped { .. }) => return Ok(Some(self.stopped_in_input(n_past))),
             done => done?,
         }
-        let now = Instant::now();
-        self.reply.query.first_token = Some(now);
-        self.reply.query.kpis.time_to_first_token = Some(now - self.reply.query.began);
+        self.reply.began_to_reply();
         self.apply(n_past, usize::from(self.unprocessed.is_some() && n_done == 0), drawn)
     }
 
@@ -244,6 +243,50 @@ impl Decoding<'_> {
         })
     }
 
+    /// Whether what libGenie does is done, where it differs from what is right.
+    pub(crate) fn as_genie(&self) -> bool {
+        self.reply.sampler.settings().rules() == SamplerRules::Genie
+    }
+
+    /// A reply beside others, in a sequence of its own.
+    pub(crate) fn lane(&self, seq: SeqId, next: Vec<TokenId>) -> Lane {
+        Lane::new(seq, next, self.reply.query.reply_text.clone(), self.reply.sampler.window().clone())
+    }
+
+    /// Processes the input of the query and returns the logits of its last token, or why it was stopped.
+    pub(crate) fn process_input(&mut self) -> Result<Result<Vec<f32>, StopReason>, DialogError> {
+        let mut input = std::mem::take(&mut self.reply.query.plan.input);
+        if input.is_empty() && self.reply.query.plan.replay.take().is_some() {
+            // The reply was known, but its logits are not.
+            let last = self.model.n_past().saturating_sub(1);
+            input.extend(self.model.transcript().tokens().get(last));
+            self.model.rewind(last)?;
+        }
+        self.reply.sampler.observe(&input[usize::from(self.unprocessed.is_some()).min(input.len())..]);
+        let n_before = self.model.n_past();
+        let n_done = match self.model.make_room(&input) {
+            Err(EngineError::Stopped { .. }) => return Ok(Err(self.stopped_in_input(n_before))),
+            done => done?,
+        };
+        let n_past = self.model.n_past();
+        let done = match self.prefix_cache.filter(|_| n_past == 0) {
+            Some(cache) => cache.process(self.model, &input[n_done..]).map(|logits| {
+                self.reply.query.kpis.n_restored = logits.n_restored;
+                logits.value
+            }),
+            None => self.model.process(&input[n_done..]).map(<[f32]>::to_vec),
+        };
+        let logits = match done {
+            Err(EngineError::Stopped { .. }) => return Ok(Err(self.stopped_in_input(n_past))),
+            done => done?,
+        };
+        if self.unprocessed.take().is_some() && n_done == 0 {
+            self.model.mark_generated(n_past);
+        }
+        self.reply.began_to_reply();
+        Ok(Ok(logits))
+    }
+
     /// Most tokens of this reply.
     pub(super) fn max_tokens(&self) -> usize {
         self.control.max_num_tokens().min(self.reply.query.max_tokens)
@@ -313,6 +356,21 @@ impl Drawn {
 }
 
 impl ReplyWriter<'_> {
+    /// The first token is there.
+    pub(super) fn began_to_reply(&mut self) {
+        let now = Instant::now();
+        self.query.first_token = Some(now);
+        self.query.kpis.time_to_first_token = Some(now - self.query.began);
+    }
+
+    /// Draws a token of a reply with a window of penalties of its own.
+    pub(super) fn sample_for(&mut self, window: &mut Penalties, logits: &[f32]) -> Result<TokenId, DialogError> {
+        self.sampler.exchange_window(window);
+        let token = self.sample(logits);
+        self.sampler.exchange_window(window);
+        token
+    }
+
     pub(super) fn sample(&mut self, logits: &[f32]) -> Result<TokenId, DialogError> {
         let token = self.sampler.sample(logits)?;
         self.sampler.accept(token);

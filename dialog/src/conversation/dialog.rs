@@ -18,7 +18,7 @@ use super::reply_text::{ReplyText, StopRules};
 use crate::config::{ContextSettings, DialogConfig};
 use crate::kinds::{self, Basic, DialogKind, Models};
 use crate::kpi::Profile;
-use crate::sampler::{Sampler, SamplerSettings};
+use crate::sampler::{Sampler, SamplerRules, SamplerSettings};
 use genie_tokenizer::Tokenizer;
 
 /// Bytes of text that are given to the tokenizer whatever the context is.
@@ -217,6 +217,9 @@ impl Dialog {
     /// # Errors
     /// As [`token_query`](Self::token_query).
     pub fn start_tokens(&mut self, tokens: &[TokenId], code: SentenceCode) -> Result<Generation<'_>, DialogError> {
+        if !self.kind.takes_tokens(self.sampler.settings().rules() == SamplerRules::Genie) {
+            return Err(DialogError::TokensRefused { kind: self.kind.name() });
+        }
         self.begin(tokens, code, StopRules::default())
     }
 

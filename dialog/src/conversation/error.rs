@@ -50,6 +50,20 @@ pub enum DialogError {
         /// The kinds there are.
         supported: Vec<&'static str>,
     },
+    /// libGenie has no token queries for this kind, and its rules were asked for.
+    #[error("a `{kind}` dialog takes no token queries under policy `genie`, expected text")]
+    TokensRefused {
+        /// The kind.
+        kind: &'static str,
+    },
+    /// Too few or too many streams.
+    #[error("{found} streams: expected 1 to {most}")]
+    StreamCount {
+        /// How many were asked for.
+        found: usize,
+        /// The most there may be.
+        most: usize,
+    },
     /// The models do not allow this kind of dialog.
     #[error("a dialog of kind `{kind}` needs {expected}, found {found}")]
     Kind {

@@ -45,11 +45,14 @@ impl<'d> Generation<'d> {
     /// not complete.
     pub fn step(&mut self) -> Result<Option<Chunk<'_>>, DialogError> {
         match self.advance() {
-            Ok(Some(SentenceCode::End)) => Ok(Some(Chunk { code: SentenceCode::End, tokens: &[], text: "" })),
+            Ok(Some(SentenceCode::End)) => {
+                Ok(Some(Chunk { code: SentenceCode::End, tokens: &[], text: self.query.end_text, stream: 0 }))
+            }
             Ok(Some(_)) => Ok(Some(self.query.chunk())),
             Ok(None) => Ok(None),
             Err(error) => {
                 self.stage = Stage::Failed;
+                self.finish_kind();
                 self.dialog.abandon_query();
                 Err(error)
             }
@@ -59,6 +62,9 @@ impl<'d> Generation<'d> {
     /// Moves on to the next chunk; `END` for the empty last one, anything else for one with content.
     fn advance(&mut self) -> Result<Option<SentenceCode>, DialogError> {
         loop {
+            if !self.query.pending.is_empty() && !matches!(self.stage, Stage::Over(_) | Stage::Failed) {
+                return Ok(Some(SentenceCode::Continue));
+            }
             match &self.stage {
                 // A step may have delivered several tokens.
                 Stage::Generating | Stage::Stopping(_) if !self.query.ends.is_empty() => {
@@ -101,7 +107,16 @@ impl<'d> Generation<'d> {
         }
     }
 
+    /// The kind keeps and forgets what the end of a reply asks for.
+    fn finish_kind(&mut self) {
+        let (kind, mut decoding) = self.dialog.decoding(&mut self.query);
+        if let Err(error) = kind.clean_up(&mut decoding) {
+            tracing::error!(%error, "the sequences of a reply cannot be brought together");
+        }
+    }
+
     fn end(&mut self, stop: StopReason) {
+        self.finish_kind();
         let kpis = &self.query.kpis;
         self.dialog.profile.queried(self.query.began, kpis);
         tracing::debug!(%stop, n_prompt = kpis.n_prompt, n_generated = kpis.n_generated, "query done");
@@ -149,6 +164,7 @@ impl<'d> Generation<'d> {
             tokens: std::mem::take(&mut query.tokens),
             text: std::mem::take(&mut query.text),
             input: std::mem::take(&mut query.input),
+            streams: std::mem::take(&mut query.streams),
             kpis: std::mem::take(&mut query.kpis),
         }
     }

@@ -7,13 +7,21 @@ use genie_types::TokenId;
 
 use super::codes::SentenceCode;
 use super::query_plan::QueryPlan;
-use super::reply::Chunk;
+use super::reply::{Chunk, StreamReply};
 use super::reply_text::{ReplyText, StopRules};
 use crate::kpi::QueryKpis;
 
+/// A piece of one of several replies that was not given out yet.
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    pub(crate) stream: usize,
+    pub(crate) tokens: Vec<TokenId>,
+    pub(crate) text: String,
+}
+
 /// What a query knows and has produced so far.
 #[derive(Debug)]
-pub(super) struct QueryState {
+pub(crate) struct QueryState {
     pub(super) rules: StopRules,
     pub(super) reply_text: ReplyText,
     /// The text side as it was before the last token, to repeat that token after a pause.
@@ -34,6 +42,12 @@ pub(super) struct QueryState {
     pub(super) ends: VecDeque<(usize, usize)>,
     /// Chunks given out so far.
     pub(super) n_chunks: usize,
+    /// What the `END` chunk carries.
+    pub(super) end_text: &'static str,
+    /// Pieces of several replies to be given out, and the one that was last.
+    pub(crate) pending: VecDeque<Pending>,
+    current: Pending,
+    pub(super) streams: Vec<StreamReply>,
     /// The code of the first.
     pub(super) first_code: SentenceCode,
 }
@@ -56,8 +70,26 @@ impl QueryState {
             max_tokens: usize::MAX,
             ends: VecDeque::with_capacity(16),
             n_chunks: 0,
+            end_text: "",
+            pending: VecDeque::new(),
+            current: Pending::default(),
+            streams: Vec::new(),
             first_code: SentenceCode::Begin,
         }
+    }
+
+    /// Several replies come; libGenie ends those of one prompt with a line end.
+    pub(crate) fn in_streams(&mut self, with_line_end: bool) {
+        self.end_text = if with_line_end { "\n" } else { "" };
+    }
+
+    /// The replies are these.
+    pub(crate) fn set_streams(&mut self, streams: Vec<StreamReply>) {
+        if let Some(first) = streams.first() {
+            (self.tokens, self.text) = (first.tokens.clone(), first.text.clone());
+        }
+        self.chunk = (self.tokens.len(), self.text.len());
+        self.streams = streams;
     }
 
     /// Only the first `n` tokens of the input were processed.
@@ -68,11 +100,16 @@ impl QueryState {
 
     /// The next token that was not given out, or text that was held back.
     pub(super) fn chunk(&mut self) -> Chunk<'_> {
+        if let Some(next) = self.pending.pop_front() {
+            self.current = next;
+            let Pending { stream, tokens, text } = &self.current;
+            return Chunk { code: SentenceCode::Continue, tokens, text, stream: *stream };
+        }
         let code = if self.n_chunks == 0 { self.first_code } else { SentenceCode::Continue };
         self.n_chunks += 1;
         let (tokens, texts) = self.ends.pop_front().unwrap_or((self.tokens.len(), self.text.len()));
         let (token, text) = std::mem::replace(&mut self.chunk, (tokens, texts));
-        Chunk { code, tokens: &self.tokens[token..tokens], text: &self.text[text..texts] }
+        Chunk { code, tokens: &self.tokens[token..tokens], text: &self.text[text..texts], stream: 0 }
     }
 
     /// A token was taken with its text: a chunk of its own.
@@ -81,6 +118,6 @@ impl QueryState {
     }
 
     pub(super) fn has_chunk(&self) -> bool {
-        self.chunk != (self.tokens.len(), self.text.len())
+        !self.pending.is_empty() || self.chunk != (self.tokens.len(), self.text.len())
     }
 }

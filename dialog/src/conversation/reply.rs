@@ -8,12 +8,25 @@ use crate::kpi::QueryKpis;
 /// A piece of a reply, lent to the callback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunk<'a> {
-    /// `BEGIN` for the first, then `CONTINUE`; `END` for the last, which carries nothing.
+    /// `BEGIN` for the first, then `CONTINUE`; `END` for the last, which carries nothing. Streams have no `BEGIN`.
     pub code: SentenceCode,
     /// One token, or none where only held-back text is given.
     pub tokens: &'a [TokenId],
     /// Text that is certain by now. Empty while a character or a stop sequence may still be completed.
     pub text: &'a str,
+    /// Which of several replies it belongs to: the stream, or the prompt of a batch.
+    pub stream: usize,
+}
+
+/// One of several replies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamReply {
+    /// Why it is over.
+    pub stop: StopReason,
+    /// Tokens delivered, as in [`Reply`].
+    pub tokens: Vec<TokenId>,
+    /// Their text.
+    pub text: String,
 }
 
 /// What a query came to.
@@ -27,6 +40,8 @@ pub struct Reply {
     pub text: String,
     /// What the model processed for the query before it generated.
     pub input: Vec<TokenId>,
+    /// All replies, where there are several: then the fields above are those of the first.
+    pub streams: Vec<StreamReply>,
     /// Counts and times.
     pub kpis: QueryKpis,
 }
@@ -35,6 +50,6 @@ impl Reply {
     /// The reply of a query that never began.
     pub fn none(stop: StopReason) -> Self {
         let kpis = QueryKpis::default();
-        Self { stop, tokens: Vec::new(), text: String::new(), input: Vec::new(), kpis }
+        Self { stop, tokens: Vec::new(), text: String::new(), input: Vec::new(), streams: Vec::new(), kpis }
     }
 }

@@ -7,6 +7,7 @@ pub mod backoff;
 mod basic;
 mod lade;
 mod lookup;
+mod multistream;
 mod spd;
 mod ssd;
 
@@ -21,6 +22,7 @@ use crate::kpi::Speculation;
 pub use basic::Basic;
 pub use lade::{Lade, LadeSettings, UpdateMode};
 pub use lookup::{Lookup, LookupSettings};
+pub use multistream::MultiStream;
 pub use spd::Spd;
 pub use ssd::{BranchMode, Branches, Ssd, SsdSettings};
 
@@ -35,6 +37,19 @@ pub trait DialogKind: Send {
     /// # Errors
     /// Whatever the model, the sampler or the tokenizer refuses.
     fn step(&mut self, decoding: &mut Decoding<'_>) -> Result<Option<StopReason>, DialogError>;
+
+    /// The reply is over, for whatever reason: sequences beside the dialog's are given back.
+    ///
+    /// # Errors
+    /// The model refuses.
+    fn clean_up(&mut self, _decoding: &mut Decoding<'_>) -> Result<(), DialogError> {
+        Ok(())
+    }
+
+    /// Whether token queries are taken; libGenie refuses them for some kinds.
+    fn takes_tokens(&self, _as_genie: bool) -> bool {
+        true
+    }
 
     /// Refuses models that it cannot work with. Asked as the dialog gets the kind, and once more as it gets a second model.
     ///
@@ -110,8 +125,15 @@ pub struct KindRow {
 pub const KINDS: &[KindRow] = &[
     KindRow { name: "basic", open: |_| Ok(Box::new(Basic)) },
     KindRow { name: "lade", open: |config| Ok(Box::new(Lade::new(LadeSettings::of_config(config)))) },
-    KindRow { name: "ssd-q1", open: |config| Ok(Box::new(Ssd::new(SsdSettings::of_config(config))?)) },
+    KindRow {
+        name: "multistream",
+        open: |config| {
+            let found = config.multistream().map_or((1, 0.0), |streams| (streams.n_streams, streams.p_threshold));
+            Ok(Box::new(MultiStream::new(found.0, found.1)?))
+        },
+    },
     KindRow { name: "spd", open: |config| Ok(Box::new(Spd::new(config.kind_blocks().draft_len.unwrap_or(0)))) },
+    KindRow { name: "ssd-q1", open: |config| Ok(Box::new(Ssd::new(SsdSettings::of_config(config))?)) },
 ];
 
 /// Opens the kind that a config's `type` names.

@@ -10,6 +10,8 @@
 //!
 //! *Source*: libGenie 1.21, docs/speculation.md.
 
+use genie_types::TokenId;
+
 use super::backoff::Backoff;
 use super::{DialogKind, Models};
 use crate::conversation::codes::{SentenceCode, StopReason};
@@ -68,7 +70,8 @@ impl DialogKind for Spd {
         let as_genie = decoding.rules() == SamplerRules::Genie;
         if !decoding.has_started() {
             if as_genie {
-                level(decoding)?;
+                let input = decoding.input().to_vec();
+                level(decoding, &input)?;
             }
             return decoding.advance();
         }
@@ -83,11 +86,11 @@ impl DialogKind for Spd {
     }
 
     fn prefilled(&mut self, decoding: &mut Decoding<'_>) -> Result<(), DialogError> {
-        if decoding.rules() == SamplerRules::Genie { level(decoding) } else { Ok(()) }
+        if decoding.rules() == SamplerRules::Genie { level(decoding, &[]) } else { Ok(()) }
     }
 
     fn finished(&mut self, decoding: &mut Decoding<'_>) -> Result<(), DialogError> {
-        if decoding.rules() == SamplerRules::Genie { level(decoding) } else { Ok(()) }
+        if decoding.rules() == SamplerRules::Genie { level(decoding, &[]) } else { Ok(()) }
     }
 
     fn forget(&mut self) {
@@ -95,10 +98,10 @@ impl DialogKind for Spd {
     }
 }
 
-/// Brings the draft model to what the target has processed or is about to process as input.
-fn level(decoding: &mut Decoding<'_>) -> Result<(), DialogError> {
+/// Brings the draft model to what the target has processed, and to the input that it is about to process.
+fn level(decoding: &mut Decoding<'_>, input: &[TokenId]) -> Result<(), DialogError> {
     let mut tokens = decoding.processed().to_vec();
-    tokens.extend_from_slice(decoding.input());
+    tokens.extend_from_slice(input);
     let second = decoding.second().ok_or_else(no_second_model)?;
     match keep_up(second, &tokens) {
         // The target meets the same, and says so.

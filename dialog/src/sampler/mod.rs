@@ -221,6 +221,21 @@ impl Sampler {
         self.penalties.accept(token);
     }
 
+    /// The window of the penalties.
+    pub(crate) fn window(&self) -> &Penalties {
+        &self.penalties
+    }
+
+    /// Goes on with another window of penalties.
+    pub(crate) fn set_window(&mut self, window: Penalties) {
+        self.penalties = window;
+    }
+
+    /// Exchanges the window of the penalties with another one.
+    pub(crate) fn exchange_window(&mut self, other: &mut Penalties) {
+        std::mem::swap(&mut self.penalties, other);
+    }
+
     /// Back to the start: penalty window empty, random state as seeded (a fresh seed if none was set).
     pub fn reset(&mut self) {
         self.seed = self.settings.seed().unwrap_or_else(random_seed);

@@ -47,7 +47,7 @@ pub use problem::{ConfigError, Origin, Problem};
 pub use schema::MAX_THREADS;
 pub use settings::{
     BackendSettings, CacheGroupSettings, ContextSettings, DebugSettings, EmbeddingSettings, EngineRole, EngineSettings,
-    PenaltySettings, PositionSettings, SamplerSettings, TableDtype,
+    MOST_STREAMS, MultiStreamSettings, PenaltySettings, PositionSettings, SamplerSettings, TableDtype,
 };
 pub use support::DIALOG_KINDS;
 
@@ -197,6 +197,11 @@ impl GenieConfig {
     /// What is written to files as the model runs, if anything.
     pub fn debug(&self) -> Option<&DebugSettings> {
         self.values.debug.as_ref()
+    }
+
+    /// The streams of a `multistream` dialog.
+    pub fn multistream(&self) -> Option<MultiStreamSettings> {
+        self.values.multistream
     }
 
     /// What the QNN library is to be opened with.

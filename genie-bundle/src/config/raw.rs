@@ -28,6 +28,7 @@ pub(super) struct RawDialog {
     pub(super) engine: OneOrMany<RawEngine>,
     pub(super) embedding: Option<RawEmbedding>,
     pub(super) debug: Option<RawDebug>,
+    pub(super) multistream: Option<RawMultiStream>,
     #[serde(default)]
     pub(super) stop_sequence: Vec<String>,
     pub(super) max_num_tokens: Option<usize>,
@@ -59,6 +60,13 @@ pub(super) struct RawDebug {
     pub(super) dump_outputs: bool,
     pub(super) dump_start: Option<u32>,
     pub(super) dump_end: Option<u32>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) struct RawMultiStream {
+    pub(super) n_streams: i64,
+    pub(super) p_threshold: Option<f32>,
 }
 
 #[derive(Deserialize)]

@@ -60,6 +60,18 @@ pub struct PenaltySettings {
     pub frequency_penalty: Option<f32>,
 }
 
+/// The `multistream` block.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MultiStreamSettings {
+    /// Most streams; 1 to [`MOST_STREAMS`].
+    pub n_streams: usize,
+    /// A first token that is less likely begins no stream.
+    pub p_threshold: f32,
+}
+
+/// Most streams of a dialog: sequences that one cache can hold.
+pub const MOST_STREAMS: usize = 64;
+
 /// The `debug` block, where it asks for something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DebugSettings {

@@ -12,10 +12,11 @@ use super::long_context;
 use super::lora;
 use super::positions;
 use super::problem::Problem;
-use super::raw::{OneOrMany, RawBackend, RawContext, RawDebug, RawDialog, RawEngine};
+use super::raw::{OneOrMany, RawBackend, RawContext, RawDebug, RawDialog, RawEngine, RawMultiStream};
 use super::rules::parse_mask;
 use super::settings::{
-    BackendSettings, ContextSettings, DebugSettings, EmbeddingSettings, EngineSettings, SamplerSettings,
+    BackendSettings, ContextSettings, DebugSettings, EmbeddingSettings, EngineSettings, MOST_STREAMS,
+    MultiStreamSettings, SamplerSettings,
 };
 
 /// All values of a dialog.
@@ -31,6 +32,7 @@ pub(super) struct Values {
     pub(super) second: Option<Box<(EngineSettings, BackendSettings)>>,
     pub(super) kinds: KindBlocks,
     pub(super) debug: Option<DebugSettings>,
+    pub(super) multistream: Option<MultiStreamSettings>,
     pub(super) stop_sequences: Vec<String>,
     pub(super) max_num_tokens: Option<usize>,
 }
@@ -64,9 +66,19 @@ pub(super) fn values(raw: RawDialog, base: &Path, problems: &mut Vec<Problem>) -
         second: second.map(Box::new),
         kinds,
         debug: raw.debug.and_then(|d| debug(&d)),
+        multistream: raw.multistream.map(|m| multistream(&m, problems)),
         stop_sequences: raw.stop_sequence,
         max_num_tokens: raw.max_num_tokens,
     }
+}
+
+fn multistream(raw: &RawMultiStream, problems: &mut Vec<Problem>) -> MultiStreamSettings {
+    let n_streams = usize::try_from(raw.n_streams).ok().filter(|n| (1..=MOST_STREAMS).contains(n));
+    if n_streams.is_none() {
+        let message = format!("expected 1 to {MOST_STREAMS} streams, found {}", raw.n_streams);
+        problems.push(Problem::new("/dialog/multistream/n-streams", message));
+    }
+    MultiStreamSettings { n_streams: n_streams.unwrap_or(1), p_threshold: raw.p_threshold.unwrap_or(0.0) }
 }
 
 type OneEngine = (EngineSettings, BackendSettings);

@@ -83,6 +83,29 @@ pub struct Options {
     /// Graphs of a file share their weights, which the x86 emulator cannot load.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub shared_weights: bool,
+    /// LoRA adapters that switch at run time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub adapters: Vec<AdapterEntry>,
+    /// LoRA adapters that are in the weights.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub merged: Vec<AdapterEntry>,
+}
+
+/// A LoRA adapter that a bundle was compiled with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct AdapterEntry {
+    /// Its name in the bundle, or that of its folder.
+    pub name: String,
+    /// Hash of its files.
+    pub sha256: String,
+    /// The largest rank of its matrices.
+    pub rank: usize,
+    /// The projections that it changes.
+    pub targets: Vec<String>,
+    /// The input of the graphs that holds its strength; none for one that is in the weights.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alpha: Option<String>,
 }
 
 /// The library behind the function table.

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
-use compiler::{Amount, CompileOptions, HtpOptions, Manifest, Precision, Progress, Splits, Stage, Weights};
+use compiler::{
+    AdapterSource, Amount, CompileOptions, HtpOptions, Manifest, Precision, Progress, Splits, Stage, Weights,
+};
 use indicatif::ProgressBar;
 use open_genie::Proof;
 use qnn_api::library::runtime;
@@ -41,6 +43,13 @@ pub struct Args {
     /// stays quantised].
     #[arg(long, value_enum)]
     pub weights: Option<WeightsArg>,
+    /// Put a LoRA adapter into the bundle, to be applied by name at run time: a folder of PEFT's, by the folder's name or
+    /// another. Again for more.
+    #[arg(long, value_name = "[NAME=]DIR")]
+    pub lora: Vec<String>,
+    /// Add a LoRA adapter to the weights for good. Again for more.
+    #[arg(long, value_name = "DIR")]
+    pub lora_merge: Vec<PathBuf>,
     #[command(flatten)]
     pub htp: HtpArgs,
     /// Replace the bundle in that folder. What its manifest does not list stays; a folder without a bundle is never replaced.
@@ -135,6 +144,8 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
             WeightsArg::Q8 => Weights::Q8_0,
             WeightsArg::Q4 => Weights::Q4_0,
         }),
+        lora: args.lora.iter().map(|text| AdapterSource::parse(text)).collect(),
+        lora_merge: args.lora_merge.clone(),
         htp: htp_options(args)?,
         force: args.force,
         ..CompileOptions::new(&args.model, &args.output)

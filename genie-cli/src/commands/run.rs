@@ -7,15 +7,18 @@ use std::path::{Path, PathBuf};
 use anyhow::{Error, Result};
 use clap::ValueEnum;
 use engine::profile::{EventTimes, GraphTimes};
-use engine::{GraphProfile, ModeKind};
+use engine::{GraphProfile, ModeKind, StepLog};
 use genie_types::TokenId;
-use open_genie::{Bundle, PrefixCacheOptions, Reply, SamplerSettings, SaveFormat, SentenceCode, Session, StopReason};
+use open_genie::{
+    Bundle, PrefixCacheOptions, Reply, SamplerSettings, SaveFormat, SentenceCode, Session, StopReason, StreamReply,
+};
 use qnn_api::ProfileLevel;
 use serde_json::{Value, json};
 
 use crate::args::number;
 use crate::args::{
-    BackendArgs, BundleArgs, LongContextArgs, LoraArgs, PolicyArg, SocArgs, ThreadArgs, warn_of_nominal_costs,
+    BackendArgs, BundleArgs, LongContextArgs, LoraArgs, PolicyArg, SocArgs, SpeculationArgs, ThreadArgs,
+    warn_of_nominal_costs,
 };
 use crate::exit::ExitStatus;
 use crate::failure::{Partial, UserError};
@@ -49,6 +52,13 @@ pub struct Args {
     /// with `--save` at most half of what the context still holds, so that a next turn fits].
     #[arg(long, short = 'n', value_name = "TOKENS", value_parser = number::count_u32)]
     pub max_tokens: Option<u32>,
+    /// So many replies at once, which begin with the prompt's likeliest first tokens. Each line is led by its reply's number,
+    /// `1| `; a dialog that is saved goes on with the first [default: those of the config's `multistream`].
+    #[arg(long, value_name = "N", value_parser = number::at_least_one)]
+    pub streams: Option<usize>,
+    /// A first token that is less likely begins no reply.
+    #[arg(long, value_name = "P", value_parser = number::real, requires = "streams")]
+    pub p_threshold: Option<f32>,
     #[command(flatten)]
     pub bundle: BundleArgs,
     /// Print one JSON line at the end instead of streaming text: tokens, text, stop reason, executed graphs and KPIs.
@@ -76,6 +86,8 @@ pub struct Args {
     pub long_context: LongContextArgs,
     #[command(flatten)]
     pub lora: LoraArgs,
+    #[command(flatten)]
+    pub speculation: SpeculationArgs,
     #[command(flatten)]
     pub threads: ThreadArgs,
     #[command(flatten)]
@@ -199,6 +211,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
         silent: args.json,
         code: if args.saved.rewind { SentenceCode::Rewind } else { SentenceCode::Complete },
         keep_room: args.saved.save.is_some() && args.max_tokens.is_none(),
+        several: args.streams.is_some() || session.bundle().config().kind() == "multistream",
     };
     let streamed = stream(manner, printer, &deferred, &mut session, prompt.lent(args));
     end(args, printer, &mut session, graphs.as_ref(), streamed)
@@ -296,7 +309,7 @@ fn with_causes(error: &dyn std::error::Error) -> String {
 /// Opens a session with what the flags set.
 fn open(args: &Args, bundle: Bundle, graphs: Option<&GraphProfile>, printer: &Printer) -> Result<Session> {
     let mut options = args.threads.apply(args.soc.apply(args.backend.options()?)).policy(args.policy.into());
-    options = args.long_context.apply(options);
+    options = args.speculation.apply(args.long_context.apply(options));
     if let Some(name) = &args.saved.kv_mode {
         options = options.kv_mode(kv_mode(name)?);
     }
@@ -315,6 +328,9 @@ fn open(args: &Args, bundle: Bundle, graphs: Option<&GraphProfile>, printer: &Pr
     warn_of_nominal_costs(&model, model.calibration_mismatch(), printer)?;
     let mut session = model.into_session()?;
     session.start_with_sampler(sampler(session.sampler().clone(), &args.sampler)?);
+    if let Some(n) = args.streams {
+        session.set_streams(n, args.p_threshold.unwrap_or(0.0))?;
+    }
     let demo_limit = args.bundle.config.is_none().then_some(DEMO_MAX_TOKENS);
     if let Some(limit) = args.max_tokens.or(demo_limit) {
         session.set_max_tokens(Some(limit as usize));
@@ -430,12 +446,17 @@ fn ended_by(mut record: Value, error: &Error) -> Value {
 
 /// The one line of `--json`.
 fn record(session: &Session, reply: &Reply) -> Value {
-    record_of(session.steps().runs().into_iter().map(|(graph, n)| json!([graph, n])).collect(), reply)
+    let runs = |log: &StepLog| log.runs().into_iter().map(|(graph, n)| json!([graph, n])).collect::<Vec<_>>();
+    let mut record = record_of(runs(session.steps()), reply);
+    if let Some(second) = session.second_steps() {
+        record["executed-second"] = runs(second).into();
+    }
+    record
 }
 
 fn record_of(runs: Vec<Value>, reply: &Reply) -> Value {
     let kpis = &reply.kpis;
-    json!({
+    let mut record = json!({
         "tokens": reply.tokens.iter().map(|t| t.0).collect::<Vec<_>>(),
         "text": reply.text,
         "input": reply.input.iter().map(|t| t.0).collect::<Vec<_>>(),
@@ -451,7 +472,20 @@ fn record_of(runs: Vec<Value>, reply: &Reply) -> Value {
             "token-generation-rate": kpis.generation_rate(),
             "token-generation-time": kpis.generation_time.as_micros() as u64,
         },
-    })
+    });
+    if let Some(drafts) = kpis.speculation {
+        record["speculation"] =
+            json!({"rounds": drafts.n_rounds, "drafted": drafts.n_drafted, "accepted": drafts.n_accepted});
+        record["kpis"]["token-acceptance-rate"] = kpis.acceptance_rate().into();
+    }
+    if !reply.streams.is_empty() {
+        let stream = |r: &StreamReply| {
+            let tokens: Vec<u32> = r.tokens.iter().map(|t| t.0).collect();
+            json!({"tokens": tokens, "text": r.text, "stop": r.stop.name(), "status": r.stop.genie_status()})
+        };
+        record["streams"] = reply.streams.iter().map(stream).collect();
+    }
+    record
 }
 
 fn stats(printer: &Printer, reply: &Reply) {
@@ -473,5 +507,12 @@ fn stats(printer: &Printer, reply: &Reply) {
     }
     printer.info(format_args!("first token    {first}"));
     printer.info(format_args!("generation     {:>6} tokens, {}", kpis.n_generated, rate(kpis.generation_rate())));
+    if let Some(drafts) = kpis.speculation {
+        let share = drafts.acceptance().map_or(String::new(), |share| format!(" ({:.0} %)", share * 100.0));
+        printer.info(format_args!(
+            "drafts         {:>6} steps, {} of {} tokens accepted{share}",
+            drafts.n_rounds, drafts.n_accepted, drafts.n_drafted
+        ));
+    }
     printer.info(format_args!("stopped by     {}", reply.stop));
 }

@@ -144,7 +144,9 @@ fn of_dialog(error: &DialogError) -> Option<&'static str> {
         DialogError::UnknownKind { .. } | DialogError::EmptyStopSequence { .. } => Some("invalid-config"),
         DialogError::RandomState(_) | DialogError::NoDialogSaved => Some("invalid-session"),
         DialogError::NothingToSave => Some("nothing-to-save"),
-        DialogError::Empty => Some("invalid-argument"),
+        DialogError::Empty | DialogError::StreamCount { .. } | DialogError::TokensRefused { .. } => {
+            Some("invalid-argument")
+        }
         _ => None,
     }
 }
@@ -198,6 +200,8 @@ fn of_compiler(error: &CompileError) -> Option<&'static str> {
         | CompileError::ZeroLayersPerSplit
         | CompileError::LayersPerSplitInMono { .. }
         | CompileError::OneFileForChip { .. }
+        | CompileError::AdapterName { .. }
+        | CompileError::AdapterTwice { .. }
         | CompileError::TestModel { .. } => Some("invalid-argument"),
         CompileError::UnknownTarget { .. }
         | CompileError::NoFloat16 { .. }
@@ -222,7 +226,9 @@ fn of_compiler(error: &CompileError) -> Option<&'static str> {
         CompileError::Bundle(error) => of_bundle(error),
         CompileError::Backend(error) => of_backend(error),
         CompileError::Cancelled => Some("interrupted"),
-        CompileError::NoFile { .. } | CompileError::NoModel { .. } => Some("not-found"),
+        CompileError::NoFile { .. } | CompileError::NoModel { .. } | CompileError::NoAdapter { .. } => {
+            Some("not-found")
+        }
         CompileError::File(error) => of_file(error),
         CompileError::NotProved { .. } => Some("invalid-bundle"),
         CompileError::Io { .. } => None,

@@ -113,6 +113,17 @@ impl KvCache {
         Ok(())
     }
 
+    /// Lets a sequence go on at a later position than behind its last row.
+    ///
+    /// # Errors
+    /// [`KvError::Refused`].
+    pub fn skip_to(&mut self, seq: SeqId, pos: usize) -> Result<(), KvError> {
+        self.ensure_supported("skip", seq)?;
+        self.positions.mix();
+        self.extend_to(seq, pos);
+        Ok(())
+    }
+
     /// Gives `dst` rows of its own with what `src` has in a range.
     ///
     /// # Errors

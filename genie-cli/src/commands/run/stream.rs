@@ -1,7 +1,7 @@
 //! Streams the reply of `genie run` until it is over, its reader has left, a write fails, or a signal came.
 
 use anyhow::Error;
-use open_genie::{Prompt, Reply, SentenceCode, Session};
+use open_genie::{Prompt, Reply, SentenceCode, Session, Token};
 
 use crate::interrupt::Deferred;
 use crate::printer::Printer;
@@ -15,6 +15,36 @@ pub struct Manner {
     pub code: SentenceCode,
     /// The reply leaves room for a next turn.
     pub keep_room: bool,
+    /// There are several replies: whole lines are printed, led by the number of their reply.
+    pub several: bool,
+}
+
+/// Lines of several replies, each printed once it is whole.
+#[derive(Default)]
+struct Lines {
+    unfinished: Vec<String>,
+}
+
+impl Lines {
+    fn print(&mut self, printer: &Printer, token: &Token) -> anyhow::Result<()> {
+        if self.unfinished.len() <= token.stream {
+            self.unfinished.resize(token.stream + 1, String::new());
+        }
+        let line = &mut self.unfinished[token.stream];
+        line.push_str(&token.text);
+        while let Some(end) = line.find('\n') {
+            let rest = line.split_off(end + 1);
+            printer.data(&format!("{}| {line}", token.stream + 1))?;
+            *line = rest;
+        }
+        Ok(())
+    }
+
+    /// What is left when the replies are over.
+    fn finish(self, printer: &Printer) -> anyhow::Result<()> {
+        let left = self.unfinished.iter().enumerate().filter(|(_, line)| !line.is_empty());
+        left.map(|(number, line)| printer.data(&format!("{}| {line}\n", number + 1))).collect()
+    }
 }
 
 /// A reply, whole or as far as it came.
@@ -54,12 +84,13 @@ pub fn stream(
         stop.stop();
     }
     let room = if manner.keep_room { generation.keep_room() } else { None };
-    let mut end = End::Kept;
+    let (mut end, mut lines) = (End::Kept, Lines::default());
     for token in &mut generation {
         match token {
             Ok(token) if manner.silent || token.stop.is_some() => {}
             Ok(token) => {
-                if let Err(error) = printer.data(&token.text) {
+                let printed = if manner.several { lines.print(printer, &token) } else { printer.data(&token.text) };
+                if let Err(error) = printed {
                     end = End::Output(error);
                     break;
                 }
@@ -72,6 +103,9 @@ pub fn stream(
                 break;
             }
         }
+    }
+    if let (End::Kept, Err(error)) = (&end, lines.finish(printer)) {
+        end = End::Output(error);
     }
     Streamed { reply: generation.stop_here(), room, end }
 }

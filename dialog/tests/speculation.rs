@@ -1,0 +1,444 @@
+//! Kinds that draft: whatever the settings, the models, and what happens to the dialog between replies, a reply is that of
+//! `basic`, and a sampled one has its distribution. A kind is a row of [`KINDS`].
+
+mod common;
+
+use common::{context, ids, raw, tokenizer};
+use dialog::config::ContextSettings;
+use dialog::kinds::{Basic, Lookup, LookupSettings, Spd};
+use dialog::sampler::{Mt19937, SamplerRules};
+use dialog::{Dialog, DialogKind, Reply, Sampler, SamplerSettings, SentenceCode};
+use engine::{EngineError, Overflow, StepLog, StopFlag, TokenModel, Transcript};
+use genie_types::TokenId;
+use proptest::prelude::*;
+
+/// Letters and a few more, all of them ids of the tokenizer.
+const N_VOCAB: usize = 128;
+
+/// A model whose logits follow from the last `order` tokens. `noise` makes it another one in part of its rows.
+struct Toy {
+    n_vocab: usize,
+    order: usize,
+    noise: u64,
+    context_size: usize,
+    widest: usize,
+    past: Transcript,
+    logits: Vec<f32>,
+    steps: StepLog,
+}
+
+impl Toy {
+    fn new(n_vocab: usize, order: usize, noise: u64) -> Self {
+        let (past, logits, steps) = (Transcript::default(), vec![0.0; n_vocab], StepLog::new(vec!["toy".into()], 0));
+        Self { n_vocab, order, noise, context_size: 4_096, widest: 32, past, logits, steps }
+    }
+
+    /// Of `noise` in 100 contexts the answers are others.
+    fn row(&mut self) {
+        let tokens = self.past.tokens();
+        let tail = &tokens[tokens.len().saturating_sub(self.order)..];
+        let mut state = tail.iter().fold(17, |h: u64, token| mix(h ^ u64::from(token.0)));
+        if mix(state ^ 0x5eed) % 100 < self.noise {
+            state = mix(state ^ self.noise);
+        }
+        for (id, logit) in (0_u64..).zip(&mut self.logits) {
+            *logit = (mix(state ^ (id << 32)) % 4_000) as f32 / 1_000.0;
+        }
+    }
+}
+
+fn mix(x: u64) -> u64 {
+    let x = (x ^ (x >> 31)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    x ^ (x >> 29)
+}
+
+impl TokenModel for Toy {
+    fn vocab_size(&self) -> usize {
+        self.n_vocab
+    }
+    fn widest_step(&self) -> Option<usize> {
+        Some(self.widest)
+    }
+    fn context_size(&self) -> usize {
+        self.context_size
+    }
+    fn n_past(&self) -> usize {
+        self.past.len()
+    }
+    fn transcript(&self) -> &Transcript {
+        &self.past
+    }
+    fn mark_generated(&mut self, index: usize) {
+        self.past.mark_generated(index);
+    }
+    fn stop_flag(&self) -> Option<StopFlag> {
+        None
+    }
+    fn process(&mut self, tokens: &[TokenId]) -> Result<&[f32], EngineError> {
+        assert!(!tokens.is_empty());
+        self.prefill(tokens)?;
+        self.row();
+        Ok(&self.logits)
+    }
+    fn prefill(&mut self, tokens: &[TokenId]) -> Result<(), EngineError> {
+        assert!(tokens.iter().all(|token| (token.0 as usize) < self.n_vocab.max(300)), "{tokens:?}");
+        let (n_past, n_new) = (self.past.len(), tokens.len());
+        if n_past + n_new > self.context_size {
+            return Err(Overflow::ContextExceeded { n_past, n_new, limit: self.context_size }.into());
+        }
+        self.past.extend(tokens, n_past);
+        Ok(())
+    }
+    fn process_rows(&mut self, tokens: &[TokenId], each: &mut dyn FnMut(usize, &[f32])) -> Result<(), EngineError> {
+        assert!(tokens.len() <= self.widest, "a draft in one step");
+        if self.past.len() + tokens.len() > self.context_size {
+            let (n_past, n_new) = (self.past.len(), tokens.len());
+            return Err(Overflow::ContextExceeded { n_past, n_new, limit: self.context_size }.into());
+        }
+        for (place, token) in tokens.iter().enumerate() {
+            self.prefill(&[*token])?;
+            self.row();
+            each(place, &self.logits);
+        }
+        Ok(())
+    }
+    fn rewind(&mut self, n_past: usize) -> Result<(), EngineError> {
+        assert!(n_past <= self.past.len(), "rewind ahead");
+        self.past.truncate(n_past);
+        Ok(())
+    }
+    fn reset(&mut self) -> Result<(), EngineError> {
+        self.rewind(0)
+    }
+    fn steps(&self) -> &StepLog {
+        &self.steps
+    }
+}
+
+/// A kind with its settings drawn from three numbers, and whether it needs a second model.
+struct Row {
+    name: &'static str,
+    make: fn([usize; 3]) -> Box<dyn DialogKind>,
+    needs_second: bool,
+    /// Sampled replies are those of `basic`, draw by draw.
+    draws_as_basic: bool,
+}
+
+/// The kinds that must reply as `basic` does.
+const KINDS: &[Row] = &[
+    Row {
+        name: "lookup",
+        make: |[len, longest, shortest]| {
+            Box::new(Lookup::new(LookupSettings { shortest: shortest % 4, longest: longest % 6, draft_len: len }))
+        },
+        needs_second: false,
+        draws_as_basic: true,
+    },
+    Row { name: "spd", make: |[len, ..]| Box::new(Spd::new(len)), needs_second: true, draws_as_basic: false },
+];
+
+/// What happens in a dialog.
+#[derive(Clone, Debug)]
+enum Event {
+    Ask(Vec<u32>, usize),
+    Say(String, usize),
+    BeginAndEnd(Vec<u32>, usize),
+    RewindTo(usize, Vec<u32>),
+    Reset,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let tokens = || prop::collection::vec(32_u32..128, 0..12);
+    prop_oneof![
+        4 => (tokens(), 0_usize..40).prop_map(|(t, n)| Event::Ask(t, n)),
+        3 => ("[a-e ]{1,12}", 1_usize..40).prop_map(|(t, n)| Event::Say(t, n)),
+        1 => (tokens(), 1_usize..20).prop_map(|(t, n)| Event::BeginAndEnd(t, n)),
+        2 => (0_usize..40, tokens()).prop_map(|(n, t)| Event::RewindTo(n, t)),
+        1 => Just(Event::Reset),
+    ]
+}
+
+/// Everything that a caller sees of it.
+fn live(mut dialog: Dialog, events: &[Event]) -> Vec<String> {
+    let mut log = Vec::new();
+    let shown = |reply: Result<Reply, dialog::DialogError>| match reply {
+        Ok(reply) => format!("{:?} {:?} {} {:?}", raw(&reply.tokens), reply.text, reply.stop, raw(&reply.input)),
+        Err(error) => error.to_string(),
+    };
+    for event in events {
+        let control = dialog.control();
+        match event {
+            Event::Ask(tokens, n) => {
+                control.set_max_num_tokens(Some(*n));
+                log.push(shown(dialog.token_query(&ids(tokens.clone()), SentenceCode::Complete, |_| ())));
+            }
+            Event::Say(text, n) => {
+                control.set_max_num_tokens(Some(*n));
+                log.push(shown(dialog.query(text, SentenceCode::Complete, |_| ())));
+            }
+            Event::BeginAndEnd(tokens, n) => {
+                control.set_max_num_tokens(Some(*n));
+                log.push(shown(dialog.token_query(&ids(tokens.clone()), SentenceCode::Begin, |_| ())));
+                log.push(shown(dialog.token_query(&ids([65]), SentenceCode::End, |_| ())));
+            }
+            Event::RewindTo(n, tokens) => {
+                let mut whole = raw(&dialog.history());
+                whole.truncate(*n);
+                whole.extend(tokens);
+                control.set_max_num_tokens(Some(9));
+                log.push(shown(dialog.token_query(&ids(whole), SentenceCode::Rewind, |_| ())));
+            }
+            Event::Reset => dialog.reset().unwrap(),
+        }
+        log.push(format!("{:?} {}", raw(&dialog.history()), dialog.n_past()));
+    }
+    log
+}
+
+#[derive(Clone, Debug)]
+struct Case {
+    kind: usize,
+    numbers: [usize; 3],
+    order: usize,
+    noise: u64,
+    draft_room: usize,
+    context_size: usize,
+    widest: usize,
+    eos: u32,
+    stop: Option<String>,
+    sampled: bool,
+    genie: bool,
+    events: Vec<Event>,
+}
+
+fn case() -> impl Strategy<Value = Case> {
+    let numbers = [1_usize..12, 0..12, 0..12];
+    let edges = (24_usize..160, 8_usize..200, 2_usize..33);
+    (
+        0..KINDS.len(),
+        numbers,
+        (1_usize..3, 0_u64..101),
+        edges,
+        (90_u32..128, prop::option::of("[a-e]{1,2}")),
+        any::<[bool; 2]>(),
+        prop::collection::vec(event(), 1..5),
+    )
+        .prop_map(
+            |(
+                kind,
+                numbers,
+                (order, noise),
+                (context_size, draft_room, widest),
+                (eos, stop),
+                [sampled, genie],
+                events,
+            )| {
+                Case {
+                    kind,
+                    numbers,
+                    order,
+                    noise,
+                    draft_room,
+                    context_size,
+                    widest,
+                    eos,
+                    stop,
+                    sampled,
+                    genie,
+                    events,
+                }
+            },
+        )
+}
+
+fn dialog_of(case: &Case, row: Option<&Row>) -> Dialog {
+    let model = Toy { context_size: case.context_size, widest: case.widest, ..Toy::new(N_VOCAB, case.order, 0) };
+    let context = ContextSettings { bos: Some(TokenId(1)), eos: ids([case.eos]), size: case.context_size, ..context() };
+    let sampled = case.sampled && row.is_none_or(|row| row.draws_as_basic) && KINDS[case.kind].draws_as_basic;
+    let sampler = match sampled {
+        true => SamplerSettings::default().with_seed(Some(7)).with_top_k(5).with_temp(2.0).unwrap(),
+        false => SamplerSettings::argmax(),
+    };
+    let rules = if case.genie { SamplerRules::Genie } else { SamplerRules::Documented };
+    let mut dialog = Dialog::from_parts(context, sampler.with_rules(rules), tokenizer(), Box::new(model));
+    dialog.set_stop_sequences(case.stop.iter().cloned().collect()).unwrap();
+    let Some(row) = row else { return dialog };
+    if row.needs_second {
+        let second = Toy { context_size: case.draft_room, ..Toy::new(N_VOCAB, case.order, case.noise) };
+        dialog = dialog.with_second(Box::new(second)).unwrap();
+    }
+    let [len, ..] = case.numbers;
+    dialog.with_kind((row.make)([len.min(case.widest - 1), case.numbers[1], case.numbers[2]]))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 10_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_kind_replies_as_basic_does(case in case()) {
+        let row = &KINDS[case.kind];
+        let plain = live(dialog_of(&case, None), &case.events);
+        prop_assert_eq!(live(dialog_of(&case, Some(row)), &case.events), plain, "{}", row.name);
+    }
+}
+
+#[test]
+fn a_thousand_tokens_are_those_of_basic_and_drafts_are_accepted() {
+    for row in KINDS {
+        for noise in [0, 30, 100] {
+            let reply = |row: Option<&Row>| {
+                let case = Case {
+                    kind: 0,
+                    numbers: [7, 4, 1],
+                    order: 2,
+                    noise,
+                    draft_room: 2_000,
+                    context_size: 2_000,
+                    widest: 8,
+                    eos: 500,
+                    stop: None,
+                    sampled: false,
+                    genie: false,
+                    events: Vec::new(),
+                };
+                let mut dialog = dialog_of(&case, row);
+                dialog.control().set_max_num_tokens(Some(1_000));
+                dialog.token_query(&ids([65, 66, 67]), SentenceCode::Complete, |_| ()).unwrap()
+            };
+            let (plain, ours) = (reply(None), reply(Some(row)));
+            assert_eq!((plain.tokens.len(), &ours.tokens), (1_000, &plain.tokens), "{}, noise {noise}", row.name);
+            let counts = ours.kpis.speculation.unwrap();
+            assert!(counts.n_accepted <= counts.n_drafted && counts.n_rounds > 0, "{counts:?}");
+            match (row.needs_second, noise) {
+                (true, 0) => assert_eq!(counts.acceptance(), Some(1.0), "{}: {counts:?}", row.name),
+                (true, 100) => assert!(counts.n_rounds < 40, "{}: it backs off, {counts:?}", row.name),
+                _ => assert!(counts.n_accepted > 0, "{}: {counts:?}", row.name),
+            }
+        }
+    }
+}
+
+/// Transitions between the tokens of a small vocabulary, counted over many replies.
+fn transitions(settings: &SamplerSettings, n: usize, n_vocab: usize, with_draft: bool) -> Vec<Vec<f64>> {
+    let mut counts = vec![vec![0.0; n_vocab]; n_vocab];
+    let mut left = n;
+    for seed in 0.. {
+        let model = Toy::new(n_vocab, 1, 0);
+        let context = ContextSettings { bos: None, eos: Vec::new(), size: 4_096, n_vocab, ..context() };
+        let settings = settings.clone().with_seed(Some(seed));
+        let mut dialog = Dialog::from_parts(context, settings, tokenizer(), Box::new(model));
+        if with_draft {
+            let draft = Toy::new(n_vocab, 1, 100);
+            dialog = dialog.with_second(Box::new(draft)).unwrap().with_kind(Box::new(Spd::new(3)));
+        } else {
+            dialog = dialog.with_kind(Box::new(Basic));
+        }
+        dialog.control().set_max_num_tokens(Some(1_000));
+        let reply = dialog.token_query(&ids([seed % n_vocab as u32]), SentenceCode::Complete, |_| ()).unwrap();
+        for pair in raw(&reply.tokens).windows(2) {
+            counts[pair[0] as usize][pair[1] as usize] += 1.0;
+            left = left.saturating_sub(1);
+        }
+        if left == 0 {
+            return counts;
+        }
+    }
+    unreachable!("it counts until enough")
+}
+
+/// Chi-square of counted transitions against those that a model's rows ask for, with its degrees of freedom.
+fn chi_square(counts: &[Vec<f64>], settings: &SamplerSettings, noise: u64) -> (f64, f64) {
+    let n_vocab = counts.len();
+    let (mut sum, mut freedom) = (0.0, 0.0);
+    for (from, row) in counts.iter().enumerate() {
+        let mut toy = Toy::new(n_vocab, 1, noise);
+        let logits = toy.process(&ids([from as u32])).unwrap().to_vec();
+        let mut chances = dialog::sampler::Chances::default();
+        Sampler::new(settings.clone()).chances(&logits, &mut chances).unwrap();
+        let total: f64 = row.iter().sum();
+        for (to, n) in row.iter().enumerate() {
+            let expected = total * chances.of(TokenId(to as u32));
+            if expected == 0.0 {
+                sum += if *n > 0.0 { 1e9 } else { 0.0 };
+            } else {
+                sum += (n - expected).powi(2) / expected;
+                freedom += 1.0;
+            }
+        }
+        freedom -= 1.0;
+    }
+    (sum, freedom)
+}
+
+#[test]
+fn sampled_replies_have_the_distribution_of_the_target() {
+    let base = || SamplerSettings::default().with_temp(1.0).unwrap().with_top_p(1.0).unwrap();
+    for (name, settings) in [
+        ("all tokens", base()),
+        ("hot, 5 of 8", base().with_top_k(5).with_temp(1.5).unwrap()),
+        ("0.8 of the mass", base().with_top_k(8).with_top_p(0.8).unwrap()),
+        ("libGenie's draws", base().with_top_k(6).with_rules(SamplerRules::Genie)),
+    ] {
+        let counts = transitions(&settings, 100_000, 8, true);
+        let (sum, freedom) = chi_square(&counts, &settings, 0);
+        let limit = freedom + 5.0 * (2.0 * freedom).sqrt();
+        assert!(sum < limit, "{name}: chi-square {sum:.1} over {freedom} degrees of freedom");
+        // The test can tell: the draft's own distribution is another one.
+        let (of_draft, _) = chi_square(&counts, &settings, 100);
+        assert!(of_draft > 100.0 * limit, "{name}: {of_draft:.1}");
+        // And the measure is fair to `basic`.
+        let (plain, _) = chi_square(&transitions(&settings, 100_000, 8, false), &settings, 0);
+        assert!(plain < limit, "{name}: basic has {plain:.1}");
+    }
+}
+
+#[test]
+fn a_drafted_token_is_tested_with_the_first_word_of_two() {
+    let settings = SamplerSettings::default().with_seed(Some(11)).with_temp(1.0).unwrap().with_top_p(1.0).unwrap();
+    // Of two tokens; the draft is sure of token 0, the model gives it 1/4.
+    let row = [0.0, 3.0_f32.ln()];
+    let mut draft = dialog::sampler::Chances::default();
+    let sure = [0.0, f32::NEG_INFINITY];
+    Sampler::new(settings.clone()).chances(&sure, &mut draft).unwrap();
+    let (mut sampler, mut words) = (Sampler::new(settings), Mt19937::new(11));
+    let mut n_accepted = 0;
+    for _ in 0..1_000 {
+        let token = sampler.accept_or_replace(&row, TokenId(0), &draft).unwrap();
+        let u = f64::from(words.next_u32()) / 4_294_967_296.0;
+        words.next_u32();
+        let accepted = u < 0.25;
+        if !accepted {
+            words.next_unit();
+        }
+        assert_eq!(token, TokenId(u32::from(!accepted)));
+        n_accepted += usize::from(accepted);
+    }
+    assert!((200..300).contains(&n_accepted), "{n_accepted} of 1,000");
+    assert_eq!(sampler.save_rng(), words.to_text(), "nothing else was drawn");
+}
+
+#[test]
+fn models_that_do_not_go_together_are_refused() {
+    let with = |target: Toy, draft: Toy, len: usize| {
+        let dialog = Dialog::from_parts(context(), SamplerSettings::argmax(), tokenizer(), Box::new(target));
+        let mut dialog = dialog.with_second(Box::new(draft)).unwrap();
+        dialog.set_kind(Box::new(Spd::new(len))).map_err(|error| error.to_string())
+    };
+    let toy = |n_vocab| Toy::new(n_vocab, 1, 0);
+    assert_eq!(with(toy(64), toy(64), 31), Ok(()));
+    assert_eq!(with(toy(64), toy(80), 4), Ok(()), "ids that the target lacks are never drafted");
+    assert_eq!(
+        with(toy(64), toy(63), 4).unwrap_err(),
+        "a dialog of kind `spd` needs a draft model that knows all 64 tokens of the target, found one with a vocabulary of 63"
+    );
+    assert_eq!(
+        with(toy(64), toy(64), 32).unwrap_err(),
+        "a dialog of kind `spd` needs graphs that give logits for 33 tokens at once, found at most 32: a `draft-len` of up \
+         to 31 fits"
+    );
+    // A dialog that never gets its second model says so.
+    let alone = Dialog::from_parts(context(), SamplerSettings::argmax(), tokenizer(), Box::new(toy(300)));
+    let mut alone = alone.with_kind(Box::new(Spd::new(3)));
+    let error = alone.token_query(&ids([65]), SentenceCode::Complete, |_| ()).unwrap_err().to_string();
+    assert!(error.contains("needs a second model"), "{error}");
+}

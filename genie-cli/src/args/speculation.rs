@@ -1,0 +1,35 @@
+//! `--spec`, `--draft-len`, `--ngram`: how replies are sped up.
+
+use open_genie::{Options, Speculation};
+
+use super::number;
+
+/// Speculation.
+#[derive(clap::Args, Default, Clone)]
+pub struct SpeculationArgs {
+    /// Draft tokens and verify them in one step [default: what the config's `type` says]. `lookup`: what followed the last
+    /// tokens before, in the prompt or the reply; `draft:BUNDLE`: what a smaller model with the same vocabulary says. Greedy
+    /// replies stay the same.
+    #[arg(long, value_name = "lookup|draft:BUNDLE")]
+    pub spec: Option<Speculation>,
+    /// Most tokens of a draft [default: 7 for `lookup`, 4 for `draft`].
+    #[arg(long, value_name = "TOKENS", value_parser = number::at_least_one, requires = "spec")]
+    pub draft_len: Option<usize>,
+    /// Most tokens that `lookup` compares, at least 2 [default: 4].
+    #[arg(long, value_name = "TOKENS", value_parser = number::at_least_one, requires = "spec")]
+    pub ngram: Option<usize>,
+}
+
+impl SpeculationArgs {
+    /// Sets what the flags say.
+    pub fn apply(&self, options: Options) -> Options {
+        let Some(mut speculation) = self.spec.clone() else { return options };
+        if let Some(n) = self.draft_len {
+            speculation = speculation.with_draft_len(n);
+        }
+        if let Some(n) = self.ngram {
+            speculation = speculation.with_longest_ngram(n);
+        }
+        options.speculation(speculation)
+    }
+}
