@@ -79,6 +79,7 @@
 //! | [`Control`], [`Signal`] | stop, pause or limit a query from a callback or another thread |
 //! | [`DialogKind`], [`Decoding`] | another way to generate, in [`kinds`]; docs/add-a-dialog-kind.md |
 //! | [`Sampler`], [`SamplerSettings`] | penalties, top-k, top-p, temperature, the mt19937 draw |
+//! | [`Grammar`], [`GrammarKind`] | what a reply must follow: JSON schema, regex, EBNF, Lark; [`Dialog::set_grammar`] |
 //! | [`Tokenizer`], [`Detokenizer`] | Hugging Face's `tokenizer.json`; text that never splits a character |
 //! | [`DialogConfig`] | Genie's dialog JSON (API 1.21) as checked values |
 //! | [`QueryKpis`], [`Profile`], [`Kpis`] | counts and times, the profile file in Genie's shape, the line of Genie's log |
@@ -105,6 +106,7 @@ pub use conversation::{
     StreamReply, Verified,
 };
 pub use genie_tokenizer::{Detokenizer, Tokenizer, TokenizerError};
+pub use grammar::{Grammar, GrammarError, GrammarKind};
 pub use kinds::DialogKind;
 pub use kpi::{Profile, QueryKpis};
 pub use kpi_text::{Kpi, Kpis};

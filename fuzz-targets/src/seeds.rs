@@ -9,7 +9,7 @@ use genie_bundle::calibration::{self, Calibration, Machine, StepCost};
 use genie_types::TokenId;
 use kvmanager::{CacheGroup, Keep, KvCache, KvForm, KvGeometry, KvOptions, Policy, SeqId, SplitGeometry, Variants};
 use qnn_api::{Backend, BackendOptions, Library};
-use session_store::{DialogState, GenieFolder, SavedSequence, SavedToken, Snapshot};
+use session_store::{DialogState, GenieFolder, GrammarState, SavedSequence, SavedToken, Snapshot};
 
 use crate::targets::models::tiny;
 use crate::targets::sessions::{folder_as_seed, schema};
@@ -134,7 +134,12 @@ fn session() -> Result<Snapshot> {
         model: schema().model,
         image: kv.export()?,
         sequences: vec![SavedSequence { seq: SeqId(0), tokens: SavedToken::prompt(&tokens) }],
-        dialog: Some(DialogState { unprocessed: Some(TokenId(8)), open: false, random_state: random_state() }),
+        dialog: Some(DialogState {
+            unprocessed: Some(TokenId(8)),
+            open: false,
+            random_state: random_state(),
+            grammar: Some(GrammarState { grammar: 7, tokens: vec![TokenId(8)], ended: false }),
+        }),
         ..Snapshot::default()
     })
 }

@@ -116,7 +116,7 @@ fn common_prefix(a: &str, b: &str) -> usize {
 }
 
 /// The byte of an entry such as `<0x0A>`.
-fn byte_of(entry: &str) -> Option<u8> {
+pub(crate) fn byte_of(entry: &str) -> Option<u8> {
     let hex = entry.strip_prefix("<0x")?.strip_suffix('>')?;
     if hex.len() == 2 { u8::from_str_radix(hex, 16).ok() } else { None }
 }

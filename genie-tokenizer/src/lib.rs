@@ -51,6 +51,7 @@ mod prove;
 mod quiet;
 #[cfg(test)]
 mod tests;
+mod token_bytes;
 mod tokenizer;
 mod utf8;
 

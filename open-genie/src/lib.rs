@@ -22,6 +22,7 @@
 //! | choose backend, SoC, clocks, threads, planner policy | [`Options`], [`BackendChoice`], [`Perf`], [`Pin`], [`PolicyChoice`] |
 //! | look at a bundle before loading it | [`Bundle`] |
 //! | generate text, chat, save and restore | [`Session`], [`Prompt`], [`Generation`], [`Token`], [`Template`] |
+//! | chat in messages, as the bundle's chat template writes them | [`Conversation`], [`chat_template`] |
 //! | apply LoRA adapters, switch them | [`Lora`], [`Session::apply_lora`] |
 //! | stop a reply from another thread; or a verification, a measurement | [`StopHandle`]; [`StopFlag`] |
 //! | work with tokens and logits; verify a bundle, measure perplexity | [`Model`], [`Verification`], [`Perplexity`] |
@@ -47,6 +48,7 @@ mod calibration;
 #[cfg(feature = "compile")]
 mod compile;
 mod config_keys;
+mod conversation;
 #[cfg(feature = "demo")]
 pub mod demo;
 mod encoder;
@@ -66,15 +68,17 @@ mod weights;
 
 pub use backend::{load_library, open_backend};
 pub use calibration::CalibrationContext;
+pub use chat_template;
 #[cfg(feature = "compile")]
 pub use compile::{Compiled, Proof, compile, prove};
+pub use conversation::{Conversation, MESSAGES_FILE, read_messages, remove_messages, write_messages};
 pub use dialog::kinds::LookupSettings;
 pub use dialog::{
-    DialogError, QueryKpis, Reply, RestoreNote, RestoreReport, SamplerSettings, SaveFormat, SaveReport, SentenceCode,
-    StopReason, StreamReply,
+    DialogError, Grammar, GrammarError, GrammarKind, QueryKpis, Reply, RestoreNote, RestoreReport, SamplerSettings,
+    SaveFormat, SaveReport, SentenceCode, StopReason, StreamReply,
 };
 pub use encoder::{Encoder, TextEmbedding};
-pub use engine::{LoraSwitch, PrefixCacheFault, SeqTokens, SequenceModel, StopFlag, TokenModel};
+pub use engine::{Grid, LoraSwitch, PrefixCacheFault, SeqTokens, SequenceModel, StopFlag, TokenModel};
 pub use error::{Error, Hint};
 pub use genie_types::TokenId;
 pub use kvmanager::SeqId;

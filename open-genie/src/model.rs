@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use chat_template::ChatTemplate;
 use dialog::sampler::SamplerRules;
-use dialog::{Dialog, DialogConfig, Tokenizer};
+use dialog::{Dialog, DialogConfig, Grammar, Tokenizer};
 use engine::{Engine, EngineConfig, EngineError, ModelHash, PrefixCache, StopFlag, TokenModel};
 use genie_bundle::calibration::CalibrationMismatch;
 use genie_bundle::config::Problem;
@@ -82,6 +83,14 @@ impl Bundle {
         Manifest::read(self.config.base()).is_ok_and(|manifest| manifest.source.mixed_rotation)
     }
 
+    /// The chat template that the bundle carries from its checkpoint; `None` if it has none.
+    ///
+    /// # Errors
+    /// [`Error::Template`].
+    pub fn chat_template(&self) -> Result<Option<ChatTemplate>, Error> {
+        Ok(chat_template::find::in_folder(self.config.base(), None)?)
+    }
+
     /// What an engine is opened with, apart from what a full context drops.
     pub(crate) fn engine_config(&self, options: &Options) -> EngineConfig {
         let mut config = self.config.engine().clone();
@@ -149,6 +158,7 @@ impl Bundle {
             in_full: false,
             prefix_cache: None,
             calibration_mismatch: None,
+            grammar: options.grammar.clone(),
             opening: began.elapsed(),
             threads,
             bundle: self,
@@ -183,6 +193,8 @@ pub struct Model {
     in_full: bool,
     prefix_cache: Option<PrefixCache>,
     calibration_mismatch: Option<CalibrationMismatch>,
+    /// What replies must follow, if not what the config says.
+    grammar: Option<Grammar>,
     opening: Duration,
     threads: Threads,
     bundle: Bundle,
@@ -210,7 +222,7 @@ impl Model {
     /// A session with an empty context.
     ///
     /// # Errors
-    /// The tokenizer cannot be loaded.
+    /// The tokenizer cannot be loaded; a grammar cannot be followed with it.
     pub fn into_session(self) -> Result<Session, Error> {
         let began = Instant::now();
         let as_genie = matches!(self.engine.policy(), Policy::Genie);
@@ -227,6 +239,9 @@ impl Model {
         }
         if as_genie {
             dialog.set_sampler(dialog.sampler().settings().clone().with_rules(SamplerRules::Genie));
+        }
+        if self.grammar.is_some() {
+            dialog.set_grammar(self.grammar.as_ref()).map_err(Error::Dialog)?;
         }
         dialog.set_prefix_cache(self.prefix_cache);
         dialog.set_init_time(self.opening + began.elapsed());

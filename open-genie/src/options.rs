@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use dialog::Grammar;
 use engine::{GraphProfile, ModeKind};
 use kvmanager::plan::{CostTable, Policy, Variants};
 use qnn_api::PerfPolicy;
@@ -35,6 +36,7 @@ pub struct Options {
     pub(crate) long_context: LongContext,
     pub(crate) reserved_tokens: Option<usize>,
     pub(crate) context_size: Option<usize>,
+    pub(crate) grammar: Option<Grammar>,
     pub(crate) speculation: Speculation,
 }
 
@@ -49,6 +51,7 @@ impl PartialEq for Options {
             && self.cache_folder == other.cache_folder
             && (self.long_context, self.reserved_tokens, self.context_size)
                 == (other.long_context, other.reserved_tokens, other.context_size)
+            && self.grammar == other.grammar
             && self.speculation == other.speculation
             && self.graph_profile.is_some() == other.graph_profile.is_some()
     }
@@ -137,6 +140,14 @@ impl Options {
     #[must_use]
     pub fn context_size(mut self, n: usize) -> Self {
         self.context_size = Some(n);
+        self
+    }
+
+    /// What replies must follow; otherwise what the config says. [`Session::set_grammar`](crate::Session::set_grammar) changes it
+    /// between prompts.
+    #[must_use]
+    pub fn grammar(mut self, grammar: Grammar) -> Self {
+        self.grammar = Some(grammar);
         self
     }
 

@@ -6,10 +6,10 @@ use std::path::Path;
 
 use dialog::sampler::SamplerRules;
 use dialog::{
-    Control, Dialog, DialogError, Profile, Reply, RestoreReport, SamplerSettings, SaveReport, SentenceCode, Signal,
-    StopReason,
+    Control, Dialog, DialogError, Grammar, Profile, Reply, RestoreReport, SamplerSettings, SaveReport, SentenceCode,
+    Signal, StopReason,
 };
-use engine::{PrefixCacheFault, StepLog};
+use engine::{Grid, PrefixCacheFault, StepLog};
 use genie_types::TokenId;
 use kvmanager::Admission;
 
@@ -223,6 +223,19 @@ impl Session {
         self.dialog.set_sampler(settings.with_rules(rules));
     }
 
+    /// What replies must follow, from the next prompt on; `None` lifts it.
+    ///
+    /// # Errors
+    /// The grammar cannot be followed with this vocabulary; the one before stays.
+    pub fn set_grammar(&mut self, grammar: Option<&Grammar>) -> Result<(), Error> {
+        self.dialog.set_grammar(grammar).map_err(Error::Dialog)
+    }
+
+    /// What replies must follow.
+    pub fn grammar(&self) -> Option<&Grammar> {
+        self.dialog.grammar()
+    }
+
     /// So many replies to each prompt from now on, which begin with its likeliest first tokens; a first token below the
     /// probability `p_threshold` begins none. [`Token::stream`] says which reply a piece belongs to, [`Reply::streams`] has
     /// all of them; the conversation goes on with the first, the likeliest.
@@ -260,6 +273,15 @@ impl Session {
     /// How many tokens still fit, special tokens included, and what stops the next one.
     pub fn admission(&self) -> Option<Admission> {
         self.dialog.admission()
+    }
+
+    /// Says that the tokens from place `first` of the history on, which are still to come, are an image's or a video's: they turn by frame, row
+    /// and column. For bundles whose positions are of a type `mrope`; see docs/positions.md.
+    ///
+    /// # Errors
+    /// A bundle whose tokens have one position, an empty grid, a place that is taken.
+    pub fn place_image(&mut self, first: usize, grid: Grid) -> Result<(), Error> {
+        self.dialog.place_grid(first, grid).map_err(Error::Dialog)
     }
 
     /// The graphs executed so far, in order.
@@ -366,7 +388,8 @@ impl Iterator for Generation<'_> {
                 State::Failed(error) => return error.take().map(Err),
             };
             match inner.step() {
-                Ok(Some(chunk)) if chunk.code == SentenceCode::End && chunk.text.is_empty() => {}
+                Ok(Some(chunk))
+                    if chunk.code == SentenceCode::End && chunk.text.is_empty() && chunk.tokens.is_empty() => {}
                 Ok(Some(chunk)) => {
                     let stream = chunk.stream;
                     let ids = chunk.tokens.iter().map(|&id| Token { id: Some(id), stream, ..Token::default() });

@@ -69,4 +69,4 @@ pub use names::{KV_MAGIC, VERSION};
 pub use prefix_store::PrefixStore;
 pub use restored::{RestoreNote, Restored, SaveFormat};
 pub use session::{SaveReport, read_second, read_session, save_session, save_session_of_two};
-pub use snapshot::{DialogState, SavedSequence, SavedToken, Snapshot};
+pub use snapshot::{DialogState, GrammarState, SavedSequence, SavedToken, Snapshot};

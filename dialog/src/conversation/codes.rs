@@ -74,6 +74,8 @@ pub enum StopReason {
     Aborted,
     /// [`Signal::Pause`](super::Signal::Pause); a query with [`SentenceCode::Resume`] goes on.
     Paused,
+    /// The grammar's text is complete, and the model has no token that says so.
+    GrammarEnd,
     /// Nothing was to be generated: a `BEGIN` or `CONTINUE` part, or a limit of 0 tokens.
     Prefilled,
 }
@@ -99,6 +101,7 @@ impl StopReason {
             Self::ContextLimit => "context-limit",
             Self::Aborted => "aborted",
             Self::Paused => "paused",
+            Self::GrammarEnd => "grammar-end",
             Self::Prefilled => "prefilled",
         }
     }

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use engine::{EngineError, PrefixCache, SeqId, TokenModel};
 use genie_types::TokenId;
+use grammar::{Allowed, Constraint};
 
 use super::codes::StopReason;
 use super::control::{Control, Signal};
@@ -38,6 +39,8 @@ pub(crate) struct ReplyWriter<'a> {
     pub(crate) sampler: &'a mut Sampler,
     pub(crate) context: &'a ContextSettings,
     pub(crate) query: &'a mut QueryState,
+    /// What the reply must follow.
+    pub(crate) grammar: Option<&'a mut Constraint>,
 }
 
 /// Why a reply ends.
@@ -49,11 +52,13 @@ struct End {
 
 /// What was drawn and delivered from the logits of one call of the model, to be applied to it once it has returned.
 #[derive(Default)]
-struct Drawn {
+pub(super) struct Drawn {
     /// The last token, and its place in the history: what stands before it was processed.
     last: Option<(usize, TokenId)>,
     /// Nothing more is drawn.
     over: Option<Result<End, DialogError>>,
+    /// How many tokens stay processed, where that is more than those before the last one drawn.
+    processed: Option<usize>,
 }
 
 /// What became of a draft.
@@ -85,6 +90,11 @@ impl Decoding<'_> {
         let Some(last) = self.unprocessed.filter(|_| self.n_left() > 0) else {
             return Ok(Some(StopReason::ContextLimit));
         };
+        if self.reply.grammar.is_some()
+            && let Some(stop) = self.jump(last)?
+        {
+            return Ok(stop);
+        }
         let (n_past, mut drawn) = (self.model.n_past(), Drawn::default());
         match self.model.process(&[last]) {
             Ok(logits) => drawn.draw(&mut self.reply, n_past + 1, logits),
@@ -141,7 +151,7 @@ impl Decoding<'_> {
 
     /// How many tokens the reply may still get: up to its limit, or until the context is full.
     pub fn n_wanted(&self) -> usize {
-        self.max_tokens().saturating_sub(self.reply.query.tokens.len()).min(self.n_left())
+        self.max_tokens().saturating_sub(self.reply.query.n_counted()).min(self.n_left())
     }
 
     /// Processes the token delivered last and a draft, has a token chosen from the logits of each row, and delivers those up to
@@ -151,7 +161,10 @@ impl Decoding<'_> {
         draft: &[TokenId],
         mut choose: impl FnMut(&mut ReplyWriter<'_>, usize, &[f32]) -> Result<TokenId, DialogError>,
     ) -> Result<Verified, DialogError> {
-        let draft = &draft[..draft.len().min(self.n_left().saturating_sub(1))];
+        let mut draft = &draft[..draft.len().min(self.n_left().saturating_sub(1))];
+        if let Some(grammar) = &mut self.reply.grammar {
+            draft = &draft[..grammar.n_valid(draft)];
+        }
         let max_tokens = self.max_tokens();
         let last = self.unprocessed.filter(|_| self.has_started() && !draft.is_empty());
         let Some(last) = last else { return Ok(Verified { n_accepted: 0, stop: self.advance()? }) };
@@ -159,11 +172,11 @@ impl Decoding<'_> {
         let (n_past, mut n_accepted, mut drawn) = (self.model.n_past(), 0, Drawn::default());
         let ran = self.model.process_rows(&tokens, &mut |row, logits| {
             // Behind a stop, a limit, or the first token that differs, nothing is drawn.
-            if drawn.over.is_none() && row == n_accepted && self.reply.query.tokens.len() < max_tokens {
+            if drawn.over.is_none() && row == n_accepted && self.reply.query.n_counted() < max_tokens {
                 let place = n_past + row + 1;
                 match choose(&mut self.reply, row, logits) {
                     Ok(token) => drawn.deliver(&mut self.reply, place, token),
-                    Err(e) => return drawn.over = Some(Err(e)),
+                    Err(e) => return drawn.refuse(place, e),
                 }
                 n_accepted += usize::from(drawn.last == draft.get(row).map(|token| (place, *token)));
             }
@@ -234,7 +247,7 @@ impl Decoding<'_> {
         if self.reply.query.tokens.is_empty() {
             return None;
         }
-        if self.reply.query.tokens.len() >= self.max_tokens() {
+        if self.reply.query.n_counted() >= self.max_tokens() {
             return Some(StopReason::MaxTokens);
         }
         self.control.take().map(|signal| match signal {
@@ -293,7 +306,7 @@ impl Decoding<'_> {
     }
 
     /// The model was stopped; its next call runs.
-    fn aborted(&self) -> StopReason {
+    pub(super) fn aborted(&self) -> StopReason {
         self.control.take();
         StopReason::Aborted
     }
@@ -310,12 +323,20 @@ impl Decoding<'_> {
 
     /// Brings the model to what was drawn after a call at `n_past`, whose first `n_generated` tokens are of the reply: a
     /// rejected draft, what a stop sequence forgets, and input from whose logits no token could be drawn are taken back.
-    fn apply(&mut self, n_past: usize, n_generated: usize, drawn: Drawn) -> Result<Option<StopReason>, DialogError> {
-        let kept = drawn.last.map_or(n_past, |(place, _)| place);
+    pub(super) fn apply(
+        &mut self,
+        n_past: usize,
+        n_generated: usize,
+        drawn: Drawn,
+    ) -> Result<Option<StopReason>, DialogError> {
+        let kept = drawn.processed.or(drawn.last.map(|(place, _)| place)).unwrap_or(n_past);
         (n_past..kept.min(n_past + n_generated)).for_each(|index| self.model.mark_generated(index));
         let end = drawn.over.transpose();
         let cut = end.as_ref().ok().and_then(|end| end.as_ref()?.cut);
-        *self.unprocessed = drawn.last.map(|(_, token)| token).filter(|_| cut.is_none());
+        *self.unprocessed = drawn.last.map(|(_, token)| token).filter(|_| cut.is_none() && drawn.processed.is_none());
+        if let (Some(cut), Some((place, _)), Some(grammar)) = (cut, drawn.last, &mut self.reply.grammar) {
+            grammar.forget((place + 1).saturating_sub(cut));
+        }
         let rewound = self.rewind(cut.unwrap_or(kept));
         match (end, rewound) {
             (Err(e), Err(error)) => {
@@ -327,7 +348,7 @@ impl Decoding<'_> {
     }
 
     /// Forgets what the model holds from `n_past` on; a cache that cannot be rewound is cleared, and the error returned.
-    fn rewind(&mut self, n_past: usize) -> Result<(), DialogError> {
+    pub(super) fn rewind(&mut self, n_past: usize) -> Result<(), DialogError> {
         if self.model.n_past() <= n_past {
             return Ok(());
         }
@@ -337,15 +358,43 @@ impl Decoding<'_> {
 
 impl Drawn {
     /// Draws the token at `place` from the logits of the one before it, and delivers it.
-    fn draw(&mut self, reply: &mut ReplyWriter<'_>, place: usize, logits: &[f32]) {
+    pub(super) fn draw(&mut self, reply: &mut ReplyWriter<'_>, place: usize, logits: &[f32]) {
         match reply.sample(logits) {
             Ok(token) => self.deliver(reply, place, token),
-            Err(e) => self.over = Some(Err(e)),
+            Err(e) => self.refuse(place, e),
         }
+    }
+
+    /// No token could be drawn at `place`: the reply is over.
+    fn refuse(&mut self, place: usize, error: DialogError) {
+        if matches!(error, DialogError::GrammarComplete) {
+            self.processed = Some(place);
+            self.over = Some(Ok(End { reason: StopReason::GrammarEnd, cut: None }));
+        } else {
+            self.over = Some(Err(error));
+        }
+    }
+
+    /// Delivers tokens that are certain, from `place` on; all of them, and what they end, stay processed.
+    pub(super) fn inject(&mut self, reply: &mut ReplyWriter<'_>, place: usize, tokens: &[TokenId]) {
+        for (place, token) in (place..).zip(tokens) {
+            reply.sampler.accept(*token);
+            self.deliver(reply, place, *token);
+            if self.over.is_some() {
+                return;
+            }
+        }
+        self.processed = Some(place + tokens.len());
+    }
+
+    /// Whether nothing more is drawn.
+    pub(super) fn is_over(&self) -> bool {
+        self.over.is_some()
     }
 
     fn deliver(&mut self, reply: &mut ReplyWriter<'_>, place: usize, token: TokenId) {
         self.last = Some((place, token));
+        self.processed = None;
         self.over = reply.deliver(place, token).transpose();
     }
 }
@@ -367,6 +416,7 @@ impl ReplyWriter<'_> {
     }
 
     pub(super) fn sample(&mut self, logits: &[f32]) -> Result<TokenId, DialogError> {
+        let logits = constrained(&mut self.grammar, self.context, self.sampler, logits)?;
         let token = self.sampler.sample(logits)?;
         self.sampler.accept(token);
         Ok(token)
@@ -375,11 +425,17 @@ impl ReplyWriter<'_> {
     /// Takes a token as the next of the reply, at `place` in the history, and checks whether it ends it.
     fn deliver(&mut self, place: usize, token: TokenId) -> Result<Option<End>, DialogError> {
         self.query.kpis.n_drawn += 1;
-        if self.context.eos.contains(&token) {
-            return Ok(Some(End { reason: StopReason::Eos, cut: None }));
+        let is_eos = self.context.eos.contains(&token);
+        let is_stop = is_eos || self.context.eot == Some(token);
+        if let Some(grammar) = &mut self.grammar {
+            grammar.accept(token, is_stop)?;
+            if is_stop && !self.query.tokens.is_empty() && self.sampler.settings().rules() == SamplerRules::Genie {
+                self.query.last_delivered = Some(token);
+            }
         }
-        if self.context.eot == Some(token) {
-            return Ok(Some(End { reason: StopReason::Eot, cut: None }));
+        if is_stop {
+            let reason = if is_eos { StopReason::Eos } else { StopReason::Eot };
+            return Ok(Some(End { reason, cut: None }));
         }
         let query = &mut *self.query;
         query.tokens.push(token);
@@ -396,6 +452,22 @@ impl ReplyWriter<'_> {
     fn stop_at(&self, m: Match) -> End {
         let sequence = self.query.rules.sequences.get(m.sequence).cloned().unwrap_or_default();
         End { reason: StopReason::StopSequence(sequence), cut: Some(m.token) }
+    }
+}
+
+/// The logits of the tokens that the grammar allows, all of them without one. libGenie's stop tokens are those of `eos-token`.
+pub(super) fn constrained<'r>(
+    grammar: &'r mut Option<&mut Constraint>,
+    context: &ContextSettings,
+    sampler: &Sampler,
+    logits: &'r [f32],
+) -> Result<&'r [f32], DialogError> {
+    let Some(grammar) = grammar else { return Ok(logits) };
+    let genie = sampler.settings().rules() == SamplerRules::Genie;
+    let stops: Vec<TokenId> = context.eos.iter().copied().chain(context.eot.filter(|_| !genie)).collect();
+    match grammar.allow(logits, &stops)? {
+        Allowed::Row(row) => Ok(row),
+        Allowed::Complete => Err(DialogError::GrammarComplete),
     }
 }
 

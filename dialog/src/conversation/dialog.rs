@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use engine::{Admission, ContextLimit, EngineError, Overflow, PrefixCache, TokenModel};
+use engine::{Admission, ContextLimit, EngineError, Grid, Overflow, PrefixCache, TokenModel};
 use genie_types::TokenId;
+use grammar::{Constraint, Grammar, Vocabulary};
 
 use super::codes::{SentenceCode, StopReason};
 use super::control::Control;
@@ -15,7 +16,7 @@ use super::query_plan::{self, QueryPlan};
 use super::query_state::QueryState;
 use super::reply::{Chunk, Reply};
 use super::reply_text::{ReplyText, StopRules};
-use crate::config::{ContextSettings, DialogConfig};
+use crate::config::{ContextSettings, DialogConfig, GrammarSettings};
 use crate::kinds::{self, Basic, DialogKind, Models};
 use crate::kpi::Profile;
 use crate::sampler::{Sampler, SamplerRules, SamplerSettings};
@@ -42,6 +43,10 @@ pub struct Dialog {
     /// Set while paused: the text side before the last token.
     pub(super) paused: Option<ReplyText>,
     prefix_cache: Option<PrefixCache>,
+    /// What replies must follow.
+    pub(super) grammar: Option<Box<Constraint>>,
+    /// The bytes of the tokens, once a grammar was set.
+    pub(super) vocabulary: Option<Vocabulary>,
     pub(super) profile: Profile,
 }
 
@@ -73,6 +78,9 @@ impl Dialog {
         let mut dialog = Self::from_parts(config.context().clone(), config.sampler().clone(), tokenizer, model);
         dialog.kind = kinds::open(config)?;
         dialog.set_stop_sequences(config.stop_sequences().to_vec())?;
+        if let Some(GrammarSettings { kind, path }) = config.grammar() {
+            dialog.set_grammar(Some(&Grammar::from_file(kind.parse()?, path)?))?;
+        }
         dialog.control.set_max_num_tokens(config.max_num_tokens());
         dialog.profile.created(began.elapsed());
         Ok(dialog)
@@ -102,6 +110,8 @@ impl Dialog {
             open: false,
             paused: None,
             prefix_cache: None,
+            grammar: None,
+            vocabulary: None,
             profile: Profile::default(),
         }
     }
@@ -224,11 +234,15 @@ impl Dialog {
 
     fn begin(&mut self, new: &[TokenId], code: SentenceCode, rules: StopRules) -> Result<Generation<'_>, DialogError> {
         let began = Instant::now();
-        let plan = self.plan(new, code)?;
+        let mut plan = self.plan(new, code)?;
         let (n_past, n_new, limit) = (plan.keep.min(self.n_past()), plan.input.len(), self.limit());
         if n_past + n_new > limit && !self.model.shifts_context() {
             return Err(Overflow::ContextExceeded { n_past, n_new, limit }.into());
         }
+        if code == SentenceCode::Rewind && !self.can_keep(plan.keep)? {
+            plan = QueryPlan { keep: 0, input: new.to_vec(), replay: None };
+        }
+        self.begin_grammar(code, new);
         let paused = self.paused.take().filter(|_| code == SentenceCode::Resume);
         let reply_text = paused.unwrap_or_else(|| ReplyText::new(&self.tokenizer));
         self.control.take(); // a signal from before this query is stale
@@ -256,8 +270,8 @@ impl Dialog {
     /// The parts that one step of a reply works with.
     pub(super) fn decoding<'a>(&'a mut self, query: &'a mut QueryState) -> (&'a mut dyn DialogKind, Decoding<'a>) {
         let limit = self.limit();
-        let Self { model, second, sampler, kind, context, control, unprocessed, prefix_cache, .. } = self;
-        let reply = ReplyWriter { sampler, context, query };
+        let Self { model, second, sampler, kind, context, control, unprocessed, prefix_cache, grammar, .. } = self;
+        let reply = ReplyWriter { sampler, context, query, grammar: grammar.as_deref_mut() };
         let (model, prefix_cache) = (&mut **model, prefix_cache.as_ref());
         let second = second.as_deref_mut();
         (&mut **kind, Decoding { model, second, unprocessed, prefix_cache, control, limit, reply })
@@ -345,6 +359,17 @@ impl Dialog {
         Ok(stop)
     }
 
+    /// Goes back to the first `keep` tokens; where long context has dropped what the next token needs, to none.
+    fn can_keep(&mut self, keep: usize) -> Result<bool, DialogError> {
+        match self.forget_from(keep) {
+            Err(DialogError::Engine(error)) if error.rows_are_gone() => {
+                self.forget_from(0)?;
+                Ok(false)
+            }
+            done => done.map(|()| true),
+        }
+    }
+
     /// Keeps the first `keep` tokens.
     fn forget_from(&mut self, keep: usize) -> Result<(), DialogError> {
         let n_past = self.n_past();
@@ -383,6 +408,9 @@ impl Dialog {
         self.kind.forget();
         self.unprocessed = None;
         self.sampler.reset();
+        if let Some(grammar) = &mut self.grammar {
+            grammar.restart();
+        }
         self.open = false;
         self.paused = None;
         Ok(())
@@ -440,6 +468,15 @@ impl Dialog {
         self.paused.is_some()
     }
 
+    /// Says that the tokens from that place of the history on will be an image's: [`TokenModel::place_grid`].
+    ///
+    /// # Errors
+    ///
+    /// Those of the model.
+    pub fn place_grid(&mut self, first: usize, grid: Grid) -> Result<(), DialogError> {
+        Ok(self.model.place_grid(first, grid)?)
+    }
+
     /// The model, for its step log.
     pub fn model(&self) -> &dyn TokenModel {
         &*self.model
@@ -453,6 +490,11 @@ impl Dialog {
     /// The tokenizer.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.tokenizer
+    }
+
+    /// The special tokens and sizes of the config.
+    pub fn context(&self) -> &ContextSettings {
+        &self.context
     }
 
     /// The sampler, for its seed and random state.

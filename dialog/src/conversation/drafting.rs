@@ -10,7 +10,7 @@
 use engine::EngineError;
 use genie_types::TokenId;
 
-use super::decoding::{Decoding, Verified};
+use super::decoding::{Decoding, Verified, constrained};
 use super::error::DialogError;
 use super::second::follow;
 use crate::sampler::Chances;
@@ -87,6 +87,7 @@ impl Decoding<'_> {
             if row == n || reply.sampler.settings().is_argmax() {
                 return reply.sample(logits);
             }
+            let logits = constrained(&mut reply.grammar, reply.context, reply.sampler, logits)?;
             let token = reply.sampler.accept_or_replace(logits, draft.tokens[row], &draft.chances[row])?;
             reply.sampler.accept(token);
             Ok(token)

@@ -6,6 +6,7 @@ use session_store::StoreError;
 use super::codes::SentenceCode;
 use crate::sampler::{RngStateError, SamplerError};
 use genie_tokenizer::TokenizerError;
+use grammar::GrammarError;
 
 /// Why a query could not be answered.
 #[derive(Debug, thiserror::Error)]
@@ -17,6 +18,12 @@ pub enum DialogError {
     /// No token could be drawn.
     #[error(transparent)]
     Sampler(#[from] SamplerError),
+    /// A grammar cannot be followed.
+    #[error(transparent)]
+    Grammar(#[from] GrammarError),
+    /// What the grammar wants is complete, and no stop token says so. A reply ends there: this is met where several are made at once.
+    #[error("the text that the grammar wants is complete, and the model has no stop token")]
+    GrammarComplete,
     /// The model failed.
     #[error(transparent)]
     Engine(EngineError),

@@ -45,9 +45,7 @@ impl<'d> Generation<'d> {
     /// not complete.
     pub fn step(&mut self) -> Result<Option<Chunk<'_>>, DialogError> {
         match self.advance() {
-            Ok(Some(SentenceCode::End)) => {
-                Ok(Some(Chunk { code: SentenceCode::End, tokens: &[], text: self.query.end_text, stream: 0 }))
-            }
+            Ok(Some(SentenceCode::End)) => Ok(Some(self.query.last_chunk())),
             Ok(Some(_)) => Ok(Some(self.query.chunk())),
             Ok(None) => Ok(None),
             Err(error) => {
@@ -59,7 +57,7 @@ impl<'d> Generation<'d> {
         }
     }
 
-    /// Moves on to the next chunk; `END` for the empty last one, anything else for one with content.
+    /// Moves on to the next chunk; `END` for the last one, which is empty as a rule, anything else for one with content.
     fn advance(&mut self) -> Result<Option<SentenceCode>, DialogError> {
         loop {
             if !self.query.pending.is_empty() && !matches!(self.stage, Stage::Over(_) | Stage::Failed) {
@@ -99,6 +97,11 @@ impl<'d> Generation<'d> {
                 }
                 Stage::Closing(stop) => {
                     let stop = stop.clone();
+                    if let Some(token) = self.query.last_delivered.take() {
+                        self.query.tokens.push(token);
+                        let text = self.dialog.tokenizer().id_to_token(token).unwrap_or_default();
+                        self.query.text.push_str(&text);
+                    }
                     self.end(stop);
                     return Ok(Some(SentenceCode::End));
                 }

@@ -124,6 +124,10 @@ impl Lanes {
     /// One step of all lanes that go on: their next tokens are processed, one more is drawn for each, in their order.
     pub(crate) fn step(&mut self, decoding: &mut Decoding<'_>) -> Result<Option<StopReason>, DialogError> {
         let Decoding { model, control, limit, reply, .. } = decoding;
+        if reply.grammar.is_some() {
+            let (expected, found) = ("no grammar".to_owned(), "a grammar, which has one reply to follow".to_owned());
+            return Err(DialogError::Kind { kind: "multistream", expected, found });
+        }
         let has_started = reply.query.first_token.is_some();
         // A lane cannot be paused: it would have to be resumed beside the others.
         if has_started && control.take().is_some() {

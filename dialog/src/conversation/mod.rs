@@ -9,6 +9,7 @@
 //! fills the context ends with [`StopReason::ContextLimit`], after which the dialog is usable.
 
 pub(crate) mod codes;
+mod constrained;
 mod control;
 pub(crate) mod decoding;
 mod dialog;
@@ -16,6 +17,7 @@ pub(crate) mod drafting;
 pub(crate) mod error;
 mod generation;
 mod history;
+mod jump;
 pub(crate) mod lanes;
 mod lora;
 mod query_plan;

@@ -36,6 +36,10 @@ pub(crate) struct QueryState {
     pub(super) text: String,
     /// Where the chunk in the making begins, in `tokens` and in `text`.
     pub(super) chunk: (usize, usize),
+    /// Tokens that do not count for the limit.
+    pub(super) n_uncounted: usize,
+    /// A stop token that is delivered with the end, as libGenie does at the end of a grammar.
+    pub(super) last_delivered: Option<TokenId>,
     /// Most tokens of this reply, beside the dialog's limit.
     pub(super) max_tokens: usize,
     /// Where the chunks of the tokens that were not given out yet end: each token has one of its own.
@@ -67,6 +71,8 @@ impl QueryState {
             tokens: Vec::new(),
             text: String::new(),
             chunk: (0, 0),
+            n_uncounted: 0,
+            last_delivered: None,
             max_tokens: usize::MAX,
             ends: VecDeque::with_capacity(16),
             n_chunks: 0,
@@ -110,6 +116,26 @@ impl QueryState {
         let (tokens, texts) = self.ends.pop_front().unwrap_or((self.tokens.len(), self.text.len()));
         let (token, text) = std::mem::replace(&mut self.chunk, (tokens, texts));
         Chunk { code, tokens: &self.tokens[token..tokens], text: &self.text[text..texts], stream: 0 }
+    }
+
+    /// The last chunk: what `last_delivered` has added, or what the kind of dialog has at its end.
+    pub(super) fn last_chunk(&mut self) -> Chunk<'_> {
+        let (token, text) = std::mem::replace(&mut self.chunk, (self.tokens.len(), self.text.len()));
+        let (tokens, text) = (&self.tokens[token..], &self.text[text..]);
+        Chunk { code: SentenceCode::End, tokens, text: if text.is_empty() { self.end_text } else { text }, stream: 0 }
+    }
+
+    /// The tokens whose chunks come behind the first `n` are one chunk.
+    pub(super) fn join_chunks(&mut self, n: usize) {
+        if let Some(last) = self.ends.back().copied().filter(|_| self.ends.len() > n) {
+            self.ends.truncate(n);
+            self.ends.push_back(last);
+        }
+    }
+
+    /// Tokens delivered, as the limit counts them.
+    pub(super) fn n_counted(&self) -> usize {
+        self.tokens.len().saturating_sub(self.n_uncounted)
     }
 
     /// A token was taken with its text: a chunk of its own.

@@ -8,9 +8,10 @@ use crate::kpi::QueryKpis;
 /// A piece of a reply, lent to the callback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunk<'a> {
-    /// `BEGIN` for the first, then `CONTINUE`; `END` for the last, which carries nothing. Streams have no `BEGIN`.
+    /// `BEGIN` for the first, then `CONTINUE`; `END` for the last, which carries nothing (as libGenie does: the stop token at
+    /// the end of a grammar). Streams have no `BEGIN`.
     pub code: SentenceCode,
-    /// One token, or none where only held-back text is given.
+    /// One token, several that came from one step, or none where only held-back text is given.
     pub tokens: &'a [TokenId],
     /// Text that is certain by now. Empty while a character or a stop sequence may still be completed.
     pub text: &'a str,
@@ -34,7 +35,7 @@ pub struct StreamReply {
 pub struct Reply {
     /// Why it is over.
     pub stop: StopReason,
-    /// Tokens delivered, those of a stop sequence included, EOS and EOT not.
+    /// Tokens delivered, those of a stop sequence included, EOS and EOT not (as libGenie does: at the end of a grammar).
     pub tokens: Vec<TokenId>,
     /// Their text, without the stop sequence.
     pub text: String,

@@ -47,8 +47,12 @@ impl Dialog {
             return Err(DialogError::NothingToSave);
         }
         let mut snapshot = self.model.snapshot()?;
-        snapshot.dialog =
-            Some(DialogState { unprocessed: self.unprocessed, open: self.open, random_state: self.sampler.save_rng() });
+        snapshot.dialog = Some(DialogState {
+            unprocessed: self.unprocessed,
+            open: self.open,
+            random_state: self.sampler.save_rng(),
+            grammar: self.saved_grammar(),
+        });
         Ok(snapshot)
     }
 
@@ -86,6 +90,7 @@ impl Dialog {
         self.unprocessed = state.unprocessed;
         self.open = state.open;
         self.paused = None;
+        self.restore_grammar(state.grammar.as_ref());
         self.kind.forget();
         Ok(())
     }

@@ -73,8 +73,11 @@ pub(super) const KEY_EFFECTS: &[(&str, KeyEffect)] = &[
     ("context/draft-n-vocab", Ignored("the draft's graphs have the number; libGenie does not read it either")),
     ("context/img-token", Ignored("a prompt is text or tokens")),
     ("context/embedding-length", Ignored("a prompt is text or tokens")),
-    ("context/grammar", Ignored("without a `backend` Genie does not read it either")),
-    ("context/grammar/backend", Refused("grammars are not yet supported; \"\" is none")),
+    ("context/grammar", Acts("what replies must follow; without a `backend` it is not read")),
+    ("context/grammar/backend", Acts("`xgrammar`: the grammar of `file` is followed; \"\" is none")),
+    ("context/grammar/type", Acts("the language of `file`: `json-schema`, `regex` or `ebnf`")),
+    ("context/grammar/file", Acts("the grammar, relative to the config")),
+    ("context/grammar/tokenizer-json", Ignored("the dialog's own tokenizer is used, as in Genie")),
     // sampler
     ("sampler", Acts("absent: libGenie's defaults, with a warning")),
     ("sampler/type", InPart("`basic`; `custom` is not yet supported")),
@@ -136,7 +139,12 @@ pub(super) const KEY_EFFECTS: &[(&str, KeyEffect)] = &[
     ("engine/backend/QnnHtp", Acts("")),
     ("engine/backend/QnnHtp/use-mmap", Acts("`true` maps the binaries; `false` reads them into memory")),
     ("engine/backend/QnnHtp/mmap-budget", HtpOnly("MB of a binary that are read at a time; 0 is no limit")),
-    ("engine/backend/QnnHtp/spill-fill-bufsize", Ignored("each context has a spill buffer of its own size")),
+    (
+        "engine/backend/QnnHtp/spill-fill-bufsize",
+        HtpOnly(
+            "bytes of one spill buffer for all binaries; where the library refuses it, each has its own, with a warning",
+        ),
+    ),
     (
         "engine/backend/QnnHtp/cpu-mask",
         Acts(
@@ -154,9 +162,11 @@ pub(super) const KEY_EFFECTS: &[(&str, KeyEffect)] = &[
     ("engine/backend/QnnHtp/shared-engine", Ignored("each session opens an engine of its own")),
     (
         "engine/backend/QnnHtp/enable-graph-switching",
-        Ignored("all selected graphs stay loaded; `execute-select-graphs` leaves out others"),
+        HtpOnly(
+            "graphs may take 1024 MB at a time, as libGenie sets it, and are swapped beyond; where the library refuses it, all stay loaded, with a warning",
+        ),
     ),
-    ("engine/backend/QnnHtp/graph-retention-order", Ignored("all selected graphs stay loaded")),
+    ("engine/backend/QnnHtp/graph-retention-order", HtpOnly("with `enable-graph-switching`: graphs that stay longest")),
     (
         "engine/backend/QnnHtp/graph-switching-lora-policy",
         Ignored("graphs are not switched: sections are applied at once"),

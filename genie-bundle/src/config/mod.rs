@@ -47,7 +47,7 @@ pub use problem::{ConfigError, Origin, Problem};
 pub use schema::MAX_THREADS;
 pub use settings::{
     BackendSettings, CacheGroupSettings, ContextSettings, DebugSettings, EmbeddingSettings, EngineRole, EngineSettings,
-    MOST_STREAMS, MultiStreamSettings, PenaltySettings, PositionSettings, SamplerSettings, TableDtype,
+    GrammarSettings, MOST_STREAMS, MultiStreamSettings, PenaltySettings, PositionSettings, SamplerSettings, TableDtype,
 };
 pub use support::DIALOG_KINDS;
 
@@ -135,6 +135,8 @@ impl GenieConfig {
         }
         let tables = values.engine.embedding.iter();
         files.extend(tables.map(|table| ("/dialog/embedding/lut-path".to_owned(), &table.path, Wanted::Table)));
+        let grammar = values.grammar.iter();
+        files.extend(grammar.map(|g| ("/dialog/context/grammar/file".to_owned(), &g.path, Wanted::Grammar)));
         files.extend(values.engine.lora.files().map(|(at, path)| (at, path, Wanted::Section)));
         let problems: Vec<Problem> = files
             .into_iter()
@@ -179,6 +181,11 @@ impl GenieConfig {
     /// What the engine is to be opened with; of two, the one that answers first (`primary`, `target`).
     pub fn engine(&self) -> &EngineSettings {
         &self.values.engine
+    }
+
+    /// The grammar of replies, if there is one.
+    pub fn grammar(&self) -> Option<&GrammarSettings> {
+        self.values.grammar.as_ref()
     }
 
     /// The same config with the other engine of two (`secondary`, `draft`) as its only one.

@@ -15,6 +15,8 @@ pub(super) enum Wanted {
     Tokenizer,
     /// A backend extension config.
     Extensions,
+    /// A grammar, in any of its languages.
+    Grammar,
     /// Rows of numbers, which may begin with any bytes.
     Table,
     /// Parts of a context binary, in a format that Qualcomm does not publish.
@@ -27,6 +29,7 @@ impl Wanted {
             Self::ContextBinary => "a context binary",
             Self::Tokenizer => "a `tokenizer.json`",
             Self::Extensions => "a backend extension config",
+            Self::Grammar => "the text of a grammar",
             Self::Table => "a table of embeddings",
             Self::Section => "a section of a context binary",
         }
@@ -38,6 +41,8 @@ impl Wanted {
             Self::ContextBinary => !kind.is_no_context_binary(),
             Self::Tokenizer => is_json(kind, &[JsonKind::Tokenizer, JsonKind::Other]),
             Self::Extensions => is_json(kind, &[JsonKind::Other]),
+            // Its own reader knows better than the first bytes do.
+            Self::Grammar => true,
             Self::Table | Self::Section => !matches!(
                 kind,
                 FileKind::HostBinary { .. }

@@ -46,6 +46,17 @@ pub(super) struct RawContext {
     pub(super) size: usize,
     pub(super) n_vocab: usize,
     pub(super) n_embd: Option<usize>,
+    pub(super) grammar: Option<RawGrammar>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct RawGrammar {
+    #[serde(default)]
+    pub(super) backend: String,
+    #[serde(default, rename = "type")]
+    pub(super) kind: String,
+    #[serde(default)]
+    pub(super) file: String,
 }
 
 #[derive(Deserialize)]
@@ -107,6 +118,10 @@ pub(super) struct RawHtp {
     pub(super) rope_theta: Option<f64>,
     #[serde(default)]
     pub(super) execute_select_graphs: Vec<String>,
+    #[serde(default)]
+    pub(super) enable_graph_switching: bool,
+    #[serde(default)]
+    pub(super) graph_retention_order: Vec<String>,
 }
 
 #[derive(Deserialize)]

@@ -27,6 +27,15 @@ pub struct ContextSettings {
     pub n_embd: Option<usize>,
 }
 
+/// The `grammar` block of the context.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GrammarSettings {
+    /// The language: `json-schema`, `regex`, `ebnf` or `lark`.
+    pub kind: String,
+    /// The grammar's file.
+    pub path: PathBuf,
+}
+
 /// The `sampler` block as written; what is absent is the sampler's to choose.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -211,6 +220,10 @@ pub struct BackendSettings {
     pub mmap_budget_mb: u64,
     /// Bytes of the spill-fill buffer shared by contexts; 0 is off.
     pub spill_fill_bytes: u64,
+    /// Graphs are swapped where they do not fit the chip's memory together.
+    pub graph_switching: bool,
+    /// Graphs that stay longest then.
+    pub retention_order: Vec<String>,
     /// CPUs to run on, bit 0 first; 0 is any.
     pub cpu_mask: u64,
     /// Wait busily for the NPU.

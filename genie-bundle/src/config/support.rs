@@ -21,11 +21,6 @@ pub(super) fn unsupported(root: &Node<'_>) -> Vec<Problem> {
     if d.get("sampler").and_then(|s| s.str("type")) == Some("custom") {
         out.push(not_yet(&d, "sampler", "sampler type `custom`"));
     }
-    if let Some(g) = d.get("context").and_then(|c| c.get("grammar"))
-        && let Some(backend) = g.str("backend").filter(|b| !b.is_empty())
-    {
-        out.push(not_yet(&g, "backend", &format!("grammar backend `{backend}`")));
-    }
     if let Some(h) = d.get("harmony")
         && (h.has("type") || h.str("chat-format").is_some_and(|f| f != "none"))
     {

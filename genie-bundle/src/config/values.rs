@@ -15,7 +15,7 @@ use super::problem::Problem;
 use super::raw::{OneOrMany, RawBackend, RawContext, RawDebug, RawDialog, RawEngine, RawMultiStream};
 use super::rules::parse_mask;
 use super::settings::{
-    BackendSettings, ContextSettings, DebugSettings, EmbeddingSettings, EngineSettings, MOST_STREAMS,
+    BackendSettings, ContextSettings, DebugSettings, EmbeddingSettings, EngineSettings, GrammarSettings, MOST_STREAMS,
     MultiStreamSettings, SamplerSettings,
 };
 
@@ -28,6 +28,7 @@ pub(super) struct Values {
     pub(super) tokenizer: PathBuf,
     pub(super) engine: EngineSettings,
     pub(super) backend: BackendSettings,
+    pub(super) grammar: Option<GrammarSettings>,
     /// The other engine of two.
     pub(super) second: Option<Box<(EngineSettings, BackendSettings)>>,
     pub(super) kinds: KindBlocks,
@@ -44,6 +45,8 @@ pub(super) fn values(raw: RawDialog, base: &Path, problems: &mut Vec<Problem>) -
         }
     }
     let context = context(&raw.context, problems);
+    let grammar = raw.context.grammar.filter(|grammar| !grammar.backend.is_empty());
+    let grammar = grammar.map(|g| GrammarSettings { path: resolve(base, &g.file), kind: g.kind });
     let sampler = raw.sampler.unwrap_or_default();
     // The schema compares in float64; the value must stay in range as the float32 that samplers use.
     if let Some(p) = sampler.token_penalty.as_ref().and_then(|p| p.repetition_penalty)
@@ -63,6 +66,7 @@ pub(super) fn values(raw: RawDialog, base: &Path, problems: &mut Vec<Problem>) -
         tokenizer: resolve(base, &raw.tokenizer.path),
         engine,
         backend,
+        grammar,
         second: second.map(Box::new),
         kinds,
         debug: raw.debug.and_then(|d| debug(&d)),
@@ -190,6 +194,8 @@ fn backend(raw: &RawBackend, base: &Path) -> BackendSettings {
         use_mmap: htp.use_mmap,
         mmap_budget_mb: htp.mmap_budget,
         spill_fill_bytes: htp.spill_fill_bufsize,
+        graph_switching: htp.enable_graph_switching,
+        retention_order: htp.graph_retention_order.clone(),
         cpu_mask: parse_mask(&htp.cpu_mask).unwrap_or(0),
         poll: htp.poll,
         kv_dim: htp.kv_dim.and_then(|n| usize::try_from(n).ok()),

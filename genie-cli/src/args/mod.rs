@@ -2,6 +2,8 @@
 
 mod backend;
 mod bundle;
+mod chat;
+mod grammar;
 mod long_context;
 mod lora;
 pub mod number;
@@ -14,6 +16,8 @@ mod verbosity;
 
 pub use backend::BackendArgs;
 pub use bundle::{BundleArgs, read_bundle};
+pub use chat::ChatArgs;
+pub use grammar::GrammarArgs;
 pub use long_context::LongContextArgs;
 pub use lora::LoraArgs;
 pub use policy::{PolicyArg, warn_of_doubts, warn_of_nominal_costs};

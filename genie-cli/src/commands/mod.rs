@@ -1,6 +1,7 @@
 //! The list of commands. Each is one file with its flags (`Args`) and its `run`; a new one adds `mod`, a variant and an arm.
 
 mod bench;
+mod chat;
 pub mod compile;
 mod config;
 mod doctor;
@@ -21,6 +22,8 @@ use crate::printer::Printer;
 pub enum Command {
     /// Generate text from a prompt.
     Run(Box<run::Args>),
+    /// Talk with a model.
+    Chat(Box<chat::Args>),
     /// Compile a Hugging Face folder or a GGUF file into a bundle.
     Compile(compile::Args),
     /// Show the graphs, variants, splits, tensors and sizes of a bundle or a context binary.
@@ -46,6 +49,7 @@ impl Command {
     pub fn json(&self) -> bool {
         match self {
             Self::Run(args) => args.json,
+            Self::Chat(_) => false,
             Self::Compile(args) => args.json,
             Self::Inspect(args) => args.json,
             Self::Plan(args) => args.json,
@@ -62,6 +66,7 @@ impl Command {
     pub fn run(self, printer: &Printer) -> Result<ExitStatus> {
         match self {
             Self::Run(args) => run::run(&args, printer),
+            Self::Chat(args) => chat::run(&args, printer),
             Self::Compile(args) => compile::run(&args, printer),
             Self::Inspect(args) => inspect::run(&args, printer),
             Self::Plan(args) => plan::run(&args, printer),

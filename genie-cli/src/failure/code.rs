@@ -11,7 +11,7 @@ use engine::EngineError;
 use file_io::FileError;
 use genie_bundle::{BundleError, ConfigError};
 use kvmanager::PlanError;
-use open_genie::{DialogError, Error};
+use open_genie::{DialogError, Error, GrammarError};
 use session_store::StoreError;
 
 use crate::hints::files;
@@ -40,6 +40,7 @@ const CODES: &[(&str, &str)] = &[
     ("unsupported-model", "the model needs what this program does not have"),
     ("unsupported-target", "the chip cannot run what was asked for"),
     ("too-large", "a context binary would exceed its limit"),
+    ("invalid-grammar", "a grammar is malformed, or no token can follow it"),
     ("invalid-tokenizer", "the tokenizer cannot be used"),
     ("invalid-token", "a token id is not in the vocabulary"),
     ("invalid-session", "a saved dialog is damaged or not one"),
@@ -76,6 +77,7 @@ fn of_cause(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
     None.or_else(|| of_front(error.downcast_ref()?))
         .or_else(|| of_dialog(error.downcast_ref::<DialogError>().or_else(|| Some(error.downcast_ref::<Box<_>>()?))?))
         .or_else(|| of_engine(error.downcast_ref()?))
+        .or_else(|| of_grammar(error.downcast_ref()?))
         .or_else(|| of_compiler(error.downcast_ref()?))
         .or_else(|| of_plan(error.downcast_ref()?))
         .or_else(|| of_store(error.downcast_ref()?))
@@ -139,6 +141,7 @@ fn of_dialog(error: &DialogError) -> Option<&'static str> {
     match error {
         DialogError::Tokenizer(_) => Some("invalid-tokenizer"),
         DialogError::Engine(error) => of_engine(error),
+        DialogError::Grammar(error) => of_grammar(error),
         DialogError::Overflow(_) | DialogError::TooLong { .. } => Some("context-exceeded"),
         DialogError::Store(error) => of_store(error),
         DialogError::Sampler(_) => Some("not-finite"),
@@ -151,6 +154,14 @@ fn of_dialog(error: &DialogError) -> Option<&'static str> {
             Some("invalid-argument")
         }
         _ => None,
+    }
+}
+
+fn of_grammar(error: &GrammarError) -> Option<&'static str> {
+    match error {
+        GrammarError::Read { source, .. } => Some(of_io(source)),
+        GrammarError::Tokenizer(_) | GrammarError::Vocabulary { .. } => Some("invalid-tokenizer"),
+        _ => Some("invalid-grammar"),
     }
 }
 

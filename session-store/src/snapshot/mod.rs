@@ -58,6 +58,19 @@ pub struct DialogState {
     pub open: bool,
     /// The sampler's random state, as libGenie writes it: decimal words.
     pub random_state: String,
+    /// How far the grammar of the replies has come, if there is one.
+    pub grammar: Option<GrammarState>,
+}
+
+/// How far a grammar has come.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GrammarState {
+    /// A number that tells grammars apart.
+    pub grammar: u64,
+    /// The tokens that it has taken since its start.
+    pub tokens: Vec<TokenId>,
+    /// Whether its end was reached and said.
+    pub ended: bool,
 }
 
 /// What a snapshot holds.

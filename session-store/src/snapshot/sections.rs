@@ -15,6 +15,7 @@
 //! | 11 | the LoRA adapters applied last, text, empty for none; may be absent like the name |
 //! | 12 | what `KeyDiff` drops next in group `index`; may be absent: u64 steps since the scoring, u32 reserved tokens, u32 count, then for each head layer, own head or all ones, head and count (u32 each), and as many rows (u32) |
 //! | 13 | what the scorer has learned, bytes of its own; may be absent |
+//! | 14 | dialog: the grammar of its replies: u64 which, u32 flags (1 ended), then the tokens it has taken, u32 each; may be absent |
 
 use std::io::{Read, Write};
 
@@ -22,7 +23,7 @@ use genie_types::{LayerIdx, TokenId};
 use kvmanager::{Cell, GroupImage, KvDtype, KvImage, KvKind, KvLayout, KvTensor, SeqId};
 
 use super::container::{self, ReadError, Reader, Tag};
-use super::{DialogState, SavedSequence, SavedToken, Snapshot, scored, v1};
+use super::{DialogState, GrammarState, SavedSequence, SavedToken, Snapshot, scored, v1};
 use crate::error::Corruption;
 use crate::names::VERSION;
 use crate::{ModelHash, StoreError};
@@ -40,19 +41,23 @@ const BUNDLE: u32 = 10;
 const ADAPTERS: u32 = 11;
 const SCORED: u32 = 12;
 const SCORER: u32 = 13;
+const GRAMMAR: u32 = 14;
 
 const OPEN: u32 = 1;
 const UNPROCESSED: u32 = 2;
+const ENDED: u32 = 1;
 
 pub(super) fn write(snapshot: &Snapshot, out: &mut dyn Write) -> std::io::Result<()> {
     let (groups, geometry) = (write_groups(&snapshot.image), write_geometry(&snapshot.image.tensors));
     let sequences: Vec<_> = snapshot.sequences.iter().map(|s| (s.seq, write_sequence(&s.tokens))).collect();
     let dialog = snapshot.dialog.as_ref().map(|d| (write_dialog(d), d.random_state.as_bytes()));
+    let grammar = snapshot.dialog.as_ref().and_then(|d| d.grammar.as_ref()).map(write_grammar);
     let mut sections: Vec<(Tag, &[u8])> = vec![(Tag::new(MODEL, 0), &snapshot.model.0)];
     sections.extend(sequences.iter().map(|(seq, bytes)| (Tag::new(SEQUENCE, seq.0.into()), bytes.as_slice())));
     if let Some((dialog, random_state)) = &dialog {
         sections.extend([(Tag::new(DIALOG, 0), dialog.as_slice()), (Tag::new(RANDOM_STATE, 0), random_state)]);
     }
+    sections.extend(grammar.iter().map(|bytes| (Tag::new(GRAMMAR, 0), bytes.as_slice())));
     sections.extend([(Tag::new(GROUPS, 0), groups.as_slice()), (Tag::new(GEOMETRY, 0), &geometry)]);
     if !snapshot.user_data.is_empty() {
         sections.push((Tag::new(USER_DATA, 0), &snapshot.user_data));
@@ -85,6 +90,7 @@ struct Parts {
     sequences: Vec<SavedSequence>,
     dialog: Option<DialogState>,
     random_state: Option<String>,
+    grammar: Option<GrammarState>,
     user_data: Option<Vec<u8>>,
     bundle: Option<String>,
     adapters: Option<String>,
@@ -109,6 +115,11 @@ pub(super) fn read(source: &mut dyn Read, found: u64) -> Result<Snapshot, ReadEr
             (None, None) => {}
             (Some(_), None) => return Err(missing(RANDOM_STATE).into()),
             (None, Some(_)) => return Err(missing(DIALOG).into()),
+        }
+        match (&mut dialog, parts.grammar) {
+            (Some(dialog), grammar) => dialog.grammar = grammar,
+            (None, Some(_)) => return Err(missing(DIALOG).into()),
+            (None, None) => {}
         }
         Snapshot {
             model,
@@ -168,6 +179,7 @@ impl Parts {
                 let name = String::from_utf8(bytes).map_err(|_| Corruption::NotText { what: "bundle's name" })?;
                 once(&mut self.bundle, tag, name)
             }
+            GRAMMAR => once(&mut self.grammar, tag, read_grammar(&bytes)?),
             ADAPTERS => {
                 let text = String::from_utf8(bytes).map_err(|_| Corruption::NotText { what: "LoRA adapters" })?;
                 once(&mut self.adapters, tag, text)
@@ -225,7 +237,24 @@ fn read_dialog(bytes: &[u8]) -> Result<DialogState, Corruption> {
     let (flags, token) = (reader.u32()?, TokenId(reader.u32()?));
     reader.end()?;
     let unprocessed = (flags & UNPROCESSED != 0).then_some(token);
-    Ok(DialogState { unprocessed, open: flags & OPEN != 0, random_state: String::new() })
+    Ok(DialogState { unprocessed, open: flags & OPEN != 0, ..DialogState::default() })
+}
+
+fn write_grammar(state: &GrammarState) -> Vec<u8> {
+    let mut out = state.grammar.to_le_bytes().to_vec();
+    out.extend((u32::from(state.ended) * ENDED).to_le_bytes());
+    state.tokens.iter().for_each(|token| out.extend(token.0.to_le_bytes()));
+    out
+}
+
+fn read_grammar(bytes: &[u8]) -> Result<GrammarState, Corruption> {
+    let mut reader = Reader::new(bytes, "grammar");
+    let (grammar, flags) = (reader.u64()?, reader.u32()?);
+    let mut tokens = Vec::new();
+    while !reader.is_empty() {
+        tokens.push(TokenId(reader.u32()?));
+    }
+    Ok(GrammarState { grammar, tokens, ended: flags & ENDED != 0 })
 }
 
 fn write_groups(image: &KvImage) -> Vec<u8> {

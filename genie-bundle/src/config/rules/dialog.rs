@@ -122,6 +122,9 @@ fn grammar(g: &Node<'_>, out: &mut Vec<Problem>) {
     if has_backend && g.str("file").is_none_or(str::is_empty) {
         out.push(g.problem_at("file", "must name a file when a grammar `backend` is set"));
     }
+    if has_backend && !g.has("type") {
+        out.push(g.problem_at("type", "must be `json-schema`, `regex` or `ebnf` when a grammar `backend` is set"));
+    }
 }
 
 fn lut(e: &Node<'_>, out: &mut Vec<Problem>) {

@@ -204,7 +204,10 @@ fn bad_configs_name_each_problem_and_its_place() {
         ),
         Case(
             &[("/dialog/context/grammar", "{\"backend\": \"xgrammar\"}")],
-            &["/dialog/context/grammar/file: must name a file when a grammar `backend` is set"],
+            &[
+                "/dialog/context/grammar/file: must name a file when a grammar `backend` is set",
+                "/dialog/context/grammar/type: must be `json-schema`, `regex` or `ebnf` when a grammar `backend` is set",
+            ],
         ),
         Case(
             &[("/dialog/harmony", "{\"type\": \"gpt-oss\"}")],
