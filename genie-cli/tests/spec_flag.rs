@@ -31,7 +31,9 @@ fn a_reply_with_drafts_is_the_reply_without() {
     let demo = std::fs::read_dir(cache.path()).unwrap().map(|entry| entry.unwrap().path());
     let demo = demo.filter(|path| path.join("genie_config.json").is_file()).next().expect("the demo's bundle");
     let itself = format!("draft:{}", demo.display());
-    for more in [&["--spec", "lookup"][..], &["--spec", "lookup", "--draft-len", "3", "--ngram", "2"], &["--spec", &itself]] {
+    for more in
+        [&["--spec", "lookup"][..], &["--spec", "lookup", "--draft-len", "3", "--ngram", "2"], &["--spec", &itself]]
+    {
         let reply = ask(more);
         for key in ["tokens", "text", "stop"] {
             assert_eq!(reply[key], plain[key], "{more:?}");
@@ -46,12 +48,18 @@ fn a_reply_with_drafts_is_the_reply_without() {
         }
     }
     // Sampled replies of prompt lookup have the draws of plain ones.
-    let sampled = ["run", "--prompt", "ROMEO: ROMEO:", "-n", "40", "--temp", "1", "--top-k", "20", "--seed", "3", "--json"];
-    let [a, b] = [&[][..], &["--spec", "lookup"]].map(|more| record(&run(cache.path(), &[&sampled[..], more].concat())));
+    let sampled =
+        ["run", "--prompt", "ROMEO: ROMEO:", "-n", "40", "--temp", "1", "--top-k", "20", "--seed", "3", "--json"];
+    let [a, b] =
+        [&[][..], &["--spec", "lookup"]].map(|more| record(&run(cache.path(), &[&sampled[..], more].concat())));
     assert_eq!(a["tokens"], b["tokens"]);
     // What became of the drafts, for people.
     let shown = run(cache.path(), &["run", "--prompt", "ROMEO:", "-n", "8", "--greedy", "--stats", "--spec", &itself]);
-    assert!(stderr(&shown).contains("drafts ") && stderr(&shown).contains("tokens accepted (100 %)"), "{}", stderr(&shown));
+    assert!(
+        stderr(&shown).contains("drafts ") && stderr(&shown).contains("tokens accepted (100 %)"),
+        "{}",
+        stderr(&shown)
+    );
 }
 
 #[test]

@@ -29,7 +29,8 @@ fn bundles() -> &'static Bundles {
         let compiled = |name: &str, seed: u64, vocab: usize| {
             let (model, bundle) = (folder.path().join(format!("{name}-model")), folder.path().join(name));
             TestModel { seed, vocab, ..TestModel::tiny(Family::Llama) }.write(&model).unwrap();
-            let options = CompileOptions { ars: vec![1, 8], cls: vec![64, 1_280], ..CompileOptions::new(&model, &bundle) };
+            let options =
+                CompileOptions { ars: vec![1, 8], cls: vec![64, 1_280], ..CompileOptions::new(&model, &bundle) };
             compiler::compile(&options, &backend, &mut compiler::Silent).unwrap();
             bundle
         };
