@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use genie_types::{Dtype, GraphInfo, TensorInfo};
 use nsp_graph::names::PIXEL_VALUES;
-use qnn_api::{Backend, Context, Graph};
+use qnn_api::{Backend, Graph};
 
 use crate::buffer::{Buffer, elements_mut};
 use crate::number_file::NumberFile;
@@ -41,7 +41,7 @@ impl ImageEncoder {
     /// As [`Engine::open`](crate::Engine::open); [`EngineError::NoImageEncoder`] if no graph takes pixels.
     pub fn open(backend: &Arc<Backend>, path: &Path, reading: Reading) -> Result<Self, EngineError> {
         crate::load::must_exist("context binary", path)?;
-        let context: Context = reading.context(backend, path)?;
+        let (context, _) = reading.context(backend, path, None)?;
         let takes_pixels = |graph: &&GraphInfo| graph.input(PIXEL_VALUES).is_some();
         let names: Vec<String> = context.graphs().filter(takes_pixels).map(|graph| graph.name.clone()).collect();
         if names.is_empty() {

@@ -2,6 +2,7 @@
 
 mod backend;
 mod bundle;
+mod chat;
 mod grammar;
 mod graph_kinds;
 mod image;
@@ -17,6 +18,7 @@ mod verbosity;
 
 pub use backend::BackendArgs;
 pub use bundle::{BundleArgs, read_bundle};
+pub use chat::ChatArgs;
 pub use grammar::GrammarArgs;
 pub use graph_kinds::GraphKindArgs;
 pub use image::ImageArgs;
