@@ -511,6 +511,13 @@ fn and_prefix(prefix: &str) -> String {
     if prefix.is_empty() { String::new() } else { format!(" and `prefix` {prefix}") }
 }
 
+impl EngineError {
+    /// Whether the cache cannot go back as far as was asked: the tokens have to be processed again.
+    pub fn rows_are_gone(&self) -> bool {
+        matches!(self, Self::Kv(KvError::Rewind { .. }))
+    }
+}
+
 impl From<PlanError> for EngineError {
     fn from(e: PlanError) -> Self {
         match e {

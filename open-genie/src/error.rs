@@ -232,7 +232,7 @@ pub enum Hint {
         /// Reserved tokens beside it.
         reserved: usize,
     },
-    /// Reserve at most so many tokens.
+    /// Reserve fewer tokens.
     ReserveFewer {
         /// The most.
         most: usize,

@@ -234,7 +234,7 @@ impl Model {
             }
             None => None,
         };
-        if let Some(kind) = self.speculation.kind() {
+        if let Some(kind) = self.speculation.kind(self.bundle.config()).map_err(Error::Dialog)? {
             dialog.set_kind(kind).map_err(Error::Dialog)?;
         }
         if as_genie {
