@@ -53,7 +53,7 @@ impl Maker {
     }
 
     fn schema(&mut self, depth: usize) -> Value {
-        match self.below(if depth == 0 { 7 } else { 11 }) {
+        match self.below(if depth == 0 { 7 } else { 14 }) {
             0 => json!({"type": "boolean"}),
             1 => json!({"type": "null"}),
             2 => {
@@ -99,7 +99,7 @@ impl Maker {
                 5 => r"[0-9A-F\-_]".to_owned(),
                 _ => format!("({}|{})", self.regex(depth - 1), self.regex(depth - 1)),
             };
-            let times = ["", "", "?", "{2}", "{1,3}", "*", "+?"][self.below(7)];
+            let times = ["", "", "?", "{2}", "{1,3}", "{0,4}", "{1,5}?"][self.below(7)];
             // A quantifier takes one character or a group.
             let one = piece.starts_with(['[', '(', '\\']) || piece.chars().count() == 1;
             out.push_str(&if one || times.is_empty() {
