@@ -3,7 +3,7 @@
 use crate::bundle::{Staging, check_tokenizer, genie_config, htp_config};
 use crate::family::ModelSpec;
 use crate::lora::{self, Adapter};
-use crate::lower::{self, Format, LinearForm, RoundingLoss, Source, Split};
+use crate::lower::{self, Format, LinearForm, RoundingLoss, Source, Split, Windows};
 use crate::model::Model;
 use crate::progress::{Amount, Progress, Stage, go_on};
 use crate::size::Plan;
@@ -57,7 +57,6 @@ pub(crate) fn compile_and_prove<T: Target>(
         model.checkpoint.overlay(Box::new(adapter));
     }
     let Model { spec, checkpoint, .. } = &model;
-    check_window(spec, &variants)?;
     lower::check_weights(spec, checkpoint)?;
     model.check_has_tokenizer()?;
     for odd in check_tokenizer(&model.files, spec.vocab)? {
@@ -120,7 +119,8 @@ pub(crate) fn compile_and_prove<T: Target>(
         }
     }
     let ctx_size = variants.iter().map(|v| v.cl().get()).max().unwrap_or(0);
-    let config = genie_config(spec, ctx_size, &binaries, options.htp.is_some(), &adapters);
+    let windows = Windows::of(spec, variants.iter().copied());
+    let config = genie_config(spec, windows, ctx_size, &binaries, options.htp.is_some(), &adapters);
     write_json(&staging.path(CONFIG_FILE), &config)?;
     files.push(CONFIG_FILE.into());
     if let Some(htp) = &options.htp {
@@ -138,6 +138,8 @@ pub(crate) fn compile_and_prove<T: Target>(
             sha256: source_hash,
             positions: spec.max_positions,
             mixed_rotation: spec.has_mixed_rotation(),
+            encoding: config.pointer("/dialog/engine/model/positional-encoding").cloned(),
+            windows: windows.rules().collect(),
         },
         options: Options {
             ar: ascending(&options.ars),
@@ -227,17 +229,6 @@ fn compile_split<C: TargetContext>(
     Ok(open)
 }
 
-/// Graphs let every token see all earlier ones, which is what a window does as long as the context is not longer.
-fn check_window(spec: &ModelSpec, variants: &[Variant]) -> Result<()> {
-    let longest = variants.iter().map(|v| v.cl().get()).max().unwrap_or(0);
-    match &spec.window {
-        Some(window) if longest > window.tokens => {
-            Err(CompileError::BeyondWindow { family: spec.family.name(), cl: longest, window: window.tokens })
-        }
-        _ => Ok(()),
-    }
-}
-
 fn note_oddities(options: &CompileOptions, spec: &ModelSpec, variants: &[Variant], progress: &mut dyn Progress) {
     for &ar in &options.ars {
         for &cl in options.cls.iter().filter(|&&cl| cl < ar) {
@@ -247,6 +238,17 @@ fn note_oddities(options: &CompileOptions, spec: &ModelSpec, variants: &[Variant
     let longest = variants.iter().map(|v| v.cl().get()).max().unwrap_or(0);
     if let Some(trained) = spec.max_positions.filter(|&trained| longest > trained) {
         progress.note(&format!("CL-{longest} is longer than the {trained} positions the model was trained for"));
+    }
+    match Windows::of(spec, variants.iter().copied()) {
+        Windows::Unused => {}
+        Windows::Everywhere { tokens } => progress.note(&format!("attention sees the last {tokens} tokens")),
+        Windows::Group { tokens, .. } => {
+            let n = (0..spec.n_layers).filter(|&layer| spec.is_local(layer)).count();
+            progress.note(&format!(
+                "{n} of {} layers see the last {tokens} tokens, in a cache of their own",
+                spec.n_layers
+            ));
+        }
     }
     if spec.tokens.eos.is_empty() {
         progress.note("the model has no end-of-sequence token: only limits and stop texts end a reply");

@@ -86,8 +86,6 @@ pub enum CompileError {
     ConfigValue { file: PathBuf, key: String, found: String, expected: String },
     #[error("`config.json` has no `head_dim`, and hidden size {hidden} is no multiple of {n_heads} heads")]
     HeadDimUnknown { hidden: usize, n_heads: usize },
-    #[error("CL-{cl} is longer than the attention window of this {family} model, {window} tokens (`sliding_window`)")]
-    BeyondWindow { family: &'static str, cl: usize, window: usize },
     #[error("`{key}` is {id}, but the vocabulary has {vocab} entries")]
     TokenOutOfRange { key: &'static str, id: usize, vocab: usize },
 
@@ -195,7 +193,6 @@ impl CompileError {
     pub fn hint(&self) -> Option<Hint> {
         Some(match self {
             Self::ArTooWide { ar, .. } => Hint::LongerContext { at_least: *ar },
-            Self::BeyondWindow { window, .. } => Hint::ShorterContext { at_most: *window },
             Self::NoFloat16 { arch, .. } => Hint::ChipWithFloat16 { arch: *arch },
             Self::HtpPrecision { .. } => Hint::DefaultPrecisionOrNoChip,
             Self::NotHtp { .. } => Hint::HtpLibrary,

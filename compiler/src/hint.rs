@@ -11,11 +11,6 @@ pub enum Hint {
         /// Tokens.
         at_least: usize,
     },
-    /// Compile no context longer than that many tokens: the graphs have no attention windows, which matter beyond it.
-    ShorterContext {
-        /// Tokens.
-        at_most: usize,
-    },
     /// Choose a chip with float16 arithmetic; one of this architecture needs quantised activations.
     ChipWithFloat16 {
         /// Architecture of the chip asked for.

@@ -80,7 +80,7 @@ pub use checkpoint::Checkpoint;
 pub use compile::{Prove, model_hash};
 pub use dequantize::dequantize;
 pub use error::{CompileError, Result};
-pub use family::{Family, ModelSpec};
+pub use family::{Activation, Family, ModelSpec};
 pub use genie_bundle::{CONFIG_FILE, Manifest};
 pub use gguf_error::GgufError;
 pub use hint::Hint;

@@ -13,12 +13,10 @@ mod reference;
 use std::path::Path;
 
 use compiler::testmodel::TestModel;
-use compiler::{
-    Checkpoint, CompileError, CompileOptions, Family, Manifest, Precision, Silent, Splits, Weights, compile, dequantize,
-};
+use compiler::{Activation, Checkpoint, CompileOptions, Family, Manifest, Precision, Splits, Weights, dequantize};
 use conformance::backends;
 use conformance::bundles::Bundle;
-use engine::{Engine, EngineConfig, TokenModel};
+use engine::{Engine, EngineConfig, RopeScaling, TokenModel};
 use genie_types::TokenId;
 use kvmanager::SeqId;
 use reference::Reference;
@@ -122,6 +120,15 @@ fn gemma3() {
     check_both(Family::Gemma3, |model| model.tied);
     let scaled = TestModel { scores_scalar: Some(50.0), layers: 4, ..TestModel::tiny(Family::Gemma3) };
     check(&scaled, Splits::DecoderLmhead, false);
+    // Positions of the layers without a window are scaled, as in the larger models: tables of their own, also where a split has one of the two.
+    let scaling = Some(RopeScaling::Linear { factor: 8.0 });
+    let scaled = TestModel { scaling, layers: 4, ..TestModel::tiny(Family::Gemma3) };
+    check(&scaled, Splits::Mono, false);
+    let bundle = check_window(&TestModel { window: 20, ..scaled }, 96, |o| {
+        (o.splits, o.layers_per_split) = (Splits::LutDecoderLmhead, Some(1));
+    });
+    let prefixes: Vec<String> = bundle.config().engine().prefixed_ropes.iter().map(|(p, _)| p.clone()).collect();
+    assert_eq!(prefixes, ["local_"]);
 }
 
 #[test]
@@ -131,6 +138,18 @@ fn stablelm() {
     let biased =
         TestModel { attention_bias: true, rotary_part: 0.25, tied: false, ..TestModel::tiny(Family::StableLm) };
     check(&biased, Splits::DecoderLmhead, true);
+}
+
+/// The function of the feed-forward part is the configuration's, whatever the family usually has.
+#[test]
+fn activations_are_those_of_the_configuration() {
+    for activation in [Activation::Gelu, Activation::GeluTanh, Activation::Silu] {
+        for family in [Family::Llama, Family::Gemma2] {
+            let model = TestModel { activation, seed: 4, ..TestModel::tiny(family) };
+            // Candle's models of these families have the usual one.
+            check(&model, Splits::DecoderLmhead, false);
+        }
+    }
 }
 
 /// What is folded into weights is folded before they are rounded, and taken out of them again by `dequantize`; blocks are not scaled.
@@ -166,20 +185,78 @@ fn quantised_weights_compute_the_model_of_the_rounded_ones() {
     }
 }
 
+/// Logits at every position of a model in a bundle whose contexts are longer than its window, from steps of several widths.
+fn check_window(model: &TestModel, n_tokens: u32, choose: impl FnOnce(&mut CompileOptions)) -> Bundle {
+    let backend = backends::linked();
+    let bundle = Bundle::make(model, &backend, |o| {
+        (o.ars, o.cls, o.precision) = (vec![1, 8, 32], vec![48, 96], Precision::F32);
+        choose(o);
+    });
+    let tokens: Vec<u32> = (0..n_tokens).map(|i| (i * 37 + i * i + 11) % 250).collect();
+    let ids: Vec<TokenId> = tokens.iter().copied().map(TokenId).collect();
+    let reference = Reference::open(&bundle.model_dir());
+    let expected = reference.logits(&tokens);
+    let whole = reference.without_windows().logits(&tokens);
+    let mut engine = bundle.engine(&backend);
+    let mut changed = 0.0f64;
+    for widths in [&[1usize][..], &[33, 8, 1, 20, 1, 7], &[90, 5]] {
+        engine.reset().unwrap();
+        let (mut at, mut next) = (0, widths.iter().cycle());
+        while at < ids.len() {
+            let end = (at + next.next().unwrap()).min(ids.len());
+            let found = engine.process(&ids[at..end]).unwrap();
+            let largest = expected[end - 1].iter().fold(0.0f64, |m, x| m.max(x.abs()));
+            let off = |row: &[f64]| {
+                found.iter().zip(row).fold(0.0f64, |m, (a, b)| m.max((f64::from(*a) - b).abs())) / largest
+            };
+            let is = off(&expected[end - 1]);
+            assert!(is <= TOLERANCE, "{} to position {end} in {widths:?}: off by {is:e}", model.family);
+            changed = changed.max(off(&whole[end - 1]));
+            at = end;
+        }
+    }
+    assert!(changed > 100.0 * TOLERANCE, "{}: the window changes nothing here: {changed:e}", model.family);
+    bundle
+}
+
 #[test]
-fn a_context_beyond_the_window_is_refused_by_name() {
-    let folder = tempfile::tempdir().unwrap();
+fn contexts_beyond_a_window_of_some_layers_are_exact() {
+    for family in [Family::Gemma2, Family::Gemma3] {
+        let model = TestModel { window: 20, layers: 4, seed: 9, ..TestModel::tiny(family) };
+        let bundle = check_window(&model, 96, |_| ());
+        let engine = bundle.config();
+        let rules: Vec<String> = engine.engine().long_context.iter().map(|(prefix, _)| prefix.clone()).collect();
+        assert_eq!(rules, ["swa_"], "{family}");
+        // A split for each layer: some have no layer of the default group, others none of the window's.
+        check_window(&model, 96, |o| (o.splits, o.layers_per_split) = (Splits::LutDecoderLmhead, Some(1)));
+        // A window and a step that together are wider than the context: narrower steps run where they must.
+        check_window(&TestModel { window: 80, ..model }, 96, |o| o.cls = vec![96]);
+    }
+}
+
+#[test]
+fn a_window_of_all_layers_goes_on_to_the_trained_positions() {
+    for family in [Family::Mistral, Family::Phi3] {
+        let model = TestModel { window: 24, max_positions: 200, seed: 9, ..TestModel::tiny(family) };
+        let bundle = check_window(&model, 200, |_| ());
+        let config = bundle.config();
+        assert_eq!(config.engine().context_size, Some(200), "{family}: beyond CL-96");
+        let mut engine = bundle.engine(&backends::linked());
+        let refused = engine.process(&vec![TokenId(1); 201]).unwrap_err().to_string();
+        assert!(refused.contains("context limit exceeded"), "{refused}");
+    }
+}
+
+#[test]
+fn a_window_as_long_as_the_context_is_a_plain_bundle() {
+    let backend = backends::linked();
     for family in [Family::Mistral, Family::Gemma2] {
-        let source = folder.path().join(family.name());
-        TestModel { window: 40, ..TestModel::tiny(family) }.write(&source).unwrap();
-        let compiled = |cl| {
-            let mut options = CompileOptions::new(&source, folder.path().join(format!("{family}-{cl}")));
-            (options.ars, options.cls) = (vec![1], vec![cl]);
-            compile(&options, &backends::linked(), &mut Silent)
-        };
-        assert!(compiled(40).is_ok());
-        let error = compiled(41).unwrap_err();
-        assert!(matches!(error, CompileError::BeyondWindow { cl: 41, window: 40, .. }), "{error}");
+        let bundle = Bundle::make(&TestModel { window: 40, ..TestModel::tiny(family) }, &backend, |o| {
+            (o.ars, o.cls) = (vec![1], vec![40]);
+        });
+        let config = bundle.config();
+        assert!(config.engine().long_context.is_empty() && config.engine().cache_groups.is_empty(), "{family}");
+        assert_eq!(config.engine().context_size, Some(40));
     }
 }
 

@@ -311,6 +311,12 @@ fn scaled_positions_come_along() {
         let max_positions = 4 * original as usize;
         check(&TestModel { scaling: Some(scaling), max_positions, ..TestModel::tiny(Family::Phi3) });
     }
+    // Only the layers without a window are scaled.
+    check(&TestModel {
+        scaling: Some(RopeScaling::Linear { factor: 8.0 }),
+        layers: 4,
+        ..TestModel::tiny(Family::Gemma3)
+    });
     for family in [Family::Llama, Family::Qwen2, Family::SmolLm3] {
         let scaling = RopeScaling::Yarn(YarnScaling {
             factor: 4.0,

@@ -257,6 +257,25 @@ const CHANGES: &[Change] = &[
         c.set(&format!("{ROPE}/rope-scaling"), json!({"rope-type": "yarnrope", "factor": 4, "dim": 4,
             "original-max-position-embeddings": 64}));
     }, &["yarn-dim"]),
+    ("another base than the model's", |c| {
+        c.bundle_mut().manifest.as_mut().unwrap().encoding = Some(json!({"type": "rope", "rope-theta": 12345}));
+    }, &["position-numbers"]),
+    ("a scaling that the model does not have", |c| {
+        c.bundle_mut().manifest.as_mut().unwrap().encoding = Some(json!({"type": "rope"}));
+        c.set(&format!("{ROPE}/rope-scaling"), json!({"rope-type": "linear", "factor": 2}));
+    }, &["position-numbers"]),
+    ("a scaling that is gone", |c| {
+        let scaling = json!({"rope-type": "linear", "factor": 2});
+        c.bundle_mut().manifest.as_mut().unwrap().encoding = Some(json!({"type": "rope", "rope-scaling": scaling}));
+    }, &["position-numbers"]),
+    ("a window that the config does not have", |c| {
+        c.bundle_mut().manifest.as_mut().unwrap().windows = vec![("past_".into(), 20)];
+    }, &["attention-window"]),
+    ("another window than the model's", |c| {
+        c.bundle_mut().manifest.as_mut().unwrap().windows = vec![("past_".into(), 4)];
+        c.set("/dialog/engine/longcontext", json!({"version": 1, "type": "sliding-window", "reserved-tokens": 0,
+            "sliding-window": {"version": 1, "window-size": 5}}));
+    }, &["attention-window"]),
     ("absolute positions for graphs with rotary tables", |c| c.set(ROPE, json!({"type": "absolute"})), &["position-inputs", "position-inputs"]),
     ("alibi for graphs that take positions", |c| {
         c.set(ROPE, json!({"type": "alibi"}));
@@ -449,4 +468,19 @@ fn fixes_name_the_files_and_values_at_hand() {
     facts.bundle_mut().extensions.clear();
     assert_eq!(examine(&facts)[0].fix, Fix::CompileFor(Soc::by_name("sm8550").unwrap()));
     assert!(fix(|c| c.set(&format!("{HTP}/kv-dim"), json!(null))).starts_with("add `\"kv-dim\": 8`"));
+}
+
+#[test]
+fn positions_and_windows_that_are_the_models_are_no_finding() {
+    let mut facts = sound();
+    let config = facts.config().unwrap().engine("/model/positional-encoding").unwrap().clone();
+    let manifest = facts.bundle_mut().manifest.as_mut().unwrap();
+    manifest.encoding = Some(config);
+    manifest.windows = vec![("past_".into(), 4)];
+    let rule = json!({"version": 1, "type": "sliding-window", "reserved-tokens": 0,
+        "sliding-window": {"version": 1, "window-size": 4}});
+    facts.set("/dialog/engine/longcontext", rule);
+    let found = examine(&facts);
+    let ids: Vec<&str> = found.iter().map(|finding| finding.rule.id).collect();
+    assert!(!ids.contains(&"position-numbers") && !ids.contains(&"attention-window"), "{ids:?}");
 }

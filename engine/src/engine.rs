@@ -16,6 +16,7 @@ use crate::dump::Dump;
 use crate::executor::Executor;
 use crate::extra_rows::ExtraRows;
 use crate::graphs::Graphs;
+use crate::grids::Grid;
 use crate::head::Head;
 use crate::head_weight;
 use crate::input_writer::InputWriters;
@@ -228,6 +229,10 @@ impl<X: Executor> TokenModel for Engine<X> {
         }
     }
 
+    fn place_grid(&mut self, first: usize, grid: Grid) -> Result<(), EngineError> {
+        self.place(first, grid)
+    }
+
     fn sequences(&mut self) -> Option<&mut dyn SequenceModel> {
         Some(self)
     }
@@ -276,12 +281,14 @@ impl<X: Executor> TokenModel for Engine<X> {
     fn rewind(&mut self, n_past: usize) -> Result<(), EngineError> {
         self.kv.rewind(SeqId(0), n_past)?;
         self.sequences.of_mut(SeqId(0)).remove(&(n_past..usize::MAX));
+        self.graphs.writers.grids.truncate(n_past);
         Ok(())
     }
 
     fn reset(&mut self) -> Result<(), EngineError> {
         self.kv.clear()?;
         self.sequences.clear();
+        self.graphs.writers.grids.truncate(0);
         Ok(())
     }
 

@@ -314,6 +314,15 @@ pub enum EngineError {
         found: u64,
     },
 
+    /// An image that cannot be placed.
+    #[error("the grid of an image: expected {expected}, found {found}")]
+    Grid {
+        /// What it should be.
+        expected: String,
+        /// What it is.
+        found: String,
+    },
+
     /// Rows of embeddings that the model cannot take.
     #[error("rows of embeddings: expected {expected}, found {found}")]
     EmbeddingRows {
@@ -500,6 +509,13 @@ fn for_prefix(prefix: &str) -> String {
 
 fn and_prefix(prefix: &str) -> String {
     if prefix.is_empty() { String::new() } else { format!(" and `prefix` {prefix}") }
+}
+
+impl EngineError {
+    /// Whether the cache cannot go back as far as was asked: the tokens have to be processed again.
+    pub fn rows_are_gone(&self) -> bool {
+        matches!(self, Self::Kv(KvError::Rewind { .. }))
+    }
 }
 
 impl From<PlanError> for EngineError {

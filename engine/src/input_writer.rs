@@ -12,6 +12,7 @@ use crate::buffer::elements_mut;
 use crate::config::EngineConfig;
 use crate::embed::Embedder;
 use crate::extra_rows::ExtraRows;
+use crate::grids::Grids;
 use crate::io::{BufferRole, IoBuffers};
 use crate::mask::{Mask, MaskDtype};
 use crate::quant::QuantParams;
@@ -57,6 +58,8 @@ pub(crate) struct InputWriters {
     pad_token: TokenId,
     /// Rows beside the embedding table's, where embeddings are the input.
     pub(crate) extra: Option<ExtraRows>,
+    /// Images among the tokens, where these have three positions.
+    pub(crate) grids: Grids,
 }
 
 impl InputWriters {
@@ -94,7 +97,7 @@ impl InputWriters {
                         let Some(rope) = positions::rope_of(layout, *table, config)? else { continue };
                         let angles = positions::angles(rope, config, limit);
                         let sin = matches!(role, InputRole::Sin(_));
-                        Kind::Rope(RopeTable::new(&angles, limit, sin, encoding()?))
+                        Kind::Rope(RopeTable::new(&angles, limit, sin, encoding()?).with_axes(rope.axes()))
                     }
                     InputRole::Embeds => Kind::Embeds(Box::new(embedder(graph, config, encoding()?)?)),
                     // Strengths are written when they change.
@@ -109,7 +112,7 @@ impl InputWriters {
         let by_variant = (0..layout.variants.len())
             .map(|variant| (0..writers.len()).filter(|&f| takes(variant, &writers[f])).collect())
             .collect();
-        let mut made = Self { writers, by_variant, pad_token: config.pad_token, extra: None };
+        let mut made = Self { writers, by_variant, pad_token: config.pad_token, extra: None, grids: Grids::default() };
         if let (ModelInput::Embeds { width }, Some(n)) = (&layout.input, made.n_embeddings()) {
             made.extra = Some(ExtraRows::new(*width, n.max(layout.vocab_size)));
         }
@@ -119,6 +122,11 @@ impl InputWriters {
     /// Entries of the embedding table, if ids are looked up here.
     pub(crate) fn n_embeddings(&self) -> Option<usize> {
         self.writers.iter().find_map(|f| if let Kind::Embeds(e) = &f.kind { Some(e.n_rows()) } else { None })
+    }
+
+    /// True where tokens may have three positions.
+    pub(crate) fn has_axes(&self) -> bool {
+        self.writers.iter().any(|writer| matches!(&writer.kind, Kind::Rope(table) if table.has_axes()))
     }
 
     /// The rotary tables, by the names of their inputs.
@@ -176,7 +184,11 @@ impl InputWriters {
                         let limit = table.n_positions();
                         return Err(Overflow::ContextExceeded { n_past, n_new: 1, limit }.into());
                     }
-                    table.fill(bytes, &planned.columns, ar);
+                    if self.grids.is_empty() {
+                        table.fill(bytes, &planned.columns, ar);
+                    } else {
+                        table.fill_on_axes(bytes, &planned.columns, ar, &self.grids);
+                    }
                 }
                 Kind::Embeds(embedder) => embedder.fill(bytes, tokens, ar, self.extra.as_ref())?,
             }

@@ -69,6 +69,7 @@ pub mod executor;
 mod extra_rows;
 mod genie_overflow;
 mod graphs;
+mod grids;
 mod head;
 mod head_weight;
 mod input_writer;
@@ -104,6 +105,7 @@ pub use engine::Engine;
 pub use error::EngineError;
 pub use executor::{Binding, ExecuteError, Executor};
 pub use genie_types::{Llama3Scaling, PositionKind, RopeConfig, RopeScaling};
+pub use grids::Grid;
 pub use kvmanager::{
     Admission, ContextLimit, Eviction, HolePolicy, KeyScorer, ModeKind, Overflow, PlanError, Policy, SeqId,
 };

@@ -6,7 +6,7 @@ use genie_types::TokenId;
 use kvmanager::{Admission, SeqId};
 use session_store::{CacheSchema, Snapshot};
 
-use crate::{ChoosePath, EngineError, LoraModel, SeqTokens, StepLog, StopFlag, Transcript, TreeRow};
+use crate::{ChoosePath, EngineError, Grid, LoraModel, SeqTokens, StepLog, StopFlag, Transcript, TreeRow};
 
 /// A model with a cache: tokens in, logits out. [`Engine`](crate::Engine) is one; tests of the layers above have theirs.
 ///
@@ -53,6 +53,17 @@ pub trait TokenModel: Send {
     /// Forgets the rows of [`add_embeddings`](Self::add_embeddings). What is in the cache stays; it can no longer be processed
     /// again from its tokens.
     fn forget_embeddings(&mut self) {}
+
+    /// Says that the tokens from place `first` on (from 0, not yet processed) are an image's or a video's: each has a position by
+    /// frame, row and column, and the text behind goes on at the longest extent. Going back before the image forgets it.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Grid`] for an empty one or a place that is taken; [`EngineError::Unsupported`] for a model whose tokens
+    /// have one position. With placed images, saving, moving tokens and sharing them with other sequences are refused.
+    fn place_grid(&mut self, _first: usize, _grid: Grid) -> Result<(), EngineError> {
+        Err(EngineError::Unsupported { what: "placing an image by frame, row and column".into(), hint: "" })
+    }
 
     /// The same model for several sequences at once; `None` if it knows only one.
     fn sequences(&mut self) -> Option<&mut dyn SequenceModel> {

@@ -5,8 +5,9 @@
 //! *Traps*: rows of padding have position 0 (cos of the amplitude, sin 0), not the position they stand at.
 
 use genie_types::RopeAngles;
-use kvmanager::Columns;
+use kvmanager::{Columns, SeqId};
 
+use crate::grids::Grids;
 use crate::quant::{QuantParams, Rounding};
 
 /// Cos or sin rows in one encoding.
@@ -14,6 +15,8 @@ use crate::quant::{QuantParams, Rounding};
 pub(crate) struct RopeTable {
     rows: Vec<u8>,
     row_bytes: usize,
+    /// The axis of each angle, where tokens have three positions.
+    axes: Option<Vec<usize>>,
 }
 
 impl RopeTable {
@@ -30,7 +33,36 @@ impl RopeTable {
             encoding.encode(numbers, Rounding::Down, row.bytes_mut());
             rows.extend_from_slice(row.bytes());
         }
-        Self { rows, row_bytes }
+        Self { rows, row_bytes, axes: None }
+    }
+
+    /// The same for tokens with three positions: the axis of each angle.
+    pub(crate) fn with_axes(self, axes: Option<Vec<usize>>) -> Self {
+        Self { axes, ..self }
+    }
+
+    /// True where tokens may have three positions.
+    pub(crate) const fn has_axes(&self) -> bool {
+        self.axes.is_some()
+    }
+
+    /// As [`Self::fill`]; those of sequence 0 have the positions that its images give them, which are at most their places.
+    pub(crate) fn fill_on_axes(&self, bytes: &mut [u8], columns: &Columns, ar: usize, grids: &Grids) {
+        self.fill(bytes, columns, ar);
+        let Some(axes) = &self.axes else { return };
+        let width = self.row_bytes / axes.len().max(1);
+        let mut rows = bytes.chunks_exact_mut(self.row_bytes);
+        for slice in columns.slices() {
+            for (place, row) in (slice.first..slice.first + slice.n).zip(&mut rows) {
+                if slice.seq != SeqId(0) {
+                    continue;
+                }
+                let positions = grids.positions(place);
+                for ((j, axis), to) in axes.iter().enumerate().zip(row.chunks_exact_mut(width)) {
+                    to.copy_from_slice(&self.rows[positions[*axis] * self.row_bytes + j * width..][..width]);
+                }
+            }
+        }
     }
 
     /// All rows, one after the other.
@@ -58,11 +90,9 @@ impl RopeTable {
 
 #[cfg(test)]
 mod tests {
-    use genie_types::{Dtype, Quant, RopeConfig};
-    use kvmanager::SeqId;
-
     use super::*;
     use crate::buffer::{Buffer, elements};
+    use genie_types::{Dtype, Quant, RopeConfig};
 
     fn f32s() -> QuantParams {
         QuantParams::of(Dtype::F32, &Quant::None).unwrap()

@@ -53,6 +53,8 @@ impl<X: Executor> Engine<X> {
     ///
     /// [`EngineError::Kv`] for a cache without rows (AR == CL).
     pub fn snapshot(&mut self) -> Result<Snapshot, EngineError> {
+        // Their positions are not in a saved dialog.
+        self.check_no_grids("saving")?;
         let model = self.model_hash()?;
         let image = self.kv.export()?;
         let sequences = self.sequences.all().iter().enumerate().filter(|(_, transcript)| !transcript.is_empty());
@@ -98,6 +100,7 @@ impl<X: Executor> Engine<X> {
             snapshot.check_adapters(&self.lora_label())?;
         }
         self.kv.import(&snapshot.image)?;
+        self.graphs.writers.grids.truncate(0);
         if let Some(rows) = &mut self.graphs.writers.extra {
             transcripts.iter().flat_map(Transcript::tokens).for_each(|token| rows.leave_out(*token));
         }

@@ -78,6 +78,9 @@ impl<X: Executor> Engine<X> {
     /// [`EngineError::Kv`].
     pub fn keep(&mut self, seq: SeqId) -> Result<(), EngineError> {
         self.kv.keep(seq)?;
+        if seq != SeqId(0) {
+            self.graphs.writers.grids.truncate(0);
+        }
         self.sequences.keep(seq);
         Ok(())
     }
@@ -88,6 +91,7 @@ impl<X: Executor> Engine<X> {
     ///
     /// [`EngineError::Kv`].
     pub fn share(&mut self, src: SeqId, dst: SeqId, range: Range<usize>) -> Result<(), EngineError> {
+        self.check_no_grids("sharing tokens")?;
         self.kv.share(src, dst, range.clone())?;
         self.sequences.share(src, dst, &range);
         Ok(())
@@ -116,6 +120,7 @@ impl<X: Executor> Engine<X> {
     ///
     /// [`EngineError::Kv`], also when there are too few free rows.
     pub fn copy(&mut self, src: SeqId, dst: SeqId, range: Range<usize>) -> Result<(), EngineError> {
+        self.check_no_grids("copying tokens")?;
         self.kv.copy(src, dst, range.clone())?;
         self.sequences.share(src, dst, &range);
         Ok(())
@@ -128,6 +133,7 @@ impl<X: Executor> Engine<X> {
     ///
     /// [`EngineError::Kv`], also for a model without rotary inputs.
     pub fn shift(&mut self, seq: SeqId, range: Range<usize>, delta: isize) -> Result<(), EngineError> {
+        self.check_no_grids("moving tokens")?;
         self.kv.shift(seq, range.clone(), delta)?;
         self.sequences.of_mut(seq).map(&range, |pos| pos.checked_add_signed(delta));
         Ok(())
@@ -139,6 +145,7 @@ impl<X: Executor> Engine<X> {
     ///
     /// [`EngineError::Kv`], also for a division by 0.
     pub fn divide(&mut self, seq: SeqId, range: Range<usize>, by: usize) -> Result<(), EngineError> {
+        self.check_no_grids("dividing positions")?;
         self.kv.divide(seq, range.clone(), by)?;
         self.sequences.of_mut(seq).map(&range, |pos| pos.checked_div(by));
         Ok(())
@@ -151,6 +158,7 @@ impl<X: Executor> Engine<X> {
     ///
     /// [`EngineError::Kv`], also when there are not that many.
     pub fn shift_out(&mut self, seq: SeqId, sinks: usize, n: usize) -> Result<usize, EngineError> {
+        self.check_no_grids("dropping tokens")?;
         let n_past = self.kv.shift_out(seq, sinks, n)?;
         let transcript = self.sequences.of_mut(seq);
         transcript.remove(&(sinks..sinks + n));

@@ -1,7 +1,7 @@
 //! What graphs are fed as positions: numbers that libGenie 1.21 fed, right ones where it is wrong, and what is refused.
 
 use engine::{
-    Binding, Engine, EngineConfig, ExecuteError, Executor, Policy, PositionKind, RopeConfig, RopeScaling, SeqId,
+    Binding, Engine, EngineConfig, ExecuteError, Executor, Grid, Policy, PositionKind, RopeConfig, RopeScaling, SeqId,
     TokenModel,
 };
 use genie_types::{Dtype, GraphInfo, TensorInfo, TokenId, YarnScaling};
@@ -56,6 +56,7 @@ fn rows(prefix: &str, ar: usize, dim: usize) -> [TensorInfo; 2] {
 const ABSOLUTE: fn(usize) -> Vec<TensorInfo> = |ar| vec![ints("position_ids", &[1, ar])];
 const ALIBI: fn(usize) -> Vec<TensorInfo> = |ar| vec![ints("position_ids", &[1, 1, ar, CL])];
 const ROPE: fn(usize) -> Vec<TensorInfo> = |ar| rows("", ar, 2).to_vec();
+const EIGHT: fn(usize) -> Vec<TensorInfo> = |ar| rows("", ar, 8).to_vec();
 const TWO: fn(usize) -> Vec<TensorInfo> = |ar| [rows("", ar, 2), rows("swa_", ar, 1)].concat();
 
 /// A model of one layer for AR 1 and 8.
@@ -301,4 +302,118 @@ fn configs_that_do_not_fit_the_graphs_are_refused_by_name() {
     for (form, config, want) in cases {
         assert_eq!(open(concat(form), config).err().as_deref(), Some(want));
     }
+}
+
+fn mrope(interleaved: bool, sections: &[usize]) -> EngineConfig {
+    let scaling = RopeScaling::Mrope { interleaved, sections: sections.into() };
+    EngineConfig { rope: Some(RopeConfig::new(8, 1e4).with_scaling(scaling)), ..config() }
+}
+
+/// Positions of a text with images, written down as Qwen's `get_rope_index` computes them: text, image, text, image, text.
+fn positions_of(parts: &[Result<usize, Grid>]) -> Vec<[usize; 3]> {
+    let (mut out, mut next) = (Vec::new(), 0);
+    for part in parts {
+        match *part {
+            Ok(n) => (0..n).for_each(|i| out.push([next + i; 3])),
+            Err(Grid { frames, rows, columns }) => {
+                for t in 0..frames {
+                    for h in 0..rows {
+                        (0..columns).for_each(|w| out.push([next + t, next + h, next + w]));
+                    }
+                }
+            }
+        }
+        next = out.iter().flatten().max().map_or(0, |max| max + 1);
+    }
+    out
+}
+
+/// The rows of cosines and sines that were fed, one for each real token.
+fn tables(engine: &Engine<Recorder>, widths: &[usize]) -> Vec<[Vec<f32>; 2]> {
+    let mut out = Vec::new();
+    for (step, n) in engine.executor().fed.iter().zip(widths) {
+        let numbers = |name: &str| -> Vec<f32> {
+            let (_, bytes) = step.iter().find(|(found, _)| found == name).unwrap();
+            bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect()
+        };
+        let (cos, sin) = (numbers("position_ids_cos"), numbers("position_ids_sin"));
+        out.extend((0..*n).map(|row| [&cos, &sin].map(|table| table[row * 8..][..8].to_vec())));
+    }
+    out
+}
+
+#[test]
+fn images_have_positions_by_frame_row_and_column() {
+    // The axis of each of eight angles, as the two models share them out.
+    let cases = [(false, [2, 3, 3], [0, 0, 1, 1, 1, 2, 2, 2]), (true, [4, 2, 2], [0, 1, 2, 0, 1, 2, 0, 0])];
+    let image = Grid { frames: 1, rows: 2, columns: 3 };
+    let video = Grid { frames: 2, rows: 2, columns: 1 };
+    let expected = positions_of(&[Ok(3), Err(image), Ok(2), Err(video), Ok(9)]);
+    for (interleaved, sections, axes) in cases {
+        let mut engine = open(concat(EIGHT), mrope(interleaved, &sections)).unwrap();
+        run(&mut engine, 2);
+        engine.place_grid(3, image).unwrap();
+        engine.place_grid(11, video).unwrap();
+        // The image begins within a step and ends within another; the rest one by one.
+        run(&mut engine, 13);
+        (0..9).for_each(|_| run(&mut engine, 1));
+        let widths = [[2, 8, 5].as_slice(), &[1; 9]].concat();
+        let found = tables(&engine, &widths);
+        assert_eq!(found.len(), expected.len());
+        for (place, ([cos, sin], positions)) in found.iter().zip(&expected).enumerate() {
+            for (j, axis) in axes.iter().enumerate() {
+                let angle = positions[*axis] as f64 * 1e4f64.powf(-(j as f64) / 8.0);
+                let off = (f64::from(cos[j]) - angle.cos()).abs() + (f64::from(sin[j]) - angle.sin()).abs();
+                assert!(off < 1e-6, "interleaved {interleaved}, place {place}, angle {j}: off by {off}");
+            }
+        }
+    }
+}
+
+#[test]
+fn text_alone_has_the_usual_positions_where_tokens_have_three() {
+    let plain = EngineConfig { rope: Some(RopeConfig::new(8, 1e4)), ..config() };
+    let mut fed = Vec::new();
+    for config in [plain, mrope(false, &[2, 3, 3]), mrope(true, &[4, 2, 2])] {
+        let mut engine = open(concat(EIGHT), config).unwrap();
+        run(&mut engine, 11);
+        run(&mut engine, 1);
+        fed.push(engine.executor().fed.clone());
+    }
+    assert!(fed[0] == fed[1] && fed[0] == fed[2]);
+}
+
+#[test]
+fn placed_images_end_with_their_tokens_and_what_would_lose_them_is_refused() {
+    let grid = Grid { frames: 1, rows: 2, columns: 2 };
+    let mut engine = open(concat(EIGHT), mrope(false, &[2, 3, 3])).unwrap();
+    engine.place_grid(1, grid).unwrap();
+    run(&mut engine, 8);
+    for refused in [
+        engine.shift(SeqId(0), 0..8, 1).map(drop),
+        engine.shift_out(SeqId(0), 0, 2).map(drop),
+        engine.divide(SeqId(0), 0..8, 2),
+        engine.share(SeqId(0), SeqId(1), 0..8),
+        engine.copy(SeqId(0), SeqId(1), 0..8),
+        engine.snapshot().map(drop),
+        engine.place_grid(4, grid),
+    ] {
+        let refused = refused.unwrap_err().to_string();
+        assert!(
+            refused.contains("in a dialog with placed images") || refused.contains("a place from 8 on"),
+            "{refused}"
+        );
+    }
+    // Behind the image it is still there, before it no longer.
+    engine.rewind(6).unwrap();
+    run(&mut engine, 1);
+    assert_eq!(tables(&engine, &[8, 1])[8][0][0], 4f64.cos() as f32, "6 less the 2 that the image saves");
+    engine.rewind(1).unwrap();
+    run(&mut engine, 6);
+    assert_eq!(tables(&engine, &[8, 1, 6])[14][0][0], 6f64.cos() as f32);
+    engine.snapshot().unwrap();
+
+    let mut plain = open(concat(ROPE), EngineConfig { rope: Some(RopeConfig::new(2, 1e4)), ..config() }).unwrap();
+    let refused = plain.place_grid(0, grid).unwrap_err().to_string();
+    assert!(refused.contains("placing an image by frame, row and column"), "{refused}");
 }

@@ -57,15 +57,36 @@ fn every_family_is_compiled_verified_and_known_to_the_doctor() {
 }
 
 #[test]
-fn a_context_beyond_the_window_is_refused_with_the_longest_that_fits() {
-    let place = tempfile::tempdir().unwrap();
-    TestModel { window: 48, ..TestModel::tiny(Family::Gemma2) }.write(&place.path().join("model")).unwrap();
-    let compile = |cl: &str| genie(place.path(), &["compile", "model", "-o", "bundle", "--ar", "1", "--cl", cl]);
-    let refused = compile("64");
-    assert_eq!(refused.status.code(), Some(1));
-    let said = text(&refused.stderr);
-    assert!(said.contains("CL-64 is longer than the attention window of this gemma2 model, 48 tokens"), "{said}");
-    assert!(said.contains("use `--cl` of at most 48"), "{said}");
-    assert!(!place.path().join("bundle").exists());
-    assert_eq!(compile("48").status.code(), Some(0));
+fn a_context_beyond_the_window_runs_and_is_verified() {
+    for (family, bos, said) in [
+        (Family::Gemma2, true, "1 of 2 layers see the last 20 tokens, in a cache of their own"),
+        (Family::Mistral, true, "attention sees the last 20 tokens"),
+        (Family::Phi3, false, "attention sees the last 20 tokens"),
+    ] {
+        let place = tempfile::tempdir().unwrap();
+        let model = TestModel { window: 20, max_positions: 300, ..TestModel::tiny(family) };
+        model.write(&place.path().join("model")).unwrap();
+        let compile = &["compile", "model", "-o", "bundle", "--ar", "1,8", "--cl", "64,128", "--precision", "f32"];
+        let compiled = genie(place.path(), compile);
+        assert_eq!(compiled.status.code(), Some(0), "{family}: {}", text(&compiled.stderr));
+        assert!(text(&compiled.stderr).contains(said), "{family}: {}", text(&compiled.stderr));
+        let verified = genie(place.path(), &["verify", "bundle", "-n", "60", "--json"]);
+        assert_eq!(verified.status.code(), Some(0), "{family}: {}", text(&verified.stderr));
+        for line in text(&verified.stdout).lines() {
+            let record: Value = serde_json::from_str(line).unwrap();
+            assert_eq!(record["wrong_tokens"], 0, "{family}: {record}");
+        }
+        let examined = genie(place.path(), &["doctor", "bundle"]);
+        let found = text(&examined.stdout) + &text(&examined.stderr);
+        assert_eq!(examined.status.code(), Some(0), "{family}: {found}");
+        // Longer than the first context, and with all layers in the window than the last one, too.
+        let n_prompt = if family == Family::Gemma2 { 100 } else { 200 };
+        let prompt: Vec<String> = (0..n_prompt).map(|i| (i * 37 % 250).to_string()).collect();
+        let prompt = prompt.join(",");
+        let args = ["run", "-c", "bundle", "--prompt-tokens", &prompt, "-n", "5", "--greedy", "--json"];
+        let run = genie(place.path(), &args);
+        assert_eq!(run.status.code(), Some(0), "{family}: {}", text(&run.stderr));
+        let record: Value = serde_json::from_str(text(&run.stdout).lines().last().unwrap()).unwrap();
+        assert_eq!(record["kpis"]["num-prompt-tokens"], n_prompt + i32::from(bos), "{family}: {record}");
+    }
 }

@@ -7,6 +7,7 @@
 //! the amplitude.
 //! *Source*: position tables of libGenie 1.21, which these rules equal in every recorded code; `docs/positions.md`.
 
+mod axes;
 mod problems;
 mod scaling;
 #[cfg(test)]

@@ -118,6 +118,10 @@ pub enum Error {
     Save { folder: PathBuf, source: Box<DialogError> },
     #[error("cannot restore the dialog in `{}`", folder.display())]
     Restore { folder: PathBuf, source: Box<DialogError> },
+    #[error("the bundle's chat template cannot be used")]
+    Template { source: chat_template::TemplateError },
+    #[error("`{}` {problem}", path.display())]
+    Messages { path: PathBuf, problem: String },
     #[error("cannot write the calibration into `{}`", folder.display())]
     WriteCalibration { folder: PathBuf, source: FileError },
 
@@ -228,7 +232,7 @@ pub enum Hint {
         /// Reserved tokens beside it.
         reserved: usize,
     },
-    /// Reserve at most so many tokens.
+    /// Reserve fewer tokens.
     ReserveFewer {
         /// The most.
         most: usize,
@@ -239,6 +243,8 @@ pub enum Hint {
     LongContextToReserve,
     /// Set a cache folder.
     SetCacheFolder,
+    /// Give the messages as they are, or another chat template.
+    OtherTemplate,
     /// A backend's own hint.
     Backend(qnn_api::Hint),
 }
@@ -302,6 +308,7 @@ impl Error {
             Self::Load { source, .. } | Self::Start { source, .. } | Self::Vote { source, .. } => {
                 Hint::Backend(source.hint()?)
             }
+            Self::Template { .. } => Hint::OtherTemplate,
             Self::ContextExceeded { fits, .. } => Hint::Fits((*fits)?),
             Self::PromptLength { limit, .. } => Hint::ChooseTokens { least: 1, most: *limit },
             Self::Window { least, limit, .. } => Hint::ChooseTokens { least: *least, most: *limit },
@@ -371,6 +378,7 @@ impl fmt::Display for Hint {
             Self::EmbeddedBackendOnly => f.write_str("do not pin threads, or use the embedded backend"),
             Self::CoresToPin(may) => write!(f, "choose from cores {}", qnn_host::pool::shown(may)),
             Self::DoNotPin => f.write_str("do not pin threads"),
+            Self::OtherTemplate => f.write_str("choose another chat template, or give the text without one"),
             Self::GiveSoc => f.write_str("use a name such as `sm8650` or Qualcomm's number, for example 57"),
             Self::DspTooOld { dsp_arch } => {
                 let first = qnn_api::soc::FIRST_HTP_ARCH;

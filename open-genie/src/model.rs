@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use chat_template::ChatTemplate;
 use dialog::sampler::SamplerRules;
 use dialog::{Dialog, DialogConfig, Grammar, Tokenizer};
 use engine::{Engine, EngineConfig, EngineError, ModelHash, PrefixCache, StopFlag, TokenModel};
@@ -80,6 +81,14 @@ impl Bundle {
     /// Layers rotate keys in different ways, so that rows cannot be moved to other positions; `false` if the bundle does not say.
     pub fn has_mixed_rotation(&self) -> bool {
         Manifest::read(self.config.base()).is_ok_and(|manifest| manifest.source.mixed_rotation)
+    }
+
+    /// The chat template that the bundle carries from its checkpoint; `None` if it has none.
+    ///
+    /// # Errors
+    /// [`Error::Template`].
+    pub fn chat_template(&self) -> Result<Option<ChatTemplate>, Error> {
+        Ok(chat_template::find::in_folder(self.config.base(), None)?)
     }
 
     /// What an engine is opened with, apart from what a full context drops.
@@ -225,7 +234,7 @@ impl Model {
             }
             None => None,
         };
-        if let Some(kind) = self.speculation.kind() {
+        if let Some(kind) = self.speculation.kind(self.bundle.config()).map_err(Error::Dialog)? {
             dialog.set_kind(kind).map_err(Error::Dialog)?;
         }
         if as_genie {

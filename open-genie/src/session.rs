@@ -9,7 +9,7 @@ use dialog::{
     Control, Dialog, DialogError, Grammar, Profile, Reply, RestoreReport, SamplerSettings, SaveReport, SentenceCode,
     Signal, StopReason,
 };
-use engine::{PrefixCacheFault, StepLog};
+use engine::{Grid, PrefixCacheFault, StepLog};
 use genie_types::TokenId;
 use kvmanager::Admission;
 
@@ -273,6 +273,15 @@ impl Session {
     /// How many tokens still fit, special tokens included, and what stops the next one.
     pub fn admission(&self) -> Option<Admission> {
         self.dialog.admission()
+    }
+
+    /// Says that the tokens from place `first` of the history on, which are still to come, are an image's or a video's: they turn by frame, row
+    /// and column. For bundles whose positions are of a type `mrope`; see docs/positions.md.
+    ///
+    /// # Errors
+    /// A bundle whose tokens have one position, an empty grid, a place that is taken.
+    pub fn place_image(&mut self, first: usize, grid: Grid) -> Result<(), Error> {
+        self.dialog.place_grid(first, grid).map_err(Error::Dialog)
     }
 
     /// The graphs executed so far, in order.

@@ -3,10 +3,12 @@
 //! *Units*: `size` in tokens; `rope-dim` is the width of the position tables, half a head.
 //! *Source*: measured config schema of API 1.21 (`docs/genie.md`); layout as in the golden bundles.
 
-use crate::family::ModelSpec;
+use crate::family::{LOCAL_TABLES, LocalRope, ModelSpec};
 use crate::lora::Adapter;
+use crate::lower::{WINDOW_GROUP, Windows};
 use genie_bundle::{HTP_CONFIG_FILE, TOKENIZER_FILE};
 use genie_types::RopeScaling;
+use nsp_graph::names::DEFAULT_GROUP;
 use serde_json::{Value, json};
 
 /// Genie's way to write "none" for an id.
@@ -18,11 +20,17 @@ const SEED: u32 = 42;
 /// config beside it.
 pub(crate) fn genie_config(
     spec: &ModelSpec,
+    windows: Windows,
     ctx_size: usize,
     binaries: &[String],
     htp: bool,
     adapters: &[Adapter],
 ) -> Value {
+    // A window on all layers drops what lies beyond it, so a dialog ends where the trained positions do.
+    let size = match windows {
+        Windows::Everywhere { .. } => spec.max_positions.unwrap_or(0).max(ctx_size),
+        Windows::Unused | Windows::Group { .. } => ctx_size,
+    };
     let mut binary = json!({ "version": 1, "ctx-bins": binaries });
     if !adapters.is_empty() {
         let adapter = |a: &Adapter| json!({ "version": 1, "name": a.name, "alphas": [a.alpha()] });
@@ -37,7 +45,7 @@ pub(crate) fn genie_config(
     };
     let mut context = json!({
         "version": 1,
-        "size": ctx_size,
+        "size": size,
         "n-vocab": spec.vocab,
         "bos-token": tokens.bos.map_or(UNSET, |id| i64::from(id.0)),
         "eos-token": eos,
@@ -46,7 +54,7 @@ pub(crate) fn genie_config(
         context["pad-token"] = json!(pad.0);
     }
     let sampler = &spec.sampler;
-    json!({
+    let mut config = json!({
         "dialog": {
             "version": 1,
             "type": "basic",
@@ -72,6 +80,28 @@ pub(crate) fn genie_config(
                 },
             },
         },
+    });
+    let engine = &mut config["dialog"]["engine"];
+    match windows {
+        Windows::Unused => {}
+        Windows::Everywhere { tokens } => engine["longcontext"] = sliding_window(tokens),
+        Windows::Group { tokens, .. } => {
+            engine["cache-groups"] = json!([
+                { "version": 1, "prefix": DEFAULT_GROUP },
+                { "version": 1, "prefix": WINDOW_GROUP, "longcontext": sliding_window(tokens) },
+            ]);
+        }
+    }
+    config
+}
+
+/// The rule of a cache group whose tokens see the last ones only.
+fn sliding_window(tokens: usize) -> Value {
+    json!({
+        "version": 1,
+        "type": "sliding-window",
+        "reserved-tokens": 0,
+        "sliding-window": { "version": 1, "window-size": tokens },
     })
 }
 
@@ -105,7 +135,13 @@ fn positional_encoding(spec: &ModelSpec) -> Value {
     if let Some(scaling) = &spec.rope.scaling {
         rope["rope-scaling"] = rope_scaling(scaling);
     }
-    rope
+    match spec.local_rope {
+        Some(LocalRope::Table { theta }) => {
+            let dim = spec.rope_dim();
+            json!([rope, { "type": "rope", "prefix": LOCAL_TABLES, "rope-dim": dim, "rope-theta": number(theta) }])
+        }
+        Some(LocalRope::Columns { .. }) | None => rope,
+    }
 }
 
 fn rope_scaling(scaling: &RopeScaling) -> Value {

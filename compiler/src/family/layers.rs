@@ -1,7 +1,7 @@
 //! What differs from layer to layer: attention windows, and layers without rotary positions.
 //!
-//! A window changes nothing as long as the context is not longer than it: every token then sees all earlier ones. What is compiled is
-//! checked against that; a layer of another kind of attention is refused.
+//! A window changes nothing as long as the context is not longer than it: every token then sees all earlier ones. How longer contexts
+//! are compiled stands in `lower/window.rs`. A layer of another kind of attention is refused.
 
 use super::parts::Window;
 use crate::Result;

@@ -29,6 +29,7 @@ mod tokens;
 pub(crate) use factors::FactorKeys;
 pub(crate) use fused::{FUSED, fused_name};
 pub(crate) use layers::SlidingWindow;
+pub(crate) use local_rope::LOCAL_TABLES;
 pub use local_rope::LocalRope;
 pub use parts::{Activation, Factors, NormKind, NormPlace, QkNorm, Window};
 pub use rope::{Rope, RopeScaling};
@@ -189,7 +190,7 @@ pub struct ModelSpec {
     pub local_rope: Option<LocalRope>,
     /// For each layer, whether queries and keys are rotated.
     pub rotated_layers: Vec<bool>,
-    /// Attention that sees the last tokens only. Graphs are made for contexts that are not longer.
+    /// Attention that sees the last tokens only.
     pub window: Option<Window>,
     /// Positions the model was trained for, when the configuration has them.
     pub max_positions: Option<usize>,
@@ -244,8 +245,8 @@ impl ModelSpec {
     pub const fn rope_dim(&self) -> usize {
         let pairs = self.rotary_dim / 2;
         match self.local_rope {
-            Some(LocalRope { global_step, .. }) => pairs * global_step,
-            None => pairs,
+            Some(LocalRope::Columns { global_step, .. }) => pairs * global_step,
+            Some(LocalRope::Table { .. }) | None => pairs,
         }
     }
 }

@@ -13,14 +13,15 @@
 //!
 //! When n == m there is no past: K and V are the new columns alone. The factor of the scores, `1 / sqrt(d)` for most families, is
 //! folded into the weights, or it is `c` where folding would round them. Bounded scores are `cap * tanh(..)` before the mask is added.
+//! Layers with a window may have a mask and cache tensors of their own, with fewer columns than m ([`Windows`]).
 //! Of each head the first elements are rotated, as many as the position tables have, in layers that rotate.
 
 use super::composer::{Composer, TensorValue};
 use super::sink::GraphSink;
 use super::weights::{self, LayerWeights};
-use super::{Format, LayerBuilder, Split, lora, norm};
+use super::{Format, LayerBuilder, Split, WINDOW_GROUP, Windows, lora, norm};
 use crate::Result;
-use crate::family::ModelSpec;
+use crate::family::{LOCAL_TABLES, LocalRope, ModelSpec};
 use genie_types::{KvKind, Variant};
 use nsp_graph::names::{self, KvName};
 
@@ -29,8 +30,11 @@ type Tables<T> = (TensorValue<T>, TensorValue<T>);
 
 /// Inputs of a graph that all its layers share.
 pub(super) struct SharedInputs<T> {
-    /// `[1, 1, n, m]`, added to the scores.
-    mask: TensorValue<T>,
+    /// `[1, 1, n, m]`, added to the scores; `None` where all layers have another one.
+    mask: Option<TensorValue<T>>,
+    /// That of layers with a window, where they are a cache group.
+    local_mask: Option<TensorValue<T>>,
+    windows: Windows,
     /// Cosines and sines, `[1, n, r/2]`; `None` where no layer rotates.
     tables: Option<Tables<T>>,
     /// Those of layers with a window, where they have their own.
@@ -48,37 +52,65 @@ impl<T: Copy + core::fmt::Debug> SharedInputs<T> {
     pub(super) fn declare<S: GraphSink<Tensor = T>>(
         spec: &ModelSpec,
         split: &Split,
-        variant: Variant,
+        (variant, windows): (Variant, Windows),
         format: Format,
         graph: &mut Composer<S>,
     ) -> Result<Self> {
         let (n, m, width) = (variant.ar().get(), variant.cl().get(), spec.rope_dim());
         let dtype = graph.dtype();
-        let mask = graph.input(names::ATTENTION_MASK, vec![1, 1, n, m], dtype)?;
-        let (mut tables, mut local_tables) = (None, None);
-        if spec.rotated_layers[split.layers.clone()].contains(&true) {
-            let cos = graph.input(names::POSITION_COS, vec![1, 1, n, width], dtype)?;
-            let sin = graph.input(names::POSITION_SIN, vec![1, 1, n, width], dtype)?;
-            let cos = graph.reshape("rope_cos", &cos, vec![1, n, width], None)?;
-            let sin = graph.reshape("rope_sin", &sin, vec![1, n, width], None)?;
-            let mut of_step = |name: &str, step: usize| {
-                let pairs = spec.rotary_dim / 2;
-                let cos = graph.columns(&format!("rope_cos_{name}"), &cos, step, pairs)?;
-                Ok::<_, crate::CompileError>((cos, graph.columns(&format!("rope_sin_{name}"), &sin, step, pairs)?))
+        let apart = |layer| windows.is_apart(spec, layer);
+        let mask = match split.layers.clone().all(apart) {
+            true => None,
+            false => Some(graph.input(names::ATTENTION_MASK, vec![1, 1, n, m], dtype)?),
+        };
+        let local_mask = match split.layers.clone().any(apart) {
+            true => {
+                let name = format!("{WINDOW_GROUP}{}", names::ATTENTION_MASK);
+                Some(graph.input(&name, vec![1, 1, n, windows.columns(variant)], dtype)?)
+            }
+            false => None,
+        };
+        // Tables that nothing reads are not made: a backend may refuse them.
+        let turns = |local: Option<bool>| {
+            let mut layers = split.layers.clone().filter(|&layer| spec.rotated_layers[layer]);
+            layers.any(|layer| local.is_none_or(|local| spec.is_local(layer) == local))
+        };
+        let mut inputs = |prefix: &str| {
+            let mut input = |name: &str, short: &str| {
+                let table = graph.input(&format!("{prefix}{name}"), vec![1, 1, n, width], dtype)?;
+                graph.reshape(&format!("{prefix}{short}"), &table, vec![1, n, width], None)
             };
-            match spec.local_rope {
-                Some(steps) => {
-                    // Tables that nothing reads are not made: a backend may refuse them.
-                    let has = |local: bool| split.layers.clone().any(|layer| spec.is_local(layer) == local);
-                    tables = has(false).then(|| of_step("global", steps.global_step)).transpose()?;
-                    local_tables = has(true).then(|| of_step("local", steps.local_step)).transpose()?;
+            Ok::<_, crate::CompileError>((
+                input(names::POSITION_COS, "rope_cos")?,
+                input(names::POSITION_SIN, "rope_sin")?,
+            ))
+        };
+        let (mut tables, mut local_tables) = (None, None);
+        match spec.local_rope {
+            None => tables = turns(None).then(|| inputs("")).transpose()?,
+            Some(LocalRope::Table { .. }) => {
+                tables = turns(Some(false)).then(|| inputs("")).transpose()?;
+                local_tables = turns(Some(true)).then(|| inputs(LOCAL_TABLES)).transpose()?;
+            }
+            Some(LocalRope::Columns { global_step, local_step }) => {
+                if turns(None) {
+                    let (cos, sin) = inputs("")?;
+                    let pairs = spec.rotary_dim / 2;
+                    let mut of_step = |name: &str, step: usize| {
+                        let cos = graph.columns(&format!("rope_cos_{name}"), &cos, step, pairs)?;
+                        let sin = graph.columns(&format!("rope_sin_{name}"), &sin, step, pairs)?;
+                        Ok::<_, crate::CompileError>((cos, sin))
+                    };
+                    tables = turns(Some(false)).then(|| of_step("global", global_step)).transpose()?;
+                    local_tables = turns(Some(true)).then(|| of_step("local", local_step)).transpose()?;
                 }
-                None => tables = Some((cos, sin)),
             }
         }
         let mut constant = |name: &str, value: Option<f64>| value.map(|v| graph.scalar(name, v as f32)).transpose();
         Ok(Self {
             mask,
+            local_mask,
+            windows,
             tables,
             local_tables,
             scale: constant("attention_scale", weights::score_scale(spec, format))?,
@@ -114,11 +146,15 @@ pub(super) fn lower<S: GraphSink>(
 ) -> Result<TensorValue<S::Tensor>> {
     let LayerBuilder { variant, graph, x, shared, strengths } = builder;
     let shared = shared.as_ref().expect("a split with layers declares mask and positions");
-    let (n, past) = (variant.ar().get(), variant.past_capacity());
+    let n = variant.ar().get();
+    let apart = shared.windows.is_apart(spec, layer);
+    let mask = if apart { &shared.local_mask } else { &shared.mask };
+    let mask = mask.as_ref().expect("a split declares the masks of its layers");
+    let past = mask.dims[3] - n;
     let ModelSpec { n_heads, n_kv_heads, head_dim, .. } = *spec;
     let at = |part: &str| format!("model_layers_{layer}_self_attn_{part}");
-    let cache_name =
-        |kind, is_input| KvName { prefix: names::DEFAULT_GROUP, kind, layer, head: None, is_input }.to_string();
+    let prefix = shared.windows.prefix(spec, layer);
+    let cache_name = |kind, is_input| KvName { prefix, kind, layer, head: None, is_input }.to_string();
 
     let h = norm::optional(spec, graph, &format!("model_layers_{layer}_"), x, weights.before_attention.as_ref())?;
     let h = graph.rows(&at("rows_in"), &h)?;
@@ -155,7 +191,7 @@ pub(super) fn lower<S: GraphSink>(
         let bounded = graph.tanh(&at("bounded"), &scores)?;
         scores = graph.mul(&at("capped"), &bounded, cap, None)?;
     }
-    let scores = graph.add(&at("mask"), &scores, &shared.mask, None)?;
+    let scores = graph.add(&at("mask"), &scores, mask, None)?;
     let shares = graph.softmax(&at("softmax"), &scores)?;
     let mixed = graph.matmul(&at("mix"), &shares, &v)?;
     let mixed = graph.reshape(&at("heads"), &mixed, vec![1, n_heads, n, head_dim], None)?;

@@ -24,12 +24,14 @@ mod split;
 pub(crate) mod tests;
 mod weight_format;
 mod weights;
+mod window;
 
 pub(crate) use rounded::rounded_weights;
 pub(crate) use rounding_loss::RoundingLoss;
 pub(crate) use sink::{GraphSink, Kind, Param};
 pub(crate) use split::{Split, cut, file_names};
 pub(crate) use weight_format::{Format, LinearForm, Role};
+pub(crate) use window::{WINDOW_GROUP, Windows};
 
 use crate::checkpoint::Checkpoint;
 use crate::family::ModelSpec;
@@ -105,6 +107,7 @@ pub(crate) fn lower<S: GraphSink>(
     source: &mut Source<'_>,
 ) -> Result<Vec<S>> {
     let Format { precision, form, .. } = source.format;
+    let windows = Windows::of(spec, graphs.iter().map(|(variant, _)| *variant));
     let dtype = precision.dtype();
     let mut graphs: Vec<(Variant, Composer<S>)> =
         graphs.into_iter().map(|(variant, sink)| (variant, Composer::new(sink, dtype, form))).collect();
@@ -134,7 +137,9 @@ pub(crate) fn lower<S: GraphSink>(
         };
         let shared = match split.layers.is_empty() {
             true => None,
-            false => Some(attention::SharedInputs::declare(spec, split, variant, source.format, &mut graph)?),
+            false => {
+                Some(attention::SharedInputs::declare(spec, split, (variant, windows), source.format, &mut graph)?)
+            }
         };
         let strengths = match source.adapters {
             [] => None,

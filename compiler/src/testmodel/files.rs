@@ -40,7 +40,7 @@ pub(super) fn write_configs(model: &TestModel, dir: &Path) -> Result<()> {
         "torch_dtype": dtype_names(model.dtype).1,
     });
     config[family.eps_key()] = json!(RMS_EPS);
-    config[family.activation_key()] = json!(family.defaults.activation.name());
+    config[family.activation_key()] = json!(model.activation.name());
     match family.factors {
         FactorKeys::None => {}
         FactorKeys::Multipliers => {

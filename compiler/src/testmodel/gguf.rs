@@ -250,6 +250,9 @@ impl TestModel {
                 set("attention.sliding_window_pattern", GgufValue::U32(WINDOW_PATTERN as u32));
             }
         }
+        if self.activation != info.defaults.activation {
+            return bad("activations that a GGUF file does not state:", 1, "that of the family");
+        }
         if info.no_rope_keys && self.no_rope_interval != 4 {
             return bad("an interval of layers that do not rotate, in a GGUF file, of", self.no_rope_interval, "4");
         }

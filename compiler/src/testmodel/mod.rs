@@ -16,7 +16,7 @@ pub use adapter::TestAdapter;
 pub use gguf::{DraftTensor, GgufDraft, GgufValue, Matrices};
 
 use crate::family::{
-    FactorKeys, Factors, Family, LocalRope, ModelSpec, Rope, RopeScaling, SamplerDefaults, SlidingWindow,
+    Activation, FactorKeys, Factors, Family, LocalRope, ModelSpec, Rope, RopeScaling, SamplerDefaults, SlidingWindow,
     SpecialTokens, Window,
 };
 use crate::{CompileError, Result};
@@ -82,6 +82,8 @@ pub struct TestModel {
     pub rope_theta: f64,
     /// `llama3` scaling.
     pub scaling: Option<RopeScaling>,
+    /// Of the feed-forward part.
+    pub activation: Activation,
     /// The part of each head that is rotated.
     pub rotary_part: f64,
     /// `query_pre_attn_scalar`, for families that read it; `None` for the width of a head.
@@ -117,6 +119,7 @@ impl TestModel {
             mlp_bias: false,
             rope_theta: if family.info().local_theta.is_some() { 1_000_000.0 } else { 10_000.0 },
             scaling: None,
+            activation: family.info().defaults.activation,
             rotary_part: if family.info().defaults.rotary_part == 1.0 { 1.0 } else { 0.5 },
             scores_scalar: None,
             window: match family.info().sliding_window {
@@ -226,10 +229,13 @@ impl TestModel {
             norm: family.norm,
             norm_place: family.norm_place,
             norm_eps: files::RMS_EPS as f32,
-            activation: family.defaults.activation,
+            activation: self.activation,
             factors: self.factors(),
             rope: Rope { theta: self.rope_theta, scaling: self.scaling.clone(), part: self.rotary_part },
-            local_rope: family.local_theta.map(|_| LocalRope { global_step: 3, local_step: 2 }),
+            local_rope: family.local_theta.map(|theta| match self.scaling {
+                None => LocalRope::Columns { global_step: 3, local_step: 2 },
+                Some(_) => LocalRope::Table { theta },
+            }),
             rotated_layers: (0..self.layers)
                 .map(|i| !family.no_rope_keys || (i + 1) % self.no_rope_interval != 0)
                 .collect(),

@@ -1,7 +1,7 @@
 //! Checks of the config's `positional-encoding` against the position inputs of the graphs.
 
 use genie_types::PositionKind;
-use nsp_graph::names::{POSITION_COS, POSITION_IDS, rope_prefix};
+use nsp_graph::names::{DEFAULT_GROUP, POSITION_COS, POSITION_IDS, rope_prefix};
 use serde_json::Value;
 
 use super::{Check, tensors};
@@ -11,6 +11,8 @@ use crate::{Facts, Findings, Fix, Rule, Severity};
 pub(super) const CHECKS: &[Check] = &[
     Check { rules: &[&ROPE_DIM, &ROPE_SCALING_IGNORED, &YARN_DIM], run: tables },
     Check { rules: &[&POSITION_INPUTS], run: inputs },
+    Check { rules: &[&POSITION_NUMBERS], run: numbers },
+    Check { rules: &[&WINDOW], run: windows },
 ];
 
 const ROPE_DIM: Rule = Rule {
@@ -43,6 +45,22 @@ const POSITION_INPUTS: Rule = Rule {
     title: "the graphs take other position inputs than the config's `positional-encoding` fills",
     why: "libGenie does not create the dialog, or feeds zeros where positions belong",
     fix: Fix::Text("write what the model was compiled with: `type`, and for rotary tables `rope-dim` and `prefix`"),
+};
+
+const POSITION_NUMBERS: Rule = Rule {
+    id: "position-numbers",
+    severity: Severity::Error,
+    title: "the config's positions are not those of the model",
+    why: "graphs run with any angles, and the text gets worse the further it goes",
+    fix: Fix::Text("take `positional-encoding` back from the manifest's `source.encoding`, or compile again"),
+};
+
+const WINDOW: Rule = Rule {
+    id: "attention-window",
+    severity: Severity::Error,
+    title: "the config's attention window is not that of the model",
+    why: "layers that were trained to see the last tokens would see others: wrong text behind the window, or a context that ends early",
+    fix: Fix::Text("write the window that the manifest's `source.windows` has, as `sliding-window` of `longcontext`"),
 };
 
 /// The numbers of each rotary table.
@@ -81,6 +99,70 @@ fn tables(facts: &Facts, found: &mut Findings) {
             let half = head_dim / 2;
             let what = format!("{rope_dim}, but {tensor} has heads of width {head_dim}, half of which is {half}");
             found.add(&ROPE_DIM, config.at(&pointer), what);
+        }
+    }
+}
+
+/// Each number against the model's own, which the manifest keeps. Numbers that mean the same may be written in different ways.
+fn numbers(facts: &Facts, found: &mut Findings) {
+    let (Some(config), Some(bundle)) = (facts.config(), &facts.bundle) else { return };
+    let Some(model) = bundle.manifest.as_ref().and_then(|manifest| manifest.encoding.as_ref()) else { return };
+    const POINTER: &str = "/dialog/engine/model/positional-encoding";
+    let Some(written) = config.engine("/model/positional-encoding") else { return };
+    compare(model, written, POINTER, &mut |pointer, what| {
+        found.add(&POSITION_NUMBERS, config.at(pointer), what);
+    });
+}
+
+fn compare(model: &Value, written: &Value, pointer: &str, each: &mut dyn FnMut(&str, String)) {
+    match (model, written) {
+        (Value::Object(model), Value::Object(written)) => {
+            for (key, value) in model {
+                let pointer = format!("{pointer}/{key}");
+                match written.get(key) {
+                    Some(found) => compare(value, found, &pointer, each),
+                    None => each(&pointer, format!("missing, but the model has {value}")),
+                }
+            }
+            // Another scaling than the model's is one by keys that it does not have.
+            for (key, value) in
+                written.iter().filter(|(key, _)| key.as_str() == "rope-scaling" && !model.contains_key(*key))
+            {
+                each(&format!("{pointer}/{key}"), format!("{value}, but the model's positions are not scaled"));
+            }
+        }
+        (Value::Array(model), Value::Array(written)) if model.len() == written.len() => {
+            for (i, (model, written)) in model.iter().zip(written).enumerate() {
+                compare(model, written, &format!("{pointer}/{i}"), each);
+            }
+        }
+        _ if model == written || (model.is_number() && model.as_f64() == written.as_f64()) => {}
+        _ => each(pointer, format!("{written}, but the model has {model}")),
+    }
+}
+
+/// The window of each cache group against the model's.
+fn windows(facts: &Facts, found: &mut Findings) {
+    let (Some(config), Some(bundle)) = (facts.config(), &facts.bundle) else { return };
+    for (prefix, tokens) in bundle.manifest.iter().flat_map(|manifest| &manifest.windows) {
+        let groups = config.engine("/cache-groups").and_then(Value::as_array);
+        let group = groups.into_iter().flatten().position(|group| group.get("prefix").is_some_and(|p| p == prefix));
+        let at_group = group.map(|i| format!("/cache-groups/{i}/longcontext"));
+        let at_engine = (prefix == DEFAULT_GROUP).then(|| "/longcontext".to_owned());
+        let mut places = at_group.into_iter().chain(at_engine);
+        let size = |at: &String| config.engine(&format!("{at}/sliding-window/window-size")).and_then(Value::as_u64);
+        let rule = places.clone().find_map(|at| Some((size(&at)?, at)));
+        let pointer = |at: &str| config.at(&format!("/dialog/engine{at}"));
+        match rule {
+            Some((size, _)) if size == *tokens as u64 => {}
+            Some((size, at)) => {
+                let what = format!("{size}, but layers of `{prefix}` see {tokens} tokens");
+                found.add(&WINDOW, pointer(&format!("{at}/sliding-window/window-size")), what);
+            }
+            None => {
+                let what = format!("no window, but layers of `{prefix}` see the last {tokens} tokens");
+                found.add(&WINDOW, pointer(&places.next().unwrap_or_else(|| "/cache-groups".into())), what);
+            }
         }
     }
 }

@@ -151,10 +151,17 @@ fn manifest(base: &Path, skip_hashes: bool) -> (Option<Manifest>, Option<String>
     };
     let files = read.files.into_iter().map(file).collect();
     let manifest::Options { target, shared_weights, .. } = read.options;
-    (
-        Some(Manifest { fault: None, build_id: Some(read.backend.build_id), target, shared_weights, files }),
-        Some(read.backend.name),
-    )
+    let manifest::Source { encoding, windows, .. } = read.source;
+    let manifest = Manifest {
+        fault: None,
+        build_id: Some(read.backend.build_id),
+        target,
+        shared_weights,
+        encoding,
+        windows: windows.into_iter().collect(),
+        files,
+    };
+    (Some(manifest), Some(read.backend.name))
 }
 
 /// Whether a file has the manifest's hash, all of it read now; `None` if it cannot be read.

@@ -160,6 +160,10 @@ pub struct Manifest {
     pub target: Option<String>,
     /// Graphs of a binary share their weights.
     pub shared_weights: bool,
+    /// The model's positions, as `positional-encoding` writes them.
+    pub encoding: Option<serde_json::Value>,
+    /// The model's attention windows, by prefix of their cache group.
+    pub windows: Vec<(String, usize)>,
     /// The listed files and their state.
     pub files: Vec<ManifestFile>,
 }

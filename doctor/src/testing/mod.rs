@@ -101,6 +101,8 @@ pub(crate) fn sound() -> Facts {
                 build_id: Some(BUILD.into()),
                 target: Some("sm8650".into()),
                 shared_weights: false,
+                encoding: None,
+                windows: Vec::new(),
                 files: vec![ManifestFile {
                     path: "model.bin".into(),
                     bytes: 1_000_000,

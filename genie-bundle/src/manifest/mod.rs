@@ -8,6 +8,7 @@ mod listed;
 pub use formats::{Precision, Splits, UnknownWord, Weights};
 pub use listed::{ListedFile, listed_files};
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -55,6 +56,12 @@ pub struct Source {
     /// Some layers rotate keys otherwise than others, or not at all: cached keys cannot be moved to other positions.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub mixed_rotation: bool,
+    /// Positions as the model has them: the config's `positional-encoding` that was written for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encoding: Option<serde_json::Value>,
+    /// Attention windows as the model has them: by prefix of a cache group, the tokens that its layers see.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub windows: BTreeMap<String, usize>,
 }
 
 /// The options that shape the output.

@@ -2,6 +2,7 @@
 
 mod backend;
 mod bundle;
+mod chat;
 mod grammar;
 mod long_context;
 mod lora;
@@ -15,6 +16,7 @@ mod verbosity;
 
 pub use backend::BackendArgs;
 pub use bundle::{BundleArgs, read_bundle};
+pub use chat::ChatArgs;
 pub use grammar::GrammarArgs;
 pub use long_context::LongContextArgs;
 pub use lora::LoraArgs;

@@ -10,10 +10,6 @@ pub fn of(error: &CompileError) -> Option<String> {
 fn words(hint: &Hint) -> String {
     match hint {
         Hint::LongerContext { at_least } => format!("add a `--cl` of at least {at_least}, or remove that `--ar`"),
-        Hint::ShorterContext { at_most } => format!(
-            "up to that length attention windows change nothing, beyond it these graphs would compute another model: \
-             use `--cl` of at most {at_most}"
-        ),
         Hint::ChipWithFloat16 { arch } => format!(
             "V73 and later have it (for example `--soc sm8550`); a V{arch} needs graphs with quantised activations, \
              which this compiler does not make"

@@ -142,24 +142,6 @@ fn unfit_configurations_are_refused_by_name() {
             hint: Some(Hint::SimilarKeys { near: vec!["use_sliding_window".into()] }),
         },
         Case {
-            name: "a Llama with a window",
-            damage: |dir| set(dir, "sliding_window", json!(15)),
-            message: "CL-16 is longer than the attention window of this llama model, 15 tokens (`sliding_window`)",
-            hint: Some(Hint::ShorterContext { at_most: 15 }),
-            ..Case::DEFAULT
-        },
-        Case {
-            name: "a window in the second layer",
-            model: || TestModel::tiny(Family::Qwen3),
-            damage: |dir| {
-                set(dir, "sliding_window", json!(8));
-                set(dir, "use_sliding_window", json!(true));
-                set(dir, "layer_types", json!(["full_attention", "sliding_attention"]));
-            },
-            message: "CL-16 is longer than the attention window of this qwen3 model, 8 tokens (`sliding_window`)",
-            hint: Some(Hint::ShorterContext { at_most: 8 }),
-        },
-        Case {
             name: "layers of another kind",
             model: || TestModel::tiny(Family::Qwen3),
             damage: |dir| set(dir, "layer_types", json!(["full_attention", "chunked_attention"])),

@@ -1,6 +1,7 @@
 //! Keys that no family reads: refused, noted or harmless; and keys that contradict each other.
 
 use super::*;
+use crate::family::LocalRope;
 
 /// Loads a Llama with keys added to `config.json`: its notes, or the error.
 fn with(family: Family, keys: &Value) -> Result<Vec<String>, CompileError> {
@@ -388,13 +389,14 @@ fn one_table_holds_the_positions_of_both_bases() {
                 config[key] = value.clone();
             }
         });
-        let steps = ModelSpec::load(dir.path()).map(|spec| spec.local_rope.unwrap());
-        steps.map(|steps| (steps.global_step, steps.local_step)).map_err(|error| error.to_string())
+        ModelSpec::load(dir.path()).unwrap().local_rope
     };
-    assert_eq!(steps(1e6, 1e4, &json!({})), Ok((3, 2)));
-    assert_eq!(steps(1e4, 1e4, &json!({})), Ok((1, 1)));
-    assert_eq!(steps(1e8, 1e4, &json!({})), Ok((4, 2)));
-    assert!(steps(500_000.0, 1e4, &json!({})).unwrap_err().contains("unsupported `rope_local_base_freq`"));
+    let columns = |global_step, local_step| Some(LocalRope::Columns { global_step, local_step });
+    assert_eq!(steps(1e6, 1e4, &json!({})), columns(3, 2));
+    assert_eq!(steps(1e4, 1e4, &json!({})), columns(1, 1));
+    assert_eq!(steps(1e8, 1e4, &json!({})), columns(4, 2));
+    // Others have tables of their own.
+    assert_eq!(steps(500_000.0, 1e4, &json!({})), Some(LocalRope::Table { theta: 1e4 }));
     let scaled = json!({ "rope_scaling": { "rope_type": "linear", "factor": 8.0 } });
-    assert!(steps(1e6, 1e4, &scaled).unwrap_err().contains("positions that are not scaled"));
+    assert_eq!(steps(1e6, 1e4, &scaled), Some(LocalRope::Table { theta: 1e4 }));
 }

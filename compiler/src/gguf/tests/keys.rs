@@ -1,7 +1,7 @@
 //! Keys: of the wrong type, missing, contradicting, unknown, or asking for what is not computed.
 
 use super::*;
-use crate::family::RopeScaling;
+use crate::family::{LocalRope, RopeScaling};
 use GgufValue::{Bool, Bytes, F32, F32s, I32, Raw, Texts, U32, U32s, U64};
 
 /// A value of each type, with the name that a message gives it.
@@ -236,7 +236,8 @@ fn absent_keys_of_a_family_have_the_values_of_its_files() {
     assert_eq!(pattern(Some(U32(3))), [true, true, false, true]);
     let bools = [&7u32.to_le_bytes()[..], &4u64.to_le_bytes(), &[0, 1, 1, 0]].concat();
     assert_eq!(pattern(Some(Raw(9, bools))), [false, true, true, false]);
-    assert_eq!(spec(Family::Gemma3, "rope.freq_base_swa", Some(F32(1e6))).local_rope.unwrap().local_step, 1);
+    let local = spec(Family::Gemma3, "rope.freq_base_swa", Some(F32(1e6))).local_rope;
+    assert_eq!(local, Some(LocalRope::Columns { global_step: 1, local_step: 1 }));
     // Layers of SmolLM3 that do not rotate have no key.
     assert_eq!(spec(Family::SmolLm3, "vocab_size", None).rotated_layers, [true, true, true, false]);
     for (family, layers, scalar) in [(Family::Gemma2, 46, 16.0), (Family::Gemma3, 62, 16.0), (Family::Gemma2, 4, 32.0)]

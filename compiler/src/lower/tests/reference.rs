@@ -45,6 +45,13 @@ impl Reference {
         Self { context, ..self }
     }
 
+    /// The model in which every token sees all earlier ones.
+    #[allow(dead_code, reason = "only some of those that include this file have models with windows")]
+    pub(crate) fn without_windows(mut self) -> Self {
+        self.config["sliding_window"] = Value::Null;
+        self
+    }
+
     fn number(&self, key: &str) -> Option<f64> {
         self.config[key].as_f64()
     }
@@ -103,13 +110,15 @@ impl Reference {
     }
 
     /// Turns the first elements of a head to its position.
-    fn turn(&self, head: &mut [f64], position: usize, theta: f64) {
+    fn turn(&self, head: &mut [f64], position: usize, (theta, scaled): (f64, bool)) {
         let default = if self.kind == "stablelm" { 0.25 } else { 1.0 };
         let rotated = (head.len() as f64 * self.number("partial_rotary_factor").unwrap_or(default)) as usize;
         let half = rotated / 2;
-        let amplitude = self.amplitude();
+        let amplitude = if scaled { self.amplitude() } else { 1.0 };
         for j in 0..half {
-            let (sin, cos) = (position as f64 * self.frequency(j, half, theta)).sin_cos();
+            let plain = 1.0 / theta.powf(j as f64 / half as f64);
+            let frequency = if scaled { self.frequency(j, half, theta) } else { plain };
+            let (sin, cos) = (position as f64 * frequency).sin_cos();
             let (sin, cos) = (sin * amplitude, cos * amplitude);
             let (a, b) = (head[j], head[half + j]);
             (head[j], head[half + j]) = (a * cos - b * sin, b * cos + a * sin);
@@ -166,8 +175,8 @@ impl Reference {
         }
     }
 
-    /// The base of a layer's angles; `None` for a layer that does not rotate.
-    fn theta(&self, layer: usize) -> Option<f64> {
+    /// The base of a layer's angles, and whether they are scaled; `None` for a layer that does not rotate.
+    fn theta(&self, layer: usize) -> Option<(f64, bool)> {
         let interval = self.config["no_rope_layer_interval"].as_u64();
         if interval.is_some_and(|n| (layer as u64 + 1).is_multiple_of(n)) {
             return None;
@@ -175,9 +184,9 @@ impl Reference {
         // The layers of Gemma 3 that have a window.
         let pattern = self.config["sliding_window_pattern"].as_u64();
         if self.kind == "gemma3_text" && !(layer as u64 + 1).is_multiple_of(pattern.unwrap_or(6)) {
-            return Some(self.number("rope_local_base_freq").unwrap_or(10_000.0));
+            return Some((self.number("rope_local_base_freq").unwrap_or(10_000.0), false));
         }
-        self.number("rope_theta")
+        Some((self.number("rope_theta")?, true))
     }
 
     /// What scores are multiplied by.
@@ -190,7 +199,11 @@ impl Reference {
     }
 
     fn active(&self, x: f64) -> f64 {
-        if self.is_gemma() {
+        let name = self.config["hidden_act"].as_str().or(self.config["hidden_activation"].as_str());
+        if name == Some("gelu") {
+            return 0.5 * x * (1.0 + error_function(x / std::f64::consts::SQRT_2));
+        }
+        if name == Some("gelu_pytorch_tanh") || (name.is_none() && self.is_gemma()) {
             let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3));
             return 0.5 * x * (1.0 + inner.tanh());
         }
@@ -200,6 +213,23 @@ impl Reference {
     /// `cap * tanh(x / cap)`, where there is a cap.
     fn capped(&self, key: &str, x: f64) -> f64 {
         self.number(key).map_or(x, |cap| cap * (x / cap).tanh())
+    }
+
+    /// Tokens that a layer sees, the token itself included; `None` for all.
+    fn window(&self, layer: usize) -> Option<usize> {
+        let size = self.config["sliding_window"].as_u64()? as usize;
+        if let Some(kinds) = self.config["layer_types"].as_array() {
+            return (kinds[layer] == "sliding_attention").then_some(size);
+        }
+        let every = match self.kind.as_str() {
+            "gemma2" => 2,
+            "gemma3_text" => self.config["sliding_window_pattern"].as_u64().unwrap_or(6) as usize,
+            "mistral" | "phi3" => usize::MAX,
+            _ => return None,
+        };
+        // The tests' models of Gemma 2 have the pattern as a key, too.
+        let every = self.config["sliding_window_pattern"].as_u64().map_or(every, |n| n as usize);
+        (!(layer + 1).is_multiple_of(every)).then_some(size)
     }
 
     /// What the attention of a layer adds for each of the rows.
@@ -224,14 +254,16 @@ impl Reference {
         let (q, k) = (turned("q", 0, q_len), turned("k", q_len, kv_len));
         let v: Rows = hs.iter().map(|h| project("v", q_len + kv_len, kv_len, h)).collect();
         let row = |p: usize| {
+            let first = self.window(layer).map_or(0, |n| (p + 1).saturating_sub(n));
             let mut mixed = Vec::new();
             for (head, query) in q[p].iter().enumerate() {
                 let kv = head / (n_heads / kv_heads);
                 let dot = |key: &[f64]| query.iter().zip(key).map(|(a, b)| a * b).sum::<f64>() * self.score_factor();
                 let shares: Vec<f64> =
-                    k[..=p].iter().map(|k| self.capped("attn_logit_softcapping", dot(&k[kv])).exp()).collect();
+                    k[first..=p].iter().map(|k| self.capped("attn_logit_softcapping", dot(&k[kv])).exp()).collect();
                 let sum: f64 = shares.iter().sum();
-                let value = |d: usize| shares.iter().zip(&v).map(|(s, v)| s / sum * v[kv * width + d]).sum::<f64>();
+                let value =
+                    |d: usize| shares.iter().zip(&v[first..]).map(|(s, v)| s / sum * v[kv * width + d]).sum::<f64>();
                 mixed.extend((0..width).map(value));
             }
             self.linear(&format!("{at}o_proj"), &mixed)
@@ -285,4 +317,17 @@ impl Reference {
         let logit = |l: f64| self.capped("final_logit_softcapping", l / divisor);
         xs.iter().map(|x| self.linear(head, &self.norm("model.norm", x)).into_iter().map(logit).collect()).collect()
     }
+}
+
+/// The error function, by its power series.
+fn error_function(x: f64) -> f64 {
+    if x.abs() > 5.0 {
+        return x.signum();
+    }
+    let (mut term, mut sum) = (x, x);
+    for n in 1..200 {
+        term *= -x * x / f64::from(n);
+        sum += term / f64::from(2 * n + 1);
+    }
+    sum * 2.0 / std::f64::consts::PI.sqrt()
 }
