@@ -32,12 +32,9 @@ use crate::kpi::Speculation;
 
 pub use branches::{BranchMode, Branches};
 
-use prefix::Prefix;
+use prefix::{NAME, Prefix};
 
-/// Genie's name.
-const NAME: &str = "ssd-q1";
-
-/// What an `ssd-q1` dialog is told.
+/// The settings of an `ssd-q1` dialog.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SsdSettings {
     /// How the tree grows: one level for each forecast token in use.

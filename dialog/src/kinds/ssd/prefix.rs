@@ -7,6 +7,9 @@ use session_store::ForecastPrefix;
 
 use crate::conversation::error::DialogError;
 
+/// Genie's name of the kind.
+pub(super) const NAME: &str = "ssd-q1";
+
 /// A prefix on disk, read when it is first needed.
 #[derive(Debug)]
 pub(super) struct Prefix {
@@ -54,6 +57,6 @@ impl Prefix {
             None if found == 0 => format!("a forecast prefix of at least one row in `{dir}`"),
             _ => return Ok(prefix),
         };
-        Err(DialogError::Kind { kind: super::NAME, expected, found: format!("one of {found}") })
+        Err(DialogError::Kind { kind: NAME, expected, found: format!("one of {found}") })
     }
 }
