@@ -116,9 +116,9 @@ fn configs() {
             "`/changed.json` is not a valid dialog config: /dialog/version: expected version 1, found 2",
         ),
         (
-            "a kind to come",
-            |c| (c["dialog"]["type"], c["dialog"]["lade"]) = (json!("lade"), json!({"version": 1})),
-            "`/changed.json` asks for more than this build can do: /dialog/type: dialog type `lade` is not yet supported (this build runs `basic` dialogs)",
+            "a key to come",
+            |c| c["dialog"]["engine"]["backend"]["QnnHtp"]["multi-nsp-prefill"] = json!(true),
+            "`/changed.json` asks for more than this build can do: /dialog/engine/backend/QnnHtp/multi-nsp-prefill: `multi-nsp-prefill` is not yet supported",
         ),
         (
             "an unknown kind",

@@ -30,6 +30,7 @@
 //! | run several sequences in one step | [`Model::engine_mut`], [`SequenceModel`], [`SeqTokens`], [`SeqId`] |
 //! | turn texts into vectors | [`Encoder`], [`TextEmbedding`] |
 //! | compile a model and prove its bundle (feature `compile`) | `compile`, `prove`, `Compiled` |
+//! | put images into a prompt | [`Session::encode_image`], [`Session::read_rows`], [`Session::add_rows`], [`place_images`] |
 //! | plan by measured costs | [`CalibrationContext`] |
 //! | know what went wrong and what may help | [`Error`], [`Hint`] |
 //!
@@ -53,6 +54,8 @@ mod conversation;
 pub mod demo;
 mod encoder;
 mod error;
+mod forecast_prefix;
+mod image;
 mod long_context;
 mod lora;
 mod model;
@@ -79,10 +82,13 @@ pub use dialog::{
 };
 pub use encoder::{Encoder, TextEmbedding};
 pub use engine::{
-    EmbeddingCallback, Grid, LoraSwitch, LutDtype, PrefixCacheFault, SeqTokens, SequenceModel, StopFlag, TokenModel,
+    EmbeddingCallback, EmbeddingRows, Grid, LoraSwitch, LutDtype, PrefixCacheFault, SeqTokens, SequenceModel, StopFlag,
+    TokenModel,
 };
 pub use error::{Error, Hint};
+pub use forecast_prefix::MadePrefix;
 pub use genie_types::TokenId;
+pub use image::place_images;
 pub use kvmanager::SeqId;
 pub use long_context::LongContext;
 pub use lora::Lora;
@@ -90,7 +96,7 @@ pub use model::{Bundle, Model};
 pub use options::{BackendChoice, Options, Perf, Pin, PolicyChoice, PrefixCacheOptions};
 pub use perplexity::Perplexity;
 pub use session::{Generation, Prompt, Session, StopHandle, Token};
-pub use speculation::{SPECULATIONS, Speculation, SpeculationRow};
+pub use speculation::{FORECAST_PREFIX, SPECULATIONS, Speculation, SpeculationRow};
 pub use template::Template;
 pub use threads::{MAX_THREADS, Threads};
 pub use verify::Verification;

@@ -79,7 +79,7 @@ impl Dialog {
     ) -> Result<Self, DialogError> {
         let began = Instant::now();
         let mut dialog = Self::from_parts(config.context().clone(), config.sampler().clone(), tokenizer, model);
-        dialog.kind = kinds::open(config)?;
+        dialog.set_kind(kinds::open(config)?)?;
         dialog.set_stop_sequences(config.stop_sequences().to_vec())?;
         if let Some(GrammarSettings { kind, path }) = config.grammar() {
             dialog.set_grammar(Some(&Grammar::from_file(kind.parse()?, path)?))?;
@@ -133,9 +133,10 @@ impl Dialog {
     /// Generates another way from now on.
     ///
     /// # Errors
-    /// [`DialogError::Kind`]: the models do not allow it. The kind is as it was.
-    pub fn set_kind(&mut self, kind: Box<dyn DialogKind>) -> Result<(), DialogError> {
+    /// [`DialogError::Kind`]: the models do not allow it; the kind cannot prepare the model. The kind is as it was.
+    pub fn set_kind(&mut self, mut kind: Box<dyn DialogKind>) -> Result<(), DialogError> {
         kind.check(&self.models())?;
+        kind.prepare(&mut *self.model)?;
         self.kind = kind;
         Ok(())
     }
@@ -299,7 +300,8 @@ impl Dialog {
         (query.first_code, query.kpis.speculation) = (self.kind.first_code(), self.kind.speculation());
         let wants_reply =
             !matches!(code, SentenceCode::Begin | SentenceCode::Continue) && self.control.max_num_tokens() > 0;
-        let begun = self.forget_from(keep).and_then(|()| match wants_reply {
+        let ready = self.forget_from(keep).and_then(|()| self.kind.prepare(&mut *self.model));
+        let begun = ready.and_then(|()| match wants_reply {
             true => Ok(None),
             false => self.prefill(&mut query, code),
         });
@@ -448,7 +450,7 @@ impl Dialog {
     }
 
     pub(super) fn limit(&self) -> usize {
-        self.context.size.min(self.model.context_size())
+        self.context.size.min(self.model.context_size()).saturating_sub(self.kind.n_reserved())
     }
 
     /// Forgets the conversation: history, cache, penalties; the random sequence starts over.
@@ -490,6 +492,14 @@ impl Dialog {
     /// The prefix cache of the first prompt, if it has one.
     pub fn prefix_cache(&self) -> Option<&PrefixCache> {
         self.prefix_cache.as_ref()
+    }
+
+    /// Gives rows of embeddings token ids of their own, for prompts of ids: [`TokenModel::add_embeddings`].
+    ///
+    /// # Errors
+    /// Those of the model.
+    pub fn add_embeddings(&mut self, rows: &[f32]) -> Result<std::ops::Range<u32>, DialogError> {
+        Ok(self.model.add_embeddings(rows)?)
     }
 
     /// Draws tokens another way from now on; penalties and random sequence start over.

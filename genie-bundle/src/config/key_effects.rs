@@ -43,11 +43,15 @@ impl KeyEffect {
 /// Below `/dialog`.
 pub(super) const KEY_EFFECTS: &[(&str, KeyEffect)] = &[
     ("version", Acts("1 is the only version")),
-    ("type", InPart("`basic`, `multistream`, `spd`; other kinds of dialog are not yet supported")),
+    ("type", InPart("`basic`, `lade`, `multistream`, `spd`, `ssd-q1`; other kinds of dialog are not yet supported")),
     ("stop-sequence", Acts("ends replies to text")),
     ("max-num-tokens", Acts("`--max-tokens` overrides it")),
-    ("ssd-q1", Refused("the kind `ssd-q1` is not yet supported")),
-    ("lade", Refused("the kind `lade` is not yet supported")),
+    ("ssd-q1", Acts("docs/speculation.md")),
+    ("ssd-q1/ssd-version", Acts("any: one form is known")),
+    ("ssd-q1/prefix-quant", Ignored("the prefix has the type of the model's cache")),
+    ("ssd-q1/n-streams", Ignored("a reply has one stream")),
+    ("ssd-q1/p-threshold", Ignored("a reply has one stream")),
+    ("lade", Acts("docs/speculation.md")),
     ("spd", Acts("docs/speculation.md")),
     ("multistream", Acts("several replies to a prompt; docs/dialog-kinds.md")),
     ("multistream/n-streams", Acts("most streams, 1 to 64")),

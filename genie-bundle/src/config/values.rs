@@ -58,7 +58,7 @@ pub(super) fn values(raw: RawDialog, base: &Path, problems: &mut Vec<Problem>) -
     let table = raw.embedding.and_then(|e| embedding::table(e, base, problems));
     let (engine, second) = engines(raw.engine, table.as_ref(), base, problems);
     let (engine, backend) = engine;
-    let kinds = kind_blocks::values(raw.kinds, problems);
+    let kinds = kind_blocks::values(raw.kinds, base, problems);
     Values {
         kind: raw.kind,
         context,

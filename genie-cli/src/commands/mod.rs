@@ -7,6 +7,7 @@ mod config;
 mod doctor;
 mod embed;
 mod inspect;
+mod make_prefix;
 mod perplexity;
 mod plan;
 mod run;
@@ -38,6 +39,8 @@ pub enum Command {
     Perplexity(perplexity::Args),
     /// Turn a text into vectors with a text encoder.
     Embed(embed::Args),
+    /// Write the forecast prefix of an `ssd-q1` dialog.
+    MakePrefix(make_prefix::Args),
     /// Check a dialog config, or convert it between versions of Genie's API.
     Config(config::Args),
     /// Check a bundle for problems on a target device, without loading it.
@@ -57,6 +60,7 @@ impl Command {
             Self::Verify(args) => args.json,
             Self::Perplexity(args) => args.json,
             Self::Embed(args) => args.json,
+            Self::MakePrefix(args) => args.json,
             Self::Config(args) => args.json(),
             Self::Doctor(args) => args.json,
         }
@@ -74,6 +78,7 @@ impl Command {
             Self::Verify(args) => verify::run(&args, printer),
             Self::Perplexity(args) => perplexity::run(&args, printer),
             Self::Embed(args) => embed::run(&args, printer),
+            Self::MakePrefix(args) => make_prefix::run(&args, printer),
             Self::Config(args) => config::run(&args, printer),
             Self::Doctor(args) => doctor::run(&args, printer),
         }
