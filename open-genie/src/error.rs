@@ -125,6 +125,23 @@ pub enum Error {
     #[error("cannot write the calibration into `{}`", folder.display())]
     WriteCalibration { folder: PathBuf, source: FileError },
 
+    // Images.
+    #[error("the bundle has no image encoder")]
+    NoImageEncoder,
+    #[error("the bundle's graphs take token ids, not rows of embeddings")]
+    TakesNoRows,
+    #[error(
+        "{} in the bundle's tokenizer",
+        name.as_ref().map_or_else(|| format!("none of the image tokens `{known}` is"), |name| format!("image token `{name}` is not"))
+    )]
+    NoImageToken { name: Option<String>, known: String },
+    #[error("the prompt has image token {token} in {found} places, expected {expected}, as many as there are images")]
+    ImagePlaces { token: TokenId, expected: usize, found: usize },
+    #[error(
+        "{found} image tokens in a row (token {token}), but the image has {expected} rows: expected 1 or {expected}"
+    )]
+    ImageRun { token: TokenId, expected: usize, found: usize },
+
     // Measuring.
     #[error("a prompt of {length} tokens cannot be verified")]
     PromptLength { length: usize, limit: usize },
@@ -225,6 +242,14 @@ pub enum Hint {
     LeaveOutSystemLibrary,
     /// Leave out the SoC, or choose an HTP backend.
     LeaveOutSoc,
+    /// Name the binary of an image encoder.
+    GiveImageEncoder,
+    /// Use a bundle whose graphs take embeddings.
+    EmbeddingsBundle,
+    /// Name the token that stands for an image.
+    NameImageToken,
+    /// Write the image token where images belong.
+    WriteImageToken,
     /// Choose a window that the graphs hold beside the reserved tokens, or a bundle with a longer context.
     ShorterWindow {
         /// The most tokens of it.
@@ -312,6 +337,10 @@ impl Error {
             Self::ContextExceeded { fits, .. } => Hint::Fits((*fits)?),
             Self::PromptLength { limit, .. } => Hint::ChooseTokens { least: 1, most: *limit },
             Self::Window { least, limit, .. } => Hint::ChooseTokens { least: *least, most: *limit },
+            Self::NoImageEncoder => Hint::GiveImageEncoder,
+            Self::TakesNoRows => Hint::EmbeddingsBundle,
+            Self::NoImageToken { .. } => Hint::NameImageToken,
+            Self::ImagePlaces { .. } | Self::ImageRun { .. } => Hint::WriteImageToken,
             Self::NothingToPredict { .. } => Hint::LongerText,
             Self::DamagedWeights { .. } | Self::OtherWeights { .. } => Hint::CopyBundleAgain,
             Self::NothingToVerify => Hint::GenerateTokens,
@@ -406,6 +435,10 @@ impl fmt::Display for Hint {
             }
             Self::CopyBundleAgain => f.write_str("copy the bundle again, or compile it again; then check the disk"),
             Self::SmallerContext => f.write_str("use a bundle with a smaller context length, or free memory"),
+            Self::GiveImageEncoder => f.write_str("give the context binary of an image encoder, or rows of embeddings"),
+            Self::EmbeddingsBundle => f.write_str("use a bundle whose graphs take `inputs_embeds`"),
+            Self::NameImageToken => f.write_str("name the token that stands for an image"),
+            Self::WriteImageToken => f.write_str("write the image token once for each image, where it belongs"),
             Self::LongerText => f.write_str("give a longer text, and at least one window"),
             Self::ShorterWindow { most, reserved: 0 } => {
                 write!(f, "choose a window of at most {most} tokens, or a bundle with a longer context")

@@ -30,6 +30,7 @@
 //! | run several sequences in one step | [`Model::engine_mut`], [`SequenceModel`], [`SeqTokens`], [`SeqId`] |
 //! | turn texts into vectors | [`Encoder`], [`TextEmbedding`] |
 //! | compile a model and prove its bundle (feature `compile`) | `compile`, `prove`, `Compiled` |
+//! | put images into a prompt | [`Session::encode_image`], [`Session::read_rows`], [`Session::add_rows`], [`place_images`] |
 //! | plan by measured costs | [`CalibrationContext`] |
 //! | know what went wrong and what may help | [`Error`], [`Hint`] |
 //!
@@ -54,6 +55,7 @@ pub mod demo;
 mod encoder;
 mod error;
 mod forecast_prefix;
+mod image;
 mod long_context;
 mod lora;
 mod model;
@@ -79,10 +81,11 @@ pub use dialog::{
     SaveFormat, SaveReport, SentenceCode, StopReason, StreamReply,
 };
 pub use encoder::{Encoder, TextEmbedding};
-pub use engine::{Grid, LoraSwitch, PrefixCacheFault, SeqTokens, SequenceModel, StopFlag, TokenModel};
+pub use engine::{EmbeddingRows, Grid, LoraSwitch, PrefixCacheFault, SeqTokens, SequenceModel, StopFlag, TokenModel};
 pub use error::{Error, Hint};
 pub use forecast_prefix::MadePrefix;
 pub use genie_types::TokenId;
+pub use image::place_images;
 pub use kvmanager::SeqId;
 pub use long_context::LongContext;
 pub use lora::Lora;

@@ -19,6 +19,7 @@ use crate::Error;
 use crate::backend::{self, ActiveBackend};
 use crate::calibration::CalibrationContext;
 use crate::config_keys::{self, OnCores};
+use crate::image;
 use crate::long_context::LongContext;
 use crate::options::{Options, PolicyChoice};
 use crate::second_model::{self, SecondModel};
@@ -226,6 +227,7 @@ impl Model {
     pub fn into_session(self) -> Result<Session, Error> {
         let began = Instant::now();
         let as_genie = matches!(self.engine.policy(), Policy::Genie);
+        let image_encoder = image::encoder_of(&self.engine, &self.bundle.config.engine().ctx_bins);
         let mut dialog = Dialog::new(&self.bundle.config, Box::new(self.engine)).map_err(Error::Dialog)?;
         let second_active = match self.second {
             Some(second) => {
@@ -245,7 +247,9 @@ impl Model {
         }
         dialog.set_prefix_cache(self.prefix_cache);
         dialog.set_init_time(self.opening + began.elapsed());
-        Ok(Session::new(dialog, self.weights, self.bundle, (self.active, second_active)))
+        let mut session = Session::new(dialog, self.weights, self.bundle, (self.active, second_active));
+        session.image_encoder = image_encoder;
+        Ok(session)
     }
 
     /// Makes sure that the weights are those that were written: compares what was not compared since the files changed.

@@ -440,6 +440,14 @@ impl Dialog {
         self.prefix_cache.as_ref()
     }
 
+    /// Gives rows of embeddings token ids of their own, for prompts of ids: [`TokenModel::add_embeddings`].
+    ///
+    /// # Errors
+    /// Those of the model.
+    pub fn add_embeddings(&mut self, rows: &[f32]) -> Result<std::ops::Range<u32>, DialogError> {
+        Ok(self.model.add_embeddings(rows)?)
+    }
+
     /// Draws tokens another way from now on; penalties and random sequence start over.
     pub fn set_sampler(&mut self, settings: SamplerSettings) {
         self.sampler = Sampler::new(settings);

@@ -19,8 +19,8 @@ use serde_json::{Value, json};
 
 use crate::args::number;
 use crate::args::{
-    BackendArgs, BundleArgs, ChatArgs, GrammarArgs, LongContextArgs, LoraArgs, PolicyArg, SocArgs, SpeculationArgs,
-    ThreadArgs, warn_of_nominal_costs,
+    BackendArgs, BundleArgs, ChatArgs, GrammarArgs, ImageArgs, LongContextArgs, LoraArgs, PolicyArg, SocArgs,
+    SpeculationArgs, ThreadArgs, warn_of_nominal_costs,
 };
 use crate::exit::ExitStatus;
 use crate::failure::{Partial, UserError};
@@ -85,6 +85,8 @@ pub struct Args {
     pub grammar: GrammarArgs,
     #[command(flatten)]
     pub sampler: SamplerArgs,
+    #[command(flatten)]
+    pub images: ImageArgs,
     #[command(flatten)]
     pub backend: BackendArgs,
     #[command(flatten)]
@@ -246,8 +248,21 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
         keep_room: args.saved.save.is_some() && args.max_tokens.is_none(),
         several: args.streams.is_some() || session.bundle().config().kind() == "multistream",
     };
+    let prompt = with_images(args, &mut session, prompt)?;
     let streamed = stream(manner, printer, &deferred, &mut session, prompt.lent(args));
     end(args, printer, &mut session, graphs.as_ref(), streamed, messages)
+}
+
+/// The prompt with its images, if it has any: then as ids, for which stop sequences do not apply.
+fn with_images(args: &Args, session: &mut Session, prompt: Prompt) -> Result<Prompt> {
+    if !args.images.any() {
+        return Ok(prompt);
+    }
+    let tokens = match prompt {
+        Prompt::Text(text) => session.tokens_of(&text)?,
+        Prompt::Tokens(tokens) => tokens,
+    };
+    Ok(Prompt::Tokens(args.images.place(session, &tokens)?))
 }
 
 /// Reports, writes what is to be kept, and prints the record of `--json`, also of a reply that was not completed.
