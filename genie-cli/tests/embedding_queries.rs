@@ -95,7 +95,7 @@ fn a_program_gives_rows_and_the_function_behind_them() {
     let table = decoder.clone();
     let callback = EmbeddingCallback::new(move |token, to| to.copy_from_slice(row(&table, token.0 as usize)));
     let mut session = Session::open(folder.path(), &Options::new().token_embedding(callback)).unwrap();
-    assert_eq!(session.embedding_width(), Some(32));
+    assert_eq!(session.embedding_row_width(), Some(32));
     session.set_max_tokens(Some(9));
     let reply = session.generate(Prompt::Embeddings(&rows)).into_reply().unwrap();
     assert_eq!(json!(reply.tokens.iter().map(|t| t.0).collect::<Vec<_>>()), expected);

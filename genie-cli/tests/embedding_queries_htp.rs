@@ -39,7 +39,7 @@ fn rows_of_the_recorded_table_are_its_tokens() {
     let said: String = case["steps"][0]["text"].as_array().unwrap().iter().map(|t| t.as_str().unwrap()).collect();
     assert!(!said.is_empty() && expected.text.starts_with(&said), "{:?} {said:?}", expected.text);
     let table = std::fs::read(golden().join("models/eagle_target/emb.bin")).unwrap();
-    let width = by_text.embedding_width().unwrap();
+    let width = by_text.embedding_row_width().unwrap();
     let numbers: Vec<f32> = table.chunks_exact(4).map(|x| f32::from_le_bytes(x.try_into().unwrap())).collect();
     let rows: Vec<f32> =
         expected.input.iter().flat_map(|id| numbers[id.0 as usize * width..][..width].to_vec()).collect();

@@ -52,7 +52,7 @@ pub enum Prompt<'a> {
     /// Token ids; stop sequences do not apply, as in libGenie.
     Tokens(&'a [TokenId]),
     /// Rows of embeddings, one after the other, for models that take them: an image's, or a text's from elsewhere. No BOS is put
-    /// before them. [`Session::embedding_width`] is the length of a row.
+    /// before them. [`Session::embedding_row_width`] is the length of a row.
     Embeddings(&'a [f32]),
     /// Several texts at once, each with a conversation of its own: see [`Token::stream`] and [`Reply::streams`].
     Batch(&'a [String]),
@@ -164,7 +164,7 @@ impl Session {
     }
 
     /// Numbers of a row of embeddings; `None` for a model that takes token ids.
-    pub fn embedding_width(&self) -> Option<usize> {
+    pub fn embedding_row_width(&self) -> Option<usize> {
         self.dialog.model().embedding_width()
     }
 

@@ -291,6 +291,10 @@ fn with_images(args: &Args, session: &mut Session, prompt: Prompt) -> Result<Pro
     let tokens = match prompt {
         Prompt::Text(text) => session.tokens_of(&text)?,
         Prompt::Tokens(tokens) => tokens,
+        Prompt::File(_) | Prompt::Embeddings(_) | Prompt::Batch(_) => {
+            let hint = "put the images' rows among those of `--embedding-file`, or give one prompt of text";
+            return Err(UserError::error("images belong to a prompt of text or of token ids", hint));
+        }
     };
     Ok(Prompt::Tokens(args.images.place(session, &tokens)?))
 }
