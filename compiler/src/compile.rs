@@ -3,12 +3,14 @@
 use crate::bundle::{Staging, check_tokenizer, genie_config, htp_config};
 use crate::family::ModelSpec;
 use crate::lora::{self, Adapter};
-use crate::lower::{self, Format, LinearForm, RoundingLoss, Source, Split, Windows};
+use crate::lower::{self, Format, LinearForm, RoundingLoss, Source, Split, SplitKind, Windows};
 use crate::model::Model;
 use crate::progress::{Amount, Progress, Stage, go_on};
 use crate::size::Plan;
 use crate::target::{Target, TargetContext};
-use crate::{AdapterSource, CompileError, CompileOptions, Result, fs, own_weights};
+use crate::{
+    AdapterSource, CacheUpdate, CompileError, CompileOptions, GraphKinds, Result, fs, own_weights, weight_files,
+};
 use genie_bundle::files::OPTIONAL_FILES;
 use genie_bundle::hash::hex;
 use genie_bundle::manifest::{
@@ -57,6 +59,10 @@ pub(crate) fn compile_and_prove<T: Target>(
         model.checkpoint.overlay(Box::new(adapter));
     }
     let Model { spec, checkpoint, .. } = &model;
+    let windows = Windows::of(spec, variants.iter().copied());
+    if options.kinds.cache != CacheUpdate::Concat && matches!(windows, Windows::Group { .. }) {
+        return Err(CompileError::ScatterWindows);
+    }
     lower::check_weights(spec, checkpoint)?;
     model.check_has_tokenizer()?;
     for odd in check_tokenizer(&model.files, spec.vocab)? {
@@ -88,7 +94,10 @@ pub(crate) fn compile_and_prove<T: Target>(
     let mut open = None;
     for (i, (split, file)) in splits.iter().zip(&binaries).enumerate() {
         let number = SplitNumber { split: i + 1, n_splits: splits.len() };
-        let source = Source { checkpoint, format, adapters: &adapters, loss: &mut loss, progress: &mut *progress };
+        let kinds = &options.kinds;
+        let variants = variants_of(split, &variants, kinds);
+        let (loss, progress) = (&mut loss, &mut *progress);
+        let source = Source { checkpoint, format, kinds, adapters: &adapters, loss, progress };
         let context = open.take().map_or_else(|| target.context(), Ok)?;
         let path = staging.path(file);
         let save = (binaries.get(i + 1) != Some(file)).then_some(&*path);
@@ -112,6 +121,8 @@ pub(crate) fn compile_and_prove<T: Target>(
 
     binaries.dedup();
     let mut files = binaries.clone();
+    let path = |name: &str| staging.path(name);
+    files.extend(weight_files::write(spec, checkpoint, &options.kinds, options.precision, path)?);
     for name in [TOKENIZER_FILE].iter().chain(&OPTIONAL_FILES) {
         if *name == TOKENIZER_FILE || model.files.has(name)? {
             model.files.copy(name, &staging.path(name))?;
@@ -119,8 +130,8 @@ pub(crate) fn compile_and_prove<T: Target>(
         }
     }
     let ctx_size = variants.iter().map(|v| v.cl().get()).max().unwrap_or(0);
-    let windows = Windows::of(spec, variants.iter().copied());
-    let config = genie_config(spec, windows, ctx_size, &binaries, options.htp.is_some(), &adapters);
+    let (htp, kinds) = (options.htp.is_some(), &options.kinds);
+    let config = genie_config(spec, windows, ctx_size, &binaries, htp, &adapters, kinds);
     write_json(&staging.path(CONFIG_FILE), &config)?;
     files.push(CONFIG_FILE.into());
     if let Some(htp) = &options.htp {
@@ -151,6 +162,7 @@ pub(crate) fn compile_and_prove<T: Target>(
             weights,
             target: options.htp.as_ref().map(crate::HtpOptions::target),
             shared_weights: options.htp.is_some_and(|htp| htp.share_weights),
+            kinds: options.kinds.clone(),
             adapters: adapter_entries,
             merged,
         },
@@ -188,6 +200,15 @@ impl SplitNumber {
         let width = self.n_splits.to_string().len();
         format!("{variant}_{:0width$}_of_{}", self.split, self.n_splits)
     }
+}
+
+/// The variants that a split has graphs for.
+fn variants_of(split: &Split, variants: &[Variant], kinds: &GraphKinds) -> Vec<Variant> {
+    let is_head = split.kind == SplitKind::Lmhead;
+    let of_head = |ar: u32| !kinds.rows_only.contains(&ar) && (kinds.head.is_empty() || kinds.head.contains(&ar));
+    // Every AR was given as a u32.
+    let has = |variant: &&Variant| !is_head || u32::try_from(variant.ar().get()).is_ok_and(of_head);
+    variants.iter().filter(has).copied().collect()
 }
 
 /// Adds a split's graphs to a context. `save`: where to write the context; without it, the context is returned, still open.

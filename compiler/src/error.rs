@@ -165,6 +165,24 @@ pub enum CompileError {
     #[error(transparent)]
     Bundle(#[from] BundleError),
 
+    // Kinds of graphs.
+    #[error("AR-{ar} for {what}: expected one of the widths that are compiled, {}", numbers(ars))]
+    KindWidth { what: &'static str, ar: u32, ars: Vec<u32> },
+    #[error("no graph gives logits: every width is for graphs of cache rows only")]
+    NoLogits,
+    #[error("widths of the LM head were given, but layout `mono` has no split for it")]
+    HeadInMono,
+    #[error("the LM head's widths {} leave steps of AR-{least} without logits", numbers(head))]
+    HeadTooWide { least: u32, head: Vec<u32> },
+    #[error("graphs of cache rows only are not compiled with LoRA adapters that switch at run time")]
+    RowsOnlyAndLora,
+    #[error(
+        "graphs that scatter into the cache are not compiled where some layers have an attention window of their own"
+    )]
+    ScatterWindows,
+    #[error("graphs that take embeddings have no split with the embedding table")]
+    EmbeddingsAndLut,
+
     // Proof.
     #[error("the bundle was compiled but does not run: nothing of it was kept")]
     NotProved { source: Box<dyn std::error::Error + Send + Sync> },
@@ -203,7 +221,7 @@ impl CompileError {
             }
             Self::PlannedTooLong { finer: None, .. } => Hint::SmallerBundle,
             Self::TooLong { .. } => Hint::FewerLayersPerSplit,
-            Self::LayersPerSplitInMono { .. } => Hint::LayoutWithSplits,
+            Self::LayersPerSplitInMono { .. } | Self::HeadInMono => Hint::LayoutWithSplits,
             Self::NoCheckpoint { dir, pickled: Some(file) } if file.ends_with(".gguf") => {
                 Hint::CompileFile(dir.join(file))
             }
@@ -246,6 +264,10 @@ impl CompileError {
 /// True for a type of safetensors files that quantised weights have.
 fn is_quantised(dtype: &str) -> bool {
     ["I", "U", "F8", "F6", "F4", "BOOL"].iter().any(|begin| dtype.starts_with(begin)) && !dtype.contains(' ')
+}
+
+fn numbers(list: &[u32]) -> String {
+    list.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// In decimal gigabytes, or a smaller unit for short files.

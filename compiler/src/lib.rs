@@ -31,6 +31,7 @@
 //! | `model_files` | the small files of a model, in a folder or in memory |
 //! | [`AdapterSource`] | LoRA adapters of PEFT, in the graphs or added to the weights |
 //! | `lower` | a [`ModelSpec`] to QNN ops, all variants side by side, each weight read once |
+//! | `weight_files` | weights that graphs take as inputs, as files of the bundle |
 //! | `size` | predicted file lengths, and where to cut |
 //! | `target`, `qnn` | where graphs are composed: a library behind the QNN table |
 //! | `bundle` | the output directory; its file names and its manifest are [`genie_bundle`]'s |
@@ -74,6 +75,7 @@ mod target;
 mod testing;
 pub mod testmodel;
 mod unread;
+mod weight_files;
 
 pub use bundle::Entries;
 pub use checkpoint::Checkpoint;
@@ -85,6 +87,6 @@ pub use genie_bundle::{CONFIG_FILE, Manifest};
 pub use gguf_error::GgufError;
 pub use hint::Hint;
 pub use htp::{FILE_LIMIT, HtpOptions};
-pub use options::{AdapterSource, CompileOptions, Precision, Splits, Weights};
+pub use options::{AdapterSource, CacheUpdate, CompileOptions, GraphKinds, Precision, Splits, Weights};
 pub use progress::{Amount, Progress, Silent, Stage};
 pub use qnn::{compile, compile_and_prove};

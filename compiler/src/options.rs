@@ -3,7 +3,7 @@
 //! *Units*: AR, CL in tokens. *Invariants*: checked by [`CompileOptions::variants`] and [`CompileOptions::check`].
 
 use crate::{CompileError, HtpOptions, Result};
-pub use genie_bundle::manifest::{Precision, Splits, Weights};
+pub use genie_bundle::manifest::{CacheUpdate, GraphKinds, Precision, Splits, Weights};
 use genie_types::{Ar, Cl, Variant};
 use std::path::PathBuf;
 
@@ -30,6 +30,8 @@ pub struct CompileOptions {
     /// How the weights of linear layers are stored; `None` as the model has them: floats stay float, the blocks of a quantised
     /// GGUF file stay blocks.
     pub weights: Option<Weights>,
+    /// Kinds of graphs beside the plain ones.
+    pub kinds: GraphKinds,
     /// LoRA adapters in the bundle, which switch at run time.
     pub lora: Vec<AdapterSource>,
     /// Folders of LoRA adapters that are added to the weights.
@@ -53,6 +55,7 @@ impl CompileOptions {
             one_file: false,
             precision: Precision::F16,
             weights: None,
+            kinds: GraphKinds::default(),
             lora: Vec::new(),
             lora_merge: Vec::new(),
             htp: None,
@@ -94,11 +97,46 @@ impl CompileOptions {
                 return Err(CompileError::OneFileForChip { target: htp.target() });
             }
         }
+        self.check_kinds()?;
         match (self.layers_per_split, self.splits) {
             (Some(0), _) => Err(CompileError::ZeroLayersPerSplit),
             (Some(n), Splits::Mono) => Err(CompileError::LayersPerSplitInMono { layers: n }),
             _ => Ok(()),
         }
+    }
+}
+
+impl CompileOptions {
+    /// The kinds of graphs fit the widths and the splits.
+    fn check_kinds(&self) -> Result<()> {
+        let GraphKinds { rows_only, head, .. } = &self.kinds;
+        for (what, list) in [("graphs of cache rows only", rows_only), ("the LM head", head)] {
+            if let Some(&ar) = list.iter().find(|ar| !self.ars.contains(ar)) {
+                return Err(CompileError::KindWidth { what, ar, ars: self.ars.clone() });
+            }
+        }
+        if self.ars.iter().all(|ar| rows_only.contains(ar)) {
+            return Err(CompileError::NoLogits);
+        }
+        if !head.is_empty() && self.splits == Splits::Mono {
+            return Err(CompileError::HeadInMono);
+        }
+        if !head.is_empty() && head.iter().all(|ar| rows_only.contains(ar)) {
+            return Err(CompileError::NoLogits);
+        }
+        if let Some(least) = self.ars.iter().filter(|ar| !rows_only.contains(ar)).min()
+            && !head.is_empty()
+            && head.iter().all(|ar| ar > least)
+        {
+            return Err(CompileError::HeadTooWide { least: *least, head: head.clone() });
+        }
+        if !rows_only.is_empty() && !self.lora.is_empty() {
+            return Err(CompileError::RowsOnlyAndLora);
+        }
+        if self.kinds.embeddings_input && self.splits == Splits::LutDecoderLmhead {
+            return Err(CompileError::EmbeddingsAndLut);
+        }
+        Ok(())
     }
 }
 
@@ -172,6 +210,30 @@ mod tests {
             Case {
                 change: |o| (o.layers_per_split, o.splits) = (Some(0), Splits::DecoderLmhead),
                 message: "0 layers per split: need at least 1",
+            },
+            Case {
+                change: |o| o.kinds.rows_only = vec![8],
+                message: "AR-8 for graphs of cache rows only: expected one of the widths that are compiled, 1, 32, 128",
+            },
+            Case {
+                change: |o| (o.kinds.head, o.splits) = (vec![2], Splits::DecoderLmhead),
+                message: "AR-2 for the LM head: expected one of the widths that are compiled, 1, 32, 128",
+            },
+            Case {
+                change: |o| o.kinds.rows_only = vec![128, 1, 32],
+                message: "no graph gives logits: every width is for graphs of cache rows only",
+            },
+            Case {
+                change: |o| o.kinds.head = vec![1],
+                message: "widths of the LM head were given, but layout `mono` has no split for it",
+            },
+            Case {
+                change: |o| (o.kinds.head, o.splits) = (vec![32, 128], Splits::DecoderLmhead),
+                message: "the LM head's widths 32, 128 leave steps of AR-1 without logits",
+            },
+            Case {
+                change: |o| (o.kinds.embeddings_input, o.splits) = (true, Splits::LutDecoderLmhead),
+                message: "graphs that take embeddings have no split with the embedding table",
             },
         ];
         for case in cases {

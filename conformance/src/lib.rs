@@ -19,4 +19,5 @@ pub mod genie;
 pub mod gguf;
 pub mod golden;
 pub mod greedy;
+pub mod recorder;
 pub mod suite;

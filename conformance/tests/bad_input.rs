@@ -116,9 +116,9 @@ fn configs() {
             "`/changed.json` is not a valid dialog config: /dialog/version: expected version 1, found 2",
         ),
         (
-            "a kind to come",
-            |c| (c["dialog"]["type"], c["dialog"]["lade"]) = (json!("lade"), json!({"version": 1})),
-            "`/changed.json` asks for more than this build can do: /dialog/type: dialog type `lade` is not yet supported (this build runs `basic` dialogs)",
+            "a backend to come",
+            |c| c["dialog"]["engine"]["backend"] = json!({"version": 1, "type": "QnnGpu"}),
+            "`/changed.json` asks for more than this build can do: /dialog/engine/backend/type: backend `QnnGpu` is not yet supported (`QnnHtp` configs run on the embedded backend and on libQnnHtp)",
         ),
         (
             "an unknown kind",

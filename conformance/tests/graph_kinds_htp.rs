@@ -40,6 +40,8 @@ fn ids(tokens: &[u32]) -> Vec<TokenId> {
 enum Real {
     /// It answers with our tokens.
     Runs,
+    /// It answers without an error, with other tokens.
+    OtherTokens,
     /// It makes no dialog.
     Refuses,
     /// The query ends with that status.
@@ -83,9 +85,10 @@ fn check(form: &Form, n_prompt: u32, want: &Real) {
             Real::Refuses
         }
         Ok(run) if run.codes()[1] < 0 => Real::Fails(run.codes()[1]),
+        Ok(run) if run.tokens() == [&tokens[n_prompt as usize..]] => Real::Runs,
         Ok(run) => {
-            assert_eq!(run.tokens(), [&tokens[n_prompt as usize..]], "{form:?}");
-            Real::Runs
+            eprintln!("libGenie: {:?}, here: {:?}", run.tokens(), &tokens[n_prompt as usize..]);
+            Real::OtherTokens
         }
     };
     assert_eq!(real, *want, "libGenie with {n_prompt} tokens on {form:?}");
@@ -113,6 +116,14 @@ fn a_head_of_one_row_beside_wide_decoders() {
     let form = Form { head_ars: Some(&[1]), ..two_widths().in_two() };
     check(&form, PADDED, &Real::Fails(-6));
     check(&form, EVEN, &Real::Fails(-6));
+}
+
+/// libGenie feeds the input zeros and says nothing.
+#[test]
+#[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
+fn the_heads_weight_as_an_input() {
+    check(&Form { head_weight_input: true, ..two_widths().in_two() }, EVEN, &Real::OtherTokens);
+    check(&Form { head_weight_input: true, ..two_widths() }, PADDED, &Real::OtherTokens);
 }
 
 #[test]

@@ -14,9 +14,13 @@ use compiler::{
 };
 use conformance::backends;
 use dialog::DialogConfig;
-use engine::{Engine, LoraModel, ModelHash, TokenModel};
-use genie_types::TokenId;
+use engine::{
+    Binding, Engine, EngineConfig, ExecuteError, Executor, LoraAdapter, LoraConfig, LoraGroup, LoraModel, ModelHash,
+    TokenModel,
+};
+use genie_types::{Dtype, GraphInfo, TensorInfo, TokenId};
 use merged_by_hand::merged;
+use nsp_graph::{BinaryGraphs, Options, analyze};
 use reference::Reference;
 
 const TOLERANCE: f64 = 1e-4;
@@ -273,4 +277,124 @@ fn strengths_are_remembered_and_wrong_names_refused() {
     options.lora = vec![AdapterSource::new(missing)];
     let error = compile(&options, &backends::linked(), &mut Silent).unwrap_err().to_string();
     assert!(error.starts_with("`nowhere` has no adapter_config.json"), "{error}");
+}
+
+/// Keeps the sections that it is given.
+#[derive(Default)]
+struct Sections(Vec<(usize, String)>);
+
+impl Executor for Sections {
+    fn execute<'io>(
+        &mut self,
+        _: usize,
+        _: usize,
+        _: &mut dyn Iterator<Item = Binding<'io>>,
+    ) -> Result<(), ExecuteError> {
+        Ok(())
+    }
+
+    fn apply_sections(&mut self, binary: usize, section: &[u8]) -> Result<(), ExecuteError> {
+        self.0.push((binary, String::from_utf8(section.to_vec()).unwrap()));
+        Ok(())
+    }
+}
+
+/// A graph without a cache, and its head in another binary.
+fn two_binaries() -> Vec<BinaryGraphs> {
+    let t = |name: &str, dims: &[usize], dtype| TensorInfo::new(name, dims, dtype);
+    let decoder = GraphInfo {
+        name: "ar1_cl8_1_of_2".into(),
+        inputs: vec![
+            t("input_ids", &[1, 1], Dtype::I32),
+            t("attention_mask", &[1, 1, 1, 8], Dtype::F32),
+            t("past_key_0_in", &[1, 1, 4, 7], Dtype::F32),
+            t("past_value_0_in", &[1, 1, 7, 4], Dtype::F32),
+        ],
+        outputs: vec![
+            t("past_key_0_out", &[1, 1, 4, 1], Dtype::F32),
+            t("past_value_0_out", &[1, 1, 1, 4], Dtype::F32),
+            t("hidden", &[1, 1, 4], Dtype::F32),
+        ],
+    };
+    let head = GraphInfo {
+        name: "ar1_cl8_2_of_2".into(),
+        inputs: vec![t("hidden", &[1, 1, 4], Dtype::F32)],
+        outputs: vec![t("logits", &[1, 1, 16], Dtype::F32)],
+    };
+    let binary = |source: &str, graph| BinaryGraphs { source: source.into(), graphs: vec![graph] };
+    vec![binary("decoder.bin", decoder), binary("head.bin", head)]
+}
+
+#[test]
+fn sections_of_groups_and_adapters_are_handed_over_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = |name: &str| -> Vec<PathBuf> {
+        let file = |i: usize| {
+            let path = folder.path().join(format!("{name}{i}"));
+            std::fs::write(&path, format!("{name}{i}")).unwrap();
+            path
+        };
+        (0..2).map(file).collect()
+    };
+    let adapter = |name: &str| LoraAdapter { name: name.into(), alphas: Vec::new(), bin_sections: files(name) };
+    let mut config = EngineConfig::new(["decoder.bin"]);
+    config.lora = LoraConfig {
+        adapters: vec![
+            adapter("a"),
+            adapter("b"),
+            adapter("c"),
+            LoraAdapter { bin_sections: files("d")[..1].to_vec(), ..adapter("d") },
+        ],
+        groups: vec![LoraGroup {
+            name: "g".into(),
+            members: vec!["a".into(), "b".into()],
+            quant_bin_sections: files("g"),
+        }],
+        alphas: Vec::new(),
+    };
+    let layout = analyze(&two_binaries(), &Options::default()).unwrap();
+    let mut engine = Engine::with_executor(layout, Sections::default(), &config).unwrap();
+    let given = |engine: &mut Engine<Sections>| std::mem::take(&mut engine.executor_mut().0);
+    let of = |names: &[&str]| -> Vec<(usize, String)> {
+        names.iter().flat_map(|name| (0..2).map(move |i| (i, format!("{name}{i}")))).collect()
+    };
+    engine.apply_lora(&[("a", None)]).unwrap();
+    assert_eq!((given(&mut engine), engine.lora_label()), (of(&["g", "a"]), "a".into()));
+    engine.apply_lora(&[("b", None)]).unwrap();
+    assert_eq!(given(&mut engine), of(&["b"]), "the group's own are there already");
+    engine.apply_lora(&[("c", None)]).unwrap();
+    engine.apply_lora(&[("a", None)]).unwrap();
+    assert_eq!(given(&mut engine), of(&["c", "g", "a"]));
+    let cases: [(&[(&str, Option<f32>)], &str); 4] = [
+        (&[], "LoRA adapter `a` has replaced parts of the context binaries"),
+        (&[("a", None), ("b", None)], "LoRA adapters `a` and `b` cannot be applied at once"),
+        (&[("b", Some(0.5))], "LoRA adapter `b` has no strength"),
+        (&[("d", None)], "LoRA adapter `d` has 1 section files, expected one for each of the 2 context binaries"),
+    ];
+    for (wanted, expected) in cases {
+        let error = engine.apply_lora(wanted).unwrap_err().to_string();
+        assert!(error.starts_with(expected), "{error}");
+        assert_eq!((given(&mut engine), engine.lora_label()), (Vec::new(), "a".into()), "{expected}");
+    }
+}
+
+#[test]
+fn sections_that_the_backend_does_not_take_are_refused_by_name() {
+    let model = TestModel::tiny(Family::Llama);
+    let place = Place::new(model, Vec::new());
+    drop(place.compile("bundle", |_| {}));
+    let config = DialogConfig::from_file(place.at("bundle").join(CONFIG_FILE)).unwrap();
+    let section = place.at("section.bin");
+    std::fs::write(&section, "section").unwrap();
+    let mut engine = config.engine().clone();
+    engine.lora.adapters = vec![LoraAdapter { name: "poet".into(), alphas: Vec::new(), bin_sections: vec![section] }];
+    for (on_demand, reason) in [(false, "apply a binary section"), (true, "loaded on demand")] {
+        engine.dynamic_load = on_demand;
+        let mut engine = Engine::open(&engine, &backends::linked()).unwrap();
+        let error = engine.apply_lora(&[("poet", None)]).unwrap_err();
+        let cause = std::error::Error::source(&error).unwrap().to_string();
+        assert!(error.to_string().contains("section.bin` of LoRA adapter `poet` cannot be applied"), "{error}");
+        assert!(cause.contains(reason), "{cause}");
+        engine.process(&[TokenId(3)]).unwrap();
+    }
 }

@@ -86,7 +86,7 @@ fn the_limit_counts_every_token_and_in_libgenie_a_jump_as_one() {
     genie.control().set_max_num_tokens(Some(3));
     let mut said = vec![say(&mut genie, "a", SentenceCode::Complete).1.text];
     said.extend(["b", "c"].map(|text| say(&mut genie, text, SentenceCode::End).1.text));
-    assert_eq!(said, ["abcdef", "gy012345678", "9aa"]);
+    assert_eq!(said, ["abcdef", "gy012345678", "9a."]);
 
     let (mut ours, spy) = wanting(u32::from(b'y'), SamplerRules::Documented, long);
     for (limit, text) in [(1, "a"), (2, "bc"), (4, "defg"), (3, "y01"), (9, "23456789a")] {

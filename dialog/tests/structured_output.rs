@@ -53,7 +53,7 @@ impl Maker {
     }
 
     fn schema(&mut self, depth: usize) -> Value {
-        match self.below(if depth == 0 { 7 } else { 11 }) {
+        match self.below(if depth == 0 { 7 } else { 14 }) {
             0 => json!({"type": "boolean"}),
             1 => json!({"type": "null"}),
             2 => {
@@ -80,7 +80,7 @@ impl Maker {
             }
             _ => {
                 let properties: Map<String, Value> =
-                    (0..=self.below(4)).map(|_| (self.name(), self.schema(depth - 1))).collect();
+                    (0..=self.below(7)).map(|_| (self.name(), self.schema(depth - 1))).collect();
                 let required: Vec<&String> = properties.keys().filter(|name| name.len() % 2 == 0).collect();
                 json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
             }
@@ -99,7 +99,7 @@ impl Maker {
                 5 => r"[0-9A-F\-_]".to_owned(),
                 _ => format!("({}|{})", self.regex(depth - 1), self.regex(depth - 1)),
             };
-            let times = ["", "", "?", "{2}", "{1,3}", "*", "+?"][self.below(7)];
+            let times = ["", "", "?", "{2}", "{1,3}", "{0,4}", "{1,5}?"][self.below(7)];
             // A quantifier takes one character or a group.
             let one = piece.starts_with(['[', '(', '\\']) || piece.chars().count() == 1;
             out.push_str(&if one || times.is_empty() {
@@ -124,16 +124,16 @@ fn every_reply_under_a_schema_is_a_document_that_conforms() {
         assert!(validator.is_valid(&document), "{schema}: {text}");
         longest = longest.max(text.len());
     }
-    assert!(longest > 200, "the largest document has {longest} bytes");
+    assert!(longest > 150, "the largest document has {longest} bytes");
 }
 
 #[test]
 fn every_reply_under_a_regular_expression_matches_it() {
     let mut maker = Maker(Mt64::new(23));
     for n in 0..N {
-        let pattern = maker.regex(n * 4 / N);
+        let pattern = maker.regex(n * 3 / N);
         let text = reply(GrammarKind::Regex, &pattern, n as u32);
-        let whole = regex::Regex::new(&format!("^(?s:{pattern})$")).unwrap();
+        let whole = regex::RegexBuilder::new(&format!("^(?s:{pattern})$")).size_limit(1 << 28).build().unwrap();
         assert!(whole.is_match(&text), "{pattern}: {text:?}");
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use genie_types::{Dtype, Quant, TensorInfo};
+use genie_types::{DataFormat, Dtype, GraphInfo, Quant, TensorInfo};
 use qnn_api::{Soc, Version};
 use serde_json::json;
 
@@ -41,6 +41,20 @@ fn split(facts: &mut Facts) {
     facts.bundle_mut().binaries = vec![binary("decoder.bin", decoders), binary("lmhead.bin", heads)];
     facts.bundle_mut().extensions.clear();
     facts.bundle_mut().manifest = None;
+}
+
+fn tensor(name: &str, dims: &[usize]) -> TensorInfo {
+    TensorInfo::new(name, dims, Dtype::F16)
+}
+
+/// The LM head takes its weight as an input; its file has that many bytes.
+fn head_weight(facts: &mut Facts, bytes: usize) {
+    for g in 0..2 {
+        facts.info_mut(0).graphs[g].inputs.push(tensor("lm_head_weight", &[VOCAB, 1]));
+    }
+    let file = FileState::Present { bytes: bytes as u64 };
+    let (tensor, path) = ("lm_head_weight".into(), "/bundle/lm_head_weight.raw".into());
+    facts.bundle_mut().binaries[0].weights.push(WeightFile { tensor, path, file });
 }
 
 fn rename(facts: &mut Facts, from: &str, to: &str) {
@@ -389,6 +403,18 @@ const CHANGES: &[Change] = &[
     }, &["split-wiring"]),
     ("a head for AR-8 only", |c| { split(c); c.info_mut(1).graphs.remove(0); }, &["variant-missing"]),
     ("cache rows only", |c| c.info_mut(0).graphs[1].outputs.retain(|t| t.name != "logits"), &["without-logits"]),
+    ("a cache in tiles", |c| for g in 0..2 {
+        let graph = &mut c.info_mut(0).graphs[g];
+        let tensors = graph.inputs.iter_mut().chain(&mut graph.outputs);
+        tensors.filter(|t| t.name.starts_with("past_")).for_each(|t| t.format = DataFormat::HmxWeight);
+    }, &["native-kv"]),
+    ("an image encoder", |c| {
+        let (inputs, outputs) = (vec![tensor("pixel_values", &[1, 48])], vec![tensor("image_features", &[3, 8])]);
+        c.info_mut(0).graphs.push(GraphInfo { name: "vision".into(), inputs, outputs });
+        c.info_mut(0).htp_graphs.push(None);
+    }, &["image-encoder"]),
+    ("a weight as an input", |c| head_weight(c, VOCAB * 2), &["head-weight-input"]),
+    ("a weight's file cut short", |c| head_weight(c, 7), &["head-weight-input", "head-weight-file"]),
     ("a head for AR-1 only", |c| { split(c); c.info_mut(1).graphs.pop(); }, &["narrow-head"]),
     ("a binary twice", |c| {
         c.bundle_mut().binaries.push(binary("copy.bin", vec![graph(1, 64)]));

@@ -1,7 +1,7 @@
 //! Which cache a model gets: groups with their lengths and rules, the mode, the tensors.
 
 use genie_types::Variant;
-use kvmanager::{CacheGroup, Eviction, KvGeometry, ModeKind, Policy, SplitGeometry, Variants};
+use kvmanager::{CacheGroup, Eviction, KvGeometry, ModeKind, Policy, SplitGeometry};
 use nsp_graph::{InputRole, ModelLayout};
 
 use crate::{EngineConfig, EngineError};
@@ -82,16 +82,7 @@ pub(crate) fn mode(layout: &ModelLayout, wanted: Option<ModeKind>) -> Result<Mod
 }
 
 /// The cache tensors, in the layout's order.
-pub(crate) fn geometry(layout: &ModelLayout, variants: &Variants, mode: ModeKind) -> Result<KvGeometry, EngineError> {
-    let padded = |n: usize| mode.mode().padded(n);
-    for (group, spec) in variants.groups().iter().flat_map(|g| variants.all().iter().map(move |s| (g, *s))) {
-        let lengths = [group.past_len(spec), spec.ar().get()];
-        if let Some(n) = lengths.into_iter().find(|&n| padded(n) != n) {
-            // What a graph with a partial tile wants to see there is not known.
-            let what = format!("a cache in hardware tiles with {n} rows (group `{}`, {spec})", group.prefix);
-            return Err(EngineError::Unsupported { what, hint: "; whole tiles have a multiple of 32" });
-        }
-    }
+pub(crate) fn geometry(layout: &ModelLayout) -> KvGeometry {
     let split = |s: &nsp_graph::Split| SplitGeometry { tensors: s.kv.iter().map(|t| t.tensor).collect() };
-    Ok(KvGeometry { splits: layout.splits.iter().map(split).collect() })
+    KvGeometry { splits: layout.splits.iter().map(split).collect() }
 }

@@ -65,6 +65,13 @@ pub struct EngineConfig {
     pub use_mmap: bool,
     /// HTP: most megabytes of a binary's file to read at a time; 0 is no limit.
     pub mmap_budget_mb: u64,
+    /// HTP: bytes of one spill buffer that all binaries use in turn; 0 leaves each its own. Left out with a warning where the
+    /// library refuses it, like the next two.
+    pub spill_fill_bytes: u64,
+    /// HTP: megabytes that graphs may take at a time, others are swapped out; 0 is no limit.
+    pub memory_limit_mb: u64,
+    /// HTP: graphs that stay longest where there is a limit.
+    pub retention_order: Vec<String>,
     /// Where the files of weights are that the LM head takes as inputs; `None` beside the binary that has the head.
     pub weight_folder: Option<PathBuf>,
     /// Load a context binary when one of its graphs is to run, and free it when another's is. Spares memory where a
@@ -100,6 +107,9 @@ impl EngineConfig {
             bundle_name: String::new(),
             use_mmap: true,
             mmap_budget_mb: 0,
+            spill_fill_bytes: 0,
+            memory_limit_mb: 0,
+            retention_order: Vec::new(),
             weight_folder: None,
             dynamic_load: false,
             dump: None,

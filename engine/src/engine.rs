@@ -73,7 +73,7 @@ impl<X: Executor> Engine<X> {
             ..KvOptions::default()
         };
         let context_shift = ContextShift::check(config, &variants, options.rope.is_some())?;
-        let kv = KvCache::new(&cache::geometry(&layout, &variants, options.mode)?, variants, options)?;
+        let kv = KvCache::new(&cache::geometry(&layout), variants, options)?;
         let mut io = IoBuffers::new(&layout);
         head_weight::load(&layout, &mut io, config)?;
         let writers = InputWriters::new(&layout, &io, config, &kv)?;

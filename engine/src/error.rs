@@ -332,6 +332,48 @@ pub enum EngineError {
         found: String,
     },
 
+    /// A file of numbers of another form or size.
+    #[error("`{path}`: expected {expected}, found {found}")]
+    NumberFile {
+        /// The file.
+        path: PathBuf,
+        /// What it should be.
+        expected: String,
+        /// What it is.
+        found: String,
+    },
+
+    /// A binary without a graph that takes pixels.
+    #[error("no graph of `{path}` takes `pixel_values` (graphs: {found})")]
+    NoImageEncoder {
+        /// The binary.
+        path: PathBuf,
+        /// Its graphs.
+        found: String,
+    },
+
+    /// An input of an image encoder.
+    #[error("input `{tensor}` of image encoder `{graph}`: {what}")]
+    ImageInput {
+        /// The graph.
+        graph: String,
+        /// The input.
+        tensor: String,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+
+    /// An image encoder with several outputs.
+    #[error("image encoder `{graph}`: expected one output, or one of {expected}; found {found}")]
+    ImageOutput {
+        /// The graph.
+        graph: String,
+        /// Known names.
+        expected: String,
+        /// Its outputs.
+        found: String,
+    },
+
     /// A window that no graph can show.
     #[error(
         "the long context of cache group `{prefix}` keeps {size} tokens and {sinks} reserved ones; its graphs see at most {most}"
@@ -509,6 +551,13 @@ fn for_prefix(prefix: &str) -> String {
 
 fn and_prefix(prefix: &str) -> String {
     if prefix.is_empty() { String::new() } else { format!(" and `prefix` {prefix}") }
+}
+
+impl EngineError {
+    /// Whether the cache cannot go back as far as was asked: the tokens have to be processed again.
+    pub fn rows_are_gone(&self) -> bool {
+        matches!(self, Self::Kv(KvError::Rewind { .. }))
+    }
 }
 
 impl From<PlanError> for EngineError {

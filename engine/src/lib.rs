@@ -41,6 +41,7 @@
 //! | see which graphs ran, and how long they took | [`StepLog`], [`GraphProfile`] |
 //! | turn a text into vectors | [`TextEncoder`] |
 //! | run graphs by other means than QNN | [`Executor`], [`Binding`]; [`QnnExecutor`] is the one over QNN |
+//! | feed rows of embeddings, of an image say | [`TokenModel::add_embeddings`], [`ImageEncoder`], [`NumberFile`] |
 //! | know what went wrong | [`EngineError`] |
 //!
 //! Inside, one concept per file: `load` opens files; `run` is the loop over a plan's steps, `graphs` one step of it,
@@ -72,12 +73,14 @@ mod graphs;
 mod grids;
 mod head;
 mod head_weight;
+pub mod image_encoder;
 mod input_writer;
 mod io;
 mod load;
 pub mod lora;
 mod mask;
 pub mod model;
+pub mod number_file;
 pub mod perplexity;
 mod positions;
 pub mod prefix_cache;
@@ -106,6 +109,7 @@ pub use error::EngineError;
 pub use executor::{Binding, ExecuteError, Executor};
 pub use genie_types::{Llama3Scaling, PositionKind, RopeConfig, RopeScaling};
 pub use grids::Grid;
+pub use image_encoder::{EmbeddingRows, ImageEncoder};
 pub use kvmanager::{
     Admission, ContextLimit, Eviction, HolePolicy, KeyScorer, ModeKind, Overflow, PlanError, Policy, SeqId,
 };
@@ -113,6 +117,7 @@ pub use load::Reading;
 pub use lora::{LoraModel, LoraSwitch};
 pub use model::{SequenceModel, TokenModel};
 pub use nsp_graph::GroupOptions;
+pub use number_file::NumberFile;
 pub use prefix_cache::{FromPrefix, PrefixCache, PrefixCacheFault};
 pub use profile::{GraphProfile, GraphRun};
 pub use qnn::QnnExecutor;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use nsp_graph::{BinaryGraphs, Options, analyze};
-use qnn_api::{Backend, Context, ContextOptions};
+use qnn_api::{Backend, Context, ContextOptions, SpillFill, SpillGroup};
 
 use crate::{Engine, EngineConfig, EngineError, QnnExecutor};
 
@@ -22,8 +22,10 @@ impl Engine {
         let reading = Reading::of(config);
         let mut contexts = Vec::with_capacity(config.ctx_bins.len());
         let mut binaries = Vec::with_capacity(config.ctx_bins.len());
+        let mut group = None;
         for path in &config.ctx_bins {
-            let context = reading.context(backend, path)?;
+            let (context, spill) = reading.context(backend, path, group.take())?;
+            group = spill;
             let graphs: Vec<_> = context.graphs().cloned().collect();
             let n_graphs = graphs.len();
             tracing::debug!(path = %path.display(), n_graphs, "context binary loaded");
@@ -53,29 +55,85 @@ impl Engine {
 }
 
 /// How context binaries are read.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Reading {
     /// Mapped; else read into memory.
     pub use_mmap: bool,
     /// HTP: most megabytes to read at a time; 0 is no limit.
     pub budget_mb: u64,
+    /// HTP: bytes of a spill buffer for all binaries; 0 leaves each its own.
+    pub spill_fill_bytes: u64,
+    /// HTP: most megabytes of graphs at a time; 0 is no limit.
+    pub memory_limit_mb: u64,
+    /// HTP: graphs that stay longest where there is a limit.
+    pub retention_order: Vec<String>,
 }
 
 impl Reading {
     /// As the configuration says.
-    pub const fn of(config: &EngineConfig) -> Self {
-        Self { use_mmap: config.use_mmap, budget_mb: config.mmap_budget_mb }
+    pub fn of(config: &EngineConfig) -> Self {
+        Self {
+            use_mmap: config.use_mmap,
+            budget_mb: config.mmap_budget_mb,
+            spill_fill_bytes: config.spill_fill_bytes,
+            memory_limit_mb: config.memory_limit_mb,
+            retention_order: config.retention_order.clone(),
+        }
     }
 
-    /// Loads a binary.
-    pub(crate) fn context(self, backend: &Arc<Backend>, path: &Path) -> Result<Context, EngineError> {
-        let options = ContextOptions { htp_read_budget_mb: self.budget_mb, ..ContextOptions::default() };
+    /// Loads a binary. What the library refuses of the memory options is left out, with a warning: they save memory, and the graphs run
+    /// without them. `group`: the spill buffer to use.
+    pub(crate) fn context(
+        &self,
+        backend: &Arc<Backend>,
+        path: &Path,
+        group: Option<SpillGroup>,
+    ) -> Result<(Context, Option<SpillGroup>), EngineError> {
+        let plain = ContextOptions { htp_read_budget_mb: self.budget_mb, ..ContextOptions::default() };
+        let spill = SpillFill { bytes: self.spill_fill_bytes, group: group.clone() };
+        let wanted = ContextOptions {
+            htp_spill_fill: (spill.bytes > 0).then_some(spill),
+            htp_memory_limit_mb: (self.memory_limit_mb > 0).then_some(self.memory_limit_mb),
+            htp_retention_order: self.retention_order.clone(),
+            ..plain.clone()
+        };
+        let has_spill = wanted.htp_spill_fill.is_some();
+        if !has_spill && wanted.htp_memory_limit_mb.is_none() {
+            return Ok((self.load(backend, path, &plain)?, None));
+        }
+        match self.load(backend, path, &wanted) {
+            Ok(context) => {
+                let group = group.or_else(|| has_spill.then(|| context.spill_group()));
+                Ok((context, group))
+            }
+            Err(refused) => {
+                // A binary that does not load without them either is to blame itself.
+                let context = self.load(backend, path, &plain)?;
+                let why = std::error::Error::source(&refused).map_or_else(|| refused.to_string(), ToString::to_string);
+                tracing::warn!("{}: loaded without {}: {why}", path.display(), self.memory_keys());
+                Ok((context, None))
+            }
+        }
+    }
+
+    /// The keys of the memory options that are set, for a message.
+    fn memory_keys(&self) -> String {
+        let keys = [
+            (self.spill_fill_bytes > 0, "`spill-fill-bufsize`"),
+            (self.memory_limit_mb > 0, "`enable-graph-switching`"),
+            (!self.retention_order.is_empty(), "`graph-retention-order`"),
+        ];
+        let set: Vec<&str> = keys.iter().filter(|(set, _)| *set).map(|(_, key)| *key).collect();
+        set.join(", ")
+    }
+
+    fn load(&self, backend: &Arc<Backend>, path: &Path, options: &ContextOptions) -> Result<Context, EngineError> {
         let loaded = if self.use_mmap {
-            Context::from_file(backend, path, &options)
+            Context::from_file(backend, path, options)
         } else {
             let read = std::fs::read(path);
             let bytes = read.map_err(|source| EngineError::ReadBinary { path: path.to_owned(), source })?;
-            Context::from_bytes(backend, &bytes, &options)
+            Context::from_bytes(backend, &bytes, options)
         };
         loaded.map_err(|source| EngineError::LoadBinary { path: path.to_owned(), source })
     }

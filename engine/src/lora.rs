@@ -167,11 +167,12 @@ impl<X: Executor> Engine<X> {
         let group = groups.iter().position(|group| group.members.contains(name));
         let of_group = group.filter(|_| group != self.lora.group).map(|g| groups[g].quant_bin_sections.as_slice());
         let n_binaries = self.n_binaries();
-        for list in of_group.into_iter().chain([bin_sections.as_slice()]).filter(|list| !list.is_empty()) {
-            if list.len() != n_binaries {
-                let (adapter, found) = (name.clone(), list.len());
-                return Err(EngineError::SectionCount { adapter, expected: n_binaries, found });
-            }
+        let lists = of_group.into_iter().chain([bin_sections.as_slice()]).filter(|list| !list.is_empty());
+        if let Some(list) = lists.clone().find(|list| list.len() != n_binaries) {
+            let (adapter, found) = (name.clone(), list.len());
+            return Err(EngineError::SectionCount { adapter, expected: n_binaries, found });
+        }
+        for list in lists {
             for (binary, path) in list.iter().enumerate() {
                 let failed = |source| EngineError::Sections { adapter: name.clone(), path: path.clone(), source };
                 let bytes = std::fs::read(path).map_err(|e| failed(e.into()))?;

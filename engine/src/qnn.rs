@@ -147,7 +147,7 @@ impl OnDemand {
             // Freed first: there is to be memory for one.
             self.loaded = None;
             let path = &self.paths[*binary];
-            let context = self.reading.context(&self.backend, path)?;
+            let (context, _) = self.reading.context(&self.backend, path, None)?;
             tracing::debug!(path = %path.display(), "context binary loaded on demand");
             let graphs = self.places.iter().map(|split| split.iter().map(|_| None).collect()).collect();
             self.loaded = Some(Loaded { binary: *binary, graphs, context });

@@ -8,6 +8,10 @@ use crate::BundleError;
 
 /// The dialog configuration.
 pub const CONFIG_FILE: &str = "genie_config.json";
+/// The LM head's weight, where graphs take it as an input: named as the input.
+pub const HEAD_WEIGHT_FILE: &str = "lm_head_weight.raw";
+/// The embedding table, where graphs take embeddings.
+pub const EMBEDDINGS_FILE: &str = "embedding_weights.raw";
 /// The backend config, in bundles for a Hexagon chip.
 pub const HTP_CONFIG_FILE: &str = "htp_backend_ext_config.json";
 /// The tokenizer.

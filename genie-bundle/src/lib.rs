@@ -47,6 +47,9 @@ pub use calibration::Calibration;
 pub use config::{ConfigError, EncoderConfig, GenieConfig, HtpExtensions};
 pub use error::BundleError;
 pub use file_check::FileCheck;
-pub use files::{CALIBRATION_FILE, CONFIG_FILE, HTP_CONFIG_FILE, MANIFEST_FILE, TOKENIZER_FILE, config_path};
+pub use files::{
+    CALIBRATION_FILE, CONFIG_FILE, EMBEDDINGS_FILE, HEAD_WEIGHT_FILE, HTP_CONFIG_FILE, MANIFEST_FILE, TOKENIZER_FILE,
+    config_path,
+};
 pub use manifest::{BackendId, Manifest};
 pub use strict_json::StrictJson;

@@ -80,6 +80,9 @@ pub struct Interrupt(Arc<Shared>);
 struct Shared {
     /// The first signal's number; 0 before it.
     received: AtomicI32,
+    /// Set by the first signal; the next one then ends the program.
+    #[cfg(unix)]
+    seen: Arc<AtomicBool>,
     state: Mutex<State>,
 }
 
@@ -103,16 +106,16 @@ impl Interrupt {
         let mut signals = Signals::new(heeded().map(|signal| signal.0))?;
         let this = self.clone();
         std::thread::Builder::new().name("signals".into()).spawn(move || {
-            if let Some(number) = signals.forever().next() {
+            // One after another only where the one before was forgiven: else the second ends the program.
+            for number in signals.forever() {
                 this.receive(Signal(number), &announce);
             }
-            // Dropping `signals` takes back its part of the handlers; the flags below remain.
         })?;
-        let seen = Arc::new(AtomicBool::new(false));
+        let seen = &self.0.seen;
         for signal in heeded() {
             // In this order: the first signal only sets the flag, the second finds it set.
-            flag::register_conditional_default(signal.0, Arc::clone(&seen))?;
-            flag::register(signal.0, Arc::clone(&seen))?;
+            flag::register_conditional_default(signal.0, Arc::clone(seen))?;
+            flag::register(signal.0, Arc::clone(seen))?;
         }
         Ok(())
     }
@@ -145,6 +148,17 @@ impl Interrupt {
             0 => None,
             number => Some(Signal(number)),
         }
+    }
+
+    /// Takes a Ctrl-C as dealt with: it has ended a reply, and the command goes on. Other signals stay.
+    pub fn forgive(&self) {
+        let forgiven = self.0.received.compare_exchange(SIGINT, 0, Ordering::AcqRel, Ordering::Acquire).is_ok();
+        #[cfg(unix)]
+        if forgiven {
+            self.0.seen.store(false, Ordering::SeqCst);
+        }
+        #[cfg(not(unix))]
+        let _ = forgiven;
     }
 
     /// Fails once a signal has arrived.

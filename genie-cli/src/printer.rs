@@ -95,6 +95,14 @@ impl Printer {
         Ok(self.out.write(text.as_bytes())?)
     }
 
+    /// A control sequence of ours for the terminal, such as a colour.
+    ///
+    /// # Errors
+    /// As [`Self::data_line`].
+    pub fn style(&self, sequence: &str) -> Result<()> {
+        Ok(self.out.write(sequence.as_bytes())?)
+    }
+
     /// False once the reader of stdout has left (`genie ... | head`): what is printed goes nowhere.
     pub fn has_reader(&self) -> bool {
         self.out.has_reader()

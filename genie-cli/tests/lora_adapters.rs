@@ -260,7 +260,7 @@ fn adapters_that_are_more_than_low_rank_matrices_are_refused_by_name() {
 #[test]
 fn ranks_and_strengths_of_single_modules_are_used() {
     let place = Place::new();
-    place.compile("first", &["--lora-merge", &place.path("poet")]);
+    place.compile("out_a", &["--lora-merge", &place.path("poet")]);
     // Twice the scaling of one module, and half of it by a pattern on it.
     edit(&place.at("poet"), |c| {
         c["lora_alpha"] = json!(16);
@@ -268,16 +268,16 @@ fn ranks_and_strengths_of_single_modules_are_used() {
             "model.layers.0.mlp.down_proj": 8, "model.layers.1.mlp.down_proj": 8});
         c["rank_pattern"] = json!({"q_proj": 4});
     });
-    place.compile("second", &["--lora-merge", &place.path("poet")]);
+    place.compile("out_b", &["--lora-merge", &place.path("poet")]);
     let logits = |bundle: &str| place.tokens(bundle, &[]);
-    assert_eq!(logits("first"), logits("second"));
+    assert_eq!(logits("out_a"), logits("out_b"));
     let hash = |bundle: &str| {
         let manifest: Value =
             serde_json::from_slice(&std::fs::read(place.at(bundle).join("manifest.json")).unwrap()).unwrap();
         let files = manifest["files"].as_array().unwrap().clone();
         files.into_iter().find(|file| file["path"] == "model.bin").unwrap()["sha256"].clone()
     };
-    assert_eq!(hash("first"), hash("second"), "the same weights bit for bit");
+    assert_eq!(hash("out_a"), hash("out_b"), "the same weights bit for bit");
 }
 
 #[test]

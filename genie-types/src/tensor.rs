@@ -14,6 +14,11 @@ pub enum DataFormat {
     Other(u32),
 }
 
+impl DataFormat {
+    /// Rows and columns of a tile of [`Self::HmxWeight`].
+    pub const TILE: usize = 32;
+}
+
 /// One input or output of a graph.
 ///
 /// *Shapes*: `dims` outermost first. *Units*: elements; [`TensorInfo::size_bytes`] for bytes.
@@ -50,8 +55,12 @@ impl TensorInfo {
     }
 
     /// Bytes of a client buffer for it. Codes of 4 bits take a byte each, but in a block encoding lie two per byte, the
-    /// earlier in the lower half.
+    /// earlier in the lower half. In tiles, the last two extents are padded to whole ones.
     pub fn size_bytes(&self) -> usize {
+        if let (DataFormat::HmxWeight, Some((lead, &[rows, cols]))) = (self.format, self.dims.split_last_chunk::<2>()) {
+            let tiled = |n: usize| n.next_multiple_of(DataFormat::TILE);
+            return lead.iter().product::<usize>() * tiled(rows) * tiled(cols) * self.dtype.size_bytes();
+        }
         match (self.dtype, &self.quant) {
             (Dtype::SFixed4 | Dtype::UFixed4, Quant::Block { .. }) => self.n_elems().div_ceil(2),
             _ => self.n_elems() * self.dtype.size_bytes(),

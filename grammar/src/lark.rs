@@ -7,6 +7,9 @@ use llguidance::{Matcher, ParserFactory};
 
 use crate::{GrammarError, GrammarKind};
 
+/// Stack of the thread that compiles; only what is used takes memory.
+const STACK: usize = 256 << 20;
+
 /// Compiles a grammar over single bytes, which shows what is wrong with it whatever the vocabulary is.
 pub(crate) fn check(kind: GrammarKind, grammar: &TopLevelGrammar) -> Result<(), GrammarError> {
     let bytes: TokEnv = ApproximateTokEnv::single_byte_env();
@@ -23,11 +26,19 @@ pub(crate) fn matcher(
     factory: &ParserFactory,
     grammar: TopLevelGrammar,
 ) -> Result<Matcher, GrammarError> {
-    let made = catch_unwind(std::panic::AssertUnwindSafe(|| {
-        let logger = llguidance::Logger::new(0, 0);
-        let init = GrammarInit::Serialized(grammar);
-        factory.create_parser_from_init_ext(init, logger, InferenceCapabilities::default(), limits(kind))
-    }));
+    let make = || {
+        catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let logger = llguidance::Logger::new(0, 0);
+            let init = GrammarInit::Serialized(grammar);
+            factory.create_parser_from_init_ext(init, logger, InferenceCapabilities::default(), limits(kind))
+        }))
+    };
+    // The parser follows rules by recursion, as deep as they name each other.
+    let made = std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, make);
+        thread.map_err(|e| e.to_string())?.join().map_err(|_| "the parser has panicked".to_owned())
+    });
+    let made = made.map_err(|message| GrammarError::Unusable { kind, message })?;
     let matcher = Matcher::new(made);
     match matcher.get_error() {
         Some(message) => Err(fault(kind, &message)),

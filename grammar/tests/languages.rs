@@ -221,3 +221,15 @@ fn a_long_recursive_text_is_followed_to_its_end() {
     constraint.accept(TokenId(b'b'.into()), false).unwrap();
     assert_eq!(allowed(&mut constraint), [STOP.0]);
 }
+
+#[test]
+fn rules_that_name_each_other_thousands_deep_are_followed() {
+    // Recursive, so that they are rules; the last one goes back to the first.
+    let n = 9000;
+    let mut rules = String::from("root ::= r0\n");
+    for i in 0..n {
+        rules += &format!("r{i} ::= {} | \"a\" r{}\n", if i == 0 { "\"b\"" } else { "\"c\"" }, (i + 1) % n);
+    }
+    assert!(takes(GrammarKind::Ebnf, &rules, "aaac"));
+    assert!(!takes(GrammarKind::Ebnf, &rules, "aaab"));
+}

@@ -54,12 +54,14 @@ pub fn analyze(binaries: &[BinaryGraphs], options: &Options) -> Result<ModelLayo
     let alphas = alphas::find(&chosen, &options.alphas);
     let names = Names { groups: &groups, ropes: &ropes, alphas: &alphas, embeds_are_made };
     let mut notes = Vec::new();
-    let mut drafts = Vec::new();
+    let (mut drafts, mut image_encoders) = (Vec::new(), Vec::new());
     for ((binary, graph, source), info) in &chosen {
         let mut draft = signature::read((*binary, *graph, source), info, &names)?;
         notes.extend(draft.note.take());
         if draft.kind != GraphKind::ImageEncoder {
             drafts.push(draft);
+        } else if !image_encoders.contains(binary) {
+            image_encoders.push(*binary);
         }
     }
     if drafts.is_empty() {
@@ -111,6 +113,7 @@ pub fn analyze(binaries: &[BinaryGraphs], options: &Options) -> Result<ModelLayo
         rope_tables,
         alphas,
         native_kv,
+        image_encoders,
         notes,
     })
 }

@@ -262,7 +262,7 @@ impl fmt::Display for Note {
                 write!(f, "graph `{graph}` also computes the logits of {spec}, whose LM head is missing")
             }
             Self::ImageEncoder { graph } => {
-                write!(f, "graph `{graph}` is an image encoder and is not part of the chain")
+                write!(f, "graph `{graph}` is an image encoder: it runs for images only, not for tokens")
             }
         }
     }
@@ -293,6 +293,8 @@ pub struct ModelLayout {
     pub alphas: Vec<String>,
     /// True if every cache tensor is in hardware tiles, in and out.
     pub native_kv: bool,
+    /// Binaries with an image encoder (indices into the list of binaries), each once.
+    pub image_encoders: Vec<usize>,
     /// Oddities, for a log or a doctor.
     pub notes: Vec<Note>,
 }

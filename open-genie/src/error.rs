@@ -118,8 +118,29 @@ pub enum Error {
     Save { folder: PathBuf, source: Box<DialogError> },
     #[error("cannot restore the dialog in `{}`", folder.display())]
     Restore { folder: PathBuf, source: Box<DialogError> },
+    #[error("the bundle's chat template cannot be used")]
+    Template { source: chat_template::TemplateError },
+    #[error("`{}` {problem}", path.display())]
+    Messages { path: PathBuf, problem: String },
     #[error("cannot write the calibration into `{}`", folder.display())]
     WriteCalibration { folder: PathBuf, source: FileError },
+
+    // Images.
+    #[error("the bundle has no image encoder")]
+    NoImageEncoder,
+    #[error("the bundle's graphs take token ids, not rows of embeddings")]
+    TakesNoRows,
+    #[error(
+        "{} in the bundle's tokenizer",
+        name.as_ref().map_or_else(|| format!("none of the image tokens `{known}` is"), |name| format!("image token `{name}` is not"))
+    )]
+    NoImageToken { name: Option<String>, known: String },
+    #[error("the prompt has image token {token} in {found} places, expected {expected}, as many as there are images")]
+    ImagePlaces { token: TokenId, expected: usize, found: usize },
+    #[error(
+        "{found} image tokens in a row (token {token}), but the image has {expected} rows: expected 1 or {expected}"
+    )]
+    ImageRun { token: TokenId, expected: usize, found: usize },
 
     // Measuring.
     #[error("a prompt of {length} tokens cannot be verified")]
@@ -221,6 +242,14 @@ pub enum Hint {
     LeaveOutSystemLibrary,
     /// Leave out the SoC, or choose an HTP backend.
     LeaveOutSoc,
+    /// Name the binary of an image encoder.
+    GiveImageEncoder,
+    /// Use a bundle whose graphs take embeddings.
+    EmbeddingsBundle,
+    /// Name the token that stands for an image.
+    NameImageToken,
+    /// Write the image token where images belong.
+    WriteImageToken,
     /// Choose a window that the graphs hold beside the reserved tokens, or a bundle with a longer context.
     ShorterWindow {
         /// The most tokens of it.
@@ -228,7 +257,7 @@ pub enum Hint {
         /// Reserved tokens beside it.
         reserved: usize,
     },
-    /// Reserve at most so many tokens.
+    /// Reserve fewer tokens.
     ReserveFewer {
         /// The most.
         most: usize,
@@ -239,6 +268,8 @@ pub enum Hint {
     LongContextToReserve,
     /// Set a cache folder.
     SetCacheFolder,
+    /// Give the messages as they are, or another chat template.
+    OtherTemplate,
     /// A backend's own hint.
     Backend(qnn_api::Hint),
 }
@@ -302,9 +333,14 @@ impl Error {
             Self::Load { source, .. } | Self::Start { source, .. } | Self::Vote { source, .. } => {
                 Hint::Backend(source.hint()?)
             }
+            Self::Template { .. } => Hint::OtherTemplate,
             Self::ContextExceeded { fits, .. } => Hint::Fits((*fits)?),
             Self::PromptLength { limit, .. } => Hint::ChooseTokens { least: 1, most: *limit },
             Self::Window { least, limit, .. } => Hint::ChooseTokens { least: *least, most: *limit },
+            Self::NoImageEncoder => Hint::GiveImageEncoder,
+            Self::TakesNoRows => Hint::EmbeddingsBundle,
+            Self::NoImageToken { .. } => Hint::NameImageToken,
+            Self::ImagePlaces { .. } | Self::ImageRun { .. } => Hint::WriteImageToken,
             Self::NothingToPredict { .. } => Hint::LongerText,
             Self::DamagedWeights { .. } | Self::OtherWeights { .. } => Hint::CopyBundleAgain,
             Self::NothingToVerify => Hint::GenerateTokens,
@@ -371,6 +407,7 @@ impl fmt::Display for Hint {
             Self::EmbeddedBackendOnly => f.write_str("do not pin threads, or use the embedded backend"),
             Self::CoresToPin(may) => write!(f, "choose from cores {}", qnn_host::pool::shown(may)),
             Self::DoNotPin => f.write_str("do not pin threads"),
+            Self::OtherTemplate => f.write_str("choose another chat template, or give the text without one"),
             Self::GiveSoc => f.write_str("use a name such as `sm8650` or Qualcomm's number, for example 57"),
             Self::DspTooOld { dsp_arch } => {
                 let first = qnn_api::soc::FIRST_HTP_ARCH;
@@ -398,6 +435,10 @@ impl fmt::Display for Hint {
             }
             Self::CopyBundleAgain => f.write_str("copy the bundle again, or compile it again; then check the disk"),
             Self::SmallerContext => f.write_str("use a bundle with a smaller context length, or free memory"),
+            Self::GiveImageEncoder => f.write_str("give the context binary of an image encoder, or rows of embeddings"),
+            Self::EmbeddingsBundle => f.write_str("use a bundle whose graphs take `inputs_embeds`"),
+            Self::NameImageToken => f.write_str("name the token that stands for an image"),
+            Self::WriteImageToken => f.write_str("write the image token once for each image, where it belongs"),
             Self::LongerText => f.write_str("give a longer text, and at least one window"),
             Self::ShorterWindow { most, reserved: 0 } => {
                 write!(f, "choose a window of at most {most} tokens, or a bundle with a longer context")

@@ -22,6 +22,7 @@
 //! | choose backend, SoC, clocks, threads, planner policy | [`Options`], [`BackendChoice`], [`Perf`], [`Pin`], [`PolicyChoice`] |
 //! | look at a bundle before loading it | [`Bundle`] |
 //! | generate text, chat, save and restore | [`Session`], [`Prompt`], [`Generation`], [`Token`], [`Template`] |
+//! | chat in messages, as the bundle's chat template writes them | [`Conversation`], [`chat_template`] |
 //! | apply LoRA adapters, switch them | [`Lora`], [`Session::apply_lora`] |
 //! | stop a reply from another thread; or a verification, a measurement | [`StopHandle`]; [`StopFlag`] |
 //! | work with tokens and logits; verify a bundle, measure perplexity | [`Model`], [`Verification`], [`Perplexity`] |
@@ -29,6 +30,7 @@
 //! | run several sequences in one step | [`Model::engine_mut`], [`SequenceModel`], [`SeqTokens`], [`SeqId`] |
 //! | turn texts into vectors | [`Encoder`], [`TextEmbedding`] |
 //! | compile a model and prove its bundle (feature `compile`) | `compile`, `prove`, `Compiled` |
+//! | put images into a prompt | [`Session::encode_image`], [`Session::read_rows`], [`Session::add_rows`], [`place_images`] |
 //! | plan by measured costs | [`CalibrationContext`] |
 //! | know what went wrong and what may help | [`Error`], [`Hint`] |
 //!
@@ -47,10 +49,13 @@ mod calibration;
 #[cfg(feature = "compile")]
 mod compile;
 mod config_keys;
+mod conversation;
 #[cfg(feature = "demo")]
 pub mod demo;
 mod encoder;
 mod error;
+mod forecast_prefix;
+mod image;
 mod long_context;
 mod lora;
 mod model;
@@ -66,17 +71,21 @@ mod weights;
 
 pub use backend::{load_library, open_backend};
 pub use calibration::CalibrationContext;
+pub use chat_template;
 #[cfg(feature = "compile")]
 pub use compile::{Compiled, Proof, compile, prove};
+pub use conversation::{Conversation, MESSAGES_FILE, read_messages, remove_messages, write_messages};
 pub use dialog::kinds::LookupSettings;
 pub use dialog::{
     DialogError, Grammar, GrammarError, GrammarKind, QueryKpis, Reply, RestoreNote, RestoreReport, SamplerSettings,
     SaveFormat, SaveReport, SentenceCode, StopReason, StreamReply,
 };
 pub use encoder::{Encoder, TextEmbedding};
-pub use engine::{Grid, LoraSwitch, PrefixCacheFault, SeqTokens, SequenceModel, StopFlag, TokenModel};
+pub use engine::{EmbeddingRows, Grid, LoraSwitch, PrefixCacheFault, SeqTokens, SequenceModel, StopFlag, TokenModel};
 pub use error::{Error, Hint};
+pub use forecast_prefix::MadePrefix;
 pub use genie_types::TokenId;
+pub use image::place_images;
 pub use kvmanager::SeqId;
 pub use long_context::LongContext;
 pub use lora::Lora;
@@ -84,7 +93,7 @@ pub use model::{Bundle, Model};
 pub use options::{BackendChoice, Options, Perf, Pin, PolicyChoice, PrefixCacheOptions};
 pub use perplexity::Perplexity;
 pub use session::{Generation, Prompt, Session, StopHandle, Token};
-pub use speculation::{SPECULATIONS, Speculation, SpeculationRow};
+pub use speculation::{FORECAST_PREFIX, SPECULATIONS, Speculation, SpeculationRow};
 pub use template::Template;
 pub use threads::{MAX_THREADS, Threads};
 pub use verify::Verification;

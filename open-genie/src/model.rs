@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use chat_template::ChatTemplate;
 use dialog::sampler::SamplerRules;
 use dialog::{Dialog, DialogConfig, Grammar, Tokenizer};
 use engine::{Engine, EngineConfig, EngineError, ModelHash, PrefixCache, StopFlag, TokenModel};
@@ -18,6 +19,7 @@ use crate::Error;
 use crate::backend::{self, ActiveBackend};
 use crate::calibration::CalibrationContext;
 use crate::config_keys::{self, OnCores};
+use crate::image;
 use crate::long_context::LongContext;
 use crate::options::{Options, PolicyChoice};
 use crate::second_model::{self, SecondModel};
@@ -80,6 +82,14 @@ impl Bundle {
     /// Layers rotate keys in different ways, so that rows cannot be moved to other positions; `false` if the bundle does not say.
     pub fn has_mixed_rotation(&self) -> bool {
         Manifest::read(self.config.base()).is_ok_and(|manifest| manifest.source.mixed_rotation)
+    }
+
+    /// The chat template that the bundle carries from its checkpoint; `None` if it has none.
+    ///
+    /// # Errors
+    /// [`Error::Template`].
+    pub fn chat_template(&self) -> Result<Option<ChatTemplate>, Error> {
+        Ok(chat_template::find::in_folder(self.config.base(), None)?)
     }
 
     /// What an engine is opened with, apart from what a full context drops.
@@ -217,6 +227,7 @@ impl Model {
     pub fn into_session(self) -> Result<Session, Error> {
         let began = Instant::now();
         let as_genie = matches!(self.engine.policy(), Policy::Genie);
+        let image_encoder = image::encoder_of(&self.engine, &self.bundle.config.engine().ctx_bins);
         let mut dialog = Dialog::new(&self.bundle.config, Box::new(self.engine)).map_err(Error::Dialog)?;
         let second_active = match self.second {
             Some(second) => {
@@ -225,7 +236,7 @@ impl Model {
             }
             None => None,
         };
-        if let Some(kind) = self.speculation.kind() {
+        if let Some(kind) = self.speculation.kind(self.bundle.config()).map_err(Error::Dialog)? {
             dialog.set_kind(kind).map_err(Error::Dialog)?;
         }
         if as_genie {
@@ -236,7 +247,9 @@ impl Model {
         }
         dialog.set_prefix_cache(self.prefix_cache);
         dialog.set_init_time(self.opening + began.elapsed());
-        Ok(Session::new(dialog, self.weights, self.bundle, (self.active, second_active)))
+        let mut session = Session::new(dialog, self.weights, self.bundle, (self.active, second_active));
+        session.image_encoder = image_encoder;
+        Ok(session)
     }
 
     /// Makes sure that the weights are those that were written: compares what was not compared since the files changed.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use dialog::sampler::SamplerRules;
 use dialog::{
@@ -30,14 +30,16 @@ use crate::{Error, Template};
 #[derive(Debug)]
 pub struct Session {
     // Dropped in this order: the power vote outlives the model.
-    dialog: Dialog,
+    pub(crate) dialog: Dialog,
     weights: WeightCheck,
     /// A query has begun.
     asked: bool,
     template: Template,
     bundle: Bundle,
     /// Those of both models, where there are two.
-    _active: (ActiveBackend, Option<ActiveBackend>),
+    /// The binary with the bundle's image encoder.
+    pub(crate) image_encoder: Option<PathBuf>,
+    pub(crate) active: (ActiveBackend, Option<ActiveBackend>),
 }
 
 /// What a model is asked: text, or token ids.
@@ -76,7 +78,7 @@ impl Session {
         bundle: Bundle,
         active: (ActiveBackend, Option<ActiveBackend>),
     ) -> Self {
-        Self { dialog, weights, asked: false, template: Template::default(), bundle, _active: active }
+        Self { dialog, weights, asked: false, template: Template::default(), bundle, image_encoder: None, active }
     }
 
     /// Opens a model by its path and starts a session with it.

@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use dialog::DialogKind;
-use dialog::kinds::{Lookup, LookupSettings, Spd};
+use dialog::kinds::{BranchMode, Branches, Lade, LadeSettings, Lookup, LookupSettings, Spd, Ssd, SsdSettings};
+use dialog::{DialogConfig, DialogError};
+use genie_types::TokenId;
 
 use crate::Error;
 
@@ -27,7 +29,22 @@ pub enum Speculation {
         /// Tokens of a draft.
         len: usize,
     },
+    /// The model looks ahead for itself; any model.
+    Lade(LadeSettings),
+    /// The model drafts by forecast tokens; a model that was trained for them.
+    Ssd {
+        /// Folder of its forecast prefix; `None` for [`FORECAST_PREFIX`] beside the bundle's config.
+        prefix: Option<PathBuf>,
+        /// Children of a node of the draft tree, level by level.
+        branches: Vec<usize>,
+    },
 }
+
+/// Name of the folder in a bundle where a forecast prefix is looked for.
+pub const FORECAST_PREFIX: &str = "forecast-prefix";
+
+/// The tree of forecasts, where nothing is said.
+const BRANCHES: [usize; 2] = [3, 2];
 
 /// A name of `--spec`.
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +64,23 @@ const DRAFT_LEN: usize = 4;
 pub const SPECULATIONS: &[SpeculationRow] = &[
     SpeculationRow { name: "lookup", form: "lookup", read: lookup },
     SpeculationRow { name: "draft", form: "draft:BUNDLE", read: draft },
+    SpeculationRow { name: "lade", form: "lade[:WINDOW,NGRAM,GUESSES]", read: lade },
+    SpeculationRow { name: "ssd", form: "ssd[:PREFIX_FOLDER]", read: ssd },
 ];
+
+fn lade(rest: Option<&str>) -> Option<Speculation> {
+    let Some(rest) = rest else { return Some(Speculation::Lade(LadeSettings::default())) };
+    let numbers: Vec<usize> = rest.split(',').map(|n| n.parse().ok()).collect::<Option<_>>()?;
+    let [window, ngram, gcap] = numbers[..] else { return None };
+    (window > 0 && ngram > 1)
+        .then(|| Speculation::Lade(LadeSettings { window, ngram, gcap, ..LadeSettings::default() }))
+}
+
+fn ssd(rest: Option<&str>) -> Option<Speculation> {
+    let prefix = rest.map(PathBuf::from);
+    let is_empty = prefix.as_ref().is_some_and(|path| path.as_os_str().is_empty());
+    (!is_empty).then(|| Speculation::Ssd { prefix, branches: BRANCHES.to_vec() })
+}
 
 fn lookup(rest: Option<&str>) -> Option<Speculation> {
     rest.is_none().then(|| Speculation::Lookup(LookupSettings::default()))
@@ -66,6 +99,10 @@ impl Speculation {
             Self::OfConfig => {}
             Self::Lookup(settings) => settings.draft_len = n,
             Self::Draft { len, .. } => *len = n,
+            // A guess is an n-gram without its first token.
+            Self::Lade(settings) => settings.ngram = n.saturating_add(1).max(2),
+            // As many levels, each as broad as the last one there is.
+            Self::Ssd { branches, .. } => branches.resize(n.max(1), branches.last().copied().unwrap_or(1)),
         }
         self
     }
@@ -79,13 +116,21 @@ impl Speculation {
         self
     }
 
-    /// The kind of dialog; `None` for the config's.
-    pub(crate) fn kind(&self) -> Option<Box<dyn DialogKind>> {
-        match self {
+    /// The kind of dialog for a bundle's config; `None` for the config's own.
+    pub(crate) fn kind(&self, config: &DialogConfig) -> Result<Option<Box<dyn DialogKind>>, DialogError> {
+        Ok(match self {
             Self::OfConfig => None,
             Self::Lookup(settings) => Some(Box::new(Lookup::new(*settings))),
             Self::Draft { len, .. } => Some(Box::new(Spd::new(*len))),
-        }
+            Self::Lade(settings) => Some(Box::new(Lade::new(*settings))),
+            Self::Ssd { prefix, branches } => Some(Box::new(Ssd::new(SsdSettings {
+                n_forecast: branches.len(),
+                branches: Branches::new(branches.clone(), BranchMode::default()),
+                first_forecast: TokenId(u32::try_from(config.context().n_vocab).unwrap_or(u32::MAX)),
+                prefix: prefix.clone().unwrap_or_else(|| config.base().join(FORECAST_PREFIX)),
+                n_prefix: None,
+            })?)),
+        })
     }
 }
 
@@ -114,7 +159,12 @@ mod tests {
         assert_eq!("lookup".parse::<Speculation>().unwrap(), Speculation::Lookup(LookupSettings::default()));
         let draft = "draft:/a:b".parse::<Speculation>().unwrap().with_draft_len(7);
         assert_eq!(draft, Speculation::Draft { bundle: "/a:b".into(), len: 7 });
-        for bad in ["draft", "draft:", "lookup:3", "", "drafts:x"] {
+        let lade = "lade:5,4,3".parse::<Speculation>().unwrap();
+        assert_eq!(lade, Speculation::Lade(LadeSettings { window: 5, ngram: 4, gcap: 3, ..LadeSettings::default() }));
+        let ssd = "ssd:/p".parse::<Speculation>().unwrap().with_draft_len(3);
+        assert_eq!(ssd, Speculation::Ssd { prefix: Some("/p".into()), branches: vec![3, 2, 2] });
+        assert!(matches!("ssd".parse().unwrap(), Speculation::Ssd { prefix: None, .. }));
+        for bad in ["draft", "draft:", "lookup:3", "", "drafts:x", "lade:1", "lade:0,3,3", "lade:1,1,1", "ssd:"] {
             let error = bad.parse::<Speculation>().unwrap_err().to_string();
             assert!(error.contains("`lookup` or `draft:BUNDLE`"), "{error}");
         }

@@ -16,7 +16,7 @@ use crate::graph::Graph;
 use crate::library::BACKEND_ID_HTP;
 use crate::mapped::MappedFile;
 use crate::mem::{Allocator, Registered};
-use crate::options::{ContextOptions, GraphOptions};
+use crate::options::{ContextOptions, GraphOptions, SpillGroup};
 use crate::save;
 use crate::system::{self, BinaryInfo, GraphSpec};
 use crate::table::{CallContext, CallError};
@@ -44,7 +44,11 @@ impl Context {
         }
         .context(library.display_name(), || "create a context".into())?;
         drop(calls);
-        Ok(Self { inner: ContextInner::new(raw, None, backend), binary: None, specs: Vec::new() })
+        Ok(Self {
+            inner: ContextInner::new(raw, None, options.spill_group(), backend),
+            binary: None,
+            specs: Vec::new(),
+        })
     }
 
     /// A context from a file, which is mapped and stays so as long as the context lives. A backend that supports
@@ -111,7 +115,12 @@ impl Context {
             Bytes::Mapped(map) => Some(map),
             Bytes::Lent(_) => None,
         };
-        Ok(Self { inner: ContextInner::new(raw, map, backend), binary: Some(info), specs })
+        Ok(Self { inner: ContextInner::new(raw, map, options.spill_group(), backend), binary: Some(info), specs })
+    }
+
+    /// Its spill buffer, for other contexts to use in turn: where it was loaded with [`ContextOptions::htp_spill_fill`].
+    pub fn spill_group(&self) -> SpillGroup {
+        SpillGroup(self.inner.clone())
     }
 
     /// What the binary says about itself; nothing for a context that is being composed.

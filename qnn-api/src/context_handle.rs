@@ -6,6 +6,7 @@ use qnn_sys::Qnn_ContextHandle_t;
 
 use crate::backend::{Backend, log_failure};
 use crate::mapped::MappedFile;
+use crate::options::SpillGroup;
 use crate::table::Table;
 
 /// Invariant: `raw` is live, made by `backend`'s table; freed exactly once, in `drop`.
@@ -13,6 +14,8 @@ pub(crate) struct ContextInner {
     pub(crate) raw: Qnn_ContextHandle_t,
     // Parents last: fields drop in order.
     _bytes: Option<MappedFile>,
+    /// The context whose spill buffer it uses.
+    _spill: Option<SpillGroup>,
     pub(crate) backend: Arc<Backend>,
 }
 
@@ -22,8 +25,13 @@ unsafe impl Send for ContextInner {}
 unsafe impl Sync for ContextInner {}
 
 impl ContextInner {
-    pub(crate) fn new(raw: Qnn_ContextHandle_t, bytes: Option<MappedFile>, backend: &Arc<Backend>) -> Arc<Self> {
-        Arc::new(Self { raw, _bytes: bytes, backend: backend.clone() })
+    pub(crate) fn new(
+        raw: Qnn_ContextHandle_t,
+        bytes: Option<MappedFile>,
+        spill: Option<SpillGroup>,
+        backend: &Arc<Backend>,
+    ) -> Arc<Self> {
+        Arc::new(Self { raw, _bytes: bytes, _spill: spill, backend: backend.clone() })
     }
 
     pub(crate) fn table(&self) -> &Table {

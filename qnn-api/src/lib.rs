@@ -99,7 +99,7 @@ pub use htp_blob::HtpGraphBlob;
 pub use library::{Library, SystemLibrary, Version};
 pub use log::LogLevel;
 pub use mem::{Allocator, Block, PlainMemory, Registered, Rpcmem};
-pub use options::{ContextOptions, GraphOptions, HtpGraphOptions, Priority};
+pub use options::{ContextOptions, GraphOptions, HtpGraphOptions, Priority, SpillFill, SpillGroup};
 pub use perf::{PerfPolicy, PowerVote, RpcTimes};
 pub use profile::{Profile, ProfileEvent, ProfileLevel, ProfileUnit};
 pub use qnn_sys::LinkedProviders;

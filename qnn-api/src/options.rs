@@ -1,7 +1,12 @@
 //! Options of contexts and graphs, and the C configs that carry them.
 
+use core::ffi::c_char;
+use std::ffi::CString;
+use std::sync::Arc;
+
 use qnn_sys::*;
 
+use crate::context_handle::ContextInner;
 use crate::convert::ConfigList;
 
 /// How urgent a context's or graph's work is among others on the chip.
@@ -37,6 +42,38 @@ pub struct ContextOptions {
     pub htp_weight_sharing: bool,
     /// HTP: most megabytes of a binary's file to read at a time; 0 is no limit.
     pub htp_read_budget_mb: u64,
+    /// HTP: the graphs' spill buffer is one that several contexts use in turn. The emulator refuses it.
+    pub htp_spill_fill: Option<SpillFill>,
+    /// HTP: megabytes that graphs may take at a time; graphs beyond them are swapped. The emulator refuses it.
+    pub htp_memory_limit_mb: Option<u64>,
+    /// HTP: graphs to keep longest when graphs are swapped, first the one that goes last.
+    pub htp_retention_order: Vec<String>,
+}
+
+/// A spill buffer for several contexts whose graphs do not run at the same time.
+#[derive(Clone, Debug)]
+pub struct SpillFill {
+    /// Bytes that the context with the largest need has.
+    pub bytes: u64,
+    /// The group to join; `None` begins one, which [`Context::spill_group`](crate::Context::spill_group) then gives.
+    pub group: Option<SpillGroup>,
+}
+
+/// Contexts that share a spill buffer. Keeps the first of them.
+#[derive(Clone)]
+pub struct SpillGroup(pub(crate) Arc<ContextInner>);
+
+impl core::fmt::Debug for SpillGroup {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_tuple("SpillGroup").field(&self.0.raw).finish()
+    }
+}
+
+impl SpillFill {
+    fn raw(&self) -> QnnHtpContext_GroupRegistration_t {
+        let first = self.group.as_ref().map_or(core::ptr::null_mut(), |group| group.0.raw);
+        QnnHtpContext_GroupRegistration_t { firstGroupHandle: first, maxSpillFillBuffer: self.bytes }
+    }
 }
 
 /// Options of a graph under construction. The default sets nothing.
@@ -66,9 +103,16 @@ pub(crate) struct Configs<T, C> {
     pub(crate) list: ConfigList<T>,
     /// Boxed slice-like storage: never grown after the list was made, so the list's pointers stay good.
     _custom: Vec<C>,
+    /// Names of graphs, and the null-terminated list of them.
+    _names: (Vec<CString>, Vec<*const c_char>),
 }
 
 impl ContextOptions {
+    /// The group that a context of these options joins.
+    pub(crate) fn spill_group(&self) -> Option<SpillGroup> {
+        self.htp_spill_fill.as_ref().and_then(|spill| spill.group.clone())
+    }
+
     /// `persistent`: the binary's bytes stay valid as long as the context; `htp`: the backend knows HTP's custom configs.
     pub(crate) fn configs(
         &self,
@@ -88,7 +132,29 @@ impl ContextOptions {
                 anon0: QnnHtpContext_CustomConfig_t_anon0 { fileReadMemoryBudgetInMb: self.htp_read_budget_mb },
             });
         }
+        if let Some(spill) = self.htp_spill_fill.as_ref().filter(|_| htp) {
+            custom.push(QnnHtpContext_CustomConfig_t {
+                option: QNN_HTP_CONTEXT_CONFIG_OPTION_REGISTER_MULTI_CONTEXTS,
+                anon0: QnnHtpContext_CustomConfig_t_anon0 { groupRegistration: spill.raw() },
+            });
+        }
         let mut items = Vec::new();
+        let (mut names, mut pointers) = (Vec::new(), Vec::new());
+        if let Some(megabytes) = self.htp_memory_limit_mb.filter(|_| htp) {
+            items.push(QnnContext_Config_t {
+                option: QNN_CONTEXT_CONFIG_MEMORY_LIMIT_HINT,
+                anon0: QnnContext_Config_t_anon0 { memoryLimitHint: megabytes },
+            });
+        }
+        if !self.htp_retention_order.is_empty() && htp {
+            // No graph has a name with a zero byte.
+            names.extend(self.htp_retention_order.iter().filter_map(|name| CString::new(name.as_str()).ok()));
+            pointers.extend(names.iter().map(|name| name.as_ptr()).chain([core::ptr::null()]));
+            items.push(QnnContext_Config_t {
+                option: QNN_CONTEXT_CONFIG_GRAPH_RETENTION_ORDER,
+                anon0: QnnContext_Config_t_anon0 { graphRetentionOrder: pointers.as_mut_ptr() },
+            });
+        }
         if let Some(priority) = self.priority {
             items.push(QnnContext_Config_t {
                 option: QNN_CONTEXT_CONFIG_OPTION_PRIORITY,
@@ -107,7 +173,7 @@ impl ContextOptions {
                 anon0: QnnContext_Config_t_anon0 { customConfig: (&raw mut *one).cast() },
             });
         }
-        Configs { list: ConfigList::new(items), _custom: custom }
+        Configs { list: ConfigList::new(items), _custom: custom, _names: (names, pointers) }
     }
 }
 
@@ -128,7 +194,7 @@ impl GraphOptions {
                 anon0: QnnGraph_Config_t_anon0 { customConfig: (&raw mut *one).cast() },
             });
         }
-        Configs { list: ConfigList::new(items), _custom: custom }
+        Configs { list: ConfigList::new(items), _custom: custom, _names: (Vec::new(), Vec::new()) }
     }
 }
 
@@ -181,8 +247,12 @@ mod tests {
         let graph = GraphOptions { priority: Some(Priority::High), htp: Some(htp) };
         assert_eq!(options(&mut graph.configs(true).list, |c| c.option), [3, 0, 0, 0, 0]);
         assert_eq!(options(&mut graph.configs(false).list, |c| c.option), [3]);
-        let context =
-            ContextOptions { priority: Some(Priority::Low), htp_weight_sharing: true, htp_read_budget_mb: 25 };
+        let context = ContextOptions {
+            priority: Some(Priority::Low),
+            htp_weight_sharing: true,
+            htp_read_budget_mb: 25,
+            ..ContextOptions::default()
+        };
         assert_eq!(options(&mut context.configs(true, true).list, |c| c.option), [1, 7, 0, 0]);
         assert_eq!(options(&mut context.configs(true, false).list, |c| c.option), [1, 7]);
         let mut custom = context.configs(false, true);
@@ -191,5 +261,40 @@ mod tests {
         // SAFETY: the member of that option.
         assert_eq!(unsafe { budget.anon0.fileReadMemoryBudgetInMb }, 25);
         assert_eq!(options(&mut ContextOptions::default().configs(false, true).list, |c| c.option), [0_u32; 0]);
+    }
+    #[test]
+    fn a_spill_buffer_a_memory_limit_and_an_order_reach_htp_only() {
+        let options = ContextOptions {
+            htp_spill_fill: Some(SpillFill { bytes: 1 << 20, group: None }),
+            htp_memory_limit_mb: Some(1024),
+            htp_retention_order: vec!["one".into(), "two".into()],
+            ..ContextOptions::default()
+        };
+        let mut configs = options.configs(true, true);
+        assert_eq!(options_of(&mut configs), [6, 10, 7, 0]);
+        // SAFETY: the members of those options, in a list of four.
+        let (limit, order, custom) = unsafe {
+            let list = configs.list.as_ptr();
+            let at = |i: usize| (**list.add(i)).anon0;
+            (
+                at(0).memoryLimitHint,
+                at(1).graphRetentionOrder,
+                *at(3).customConfig.cast::<QnnHtpContext_CustomConfig_t>(),
+            )
+        };
+        assert_eq!((limit, custom.option), (1024, QNN_HTP_CONTEXT_CONFIG_OPTION_REGISTER_MULTI_CONTEXTS));
+        // SAFETY: the member of that option.
+        let group = unsafe { custom.anon0.groupRegistration };
+        assert_eq!((group.firstGroupHandle.is_null(), group.maxSpillFillBuffer), (true, 1 << 20));
+        // SAFETY: two names and a null.
+        let names = unsafe { [(*order), *order.add(1)].map(|name| core::ffi::CStr::from_ptr(name)) };
+        assert_eq!(names, [c"one", c"two"]);
+        // SAFETY: as above.
+        assert!(unsafe { (*order.add(2)).is_null() });
+        assert_eq!(options_of(&mut options.configs(false, false)), [0_u32; 0]);
+    }
+
+    fn options_of(configs: &mut Configs<QnnContext_Config_t, QnnHtpContext_CustomConfig_t>) -> Vec<u32> {
+        options(&mut configs.list, |config| config.option)
     }
 }

@@ -43,6 +43,7 @@
 //! | [`save_session_of_two`], [`read_second`] | the same with the cache of a second model beside it |
 //! | [`Snapshot`] | cache, sequences and dialog as plain values; one file with checksums |
 //! | [`GenieFolder`] | the folder that libGenie saves a dialog in |
+//! | [`ForecastPrefix`] | the rows that forecast tokens see beside a dialog, from and to libGenie's cache file |
 //! | [`PrefixStore`] | snapshots of prompt prefixes, found by their tokens, bounded in bytes |
 //! | [`ModelHash`], [`CacheSchema`] | what a saved cache must match |
 //! | [`StoreError`] | every refusal, with its reason as a value |
@@ -54,6 +55,7 @@
 #![forbid(unsafe_code)]
 
 pub mod error;
+mod forecast_prefix;
 mod genie_folder;
 mod model_hash;
 mod names;
@@ -63,6 +65,7 @@ mod session;
 mod snapshot;
 
 pub use error::{Corruption, FolderFault, NoGenieForm, NotASnapshot, StoreError};
+pub use forecast_prefix::ForecastPrefix;
 pub use genie_folder::{GenieDialog, GenieFolder};
 pub use model_hash::{CacheSchema, ModelHash};
 pub use names::{KV_MAGIC, VERSION};

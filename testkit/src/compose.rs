@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use genie_types::{Dtype, Quant, TensorInfo};
+use genie_types::{DataFormat, Dtype, Quant, TensorInfo};
 use half::f16;
 use qnn_api::{Backend, Context, GraphBuilder, GraphOptions, HtpGraphOptions, Param, TensorKind, TensorRef};
 
@@ -276,12 +276,14 @@ impl Draft<'_> {
         let (quantise, dequantise) =
             if self.form.dtype == Dtype::F16 { ("Convert", "Convert") } else { ("Quantize", "Dequantize") };
         let float = self.form.cache == CacheType::Float;
+        let format = if self.form.native_kv { DataFormat::HmxWeight } else { DataFormat::Flat };
         let out = format!("{tensor}_out");
         let new = if float {
-            self.op(&out, op, params, &[x], dims)
+            let info = TensorInfo { format, ..TensorInfo::new(out, dims, dtype) };
+            self.node(&info, TensorKind::Output, op, params, &[x])
         } else {
             let rows = self.op(&at("rows"), op, params, &[x], dims);
-            let info = TensorInfo::new(out, dims, dtype).with_quant(quant.clone());
+            let info = TensorInfo { format, ..TensorInfo::new(out, dims, dtype).with_quant(quant.clone()) };
             let quantised = self.node(&info, TensorKind::Output, quantise, &[], &[&rows]);
             self.op(&at("rounded"), dequantise, &[], &[&quantised], dims)
         };
@@ -293,6 +295,7 @@ impl Draft<'_> {
         };
         let past_dims = with(if group.columns.is_some() { m } else { m - n });
         let info = TensorInfo::new(format!("{tensor}_in"), past_dims.clone(), dtype).with_quant(quant);
+        let info = TensorInfo { format, ..info };
         let past = Val(self.b.tensor(&info, TensorKind::Input).expect("an input"), past_dims.clone());
         let past = if float { past } else { self.op(&at("past"), dequantise, &[], &[&past], &past_dims) };
         let Some(columns) = &group.columns else {

@@ -67,6 +67,8 @@ pub struct Form {
     pub rank3: bool,
     /// `inputs_embeds` instead of `input_ids`.
     pub embeds: bool,
+    /// Cache tensors are in the tiles of the Hexagon matrix unit; needs heads of a multiple of 32 elements.
+    pub native_kv: bool,
     /// The LM head's weight is an input, and a file beside its binary.
     pub head_weight_input: bool,
     /// Mask, rotary inputs and logits are quantised to 16 bits.
@@ -96,6 +98,7 @@ impl Form {
             per_head: false,
             rank3: false,
             embeds: false,
+            native_kv: false,
             head_weight_input: false,
             quantised_edge: false,
             groups: vec![Group { prefix: "past", layers: vec![0, 1], ctx: None }],

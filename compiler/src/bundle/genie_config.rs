@@ -6,7 +6,8 @@
 use crate::family::{LOCAL_TABLES, LocalRope, ModelSpec};
 use crate::lora::Adapter;
 use crate::lower::{WINDOW_GROUP, Windows};
-use genie_bundle::{HTP_CONFIG_FILE, TOKENIZER_FILE};
+use crate::options::GraphKinds;
+use genie_bundle::{EMBEDDINGS_FILE, HTP_CONFIG_FILE, TOKENIZER_FILE};
 use genie_types::RopeScaling;
 use nsp_graph::names::DEFAULT_GROUP;
 use serde_json::{Value, json};
@@ -25,6 +26,7 @@ pub(crate) fn genie_config(
     binaries: &[String],
     htp: bool,
     adapters: &[Adapter],
+    kinds: &GraphKinds,
 ) -> Value {
     // A window on all layers drops what lies beyond it, so a dialog ends where the trained positions do.
     let size = match windows {
@@ -81,6 +83,15 @@ pub(crate) fn genie_config(
             },
         },
     });
+    if kinds.embeddings_input {
+        config["dialog"]["embedding"] = json!({
+            "version": 1,
+            "type": "lut",
+            "size": spec.hidden,
+            "datatype": "float32",
+            "lut-path": EMBEDDINGS_FILE,
+        });
+    }
     let engine = &mut config["dialog"]["engine"];
     match windows {
         Windows::Unused => {}

@@ -8,7 +8,7 @@ use crate::lower::Windows;
 use crate::lower::tests::recorder::FakeTarget;
 use crate::testing::{Case, Place, compile, edit, names, place};
 use crate::testmodel::TestModel;
-use crate::{CompileOptions, HtpOptions, Manifest, Silent, Splits};
+use crate::{CompileOptions, GraphKinds, HtpOptions, Manifest, Silent, Splits};
 use genie_bundle::{CONFIG_FILE, HTP_CONFIG_FILE, TOKENIZER_FILE};
 use genie_types::TokenId;
 use serde_json::{Value, json};
@@ -118,7 +118,15 @@ fn spec() -> ModelSpec {
 
 #[test]
 fn the_dialog_configuration_is_this() {
-    let config = genie_config(&spec(), Windows::Unused, 2048, &["lut.bin".into(), "decoder.bin".into()], false, &[]);
+    let config = genie_config(
+        &spec(),
+        Windows::Unused,
+        2048,
+        &["lut.bin".into(), "decoder.bin".into()],
+        false,
+        &[],
+        &GraphKinds::default(),
+    );
     let expected = r#"{
   "dialog": {
     "version": 1,
@@ -214,7 +222,7 @@ const SCHEMA: &[(&str, &str, &str)] = &[
 
 #[test]
 fn no_key_is_missing_or_unknown() {
-    let config = genie_config(&spec(), Windows::Unused, 128, &["model.bin".into()], true, &[]);
+    let config = genie_config(&spec(), Windows::Unused, 128, &["model.bin".into()], true, &[], &GraphKinds::default());
     for (at, required, optional) in SCHEMA {
         let object = config.pointer(at).and_then(Value::as_object).unwrap_or_else(|| panic!("{at} is no object"));
         for key in required.split_whitespace() {
@@ -234,7 +242,7 @@ fn absent_ids_are_written_as_unset() {
     let mut spec = spec();
     (spec.tokens.bos, spec.tokens.eos, spec.tokens.pad, spec.rope.scaling) = (None, vec![], None, None);
     spec.sampler.temperature = 0.0;
-    let config = genie_config(&spec, Windows::Unused, 128, &["model.bin".into()], false, &[]);
+    let config = genie_config(&spec, Windows::Unused, 128, &["model.bin".into()], false, &[], &GraphKinds::default());
     let context = &config["dialog"]["context"];
     assert_eq!(
         (&context["bos-token"], &context["eos-token"], context.get("pad-token")),

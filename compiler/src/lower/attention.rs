@@ -16,14 +16,15 @@
 //! Layers with a window may have a mask and cache tensors of their own, with fewer columns than m ([`Windows`]).
 //! Of each head the first elements are rotated, as many as the position tables have, in layers that rotate.
 
+use super::cache_rows::{self, Slots};
 use super::composer::{Composer, TensorValue};
 use super::sink::GraphSink;
 use super::weights::{self, LayerWeights};
-use super::{Format, LayerBuilder, Split, WINDOW_GROUP, Windows, lora, norm};
+use super::{LayerBuilder, Source, Split, WINDOW_GROUP, Windows, lora, norm};
 use crate::Result;
 use crate::family::{LOCAL_TABLES, LocalRope, ModelSpec};
-use genie_types::{KvKind, Variant};
-use nsp_graph::names::{self, KvName};
+use genie_types::Variant;
+use nsp_graph::names;
 
 /// Cosines and sines.
 type Tables<T> = (TensorValue<T>, TensorValue<T>);
@@ -34,7 +35,9 @@ pub(super) struct SharedInputs<T> {
     mask: Option<TensorValue<T>>,
     /// That of layers with a window, where they are a cache group.
     local_mask: Option<TensorValue<T>>,
-    windows: Windows,
+    pub(super) windows: Windows,
+    /// Where new rows go, in graphs that scatter them.
+    pub(super) slots: Option<Slots<T>>,
     /// Cosines and sines, `[1, n, r/2]`; `None` where no layer rotates.
     tables: Option<Tables<T>>,
     /// Those of layers with a window, where they have their own.
@@ -53,9 +56,10 @@ impl<T: Copy + core::fmt::Debug> SharedInputs<T> {
         spec: &ModelSpec,
         split: &Split,
         (variant, windows): (Variant, Windows),
-        format: Format,
+        Source { format, kinds, .. }: &Source<'_>,
         graph: &mut Composer<S>,
     ) -> Result<Self> {
+        let (format, slots) = (*format, Slots::declare(spec, variant, kinds.cache, graph)?);
         let (n, m, width) = (variant.ar().get(), variant.cl().get(), spec.rope_dim());
         let dtype = graph.dtype();
         let apart = |layer| windows.is_apart(spec, layer);
@@ -109,6 +113,7 @@ impl<T: Copy + core::fmt::Debug> SharedInputs<T> {
         let mut constant = |name: &str, value: Option<f64>| value.map(|v| graph.scalar(name, v as f32)).transpose();
         Ok(Self {
             mask,
+            slots,
             local_mask,
             windows,
             tables,
@@ -120,7 +125,7 @@ impl<T: Copy + core::fmt::Debug> SharedInputs<T> {
     }
 
     /// Rotates heads `[1, h, n, d]` of a layer if it does.
-    fn rotate<S: GraphSink<Tensor = T>>(
+    pub(super) fn rotate<S: GraphSink<Tensor = T>>(
         &self,
         spec: &ModelSpec,
         layer: usize,
@@ -153,34 +158,15 @@ pub(super) fn lower<S: GraphSink>(
     let past = mask.dims[3] - n;
     let ModelSpec { n_heads, n_kv_heads, head_dim, .. } = *spec;
     let at = |part: &str| format!("model_layers_{layer}_self_attn_{part}");
-    let prefix = shared.windows.prefix(spec, layer);
-    let cache_name = |kind, is_input| KvName { prefix, kind, layer, head: None, is_input }.to_string();
 
     let h = norm::optional(spec, graph, &format!("model_layers_{layer}_"), x, weights.before_attention.as_ref())?;
     let h = graph.rows(&at("rows_in"), &h)?;
     let q = lora::linear(graph, &at("q_proj"), &h, &weights.q, strengths.as_ref())?;
     let q = heads(graph, &at("q"), q, weights.q_norm.as_ref(), n_heads, spec)?;
-    let k = lora::linear(graph, &at("k_proj"), &h, &weights.k, strengths.as_ref())?;
-    let k = heads(graph, &at("k"), k, weights.k_norm.as_ref(), n_kv_heads, spec)?;
-    let v = lora::linear(graph, &at("v_proj"), &h, &weights.v, strengths.as_ref())?;
-    let v = heads(graph, &at("v"), v, None, n_kv_heads, spec)?;
     let q = shared.rotate(spec, layer, graph, &at("q_rope"), q)?;
-    let k = shared.rotate(spec, layer, graph, &at("k_rope"), k)?;
-
-    let k = graph.transpose(&at("k_columns"), &k, [0, 1, 3, 2])?;
-    let k = graph.reshape(&at("k_new"), &k, vec![n_kv_heads, 1, head_dim, n], Some(&cache_name(KvKind::Key, false)))?;
-    let v =
-        graph.reshape(&at("v_new"), &v, vec![n_kv_heads, 1, n, head_dim], Some(&cache_name(KvKind::Value, false)))?;
-    let (k, v) = if past == 0 {
-        (k, v)
-    } else {
-        let dtype = graph.dtype();
-        let dims = vec![n_kv_heads, 1, head_dim, past];
-        let past_key = graph.input(&cache_name(KvKind::Key, true), dims, dtype)?;
-        let dims = vec![n_kv_heads, 1, past, head_dim];
-        let past_value = graph.input(&cache_name(KvKind::Value, true), dims, dtype)?;
-        (graph.concat(&at("k_all"), &past_key, &k, 3)?, graph.concat(&at("v_all"), &past_value, &v, 2)?)
-    };
+    let new = (&weights.k, &weights.v, weights.k_norm.as_ref());
+    let new = cache_rows::new_rows(spec, layer, graph, (shared, strengths.as_ref()), &h, new)?;
+    let (k, v) = cache_rows::with_past(spec, layer, past, graph, shared, new)?;
 
     let q = graph.reshape(&at("q_groups"), &q, vec![n_kv_heads, spec.group_size(), n, head_dim], None)?;
     let mut scores = graph.matmul(&at("scores"), &q, &k)?;
@@ -208,7 +194,7 @@ pub(super) fn lower<S: GraphSink>(
 }
 
 /// Projected rows as heads `[1, heads, n, d]`, normalised where there is a gamma: each head, or all of them together.
-fn heads<S: GraphSink>(
+pub(super) fn heads<S: GraphSink>(
     graph: &mut Composer<S>,
     node: &str,
     mut y: TensorValue<S::Tensor>,

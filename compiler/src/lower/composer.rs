@@ -6,9 +6,10 @@
 use super::encode::EncodedWeight;
 use super::sink::{GraphSink, Kind, Param};
 use super::weight_format::LinearForm;
-use crate::Result;
-use genie_types::{Dtype, TensorInfo};
+use crate::{GraphKinds, Result};
+use genie_types::{DataFormat, Dtype, TensorInfo};
 use half::f16;
+use nsp_graph::names::KvName;
 
 /// A tensor and its extents.
 #[derive(Clone, Debug)]
@@ -22,11 +23,20 @@ pub(crate) struct Composer<S: GraphSink> {
     sink: S,
     dtype: Dtype,
     form: LinearForm,
+    /// Arrangement of cache tensors.
+    cache: DataFormat,
 }
 
 impl<S: GraphSink> Composer<S> {
-    pub(crate) fn new(sink: S, dtype: Dtype, form: LinearForm) -> Self {
-        Self { sink, dtype, form }
+    pub(crate) fn new(sink: S, dtype: Dtype, form: LinearForm, kinds: &GraphKinds) -> Self {
+        let cache = if kinds.native_kv { DataFormat::HmxWeight } else { DataFormat::Flat };
+        Self { sink, dtype, form, cache }
+    }
+
+    /// Description of a tensor of the graph.
+    fn info(&self, name: &str, dims: Vec<usize>, dtype: Dtype) -> TensorInfo {
+        let format = if KvName::parse(name).is_some() { self.cache } else { DataFormat::Flat };
+        TensorInfo { format, ..TensorInfo::new(name, dims, dtype) }
     }
 
     pub(crate) fn into_sink(self) -> S {
@@ -40,7 +50,7 @@ impl<S: GraphSink> Composer<S> {
 
     /// A graph input.
     pub(crate) fn input(&mut self, name: &str, dims: Vec<usize>, dtype: Dtype) -> Result<TensorValue<S::Tensor>> {
-        let tensor = self.sink.tensor(&TensorInfo::new(name, dims.clone(), dtype), Kind::Input)?;
+        let tensor = self.sink.tensor(&self.info(name, dims.clone(), dtype), Kind::Input)?;
         Ok(TensorValue { tensor, dims })
     }
 
@@ -208,6 +218,61 @@ impl<S: GraphSink> Composer<S> {
         self.op(node, "MatMul", &params, &[a, b], dims, None)
     }
 
+    /// `a [b, g, m, k]` times `b [b, 1, n, k]`, transposed: `[b, g, m, n]`.
+    pub(crate) fn matmul_transposed(
+        &mut self,
+        node: &str,
+        a: &TensorValue<S::Tensor>,
+        b: &TensorValue<S::Tensor>,
+    ) -> Result<TensorValue<S::Tensor>> {
+        let params = [("transpose_in0", Param::Bool(false)), ("transpose_in1", Param::Bool(true))];
+        let dims = vec![a.dims[0], a.dims[1], a.dims[2], b.dims[2]];
+        self.op(node, "MatMul", &params, &[a, b], dims, None)
+    }
+
+    /// Slots of `n` new cache rows, `[n]`: an input, or counted on from an input `[1]`.
+    pub(crate) fn slots(&mut self, name: &str, n: usize, each: bool) -> Result<TensorValue<S::Tensor>> {
+        if each {
+            return self.input(name, vec![n], Dtype::I32);
+        }
+        let first = self.input(name, vec![1], Dtype::I32)?;
+        let bytes: Vec<u8> = (0..n as i32).flat_map(i32::to_le_bytes).collect();
+        let info = TensorInfo::new("cache_rows", vec![n], Dtype::I32);
+        let rows = TensorValue { tensor: self.sink.constant(&info, &bytes)?, dims: vec![n] };
+        let out = ("cache_slots_out", Kind::Native);
+        self.typed_op(("cache_slots", "ElementWiseAdd"), &[], &[&first, &rows], out, vec![n], Dtype::I32)
+    }
+
+    /// Whole numbers reshaped to `line` and repeated to `dims`.
+    pub(crate) fn spread(
+        &mut self,
+        node: &str,
+        x: &TensorValue<S::Tensor>,
+        line: [usize; 4],
+        dims: [usize; 4],
+    ) -> Result<TensorValue<S::Tensor>> {
+        let (at_line, at_end) = (format!("{node}_line"), format!("{node}_out"));
+        let out = (at_line.as_str(), Kind::Native);
+        let x = self.typed_op((&at_line, "Reshape"), &[], &[x], out, line.to_vec(), Dtype::I32)?;
+        let data = dims.iter().zip(line).map(|(d, l)| (d / l) as u32).collect();
+        let multiples = [("multiples", Param::U32Tensor { dims: vec![4], data })];
+        let out = (at_end.as_str(), Kind::Native);
+        self.typed_op((node, "Tile"), &multiples, &[&x], out, dims.to_vec(), Dtype::I32)
+    }
+
+    /// `past` with the elements of `new` at the slots `index` of an axis.
+    pub(crate) fn scatter(
+        &mut self,
+        node: &str,
+        past: &TensorValue<S::Tensor>,
+        index: &TensorValue<S::Tensor>,
+        new: &TensorValue<S::Tensor>,
+        axis: u32,
+    ) -> Result<TensorValue<S::Tensor>> {
+        let params = [("axis", Param::U32(axis))];
+        self.op(node, "ScatterElements", &params, &[past, index, new], past.dims.clone(), None)
+    }
+
     /// Sum; `b` may be broadcast.
     pub(crate) fn add(
         &mut self,
@@ -264,7 +329,19 @@ impl<S: GraphSink> Composer<S> {
             Some(name) => (name.to_string(), Kind::Output),
             None => (format!("{node}_out"), Kind::Native),
         };
-        let tensor = self.sink.tensor(&TensorInfo::new(name, dims.clone(), self.dtype), kind)?;
+        self.typed_op((node, op), params, inputs, (&name, kind), dims, self.dtype)
+    }
+
+    fn typed_op(
+        &mut self,
+        (node, op): (&str, &str),
+        params: &[(&str, Param)],
+        inputs: &[&TensorValue<S::Tensor>],
+        (name, kind): (&str, Kind),
+        dims: Vec<usize>,
+        dtype: Dtype,
+    ) -> Result<TensorValue<S::Tensor>> {
+        let tensor = self.sink.tensor(&self.info(name, dims.clone(), dtype), kind)?;
         let inputs: Vec<S::Tensor> = inputs.iter().map(|val| val.tensor).collect();
         self.sink.node(node, op, params, &inputs, &[tensor])?;
         Ok(TensorValue { tensor, dims })

@@ -8,6 +8,9 @@ use crate::Result;
 use crate::family::ModelSpec;
 use nsp_graph::names;
 
+/// Name of the head's weight where it is an input; its file is named after it.
+const HEAD_WEIGHT: &str = "lm_head_weight";
+
 /// Adds final norm and LM head to a graph.
 pub(super) fn lower<S: GraphSink>(
     spec: &ModelSpec,
@@ -15,16 +18,41 @@ pub(super) fn lower<S: GraphSink>(
     final_norm: &Norm<TensorValue<S::Tensor>>,
     head: &TensorValue<S::Tensor>,
 ) -> Result<()> {
-    let LayerBuilder { graph, x, variant, .. } = builder;
+    let LayerBuilder { graph, x, .. } = builder;
     let h = norm::lower(spec, graph, "model_", x, final_norm)?;
     let h = graph.rows("lm_head_rows_in", &h)?;
     let logits = graph.linear("lm_head", &h, head, None)?;
+    finish(spec, builder, &logits)
+}
+
+/// The same with the head's weight as an input, `lm_head_weight [1, 1, vocab, hidden]`.
+pub(super) fn lower_with_input<S: GraphSink>(
+    spec: &ModelSpec,
+    builder: &mut LayerBuilder<S>,
+    final_norm: &Norm<TensorValue<S::Tensor>>,
+) -> Result<()> {
+    let LayerBuilder { graph, x, variant, .. } = builder;
+    let (n, dtype) = (variant.ar().get(), graph.dtype());
+    let weight = graph.input(HEAD_WEIGHT, vec![1, 1, spec.vocab, spec.hidden], dtype)?;
+    let h = norm::lower(spec, graph, "model_", x, final_norm)?;
+    let h = graph.reshape("lm_head_rows_in", &h, vec![1, 1, n, spec.hidden], None)?;
+    let logits = graph.matmul_transposed("lm_head", &h, &weight)?;
+    finish(spec, builder, &logits)
+}
+
+/// Logits in their shape, bounded where the family does.
+fn finish<S: GraphSink>(
+    spec: &ModelSpec,
+    builder: &mut LayerBuilder<S>,
+    logits: &TensorValue<S::Tensor>,
+) -> Result<()> {
+    let LayerBuilder { graph, variant, .. } = builder;
     let dims = vec![1, variant.ar().get(), spec.vocab];
     let Some(cap) = spec.factors.logits_cap else {
-        graph.reshape("lm_head_rows", &logits, dims, Some(names::LOGITS))?;
+        graph.reshape("lm_head_rows", logits, dims, Some(names::LOGITS))?;
         return Ok(());
     };
-    let logits = graph.reshape("lm_head_rows", &logits, dims, None)?;
+    let logits = graph.reshape("lm_head_rows", logits, dims, None)?;
     let cap = graph.scalar("logits_cap", cap as f32)?;
     let bounded = graph.tanh("logits_bounded", &logits)?;
     graph.mul("logits_capped", &bounded, &cap, Some(names::LOGITS))?;

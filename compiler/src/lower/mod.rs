@@ -8,6 +8,7 @@
 
 mod attention;
 mod blocks;
+mod cache_rows;
 mod composer;
 mod encode;
 mod head;
@@ -29,7 +30,7 @@ mod window;
 pub(crate) use rounded::rounded_weights;
 pub(crate) use rounding_loss::RoundingLoss;
 pub(crate) use sink::{GraphSink, Kind, Param};
-pub(crate) use split::{Split, cut, file_names};
+pub(crate) use split::{Split, SplitKind, cut, file_names};
 pub(crate) use weight_format::{Format, LinearForm, Role};
 pub(crate) use window::{WINDOW_GROUP, Windows};
 
@@ -37,7 +38,7 @@ use crate::checkpoint::Checkpoint;
 use crate::family::ModelSpec;
 use crate::lora::Adapter;
 use crate::unread::{self, Taken};
-use crate::{Progress, Result};
+use crate::{GraphKinds, Precision, Progress, Result, Weights};
 use composer::{Composer, TensorValue};
 use encode::EncodedWeight;
 use genie_types::{Dtype, Variant};
@@ -80,6 +81,7 @@ pub(crate) fn all_tensors(spec: &ModelSpec) -> Vec<(String, Vec<usize>, Role)> {
 pub(crate) struct Source<'a> {
     pub(crate) checkpoint: &'a Checkpoint,
     pub(crate) format: Format,
+    pub(crate) kinds: &'a GraphKinds,
     /// Those that switch at run time.
     pub(crate) adapters: &'a [Adapter],
     /// Error of rounding to blocks so far.
@@ -106,22 +108,26 @@ pub(crate) fn lower<S: GraphSink>(
     graphs: Vec<(Variant, S)>,
     source: &mut Source<'_>,
 ) -> Result<Vec<S>> {
-    let Format { precision, form, .. } = source.format;
+    let (Format { precision, form, .. }, source_kinds) = (source.format, source.kinds);
     let windows = Windows::of(spec, graphs.iter().map(|(variant, _)| *variant));
     let dtype = precision.dtype();
     let mut graphs: Vec<(Variant, Composer<S>)> =
-        graphs.into_iter().map(|(variant, sink)| (variant, Composer::new(sink, dtype, form))).collect();
+        graphs.into_iter().map(|(variant, sink)| (variant, Composer::new(sink, dtype, form, source.kinds))).collect();
 
     // The first input: ids, or the residual stream of the previous split.
     let mut inputs = Vec::with_capacity(graphs.len());
     for (variant, graph) in &mut graphs {
         let n = variant.ar().get();
         inputs.push(match &split.input {
+            None if source.kinds.embeddings_input => {
+                graph.input(names::INPUTS_EMBEDS, vec![1, n, spec.hidden], dtype)?
+            }
             None => graph.input(names::INPUT_IDS, vec![1, n], Dtype::I32)?,
             Some(name) => graph.input(name, vec![1, n, spec.hidden], dtype)?,
         });
     }
     let table = match split.input {
+        None if source.kinds.embeddings_input => None,
         None => Some(source.load(&weights::embedding(spec), graphs.iter_mut().map(|(_, graph)| graph))?),
         Some(_) => None,
     };
@@ -137,9 +143,7 @@ pub(crate) fn lower<S: GraphSink>(
         };
         let shared = match split.layers.is_empty() {
             true => None,
-            false => {
-                Some(attention::SharedInputs::declare(spec, split, (variant, windows), source.format, &mut graph)?)
-            }
+            false => Some(attention::SharedInputs::declare(spec, split, (variant, windows), source, &mut graph)?),
         };
         let strengths = match source.adapters {
             [] => None,
@@ -148,27 +152,58 @@ pub(crate) fn lower<S: GraphSink>(
         builders.push(LayerBuilder { variant, graph, x, shared, strengths });
     }
 
+    let rows_only =
+        |builder: &LayerBuilder<S>| source_kinds.rows_only.iter().any(|&ar| builder.variant.ar().get() == ar as usize);
     for layer in split.layers.clone() {
+        let ends = |builder: &LayerBuilder<S>| layer + 1 == spec.n_layers && rows_only(builder);
         let specs = weights::of_layer(spec, layer, source.format);
-        let mut held = specs.try_map(|w| source.load(w, builders.iter_mut().map(|f| &mut f.graph)))?;
-        source.load_adapters(layer, &specs, &mut held, &mut builders)?;
+        let mut held = specs.try_map(|w| {
+            let whole = builders.iter_mut().filter(|f| !ends(f));
+            source.load(w, whole.map(|f| &mut f.graph))
+        })?;
+        if !builders.iter().any(ends) {
+            // With adapters no graph ends in cache rows: `CompileOptions::check` has refused it.
+            source.load_adapters(layer, &specs, &mut held, &mut builders)?;
+        }
         let out = (layer + 1 == split.layers.end).then_some(split.output.as_deref()).flatten();
-        for (i, builder) in builders.iter_mut().enumerate() {
+        for (i, builder) in builders.iter_mut().filter(|f| !ends(f)).enumerate() {
             let weights = held.map(|per_graph| per_graph[i].clone());
             layer::lower(spec, layer, builder, &weights, out)?;
+        }
+        if builders.iter().any(ends) {
+            let held = cache_rows::RowWeights::of(&specs).try_map(&mut |w| {
+                let ending = builders.iter_mut().filter(|f| ends(f));
+                source.load(w, ending.map(|f| &mut f.graph))
+            })?;
+            for (i, builder) in builders.iter_mut().filter(|f| ends(f)).enumerate() {
+                let weights = held.try_map(&mut |per_graph| Ok(per_graph[i].clone()))?;
+                cache_rows::lower_alone(spec, layer, builder, &weights)?;
+            }
         }
     }
 
     if split.has_head {
-        let norm =
-            weights::final_norm(spec).try_map(&mut |w| source.load(w, builders.iter_mut().map(|f| &mut f.graph)))?;
-        // A tied head in the embedding's split is the same tensor; in another split it has the same bytes.
-        let head = match table.filter(|_| weights::shares_table(spec, source.format)) {
-            Some(table) => table,
-            None => source.load(&weights::lm_head(spec, source.format), builders.iter_mut().map(|f| &mut f.graph))?,
+        let of_ending = |table: Vec<TensorValue<S::Tensor>>| {
+            let kept = table.into_iter().zip(&builders).filter(|(_, f)| !rows_only(f));
+            kept.map(|(handle, _)| handle).collect::<Vec<_>>()
         };
-        for (i, builder) in builders.iter_mut().enumerate() {
-            head::lower(spec, builder, &norm.map(|per_graph| per_graph[i].clone()), &head[i])?;
+        let table = table.map(of_ending);
+        let mut ending: Vec<_> = builders.iter_mut().filter(|f| !rows_only(f)).collect();
+        let norm =
+            weights::final_norm(spec).try_map(&mut |w| source.load(w, ending.iter_mut().map(|f| &mut f.graph)))?;
+        if source.kinds.head_weight_input {
+            for (i, builder) in ending.into_iter().enumerate() {
+                head::lower_with_input(spec, builder, &norm.map(|per_graph| per_graph[i].clone()))?;
+            }
+        } else {
+            // A tied head in the embedding's split is the same tensor; in another split it has the same bytes.
+            let head = match table.filter(|_| weights::shares_table(spec, source.format)) {
+                Some(table) => table,
+                None => source.load(&weights::lm_head(spec, source.format), ending.iter_mut().map(|f| &mut f.graph))?,
+            };
+            for (i, builder) in ending.into_iter().enumerate() {
+                head::lower(spec, builder, &norm.map(|per_graph| per_graph[i].clone()), &head[i])?;
+            }
         }
     }
     Ok(builders.into_iter().map(|builder| builder.graph.into_sink()).collect())
@@ -188,6 +223,30 @@ fn embed<S: GraphSink>(
     let rows = graph.gather("model_embed_rows", table, ids, None)?;
     let scale = graph.scalar("embedding_scale", spec.factors.embedding as f32)?;
     graph.mul("model_embed_tokens", &rows, &scale, out)
+}
+
+/// The LM head's weight `[vocab, hidden]` in the graphs' float type.
+pub(crate) fn head_weight_bytes(spec: &ModelSpec, checkpoint: &Checkpoint, precision: Precision) -> Result<Vec<u8>> {
+    let format = Format { precision, weights: Weights::Float, form: LinearForm::FullyConnected };
+    file_bytes(checkpoint, &weights::lm_head(spec, format), format)
+}
+
+/// The embedding table `[vocab, hidden]` in float32, times its factor.
+pub(crate) fn embedding_bytes(spec: &ModelSpec, checkpoint: &Checkpoint) -> Result<Vec<u8>> {
+    let format = Format { precision: Precision::F32, weights: Weights::Float, form: LinearForm::FullyConnected };
+    let mut bytes = file_bytes(checkpoint, &weights::embedding(spec), format)?;
+    if spec.factors.embedding != 1.0 {
+        let factor = spec.factors.embedding as f32;
+        for number in bytes.as_chunks_mut::<4>().0 {
+            *number = (f32::from_le_bytes(*number) * factor).to_le_bytes();
+        }
+    }
+    Ok(bytes)
+}
+
+fn file_bytes(checkpoint: &Checkpoint, weight: &WeightSpec, format: Format) -> Result<Vec<u8>> {
+    let stored = EncodedWeight::read(checkpoint, weight, format);
+    Ok(stored.map_err(|error| checkpoint.in_stored_words(error))?.bytes)
 }
 
 impl Source<'_> {

@@ -52,7 +52,7 @@ pub(super) struct LayerWeights<W> {
 }
 
 impl<W> Linear<W> {
-    fn try_map<U>(&self, f: &mut impl FnMut(&W) -> Result<U>) -> Result<Linear<U>> {
+    pub(super) fn try_map<U>(&self, f: &mut impl FnMut(&W) -> Result<U>) -> Result<Linear<U>> {
         let lora = match &self.lora {
             Some(LowRank { down, up, ranks }) => Some(LowRank { down: f(down)?, up: f(up)?, ranks: ranks.clone() }),
             None => None,

@@ -17,6 +17,8 @@ use crate::sampler::{SamplerSettings, SettingsError, TokenPenalty};
 
 /// Prefix of the cache group that the engine's own `longcontext` is for.
 const DEFAULT_GROUP: &str = "past_";
+/// What graphs may take at a time with `enable-graph-switching`: the number that libGenie sets, whatever the chip has.
+const SWITCHED_MB: u64 = 1024;
 
 /// A dialog config that has passed every check.
 #[derive(Clone, Debug)]
@@ -210,6 +212,9 @@ fn engine(genie: &GenieConfig) -> EngineConfig {
     config.lora = lora(&from.lora);
     config.use_mmap = genie.backend().use_mmap;
     config.mmap_budget_mb = genie.backend().mmap_budget_mb;
+    config.spill_fill_bytes = genie.backend().spill_fill_bytes;
+    config.memory_limit_mb = if genie.backend().graph_switching { SWITCHED_MB } else { 0 };
+    config.retention_order = genie.backend().retention_order.clone();
     config.dump = genie.debug().map(dump);
     config
 }

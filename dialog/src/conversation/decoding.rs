@@ -44,7 +44,7 @@ pub(crate) struct ReplyWriter<'a> {
 }
 
 /// Why a reply ends.
-struct End {
+pub(super) struct End {
     reason: StopReason,
     /// From which place of the history on everything is forgotten, after a stop sequence.
     cut: Option<usize>,
@@ -54,9 +54,9 @@ struct End {
 #[derive(Default)]
 pub(super) struct Drawn {
     /// The last token, and its place in the history: what stands before it was processed.
-    last: Option<(usize, TokenId)>,
+    pub(super) last: Option<(usize, TokenId)>,
     /// Nothing more is drawn.
-    over: Option<Result<End, DialogError>>,
+    pub(super) over: Option<Result<End, DialogError>>,
     /// How many tokens stay processed, where that is more than those before the last one drawn.
     processed: Option<usize>,
 }

@@ -76,7 +76,7 @@ impl Dialog {
     ) -> Result<Self, DialogError> {
         let began = Instant::now();
         let mut dialog = Self::from_parts(config.context().clone(), config.sampler().clone(), tokenizer, model);
-        dialog.kind = kinds::open(config)?;
+        dialog.set_kind(kinds::open(config)?)?;
         dialog.set_stop_sequences(config.stop_sequences().to_vec())?;
         if let Some(GrammarSettings { kind, path }) = config.grammar() {
             dialog.set_grammar(Some(&Grammar::from_file(kind.parse()?, path)?))?;
@@ -129,9 +129,10 @@ impl Dialog {
     /// Generates another way from now on.
     ///
     /// # Errors
-    /// [`DialogError::Kind`]: the models do not allow it. The kind is as it was.
-    pub fn set_kind(&mut self, kind: Box<dyn DialogKind>) -> Result<(), DialogError> {
+    /// [`DialogError::Kind`]: the models do not allow it; the kind cannot prepare the model. The kind is as it was.
+    pub fn set_kind(&mut self, mut kind: Box<dyn DialogKind>) -> Result<(), DialogError> {
         kind.check(&self.models())?;
+        kind.prepare(&mut *self.model)?;
         self.kind = kind;
         Ok(())
     }
@@ -234,10 +235,13 @@ impl Dialog {
 
     fn begin(&mut self, new: &[TokenId], code: SentenceCode, rules: StopRules) -> Result<Generation<'_>, DialogError> {
         let began = Instant::now();
-        let plan = self.plan(new, code)?;
+        let mut plan = self.plan(new, code)?;
         let (n_past, n_new, limit) = (plan.keep.min(self.n_past()), plan.input.len(), self.limit());
         if n_past + n_new > limit && !self.model.shifts_context() {
             return Err(Overflow::ContextExceeded { n_past, n_new, limit }.into());
+        }
+        if code == SentenceCode::Rewind && !self.can_keep(plan.keep)? {
+            plan = QueryPlan { keep: 0, input: new.to_vec(), replay: None };
         }
         self.begin_grammar(code, new);
         let paused = self.paused.take().filter(|_| code == SentenceCode::Resume);
@@ -248,7 +252,8 @@ impl Dialog {
         (query.first_code, query.kpis.speculation) = (self.kind.first_code(), self.kind.speculation());
         let wants_reply =
             !matches!(code, SentenceCode::Begin | SentenceCode::Continue) && self.control.max_num_tokens() > 0;
-        let begun = self.forget_from(keep).and_then(|()| match wants_reply {
+        let ready = self.forget_from(keep).and_then(|()| self.kind.prepare(&mut *self.model));
+        let begun = ready.and_then(|()| match wants_reply {
             true => Ok(None),
             false => self.prefill(&mut query, code),
         });
@@ -356,6 +361,17 @@ impl Dialog {
         Ok(stop)
     }
 
+    /// Goes back to the first `keep` tokens; where long context has dropped what the next token needs, to none.
+    fn can_keep(&mut self, keep: usize) -> Result<bool, DialogError> {
+        match self.forget_from(keep) {
+            Err(DialogError::Engine(error)) if error.rows_are_gone() => {
+                self.forget_from(0)?;
+                Ok(false)
+            }
+            done => done.map(|()| true),
+        }
+    }
+
     /// Keeps the first `keep` tokens.
     fn forget_from(&mut self, keep: usize) -> Result<(), DialogError> {
         let n_past = self.n_past();
@@ -381,7 +397,7 @@ impl Dialog {
     }
 
     pub(super) fn limit(&self) -> usize {
-        self.context.size.min(self.model.context_size())
+        self.context.size.min(self.model.context_size()).saturating_sub(self.kind.n_reserved())
     }
 
     /// Forgets the conversation: history, cache, penalties; the random sequence starts over.
@@ -422,6 +438,14 @@ impl Dialog {
     /// The prefix cache of the first prompt, if it has one.
     pub fn prefix_cache(&self) -> Option<&PrefixCache> {
         self.prefix_cache.as_ref()
+    }
+
+    /// Gives rows of embeddings token ids of their own, for prompts of ids: [`TokenModel::add_embeddings`].
+    ///
+    /// # Errors
+    /// Those of the model.
+    pub fn add_embeddings(&mut self, rows: &[f32]) -> Result<std::ops::Range<u32>, DialogError> {
+        Ok(self.model.add_embeddings(rows)?)
     }
 
     /// Draws tokens another way from now on; penalties and random sequence start over.
@@ -476,6 +500,11 @@ impl Dialog {
     /// The tokenizer.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.tokenizer
+    }
+
+    /// The special tokens and sizes of the config.
+    pub fn context(&self) -> &ContextSettings {
+        &self.context
     }
 
     /// The sampler, for its seed and random state.

@@ -2,7 +2,7 @@
 //! first model had drawn each of them.
 //!
 //! *Acceptance* of a drafted token d with the draft's probability q(d), where the first model's is p(d): always if p(d) >=
-//! q(d), else with probability p(d) / q(d); instead of a rejected one a token is drawn from max(0, p - q), brought to sum 1.
+//! q(d), else with probability p(d) / q(d). In place of a rejected token another is drawn from max(0, p - q), brought to sum 1.
 //! A sampler that takes the most likely token accepts a d that is it, and draws nothing.
 //!
 //! *Order of draws*, libGenie's: those of the draft; the tests of its tokens up to the first rejected one; a last draw.

@@ -12,6 +12,10 @@ use super::error::DialogError;
 
 /// The engine of a dialog that has one.
 pub const PRIMARY: &str = "primary";
+/// Roles of the engine that answers.
+const MAIN: &[&str] = &[PRIMARY, "target"];
+/// Roles of the one beside it.
+const OTHER: &[&str] = &["draft", "secondary"];
 
 impl Dialog {
     /// Applies one adapter of an engine, named by its role, and no others: libGenie's `applyLora`.
@@ -54,9 +58,15 @@ impl Dialog {
     }
 
     fn lora_of(&mut self, role: &str, wanted: &str) -> Result<&mut dyn LoraModel, DialogError> {
-        if role != PRIMARY {
-            return Err(DialogError::UnknownRole { role: role.into(), known: vec![PRIMARY] });
-        }
-        self.model.lora().ok_or_else(|| EngineError::NoAdapters { wanted: wanted.into() }.into())
+        let has_second = self.second.is_some();
+        let engine = match &mut self.second {
+            _ if MAIN.contains(&role) => &mut self.model,
+            Some(second) if OTHER.contains(&role) => second,
+            _ => {
+                let known = if has_second { [MAIN, OTHER].concat() } else { MAIN.to_vec() };
+                return Err(DialogError::UnknownRole { role: role.into(), known });
+            }
+        };
+        engine.lora().ok_or_else(|| EngineError::NoAdapters { wanted: wanted.into() }.into())
     }
 }

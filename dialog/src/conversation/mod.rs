@@ -27,6 +27,7 @@ mod reply_text;
 mod saved;
 pub mod second;
 mod stop;
+pub(crate) mod trees;
 
 pub use codes::{SentenceCode, StopReason};
 pub use control::{Control, Signal};
@@ -38,3 +39,4 @@ pub use generation::Generation;
 pub use lora::PRIMARY;
 pub use reply::{Chunk, Reply, StreamReply};
 pub use saved::RestoreReport;
+pub use trees::{DraftTree, TreeDraw};

@@ -5,9 +5,11 @@
 
 pub mod backoff;
 mod basic;
+mod lade;
 mod lookup;
 mod multistream;
 mod spd;
+mod ssd;
 
 use engine::TokenModel;
 
@@ -18,9 +20,11 @@ use crate::conversation::error::DialogError;
 use crate::kpi::Speculation;
 
 pub use basic::Basic;
+pub use lade::{Lade, LadeSettings, UpdateMode};
 pub use lookup::{Lookup, LookupSettings};
 pub use multistream::MultiStream;
 pub use spd::Spd;
+pub use ssd::{BranchMode, Branches, Ssd, SsdSettings};
 
 /// A way to generate a reply. One value serves all queries of a dialog.
 pub trait DialogKind: Send {
@@ -53,6 +57,20 @@ pub trait DialogKind: Send {
     /// [`DialogError::Kind`].
     fn check(&self, _models: &Models<'_>) -> Result<(), DialogError> {
         Ok(())
+    }
+
+    /// Puts into the model what the kind needs there beside the dialog. Asked as the dialog gets the kind, and before every query:
+    /// a reset may have taken it away.
+    ///
+    /// # Errors
+    /// What is needed cannot be read; the model refuses it.
+    fn prepare(&mut self, _model: &mut dyn TokenModel) -> Result<(), DialogError> {
+        Ok(())
+    }
+
+    /// Rows of the cache that [`prepare`](Self::prepare) takes, by which the context is shorter.
+    fn n_reserved(&self) -> usize {
+        0
     }
 
     /// The sentence code of a reply's first chunk.
@@ -106,6 +124,7 @@ pub struct KindRow {
 /// The kinds that this build has.
 pub const KINDS: &[KindRow] = &[
     KindRow { name: "basic", open: |_| Ok(Box::new(Basic)) },
+    KindRow { name: "lade", open: |config| Ok(Box::new(Lade::new(LadeSettings::of_config(config)))) },
     KindRow {
         name: "multistream",
         open: |config| {
@@ -114,6 +133,7 @@ pub const KINDS: &[KindRow] = &[
         },
     },
     KindRow { name: "spd", open: |config| Ok(Box::new(Spd::new(config.kind_blocks().draft_len.unwrap_or(0)))) },
+    KindRow { name: "ssd-q1", open: |config| Ok(Box::new(Ssd::new(SsdSettings::of_config(config))?)) },
 ];
 
 /// Opens the kind that a config's `type` names.

@@ -276,6 +276,12 @@ fn draw(scratch: &mut filter::Scratch, settings: &SamplerSettings, row: &[f32], 
 }
 
 /// Refuses rows that have no meaningful maximum; gives the argmax, lowest id first.
+/// The token with the largest logit; ties go to the lowest id. For logits that a model has checked.
+pub(crate) fn most_likely(logits: &[f32]) -> TokenId {
+    let larger = |best: (usize, f32), (id, &logit): (usize, &f32)| if logit > best.1 { (id, logit) } else { best };
+    TokenId(logits.iter().enumerate().fold((0, f32::NEG_INFINITY), larger).0 as u32)
+}
+
 fn check(logits: &[f32]) -> Result<TokenId, SamplerError> {
     let mut best: Option<(usize, f32)> = None;
     let mut bad: Option<(usize, f32)> = None;

@@ -6,12 +6,17 @@ use nsp_graph::names::DEFAULT_GROUP;
 use nsp_graph::{LayoutError, Note};
 
 use super::{Check, encodings};
+use crate::facts::FileState;
 use crate::{Facts, Findings, Fix, Rule, Severity};
 
 /// The checks, in the order of the report.
 pub(super) const CHECKS: &[Check] = &[
     Check { rules: &[&AR_SETS], run: ar_sets },
-    Check { rules: &[&NARROW_HEAD, &WITHOUT_LOGITS], run: not_for_libgenie },
+    Check {
+        rules: &[&NARROW_HEAD, &WITHOUT_LOGITS, &HEAD_WEIGHT_INPUT, &NATIVE_KV, &IMAGE_ENCODER],
+        run: not_for_libgenie,
+    },
+    Check { rules: &[&HEAD_WEIGHT_FILE], run: head_weights },
     Check { rules: &[&CACHE_GROUP, &CACHE_FORMS], run: cache_groups },
     Check {
         rules: &[
@@ -70,6 +75,53 @@ const WITHOUT_LOGITS: Rule = Rule {
     fix: Fix::Text("for libGenie, compile all graphs with logits"),
 };
 
+const HEAD_WEIGHT_INPUT: Rule = Rule {
+    id: "head-weight-input",
+    severity: Severity::Warning,
+    title: "the LM head takes its weight as an input",
+    why: "libGenie feeds the input zeros and answers with token 0: no key of its config names the folder of weights",
+    fix: Fix::Text("for libGenie, compile the weight into the graphs"),
+};
+const NATIVE_KV: Rule = Rule {
+    id: "native-kv",
+    severity: Severity::Warning,
+    title: "cache tensors in hardware tiles",
+    why: "no chip has confirmed the order of elements that this engine uses; the x86 emulator refuses such graphs",
+    fix: Fix::Text("compare with a flat cache on the device: `genie verify`"),
+};
+const IMAGE_ENCODER: Rule = Rule {
+    id: "image-encoder",
+    severity: Severity::Warning,
+    title: "an image encoder among the dialog's binaries",
+    why: "libGenie takes image encoders as nodes of a pipeline; this engine runs it for `genie run --image` only",
+    fix: Fix::Text("for libGenie, leave it out of `ctx-bins`"),
+};
+const HEAD_WEIGHT_FILE: Rule = Rule {
+    id: "head-weight-file",
+    severity: Severity::Error,
+    title: "the file of a weight that the LM head takes as an input is missing or of another length",
+    why: "the bundle cannot be opened without it",
+    fix: Fix::Text("copy the file from where the bundle was made, or compile it again"),
+};
+
+/// The files of weights that are inputs.
+fn head_weights(facts: &Facts, found: &mut Findings) {
+    let Some(Ok(layout)) = facts.layout() else { return };
+    let Some(bundle) = &facts.bundle else { return };
+    for weight in &layout.weights {
+        let files = bundle.binaries.get(weight.binary).map_or(&[][..], |binary| &binary.weights);
+        let Some(file) = files.iter().find(|file| file.tensor == weight.info.name) else { continue };
+        let expected = weight.info.size_bytes() as u64;
+        let what = match &file.file {
+            FileState::Present { bytes } if *bytes == expected => continue,
+            FileState::Present { bytes } => format!("it has {bytes} bytes, expected {expected}"),
+            FileState::Missing { .. } => "it does not exist".to_owned(),
+            FileState::Unusable(why) => why.clone(),
+        };
+        found.add(&HEAD_WEIGHT_FILE, file.path.display().to_string(), what);
+    }
+}
+
 /// Kinds of graphs that this engine runs and libGenie does not.
 fn not_for_libgenie(facts: &Facts, found: &mut Findings) {
     let Some(Ok(layout)) = facts.layout() else { return };
@@ -82,6 +134,15 @@ fn not_for_libgenie(facts: &Facts, found: &mut Findings) {
     let names: Vec<String> = without.map(|(variant, _)| variant.to_string()).collect();
     if !names.is_empty() {
         found.add(&WITHOUT_LOGITS, "graphs", names.join(", "));
+    }
+    for weight in &layout.weights {
+        found.add(&HEAD_WEIGHT_INPUT, "graphs", format!("`{}`", weight.info.name));
+    }
+    if layout.native_kv {
+        found.add(&NATIVE_KV, "graphs", "all cache tensors have data format 8".to_owned());
+    }
+    for note in layout.notes.iter().filter(|note| matches!(note, Note::ImageEncoder { .. })) {
+        found.add(&IMAGE_ENCODER, "graphs", note.to_string());
     }
 }
 

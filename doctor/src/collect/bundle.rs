@@ -6,13 +6,13 @@ use file_io::{FileKind, JsonKind};
 use genie_bundle::{BundleError, CONFIG_FILE, FileCheck, MANIFEST_FILE, manifest};
 use genie_tokenizer::{Tokenizer, TokenizerError};
 use genie_types::TokenId;
-use qnn_api::SystemLibrary;
+use qnn_api::{BinaryInfo, SystemLibrary};
 use serde_json::Value;
 
 use super::files;
 use crate::facts::{
     Binary, Bundle, ConfigFile, Content, EmbeddingFile, Extension, FileState, Manifest, ManifestFile, Rejection,
-    TokenizerFile, Vocabulary,
+    TokenizerFile, Vocabulary, WeightFile,
 };
 
 /// A system interface that may be able to read a binary.
@@ -83,7 +83,26 @@ fn binary(written: &str, path: PathBuf, cwd: &Path, readers: &[Reader<'_>], by_h
         FileState::Present { bytes } if bytes > 0 => describe(&path, readers, by_host),
         _ => Content::Unexamined("the file is missing or empty".into()),
     };
-    Binary { written: written.to_owned(), path, file, content }
+    let weights = match &content {
+        Content::Described(info) => weights(info, &path, cwd),
+        _ => Vec::new(),
+    };
+    Binary { written: written.to_owned(), path, file, content, weights }
+}
+
+/// The files of weights that graphs take as inputs: beside the binary, named as the engine names them.
+fn weights(info: &BinaryInfo, binary: &Path, cwd: &Path) -> Vec<WeightFile> {
+    let inputs = info.graphs.iter().flat_map(|graph| &graph.inputs).map(|tensor| tensor.name.as_str());
+    let mut names: Vec<&str> = inputs.filter(|name| nsp_graph::names::is_weight(name)).collect();
+    names.sort_unstable();
+    names.dedup();
+    let file = |name: &str| {
+        let kept = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' };
+        let written = format!("{}.raw", name.chars().map(kept).collect::<String>());
+        let path = binary.with_file_name(&written);
+        WeightFile { tensor: name.to_owned(), file: files::state(&path, &written, cwd), path }
+    };
+    names.into_iter().map(file).collect()
 }
 
 /// Tries one system library after the other, unless the first bytes show another kind of file.

@@ -60,6 +60,19 @@ pub struct Binary {
     pub file: FileState,
     /// Its content.
     pub content: Content,
+    /// Files of the weights that its graphs take as inputs.
+    pub weights: Vec<WeightFile>,
+}
+
+/// The file of a weight that graphs take as an input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WeightFile {
+    /// The input.
+    pub tensor: String,
+    /// The absolute path.
+    pub path: PathBuf,
+    /// Its state.
+    pub file: FileState,
 }
 
 impl Binary {

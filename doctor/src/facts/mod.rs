@@ -8,7 +8,7 @@ mod machine;
 pub use build::Build;
 pub use bundle::{
     Binary, Bundle, Content, EmbeddingFile, Extension, FileState, Manifest, ManifestFile, NamedFile, Rejection,
-    TokenizerFile, Vocabulary,
+    TokenizerFile, Vocabulary, WeightFile,
 };
 pub use config::{ConfigFile, PositionItem};
 pub use machine::{AdspPath, Interfaces, LibraryFile, Machine, Place};

@@ -36,6 +36,7 @@ pub(crate) fn binary(name: &str, graphs: Vec<GraphInfo>) -> Binary {
         path: format!("/bundle/{name}").into(),
         file: FileState::Present { bytes: 1_000_000 },
         content: Content::Described(Box::new(info)),
+        weights: Vec::new(),
     }
 }
 

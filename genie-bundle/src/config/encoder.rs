@@ -319,6 +319,8 @@ fn settings(raw: Raw, positions: PositionKind, base: &Path, problems: &mut Vec<P
             use_mmap: htp.use_mmap,
             mmap_budget_mb: 0,
             spill_fill_bytes: htp.spill_fill_bufsize,
+            graph_switching: false,
+            retention_order: Vec::new(),
             cpu_mask: 0,
             poll: false,
             kv_dim: None,

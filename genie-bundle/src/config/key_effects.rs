@@ -43,11 +43,15 @@ impl KeyEffect {
 /// Below `/dialog`.
 pub(super) const KEY_EFFECTS: &[(&str, KeyEffect)] = &[
     ("version", Acts("1 is the only version")),
-    ("type", InPart("`basic`, `multistream`, `spd`; other kinds of dialog are not yet supported")),
+    ("type", InPart("`basic`, `lade`, `multistream`, `spd`, `ssd-q1`; other kinds of dialog are not yet supported")),
     ("stop-sequence", Acts("ends replies to text")),
     ("max-num-tokens", Acts("`--max-tokens` overrides it")),
-    ("ssd-q1", Refused("the kind `ssd-q1` is not yet supported")),
-    ("lade", Refused("the kind `lade` is not yet supported")),
+    ("ssd-q1", Acts("docs/speculation.md")),
+    ("ssd-q1/ssd-version", Acts("any: one form is known")),
+    ("ssd-q1/prefix-quant", Ignored("the prefix has the type of the model's cache")),
+    ("ssd-q1/n-streams", Ignored("a reply has one stream")),
+    ("ssd-q1/p-threshold", Ignored("a reply has one stream")),
+    ("lade", Acts("docs/speculation.md")),
     ("spd", Acts("docs/speculation.md")),
     ("multistream", Acts("several replies to a prompt; docs/dialog-kinds.md")),
     ("multistream/n-streams", Acts("most streams, 1 to 64")),
@@ -139,7 +143,12 @@ pub(super) const KEY_EFFECTS: &[(&str, KeyEffect)] = &[
     ("engine/backend/QnnHtp", Acts("")),
     ("engine/backend/QnnHtp/use-mmap", Acts("`true` maps the binaries; `false` reads them into memory")),
     ("engine/backend/QnnHtp/mmap-budget", HtpOnly("MB of a binary that are read at a time; 0 is no limit")),
-    ("engine/backend/QnnHtp/spill-fill-bufsize", Ignored("each context has a spill buffer of its own size")),
+    (
+        "engine/backend/QnnHtp/spill-fill-bufsize",
+        HtpOnly(
+            "bytes of one spill buffer for all binaries; where the library refuses it, each has its own, with a warning",
+        ),
+    ),
     (
         "engine/backend/QnnHtp/cpu-mask",
         Acts(
@@ -157,9 +166,11 @@ pub(super) const KEY_EFFECTS: &[(&str, KeyEffect)] = &[
     ("engine/backend/QnnHtp/shared-engine", Ignored("each session opens an engine of its own")),
     (
         "engine/backend/QnnHtp/enable-graph-switching",
-        Ignored("all selected graphs stay loaded; `execute-select-graphs` leaves out others"),
+        HtpOnly(
+            "graphs may take 1024 MB at a time, as libGenie sets it, and are swapped beyond; where the library refuses it, all stay loaded, with a warning",
+        ),
     ),
-    ("engine/backend/QnnHtp/graph-retention-order", Ignored("all selected graphs stay loaded")),
+    ("engine/backend/QnnHtp/graph-retention-order", HtpOnly("with `enable-graph-switching`: graphs that stay longest")),
     (
         "engine/backend/QnnHtp/graph-switching-lora-policy",
         Ignored("graphs are not switched: sections are applied at once"),

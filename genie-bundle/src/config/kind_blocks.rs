@@ -1,5 +1,7 @@
 //! The blocks named after dialog kinds, as values. A kind with settings of its own has a field here.
 
+use std::path::{Path, PathBuf};
+
 use serde::Deserialize;
 
 use super::problem::Problem;
@@ -9,12 +11,66 @@ use super::problem::Problem;
 pub struct KindBlocks {
     /// `spd`: tokens that the draft model proposes in a round.
     pub draft_len: Option<usize>,
+    /// `lade`.
+    pub lade: Option<LadeBlock>,
+    /// `ssd-q1`.
+    pub ssd: Option<SsdBlock>,
+}
+
+/// The block `lade`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LadeBlock {
+    /// `FWD_MAX_HIT`, `FWD_LEVEL` or `ALWAYS_FWD_ONE`.
+    pub update_mode: Option<String>,
+    /// Columns of the window.
+    pub window: Option<usize>,
+    /// Tokens of an n-gram.
+    pub ngram: Option<usize>,
+    /// Most guesses for a token.
+    pub gcap: Option<usize>,
+}
+
+/// The block `ssd-q1`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SsdBlock {
+    /// Forecast tokens of the model.
+    pub forecast_token_count: usize,
+    /// Children of a node of the draft tree, level by level.
+    pub branches: Vec<usize>,
+    /// `top-1` or `all-expand`.
+    pub branch_mode: Option<String>,
+    /// Rows of the forecast prefix.
+    pub forecast_prefix: usize,
+    /// Its folder, absolute if the config's was.
+    pub forecast_prefix_name: PathBuf,
 }
 
 /// Mirrors the blocks.
 #[derive(Deserialize)]
 pub(super) struct RawKindBlocks {
     spd: Option<RawSpd>,
+    lade: Option<RawLade>,
+    #[serde(rename = "ssd-q1")]
+    ssd: Option<RawSsd>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct RawLade {
+    update_mode: Option<String>,
+    window: Option<i64>,
+    ngram: Option<i64>,
+    gcap: Option<i64>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct RawSsd {
+    forecast_token_count: usize,
+    branches: Vec<i64>,
+    branch_mode: Option<String>,
+    forecast_prefix: i64,
+    forecast_prefix_name: PathBuf,
 }
 
 #[derive(Deserialize)]
@@ -23,9 +79,42 @@ struct RawSpd {
     draft_len: i64,
 }
 
-/// The blocks with their numbers checked.
-pub(super) fn values(raw: RawKindBlocks, problems: &mut Vec<Problem>) -> KindBlocks {
-    KindBlocks { draft_len: raw.spd.and_then(|spd| count(spd.draft_len, "spd/draft-len", problems)) }
+/// The blocks with their numbers checked; files start at `base`.
+pub(super) fn values(raw: RawKindBlocks, base: &Path, problems: &mut Vec<Problem>) -> KindBlocks {
+    let draft_len = raw.spd.and_then(|spd| count(spd.draft_len, "spd/draft-len", problems));
+    let mut at_least = |least: usize, found: Option<i64>, at: &str| {
+        let n = count(found?, at, problems)?;
+        if n < least {
+            problems.push(Problem::new(format!("/dialog/{at}"), format!("expected at least {least}, found {n}")));
+        }
+        Some(n)
+    };
+    let lade = raw.lade.map(|lade| LadeBlock {
+        update_mode: lade.update_mode,
+        window: at_least(1, lade.window, "lade/window"),
+        ngram: at_least(2, lade.ngram, "lade/ngram"),
+        gcap: at_least(0, lade.gcap, "lade/gcap"),
+    });
+    let ssd = raw.ssd.map(|ssd| SsdBlock {
+        forecast_token_count: ssd.forecast_token_count,
+        branches: ssd
+            .branches
+            .iter()
+            .enumerate()
+            .filter_map(|(i, &n)| at_least(1, Some(n), &format!("ssd-q1/branches/{i}")))
+            .collect(),
+        branch_mode: ssd.branch_mode,
+        forecast_prefix: at_least(1, Some(ssd.forecast_prefix), "ssd-q1/forecast-prefix").unwrap_or(0),
+        forecast_prefix_name: base.join(ssd.forecast_prefix_name),
+    });
+    if let Some(ssd) = ssd.as_ref().filter(|ssd| ssd.branches.is_empty()) {
+        let message = "expected at least one number, found none";
+        problems.push(
+            Problem::new("/dialog/ssd-q1/branches".to_owned(), message.to_owned())
+                .hint(format!("up to {} numbers", ssd.forecast_token_count)),
+        );
+    }
+    KindBlocks { draft_len, lade, ssd }
 }
 
 /// A number of at least 0; the schema takes any integer.

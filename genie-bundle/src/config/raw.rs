@@ -118,6 +118,10 @@ pub(super) struct RawHtp {
     pub(super) rope_theta: Option<f64>,
     #[serde(default)]
     pub(super) execute_select_graphs: Vec<String>,
+    #[serde(default)]
+    pub(super) enable_graph_switching: bool,
+    #[serde(default)]
+    pub(super) graph_retention_order: Vec<String>,
 }
 
 #[derive(Deserialize)]

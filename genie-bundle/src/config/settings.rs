@@ -220,6 +220,10 @@ pub struct BackendSettings {
     pub mmap_budget_mb: u64,
     /// Bytes of the spill-fill buffer shared by contexts; 0 is off.
     pub spill_fill_bytes: u64,
+    /// Graphs are swapped where they do not fit the chip's memory together.
+    pub graph_switching: bool,
+    /// Graphs that stay longest then.
+    pub retention_order: Vec<String>,
     /// CPUs to run on, bit 0 first; 0 is any.
     pub cpu_mask: u64,
     /// Wait busily for the NPU.

@@ -58,7 +58,7 @@ pub(super) fn values(raw: RawDialog, base: &Path, problems: &mut Vec<Problem>) -
     let table = raw.embedding.and_then(|e| embedding::table(e, base, problems));
     let (engine, second) = engines(raw.engine, table.as_ref(), base, problems);
     let (engine, backend) = engine;
-    let kinds = kind_blocks::values(raw.kinds, problems);
+    let kinds = kind_blocks::values(raw.kinds, base, problems);
     Values {
         kind: raw.kind,
         context,
@@ -194,6 +194,8 @@ fn backend(raw: &RawBackend, base: &Path) -> BackendSettings {
         use_mmap: htp.use_mmap,
         mmap_budget_mb: htp.mmap_budget,
         spill_fill_bytes: htp.spill_fill_bufsize,
+        graph_switching: htp.enable_graph_switching,
+        retention_order: htp.graph_retention_order.clone(),
         cpu_mask: parse_mask(&htp.cpu_mask).unwrap_or(0),
         poll: htp.poll,
         kv_dim: htp.kv_dim.and_then(|n| usize::try_from(n).ok()),

@@ -3,9 +3,11 @@
 //! Nothing in it depends on time or place, so the same model and options give the same manifest.
 
 mod formats;
+mod graph_kinds;
 mod listed;
 
 pub use formats::{Precision, Splits, UnknownWord, Weights};
+pub use graph_kinds::{CacheUpdate, GraphKinds};
 pub use listed::{ListedFile, listed_files};
 
 use std::collections::BTreeMap;
@@ -90,6 +92,9 @@ pub struct Options {
     /// Graphs of a file share their weights, which the x86 emulator cannot load.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub shared_weights: bool,
+    /// Kinds of graphs beside the plain ones.
+    #[serde(default, skip_serializing_if = "GraphKinds::is_plain")]
+    pub kinds: GraphKinds,
     /// LoRA adapters that switch at run time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub adapters: Vec<AdapterEntry>,

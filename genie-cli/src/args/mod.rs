@@ -2,7 +2,10 @@
 
 mod backend;
 mod bundle;
+mod chat;
 mod grammar;
+mod graph_kinds;
+mod image;
 mod long_context;
 mod lora;
 pub mod number;
@@ -15,7 +18,10 @@ mod verbosity;
 
 pub use backend::BackendArgs;
 pub use bundle::{BundleArgs, read_bundle};
+pub use chat::ChatArgs;
 pub use grammar::GrammarArgs;
+pub use graph_kinds::GraphKindArgs;
+pub use image::ImageArgs;
 pub use long_context::LongContextArgs;
 pub use lora::LoraArgs;
 pub use policy::{PolicyArg, warn_of_doubts, warn_of_nominal_costs};

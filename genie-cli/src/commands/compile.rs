@@ -15,7 +15,7 @@ use qnn_api::library::runtime;
 use qnn_api::{Backend, PerfPolicy};
 use serde_json::{Value, json};
 
-use crate::args::{BackendArgs, VariantArgs};
+use crate::args::{BackendArgs, GraphKindArgs, VariantArgs};
 use crate::exit::ExitStatus;
 use crate::failure::UserError;
 use crate::printer::Printer;
@@ -50,6 +50,8 @@ pub struct Args {
     /// Add a LoRA adapter to the weights for good. Again for more.
     #[arg(long, value_name = "DIR")]
     pub lora_merge: Vec<PathBuf>,
+    #[command(flatten)]
+    pub kinds: GraphKindArgs,
     #[command(flatten)]
     pub htp: HtpArgs,
     /// Replace the bundle in that folder. What its manifest does not list stays; a folder without a bundle is never replaced.
@@ -144,6 +146,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
             WeightsArg::Q8 => Weights::Q8_0,
             WeightsArg::Q4 => Weights::Q4_0,
         }),
+        kinds: args.kinds.kinds(),
         lora: args.lora.iter().map(|text| AdapterSource::parse(text)).collect(),
         lora_merge: args.lora_merge.clone(),
         htp: htp_options(args)?,

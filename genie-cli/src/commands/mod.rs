@@ -1,11 +1,13 @@
 //! The list of commands. Each is one file with its flags (`Args`) and its `run`; a new one adds `mod`, a variant and an arm.
 
 mod bench;
+mod chat;
 pub mod compile;
 mod config;
 mod doctor;
 mod embed;
 mod inspect;
+mod make_prefix;
 mod perplexity;
 mod plan;
 mod run;
@@ -21,6 +23,8 @@ use crate::printer::Printer;
 pub enum Command {
     /// Generate text from a prompt.
     Run(Box<run::Args>),
+    /// Talk with a model.
+    Chat(Box<chat::Args>),
     /// Compile a Hugging Face folder or a GGUF file into a bundle.
     Compile(compile::Args),
     /// Show the graphs, variants, splits, tensors and sizes of a bundle or a context binary.
@@ -35,6 +39,8 @@ pub enum Command {
     Perplexity(perplexity::Args),
     /// Turn a text into vectors with a text encoder.
     Embed(embed::Args),
+    /// Write the forecast prefix of an `ssd-q1` dialog.
+    MakePrefix(make_prefix::Args),
     /// Check a dialog config, or convert it between versions of Genie's API.
     Config(config::Args),
     /// Check a bundle for problems on a target device, without loading it.
@@ -46,6 +52,7 @@ impl Command {
     pub fn json(&self) -> bool {
         match self {
             Self::Run(args) => args.json,
+            Self::Chat(_) => false,
             Self::Compile(args) => args.json,
             Self::Inspect(args) => args.json,
             Self::Plan(args) => args.json,
@@ -53,6 +60,7 @@ impl Command {
             Self::Verify(args) => args.json,
             Self::Perplexity(args) => args.json,
             Self::Embed(args) => args.json,
+            Self::MakePrefix(args) => args.json,
             Self::Config(args) => args.json(),
             Self::Doctor(args) => args.json,
         }
@@ -62,6 +70,7 @@ impl Command {
     pub fn run(self, printer: &Printer) -> Result<ExitStatus> {
         match self {
             Self::Run(args) => run::run(&args, printer),
+            Self::Chat(args) => chat::run(&args, printer),
             Self::Compile(args) => compile::run(&args, printer),
             Self::Inspect(args) => inspect::run(&args, printer),
             Self::Plan(args) => plan::run(&args, printer),
@@ -69,6 +78,7 @@ impl Command {
             Self::Verify(args) => verify::run(&args, printer),
             Self::Perplexity(args) => perplexity::run(&args, printer),
             Self::Embed(args) => embed::run(&args, printer),
+            Self::MakePrefix(args) => make_prefix::run(&args, printer),
             Self::Config(args) => config::run(&args, printer),
             Self::Doctor(args) => doctor::run(&args, printer),
         }

@@ -1,5 +1,6 @@
 //! `genie run`: generates text from a prompt.
 
+mod messages;
 mod stream;
 
 use std::path::{Path, PathBuf};
@@ -18,8 +19,8 @@ use serde_json::{Value, json};
 
 use crate::args::number;
 use crate::args::{
-    BackendArgs, BundleArgs, GrammarArgs, LongContextArgs, LoraArgs, PolicyArg, SocArgs, SpeculationArgs, ThreadArgs,
-    warn_of_nominal_costs,
+    BackendArgs, BundleArgs, ChatArgs, GrammarArgs, ImageArgs, LongContextArgs, LoraArgs, PolicyArg, SocArgs,
+    SpeculationArgs, ThreadArgs, warn_of_nominal_costs,
 };
 use crate::exit::ExitStatus;
 use crate::failure::{Partial, UserError};
@@ -27,6 +28,7 @@ use crate::interrupt::Interrupted;
 use crate::outfile;
 use crate::printer::Printer;
 use crate::prompt_text::{self, Role};
+use messages::Messages;
 use stream::{End, Manner, Streamed, stream};
 
 /// Genie's status of a query that failed.
@@ -53,6 +55,11 @@ pub struct Args {
     /// with `--save` at most half of what the context still holds, so that a next turn fits].
     #[arg(long, short = 'n', value_name = "TOKENS", value_parser = number::count_u32)]
     pub max_tokens: Option<u32>,
+    /// Give the prompt as it is, also where the bundle has a chat template.
+    #[arg(long, conflicts_with_all = ["chat_template", "system"])]
+    pub raw: bool,
+    #[command(flatten)]
+    pub chat: ChatArgs,
     /// So many replies at once, which begin with the prompt's likeliest first tokens. Each line is led by its reply's number,
     /// `1| `; a dialog that is saved goes on with the first [default: those of the config's `multistream`].
     #[arg(long, value_name = "N", value_parser = number::at_least_one)]
@@ -78,6 +85,8 @@ pub struct Args {
     pub grammar: GrammarArgs,
     #[command(flatten)]
     pub sampler: SamplerArgs,
+    #[command(flatten)]
+    pub images: ImageArgs,
     #[command(flatten)]
     pub backend: BackendArgs,
     #[command(flatten)]
@@ -167,6 +176,23 @@ enum Prompt {
     Tokens(Vec<TokenId>),
 }
 
+impl SamplerArgs {
+    /// The flag of a name without its dashes, such as `temp`, with its value.
+    pub(super) fn of_pair(name: &str, value: &str) -> Result<Self> {
+        #[derive(clap::Parser)]
+        struct Alone {
+            #[command(flatten)]
+            sampler: SamplerArgs,
+        }
+        let parsed = <Alone as clap::Parser>::try_parse_from(["/set", &format!("--{name}={value}")]);
+        parsed.map(|alone| alone.sampler).map_err(|e| {
+            let text = e.to_string();
+            let first = text.lines().next().unwrap_or_default();
+            Error::msg(first.strip_prefix("error: ").unwrap_or(first).replace("--", ""))
+        })
+    }
+}
+
 impl Prompt {
     fn lent(&self, args: &Args) -> open_genie::Prompt<'_> {
         match self {
@@ -192,6 +218,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     if let Some(folder) = &args.saved.save {
         outfile::must_take_files("--save", folder)?;
     }
+    let messages = Messages::new(args, &bundle, &prompt, printer)?;
     let graphs = args.graph_profile.map(|level| {
         GraphProfile::new(match level {
             GraphProfileArg::Basic => ProfileLevel::Basic,
@@ -209,16 +236,33 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
         let whose = if report.format == SaveFormat::Genie { "Genie's files" } else { "the snapshot" };
         printer.info(format_args!("restored {} tokens from {whose}", session.history().len()));
     }
+    let prompt = match &messages {
+        Some(messages) => Prompt::Text(messages.write()?),
+        None => prompt,
+    };
     // From here on a signal ends the reply, and what is to be kept is kept.
     let deferred = printer.interrupt().defer();
     let manner = Manner {
         silent: args.json,
-        code: if args.saved.rewind { SentenceCode::Rewind } else { SentenceCode::Complete },
+        code: if args.saved.rewind || messages.is_some() { SentenceCode::Rewind } else { SentenceCode::Complete },
         keep_room: args.saved.save.is_some() && args.max_tokens.is_none(),
         several: args.streams.is_some() || session.bundle().config().kind() == "multistream",
     };
+    let prompt = with_images(args, &mut session, prompt)?;
     let streamed = stream(manner, printer, &deferred, &mut session, prompt.lent(args));
-    end(args, printer, &mut session, graphs.as_ref(), streamed)
+    end(args, printer, &mut session, graphs.as_ref(), streamed, messages)
+}
+
+/// The prompt with its images, if it has any: then as ids, for which stop sequences do not apply.
+fn with_images(args: &Args, session: &mut Session, prompt: Prompt) -> Result<Prompt> {
+    if !args.images.any() {
+        return Ok(prompt);
+    }
+    let tokens = match prompt {
+        Prompt::Text(text) => session.tokens_of(&text)?,
+        Prompt::Tokens(tokens) => tokens,
+    };
+    Ok(Prompt::Tokens(args.images.place(session, &tokens)?))
 }
 
 /// Reports, writes what is to be kept, and prints the record of `--json`, also of a reply that was not completed.
@@ -228,6 +272,7 @@ fn end(
     session: &mut Session,
     graphs: Option<&GraphProfile>,
     streamed: Streamed,
+    messages: Option<Messages>,
 ) -> Result<ExitStatus> {
     let Streamed { reply, room, end } = streamed;
     let end = match end {
@@ -247,7 +292,7 @@ fn end(
             // Large weights are checked once per file; what the thread has not done is done now, when nothing waits for it.
             // After a signal something does: the next run checks them.
             let checked = if printer.interrupt().received().is_none() { session.check_weights() } else { Ok(()) };
-            checked.map_err(Error::new).and_then(|()| keep(args, printer, session, graphs)).and_then(
+            checked.map_err(Error::new).and_then(|()| keep(args, printer, session, graphs, &reply, messages)).and_then(
                 |saved| match end {
                     End::Output(error) => Err(error),
                     _ => line.and_then(|()| stopped(printer, &reply, saved)),
@@ -288,6 +333,8 @@ fn keep<'a>(
     printer: &Printer,
     session: &mut Session,
     graphs: Option<&GraphProfile>,
+    reply: &Reply,
+    messages: Option<Messages>,
 ) -> Result<Option<&'a Path>> {
     if let Some(file) = &args.profile {
         write_profile(file, session, graphs)?;
@@ -300,6 +347,10 @@ fn keep<'a>(
     }
     if let Some(why) = session.save(folder)?.without_genie {
         printer.info(format_args!("saved without Genie's files: {why}"));
+    }
+    match messages {
+        Some(messages) => messages.keep(folder, reply)?,
+        None => open_genie::remove_messages(folder)?,
     }
     Ok(Some(folder))
 }
@@ -398,7 +449,7 @@ fn prompt(args: &Args, printer: &Printer) -> Result<Prompt> {
 }
 
 /// The config's sampler settings with the flags' overrides.
-fn sampler(mut settings: SamplerSettings, args: &SamplerArgs) -> Result<SamplerSettings> {
+pub(super) fn sampler(mut settings: SamplerSettings, args: &SamplerArgs) -> Result<SamplerSettings> {
     if let Some(temp) = args.temp {
         settings = settings.with_temp(temp)?;
     }
@@ -501,7 +552,7 @@ fn record_of(runs: Vec<Value>, reply: &Reply) -> Value {
     record
 }
 
-fn stats(printer: &Printer, reply: &Reply) {
+pub(super) fn stats(printer: &Printer, reply: &Reply) {
     let kpis = &reply.kpis;
     let rate = |rate: Option<f64>| rate.map_or("-".to_owned(), |r| format!("{r:.1} tokens/s"));
     let first = kpis.time_to_first_token.map_or("-".to_owned(), |t| format!("{:.2} ms", t.as_secs_f64() * 1e3));

@@ -102,6 +102,7 @@ fn of_front(error: &Error) -> Option<&'static str> {
         | Error::CoreUnavailable { .. }
         | Error::CoresUnknown
         | Error::UnknownLongContext { .. }
+        | Error::UnknownSpeculation { .. }
         | Error::ReservedWithoutLongContext { .. }
         | Error::NoClocks { .. }
         | Error::PromptLength { .. }
@@ -144,7 +145,9 @@ fn of_dialog(error: &DialogError) -> Option<&'static str> {
         DialogError::Overflow(_) | DialogError::TooLong { .. } => Some("context-exceeded"),
         DialogError::Store(error) => of_store(error),
         DialogError::Sampler(_) => Some("not-finite"),
-        DialogError::UnknownKind { .. } | DialogError::EmptyStopSequence { .. } => Some("invalid-config"),
+        DialogError::UnknownKind { .. } | DialogError::Kind { .. } | DialogError::EmptyStopSequence { .. } => {
+            Some("invalid-config")
+        }
         DialogError::RandomState(_) | DialogError::NoDialogSaved => Some("invalid-session"),
         DialogError::NothingToSave => Some("nothing-to-save"),
         DialogError::Empty | DialogError::StreamCount { .. } | DialogError::TokensRefused { .. } => {

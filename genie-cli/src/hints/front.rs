@@ -41,12 +41,16 @@ fn words(hint: &Hint) -> String {
         }
         Hint::DoNotPin => "remove `--pin`".into(),
         Hint::ChoosePerfPolicy => format!("{hint}; `--perf` overrides it"),
+        Hint::OtherTemplate => "use another `--chat-template`; `genie run --raw` gives the prompt as it is".into(),
         Hint::CastNoVote => "remove `--perf`; it works with HTP backends only".into(),
         Hint::CopyBundleAgain => {
             "copy the bundle again, or compile it again; `genie doctor BUNDLE` names every file that differs".into()
         }
         Hint::GenerateTokens => "use `--tokens` of at least 1".into(),
         Hint::SmallerContext => "compile a bundle with a smaller context length: `genie compile --cl`".into(),
+        Hint::GiveImageEncoder => "name its binary with `--image-encoder`, or use `--image-features`".into(),
+        Hint::EmbeddingsBundle => "compile one whose graphs take them: `genie compile --inputs-embeds`".into(),
+        Hint::NameImageToken => "name it with `--image-token`, as text or number".into(),
         Hint::LongerText => "use a file with text, and `--max-windows` of at least 1".into(),
         Hint::ShorterWindow { most, reserved: 0 } => {
             format!("use `--long-context window:{most}` or less, or a bundle with a longer context")

@@ -194,3 +194,45 @@ fn a_step_without_columns_stands_at_0() {
     assert_eq!(step.columns.slices().count(), 0, "not even an empty slice");
     assert_eq!(step.to_string(), "AR-8 CL-32 n_past=0 n_kv=5 n_process=0 @ past_idx=1 new_idx=2");
 }
+
+#[test]
+fn policy_genie_takes_the_older_loop_where_rows_are_dropped() {
+    let list = [(1, 64), (8, 64)];
+    let window = with_group(&list, evicting(Eviction::Window { size: 16, sinks: 0 }), None).unwrap();
+    let plain = with_group(&list, CacheGroup::plain(KvForm::Concat), None).unwrap();
+    let graphs = |variants: &Variants, policy: &Policy| -> Vec<usize> {
+        let request = Request { n_past: 0, n_new: 9, ..Request::default() };
+        plan(&KvState::at(0), &[request], variants, policy).unwrap().steps().iter().map(|s| s.ar()).collect()
+    };
+    assert_eq!(graphs(&plain, &Policy::Genie), [8, 1]);
+    assert_eq!(graphs(&window, &Policy::Genie), [8, 8], "one AR for all");
+}
+
+/// Policy `genie` never cuts a chunk: it runs it whole or gives up.
+#[test]
+fn policy_genie_runs_whole_chunks() {
+    let mut n_refused = 0;
+    for list in [
+        vec![(1, 64), (8, 64)],
+        vec![(8, 64), (32, 64)],
+        vec![(1, 32), (8, 32), (8, 64)],
+        vec![(32, 64), (1, 96), (4, 96)],
+    ] {
+        let variants = Variants::new(list.iter().map(|&(ar, cl)| spec(ar, cl)), KvForm::Concat, None).unwrap();
+        for n_past in 0..96 {
+            for n_new in 1..=(96 - n_past) {
+                let request = Request { n_past, n_new, ..Request::default() };
+                let Ok(made) = plan(&KvState::at(n_past), &[request], &variants, &Policy::Genie) else {
+                    n_refused += 1;
+                    continue;
+                };
+                let mut left = n_new;
+                for step in made.steps() {
+                    assert_eq!(step.n_process(), left.min(variants.ar_max()), "{n_new} after {n_past}: {made:?}");
+                    left -= step.n_process();
+                }
+            }
+        }
+    }
+    assert!(n_refused > 0);
+}

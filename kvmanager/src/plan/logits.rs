@@ -74,7 +74,7 @@ fn plan_in_two(
     }
     let variant = plan.steps().last().map(|step| step.variant);
     let rows = state.n_valid_kv + n_body;
-    let there = KvState { n_past: only.n_past + n_body, n_valid_kv: rows, variant, ..*state };
+    let there = KvState { n_valid_kv: rows, variant, ..*state };
     let end = [Request { n_past: only.n_past + n_body, n_new: only.n_new - n_body, ..only }];
     let target = rows + end[0].n_new;
     let gate = ending.widest_past(target).expect("the end was chosen so that a graph with logits reaches it");
@@ -130,7 +130,10 @@ mod tests {
         let two = variants(&[(1, 128), (32, 128)], &[(32, 128)]);
         let three = variants(&[(1, 128), (8, 128), (32, 128)], &[(32, 128)]);
         type Case<'a> = (&'a Variants, usize, usize, LogitsRequest, &'a [(usize, usize, usize)]);
-        let cases: [Case<'_>; 8] = [
+        // No wide graph with logits holds what is there: one token is left to the narrow one, not a whole chunk.
+        let short = variants(&[(1, 128), (8, 16), (32, 128)], &[(32, 128)]);
+        let cases: [Case<'_>; 9] = [
+            (&short, 0, 68, Last, &[(32, 128, 32), (32, 128, 32), (32, 128, 3), (1, 128, 1)]),
             (&two, 0, 1, Last, &[(1, 128, 1)]),
             (&two, 0, 33, Last, &[(32, 128, 32), (1, 128, 1)]),
             (&two, 0, 64, Last, &[(32, 128, 32), (32, 128, 31), (1, 128, 1)]),
@@ -143,6 +146,18 @@ mod tests {
         for (set, n_past, n_new, wanted, want) in cases {
             assert_eq!(steps(set, n_past, n_new, wanted), want, "{n_new} after {n_past}, {wanted:?}");
         }
+    }
+
+    #[test]
+    fn where_libgenie_gives_up_in_the_body_the_prompt_is_refused() {
+        // Two graphs with logits could take it token by token; libGenie does not try.
+        let set = variants(&[(1, 128), (32, 64)], &[(32, 64)]);
+        let (state, request) = (KvState::at(60), Request { n_past: 60, n_new: 40, ..Request::default() });
+        let made =
+            |policy: &Policy| plan_into(&state, &[request], &set, policy, LogitsRequest::Last, &mut Plan::default());
+        assert_eq!(made(&Policy::Lenient), Ok(()));
+        let refused = made(&Policy::Genie);
+        assert!(matches!(refused, Err(PlanError::Overflow(Overflow::GenieGivesUp { n_past: 60, .. }))), "{refused:?}");
     }
 
     #[test]

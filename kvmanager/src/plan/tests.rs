@@ -302,6 +302,8 @@ fn a_graph_without_past_drops_no_other_sequence() {
     let whole_only = specs(&[(128, 128)]);
     let without_rows = KvState { shared: true, n_valid_kv: 0, ..KvState::at(5) };
     assert_eq!(plan_one(&without_rows, &whole_only, 1, &Policy::Lenient), Err(PlanError::Shared));
+    let beside_rows = KvState { shared: true, n_valid_kv: 5, ..KvState::at(0) };
+    assert_eq!(plan_one(&beside_rows, &whole_only, 10, &Policy::Lenient), Err(PlanError::Shared));
     assert!(plan_one(&KvState::at(64), &variants, 1, &Policy::Lenient).unwrap().is_reprocess());
 }
 

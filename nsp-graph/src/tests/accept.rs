@@ -380,6 +380,7 @@ fn an_image_encoder_stands_aside() {
     });
     let layout = analyze(&bundle, &Options::default()).unwrap();
     assert_eq!(layout.splits.len(), 1);
+    assert_eq!(layout.image_encoders.len(), 1);
     assert_eq!(layout.notes, [Note::ImageEncoder { graph: "vision".into() }]);
 }
 

@@ -20,6 +20,7 @@ pub(super) fn table() -> QnnInterfaceTable {
         contextCreate: Some(context_create),
         contextCreateFromBinary: Some(context_from_binary),
         contextFree: Some(context_free),
+        contextApplyBinarySection: Some(apply_section),
         contextGetBinarySize: Some(binary_size),
         contextGetBinary: Some(binary),
         graphCreate: Some(graph_create),
@@ -266,6 +267,25 @@ unsafe extern "C" fn execute(
         }
     }
     record("graphExecute", || format!("{n_inputs} in, {n_outputs} out"))
+}
+
+unsafe extern "C" fn apply_section(
+    _context: *mut c_void,
+    _graph: *mut c_void,
+    section: u32,
+    buffer: *const QnnContext_Buffer_t,
+    _profile: *mut c_void,
+    _signal: *mut c_void,
+) -> u64 {
+    // SAFETY: QNN's contract for this slot: a raw buffer of version 1 with that many bytes.
+    let (version, bytes) = unsafe {
+        let buffer = &*buffer;
+        let raw = buffer.anon0.v1.anon0.binaryBuf;
+        (buffer.version, core::slice::from_raw_parts(raw.data.cast::<u8>(), raw.dataSize as usize))
+    };
+    record("contextApplyBinarySection", || {
+        format!("section {section}, buffer {version}: {}", String::from_utf8_lossy(bytes))
+    })
 }
 
 unsafe extern "C" fn mem_register(

@@ -158,3 +158,13 @@ unsafe impl GlobalAlloc for Counting {
 
 #[global_allocator]
 static COUNTING: Counting = Counting;
+
+#[test]
+fn a_section_goes_to_the_library_as_it_is() {
+    let mut graph = graph();
+    graph.apply_binary_section(b"new weights").unwrap();
+    assert_eq!(take_calls(), ["contextApplyBinarySection section 1, buffer 1: new weights"]);
+    fail("contextApplyBinarySection", 5003);
+    let error = graph.apply_binary_section(b"x").unwrap_err().to_string();
+    assert!(error.contains("apply a binary section to graph"), "{error}");
+}

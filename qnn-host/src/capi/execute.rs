@@ -16,6 +16,7 @@ use crate::pool::Pool;
 
 use super::mem::Mem;
 use super::objects::ContextShared;
+use super::tiles::Tiles;
 
 /// A client's tensor, as far as a run needs it.
 pub(super) struct ClientTensor<'a> {
@@ -64,6 +65,8 @@ struct RunScratch {
     /// Outputs that are computed aside, by place in the list of outputs.
     aside: Vec<usize>,
     staging: Vec<Vec<u8>>,
+    /// Dense forms of the inputs that come in tiles, by place in the list of inputs.
+    dense: Vec<Vec<u8>>,
 }
 
 /// A prepared graph with its tables.
@@ -97,6 +100,7 @@ impl Runner {
             ranges: Vec::with_capacity(inputs.len() + outputs.len()),
             aside: Vec::with_capacity(outputs.len()),
             staging: Vec::new(),
+            dense: vec![Vec::new(); inputs.len()],
         };
         Self {
             binding: Mutex::new(Binding {
@@ -148,7 +152,7 @@ impl Runner {
         if given.dims != tensor.dims {
             return refuse(format!("expected dims {:?}, found {:?}", tensor.dims, given.dims));
         }
-        let bytes = tensor.size_bytes();
+        let bytes = Tiles::of(tensor).map_or_else(|| tensor.size_bytes(), |tiles| tiles.bytes());
         if given.buffer.start.is_null() {
             return refuse(format!("expected a buffer of {bytes} bytes, found null"));
         }
@@ -174,19 +178,30 @@ impl Runner {
         let mut scratch = self.scratch.lock();
         let scratch = ClearOnDrop(&mut scratch);
         self.resolve_aliasing(scratch.0, binding)?;
-        let RunScratch { inputs, outputs, aside, staging, .. } = &mut *scratch.0;
+        let RunScratch { inputs, outputs, aside, staging, dense, .. } = &mut *scratch.0;
         // SAFETY: `bind` checked the length, the caller promises validity; an output that shares bytes with an input is
         // replaced by staging below. `ClearOnDrop` lets go of the references before this function returns.
         let view = |b: &Buffer| unsafe { std::slice::from_raw_parts(b.start.cast_const(), b.len) };
-        inputs.extend(binding.inputs.iter().flatten().map(view));
+        for (i, buffer) in binding.inputs.iter().flatten().enumerate() {
+            let mut bytes = view(buffer);
+            let tensor = self.ir.tensor(self.inputs[i]);
+            if let Some(tiles) = Tiles::of(tensor) {
+                dense[i].resize(tensor.size_bytes(), 0);
+                tiles.unpack(bytes, &mut dense[i]);
+                let (start, len) = (dense[i].as_ptr(), dense[i].len());
+                // SAFETY: a vector of this scratch, which is locked and not touched again before the run is over.
+                bytes = unsafe { std::slice::from_raw_parts(start, len) };
+            }
+            inputs.push(bytes);
+        }
         for (i, buffer) in binding.outputs.iter().flatten().enumerate() {
-            let start = match aside.iter().position(|&o| o == i) {
-                Some(k) => staging[k].as_mut_ptr(),
-                None => buffer.start,
+            let (start, len) = match aside.iter().position(|&o| o == i) {
+                Some(k) => (staging[k].as_mut_ptr(), staging[k].len()),
+                None => (buffer.start, buffer.len),
             };
             // SAFETY: either the client's output, which shares bytes with no other buffer of this run (`resolve_aliasing`), or
-            // staging of the same length, which nothing else touches while the scratch is locked.
-            outputs.push(unsafe { std::slice::from_raw_parts_mut(start, buffer.len) });
+            // staging, which nothing else touches while the scratch is locked.
+            outputs.push(unsafe { std::slice::from_raw_parts_mut(start, len) });
         }
         let mut arena = core.backend.arena.lock();
         let done = self.executable.run(&self.pool, &mut arena, inputs, outputs, profile);
@@ -195,6 +210,11 @@ impl Runner {
         done.map_err(|source| Error::Execute { graph: self.ir.name.clone(), source: Box::new(source) })?;
         for (k, &i) in aside.iter().enumerate() {
             let Some(buffer) = binding.outputs.get(i).copied().flatten() else { continue };
+            if let Some(tiles) = Tiles::of(self.ir.tensor(self.outputs[i])) {
+                // SAFETY: the client's output is writable for its length, and no reference to the run's buffers is left.
+                tiles.pack(&staging[k], unsafe { std::slice::from_raw_parts_mut(buffer.start, buffer.len) });
+                continue;
+            }
             // SAFETY: the client's output is writable for its length, no reference to the run's buffers is left, and
             // staging is ours, so the two do not overlap.
             unsafe { std::ptr::copy_nonoverlapping(staging[k].as_ptr(), buffer.start, buffer.len) };
@@ -251,6 +271,11 @@ impl Runner {
                 scratch.aside.push(who);
             }
             (out_end, out) = (end, who);
+        }
+        for (i, id) in self.outputs.iter().enumerate() {
+            if Tiles::of(self.ir.tensor(*id)).is_some() && !scratch.aside.contains(&i) {
+                scratch.aside.push(i);
+            }
         }
         for k in 0..scratch.aside.len() {
             let bytes = self.ir.tensor(self.outputs[scratch.aside[k]]).size_bytes();

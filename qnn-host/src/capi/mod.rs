@@ -37,6 +37,7 @@ mod run;
 mod system;
 mod table;
 mod tensor;
+mod tiles;
 mod trace;
 mod update;
 mod weights;

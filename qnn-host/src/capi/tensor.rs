@@ -165,7 +165,9 @@ impl View<'_> {
             None if matches!(role, Role::Null) => Dtype::F32,
             None => return Err(unsupported(format!("element type {:#06x}", self.dtype))),
         };
-        if self.format != q::QNN_TENSOR_DATA_FORMAT_DENSE {
+        let tiled = self.format == q::QNN_TENSOR_DATA_FORMAT_HMX_WEIGHT_LAYOUT;
+        let can_be_tiled = matches!(role, Role::Input | Role::Output) && self.dims.len() >= 2;
+        if self.format != q::QNN_TENSOR_DATA_FORMAT_DENSE && !(tiled && can_be_tiled) {
             return Err(unsupported(format!("data format {}", self.format)));
         }
         // SAFETY: the caller's promise.

@@ -47,8 +47,11 @@ pub fn check_tensor(tensor: &Tensor) -> Result<(), Violation> {
         .try_fold(tensor.dtype.size_bytes(), |n, &d| n.checked_mul(d as usize))
         .filter(|&n| n <= MAX_BYTES)
         .ok_or_else(|| fault("a size that fits the address space".to_owned(), format!("{:?}", tensor.dims)))?;
-    if tensor.data_format != 0 {
-        return Err(fault("data format 0 (dense)".to_owned(), format!("{}", tensor.data_format)));
+    let tiled = tensor.data_format == qnn_sys::QNN_TENSOR_DATA_FORMAT_HMX_WEIGHT_LAYOUT;
+    let can_be_tiled = matches!(tensor.role, Role::Input | Role::Output) && tensor.dims.len() >= 2;
+    if tensor.data_format != 0 && !(tiled && can_be_tiled) {
+        let expected = "data format 0 (dense), or 8 (tiles) for an input or output of rank 2 or more";
+        return Err(fault(expected.to_owned(), format!("{}", tensor.data_format)));
     }
     if let Role::Static(data) = &tensor.role
         && data.len() != bytes

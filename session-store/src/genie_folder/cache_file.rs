@@ -47,7 +47,7 @@ fn uniform(tensors: &[KvTensor]) -> Result<(usize, usize, KvDtype), NoGenieForm>
     }
 }
 
-pub(super) fn to_bytes(image: &KvImage) -> Result<Vec<u8>, NoGenieForm> {
+pub(crate) fn to_bytes(image: &KvImage) -> Result<Vec<u8>, NoGenieForm> {
     let (heads, head_dim, _) = uniform(&image.tensors)?;
     let [group] = image.groups.as_slice() else {
         return Err(NoGenieForm::Groups { n_groups: image.groups.len() });

@@ -11,7 +11,7 @@
 //! *Source*: files written by libGenie 1.21. *Trap*: from the second turn on its history has the token that ended the
 //! turn before twice, since that token was fed again; the cache has it once.
 
-mod cache_file;
+pub(crate) mod cache_file;
 
 use std::path::{Path, PathBuf};
 
@@ -197,16 +197,20 @@ impl<'a> GenieFolder<'a> {
     /// # Errors
     /// [`StoreError::Io`], [`StoreError::Torn`], [`StoreError::Folder`] for a file of another model or another dialog.
     pub fn read_cache(&self, tensors: &[KvTensor], n_tokens: usize) -> Result<KvImage, StoreError> {
-        let path = self.existing_cache_path();
-        let image = cache_file::from_bytes(&read(&path)?, tensors, &path).map_err(|e| match e {
-            cache_file::ReadError::Fault(fault) => self.fault(fault),
-            cache_file::ReadError::Torn { expected, found } => StoreError::Torn { expected, found },
-        })?;
+        let image = self.read_rows(tensors, &self.existing_cache_path())?;
         let n_rows = image.n_past();
         if n_rows != n_tokens && n_rows + 1 != n_tokens {
             return Err(self.fault(FolderFault::RowCount { n_rows, n_tokens }));
         }
         Ok(image)
+    }
+
+    /// Reads a cache file for a model with these tensors, however many rows it has.
+    pub(crate) fn read_rows(&self, tensors: &[KvTensor], path: &Path) -> Result<KvImage, StoreError> {
+        cache_file::from_bytes(&read(path)?, tensors, path).map_err(|e| match e {
+            cache_file::ReadError::Fault(fault) => self.fault(fault),
+            cache_file::ReadError::Torn { expected, found } => StoreError::Torn { expected, found },
+        })
     }
 
     fn fault(&self, fault: FolderFault) -> StoreError {

@@ -26,6 +26,7 @@ pub struct Crate {
 pub const CRATES: &[Crate] = &[
     library("genie-types", &[]),
     library("file-io", &[]),
+    library("chat-template", &[]),
     library("genie-bundle", &["genie-types", "file-io"]),
     library("genie-tokenizer", &["genie-types"]),
     library("grammar", &["genie-types", "genie-tokenizer"]),
@@ -48,6 +49,7 @@ pub const CRATES: &[Crate] = &[
         &[
             "genie-types",
             "file-io",
+            "chat-template",
             "genie-bundle",
             "grammar",
             "qnn-api",

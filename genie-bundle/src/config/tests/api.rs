@@ -97,8 +97,10 @@ fn an_examination_lists_every_kind_of_finding() {
     assert_eq!(fine.oldest, Some(api("1.2")));
     let older = said(&base(), "1.1");
     assert_eq!((older.is_usable(), &older.rejected[0].pointer[..]), (false, POSITIONS));
-    let lade = said(&with(&[("/dialog/type", json!("lade")), (&format!("{HTP}/batch-size"), json!(3))]), "1.21");
-    assert_eq!((lade.is_usable(), lade.unsupported.len(), lade.warnings.len()), (false, 1, 1));
+    let gpu = said(&with(&[("/dialog/engine/backend", json!({"version": 1, "type": "QnnGpu"}))]), "1.21");
+    assert_eq!((gpu.is_usable(), gpu.unsupported.len()), (false, 1));
+    let several = said(&with(&[(&format!("{HTP}/batch-size"), json!(3))]), "1.21");
+    assert_eq!((several.is_usable(), several.warnings.len()), (true, 1));
     let wrong = said(&with(&[("/dialog/context/size", json!("x"))]), "1.21");
     assert_eq!((wrong.is_usable(), wrong.problems.len(), wrong.oldest), (false, 1, None));
     let polling = said(&with(&[(&format!("{HTP}/poll"), json!(true))]), "1.21");

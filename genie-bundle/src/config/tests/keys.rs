@@ -69,6 +69,10 @@ fn base_of(path: &str) -> Value {
             "original-max-position-embeddings": 8192});
         set(&mut document, &format!("{rope}/rope-scaling"), scaling);
     }
+    if path.starts_with("context/grammar/") {
+        let grammar = json!({"version": 1, "backend": "xgrammar", "type": "regex", "file": "g.txt"});
+        set(&mut document, "/dialog/context/grammar", grammar);
+    }
     if path.starts_with("debug/") {
         set(&mut document, "/dialog/debug", json!({"version": 1, "dump-tensors": true}));
     }

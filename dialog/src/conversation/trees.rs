@@ -1,0 +1,192 @@
+//! Trees of drafts: several continuations of the last token, verified in one step.
+//!
+//! The step's rows are the last token, offers that may become the reply, and probes whose logits a kind wants for its next
+//! drafts. Tokens are drawn from the last token's row, then from the offer that holds the token drawn, and so on: the draws
+//! are those of [`Decoding::advance`], so a tree cannot change the reply.
+
+use engine::{EngineError, PlanError, SeqId, TreeRow};
+use genie_types::TokenId;
+
+use super::codes::StopReason;
+use super::decoding::{Decoding, Drawn, Verified, is_overflow};
+use super::error::DialogError;
+use crate::sampler::Sampler;
+
+/// Rows of a step: the last token, then offers and probes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DraftTree {
+    rows: Vec<TreeRow>,
+    /// Which rows are offers.
+    offered: Vec<bool>,
+    /// It counts as a round that verifies drafts.
+    counts: bool,
+}
+
+impl DraftTree {
+    /// Only the last token of the dialog, as row 0.
+    pub fn new(last: TokenId) -> Self {
+        Self { rows: vec![TreeRow::new(last, None)], offered: vec![false], counts: true }
+    }
+
+    /// A token that the reply may go on with behind a row; returns its row.
+    pub fn offer(&mut self, parent: usize, token: TokenId) -> usize {
+        self.push(TreeRow::new(token, Some(parent)), true)
+    }
+
+    /// A row that is there for its logits, or as the past of other probes; returns its number.
+    pub fn probe(&mut self, row: TreeRow) -> usize {
+        self.push(row, false)
+    }
+
+    /// The same; it is no round in the KPIs, since it verifies nothing.
+    #[must_use]
+    pub fn uncounted(self) -> Self {
+        Self { counts: false, ..self }
+    }
+
+    /// The same, with logits for these rows too.
+    #[must_use]
+    pub fn with_logits_of(mut self, rows: &[usize]) -> Self {
+        rows.iter().for_each(|&row| self.rows[row].logits = true);
+        self
+    }
+
+    fn push(&mut self, row: TreeRow, offered: bool) -> usize {
+        self.rows.push(row);
+        self.offered.push(offered);
+        self.rows.len() - 1
+    }
+
+    /// Rows, the last token's among them.
+    pub fn n_rows(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// The rows.
+    pub fn rows(&self) -> &[TreeRow] {
+        &self.rows
+    }
+
+    /// Offers.
+    pub fn n_offers(&self) -> usize {
+        self.offered.iter().filter(|offered| **offered).count()
+    }
+
+    /// Offers of a token right behind one of the rows.
+    fn offers_behind(&self, rows: &[usize], token: TokenId) -> Vec<usize> {
+        let follows = |row: &TreeRow| row.token == token && row.parent.is_some_and(|parent| rows.contains(&parent));
+        (0..self.rows.len()).filter(|&row| self.offered[row] && follows(&self.rows[row])).collect()
+    }
+
+    /// A row with its ancestors, the first of them first.
+    fn path(&self, row: usize) -> Vec<usize> {
+        let mut path: Vec<_> = std::iter::successors(Some(row), |&at| self.rows[at].parent).collect();
+        path.reverse();
+        path
+    }
+}
+
+/// What a kind sees of a tree each time that a token was drawn.
+#[derive(Debug)]
+pub struct TreeDraw<'a> {
+    /// Tokens drawn from this tree before.
+    pub n_before: usize,
+    /// The row that the token was drawn from.
+    pub row: usize,
+    /// The token.
+    pub token: TokenId,
+    /// Logits of all rows; empty for rows without.
+    pub logits: &'a [&'a [f32]],
+    /// The dialog's sampler, for a kind that draws what it drafts.
+    pub sampler: &'a mut Sampler,
+}
+
+impl Decoding<'_> {
+    /// The token that was delivered last, if the model has not processed it.
+    pub fn last(&self) -> Option<TokenId> {
+        *self.unprocessed
+    }
+
+    /// Processes a tree of drafts behind the token delivered last, and delivers the tokens that the sampler draws along the
+    /// offers that hold them, and one more. `see` is shown every draw. A tree that fits neither graphs nor context, and one
+    /// before the first token, is [`advance`](Self::advance): `see` is not asked then.
+    ///
+    /// # Errors
+    /// The model, the sampler or the tokenizer refuses; the model has no graphs for a tree; `see` refuses.
+    pub fn verify_tree(
+        &mut self,
+        tree: &DraftTree,
+        see: &mut dyn FnMut(TreeDraw<'_>) -> Result<(), DialogError>,
+    ) -> Result<Verified, DialogError> {
+        let n_most = self.max_tokens().saturating_sub(self.reply.query.tokens.len()).min(self.n_left());
+        if !self.has_started() || n_most == 0 || self.last() != tree.rows.first().map(|row| row.token) {
+            return Ok(Verified { n_accepted: 0, stop: self.advance()? });
+        }
+        let n_past = self.model.n_past();
+        let (mut drawn, mut path) = (Drawn::default(), Vec::new());
+        let sequences = self.model.sequences().ok_or(EngineError::Unsupported {
+            what: "a tree of drafts on this model".into(),
+            hint: "; use a dialog of type `basic`",
+        })?;
+        let ran = sequences.process_tree(SeqId(0), &tree.rows, &mut |logits| {
+            // Several offers may begin alike: all of them are followed, the first is taken.
+            let mut rows = vec![0];
+            for n_before in 0..n_most {
+                let row = rows[0];
+                path = tree.path(row);
+                drawn.draw(&mut self.reply, n_past + n_before + 1, logits[row]);
+                let Some((_, token)) = drawn.last.filter(|(place, _)| *place == n_past + n_before + 1) else { break };
+                let seen = see(TreeDraw { n_before, row, token, logits, sampler: &mut *self.reply.sampler });
+                if let Err(e) = seen {
+                    drawn.over = Some(Err(e));
+                }
+                rows = tree.offers_behind(&rows, token);
+                if drawn.over.is_some() || rows.is_empty() {
+                    break;
+                }
+            }
+            path.clone()
+        });
+        match ran {
+            Err(e) if does_not_fit(&e) => return Ok(Verified { n_accepted: 0, stop: self.advance()? }),
+            Err(EngineError::Stopped { .. }) => {
+                let stop: StopReason = self.aborted();
+                return Ok(Verified { n_accepted: 0, stop: Some(stop) });
+            }
+            ran => ran?,
+        };
+        let n_accepted = path.len().saturating_sub(1);
+        if let Some(counts) = self.reply.query.kpis.speculation.as_mut().filter(|_| tree.counts) {
+            counts.n_rounds += 1;
+            counts.n_drafted += tree.n_offers();
+            counts.n_accepted += n_accepted;
+        }
+        Ok(Verified { stop: self.apply(n_past, path.len(), drawn)?, n_accepted })
+    }
+
+    /// Runs a tree for its logits alone: nothing of it is kept, nothing is drawn. False where it does not fit, or was stopped.
+    ///
+    /// # Errors
+    /// The model refuses.
+    pub fn try_tree(&mut self, tree: &DraftTree, see: &mut dyn FnMut(&[&[f32]])) -> Result<bool, DialogError> {
+        let Some(sequences) = self.model.sequences() else { return Ok(false) };
+        let ran = sequences.process_tree(SeqId(0), &tree.rows, &mut |logits| {
+            see(logits);
+            Vec::new()
+        });
+        match ran {
+            Ok(_) => Ok(true),
+            Err(e) if does_not_fit(&e) || matches!(e, EngineError::Stopped { .. }) => Ok(false),
+            Err(e) => Err(e.into()),
+        }
+    }
+}
+
+/// Whether the model has no place for that many rows at once, where one row may fit.
+fn does_not_fit(e: &EngineError) -> bool {
+    is_overflow(e)
+        || matches!(
+            e,
+            EngineError::DraftTooLong { .. } | EngineError::Plan(PlanError::Shared | PlanError::NoRoom { .. })
+        )
+}

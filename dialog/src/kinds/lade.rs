@@ -1,0 +1,217 @@
+//! `lade`, lookahead decoding: the model guesses ahead for itself, without a draft model.
+//!
+//! A window of W columns and N-1 levels runs beside each token: every step advances all columns by one token, as if the
+//! columns were right. What they pass through are n-grams; those that begin with the newest token are offered as drafts.
+//!
+//! *Rows* of a step: the newest token (column 0 of level 0), the other columns of level 0, the levels behind it, then
+//! the guesses. Column `i` of level `j` follows column `i` of level `j - 1`; on level 0 it follows the column before it.
+//!
+//! *Difference from libGenie 1.21*: there the first steps of an N above 2 leave their rows in the cache and a limit or a stop
+//! sequence does not end the reply; here replies are those of `basic`.
+//!
+//! *Source*: libGenie 1.21, docs/speculation.md; the method is that of Fu et al., "Break the sequential dependency of LLM
+//! inference using lookahead decoding" (2024).
+
+mod pool;
+mod random;
+mod window;
+
+use engine::TreeRow;
+use genie_types::TokenId;
+
+use super::{DialogKind, Models};
+use crate::config::DialogConfig;
+use crate::conversation::codes::StopReason;
+use crate::conversation::decoding::Decoding;
+use crate::conversation::error::DialogError;
+use crate::conversation::trees::DraftTree;
+use crate::kpi::Speculation;
+use crate::sampler::{SamplerRules, most_likely};
+
+pub use window::UpdateMode;
+
+use pool::Pool;
+use window::Window;
+
+/// How far and how broadly `lade` looks ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LadeSettings {
+    /// What the window does when guesses were accepted.
+    pub update_mode: UpdateMode,
+    /// Columns, at least 1.
+    pub window: usize,
+    /// Length of the n-grams, at least 2: a guess has one token less.
+    pub ngram: usize,
+    /// Most guesses for a token.
+    pub gcap: usize,
+}
+
+impl Default for LadeSettings {
+    /// Genie's values where a config has none.
+    fn default() -> Self {
+        Self { update_mode: UpdateMode::AlwaysForwardOne, window: 8, ngram: 3, gcap: 8 }
+    }
+}
+
+impl LadeSettings {
+    /// Those of a config's block `lade`, Genie's where it has none.
+    pub fn of_config(config: &DialogConfig) -> Self {
+        let block = config.kind_blocks().lade.clone().unwrap_or_default();
+        let default = Self::default();
+        Self {
+            update_mode: block.update_mode.as_deref().and_then(UpdateMode::from_name).unwrap_or(default.update_mode),
+            window: block.window.unwrap_or(default.window),
+            ngram: block.ngram.unwrap_or(default.ngram),
+            gcap: block.gcap.unwrap_or(default.gcap),
+        }
+    }
+
+    /// Most rows of a step.
+    pub fn n_rows(&self) -> usize {
+        self.window.saturating_add(self.gcap).saturating_mul(self.ngram.saturating_sub(1))
+    }
+}
+
+/// Genie's `lade` dialog.
+#[derive(Debug)]
+pub struct Lade {
+    settings: LadeSettings,
+    window: Window,
+    pool: Pool,
+    /// The query's window stands.
+    is_set: bool,
+    /// Tokens of the reply so far, for columns that become free.
+    generated: Vec<TokenId>,
+}
+
+/// Rows of a tree that belong to the window's last level, by column.
+type LastLevel = Vec<usize>;
+
+impl Lade {
+    /// A dialog kind with these settings; fewer than 1 column or n-grams of less than 2 tokens are raised to that.
+    pub fn new(settings: LadeSettings) -> Self {
+        let settings = LadeSettings { window: settings.window.max(1), ngram: settings.ngram.max(2), ..settings };
+        let (window, pool) = (Window::new(settings.window, settings.ngram - 1), Pool::new(settings.gcap));
+        Self { settings, window, pool, is_set: false, generated: Vec::new() }
+    }
+
+    /// The window as rows behind the newest token, and for each level the rows of its columns.
+    fn rows(&self, last: TokenId) -> (DraftTree, Vec<Vec<usize>>) {
+        let mut tree = DraftTree::new(last);
+        let mut levels: Vec<Vec<usize>> = Vec::new();
+        for (j, tokens) in self.window.levels().iter().enumerate() {
+            let mut rows = Vec::with_capacity(tokens.len());
+            for (i, &token) in tokens.iter().enumerate() {
+                let row = match j {
+                    0 if i == 0 => 0,
+                    0 => tree.probe(TreeRow::new(token, Some(rows[i - 1])).without_logits()),
+                    _ => tree.probe(TreeRow::new(token, Some(levels[j - 1][i])).without_logits()),
+                };
+                rows.push(row);
+            }
+            levels.push(rows);
+        }
+        (tree, levels)
+    }
+
+    /// Fills the levels behind the first, one after the other, from what the model makes of those before.
+    fn set_up(&mut self, decoding: &mut Decoding<'_>, last: TokenId) -> Result<(), DialogError> {
+        let history = decoding.history();
+        let n_vocab = decoding.model().vocab_size();
+        self.window.begin(&history[..history.len().saturating_sub(1)], n_vocab);
+        self.generated.clear();
+        self.generated.push(last);
+        for level in 0..self.settings.ngram - 2 {
+            let (tree, levels) = self.rows(last);
+            let tree = tree.with_logits_of(&levels[level]);
+            let mut next = Vec::new();
+            let ran = decoding.try_tree(&tree, &mut |logits| {
+                next = levels[level].iter().map(|&row| most_likely(logits[row])).collect()
+            })?;
+            if ran {
+                self.window.set_level(level + 1, next);
+            }
+        }
+        if self.settings.ngram > 2 {
+            self.window.set_first(last);
+        }
+        self.is_set = true;
+        Ok(())
+    }
+
+    /// The window with the guesses for the newest token.
+    fn tree(&self, last: TokenId) -> (DraftTree, LastLevel) {
+        let (tree, mut levels) = self.rows(last);
+        let last_level = levels.pop().unwrap_or_default();
+        let mut tree = tree.with_logits_of(&last_level);
+        for guess in self.pool.guesses(last) {
+            guess.iter().fold(0, |parent, &token| tree.offer(parent, token));
+        }
+        (tree, last_level)
+    }
+}
+
+impl DialogKind for Lade {
+    fn name(&self) -> &'static str {
+        "lade"
+    }
+
+    fn check(&self, models: &Models<'_>) -> Result<(), DialogError> {
+        let n_rows = self.settings.n_rows();
+        match models.main.widest_step().filter(|widest| n_rows > *widest) {
+            None => Ok(()),
+            Some(widest) => Err(DialogError::Kind {
+                kind: "lade",
+                expected: format!(
+                    "graphs that give logits for {n_rows} rows at once: (`window` + `gcap`) * (`ngram` - 1)"
+                ),
+                found: format!("at most {widest}: smaller numbers fit"),
+            }),
+        }
+    }
+
+    fn speculation(&self) -> Option<Speculation> {
+        Some(Speculation::default())
+    }
+
+    fn forget(&mut self) {
+        *self = Self::new(self.settings);
+    }
+
+    fn step(&mut self, decoding: &mut Decoding<'_>) -> Result<Option<StopReason>, DialogError> {
+        if !decoding.has_started() {
+            self.is_set = false;
+        }
+        let last = decoding.last().filter(|_| decoding.has_started());
+        let Some(last) = last else { return decoding.advance() };
+        if !self.is_set {
+            self.set_up(decoding, last)?;
+        }
+        let (tree, last_level) = self.tree(last);
+        // libGenie draws the window's tokens too, between the reply's first and second.
+        let draws = decoding.rules() == SamplerRules::Genie;
+        let (mut outputs, n_before) = (Vec::new(), self.generated.len());
+        let generated = &mut self.generated;
+        let verified = decoding.verify_tree(&tree, &mut |draw| {
+            generated.push(draw.token);
+            if draw.n_before == 0 {
+                for &row in &last_level {
+                    let logits = draw.logits[row];
+                    outputs.push(if draws { draw.sampler.sample(logits)? } else { most_likely(logits) });
+                }
+            }
+            Ok(())
+        })?;
+        if outputs.is_empty() {
+            // The tree did not fit: the window no longer goes on from the newest token.
+            self.is_set = false;
+            return Ok(verified.stop);
+        }
+        for (column, ngram) in self.window.ngrams(&outputs).enumerate() {
+            self.pool.add(self.window.levels()[0][column], ngram);
+        }
+        let n_hits = (self.generated.len() - n_before).saturating_sub(1);
+        self.window.advance(outputs, self.settings.update_mode, n_hits, &self.generated);
+        Ok(verified.stop)
+    }
+}

@@ -1,0 +1,172 @@
+//! `ssd-q1`, self-speculative decoding: the model drafts for itself by forecast tokens.
+//!
+//! Forecast tokens are entries of the embedding table behind the vocabulary, trained together with a prefix of cache rows
+//! that they alone see. k of them behind a token give k rows of logits: what may stand 2, 3, .. places after it. The best of
+//! them become a tree of offers, and each of its nodes has forecast tokens of its own, so that whichever is accepted, the
+//! next tree is known.
+//!
+//! *Rows* of a step: the newest token, the nodes level by level, then k forecast rows for each of them in that order. A
+//! forecast row stands behind its node, and sees the prefix, the node's past and the forecast rows before it.
+//!
+//! *In the cache* the prefix is a sequence of its own in front of the dialog's; forecast rows are never kept.
+//!
+//! *Source*: libGenie 1.21, docs/speculation.md; the method is that of Lin et al., "BiTA: bi-directional tuning for lossless
+//! acceleration in large language models" (2024).
+
+mod branches;
+mod prefix;
+
+use std::path::PathBuf;
+
+use engine::{TokenModel, TreeRow};
+use genie_types::TokenId;
+use session_store::ForecastPrefix;
+
+use super::{DialogKind, Models};
+use crate::config::DialogConfig;
+use crate::conversation::codes::StopReason;
+use crate::conversation::decoding::Decoding;
+use crate::conversation::error::DialogError;
+use crate::conversation::trees::DraftTree;
+use crate::kpi::Speculation;
+
+pub use branches::{BranchMode, Branches};
+
+use prefix::{NAME, Prefix};
+
+/// The settings of an `ssd-q1` dialog.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SsdSettings {
+    /// How the tree grows: one level for each forecast token in use.
+    pub branches: Branches,
+    /// Forecast tokens that the model was trained for: at least as many as there are levels.
+    pub n_forecast: usize,
+    /// The first forecast token; those behind it follow.
+    pub first_forecast: TokenId,
+    /// Folder of the prefix.
+    pub prefix: PathBuf,
+    /// Rows that the prefix must have, at least 1; `None` takes what there is.
+    pub n_prefix: Option<usize>,
+}
+
+impl SsdSettings {
+    /// Those of a config's block `ssd-q1`; without one, settings that [`Ssd::new`] refuses.
+    pub fn of_config(config: &DialogConfig) -> Self {
+        let block = config.kind_blocks().ssd.clone().unwrap_or_default();
+        let mode = block.branch_mode.as_deref().and_then(BranchMode::from_name).unwrap_or_default();
+        Self {
+            branches: Branches::new(block.branches, mode),
+            n_forecast: block.forecast_token_count,
+            first_forecast: TokenId(u32::try_from(config.context().n_vocab).unwrap_or(u32::MAX)),
+            prefix: block.forecast_prefix_name,
+            n_prefix: Some(block.forecast_prefix),
+        }
+    }
+}
+
+/// Genie's `ssd-q1` dialog.
+#[derive(Debug)]
+pub struct Ssd {
+    settings: SsdSettings,
+    prefix: Prefix,
+    /// What may follow the newest token, best first, by level; and where the dialog stood then.
+    forecast: Option<(usize, Vec<Vec<TokenId>>)>,
+}
+
+impl Ssd {
+    /// A dialog kind with these settings; the prefix is read once the model is known.
+    ///
+    /// # Errors
+    /// [`DialogError::Kind`]: no branches, more levels than forecast tokens, no prefix.
+    pub fn new(settings: SsdSettings) -> Result<Self, DialogError> {
+        let refuse =
+            |expected: String, found: &str| Err(DialogError::Kind { kind: NAME, expected, found: found.to_owned() });
+        let n_levels = settings.branches.n_levels();
+        if n_levels == 0 || settings.branches.counts().contains(&0) {
+            return refuse("at least one number in `branches`, each of at least 1".into(), "another list");
+        }
+        if n_levels > settings.n_forecast {
+            let expected = format!("at most {} numbers in `branches`, the `forecast-token-count`", settings.n_forecast);
+            return refuse(expected, &n_levels.to_string());
+        }
+        if settings.n_prefix == Some(0) {
+            return refuse("a `forecast-prefix` of at least 1 row".into(), "0");
+        }
+        let prefix = Prefix::new(settings.prefix.clone(), settings.n_prefix);
+        Ok(Self { settings, prefix, forecast: None })
+    }
+
+    /// The tree behind a token, and for each of its nodes the forecast rows.
+    fn tree(&self, last: TokenId, n_past: usize) -> (DraftTree, Vec<(usize, Vec<usize>)>) {
+        let mut tree = DraftTree::new(last);
+        if let Some((_, candidates)) = self.forecast.as_ref().filter(|(at, _)| *at == n_past) {
+            self.settings.branches.grow(&mut tree, candidates);
+        }
+        let first = self.settings.first_forecast.0;
+        let forecasts = (0..tree.n_rows()).map(|node| {
+            let mut behind = node;
+            let rows = (0..self.settings.branches.n_levels() as u32).map(|i| {
+                behind = tree.probe(TreeRow::new(TokenId(first + i), Some(behind)).seeing(ForecastPrefix::SEQ));
+                behind
+            });
+            (node, rows.collect())
+        });
+        let forecasts = forecasts.collect();
+        // libGenie does not count a reply's first step, which has forecasts only.
+        (if tree.n_offers() == 0 { tree.uncounted() } else { tree }, forecasts)
+    }
+}
+
+impl DialogKind for Ssd {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn check(&self, models: &Models<'_>) -> Result<(), DialogError> {
+        let n_rows = self.settings.branches.n_nodes().saturating_mul(1 + self.settings.branches.n_levels());
+        match models.main.widest_step().filter(|widest| n_rows > *widest) {
+            None => Ok(()),
+            Some(widest) => Err(DialogError::Kind {
+                kind: NAME,
+                expected: format!("graphs that give logits for the {n_rows} rows of a tree of these `branches`"),
+                found: format!("at most {widest} at once: fewer or smaller branches fit"),
+            }),
+        }
+    }
+
+    fn prepare(&mut self, model: &mut dyn TokenModel) -> Result<(), DialogError> {
+        self.prefix.put_into(model)
+    }
+
+    fn n_reserved(&self) -> usize {
+        self.prefix.n_rows()
+    }
+
+    fn speculation(&self) -> Option<Speculation> {
+        Some(Speculation::default())
+    }
+
+    fn step(&mut self, decoding: &mut Decoding<'_>) -> Result<Option<StopReason>, DialogError> {
+        if !decoding.has_started() {
+            self.forecast = None;
+        }
+        let last = decoding.last().filter(|_| decoding.has_started());
+        let Some(last) = last else { return decoding.advance() };
+        // A stored prompt prefix may have replaced the whole cache.
+        self.prefix.put_into(decoding.model())?;
+        let (tree, forecasts) = self.tree(last, decoding.model().n_past());
+        let (branches, n_vocab) = (&self.settings.branches, self.settings.first_forecast.0 as usize);
+        let (mut candidates, rules) = (None, decoding.rules());
+        let verified = decoding.verify_tree(&tree, &mut |draw| {
+            let rows = forecasts.iter().find(|(node, _)| *node == draw.row).map_or(&[][..], |(_, rows)| rows);
+            candidates = Some(branches.candidates(rows.iter().map(|&row| draw.logits[row]), n_vocab, rules));
+            Ok(())
+        })?;
+        self.forecast = candidates.map(|candidates| (decoding.model().n_past(), candidates));
+        Ok(verified.stop)
+    }
+
+    fn forget(&mut self) {
+        self.forecast = None;
+    }
+}

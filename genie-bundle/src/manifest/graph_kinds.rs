@@ -1,0 +1,68 @@
+//! Which kinds of graphs a bundle has beside the plain ones, as asked of the compiler.
+
+use serde::{Deserialize, Serialize};
+
+/// Kinds of graphs that are asked for. The default is the plain ones: ids in, logits out of every graph, caches concatenated.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub struct GraphKinds {
+    /// Widths (AR) of the graphs of which only new cache rows come out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rows_only: Vec<u32>,
+    /// Widths (AR) of the LM head's graphs, where it is a split; empty for all.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub head: Vec<u32>,
+    /// How new rows get into the cache.
+    #[serde(skip_serializing_if = "CacheUpdate::is_plain")]
+    pub cache: CacheUpdate,
+    /// Cache tensors are in the tiles of the Hexagon matrix unit.
+    #[serde(skip_serializing_if = "core::ops::Not::not")]
+    pub native_kv: bool,
+    /// The LM head's weight is an input, and a file of the bundle.
+    #[serde(skip_serializing_if = "core::ops::Not::not")]
+    pub head_weight_input: bool,
+    /// Graphs take embeddings; the table is a file of the bundle.
+    #[serde(skip_serializing_if = "core::ops::Not::not")]
+    pub embeddings_input: bool,
+}
+
+impl GraphKinds {
+    /// True where nothing but the plain graphs is asked for.
+    pub fn is_plain(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// How new rows get into the cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CacheUpdate {
+    /// The client appends them; graphs see the past of CL - AR rows and the new ones.
+    #[default]
+    Concat,
+    /// The graph scatters them into a past of CL rows, from the slot `cache_index [1]` on.
+    ScatterFrom,
+    /// The graph scatters each to its slot of `cache_index [AR]`.
+    ScatterEach,
+}
+
+impl CacheUpdate {
+    fn is_plain(&self) -> bool {
+        *self == Self::Concat
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_asked_for_is_written() {
+        let text = |kinds: &GraphKinds| serde_json::to_string(kinds).unwrap();
+        assert_eq!(text(&GraphKinds::default()), "{}");
+        let kinds = GraphKinds { rows_only: vec![8], cache: CacheUpdate::ScatterEach, ..GraphKinds::default() };
+        assert_eq!(text(&kinds), r#"{"rows-only":[8],"cache":"scatter-each"}"#);
+        assert_eq!(serde_json::from_str::<GraphKinds>(&text(&kinds)).unwrap(), kinds);
+        assert!(GraphKinds::default().is_plain() && !kinds.is_plain());
+    }
+}

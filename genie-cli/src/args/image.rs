@@ -1,0 +1,67 @@
+//! Flags for images in a prompt.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use genie_types::TokenId;
+use open_genie::{Session, place_images};
+
+use crate::failure::UserError;
+
+/// Images of the prompt: as pixels for the bundle's image encoder, or as rows of embeddings.
+#[derive(clap::Args, Default, Clone)]
+#[command(next_help_heading = "Images")]
+pub struct ImageArgs {
+    /// Rows of embeddings of an image, `.npy` or raw float32, in place of the prompt's image token; once for each image. For
+    /// bundles whose graphs take `inputs_embeds`.
+    #[arg(long, value_name = "FILE")]
+    pub image_features: Vec<PathBuf>,
+    /// Pixels as the image encoder takes them, `.npy` or raw float32: its `pixel_values`. The encoder's rows then take the place of
+    /// the image token.
+    #[arg(long, value_name = "FILE", conflicts_with = "image_features")]
+    pub image: Vec<PathBuf>,
+    /// Another input of the image encoder, the same for all images.
+    #[arg(long, value_name = "NAME=FILE", requires = "image")]
+    pub image_input: Vec<String>,
+    /// Context binary of the image encoder [default: the bundle's own].
+    #[arg(long, value_name = "FILE", requires = "image")]
+    pub image_encoder: Option<PathBuf>,
+    /// Token that stands for an image, as text or number [default: `<|image_pad|>`, `<image>`, `<image_soft_token>` or
+    /// `<|image|>`, whichever the tokenizer has].
+    #[arg(long, value_name = "TOKEN")]
+    pub image_token: Option<String>,
+}
+
+impl ImageArgs {
+    /// True if the prompt has images.
+    pub fn any(&self) -> bool {
+        !self.image_features.is_empty() || !self.image.is_empty()
+    }
+
+    /// The prompt's ids with the images in their places.
+    pub fn place(&self, session: &mut Session, tokens: &[TokenId]) -> Result<Vec<TokenId>> {
+        let token = session.image_token(self.image_token.as_deref())?;
+        let mut images = Vec::new();
+        for file in &self.image_features {
+            let rows = session.read_rows(file)?;
+            images.push(session.add_rows(&rows)?);
+        }
+        let others = self.image_input.iter().map(|given| named(given)).collect::<Result<Vec<_>>>()?;
+        for file in &self.image {
+            let inputs: Vec<_> = [("pixel_values", file.as_path())].into_iter().chain(others.iter().copied()).collect();
+            let rows = session.encode_image(self.image_encoder.as_deref(), &inputs)?;
+            images.push(session.add_rows(&rows)?);
+        }
+        Ok(place_images(tokens, token, &images)?)
+    }
+}
+
+/// `NAME=FILE` in its parts.
+fn named(given: &str) -> Result<(&str, &Path)> {
+    let parts = given.split_once('=').filter(|(name, file)| !name.is_empty() && !file.is_empty());
+    let Some((name, file)) = parts else {
+        let what = format!("`--image-input {given}` names no file");
+        return Err(UserError::error(what, "write it as `--image-input NAME=FILE`"));
+    };
+    Ok((name, Path::new(file)))
+}

@@ -1,0 +1,269 @@
+//! `genie chat`: a conversation at the terminal.
+//!
+//! The messages are the conversation; the cache follows them. Each reply is asked for with all messages, and only what the
+//! cache does not hold is processed: the new message, or what follows an edited one.
+
+mod command;
+mod help;
+mod input;
+mod screen;
+
+use std::path::Path;
+
+use anyhow::Result;
+use chat_template::{Message, named};
+use open_genie::{Bundle, Conversation, Reply, StopReason, chat_template};
+
+use crate::args::{
+    BackendArgs, BundleArgs, ChatArgs, GrammarArgs, LongContextArgs, LoraArgs, PolicyArg, SocArgs, SpeculationArgs,
+    ThreadArgs, number, read_bundle,
+};
+use crate::commands::run::{self, SamplerArgs};
+use crate::exit::ExitStatus;
+use crate::printer::Printer;
+use command::Command;
+use input::{Input, Line};
+use screen::Screen;
+
+/// Tokens of a reply, if no flag and no config says how many.
+const MAX_TOKENS: usize = 512;
+
+/// Flags of `genie chat`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The first message; without one it is asked for.
+    #[arg(long, short, allow_hyphen_values = true)]
+    pub prompt: Option<String>,
+    /// Largest number of tokens of a reply [default: the config's; else 512].
+    #[arg(long, short = 'n', value_name = "TOKENS", value_parser = number::count_u32)]
+    pub max_tokens: Option<u32>,
+    /// Continue a conversation that `/save` kept.
+    #[arg(long, value_name = "DIR")]
+    pub restore: Option<std::path::PathBuf>,
+    #[command(flatten)]
+    pub bundle: BundleArgs,
+    #[command(flatten)]
+    pub chat: ChatArgs,
+    #[command(flatten)]
+    pub sampler: SamplerArgs,
+    #[command(flatten)]
+    pub backend: BackendArgs,
+    #[command(flatten)]
+    pub soc: SocArgs,
+    /// Planner policy.
+    #[arg(long, value_enum, default_value_t)]
+    pub policy: PolicyArg,
+    #[command(flatten)]
+    pub long_context: LongContextArgs,
+    #[command(flatten)]
+    pub grammar: GrammarArgs,
+    #[command(flatten)]
+    pub lora: LoraArgs,
+    #[command(flatten)]
+    pub speculation: SpeculationArgs,
+    #[command(flatten)]
+    pub threads: ThreadArgs,
+}
+
+/// What the loop works with.
+struct Chat<'a> {
+    args: &'a Args,
+    printer: &'a Printer,
+    screen: Screen<'a>,
+    conversation: Conversation,
+    last: Option<Reply>,
+}
+
+/// Talks until `/exit`, Ctrl-D or a signal.
+pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
+    let bundle = args.bundle.read(&args.backend, printer)?;
+    let conversation = open(args, bundle, printer)?;
+    let mut chat = Chat { args, printer, screen: Screen::new(printer), conversation, last: None };
+    if let Some(folder) = &args.restore {
+        chat.restore(folder)?;
+    } else if let Some(system) = args.chat.system() {
+        chat.conversation.push(system);
+    }
+    let mut input = Input::new(printer)?;
+    chat.screen.welcome(chat.conversation.session(), input.is_terminal());
+    if let Some(prompt) = &args.prompt {
+        chat.screen.echo(prompt);
+        chat.say(prompt)?;
+    }
+    loop {
+        if printer.interrupt().received().is_some() || !printer.has_reader() {
+            break;
+        }
+        let text = match input.read()? {
+            Line::Text(text) => text,
+            Line::Nothing => continue,
+            Line::End => break,
+        };
+        match Command::parse(&text) {
+            None => chat.say(&text)?,
+            Some(Ok(Command::Exit)) => break,
+            Some(Ok(command)) => {
+                if let Err(error) = chat.execute(command, &mut input) {
+                    printer.failure(&error);
+                }
+            }
+            Some(Err(why)) => printer.info(why),
+        }
+    }
+    printer.interrupt().check()?;
+    Ok(ExitStatus::Done)
+}
+
+fn open(args: &Args, bundle: Bundle, printer: &Printer) -> Result<Conversation> {
+    let template = match args.chat.template(&bundle)? {
+        Some(template) => template,
+        None => {
+            printer.info(
+                "note: the bundle has no chat template: messages are given as they are; `--chat-template` sets one",
+            );
+            named("plain", Default::default()).map_err(open_genie::Error::from)?
+        }
+    };
+    let options = args.threads.apply(args.soc.apply(args.backend.options()?)).policy(args.policy.into());
+    let limit = bundle.config().max_num_tokens();
+    let mut options = args.speculation.apply(args.long_context.apply(options));
+    if let Some(grammar) = args.grammar.read()? {
+        options = options.grammar(grammar);
+    }
+    let mut session = bundle.open(&options)?.into_session()?;
+    args.lora.apply(&mut session)?;
+    session.start_with_sampler(run::sampler(session.sampler().clone(), &args.sampler)?);
+    session.set_max_tokens(args.max_tokens.map(|n| n as usize).or(limit).or(Some(MAX_TOKENS)));
+    Ok(Conversation::new(session, template))
+}
+
+impl Chat<'_> {
+    /// A message of the user's, and the reply to it. What does not fit is taken back.
+    fn say(&mut self, text: &str) -> Result<()> {
+        self.conversation.push(Message::user(text));
+        if let Err(error) = self.answer(false) {
+            self.conversation.messages_mut().pop();
+            self.printer.failure(&error);
+        }
+        Ok(())
+    }
+
+    /// Replies to the messages there are and makes the reply one of them.
+    fn answer(&mut self, again: bool) -> Result<()> {
+        let deferred = self.printer.interrupt().defer();
+        let stop = self.conversation.session().stop_handle();
+        deferred.stop_with(move || stop.stop());
+        let mut generation = if again { self.conversation.reply_again()? } else { self.conversation.reply()? };
+        let mut part = self.screen.reply();
+        for token in &mut generation {
+            part.write(&token?.text)?;
+            if !self.printer.has_reader() {
+                break;
+            }
+        }
+        part.end()?;
+        let reply = generation.stop_here();
+        drop(deferred);
+        if reply.stop == StopReason::Aborted {
+            // Ctrl-C ended the reply, not the chat; other signals end both.
+            self.printer.interrupt().forgive();
+        }
+        self.conversation.push(Message::assistant(reply.text.clone()));
+        self.screen.after(self.conversation.session(), &reply);
+        self.last = Some(reply);
+        Ok(())
+    }
+
+    fn execute(&mut self, command: Command, input: &mut Input) -> Result<()> {
+        match command {
+            Command::Help => self.printer.info(help::TEXT),
+            Command::Clear => {
+                let system = self.conversation.messages().first().filter(|m| m.role() == "system").cloned();
+                self.conversation.clear()?;
+                self.conversation.messages_mut().extend(system);
+                self.printer.info("the conversation is forgotten");
+            }
+            Command::System(text) => {
+                let messages = self.conversation.messages_mut();
+                if messages.first().is_some_and(|m| m.role() == "system") {
+                    messages.remove(0);
+                }
+                if !text.is_empty() {
+                    messages.insert(0, Message::system(text));
+                }
+            }
+            Command::Regenerate => {
+                if !self.drop_reply() {
+                    self.printer.info("there is no reply to generate again");
+                    return Ok(());
+                }
+                self.answer(true)?;
+            }
+            Command::Undo => match self.undo() {
+                Some(_) => self.printer.info(format_args!("{} messages are left", self.conversation.messages().len())),
+                None => self.printer.info("there is nothing to undo"),
+            },
+            Command::Edit => match self.undo() {
+                Some(text) => input.prefill(text),
+                None => self.printer.info("there is no message to edit"),
+            },
+            Command::Save(folder) => {
+                let report = self.conversation.save(&folder)?;
+                if let Some(why) = report.without_genie {
+                    self.printer.info(format_args!("saved without Genie's files: {why}"));
+                }
+                self.printer.info(format_args!("saved in `{folder}`; `genie chat --restore {folder}` continues"));
+            }
+            Command::Load(folder) => self.restore(Path::new(&folder))?,
+            Command::Set(name, value) => self.set(&name, &value)?,
+            Command::Stats => match &self.last {
+                Some(reply) => run::stats(self.printer, reply),
+                None => self.printer.info("there is no reply yet"),
+            },
+            Command::Model(path) => {
+                let bundle = read_bundle(Path::new(&path), &self.args.backend, self.printer)?;
+                let messages = self.conversation.messages().to_vec();
+                let mut conversation = open(self.args, bundle, self.printer)?;
+                *conversation.messages_mut() = messages;
+                self.conversation = conversation;
+                self.printer.info(format_args!("the conversation goes on with `{path}`"));
+            }
+            Command::Exit => {}
+        }
+        Ok(())
+    }
+
+    fn restore(&mut self, folder: &Path) -> Result<()> {
+        let report = self.conversation.restore(folder)?;
+        if let Some(note) = report.note {
+            self.printer.info(format_args!("warning: {note}"));
+        }
+        self.screen.messages(self.conversation.messages())?;
+        Ok(())
+    }
+
+    /// Takes the last reply away; `false` if there is none.
+    fn drop_reply(&mut self) -> bool {
+        self.conversation.messages_mut().pop_if(|message| message.role() == "assistant").is_some()
+    }
+
+    /// Takes the last message of the user's and the reply to it away, and returns its text.
+    fn undo(&mut self) -> Option<String> {
+        self.drop_reply();
+        let message = self.conversation.messages_mut().pop_if(|message| message.role() == "user")?;
+        message.text()
+    }
+
+    fn set(&mut self, name: &str, value: &str) -> Result<()> {
+        if name == "max-tokens" || name == "n" {
+            let n: usize =
+                value.parse().map_err(|_| anyhow::anyhow!("`/set {name} {value}`: expected a whole number"))?;
+            self.conversation.session_mut().set_max_tokens(Some(n));
+            return Ok(());
+        }
+        let flags = SamplerArgs::of_pair(name, value)?;
+        let settings = run::sampler(self.conversation.session().sampler().clone(), &flags)?;
+        self.conversation.session_mut().set_sampler(settings);
+        Ok(())
+    }
+}

@@ -1,0 +1,114 @@
+//! Kinds of graphs that `genie compile` makes: each bundle runs, on the graphs it is meant to, with the plain bundle's tokens.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use assert_cmd::cargo::CommandCargoExt;
+use compiler::Family;
+use compiler::testmodel::TestModel;
+use serde_json::{Value, json};
+
+fn genie(folder: &Path, args: &[&str]) -> Output {
+    let mut command = Command::cargo_bin("genie").unwrap();
+    command.current_dir(folder).env("GENIE_CACHE", folder.join("cache")).env_remove("GENIE_LOG");
+    command.args(args).stdin(Stdio::null()).output().unwrap()
+}
+
+fn done(folder: &Path, args: &[&str]) -> Output {
+    let output = genie(folder, args);
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    output
+}
+
+/// A model whose heads fill a tile.
+fn model(folder: &Path, family: Family) {
+    let model = TestModel { head_dim: 32, ..TestModel::tiny(family) };
+    model.write(&folder.join("model")).unwrap();
+}
+
+fn compile<'a>(bundle: &'a str, flags: &[&'a str]) -> Vec<&'a str> {
+    let plain = ["compile", "model", "-o", bundle, "--ar", "1,8", "--cl", "64", "--precision", "f32", "-q"];
+    [&plain, flags].concat()
+}
+
+fn run(folder: &Path, bundle: &str) -> Value {
+    let ids = (0..21).map(|i| (i * 7 % 50 + 3).to_string()).collect::<Vec<_>>().join(",");
+    let args = ["run", "-c", bundle, "--prompt-tokens", &ids, "-n", "6", "--greedy", "--json"];
+    serde_json::from_slice(&done(folder, &args).stdout).unwrap()
+}
+
+fn manifest(folder: &Path, bundle: &str) -> Value {
+    serde_json::from_slice(&std::fs::read(folder.join(bundle).join("manifest.json")).unwrap()).unwrap()
+}
+
+#[test]
+fn each_kind_gives_the_plain_bundles_tokens() {
+    for family in [Family::Llama, Family::Qwen3, Family::Gemma2] {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        model(folder, family);
+        done(folder, &compile("plain", &[]));
+        let plain = run(folder, "plain");
+        assert!(manifest(folder, "plain")["options"].get("kinds").is_none());
+        let cases: [(&str, &[&str], Value); 8] = [
+            ("rows", &["--rows-only", "8", "--splits", "mono"], json!({"rows-only": [8]})),
+            ("rows_cut", &["--rows-only", "8", "--layers-per-split", "1"], json!({"rows-only": [8]})),
+            ("head", &["--lmhead-ar", "1"], json!({"head": [1]})),
+            ("from", &["--cache-update", "scatter-from"], json!({"cache": "scatter-from"})),
+            (
+                "each",
+                &["--cache-update", "scatter-each", "--rows-only", "8"],
+                json!({"rows-only": [8], "cache": "scatter-each"}),
+            ),
+            ("weight", &["--lmhead-weight-input"], json!({"head-weight-input": true})),
+            ("embeds", &["--inputs-embeds", "--splits", "decoder-lmhead"], json!({"embeddings-input": true})),
+            ("tiles", &["--native-kv", "--splits", "lut-decoder-lmhead"], json!({"native-kv": true})),
+        ];
+        for (bundle, flags, kinds) in cases {
+            done(folder, &compile(bundle, flags));
+            let reply = run(folder, bundle);
+            assert_eq!(reply["tokens"], plain["tokens"], "{family:?} {bundle}");
+            assert_eq!(manifest(folder, bundle)["options"]["kinds"], kinds, "{bundle}");
+        }
+        let executed = |bundle: &str| run(folder, bundle)["executed"].to_string();
+        // All but the last token on rows alone; the head of one row behind the wide decoder.
+        assert_eq!(executed("rows"), r#"[["ar8_cl64_1_of_1",3],["ar1_cl64_1_of_1",6]]"#);
+        assert!(!executed("head").contains("ar8_cl64_2_of_2") && executed("head").contains("ar8_cl64_1_of_2"));
+        let inputs = |bundle: &str| String::from_utf8(done(folder, &["inspect", bundle, "--tensors"]).stdout).unwrap();
+        assert!(inputs("each").contains("cache_index"), "{}", inputs("each"));
+        assert!(inputs("weight").contains("lm_head_weight"), "{}", inputs("weight"));
+        assert!(inputs("embeds").contains("inputs_embeds") && !inputs("embeds").contains("input_ids"));
+        // The doctor reads each of them without an error.
+        for (bundle, ..) in [("rows", ()), ("each", ()), ("weight", ()), ("embeds", ()), ("tiles", ())] {
+            done(folder, &["doctor", bundle]);
+        }
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused_with_its_flag() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    model(folder, Family::Llama);
+    let cases: [(&[&str], &str); 5] = [
+        (
+            &["--rows-only", "4"],
+            "AR-4 for graphs of cache rows only: expected one of the widths that are compiled, 1, 8",
+        ),
+        (&["--rows-only", "1,8"], "no graph gives logits"),
+        (&["--lmhead-ar", "1", "--splits", "mono"], "layout `mono` has no split for it"),
+        (&["--lmhead-ar", "8"], "the LM head's widths 8 leave steps of AR-1 without logits"),
+        (&["--inputs-embeds", "--splits", "lut-decoder-lmhead"], "no split with the embedding table"),
+    ];
+    for (flags, want) in cases {
+        let output = genie(folder, &compile("refused", flags));
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && text.contains(want), "{flags:?}: {text}");
+        assert!(!folder.join("refused").exists());
+    }
+    // A file of the bundle that has gone is named.
+    done(folder, &compile("weight", &["--lmhead-weight-input"]));
+    std::fs::remove_file(folder.join("weight/lm_head_weight.raw")).unwrap();
+    let text = String::from_utf8_lossy(&genie(folder, &["run", "-c", "weight", "-p", "a"]).stderr).into_owned();
+    assert!(text.contains("lm_head_weight.raw") && text.contains("does not exist"), "{text}");
+}

@@ -1,0 +1,91 @@
+//! Grammars from the command line: flags, the config's key, faults with their places and codes.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use assert_cmd::cargo::CommandCargoExt;
+use serde_json::Value;
+
+/// `genie run` on the demo model, with its own cache folder.
+fn run(cache: &Path, args: &[&str]) -> Output {
+    let mut command = Command::cargo_bin("genie").unwrap();
+    command
+        .env("GENIE_CACHE", cache)
+        .env_remove("GENIE_LOG")
+        .arg("run")
+        .args(args)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+fn stderr(output: &Output) -> &str {
+    std::str::from_utf8(&output.stderr).unwrap()
+}
+
+#[test]
+fn every_flag_constrains_the_reply() {
+    let cache = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = cache.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let schema = r#"{"type":"object","properties":{"a":{"enum":["x","y"]}},"required":["a"],"additionalProperties":false,
+        "x-guidance":{"whitespace_flexible":false}}"#;
+    let rules = "root ::= \"yes\" | \"no\"";
+    let (schema_file, rules_file) = (file("s.json", schema), file("r.ebnf", rules));
+    let lark_file = file("g.lark", "start: WORD \"!\"\nWORD: /[a-z]{3}/");
+    let json = ["{\"a\":\"x\"}", "{\"a\":\"y\"}"];
+    let yes_or_no = ["yes", "no"];
+    let cases: [(&[&str], &[&str]); 8] = [
+        (&["--json-schema", schema], &json),
+        (&["-j", &schema_file], &json),
+        (&["--json-schema-file", &schema_file], &json),
+        (&["--grammar", rules], &yes_or_no),
+        (&["--grammar", &rules_file], &yes_or_no),
+        (&["--grammar-file", &rules_file], &yes_or_no),
+        (&["--regex", "(yes|no)"], &yes_or_no),
+        (&["--lark", &lark_file], &[]),
+    ];
+    for (flags, replies) in cases {
+        let output = run(cache.path(), &[&["-p", "ROMEO:", "--json", "--seed", "4"], flags].concat());
+        assert_eq!(output.status.code(), Some(0), "{flags:?}: {}", stderr(&output));
+        let record: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let text = record["text"].as_str().unwrap();
+        if replies.is_empty() {
+            assert!(text.len() == 4 && text.ends_with('!'), "{flags:?}: {text}");
+        } else {
+            assert!(replies.contains(&text), "{flags:?}: {text}");
+        }
+        assert!(["eos", "grammar-end"].contains(&record["stop"].as_str().unwrap()), "{record}");
+    }
+}
+
+#[test]
+fn faults_are_reported_with_place_and_code() {
+    let cache = tempfile::tempdir().unwrap();
+    let cases: [(&[&str], &str, i32); 6] = [
+        (
+            &["--grammar", "root ::= foo"],
+            "the ebnf grammar is malformed at line 1, column 10: the rule `foo` is not defined",
+            1,
+        ),
+        (&["--regex", "[a-z"], "the regex grammar is malformed at line 1, column 1: unclosed character class", 1),
+        (&["--json-schema", "{\"type\":"], "the json-schema grammar is malformed at line 1, column 8: ", 1),
+        (&["--json-schema", "{\"type\":\"foo\"}"], "the json-schema grammar cannot be used: ", 1),
+        (&["--grammar", "/nonexistent"], "cannot read the grammar `/nonexistent`", 1),
+        (&["--regex", "a", "--grammar", "b"], "cannot be used with", 2),
+    ];
+    for (flags, said, code) in cases {
+        let output = run(cache.path(), &[&["-p", "x"], flags].concat());
+        assert_eq!(output.status.code(), Some(code), "{flags:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(said), "{flags:?}: {}", stderr(&output));
+    }
+    let output = run(cache.path(), &["-p", "x", "--json", "--regex", "[a-z"]);
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("invalid-grammar") || {
+            String::from_utf8_lossy(&output.stdout).contains("invalid-grammar")
+        }
+    );
+}
