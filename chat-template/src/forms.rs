@@ -31,7 +31,7 @@ impl Forms {
     pub(crate) fn alternatives(self, chat: &Chat) -> Vec<Self> {
         let calls =
             chat.messages.iter().any(|message| message.members().get("tool_calls").is_some_and(Value::is_array));
-        let null = chat.messages.iter().any(|message| !message.members().get("content").is_some_and(|c| !c.is_null()));
+        let null = chat.messages.iter().any(|message| message.members().get("content").is_none_or(Value::is_null));
         let mut all = vec![self];
         if calls {
             all.push(Self { arguments_as_text: true, ..self });

@@ -75,7 +75,7 @@ fn time_is_in_pythons_format() {
 }
 
 #[test]
-fn what_a_template_says_is_told() {
+fn what_a_template_says_is_reported() {
     let template =
         ChatTemplate::new("{% if messages[0].role == 'system' %}{{ raise_exception('no ' ~ 'system') }}{% endif %}ok")
             .unwrap();

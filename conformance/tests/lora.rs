@@ -109,7 +109,8 @@ fn check(what: &str, engine: &mut Engine, tokens: &[TokenId], expected: &[Vec<f6
 /// All strengths of two adapters against the merged model, from one bundle.
 fn check_switching(what: &str, place: &Place, engine: &mut Engine, tolerance: f64) {
     let tokens = tokens(30);
-    let cases: [(&[(&str, Option<f32>)], [f64; 2]); 6] = [
+    type Case<'a> = (&'a [(&'a str, Option<f32>)], [f64; 2]);
+    let cases: [Case<'_>; 6] = [
         (&[], [0.0, 0.0]),
         (&[("adapter0", None)], [1.0, 0.0]),
         (&[("adapter1", Some(0.5))], [0.0, 0.5]),
@@ -365,7 +366,8 @@ fn sections_of_groups_and_adapters_are_handed_over_in_order() {
     engine.apply_lora(&[("c", None)]).unwrap();
     engine.apply_lora(&[("a", None)]).unwrap();
     assert_eq!(given(&mut engine), of(&["c", "g", "a"]));
-    let cases: [(&[(&str, Option<f32>)], &str); 4] = [
+    type Case<'a> = (&'a [(&'a str, Option<f32>)], &'a str);
+    let cases: [Case<'_>; 4] = [
         (&[], "LoRA adapter `a` has replaced parts of the context binaries"),
         (&[("a", None), ("b", None)], "LoRA adapters `a` and `b` cannot be applied at once"),
         (&[("b", Some(0.5))], "LoRA adapter `b` has no strength"),

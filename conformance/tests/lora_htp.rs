@@ -45,7 +45,8 @@ fn the_emulator_switches_adapters() {
         let mut engine = Engine::open(config.engine(), &backends::htp(&BackendOptions::default())).unwrap();
         let tokens: Vec<u32> = (0..24).map(|i| (i * 37 + 11) % 250).collect();
         let ids: Vec<TokenId> = tokens.iter().copied().map(TokenId).collect();
-        let cases: [(&[(&str, Option<f32>)], [f64; 2]); 4] = [
+        type Case<'a> = (&'a [(&'a str, Option<f32>)], [f64; 2]);
+        let cases: [Case<'_>; 4] = [
             (&[], [0.0, 0.0]),
             (&[("poet", None)], [1.0, 0.0]),
             (&[("lawyer", Some(0.5))], [0.0, 0.5]),

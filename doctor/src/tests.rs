@@ -414,7 +414,7 @@ const CHANGES: &[Change] = &[
         c.info_mut(0).htp_graphs.push(None);
     }, &["image-encoder"]),
     ("a weight as an input", |c| head_weight(c, VOCAB * 2), &["head-weight-input"]),
-    ("a weight's file cut short", |c| head_weight(c, 7), &["head-weight-input", "head-weight-file"]),
+    ("a weight's file cut short", |c| head_weight(c, 7), &["head-weight-file", "head-weight-input"]),
     ("a head for AR-1 only", |c| { split(c); c.info_mut(1).graphs.pop(); }, &["narrow-head"]),
     ("a binary twice", |c| {
         c.bundle_mut().binaries.push(binary("copy.bin", vec![graph(1, 64)]));

@@ -263,7 +263,9 @@ pub(crate) fn decode(encoding: QuantParams, bytes: &[u8]) -> Result<Vec<f32>, En
 
 /// A program's function that writes the embedding of a token.
 #[derive(Clone)]
-pub struct EmbeddingCallback(Arc<dyn Fn(TokenId, &mut [f32]) + Send + Sync>);
+pub struct EmbeddingCallback(Arc<WriteRow>);
+
+type WriteRow = dyn Fn(TokenId, &mut [f32]) + Send + Sync;
 
 impl EmbeddingCallback {
     /// The function is given the token and a row of zeros to fill; it may be called from any thread.

@@ -81,8 +81,8 @@ impl ImageEncoder {
             given.push(encoded(tensor, file, &info.name)?);
         }
         let mut made: Vec<Buffer> = info.outputs.iter().map(|tensor| Buffer::zeroed(tensor.size_bytes())).collect();
-        let mut session = graph.session();
         let failed = |source: qnn_api::Error| EngineError::Execute { graph: info.name.clone(), source: source.into() };
+        let mut session = graph.session();
         for (i, buffer) in given.iter().enumerate() {
             session.input(i, buffer.bytes()).map_err(failed)?;
         }
@@ -90,7 +90,6 @@ impl ImageEncoder {
             session.output(i, buffer.bytes_mut()).map_err(failed)?;
         }
         session.run().map_err(failed)?;
-        drop(session);
         let output = features(&info)?;
         let tensor = &info.outputs[output];
         let width = tensor.dims.last().copied().unwrap_or(1);

@@ -86,11 +86,11 @@ fn conversations_of_a_batch_go_on_side_by_side() {
     let text = |list: [&str; 2]| list.map(str::to_owned);
     assert!(ask(&mut parts, &text(["a ", "the "]), SentenceCode::Begin).is_empty());
     let whole = ask(&mut parts, &text(["b", "longer"]), SentenceCode::End);
-    for number in 0..2 {
+    for (number, found) in whole.iter().enumerate() {
         let mut alone = open();
         alone.query(&text(["a ", "the "])[number], SentenceCode::Begin).into_reply().unwrap();
         let reply = alone.query(&text(["b", "longer"])[number], SentenceCode::End).into_reply().unwrap();
-        assert_eq!(whole[number], reply.tokens.iter().map(|t| t.0).collect::<Vec<_>>());
+        assert_eq!(*found, reply.tokens.iter().map(|t| t.0).collect::<Vec<_>>());
     }
     // Another number is refused, a query of one starts from nothing.
     let error = parts.query(Prompt::Batch(&turns[0][..1]), SentenceCode::Complete).into_reply().unwrap_err();

@@ -198,10 +198,8 @@ fn unknown_flags_get_good_advice_or_none() {
     let folder = tempfile::tempdir().unwrap();
     for (flag, wanted, unwanted) in [
         ("--stop", "tip: set `stop-sequence` in `genie_config.json`", "--top-p"),
-        ("--system", "tip: write the system prompt into the prompt", "--system-lib"),
         ("--n-predict", "tip: use `--max-tokens`", "--penalize"),
         ("--temperature=0.5", "tip: use `--temp`", "similar"),
-        ("--json-schema", "unexpected argument '--json-schema' found", "tip: a similar"),
         ("--priority", "unexpected argument '--priority' found", "tip: a similar"),
         ("--promt", "tip: a similar argument exists: '--prompt'", "stop-sequence"),
         ("--prompt_file", "tip: a similar argument exists: '--prompt-file'", "stop-sequence"),

@@ -182,7 +182,7 @@ fn numbers(list: &Value) -> Vec<u32> {
 }
 
 /// `spec-dec: draft_len 3 n_generated 4 n_accepted 4 n_past 10`.
-fn accepted(line: &String) -> usize {
+fn accepted(line: &str) -> usize {
     let mut words = line.split_whitespace().skip_while(|word| *word != "n_accepted");
     words.nth(1).unwrap().parse().unwrap()
 }

@@ -83,7 +83,7 @@ fn every_recorded_stream_is_repeated() {
             ran.extend(step["executions"].as_array().into_iter().flatten().cloned());
         }
         let found: Vec<(String, usize)> =
-            session.steps().runs().into_iter().map(|(graph, n)| (graph.to_string(), n as usize)).collect();
+            session.steps().runs().into_iter().map(|(graph, n)| (graph.to_string(), n)).collect();
         assert_eq!(found, graphs(&Value::Array(ran)), "{name}");
         let queries = case["profile"].as_array().unwrap().iter().filter(|e| e["num-prompt-tokens"].is_u64());
         for (event, (n_prompt, n_generated)) in queries.zip(counts) {

@@ -28,8 +28,8 @@ fn a_reply_with_drafts_is_the_reply_without() {
     let plain = ask(&[]);
     assert_eq!((plain.get("speculation"), plain.get("executed-second")), (None, None));
     // The demo drafts for itself: every token is accepted.
-    let demo = std::fs::read_dir(cache.path()).unwrap().map(|entry| entry.unwrap().path());
-    let demo = demo.filter(|path| path.join("genie_config.json").is_file()).next().expect("the demo's bundle");
+    let mut demo = std::fs::read_dir(cache.path()).unwrap().map(|entry| entry.unwrap().path());
+    let demo = demo.find(|path| path.join("genie_config.json").is_file()).expect("the demo's bundle");
     let itself = format!("draft:{}", demo.display());
     for more in
         [&["--spec", "lookup"][..], &["--spec", "lookup", "--draft-len", "3", "--ngram", "2"], &["--spec", &itself]]

@@ -158,7 +158,8 @@ fn a_template_stays_whole_where_a_long_text_is_cut() {
 
 #[test]
 fn what_cannot_be_encoded_is_refused_by_name() {
-    let edits: [(&str, fn(&mut Value), &str, &str); 5] = [
+    type Edit = (&'static str, fn(&mut Value), &'static str, &'static str);
+    let edits: [Edit; 5] = [
         ("abcdefghijklmnopq", |_| (), "the text has 17 tokens, but the encoder takes at most 16", "context-exceeded"),
         (
             "a",

@@ -350,7 +350,6 @@ impl Run {
                 match kv.import(&image) {
                     Ok(()) => {
                         self.model.turn();
-                        self.model.moved();
                         (self.kv, self.setup.mode) = (kv, to % 4);
                         self.unseen += 1;
                     }

@@ -130,13 +130,13 @@ mod tests {
         let place = |tokens: &[u32], images: &[Range<u32>]| {
             place_images(&ids(tokens), TokenId(9), images).map_err(|e| e.to_string())
         };
-        assert_eq!(place(&[1, 9, 2], &[100..103]).unwrap(), ids(&[1, 100, 101, 102, 2]));
-        assert_eq!(place(&[9, 9, 9, 2], &[100..103]).unwrap(), ids(&[100, 101, 102, 2]));
+        assert_eq!(place(&[1, 9, 2], std::slice::from_ref(&(100..103))).unwrap(), ids(&[1, 100, 101, 102, 2]));
+        assert_eq!(place(&[9, 9, 9, 2], std::slice::from_ref(&(100..103))).unwrap(), ids(&[100, 101, 102, 2]));
         assert_eq!(place(&[9, 1, 9, 9], &[100..103, 103..105]).unwrap(), ids(&[100, 101, 102, 1, 103, 104]));
         assert_eq!(place(&[1, 2], &[]).unwrap(), ids(&[1, 2]));
         let missing = "the prompt has image token 9 in 0 places, expected 1, as many as there are images";
-        assert_eq!(place(&[1, 2], &[100..103]).unwrap_err(), missing);
+        assert_eq!(place(&[1, 2], std::slice::from_ref(&(100..103))).unwrap_err(), missing);
         let short = "2 image tokens in a row (token 9), but the image has 3 rows: expected 1 or 3";
-        assert_eq!(place(&[9, 9, 1], &[100..103]).unwrap_err(), short);
+        assert_eq!(place(&[9, 9, 1], std::slice::from_ref(&(100..103))).unwrap_err(), short);
     }
 }

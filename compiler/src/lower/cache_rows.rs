@@ -73,6 +73,12 @@ impl<T> SharedInputs<T> {
     }
 }
 
+/// Keys and values.
+type Rows<T> = (TensorValue<T>, TensorValue<T>);
+
+/// The weights that make keys and values, and the norm of the keys.
+type Projections<'a, T> = (&'a Linear<TensorValue<T>>, &'a Linear<TensorValue<T>>, Option<&'a TensorValue<T>>);
+
 /// Keys and values of the rows `h`, as outputs of the graph.
 pub(super) fn new_rows<S: GraphSink>(
     spec: &ModelSpec,
@@ -80,8 +86,8 @@ pub(super) fn new_rows<S: GraphSink>(
     graph: &mut Composer<S>,
     (shared, strengths): (&SharedInputs<S::Tensor>, Option<&lora::Strengths<S::Tensor>>),
     h: &TensorValue<S::Tensor>,
-    (k, v, k_norm): (&Linear<TensorValue<S::Tensor>>, &Linear<TensorValue<S::Tensor>>, Option<&TensorValue<S::Tensor>>),
-) -> Result<(TensorValue<S::Tensor>, TensorValue<S::Tensor>)> {
+    (k, v, k_norm): Projections<'_, S::Tensor>,
+) -> Result<Rows<S::Tensor>> {
     let ModelSpec { n_kv_heads, head_dim, .. } = *spec;
     let at = |part: &str| format!("model_layers_{layer}_self_attn_{part}");
     let k = lora::linear(graph, &at("k_proj"), h, k, strengths)?;
@@ -105,8 +111,8 @@ pub(super) fn with_past<S: GraphSink>(
     past: usize,
     graph: &mut Composer<S>,
     shared: &SharedInputs<S::Tensor>,
-    (k, v): (TensorValue<S::Tensor>, TensorValue<S::Tensor>),
-) -> Result<(TensorValue<S::Tensor>, TensorValue<S::Tensor>)> {
+    (k, v): Rows<S::Tensor>,
+) -> Result<Rows<S::Tensor>> {
     if past == 0 {
         return Ok((k, v));
     }

@@ -288,10 +288,11 @@ impl Dialog {
         if n_past + n_new > limit && !self.model.shifts_context() {
             return Err(Overflow::ContextExceeded { n_past, n_new, limit }.into());
         }
+        // Before the cache is taken back: it is the history that tells what is kept of the reply.
+        self.begin_grammar(code, new);
         if code == SentenceCode::Rewind && !self.can_keep(plan.keep)? {
             plan = QueryPlan { keep: 0, input: new.to_vec(), replay: None };
         }
-        self.begin_grammar(code, new);
         let paused = self.paused.take().filter(|_| code == SentenceCode::Resume);
         let reply_text = paused.unwrap_or_else(|| ReplyText::new(&self.tokenizer));
         self.control.take(); // a signal from before this query is stale

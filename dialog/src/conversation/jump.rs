@@ -35,7 +35,7 @@ impl Decoding<'_> {
                     reply.query.n_uncounted += forced.len() - 1;
                 }
                 // In libGenie a jump may be the last token that the limit allows.
-                if !drawn.is_over() && !(genie && n_wanted == 1) {
+                if !(drawn.is_over() || genie && n_wanted == 1) {
                     drawn.draw(reply, n_past + tokens.len(), logits);
                 }
             }

@@ -156,7 +156,7 @@ impl Lanes {
         if has_started && !self.rules.own_context && self.n_rows + n_new > *limit {
             return self.full(reply, self.rules.whole_texts).map(Some);
         }
-        let model = model.sequences().ok_or_else(|| several_sequences())?;
+        let model = model.sequences().ok_or_else(several_sequences)?;
         let inputs: Vec<SeqTokens<'_>> =
             live.iter().zip(&tokens).map(|(&i, tokens)| SeqTokens { seq: self.list[i].seq, tokens }).collect();
         let places: Vec<usize> = inputs

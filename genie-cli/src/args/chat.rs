@@ -26,7 +26,7 @@ impl ChatArgs {
         let Some(choice) = &self.chat_template else { return Ok(bundle.chat_template()?) };
         let folder = bundle.config().base();
         let file = Path::new(choice);
-        // A path is told from a name by what is there.
+        // What is there is a path, everything else a name.
         if file.exists() || choice.contains(['/', '\\']) || choice.ends_with(".jinja") {
             return Ok(Some(find::in_file(file, Some(folder)).map_err(open_genie::Error::from)?));
         }

@@ -15,10 +15,10 @@ use chat_template::{Message, named};
 use open_genie::{Bundle, Conversation, Reply, StopReason, chat_template};
 
 use crate::args::{
-    BackendArgs, BundleArgs, ChatArgs, GrammarArgs, LongContextArgs, LoraArgs, PolicyArg, SocArgs, SpeculationArgs,
-    ThreadArgs, number, read_bundle,
+    BackendArgs, BundleArgs, ChatArgs, GrammarArgs, LongContextArgs, LoraArgs, PolicyArg, SamplerArgs, SocArgs,
+    SpeculationArgs, ThreadArgs, number, read_bundle,
 };
-use crate::commands::run::{self, SamplerArgs};
+use crate::commands::run;
 use crate::exit::ExitStatus;
 use crate::printer::Printer;
 use command::Command;
@@ -132,7 +132,7 @@ fn open(args: &Args, bundle: Bundle, printer: &Printer) -> Result<Conversation> 
     }
     let mut session = bundle.open(&options)?.into_session()?;
     args.lora.apply(&mut session)?;
-    session.start_with_sampler(run::sampler(session.sampler().clone(), &args.sampler)?);
+    session.start_with_sampler(args.sampler.apply(session.sampler().clone())?);
     session.set_max_tokens(args.max_tokens.map(|n| n as usize).or(limit).or(Some(MAX_TOKENS)));
     Ok(Conversation::new(session, template))
 }
@@ -262,7 +262,7 @@ impl Chat<'_> {
             return Ok(());
         }
         let flags = SamplerArgs::of_pair(name, value)?;
-        let settings = run::sampler(self.conversation.session().sampler().clone(), &flags)?;
+        let settings = flags.apply(self.conversation.session().sampler().clone())?;
         self.conversation.session_mut().set_sampler(settings);
         Ok(())
     }

@@ -1,35 +1,31 @@
 //! `genie run`: generates text from a prompt.
 
+mod flags;
 mod messages;
+mod prompt;
 mod stream;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use anyhow::{Context, Error, Result};
-use clap::ValueEnum;
+use anyhow::{Error, Result};
 use engine::profile::{EventTimes, GraphTimes};
 use engine::{GraphProfile, ModeKind, StepLog};
-use genie_types::TokenId;
 use open_genie::{
-    Bundle, Grammar, PrefixCacheOptions, Reply, SamplerSettings, SaveFormat, SentenceCode, Session, StopReason,
-    StreamReply,
+    Bundle, Grammar, PrefixCacheOptions, Reply, SaveFormat, SentenceCode, Session, StopReason, StreamReply,
 };
 use qnn_api::ProfileLevel;
 use serde_json::{Value, json};
 
-use crate::args::EmbeddingFile;
-use crate::args::number;
-use crate::args::{
-    BackendArgs, BundleArgs, ChatArgs, GrammarArgs, ImageArgs, LongContextArgs, LoraArgs, PolicyArg, SocArgs,
-    SpeculationArgs, ThreadArgs, warn_of_nominal_costs,
-};
+use crate::args::warn_of_nominal_costs;
 use crate::exit::ExitStatus;
 use crate::failure::{Partial, UserError};
 use crate::interrupt::Interrupted;
 use crate::outfile;
 use crate::printer::Printer;
-use crate::prompt_text::{self, Role};
+pub use flags::Args;
+use flags::GraphProfileArg;
 use messages::Messages;
+use prompt::Prompt;
 use stream::{End, Manner, Streamed, stream};
 
 /// Genie's status of a query that failed.
@@ -37,201 +33,9 @@ const QUERY_FAILED: i32 = -6;
 /// Default of `--max-tokens` with the demo.
 const DEMO_MAX_TOKENS: u32 = 200;
 
-/// Flags of `genie run`.
-#[derive(clap::Args)]
-pub struct Args {
-    /// The prompt.
-    #[arg(long, short, allow_hyphen_values = true, conflicts_with_all = ["prompt_file", "prompt_tokens"])]
-    pub prompt: Option<String>,
-    /// Read the prompt from a file, or from stdin with `-`.
-    #[arg(long, short = 'f', value_name = "FILE", conflicts_with = "prompt_tokens")]
-    pub prompt_file: Option<PathBuf>,
-    /// Keep control tokens that are written in the prompt, such as `<|eot_id|>`, as text: for text that others wrote.
-    #[arg(long, conflicts_with = "prompt_tokens")]
-    pub no_parse_special: bool,
-    /// Token ids instead of text; the BOS token is put before them, as in Genie's token queries.
-    #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = number::count_u32)]
-    pub prompt_tokens: Option<Vec<u32>>,
-    /// Several prompts at once, one in each line of a file (`-` for stdin). Each line of the output is led by its prompt's number,
-    /// `1| `.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "prompt_file", "prompt_tokens", "streams", "save", "restore"])]
-    pub prompts: Option<PathBuf>,
-    /// Rows of embeddings instead of text, for models that take them: a raw file of little-endian numbers. TYPE is `float32`
-    /// [default], `native` (the type of the graphs' input), `ufixed8`, `ufixed16`, `sfixed8` or `sfixed16`.
-    #[arg(long, value_name = "FILE[,TYPE[,SCALE,OFFSET]]", conflicts_with_all = ["prompt", "prompt_file", "prompt_tokens"])]
-    pub embedding_file: Option<EmbeddingFile>,
-    /// Largest number of tokens to generate [default: the config's; else 200 for the demo; else until the context is full;
-    /// with `--save` at most half of what the context still holds, so that a next turn fits].
-    #[arg(long, short = 'n', value_name = "TOKENS", value_parser = number::count_u32)]
-    pub max_tokens: Option<u32>,
-    /// Give the prompt as it is, also where the bundle has a chat template.
-    #[arg(long, conflicts_with_all = ["chat_template", "system"])]
-    pub raw: bool,
-    #[command(flatten)]
-    pub chat: ChatArgs,
-    /// Generate N replies at once, which begin with the prompt's likeliest first tokens. Each line is led by its reply's number,
-    /// `1| `; a dialog that is saved goes on with the first [default: those of the config's `multistream`].
-    #[arg(long, value_name = "N", value_parser = number::at_least_one)]
-    pub streams: Option<usize>,
-    /// A first token that is less likely begins no reply.
-    #[arg(long, value_name = "P", value_parser = number::real, requires = "streams")]
-    pub p_threshold: Option<f32>,
-    #[command(flatten)]
-    pub bundle: BundleArgs,
-    /// Print one JSON line at the end instead of streaming text: tokens, text, stop reason, executed graphs and KPIs.
-    #[arg(long)]
-    pub json: bool,
-    /// Print time to first token (ms) and token rates (tokens/s) to stderr at the end.
-    #[arg(long)]
-    pub stats: bool,
-    /// Write the times and rates of loading and of the query to a new file, in the JSON format of Genie's profiles.
-    #[arg(long, value_name = "FILE")]
-    pub profile: Option<PathBuf>,
-    /// Include the backend's per-graph timings under `graphs`. Adds overhead.
-    #[arg(long, value_enum, value_name = "LEVEL", requires = "profile")]
-    pub graph_profile: Option<GraphProfileArg>,
-    #[command(flatten)]
-    pub grammar: GrammarArgs,
-    #[command(flatten)]
-    pub sampler: SamplerArgs,
-    #[command(flatten)]
-    pub images: ImageArgs,
-    #[command(flatten)]
-    pub backend: BackendArgs,
-    #[command(flatten)]
-    pub soc: SocArgs,
-    /// Planner policy.
-    #[arg(long, value_enum, default_value_t)]
-    pub policy: PolicyArg,
-    #[command(flatten)]
-    pub long_context: LongContextArgs,
-    #[command(flatten)]
-    pub lora: LoraArgs,
-    #[command(flatten)]
-    pub speculation: SpeculationArgs,
-    #[command(flatten)]
-    pub threads: ThreadArgs,
-    #[command(flatten)]
-    pub saved: SavedArgs,
-}
-
-/// How detailed the backend's timings are.
-#[derive(Clone, Copy, ValueEnum)]
-pub enum GraphProfileArg {
-    /// One time per graph execution.
-    Basic,
-    /// Times of nodes as well.
-    Detailed,
-}
-
-/// What is kept between runs, and the layout of the cache.
-#[derive(clap::Args, Default, Clone)]
-pub struct SavedArgs {
-    /// Save the dialog into this folder at the end: Genie's files, and a snapshot with checksums.
-    #[arg(long, value_name = "DIR")]
-    pub save: Option<PathBuf>,
-    /// Continue a dialog that this program or Genie saved.
-    #[arg(long, value_name = "DIR")]
-    pub restore: Option<PathBuf>,
-    /// Treat the prompt as the whole conversation: rewind to the prefix that it shares with the restored dialog.
-    #[arg(long, requires = "restore")]
-    pub rewind: bool,
-    /// Keep the caches of prompts in this folder, and start from the longest stored prefix of the prompt.
-    #[arg(long, value_name = "DIR")]
-    pub prefix_cache: Option<PathBuf>,
-    /// Size limit of the prefix cache, in MiB.
-    #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = number::mebibytes, requires = "prefix_cache")]
-    pub prefix_cache_mib: u64,
-    /// Shortest prefix to store, in tokens.
-    #[arg(long, alias = "prefix-min", value_name = "TOKENS", default_value_t = 128, value_parser = number::count, requires = "prefix_cache")]
-    pub prefix_min_tokens: usize,
-    /// Layout of the KV cache [default: the bundle's].
-    #[arg(long, value_name = "smart-mask|shift-concat|pointer-shift|native-kv")]
-    pub kv_mode: Option<String>,
-    /// Load each context binary when one of its graphs is to run, and free it when another's is.
-    #[arg(long)]
-    pub dynamic_load: bool,
-}
-
-/// Sampler settings that override the config's.
-#[derive(clap::Args, Default, Clone)]
-pub struct SamplerArgs {
-    /// Temperature; 0 always takes the most likely token [default: the config's].
-    #[arg(long, value_parser = number::real)]
-    pub temp: Option<f32>,
-    /// Keep the K most likely tokens; 0 keeps all [default: the config's].
-    #[arg(long, value_name = "K", value_parser = number::count_u32)]
-    pub top_k: Option<u32>,
-    /// Keep the most likely tokens up to this total probability; 1 keeps all [default: the config's].
-    #[arg(long, value_name = "P", value_parser = number::real)]
-    pub top_p: Option<f32>,
-    /// Seed of the random numbers; -1 for a new one in each run [default: the config's].
-    #[arg(long, allow_negative_numbers = true, value_parser = number::seed)]
-    pub seed: Option<i32>,
-    /// Always take the most likely token.
-    #[arg(long)]
-    pub greedy: bool,
-    /// Divide the logits of recent tokens by this; 1 is off [default: the config's].
-    #[arg(long, value_name = "R", value_parser = number::real)]
-    pub repetition_penalty: Option<f32>,
-    /// Number of recent tokens that are penalised [default: the config's, else 64].
-    #[arg(long, value_name = "N", value_parser = number::count_u32)]
-    pub penalize_last_n: Option<u32>,
-}
-
-/// The prompt, as text or token ids.
-enum Prompt {
-    Text(String),
-    Tokens(Vec<TokenId>),
-    /// The file's bytes, until the model is there to say what they are.
-    File(Vec<u8>),
-    Embeddings(Vec<f32>),
-    Batch(Vec<String>),
-}
-
-impl SamplerArgs {
-    /// The flag of a name without its dashes, such as `temp`, with its value.
-    pub(super) fn of_pair(name: &str, value: &str) -> Result<Self> {
-        #[derive(clap::Parser)]
-        struct Alone {
-            #[command(flatten)]
-            sampler: SamplerArgs,
-        }
-        let parsed = <Alone as clap::Parser>::try_parse_from(["/set", &format!("--{name}={value}")]);
-        parsed.map(|alone| alone.sampler).map_err(|e| {
-            let text = e.to_string();
-            let first = text.lines().next().unwrap_or_default();
-            Error::msg(first.strip_prefix("error: ").unwrap_or(first).replace("--", ""))
-        })
-    }
-}
-
-impl Prompt {
-    /// Bytes become rows.
-    fn with_rows(self, args: &Args, session: &Session) -> Result<Self> {
-        let (Self::File(bytes), Some(file)) = (&self, &args.embedding_file) else { return Ok(self) };
-        let rows = match file.dtype.decode(bytes)? {
-            Some(rows) => rows,
-            None => session.decode_embeddings(bytes)?,
-        };
-        Ok(Self::Embeddings(rows))
-    }
-
-    fn lent(&self, args: &Args) -> open_genie::Prompt<'_> {
-        match self {
-            Self::Text(text) if args.no_parse_special => open_genie::Prompt::Plain(text),
-            Self::Text(text) => open_genie::Prompt::Text(text),
-            Self::Tokens(tokens) => open_genie::Prompt::Tokens(tokens),
-            Self::Batch(texts) => open_genie::Prompt::Batch(texts),
-            Self::Embeddings(rows) => open_genie::Prompt::Embeddings(rows),
-            Self::File(_) => open_genie::Prompt::Embeddings(&[]),
-        }
-    }
-}
-
 /// Opens the bundle or the demo, runs the query, streams the reply, reports.
 pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
-    let prompt = prompt(args, printer).map_err(|error| match args.json {
+    let prompt = Prompt::read(args, printer).map_err(|error| match args.json {
         true => Partial::error(unanswered(&error), error),
         false => error,
     })?;
@@ -278,25 +82,9 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
         keep_room: args.saved.save.is_some() && args.max_tokens.is_none(),
         several: args.prompts.is_some() || args.streams.is_some() || session.bundle().config().kind() == "multistream",
     };
-    let prompt = with_images(args, &mut session, prompt)?;
+    let prompt = prompt.with_images(args, &mut session)?;
     let streamed = stream(manner, printer, &deferred, &mut session, prompt.lent(args));
     end(args, printer, &mut session, graphs.as_ref(), streamed, messages)
-}
-
-/// The prompt with its images, if it has any: then as ids, for which stop sequences do not apply.
-fn with_images(args: &Args, session: &mut Session, prompt: Prompt) -> Result<Prompt> {
-    if !args.images.any() {
-        return Ok(prompt);
-    }
-    let tokens = match prompt {
-        Prompt::Text(text) => session.tokens_of(&text)?,
-        Prompt::Tokens(tokens) => tokens,
-        Prompt::File(_) | Prompt::Embeddings(_) | Prompt::Batch(_) => {
-            let hint = "put the images' rows among those of `--embedding-file`, or give one prompt of text";
-            return Err(UserError::error("images belong to a prompt of text or of token ids", hint));
-        }
-    };
-    Ok(Prompt::Tokens(args.images.place(session, &tokens)?))
 }
 
 /// Reports, writes what is to be kept, and prints the record of `--json`, also of a reply that was not completed.
@@ -425,7 +213,7 @@ fn open(
     let model = bundle.open(&options)?;
     warn_of_nominal_costs(&model, model.calibration_mismatch(), printer)?;
     let mut session = model.into_session()?;
-    session.start_with_sampler(sampler(session.sampler().clone(), &args.sampler)?);
+    session.start_with_sampler(args.sampler.apply(session.sampler().clone())?);
     if let Some(n) = args.streams {
         session.set_streams(n, args.p_threshold.unwrap_or(0.0))?;
     }
@@ -461,62 +249,6 @@ fn kv_mode(name: &str) -> Result<ModeKind> {
         let known: Vec<&str> = ModeKind::ALL.iter().map(ModeKind::name).collect();
         UserError::error(format!("unknown cache mode `{name}`"), format!("use one of {}", known.join(", ")))
     })
-}
-
-fn prompt(args: &Args, printer: &Printer) -> Result<Prompt> {
-    if let Some(tokens) = &args.prompt_tokens {
-        return Ok(Prompt::Tokens(tokens.iter().copied().map(TokenId).collect()));
-    }
-    if let Some(file) = &args.prompts {
-        let text = prompt_text::read(file, Role::Prompt, printer)?;
-        return Ok(Prompt::Batch(text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()));
-    }
-    if let Some(file) = &args.embedding_file {
-        let read = std::fs::read(&file.path);
-        let bytes = read.with_context(|| format!("cannot read the embeddings `{}`", file.path.display()))?;
-        return Ok(Prompt::File(bytes));
-    }
-    if let Some(text) = &args.prompt {
-        if text.is_empty() && args.saved.restore.is_none() {
-            printer.info("note: the prompt is empty: the model begins by itself");
-        }
-        return Ok(Prompt::Text(text.clone()));
-    }
-    match &args.prompt_file {
-        Some(path) => Ok(Prompt::Text(prompt_text::read(path, Role::Prompt, printer)?)),
-        None => Err(UserError::error(
-            "no prompt",
-            "use `--prompt TEXT`, `--prompt-file FILE` (`-` for stdin) or `--prompt-tokens IDS`",
-        )),
-    }
-}
-
-/// The config's sampler settings with the flags' overrides.
-pub(super) fn sampler(mut settings: SamplerSettings, args: &SamplerArgs) -> Result<SamplerSettings> {
-    if let Some(temp) = args.temp {
-        settings = settings.with_temp(temp)?;
-    }
-    if let Some(k) = args.top_k {
-        settings = settings.with_top_k(k as usize);
-    }
-    if let Some(p) = args.top_p {
-        settings = settings.with_top_p(p)?;
-    }
-    if let Some(seed) = args.seed {
-        settings = settings.with_seed((seed != -1).then_some(seed.cast_unsigned()));
-    }
-    if args.greedy {
-        // Under policy `genie` the config's `greedy` has no effect; the flag has.
-        settings = settings.with_greedy(true).with_temp(0.0)?;
-    }
-    if args.repetition_penalty.is_some() || args.penalize_last_n.is_some() {
-        let mut penalty = settings.penalty().clone();
-        penalty.repetition = args.repetition_penalty.unwrap_or(penalty.repetition);
-        penalty.last_n =
-            args.penalize_last_n.map_or(if penalty.last_n == 0 { 64 } else { penalty.last_n }, |n| n as usize);
-        settings = settings.with_penalty(penalty)?;
-    }
-    Ok(settings)
 }
 
 /// What is said of the reply on stderr.

@@ -151,11 +151,6 @@ impl ByHead {
         n
     }
 
-    /// The cache moved: the next eviction scores all rows.
-    pub fn forget_queues(&mut self) {
-        self.heads.iter_mut().for_each(|head| head.queue.clear());
-    }
-
     pub fn clear(&mut self) {
         self.heads.iter_mut().for_each(|head| (head.rows.clear(), head.queue.clear()).0);
         self.owner = None;

@@ -209,11 +209,6 @@ impl Model {
         self.expire();
     }
 
-    /// Another cache took the rows.
-    pub fn moved(&mut self) {
-        self.groups.iter_mut().filter_map(|g| g.scored.as_mut()).for_each(ByHead::forget_queues);
-    }
-
     pub fn expire(&mut self) {
         for group in &mut self.groups {
             if let Some((size, sinks)) = group.window {

@@ -189,7 +189,7 @@ fn keys_of_one_family_are_used_or_refused_by_name() {
             Family::Granite,
             "residual_scale",
             Some(F32(-1.0)),
-            "`granite.residual_scale` in `FILE` is -1, expected a number above 0",
+            "`granite.residual_scale` in `FILE` is -1.0, expected a number above 0",
         ),
         (Family::Granite, "rope.scaling.finetuned", Some(Bool(false)), "is false, expected true"),
         (Family::Granite, "attention.sliding_window", Some(U32(8)), "is 8, expected 0"),
@@ -244,7 +244,7 @@ fn absent_keys_of_a_family_have_the_values_of_its_files() {
     {
         let draft = TestModel { layers, ..TestModel::tiny(family) }.gguf(Matrices::F32).unwrap();
         let found = model(&draft).unwrap().spec.factors.scores;
-        assert_eq!(found, f64::from(scalar).sqrt().recip(), "{family} of {layers} layers");
+        assert_eq!(found, scalar.sqrt().recip(), "{family} of {layers} layers");
     }
 }
 

@@ -220,9 +220,8 @@ fn a_layer_is_lowered_to_the_dataflow_that_backends_fuse() {
     let graph = &compiled.contexts[0][4];
     let ops: Vec<&str> = graph.nodes.iter().map(|n| n.op.as_str()).collect();
     let expected = "Reshape Reshape Gather RmsNorm \
-        FullyConnected Reshape RmsNorm Reshape Transpose FullyConnected Reshape RmsNorm Reshape Transpose \
-        FullyConnected Reshape Transpose \
-        RotaryEmbedding RotaryEmbedding Transpose Reshape Reshape Concat Concat \
+        FullyConnected Reshape RmsNorm Reshape Transpose RotaryEmbedding \
+        FullyConnected Reshape RmsNorm Reshape Transpose FullyConnected Reshape Transpose RotaryEmbedding Transpose Reshape Reshape Concat Concat \
         Reshape MatMul ElementWiseAdd Softmax MatMul Reshape Transpose Reshape FullyConnected Reshape ElementWiseAdd \
         RmsNorm FullyConnected FullyConnected Sigmoid ElementWiseMultiply ElementWiseMultiply FullyConnected Reshape \
         ElementWiseAdd RmsNorm FullyConnected Reshape";

@@ -6,7 +6,8 @@ use anyhow::Result;
 use chat_template::{Chat, ChatTemplate, Message};
 use open_genie::{Bundle, Reply, chat_template, read_messages, write_messages};
 
-use super::{Args, Prompt};
+use super::flags::Args;
+use super::prompt::Prompt;
 use crate::failure::UserError;
 use crate::printer::Printer;
 

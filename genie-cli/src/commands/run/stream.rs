@@ -42,8 +42,8 @@ impl Lines {
 
     /// What is left when the replies are over.
     fn finish(self, printer: &Printer) -> anyhow::Result<()> {
-        let left = self.unfinished.iter().enumerate().filter(|(_, line)| !line.is_empty());
-        left.map(|(number, line)| printer.data(&format!("{}| {line}\n", number + 1))).collect()
+        let mut left = self.unfinished.iter().enumerate().filter(|(_, line)| !line.is_empty());
+        left.try_for_each(|(number, line)| printer.data(&format!("{}| {line}\n", number + 1)))
     }
 }
 

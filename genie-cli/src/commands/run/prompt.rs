@@ -1,0 +1,89 @@
+//! What `genie run` asks: text, ids, rows of embeddings, or several texts.
+
+use anyhow::{Context, Result};
+use genie_types::TokenId;
+use open_genie::Session;
+
+use super::flags::Args;
+use crate::failure::UserError;
+use crate::printer::Printer;
+use crate::prompt_text::{self, Role};
+
+/// The prompt, as text or token ids.
+pub enum Prompt {
+    Text(String),
+    Tokens(Vec<TokenId>),
+    /// The file's bytes, until the model is there to say what they are.
+    File(Vec<u8>),
+    Embeddings(Vec<f32>),
+    Batch(Vec<String>),
+}
+
+impl Prompt {
+    /// Bytes become rows.
+    pub fn with_rows(self, args: &Args, session: &Session) -> Result<Self> {
+        let (Self::File(bytes), Some(file)) = (&self, &args.embedding_file) else { return Ok(self) };
+        let rows = match file.dtype.decode(bytes)? {
+            Some(rows) => rows,
+            None => session.decode_embeddings(bytes)?,
+        };
+        Ok(Self::Embeddings(rows))
+    }
+
+    /// The same for the library.
+    pub fn lent(&self, args: &Args) -> open_genie::Prompt<'_> {
+        match self {
+            Self::Text(text) if args.no_parse_special => open_genie::Prompt::Plain(text),
+            Self::Text(text) => open_genie::Prompt::Text(text),
+            Self::Tokens(tokens) => open_genie::Prompt::Tokens(tokens),
+            Self::Batch(texts) => open_genie::Prompt::Batch(texts),
+            Self::Embeddings(rows) => open_genie::Prompt::Embeddings(rows),
+            Self::File(_) => open_genie::Prompt::Embeddings(&[]),
+        }
+    }
+
+    /// The prompt of the flags.
+    pub fn read(args: &Args, printer: &Printer) -> Result<Prompt> {
+        if let Some(tokens) = &args.prompt_tokens {
+            return Ok(Prompt::Tokens(tokens.iter().copied().map(TokenId).collect()));
+        }
+        if let Some(file) = &args.prompts {
+            let text = prompt_text::read(file, Role::Prompt, printer)?;
+            return Ok(Prompt::Batch(text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()));
+        }
+        if let Some(file) = &args.embedding_file {
+            let read = std::fs::read(&file.path);
+            let bytes = read.with_context(|| format!("cannot read the embeddings `{}`", file.path.display()))?;
+            return Ok(Prompt::File(bytes));
+        }
+        if let Some(text) = &args.prompt {
+            if text.is_empty() && args.saved.restore.is_none() {
+                printer.info("note: the prompt is empty: the model begins by itself");
+            }
+            return Ok(Prompt::Text(text.clone()));
+        }
+        match &args.prompt_file {
+            Some(path) => Ok(Prompt::Text(prompt_text::read(path, Role::Prompt, printer)?)),
+            None => Err(UserError::error(
+                "no prompt",
+                "use `--prompt TEXT`, `--prompt-file FILE` (`-` for stdin) or `--prompt-tokens IDS`",
+            )),
+        }
+    }
+
+    /// The prompt with its images, if it has any: then as ids, for which stop sequences do not apply.
+    pub fn with_images(self, args: &Args, session: &mut Session) -> Result<Prompt> {
+        if !args.images.any() {
+            return Ok(self);
+        }
+        let tokens = match self {
+            Prompt::Text(text) => session.tokens_of(&text)?,
+            Prompt::Tokens(tokens) => tokens,
+            Prompt::File(_) | Prompt::Embeddings(_) | Prompt::Batch(_) => {
+                let hint = "put the images' rows among those of `--embedding-file`, or give one prompt of text";
+                return Err(UserError::error("images belong to a prompt of text or of token ids", hint));
+            }
+        };
+        Ok(Prompt::Tokens(args.images.place(session, &tokens)?))
+    }
+}
