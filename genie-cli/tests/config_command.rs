@@ -63,13 +63,13 @@ fn check_lists_findings_and_versions() {
     let odd = changed(place, |config| {
         htp(config)["batch-size"] = json!(4);
         htp(config)["poll"] = json!(true);
-        config["dialog"]["type"] = json!("eaglet");
+        config["dialog"]["harmony"] = json!({"type": "x"});
     });
     let odd = genie(place, &["config", "check", "-"], Some(&odd));
     let said = text(&odd.stdout);
     assert_eq!(odd.status.code(), Some(1), "{said}");
     for line in [
-        "unsupported  /dialog/type: dialog type `eaglet` is not yet supported",
+        "unsupported  /dialog/harmony: the harmony response format is not yet supported",
         "warning      /dialog/engine/backend/QnnHtp/batch-size: ignored: a step has one batch",
         "on host      /dialog/engine/backend/QnnHtp/poll: ignored: it has no effect on the embedded backend",
         "stdin: not usable with API 1.21",

@@ -151,7 +151,8 @@ fn every_recording_of_spd_is_repeated_until_libgenies_cache_is_wrong() {
                 // The rounds before are right; the log says how many tokens they gave, the first token came before them.
                 let rounds = texts(&step["log"]);
                 let given = |line: &&String| line.contains("n_accepted");
-                let n: usize = rounds.iter().filter(given).take(right.saturating_sub(1)).map(accepted).sum();
+                let n: usize =
+                    rounds.iter().filter(given).take(right.saturating_sub(1)).map(|line| accepted(line)).sum();
                 assert_eq!(said.texts.get(..n + 1), wanted.texts.get(..n + 1), "{what}: {n} tokens after the first");
                 n_parts += 1;
                 break;
