@@ -56,13 +56,14 @@ impl ForecastPrefix {
         Ok(Self { image, tokens })
     }
 
-    /// Writes the rows of a cache that holds one dialog as a prefix.
+    /// Writes the rows of a cache that holds one dialog as a prefix; the folder is made if there is none.
     ///
     /// # Errors
     /// [`StoreError::NoGenieForm`] for rows that libGenie's file cannot hold; [`StoreError::File`].
     pub fn write(dir: &Path, image: &KvImage, tokens: &[TokenId]) -> Result<(), StoreError> {
         let bytes = cache_file::to_bytes(image)?;
         let history: Vec<u8> = tokens.iter().flat_map(|token| token.0.to_le_bytes()).collect();
+        std::fs::create_dir_all(dir).map_err(StoreError::io("make folder", dir))?;
         let mut set = FileSet::new(dir);
         set.add_bytes(&names::old_cache(GenieFolder::new(dir).role), &bytes)?;
         set.add_bytes(HISTORY, &history)?;
