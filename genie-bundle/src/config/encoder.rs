@@ -369,7 +369,8 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named() {
-        let edits: [(&str, fn(&mut Value), &str); 5] = [
+        type Edit = (&'static str, fn(&mut Value), &'static str);
+        let edits: [Edit; 5] = [
             ("kind", |c| c["type"] = json!("image-encoder"), "/embedding/type: encoder type `image-encoder`"),
             ("size", |c| c["context"]["ctx-size"] = json!(0), "/embedding/context/ctx-size: expected at least 1"),
             ("unknown", |c| c["pool"] = json!(1), "/embedding/pool"),

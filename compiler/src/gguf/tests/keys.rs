@@ -240,7 +240,8 @@ fn absent_keys_of_a_family_have_the_values_of_its_files() {
     assert_eq!(local, Some(LocalRope::Columns { global_step: 1, local_step: 1 }));
     // Layers of SmolLM3 that do not rotate have no key.
     assert_eq!(spec(Family::SmolLm3, "vocab_size", None).rotated_layers, [true, true, true, false]);
-    for (family, layers, scalar) in [(Family::Gemma2, 46, 16.0), (Family::Gemma3, 62, 16.0), (Family::Gemma2, 4, 32.0)]
+    for (family, layers, scalar) in
+        [(Family::Gemma2, 46, 16.0_f64), (Family::Gemma3, 62, 16.0), (Family::Gemma2, 4, 32.0)]
     {
         let draft = TestModel { layers, ..TestModel::tiny(family) }.gguf(Matrices::F32).unwrap();
         let found = model(&draft).unwrap().spec.factors.scores;
