@@ -36,9 +36,9 @@ pub enum CacheUpdateArg {
     /// The client appends them to a past of CL - AR rows.
     #[default]
     Concat,
-    /// The graph writes them into a past of CL rows, from the slot `cache_index` [1] on.
+    /// The graph writes them into a past of CL rows, from the slot `cache_index [1]` on.
     ScatterFrom,
-    /// The graph writes each to its slot of `cache_index` [AR].
+    /// The graph writes each to its slot of `cache_index [AR]`.
     ScatterEach,
 }
 

@@ -26,8 +26,8 @@ pub struct ImageArgs {
     /// Context binary of the image encoder [default: the bundle's own].
     #[arg(long, value_name = "FILE", requires = "image")]
     pub image_encoder: Option<PathBuf>,
-    /// Token that stands for an image, as text or number [default: `<|image_pad|>`, `<image>`, `<image_soft_token>` or
-    /// `<|image|>`, whichever the tokenizer has].
+    /// Token that stands for an image, as text or number; by default `<|image_pad|>`, `<image>`, `<image_soft_token>` or
+    /// `<|image|>`, whichever the tokenizer has.
     #[arg(long, value_name = "TOKEN")]
     pub image_token: Option<String>,
 }

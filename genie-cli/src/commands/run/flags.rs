@@ -30,7 +30,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "prompt_file", "prompt_tokens", "streams", "save", "restore"])]
     pub prompts: Option<PathBuf>,
     /// Rows of embeddings instead of text, for models that take them: a raw file of little-endian numbers. TYPE is `float32`
-    /// [default], `native` (the type of the graphs' input), `ufixed8`, `ufixed16`, `sfixed8` or `sfixed16`.
+    /// (default), `native` (the type of the graphs' input), `ufixed8`, `ufixed16`, `sfixed8` or `sfixed16`.
     #[arg(long, value_name = "FILE[,TYPE[,SCALE,OFFSET]]", conflicts_with_all = ["prompt", "prompt_file", "prompt_tokens"])]
     pub embedding_file: Option<EmbeddingFile>,
     /// Largest number of tokens to generate [default: the config's; else 200 for the demo; else until the context is full;
