@@ -97,7 +97,10 @@ fn a_bundle_is_replaced_by_force_only_and_keeps_what_is_not_its_own() {
     // The saved dialog goes on, and nothing hidden is left.
     let args = ["run", "-c", "b", "--prompt-tokens", "7", "-n", "2", "--greedy", "--restore", "b/session"];
     assert!(done(place.run(&args)).contains("restored"));
-    assert_eq!(place.names("."), ["b", "model"]);
+    // The cache has a stamp of the weights if they were old enough for one.
+    let mut names = place.names(".");
+    names.retain(|name| name != "cache");
+    assert_eq!(names, ["b", "model"]);
 }
 
 /// Row 4: `compile -o ~/docs --force` deleted the folder, and the hint had led to it.
