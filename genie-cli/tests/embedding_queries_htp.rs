@@ -1,26 +1,17 @@
 //! Embedding queries with Qualcomm's library: rows of a recorded bundle's table give what its tokens give, and that is what
 //! libGenie was recorded to say.
 
-use std::path::{Path, PathBuf};
+mod recordings;
 
 use open_genie::{Options, PolicyChoice, Prompt, Session};
 use serde_json::{Value, json};
 
-fn golden() -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let named = std::env::var_os("GENIE_GOLDEN_DIR").map(PathBuf::from);
-    let folder = named.unwrap_or_else(|| {
-        let places = [root.join("../shared/golden"), root.join("../../shared/golden")];
-        places.iter().find(|p| p.is_dir()).unwrap_or(&places[0]).clone()
-    });
-    assert!(folder.is_dir(), "no recordings at `{}`: set GENIE_GOLDEN_DIR", folder.display());
-    folder.join("dialogs").canonicalize().unwrap()
-}
-
 #[test]
 #[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
 fn rows_of_the_recorded_table_are_its_tokens() {
-    let recorded: Value = serde_json::from_slice(&std::fs::read(golden().join("eaglet.json")).unwrap()).unwrap();
+    let recorded: Value =
+        serde_json::from_slice(&std::fs::read(recordings::folder().join("dialogs").join("eaglet.json")).unwrap())
+            .unwrap();
     let case = &recorded["cases"][0];
     let mut dialog = case["config"]["dialog"].clone();
     let mut engine = dialog["engine"].as_array().unwrap().iter().find(|e| e["role"] == "target").unwrap().clone();
@@ -28,7 +19,8 @@ fn rows_of_the_recorded_table_are_its_tokens() {
     dialog.as_object_mut().unwrap().remove("eaglet");
     (dialog["type"], dialog["engine"]) = (json!("basic"), engine);
     let here = tempfile::tempdir().unwrap();
-    std::os::unix::fs::symlink(golden().join("models"), here.path().join("models")).unwrap();
+    std::os::unix::fs::symlink(recordings::folder().join("dialogs").join("models"), here.path().join("models"))
+        .unwrap();
     let config = here.path().join("config.json");
     std::fs::write(&config, json!({"dialog": dialog}).to_string()).unwrap();
     let options = Options::new().policy(PolicyChoice::Genie);
@@ -38,7 +30,7 @@ fn rows_of_the_recorded_table_are_its_tokens() {
     // Eaglet's limit counts an empty first text.
     let said: String = case["steps"][0]["text"].as_array().unwrap().iter().map(|t| t.as_str().unwrap()).collect();
     assert!(!said.is_empty() && expected.text.starts_with(&said), "{:?} {said:?}", expected.text);
-    let table = std::fs::read(golden().join("models/eagle_target/emb.bin")).unwrap();
+    let table = std::fs::read(recordings::folder().join("dialogs").join("models/eagle_target/emb.bin")).unwrap();
     let width = by_text.embedding_row_width().unwrap();
     let numbers: Vec<f32> = table.chunks_exact(4).map(|x| f32::from_le_bytes(x.try_into().unwrap())).collect();
     let rows: Vec<f32> =

@@ -1,21 +1,16 @@
 //! Keys that save memory on a chip, with Qualcomm's library: the emulator refuses them, so the binaries are loaded without, and a
 //! warning names the key. libGenie ends there.
 
-use std::path::{Path, PathBuf};
+mod recordings;
+
 use std::process::{Command, Stdio};
 
 use assert_cmd::cargo::CommandCargoExt;
 use serde_json::{Value, json};
 
-fn golden() -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let named = std::env::var_os("GENIE_GOLDEN_DIR").map(PathBuf::from);
-    named.unwrap_or_else(|| root.join("../shared/golden")).join("fp16_split2")
-}
-
 /// The tokens of a run with those keys of `QnnHtp`, and what was said.
 fn run(keys: &Value) -> (Value, String) {
-    let (dir, folder) = (golden(), tempfile::tempdir().unwrap());
+    let (dir, folder) = (recordings::folder().join("fp16_split2"), tempfile::tempdir().unwrap());
     let mut config: Value =
         serde_json::from_str(&std::fs::read_to_string(dir.join("genie_config.json")).unwrap()).unwrap();
     for file in ["decoder.bin", "lmhead.bin", "tokenizer.json"] {

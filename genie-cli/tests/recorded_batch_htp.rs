@@ -1,20 +1,9 @@
 //! Batch queries with Qualcomm's library: what libGenie was recorded to give for bundles without a batch dimension.
 
-use std::path::{Path, PathBuf};
+mod recordings;
 
 use open_genie::{Options, PolicyChoice, SentenceCode, Session};
 use serde_json::Value;
-
-fn golden() -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let named = std::env::var_os("GENIE_GOLDEN_DIR").map(PathBuf::from);
-    let folder = named.unwrap_or_else(|| {
-        let places = [root.join("../shared/golden"), root.join("../../shared/golden")];
-        places.iter().find(|p| p.is_dir()).unwrap_or(&places[0]).clone()
-    });
-    assert!(folder.is_dir(), "no recordings at `{}`: set GENIE_GOLDEN_DIR", folder.display());
-    folder.join("dialogs").canonicalize().unwrap()
-}
 
 /// The prompts of a recorded call: `A=['..', '..']; CODE=0`, plain characters and `\xNN`.
 fn prompts(call: &str) -> Vec<String> {
@@ -33,9 +22,12 @@ fn prompts(call: &str) -> Vec<String> {
 #[test]
 #[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
 fn recorded_batches_of_plain_bundles_are_repeated() {
-    let recorded: Value = serde_json::from_slice(&std::fs::read(golden().join("batch.json")).unwrap()).unwrap();
+    let recorded: Value =
+        serde_json::from_slice(&std::fs::read(recordings::folder().join("dialogs").join("batch.json")).unwrap())
+            .unwrap();
     let here = tempfile::tempdir().unwrap();
-    std::os::unix::fs::symlink(golden().join("models"), here.path().join("models")).unwrap();
+    std::os::unix::fs::symlink(recordings::folder().join("dialogs").join("models"), here.path().join("models"))
+        .unwrap();
     let mut n_cases = 0;
     for case in recorded["cases"].as_array().unwrap() {
         let dialog = &case["config"]["dialog"];

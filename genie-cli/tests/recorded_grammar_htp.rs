@@ -3,23 +3,13 @@
 //! Where a recording is marked as what a correct engine says, tokens and executed graphs are equal. Elsewhere libGenie has lost
 //! the token before a jump, or refuses; the text up to there is equal, and the rest follows the grammar.
 
-use std::path::{Path, PathBuf};
+mod recordings;
+
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use assert_cmd::cargo::CommandCargoExt;
 use serde_json::Value;
-
-fn folder() -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let named = std::env::var_os("GENIE_GOLDEN_DIR").map(PathBuf::from);
-    let golden = named.unwrap_or_else(|| {
-        let places = [root.join("../shared/golden"), root.join("../../shared/golden")];
-        places.iter().find(|p| p.is_dir()).unwrap_or(&places[0]).clone()
-    });
-    let folder = golden.join("dialogs");
-    assert!(folder.is_dir(), "no recordings at `{}`: set GENIE_GOLDEN_DIR", folder.display());
-    folder
-}
 
 fn genie(args: &[String]) -> Output {
     let mut command = Command::cargo_bin("genie").unwrap();
@@ -88,7 +78,7 @@ fn run(config: &Path, prompt: &[String], more: &[String]) -> (Output, Value) {
 #[test]
 #[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
 fn recorded_replies_under_a_grammar_are_repeated() {
-    let recordings = folder();
+    let recordings = recordings::folder().join("dialogs");
     let text = std::fs::read_to_string(recordings.join("grammar.json")).unwrap();
     let document: Value = serde_json::from_str(&text).unwrap();
     let (mut n_equal, mut n_refused) = (0, 0);

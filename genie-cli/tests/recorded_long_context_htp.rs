@@ -1,22 +1,13 @@
 //! Long context with Qualcomm's library: what libGenie was recorded to say for windows, cache groups and scattered caches,
 //! through `genie run -c` and nothing else.
 
-use std::path::{Path, PathBuf};
+mod recordings;
+
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use assert_cmd::cargo::CommandCargoExt;
 use serde_json::Value;
-
-fn golden() -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let named = std::env::var_os("GENIE_GOLDEN_DIR").map(PathBuf::from);
-    let folder = named.unwrap_or_else(|| {
-        let places = [root.join("../shared/golden"), root.join("../../shared/golden")];
-        places.iter().find(|p| p.is_dir()).unwrap_or(&places[0]).clone()
-    });
-    assert!(folder.is_dir(), "no recordings at `{}`: set GENIE_GOLDEN_DIR", folder.display());
-    folder
-}
 
 fn json(path: &Path) -> Value {
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
@@ -71,7 +62,7 @@ fn concerns(config: &Value) -> bool {
 #[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
 fn every_recording_of_windows_groups_and_scatter_is_repeated() {
     let mut n_cases = 0;
-    for entry in std::fs::read_dir(golden()).unwrap() {
+    for entry in std::fs::read_dir(recordings::folder()).unwrap() {
         let dir = entry.unwrap().path();
         let (cases, own) = (dir.join("cases.json"), dir.join("genie_config.json"));
         if !cases.is_file() || !own.is_file() {

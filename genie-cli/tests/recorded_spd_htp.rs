@@ -4,26 +4,16 @@
 //! one position is attended in another one's slot. From there on its replies are not those of the model, and ours are held
 //! against `basic` alone.
 
-use std::path::{Path, PathBuf};
+mod recordings;
+
 use std::process::{Command, Stdio};
 
 use assert_cmd::cargo::CommandCargoExt;
 use open_genie::{BackendChoice, Options, PolicyChoice, SentenceCode, Session};
 use serde_json::{Value, json};
 
-fn golden() -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let named = std::env::var_os("GENIE_GOLDEN_DIR").map(PathBuf::from);
-    let folder = named.unwrap_or_else(|| {
-        let places = [root.join("../shared/golden"), root.join("../../shared/golden")];
-        places.iter().find(|p| p.is_dir()).unwrap_or(&places[0]).clone()
-    });
-    assert!(folder.is_dir(), "no recordings at `{}`: set GENIE_GOLDEN_DIR", folder.display());
-    folder.join("dialogs")
-}
-
 fn cases() -> Vec<Value> {
-    let text = std::fs::read_to_string(golden().join("spd.json")).unwrap();
+    let text = std::fs::read_to_string(recordings::folder().join("dialogs").join("spd.json")).unwrap();
     let cases = serde_json::from_str::<Value>(&text).unwrap()["cases"].as_array().unwrap().clone();
     cases.into_iter().filter(|case| case["config"]["dialog"]["type"] == "spd").collect()
 }
@@ -32,7 +22,9 @@ fn cases() -> Vec<Value> {
 fn bundle(config: &Value) -> tempfile::TempDir {
     fn absolute(value: &mut Value) {
         match value {
-            Value::String(text) if text.starts_with("models/") => *text = golden().join(&*text).display().to_string(),
+            Value::String(text) if text.starts_with("models/") => {
+                *text = recordings::folder().join("dialogs").join(&*text).display().to_string()
+            }
             Value::Array(items) => items.iter_mut().for_each(absolute),
             Value::Object(keys) => keys.values_mut().for_each(absolute),
             _ => {}

@@ -1,20 +1,9 @@
 //! Streams with Qualcomm's library: texts, callback codes, graphs and counts that libGenie was recorded to give, turn by turn.
 
-use std::path::{Path, PathBuf};
+mod recordings;
 
 use open_genie::{Options, PolicyChoice, SentenceCode, Session, TokenId};
 use serde_json::Value;
-
-fn golden() -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let named = std::env::var_os("GENIE_GOLDEN_DIR").map(PathBuf::from);
-    let folder = named.unwrap_or_else(|| {
-        let places = [root.join("../shared/golden"), root.join("../../shared/golden")];
-        places.iter().find(|p| p.is_dir()).unwrap_or(&places[0]).clone()
-    });
-    assert!(folder.is_dir(), "no recordings at `{}`: set GENIE_GOLDEN_DIR", folder.display());
-    folder.join("dialogs").canonicalize().unwrap()
-}
 
 /// Graphs in the order they ran, with how often in a row.
 fn graphs(executions: &Value) -> Vec<(String, usize)> {
@@ -32,9 +21,12 @@ fn graphs(executions: &Value) -> Vec<(String, usize)> {
 #[test]
 #[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
 fn every_recorded_stream_is_repeated() {
-    let recorded: Value = serde_json::from_slice(&std::fs::read(golden().join("multistream.json")).unwrap()).unwrap();
+    let recorded: Value =
+        serde_json::from_slice(&std::fs::read(recordings::folder().join("dialogs").join("multistream.json")).unwrap())
+            .unwrap();
     let here = tempfile::tempdir().unwrap();
-    std::os::unix::fs::symlink(golden().join("models"), here.path().join("models")).unwrap();
+    std::os::unix::fs::symlink(recordings::folder().join("dialogs").join("models"), here.path().join("models"))
+        .unwrap();
     let mut n_cases = 0;
     for case in recorded["cases"].as_array().unwrap() {
         if case["matches_a_correct_engine"] != true {

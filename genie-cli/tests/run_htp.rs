@@ -1,6 +1,8 @@
 //! `genie run` with Qualcomm's library on bundles made for libGenie.
 
-use std::path::{Path, PathBuf};
+mod recordings;
+
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use assert_cmd::cargo::CommandCargoExt;
@@ -12,12 +14,7 @@ const PROMPT: &str = "94,47,33,118,46";
 const TOKENS: [u64; 6] = [339, 53, 409, 53, 339, 53];
 
 fn golden(name: &str) -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let folder = std::env::var_os("GENIE_GOLDEN_DIR").map(PathBuf::from).unwrap_or_else(|| {
-        let places = [root.join("../shared/golden"), root.join("../../shared/golden")];
-        places.iter().find(|p| p.is_dir()).unwrap_or(&places[0]).clone()
-    });
-    let config = folder.join(name).join("genie_config.json");
+    let config = recordings::folder().join(name).join("genie_config.json");
     assert!(config.is_file(), "no golden bundle at `{}`: set GENIE_GOLDEN_DIR", config.display());
     config
 }

@@ -1,28 +1,21 @@
 //! Text encoders with Qualcomm's library: what libGenie was recorded to give, through `genie embed`.
 
-use std::path::{Path, PathBuf};
+mod recordings;
+
 use std::process::{Command, Stdio};
 
 use assert_cmd::cargo::CommandCargoExt;
 use serde_json::Value;
 
-fn golden() -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let named = std::env::var_os("GENIE_GOLDEN_DIR").map(PathBuf::from);
-    let folder = named.unwrap_or_else(|| {
-        let places = [root.join("../shared/golden"), root.join("../../shared/golden")];
-        places.iter().find(|p| p.is_dir()).unwrap_or(&places[0]).clone()
-    });
-    assert!(folder.is_dir(), "no recordings at `{}`: set GENIE_GOLDEN_DIR", folder.display());
-    folder.join("dialogs").canonicalize().unwrap()
-}
-
 #[test]
 #[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
 fn every_recorded_embedding_is_repeated() {
-    let recorded: Value = serde_json::from_slice(&std::fs::read(golden().join("embedding.json")).unwrap()).unwrap();
+    let recorded: Value =
+        serde_json::from_slice(&std::fs::read(recordings::folder().join("dialogs").join("embedding.json")).unwrap())
+            .unwrap();
     let here = tempfile::tempdir().unwrap();
-    std::os::unix::fs::symlink(golden().join("models"), here.path().join("models")).unwrap();
+    std::os::unix::fs::symlink(recordings::folder().join("dialogs").join("models"), here.path().join("models"))
+        .unwrap();
     let cases = recorded["cases"].as_array().unwrap();
     assert!(cases.len() >= 8, "{}", cases.len());
     for case in cases {

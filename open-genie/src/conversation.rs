@@ -4,7 +4,6 @@ use std::path::Path;
 
 use chat_template::{Chat, ChatTemplate, Message, TemplateError};
 use dialog::{RestoreReport, SaveReport, SentenceCode};
-use genie_types::TokenId;
 use serde_json::{Value, json};
 
 use crate::Error;
@@ -103,11 +102,7 @@ impl Conversation {
     /// reply drawn again; a rewind to the whole prompt would deliver the token drawn before.
     fn forget_reply(&mut self, prompt: &str) -> Result<(), Error> {
         let dialog = self.session.dialog_mut();
-        let bos = dialog.context().bos;
-        let mut tokens: Vec<TokenId> = dialog.tokenizer().encode(prompt)?;
-        if let Some(bos) = bos.filter(|bos| tokens.first() != Some(bos)) {
-            tokens.insert(0, bos);
-        }
+        let mut tokens = dialog.tokens_of_conversation(prompt).map_err(Error::Dialog)?;
         tokens.pop();
         if tokens.is_empty() {
             return self.session.reset();

@@ -220,15 +220,27 @@ impl Dialog {
         Ok(())
     }
 
-    fn start_text(&mut self, mut new: Vec<TokenId>, code: SentenceCode) -> Result<Generation<'_>, DialogError> {
-        // A rewind states the whole conversation, and text has no BOS of its own.
-        if code == SentenceCode::Rewind
-            && let Some(bos) = self.context.bos.filter(|b| new.first() != Some(b))
-        {
-            new.insert(0, bos);
-        }
+    fn start_text(&mut self, new: Vec<TokenId>, code: SentenceCode) -> Result<Generation<'_>, DialogError> {
+        // A rewind states the whole conversation.
+        let new = if code == SentenceCode::Rewind { self.with_bos(new) } else { new };
         let rules = self.rules.clone();
         self.begin(&new, code, rules)
+    }
+
+    /// The tokens of a text that states a whole conversation, as [`SentenceCode::Rewind`] takes it.
+    ///
+    /// # Errors
+    /// The tokenizer refuses the text.
+    pub fn tokens_of_conversation(&self, text: &str) -> Result<Vec<TokenId>, DialogError> {
+        Ok(self.with_bos(self.tokenizer.encode(text)?))
+    }
+
+    /// Text has no BOS of its own, unless it is written there.
+    fn with_bos(&self, mut tokens: Vec<TokenId>) -> Vec<TokenId> {
+        if let Some(bos) = self.context.bos.filter(|bos| tokens.first() != Some(bos)) {
+            tokens.insert(0, bos);
+        }
+        tokens
     }
 
     /// As [`token_query`](Self::token_query), one step at a time. A query that wants no reply is processed here.
@@ -290,7 +302,7 @@ impl Dialog {
         }
         // Before the cache is taken back: it is the history that tells what is kept of the reply.
         self.begin_grammar(code, new);
-        if code == SentenceCode::Rewind && !self.can_keep(plan.keep)? {
+        if code == SentenceCode::Rewind && !self.forget_or_clear(plan.keep)? {
             plan = QueryPlan { keep: 0, input: new.to_vec(), replay: None };
         }
         let paused = self.paused.take().filter(|_| code == SentenceCode::Resume);
@@ -416,7 +428,7 @@ impl Dialog {
     }
 
     /// Goes back to the first `keep` tokens; where long context has dropped what the next token needs, to none.
-    fn can_keep(&mut self, keep: usize) -> Result<bool, DialogError> {
+    fn forget_or_clear(&mut self, keep: usize) -> Result<bool, DialogError> {
         match self.forget_from(keep) {
             Err(DialogError::Engine(error)) if error.rows_are_gone() => {
                 self.forget_from(0)?;
@@ -562,11 +574,6 @@ impl Dialog {
     /// The tokenizer.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.tokenizer
-    }
-
-    /// The special tokens and sizes of the config.
-    pub fn context(&self) -> &ContextSettings {
-        &self.context
     }
 
     /// The sampler, for its seed and random state.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use chat_template::{ChatTemplate, Message, find, named};
+use chat_template::{ChatTemplate, Message, NAMED, find, named};
 use open_genie::{Bundle, chat_template};
 
 use crate::failure::UserError;
@@ -11,13 +11,17 @@ use crate::failure::UserError;
 /// The chat template and the system message.
 #[derive(clap::Args, Default, Clone)]
 pub struct ChatArgs {
-    /// Chat template: a Jinja file, or one of chatml, llama3, llama2, mistral, gemma, phi3, zephyr, granite, alpaca, vicuna
-    /// [default: the bundle's].
-    #[arg(long, value_name = "FILE|NAME")]
+    /// Chat template: a Jinja file, or the name of one.
+    #[arg(long, value_name = "FILE|NAME", help = template_help())]
     pub chat_template: Option<String>,
     /// Instructions to the model, before the first message.
     #[arg(long, visible_alias = "system-prompt", value_name = "TEXT", allow_hyphen_values = true)]
     pub system: Option<String>,
+}
+
+fn template_help() -> String {
+    let names: Vec<&str> = NAMED.iter().map(|(name, ..)| *name).collect();
+    format!("Chat template: a Jinja file, or one of {} [default: the bundle's]", names.join(", "))
 }
 
 impl ChatArgs {
