@@ -149,6 +149,11 @@ impl Decoding<'_> {
         self.verify_by(draft, |reply, _, logits| reply.sample(logits))
     }
 
+    /// Tokens of this reply so far.
+    pub fn n_delivered(&self) -> usize {
+        self.reply.query.tokens.len()
+    }
+
     /// How many tokens the reply may still get: up to its limit, or until the context is full.
     pub fn n_wanted(&self) -> usize {
         self.max_tokens().saturating_sub(self.reply.query.n_counted()).min(self.n_left())

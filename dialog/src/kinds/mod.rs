@@ -8,8 +8,10 @@ mod basic;
 mod lade;
 mod lookup;
 mod multistream;
+mod scripted;
 mod spd;
 mod ssd;
+mod time_budget;
 
 use engine::TokenModel;
 
@@ -23,6 +25,7 @@ pub use basic::Basic;
 pub use lade::{Lade, LadeSettings, UpdateMode};
 pub use lookup::{Lookup, LookupSettings};
 pub use multistream::MultiStream;
+pub use scripted::{Script, Scripted};
 pub use spd::Spd;
 pub use ssd::{BranchMode, Branches, Ssd, SsdSettings};
 
