@@ -78,7 +78,7 @@ pub use conversation::{Conversation, MESSAGES_FILE, read_messages, remove_messag
 pub use dialog::kinds::{LookupSettings, Script};
 pub use dialog::{
     DialogError, Grammar, GrammarError, GrammarKind, QueryKpis, Reply, RestoreNote, RestoreReport, SamplerCallback,
-    SamplerSettings, SaveFormat, SaveReport, SentenceCode, StopReason, StreamReply,
+    SamplerSettings, SaveFormat, SaveReport, SentenceCode, StopReason, StreamReply, WhiteSpace,
 };
 pub use encoder::{Encoder, TextEmbedding};
 pub use engine::{

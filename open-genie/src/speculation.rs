@@ -8,7 +8,8 @@ use std::str::FromStr;
 
 use dialog::DialogKind;
 use dialog::kinds::{
-    self, Basic, BranchMode, Branches, Lade, LadeSettings, Lookup, LookupSettings, Script, Scripted, Spd, Ssd, SsdSettings,
+    self, Basic, BranchMode, Branches, Lade, LadeSettings, Lookup, LookupSettings, Script, Scripted, Spd, Ssd,
+    SsdSettings,
 };
 use dialog::{DialogConfig, DialogError};
 use genie_types::TokenId;

@@ -107,7 +107,9 @@ mod tests {
     #[test]
     fn a_draft_is_right_as_often_as_wished() {
         let reply: Vec<TokenId> = (0..10_000).map(|i| TokenId(i % 50)).collect();
-        for (right_per_mille, least, most) in [(0, 0, 0), (500, 4_800, 5_200), (800, 7_850, 8_150), (1_000, 10_000, 10_000)] {
+        for (right_per_mille, least, most) in
+            [(0, 0, 0), (500, 4_800, 5_200), (800, 7_850, 8_150), (1_000, 10_000, 10_000)]
+        {
             let mut scripted = Scripted::new(Script { reply: reply.clone(), right_per_mille, draft_len: 7 });
             let draft = scripted.draft(0, reply.len(), 50);
             let right = draft.iter().zip(&reply).filter(|(a, b)| a == b).count();
