@@ -58,6 +58,7 @@
 
 mod buffer;
 mod cache;
+mod cache_memory;
 pub mod calibrate;
 pub mod config;
 mod context_shift;
