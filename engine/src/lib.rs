@@ -115,6 +115,7 @@ pub use grids::Grid;
 pub use image_encoder::{EmbeddingRows, ImageEncoder};
 pub use kvmanager::{
     Admission, ContextLimit, Eviction, HolePolicy, KeyScorer, ModeKind, Overflow, PlanError, Policy, SeqId,
+    check_shapes,
 };
 pub use load::Reading;
 pub use lora::{LoraModel, LoraSwitch};

@@ -87,8 +87,8 @@ mod tensor_buf;
 mod worker;
 
 pub use cache::{
-    GroupImage, HolePolicy, Keep, KvCache, KvImage, KvOptions, MovedBytes, OnRebind, Rebind, ScoredHead, ScoredRows,
-    SplitGuard, Step, VisibleColumn,
+    GroupImage, HolePolicy, Keep, KvCache, KvImage, KvOptions, MovedBytes, OnRebind, OwnRows, Rebind, ScoredHead,
+    ScoredRows, SplitGuard, Step, VisibleColumn, check_shapes,
 };
 pub use cells::{Cell, CellTable, RowMove, SeqId};
 pub use error::{KvError, Reason};

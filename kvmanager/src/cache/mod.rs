@@ -25,6 +25,7 @@
 //! | `UPDATE_OUTPUT` | [`Step::commit`]; going back is [`rewind`](KvCache::rewind) |
 //! | `UPDATE_AND_SET` | [`Step::then`] |
 
+mod convert;
 mod group_state;
 mod image;
 mod mask;
@@ -38,6 +39,7 @@ mod store;
 mod tests;
 mod views;
 
+pub use convert::{OwnRows, check_shapes};
 pub use image::{GroupImage, KvImage};
 pub use mask::VisibleColumn;
 pub use scored::{ScoredHead, ScoredRows};
