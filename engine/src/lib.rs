@@ -59,6 +59,7 @@
 mod batch_input;
 mod buffer;
 mod cache;
+mod cache_memory;
 pub mod calibrate;
 pub mod config;
 mod context_shift;
