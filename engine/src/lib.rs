@@ -56,8 +56,10 @@
 
 #![forbid(unsafe_code)]
 
+mod batch_input;
 mod buffer;
 mod cache;
+mod cache_memory;
 pub mod calibrate;
 pub mod config;
 mod context_shift;
@@ -78,6 +80,7 @@ pub mod image_encoder;
 mod input_writer;
 mod io;
 mod load;
+mod lockstep;
 pub mod lora;
 mod mask;
 pub mod model;
@@ -114,6 +117,7 @@ pub use grids::Grid;
 pub use image_encoder::{EmbeddingRows, ImageEncoder};
 pub use kvmanager::{
     Admission, ContextLimit, Eviction, HolePolicy, KeyScorer, ModeKind, Overflow, PlanError, Policy, SeqId,
+    check_shapes,
 };
 pub use load::Reading;
 pub use lora::{LoraModel, LoraSwitch};
