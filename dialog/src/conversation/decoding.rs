@@ -149,11 +149,6 @@ impl Decoding<'_> {
         self.verify_by(draft, |reply, _, logits| reply.sample(logits))
     }
 
-    /// Whether the most likely token is taken, and nothing drawn.
-    pub fn is_argmax(&self) -> bool {
-        self.reply.sampler.settings().is_argmax()
-    }
-
     /// Tokens of this reply so far.
     pub fn n_delivered(&self) -> usize {
         self.reply.query.tokens.len()

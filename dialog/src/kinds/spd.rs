@@ -6,17 +6,13 @@
 //!
 //! *By libGenie's rules* (those of the sampler) drafts have their full length also where the reply ends earlier, and the
 //! draft model processes the prompt before the target does and is level with it at the end of each reply. Otherwise it
-//! catches up when it is asked, and is asked less where that takes more time than it saves. Where tokens are drawn, which ones depends
-//! on where drafts begin: there rejected drafts are counted instead, so that a seed gives the same reply each time.
+//! catches up when it is asked, and is asked less where its tokens are rejected.
 //!
 //! *Source*: libGenie 1.21, docs/speculation.md.
-
-use std::time::Instant;
 
 use genie_types::TokenId;
 
 use super::backoff::Backoff;
-use super::time_budget::TimeBudget;
 use super::{DialogKind, Models};
 use crate::conversation::codes::{SentenceCode, StopReason};
 use crate::conversation::decoding::Decoding;
@@ -31,16 +27,13 @@ use crate::sampler::SamplerRules;
 pub struct Spd {
     draft_len: usize,
     draft: Draft,
-    /// By time, where the most likely tokens are taken.
-    budget: TimeBudget,
-    /// By count, where tokens are drawn.
     backoff: Backoff,
 }
 
 impl Spd {
     /// Drafts of this length; with 0 the target answers alone.
     pub fn new(draft_len: usize) -> Self {
-        Self { draft_len, draft: Draft::default(), budget: TimeBudget::default(), backoff: Backoff::default() }
+        Self { draft_len, draft: Draft::default(), backoff: Backoff::default() }
     }
 }
 
@@ -82,22 +75,12 @@ impl DialogKind for Spd {
             }
             return decoding.advance();
         }
-        let (by_time, began) = (decoding.is_argmax(), Instant::now());
-        let rests = match by_time {
-            true => !self.budget.may_draft(),
-            false => self.backoff.rests(),
-        };
-        if !as_genie && rests {
-            let stop = decoding.advance()?;
-            self.budget.plain(began.elapsed());
-            return Ok(stop);
+        if !as_genie && self.backoff.rests() {
+            return decoding.advance();
         }
         let most = if as_genie { decoding.n_left() } else { decoding.n_wanted() }.saturating_sub(1);
         decoding.draft(self.draft_len.min(most), &mut self.draft)?;
         let verified = decoding.verify_draft(&self.draft)?;
-        if !self.draft.tokens().is_empty() {
-            self.budget.round(began.elapsed(), verified.n_accepted + 1);
-        }
         self.backoff.saw(self.draft.tokens().len(), verified.n_accepted);
         Ok(verified.stop)
     }
@@ -111,7 +94,6 @@ impl DialogKind for Spd {
     }
 
     fn forget(&mut self) {
-        self.budget.forget_gains();
         self.backoff = Backoff::default();
     }
 }
