@@ -12,6 +12,7 @@ use crate::buffer::elements_mut;
 use crate::config::EngineConfig;
 use crate::embed::Embedder;
 use crate::extra_rows::ExtraRows;
+use crate::features::FeatureWriter;
 use crate::grids::Grids;
 use crate::io::{BufferRole, IoBuffers};
 use crate::mask::{Mask, MaskDtype};
@@ -30,6 +31,7 @@ struct InputWriter {
 enum Kind {
     Ids,
     Embeds(Box<Embedder>),
+    Features(FeatureWriter),
     Positions,
     Distances,
     Mask(Mask),
@@ -45,6 +47,8 @@ pub(crate) struct StepInputs<'a> {
     pub(crate) planned: &'a InferenceStep,
     /// Its real tokens, by column.
     pub(crate) tokens: &'a [TokenId],
+    /// Hidden states of another model for them, where the graphs take such.
+    pub(crate) features: &'a [f32],
     /// Inputs that libGenie writes wrong are written as it writes them.
     pub(crate) as_genie: bool,
 }
@@ -102,6 +106,9 @@ impl InputWriters {
                     InputRole::Embeds => {
                         Kind::Embeds(Box::new(embedder(graph, config, encoding()?, layout.vocab_size)?))
                     }
+                    InputRole::Features => {
+                        Kind::Features(FeatureWriter::new(layout.features_in.unwrap_or(0), encoding()?))
+                    }
                     // Strengths are written when they change.
                     InputRole::Alpha(_) | InputRole::Past(_) | InputRole::Wire(_) | InputRole::Weight(_) => continue,
                 };
@@ -158,7 +165,7 @@ impl InputWriters {
         step: &Step<'_>,
         fill: &StepInputs<'_>,
     ) -> Result<(), EngineError> {
-        let &StepInputs { variant, planned, tokens, as_genie } = fill;
+        let &StepInputs { variant, planned, tokens, features, as_genie } = fill;
         let ar = planned.ar();
         for &f in &self.by_variant[variant] {
             let InputWriter { buffer, kind } = &mut self.writers[f];
@@ -198,6 +205,7 @@ impl InputWriters {
                     }
                 }
                 Kind::Embeds(embedder) => embedder.fill(bytes, tokens, ar, self.extra.as_ref())?,
+                Kind::Features(writer) => writer.fill(bytes, features, tokens.len(), ar)?,
             }
         }
         Ok(())

@@ -387,6 +387,13 @@ impl Drawn {
         self.processed = Some(place + tokens.len());
     }
 
+    /// All before that place stays processed, whatever was delivered; not where a stop sequence forgets it.
+    pub(super) fn keep(&mut self, place: usize) {
+        if !matches!(&self.over, Some(Err(_)) | Some(Ok(End { cut: Some(_), .. }))) {
+            self.processed = Some(place);
+        }
+    }
+
     /// Whether nothing more is drawn.
     pub(super) fn is_over(&self) -> bool {
         self.over.is_some()

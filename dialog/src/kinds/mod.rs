@@ -5,6 +5,7 @@
 
 pub mod backoff;
 mod basic;
+mod eaglet;
 mod lade;
 mod lookup;
 mod multistream;
@@ -20,6 +21,7 @@ use crate::conversation::error::DialogError;
 use crate::kpi::Speculation;
 
 pub use basic::Basic;
+pub use eaglet::{Eaglet, EagletSettings, EarlyStop};
 pub use lade::{Lade, LadeSettings, UpdateMode};
 pub use lookup::{Lookup, LookupSettings};
 pub use multistream::MultiStream;
@@ -73,6 +75,17 @@ pub trait DialogKind: Send {
         0
     }
 
+    /// Whether a reply begins with an empty chunk, which counts as a token; libGenie does so for some kinds.
+    fn begins_empty(&self, _as_genie: bool) -> bool {
+        false
+    }
+
+    /// Whether a later turn begins with a BOS alone, without the reply's last token and a stop token, as libGenie has it for some
+    /// kinds.
+    fn turns_begin_with_bos(&self, _as_genie: bool) -> bool {
+        false
+    }
+
     /// The sentence code of a reply's first chunk.
     fn first_code(&self) -> SentenceCode {
         SentenceCode::Begin
@@ -124,6 +137,7 @@ pub struct KindRow {
 /// The kinds that this build has.
 pub const KINDS: &[KindRow] = &[
     KindRow { name: "basic", open: |_| Ok(Box::new(Basic)) },
+    KindRow { name: "eaglet", open: |config| Ok(Box::new(Eaglet::new(EagletSettings::of_config(config))?)) },
     KindRow { name: "lade", open: |config| Ok(Box::new(Lade::new(LadeSettings::of_config(config)))) },
     KindRow {
         name: "multistream",

@@ -43,7 +43,12 @@ impl KeyEffect {
 /// Below `/dialog`.
 pub(super) const KEY_EFFECTS: &[(&str, KeyEffect)] = &[
     ("version", Acts("1 is the only version")),
-    ("type", InPart("`basic`, `lade`, `multistream`, `spd`, `ssd-q1`; other kinds of dialog are not yet supported")),
+    (
+        "type",
+        InPart(
+            "`basic`, `eaglet`, `lade`, `multistream`, `spd`, `ssd-q1`; other kinds of dialog are not yet supported",
+        ),
+    ),
     ("stop-sequence", Acts("ends replies to text")),
     ("max-num-tokens", Acts("`--max-tokens` overrides it")),
     ("ssd-q1", Acts("docs/speculation.md")),
@@ -56,7 +61,10 @@ pub(super) const KEY_EFFECTS: &[(&str, KeyEffect)] = &[
     ("multistream", Acts("several replies to a prompt; docs/dialog-kinds.md")),
     ("multistream/n-streams", Acts("most streams, 1 to 64")),
     ("multistream/p-threshold", Acts("a first token that is less likely begins no stream; 0 if absent")),
-    ("eaglet", Refused("the kind `eaglet` is not yet supported")),
+    ("eaglet", Acts("docs/speculation.md")),
+    ("eaglet/eaglet-version", Acts("any: one form is known")),
+    ("eaglet/draft-kv-cache", Ignored("the draft keeps its cache in any case, which drafts better")),
+    ("eaglet/prepend-accepted-tokens", Ignored("accepted tokens are in the cache already")),
     ("kv-share", Refused("the kind `kv-share` is not yet supported")),
     ("perlayer-embedding", Refused("per-layer embeddings are not yet supported")),
     ("nested-generator", Refused("nested generators are not yet supported")),

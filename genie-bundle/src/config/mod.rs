@@ -40,7 +40,7 @@ pub use extensions::HtpExtensions;
 pub use ignored_keys::Target;
 pub use key_effects::KeyEffect;
 pub use key_table::{KeyRow, key_table, key_table_markdown};
-pub use kind_blocks::{KindBlocks, LadeBlock, SsdBlock};
+pub use kind_blocks::{EagletBlock, EarlyStopBlock, KindBlocks, LadeBlock, SsdBlock};
 pub use long_context::{LongContextKind, LongContextSettings};
 pub use lora::{LoraAdapterSettings, LoraGroupSettings, LoraSettings};
 pub use problem::{ConfigError, Origin, Problem};
