@@ -36,6 +36,8 @@ pub(crate) struct QueryState {
     pub(super) text: String,
     /// Where the chunk in the making begins, in `tokens` and in `text`.
     pub(super) chunk: (usize, usize),
+    /// From which place of the history on everything is forgotten once the kind is done with the reply.
+    pub(super) late_cut: Option<usize>,
     /// Chunks without a token that count for the limit.
     pub(super) n_empty: usize,
     /// Tokens that do not count for the limit.
@@ -75,6 +77,7 @@ impl QueryState {
             tokens: Vec::new(),
             text: String::new(),
             chunk: (0, 0),
+            late_cut: None,
             n_empty: 0,
             n_uncounted: 0,
             last_delivered: None,

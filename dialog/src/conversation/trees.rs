@@ -162,7 +162,7 @@ impl Decoding<'_> {
                 }
             }
             if tree.whole_path && (drawn.is_over() || n_before >= n_most) {
-                drawn.keep(n_past + path.len());
+                drawn.keep_whole(n_past + path.len());
             }
             path.clone()
         });

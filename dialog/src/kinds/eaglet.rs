@@ -17,7 +17,7 @@ mod tree;
 use engine::TokenModel;
 
 use super::backoff::Backoff;
-use super::{DialogKind, Models};
+use super::{DialogKind, Models, VocabularyMap};
 use crate::config::DialogConfig;
 use crate::conversation::codes::StopReason;
 use crate::conversation::decoding::Decoding;
@@ -72,6 +72,8 @@ pub struct Eaglet {
     settings: EagletSettings,
     drafter: Drafter,
     backoff: Backoff,
+    /// The draft model gives logits for other ids than the target; it is fed the target's.
+    map: Option<VocabularyMap>,
 }
 
 impl Eaglet {
@@ -93,7 +95,13 @@ impl Eaglet {
                 found: format!("{draft_len}, {n_branches}, {max_rows}"),
             });
         }
-        Ok(Self { settings, drafter: Drafter::default(), backoff: Backoff::default() })
+        Ok(Self { settings, drafter: Drafter::default(), backoff: Backoff::default(), map: None })
+    }
+
+    /// The same with a draft model that gives logits for a vocabulary of its own. Its tokens and embeddings are the target's.
+    #[must_use]
+    pub fn with_map(self, map: Option<VocabularyMap>) -> Self {
+        Self { map, ..self }
     }
 }
 
@@ -117,6 +125,9 @@ impl DialogKind for Eaglet {
             return refuse(&expected, format!("at most {widest}: lower `max-tokens-target-can-evaluate`"));
         }
         let Some(draft) = models.second else { return Ok(()) };
+        if let Some(map) = &self.map {
+            map.check(NAME, models.main.vocab_size(), draft.vocab_size())?;
+        }
         let found = draft.feature_widths();
         if (found.taken, found.given) == (Some(width), Some(width)) {
             return Ok(());
@@ -162,7 +173,9 @@ impl DialogKind for Eaglet {
         if !as_genie && (decoding.n_wanted() < 2 || self.backoff.rests()) {
             return decoding.advance();
         }
-        let Some(tree) = self.drafter.grow(decoding, &self.settings)? else { return decoding.advance() };
+        let Some(tree) = self.drafter.grow(decoding, &self.settings, self.map.as_ref())? else {
+            return decoding.advance();
+        };
         let n_offers = tree.n_offers();
         let drafter = &mut self.drafter;
         let verified = decoding.verify_tree(&tree, &mut |draw| {

@@ -11,6 +11,7 @@ mod lookup;
 mod multistream;
 mod spd;
 mod ssd;
+mod vocabulary_map;
 
 use engine::TokenModel;
 
@@ -27,6 +28,7 @@ pub use lookup::{Lookup, LookupSettings};
 pub use multistream::MultiStream;
 pub use spd::Spd;
 pub use ssd::{BranchMode, Branches, Ssd, SsdSettings};
+pub use vocabulary_map::VocabularyMap;
 
 /// A way to generate a reply. One value serves all queries of a dialog.
 pub trait DialogKind: Send {
@@ -137,7 +139,10 @@ pub struct KindRow {
 /// The kinds that this build has.
 pub const KINDS: &[KindRow] = &[
     KindRow { name: "basic", open: |_| Ok(Box::new(Basic)) },
-    KindRow { name: "eaglet", open: |config| Ok(Box::new(Eaglet::new(EagletSettings::of_config(config))?)) },
+    KindRow {
+        name: "eaglet",
+        open: |config| Ok(Box::new(Eaglet::new(EagletSettings::of_config(config))?.with_map(map(config)?))),
+    },
     KindRow { name: "lade", open: |config| Ok(Box::new(Lade::new(LadeSettings::of_config(config)))) },
     KindRow {
         name: "multistream",
@@ -146,7 +151,10 @@ pub const KINDS: &[KindRow] = &[
             Ok(Box::new(MultiStream::new(found.0, found.1)?))
         },
     },
-    KindRow { name: "spd", open: |config| Ok(Box::new(Spd::new(config.kind_blocks().draft_len.unwrap_or(0)))) },
+    KindRow {
+        name: "spd",
+        open: |config| Ok(Box::new(Spd::new(config.kind_blocks().draft_len.unwrap_or(0)).with_map(map(config)?))),
+    },
     KindRow { name: "ssd-q1", open: |config| Ok(Box::new(Ssd::new(SsdSettings::of_config(config))?)) },
 ];
 
@@ -159,6 +167,11 @@ pub fn open(config: &DialogConfig) -> Result<Box<dyn DialogKind>, DialogError> {
         Some(row) => (row.open)(config),
         None => Err(DialogError::UnknownKind { kind: config.kind().to_owned(), supported: names() }),
     }
+}
+
+/// The vocabulary of the draft model, where the config has a file of it.
+fn map(config: &DialogConfig) -> Result<Option<VocabularyMap>, DialogError> {
+    config.draft_token_map().map(VocabularyMap::read).transpose()
 }
 
 fn names() -> Vec<&'static str> {

@@ -204,7 +204,10 @@ pub(super) const KEY_EFFECTS: &[(&str, KeyEffect)] = &[
     ("engine/model/library", Refused("the model type is not yet supported")),
     ("engine/model/scopgpt-gguf", Refused("the model type is not yet supported; `genie compile` takes GGUF files")),
     ("engine/model/checkpoint", Refused("the model type is not yet supported; `genie compile` takes checkpoints")),
-    ("engine/model/draft-token-map", Refused("drafting is not yet supported")),
+    (
+        "engine/model/draft-token-map",
+        InPart("types `spd` and `eaglet`: JSON, the target's ids by the draft's; libGenie does not read it"),
+    ),
     ("engine/model/mask-type", Refused("the graphs' mask is causal")),
     ("engine/model/cross-attention", InPart("`false`; cross-attention is not yet supported")),
     ("engine/model/linear-attention", InPart("`false`; linear attention is not yet supported")),

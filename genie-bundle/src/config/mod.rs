@@ -189,6 +189,12 @@ impl GenieConfig {
         self.values.grammar.as_ref()
     }
 
+    /// The file that says which id of a draft model is which of the target's, whichever engine names it.
+    pub fn draft_token_map(&self) -> Option<&Path> {
+        let own = self.values.engine.draft_token_map.as_deref();
+        own.or_else(|| self.values.second.as_ref()?.0.draft_token_map.as_deref())
+    }
+
     /// The same config with the other engine of two (`secondary`, `draft`) as its only one.
     #[must_use]
     pub fn of_second_engine(&self) -> Option<Self> {

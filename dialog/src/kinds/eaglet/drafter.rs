@@ -14,6 +14,7 @@ use super::{EagletSettings, NAME};
 use crate::conversation::decoding::Decoding;
 use crate::conversation::error::DialogError;
 use crate::conversation::trees::DraftTree;
+use crate::kinds::VocabularyMap;
 use crate::sampler::SamplerRules;
 
 /// Where the draft model is, beside its own transcript.
@@ -70,6 +71,7 @@ impl Drafter {
         &mut self,
         decoding: &mut Decoding<'_>,
         settings: &EagletSettings,
+        map: Option<&VocabularyMap>,
     ) -> Result<Option<DraftTree>, DialogError> {
         let as_genie = decoding.rules() == SamplerRules::Genie;
         let root = if as_genie { self.feed(decoding)? } else { self.follow(decoding, true)? };
@@ -89,15 +91,15 @@ impl Drafter {
                     continue;
                 }
                 let score = row.node.map_or(1.0, |node| nodes[node].score);
-                let logits = &row.logits[..row.logits.len().min(n_vocab)];
+                let mapped = map.map(|map| map.row(&row.logits, n_vocab));
+                let logits = mapped.as_deref().unwrap_or(&row.logits[..row.logits.len().min(n_vocab)]);
                 let found = tree::candidates(logits, settings.n_branches, top_p).into_iter();
                 nodes.extend(found.map(|(token, p)| Node { token, parent: row.node, score: score * p }));
             }
-            let stops = settings.early_stop.is_some_and(|stop| {
-                level >= stop.min_levels.max(1)
-                    && rows.first().is_some_and(|row| tree::entropy(&row.logits) > stop.entropy)
-            });
             let frontier = tree::best(&nodes, first, settings.n_branches, |node| as_genie || !is_stop(node));
+            let stops = settings
+                .early_stop
+                .is_some_and(|stop| level >= stop.min_levels && tree::uncertainty(&nodes, &frontier) > stop.entropy);
             if level == n_levels || frontier.is_empty() || stops {
                 break;
             }

@@ -16,7 +16,7 @@ pub(super) struct Node {
 /// When a tree ends before its last level.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EarlyStop {
-    /// The draft model is uncertain where the entropy of what follows its best node, in nats, is above this.
+    /// A level is the last one where the entropy of its best nodes' scores, in nats, is above this.
     pub entropy: f64,
     /// Levels that there are in any case.
     pub min_levels: usize,
@@ -45,16 +45,11 @@ pub(super) fn candidates(logits: &[f32], n: usize, top_p: f32) -> Vec<(TokenId, 
     within.collect()
 }
 
-/// How uncertain a row is about what follows: its entropy in nats.
-pub(super) fn entropy(logits: &[f32]) -> f64 {
-    let most = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let (mut sum, mut weighted) = (0.0, 0.0);
-    for &logit in logits {
-        let x = f64::from(logit - most);
-        sum += x.exp();
-        weighted += x.exp() * x;
-    }
-    f64::ln(sum) - weighted / sum
+/// How uncertain it is which node of a level's best will be right: the entropy, in nats, of their scores brought to sum 1.
+pub(super) fn uncertainty(nodes: &[Node], best: &[usize]) -> f64 {
+    let sum: f64 = best.iter().map(|&node| nodes[node].score).sum();
+    let shares = best.iter().map(|&node| nodes[node].score / sum).filter(|share| *share > 0.0);
+    -shares.map(|share| share * share.ln()).sum::<f64>()
 }
 
 /// The `n` best of the nodes from `first` on, best first, of equal ones the earlier.
@@ -87,7 +82,6 @@ mod tests {
         assert_eq!((of(9, 0.4), of(9, 0.46), of(9, 0.0)), (vec![1], vec![1, 2], vec![1]));
         let p: f64 = candidates(&logits, 9, 1.0).iter().map(|(_, p)| p).sum();
         assert!((p - 1.0).abs() < 1e-12, "{p}");
-        assert!((entropy(&[1.0, 1.0, 1.0, 1.0]) - 4_f64.ln()).abs() < 1e-12);
     }
 
     #[test]
@@ -103,6 +97,7 @@ mod tests {
         ];
         assert_eq!(offered(&nodes, 4), [0, 1, 2, 4]);
         assert_eq!(offered(&nodes, 1), [0]);
+        assert!((uncertainty(&nodes, &[0, 2, 4]) - 3_f64.ln()).abs() < 1e-12);
         assert_eq!(best(&nodes, 2, 2, |_| true), [2, 4]);
         assert_eq!(best(&nodes, 2, 2, |node| node.parent != Some(0)), [4, 5]);
     }
