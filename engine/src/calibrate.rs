@@ -96,6 +96,7 @@ impl<X: Executor> Engine<X> {
             narrow_head: false,
             as_genie: false,
             tree: None,
+            batch: None,
         };
         self.kv.set_variant(spec)?;
         self.kv.wait_all()?;

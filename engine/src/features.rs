@@ -162,6 +162,10 @@ impl FeatureWriter {
         Self { width, to }
     }
 
+    pub(crate) const fn row_bytes(self) -> usize {
+        self.width * self.to.dtype.size_bytes()
+    }
+
     /// Fills `ar` rows: those of the tokens, then zeros.
     pub(crate) fn fill(
         self,
@@ -176,7 +180,7 @@ impl FeatureWriter {
         }
         let zeros = std::iter::repeat_n(0.0, (ar - n_tokens) * self.width);
         let numbers = features.iter().map(|&x| f64::from(x)).chain(zeros);
-        let n_bytes = ar * self.width * self.to.size_bytes();
+        let n_bytes = ar * self.row_bytes();
         self.to.encode(numbers, Rounding::Nearest, &mut bytes[..n_bytes]);
         Ok(())
     }

@@ -22,11 +22,6 @@ fn what_this_build_cannot_do_is_refused_by_name() {
     let cases = [
         (two, "/dialog/engine/1/longcontext: a dialog of type `spd` cannot have long context (remove `longcontext`)"),
         (
-            with(&[("/dialog/type", json!("kv-share")), ("/dialog/engine", engines("primary", "secondary"))]),
-            "/dialog/type: dialog type `kv-share` is not yet supported (this build runs `basic`, `eaglet`, `lade`, `multistream`, `spd`, \
-             `ssd-q1` dialogs)",
-        ),
-        (
             with(&[("/dialog/engine/backend", gpu)]),
             "/dialog/engine/backend/type: backend `QnnGpu` is not yet supported \
              (`QnnHtp` configs run on the embedded backend and on libQnnHtp)",
