@@ -27,6 +27,7 @@
 
 mod group_state;
 mod image;
+mod image_parts;
 mod mask;
 mod positions;
 mod rows;
