@@ -8,6 +8,7 @@ use std::sync::Arc;
 use genie_types::{Dtype, PositionKind, Quant, RopeConfig, TokenId};
 use kvmanager::{Eviction, HolePolicy, ModeKind, Policy};
 use nsp_graph::GroupOptions;
+use qnn_api::SharedMemory;
 use session_store::ModelHash;
 
 use crate::buffer::Buffer;
@@ -83,6 +84,9 @@ pub struct EngineConfig {
     /// Load a context binary when one of its graphs is to run, and free it when another's is. Spares memory where a
     /// bundle has several, and costs a load at each change.
     pub dynamic_load: bool,
+    /// Memory that the NPU sees as well, for the cache and the tensors of the graphs; `None` for plain memory, which the
+    /// library copies.
+    pub shared_memory: Option<Arc<SharedMemory>>,
     /// Tensors to write to files.
     pub dump: Option<DumpOptions>,
 }
@@ -119,6 +123,7 @@ impl EngineConfig {
             retention_order: Vec::new(),
             weight_folder: None,
             dynamic_load: false,
+            shared_memory: None,
             dump: None,
         }
     }

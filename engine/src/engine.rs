@@ -2,6 +2,7 @@
 //! operations in `sequences`.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use genie_types::TokenId;
 use kvmanager::{
@@ -11,6 +12,7 @@ use nsp_graph::ModelLayout;
 use session_store::{CacheSchema, Snapshot};
 
 use crate::cache;
+use crate::cache_memory::CacheMemory;
 use crate::config::EngineConfig;
 use crate::dump::Dump;
 use crate::executor::Executor;
@@ -70,11 +72,12 @@ impl<X: Executor> Engine<X> {
             holes: config.holes,
             rope: positions::key_rotation(&layout, config, limit),
             scorer: config.anchor_alpha.map(|alpha| Box::new(KeyDiff::running(alpha)) as _),
+            memory: config.shared_memory.as_ref().map(|memory| Arc::new(CacheMemory(memory.clone())) as _),
             ..KvOptions::default()
         };
         let context_shift = ContextShift::check(config, &variants, options.rope.is_some())?;
         let kv = KvCache::new(&cache::geometry(&layout), variants, options)?;
-        let mut io = IoBuffers::new(&layout);
+        let mut io = IoBuffers::new(&layout, config.shared_memory.as_ref())?;
         head_weight::load(&layout, &mut io, config)?;
         let writers = InputWriters::new(&layout, &io, config, &kv)?;
         for wanted in io.roles() {

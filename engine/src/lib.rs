@@ -58,6 +58,7 @@
 
 mod buffer;
 mod cache;
+mod cache_memory;
 pub mod calibrate;
 pub mod config;
 mod context_shift;
@@ -115,7 +116,7 @@ pub use grids::Grid;
 pub use image_encoder::{EmbeddingRows, ImageEncoder};
 pub use kvmanager::{
     Admission, ContextLimit, Eviction, HolePolicy, KeyScorer, LogitsRequest, ModeKind, Overflow, PlanError, Policy,
-    SeqId,
+    SeqId, check_shapes,
 };
 pub use load::Reading;
 pub use lora::{LoraModel, LoraSwitch};
