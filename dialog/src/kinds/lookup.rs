@@ -52,6 +52,16 @@ impl Lookup {
         Self { settings, index, backoff: Backoff::default() }
     }
 
+    /// The next draft, of at most `most` tokens; none while drafts gain nothing.
+    pub(crate) fn propose(&mut self, history: &[TokenId], most: usize) -> Vec<TokenId> {
+        if self.backoff.rests() { Vec::new() } else { self.find(history, self.settings.draft_len.min(most)) }
+    }
+
+    /// Takes in what became of a draft.
+    pub(crate) fn saw(&mut self, n_drafted: usize, n_accepted: usize) {
+        self.backoff.saw(n_drafted, n_accepted);
+    }
+
     /// `n` tokens by what followed the last tokens of `history` before; none if they are new.
     fn find(&mut self, history: &[TokenId], n: usize) -> Vec<TokenId> {
         let LookupSettings { shortest, longest, .. } = self.settings;
