@@ -369,6 +369,10 @@ impl<X: Executor> SequenceModel for Engine<X> {
         Engine::rows(self)
     }
 
+    fn own_rows(&self, seq: SeqId) -> usize {
+        Engine::own_rows(self, seq)
+    }
+
     fn widths(&self) -> Vec<usize> {
         Engine::widths(self)
     }

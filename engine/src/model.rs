@@ -258,10 +258,15 @@ pub trait SequenceModel: TokenModel {
     /// Rows in use and in all: what is admitted by.
     fn rows(&self) -> RowBudget;
 
+    /// Rows that only this sequence has: those that removing it frees.
+    fn own_rows(&self, seq: SeqId) -> usize {
+        self.transcript_of(seq).map_or(0, Transcript::len)
+    }
+
     /// How many tokens the steps of this model take, ascending: the widths that a scheduler chooses from.
     fn widths(&self) -> Vec<usize>;
 
-    /// One sequence with its tokens as plain values, to be given back by [`restore_sequence`](Self::restore_sequence).
+    /// One sequence with its tokens as plain values, where it is sequence 0; to be given back by [`restore_sequence`](Self::restore_sequence).
     ///
     /// # Errors
     ///

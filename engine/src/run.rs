@@ -237,7 +237,12 @@ impl<X: Executor> Engine<X> {
         each: OnLogits<'_>,
     ) -> Result<(), EngineError> {
         if self.is_lockstep(inputs) {
-            return self.run_lockstep(inputs, request, each);
+            let mut wanted = |input: usize, place: usize, logits: &[f32]| {
+                if asked.of(input) != LogitsRequest::Nothing {
+                    each(input, place, logits);
+                }
+            };
+            return self.run_lockstep(inputs, asked.most(), &mut wanted);
         }
         inputs.iter().try_for_each(|input| self.check_tokens(input.tokens))?;
         let mut plan = std::mem::take(&mut self.scratch.plan);

@@ -9,10 +9,13 @@ use session_store::Snapshot;
 use crate::{Engine, EngineError, Executor, RowBudget, TokenModel};
 
 impl<X: Executor> Engine<X> {
-    /// Whether tokens of several sequences can be columns of one step: every group keeps all rows.
+    /// Whether tokens of several sequences can be columns of one step: every group keeps all rows, and the graphs have no batch
+    /// dimension, whose rows run in lockstep.
     pub fn runs_together(&self) -> bool {
         let variants = self.kv.variants();
-        !variants.is_full_context_only() && variants.groups().iter().all(|group| !group.evicts())
+        self.layout().batch == 1
+            && !variants.is_full_context_only()
+            && variants.groups().iter().all(|group| !group.evicts())
     }
 
     /// Rows in use and in all.
@@ -26,16 +29,23 @@ impl<X: Executor> Engine<X> {
         RowBudget { total: total.unwrap_or(0), used }
     }
 
-    /// How many tokens steps take, ascending: the AR of variants with logits and a cache.
+    /// Rows that only this sequence has.
+    pub fn own_rows(&self, seq: SeqId) -> usize {
+        self.kv.cells(0).map_or(0, |cells| cells.n_used() - cells.n_used_without(seq))
+    }
+
+    /// How many tokens steps take, ascending: the AR of variants with logits and a cache; of those without where there are no others.
     pub fn widths(&self) -> Vec<usize> {
-        let variants = self.kv.variants().with_logits().all().iter();
-        let mut widths: Vec<_> = variants.filter(|spec| !spec.is_full_context()).map(|spec| spec.ar().get()).collect();
+        let variants = self.kv.variants().with_logits();
+        let all = variants.is_full_context_only();
+        let cached = variants.all().iter().filter(|spec| all || !spec.is_full_context());
+        let mut widths: Vec<_> = cached.map(|spec| spec.ar().get()).collect();
         widths.sort_unstable();
         widths.dedup();
         widths
     }
 
-    /// One sequence with its tokens.
+    /// One sequence with its tokens, as sequence 0 of the snapshot.
     ///
     /// # Errors
     ///
@@ -47,6 +57,8 @@ impl<X: Executor> Engine<X> {
             snapshot.image = snapshot.image.of_sequence(seq);
             snapshot.sequences.retain(|saved| saved.seq == seq);
         }
+        snapshot.image.rename_sequence(seq, SeqId(0));
+        snapshot.sequences.iter_mut().for_each(|saved| saved.seq = SeqId(0));
         Ok(snapshot)
     }
 

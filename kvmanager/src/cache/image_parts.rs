@@ -37,6 +37,15 @@ impl KvImage {
         }
     }
 
+    /// Gives the rows of a sequence to another, which had none.
+    pub fn rename_sequence(&mut self, from: SeqId, to: SeqId) {
+        for cell in self.groups.iter_mut().flat_map(|group| &mut group.cells).filter(|cell| cell.has(from)) {
+            cell.seqs = (cell.seqs & !from.bit()) | to.bit();
+        }
+        self.next.iter_mut().filter(|(seq, _)| *seq == from).for_each(|(seq, _)| *seq = to);
+        self.next.sort_unstable();
+    }
+
     /// The same rows and those of another image, which is of one sequence; they become the rows of `seq` here.
     ///
     /// # Errors
