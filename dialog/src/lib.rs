@@ -107,7 +107,7 @@ pub use conversation::{
     RestoreReport, SentenceCode, Signal, StopReason, StreamReply, Verified,
 };
 pub use genie_tokenizer::{Detokenizer, Tokenizer, TokenizerError};
-pub use grammar::{Grammar, GrammarError, GrammarKind};
+pub use grammar::{Grammar, GrammarError, GrammarKind, WhiteSpace};
 pub use kinds::DialogKind;
 pub use kpi::{Profile, QueryKpis};
 pub use kpi_text::{Kpi, Kpis};
