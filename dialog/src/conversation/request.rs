@@ -19,6 +19,7 @@ use super::query_state::QueryState;
 use super::reply::Reply;
 use super::reply_text::{ReplyText, StopRules};
 use crate::config::{ContextSettings, DialogConfig};
+use crate::kinds::backoff::Backoff;
 use crate::kinds::{Lookup, LookupSettings};
 use crate::kpi::Speculation;
 use crate::sampler::{Sampler, SamplerSettings};
@@ -139,7 +140,7 @@ impl RequestBase {
             sampler,
             query,
             grammar,
-            drafter: settings.lookup.map(Lookup::new),
+            drafter: settings.lookup.map(|lookup| (Lookup::new(lookup), Backoff::default())),
             n_prompt: prompt.len(),
             history: prompt,
             stop: None,
@@ -163,7 +164,8 @@ pub struct RequestReply {
     sampler: Sampler,
     query: QueryState,
     grammar: Option<Box<Constraint>>,
-    drafter: Option<Lookup>,
+    /// By count: steps are shared, so their times say nothing of one request's drafts.
+    drafter: Option<(Lookup, Backoff)>,
     n_prompt: usize,
     history: Vec<TokenId>,
     stop: Option<StopReason>,
@@ -205,10 +207,13 @@ impl RequestReply {
     /// Up to `most` tokens that may come next, to be processed behind the last one. None where nothing is known to follow.
     pub fn draft(&mut self, most: usize) -> Vec<TokenId> {
         let most = most.min(self.n_wanted().saturating_sub(1));
-        let Some(drafter) = self.drafter.as_mut().filter(|_| most > 0 && self.stop.is_none()) else {
+        let Some((lookup, backoff)) = self.drafter.as_mut().filter(|_| most > 0 && self.stop.is_none()) else {
             return Vec::new();
         };
-        let mut draft = drafter.propose(&self.history, most);
+        if backoff.rests() {
+            return Vec::new();
+        }
+        let mut draft = lookup.propose(&self.history, most);
         if let Some(grammar) = &mut self.grammar {
             let valid = grammar.n_valid(&draft);
             draft.truncate(valid);
@@ -218,8 +223,8 @@ impl RequestReply {
 
     /// Says what became of a draft.
     pub fn drafted(&mut self, n_drafted: usize, n_accepted: usize) {
-        if let Some(drafter) = &mut self.drafter {
-            drafter.saw(n_drafted, n_accepted);
+        if let Some((_, backoff)) = &mut self.drafter {
+            backoff.saw(n_drafted, n_accepted);
         }
         if let Some(counts) = self.query.kpis.speculation.as_mut().filter(|_| n_drafted > 0) {
             counts.n_rounds += 1;

@@ -53,14 +53,9 @@ impl Lookup {
         Self { settings, index, budget: TimeBudget::default() }
     }
 
-    /// The next draft, of at most `most` tokens; none while drafts gain nothing.
+    /// A draft of at most `most` tokens, whatever earlier ones gained.
     pub(crate) fn propose(&mut self, history: &[TokenId], most: usize) -> Vec<TokenId> {
-        if self.backoff.rests() { Vec::new() } else { self.find(history, self.settings.draft_len.min(most)) }
-    }
-
-    /// Takes in what became of a draft.
-    pub(crate) fn saw(&mut self, n_drafted: usize, n_accepted: usize) {
-        self.backoff.saw(n_drafted, n_accepted);
+        self.find(history, self.settings.draft_len.min(most))
     }
 
     /// `n` tokens by what followed the last tokens of `history` before; none if they are new.
