@@ -14,8 +14,8 @@ use dialog::kinds::{
 use dialog::sampler::{Mt19937, SamplerRules};
 use dialog::{Dialog, DialogKind, Reply, Sampler, SamplerSettings, SentenceCode};
 use engine::{
-    ChoosePath, EngineError, FeatureModel, FeatureWidths, OnFeatures, Overflow, SeqId, SeqTokens, SequenceModel,
-    StepLog, StopFlag, TokenModel, Transcript, TreeRow,
+    ChoosePath, EngineError, FeatureModel, FeatureWidths, OnFeatures, Overflow, RowBudget, SeqId, SeqRows, SeqTokens,
+    SequenceModel, StepLog, StopFlag, TokenModel, Transcript, TreeRow,
 };
 use genie_types::TokenId;
 use proptest::prelude::*;
@@ -211,6 +211,24 @@ impl SequenceModel for Toy {
         (seq.0 == 0).then_some(&self.past)
     }
     fn process_batch(&mut self, _: &[SeqTokens<'_>], _: &mut dyn FnMut(usize, &[f32])) -> Result<(), EngineError> {
+        unreachable!("no kind here asks for it")
+    }
+    fn process_mixed(&mut self, _: &[SeqRows<'_>], _: &mut dyn FnMut(usize, usize, &[f32])) -> Result<(), EngineError> {
+        unreachable!("no kind here asks for it")
+    }
+    fn runs_together(&self) -> bool {
+        unreachable!("no kind here asks for it")
+    }
+    fn rows(&self) -> RowBudget {
+        unreachable!("no kind here asks for it")
+    }
+    fn widths(&self) -> Vec<usize> {
+        unreachable!("no kind here asks for it")
+    }
+    fn snapshot_of(&mut self, _: SeqId) -> Result<engine::Snapshot, EngineError> {
+        unreachable!("no kind here asks for it")
+    }
+    fn restore_sequence(&mut self, _: SeqId, _: &engine::Snapshot) -> Result<(), EngineError> {
         unreachable!("no kind here asks for it")
     }
     fn verify_draft(

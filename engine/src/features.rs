@@ -261,7 +261,8 @@ impl<X: Executor> FeatureModel for Engine<X> {
         state.last.clear();
         state.wanted = state.widths.given.is_some();
         let mut rows: Vec<(usize, Vec<f32>)> = Vec::with_capacity(inputs.len());
-        let done = self.run(inputs, LogitsRequest::Last, &mut |input, _, logits| rows.push((input, logits.to_vec())));
+        let done =
+            self.run(inputs, LogitsRequest::Last.into(), &mut |input, _, logits| rows.push((input, logits.to_vec())));
         let state = &mut self.graphs.features;
         (state.wanted, state.given) = (false, Vec::new());
         done?;

@@ -413,6 +413,11 @@ impl Drawn {
         }
     }
 
+    /// The token that was drawn, and why the reply is over, for a request that has no model of its own to be brought to them.
+    pub(super) fn into_parts(self) -> (Option<TokenId>, Option<Result<StopReason, DialogError>>) {
+        (self.last.map(|(_, token)| token), self.over.map(|over| over.map(|end| end.reason)))
+    }
+
     /// Whether nothing more is drawn.
     pub(super) fn is_over(&self) -> bool {
         self.over.is_some()
