@@ -22,6 +22,9 @@ fn words(hint: &Hint) -> String {
                 path.display()
             )
         }
+        Hint::GiveModel(_) => {
+            format!("{hint}; `genie list` shows the names; a prompt for the demo model is given by `--prompt`")
+        }
         Hint::GiveFolder(folder) => format!("give the bundle's folder: `{}`", folder.display()),
         Hint::BackendOfBundle => "omit `--backend`: it follows from the binaries".into(),
         Hint::NewerProgram => "the file was made by a newer `genie`: update this one".into(),
