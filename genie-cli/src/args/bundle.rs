@@ -85,6 +85,12 @@ pub fn read_path(path: &Path, backend: &BackendArgs, printer: &Printer) -> Resul
     }
 }
 
+/// Fails where a word names no model.
+pub fn check_word(word: &str) -> Result<()> {
+    find(word, CompiledModels::open().ok().as_ref()).map_err(open_genie::Error::from)?;
+    Ok(())
+}
+
 /// The bundle that a word stands for, compiled first if it has to be.
 fn bundle_of(word: &str, context: Option<usize>, backend: &BackendArgs, printer: &Printer) -> Result<PathBuf> {
     let store = CompiledModels::open().ok();

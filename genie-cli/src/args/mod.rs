@@ -20,7 +20,7 @@ mod verbosity;
 mod words;
 
 pub use backend::BackendArgs;
-pub use bundle::{BundleArgs, read_bundle, read_path};
+pub use bundle::{BundleArgs, check_word, read_bundle, read_path};
 pub use chat::ChatArgs;
 pub use embedding_file::EmbeddingFile;
 pub use grammar::GrammarArgs;

@@ -16,7 +16,7 @@ use open_genie::{
 use qnn_api::ProfileLevel;
 use serde_json::{Value, json};
 
-use crate::args::{Words, warn_of_nominal_costs};
+use crate::args::{Words, check_word, warn_of_nominal_costs};
 use crate::exit::ExitStatus;
 use crate::failure::{Partial, UserError};
 use crate::interrupt::Interrupted;
@@ -36,6 +36,8 @@ const DEMO_MAX_TOKENS: u32 = 200;
 /// Opens the bundle or the demo, runs the query, streams the reply, reports.
 pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     let words = Words::of(&args.words, &args.bundle)?;
+    // A lone prompt is taken for a model: that is said before a prompt is missed.
+    words.model.map_or(Ok(()), check_word)?;
     let prompt = Prompt::read(args, words.prompt, printer).map_err(|error| match args.json {
         true => Partial::error(unanswered(&error), error),
         false => error,
