@@ -56,8 +56,10 @@
 
 #![forbid(unsafe_code)]
 
+mod batch_input;
 mod buffer;
 mod cache;
+mod cache_memory;
 pub mod calibrate;
 pub mod config;
 mod context_shift;
@@ -78,6 +80,7 @@ pub mod image_encoder;
 mod input_writer;
 mod io;
 mod load;
+mod lockstep;
 pub mod lora;
 mod mask;
 pub mod model;
@@ -92,6 +95,7 @@ mod rollback;
 mod rope;
 mod run;
 mod saved;
+mod sequence_rows;
 pub mod sequences;
 pub mod step_log;
 pub mod stop;
@@ -113,17 +117,18 @@ pub use genie_types::{Llama3Scaling, PositionKind, RopeConfig, RopeScaling};
 pub use grids::Grid;
 pub use image_encoder::{EmbeddingRows, ImageEncoder};
 pub use kvmanager::{
-    Admission, ContextLimit, Eviction, HolePolicy, KeyScorer, ModeKind, Overflow, PlanError, Policy, SeqId,
+    Admission, ContextLimit, Eviction, HolePolicy, KeyScorer, LogitsRequest, ModeKind, Overflow, PlanError, Policy,
+    SeqId, check_shapes,
 };
 pub use load::Reading;
 pub use lora::{LoraModel, LoraSwitch};
-pub use model::{SequenceModel, TokenModel};
+pub use model::{RowBudget, SequenceModel, TokenModel};
 pub use nsp_graph::GroupOptions;
 pub use number_file::NumberFile;
 pub use prefix_cache::{FromPrefix, PrefixCache, PrefixCacheFault};
 pub use profile::{GraphProfile, GraphRun};
 pub use qnn::QnnExecutor;
-pub use run::SeqTokens;
+pub use run::{SeqRows, SeqTokens};
 pub use session_store::{CacheSchema, ModelHash, Snapshot};
 pub use step_log::StepLog;
 pub use stop::StopFlag;
