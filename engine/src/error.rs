@@ -24,6 +24,15 @@ pub enum EngineError {
         found: String,
     },
 
+    /// No memory for the tensors of the graphs.
+    #[error("no memory for {bytes} bytes of tensors")]
+    SharedMemory {
+        /// How much.
+        bytes: usize,
+        /// Why.
+        source: qnn_api::Error,
+    },
+
     /// The token that fills the unused columns of a step has no row in the embedding table.
     #[error("pad token {found} is not in the vocabulary of {vocab_size}")]
     PadToken {
@@ -31,6 +40,15 @@ pub enum EngineError {
         found: TokenId,
         /// Entries of the vocabulary.
         vocab_size: usize,
+    },
+
+    /// Graphs that take another model's hidden states got another number of values, or none.
+    #[error("`target_hidden_states`: expected {expected} numbers, found {found}")]
+    FeatureRows {
+        /// The tokens' rows.
+        expected: usize,
+        /// What was given.
+        found: usize,
     },
 
     /// A LoRA adapter is asked for where there is none.

@@ -3,10 +3,14 @@
 //! One buffer serves all variants of a tensor with the same role (and element type), sized for the largest; tensors
 //! between splits share theirs by name. Cache tensors are the KV manager's and are lent step by step.
 
+use std::sync::Arc;
+
 use genie_types::{Dtype, Quant};
 use kvmanager::TensorView;
 use nsp_graph::{GraphLayout, InputRole, ModelLayout, OutputRole, WireIdx};
+use qnn_api::SharedMemory;
 
+use crate::EngineError;
 use crate::buffer::Buffer;
 use crate::executor::Binding;
 
@@ -17,6 +21,8 @@ pub(crate) enum BufferRole {
     Input(InputRole, Dtype, Quant),
     /// From one split to another.
     Wire(WireIdx),
+    /// Hidden states behind the last layer.
+    Features(Dtype, Quant),
     /// Logits, in the element type of the graph.
     Logits(Dtype, Quant),
     /// Written by a graph; nothing reads it.
@@ -50,7 +56,8 @@ pub(crate) struct IoBuffers {
 }
 
 impl IoBuffers {
-    pub(crate) fn new(layout: &ModelLayout) -> Self {
+    /// `memory`: where the buffers are to be, if not in plain memory.
+    pub(crate) fn new(layout: &ModelLayout, memory: Option<&Arc<SharedMemory>>) -> Result<Self, EngineError> {
         let mut roles: Vec<BufferRole> = Vec::new();
         let mut sizes: Vec<usize> = Vec::new();
         let mut place = |wanted: BufferRole, len: usize| {
@@ -66,7 +73,7 @@ impl IoBuffers {
         for (s, split) in layout.splits.iter().enumerate() {
             placed.push(split.graphs.iter().map(|graph| shared(s, graph, &mut place)).collect());
         }
-        let buffers: Vec<Buffer> = sizes.into_iter().map(Buffer::zeroed).collect();
+        let buffers = sizes.into_iter().map(|len| Buffer::shared(memory, len)).collect::<Result<Vec<_>, _>>()?;
         let graphs = layout
             .splits
             .iter()
@@ -76,7 +83,7 @@ impl IoBuffers {
                 graphs.map(|(graph, placed)| GraphIo::new(graph, split.kv.len(), &placed, buffers.len())).collect()
             })
             .collect();
-        Self { buffers, roles, graphs }
+        Ok(Self { buffers, roles, graphs })
     }
 
     /// The buffers with what they are for.
@@ -88,6 +95,12 @@ impl IoBuffers {
     pub(crate) fn logits(&self, split: usize, graph: usize) -> Option<usize> {
         let slots = &self.graphs[split][graph].slots;
         (0..slots.len()).find(|&i| slots[i].is_some() && matches!(self.roles[i], BufferRole::Logits(..)))
+    }
+
+    /// The buffer that an output of a graph is in; `None` for the cache's.
+    pub(crate) fn output(&self, split: usize, graph: usize, tensor: usize) -> Option<usize> {
+        let slots = &self.graphs[split][graph].slots;
+        slots.iter().position(|slot| slot.is_some_and(|slot| slot.output && slot.tensor == tensor))
     }
 
     /// True if the graph is bound to the buffer.
@@ -139,6 +152,7 @@ fn shared(split: usize, graph: &GraphLayout, place: &mut impl FnMut(BufferRole, 
             OutputRole::New(_) => return None,
             OutputRole::Wire(wire) => BufferRole::Wire(wire),
             OutputRole::Logits => BufferRole::Logits(info.dtype, info.quant.clone()),
+            OutputRole::Features => BufferRole::Features(info.dtype, info.quant.clone()),
             OutputRole::Extra => BufferRole::Extra(split, info.name.clone()),
         };
         Some((wanted, Slot { output: true, tensor, len: info.size_bytes() }))

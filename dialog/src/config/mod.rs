@@ -73,6 +73,11 @@ impl DialogConfig {
         Some(Self { genie, engine, ..self.clone() })
     }
 
+    /// The file that says which id of a draft model is which of the target's, if there is one.
+    pub fn draft_token_map(&self) -> Option<&Path> {
+        self.genie.draft_token_map()
+    }
+
     /// What the engine is to the dialog.
     pub fn role(&self) -> EngineRole {
         self.genie.engine().role
@@ -222,6 +227,7 @@ fn engine(genie: &GenieConfig) -> EngineConfig {
     config.use_mmap = genie.backend().use_mmap;
     config.mmap_budget_mb = genie.backend().mmap_budget_mb;
     config.spill_fill_bytes = genie.backend().spill_fill_bytes;
+    config.batch_size = genie.backend().batch_size;
     config.memory_limit_mb = if genie.backend().graph_switching { SWITCHED_MB } else { 0 };
     config.retention_order = genie.backend().retention_order.clone();
     config.dump = genie.debug().map(dump);

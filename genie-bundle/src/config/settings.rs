@@ -159,6 +159,8 @@ pub struct EngineSettings {
     pub embedding: Option<EmbeddingSettings>,
     /// LoRA adapters.
     pub lora: LoraSettings,
+    /// Which id of the draft model is which of the target's, absolute if the base was.
+    pub draft_token_map: Option<PathBuf>,
 }
 
 /// One item of `positional-encoding`, or the older keys of `QnnHtp`.
@@ -255,6 +257,8 @@ pub struct BackendSettings {
     pub poll: bool,
     /// Width of a head's keys and values, where stated.
     pub kv_dim: Option<usize>,
+    /// Rows of the batch that the graphs compute at once, where stated; 0 says nothing.
+    pub batch_size: Option<usize>,
 }
 
 impl EngineSettings {

@@ -133,6 +133,7 @@ fn engine(
         cache_groups,
         select_graphs: raw.backend.htp.execute_select_graphs,
         embedding: table.cloned(),
+        draft_token_map: raw.model.draft_token_map.as_deref().map(|path| resolve(base, path)),
         lora: raw.model.binary.lora.map(|l| lora::values(l, base, problems)).unwrap_or_default(),
     }
 }
@@ -199,5 +200,6 @@ fn backend(raw: &RawBackend, base: &Path) -> BackendSettings {
         cpu_mask: parse_mask(&htp.cpu_mask).unwrap_or(0),
         poll: htp.poll,
         kv_dim: htp.kv_dim.and_then(|n| usize::try_from(n).ok()),
+        batch_size: htp.batch_size.filter(|n| *n > 0),
     }
 }

@@ -44,6 +44,7 @@ pub const CRATES: &[Crate] = &[
         "dialog",
         &["genie-types", "file-io", "genie-bundle", "genie-tokenizer", "grammar", "session-store", "engine"],
     ),
+    library("serving", &["genie-types", "kvmanager", "session-store", "engine", "dialog"]),
     library("doctor", &["genie-types", "file-io", "genie-bundle", "genie-tokenizer", "qnn-api", "nsp-graph"]),
     library(
         "open-genie",
@@ -60,6 +61,7 @@ pub const CRATES: &[Crate] = &[
             "engine",
             "compiler",
             "dialog",
+            "serving",
         ],
     ),
     program(
@@ -75,6 +77,7 @@ pub const CRATES: &[Crate] = &[
             "session-store",
             "engine",
             "compiler",
+            "serving",
             "open-genie",
             "doctor",
         ],
