@@ -83,10 +83,7 @@ impl Scheduler {
         model.reset()?;
         let sequences = model.sequences().ok_or(ServeError::NoSequences)?;
         let together = sequences.runs_together();
-        let widths = sequences.widths();
-        let known = options.step_times.as_ref().map(|times| times.all().iter().copied());
-        let known = known.and_then(|times| StepTimes::new(times.filter(|time| widths.contains(&time.width))));
-        let times = known.or_else(|| StepTimes::assumed(widths)).ok_or(ServeError::NoWidths)?;
+        let times = step_times(&options, &sequences.widths())?;
         let rules = options.rules(together)?;
         Ok(Self {
             model,
@@ -116,6 +113,34 @@ impl Scheduler {
     /// Why the store of prefixes is no longer asked.
     pub fn prefix_fault(&self) -> Option<&str> {
         self.stored.as_ref()?.fault()
+    }
+
+    /// Takes other options; sequences of requests that are over are forgotten, and counts begin again.
+    ///
+    /// # Errors
+    /// [`ServeError::Busy`], [`ServeError::Setting`], [`ServeError::NoWidths`]; the model cannot be reset.
+    pub fn set_options(&mut self, options: ServeOptions) -> Result<(), ServeError> {
+        if !self.active.is_empty() {
+            return Err(ServeError::Busy { n_requests: self.active.len() });
+        }
+        self.rules = options.rules(self.together)?;
+        self.times = step_times(&options, &sequences(&mut *self.model)?.widths())?;
+        self.options = options;
+        self.model.reset()?;
+        self.idle.clear();
+        self.events.clear();
+        (self.n_steps, self.n_parked, self.turn, self.had_prefill) = (0, 0, 0, false);
+        Ok(())
+    }
+
+    /// Makes requests of something else from now on.
+    pub fn set_base(&mut self, base: RequestBase) {
+        self.base = base;
+    }
+
+    /// Entries of the model's vocabulary.
+    pub fn vocab_size(&self) -> usize {
+        self.model.vocab_size()
     }
 
     /// What requests are made of.
@@ -646,6 +671,13 @@ impl Scheduler {
             }
         }
     }
+}
+
+/// The measured times of the widths there are; assumed ones where none is known.
+fn step_times(options: &ServeOptions, widths: &[usize]) -> Result<StepTimes, ServeError> {
+    let known = options.step_times.as_ref().map(|times| times.all().iter().copied());
+    let known = known.and_then(|times| StepTimes::new(times.filter(|time| widths.contains(&time.width))));
+    known.or_else(|| StepTimes::assumed(widths.iter().copied())).ok_or(ServeError::NoWidths)
 }
 
 fn sequences(model: &mut dyn TokenModel) -> Result<&mut dyn SequenceModel, EngineError> {
