@@ -7,8 +7,8 @@ use std::ops::Range;
 use dialog::config::ContextSettings;
 use dialog::{RequestBase, RequestSettings, SamplerSettings, Tokenizer};
 use engine::{
-    EngineError, LogitsRequest, Overflow, RowBudget, SeqId, SeqRows, SeqTokens, SequenceModel, Snapshot, StepLog, TokenModel,
-    Transcript, TreeRow,
+    EngineError, LogitsRequest, Overflow, RowBudget, SeqId, SeqRows, SeqTokens, SequenceModel, Snapshot, StepLog,
+    TokenModel, Transcript, TreeRow,
 };
 use genie_types::TokenId;
 use session_store::{SavedSequence, SavedToken};
@@ -27,7 +27,7 @@ pub struct Fake {
     capacity: usize,
     context: usize,
     together: bool,
-    /// Every so many steps one fails although nothing is wrong with it, and all sequences are lost.
+    /// Every `n` steps one fails although nothing is wrong with it, and all sequences are lost.
     lose_every: Option<usize>,
     n_steps: usize,
     logits: Vec<f32>,
@@ -147,7 +147,11 @@ impl SequenceModel for Fake {
     fn transcript_of(&self, seq: SeqId) -> Option<&Transcript> {
         self.seqs.get(usize::from(seq.0))
     }
-    fn process_batch(&mut self, inputs: &[SeqTokens<'_>], each: &mut dyn FnMut(usize, &[f32])) -> Result<(), EngineError> {
+    fn process_batch(
+        &mut self,
+        inputs: &[SeqTokens<'_>],
+        each: &mut dyn FnMut(usize, &[f32]),
+    ) -> Result<(), EngineError> {
         let last = |input: &SeqTokens<'_>| (input.seq, input.tokens.to_vec());
         let owned: Vec<_> = inputs.iter().map(last).collect();
         let rows: Vec<_> =
@@ -199,7 +203,8 @@ impl SequenceModel for Fake {
         RowBudget { total: self.capacity, used: self.distinct() }
     }
     fn own_rows(&self, seq: SeqId) -> usize {
-        let others: BTreeSet<_> = self.rows.iter().filter(|(own, _)| **own != seq.0).flat_map(|(_, rows)| rows).collect();
+        let others: BTreeSet<_> =
+            self.rows.iter().filter(|(own, _)| **own != seq.0).flat_map(|(_, rows)| rows).collect();
         self.rows.get(&seq.0).map_or(0, |rows| rows.iter().filter(|row| !others.contains(row)).count())
     }
     fn widths(&self) -> Vec<usize> {
@@ -220,7 +225,11 @@ impl SequenceModel for Fake {
         tokens.into_iter().for_each(|token| self.append(seq, token));
         Ok(())
     }
-    fn verify_draft(&mut self, _: SeqTokens<'_>, _: &mut dyn FnMut(&[&[f32]]) -> Vec<bool>) -> Result<usize, EngineError> {
+    fn verify_draft(
+        &mut self,
+        _: SeqTokens<'_>,
+        _: &mut dyn FnMut(&[&[f32]]) -> Vec<bool>,
+    ) -> Result<usize, EngineError> {
         Err(EngineError::Unsupported { what: "drafts of one sequence".into(), hint: "" })
     }
     fn process_tree(&mut self, _: SeqId, _: &[TreeRow], _: engine::ChoosePath<'_>) -> Result<usize, EngineError> {
@@ -245,7 +254,7 @@ impl SequenceModel for Fake {
     }
 }
 
-/// Words `a` to `x`, one a token.
+/// Words `a` to `x`, one word, one token.
 pub fn base(context: usize) -> RequestBase {
     let vocab: Vec<String> = (0..VOCAB).map(|i| format!("\"{}\": {i}", char::from(b'a' + i as u8))).collect();
     let json = format!(

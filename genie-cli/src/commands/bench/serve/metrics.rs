@@ -1,6 +1,6 @@
 //! What came of a trace: times to the first token and between tokens, rates, goodput.
 //!
-//! *Units*: milliseconds, tokens/s. A percentile is the value that so many percent are not above.
+//! *Units*: milliseconds, tokens/s. A percentile is the value that that share of the list does not exceed.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! Steps as an SVG: for each policy a lane a request, a strip of how full steps are, and a strip of tokens a second.
+//! Steps as an SVG: for each policy a lane a request, a strip of how full steps are, and a strip of tokens/s.
 //!
 //! All policies share one scale of time, so that a shorter panel is a faster policy.
 
@@ -104,7 +104,7 @@ fn panel(out: &mut String, y: f64, x: &impl Fn(f64) -> f64, s: &Summary, seen: &
     below + 2.0 * STRIP + 6.0 + GAP
 }
 
-/// Tokens of replies a second, in windows of a fortieth of the run.
+/// Tokens/s of replies, in windows of a fortieth of the run.
 fn rate(out: &mut String, y: f64, x: &impl Fn(f64) -> f64, seen: &[Seen], steps: &[Ran]) {
     let end = steps.last().map_or(1.0, |step| step.at + step.ms);
     let window = (end / 40.0).max(1e-3);

@@ -96,7 +96,7 @@ pub enum Loop {
         /// Clients.
         clients: usize,
     },
-    /// At random times, so many a second.
+    /// At random times, `rate` of them in a second.
     Open {
         /// Requests a second.
         rate: f64,
