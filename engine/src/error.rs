@@ -165,6 +165,10 @@ pub enum EngineError {
         source: qnn_api::Error,
     },
 
+    /// Graphs with `fusion_ctrl` are no fused pair.
+    #[error(transparent)]
+    Pair(#[from] nsp_graph::pd::PairError),
+
     /// The graphs do not make a model.
     #[error(transparent)]
     Layout(#[from] LayoutError),

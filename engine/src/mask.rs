@@ -14,7 +14,7 @@ use kvmanager::{InferenceStep, KvError, Step};
 use crate::buffer::elements_mut;
 
 /// Additive value of a hidden column, as libGenie feeds it.
-const HIDDEN: f32 = -1000.0;
+pub(crate) const HIDDEN: f32 = -1000.0;
 
 /// The element type of a mask, and so the two values it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

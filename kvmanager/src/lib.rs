@@ -40,6 +40,7 @@
 //! | [`group`] | [`CacheGroup`], [`Eviction`]: windows, rings, eviction by score, by group of layers |
 //! | [`rope`] | [`RopeSpec`], [`ShiftLoss`]: moving keys to other positions, and what it costs |
 //! | [`keydiff`] | [`KeyScorer`], [`KeyDiff`]: which keys are worth keeping |
+//! | `row_store` | [`RowStore`]: rows of one sequence in buffers of its own, for graphs that take two caches |
 //! | [`error`] | [`KvError`], [`Reason`]; the planner's own is [`PlanError`], and [`Overflow`] what does not fit |
 //!
 //! # Plans alone
@@ -79,6 +80,7 @@ pub mod rope;
 mod buffer;
 mod codec;
 mod returns;
+mod row_store;
 mod rows;
 mod seq_id;
 mod tensor_buf;
@@ -99,6 +101,7 @@ pub use plan::{
     MaskCol, Overflow, Plan, PlanError, Policy, Request, SequenceSlice, Tree, TreeColumn, TreeFault, Variants, admit,
     plan,
 };
+pub use row_store::RowStore;
 pub use rope::{RopePairs, RopeSpec, ShiftLoss};
 pub use tensor_buf::TensorView;
 pub use worker::{JobEvent, JobWatch};
