@@ -33,7 +33,9 @@ pub enum CompileError {
     PdRows { rows: u32, most: u32, context: u32 },
     #[error("fused graphs have no form with {what}")]
     PdWith { what: &'static str },
-    #[error("fused graphs have one cache for all layers, but attention sees the last {tokens} tokens of a context of {context}")]
+    #[error(
+        "fused graphs have one cache for all layers, but attention sees the last {tokens} tokens of a context of {context}"
+    )]
     PdWindow { tokens: usize, context: usize },
 
     // Targets.

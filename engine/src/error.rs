@@ -586,3 +586,10 @@ impl From<PlanError> for EngineError {
         }
     }
 }
+
+impl EngineError {
+    /// The bundle has fused graphs and no plain ones: [`PairRunner`](crate::PairRunner) runs them.
+    pub fn is_only_fused(&self) -> bool {
+        matches!(self, Self::Layout(LayoutError::OnlyFused { .. }))
+    }
+}

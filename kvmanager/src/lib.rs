@@ -101,7 +101,7 @@ pub use plan::{
     MaskCol, Overflow, Plan, PlanError, Policy, Request, SequenceSlice, Tree, TreeColumn, TreeFault, Variants, admit,
     plan,
 };
-pub use row_store::RowStore;
 pub use rope::{RopePairs, RopeSpec, ShiftLoss};
+pub use row_store::RowStore;
 pub use tensor_buf::TensorView;
 pub use worker::{JobEvent, JobWatch};

@@ -65,7 +65,10 @@ impl RowStore {
     /// The same, for a graph that writes new rows itself. Rows in use must come back as they were.
     pub fn pasts_mut(&mut self) -> impl Iterator<Item = &mut [u8]> {
         let past_len = self.past_len;
-        self.tensors.iter().zip(&mut self.bytes).map(move |(t, bytes)| &mut bytes.as_mut_slice()[..t.rows_bytes(past_len)])
+        self.tensors
+            .iter()
+            .zip(&mut self.bytes)
+            .map(move |(t, bytes)| &mut bytes.as_mut_slice()[..t.rows_bytes(past_len)])
     }
 
     /// Takes the form of a graph with a past of another length.
@@ -88,7 +91,11 @@ impl RowStore {
                 bytes.copy_within(from..from + len, line * past_len * unit);
             };
             // Lines that come closer move from the first on, others from the last: none runs over one that is still to move.
-            if past_len < old { (1..n_lines).for_each(&mut shift) } else { (1..n_lines).rev().for_each(&mut shift) }
+            if past_len < old {
+                (1..n_lines).for_each(&mut shift)
+            } else {
+                (1..n_lines).rev().for_each(&mut shift)
+            }
             self.moved += (n_lines.saturating_sub(1) * len) as u64;
         }
         Ok(())
@@ -180,7 +187,10 @@ mod tests {
     }
 
     fn tensors() -> [KvTensor; 2] {
-        [KvTensor::new(KvKind::Key, 0, 2, 3, KvDtype::F16), KvTensor::new(KvKind::Value, 0, 2, 3, KvDtype::U8).with_quant(0.5, -128)]
+        [
+            KvTensor::new(KvKind::Key, 0, 2, 3, KvDtype::F16),
+            KvTensor::new(KvKind::Value, 0, 2, 3, KvDtype::U8).with_quant(0.5, -128),
+        ]
     }
 
     /// Appends rows as a graph of that width gives them, right-aligned.

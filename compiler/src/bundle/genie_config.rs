@@ -93,6 +93,15 @@ pub(crate) fn genie_config(
         });
     }
     let engine = &mut config["dialog"]["engine"];
+    if let Some(pd) = &kinds.pd {
+        let total_len = pd.total_lens.iter().copied().max().unwrap_or(0);
+        engine["pd_fusion"] = json!({
+            "enable": true,
+            "total_len": total_len,
+            "prefill_len": total_len.saturating_sub(1),
+            "kv_update": pd.update,
+        });
+    }
     match windows {
         Windows::Unused => {}
         Windows::Everywhere { tokens } => engine["longcontext"] = sliding_window(tokens),

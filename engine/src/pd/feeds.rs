@@ -86,7 +86,8 @@ impl Feeds {
             self.see(row, sees);
         }
         let n_past = |half: Option<Half<'_>>| half.map_or(0, |half| half.n_past as i32);
-        let words = [i32::from(chunk > 0), i32::from(decode.is_some()), chunk as i32, 0, n_past(prompt), n_past(decode)];
+        let words =
+            [i32::from(chunk > 0), i32::from(decode.is_some()), chunk as i32, 0, n_past(prompt), n_past(decode)];
         elements_mut::<i32>(self.ctrl.bytes_mut()).copy_from_slice(&words);
     }
 

@@ -111,7 +111,10 @@ mod tests {
         assert_eq!(step(Some((0, 15)), Some(52)), fused(1, 7, true));
         assert_eq!(step(Some((0, 15)), Some(60)), Some(PairStep::Decode));
         assert_eq!(step(Some((60, 2)), None), Some(PairStep::PromptToken));
-        assert_eq!((step(None, Some(62)), step(Some((3, 0)), None), step(None, None)), (Some(PairStep::Decode), None, None));
+        assert_eq!(
+            (step(None, Some(62)), step(Some((3, 0)), None), step(None, None)),
+            (Some(PairStep::Decode), None, None)
+        );
     }
 
     #[test]
@@ -119,7 +122,10 @@ mod tests {
         let config = PairConfig { total_len: Some(8), prefill_len: Some(5), ..PairConfig::default() };
         let limits = PairLimits::new(64, &[4, 8, 16], true, &config);
         assert_eq!((limits.totals.as_slice(), limits.prefill_len), (&[4, 8][..], 5));
-        assert_eq!(next_step(&limits, Some((0, 40)), None), Some(PairStep::Fused { graph: 1, chunk: 5, decodes: false }));
+        assert_eq!(
+            next_step(&limits, Some((0, 40)), None),
+            Some(PairStep::Fused { graph: 1, chunk: 5, decodes: false })
+        );
         // One of 56 rows is not used.
         assert_eq!(limits.capacity(8), 55);
     }

@@ -4,11 +4,10 @@ use genie_types::TokenId;
 use kvmanager::{KvTensor, RowStore, SeqId};
 use nsp_graph::pd::PairLayout;
 
+use super::PairConfig;
 use super::feeds::Half;
 use super::plan::{PairLimits, PairStep};
 use super::step::{Graphs, Stores};
-use super::PairConfig;
-use crate::saved::ModelIdentity;
 use crate::{EngineConfig, EngineError, Executor, QnnExecutor, StepLog, StopFlag, Transcript};
 
 /// Runs the graphs of a fused pair for up to [`SeqId::COUNT`] sequences, each with rows of its own.
@@ -26,7 +25,6 @@ pub struct PairRunner<X = QnnExecutor> {
     tensors: Vec<KvTensor>,
     pub(super) context_size: usize,
     pub(super) vocab_size: usize,
-    pub(super) identity: ModelIdentity,
     pub(super) log: StepLog,
     pub(super) stop: StopFlag,
     pub(super) marks: Vec<(SeqId, usize)>,
@@ -66,7 +64,7 @@ impl<X: Executor> PairRunner<X> {
         let limit = limits.limit();
         let tensors: Vec<KvTensor> = layout.tensors.iter().map(|t| t.tensor).collect();
         let names: Vec<String> = layout.graphs().map(|g| g.info.name.clone()).collect();
-        let (vocab_size, identity) = (layout.vocab_size, ModelIdentity::new(config));
+        let vocab_size = layout.vocab_size;
         Ok(Self {
             idle: RowStore::new(&tensors, limit)?,
             graphs: Graphs::new(layout, in_place)?,
@@ -77,7 +75,6 @@ impl<X: Executor> PairRunner<X> {
             context_size: config.context_size.map_or(limit, |size| size.min(limit)),
             limits,
             vocab_size,
-            identity,
             log: StepLog::new(names, limit + 64),
             stop: StopFlag::default(),
             marks: Vec::with_capacity(SeqId::COUNT),
@@ -222,9 +219,5 @@ impl<X: Executor> PairRunner<X> {
 
 /// A number that no sequence has.
 pub(super) fn no_sequence(seq: SeqId) -> EngineError {
-    EngineError::Config {
-        what: "the number of a sequence",
-        expected: "0 to 63",
-        found: seq.0.to_string(),
-    }
+    EngineError::Config { what: "the number of a sequence", expected: "0 to 63", found: seq.0.to_string() }
 }

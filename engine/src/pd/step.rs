@@ -232,7 +232,8 @@ impl GraphIo {
             let input = graph.inputs.iter().position(|role| *role == Input::Past(slot, t))?;
             Some((input, graph.outputs.iter().position(|role| *role == Output::Updated(slot, t))))
         };
-        let pasts = [Slot::Prefill, Slot::Decode].map(|slot| (0..layout.tensors.len()).filter_map(|t| past(slot, t)).collect());
+        let pasts =
+            [Slot::Prefill, Slot::Decode].map(|slot| (0..layout.tensors.len()).filter_map(|t| past(slot, t)).collect());
         Ok(Self { feeds: Feeds::new(graph, layout.context)?, pasts, encoding, logits_bytes: info.size_bytes() })
     }
 }

@@ -2,7 +2,9 @@
 
 use genie_types::{Dtype, GraphIdx, GraphInfo, KvDtype, KvKind, KvTensor, Quant, TensorInfo};
 
-use super::{CTRL_WORDS, FUSION_CTRL, Input, OVERRIDES, Output, PairError, PairGraph, PairLayout, PairTensor, PdName, Slot};
+use super::{
+    CTRL_WORDS, FUSION_CTRL, Input, OVERRIDES, Output, PairError, PairGraph, PairLayout, PairTensor, PdName, Slot,
+};
 use crate::BinaryGraphs;
 use crate::error::{GraphAt, Near};
 use crate::names::{ATTENTION_MASK, INPUT_IDS, LOGITS, POSITION_IDS};

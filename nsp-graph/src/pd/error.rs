@@ -7,7 +7,9 @@ use crate::error::{GraphAt, Near};
 #[allow(missing_docs)] // fields say what the message says
 pub enum PairError {
     /// The two kinds belong together.
-    #[error("{at} takes a prompt's chunk and a decode row, but no graph takes a decode row alone (expected one like `model.0.s1`)")]
+    #[error(
+        "{at} takes a prompt's chunk and a decode row, but no graph takes a decode row alone (expected one like `model.0.s1`)"
+    )]
     NoSingle { at: GraphAt },
     /// The other way round.
     #[error("{at} takes a decode row alone, but no graph has input `fusion_ctrl` (expected one like `model.0.pd.s32`)")]

@@ -118,7 +118,15 @@ mod tests {
         }
         let written = PdName::Past { kind: KvKind::Key, slot: Some(Slot::Decode), layer: 3 };
         assert_eq!(written.to_string(), "past_key_decode_3");
-        for other in ["past_key_0_in", "past_key_", "past_key_x", "present_key_prefill_0", "past_query_0", "key_0", "past_key_+1"] {
+        for other in [
+            "past_key_0_in",
+            "past_key_",
+            "past_key_x",
+            "present_key_prefill_0",
+            "past_query_0",
+            "key_0",
+            "past_key_+1",
+        ] {
             assert_eq!(PdName::parse(other), None, "{other}");
         }
     }

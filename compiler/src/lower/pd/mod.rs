@@ -99,8 +99,8 @@ pub(crate) fn lower<S: GraphSink>(
             update::lower(layer, graph, inputs, &cache, x)?;
         }
     }
-    let norm = weights::final_norm(spec)
-        .try_map(&mut |w| source.load(w, builders.iter_mut().map(|b| &mut b.layers.graph)))?;
+    let norm =
+        weights::final_norm(spec).try_map(&mut |w| source.load(w, builders.iter_mut().map(|b| &mut b.layers.graph)))?;
     let head = match weights::shares_table(spec, format) {
         true => table,
         false => source.load(&weights::lm_head(spec, format), builders.iter_mut().map(|b| &mut b.layers.graph))?,
