@@ -68,7 +68,9 @@ impl CompileOptions {
     /// # Errors
     /// An empty list, a zero, or an AR wider than every CL.
     pub fn variants(&self) -> Result<Vec<Variant>> {
-        let ars = widths("AR", &self.ars, Ar::new)?;
+        // Of fused graphs only the context counts.
+        let only_fused = self.kinds.pd.as_ref().is_some_and(|pd| pd.only);
+        let ars = widths("AR", if only_fused { &[1] } else { &self.ars }, Ar::new)?;
         let cls = widths("CL", &self.cls, Cl::new)?;
         let mut variants = Vec::new();
         for &ar in &ars {
