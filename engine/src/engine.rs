@@ -2,6 +2,7 @@
 //! operations in `sequences`.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use genie_types::TokenId;
 use kvmanager::{
@@ -11,6 +12,7 @@ use nsp_graph::ModelLayout;
 use session_store::{CacheSchema, Snapshot};
 
 use crate::cache;
+use crate::cache_memory::CacheMemory;
 use crate::config::EngineConfig;
 use crate::dump::Dump;
 use crate::executor::Executor;
@@ -21,6 +23,7 @@ use crate::head::Head;
 use crate::head_weight;
 use crate::input_writer::InputWriters;
 use crate::io::{BufferRole, IoBuffers};
+use crate::lockstep::Lockstep;
 use crate::lora::Lora;
 use crate::model::no_embeddings;
 use crate::positions;
@@ -41,6 +44,8 @@ pub struct Engine<X = QnnExecutor> {
     pub(crate) graphs: Graphs<X>,
     pub(crate) kv: KvCache,
     pub(crate) sequences: Sequences,
+    /// Whose tokens the slots hold, where sequences are rows of a batch.
+    pub(crate) lockstep: Option<Lockstep>,
     pub(crate) policy: Policy,
     pub(crate) context_shift: Option<ContextShift>,
     pub(crate) scratch: Scratch,
@@ -58,6 +63,14 @@ impl<X: Executor> Engine<X> {
     ///
     /// Settings that do not fit the graphs; graphs that need what this engine cannot do.
     pub fn with_executor(layout: ModelLayout, executor: X, config: &EngineConfig) -> Result<Self, EngineError> {
+        if let Some(n) = config.batch_size.filter(|n| *n != layout.batch) {
+            let found = format!("{n}, and the graphs have {}", layout.batch);
+            return Err(EngineError::Config {
+                what: "batch-size",
+                expected: "the batch dimension of the graphs",
+                found,
+            });
+        }
         let groups = cache::groups(&layout, config)?;
         let variants = Variants::with_groups(layout.variants.iter().copied(), groups, config.context_size)?;
         let gives = |variant| layout.variant_index(variant).is_some_and(|index| layout.gives_logits[index]);
@@ -70,11 +83,12 @@ impl<X: Executor> Engine<X> {
             holes: config.holes,
             rope: positions::key_rotation(&layout, config, limit),
             scorer: config.anchor_alpha.map(|alpha| Box::new(KeyDiff::running(alpha)) as _),
+            memory: config.shared_memory.as_ref().map(|memory| Arc::new(CacheMemory(memory.clone())) as _),
             ..KvOptions::default()
         };
         let context_shift = ContextShift::check(config, &variants, options.rope.is_some())?;
         let kv = KvCache::new(&cache::geometry(&layout), variants, options)?;
-        let mut io = IoBuffers::new(&layout);
+        let mut io = IoBuffers::new(&layout, config.shared_memory.as_ref())?;
         head_weight::load(&layout, &mut io, config)?;
         let writers = InputWriters::new(&layout, &io, config, &kv)?;
         for wanted in io.roles() {
@@ -102,6 +116,7 @@ impl<X: Executor> Engine<X> {
             scratch: Scratch::with_capacity(kv.variants().ar_max()),
             kv,
             sequences: Sequences::new(limit),
+            lockstep: None,
             policy: config.policy.clone(),
             context_shift,
             vocab_size,
@@ -283,6 +298,9 @@ impl<X: Executor> TokenModel for Engine<X> {
     }
 
     fn rewind(&mut self, n_past: usize) -> Result<(), EngineError> {
+        if self.lockstep.is_some() {
+            self.check_no_batch("going back after several prompts")?;
+        }
         self.kv.rewind(SeqId(0), n_past)?;
         self.sequences.of_mut(SeqId(0)).remove(&(n_past..usize::MAX));
         self.graphs.writers.grids.truncate(n_past);
@@ -292,6 +310,7 @@ impl<X: Executor> TokenModel for Engine<X> {
     fn reset(&mut self) -> Result<(), EngineError> {
         self.kv.clear()?;
         self.sequences.clear();
+        self.lockstep = None;
         self.graphs.writers.grids.truncate(0);
         Ok(())
     }
@@ -316,6 +335,14 @@ impl<X: Executor> TokenModel for Engine<X> {
 impl<X: Executor> SequenceModel for Engine<X> {
     fn transcript_of(&self, seq: SeqId) -> Option<&Transcript> {
         Engine::transcript_of(self, seq)
+    }
+
+    fn most_sequences(&self) -> usize {
+        if self.graphs.layout.batch > 1 { self.graphs.layout.batch } else { SeqId::COUNT }
+    }
+
+    fn is_batched(&self) -> bool {
+        self.graphs.layout.batch > 1
     }
 
     fn process_batch(

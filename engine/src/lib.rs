@@ -57,8 +57,10 @@
 
 #![forbid(unsafe_code)]
 
+mod batch_input;
 mod buffer;
 mod cache;
+mod cache_memory;
 pub mod calibrate;
 pub mod config;
 mod context_shift;
@@ -79,6 +81,7 @@ pub mod image_encoder;
 mod input_writer;
 mod io;
 mod load;
+mod lockstep;
 pub mod lora;
 mod mask;
 pub mod model;
@@ -116,6 +119,7 @@ pub use grids::Grid;
 pub use image_encoder::{EmbeddingRows, ImageEncoder};
 pub use kvmanager::{
     Admission, ContextLimit, Eviction, HolePolicy, KeyScorer, ModeKind, Overflow, PlanError, Policy, SeqId,
+    check_shapes,
 };
 pub use load::Reading;
 pub use lora::{LoraModel, LoraSwitch};

@@ -45,11 +45,14 @@ impl Engine {
         for note in layout.note_lines() {
             tracing::warn!("{note}");
         }
-        let executor = if config.dynamic_load {
+        let mut executor = if config.dynamic_load {
             QnnExecutor::on_demand(&layout, backend, &config.ctx_bins, reading)
         } else {
             QnnExecutor::new(&layout, &contexts)?
         };
+        if let Some(memory) = &config.shared_memory {
+            executor.share(memory);
+        }
         Self::with_executor(layout, executor, config)
     }
 }

@@ -63,6 +63,22 @@ impl Mask {
         Self { group, dtype, held: None }
     }
 
+    /// The element type; what the buffer holds is no longer known.
+    pub(crate) fn forget(&mut self) -> MaskDtype {
+        self.held = None;
+        self.dtype
+    }
+
+    /// The cache group.
+    pub(crate) const fn group(&self) -> usize {
+        self.group
+    }
+
+    /// The element type.
+    pub(crate) const fn dtype(&self) -> MaskDtype {
+        self.dtype
+    }
+
     /// Makes the buffer's first `AR * CL` elements the mask of a step: only the columns that change where every token sees
     /// the whole past, else all of it from the cache's cells.
     pub(crate) fn fill(&mut self, bytes: &mut [u8], step: &Step<'_>, planned: &InferenceStep) -> Result<(), KvError> {

@@ -31,6 +31,10 @@ pub enum Error {
     // Options.
     #[error("unknown backend `{name}`: expected `host`, `htp` or the path of a QNN library")]
     UnknownBackend { name: String },
+    #[error("unknown shared memory `{text}`: expected `auto`, `on` or `off`")]
+    UnknownSharedMemory { text: String },
+    #[error("there is no memory to share with an NPU")]
+    NoSharedMemory { source: qnn_api::Error },
     #[error("threads can be pinned with the embedded backend only, found backend `{provider}`")]
     PinOnOtherBackend { provider: String },
     #[error("the number of threads can be set with the embedded backend only, found backend `{provider}`")]
@@ -219,6 +223,8 @@ pub enum Hint {
     },
     /// Use one of the performance policies there are.
     ChoosePerfPolicy,
+    /// Use plain memory.
+    PlainMemory,
     /// Cast no vote for this backend.
     CastNoVote,
     /// This much fits.
@@ -338,6 +344,7 @@ impl Error {
             Self::NoHtp { dsp_arch, .. } => Hint::DspTooOld { dsp_arch: *dsp_arch },
             Self::UnknownPerfProfile { .. } => Hint::ChoosePerfPolicy,
             Self::NoClocks { .. } => Hint::CastNoVote,
+            Self::UnknownSharedMemory { .. } | Self::NoSharedMemory { .. } => Hint::PlainMemory,
             Self::Load { source, .. } | Self::Start { source, .. } | Self::Vote { source, .. } => {
                 Hint::Backend(source.hint()?)
             }
@@ -425,6 +432,7 @@ impl fmt::Display for Hint {
                 let names: Vec<&str> = PerfPolicy::ALL.iter().map(|policy| policy.name()).collect();
                 write!(f, "use one of {}", names.join(", "))
             }
+            Self::PlainMemory => f.write_str("shared memory is that of a Snapdragon: use plain memory elsewhere"),
             Self::CastNoVote => f.write_str("only HTP backends have clocks: choose no performance policy"),
             Self::Fits(fits) => fits.fmt(f),
             Self::ChooseTokens { least, most } => write!(f, "choose {least} to {most} tokens"),

@@ -19,7 +19,7 @@
 //!
 //! | you want to | type |
 //! |---|---|
-//! | choose backend, SoC, clocks, threads, planner policy | [`Options`], [`BackendChoice`], [`Perf`], [`Pin`], [`PolicyChoice`] |
+//! | choose backend, SoC, clocks, threads, planner policy | [`Options`], [`BackendChoice`], [`Perf`], [`Pin`], [`PolicyChoice`], [`SharedMemoryChoice`] |
 //! | look at a bundle before loading it | [`Bundle`] |
 //! | generate text, chat, save and restore | [`Session`], [`Prompt`], [`Generation`], [`Token`], [`Template`] |
 //! | chat in messages, as the bundle's chat template writes them | [`Conversation`], [`chat_template`] |
@@ -94,7 +94,7 @@ pub use kvmanager::SeqId;
 pub use long_context::LongContext;
 pub use lora::Lora;
 pub use model::{Bundle, Model};
-pub use options::{BackendChoice, Options, Perf, Pin, PolicyChoice, PrefixCacheOptions};
+pub use options::{BackendChoice, Options, Perf, Pin, PolicyChoice, PrefixCacheOptions, SharedMemoryChoice};
 pub use pair::PairModel;
 pub use perplexity::Perplexity;
 pub use session::{Generation, Prompt, Session, StopHandle, Token};

@@ -138,6 +138,7 @@ impl Bundle {
         let options = &asked.clone().for_binaries(&self.config.engine().ctx_bins)?;
         let active = backend::start(options, self.config.backend(), &threads)?;
         let mut config = self.engine_config(options);
+        config.shared_memory = backend::shared_memory(options, &active.backend)?;
         long.apply(options.reserved_tokens.unwrap_or(0), &mut config);
         let context = self.config.context();
         let on_cores = OnCores::of_mask(self.config.backend().cpu_mask);

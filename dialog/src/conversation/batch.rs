@@ -75,7 +75,8 @@ impl Dialog {
             let (expected, found) = ("a dialog without a grammar".into(), "one".into());
             return Err(DialogError::Kind { kind: "batch", expected, found });
         }
-        let (began, found, most) = (Instant::now(), texts.len(), Self::MOST_PROMPTS);
+        let most = self.model.sequences().ok_or_else(several_sequences)?.most_sequences();
+        let (began, found) = (Instant::now(), texts.len());
         if !(1..=most).contains(&found) {
             return Err(DialogError::BatchSize { found, most });
         }
@@ -103,7 +104,10 @@ impl Dialog {
         for (number, (new, (unprocessed, window))) in encoded.iter().zip(&batch.kept).enumerate() {
             let seq = SeqId(number as u8);
             let transcript = model.transcript_of(seq).ok_or_else(several_sequences)?;
-            let plan = query_plan::of_turn(code, batch.open, History::new(transcript, *unprocessed), context, new);
+            // libGenie begins a turn with the end token in place of the last one drawn.
+            let is_stop = |token: &TokenId| context.eos.contains(token) || context.eot == Some(*token);
+            let unprocessed = unprocessed.filter(|token| !as_genie || is_stop(token));
+            let plan = query_plan::of_turn(code, batch.open, History::new(transcript, unprocessed), context, new);
             let (n_past, n_new) = (transcript.len(), plan.input.len());
             if n_new == 0 {
                 return Err(DialogError::Empty);

@@ -22,7 +22,7 @@ use crate::sampler::{Penalties, Sampler, SamplerRules};
 /// *Invariant*: after each call the model has processed the whole history except its last token, or all of it after a stop
 /// sequence.
 pub struct Decoding<'a> {
-    pub(crate) model: &'a mut dyn TokenModel,
+    pub(crate) model: &'a mut (dyn TokenModel + 'static),
     /// The other model of two.
     pub(crate) second: Option<&'a mut (dyn TokenModel + 'static)>,
     /// The last token drawn, if the model has not processed it.

@@ -17,6 +17,7 @@ mod dialog;
 pub(crate) mod drafting;
 pub(crate) mod error;
 mod generation;
+mod hand_over;
 mod history;
 mod jump;
 pub(crate) mod lanes;

@@ -91,7 +91,7 @@ fn of_cause(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
 
 fn of_front(error: &Error) -> Option<&'static str> {
     match error {
-        Error::UnknownBackend { .. } | Error::Load { .. } => Some("backend-missing"),
+        Error::UnknownBackend { .. } | Error::Load { .. } | Error::NoSharedMemory { .. } => Some("backend-missing"),
         Error::UnknownSoc { .. } | Error::NoHtp { .. } => Some("unsupported-target"),
         Error::BadLora { .. }
         | Error::PinOnOtherBackend { .. }
@@ -102,6 +102,7 @@ fn of_front(error: &Error) -> Option<&'static str> {
         | Error::CoreUnavailable { .. }
         | Error::CoresUnknown
         | Error::UnknownLongContext { .. }
+        | Error::UnknownSharedMemory { .. }
         | Error::UnknownSpeculation { .. }
         | Error::ReservedWithoutLongContext { .. }
         | Error::NoClocks { .. }

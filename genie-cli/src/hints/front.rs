@@ -42,6 +42,7 @@ fn words(hint: &Hint) -> String {
         Hint::DoNotPin => "remove `--pin`".into(),
         Hint::ChoosePerfPolicy => format!("{hint}; `--perf` overrides it"),
         Hint::OtherTemplate => "use another `--chat-template`; `genie run --raw` gives the prompt as it is".into(),
+        Hint::PlainMemory => "remove `--shared-memory`: such memory is used where a Snapdragon has it".into(),
         Hint::CastNoVote => "remove `--perf`; it works with HTP backends only".into(),
         Hint::CopyBundleAgain => {
             "copy the bundle again, or compile it again; `genie doctor BUNDLE` names every file that differs".into()
