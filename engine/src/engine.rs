@@ -32,8 +32,8 @@ use crate::run::{Scratch, SeqTokens};
 use crate::saved::ModelIdentity;
 use crate::transcript::{Sequences, Transcript};
 use crate::{
-    ChoosePath, ContextShift, EngineError, LoraModel, QnnExecutor, SequenceModel, StepLog, StopFlag, TokenModel,
-    TreeRow,
+    ChoosePath, ContextShift, EngineError, LoraModel, QnnExecutor, RowBudget, SeqRows, SequenceModel, StepLog,
+    StopFlag, TokenModel, TreeRow,
 };
 
 /// A loaded model with its cache.
@@ -188,7 +188,7 @@ impl<X: Executor> Engine<X> {
     }
 
     fn run_dialog(&mut self, tokens: &[TokenId], request: LogitsRequest) -> Result<(), EngineError> {
-        self.run(&[SeqTokens { seq: SeqId(0), tokens }], request, &mut |_, _, _| ())
+        self.run(&[SeqTokens { seq: SeqId(0), tokens }], request.into(), &mut |_, _, _| ())
     }
 
     /// How many tokens the dialog can still take, and what stops it.
@@ -294,7 +294,7 @@ impl<X: Executor> TokenModel for Engine<X> {
 
     fn process_rows(&mut self, tokens: &[TokenId], each: &mut dyn FnMut(usize, &[f32])) -> Result<(), EngineError> {
         let inputs = [SeqTokens { seq: SeqId(0), tokens }];
-        self.run(&inputs, LogitsRequest::Each, &mut |_, place, logits| each(place, logits))
+        self.run(&inputs, LogitsRequest::Each.into(), &mut |_, place, logits| each(place, logits))
     }
 
     fn rewind(&mut self, n_past: usize) -> Result<(), EngineError> {
@@ -351,6 +351,38 @@ impl<X: Executor> SequenceModel for Engine<X> {
         each: &mut dyn FnMut(usize, &[f32]),
     ) -> Result<(), EngineError> {
         Engine::process_batch(self, inputs, each)
+    }
+
+    fn process_mixed(
+        &mut self,
+        inputs: &[SeqRows<'_>],
+        each: &mut dyn FnMut(usize, usize, &[f32]),
+    ) -> Result<(), EngineError> {
+        Engine::process_mixed(self, inputs, each)
+    }
+
+    fn runs_together(&self) -> bool {
+        Engine::runs_together(self)
+    }
+
+    fn rows(&self) -> RowBudget {
+        Engine::rows(self)
+    }
+
+    fn own_rows(&self, seq: SeqId) -> usize {
+        Engine::own_rows(self, seq)
+    }
+
+    fn widths(&self) -> Vec<usize> {
+        Engine::widths(self)
+    }
+
+    fn snapshot_of(&mut self, seq: SeqId) -> Result<Snapshot, EngineError> {
+        Engine::snapshot_of(self, seq)
+    }
+
+    fn restore_sequence(&mut self, seq: SeqId, snapshot: &Snapshot) -> Result<(), EngineError> {
+        Engine::restore_sequence(self, seq, snapshot)
     }
 
     fn verify_draft(

@@ -97,6 +97,7 @@ mod rollback;
 mod rope;
 mod run;
 mod saved;
+mod sequence_rows;
 pub mod sequences;
 pub mod step_log;
 pub mod stop;
@@ -118,19 +119,19 @@ pub use genie_types::{Llama3Scaling, PositionKind, RopeConfig, RopeScaling};
 pub use grids::Grid;
 pub use image_encoder::{EmbeddingRows, ImageEncoder};
 pub use kvmanager::{
-    Admission, ContextLimit, Eviction, HolePolicy, KeyScorer, ModeKind, Overflow, PlanError, Policy, SeqId,
-    check_shapes,
+    Admission, ContextLimit, Eviction, HolePolicy, KeyScorer, LogitsRequest, ModeKind, Overflow, PlanError, Policy,
+    SeqId, check_shapes,
 };
 pub use load::Reading;
 pub use lora::{LoraModel, LoraSwitch};
-pub use model::{SequenceModel, TokenModel};
+pub use model::{RowBudget, SequenceModel, TokenModel};
 pub use nsp_graph::GroupOptions;
 pub use number_file::NumberFile;
 pub use pd::{PairConfig, PairRunner};
 pub use prefix_cache::{FromPrefix, PrefixCache, PrefixCacheFault};
 pub use profile::{GraphProfile, GraphRun};
 pub use qnn::QnnExecutor;
-pub use run::SeqTokens;
+pub use run::{SeqRows, SeqTokens};
 pub use session_store::{CacheSchema, ModelHash, Snapshot};
 pub use step_log::StepLog;
 pub use stop::StopFlag;
