@@ -31,6 +31,8 @@ pub enum CompileError {
 
     #[error("{rows} rows for a fused graph: expected 2 to {most} in a context of {context}")]
     PdRows { rows: u32, most: u32, context: u32 },
+    #[error("cache updates by an op of a package for target `{target}`: no package for HTPs has it")]
+    PdOpForChip { target: String },
     #[error("fused graphs have no form with {what}")]
     PdWith { what: &'static str },
     #[error(

@@ -162,6 +162,9 @@ impl CompileOptions {
             (self.kinds.head_weight_input, "the LM head's weight as an input"),
             (self.kinds.native_kv, "a cache in tiles"),
         ];
+        if let Some(htp) = self.htp.as_ref().filter(|_| pd.update == PdUpdate::Op) {
+            return Err(CompileError::PdOpForChip { target: htp.target() });
+        }
         match with.iter().find(|(asked, _)| *asked) {
             Some((_, what)) => Err(CompileError::PdWith { what }),
             None => Ok(()),

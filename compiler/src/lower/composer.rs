@@ -342,6 +342,23 @@ impl<S: GraphSink> Composer<S> {
         self.typed_op((node, op), params, inputs, (&name, kind), dims, self.dtype)
     }
 
+    /// An op with several results, which are outputs of the graph.
+    pub(super) fn several(
+        &mut self,
+        (node, op): (&str, &str),
+        inputs: &[&TensorValue<S::Tensor>],
+        outputs: &[(String, Vec<usize>)],
+        dtype: Dtype,
+    ) -> Result<()> {
+        let mut declare = |(name, dims): &(String, Vec<usize>)| {
+            let info = self.info(name, dims.clone(), dtype);
+            self.sink.tensor(&info, Kind::Output)
+        };
+        let outputs = outputs.iter().map(&mut declare).collect::<Result<Vec<_>>>()?;
+        let inputs: Vec<S::Tensor> = inputs.iter().map(|val| val.tensor).collect();
+        self.sink.node(node, op, &[], &inputs, &outputs)
+    }
+
     pub(super) fn typed_op(
         &mut self,
         (node, op): (&str, &str),

@@ -85,7 +85,7 @@ impl<X: Executor> PairRunner<X> {
     }
 
     /// Everything that can be refused is, before anything runs.
-    fn check_inputs(&self, inputs: &[SeqTokens<'_>]) -> Result<(), EngineError> {
+    pub(super) fn check_inputs(&self, inputs: &[SeqTokens<'_>]) -> Result<(), EngineError> {
         for (i, input) in inputs.iter().enumerate() {
             let SeqTokens { seq, tokens } = *input;
             if usize::from(seq.0) >= SeqId::COUNT {

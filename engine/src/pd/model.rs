@@ -3,11 +3,13 @@
 use std::ops::Range;
 
 use genie_types::TokenId;
-use kvmanager::{Admission, ContextLimit, SeqId};
+use kvmanager::{Admission, ContextLimit, LogitsRequest, SeqId};
+use session_store::{CacheSchema, Snapshot};
 
 use super::runner::{PairRunner, no_sequence};
 use crate::{
-    ChoosePath, EngineError, Executor, SeqTokens, SequenceModel, StepLog, StopFlag, TokenModel, Transcript, TreeRow,
+    ChoosePath, EngineError, Executor, RowBudget, SeqRows, SeqTokens, SequenceModel, StepLog, StopFlag, TokenModel,
+    Transcript, TreeRow,
 };
 
 impl<X: Executor> TokenModel for PairRunner<X> {
@@ -68,6 +70,33 @@ impl<X: Executor> TokenModel for PairRunner<X> {
         Ok(())
     }
 
+    fn cache_schema(&mut self) -> Result<CacheSchema, EngineError> {
+        self.schema()
+    }
+
+    fn snapshot(&mut self) -> Result<Snapshot, EngineError> {
+        if self.sequences.iter().skip(1).any(|s| !s.transcript.is_empty()) {
+            return Err(unsupported("saving several sequences at once"));
+        }
+        self.saved(SeqId(0))
+    }
+
+    fn restore_snapshot(&mut self, snapshot: &Snapshot) -> Result<(), EngineError> {
+        // Sequence 0 is set aside until the other is in its place.
+        let before = std::mem::take(&mut self.sequences[0]);
+        match self.restore_as(SeqId(0), snapshot) {
+            Ok(()) => {
+                self.free.extend(before.store);
+                self.keep(SeqId(0))
+            }
+            Err(error) => {
+                self.cut(SeqId(0), 0);
+                self.sequences[0] = before;
+                Err(error)
+            }
+        }
+    }
+
     fn steps(&self) -> &StepLog {
         &self.log
     }
@@ -84,6 +113,47 @@ impl<X: Executor> SequenceModel for PairRunner<X> {
         each: &mut dyn FnMut(usize, &[f32]),
     ) -> Result<(), EngineError> {
         self.run_batch(inputs, each)
+    }
+
+    /// Rows of which all logits are wanted run one after the other.
+    fn process_mixed(
+        &mut self,
+        inputs: &[SeqRows<'_>],
+        each: &mut dyn FnMut(usize, usize, &[f32]),
+    ) -> Result<(), EngineError> {
+        let all: Vec<_> = inputs.iter().map(|&SeqRows { seq, tokens, .. }| SeqTokens { seq, tokens }).collect();
+        self.check_inputs(&all)?;
+        let before: Vec<_> = inputs.iter().map(|input| (input.seq, self.n_past_of(input.seq))).collect();
+        let done = self.run_mixed(inputs, each);
+        if matches!(&done, Err(error) if !matches!(error, EngineError::Stopped { .. })) {
+            before.into_iter().for_each(|(seq, n)| self.cut(seq, n));
+        }
+        done
+    }
+
+    fn most_sequences(&self) -> usize {
+        MOST_SEQUENCES
+    }
+
+    fn runs_together(&self) -> bool {
+        true
+    }
+
+    fn rows(&self) -> RowBudget {
+        let used = self.sequences.iter().map(|s| s.transcript.len()).sum();
+        RowBudget { total: self.context_size * MOST_SEQUENCES, used }
+    }
+
+    fn widths(&self) -> Vec<usize> {
+        std::iter::once(1).chain(self.limits.totals.iter().copied()).collect()
+    }
+
+    fn snapshot_of(&mut self, seq: SeqId) -> Result<Snapshot, EngineError> {
+        self.saved(seq)
+    }
+
+    fn restore_sequence(&mut self, seq: SeqId, snapshot: &Snapshot) -> Result<(), EngineError> {
+        self.restore_as(seq, snapshot)
     }
 
     /// Its rows run one after the other: the graphs give the logits of a chunk's last token only.
@@ -161,6 +231,35 @@ impl<X: Executor> SequenceModel for PairRunner<X> {
         Ok(())
     }
 }
+
+impl<X: Executor> PairRunner<X> {
+    fn run_mixed(
+        &mut self,
+        inputs: &[SeqRows<'_>],
+        each: &mut dyn FnMut(usize, usize, &[f32]),
+    ) -> Result<(), EngineError> {
+        let (rows, ends): (Vec<usize>, Vec<usize>) =
+            (0..inputs.len()).partition(|&i| inputs[i].wanted == LogitsRequest::Each && inputs[i].tokens.len() > 1);
+        let of_ends: Vec<_> =
+            ends.iter().map(|&i| SeqTokens { seq: inputs[i].seq, tokens: inputs[i].tokens }).collect();
+        self.run_batch(&of_ends, &mut |i, logits| {
+            let i = ends[i];
+            if inputs[i].wanted != LogitsRequest::Nothing {
+                each(i, inputs[i].tokens.len() - 1, logits);
+            }
+        })?;
+        for i in rows {
+            for (place, token) in inputs[i].tokens.iter().enumerate() {
+                let one = [SeqTokens { seq: inputs[i].seq, tokens: std::slice::from_ref(token) }];
+                self.run_batch(&one, &mut |_, logits| each(i, place, logits))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Sequences that a scheduler may have at once: each has rows of its own, for the whole context.
+const MOST_SEQUENCES: usize = 16;
 
 fn unsupported(what: &str) -> EngineError {
     EngineError::Unsupported { what: format!("{what} with fused graphs, whose rows are positions"), hint: "" }

@@ -8,6 +8,7 @@ use super::PairConfig;
 use super::feeds::Half;
 use super::plan::{PairLimits, PairStep};
 use super::step::{Graphs, Stores};
+use crate::saved::ModelIdentity;
 use crate::{EngineConfig, EngineError, Executor, QnnExecutor, StepLog, StopFlag, Transcript};
 
 /// Runs the graphs of a fused pair for up to [`SeqId::COUNT`] sequences, each with rows of its own.
@@ -22,7 +23,8 @@ pub struct PairRunner<X = QnnExecutor> {
     /// Stores that no sequence uses, to be taken again. One more is bound for a half that is not active.
     pub(super) free: Vec<RowStore>,
     idle: RowStore,
-    tensors: Vec<KvTensor>,
+    pub(super) tensors: Vec<KvTensor>,
+    pub(super) identity: ModelIdentity,
     pub(super) context_size: usize,
     pub(super) vocab_size: usize,
     pub(super) log: StepLog,
@@ -75,6 +77,7 @@ impl<X: Executor> PairRunner<X> {
             context_size: config.context_size.map_or(limit, |size| size.min(limit)),
             limits,
             vocab_size,
+            identity: ModelIdentity::new(config),
             log: StepLog::new(names, limit + 64),
             stop: StopFlag::default(),
             marks: Vec::with_capacity(SeqId::COUNT),

@@ -68,6 +68,17 @@ impl<S: GraphSink> Composer<S> {
         self.typed_op((node, op), &[], inputs, (&out, Kind::Native), dims, dtype)
     }
 
+    /// An op whose results are outputs of the graph.
+    pub(super) fn outputs_of(
+        &mut self,
+        (node, op): (&str, &str),
+        inputs: &[&TensorValue<S::Tensor>],
+        outputs: &[(String, Vec<usize>)],
+    ) -> Result<()> {
+        let dtype = self.dtype();
+        self.several((node, op), inputs, outputs, dtype)
+    }
+
     /// [`Composer::scatter`] into an output of the graph.
     pub(super) fn scatter_out(
         &mut self,

@@ -1,7 +1,7 @@
-//! The cache update inside the graph, by native ops: new rows are scattered into copies of the past, which a client binds to the
-//! same buffers as the past itself.
+//! The cache update inside the graph: new rows are scattered into copies of the past by native ops, or written by an op of a package;
+//! a client binds each updated past to the buffer of the past itself.
 //!
-//! *Where rows go*: of a prefill chunk of m rows, row `r` in `[N - 1 - m, N - 1)` goes to `n_past + r - (N - 1 - m)`, the decode row to
+//! *Where rows go* with native ops: of a prefill chunk of m rows, row `r` in `[N - 1 - m, N - 1)` goes to `n_past + r - (N - 1 - m)`, the decode row to
 //! its own `n_past`; rows of an inactive half, and unused ones, go to the last row of the past, which therefore holds nothing. All of it
 //! is computed from `fusion_ctrl`, in `model.0.s1` from `position_ids`.
 
@@ -18,10 +18,23 @@ use nsp_graph::pd::{PdName, Slot};
 /// Indices of one request's rows: shaped like keys and like values.
 pub(super) type Indices<T> = [TensorValue<T>; 2];
 
+/// The op that writes rows, with its package.
+const UPDATE_OP: &str = "LLaMAPackage::PDKVCacheUpdate";
+
+/// The four numbers of the op: the cache's first row to write, the first new row to read, how many, whether at all.
+pub(super) type OpWords<T> = [TensorValue<T>; 4];
+
 /// Where new rows go.
 pub(super) enum Rows<T> {
     /// The client writes them.
     ByHost,
+    /// An op of a package writes them.
+    ByOp {
+        /// Of the prefill request.
+        prefill: Option<OpWords<T>>,
+        /// Of the decode request.
+        decode: OpWords<T>,
+    },
     /// The graph scatters them.
     Scattered {
         /// All N rows, for the prefill request.
@@ -50,6 +63,9 @@ pub(super) fn declare<S: GraphSink>(
             graph.spread(&format!("{name}_value_rows"), x, [1, 1, n, 1], [1, kv, n, d])?,
         ])
     };
+    if update == PdUpdate::Op {
+        return op_words(n, (ctrl, positions), graph);
+    }
     let Some(ctrl) = ctrl else {
         return Ok(Rows::Scattered { prefill: None, decode: spread("decode", positions, graph)? });
     };
@@ -87,15 +103,60 @@ pub(super) fn declare<S: GraphSink>(
     })
 }
 
-/// Writes the new rows of a layer, if the graph does. `_after`: the layer's output.
+/// The numbers of the op, from `fusion_ctrl`, or from the position of a decode row alone.
+fn op_words<S: GraphSink>(
+    n: usize,
+    (ctrl, positions): (Option<&TensorValue<S::Tensor>>, &TensorValue<S::Tensor>),
+    graph: &mut Composer<S>,
+) -> Result<Rows<S::Tensor>> {
+    let one = graph.integers("one", std::iter::once(1))?;
+    let Some(ctrl) = ctrl else {
+        let first = graph.integers("nothing", std::iter::once(0))?;
+        return Ok(Rows::ByOp { prefill: None, decode: [positions.clone(), first, one.clone(), one] });
+    };
+    let mut word = |name: &str, i: usize| graph.slice_as(&format!("ctrl_{name}"), ctrl, &[(i, i + 1)], Dtype::I32);
+    let (prefills, decodes, chunk) = (word("prefills", 0)?, word("decodes", 1)?, word("chunk", 2)?);
+    let (prefill_past, decode_past) = (word("prefill_past", 4)?, word("decode_past", 5)?);
+    let last = graph.integers("rows_of_prefill", std::iter::once(n - 1))?;
+    let first = graph.whole(("chunk_first", "ElementWiseSubtract"), &[&last, &chunk], Dtype::I32)?;
+    Ok(Rows::ByOp { prefill: Some([prefill_past, first, chunk, prefills]), decode: [decode_past, last, one, decodes] })
+}
+
+/// Writes the new rows of one request by the op.
+fn by_op<S: GraphSink>(
+    (layer, slot): (usize, Option<Slot>),
+    graph: &mut Composer<S>,
+    (past, present): (&[TensorValue<S::Tensor>; 2], &[TensorValue<S::Tensor>; 2]),
+    words: &OpWords<S::Tensor>,
+    after: &TensorValue<S::Tensor>,
+) -> Result<()> {
+    let [n_past, first, n, enable] = words;
+    let inputs = [after, &past[0], &past[1], &present[0], &present[1], n_past, first, n, enable];
+    let name = |kind| PdName::Updated { kind, slot, layer }.to_string();
+    let node = format!("model_layers_{layer}_{}_update", slot.unwrap_or(Slot::Decode).word());
+    let outputs = [(name(KvKind::Key), past[0].dims.clone()), (name(KvKind::Value), past[1].dims.clone())];
+    graph.outputs_of((&node, UPDATE_OP), &inputs, &outputs)
+}
+
+/// Writes the new rows of a layer, if the graph does. `after`: the layer's output, which an op waits for.
 pub(super) fn lower<S: GraphSink>(
     layer: usize,
     graph: &mut Composer<S>,
     inputs: &PdInputs<S::Tensor>,
     cache: &LayerCache<S::Tensor>,
-    _after: &TensorValue<S::Tensor>,
+    after: &TensorValue<S::Tensor>,
 ) -> Result<()> {
-    let Rows::Scattered { prefill, decode } = &inputs.rows else { return Ok(()) };
+    let (prefill, decode) = match &inputs.rows {
+        Rows::ByHost => return Ok(()),
+        Rows::Scattered { prefill, decode } => (prefill, decode),
+        Rows::ByOp { prefill, decode } => {
+            if let (Some(words), Some(past)) = (prefill, &cache.prefill) {
+                by_op((layer, Some(Slot::Prefill)), graph, (past, &cache.present), words, after)?;
+            }
+            let slot = prefill.as_ref().map(|_| Slot::Decode);
+            return by_op((layer, slot), graph, (&cache.decode, &cache.present), decode, after);
+        }
+    };
     let mut write = |slot: Option<Slot>, name: &str, past: &[TensorValue<S::Tensor>; 2], rows: &Indices<S::Tensor>| {
         for (i, kind) in [KvKind::Key, KvKind::Value].into_iter().enumerate() {
             let (axis, present) = (if i == 0 { 3 } else { 2 }, &cache.present[i]);
