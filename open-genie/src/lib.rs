@@ -30,6 +30,7 @@
 //! | run several sequences in one step | [`Model::engine_mut`], [`SequenceModel`], [`SeqTokens`], [`SeqId`] |
 //! | turn texts into vectors | [`Encoder`], [`TextEmbedding`] |
 //! | compile a model and prove its bundle (feature `compile`) | `compile`, `prove`, `Compiled` |
+//! | find a model by one word; compile a checkpoint once, into the cache (feature `compile`) | `models` |
 //! | put images into a prompt | [`Session::encode_image`], [`Session::read_rows`], [`Session::add_rows`], [`place_images`] |
 //! | plan by measured costs | [`CalibrationContext`] |
 //! | know what went wrong and what may help | [`Error`], [`Hint`] |
@@ -59,6 +60,8 @@ mod image;
 mod long_context;
 mod lora;
 mod model;
+#[cfg(feature = "compile")]
+pub mod models;
 mod options;
 mod pair;
 mod perplexity;

@@ -160,6 +160,8 @@ pub struct EngineSettings {
     pub embedding: Option<EmbeddingSettings>,
     /// LoRA adapters.
     pub lora: LoraSettings,
+    /// Which id of the draft model is which of the target's, absolute if the base was.
+    pub draft_token_map: Option<PathBuf>,
     /// How fused graphs are run, where the engine says it.
     pub pd_fusion: Option<PdFusionSettings>,
 }
