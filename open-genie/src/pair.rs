@@ -95,7 +95,7 @@ impl PairModel {
         let began = Instant::now();
         let Self { runner, weights, options, opening, bundle, active } = self;
         let mut dialog = Dialog::new(bundle.config(), Box::new(runner)).map_err(Error::Dialog)?;
-        if let Some(kind) = options.speculation.kind(bundle.config()).map_err(Error::Dialog)? {
+        if let Some(kind) = options.speculation.kind(bundle.config(), None).map_err(Error::Dialog)? {
             dialog.set_kind(kind).map_err(Error::Dialog)?;
         }
         dialog.set_sampler_callback(bundle.sampler_callback(&options)?);

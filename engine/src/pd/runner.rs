@@ -123,6 +123,11 @@ impl<X: Executor> PairRunner<X> {
         used.chain(&self.free).map(RowStore::moved_bytes).sum()
     }
 
+    /// Forgets the step log.
+    pub fn clear_steps(&mut self) {
+        self.log.clear();
+    }
+
     /// Sequences that have tokens.
     pub fn n_sequences(&self) -> usize {
         self.sequences.iter().filter(|s| s.store.is_some()).count()
