@@ -42,6 +42,9 @@ const SPEC_PROMPT: usize = 32;
 /// Flags of `genie bench`.
 #[derive(clap::Args)]
 pub struct Args {
+    /// The model, as for `--model`.
+    #[arg(value_name = "MODEL", conflicts_with_all = ["named", "config"])]
+    pub word: Option<String>,
     #[command(flatten)]
     pub bundle: BundleArgs,
     /// Measure each variant's step and the changes between variants, and write `calibration.json` into the bundle.
@@ -116,7 +119,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     if let Some(path) = &args.plot {
         outfile::must_be_writable("--plot", path)?;
     }
-    let bundle = args.bundle.read(&args.backend, printer)?;
+    let bundle = args.bundle.read_word(args.word.as_deref(), None, &args.backend, printer)?;
     let options = args.threads.apply(args.backend.options()?).perf(Perf::LeaveAlone);
     let mut model = bundle.open(&options)?;
     // Before anything is measured: no check runs beside it, and no figure is of damaged weights.
