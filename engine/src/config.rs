@@ -75,6 +75,8 @@ pub struct EngineConfig {
     /// HTP: bytes of one spill buffer that all binaries use in turn; 0 leaves each its own. Left out with a warning where the
     /// library refuses it, like the next two.
     pub spill_fill_bytes: u64,
+    /// Rows of the batch that the graphs must have; `None` takes what they have.
+    pub batch_size: Option<usize>,
     /// HTP: megabytes that graphs may take at a time, others are swapped out; 0 is no limit.
     pub memory_limit_mb: u64,
     /// HTP: graphs that stay longest where there is a limit.
@@ -84,6 +86,8 @@ pub struct EngineConfig {
     /// Load a context binary when one of its graphs is to run, and free it when another's is. Spares memory where a
     /// bundle has several, and costs a load at each change.
     pub dynamic_load: bool,
+    /// Settings of a bundle's fused graphs; `None` for the defaults. An [`Engine`](crate::Engine) does not look at them.
+    pub pd: Option<crate::PairConfig>,
     /// Memory that the NPU sees as well, for the cache and the tensors of the graphs; `None` for plain memory, which the
     /// library copies.
     pub shared_memory: Option<Arc<SharedMemory>>,
@@ -119,9 +123,11 @@ impl EngineConfig {
             use_mmap: true,
             mmap_budget_mb: 0,
             spill_fill_bytes: 0,
+            batch_size: None,
             memory_limit_mb: 0,
             retention_order: Vec::new(),
             weight_folder: None,
+            pd: None,
             dynamic_load: false,
             shared_memory: None,
             dump: None,

@@ -17,12 +17,14 @@ use crate::config::EngineConfig;
 use crate::dump::Dump;
 use crate::executor::Executor;
 use crate::extra_rows::ExtraRows;
+use crate::features::{FeatureModel, FeatureWidths, Features};
 use crate::graphs::Graphs;
 use crate::grids::Grid;
 use crate::head::Head;
 use crate::head_weight;
 use crate::input_writer::InputWriters;
 use crate::io::{BufferRole, IoBuffers};
+use crate::lockstep::Lockstep;
 use crate::lora::Lora;
 use crate::model::no_embeddings;
 use crate::positions;
@@ -31,8 +33,8 @@ use crate::run::{Scratch, SeqTokens};
 use crate::saved::ModelIdentity;
 use crate::transcript::{Sequences, Transcript};
 use crate::{
-    ChoosePath, ContextShift, EngineError, LoraModel, QnnExecutor, SequenceModel, StepLog, StopFlag, TokenModel,
-    TreeRow,
+    ChoosePath, ContextShift, EngineError, LoraModel, QnnExecutor, RowBudget, SeqRows, SequenceModel, StepLog,
+    StopFlag, TokenModel, TreeRow,
 };
 
 /// A loaded model with its cache.
@@ -43,6 +45,8 @@ pub struct Engine<X = QnnExecutor> {
     pub(crate) graphs: Graphs<X>,
     pub(crate) kv: KvCache,
     pub(crate) sequences: Sequences,
+    /// Whose tokens the slots hold, where sequences are rows of a batch.
+    pub(crate) lockstep: Option<Lockstep>,
     pub(crate) policy: Policy,
     pub(crate) context_shift: Option<ContextShift>,
     pub(crate) scratch: Scratch,
@@ -60,6 +64,14 @@ impl<X: Executor> Engine<X> {
     ///
     /// Settings that do not fit the graphs; graphs that need what this engine cannot do.
     pub fn with_executor(layout: ModelLayout, executor: X, config: &EngineConfig) -> Result<Self, EngineError> {
+        if let Some(n) = config.batch_size.filter(|n| *n != layout.batch) {
+            let found = format!("{n}, and the graphs have {}", layout.batch);
+            return Err(EngineError::Config {
+                what: "batch-size",
+                expected: "the batch dimension of the graphs",
+                found,
+            });
+        }
         let groups = cache::groups(&layout, config)?;
         let variants = Variants::with_groups(layout.variants.iter().copied(), groups, config.context_size)?;
         let gives = |variant| layout.variant_index(variant).is_some_and(|index| layout.gives_logits[index]);
@@ -88,7 +100,10 @@ impl<X: Executor> Engine<X> {
             }
         }
         let lora = Lora::new(config.lora.clone(), &layout, &mut io, matches!(config.policy, Policy::Genie))?;
-        let vocab_size = writers.n_embeddings().map_or(layout.vocab_size, |n| n.min(layout.vocab_size));
+        let features = Features::new(&layout, &io)?;
+        // A model that drafts may draw from fewer tokens than it is fed.
+        let most = if layout.features_in.is_some() { usize::MAX } else { layout.vocab_size };
+        let vocab_size = writers.n_embeddings().map_or(layout.vocab_size, |n| n.min(most));
         if config.pad_token.0 as usize >= vocab_size {
             return Err(EngineError::PadToken { found: config.pad_token, vocab_size });
         }
@@ -105,6 +120,7 @@ impl<X: Executor> Engine<X> {
             scratch: Scratch::with_capacity(kv.variants().ar_max()),
             kv,
             sequences: Sequences::new(limit),
+            lockstep: None,
             policy: config.policy.clone(),
             context_shift,
             vocab_size,
@@ -114,6 +130,7 @@ impl<X: Executor> Engine<X> {
             graphs: Graphs {
                 executor,
                 head: Head::new(&layout, &io),
+                features,
                 io,
                 writers,
                 dump,
@@ -176,7 +193,7 @@ impl<X: Executor> Engine<X> {
     }
 
     fn run_dialog(&mut self, tokens: &[TokenId], request: LogitsRequest) -> Result<(), EngineError> {
-        self.run(&[SeqTokens { seq: SeqId(0), tokens }], request, &mut |_, _, _| ())
+        self.run(&[SeqTokens { seq: SeqId(0), tokens }], request.into(), &mut |_, _, _| ())
     }
 
     /// How many tokens the dialog can still take, and what stops it.
@@ -256,6 +273,14 @@ impl<X: Executor> TokenModel for Engine<X> {
         self.shift_for(tokens)
     }
 
+    fn feature_widths(&self) -> FeatureWidths {
+        self.graphs.features.widths()
+    }
+
+    fn features(&mut self) -> Option<&mut dyn FeatureModel> {
+        Some(self)
+    }
+
     fn lora(&mut self) -> Option<&mut dyn LoraModel> {
         Some(self)
     }
@@ -282,20 +307,26 @@ impl<X: Executor> TokenModel for Engine<X> {
 
     fn process_rows(&mut self, tokens: &[TokenId], each: &mut dyn FnMut(usize, &[f32])) -> Result<(), EngineError> {
         let inputs = [SeqTokens { seq: SeqId(0), tokens }];
-        self.run(&inputs, LogitsRequest::Each, &mut |_, place, logits| each(place, logits))
+        self.run(&inputs, LogitsRequest::Each.into(), &mut |_, place, logits| each(place, logits))
     }
 
     fn rewind(&mut self, n_past: usize) -> Result<(), EngineError> {
+        if self.lockstep.is_some() {
+            self.check_no_batch("going back after several prompts")?;
+        }
         self.kv.rewind(SeqId(0), n_past)?;
         self.sequences.of_mut(SeqId(0)).remove(&(n_past..usize::MAX));
         self.graphs.writers.grids.truncate(n_past);
+        self.graphs.features.truncate(n_past);
         Ok(())
     }
 
     fn reset(&mut self) -> Result<(), EngineError> {
         self.kv.clear()?;
         self.sequences.clear();
+        self.lockstep = None;
         self.graphs.writers.grids.truncate(0);
+        self.graphs.features.truncate(0);
         Ok(())
     }
 
@@ -308,7 +339,9 @@ impl<X: Executor> TokenModel for Engine<X> {
     }
 
     fn restore_snapshot(&mut self, snapshot: &Snapshot) -> Result<(), EngineError> {
-        Engine::restore_snapshot(self, snapshot)
+        Engine::restore_snapshot(self, snapshot)?;
+        self.graphs.features.truncate(0);
+        Ok(())
     }
 
     fn steps(&self) -> &StepLog {
@@ -321,12 +354,52 @@ impl<X: Executor> SequenceModel for Engine<X> {
         Engine::transcript_of(self, seq)
     }
 
+    fn most_sequences(&self) -> usize {
+        if self.graphs.layout.batch > 1 { self.graphs.layout.batch } else { SeqId::COUNT }
+    }
+
+    fn is_batched(&self) -> bool {
+        self.graphs.layout.batch > 1
+    }
+
     fn process_batch(
         &mut self,
         inputs: &[SeqTokens<'_>],
         each: &mut dyn FnMut(usize, &[f32]),
     ) -> Result<(), EngineError> {
         Engine::process_batch(self, inputs, each)
+    }
+
+    fn process_mixed(
+        &mut self,
+        inputs: &[SeqRows<'_>],
+        each: &mut dyn FnMut(usize, usize, &[f32]),
+    ) -> Result<(), EngineError> {
+        Engine::process_mixed(self, inputs, each)
+    }
+
+    fn runs_together(&self) -> bool {
+        Engine::runs_together(self)
+    }
+
+    fn rows(&self) -> RowBudget {
+        Engine::rows(self)
+    }
+
+    fn own_rows(&self, seq: SeqId) -> usize {
+        Engine::own_rows(self, seq)
+    }
+
+    fn widths(&self) -> Vec<usize> {
+        Engine::widths(self)
+    }
+
+    fn snapshot_of(&mut self, seq: SeqId) -> Result<Snapshot, EngineError> {
+        Engine::snapshot_of(self, seq)
+    }
+
+    fn restore_sequence(&mut self, seq: SeqId, snapshot: &Snapshot) -> Result<(), EngineError> {
+        Engine::restore_sequence(self, seq, snapshot)
     }
 
     fn verify_draft(

@@ -58,6 +58,10 @@ pub enum LayoutError {
     #[error("the bundle holds no graph to run (binaries: {sources})")]
     NoGraphs { sources: Box<str> },
 
+    /// Nothing but a fused pair, which another engine runs.
+    #[error("all {n_graphs} graphs of the bundle carry a prompt and a decode row side by side: there is no plain one")]
+    OnlyFused { n_graphs: usize },
+
     /// A graph was selected by name and is not there.
     #[error("selected graph `{name}` is in no binary of the bundle{near}")]
     SelectedGraphMissing { name: Box<str>, near: Near },
@@ -131,6 +135,10 @@ pub enum LayoutError {
     /// Some graphs of a group concatenate, others scatter.
     #[error("{at}: tensor `{tensor}` is in {found} form, while cache group `{prefix}` is in {expected} form elsewhere")]
     MixedForms { at: GraphAt, tensor: Box<str>, prefix: Box<str>, expected: Box<str>, found: Box<str> },
+
+    /// Graphs of one model compute batches of different sizes.
+    #[error("{at} has a batch of {found}, but `{other}` one of {expected}")]
+    BatchDiffers { at: GraphAt, expected: usize, found: usize, other: Box<str> },
 
     /// Past and new rows are encoded differently, so that copying would change the numbers.
     #[error(
