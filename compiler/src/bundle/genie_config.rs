@@ -39,8 +39,12 @@ pub(crate) fn genie_config(
     let mut binary = json!({ "version": 1, "ctx-bins": binaries });
     if !adapters.is_empty() {
         let adapter = |a: &Adapter| json!({ "version": 1, "name": a.name, "alphas": [a.alpha()] });
-        let adapters: Vec<Value> = adapters.iter().map(adapter).collect();
-        binary["lora"] = json!({ "version": 1, "lora-version": 2, "adapters": adapters });
+        let list: Vec<Value> = adapters.iter().map(adapter).collect();
+        binary["lora"] = json!({ "version": 1, "lora-version": 2, "adapters": list });
+        // libGenie writes every adapter's strength to this one input, and to none without it.
+        if let [only] = adapters {
+            binary["lora"]["alpha-tensor-name"] = json!(only.alpha());
+        }
     }
     let tokens = &spec.tokens;
     let eos = match tokens.eos.as_slice() {
