@@ -230,7 +230,7 @@ fn a_thousand_tokens_are_those_of_basic_and_drafts_are_accepted() {
             let reply = |row: Option<&Row>| {
                 let case = Case {
                     kind: KINDS.iter().position(|other| other.name == kind.name).unwrap(),
-                    numbers: [7, 4, 4],
+                    numbers: [7, 4, 3],
                     order: 2,
                     noise,
                     draft_room: 2_000,
