@@ -116,6 +116,7 @@ impl<X: Executor> Engine<X> {
                 dump,
                 logits: vec![0.0; layout.vocab_size],
                 log,
+                anchors: None,
                 log_base: log_base.collect(),
                 layout,
             },

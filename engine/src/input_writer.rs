@@ -102,7 +102,8 @@ impl InputWriters {
                     InputRole::Embeds => {
                         Kind::Embeds(Box::new(embedder(graph, config, encoding()?, layout.vocab_size)?))
                     }
-                    // Strengths are written when they change.
+                    // Strengths are written when they change, anchors by their owner.
+                    InputRole::Anchor(_) => continue,
                     InputRole::Alpha(_) | InputRole::Past(_) | InputRole::Wire(_) | InputRole::Weight(_) => continue,
                 };
                 writers.push(InputWriter { buffer, kind });

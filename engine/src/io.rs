@@ -3,7 +3,7 @@
 //! One buffer serves all variants of a tensor with the same role (and element type), sized for the largest; tensors
 //! between splits share theirs by name. Cache tensors are the KV manager's and are lent step by step.
 
-use genie_types::{Dtype, Quant};
+use genie_types::{Dtype, LayerIdx, Quant};
 use kvmanager::TensorView;
 use nsp_graph::{GraphLayout, InputRole, ModelLayout, OutputRole, WireIdx};
 
@@ -17,6 +17,8 @@ pub(crate) enum BufferRole {
     Input(InputRole, Dtype, Quant),
     /// From one split to another.
     Wire(WireIdx),
+    /// A layer's anchor with this step's keys.
+    AnchorOut(LayerIdx, Dtype, Quant),
     /// Logits, in the element type of the graph.
     Logits(Dtype, Quant),
     /// Written by a graph; nothing reads it.
@@ -139,6 +141,7 @@ fn shared(split: usize, graph: &GraphLayout, place: &mut impl FnMut(BufferRole, 
             OutputRole::New(_) => return None,
             OutputRole::Wire(wire) => BufferRole::Wire(wire),
             OutputRole::Logits => BufferRole::Logits(info.dtype, info.quant.clone()),
+            OutputRole::Anchor(layer) => BufferRole::AnchorOut(layer, info.dtype, info.quant.clone()),
             OutputRole::Extra => BufferRole::Extra(split, info.name.clone()),
         };
         Some((wanted, Slot { output: true, tensor, len: info.size_bytes() }))

@@ -56,6 +56,7 @@
 
 #![forbid(unsafe_code)]
 
+mod anchors;
 mod buffer;
 mod cache;
 pub mod calibrate;
@@ -92,7 +93,8 @@ mod rollback;
 mod rope;
 mod run;
 mod saved;
-pub mod sequences;
+pub mod scorer_network;
+mod sequences;
 pub mod step_log;
 pub mod stop;
 pub mod text_encoder;
@@ -113,7 +115,7 @@ pub use genie_types::{Llama3Scaling, PositionKind, RopeConfig, RopeScaling};
 pub use grids::Grid;
 pub use image_encoder::{EmbeddingRows, ImageEncoder};
 pub use kvmanager::{
-    Admission, ContextLimit, Eviction, HolePolicy, KeyScorer, ModeKind, Overflow, PlanError, Policy, SeqId,
+    Admission, ContextLimit, Eviction, HeadKeys, HolePolicy, KeyScorer, ModeKind, Overflow, PlanError, Policy, SeqId,
 };
 pub use load::Reading;
 pub use lora::{LoraModel, LoraSwitch};
