@@ -1,18 +1,26 @@
 //! Client buffers of a graph: bytes at an aligned address that live as long as the engine.
 
+use std::sync::Arc;
+
 use bytemuck::Pod;
+use qnn_api::{SharedBlock, SharedMemory};
+
+use crate::EngineError;
 
 /// A cache line, and the widest vector load.
 const ALIGN: usize = 64;
 
 /// A block of bytes at a multiple of [`ALIGN`] that never moves.
 ///
-/// The block is a little larger and its head is skipped, so no `unsafe` is needed.
 #[derive(Debug)]
-pub(crate) struct Buffer {
-    block: Box<[u8]>,
-    start: usize,
-    len: usize,
+pub(crate) struct Buffer(Block);
+
+#[derive(Debug)]
+enum Block {
+    /// A little larger than asked for, so its head can be skipped and no `unsafe` is needed.
+    Heap { block: Box<[u8]>, start: usize, len: usize },
+    /// Begins at a page.
+    Shared(SharedBlock),
 }
 
 impl Buffer {
@@ -20,15 +28,28 @@ impl Buffer {
     pub(crate) fn zeroed(len: usize) -> Self {
         let block = vec![0; len + ALIGN - 1].into_boxed_slice();
         let start = block.as_ptr().addr().wrapping_neg() % ALIGN;
-        Self { block, start, len }
+        Self(Block::Heap { block, start, len })
+    }
+
+    /// `len` zero bytes that the NPU sees as well, if there is such memory.
+    pub(crate) fn shared(memory: Option<&Arc<SharedMemory>>, len: usize) -> Result<Self, EngineError> {
+        let Some(memory) = memory.filter(|_| len > 0) else { return Ok(Self::zeroed(len)) };
+        let block = memory.zeroed(len).map_err(|source| EngineError::SharedMemory { bytes: len, source })?;
+        Ok(Self(Block::Shared(block)))
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
-        &self.block[self.start..self.start + self.len]
+        match &self.0 {
+            Block::Heap { block, start, len } => &block[*start..start + len],
+            Block::Shared(block) => block.bytes(),
+        }
     }
 
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.block[self.start..self.start + self.len]
+        match &mut self.0 {
+            Block::Heap { block, start, len } => &mut block[*start..*start + *len],
+            Block::Shared(block) => block.bytes_mut(),
+        }
     }
 }
 

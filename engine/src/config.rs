@@ -8,6 +8,7 @@ use std::sync::Arc;
 use genie_types::{Dtype, PositionKind, Quant, RopeConfig, TokenId};
 use kvmanager::{Eviction, HolePolicy, ModeKind, Policy};
 use nsp_graph::GroupOptions;
+use qnn_api::SharedMemory;
 use session_store::ModelHash;
 
 use crate::buffer::Buffer;
@@ -76,6 +77,8 @@ pub struct EngineConfig {
     /// HTP: bytes of one spill buffer that all binaries use in turn; 0 leaves each its own. Left out with a warning where the
     /// library refuses it, like the next two.
     pub spill_fill_bytes: u64,
+    /// Rows of the batch that the graphs must have; `None` takes what they have.
+    pub batch_size: Option<usize>,
     /// HTP: megabytes that graphs may take at a time, others are swapped out; 0 is no limit.
     pub memory_limit_mb: u64,
     /// HTP: graphs that stay longest where there is a limit.
@@ -85,6 +88,9 @@ pub struct EngineConfig {
     /// Load a context binary when one of its graphs is to run, and free it when another's is. Spares memory where a
     /// bundle has several, and costs a load at each change.
     pub dynamic_load: bool,
+    /// Memory that the NPU sees as well, for the cache and the tensors of the graphs; `None` for plain memory, which the
+    /// library copies.
+    pub shared_memory: Option<Arc<SharedMemory>>,
     /// Tensors to write to files.
     pub dump: Option<DumpOptions>,
 }
@@ -118,10 +124,12 @@ impl EngineConfig {
             use_mmap: true,
             mmap_budget_mb: 0,
             spill_fill_bytes: 0,
+            batch_size: None,
             memory_limit_mb: 0,
             retention_order: Vec::new(),
             weight_folder: None,
             dynamic_load: false,
+            shared_memory: None,
             dump: None,
         }
     }

@@ -2,6 +2,7 @@
 //! operations in `sequences`.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use genie_types::TokenId;
 use kvmanager::{
@@ -11,6 +12,7 @@ use nsp_graph::ModelLayout;
 use session_store::{CacheSchema, Snapshot};
 
 use crate::cache;
+use crate::cache_memory::CacheMemory;
 use crate::config::EngineConfig;
 use crate::dump::Dump;
 use crate::executor::Executor;
@@ -21,6 +23,7 @@ use crate::head::Head;
 use crate::head_weight;
 use crate::input_writer::InputWriters;
 use crate::io::{BufferRole, IoBuffers};
+use crate::lockstep::Lockstep;
 use crate::lora::Lora;
 use crate::model::no_embeddings;
 use crate::positions;
@@ -29,8 +32,8 @@ use crate::run::{Scratch, SeqTokens};
 use crate::saved::ModelIdentity;
 use crate::transcript::{Sequences, Transcript};
 use crate::{
-    ChoosePath, ContextShift, EngineError, LoraModel, QnnExecutor, SequenceModel, StepLog, StopFlag, TokenModel,
-    TreeRow,
+    ChoosePath, ContextShift, EngineError, LoraModel, QnnExecutor, RowBudget, SeqRows, SequenceModel, StepLog,
+    StopFlag, TokenModel, TreeRow,
 };
 
 /// A loaded model with its cache.
@@ -41,6 +44,8 @@ pub struct Engine<X = QnnExecutor> {
     pub(crate) graphs: Graphs<X>,
     pub(crate) kv: KvCache,
     pub(crate) sequences: Sequences,
+    /// Whose tokens the slots hold, where sequences are rows of a batch.
+    pub(crate) lockstep: Option<Lockstep>,
     pub(crate) policy: Policy,
     pub(crate) context_shift: Option<ContextShift>,
     pub(crate) scratch: Scratch,
@@ -58,6 +63,14 @@ impl<X: Executor> Engine<X> {
     ///
     /// Settings that do not fit the graphs; graphs that need what this engine cannot do.
     pub fn with_executor(layout: ModelLayout, executor: X, config: &EngineConfig) -> Result<Self, EngineError> {
+        if let Some(n) = config.batch_size.filter(|n| *n != layout.batch) {
+            let found = format!("{n}, and the graphs have {}", layout.batch);
+            return Err(EngineError::Config {
+                what: "batch-size",
+                expected: "the batch dimension of the graphs",
+                found,
+            });
+        }
         let groups = cache::groups(&layout, config)?;
         let variants = Variants::with_groups(layout.variants.iter().copied(), groups, config.context_size)?;
         let gives = |variant| layout.variant_index(variant).is_some_and(|index| layout.gives_logits[index]);
@@ -70,11 +83,12 @@ impl<X: Executor> Engine<X> {
             holes: config.holes,
             rope: positions::key_rotation(&layout, config, limit),
             scorer: config.anchor_alpha.map(|alpha| Box::new(KeyDiff::running(alpha)) as _),
+            memory: config.shared_memory.as_ref().map(|memory| Arc::new(CacheMemory(memory.clone())) as _),
             ..KvOptions::default()
         };
         let context_shift = ContextShift::check(config, &variants, options.rope.is_some())?;
         let kv = KvCache::new(&cache::geometry(&layout), variants, options)?;
-        let mut io = IoBuffers::new(&layout);
+        let mut io = IoBuffers::new(&layout, config.shared_memory.as_ref())?;
         head_weight::load(&layout, &mut io, config)?;
         let writers = InputWriters::new(&layout, &io, config, &kv)?;
         for wanted in io.roles() {
@@ -102,6 +116,7 @@ impl<X: Executor> Engine<X> {
             scratch: Scratch::with_capacity(kv.variants().ar_max()),
             kv,
             sequences: Sequences::new(limit),
+            lockstep: None,
             policy: config.policy.clone(),
             context_shift,
             vocab_size,
@@ -174,7 +189,7 @@ impl<X: Executor> Engine<X> {
     }
 
     fn run_dialog(&mut self, tokens: &[TokenId], request: LogitsRequest) -> Result<(), EngineError> {
-        self.run(&[SeqTokens { seq: SeqId(0), tokens }], request, &mut |_, _, _| ())
+        self.run(&[SeqTokens { seq: SeqId(0), tokens }], request.into(), &mut |_, _, _| ())
     }
 
     /// How many tokens the dialog can still take, and what stops it.
@@ -280,10 +295,13 @@ impl<X: Executor> TokenModel for Engine<X> {
 
     fn process_rows(&mut self, tokens: &[TokenId], each: &mut dyn FnMut(usize, &[f32])) -> Result<(), EngineError> {
         let inputs = [SeqTokens { seq: SeqId(0), tokens }];
-        self.run(&inputs, LogitsRequest::Each, &mut |_, place, logits| each(place, logits))
+        self.run(&inputs, LogitsRequest::Each.into(), &mut |_, place, logits| each(place, logits))
     }
 
     fn rewind(&mut self, n_past: usize) -> Result<(), EngineError> {
+        if self.lockstep.is_some() {
+            self.check_no_batch("going back after several prompts")?;
+        }
         self.kv.rewind(SeqId(0), n_past)?;
         self.sequences.of_mut(SeqId(0)).remove(&(n_past..usize::MAX));
         self.graphs.writers.grids.truncate(n_past);
@@ -293,6 +311,7 @@ impl<X: Executor> TokenModel for Engine<X> {
     fn reset(&mut self) -> Result<(), EngineError> {
         self.kv.clear()?;
         self.sequences.clear();
+        self.lockstep = None;
         self.graphs.writers.grids.truncate(0);
         Ok(())
     }
@@ -319,12 +338,52 @@ impl<X: Executor> SequenceModel for Engine<X> {
         Engine::transcript_of(self, seq)
     }
 
+    fn most_sequences(&self) -> usize {
+        if self.graphs.layout.batch > 1 { self.graphs.layout.batch } else { SeqId::COUNT }
+    }
+
+    fn is_batched(&self) -> bool {
+        self.graphs.layout.batch > 1
+    }
+
     fn process_batch(
         &mut self,
         inputs: &[SeqTokens<'_>],
         each: &mut dyn FnMut(usize, &[f32]),
     ) -> Result<(), EngineError> {
         Engine::process_batch(self, inputs, each)
+    }
+
+    fn process_mixed(
+        &mut self,
+        inputs: &[SeqRows<'_>],
+        each: &mut dyn FnMut(usize, usize, &[f32]),
+    ) -> Result<(), EngineError> {
+        Engine::process_mixed(self, inputs, each)
+    }
+
+    fn runs_together(&self) -> bool {
+        Engine::runs_together(self)
+    }
+
+    fn rows(&self) -> RowBudget {
+        Engine::rows(self)
+    }
+
+    fn own_rows(&self, seq: SeqId) -> usize {
+        Engine::own_rows(self, seq)
+    }
+
+    fn widths(&self) -> Vec<usize> {
+        Engine::widths(self)
+    }
+
+    fn snapshot_of(&mut self, seq: SeqId) -> Result<Snapshot, EngineError> {
+        Engine::snapshot_of(self, seq)
+    }
+
+    fn restore_sequence(&mut self, seq: SeqId, snapshot: &Snapshot) -> Result<(), EngineError> {
+        Engine::restore_sequence(self, seq, snapshot)
     }
 
     fn verify_draft(

@@ -37,6 +37,15 @@ pub enum EngineError {
         found: String,
     },
 
+    /// No memory for the tensors of the graphs.
+    #[error("no memory for {bytes} bytes of tensors")]
+    SharedMemory {
+        /// How much.
+        bytes: usize,
+        /// Why.
+        source: qnn_api::Error,
+    },
+
     /// The token that fills the unused columns of a step has no row in the embedding table.
     #[error("pad token {found} is not in the vocabulary of {vocab_size}")]
     PadToken {

@@ -3,10 +3,14 @@
 //! One buffer serves all variants of a tensor with the same role (and element type), sized for the largest; tensors
 //! between splits share theirs by name. Cache tensors are the KV manager's and are lent step by step.
 
+use std::sync::Arc;
+
 use genie_types::{Dtype, LayerIdx, Quant};
 use kvmanager::TensorView;
 use nsp_graph::{GraphLayout, InputRole, ModelLayout, OutputRole, WireIdx};
+use qnn_api::SharedMemory;
 
+use crate::EngineError;
 use crate::buffer::Buffer;
 use crate::executor::Binding;
 
@@ -52,7 +56,8 @@ pub(crate) struct IoBuffers {
 }
 
 impl IoBuffers {
-    pub(crate) fn new(layout: &ModelLayout) -> Self {
+    /// `memory`: where the buffers are to be, if not in plain memory.
+    pub(crate) fn new(layout: &ModelLayout, memory: Option<&Arc<SharedMemory>>) -> Result<Self, EngineError> {
         let mut roles: Vec<BufferRole> = Vec::new();
         let mut sizes: Vec<usize> = Vec::new();
         let mut place = |wanted: BufferRole, len: usize| {
@@ -68,7 +73,7 @@ impl IoBuffers {
         for (s, split) in layout.splits.iter().enumerate() {
             placed.push(split.graphs.iter().map(|graph| shared(s, graph, &mut place)).collect());
         }
-        let buffers: Vec<Buffer> = sizes.into_iter().map(Buffer::zeroed).collect();
+        let buffers = sizes.into_iter().map(|len| Buffer::shared(memory, len)).collect::<Result<Vec<_>, _>>()?;
         let graphs = layout
             .splits
             .iter()
@@ -78,7 +83,7 @@ impl IoBuffers {
                 graphs.map(|(graph, placed)| GraphIo::new(graph, split.kv.len(), &placed, buffers.len())).collect()
             })
             .collect();
-        Self { buffers, roles, graphs }
+        Ok(Self { buffers, roles, graphs })
     }
 
     /// The buffers with what they are for.

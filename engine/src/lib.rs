@@ -57,8 +57,10 @@
 #![forbid(unsafe_code)]
 
 mod anchors;
+mod batch_input;
 mod buffer;
 mod cache;
+mod cache_memory;
 pub mod calibrate;
 pub mod config;
 mod context_shift;
@@ -79,6 +81,7 @@ pub mod image_encoder;
 mod input_writer;
 mod io;
 mod load;
+mod lockstep;
 pub mod lora;
 mod mask;
 pub mod model;
@@ -93,8 +96,9 @@ mod rollback;
 mod rope;
 mod run;
 mod saved;
-pub mod scorer_network;
-mod sequences;
+mod scorer_network;
+mod sequence_rows;
+pub mod sequences;
 pub mod step_log;
 pub mod stop;
 pub mod text_encoder;
@@ -115,17 +119,18 @@ pub use genie_types::{Llama3Scaling, PositionKind, RopeConfig, RopeScaling};
 pub use grids::Grid;
 pub use image_encoder::{EmbeddingRows, ImageEncoder};
 pub use kvmanager::{
-    Admission, ContextLimit, Eviction, HeadKeys, HolePolicy, KeyScorer, ModeKind, Overflow, PlanError, Policy, SeqId,
+    Admission, ContextLimit, Eviction, HeadKeys, HolePolicy, KeyScorer, LogitsRequest, ModeKind, Overflow, PlanError,
+    Policy, SeqId, check_shapes,
 };
 pub use load::Reading;
 pub use lora::{LoraModel, LoraSwitch};
-pub use model::{SequenceModel, TokenModel};
+pub use model::{RowBudget, SequenceModel, TokenModel};
 pub use nsp_graph::GroupOptions;
 pub use number_file::NumberFile;
 pub use prefix_cache::{FromPrefix, PrefixCache, PrefixCacheFault};
 pub use profile::{GraphProfile, GraphRun};
 pub use qnn::QnnExecutor;
-pub use run::SeqTokens;
+pub use run::{SeqRows, SeqTokens};
 pub use session_store::{CacheSchema, ModelHash, Snapshot};
 pub use step_log::StepLog;
 pub use stop::StopFlag;

@@ -47,11 +47,14 @@ impl Engine {
         for note in layout.note_lines() {
             tracing::warn!("{note}");
         }
-        let executor = if config.dynamic_load {
+        let mut executor = if config.dynamic_load {
             QnnExecutor::on_demand(&layout, backend, &config.ctx_bins, reading)
         } else {
             QnnExecutor::new(&layout, &contexts)?
         };
+        if let Some(memory) = &config.shared_memory {
+            executor.share(memory);
+        }
         let mut engine = Self::with_executor(layout, executor, config)?;
         if let Some(path) = &config.scoring_network {
             let anchors = AnchorBuffers::new(&engine.graphs.layout, &engine.graphs.io)?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use nsp_graph::ModelLayout;
-use qnn_api::{Backend, Context, Graph};
+use qnn_api::{Backend, Context, Graph, SharedMemory};
 
 use crate::load::Reading;
 use crate::profile::GraphRun;
@@ -35,6 +35,7 @@ struct OnDemand {
     /// By split and graph: its binary and name.
     places: Vec<Vec<(usize, String)>>,
     loaded: Option<Loaded>,
+    shared: Option<Arc<SharedMemory>>,
 }
 
 #[derive(Debug)]
@@ -66,8 +67,17 @@ impl QnnExecutor {
     pub fn on_demand(layout: &ModelLayout, backend: &Arc<Backend>, paths: &[PathBuf], reading: Reading) -> Self {
         let place = |g: &nsp_graph::GraphLayout| (g.binary, g.info.name.clone());
         let places = layout.splits.iter().map(|s| s.graphs.iter().map(place).collect()).collect();
-        let on_demand = OnDemand { backend: backend.clone(), paths: paths.to_vec(), reading, places, loaded: None };
+        let on_demand =
+            OnDemand { backend: backend.clone(), paths: paths.to_vec(), reading, places, loaded: None, shared: None };
         Self { graphs: Graphs::OnDemand(Box::new(on_demand)), binaries: binaries(layout), profile: None }
+    }
+
+    /// Binds buffers that lie in that memory by handle from now on.
+    pub fn share(&mut self, memory: &Arc<SharedMemory>) {
+        match &mut self.graphs {
+            Graphs::All(graphs) => graphs.iter_mut().flatten().for_each(|graph| graph.share(memory)),
+            Graphs::OnDemand(on_demand) => on_demand.shared = Some(memory.clone()),
+        }
     }
 
     /// The binary that is loaded now, by its place in the list, where one is at a time.
@@ -156,7 +166,11 @@ impl OnDemand {
         let slot = &mut loaded.graphs[split][graph];
         if slot.is_none() {
             let found = loaded.context.graph(name);
-            *slot = Some(found.map_err(|source| EngineError::FindGraph { graph: name.clone(), source })?);
+            let mut found = found.map_err(|source| EngineError::FindGraph { graph: name.clone(), source })?;
+            if let Some(memory) = &self.shared {
+                found.share(memory);
+            }
+            *slot = Some(found);
         }
         Ok(slot.as_mut().expect("just found"))
     }

@@ -46,7 +46,7 @@ impl Printer {
         let level = match (self.verbosity.quiet, self.verbosity.verbose) {
             (true, _) => "error",
             // QNN libraries warn about themselves (the emulator at every start): their errors only.
-            (_, 0) => "warn,qnn=error",
+            (_, 0) => "warn,qnn=error,qnn_api=warn",
             (_, 1) => "info",
             (_, 2) => "debug",
             _ => "trace",

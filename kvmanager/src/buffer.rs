@@ -5,6 +5,7 @@
 //! table (the keys of an append of 128 tokens then take 1.2 to 1.5 times as long).
 
 use crate::KvError;
+use crate::memory::{Memory, MemorySource};
 #[cfg(not(miri))]
 use memmap2::{MmapMut, MmapOptions};
 
@@ -18,6 +19,8 @@ const HUGE: usize = 2 << 20;
 #[derive(Debug)]
 enum Block {
     Heap(Box<[u8]>),
+    /// The program's.
+    Given(Box<dyn Memory>),
     /// Not under Miri, which knows no mappings.
     #[cfg(not(miri))]
     Pages(MmapMut),
@@ -55,6 +58,22 @@ impl AlignedBytes {
         Ok(Self { block: Block::Heap(block), start, len })
     }
 
+    /// `len` zero bytes out of that source, else of our own.
+    ///
+    /// # Errors
+    /// [`KvError::Memory`].
+    pub(crate) fn from_source(source: Option<&dyn MemorySource>, len: usize) -> Result<Self, KvError> {
+        let Some(source) = source.filter(|_| len > 0) else { return Self::zeroed(len) };
+        let refused = |why: String| KvError::Memory { bytes: len, why };
+        let block = source.zeroed(len + ALIGN - 1).map_err(|error| refused(error.to_string()))?;
+        let start = block.bytes().as_ptr().addr().wrapping_neg() % ALIGN;
+        let found = block.bytes().len();
+        if found < start + len {
+            return Err(refused(format!("the program's memory has {found} bytes")));
+        }
+        Ok(Self { block: Block::Given(block), start, len })
+    }
+
     #[cfg(not(miri))]
     fn mapped(len: usize) -> Result<Self, KvError> {
         let refused = |why: String| KvError::Memory { bytes: len, why };
@@ -70,6 +89,7 @@ impl AlignedBytes {
     pub(crate) fn as_slice(&self) -> &[u8] {
         let block: &[u8] = match &self.block {
             Block::Heap(block) => block,
+            Block::Given(block) => block.bytes(),
             #[cfg(not(miri))]
             Block::Pages(pages) => pages,
         };
@@ -79,6 +99,7 @@ impl AlignedBytes {
     pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
         let block: &mut [u8] = match &mut self.block {
             Block::Heap(block) => block,
+            Block::Given(block) => block.bytes_mut(),
             #[cfg(not(miri))]
             Block::Pages(pages) => pages,
         };

@@ -104,6 +104,16 @@ pub enum KvError {
         /// What differs.
         why: String,
     },
+    /// The rows of one cache cannot become those of another.
+    #[error("caches differ: {what}: expected {expected}, found {found}")]
+    OtherShape {
+        /// What differs.
+        what: String,
+        /// What the other cache has.
+        expected: String,
+        /// What this one has.
+        found: String,
+    },
     /// The buffers do not fit into memory. A smaller CL needs less; [`KvCache::required_bytes`](crate::KvCache::required_bytes)
     /// tells how much beforehand.
     #[error("no memory for {bytes} bytes of KV cache: {why}")]

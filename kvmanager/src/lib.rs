@@ -40,6 +40,7 @@
 //! | [`group`] | [`CacheGroup`], [`Eviction`]: windows, rings, eviction by score, by group of layers |
 //! | [`rope`] | [`RopeSpec`], [`ShiftLoss`]: moving keys to other positions, and what it costs |
 //! | [`keydiff`] | [`KeyScorer`], [`KeyDiff`]: which keys are worth keeping |
+//! | [`memory`] | [`Memory`](memory::Memory), [`MemorySource`](memory::MemorySource): where the cache's blocks come from |
 //! | [`error`] | [`KvError`], [`Reason`]; the planner's own is [`PlanError`], and [`Overflow`] what does not fit |
 //!
 //! # Plans alone
@@ -72,6 +73,7 @@ pub mod error;
 pub mod geometry;
 pub mod group;
 pub mod keydiff;
+pub mod memory;
 pub mod mode;
 pub mod plan;
 pub mod rope;
@@ -85,8 +87,8 @@ mod tensor_buf;
 mod worker;
 
 pub use cache::{
-    GroupImage, HolePolicy, Keep, KvCache, KvImage, KvOptions, MovedBytes, OnRebind, Rebind, ScoredHead, ScoredRows,
-    SplitGuard, Step, VisibleColumn,
+    GroupImage, HolePolicy, Keep, KvCache, KvImage, KvOptions, MovedBytes, OnRebind, OwnRows, Rebind, ScoredHead,
+    ScoredRows, SplitGuard, Step, VisibleColumn, check_shapes,
 };
 pub use cells::{Cell, CellTable, RowMove, SeqId};
 pub use error::{KvError, Reason};

@@ -5,6 +5,7 @@
 use crate::KvError;
 use crate::buffer::AlignedBytes;
 use crate::group::MAX_GROUPS;
+use crate::memory::MemorySource;
 use crate::mode::ModeKind;
 use crate::returns::ReturnTo;
 use crate::tensor_buf::{Op, TensorBuf};
@@ -41,8 +42,12 @@ pub(crate) struct Shard {
 
 impl Shard {
     /// The tensors one behind the other, all pad.
-    pub(crate) fn new(index: usize, tensors: Vec<TensorBuf>) -> Result<Self, KvError> {
-        let block = AlignedBytes::zeroed(tensors.iter().map(TensorBuf::block_bytes).sum())?;
+    pub(crate) fn new(
+        index: usize,
+        tensors: Vec<TensorBuf>,
+        memory: Option<&dyn MemorySource>,
+    ) -> Result<Self, KvError> {
+        let block = AlignedBytes::from_source(memory, tensors.iter().map(TensorBuf::block_bytes).sum())?;
         let mut shard = Self { index, tensors, block, failed: None };
         shard.parts_mut().for_each(|(tensor, bytes)| tensor.pad(bytes));
         Ok(shard)

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use genie_bundle::config::{BackendSettings, HtpExtensions};
 use qnn_api::library::runtime;
-use qnn_api::{Backend, BackendOptions, Library, PerfPolicy, PowerVote, RpcTimes, Soc};
+use qnn_api::{Backend, BackendOptions, Library, PerfPolicy, PowerVote, RpcTimes, Rpcmem, SharedMemory, Soc};
 
 use crate::Error;
-use crate::options::{BackendChoice, Options, Perf};
+use crate::options::{BackendChoice, Options, Perf, SharedMemoryChoice};
 use crate::threads::Threads;
 
 /// Loads the library that the options select: the embedded one, Qualcomm's, or a file.
@@ -121,6 +121,30 @@ pub(crate) fn start(options: &Options, config: &BackendSettings, threads: &Threa
         (Perf::OfBundle, None) => vote(&backend, PerfPolicy::default(), rpc),
     };
     Ok(ActiveBackend { backend, _vote })
+}
+
+/// The memory that the engine's buffers are to be in, if not in plain memory.
+pub(crate) fn shared_memory(options: &Options, backend: &Backend) -> Result<Option<Arc<SharedMemory>>, Error> {
+    let library = backend.library();
+    let wanted = match options.shared_memory {
+        SharedMemoryChoice::On => true,
+        SharedMemoryChoice::Auto => library.is_htp() && !library.is_emulator(),
+        SharedMemoryChoice::Off => false,
+    };
+    if !wanted {
+        return Ok(None);
+    }
+    match Rpcmem::open() {
+        Ok(rpcmem) => {
+            tracing::info!("cache and tensors are in memory shared with the NPU");
+            Ok(Some(SharedMemory::new(rpcmem)))
+        }
+        Err(source) if options.shared_memory == SharedMemoryChoice::On => Err(Error::NoSharedMemory { source }),
+        Err(error) => {
+            tracing::info!("cache and tensors are in plain memory: {error}");
+            Ok(None)
+        }
+    }
 }
 
 /// How the host waits for the chip: `poll` asks for polling, unless the extension config gives the time.

@@ -14,6 +14,8 @@ use session_store::StoreError;
 use genie_types::TokenId;
 
 use crate::binaries;
+#[cfg(feature = "compile")]
+use crate::models::ModelsError;
 use crate::options::BackendChoice;
 use crate::weights::WeightFault;
 
@@ -25,6 +27,10 @@ pub enum Error {
     // Options.
     #[error("unknown backend `{name}`: expected `host`, `htp` or the path of a QNN library")]
     UnknownBackend { name: String },
+    #[error("unknown shared memory `{text}`: expected `auto`, `on` or `off`")]
+    UnknownSharedMemory { text: String },
+    #[error("there is no memory to share with an NPU")]
+    NoSharedMemory { source: qnn_api::Error },
     #[error("threads can be pinned with the embedded backend only, found backend `{provider}`")]
     PinOnOtherBackend { provider: String },
     #[error("the number of threads can be set with the embedded backend only, found backend `{provider}`")]
@@ -169,9 +175,12 @@ pub enum Error {
     #[cfg(feature = "demo")]
     #[error("the demo model cannot be compiled into `{}`: it holds files that are not the demo's", folder.display())]
     DemoOccupied { folder: PathBuf, source: Box<compiler::CompileError> },
-    #[cfg(feature = "demo")]
+    #[cfg(feature = "compile")]
     #[error(transparent)]
     Compile(#[from] compiler::CompileError),
+    #[cfg(feature = "compile")]
+    #[error(transparent)]
+    Models(#[from] crate::models::ModelsError),
 }
 
 /// What may help. [`fmt::Display`] words it for a user of this crate; a program with flags words it in those.
@@ -180,6 +189,12 @@ pub enum Error {
 pub enum Hint {
     /// Give a bundle's folder or its config.
     GiveBundle,
+    /// Give a model: a bundle, a GGUF file, a Hugging Face folder, or a name of the folder of models.
+    GiveModel(Option<PathBuf>),
+    /// This name is near to the one that was given.
+    Similar(String),
+    /// Give the path of one.
+    GivePath,
     /// Compile that checkpoint into a bundle first.
     CompileFirst(PathBuf),
     /// Give the folder that holds the file.
@@ -213,6 +228,8 @@ pub enum Hint {
     },
     /// Use one of the performance policies there are.
     ChoosePerfPolicy,
+    /// Use plain memory.
+    PlainMemory,
     /// Cast no vote for this backend.
     CastNoVote,
     /// This much fits.
@@ -332,6 +349,7 @@ impl Error {
             Self::NoHtp { dsp_arch, .. } => Hint::DspTooOld { dsp_arch: *dsp_arch },
             Self::UnknownPerfProfile { .. } => Hint::ChoosePerfPolicy,
             Self::NoClocks { .. } => Hint::CastNoVote,
+            Self::UnknownSharedMemory { .. } | Self::NoSharedMemory { .. } => Hint::PlainMemory,
             Self::Load { source, .. } | Self::Start { source, .. } | Self::Vote { source, .. } => {
                 Hint::Backend(source.hint()?)
             }
@@ -351,6 +369,16 @@ impl Error {
             Self::Graphs { source } | Self::Engine(source) => graphs_hint(source)?,
             Self::UnknownLongContext { .. } => Hint::ChooseLongContext,
             Self::ReservedWithoutLongContext { .. } => Hint::LongContextToReserve,
+            #[cfg(feature = "compile")]
+            Self::Models(ModelsError::NoCacheFolder) => Hint::SetCacheFolder,
+            #[cfg(feature = "compile")]
+            Self::Models(ModelsError::Unknown { similar: Some(similar), .. }) => Hint::Similar(similar.clone()),
+            #[cfg(feature = "compile")]
+            Self::Models(ModelsError::Unknown { folder, .. }) => Hint::GiveModel(folder.clone()),
+            #[cfg(feature = "compile")]
+            Self::Models(ModelsError::NoFile { .. } | ModelsError::NoModel { .. }) => Hint::GiveModel(None),
+            #[cfg(feature = "compile")]
+            Self::Models(ModelsError::SeveralGguf { .. } | ModelsError::Ambiguous { .. }) => Hint::GivePath,
             #[cfg(feature = "demo")]
             Self::NoCacheFolder | Self::DemoOccupied { .. } => Hint::SetCacheFolder,
             _ => return None,
@@ -388,6 +416,12 @@ impl fmt::Display for Hint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::GiveBundle => f.write_str("give a bundle's folder or its `genie_config.json`"),
+            Self::GiveModel(None) => f.write_str("give a bundle, a GGUF file or a Hugging Face folder"),
+            Self::GiveModel(Some(folder)) => {
+                write!(f, "give a bundle, a GGUF file or a Hugging Face folder, or put one into `{}`", folder.display())
+            }
+            Self::Similar(name) => write!(f, "similar: `{name}`"),
+            Self::GivePath => f.write_str("give the path of one of them"),
             Self::CompileFirst(path) => write!(f, "compile `{}` into a bundle first", path.display()),
             Self::GiveFolder(folder) => write!(f, "give the folder `{}` of the bundle", folder.display()),
             Self::CorrectToken => {
@@ -419,6 +453,7 @@ impl fmt::Display for Hint {
                 let names: Vec<&str> = PerfPolicy::ALL.iter().map(|policy| policy.name()).collect();
                 write!(f, "use one of {}", names.join(", "))
             }
+            Self::PlainMemory => f.write_str("shared memory is that of a Snapdragon: use plain memory elsewhere"),
             Self::CastNoVote => f.write_str("only HTP backends have clocks: choose no performance policy"),
             Self::Fits(fits) => fits.fmt(f),
             Self::ChooseTokens { least, most } => write!(f, "choose {least} to {most} tokens"),

@@ -19,7 +19,7 @@
 //!
 //! | you want to | type |
 //! |---|---|
-//! | choose backend, SoC, clocks, threads, planner policy | [`Options`], [`BackendChoice`], [`Perf`], [`Pin`], [`PolicyChoice`] |
+//! | choose backend, SoC, clocks, threads, planner policy | [`Options`], [`BackendChoice`], [`Perf`], [`Pin`], [`PolicyChoice`], [`SharedMemoryChoice`] |
 //! | look at a bundle before loading it | [`Bundle`] |
 //! | generate text, chat, save and restore | [`Session`], [`Prompt`], [`Generation`], [`Token`], [`Template`] |
 //! | chat in messages, as the bundle's chat template writes them | [`Conversation`], [`chat_template`] |
@@ -30,6 +30,7 @@
 //! | run several sequences in one step | [`Model::engine_mut`], [`SequenceModel`], [`SeqTokens`], [`SeqId`] |
 //! | turn texts into vectors | [`Encoder`], [`TextEmbedding`] |
 //! | compile a model and prove its bundle (feature `compile`) | `compile`, `prove`, `Compiled` |
+//! | find a model by one word; compile a checkpoint once, into the cache (feature `compile`) | `models` |
 //! | put images into a prompt | [`Session::encode_image`], [`Session::read_rows`], [`Session::add_rows`], [`place_images`] |
 //! | plan by measured costs | [`CalibrationContext`] |
 //! | know what went wrong and what may help | [`Error`], [`Hint`] |
@@ -59,6 +60,8 @@ mod image;
 mod long_context;
 mod lora;
 mod model;
+#[cfg(feature = "compile")]
+pub mod models;
 mod options;
 mod perplexity;
 mod second_model;
@@ -75,10 +78,10 @@ pub use chat_template;
 #[cfg(feature = "compile")]
 pub use compile::{Compiled, Proof, compile, prove};
 pub use conversation::{Conversation, MESSAGES_FILE, read_messages, remove_messages, write_messages};
-pub use dialog::kinds::LookupSettings;
+pub use dialog::kinds::{LookupSettings, Script};
 pub use dialog::{
     DialogError, Grammar, GrammarError, GrammarKind, QueryKpis, Reply, RestoreNote, RestoreReport, SamplerCallback,
-    SamplerSettings, SaveFormat, SaveReport, SentenceCode, StopReason, StreamReply,
+    SamplerSettings, SaveFormat, SaveReport, SentenceCode, StopReason, StreamReply, WhiteSpace,
 };
 pub use encoder::{Encoder, TextEmbedding};
 pub use engine::{
@@ -93,7 +96,7 @@ pub use kvmanager::SeqId;
 pub use long_context::LongContext;
 pub use lora::Lora;
 pub use model::{Bundle, Model};
-pub use options::{BackendChoice, Options, Perf, Pin, PolicyChoice, PrefixCacheOptions};
+pub use options::{BackendChoice, Options, Perf, Pin, PolicyChoice, PrefixCacheOptions, SharedMemoryChoice};
 pub use perplexity::Perplexity;
 pub use session::{Generation, Prompt, Session, StopHandle, Token};
 pub use speculation::{FORECAST_PREFIX, SPECULATIONS, Speculation, SpeculationRow};

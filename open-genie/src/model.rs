@@ -138,6 +138,7 @@ impl Bundle {
         let options = &asked.clone().for_binaries(&self.config.engine().ctx_bins)?;
         let active = backend::start(options, self.config.backend(), &threads)?;
         let mut config = self.engine_config(options);
+        config.shared_memory = backend::shared_memory(options, &active.backend)?;
         long.apply(options.reserved_tokens.unwrap_or(0), &mut config);
         let context = self.config.context();
         let on_cores = OnCores::of_mask(self.config.backend().cpu_mask);
@@ -253,6 +254,10 @@ impl Model {
         }
         if as_genie {
             dialog.set_sampler(dialog.sampler().settings().clone().with_rules(SamplerRules::Genie));
+            // What it allows depends on the rules.
+            if let Some(grammar) = dialog.grammar().cloned() {
+                dialog.set_grammar(Some(&grammar)).map_err(Error::Dialog)?;
+            }
         }
         dialog.set_sampler_callback(self.sampler_callback);
         if self.grammar.is_some() {

@@ -30,6 +30,7 @@ pub struct Options {
     pub(crate) policy: PolicyChoice,
     pub(crate) kv_mode: Option<ModeKind>,
     pub(crate) dynamic_load: bool,
+    pub(crate) shared_memory: SharedMemoryChoice,
     pub(crate) prefix_cache: Option<PrefixCacheOptions>,
     pub(crate) graph_profile: Option<GraphProfile>,
     pub(crate) cache_folder: Option<PathBuf>,
@@ -48,7 +49,8 @@ impl PartialEq for Options {
             (o.backend.clone(), o.system_library.clone(), o.soc.clone(), o.perf, o.threads, o.pin.clone(), o.policy)
         };
         plain(self) == plain(other)
-            && (self.kv_mode, self.dynamic_load) == (other.kv_mode, other.dynamic_load)
+            && (self.kv_mode, self.dynamic_load, self.shared_memory)
+                == (other.kv_mode, other.dynamic_load, other.shared_memory)
             && self.prefix_cache == other.prefix_cache
             && self.cache_folder == other.cache_folder
             && (self.long_context, self.reserved_tokens, self.context_size)
@@ -168,6 +170,13 @@ impl Options {
         self
     }
 
+    /// Where the cache and the tensors of the graphs are: in memory that the NPU sees as well, or in plain memory.
+    #[must_use]
+    pub fn shared_memory(mut self, choice: SharedMemoryChoice) -> Self {
+        self.shared_memory = choice;
+        self
+    }
+
     /// The function that gives the embedding of a token, for models that take embeddings and whose config has no table of them
     /// (`embedding {type callback}`).
     #[must_use]
@@ -241,6 +250,32 @@ impl std::fmt::Display for BackendChoice {
             Self::Embedded => f.write_str("host"),
             Self::Htp => f.write_str("htp"),
             Self::Library(path) => path.display().fmt(f),
+        }
+    }
+}
+
+/// Memory that the NPU sees as well (`libcdsprpc.so` of a Snapdragon), registered with the backend: it spares a copy of each
+/// buffer in each step. Reads `auto`, `on` or `off` from text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SharedMemoryChoice {
+    /// On a chip with HTP, where there is such memory.
+    #[default]
+    Auto,
+    /// On any backend; a machine without such memory is an error.
+    On,
+    /// Plain memory.
+    Off,
+}
+
+impl FromStr for SharedMemoryChoice {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "on" => Ok(Self::On),
+            "off" => Ok(Self::Off),
+            other => Err(Error::UnknownSharedMemory { text: other.into() }),
         }
     }
 }

@@ -60,7 +60,9 @@ impl SecondModel {
             backend::start(&own, bundle.config().backend(), threads)?
         };
         let on_cores = OnCores::of_mask(bundle.config().backend().cpu_mask);
-        let engine = Engine::open(&bundle.engine_config(&own), &active.backend);
+        let mut config = bundle.engine_config(&own);
+        config.shared_memory = backend::shared_memory(&own, &active.backend)?;
+        let engine = Engine::open(&config, &active.backend);
         let engine = engine.map_err(|source| Error::Graphs { source })?;
         drop(on_cores);
         let weights = WeightCheck::begin(bundle.config(), own.cache_folder.as_deref())?;

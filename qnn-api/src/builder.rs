@@ -19,7 +19,7 @@ use crate::system::GraphSpec;
 use crate::table::CallContext;
 
 /// Package of all ops that QNN defines itself.
-const PACKAGE: &core::ffi::CStr = c"qti.aisw";
+const QNN_PACKAGE: &str = "qti.aisw";
 
 /// Who fills a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,7 +171,7 @@ impl GraphBuilder {
         self.declare(info, Role::Static, Some(bytes))
     }
 
-    /// Adds a node of package `qti.aisw`. Tensor parameters are registered as `{node}_{param}`.
+    /// Adds a node of package `qti.aisw`, or of another one as `package::op`. Tensor parameters are registered as `{node}_{param}`.
     ///
     /// # Errors
     /// Tensors of another builder, parameters whose size contradicts their extents, what the library refuses.
@@ -183,7 +183,8 @@ impl GraphBuilder {
         inputs: &[TensorRef],
         outputs: &[TensorRef],
     ) -> Result<()> {
-        let (c_node, c_op) = (c_name(name)?, c_name(op)?);
+        let (package, op_type) = op.split_once("::").unwrap_or((QNN_PACKAGE, op));
+        let (c_node, c_package, c_op) = (c_name(name)?, c_name(package)?, c_name(op_type)?);
         let c_params = params.iter().map(|(param, _)| c_name(param)).collect::<Result<Vec<_>>>()?;
         let mut raw_params = Vec::with_capacity(params.len());
         for ((param, value), c_param) in params.iter().zip(&c_params) {
@@ -195,7 +196,7 @@ impl GraphBuilder {
         let mut config = Qnn_OpConfig_t { version: QNN_OPCONFIG_VERSION_1, ..Default::default() };
         config.anon0.v1 = Qnn_OpConfigV1_t {
             name: c_node.as_ptr(),
-            packageName: PACKAGE.as_ptr(),
+            packageName: c_package.as_ptr(),
             typeName: c_op.as_ptr(),
             numOfParams: raw_params.len() as u32,
             params: raw_params.as_mut_ptr(),

@@ -6,12 +6,15 @@ use qnn_sys::Qnn_ContextHandle_t;
 
 use crate::backend::{Backend, log_failure};
 use crate::mapped::MappedFile;
+use crate::mem::Registrations;
 use crate::options::SpillGroup;
 use crate::table::Table;
 
 /// Invariant: `raw` is live, made by `backend`'s table; freed exactly once, in `drop`.
 pub(crate) struct ContextInner {
     pub(crate) raw: Qnn_ContextHandle_t,
+    /// Parts of shared memory that its graphs were lent.
+    pub(crate) registrations: Registrations,
     // Parents last: fields drop in order.
     _bytes: Option<MappedFile>,
     /// The context whose spill buffer it uses.
@@ -31,7 +34,13 @@ impl ContextInner {
         spill: Option<SpillGroup>,
         backend: &Arc<Backend>,
     ) -> Arc<Self> {
-        Arc::new(Self { raw, _bytes: bytes, _spill: spill, backend: backend.clone() })
+        Arc::new(Self {
+            raw,
+            registrations: Registrations::default(),
+            _bytes: bytes,
+            _spill: spill,
+            backend: backend.clone(),
+        })
     }
 
     pub(crate) fn table(&self) -> &Table {
@@ -46,6 +55,7 @@ impl ContextInner {
 impl Drop for ContextInner {
     fn drop(&mut self) {
         let _calls = self.backend.lock();
+        self.registrations.clear(self);
         // SAFETY: live until here; graphs and memory of it hold this, so none is left.
         log_failure("contextFree", unsafe { self.table().context_free(self.raw, core::ptr::null_mut()) });
     }

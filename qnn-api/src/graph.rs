@@ -6,14 +6,14 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use genie_types::{GraphInfo, TensorInfo};
+use genie_types::{DataFormat, GraphInfo, TensorInfo};
 use qnn_sys::*;
 
 use crate::backend::Backend;
 use crate::context_handle::ContextInner;
 use crate::convert::{Role, Store, c_name, raw_tensor};
 use crate::error::{Error, Result};
-use crate::mem::Registered;
+use crate::mem::{Registered, SharedMemory};
 use crate::profile::Profile;
 use crate::system::GraphSpec;
 use crate::table::CallContext;
@@ -26,6 +26,8 @@ pub struct Graph {
     pub(crate) info: GraphInfo,
     inputs: Templates,
     outputs: Templates,
+    /// Memory whose parts are bound by handle.
+    shared: Option<Arc<SharedMemory>>,
     pub(crate) context: Arc<ContextInner>,
 }
 
@@ -38,8 +40,20 @@ unsafe impl Sync for Graph {}
 /// The C structs of one direction. What they point at is only good during a session, which clears them first.
 struct Templates {
     raw: Vec<Qnn_Tensor_t>,
+    /// Parallel to `raw`.
+    seen: Vec<Seen>,
     _stores: Vec<Store>,
 }
+
+/// Addresses in shared memory that a tensor was lent, with the handles they have there; none is bound by address.
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    places: [(usize, Option<Qnn_MemHandle_t>); MAX_PLACES],
+    n: usize,
+}
+
+/// A tensor that is lent more addresses than this is a window that moves through memory: it is bound by address.
+const MAX_PLACES: usize = 4;
 
 impl Templates {
     fn new(infos: &[TensorInfo], ids: &[u32], role: Role) -> Result<Self> {
@@ -51,8 +65,8 @@ impl Templates {
             })?;
             raw_tensor(info, role, id)
         });
-        let (raw, stores) = made.collect::<Result<Vec<_>>>()?.into_iter().unzip();
-        Ok(Self { raw, _stores: stores })
+        let (raw, stores): (Vec<_>, _) = made.collect::<Result<Vec<_>>>()?.into_iter().unzip();
+        Ok(Self { seen: vec![Seen::default(); raw.len()], raw, _stores: stores })
     }
 
     fn bind(&mut self, index: usize, data: *mut u8, n_bytes: usize) {
@@ -105,6 +119,7 @@ impl Graph {
             inputs: Templates::new(&spec.info.inputs, &spec.input_ids, Role::Input)?,
             outputs: Templates::new(&spec.info.outputs, &spec.output_ids, Role::Output)?,
             info: spec.info.clone(),
+            shared: None,
             context: context.clone(),
         })
     }
@@ -117,6 +132,41 @@ impl Graph {
     /// The backend that runs it.
     pub fn backend(&self) -> &Arc<Backend> {
         &self.context.backend
+    }
+
+    /// From now on, buffers that lie in that memory are bound by handle: registered with the context when a tensor is first lent
+    /// them. What the library does not take is bound by address, with a warning.
+    pub fn share(&mut self, memory: &Arc<SharedMemory>) {
+        self.shared = Some(memory.clone());
+    }
+
+    /// The handle of a buffer in shared memory. Allocates when a tensor is first lent an address.
+    fn handle(
+        &mut self,
+        direction: Direction,
+        index: usize,
+        address: usize,
+        n_bytes: usize,
+    ) -> Option<Qnn_MemHandle_t> {
+        let shared = self.shared.as_ref()?;
+        let templates = match direction {
+            Direction::Input => &mut self.inputs,
+            Direction::Output => &mut self.outputs,
+        };
+        let seen = &mut templates.seen[index];
+        if let Some((_, handle)) = seen.places[..seen.n].iter().find(|(of, _)| *of == address) {
+            return *handle;
+        }
+        if seen.n == MAX_PLACES {
+            return None;
+        }
+        let info = &direction.of(&self.info)[index];
+        // Of tiles the library takes more bytes than the shape has.
+        let place = shared.find(address, n_bytes).filter(|_| info.format == DataFormat::Flat);
+        let handle = place.and_then(|place| self.context.registrations.handle(&self.context, info, (shared, place)));
+        seen.places[seen.n] = (address, handle);
+        seen.n += 1;
+        handle
     }
 
     /// Begins a run: bind every input and output, then run, as often as needed.
@@ -187,7 +237,10 @@ impl<'io> Session<'io> {
     pub fn input(&mut self, index: usize, bytes: &'io [u8]) -> Result<&mut Self> {
         self.check(index, Direction::Input, bytes.len())?;
         // The library only reads inputs; the C struct has one pointer type for both directions.
-        self.graph.inputs.bind(index, bytes.as_ptr().cast_mut(), bytes.len());
+        match self.graph.handle(Direction::Input, index, bytes.as_ptr().addr(), bytes.len()) {
+            Some(handle) => self.graph.inputs.bind_mem(index, handle),
+            None => self.graph.inputs.bind(index, bytes.as_ptr().cast_mut(), bytes.len()),
+        }
         Ok(self)
     }
 
@@ -197,7 +250,10 @@ impl<'io> Session<'io> {
     /// No such output, a buffer of another size than the tensor's.
     pub fn output(&mut self, index: usize, bytes: &'io mut [u8]) -> Result<&mut Self> {
         self.check(index, Direction::Output, bytes.len())?;
-        self.graph.outputs.bind(index, bytes.as_mut_ptr(), bytes.len());
+        match self.graph.handle(Direction::Output, index, bytes.as_ptr().addr(), bytes.len()) {
+            Some(handle) => self.graph.outputs.bind_mem(index, handle),
+            None => self.graph.outputs.bind(index, bytes.as_mut_ptr(), bytes.len()),
+        }
         Ok(self)
     }
 
@@ -257,7 +313,7 @@ impl<'io> Session<'io> {
                 });
             }
         }
-        let Graph { raw, inputs, outputs, context, info } = &mut *self.graph;
+        let Graph { raw, inputs, outputs, context, info, .. } = &mut *self.graph;
         let _calls = context.backend.lock();
         // SAFETY: a finalised graph of a live context; every tensor has a buffer of its size, lent for 'io, and outputs
         // are lent exclusively; a live profile of this backend or none, no signal.

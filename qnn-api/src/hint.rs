@@ -63,6 +63,7 @@ impl Hint {
                 let newer = || source.to_string().contains("GLIBC").then_some(Self::NewerSystem);
                 other_machine(path).or_else(newer)
             }
+            Error::Io { source, .. } if source.kind() == std::io::ErrorKind::OutOfMemory => Some(Self::MoreMemory),
             Error::NotFound { .. } => Some(Self::InstallRuntime),
             Error::Symbol { .. } => Some(Self::NameBackend),
             Error::Version { found, need, .. } if found.0 == need.0 => Some(Self::NewerLibrary),

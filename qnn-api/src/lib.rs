@@ -34,7 +34,7 @@
 //! | what a binary holds, without loading it | [`binary_info`], [`BinaryInfo`] |
 //! | a graph under construction | [`GraphBuilder`], [`TensorRef`], [`Param`] |
 //! | a graph that runs, buffers lent to it | [`Graph`], [`Session`] |
-//! | shared memory | [`Allocator`], [`Registered`] |
+//! | shared memory | [`Allocator`], [`Registered`], [`SharedMemory`] |
 //! | a chip's number, architecture and VTCM | [`Soc`] |
 //! | timings | [`Profile`] |
 //! | clocks | [`PowerVote`], [`PerfPolicy`] |
@@ -98,7 +98,7 @@ pub use hint::Hint;
 pub use htp_blob::HtpGraphBlob;
 pub use library::{Library, SystemLibrary, Version};
 pub use log::LogLevel;
-pub use mem::{Allocator, Block, PlainMemory, Registered, Rpcmem};
+pub use mem::{Allocator, Block, PlainMemory, Registered, Rpcmem, SharedBlock, SharedMemory};
 pub use options::{ContextOptions, GraphOptions, HtpGraphOptions, Priority, SpillFill, SpillGroup};
 pub use perf::{PerfPolicy, PowerVote, RpcTimes};
 pub use profile::{Profile, ProfileEvent, ProfileLevel, ProfileUnit};

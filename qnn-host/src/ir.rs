@@ -263,12 +263,25 @@ pub enum Param {
     Ints(Vec<u32>, Vec<i64>),
 }
 
+/// The package of QNN's own ops, whose names stand without it.
+pub const QNN_PACKAGE: &str = "qti.aisw";
+
+/// Package and type of an op.
+pub fn split_op(op: &str) -> (&str, &str) {
+    op.split_once("::").unwrap_or((QNN_PACKAGE, op))
+}
+
+/// An op's name from its package and type.
+pub fn join_op(package: &str, op: &str) -> String {
+    if package == QNN_PACKAGE { op.to_owned() } else { format!("{package}::{op}") }
+}
+
 /// One operation.
 #[derive(Clone, Debug)]
 pub struct Node {
     /// Unique in its graph.
     pub name: String,
-    /// QNN's op type string, e.g. `FullyConnected`.
+    /// QNN's op type string, e.g. `FullyConnected`; `package::type` for ops of other packages.
     pub op: String,
     /// Parameters by QNN's names; those left out are absent.
     pub params: Vec<(String, Param)>,

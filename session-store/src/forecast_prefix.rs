@@ -11,16 +11,13 @@
 
 use std::path::Path;
 
-use file_io::FileSet;
 use genie_types::TokenId;
 use kvmanager::{Cell, GroupImage, KvImage, KvTensor, SeqId};
 
-use crate::genie_folder::{GenieFolder, cache_file};
+use crate::genie_folder::GenieFolder;
+use crate::handed_cache::{HISTORY, write_handed_cache};
 use crate::names;
 use crate::{SavedSequence, SavedToken, Snapshot, StoreError};
-
-/// libGenie's name of the tokens beside a prefix.
-const HISTORY: &str = "token-history";
 
 /// A forecast prefix for a model.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,13 +58,7 @@ impl ForecastPrefix {
     /// # Errors
     /// [`StoreError::NoGenieForm`] for rows that libGenie's file cannot hold; [`StoreError::File`].
     pub fn write(dir: &Path, image: &KvImage, tokens: &[TokenId]) -> Result<(), StoreError> {
-        let bytes = cache_file::to_bytes(image)?;
-        let history: Vec<u8> = tokens.iter().flat_map(|token| token.0.to_le_bytes()).collect();
-        std::fs::create_dir_all(dir).map_err(StoreError::io("make folder", dir))?;
-        let mut set = FileSet::new(dir);
-        set.add_bytes(&names::old_cache(GenieFolder::new(dir).role), &bytes)?;
-        set.add_bytes(HISTORY, &history)?;
-        Ok(set.publish()?)
+        write_handed_cache(dir, image, tokens)
     }
 
     /// Rows.

@@ -44,6 +44,7 @@
 //! | [`Snapshot`] | cache, sequences and dialog as plain values; one file with checksums |
 //! | [`GenieFolder`] | the folder that libGenie saves a dialog in |
 //! | [`ForecastPrefix`] | the rows that forecast tokens see beside a dialog, from and to libGenie's cache file |
+//! | [`write_handed_cache`], [`read_handed_cache`] | a cache left for another engine, in libGenie's file |
 //! | [`PrefixStore`] | snapshots of prompt prefixes, found by their tokens, bounded in bytes |
 //! | [`ModelHash`], [`CacheSchema`] | what a saved cache must match |
 //! | [`StoreError`] | every refusal, with its reason as a value |
@@ -57,6 +58,7 @@
 pub mod error;
 mod forecast_prefix;
 mod genie_folder;
+mod handed_cache;
 mod model_hash;
 mod names;
 mod prefix_store;
@@ -67,6 +69,7 @@ mod snapshot;
 pub use error::{Corruption, FolderFault, NoGenieForm, NotASnapshot, StoreError};
 pub use forecast_prefix::ForecastPrefix;
 pub use genie_folder::{GenieDialog, GenieFolder};
+pub use handed_cache::{read_handed_cache, write_handed_cache};
 pub use model_hash::{CacheSchema, ModelHash};
 pub use names::{KV_MAGIC, VERSION};
 pub use prefix_store::PrefixStore;

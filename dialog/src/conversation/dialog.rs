@@ -136,6 +136,9 @@ impl Dialog {
     /// [`DialogError::Kind`]: the models do not allow it; the kind cannot prepare the model. The kind is as it was.
     pub fn set_kind(&mut self, mut kind: Box<dyn DialogKind>) -> Result<(), DialogError> {
         kind.check(&self.models())?;
+        if let Some(second) = &mut self.second {
+            kind.check_caches(&mut *self.model, &mut **second)?;
+        }
         kind.prepare(&mut *self.model)?;
         self.kind = kind;
         Ok(())
@@ -149,8 +152,9 @@ impl Dialog {
         if let Some(stop) = second.stop_flag() {
             self.control.also_stops(stop);
         }
-        self.second = Some(second);
-        self.kind.check(&self.models())?;
+        let second = self.second.insert(second);
+        self.kind.check(&Models { main: &*self.model, second: Some(&**second) })?;
+        self.kind.check_caches(&mut *self.model, &mut **second)?;
         Ok(self)
     }
 
@@ -463,7 +467,7 @@ impl Dialog {
     }
 
     pub(super) fn limit(&self) -> usize {
-        self.context.size.min(self.model.context_size()).saturating_sub(self.kind.n_reserved())
+        self.context.size.min(self.kind.context_size(&self.models())).saturating_sub(self.kind.n_reserved())
     }
 
     /// Forgets the conversation: history, cache, penalties; the random sequence starts over.

@@ -5,11 +5,14 @@
 
 pub mod backoff;
 mod basic;
+mod kv_share;
 mod lade;
 mod lookup;
 mod multistream;
+mod scripted;
 mod spd;
 mod ssd;
+mod time_budget;
 
 use engine::TokenModel;
 
@@ -20,9 +23,11 @@ use crate::conversation::error::DialogError;
 use crate::kpi::Speculation;
 
 pub use basic::Basic;
+pub use kv_share::{CacheRoute, KvShare};
 pub use lade::{Lade, LadeSettings, UpdateMode};
 pub use lookup::{Lookup, LookupSettings};
 pub use multistream::MultiStream;
+pub use scripted::{Script, Scripted};
 pub use spd::Spd;
 pub use ssd::{BranchMode, Branches, Ssd, SsdSettings};
 
@@ -57,6 +62,19 @@ pub trait DialogKind: Send {
     /// [`DialogError::Kind`].
     fn check(&self, _models: &Models<'_>) -> Result<(), DialogError> {
         Ok(())
+    }
+
+    /// Refuses two models whose caches do not go together. Asked as [`check`](Self::check) is, once there are two.
+    ///
+    /// # Errors
+    /// A model whose cache cannot be saved; caches of other shapes.
+    fn check_caches(&self, _main: &mut dyn TokenModel, _second: &mut dyn TokenModel) -> Result<(), DialogError> {
+        Ok(())
+    }
+
+    /// Most tokens that the models hold for a dialog of this kind.
+    fn context_size(&self, models: &Models<'_>) -> usize {
+        models.main.context_size()
     }
 
     /// Puts into the model what the kind needs there beside the dialog. Asked as the dialog gets the kind, and before every query:
@@ -124,6 +142,7 @@ pub struct KindRow {
 /// The kinds that this build has.
 pub const KINDS: &[KindRow] = &[
     KindRow { name: "basic", open: |_| Ok(Box::new(Basic)) },
+    KindRow { name: "kv-share", open: |config| Ok(Box::new(KvShare::new(CacheRoute::of_config(config)))) },
     KindRow { name: "lade", open: |config| Ok(Box::new(Lade::new(LadeSettings::of_config(config)))) },
     KindRow {
         name: "multistream",

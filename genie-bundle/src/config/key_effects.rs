@@ -43,7 +43,12 @@ impl KeyEffect {
 /// Below `/dialog`.
 pub(super) const KEY_EFFECTS: &[(&str, KeyEffect)] = &[
     ("version", Acts("1 is the only version")),
-    ("type", InPart("`basic`, `lade`, `multistream`, `spd`, `ssd-q1`; other kinds of dialog are not yet supported")),
+    (
+        "type",
+        InPart(
+            "`basic`, `kv-share`, `lade`, `multistream`, `spd`, `ssd-q1`; other kinds of dialog are not yet supported",
+        ),
+    ),
     ("stop-sequence", Acts("ends replies to text")),
     ("max-num-tokens", Acts("`--max-tokens` overrides it")),
     ("ssd-q1", Acts("docs/speculation.md")),
@@ -57,7 +62,8 @@ pub(super) const KEY_EFFECTS: &[(&str, KeyEffect)] = &[
     ("multistream/n-streams", Acts("most streams, 1 to 64")),
     ("multistream/p-threshold", Acts("a first token that is less likely begins no stream; 0 if absent")),
     ("eaglet", Refused("the kind `eaglet` is not yet supported")),
-    ("kv-share", Refused("the kind `kv-share` is not yet supported")),
+    ("kv-share", Acts("one engine for prompts, another for replies; docs/dialog-kinds.md")),
+    ("kv-share/enable-in-memory-kv-share", Acts("false if absent: the cache goes by files in `dialog0-kv-share`")),
     ("perlayer-embedding", Refused("per-layer embeddings are not yet supported")),
     ("nested-generator", Refused("nested generators are not yet supported")),
     ("nested-generator-config-path", Refused("nested generators are not yet supported")),
@@ -160,7 +166,7 @@ pub(super) const KEY_EFFECTS: &[(&str, KeyEffect)] = &[
     ("engine/backend/QnnHtp/pos-id-dim", Acts("the older form of `rope-dim`")),
     ("engine/backend/QnnHtp/rope-theta", Acts("the older form of `rope-theta` of `positional-encoding`")),
     ("engine/backend/QnnHtp/kv-dim", Acts("compared with the graphs; a difference is warned of")),
-    ("engine/backend/QnnHtp/batch-size", Ignored("a step has one batch")),
+    ("engine/backend/QnnHtp/batch-size", Acts("the batch dimension of the graphs, which must have it")),
     ("engine/backend/QnnHtp/batch-multiplier", Ignored("a step has one batch")),
     ("engine/backend/QnnHtp/allow-async-init", Ignored("binaries are loaded one after the other")),
     ("engine/backend/QnnHtp/allow-async-enqueue", Ignored("a step waits for its graph")),

@@ -11,6 +11,8 @@ use super::problem::Problem;
 pub struct KindBlocks {
     /// `spd`: tokens that the draft model proposes in a round.
     pub draft_len: Option<usize>,
+    /// `kv-share`: the cache goes to the second engine in memory, not by files.
+    pub kv_share_in_memory: bool,
     /// `lade`.
     pub lade: Option<LadeBlock>,
     /// `ssd-q1`.
@@ -50,6 +52,8 @@ pub struct SsdBlock {
 pub(super) struct RawKindBlocks {
     spd: Option<RawSpd>,
     lade: Option<RawLade>,
+    #[serde(rename = "kv-share")]
+    kv_share: Option<RawKvShare>,
     #[serde(rename = "ssd-q1")]
     ssd: Option<RawSsd>,
 }
@@ -79,6 +83,13 @@ struct RawSpd {
     draft_len: i64,
 }
 
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct RawKvShare {
+    #[serde(default)]
+    enable_in_memory_kv_share: bool,
+}
+
 /// The blocks with their numbers checked; files start at `base`.
 pub(super) fn values(raw: RawKindBlocks, base: &Path, problems: &mut Vec<Problem>) -> KindBlocks {
     let draft_len = raw.spd.and_then(|spd| count(spd.draft_len, "spd/draft-len", problems));
@@ -95,6 +106,7 @@ pub(super) fn values(raw: RawKindBlocks, base: &Path, problems: &mut Vec<Problem
         ngram: at_least(2, lade.ngram, "lade/ngram"),
         gcap: at_least(0, lade.gcap, "lade/gcap"),
     });
+    let kv_share_in_memory = raw.kv_share.is_some_and(|block| block.enable_in_memory_kv_share);
     let ssd = raw.ssd.map(|ssd| SsdBlock {
         forecast_token_count: ssd.forecast_token_count,
         branches: ssd
@@ -114,7 +126,7 @@ pub(super) fn values(raw: RawKindBlocks, base: &Path, problems: &mut Vec<Problem
                 .hint(format!("up to {} numbers", ssd.forecast_token_count)),
         );
     }
-    KindBlocks { draft_len, lade, ssd }
+    KindBlocks { draft_len, kv_share_in_memory, lade, ssd }
 }
 
 /// A number of at least 0; the schema takes any integer.

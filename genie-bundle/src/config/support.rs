@@ -5,7 +5,7 @@ use super::node::Node;
 use super::problem::Problem;
 
 /// Values of the dialog's `type` that this build runs: the rows of `dialog::kinds::KINDS`.
-pub const DIALOG_KINDS: &[&str] = &["basic", "lade", "multistream", "spd", "ssd-q1"];
+pub const DIALOG_KINDS: &[&str] = &["basic", "kv-share", "lade", "multistream", "spd", "ssd-q1"];
 
 /// Every feature of a valid config that must be refused.
 pub(super) fn unsupported(root: &Node<'_>) -> Vec<Problem> {

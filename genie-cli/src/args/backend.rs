@@ -19,6 +19,9 @@ pub struct BackendArgs {
     /// backend library].
     #[arg(long, value_name = "PATH")]
     pub system_lib: Option<PathBuf>,
+    /// Keep cache and tensors in memory that the NPU sees as well: `auto` for a chip that has such memory, `on`, or `off`.
+    #[arg(long, value_name = "auto|on|off", default_value = "auto")]
+    pub shared_memory: String,
 }
 
 impl BackendArgs {
@@ -29,7 +32,7 @@ impl BackendArgs {
             (None, Some(name)) => name.parse()?,
             (None, None) => BackendChoice::OfBundle,
         };
-        let options = Options::new().backend(backend);
+        let options = Options::new().backend(backend).shared_memory(self.shared_memory.parse()?);
         Ok(match &self.system_lib {
             Some(system) => options.system_library(system),
             None => options,

@@ -16,10 +16,11 @@ use open_genie::{Bundle, Conversation, Reply, StopReason, chat_template};
 
 use crate::args::{
     BackendArgs, BundleArgs, ChatArgs, GrammarArgs, LongContextArgs, LoraArgs, PolicyArg, SamplerArgs, SocArgs,
-    SpeculationArgs, ThreadArgs, number, read_bundle,
+    SpeculationArgs, ThreadArgs, Words, number, read_path,
 };
 use crate::commands::run;
 use crate::exit::ExitStatus;
+use crate::failure::UserError;
 use crate::printer::Printer;
 use command::Command;
 use input::{Input, Line};
@@ -31,6 +32,9 @@ const MAX_TOKENS: usize = 512;
 /// Flags of `genie chat`.
 #[derive(clap::Args)]
 pub struct Args {
+    /// The model, as for `--model`, then the first message. One word is the model, or the message where a flag names the model.
+    #[arg(value_names = ["MODEL", "PROMPT"], num_args = 0..=2)]
+    pub words: Vec<String>,
     /// The first message; without one it is asked for.
     #[arg(long, short, allow_hyphen_values = true)]
     pub prompt: Option<String>,
@@ -76,7 +80,13 @@ struct Chat<'a> {
 
 /// Talks until `/exit`, Ctrl-D or a signal.
 pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
-    let bundle = args.bundle.read(&args.backend, printer)?;
+    let words = Words::of(&args.words, &args.bundle)?;
+    if let (Some(word), Some(_)) = (words.prompt, &args.prompt) {
+        let hint = "leave out one of them";
+        return Err(UserError::error(format!("two first messages are given: `{word}`, and one by `--prompt`"), hint));
+    }
+    let context = args.long_context.compiled_context();
+    let bundle = args.bundle.read_word(words.model, context, &args.backend, printer)?;
     let conversation = open(args, bundle, printer)?;
     let mut chat = Chat { args, printer, screen: Screen::new(printer), conversation, last: None };
     if let Some(folder) = &args.restore {
@@ -86,7 +96,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     }
     let mut input = Input::new(printer)?;
     chat.screen.welcome(chat.conversation.session(), input.is_terminal());
-    if let Some(prompt) = &args.prompt {
+    if let Some(prompt) = args.prompt.as_deref().or(words.prompt) {
         chat.screen.echo(prompt);
         chat.say(prompt)?;
     }
@@ -221,7 +231,7 @@ impl Chat<'_> {
                 None => self.printer.info("there is no reply yet"),
             },
             Command::Model(path) => {
-                let bundle = read_bundle(Path::new(&path), &self.args.backend, self.printer)?;
+                let bundle = read_path(Path::new(&path), &self.args.backend, self.printer)?;
                 let messages = self.conversation.messages().to_vec();
                 let mut conversation = open(self.args, bundle, self.printer)?;
                 *conversation.messages_mut() = messages;

@@ -18,9 +18,12 @@ fn words(hint: &Hint) -> String {
         Hint::GiveBundle => "give a bundle's folder or its `genie_config.json`; `genie compile` makes a bundle".into(),
         Hint::CompileFirst(path) => {
             format!(
-                "`genie compile {} -o BUNDLE` makes a bundle of it, `genie run -c BUNDLE` runs that",
+                "`genie run {0}` compiles and runs it; `genie compile {0} -o BUNDLE` makes a bundle of it",
                 path.display()
             )
+        }
+        Hint::GiveModel(_) => {
+            format!("{hint}; `genie list` shows the names; a prompt for the demo model is given by `--prompt`")
         }
         Hint::GiveFolder(folder) => format!("give the bundle's folder: `{}`", folder.display()),
         Hint::BackendOfBundle => "omit `--backend`: it follows from the binaries".into(),
@@ -42,6 +45,7 @@ fn words(hint: &Hint) -> String {
         Hint::DoNotPin => "remove `--pin`".into(),
         Hint::ChoosePerfPolicy => format!("{hint}; `--perf` overrides it"),
         Hint::OtherTemplate => "use another `--chat-template`; `genie run --raw` gives the prompt as it is".into(),
+        Hint::PlainMemory => "remove `--shared-memory`: such memory is used where a Snapdragon has it".into(),
         Hint::CastNoVote => "remove `--perf`; it works with HTP backends only".into(),
         Hint::CopyBundleAgain => {
             "copy the bundle again, or compile it again; `genie doctor BUNDLE` names every file that differs".into()

@@ -25,8 +25,10 @@
 //! | `UPDATE_OUTPUT` | [`Step::commit`]; going back is [`rewind`](KvCache::rewind) |
 //! | `UPDATE_AND_SET` | [`Step::then`] |
 
+mod convert;
 mod group_state;
 mod image;
+mod image_parts;
 mod mask;
 mod positions;
 mod rows;
@@ -38,6 +40,7 @@ mod store;
 mod tests;
 mod views;
 
+pub use convert::{OwnRows, check_shapes};
 pub use image::{GroupImage, KvImage};
 pub use mask::VisibleColumn;
 pub use scored::{ScoredHead, ScoredRows};
@@ -50,6 +53,7 @@ use crate::error::{KvError, Reason};
 use crate::geometry::{KvForm, KvGeometry, KvKind, KvTensor};
 use crate::group::Eviction;
 use crate::keydiff::{KeyDiff, KeyScorer};
+use crate::memory::MemorySource;
 use crate::mode::ModeKind;
 use crate::plan::{GroupRows, KvState, LogitsRequest, Plan, PlanError, Policy, Request, Variants, plan_into};
 use crate::rope::{RopeSpec, ShiftLoss};
@@ -87,6 +91,8 @@ pub struct KvOptions {
     pub scorer: Option<Box<dyn KeyScorer>>,
     /// Called whenever a split is lent whose past inputs begin elsewhere than last time (`PointerShift`).
     pub on_rebind: Option<OnRebind>,
+    /// Where the blocks of rows are to be; otherwise in memory of this process.
+    pub memory: Option<Arc<dyn MemorySource>>,
 }
 
 impl std::fmt::Debug for KvOptions {
@@ -145,7 +151,7 @@ impl KvCache {
     /// # Errors
     /// [`KvError::Geometry`], [`KvError::UnfitTensor`], [`KvError::Memory`], [`KvError::Worker`].
     pub fn new(geometry: &KvGeometry, variants: Variants, options: KvOptions) -> Result<Self, KvError> {
-        let KvOptions { mode, n_threads, holes, rope, scorer, on_rebind } = options;
+        let KvOptions { mode, n_threads, holes, rope, scorer, on_rebind, memory } = options;
         let keeps_rows = !variants.is_full_context_only();
         let groups: Vec<_> =
             variants.groups().iter().map(|rule| GroupState::new(rule, &variants, keeps_rows)).collect();
@@ -156,7 +162,7 @@ impl KvCache {
         let min_head_dim = geometry.splits.iter().flat_map(|s| &s.tensors).map(|t| t.head_dim).min();
         let scorer = scorer.unwrap_or_else(|| Box::new(KeyDiff::default()));
         Ok(Self {
-            store: Store::new(geometry, &lengths, ar_max, (mode, n_threads), on_rebind)?,
+            store: Store::new(geometry, &lengths, ar_max, (mode, n_threads), on_rebind, memory.as_deref())?,
             groups,
             variants,
             settings: Settings { holes, rope: rope.map(Arc::new), scorer, min_head_dim, keeps_rows },

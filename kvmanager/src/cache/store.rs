@@ -5,6 +5,7 @@ use super::group_state::GroupState;
 use crate::KvError;
 use crate::geometry::KvGeometry;
 use crate::group::MAX_GROUPS;
+use crate::memory::MemorySource;
 use crate::mode::ModeKind;
 use crate::returns::Returns;
 use crate::tensor_buf::{Op, TensorBuf};
@@ -42,10 +43,15 @@ pub(super) struct Split {
 }
 
 impl Split {
-    fn new(n_shards: usize, n_tensors: usize, mut tensor: impl FnMut(usize) -> TensorBuf) -> Result<Self, KvError> {
+    fn new(
+        n_shards: usize,
+        n_tensors: usize,
+        mut tensor: impl FnMut(usize) -> TensorBuf,
+        memory: Option<&dyn MemorySource>,
+    ) -> Result<Self, KvError> {
         let part = |index: usize| index * n_tensors / n_shards..(index + 1) * n_tensors / n_shards;
         let shards = (0..n_shards)
-            .map(|index| Shard::new(index, part(index).map(&mut tensor).collect()))
+            .map(|index| Shard::new(index, part(index).map(&mut tensor).collect(), memory))
             .collect::<Result<_, _>>()?;
         let (past_len, extent, bound) = ([0; MAX_GROUPS], [0; MAX_GROUPS], vec![0; n_tensors]);
         Ok(Self {
@@ -80,13 +86,15 @@ impl Store {
         ar_max: usize,
         (mode, n_threads): (ModeKind, usize),
         on_rebind: Option<OnRebind>,
+        memory: Option<&dyn MemorySource>,
     ) -> Result<Self, KvError> {
         let split = |tensors: &[crate::KvTensor]| {
             let n_shards = n_threads.clamp(1, tensors.len().max(1));
-            Split::new(n_shards, tensors.len(), |i| {
+            let tensor = |i: usize| {
                 let (max_past, capacity) = lengths[tensors[i].group];
                 TensorBuf::new(tensors[i], mode.mode(), max_past, capacity, ar_max)
-            })
+            };
+            Split::new(n_shards, tensors.len(), tensor, memory)
         };
         let splits = geometry.splits.iter().map(|s| split(&s.tensors)).collect::<Result<Vec<_>, _>>()?;
         let pool = Pool::new(n_threads, splits.iter().map(|s| s.shards.len()).sum())?;

@@ -250,6 +250,11 @@ impl Library {
         cfg!(target_arch = "x86_64") && self.path.is_some() && self.provider == HTP_PROVIDER
     }
 
+    /// Whether this is Qualcomm's library for HTP.
+    pub fn is_htp(&self) -> bool {
+        self.provider == HTP_PROVIDER
+    }
+
     /// The provider's name, e.g. `HTP_QTI_AISW`.
     pub fn provider(&self) -> &str {
         &self.provider

@@ -4,7 +4,9 @@
 //! plain heap memory, the buffer works all the same and is bound by address.
 
 mod plain;
+mod registrations;
 mod rpcmem;
+mod shared;
 
 use core::ptr::NonNull;
 use std::sync::Arc;
@@ -13,13 +15,13 @@ use genie_types::TensorInfo;
 use qnn_sys::*;
 
 pub use plain::PlainMemory;
+pub(crate) use registrations::Registrations;
 pub use rpcmem::Rpcmem;
+pub use shared::{SharedBlock, SharedMemory};
 
 use crate::backend::log_failure;
 use crate::context_handle::ContextInner;
-use crate::convert::{Role, raw_tensor};
 use crate::error::{Error, Result};
-use crate::table::{CallContext, CallError};
 
 /// A block of memory.
 ///
@@ -62,40 +64,12 @@ pub struct Registered {
 // SAFETY: the handle is not bound to a thread; calls on it are serialised by the backend's lock; the block is `Send`.
 unsafe impl Send for Registered {}
 
-/// Nothing when the library has no shared memory here.
-fn register(context: &Arc<ContextInner>, info: &TensorInfo, fd: i32) -> Result<Option<Qnn_MemHandle_t>> {
-    let (mut tensor, _store) = raw_tensor(info, Role::Input, 0)?;
-    // SAFETY: `raw_tensor` writes version 1.
-    let tensor = unsafe { &mut tensor.anon0.v1 };
-    let descriptor = Qnn_MemDescriptor_t {
-        memShape: Qnn_MemShape_t { numDim: tensor.rank, dimSize: tensor.dimensions, shapeConfig: core::ptr::null() },
-        dataType: tensor.dataType,
-        memType: QNN_MEM_TYPE_ION,
-        anon0: Qnn_MemDescriptor_t_anon0 { ionInfo: Qnn_MemIonInfo_t { fd } },
-    };
-    let mut handle = core::ptr::null_mut();
-    let _calls = context.backend.lock();
-    // SAFETY: a live context, one descriptor that lives until the call returns, an out pointer.
-    match unsafe { context.table().mem_register(context.raw, &raw const descriptor, 1, &raw mut handle) } {
-        Ok(()) => Ok(Some(handle)),
-        Err(CallError::Missing(_)) => Ok(None),
-        Err(CallError::Status(error))
-            if error.is_unsupported() || error.code == u64::from(QNN_MEM_ERROR_UNSUPPORTED_MEMTYPE) =>
-        {
-            Ok(None)
-        }
-        failed => failed
-            .map(|()| None)
-            .context(context.display_name(), || format!("register memory for tensor `{}`", info.name)),
-    }
-}
-
 impl Registered {
     /// As [`Context::allocate`](crate::Context::allocate).
     pub(crate) fn new(context: &Arc<ContextInner>, allocator: &dyn Allocator, info: &TensorInfo) -> Result<Self> {
         let block = allocator.allocate(info.size_bytes())?;
         let handle = match block.fd() {
-            Some(fd) => register(context, info, fd)?,
+            Some(fd) => registrations::register(context, info, fd, None)?,
             None => None,
         };
         Ok(Self { handle, block, context: context.clone() })

@@ -11,6 +11,7 @@ use qnn_sys::{
 
 use crate::error::{Component, Error};
 use crate::htp_alias;
+use crate::ir;
 use crate::ops::{self, OpSpec};
 use crate::pool;
 use crate::validate;
@@ -130,8 +131,11 @@ unsafe impl Sync for Operations {}
 /// All ops, with strings that live as long as the library.
 static OPERATIONS: LazyLock<Operations> = LazyLock::new(|| {
     let text = |s: &str| CString::new(s).unwrap_or_default().into_raw().cast_const();
-    let (package, target) = (text(op_config::PACKAGE), text("CPU"));
-    let operation = |s: &OpSpec| QnnBackend_OperationName_t { packageName: package, name: text(s.name), target };
+    let target = text("CPU");
+    let operation = |s: &OpSpec| {
+        let (package, name) = ir::split_op(s.name);
+        QnnBackend_OperationName_t { packageName: text(package), name: text(name), target }
+    };
     Operations(ops::all().map(operation).collect())
 });
 

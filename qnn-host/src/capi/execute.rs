@@ -2,8 +2,9 @@
 //!
 //! A run allocates nothing here: the tables were made when the graph was prepared, the lists of buffers keep their capacity
 //! between runs. Client buffers are checked one by one (id, element type, extents, size), every tensor of the graph
-//! exactly once, and then against each other: an output that shares bytes with an input is computed aside and copied
-//! when the run is over, two outputs that share bytes are refused.
+//! exactly once, and then against each other: an output that is the buffer of the input it updates is written in place, one
+//! that shares bytes with an input otherwise is computed aside and copied when the run is over, two outputs that share
+//! bytes are refused.
 
 use std::sync::Arc;
 
@@ -17,6 +18,7 @@ use crate::pool::Pool;
 use super::mem::Mem;
 use super::objects::ContextShared;
 use super::tiles::Tiles;
+use super::trace;
 
 /// A client's tensor, as far as a run needs it.
 pub(super) struct ClientTensor<'a> {
@@ -29,14 +31,7 @@ pub(super) struct ClientTensor<'a> {
 }
 
 /// Memory of the client: readable for inputs, writable for outputs, by the contract of `graphExecute`.
-#[derive(Clone, Copy)]
-pub(super) struct Buffer {
-    pub(super) start: *mut u8,
-    pub(super) len: usize,
-}
-
-// SAFETY: an address and a length; what may be done with them is stated where they are used.
-unsafe impl Send for Buffer {}
+pub(super) use crate::step::ClientBuffer as Buffer;
 
 /// The buffers of one run, by place in the graph's lists of inputs and outputs.
 #[derive(Default)]
@@ -56,15 +51,17 @@ enum Slot {
     Inner,
 }
 
-/// Lists that keep their capacity from run to run. Invariant: empty between runs, so no reference is kept.
+/// Lists that keep their capacity from run to run. The addresses in them are those of the last run.
 #[derive(Default)]
 struct RunScratch {
-    inputs: Vec<&'static [u8]>,
-    outputs: Vec<&'static mut [u8]>,
+    inputs: Vec<Buffer>,
+    outputs: Vec<Buffer>,
     ranges: Vec<(usize, usize, usize)>,
     /// Outputs that are computed aside, by place in the list of outputs.
     aside: Vec<usize>,
     staging: Vec<Vec<u8>>,
+    /// Whether an input is the buffer of the output that updates it, by place in the list of inputs.
+    updated: Vec<bool>,
     /// Dense forms of the inputs that come in tiles, by place in the list of inputs.
     dense: Vec<Vec<u8>>,
 }
@@ -100,6 +97,7 @@ impl Runner {
             ranges: Vec::with_capacity(inputs.len() + outputs.len()),
             aside: Vec::with_capacity(outputs.len()),
             staging: Vec::new(),
+            updated: vec![false; inputs.len()],
             dense: vec![Vec::new(); inputs.len()],
         };
         Self {
@@ -176,37 +174,37 @@ impl Runner {
     ) -> Result<(), Error> {
         self.complete(binding)?;
         let mut scratch = self.scratch.lock();
-        let scratch = ClearOnDrop(&mut scratch);
-        self.resolve_aliasing(scratch.0, binding)?;
-        let RunScratch { inputs, outputs, aside, staging, dense, .. } = &mut *scratch.0;
-        // SAFETY: `bind` checked the length, the caller promises validity; an output that shares bytes with an input is
-        // replaced by staging below. `ClearOnDrop` lets go of the references before this function returns.
-        let view = |b: &Buffer| unsafe { std::slice::from_raw_parts(b.start.cast_const(), b.len) };
-        for (i, buffer) in binding.inputs.iter().flatten().enumerate() {
-            let mut bytes = view(buffer);
-            let tensor = self.ir.tensor(self.inputs[i]);
-            if let Some(tiles) = Tiles::of(tensor) {
-                dense[i].resize(tensor.size_bytes(), 0);
-                tiles.unpack(bytes, &mut dense[i]);
-                let (start, len) = (dense[i].as_ptr(), dense[i].len());
-                // SAFETY: a vector of this scratch, which is locked and not touched again before the run is over.
-                bytes = unsafe { std::slice::from_raw_parts(start, len) };
-            }
-            inputs.push(bytes);
-        }
-        for (i, buffer) in binding.outputs.iter().flatten().enumerate() {
-            let (start, len) = match aside.iter().position(|&o| o == i) {
-                Some(k) => (staging[k].as_mut_ptr(), staging[k].len()),
-                None => (buffer.start, buffer.len),
-            };
-            // SAFETY: either the client's output, which shares bytes with no other buffer of this run (`resolve_aliasing`), or
-            // staging, which nothing else touches while the scratch is locked.
-            outputs.push(unsafe { std::slice::from_raw_parts_mut(start, len) });
-        }
-        let mut arena = core.backend.arena.lock();
-        let done = self.executable.run(&self.pool, &mut arena, inputs, outputs, profile);
+        let scratch = &mut *scratch;
+        self.resolve_aliasing(scratch, binding)?;
+        let RunScratch { inputs, outputs, aside, staging, dense, updated, .. } = scratch;
         inputs.clear();
         outputs.clear();
+        for (i, buffer) in binding.inputs.iter().flatten().enumerate() {
+            let tensor = self.ir.tensor(self.inputs[i]);
+            let Some(tiles) = Tiles::of(tensor) else {
+                inputs.push(*buffer);
+                continue;
+            };
+            dense[i].resize(tensor.size_bytes(), 0);
+            // SAFETY: `bind` checked the length, the caller promises validity, and nothing is written before the run.
+            tiles.unpack(unsafe { std::slice::from_raw_parts(buffer.start.cast_const(), buffer.len) }, &mut dense[i]);
+            inputs.push(Buffer::reading(&dense[i]));
+        }
+        for (i, buffer) in binding.outputs.iter().flatten().enumerate() {
+            outputs.push(match aside.iter().position(|&o| o == i) {
+                Some(k) => Buffer::writing(&mut staging[k]),
+                None => *buffer,
+            });
+        }
+        trace::note(|| {
+            let in_place = updated.iter().filter(|&&u| u).count();
+            format!("{} updated {in_place} in place, computed {} aside", self.ir.name, aside.len())
+        });
+        let mut arena = core.backend.arena.lock();
+        // SAFETY: the caller's promise for the client's buffers. `resolve_aliasing` replaced each output that shares bytes with
+        // an input by staging, except for the buffers of inputs that `Executable::updates` names beside it; it refused
+        // outputs that share bytes. Staging and dense forms are of this scratch, which is locked.
+        let done = unsafe { self.executable.run_at(&self.pool, &mut arena, inputs, outputs, profile) };
         done.map_err(|source| Error::Execute { graph: self.ir.name.clone(), source: Box::new(source) })?;
         for (k, &i) in aside.iter().enumerate() {
             let Some(buffer) = binding.outputs.get(i).copied().flatten() else { continue };
@@ -241,8 +239,17 @@ impl Runner {
         const INPUT: usize = usize::MAX;
         scratch.ranges.clear();
         scratch.aside.clear();
+        scratch.updated.fill(false);
+        for &(input, output) in self.executable.updates() {
+            let (Some(from), Some(to)) = (binding.inputs[input], binding.outputs[output]) else { continue };
+            scratch.updated[input] |= from.start == to.start && from.len == to.len;
+        }
         for (list, is_output) in [(&binding.inputs, false), (&binding.outputs, true)] {
             for (i, b) in list.iter().flatten().enumerate() {
+                // The range of an updated input stands there once, as the output's.
+                if !is_output && scratch.updated[i] {
+                    continue;
+                }
                 let start = b.start.addr();
                 scratch.ranges.push((start, start.saturating_add(b.len), if is_output { i } else { INPUT }));
             }
@@ -291,15 +298,5 @@ impl Runner {
     pub(super) fn counts(&self) -> (usize, usize) {
         debug_assert!(self.ir.tensors.iter().filter(|t| matches!(t.role, Role::Input)).count() == self.inputs.len());
         (self.inputs.len(), self.outputs.len())
-    }
-}
-
-/// Drops the references in the scratch, also when a run panics.
-struct ClearOnDrop<'a>(&'a mut RunScratch);
-
-impl Drop for ClearOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.inputs.clear();
-        self.0.outputs.clear();
     }
 }

@@ -1,7 +1,8 @@
 //! Memory that a client registers once and names by handle afterwards.
 //!
 //! Two kinds make sense on a host: a DMA buffer whose address the client gives (used as it is), and an ION buffer,
-//! which stands for any file descriptor that can be mapped (a memfd, say). Neither is copied.
+//! which stands for any file descriptor that can be mapped (a memfd, say). HTP's shared buffer, a file with an offset, is
+//! taken as well. None is copied.
 
 use std::sync::Arc;
 
@@ -99,7 +100,25 @@ unsafe fn map(d: &Qnn_MemDescriptor_t, core: &Arc<ContextShared>) -> Result<Mem,
             // SAFETY: as above.
             let fd = unsafe { d.anon0.ionInfo }.fd;
             let failed = |source| Error::MemMap { fd, bytes: len, source };
-            let map = map_file(fd, len).map_err(failed)?;
+            let map = map_file(fd, 0, len).map_err(failed)?;
+            Ok(Mem { start: map.as_mut_ptr(), len, _map: Some(map), core: core.clone() })
+        }
+        q::QNN_MEM_TYPE_CUSTOM => {
+            // SAFETY: as above; the pointer is the caller's promise.
+            let shared = unsafe { d.anon0.customInfo.cast::<q::QnnMemHtp_Descriptor_t>().as_ref() };
+            let shared =
+                shared.ok_or_else(|| argument("expected a descriptor in `customInfo`, found null".to_owned()))?;
+            if shared.r#type != q::QNN_HTP_MEM_SHARED_BUFFER {
+                return Err(argument(format!("expected a shared buffer (1), found type {} of HTP", shared.r#type)));
+            }
+            // SAFETY: plain data, and the type decides which member it is.
+            let q::QnnHtpMem_SharedBufferConfig_t { fd, offset } = unsafe { shared.anon0.sharedBufferConfig };
+            if offset.checked_add(len as u64).is_none_or(|end| end > shared.size) {
+                let (size, what) = (shared.size, "of a shared buffer");
+                return Err(argument(format!("expected {len} bytes from {offset} on {what}, found a size of {size}")));
+            }
+            let failed = |source| Error::MemMap { fd, bytes: len, source };
+            let map = map_file(fd, offset, len).map_err(failed)?;
             Ok(Mem { start: map.as_mut_ptr(), len, _map: Some(map), core: core.clone() })
         }
         found => Err(Error::MemType { found }),
@@ -107,7 +126,7 @@ unsafe fn map(d: &Qnn_MemDescriptor_t, core: &Arc<ContextShared>) -> Result<Mem,
 }
 
 #[cfg(unix)]
-fn map_file(fd: i32, len: usize) -> std::io::Result<MmapRaw> {
+fn map_file(fd: i32, offset: u64, len: usize) -> std::io::Result<MmapRaw> {
     use std::os::fd::BorrowedFd;
     if fd < 0 {
         return Err(std::io::ErrorKind::InvalidInput.into());
@@ -116,14 +135,14 @@ fn map_file(fd: i32, len: usize) -> std::io::Result<MmapRaw> {
     let fd = unsafe { BorrowedFd::borrow_raw(fd) };
     let size = std::fs::File::from(fd.try_clone_to_owned()?).metadata()?.len();
     // Touching a page beyond the end of a file kills the process.
-    if size < len as u64 {
+    if offset.checked_add(len as u64).is_none_or(|end| size < end) {
         return Err(std::io::Error::new(std::io::ErrorKind::UnexpectedEof, format!("the file has {size} bytes")));
     }
-    MmapOptions::new().len(len).map_raw(&fd)
+    MmapOptions::new().offset(offset).len(len).map_raw(&fd)
 }
 
 #[cfg(not(unix))]
-fn map_file(_fd: i32, _len: usize) -> std::io::Result<MmapRaw> {
+fn map_file(_fd: i32, _offset: u64, _len: usize) -> std::io::Result<MmapRaw> {
     Err(std::io::ErrorKind::Unsupported.into())
 }
 

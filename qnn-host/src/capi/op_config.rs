@@ -7,14 +7,11 @@ use crate::bytes::Bytes;
 use crate::error::{Component, Error};
 use crate::graph::Violation;
 use crate::graph::walk::MAX_RANK;
-use crate::ir::{Dtype, Node, Param, Role, Tensor, TensorId};
+use crate::ir::{self, Dtype, Node, Param, Role, Tensor, TensorId};
 
 use super::objects::{ContextShared, Draft};
 use super::raw;
 use super::tensor::view;
-
-/// The package all known ops live in.
-pub(super) const PACKAGE: &str = "qti.aisw";
 
 const GRAPH: Component = Component::Graph;
 
@@ -29,7 +26,7 @@ pub(super) unsafe fn to_node(config: &Qnn_OpConfig_t, draft: &mut Draft, core: &
     let bad = |subject: &str, expected: &str, found: String| {
         Error::Node(Violation {
             node: name.into(),
-            op: op.into(),
+            op: op.as_str().into(),
             subject: subject.into(),
             expected: expected.into(),
             found: found.into(),
@@ -90,7 +87,7 @@ pub(super) unsafe fn to_node(config: &Qnn_OpConfig_t, draft: &mut Draft, core: &
         Ok::<Vec<TensorId>, Error>(ids)
     };
     let (inputs, outputs) = (operands(ins)?, operands(outs)?);
-    Ok(Node { name: name.to_owned(), op: op.to_owned(), params, inputs, outputs })
+    Ok(Node { name: name.to_owned(), op, params, inputs, outputs })
 }
 
 /// Reads a config that stands alone: its tensors are described in place, static data may be missing.
@@ -165,29 +162,21 @@ fn v1(config: &Qnn_OpConfig_t) -> Result<&Qnn_OpConfigV1_t, Error> {
     }
 }
 
-/// The node's name and op type, after a look at the package.
+/// The node's name, and the op with its package.
 ///
 /// # Safety
 /// The strings must be as QNN requires.
-unsafe fn names(v1: &Qnn_OpConfigV1_t) -> Result<(&str, &str), Error> {
+unsafe fn names(v1: &Qnn_OpConfigV1_t) -> Result<(&str, String), Error> {
     // SAFETY: the caller's promise.
     let name = unsafe { raw::text(v1.name, GRAPH, "opConfig.name") }?;
     // SAFETY: the caller's promise.
     let op = unsafe { raw::text(v1.typeName, GRAPH, "opConfig.typeName") }?;
-    if !v1.packageName.is_null() {
-        // SAFETY: the caller's promise.
-        let package = unsafe { raw::text(v1.packageName, GRAPH, "opConfig.packageName") }?;
-        if package != PACKAGE {
-            return Err(Error::Node(Violation {
-                node: name.into(),
-                op: op.into(),
-                subject: "op package".into(),
-                expected: format!("`{PACKAGE}`").into(),
-                found: format!("`{package}`").into(),
-            }));
-        }
+    if v1.packageName.is_null() {
+        return Ok((name, op.to_owned()));
     }
-    Ok((name, op))
+    // SAFETY: the caller's promise.
+    let package = unsafe { raw::text(v1.packageName, GRAPH, "opConfig.packageName") }?;
+    Ok((name, ir::join_op(package, op)))
 }
 
 fn of(param: &str) -> String {

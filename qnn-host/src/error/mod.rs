@@ -76,7 +76,9 @@ pub enum Error {
         what: String,
     },
     /// A memory type that cannot be registered.
-    #[error("memory type {found} is not supported, expected DMA_BUF (3) with a data pointer, or ION (1) with a file")]
+    #[error(
+        "memory type {found} is not supported, expected DMA_BUF (3) with a data pointer, ION (1) with a file, or CUSTOM (2) with a shared buffer of HTP"
+    )]
     MemType {
         /// The type's number.
         found: u32,

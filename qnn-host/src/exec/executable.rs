@@ -8,16 +8,19 @@ use std::time::{Duration, Instant};
 use super::Profile;
 use super::schedule::{self, ScheduledStep};
 use crate::graph::ExecError;
+use crate::graph::op::Op;
 use crate::graph::typed::{Port, TypedGraph};
 use crate::kernels::Isa;
 use crate::pool::{Pool, Worker};
-use crate::step::{Arena, Fault, RunContext};
+use crate::step::{Arena, ClientBuffer, Fault, RunContext};
 
 /// A checked, fused and planned graph. It holds weights and no state, so it can be shared between threads.
 pub struct Executable {
     steps: Vec<ScheduledStep>,
     inputs: Vec<Port>,
     outputs: Vec<Port>,
+    /// Outputs that may be the very buffer of an input: `(input, output)`.
+    updates: Vec<(usize, usize)>,
     /// Bytes of arena for values; scratch follows.
     value_bytes: usize,
     isa: Isa,
@@ -27,9 +30,14 @@ impl Executable {
     /// Plans a legal net.
     pub(crate) fn from_net(net: TypedGraph, fast: bool) -> Result<Self, ExecError> {
         let built = schedule::schedule(&net, fast)?;
+        let update = |op: &Op| match *op {
+            Op::UpdateStore { input, output, .. } => Some((input, output)),
+            _ => None,
+        };
+        let updates = net.nodes.iter().filter_map(|node| update(&node.op)).collect();
         let TypedGraph { name, inputs, outputs, .. } = net;
         let (steps, value_bytes) = (built.steps, built.value_bytes);
-        let executable = Self { steps, inputs, outputs, value_bytes, isa: Isa::detect() };
+        let executable = Self { steps, inputs, outputs, updates, value_bytes, isa: Isa::detect() };
         let bytes = executable.arena_bytes(1);
         match Vec::<u8>::new().try_reserve_exact(bytes) {
             Ok(()) => Ok(executable),
@@ -46,9 +54,13 @@ impl Executable {
         self.value_bytes + scratch
     }
 
+    /// Which output may be bound to the very buffer of which input, as `(input, output)`: it is updated in place then.
+    pub(crate) fn updates(&self) -> &[(usize, usize)] {
+        &self.updates
+    }
+
     /// Runs once. `inputs` and `outputs` hold one buffer for each of the graph's inputs and outputs, in the order in which
-    /// these tensors were made; sizes as declared, any alignment. The arena grows if it is too small: to allocate
-    /// nothing here, [`Arena::ensure`] [`Executable::arena_bytes`] before. Output bytes are unspecified after an error.
+    /// these tensors were made; sizes as declared, any alignment. The arena grows if it is too small. Output bytes are unspecified after an error.
     ///
     /// # Errors
     /// Buffers of the wrong number or size; an index read from an input that is out of range.
@@ -60,10 +72,30 @@ impl Executable {
         outputs: &mut [&mut [u8]],
         profile: Option<&mut dyn Profile>,
     ) -> Result<(), ExecError> {
-        check(&self.inputs, "input", inputs.iter().map(|b| b.len()))?;
-        check(&self.outputs, "output", outputs.iter().map(|b| b.len()))?;
+        let inputs: Vec<_> = inputs.iter().map(|bytes| ClientBuffer::reading(bytes)).collect();
+        let outputs: Vec<_> = outputs.iter_mut().map(|bytes| ClientBuffer::writing(bytes)).collect();
+        // SAFETY: borrowed for this call, the outputs for nobody else; references never share bytes with one to write.
+        unsafe { self.run_at(pool, arena, &inputs, &outputs, profile) }
+    }
+
+    /// As [`Executable::run`], by address. To allocate nothing here, [`Arena::ensure`] [`Executable::arena_bytes`] before.
+    ///
+    /// # Safety
+    /// Until it returns, inputs are readable, outputs are writable and reached by nobody else; they share no bytes, except
+    /// that an output may be the buffer of its input in [`Executable::updates`].
+    pub(crate) unsafe fn run_at(
+        &self,
+        pool: &Pool,
+        arena: &mut Arena,
+        inputs: &[ClientBuffer],
+        outputs: &[ClientBuffer],
+        profile: Option<&mut dyn Profile>,
+    ) -> Result<(), ExecError> {
+        check(&self.inputs, "input", inputs.iter().map(|b| b.len))?;
+        check(&self.outputs, "output", outputs.iter().map(|b| b.len))?;
         arena.ensure(self.arena_bytes(pool.threads()));
-        let cx = RunContext::new(self.isa, arena, self.value_bytes, inputs, outputs);
+        // SAFETY: the caller's promise.
+        let cx = unsafe { RunContext::new(self.isa, arena, self.value_bytes, inputs, outputs) };
         let failure = Failure { phase: AtomicUsize::new(usize::MAX), first: Mutex::new(None) };
         let times: Option<Vec<AtomicU64>> =
             profile.is_some().then(|| self.steps.iter().map(|_| AtomicU64::new(0)).collect());

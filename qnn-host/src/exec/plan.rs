@@ -10,6 +10,8 @@ use crate::bytes::ALIGN;
 pub(crate) struct Access {
     pub(crate) reads: Vec<usize>,
     pub(crate) writes: Vec<usize>,
+    /// Read, and perhaps written where it lies: after all who read it before this step in the list.
+    pub(crate) overwrites: Vec<usize>,
     /// Uses the scratch or the pool's task counter, which one step of a phase may.
     pub(crate) exclusive: bool,
 }
@@ -23,7 +25,8 @@ pub(crate) fn phases(steps: &[Access], n_values: usize) -> Vec<usize> {
         .iter()
         .map(|step| {
             let after_reads = step.reads.iter().map(|&v| readable[v]).max().unwrap_or(0);
-            let mut phase = step.writes.iter().map(|&v| writable[v]).max().unwrap_or(0).max(after_reads);
+            let changed = step.writes.iter().chain(&step.overwrites);
+            let mut phase = changed.map(|&v| writable[v]).max().unwrap_or(0).max(after_reads);
             if step.exclusive {
                 while taken.get(phase) == Some(&true) {
                     phase += 1;
@@ -129,7 +132,7 @@ mod tests {
     use super::*;
 
     fn access(reads: &[usize], writes: &[usize]) -> Access {
-        Access { reads: reads.to_vec(), writes: writes.to_vec(), exclusive: false }
+        Access { reads: reads.to_vec(), writes: writes.to_vec(), ..Access::default() }
     }
 
     #[test]

@@ -82,18 +82,23 @@ fn peers(net: &TypedGraph, index: usize) -> Vec<usize> {
 pub(super) fn access(net: &TypedGraph, unit: &Unit) -> Access {
     let root = |id: &ValueId| net.root(*id).0 as usize;
     let nodes: &[usize] = match unit {
-        Unit::Round(id) => return Access { reads: vec![root(id)], writes: vec![root(id)], exclusive: false },
+        Unit::Round(id) => return Access { reads: vec![root(id)], writes: vec![root(id)], ..Access::default() },
         Unit::Node(index) => std::slice::from_ref(index),
         Unit::Linears(group) => group,
         Unit::LinearStore(index, _) => {
             let reads = net.nodes[*index].inputs.iter().map(root).collect();
-            return Access { reads, writes: Vec::new(), exclusive: true };
+            return Access { reads, exclusive: true, ..Access::default() };
         }
     };
     let nodes = || nodes.iter().map(|&i| &net.nodes[i]);
     Access {
         reads: nodes().flat_map(|n| &n.inputs).map(root).collect(),
         writes: nodes().filter_map(|n| n.output.as_ref()).map(root).collect(),
+        overwrites: nodes()
+            .filter(|n| matches!(n.op, Op::UpdateStore { .. }))
+            .filter_map(|n| n.inputs.first())
+            .map(root)
+            .collect(),
         exclusive: nodes().any(|n| n.op.is_team()),
     }
 }

@@ -48,6 +48,17 @@ pub(crate) enum Op {
         axis: usize,
         op: ScatterOp,
     },
+    /// `past, new, to, from, n, enable`: `n` new rows along `axis` put into the past, if enabled; see `ops::kv_update`.
+    KvUpdate {
+        axis: usize,
+    },
+    /// An update of the client's buffer `input` into `output`, in place where they are the same; operands as those of the
+    /// op it comes from, the first being that input. See `ops::update_store`.
+    UpdateStore {
+        input: usize,
+        output: usize,
+        places: UpdatePlaces,
+    },
     /// All inputs along `axis`.
     Concat {
         axis: usize,
@@ -106,6 +117,17 @@ pub(crate) enum Op {
     Attention(AttentionOp),
     /// One that no pass looks into.
     Leaf(Leaf),
+}
+
+/// What an [`Op::UpdateStore`] writes, by the op it comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UpdatePlaces {
+    /// `ScatterNd`.
+    Slices,
+    /// `ScatterElements`.
+    Elements { axis: usize },
+    /// A cache update by rows.
+    Rows { axis: usize },
 }
 
 /// Operands: `q [kv_heads, group, rows, head_dim]`, `[past_k, past_v]`, `new_k, new_v`, `[mask [rows, past + new]]`.
@@ -209,6 +231,10 @@ impl Op {
             Self::Gather { .. } => "Gather",
             Self::ScatterNd(_) => "ScatterNd",
             Self::ScatterElements { .. } => "ScatterElements",
+            Self::KvUpdate { .. } => "PDKVCacheUpdate",
+            Self::UpdateStore { places: UpdatePlaces::Slices, .. } => "ScatterNd+Store",
+            Self::UpdateStore { places: UpdatePlaces::Elements { .. }, .. } => "ScatterElements+Store",
+            Self::UpdateStore { places: UpdatePlaces::Rows { .. }, .. } => "PDKVCacheUpdate+Store",
             Self::Concat { .. } => "Concat",
             Self::Slice { .. } => "Slice",
             Self::Transpose { .. } => "Transpose",

@@ -29,6 +29,7 @@ mod fully_connected;
 mod gather;
 mod gather_elements;
 mod gather_nd;
+pub(crate) mod kv_update;
 mod l2_norm;
 pub(crate) mod linear;
 mod linear_store;
@@ -53,6 +54,7 @@ mod top_k;
 mod transpose;
 mod unary;
 mod unpack;
+mod update_store;
 
 use crate::graph::op::Op;
 use crate::graph::step_builder::StepBuilder;
@@ -82,7 +84,7 @@ macro_rules! families {
 families! {
     gather fully_connected mat_mul conv2d norm binary unary select softmax concat split strided_slice reshape transpose
     convert cast scatter reduce top_k argmax tile expand_dims pad cumulative_sum l2_norm gather_nd gather_elements pack
-    unpack rotary_embedding squeeze
+    unpack rotary_embedding squeeze kv_update
 }
 
 /// The shape rules that whole families share, for tests that make samples of their members.
@@ -121,6 +123,11 @@ pub(crate) fn check<'g>(
 ) -> Result<(&'static OpSpec, Call<'g>), Violation> {
     let fault = |subject: &str, expected: String, found: String| Violation::of_node(node, subject, expected, found);
     let spec = spec(&node.op).ok_or_else(|| {
+        let (package, _) = ir::split_op(&node.op);
+        if package != ir::QNN_PACKAGE {
+            let expected = format!("`{}`, or a package registered with this backend that has the op", ir::QNN_PACKAGE);
+            return fault("op package", expected, format!("`{package}`"));
+        }
         let expected = match all().find(|s| s.name.eq_ignore_ascii_case(&node.op)) {
             Some(s) => format!("an op this backend has (did you mean `{}`?)", s.name),
             None => "an op this backend has".to_owned(),
@@ -175,6 +182,8 @@ pub(crate) fn step(b: &StepBuilder<'_>, node: &Node) -> Result<Box<dyn Step>, Ex
         Op::Gather { axis } => gather::step(b, node, *axis),
         Op::ScatterNd(op) => scatter::nd_step(b, node, *op),
         Op::ScatterElements { axis, op } => scatter::elements_step(b, node, *axis, *op),
+        Op::KvUpdate { axis } => kv_update::step(b, node, *axis),
+        Op::UpdateStore { input, output, places } => update_store::step(b, node, *input, *output, *places),
         Op::Concat { axis } => concat::step(b, node, *axis),
         Op::Slice { begin, stride, counts } => strided_slice::step(b, node, begin, stride, counts),
         Op::Transpose { perm } => transpose::step(b, node, perm),

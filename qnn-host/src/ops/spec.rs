@@ -29,6 +29,8 @@ pub(super) mod bits {
     pub(in crate::ops) const UFIX32: u32 = 1 << 17;
     pub(in crate::ops) const BOOL8: u32 = 1 << 18;
     pub(in crate::ops) const FLOAT: u32 = F16 | F32;
+    /// What a cache of keys and values is kept in.
+    pub(in crate::ops) const CACHE: u32 = FLOAT | INT8 | UINT8 | SFIX8 | UFIX8;
     pub(in crate::ops) const INDEX: u32 = INT32 | UINT32;
     /// Whatever has whole bytes.
     pub(in crate::ops) const ALL: u32 = INT8

@@ -82,6 +82,7 @@ fn reads_in_place(net: &TypedGraph, op: &Op, slot: usize, root: ValueId, fused: 
     let float = dtype.is_float();
     match *op {
         Op::Load => true,
+        Op::UpdateStore { .. } => slot == 0,
         Op::Gather { .. } if slot == 0 => matches!(quant, Quant::None | Quant::PerTensor { .. }),
         Op::Linear { bias, .. } => match slot {
             1 => constant && (float || is_quantised_by_row(dtype, quant)),

@@ -1,7 +1,7 @@
 //! Turns a graph into a plan: checks, folding, fusion.
 //!
 //! `lower` (QNN nodes to typed operations) -> `fold` (what depends on constants only) -> `fuse` -> `dead` (values without
-//! readers) -> `weights` (blocks packed for the kernels) -> `legalize` (conversions for operands that a step cannot read as declared). `exec` schedules and places the
+//! readers) -> `update_store` (caches updated in place) -> `weights` (blocks packed for the kernels) -> `legalize` (conversions for operands that a step cannot read as declared). `exec` schedules and places the
 //! result in memory.
 
 pub(crate) mod dead;
@@ -10,6 +10,7 @@ pub(crate) mod fuse;
 pub(crate) mod legalize;
 pub(crate) mod lower;
 pub(crate) mod symbol;
+pub(crate) mod update_store;
 pub(crate) mod weights;
 
 use crate::graph::typed::TypedGraph;
@@ -26,6 +27,7 @@ pub(crate) fn compile(graph: &SourceGraph, fuse: bool, shared: &SharedConstants)
     }
     dead::remove(&mut net);
     if fuse {
+        update_store::join(&mut net);
         weights::pack(&mut net, shared);
     }
     legalize::legalize(&mut net, fuse, shared);

@@ -1,9 +1,11 @@
 //! What a prepared graph is made of: steps that all threads of a run walk through together.
 
 mod arena;
+mod client_buffer;
 mod run_context;
 
 pub use arena::Arena;
+pub(crate) use client_buffer::ClientBuffer;
 pub(crate) use run_context::{Dst, Lane32, Place, RunContext, Src};
 
 use crate::pool::{Worker, share};

@@ -2,13 +2,16 @@
 //!
 //! *Invariants*, established by `build` and checked by `plan::check`: every [`Src`] and [`Dst`] lies inside the arena and
 //! is aligned; what a step writes does not overlap what it reads; constants are aligned to their type. Client buffers
-//! were measured by the executor before the run, and need no alignment.
+//! were measured by the executor before the run, and need no alignment. An output may be the very buffer of an input where
+//! `Executable::updates` says so; then its step reads that input no more once it writes.
 
 use std::marker::PhantomData;
 
 use crate::bytes::Bytes;
 use crate::ir::Dtype;
 use crate::kernels::{Float, Floats, Isa, SharedMut};
+
+use super::ClientBuffer;
 
 /// Where an operand's bytes are.
 #[derive(Clone, Debug)]
@@ -56,9 +59,8 @@ pub(crate) struct RunContext<'r> {
     base: *mut u8,
     arena_bytes: usize,
     scratch_at: usize,
-    inputs: &'r [&'r [u8]],
-    outputs: *mut &'r mut [u8],
-    n_outputs: usize,
+    inputs: &'r [ClientBuffer],
+    outputs: &'r [ClientBuffer],
     memory: PhantomData<&'r mut [u8]>,
 }
 
@@ -68,23 +70,39 @@ unsafe impl Sync for RunContext<'_> {}
 
 impl<'r> RunContext<'r> {
     /// Views a run's memory. The first `scratch_at` bytes of the arena hold values, the rest is scratch.
-    pub(crate) fn new(
+    ///
+    /// # Safety
+    /// For `'r`, inputs are readable, and outputs are writable and reached by nobody else; they share no bytes, except that an
+    /// output may be the buffer of the input it updates.
+    pub(crate) unsafe fn new(
         isa: Isa,
         arena: &'r mut super::Arena,
         scratch_at: usize,
-        inputs: &'r [&'r [u8]],
-        outputs: &'r mut [&mut [u8]],
+        inputs: &'r [ClientBuffer],
+        outputs: &'r [ClientBuffer],
     ) -> Self {
         let (arena_bytes, base) = (arena.bytes(), arena.base());
-        let (n_outputs, outputs) = (outputs.len(), outputs.as_mut_ptr().cast());
-        Self { isa, base, arena_bytes, scratch_at, inputs, outputs, n_outputs, memory: PhantomData }
+        Self { isa, base, arena_bytes, scratch_at, inputs, outputs, memory: PhantomData }
+    }
+
+    /// The bytes of a client's input.
+    pub(crate) fn input(&self, index: usize) -> &[u8] {
+        let ClientBuffer { start, len } = self.inputs[index];
+        // SAFETY: readable for the run, by the contract of `new`. If an output is this very buffer, only the step that updates
+        // it writes, in a phase after all other readers, and that step does not come here.
+        unsafe { std::slice::from_raw_parts(start.cast_const(), len) }
+    }
+
+    /// Where a client's input is.
+    pub(crate) fn input_address(&self, index: usize) -> *const u8 {
+        self.inputs[index].start.cast_const()
     }
 
     /// The bytes of an operand.
     pub(crate) fn bytes<'s>(&'s self, src: &'s Src) -> &'s [u8] {
         match &src.place {
             Place::Const(bytes) => bytes,
-            Place::Input(index) => self.inputs[*index],
+            Place::Input(index) => self.input(*index),
             Place::Arena(offset) => {
                 let n = src.n * size_of::<u32>();
                 assert!(offset + n <= self.arena_bytes, "{n} bytes at {offset} lie outside of the arena");
@@ -119,11 +137,9 @@ impl<'r> RunContext<'r> {
 
     /// A client's output buffer, shared between the threads.
     pub(crate) fn output(&self, index: usize) -> SharedMut<'_, u8> {
-        assert!(index < self.n_outputs, "output {index} of {}", self.n_outputs);
-        // SAFETY: the index is in range; reads the pointer and length in a client's slice, makes no reference to bytes.
-        let bytes: *mut [u8] = unsafe { &raw mut **self.outputs.add(index) };
+        let ClientBuffer { start, len } = self.outputs[index];
         // SAFETY: the client lent these bytes for `'r`; each output is written by one step only.
-        unsafe { SharedMut::from_raw(bytes.cast(), bytes.len()) }
+        unsafe { SharedMut::from_raw(start, len) }
     }
 
     /// Memory for the running step alone, shared between the threads: at least as much as its `scratch_bytes`, aligned to 64.

@@ -6,6 +6,7 @@ mod elementwise;
 mod errors;
 mod fusions;
 mod index;
+mod kv_update;
 mod linear;
 mod llama;
 mod moves;

@@ -232,7 +232,7 @@ fn nodes_are_checked_when_added_and_bad_ones_leave_no_trace() {
         &client,
         call!(t, graphAddNode(graph, op.raw)),
         6005,
-        "op package: expected `qti.aisw`, found `my.package`",
+        "op package: expected `qti.aisw`, or a package registered with this backend that has the op, found `my.package`",
     );
     op.raw.version = 5;
     refused(&client, call!(t, graphAddNode(graph, op.raw)), 6000, "expected op config version 1, found 5");

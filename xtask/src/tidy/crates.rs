@@ -43,6 +43,7 @@ pub const CRATES: &[Crate] = &[
         "dialog",
         &["genie-types", "file-io", "genie-bundle", "genie-tokenizer", "grammar", "session-store", "engine"],
     ),
+    library("serving", &["genie-types", "kvmanager", "session-store", "engine", "dialog"]),
     library("doctor", &["genie-types", "file-io", "genie-bundle", "genie-tokenizer", "qnn-api", "nsp-graph"]),
     library(
         "open-genie",
@@ -59,6 +60,7 @@ pub const CRATES: &[Crate] = &[
             "engine",
             "compiler",
             "dialog",
+            "serving",
         ],
     ),
     program(
@@ -74,6 +76,7 @@ pub const CRATES: &[Crate] = &[
             "session-store",
             "engine",
             "compiler",
+            "serving",
             "open-genie",
             "doctor",
         ],

@@ -29,13 +29,8 @@ fn what_this_build_cannot_do_is_refused_by_name() {
                 ("/dialog/eaglet", eaglet),
                 ("/dialog/engine", engines("draft", "target")),
             ]),
-            "/dialog/type: dialog type `eaglet` is not yet supported (this build runs `basic`, `lade`, `multistream`, `spd`, \
-             `ssd-q1` dialogs)",
-        ),
-        (
-            with(&[("/dialog/type", json!("kv-share")), ("/dialog/engine", engines("primary", "secondary"))]),
-            "/dialog/type: dialog type `kv-share` is not yet supported (this build runs `basic`, `lade`, `multistream`, `spd`, \
-             `ssd-q1` dialogs)",
+            "/dialog/type: dialog type `eaglet` is not yet supported (this build runs `basic`, `kv-share`, `lade`, `multistream`, \
+             `spd`, `ssd-q1` dialogs)",
         ),
         (
             with(&[("/dialog/engine/backend", gpu)]),

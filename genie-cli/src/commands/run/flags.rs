@@ -1,5 +1,6 @@
 //! The flags of `genie run`.
 
+use std::io::{IsTerminal, stdin, stdout};
 use std::path::PathBuf;
 
 use clap::ValueEnum;
@@ -7,18 +8,26 @@ use clap::ValueEnum;
 use crate::args::number;
 use crate::args::{
     BackendArgs, BundleArgs, ChatArgs, EmbeddingFile, GrammarArgs, ImageArgs, LongContextArgs, LoraArgs, PolicyArg,
-    SamplerArgs, SocArgs, SpeculationArgs, ThreadArgs,
+    SamplerArgs, SocArgs, SpeculationArgs, ThreadArgs, Words,
 };
+use crate::commands::chat;
 
 /// Flags of `genie run`.
 #[derive(clap::Args)]
 pub struct Args {
+    /// The model, as for `--model`, then the prompt. One word is the model, or the prompt where a flag names the model. Without a
+    /// prompt stdin is read where it is a pipe or a file; at a terminal a chat begins.
+    #[arg(value_names = ["MODEL", "PROMPT"], num_args = 0..=2)]
+    pub words: Vec<String>,
     /// The prompt.
     #[arg(long, short, allow_hyphen_values = true, conflicts_with_all = ["prompt_file", "prompt_tokens"])]
     pub prompt: Option<String>,
     /// Read the prompt from a file, or from stdin with `-`.
     #[arg(long, short = 'f', value_name = "FILE", conflicts_with = "prompt_tokens")]
     pub prompt_file: Option<PathBuf>,
+    /// Process `\n`, `\t`, `\x41`, `\u{e9}` and the like in the prompt.
+    #[arg(long, short = 'e')]
+    pub escape: bool,
     /// Keep control tokens that are written in the prompt, such as `<|eot_id|>`, as text: for text that others wrote.
     #[arg(long, conflicts_with = "prompt_tokens")]
     pub no_parse_special: bool,
@@ -86,6 +95,45 @@ pub struct Args {
     pub threads: ThreadArgs,
     #[command(flatten)]
     pub saved: SavedArgs,
+}
+
+impl Args {
+    /// A chat with the same flags, where no prompt is given and somebody sits at a terminal.
+    pub fn as_chat(&self) -> Option<chat::Args> {
+        let words = Words::of(&self.words, &self.bundle).ok()?;
+        let at_terminal = || stdin().is_terminal() && stdout().is_terminal();
+        let is_plain =
+            !self.json && !self.raw && self.saved.save.is_none() && self.streams.is_none() && !self.images.any();
+        if words.prompt.is_some() || self.states_prompt() || !is_plain || !at_terminal() {
+            return None;
+        }
+        Some(chat::Args {
+            words: self.words.clone(),
+            prompt: None,
+            max_tokens: self.max_tokens,
+            restore: self.saved.restore.clone(),
+            bundle: self.bundle.clone(),
+            chat: self.chat.clone(),
+            sampler: self.sampler.clone(),
+            backend: self.backend.clone(),
+            soc: self.soc.clone(),
+            policy: self.policy,
+            long_context: self.long_context.clone(),
+            grammar: self.grammar.clone(),
+            lora: self.lora.clone(),
+            speculation: self.speculation.clone(),
+            threads: self.threads.clone(),
+        })
+    }
+
+    /// Whether a flag gives the prompt.
+    pub fn states_prompt(&self) -> bool {
+        self.prompt.is_some()
+            || self.prompt_file.is_some()
+            || self.prompt_tokens.is_some()
+            || self.prompts.is_some()
+            || self.embedding_file.is_some()
+    }
 }
 
 /// How detailed the backend's timings are.

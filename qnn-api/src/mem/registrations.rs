@@ -1,0 +1,144 @@
+//! What a context has registered of a [`SharedMemory`]: each part of a block once for each shape that graphs give it.
+//!
+//! *Invariant*: handles are live until the context is freed; its graphs copy them, and keep the context.
+//! *Trap*: several tensors lie in one block, so the descriptor carries an offset. QNN's own kind of descriptor (`ION`) has none;
+//! HTP's shared buffer has, and is used where the offset is not 0.
+
+use core::ffi::c_void;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use genie_types::{Dtype, TensorInfo};
+use qnn_sys::*;
+
+use super::shared::{Owned, Place, SharedMemory};
+use crate::backend::log_failure;
+use crate::context_handle::ContextInner;
+use crate::convert::{Role, raw_tensor};
+use crate::error::Result;
+use crate::table::{CallContext, CallError};
+
+/// See the module's text.
+#[derive(Default)]
+pub(crate) struct Registrations(Mutex<List>);
+
+#[derive(Default)]
+struct List {
+    made: Vec<Registration>,
+    /// The library refused a part; a warning has said so.
+    refused: bool,
+}
+
+struct Registration {
+    handle: Qnn_MemHandle_t,
+    fd: i32,
+    offset: usize,
+    dims: Vec<usize>,
+    dtype: Dtype,
+    /// Freed after the registration was taken back.
+    _block: Arc<Owned>,
+}
+
+impl Registrations {
+    /// The handle of that memory as that tensor; none where the library takes none, which a warning says once.
+    pub(crate) fn handle(
+        &self,
+        context: &Arc<ContextInner>,
+        info: &TensorInfo,
+        (shared, place): (&SharedMemory, Place),
+    ) -> Option<Qnn_MemHandle_t> {
+        let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_it = |r: &&Registration| {
+            (r.fd, r.offset, r.dtype) == (place.fd, place.offset, info.dtype) && r.dims == info.dims
+        };
+        if let Some(found) = list.made.iter().find(is_it) {
+            return Some(found.handle);
+        }
+        if list.refused {
+            return None;
+        }
+        let (fd, offset) = (place.fd, place.offset);
+        let whole = (offset > 0).then_some((offset, place.block.len()));
+        match register(context, info, fd, whole) {
+            Ok(Some(handle)) => {
+                let (dims, dtype) = (info.dims.clone(), info.dtype);
+                list.made.push(Registration { handle, fd, offset, dims, dtype, _block: place.block });
+                tracing::debug!(tensor = info.name, fd, offset, "memory registered");
+                Some(handle)
+            }
+            refused => {
+                let why = match &refused {
+                    Err(error) => {
+                        std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
+                    }
+                    Ok(_) => {
+                        shared.refuse();
+                        "it takes no shared memory".to_owned()
+                    }
+                };
+                let library = context.display_name();
+                tracing::warn!("{library}: tensor `{}` and what follows are bound by address: {why}", info.name);
+                list.refused = true;
+                None
+            }
+        }
+    }
+
+    /// Takes all of them back; for the context's end.
+    pub(crate) fn clear(&self, context: &ContextInner) {
+        let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for registration in list.made.drain(..) {
+            // SAFETY: live until here, and no graph of the context is left to use it.
+            let done = unsafe { context.table().mem_de_register(&raw const registration.handle, 1) };
+            log_failure("memDeRegister", done);
+        }
+    }
+}
+
+// SAFETY: handles are not bound to a thread; calls on them are serialised by the backend's lock.
+unsafe impl Send for Registrations {}
+// SAFETY: all of it is behind a mutex.
+unsafe impl Sync for Registrations {}
+
+/// Registers memory as a tensor. `part`: where in a block it begins, and the block's length; otherwise at the block's beginning.
+/// Nothing when the library has no shared memory here.
+pub(super) fn register(
+    context: &Arc<ContextInner>,
+    info: &TensorInfo,
+    fd: i32,
+    part: Option<(usize, usize)>,
+) -> Result<Option<Qnn_MemHandle_t>> {
+    let (mut tensor, _store) = raw_tensor(info, Role::Input, 0)?;
+    // SAFETY: `raw_tensor` writes version 1.
+    let tensor = unsafe { &mut tensor.anon0.v1 };
+    let mut shared = QnnMemHtp_Descriptor_t { r#type: QNN_HTP_MEM_SHARED_BUFFER, ..Default::default() };
+    let (mem_type, of_type) = match part {
+        None => (QNN_MEM_TYPE_ION, Qnn_MemDescriptor_t_anon0 { ionInfo: Qnn_MemIonInfo_t { fd } }),
+        Some((offset, len)) => {
+            shared.size = len as u64;
+            shared.anon0.sharedBufferConfig = QnnHtpMem_SharedBufferConfig_t { fd, offset: offset as u64 };
+            let custom = (&raw mut shared).cast::<c_void>();
+            (QNN_MEM_TYPE_CUSTOM, Qnn_MemDescriptor_t_anon0 { customInfo: custom })
+        }
+    };
+    let descriptor = Qnn_MemDescriptor_t {
+        memShape: Qnn_MemShape_t { numDim: tensor.rank, dimSize: tensor.dimensions, shapeConfig: core::ptr::null() },
+        dataType: tensor.dataType,
+        memType: mem_type,
+        anon0: of_type,
+    };
+    let mut handle = core::ptr::null_mut();
+    let _calls = context.backend.lock();
+    // SAFETY: a live context, one descriptor that lives with what it points at until the call returns, an out pointer.
+    match unsafe { context.table().mem_register(context.raw, &raw const descriptor, 1, &raw mut handle) } {
+        Ok(()) => Ok(Some(handle)),
+        Err(CallError::Missing(_)) => Ok(None),
+        Err(CallError::Status(error))
+            if error.is_unsupported() || error.code == u64::from(QNN_MEM_ERROR_UNSUPPORTED_MEMTYPE) =>
+        {
+            Ok(None)
+        }
+        failed => failed
+            .map(|()| None)
+            .context(context.display_name(), || format!("register memory for tensor `{}`", info.name)),
+    }
+}
