@@ -17,6 +17,7 @@ use crate::config::EngineConfig;
 use crate::dump::Dump;
 use crate::executor::Executor;
 use crate::extra_rows::ExtraRows;
+use crate::features::{FeatureModel, FeatureWidths, Features};
 use crate::graphs::Graphs;
 use crate::grids::Grid;
 use crate::head::Head;
@@ -99,7 +100,10 @@ impl<X: Executor> Engine<X> {
             }
         }
         let lora = Lora::new(config.lora.clone(), &layout, &mut io, matches!(config.policy, Policy::Genie))?;
-        let vocab_size = writers.n_embeddings().map_or(layout.vocab_size, |n| n.min(layout.vocab_size));
+        let features = Features::new(&layout, &io)?;
+        // A model that drafts may draw from fewer tokens than it is fed.
+        let most = if layout.features_in.is_some() { usize::MAX } else { layout.vocab_size };
+        let vocab_size = writers.n_embeddings().map_or(layout.vocab_size, |n| n.min(most));
         if config.pad_token.0 as usize >= vocab_size {
             return Err(EngineError::PadToken { found: config.pad_token, vocab_size });
         }
@@ -126,6 +130,7 @@ impl<X: Executor> Engine<X> {
             graphs: Graphs {
                 executor,
                 head: Head::new(&layout, &io),
+                features,
                 io,
                 writers,
                 dump,
@@ -269,6 +274,14 @@ impl<X: Executor> TokenModel for Engine<X> {
         self.shift_for(tokens)
     }
 
+    fn feature_widths(&self) -> FeatureWidths {
+        self.graphs.features.widths()
+    }
+
+    fn features(&mut self) -> Option<&mut dyn FeatureModel> {
+        Some(self)
+    }
+
     fn lora(&mut self) -> Option<&mut dyn LoraModel> {
         Some(self)
     }
@@ -305,6 +318,7 @@ impl<X: Executor> TokenModel for Engine<X> {
         self.kv.rewind(SeqId(0), n_past)?;
         self.sequences.of_mut(SeqId(0)).remove(&(n_past..usize::MAX));
         self.graphs.writers.grids.truncate(n_past);
+        self.graphs.features.truncate(n_past);
         Ok(())
     }
 
@@ -313,6 +327,7 @@ impl<X: Executor> TokenModel for Engine<X> {
         self.sequences.clear();
         self.lockstep = None;
         self.graphs.writers.grids.truncate(0);
+        self.graphs.features.truncate(0);
         Ok(())
     }
 
@@ -325,7 +340,9 @@ impl<X: Executor> TokenModel for Engine<X> {
     }
 
     fn restore_snapshot(&mut self, snapshot: &Snapshot) -> Result<(), EngineError> {
-        Engine::restore_snapshot(self, snapshot)
+        Engine::restore_snapshot(self, snapshot)?;
+        self.graphs.features.truncate(0);
+        Ok(())
     }
 
     fn steps(&self) -> &StepLog {

@@ -55,6 +55,15 @@ pub enum EngineError {
         vocab_size: usize,
     },
 
+    /// Graphs that take another model's hidden states got another number of values, or none.
+    #[error("`target_hidden_states`: expected {expected} numbers, found {found}")]
+    FeatureRows {
+        /// The tokens' rows.
+        expected: usize,
+        /// What was given.
+        found: usize,
+    },
+
     /// A LoRA adapter is asked for where there is none.
     #[error("no LoRA adapter `{wanted}`: the bundle has no adapters")]
     NoAdapters {

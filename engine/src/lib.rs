@@ -35,6 +35,7 @@
 //! | go on when the context is full | [`Eviction`], [`ContextShift`], [`GroupOptions`], [`HolePolicy`]; [`Overflow`] is what does not fit |
 //! | keep prompt prefixes on disk | [`PrefixCache`] |
 //! | measure a model | [`perplexity::of_window`], [`perplexity::NllStats`]; [`calibrate`] for [`Policy::Cost`] |
+//! | draft from another model's hidden states | [`FeatureModel`], [`FeatureWidths`] |
 //! | switch LoRA adapters | [`LoraModel`], [`LoraConfig`] |
 //! | stop a long prompt from another thread | [`StopFlag`], from [`TokenModel::stop_flag`] |
 //! | write each step's tensors to files | [`DumpOptions`], [`EngineConfig::dump`] |
@@ -47,7 +48,7 @@
 //! Inside, one concept per file: `load` opens files; `run` is the loop over a plan's steps, `graphs` one step of it,
 //! `rollback` and `genie_overflow` the way back after a failure; `input_writer`, `mask`, `rope`, `distances`, `embed` write a
 //! step's inputs, `positions` says which table is which, `io` holds the buffers, `head` the logits,
-//! `quant` their element types; `lora` the adapters and their strengths; `sequences`, `saved`, `cache`, `context_shift` and `transcript` are the cache's operations
+//! `quant` their element types; `lora` the adapters and their strengths; `features` the hidden states that go to a drafting model; `sequences`, `saved`, `cache`, `context_shift` and `transcript` are the cache's operations
 //! and its tokens.
 //!
 //! # What it must never know
@@ -72,6 +73,7 @@ mod engine;
 pub mod error;
 pub mod executor;
 mod extra_rows;
+pub mod features;
 mod genie_overflow;
 mod graphs;
 mod grids;
@@ -115,6 +117,7 @@ pub use embedding_codes::{CodeNumbers, CodeTable};
 pub use engine::Engine;
 pub use error::EngineError;
 pub use executor::{Binding, ExecuteError, Executor};
+pub use features::{FeatureModel, FeatureWidths, OnFeatures};
 pub use genie_types::{Llama3Scaling, PositionKind, RopeConfig, RopeScaling};
 pub use grids::Grid;
 pub use image_encoder::{EmbeddingRows, ImageEncoder};

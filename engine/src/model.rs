@@ -6,7 +6,10 @@ use genie_types::TokenId;
 use kvmanager::{Admission, SeqId};
 use session_store::{CacheSchema, Snapshot};
 
-use crate::{ChoosePath, EngineError, Grid, LoraModel, SeqRows, SeqTokens, StepLog, StopFlag, Transcript, TreeRow};
+use crate::{
+    ChoosePath, EngineError, FeatureModel, FeatureWidths, Grid, LoraModel, SeqRows, SeqTokens, StepLog, StopFlag,
+    Transcript, TreeRow,
+};
 
 /// A model with a cache: tokens in, logits out. [`Engine`](crate::Engine) is one; tests of the layers above have theirs.
 ///
@@ -76,6 +79,16 @@ pub trait TokenModel: Send {
 
     /// The same model for several sequences at once; `None` if it knows only one.
     fn sequences(&mut self) -> Option<&mut dyn SequenceModel> {
+        None
+    }
+
+    /// Widths of the hidden states that this model gives and takes.
+    fn feature_widths(&self) -> FeatureWidths {
+        FeatureWidths::default()
+    }
+
+    /// The same model for drafts from hidden states; `None` if it knows none.
+    fn features(&mut self) -> Option<&mut dyn FeatureModel> {
         None
     }
 

@@ -90,13 +90,15 @@ pub(crate) struct Scratch {
     plan: Plan,
     pub(crate) marks: Vec<Mark>,
     tokens: Vec<TokenId>,
+    /// By column, where the graphs take another model's hidden states.
+    features: Vec<f32>,
     wanted: Vec<Wanted>,
 }
 
 impl Scratch {
     pub(crate) fn with_capacity(ar_max: usize) -> Self {
         let (tokens, wanted) = (Vec::with_capacity(ar_max), Vec::with_capacity(ar_max));
-        Self { plan: Plan::default(), marks: Vec::with_capacity(SeqId::COUNT), tokens, wanted }
+        Self { plan: Plan::default(), marks: Vec::with_capacity(SeqId::COUNT), tokens, features: Vec::new(), wanted }
     }
 }
 
@@ -166,6 +168,7 @@ impl<X: Executor> Engine<X> {
         let run = StepRun {
             planned,
             tokens: draft.tokens,
+            features: &[],
             next: None,
             narrow_head: self.narrow_head(),
             as_genie: self.as_genie(),
@@ -321,12 +324,15 @@ impl<X: Executor> Engine<X> {
                 return Err(EngineError::Stopped { n_processed: count(&steps[..i]), n_new: count(steps) });
             }
             self.gather(planned, before, stepping == Stepping::Reprocess, asked);
-            let Scratch { tokens, wanted, .. } = &self.scratch;
+            let Scratch { tokens, features, .. } = &self.scratch;
             let next = steps.get(i + 1).map(|next| next.variant);
             let (narrow_head, as_genie) = (self.narrow_head(), self.as_genie());
-            let run = StepRun { planned, tokens, next, narrow_head, as_genie, tree: None, batch: None };
+            let run = StepRun { planned, tokens, features, next, narrow_head, as_genie, tree: None, batch: None };
+            let wanted = &self.scratch.wanted;
             self.graphs.run_step(&mut self.kv, run, wanted.iter().map(|row| row.column), None)?;
+            self.graphs.keep_features(planned, |_| true);
             for &Wanted { column, input, place, position } in &self.scratch.wanted {
+                self.graphs.note_feature(planned, column);
                 self.graphs.read_logits(column, position)?;
                 each(input, place, &self.graphs.logits);
             }
@@ -336,9 +342,11 @@ impl<X: Executor> Engine<X> {
 
     /// The tokens of a step's columns, and which of them are asked for logits.
     fn gather(&mut self, planned: &InferenceStep, before: &[Mark], again: bool, asked: Asked<'_>) {
-        let Scratch { tokens, wanted, .. } = &mut self.scratch;
+        let Scratch { tokens, features, wanted, .. } = &mut self.scratch;
         tokens.clear();
+        features.clear();
         wanted.clear();
+        let width = self.graphs.features.width_in();
         for slice in planned.columns.slices() {
             let input = before.iter().position(|mark| mark.seq == slice.seq).expect("a plan is over its inputs");
             let known = self.sequences.of(slice.seq).tokens();
@@ -356,6 +364,12 @@ impl<X: Executor> Engine<X> {
                     wanted.push(Wanted { column: tokens.len(), input, place: index - len, position });
                 }
                 tokens.push(known[index]);
+                if width > 0 {
+                    let new = |mark: &Mark| self.sequences.of(mark.seq).len() - mark.len;
+                    let place = before[..input].iter().map(new).sum::<usize>() + index.wrapping_sub(len);
+                    let given = &self.graphs.features.given;
+                    features.extend_from_slice(given.chunks_exact(width).nth(place).unwrap_or_default());
+                }
             }
         }
     }

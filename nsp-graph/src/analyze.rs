@@ -66,7 +66,8 @@ pub fn analyze(binaries: &[BinaryGraphs], options: &Options) -> Result<ModelLayo
     let embeds_are_made = all_outputs().any(|t| t.name == names::INPUTS_EMBEDS);
     let ropes = rope_prefixes(&chosen);
     let alphas = alphas::find(&chosen, &options.alphas);
-    let names = Names { groups: &groups, ropes: &ropes, alphas: &alphas, embeds_are_made };
+    let features_are_made = all_outputs().any(|t| t.name == names::TARGET_HIDDEN_STATES);
+    let names = Names { groups: &groups, ropes: &ropes, alphas: &alphas, embeds_are_made, features_are_made };
     let mut notes = Vec::new();
     let (mut drafts, mut image_encoders) = (Vec::new(), Vec::new());
     for ((binary, graph, source), info) in &chosen {
@@ -102,6 +103,8 @@ pub fn analyze(binaries: &[BinaryGraphs], options: &Options) -> Result<ModelLayo
     let weights = weights::find(&splits, vocab_size)?;
     let rope_tables = rope_tables(&splits, ropes)?;
     let embeds = common_width(&splits, |d| find_input(d, InTag::Embeds))?;
+    let features_in = common_width(&splits, |d| find_input(d, InTag::Features))?;
+    let features_out = features_out(&splits, &by_variant, variants.len())?;
     let groups = groups
         .into_iter()
         .enumerate()
@@ -124,6 +127,8 @@ pub fn analyze(binaries: &[BinaryGraphs], options: &Options) -> Result<ModelLayo
         wires,
         weights,
         input: embeds.map_or(ModelInput::Ids, |width| ModelInput::Embeds { width }),
+        features_in,
+        features_out,
         vocab_size,
         batch,
         rope_tables,
@@ -280,6 +285,24 @@ fn gives_logits(
     }
     let draft = &splits[last][0];
     Err(LayoutError::NoLogits { at: draft.at(), near: Near::default() })
+}
+
+/// The width of the hidden states that a model may draft from, if every variant gives a row for each of its tokens.
+fn features_out(
+    splits: &[Vec<Draft<'_>>],
+    by_variant: &[Vec<usize>],
+    n_variants: usize,
+) -> Result<Option<usize>, LayoutError> {
+    fn given<'a>(draft: &Draft<'a>) -> Option<&'a genie_types::TensorInfo> {
+        wiring::free_output(draft, names::LAST_HIDDEN_STATES)
+    }
+    let width = common_width(splits, |draft| given(draft))?;
+    let gives_rows = |draft: &Draft<'_>| {
+        given(draft).is_some_and(|t| t.n_elems() == draft.ar.get() * t.dims.last().copied().unwrap_or(0))
+    };
+    let in_all =
+        (0..n_variants).all(|variant| (0..splits.len()).any(|s| gives_rows(&splits[s][by_variant[s][variant]])));
+    Ok(width.filter(|_| in_all))
 }
 
 /// No cache tensor belongs to two splits.

@@ -249,7 +249,9 @@ impl Model {
             }
             None => None,
         };
-        if let Some(kind) = self.speculation.kind(self.bundle.config()).map_err(Error::Dialog)? {
+        if let Some(kind) =
+            self.speculation.kind(self.bundle.config(), dialog.model().widest_step()).map_err(Error::Dialog)?
+        {
             dialog.set_kind(kind).map_err(Error::Dialog)?;
         }
         if as_genie {

@@ -275,8 +275,9 @@ impl Session {
     /// # Errors
     /// The models do not allow it: a draft model can only be given when a model is opened.
     pub fn set_speculation(&mut self, speculation: &Speculation) -> Result<(), Error> {
-        let kind = speculation.kind_or_own(self.bundle.config()).map_err(Error::Dialog)?;
-        if matches!(speculation, Speculation::Draft { .. }) && self.dialog.second_model().is_none() {
+        let kind =
+            speculation.kind_or_own(self.bundle.config(), self.dialog.model().widest_step()).map_err(Error::Dialog)?;
+        if speculation.draft_bundle().is_some() && self.dialog.second_model().is_none() {
             let (expected, found) = ("a second model".into(), "one model".into());
             return Err(Error::Dialog(DialogError::Kind { kind: "spd", expected, found }));
         }

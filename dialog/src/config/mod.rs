@@ -73,6 +73,11 @@ impl DialogConfig {
         Some(Self { genie, engine, ..self.clone() })
     }
 
+    /// The file that says which id of a draft model is which of the target's, if there is one.
+    pub fn draft_token_map(&self) -> Option<&Path> {
+        self.genie.draft_token_map()
+    }
+
     /// What the engine is to the dialog.
     pub fn role(&self) -> EngineRole {
         self.genie.engine().role

@@ -130,6 +130,7 @@ pub(super) struct RawHtp {
 pub(super) struct RawModel {
     pub(super) binary: RawBinary,
     pub(super) positional_encoding: Option<OneOrMany<RawPositions>>,
+    pub(super) draft_token_map: Option<String>,
 }
 
 #[derive(Deserialize)]

@@ -159,6 +159,8 @@ pub struct EngineSettings {
     pub embedding: Option<EmbeddingSettings>,
     /// LoRA adapters.
     pub lora: LoraSettings,
+    /// Which id of the draft model is which of the target's, absolute if the base was.
+    pub draft_token_map: Option<PathBuf>,
 }
 
 /// One item of `positional-encoding`, or the older keys of `QnnHtp`.

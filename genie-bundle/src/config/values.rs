@@ -133,6 +133,7 @@ fn engine(
         cache_groups,
         select_graphs: raw.backend.htp.execute_select_graphs,
         embedding: table.cloned(),
+        draft_token_map: raw.model.draft_token_map.as_deref().map(|path| resolve(base, path)),
         lora: raw.model.binary.lora.map(|l| lora::values(l, base, problems)).unwrap_or_default(),
     }
 }

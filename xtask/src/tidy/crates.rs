@@ -33,6 +33,7 @@ pub const CRATES: &[Crate] = &[
     library("qnn-sys", &[]).with_unsafe(Unsafe::Allowed),
     library("qnn-api", &["qnn-sys", "genie-types", "file-io"]).with_unsafe(Unsafe::Allowed),
     library("qnn-host", &["qnn-sys"]).with_unsafe(Unsafe::Allowed),
+    library("op-package", &["qnn-sys"]).with_unsafe(Unsafe::Allowed),
     library("nsp-graph", &["genie-types"]),
     library("kvmanager", &["genie-types"]),
     library("session-store", &["genie-types", "file-io", "kvmanager"]),
