@@ -89,7 +89,9 @@ pub use genie_bundle::{CONFIG_FILE, Manifest};
 pub use gguf_error::GgufError;
 pub use hint::Hint;
 pub use htp::{FILE_LIMIT, HtpOptions};
-pub use options::{AdapterSource, CacheUpdate, CompileOptions, GraphKinds, Precision, Splits, Weights};
+pub use options::{
+    AdapterSource, CacheUpdate, CompileOptions, GraphKinds, PdGraphs, PdUpdate, Precision, Splits, Weights,
+};
 pub use progress::{Amount, Progress, Silent, Stage};
 pub use qnn::{compile, compile_and_prove};
 pub use summary::ModelSummary;

@@ -196,6 +196,10 @@ pub enum EngineError {
         source: qnn_api::Error,
     },
 
+    /// Graphs with `fusion_ctrl` are no fused pair.
+    #[error(transparent)]
+    Pair(#[from] nsp_graph::pd::PairError),
+
     /// The graphs do not make a model.
     #[error(transparent)]
     Layout(#[from] LayoutError),
@@ -611,5 +615,12 @@ impl From<PlanError> for EngineError {
             PlanError::Overflow(overflow) => Self::Overflow(overflow),
             other => Self::Plan(other),
         }
+    }
+}
+
+impl EngineError {
+    /// The bundle has fused graphs and no plain ones: [`PairRunner`](crate::PairRunner) runs them.
+    pub fn is_only_fused(&self) -> bool {
+        matches!(self, Self::Layout(LayoutError::OnlyFused { .. }))
     }
 }

@@ -32,6 +32,7 @@
 //! | load a bundle, with which settings | [`Engine::open`], [`EngineConfig`], [`RopeConfig`], [`EmbeddingLut`], [`Policy`] |
 //! | get logits, go back, save | [`TokenModel`]: what a dialog sees; [`Transcript`], [`Snapshot`] |
 //! | run several sequences, verify drafts | [`SequenceModel`], [`SeqTokens`], [`SeqId`] |
+//! | run graphs that fuse a prompt's chunk with another request's decode row | [`PairRunner`], [`PairConfig`] |
 //! | go on when the context is full | [`Eviction`], [`ContextShift`], [`GroupOptions`], [`HolePolicy`]; [`Overflow`] is what does not fit |
 //! | keep prompt prefixes on disk | [`PrefixCache`] |
 //! | measure a model | [`perplexity::of_window`], [`perplexity::NllStats`]; [`calibrate`] for [`Policy::Cost`] |
@@ -88,6 +89,7 @@ pub mod lora;
 mod mask;
 pub mod model;
 pub mod number_file;
+pub mod pd;
 pub mod perplexity;
 mod positions;
 pub mod prefix_cache;
@@ -130,6 +132,7 @@ pub use lora::{LoraModel, LoraSwitch};
 pub use model::{RowBudget, SequenceModel, TokenModel};
 pub use nsp_graph::GroupOptions;
 pub use number_file::NumberFile;
+pub use pd::{PairConfig, PairRunner};
 pub use prefix_cache::{FromPrefix, PrefixCache, PrefixCacheFault};
 pub use profile::{GraphProfile, GraphRun};
 pub use qnn::QnnExecutor;

@@ -61,6 +61,12 @@ pub struct Options {
 /// One [`LayoutError`] variant for each way to break the contract; the first violation found is reported.
 pub fn analyze(binaries: &[BinaryGraphs], options: &Options) -> Result<ModelLayout, LayoutError> {
     let chosen = select(binaries, options)?;
+    let n_chosen = chosen.len();
+    // A fused pair is read by `pd::analyze`.
+    let chosen: Vec<Chosen<'_>> = chosen.into_iter().filter(|(_, info)| !crate::pd::belongs(info)).collect();
+    if chosen.is_empty() && n_chosen > 0 {
+        return Err(LayoutError::OnlyFused { n_graphs: n_chosen });
+    }
     let groups = group_names(&chosen, options)?;
     let all_outputs = || chosen.iter().flat_map(|(_, info)| &info.outputs);
     let embeds_are_made = all_outputs().any(|t| t.name == names::INPUTS_EMBEDS);

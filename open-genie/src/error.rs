@@ -24,6 +24,12 @@ use crate::weights::WeightFault;
 #[non_exhaustive]
 #[allow(missing_docs)] // the messages say what the fields are
 pub enum Error {
+    // Fused graphs.
+    #[error("the bundle of `{}` has no fused graphs", path.display())]
+    NoFusedGraphs { path: PathBuf },
+    #[error("fused graphs have no form with {what}")]
+    NotWithFused { what: &'static str },
+
     // Options.
     #[error("unknown backend `{name}`: expected `host`, `htp` or the path of a QNN library")]
     UnknownBackend { name: String },

@@ -63,6 +63,7 @@ mod model;
 #[cfg(feature = "compile")]
 pub mod models;
 mod options;
+mod pair;
 mod perplexity;
 mod second_model;
 mod session;
@@ -97,6 +98,7 @@ pub use long_context::LongContext;
 pub use lora::Lora;
 pub use model::{Bundle, Model};
 pub use options::{BackendChoice, Options, Perf, Pin, PolicyChoice, PrefixCacheOptions, SharedMemoryChoice};
+pub use pair::PairModel;
 pub use perplexity::Perplexity;
 pub use session::{Generation, Prompt, Session, StopHandle, Token};
 pub use speculation::{FORECAST_PREFIX, SPECULATIONS, Speculation, SpeculationRow};

@@ -109,7 +109,7 @@ impl Bundle {
     }
 
     /// The function that the config's sampler calls, if it calls one.
-    fn sampler_callback(&self, options: &Options) -> Result<Option<SamplerCallback>, Error> {
+    pub(crate) fn sampler_callback(&self, options: &Options) -> Result<Option<SamplerCallback>, Error> {
         let Some(name) = self.config.sampler_callback() else { return Ok(None) };
         let found = options.sampler_callbacks.iter().find(|(own, _)| own == name);
         found.map(|(_, callback)| Some(callback.clone())).ok_or_else(|| Error::NoSamplerCallback { name: name.into() })

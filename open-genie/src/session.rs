@@ -14,7 +14,7 @@ use genie_types::TokenId;
 use kvmanager::Admission;
 
 use crate::backend::ActiveBackend;
-use crate::model::{Bundle, Model};
+use crate::model::Bundle;
 use crate::options::Options;
 use crate::speculation::Speculation;
 use crate::weights::WeightCheck;
@@ -90,9 +90,9 @@ impl Session {
     /// Opens a model by its path and starts a session with it.
     ///
     /// # Errors
-    /// Those of [`Model::open`] and [`Model::into_session`].
+    /// Those of [`Bundle::read`] and [`Bundle::open_session`].
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Self, Error> {
-        Model::open(path, options)?.into_session()
+        Bundle::read(path)?.open_session(options)
     }
 
     /// Generates a reply, token by token as the iterator is asked. The prompt is given to the model as it is.

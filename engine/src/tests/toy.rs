@@ -117,6 +117,7 @@ impl<'a, 'io> Lent<'a, 'io> {
             match binding {
                 Binding::Input(i, bytes) => assert!(lent.inputs[i].replace(bytes).is_none(), "input {i} twice"),
                 Binding::Output(i, bytes) => assert!(lent.outputs[i].replace(bytes).is_none(), "output {i} twice"),
+                Binding::InPlace(..) => unreachable!("plain graphs have no output in place of an input"),
             }
         }
         for (t, bytes) in graph.info.inputs.iter().zip(&lent.inputs) {

@@ -135,6 +135,7 @@ pub(super) const KEY_EFFECTS: &[(&str, KeyEffect)] = &[
     ("engine/cache-groups/cache-index-tensor-name", Acts("")),
     ("engine/cache-groups/kv-dim", Ignored("the graphs' tensors have the width")),
     ("engine/batching", Ignored("a dialog runs one sequence; Genie's own scheduler showed no effect either")),
+    ("engine/pd_fusion", Acts("how fused graphs are run; no key of libGenie's, which refuses it")),
     ("engine/training-config", Refused("only the `libtorch` backend trains")),
     ("engine/optimizer-config", Refused("only the `libtorch` backend trains")),
     // backend

@@ -47,8 +47,8 @@ pub use problem::{ConfigError, Origin, Problem};
 pub use schema::MAX_THREADS;
 pub use settings::{
     BackendSettings, CacheGroupSettings, ContextSettings, DebugSettings, EmbeddingSettings, EngineRole, EngineSettings,
-    GrammarSettings, MOST_STREAMS, MultiStreamSettings, PenaltySettings, PositionSettings, SamplerSettings, TableDtype,
-    TableNumbers,
+    GrammarSettings, MOST_STREAMS, MultiStreamSettings, PdFusionSettings, PenaltySettings, PositionSettings,
+    SamplerSettings, TableDtype, TableNumbers,
 };
 pub use support::DIALOG_KINDS;
 

@@ -140,7 +140,7 @@ fn open(args: &Args, bundle: Bundle, printer: &Printer) -> Result<Conversation> 
     if let Some(grammar) = args.grammar.read()? {
         options = options.grammar(grammar);
     }
-    let mut session = bundle.open(&options)?.into_session()?;
+    let mut session = bundle.open_session(&options)?;
     args.lora.apply(&mut session)?;
     session.start_with_sampler(args.sampler.apply(session.sampler().clone())?);
     session.set_max_tokens(args.max_tokens.map(|n| n as usize).or(limit).or(Some(MAX_TOKENS)));

@@ -214,9 +214,15 @@ fn open(
     if let Some(graphs) = graphs {
         options = options.graph_profile(graphs.clone());
     }
-    let model = bundle.open(&options)?;
-    warn_of_nominal_costs(&model, model.calibration_mismatch(), printer)?;
-    let mut session = model.into_session()?;
+    let mut session = match bundle.clone().open(&options) {
+        // A bundle of fused graphs alone: the dialog is one sequence of theirs.
+        Err(error) if error.is_only_fused() => bundle.open_pair(&options)?.into_session()?,
+        model => {
+            let model = model?;
+            warn_of_nominal_costs(&model, model.calibration_mismatch(), printer)?;
+            model.into_session()?
+        }
+    };
     session.start_with_sampler(args.sampler.apply(session.sampler().clone())?);
     if let Some(n) = args.streams {
         session.set_streams(n, args.p_threshold.unwrap_or(0.0))?;
