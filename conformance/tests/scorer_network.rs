@@ -8,7 +8,7 @@ use conformance::backends;
 use engine::{Engine, EngineConfig, Eviction, HeadKeys, KeyScorer, Policy, Snapshot, TokenModel};
 use genie_types::{Dtype, LayerIdx, TokenId};
 use qnn_api::Backend;
-use testkit::{CacheType, Decoder, Form, Size};
+use testkit::{Decoder, Form, Size};
 
 const VARIANTS: &[(usize, usize)] = &[(1, 64), (8, 64)];
 
@@ -62,7 +62,6 @@ fn a_network_ranks_keys_as_the_same_scores_in_rust_do() {
         plain.clone(),
         Form { scatter: true, ..plain.clone() },
         Form { per_head: true, ..plain.clone() },
-        Form { cache: CacheType::U8 { scale: 0.05 }, ..plain.clone() },
         plain.clone().cut(2),
     ];
     for form in forms {
@@ -143,6 +142,7 @@ fn a_network_that_does_not_fit_is_refused_by_name() {
 
     let mut no_rule = rig(&plain, &plain);
     no_rule.config.long_context.clear();
+    no_rule.config.context_size = None;
     let refused = no_rule.refusal(no_rule.config.scoring_network.as_ref().unwrap());
     assert_eq!(refused, "scoring network: expected one cache group of type `keydiff`, found 0");
 }

@@ -104,6 +104,7 @@ fn check_roles(layout: &ModelLayout, name: &str) {
                     InputRole::Positions | InputRole::Distances => "position_ids".into(),
                     InputRole::CacheIndex(g) => layout.groups[*g].index.clone(),
                     InputRole::Alpha(alpha) => layout.alphas[*alpha].clone(),
+                    InputRole::Anchor(layer) => format!("anchor_buffer_{}_in", layer.0),
                     InputRole::Past(kv) => kv_name(layout, &split.kv[kv.0].tensor, "in"),
                     InputRole::Weight(weight) => layout.weights[*weight].info.name.clone(),
                     InputRole::Wire(w) => {
