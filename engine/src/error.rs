@@ -54,7 +54,6 @@ pub enum EngineError {
         /// Entries of the vocabulary.
         vocab_size: usize,
     },
-
     /// Graphs that take another model's hidden states got another number of values, or none.
     #[error("`target_hidden_states`: expected {expected} numbers, found {found}")]
     FeatureRows {
@@ -63,7 +62,6 @@ pub enum EngineError {
         /// What was given.
         found: usize,
     },
-
     /// A LoRA adapter is asked for where there is none.
     #[error("no LoRA adapter `{wanted}`: the bundle has no adapters")]
     NoAdapters {
