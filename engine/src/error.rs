@@ -24,6 +24,19 @@ pub enum EngineError {
         found: String,
     },
 
+    /// A network that scores keys does not fit the model.
+    #[error("tensor `{tensor}` of `{graph}`, for scoring keys: expected {expected}, found {found}")]
+    ScorerTensor {
+        /// The graph.
+        graph: String,
+        /// The tensor.
+        tensor: String,
+        /// What it should be.
+        expected: String,
+        /// What it is.
+        found: String,
+    },
+
     /// No memory for the tensors of the graphs.
     #[error("no memory for {bytes} bytes of tensors")]
     SharedMemory {
