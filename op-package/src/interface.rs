@@ -4,7 +4,7 @@
 #![allow(missing_docs)] // QNN's functions, by QNN's names
 
 use core::ffi::{CStr, c_char, c_void};
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use qnn_sys as q;
 use qnn_sys::cpu_op_package::QnnCpuOpPackage_OpImpl_t;
@@ -76,20 +76,19 @@ unsafe fn hand_out(to: *mut QnnOpPackage_Interface_t, own: QnnOpPackage_Interfac
     QNN_SUCCESS
 }
 
-static STARTED: AtomicBool = AtomicBool::new(false);
+/// How many backends of this process have started the package: it has no state, so each may.
+static STARTED: AtomicUsize = AtomicUsize::new(0);
 
 unsafe extern "C" fn init(_: QnnOpPackage_GlobalInfrastructure_t) -> Qnn_ErrorHandle_t {
-    if STARTED.swap(true, Ordering::AcqRel) {
-        return u64::from(q::QNN_OP_PACKAGE_ERROR_LIBRARY_ALREADY_INITIALIZED);
-    }
+    STARTED.fetch_add(1, Ordering::AcqRel);
     QNN_SUCCESS
 }
 
 unsafe extern "C" fn terminate() -> Qnn_ErrorHandle_t {
-    if STARTED.swap(false, Ordering::AcqRel) {
-        return QNN_SUCCESS;
+    match STARTED.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| n.checked_sub(1)) {
+        Ok(_) => QNN_SUCCESS,
+        Err(_) => u64::from(q::QNN_OP_PACKAGE_ERROR_LIBRARY_NOT_INITIALIZED),
     }
-    u64::from(q::QNN_OP_PACKAGE_ERROR_LIBRARY_NOT_INITIALIZED)
 }
 
 /// What the package says about itself; C holds pointers into it for as long as the library is loaded.

@@ -264,7 +264,7 @@ fn ops_that_fail_are_errors_by_number_and_cause() {
     };
     for (op, code, cause) in [
         ("RefusesNode", "6005", "found error 3110"),
-        ("FailsToMake", "6007", "`createOpImpl` of `BadPackage::FailsToMake` failed with 1000"),
+        ("FailsToMake", "6022", "`createOpImpl` of `BadPackage::FailsToMake` failed with 1000"),
         ("NoSuchOp", "6005", "expected `qti.aisw`, or a package registered with this backend that has the op"),
     ] {
         let found = words(compose(op));

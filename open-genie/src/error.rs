@@ -118,6 +118,8 @@ pub enum Error {
     Engine(#[from] EngineError),
     #[error(transparent)]
     Dialog(DialogError),
+    #[error(transparent)]
+    Serving(#[from] serving::ServeError),
     #[error("cannot open the `{role}` model")]
     SecondModel { role: &'static str, source: Box<Error> },
     #[error("a speculation `{text}` is not known: expected {expected}")]

@@ -27,6 +27,7 @@
 //! | stop a reply from another thread; or a verification, a measurement | [`StopHandle`]; [`StopFlag`] |
 //! | work with tokens and logits; verify a bundle, measure perplexity | [`Model`], [`Verification`], [`Perplexity`] |
 //! | speed replies up by drafts | [`Options::speculation`], [`Speculation`], [`LookupSettings`] |
+//! | serve many requests at once | [`serving`]: [`Model::into_serving`] |
 //! | run several sequences in one step | [`Model::engine_mut`], [`SequenceModel`], [`SeqTokens`], [`SeqId`] |
 //! | turn texts into vectors | [`Encoder`], [`TextEmbedding`] |
 //! | compile a model and prove its bundle (feature `compile`) | `compile`, `prove`, `Compiled` |
@@ -66,6 +67,7 @@ mod options;
 mod pair;
 mod perplexity;
 mod second_model;
+pub mod serving;
 mod session;
 mod speculation;
 mod template;

@@ -272,6 +272,11 @@ impl Model {
         Ok(session)
     }
 
+    /// What serving needs of it.
+    pub(crate) fn into_parts(self) -> (Engine, WeightCheck, Bundle, ActiveBackend, Speculation) {
+        (self.engine, self.weights, self.bundle, self.active, self.speculation)
+    }
+
     /// Makes sure that the weights are those that were written: compares what was not compared since the files changed.
     /// Measurements and whatever is kept should wait for it; a [`Session`] does it by itself.
     ///

@@ -13,7 +13,7 @@ use crate::backend::Backend;
 use crate::context_handle::ContextInner;
 use crate::convert::{Role, Store, c_name, raw_tensor};
 use crate::error::{Error, Result};
-use crate::mem::{Registered, SharedMemory};
+use crate::mem::{self, Registered, SharedMemory};
 use crate::profile::Profile;
 use crate::system::GraphSpec;
 use crate::table::CallContext;
@@ -163,7 +163,7 @@ impl Graph {
         let info = &direction.of(&self.info)[index];
         // Of tiles the library takes more bytes than the shape has.
         let place = shared.find(address, n_bytes).filter(|_| info.format == DataFormat::Flat);
-        let handle = place.and_then(|place| self.context.registrations.handle(&self.context, info, (shared, place)));
+        let handle = place.and_then(|place| mem::handle(&self.context, info, shared, place));
         seen.places[seen.n] = (address, handle);
         seen.n += 1;
         handle

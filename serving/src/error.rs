@@ -54,6 +54,15 @@ pub enum ServeError {
     /// The model failed at this request's tokens.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// The system gives no thread.
+    #[error("the serving thread cannot be started")]
+    Thread(#[from] std::io::Error),
+    /// Requests are there, which other options would change.
+    #[error("options cannot change while {n_requests} requests are served")]
+    Busy {
+        /// How many.
+        n_requests: usize,
+    },
     /// The server was shut down before the request was over.
     #[error("the server was shut down")]
     ShutDown,

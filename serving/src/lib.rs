@@ -3,6 +3,19 @@
 //! [`Scheduler`] owns the model and is driven tick by tick; [`Server`] runs one on a thread. What each tick does is planned by
 //! [`kvmanager::plan::serve`].
 //!
+//! ```no_run
+//! # fn model() -> Box<dyn engine::TokenModel> { unimplemented!() }
+//! # fn base() -> dialog::RequestBase { unimplemented!() }
+//! use serving::{Request, Scheduler, ServeOptions, Server};
+//!
+//! let server = Server::start(Scheduler::new(model(), base(), ServeOptions::default())?)?;
+//! let prompt = server.base().encode("to be")?;
+//! let settings = server.base().defaults().clone();
+//! let reply = server.submit(Request { prompt, settings, priority: 0 })?.wait()?.reply;
+//! println!("{}", reply.text);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # What is in here
 //!
 //! | type | what |

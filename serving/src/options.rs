@@ -121,11 +121,11 @@ pub struct ServeOptions {
     pub ageing: Duration,
     /// What becomes of a request whose rows others need.
     pub parking: Parking,
-    /// Rows of requests that are over are kept while nobody needs them, for prompts that begin alike.
+    /// Rows of requests that are over are kept while they are not needed, for prompts that begin alike.
     pub share_prefixes: bool,
     /// Measured times of steps; without, widths are chosen as if a step took one unit and a little for each token.
     pub step_times: Option<StepTimes>,
-    /// Where one sequence is in the cache at a time: after so many ticks another has its turn. `None`: each runs to its end.
+    /// Where one sequence is in the cache at a time: after `n` ticks another has its turn. `None`: each runs to its end.
     pub turn: Option<usize>,
 }
 

@@ -24,7 +24,7 @@ pub struct Request {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// It has a sequence; so many tokens of its prompt need not be processed.
+    /// It has a sequence; the first `n_shared` tokens of its prompt need not be processed.
     Started {
         /// The request.
         id: RequestId,

@@ -91,6 +91,20 @@ impl RequestBase {
         &self.defaults
     }
 
+    /// The same, where requests draft by lookup, or do not.
+    #[must_use]
+    pub fn with_lookup(mut self, lookup: Option<LookupSettings>) -> Self {
+        self.defaults.lookup = lookup;
+        self
+    }
+
+    /// The same where no token ends a reply: to measure replies of a known length.
+    #[must_use]
+    pub fn without_end_tokens(&self) -> Self {
+        let context = ContextSettings { eos: Vec::new(), eot: None, ..(*self.context).clone() };
+        Self { context: Arc::new(context), ..self.clone() }
+    }
+
     /// Most tokens of a prompt and its reply, by the config.
     pub fn context_size(&self) -> usize {
         self.context.size

@@ -45,27 +45,27 @@ proptest! {
         scatter in any::<bool>(),
     ) {
         let mut engine = engine(Form { scatter, ..Form::plain(VARIANTS) }, &config());
-        let mut told: [Vec<u32>; 3] = Default::default();
+        let mut given: [Vec<u32>; 3] = Default::default();
         let mut parked: [Option<Snapshot>; 3] = Default::default();
         for (step, (which, n, what)) in ops.into_iter().enumerate() {
             let seq = SeqId(which as u8);
-            if what == 0 && parked[which].is_none() && !told[which].is_empty() {
+            if what == 0 && parked[which].is_none() && !given[which].is_empty() {
                 let before = SequenceModel::rows(&engine).used;
                 parked[which] = Some(engine.snapshot_of(seq).expect("it can be saved"));
                 let freed = engine.remove(seq, 0..usize::MAX).expect("it is there");
-                prop_assert_eq!((freed, SequenceModel::rows(&engine).used), (told[which].len(), before - freed));
+                prop_assert_eq!((freed, SequenceModel::rows(&engine).used), (given[which].len(), before - freed));
                 continue;
             }
             if let Some(snapshot) = parked[which].take() {
                 engine.restore_sequence(seq, &snapshot).expect("it fits");
             }
             let tokens: Vec<u32> = (0..n).map(|i| ((step * 7 + i * 3 + which) % VOCAB) as u32).collect();
-            told[which].extend(&tokens);
+            given[which].extend(&tokens);
             let mut found = Vec::new();
             let tokens = ids(&tokens);
             let input = SeqRows { seq, tokens: &tokens, wanted: LogitsRequest::Last };
             engine.process_mixed(&[input], &mut |_, _, row| found = row.to_vec()).expect("it runs");
-            prop_assert_eq!(found, truth(&engine, &told[which]));
+            prop_assert_eq!(found, truth(&engine, &given[which]));
         }
     }
 }

@@ -8,6 +8,7 @@ mod help;
 mod input;
 mod screen;
 
+use std::io::{IsTerminal, stdin, stdout};
 use std::path::Path;
 
 use anyhow::Result;
@@ -67,6 +68,35 @@ pub struct Args {
     pub speculation: SpeculationArgs,
     #[command(flatten)]
     pub threads: ThreadArgs,
+}
+
+impl Args {
+    /// The chat that `genie run` begins where no prompt is given, at a terminal.
+    pub fn of_run(run: &run::Args) -> Option<Self> {
+        let words = Words::of(&run.words, &run.bundle).ok()?;
+        let at_terminal = || stdin().is_terminal() && stdout().is_terminal();
+        let is_plain = !run.json && !run.raw && run.saved.save.is_none() && run.streams.is_none() && !run.images.any();
+        if words.prompt.is_some() || run.states_prompt() || !is_plain || !at_terminal() {
+            return None;
+        }
+        Some(Self {
+            words: run.words.clone(),
+            prompt: None,
+            max_tokens: run.max_tokens,
+            restore: run.saved.restore.clone(),
+            bundle: run.bundle.clone(),
+            chat: run.chat.clone(),
+            sampler: run.sampler.clone(),
+            backend: run.backend.clone(),
+            soc: run.soc.clone(),
+            policy: run.policy,
+            long_context: run.long_context.clone(),
+            grammar: run.grammar.clone(),
+            lora: run.lora.clone(),
+            speculation: run.speculation.clone(),
+            threads: run.threads.clone(),
+        })
+    }
 }
 
 /// What the loop works with.

@@ -81,7 +81,7 @@ impl Command {
     /// Runs the command.
     pub fn run(self, printer: &Printer) -> Result<ExitStatus> {
         match self {
-            Self::Run(args) => match args.as_chat() {
+            Self::Run(args) => match chat::Args::of_run(&args) {
                 Some(chat) => chat::run(&chat, printer),
                 None => run::run(&args, printer),
             },

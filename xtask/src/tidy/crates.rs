@@ -77,7 +77,6 @@ pub const CRATES: &[Crate] = &[
             "session-store",
             "engine",
             "compiler",
-            "serving",
             "open-genie",
             "doctor",
         ],

@@ -13,6 +13,7 @@ mod plot;
 mod profile;
 mod record;
 mod roofline;
+mod serve;
 mod speculation;
 mod trace;
 mod weight_traffic;
@@ -81,6 +82,8 @@ pub struct Args {
     #[cfg(feature = "plot")]
     #[arg(long, value_name = "FILE", conflicts_with = "calibrate")]
     pub plot: Option<PathBuf>,
+    #[command(flatten)]
+    pub serving: serve::ServeArgs,
     /// Planner policy.
     #[arg(long, value_enum, default_value_t)]
     pub policy: PolicyArg,
@@ -129,6 +132,9 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     }
     let mismatch = model.set_policy(args.policy.into())?;
     warn_of_nominal_costs(&model, mismatch.as_ref(), printer)?;
+    if args.serving.serve {
+        return serve::run(&args.serving, model, args.reps, args.json, printer);
+    }
     let metadata = RunMetadata::new(&model)?;
     let weights = WeightTraffic::of(model.engine(), &model.bundle().config().engine().ctx_bins)?;
     if !args.spec_accept.is_empty() {

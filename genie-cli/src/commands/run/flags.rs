@@ -1,6 +1,5 @@
 //! The flags of `genie run`.
 
-use std::io::{IsTerminal, stdin, stdout};
 use std::path::PathBuf;
 
 use clap::ValueEnum;
@@ -8,9 +7,8 @@ use clap::ValueEnum;
 use crate::args::number;
 use crate::args::{
     BackendArgs, BundleArgs, ChatArgs, EmbeddingFile, GrammarArgs, ImageArgs, LongContextArgs, LoraArgs, PolicyArg,
-    SamplerArgs, SocArgs, SpeculationArgs, ThreadArgs, Words,
+    SamplerArgs, SocArgs, SpeculationArgs, ThreadArgs,
 };
-use crate::commands::chat;
 
 /// Flags of `genie run`.
 #[derive(clap::Args)]
@@ -98,34 +96,6 @@ pub struct Args {
 }
 
 impl Args {
-    /// A chat with the same flags, where no prompt is given and somebody sits at a terminal.
-    pub fn as_chat(&self) -> Option<chat::Args> {
-        let words = Words::of(&self.words, &self.bundle).ok()?;
-        let at_terminal = || stdin().is_terminal() && stdout().is_terminal();
-        let is_plain =
-            !self.json && !self.raw && self.saved.save.is_none() && self.streams.is_none() && !self.images.any();
-        if words.prompt.is_some() || self.states_prompt() || !is_plain || !at_terminal() {
-            return None;
-        }
-        Some(chat::Args {
-            words: self.words.clone(),
-            prompt: None,
-            max_tokens: self.max_tokens,
-            restore: self.saved.restore.clone(),
-            bundle: self.bundle.clone(),
-            chat: self.chat.clone(),
-            sampler: self.sampler.clone(),
-            backend: self.backend.clone(),
-            soc: self.soc.clone(),
-            policy: self.policy,
-            long_context: self.long_context.clone(),
-            grammar: self.grammar.clone(),
-            lora: self.lora.clone(),
-            speculation: self.speculation.clone(),
-            threads: self.threads.clone(),
-        })
-    }
-
     /// Whether a flag gives the prompt.
     pub fn states_prompt(&self) -> bool {
         self.prompt.is_some()

@@ -45,7 +45,7 @@ pub(super) fn starting<'a>(state: &ServeState<'a>, rules: &ServeRules, times: &S
     out
 }
 
-/// Whether so many replies get their tokens within the target while a prompt is processed beside them.
+/// Whether `n` replies get their tokens within the target while a prompt is processed beside them.
 pub(super) fn keeps_pace(n: usize, rules: &ServeRules, times: &StepTimes) -> bool {
     let demand = Demand {
         replies: n,

@@ -119,7 +119,7 @@ fn chosen(
     }
 }
 
-/// The step of prompts that serves most rows in a microsecond and takes at most so long; the narrowest if none is so short.
+/// The step of prompts that serves most rows in a microsecond and takes at most `most_us`; the narrowest if none is so short.
 fn choose_by_step(times: &StepTimes, demand: Demand, most_us: Option<f64>) -> Option<Choice> {
     let short = times.all().iter().copied().filter(|time| most_us.is_none_or(|us| time.us <= us));
     let short = StepTimes::new(short).or_else(|| StepTimes::new(times.all().first().copied()));

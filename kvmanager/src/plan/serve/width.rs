@@ -83,7 +83,7 @@ pub(super) struct Choice {
 pub(super) fn choose(times: &StepTimes, demand: Demand) -> Option<Choice> {
     let Demand { replies, most_replies, drafts, prompt, fused, prompt_due, target_us, in_round } = demand;
     let at_once = most_replies.max(1);
-    // Steps that a round of all replies takes with so many in each.
+    // Steps that a round of all replies takes with `n` in each.
     let steps = |n: usize| in_round.max(1).div_ceil(n.max(1)) as f64;
     // A round without prompts, by the best width for it.
     let round_us = |time: &StepTime| steps(time.width.min(at_once).min(in_round.max(1))) * time.us;
