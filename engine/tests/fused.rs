@@ -111,7 +111,7 @@ fn happenings() -> impl Strategy<Value = Vec<Vec<(usize, usize)>>> {
 #[test]
 fn any_interleaving_equals_each_request_alone_and_three_updates_are_one() {
     let place = place(None);
-    let mut engine = place.alone();
+    let engine = std::cell::RefCell::new(place.alone());
     let config = ProptestConfig { cases: 40, ..ProptestConfig::default() };
     let mut runners: Vec<PairRunner> = (0..3).map(|update| place.runner(update)).collect();
     // The two that write rows themselves again, each updated past in a buffer of its own.
@@ -120,7 +120,9 @@ fn any_interleaving_equals_each_request_alone_and_three_updates_are_one() {
         config.pd.as_mut().unwrap().in_place = false;
         runners.push(PairRunner::open(&config, &place.backend).unwrap().unwrap());
     }
+    let runners = std::cell::RefCell::new(runners);
     proptest!(config, |(happenings in happenings())| {
+        let (mut engine, mut runners) = (engine.borrow_mut(), runners.borrow_mut());
         let mut known = vec![Vec::new(); 3];
         runners.iter_mut().for_each(|r| r.reset().unwrap());
         for (at, tick) in happenings.into_iter().enumerate() {
@@ -138,7 +140,7 @@ fn any_interleaving_equals_each_request_alone_and_three_updates_are_one() {
                 continue;
             }
             let before = known.clone();
-            for runner in &mut runners {
+            for runner in runners.iter_mut() {
                 known = before.clone();
                 take(runner, &mut engine, &mut known, &new, 1e-4);
             }
@@ -245,7 +247,7 @@ fn an_inactive_half_keeps_its_rows() {
 fn caches_of_finished_requests_are_taken_again() {
     let place = place(None);
     let mut runner = place.runner(1);
-    let mut round = |runner: &mut PairRunner| {
+    let round = |runner: &mut PairRunner| {
         for s in 0..4u8 {
             let tokens = ids(usize::from(s), 6);
             runner.process_batch(&[SeqTokens { seq: SeqId(s), tokens: &tokens }], &mut |_, _| ()).unwrap();
