@@ -130,7 +130,7 @@ fn any_interleaving_equals_each_request_alone_and_three_updates_are_one() {
             for (s, n) in tick {
                 if n == 13 {
                     known[s].clear();
-                    runners.iter_mut().for_each(|r| drop(r.remove(SeqId(s as u8), 0..usize::MAX).unwrap()));
+                    runners.iter_mut().for_each(|r| { r.remove(SeqId(s as u8), 0..usize::MAX).unwrap(); });
                     new.retain(|(other, _)| *other != s);
                 } else if n > 0 && known[s].len() + n < CONTEXT as usize && new.iter().all(|(other, _)| *other != s) {
                     new.push((s, ids(at * 3 + s, n)));
@@ -162,7 +162,7 @@ fn any_interleaving_equals_each_request_alone_and_three_updates_are_one() {
 }
 
 #[test]
-fn quantised_weights_choose_the_same_token_where_it_leads() {
+fn quantised_weights_stay_within_the_tolerance_of_their_kernels() {
     let place = place(Some(Weights::W8));
     let (mut runner, mut engine) = (place.runner(0), place.alone());
     let prompts = [ids(1, 9), ids(2, 1), ids(3, 5)];
