@@ -20,6 +20,7 @@ mod generation;
 mod hand_over;
 mod history;
 mod jump;
+mod kind_turns;
 pub(crate) mod lanes;
 mod lora;
 mod query_plan;
