@@ -1,4 +1,4 @@
-//! What can go wrong between a bundle and its logits, with the names and numbers needed to act.
+//! What can go wrong between a bundle and its logits, with the names and numbers needed to act. Long, as it is one enum.
 
 use std::path::PathBuf;
 
@@ -613,12 +613,5 @@ impl From<PlanError> for EngineError {
             PlanError::Overflow(overflow) => Self::Overflow(overflow),
             other => Self::Plan(other),
         }
-    }
-}
-
-impl EngineError {
-    /// The bundle has fused graphs and no plain ones: [`PairRunner`](crate::PairRunner) runs them.
-    pub fn is_only_fused(&self) -> bool {
-        matches!(self, Self::Layout(LayoutError::OnlyFused { .. }))
     }
 }
