@@ -169,6 +169,9 @@ providers! {
 }
 
 /// One that fails.
+///
+/// # Safety
+/// It touches nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn FailingProvider(_: *mut QnnOpPackage_Interface_t) -> Qnn_ErrorHandle_t {
     u64::from(q::QNN_OP_PACKAGE_ERROR_GENERAL)
