@@ -177,7 +177,7 @@ fn each_engine_does_its_part() {
     let config = shared(&b.plain, &b.other);
     let mut session = open(config.path());
     ask(&mut session, &[40, 41, 42], 6);
-    let names = |log: &open_genie::StepLog| log.names().map(str::to_owned).collect::<Vec<_>>();
+    let names = |log: &engine::StepLog| log.names().map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(names(session.steps()).len(), 1, "the prompt");
     assert_eq!(names(session.second_steps().unwrap()), vec!["ar1_cl256_1_of_1"; 5], "one token each");
     // The primary gets the reply's rows back: it does not compute them again.
