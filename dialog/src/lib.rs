@@ -102,8 +102,8 @@ pub mod sampler;
 
 pub use config::{ConfigError, DialogConfig};
 pub use conversation::{
-    Chunk, Control, Decoding, Dialog, DialogError, Generation, Reply, RestoreReport, SentenceCode, Signal, StopReason,
-    StreamReply, Verified,
+    Chunk, Control, Decoding, Dialog, DialogError, Generation, HarmonyMessage, Reply, RestoreReport, SentenceCode,
+    Signal, StopCallback, StopReason, StreamReply, Verified,
 };
 pub use genie_tokenizer::{Detokenizer, Tokenizer, TokenizerError};
 pub use grammar::{Grammar, GrammarError, GrammarKind};

@@ -12,12 +12,14 @@ use super::control::Control;
 use super::decoding::{Decoding, ReplyWriter};
 use super::error::DialogError;
 use super::generation::Generation;
+use super::harmony;
 use super::history::History;
 use super::query_plan::{self, QueryPlan};
 use super::query_state::QueryState;
 use super::reply::{Chunk, Reply};
 use super::reply_text::{ReplyText, StopRules};
-use crate::config::{ContextSettings, DialogConfig, GrammarSettings};
+use super::stop_callback::StopCallback;
+use crate::config::{ContextSettings, DialogConfig, GrammarSettings, HarmonySettings};
 use crate::kinds::{self, Basic, DialogKind, Models};
 use crate::kpi::Profile;
 use crate::sampler::{Sampler, SamplerCallback, SamplerRules, SamplerSettings};
@@ -51,6 +53,10 @@ pub struct Dialog {
     /// The bytes of the tokens, once a grammar was set.
     pub(super) vocabulary: Option<Vocabulary>,
     pub(super) profile: Profile,
+    /// The response format of replies that are messages.
+    pub(super) harmony: Option<HarmonySettings>,
+    /// The program's own rule for the end of replies.
+    pub(super) stop_callback: Option<StopCallback>,
 }
 
 impl std::fmt::Debug for Dialog {
@@ -84,6 +90,7 @@ impl Dialog {
         if let Some(GrammarSettings { kind, path }) = config.grammar() {
             dialog.set_grammar(Some(&Grammar::from_file(kind.parse()?, path)?))?;
         }
+        dialog.set_harmony(config.harmony())?;
         dialog.control.set_max_num_tokens(config.max_num_tokens());
         dialog.profile.created(began.elapsed());
         Ok(dialog)
@@ -117,6 +124,8 @@ impl Dialog {
             grammar: None,
             vocabulary: None,
             profile: Profile::default(),
+            harmony: None,
+            stop_callback: None,
         }
     }
 
@@ -194,8 +203,38 @@ impl Dialog {
     /// # Errors
     /// As [`query`](Self::query).
     pub fn start(&mut self, text: &str, code: SentenceCode) -> Result<Generation<'_>, DialogError> {
-        let new = self.encode(text)?;
+        let wrapped = self.wrapped(text, code);
+        let new = self.encode(wrapped.as_deref().unwrap_or(text))?;
         self.start_text(new, code)
+    }
+
+    /// The text of a query in the format of the config's `harmony`, if it has one.
+    fn wrapped(&self, text: &str, code: SentenceCode) -> Option<String> {
+        let as_genie = self.sampler.settings().rules() == SamplerRules::Genie;
+        self.harmony.filter(|harmony| harmony.wraps)?;
+        // Nothing goes with these.
+        let has_text = !matches!(code, SentenceCode::Resume | SentenceCode::Abort);
+        has_text.then(|| harmony::wrapped(text, code, self.open, as_genie))
+    }
+
+    /// The text side of a reply that begins.
+    pub(super) fn new_reply_text(&self) -> Result<ReplyText, DialogError> {
+        ReplyText::new(&self.tokenizer).with_harmony(self.harmony, &self.tokenizer)
+    }
+
+    /// Writes prompts and reads replies in the `harmony` format from now on; `None` as plain text.
+    ///
+    /// # Errors
+    /// [`DialogError::Kind`]: the tokenizer lacks its control tokens. The format is as it was.
+    pub fn set_harmony(&mut self, settings: Option<HarmonySettings>) -> Result<(), DialogError> {
+        ReplyText::new(&self.tokenizer).with_harmony(settings, &self.tokenizer)?;
+        self.harmony = settings;
+        Ok(())
+    }
+
+    /// Asks a function after each token whether the reply ends there, from the next query on, whatever its kind.
+    pub fn set_stop_callback(&mut self, callback: Option<StopCallback>) {
+        self.stop_callback = callback;
     }
 
     /// The tokens of a text that may fit.
@@ -310,10 +349,14 @@ impl Dialog {
             plan = QueryPlan { keep: 0, input: new.to_vec(), replay: None };
         }
         let paused = self.paused.take().filter(|_| code == SentenceCode::Resume);
-        let reply_text = paused.unwrap_or_else(|| ReplyText::new(&self.tokenizer));
+        let reply_text = match paused {
+            Some(paused) => paused,
+            None => self.new_reply_text()?,
+        };
         self.control.take(); // a signal from before this query is stale
         let keep = plan.keep;
         let mut query = QueryState::new(plan, rules, reply_text, began);
+        query.stop_callback.clone_from(&self.stop_callback);
         (query.first_code, query.kpis.speculation) = (self.kind.first_code(), self.kind.speculation());
         let wants_reply =
             !matches!(code, SentenceCode::Begin | SentenceCode::Continue) && self.control.max_num_tokens() > 0;

@@ -88,6 +88,8 @@ impl Lane {
             self.stop =
                 Some(StopReason::StopSequence(query.rules.sequences.get(found.sequence).cloned().unwrap_or_default()));
             self.cut = Some(found.token);
+        } else if query.stop_callback.as_ref().is_some_and(|callback| callback.stops(&self.text, &self.tokens)) {
+            self.stop = Some(StopReason::StopCallback);
         }
         Ok(())
     }
