@@ -12,7 +12,6 @@ use super::control::Control;
 use super::decoding::{Decoding, ReplyWriter};
 use super::error::DialogError;
 use super::generation::Generation;
-use super::harmony;
 use super::history::History;
 use super::query_plan::{self, QueryPlan};
 use super::query_state::QueryState;
@@ -206,35 +205,6 @@ impl Dialog {
         let wrapped = self.wrapped(text, code);
         let new = self.encode(wrapped.as_deref().unwrap_or(text))?;
         self.start_text(new, code)
-    }
-
-    /// The text of a query in the format of the config's `harmony`, if it has one.
-    fn wrapped(&self, text: &str, code: SentenceCode) -> Option<String> {
-        let as_genie = self.sampler.settings().rules() == SamplerRules::Genie;
-        self.harmony.filter(|harmony| harmony.wraps)?;
-        // Nothing goes with these.
-        let has_text = !matches!(code, SentenceCode::Resume | SentenceCode::Abort);
-        has_text.then(|| harmony::wrapped(text, code, self.open, as_genie))
-    }
-
-    /// The text side of a reply that begins.
-    pub(super) fn new_reply_text(&self) -> Result<ReplyText, DialogError> {
-        ReplyText::new(&self.tokenizer).with_harmony(self.harmony, &self.tokenizer)
-    }
-
-    /// Writes prompts and reads replies in the `harmony` format from now on; `None` as plain text.
-    ///
-    /// # Errors
-    /// [`DialogError::Kind`]: the tokenizer lacks its control tokens. The format is as it was.
-    pub fn set_harmony(&mut self, settings: Option<HarmonySettings>) -> Result<(), DialogError> {
-        ReplyText::new(&self.tokenizer).with_harmony(settings, &self.tokenizer)?;
-        self.harmony = settings;
-        Ok(())
-    }
-
-    /// Asks a function after each token whether the reply ends there, from the next query on, whatever its kind.
-    pub fn set_stop_callback(&mut self, callback: Option<StopCallback>) {
-        self.stop_callback = callback;
     }
 
     /// The tokens of a text that may fit.

@@ -31,7 +31,7 @@ pub(super) fn unsupported(root: &Node<'_>) -> Vec<Problem> {
     }
     for (key, what, why) in REFUSED {
         if d.has(key) {
-            out.push(not_yet(&d, key, what).hint(*why));
+            out.push(d.problem_at(key, format!("{what} are not yet supported")).hint(*why));
         }
     }
     if d.str("type") == Some("spd") {
