@@ -267,41 +267,13 @@ impl Dialog {
         self.begin(tokens, code, StopRules::default())
     }
 
-    /// Replies to rows of embeddings, one after the other, for models that take them. No BOS is put before them; text and tokens
-    /// come out, and stop sequences apply. What the model generates goes back in by the bundle's table or the program's callback.
-    ///
-    /// # Errors
-    /// As [`query`](Self::query); a model that takes ids, rows that are not whole.
-    pub fn embedding_query(
-        &mut self,
-        rows: &[f32],
-        code: SentenceCode,
-        callback: impl FnMut(Chunk<'_>),
-    ) -> Result<Reply, DialogError> {
-        self.start_embeddings(rows, code)?.run(callback)
-    }
-
-    /// As [`embedding_query`](Self::embedding_query), one step at a time.
-    ///
-    /// # Errors
-    /// As [`embedding_query`](Self::embedding_query).
-    pub fn start_embeddings(&mut self, rows: &[f32], code: SentenceCode) -> Result<Generation<'_>, DialogError> {
-        self.leave_batch()?;
-        let ids = self.model.add_embeddings(rows)?;
-        let (new, rules): (Vec<TokenId>, _) = (ids.map(TokenId).collect(), self.rules.clone());
-        let bos = self.context.bos.take();
-        let plan = self.plan(&new, code);
-        self.context.bos = bos;
-        self.begin_with(plan?, &new, code, rules)
-    }
-
     fn begin(&mut self, new: &[TokenId], code: SentenceCode, rules: StopRules) -> Result<Generation<'_>, DialogError> {
         self.leave_batch()?;
         let plan = self.plan(new, code)?;
         self.begin_with(plan, new, code, rules)
     }
 
-    fn begin_with(
+    pub(super) fn begin_with(
         &mut self,
         mut plan: QueryPlan,
         new: &[TokenId],
@@ -373,7 +345,7 @@ impl Dialog {
     }
 
     /// What to keep, process and deliver again; refuses codes that do not fit the state.
-    fn plan(&self, new: &[TokenId], code: SentenceCode) -> Result<QueryPlan, DialogError> {
+    pub(super) fn plan(&self, new: &[TokenId], code: SentenceCode) -> Result<QueryPlan, DialogError> {
         let plan = match (code, &self.paused) {
             (SentenceCode::Abort, _) => return Err(DialogError::NotAQuery { code }),
             (SentenceCode::Resume, None) => return Err(DialogError::NotPaused),

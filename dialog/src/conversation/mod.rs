@@ -15,6 +15,7 @@ mod control;
 pub(crate) mod decoding;
 mod dialog;
 pub(crate) mod drafting;
+mod embedding_query;
 pub(crate) mod error;
 mod generation;
 mod hand_over;
