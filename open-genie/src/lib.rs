@@ -27,9 +27,11 @@
 //! | stop a reply from another thread; or a verification, a measurement | [`StopHandle`]; [`StopFlag`] |
 //! | work with tokens and logits; verify a bundle, measure perplexity | [`Model`], [`Verification`], [`Perplexity`] |
 //! | speed replies up by drafts | [`Options::speculation`], [`Speculation`], [`LookupSettings`] |
+//! | serve many requests at once | [`serving`]: [`Model::into_serving`] |
 //! | run several sequences in one step | [`Model::engine_mut`], [`SequenceModel`], [`SeqTokens`], [`SeqId`] |
 //! | turn texts into vectors | [`Encoder`], [`TextEmbedding`] |
 //! | compile a model and prove its bundle (feature `compile`) | `compile`, `prove`, `Compiled` |
+//! | find a model by one word; compile a checkpoint once, into the cache (feature `compile`) | `models` |
 //! | put images into a prompt | [`Session::encode_image`], [`Session::read_rows`], [`Session::add_rows`], [`place_images`] |
 //! | plan by measured costs | [`CalibrationContext`] |
 //! | know what went wrong and what may help | [`Error`], [`Hint`] |
@@ -59,9 +61,13 @@ mod image;
 mod long_context;
 mod lora;
 mod model;
+#[cfg(feature = "compile")]
+pub mod models;
 mod options;
+mod pair;
 mod perplexity;
 mod second_model;
+pub mod serving;
 mod session;
 mod speculation;
 mod template;
@@ -75,10 +81,11 @@ pub use chat_template;
 #[cfg(feature = "compile")]
 pub use compile::{Compiled, Proof, compile, prove};
 pub use conversation::{Conversation, MESSAGES_FILE, read_messages, remove_messages, write_messages};
-pub use dialog::kinds::LookupSettings;
+pub use dialog::kinds::{LookupSettings, Script};
 pub use dialog::{
     DialogError, Grammar, GrammarError, GrammarKind, HarmonyMessage, QueryKpis, Reply, RestoreNote, RestoreReport,
     SamplerCallback, SamplerSettings, SaveFormat, SaveReport, SentenceCode, StopCallback, StopReason, StreamReply,
+    WhiteSpace,
 };
 pub use encoder::{Encoder, TextEmbedding};
 pub use engine::{
@@ -94,6 +101,7 @@ pub use long_context::LongContext;
 pub use lora::Lora;
 pub use model::{Bundle, Model};
 pub use options::{BackendChoice, Options, Perf, Pin, PolicyChoice, PrefixCacheOptions, SharedMemoryChoice};
+pub use pair::PairModel;
 pub use perplexity::Perplexity;
 pub use session::{Generation, Prompt, Session, StopHandle, Token};
 pub use speculation::{FORECAST_PREFIX, SPECULATIONS, Speculation, SpeculationRow};

@@ -109,7 +109,7 @@ impl Bundle {
     }
 
     /// The function that the config's sampler calls, if it calls one.
-    fn sampler_callback(&self, options: &Options) -> Result<Option<SamplerCallback>, Error> {
+    pub(crate) fn sampler_callback(&self, options: &Options) -> Result<Option<SamplerCallback>, Error> {
         let Some(name) = self.config.sampler_callback() else { return Ok(None) };
         let found = options.sampler_callbacks.iter().find(|(own, _)| own == name);
         found.map(|(_, callback)| Some(callback.clone())).ok_or_else(|| Error::NoSamplerCallback { name: name.into() })
@@ -249,11 +249,17 @@ impl Model {
             }
             None => None,
         };
-        if let Some(kind) = self.speculation.kind(self.bundle.config()).map_err(Error::Dialog)? {
+        if let Some(kind) =
+            self.speculation.kind(self.bundle.config(), dialog.model().widest_step()).map_err(Error::Dialog)?
+        {
             dialog.set_kind(kind).map_err(Error::Dialog)?;
         }
         if as_genie {
             dialog.set_sampler(dialog.sampler().settings().clone().with_rules(SamplerRules::Genie));
+            // What it allows depends on the rules.
+            if let Some(grammar) = dialog.grammar().cloned() {
+                dialog.set_grammar(Some(&grammar)).map_err(Error::Dialog)?;
+            }
         }
         dialog.set_sampler_callback(self.sampler_callback);
         if self.grammar.is_some() {
@@ -264,6 +270,11 @@ impl Model {
         let mut session = Session::new(dialog, self.weights, self.bundle, (self.active, second_active));
         session.image_encoder = image_encoder;
         Ok(session)
+    }
+
+    /// What serving needs of it.
+    pub(crate) fn into_parts(self) -> (Engine, WeightCheck, Bundle, ActiveBackend, Speculation) {
+        (self.engine, self.weights, self.bundle, self.active, self.speculation)
     }
 
     /// Makes sure that the weights are those that were written: compares what was not compared since the files changed.

@@ -14,8 +14,9 @@ use genie_types::TokenId;
 use kvmanager::Admission;
 
 use crate::backend::ActiveBackend;
-use crate::model::{Bundle, Model};
+use crate::model::Bundle;
 use crate::options::Options;
+use crate::speculation::Speculation;
 use crate::weights::WeightCheck;
 use crate::{Error, Template};
 
@@ -89,9 +90,9 @@ impl Session {
     /// Opens a model by its path and starts a session with it.
     ///
     /// # Errors
-    /// Those of [`Model::open`] and [`Model::into_session`].
+    /// Those of [`Bundle::read`] and [`Bundle::open_session`].
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Self, Error> {
-        Model::open(path, options)?.into_session()
+        Bundle::read(path)?.open_session(options)
     }
 
     /// Generates a reply, token by token as the iterator is asked. The prompt is given to the model as it is.
@@ -267,6 +268,20 @@ impl Session {
     pub fn set_streams(&mut self, n: usize, p_threshold: f32) -> Result<(), Error> {
         let kind = dialog::kinds::MultiStream::new(n, p_threshold).map_err(Error::Dialog)?;
         self.dialog.set_kind(Box::new(kind)).map_err(Error::Dialog)
+    }
+
+    /// Speeds replies up another way from the next prompt on; [`Speculation::OfConfig`] is the config's own way.
+    ///
+    /// # Errors
+    /// The models do not allow it: a draft model can only be given when a model is opened.
+    pub fn set_speculation(&mut self, speculation: &Speculation) -> Result<(), Error> {
+        let kind =
+            speculation.kind_or_own(self.bundle.config(), self.dialog.model().widest_step()).map_err(Error::Dialog)?;
+        if speculation.draft_bundle().is_some() && self.dialog.second_model().is_none() {
+            let (expected, found) = ("a second model".into(), "one model".into());
+            return Err(Error::Dialog(DialogError::Kind { kind: "spd", expected, found }));
+        }
+        self.dialog.set_kind(kind).map_err(Error::Dialog)
     }
 
     /// Lets a function choose each token from the logits from now on, penalties applied; `None` is the sampler's own way.

@@ -6,8 +6,8 @@ use qnn_sys::Qnn_ContextHandle_t;
 
 use crate::backend::{Backend, log_failure};
 use crate::mapped::MappedFile;
-use crate::mem::Registrations;
 use crate::options::SpillGroup;
+use crate::registrations::Registrations;
 use crate::table::Table;
 
 /// Invariant: `raw` is live, made by `backend`'s table; freed exactly once, in `drop`.
@@ -55,7 +55,7 @@ impl ContextInner {
 impl Drop for ContextInner {
     fn drop(&mut self) {
         let _calls = self.backend.lock();
-        self.registrations.clear(self);
+        self.registrations.clear(self.table());
         // SAFETY: live until here; graphs and memory of it hold this, so none is left.
         log_failure("contextFree", unsafe { self.table().context_free(self.raw, core::ptr::null_mut()) });
     }

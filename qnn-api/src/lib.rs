@@ -78,6 +78,7 @@ mod mem;
 mod options;
 mod perf;
 mod profile;
+mod registrations;
 mod save;
 pub mod soc;
 mod system;

@@ -59,6 +59,8 @@ pub(super) struct Drawn {
     pub(super) over: Option<Result<End, DialogError>>,
     /// How many tokens stay processed, where that is more than those before the last one drawn.
     processed: Option<usize>,
+    /// What a stop sequence forgets is forgotten at the end of the reply.
+    cuts_late: bool,
 }
 
 /// What became of a draft.
@@ -147,6 +149,11 @@ impl Decoding<'_> {
     pub fn verify(&mut self, draft: &[TokenId]) -> Result<Verified, DialogError> {
         let draft = &draft[..draft.len().min(self.n_wanted().saturating_sub(1))];
         self.verify_by(draft, |reply, _, logits| reply.sample(logits))
+    }
+
+    /// Tokens of this reply so far.
+    pub fn n_delivered(&self) -> usize {
+        self.reply.query.tokens.len()
     }
 
     /// How many tokens the reply may still get: up to its limit, or until the context is full.
@@ -263,7 +270,8 @@ impl Decoding<'_> {
 
     /// A reply beside others, in a sequence of its own.
     pub(crate) fn lane(&self, seq: SeqId, next: Vec<TokenId>) -> Lane {
-        Lane::new(seq, next, self.reply.query.reply_text.clone(), self.reply.sampler.window().clone())
+        let lane = Lane::new(seq, next, self.reply.query.reply_text.clone(), self.reply.sampler.window().clone());
+        lane.following(self.reply.grammar.as_deref().cloned().map(Box::new))
     }
 
     /// Processes the input of the query and returns the logits of its last token, or why it was stopped.
@@ -333,6 +341,8 @@ impl Decoding<'_> {
         (n_past..kept.min(n_past + n_generated)).for_each(|index| self.model.mark_generated(index));
         let end = drawn.over.transpose();
         let cut = end.as_ref().ok().and_then(|end| end.as_ref()?.cut);
+        let (cut, late) = if drawn.cuts_late { (None, cut) } else { (cut, None) };
+        self.reply.query.late_cut = late;
         *self.unprocessed = drawn.last.map(|(_, token)| token).filter(|_| cut.is_none() && drawn.processed.is_none());
         if let (Some(cut), Some((place, _)), Some(grammar)) = (cut, drawn.last, &mut self.reply.grammar) {
             grammar.forget((place + 1).saturating_sub(cut));
@@ -344,6 +354,14 @@ impl Decoding<'_> {
                 Err(e)
             }
             (end, rewound) => end.and_then(|end| rewound.map(|()| end.map(|end| end.reason))),
+        }
+    }
+
+    /// Forgets what a stop sequence has left to be forgotten at the end.
+    pub(super) fn cut_late(&mut self) -> Result<(), DialogError> {
+        match self.reply.query.late_cut.take() {
+            Some(n_past) => self.rewind(n_past),
+            None => Ok(()),
         }
     }
 
@@ -387,6 +405,19 @@ impl Drawn {
         self.processed = Some(place + tokens.len());
     }
 
+    /// All before that place stays processed, whatever was delivered. What a stop sequence forgets goes once the kind is done
+    /// with it.
+    pub(super) fn keep_whole(&mut self, place: usize) {
+        if !matches!(&self.over, Some(Err(_))) {
+            (self.processed, self.cuts_late) = (Some(place), true);
+        }
+    }
+
+    /// The token that was drawn, and why the reply is over, for a request that has no model of its own to be brought to them.
+    pub(super) fn into_parts(self) -> (Option<TokenId>, Option<Result<StopReason, DialogError>>) {
+        (self.last.map(|(_, token)| token), self.over.map(|over| over.map(|end| end.reason)))
+    }
+
     /// Whether nothing more is drawn.
     pub(super) fn is_over(&self) -> bool {
         self.over.is_some()
@@ -407,12 +438,21 @@ impl ReplyWriter<'_> {
         self.query.kpis.time_to_first_token = Some(now - self.query.began);
     }
 
-    /// Draws a token of a reply with a window of penalties of its own.
-    pub(super) fn sample_for(&mut self, window: &mut Penalties, logits: &[f32]) -> Result<TokenId, DialogError> {
+    /// Draws a token of a reply with a window of penalties and a grammar of its own.
+    pub(super) fn sample_for(
+        &mut self,
+        window: &mut Penalties,
+        mut grammar: Option<&mut Constraint>,
+        logits: &[f32],
+    ) -> Result<TokenId, DialogError> {
+        let logits = constrained(&mut grammar, self.context, self.sampler, logits)?;
         self.sampler.exchange_window(window);
-        let token = self.sample(logits);
+        let token = self.sampler.sample(logits);
+        if let Ok(token) = &token {
+            self.sampler.accept(*token);
+        }
         self.sampler.exchange_window(window);
-        token
+        Ok(token?)
     }
 
     pub(super) fn sample(&mut self, logits: &[f32]) -> Result<TokenId, DialogError> {
@@ -461,7 +501,7 @@ impl ReplyWriter<'_> {
 }
 
 /// The logits of the tokens that the grammar allows, all of them without one. libGenie's stop tokens are those of `eos-token`.
-pub(super) fn constrained<'r>(
+pub(crate) fn constrained<'r>(
     grammar: &'r mut Option<&mut Constraint>,
     context: &ContextSettings,
     sampler: &Sampler,

@@ -10,6 +10,7 @@ use super::long_context::{RawCacheGroup, RawLongContext};
 use super::lora::RawLora;
 use super::positions::RawPositions;
 use super::settings::{EngineRole, SamplerSettings};
+use crate::manifest::PdUpdate;
 
 #[derive(Deserialize)]
 pub(super) struct RawRoot {
@@ -106,6 +107,23 @@ pub(super) struct RawEngine {
     pub(super) longcontext: Option<RawLongContext>,
     #[serde(default)]
     pub(super) cache_groups: Vec<RawCacheGroup>,
+    #[serde(rename = "pd_fusion")]
+    pub(super) pd_fusion: Option<RawPdFusion>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct RawPdFusion {
+    #[serde(default = "yes")]
+    pub(super) enable: bool,
+    pub(super) total_len: Option<i32>,
+    pub(super) prefill_len: Option<i32>,
+    #[serde(default = "yes")]
+    pub(super) in_place: bool,
+    pub(super) kv_update: Option<PdUpdate>,
+}
+
+const fn yes() -> bool {
+    true
 }
 
 #[derive(Deserialize)]
@@ -140,6 +158,7 @@ pub(super) struct RawHtp {
 pub(super) struct RawModel {
     pub(super) binary: RawBinary,
     pub(super) positional_encoding: Option<OneOrMany<RawPositions>>,
+    pub(super) draft_token_map: Option<String>,
 }
 
 #[derive(Deserialize)]

@@ -4,7 +4,7 @@
 //! plain heap memory, the buffer works all the same and is bound by address.
 
 mod plain;
-mod registrations;
+mod register;
 mod rpcmem;
 mod shared;
 
@@ -15,7 +15,7 @@ use genie_types::TensorInfo;
 use qnn_sys::*;
 
 pub use plain::PlainMemory;
-pub(crate) use registrations::Registrations;
+pub(crate) use register::handle;
 pub use rpcmem::Rpcmem;
 pub use shared::{SharedBlock, SharedMemory};
 
@@ -69,7 +69,7 @@ impl Registered {
     pub(crate) fn new(context: &Arc<ContextInner>, allocator: &dyn Allocator, info: &TensorInfo) -> Result<Self> {
         let block = allocator.allocate(info.size_bytes())?;
         let handle = match block.fd() {
-            Some(fd) => registrations::register(context, info, fd, None)?,
+            Some(fd) => register::register(context, info, fd, None)?,
             None => None,
         };
         Ok(Self { handle, block, context: context.clone() })

@@ -13,6 +13,8 @@ mod plot;
 mod profile;
 mod record;
 mod roofline;
+mod serve;
+mod speculation;
 mod trace;
 mod weight_traffic;
 
@@ -34,9 +36,15 @@ use record::{Record, RunMetadata};
 use roofline::Roofline;
 use weight_traffic::WeightTraffic;
 
+/// Tokens before the replies of `--spec-accept`.
+const SPEC_PROMPT: usize = 32;
+
 /// Flags of `genie bench`.
 #[derive(clap::Args)]
 pub struct Args {
+    /// The model, as for `--model`.
+    #[arg(value_name = "MODEL", conflicts_with_all = ["named", "config"])]
+    pub word: Option<String>,
     #[command(flatten)]
     pub bundle: BundleArgs,
     /// Measure each variant's step and the changes between variants, and write `calibration.json` into the bundle.
@@ -51,6 +59,13 @@ pub struct Args {
     /// Tokens in the cache before decoding starts (as llama-bench's depth); each `--tg` is measured at each of them.
     #[arg(long, value_delimiter = ',', default_value = "0", value_name = "N,N", value_parser = number::count, conflicts_with = "calibrate")]
     pub fill: Vec<usize>,
+    /// Instead of the above: decode `--tg` tokens with drafts whose tokens are right with these probabilities, by prompt lookup,
+    /// and without drafts, in turns.
+    #[arg(long, value_delimiter = ',', value_name = "P,P", value_parser = number::probability, conflicts_with_all = ["calibrate", "limits", "profile", "trace"])]
+    pub spec_accept: Vec<f64>,
+    /// Most tokens of a draft of `--spec-accept`.
+    #[arg(long, default_value_t = 7, value_name = "TOKENS", value_parser = number::at_least_one, requires = "spec_accept")]
+    pub draft_len: usize,
     /// Measured runs per test, after one warm-up run.
     #[arg(long, default_value_t = 5, value_parser = number::count)]
     pub reps: usize,
@@ -67,6 +82,8 @@ pub struct Args {
     #[cfg(feature = "plot")]
     #[arg(long, value_name = "FILE", conflicts_with = "calibrate")]
     pub plot: Option<PathBuf>,
+    #[command(flatten)]
+    pub serving: serve::ServeArgs,
     /// Planner policy.
     #[arg(long, value_enum, default_value_t)]
     pub policy: PolicyArg,
@@ -102,7 +119,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     if let Some(path) = &args.plot {
         outfile::must_be_writable("--plot", path)?;
     }
-    let bundle = args.bundle.read(&args.backend, printer)?;
+    let bundle = args.bundle.read_word(args.word.as_deref(), None, &args.backend, printer)?;
     let options = args.threads.apply(args.backend.options()?).perf(Perf::LeaveAlone);
     let mut model = bundle.open(&options)?;
     // Before anything is measured: no check runs beside it, and no figure is of damaged weights.
@@ -115,8 +132,20 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     }
     let mismatch = model.set_policy(args.policy.into())?;
     warn_of_nominal_costs(&model, mismatch.as_ref(), printer)?;
+    if args.serving.serve {
+        return serve::run(&args.serving, model, args.reps, args.json, printer);
+    }
     let metadata = RunMetadata::new(&model)?;
     let weights = WeightTraffic::of(model.engine(), &model.bundle().config().engine().ctx_bins)?;
+    if !args.spec_accept.is_empty() {
+        let mut out = output::Output::new(printer, args.json);
+        let mut session = model.into_session()?;
+        let tokens = args.tg.first().copied().unwrap_or_default();
+        let (accept, prompt) = (&args.spec_accept[..], SPEC_PROMPT);
+        let plan = speculation::Plan { accept, tokens, prompt, draft_len: args.draft_len, reps: args.reps };
+        speculation::run(&plan, &mut session, &metadata, &mut out)?;
+        return Ok(ExitStatus::Done);
+    }
     let engine = model.engine_mut();
     let tests = measure::tests(args, engine)?;
 
