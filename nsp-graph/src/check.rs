@@ -77,6 +77,9 @@ pub(crate) fn tensors(draft: &Draft<'_>, groups: &[GroupNames]) -> Result<(), La
                 }
                 dtype(draft, t, FLOAT_OR_FIXED, "float16, float32, ufixed8, ufixed16, sfixed8 or sfixed16")?;
             }
+            InTag::Anchor(_) => {
+                dtype(draft, t, FLOAT_OR_FIXED, "float16, float32, ufixed8, ufixed16, sfixed8 or sfixed16")?;
+            }
             InTag::Index(_) => {
                 // A number, or one for each row; the same for all of a batch.
                 let (n, words) = if t.dims.last() == Some(&1) { (1, "") } else { (ar, "AR, or 1") };

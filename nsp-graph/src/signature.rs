@@ -32,6 +32,7 @@ pub(crate) enum InTag<'a> {
     Kv(usize, KvName<'a>),
     Pixels,
     Alpha(usize),
+    Anchor(usize),
     Free,
 }
 
@@ -40,6 +41,7 @@ pub(crate) enum InTag<'a> {
 pub(crate) enum OutTag<'a> {
     Logits,
     Kv(usize, KvName<'a>),
+    Anchor(usize),
     Free,
 }
 
@@ -136,6 +138,7 @@ pub(crate) fn read<'a>(
                     })
                     .or_else(|| rope_tag(name, ropes))
                     .or_else(|| alphas.iter().position(|alpha| alpha == name).map(InTag::Alpha))
+                    .or_else(|| names::anchor(name).filter(|(_, input)| *input).map(|(l, _)| InTag::Anchor(l)))
                     .unwrap_or(InTag::Free),
             },
         })
@@ -148,6 +151,7 @@ pub(crate) fn read<'a>(
             name => KvName::parse(name)
                 .filter(|k| !k.is_input)
                 .and_then(|k| group_of(&k).map(|g| OutTag::Kv(g, k)))
+                .or_else(|| names::anchor(name).filter(|(_, input)| !*input).map(|(l, _)| OutTag::Anchor(l)))
                 .unwrap_or(OutTag::Free),
         })
         .collect();
@@ -206,7 +210,7 @@ fn kind(draft: &Draft<'_>) -> Result<GraphKind, LayoutError> {
     let past = has(|t| matches!(t, InTag::Kv(..)));
     let new = draft.outputs.iter().any(|t| matches!(t, OutTag::Kv(..)));
     let logits = draft.outputs.contains(&OutTag::Logits);
-    let rows_only = new && draft.outputs.iter().all(|t| matches!(t, OutTag::Kv(..)));
+    let rows_only = new && draft.outputs.iter().all(|t| matches!(t, OutTag::Kv(..) | OutTag::Anchor(_)));
     Ok(match (tokens, past || new, logits) {
         (true, _, true) => GraphKind::Default,
         (_, _, false) if rows_only => GraphKind::DecoderPrefill,

@@ -225,8 +225,9 @@ fn engine(genie: &GenieConfig) -> EngineConfig {
     let of_groups = from.cache_groups.iter().filter_map(|g| Some((g.prefix.as_str(), g.long_context.as_ref()?)));
     for (prefix, long) in of_engine.chain(of_groups) {
         config.long_context.push((prefix.to_owned(), eviction(long)));
-        if let LongContextKind::KeyDiff { anchor_alpha, .. } = &long.kind {
+        if let LongContextKind::KeyDiff { anchor_alpha, scoring_network, .. } = &long.kind {
             config.anchor_alpha = *anchor_alpha;
+            config.scoring_network.clone_from(scoring_network);
         }
     }
     config.select_graphs = (!from.select_graphs.is_empty()).then(|| from.select_graphs.clone());

@@ -302,10 +302,7 @@ impl Dialog {
         (query.first_code, query.kpis.speculation) = (self.kind.first_code(), self.kind.speculation());
         let wants_reply =
             !matches!(code, SentenceCode::Begin | SentenceCode::Continue) && self.control.max_num_tokens() > 0;
-        let as_genie = self.sampler.settings().rules() == SamplerRules::Genie;
-        if wants_reply && self.kind.begins_empty(as_genie) {
-            query.begin_empty();
-        }
+        self.begin_empty(&mut query, wants_reply);
         let ready = self.forget_from(keep).and_then(|()| self.kind.prepare(&mut *self.model));
         let begun = ready.and_then(|()| match wants_reply {
             true => Ok(None),
@@ -361,9 +358,7 @@ impl Dialog {
             }
             (SentenceCode::Rewind, _) => query_plan::of_rewind(self.view(), new),
             (_, Some(_)) => return Err(DialogError::Paused { code }),
-            (SentenceCode::Complete | SentenceCode::Begin, _) if self.begins_with_bos() => {
-                query_plan::of_bos_and_text(self.view(), &self.context, new)
-            }
+            _ if self.begins_with_bos(code) => query_plan::of_bos_and_text(self.view(), &self.context, new),
             _ => {
                 let plan = query_plan::of_turn(code, self.open, self.view(), &self.context, new);
                 // The end of a sentence without input of its own: the last token is processed again for its logits.
@@ -379,12 +374,6 @@ impl Dialog {
             }
         };
         if plan.input.is_empty() && plan.replay.is_none() { Err(DialogError::Empty) } else { Ok(plan) }
-    }
-
-    /// Whether the next turn begins with a BOS alone.
-    fn begins_with_bos(&self) -> bool {
-        let as_genie = self.sampler.settings().rules() == SamplerRules::Genie;
-        !self.open && !self.view().is_empty() && self.kind.turns_begin_with_bos(as_genie)
     }
 
     /// Processes input that wants no reply: nothing is sampled. Returns why it ended before its end, if it did.

@@ -22,6 +22,7 @@ mod hand_over;
 mod harmony;
 mod history;
 mod jump;
+mod kind_turns;
 pub(crate) mod lanes;
 mod lora;
 mod query_plan;

@@ -132,7 +132,7 @@ pub(super) const KEY_EFFECTS: &[(&str, KeyEffect)] = &[
     ("engine/longcontext/type", InPart("with the block of its name")),
     (
         "engine/longcontext/keydiff/scoring-network",
-        InPart("\"\"; a network is not used, with a warning: keys are ranked by this program's own scores"),
+        Acts("a context binary whose graph scores the keys of all layers; \"\" leaves it to this program's own scores"),
     ),
     ("engine/cache-groups", Acts("")),
     ("engine/cache-groups/prefix", Acts("begins the names of the group's tensors")),
@@ -140,7 +140,7 @@ pub(super) const KEY_EFFECTS: &[(&str, KeyEffect)] = &[
     ("engine/cache-groups/longcontext/type", InPart("with the block of its name")),
     (
         "engine/cache-groups/longcontext/keydiff/scoring-network",
-        InPart("\"\"; a network is not used, with a warning: keys are ranked by this program's own scores"),
+        Acts("a context binary whose graph scores the keys of all layers; \"\" leaves it to this program's own scores"),
     ),
     ("engine/cache-groups/attention-mask-tensor-name", Acts("")),
     ("engine/cache-groups/cache-index-tensor-name", Acts("")),

@@ -138,6 +138,7 @@ impl GenieConfig {
         files.extend(tables.map(|table| ("/dialog/embedding/lut-path".to_owned(), &table.path, Wanted::Table)));
         let grammar = values.grammar.iter();
         files.extend(grammar.map(|g| ("/dialog/context/grammar/file".to_owned(), &g.path, Wanted::Grammar)));
+        files.extend(values.engine.scoring_networks().map(|(at, path)| (at, path, Wanted::ContextBinary)));
         files.extend(values.engine.lora.files().map(|(at, path)| (at, path, Wanted::Section)));
         let problems: Vec<Problem> = files
             .into_iter()

@@ -1,6 +1,5 @@
 //! Features that this build does not have yet, by name. Keys that it ignores with a warning are those of `key_effects`.
 
-use super::long_context;
 use super::lora;
 use super::node::Node;
 use super::problem::Problem;
@@ -123,7 +122,6 @@ pub(super) fn warnings(root: &Node<'_>) -> Vec<Problem> {
         out.push(debug.problem("writes nothing").hint("set `dump-tensors`, `dump-specs` or `dump-outputs` to true"));
     }
     for e in d.get("engine").map_or(Vec::new(), |e| e.one_or_many()) {
-        long_context::warnings(&e, &mut out);
         for p in e.get("model").and_then(|m| m.get("positional-encoding")).map_or(Vec::new(), |p| p.one_or_many()) {
             if let Some(s) = p.get("rope-scaling")
                 && !s.has("rope-type")

@@ -136,7 +136,7 @@ fn engine(
     problems: &mut Vec<Problem>,
 ) -> EngineSettings {
     let positions = positions::values(raw.model.positional_encoding, &raw.backend.htp, problems);
-    let (long_context, cache_groups) = long_context::settings(raw.longcontext, raw.cache_groups, problems);
+    let (long_context, cache_groups) = long_context::settings(raw.longcontext, raw.cache_groups, base, problems);
     EngineSettings {
         role: raw.role,
         at: at.to_owned(),

@@ -118,13 +118,14 @@ fn keydiff(network: &str, every: i64) -> Value {
 #[test]
 fn long_context_of_the_engine_arrives() {
     let c = parse(&with(&[("/dialog/engine/longcontext", keydiff("scorer.bin", 32))])).unwrap();
-    let kind = LongContextKind::KeyDiff { update_frequency: 32, anchor_alpha: Some(0.25) };
-    assert_eq!(c.engine().long_context, Some(LongContextSettings { reserved_tokens: 2, kind }));
-    // The network is not used, which is said; without a path there is nothing to say.
-    const NETWORK: &str = "/dialog/engine/longcontext/keydiff/scoring-network";
-    assert!(c.warnings().iter().any(|warning| warning.pointer == NETWORK), "{:?}", c.warnings());
+    let kind =
+        |scoring_network| LongContextKind::KeyDiff { update_frequency: 32, anchor_alpha: Some(0.25), scoring_network };
+    let found = |c: &GenieConfig| c.engine().long_context.clone();
+    let network = Some(c.base().join("scorer.bin"));
+    assert_eq!(found(&c), Some(LongContextSettings { reserved_tokens: 2, kind: kind(network) }));
+    // Without a path the program scores by itself.
     let c = parse(&with(&[("/dialog/engine/longcontext", keydiff(" ", 32))])).unwrap();
-    assert!(c.warnings().iter().all(|warning| warning.pointer != NETWORK), "{:?}", c.warnings());
+    assert_eq!(found(&c), Some(LongContextSettings { reserved_tokens: 2, kind: kind(None) }));
     assert_eq!(parse(&base()).unwrap().engine().long_context, None);
 }
 
