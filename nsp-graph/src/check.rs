@@ -128,7 +128,12 @@ fn shape(draft: &Draft<'_>, t: &TensorInfo, want: &[Option<usize>], words: &str)
 
 /// Whether leading extents are those of a batch: one of them is its size, the others are 1.
 fn is_batch(front: &[usize], batch: usize) -> bool {
-    front.iter().product::<usize>() == batch && front.iter().all(|&n| n == 1 || n == batch)
+    let mut others = front.iter().filter(|&&n| n != 1);
+    match (others.next(), others.next()) {
+        (None, _) => batch == 1,
+        (Some(&n), None) => n == batch,
+        _ => false,
+    }
 }
 
 fn dtype(draft: &Draft<'_>, t: &TensorInfo, allowed: &[Dtype], expected: &'static str) -> Result<(), LayoutError> {

@@ -231,7 +231,7 @@ fn from_end(draft: &Draft<'_>, t: &TensorInfo, back: usize, expected: &str) -> R
     found.filter(|&n| n > 0 && u32::try_from(n).is_ok()).ok_or_else(|| draft.shape_error(t, expected))
 }
 
-/// The outermost extent of the first tensor that has one row for each token and room for a batch before it.
+/// The outermost extent of all tensors that have one row for each token and room for a batch before it; 1 where they disagree.
 fn batch(draft: &Draft<'_>) -> usize {
     let inputs = draft.tagged_inputs().filter_map(|(tag, t)| {
         let rank = match tag {
@@ -243,7 +243,9 @@ fn batch(draft: &Draft<'_>) -> usize {
         (t.dims.len() == rank).then(|| t.dims[0])
     });
     let logits = draft.tagged_outputs().filter(|(tag, t)| *tag == OutTag::Logits && t.dims.len() == 3);
-    inputs.chain(logits.map(|(_, t)| t.dims[0])).find(|&n| n > 0).unwrap_or(1)
+    let mut found = inputs.chain(logits.map(|(_, t)| t.dims[0]));
+    let first = found.next().unwrap_or(1);
+    if first > 0 && found.all(|n| n == first) { first } else { 1 }
 }
 
 fn ar(draft: &Draft<'_>) -> Result<Ar, LayoutError> {

@@ -9,7 +9,8 @@ use engine::{
     LoraGroup, LutDtype,
 };
 pub use genie_bundle::config::{
-    BackendSettings, ConfigError, ContextSettings, EngineRole, GrammarSettings, KindBlocks, Problem, Target,
+    BackendSettings, ConfigError, ContextSettings, EngineRole, GrammarSettings, HarmonySettings, KindBlocks, Problem,
+    Target,
 };
 use genie_bundle::config::{
     EmbeddingSettings, LongContextKind, LongContextSettings, MultiStreamSettings, TableDtype, TableNumbers,
@@ -157,6 +158,11 @@ impl DialogConfig {
     /// Most tokens to generate in a turn, if limited.
     pub fn max_num_tokens(&self) -> Option<usize> {
         self.genie.max_num_tokens()
+    }
+
+    /// The response format of replies that are messages.
+    pub fn harmony(&self) -> Option<HarmonySettings> {
+        self.genie.harmony()
     }
 
     /// Keys that are valid but do nothing, or something else than the writer may expect.

@@ -279,6 +279,17 @@ pub struct BackendSettings {
     pub batch_size: Option<usize>,
 }
 
+/// The response format `harmony`, of gpt-oss.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HarmonySettings {
+    /// Replies are messages in channels: type `gpt-oss`.
+    pub parses: bool,
+    /// Prompts are written as messages: `chat-format`.
+    pub wraps: bool,
+    /// Each piece of a reply is a JSON object: `reasoning-format`.
+    pub as_json: bool,
+}
+
 impl EngineSettings {
     /// The rotary embedding of the tables with that prefix; empty for the usual ones.
     pub fn rope(&self, prefix: &str) -> Option<&RopeConfig> {

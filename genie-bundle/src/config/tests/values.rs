@@ -310,3 +310,17 @@ fn two_engines_are_read_by_their_roles() {
     let places: Vec<&str> = bad.problems().iter().map(|p| p.pointer.as_str()).collect();
     assert_eq!(places, ["/dialog/engine/0/model/positional-encoding/rope-dim", "/dialog/spd/draft-len"]);
 }
+
+#[test]
+fn the_response_format_arrives() {
+    let harmony = |block: serde_json::Value| parse(&with(&[("/dialog/harmony", block)])).unwrap().harmony();
+    let settings = |parses, wraps, as_json| Some(HarmonySettings { parses, wraps, as_json });
+    let whole = json!({"type": "gpt-oss", "tokenizer-vocab-path": "v", "chat-format": "harmony-gpt-oss",
+                       "reasoning-format": "json-formatted"});
+    assert_eq!(harmony(whole), settings(true, true, true));
+    assert_eq!(harmony(json!({"chat-format": "harmony-gpt-oss"})), settings(false, true, false));
+    assert_eq!(harmony(json!({"type": "gpt-oss", "tokenizer-vocab-path": "v"})), settings(true, false, false));
+    // As in libGenie, which was tried with these.
+    assert_eq!(harmony(json!({"reasoning-format": "json-formatted"})), None);
+    assert_eq!(harmony(json!({"type": "other", "chat-format": "none"})), None);
+}
