@@ -57,6 +57,8 @@ pub struct EngineConfig {
     /// Where a group drops rows by `KeyDiff`: the share of the newest mean in the running anchor that keys are compared with,
     /// above 0 and at most 1; `None` for the mean itself. [`Engine::set_scorer`](crate::Engine::set_scorer) takes any other scorer.
     pub anchor_alpha: Option<f32>,
+    /// A binary whose network scores the keys of the group that drops rows by `KeyDiff`, in place of the program's own scores.
+    pub scoring_network: Option<PathBuf>,
     /// LoRA adapters that the graphs have strengths for, or that are sections of the context binaries.
     pub lora: LoraConfig,
     /// Load and use only these graphs.
@@ -115,6 +117,7 @@ impl EngineConfig {
             long_context: Vec::new(),
             context_shift: None,
             anchor_alpha: None,
+            scoring_network: None,
             lora: LoraConfig::default(),
             select_graphs: None,
             model_hash: None,

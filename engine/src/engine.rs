@@ -136,6 +136,7 @@ impl<X: Executor> Engine<X> {
                 dump,
                 logits: vec![0.0; layout.vocab_size],
                 log,
+                anchors: None,
                 log_base: log_base.collect(),
                 layout,
             },

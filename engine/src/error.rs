@@ -1,4 +1,4 @@
-//! What can go wrong between a bundle and its logits, with the names and numbers needed to act.
+//! What can go wrong between a bundle and its logits, with the names and numbers needed to act. Long, as it is one enum.
 
 use std::path::PathBuf;
 
@@ -24,6 +24,19 @@ pub enum EngineError {
         found: String,
     },
 
+    /// A network that scores keys does not fit the model.
+    #[error("tensor `{tensor}` of `{graph}`, for scoring keys: expected {expected}, found {found}")]
+    ScorerTensor {
+        /// The graph.
+        graph: String,
+        /// The tensor.
+        tensor: String,
+        /// What it should be.
+        expected: String,
+        /// What it is.
+        found: String,
+    },
+
     /// No memory for the tensors of the graphs.
     #[error("no memory for {bytes} bytes of tensors")]
     SharedMemory {
@@ -41,7 +54,6 @@ pub enum EngineError {
         /// Entries of the vocabulary.
         vocab_size: usize,
     },
-
     /// Graphs that take another model's hidden states got another number of values, or none.
     #[error("`target_hidden_states`: expected {expected} numbers, found {found}")]
     FeatureRows {
@@ -50,7 +62,6 @@ pub enum EngineError {
         /// What was given.
         found: usize,
     },
-
     /// A LoRA adapter is asked for where there is none.
     #[error("no LoRA adapter `{wanted}`: the bundle has no adapters")]
     NoAdapters {
@@ -602,12 +613,5 @@ impl From<PlanError> for EngineError {
             PlanError::Overflow(overflow) => Self::Overflow(overflow),
             other => Self::Plan(other),
         }
-    }
-}
-
-impl EngineError {
-    /// The bundle has fused graphs and no plain ones: [`PairRunner`](crate::PairRunner) runs them.
-    pub fn is_only_fused(&self) -> bool {
-        matches!(self, Self::Layout(LayoutError::OnlyFused { .. }))
     }
 }

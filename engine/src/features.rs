@@ -225,7 +225,10 @@ impl<X: Executor> FeatureModel for Engine<X> {
         if keep && features.widths.given.is_none() {
             let what =
                 format!("drafting from hidden states on graphs without an output `{}`", names::LAST_HIDDEN_STATES);
-            return Err(EngineError::Unsupported { what, hint: "; compile the target with `--hidden-states`" });
+            return Err(EngineError::Unsupported {
+                what,
+                hint: "; an `eaglet` dialog needs a target that was made with it",
+            });
         }
         if !keep {
             features.kept = Kept::default();

@@ -7,6 +7,7 @@ use genie_types::{SplitIdx, TokenId, Variant};
 use kvmanager::{InferenceStep, Keep, KvCache, Step, Tree};
 use nsp_graph::{GraphKind, ModelLayout};
 
+use crate::anchors::AnchorBuffers;
 use crate::dump::Dump;
 use crate::features::Features;
 use crate::head::{Head, Place};
@@ -29,6 +30,8 @@ pub(crate) struct Graphs<X> {
     /// The row of logits read last.
     pub(crate) logits: Vec<f32>,
     pub(crate) log: StepLog,
+    /// Anchors that steps hand on, where a network scores keys.
+    pub(crate) anchors: Option<AnchorBuffers>,
     /// Index in the log of each split's first graph.
     pub(crate) log_base: Vec<usize>,
 }
@@ -80,6 +83,9 @@ impl<X: Executor> Graphs<X> {
             dump.begin();
         }
         self.writers.fill(&mut self.io, &step, &StepInputs { variant, planned, tokens, features, as_genie, batch })?;
+        if let Some(anchors) = &self.anchors {
+            anchors.fill(&mut self.io);
+        }
         self.head.ask(rows);
         let n_splits = self.layout.splits.len();
         for s in 0..n_splits {
@@ -95,7 +101,11 @@ impl<X: Executor> Graphs<X> {
             let keep = judge(self)?;
             (0..n_splits).try_for_each(|s| step.commit(SplitIdx(s), Keep::Rows(&keep)))?;
         }
-        Ok(step.finish()?)
+        step.finish()?;
+        if let Some(anchors) = &self.anchors {
+            anchors.take(&self.layout, &self.io, variant);
+        }
+        Ok(())
     }
 
     /// Runs a split's graph, unless it is an LM head that is asked for nothing. True if there are rows to keep.

@@ -116,6 +116,8 @@ impl InputWriters {
                     InputRole::Embeds => {
                         Kind::Embeds(Box::new(embedder(graph, config, encoding()?, layout.vocab_size)?))
                     }
+                    // Anchors are written by their owner.
+                    InputRole::Anchor(_) => continue,
                     InputRole::Features => {
                         Kind::Features(FeatureWriter::new(layout.features_in.unwrap_or(0), encoding()?))
                     }

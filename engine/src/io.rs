@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use genie_types::{Dtype, Quant};
+use genie_types::{Dtype, LayerIdx, Quant};
 use kvmanager::TensorView;
 use nsp_graph::{GraphLayout, InputRole, ModelLayout, OutputRole, WireIdx};
 use qnn_api::SharedMemory;
@@ -21,6 +21,8 @@ pub(crate) enum BufferRole {
     Input(InputRole, Dtype, Quant),
     /// From one split to another.
     Wire(WireIdx),
+    /// A layer's anchor with this step's keys.
+    AnchorOut(LayerIdx, Dtype, Quant),
     /// Hidden states behind the last layer.
     Features(Dtype, Quant),
     /// Logits, in the element type of the graph.
@@ -152,6 +154,7 @@ fn shared(split: usize, graph: &GraphLayout, place: &mut impl FnMut(BufferRole, 
             OutputRole::New(_) => return None,
             OutputRole::Wire(wire) => BufferRole::Wire(wire),
             OutputRole::Logits => BufferRole::Logits(info.dtype, info.quant.clone()),
+            OutputRole::Anchor(layer) => BufferRole::AnchorOut(layer, info.dtype, info.quant.clone()),
             OutputRole::Features => BufferRole::Features(info.dtype, info.quant.clone()),
             OutputRole::Extra => BufferRole::Extra(split, info.name.clone()),
         };

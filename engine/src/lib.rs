@@ -58,6 +58,7 @@
 
 #![forbid(unsafe_code)]
 
+mod anchors;
 mod batch_input;
 mod buffer;
 mod cache;
@@ -99,6 +100,7 @@ mod rollback;
 mod rope;
 mod run;
 mod saved;
+mod scorer_network;
 mod sequence_rows;
 pub mod sequences;
 pub mod step_log;
@@ -122,8 +124,8 @@ pub use genie_types::{Llama3Scaling, PositionKind, RopeConfig, RopeScaling};
 pub use grids::Grid;
 pub use image_encoder::{EmbeddingRows, ImageEncoder};
 pub use kvmanager::{
-    Admission, ContextLimit, Eviction, HolePolicy, KeyScorer, LogitsRequest, ModeKind, Overflow, PlanError, Policy,
-    SeqId, check_shapes,
+    Admission, ContextLimit, Eviction, HeadKeys, HolePolicy, KeyScorer, LogitsRequest, ModeKind, Overflow, PlanError,
+    Policy, SeqId, check_shapes,
 };
 pub use load::Reading;
 pub use lora::{LoraModel, LoraSwitch};

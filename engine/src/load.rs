@@ -6,6 +6,8 @@ use std::sync::Arc;
 use nsp_graph::{BinaryGraphs, Options, analyze};
 use qnn_api::{Backend, Context, ContextOptions, SpillFill, SpillGroup};
 
+use crate::anchors::AnchorBuffers;
+use crate::scorer_network::ScorerNetwork;
 use crate::{Engine, EngineConfig, EngineError, QnnExecutor};
 
 impl Engine {
@@ -53,7 +55,15 @@ impl Engine {
         if let Some(memory) = &config.shared_memory {
             executor.share(memory);
         }
-        Self::with_executor(layout, executor, config)
+        let mut engine = Self::with_executor(layout, executor, config)?;
+        if let Some(path) = &config.scoring_network {
+            let anchors = AnchorBuffers::new(&engine.graphs.layout, &engine.graphs.io)?;
+            let rules = (&engine.graphs.layout, config.long_context.as_slice());
+            let network = ScorerNetwork::open(backend, path, &Reading::of(config), rules, anchors.shared())?;
+            engine.set_scorer(Box::new(network));
+            engine.graphs.anchors = Some(anchors);
+        }
+        Ok(engine)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Graphs with a batch dimension: every step computes as many rows as the batch has, each with a cache of its own.
 //!
 //! All rows of a batch share slots: a step appends one block of them to every row's cache. Sequence `b` is row `b`. Inputs of different
-//! lengths are padded on the left with id 0 to the longest; a padded slot is hidden from its row for ever, and positions count
+//! lengths are padded on the left with id 0 to the longest; a padded slot is hidden from its row from then on, and positions count
 //! the row's own tokens. A row without input is padded throughout. One dialog alone (sequence 0, nothing beside it) needs none of
 //! this: the other rows are padding.
 //!

@@ -126,3 +126,64 @@ fn replies_by_file_and_in_memory_are_those_of_basic() {
         }
     }
 }
+
+/// A config over two recorded bundles with the same weights.
+fn of_two(primary: &str, secondary: &str, in_memory: bool) -> tempfile::TempDir {
+    let read = |name: &str| -> Value {
+        let folder = recordings::folder().join(name);
+        let mut config: Value =
+            serde_json::from_slice(&std::fs::read(folder.join("genie_config.json")).unwrap()).unwrap();
+        let dialog = &mut config["dialog"];
+        dialog["tokenizer"]["path"] = json!(folder.join(dialog["tokenizer"]["path"].as_str().unwrap()));
+        for bin in dialog["engine"]["model"]["binary"]["ctx-bins"].as_array_mut().unwrap() {
+            *bin = json!(folder.join(bin.as_str().unwrap()));
+        }
+        config
+    };
+    let (mut config, other) = (read(primary), read(secondary));
+    let dialog = &mut config["dialog"];
+    {
+        let (mut first, mut second) = (dialog["engine"].clone(), other["dialog"]["engine"].clone());
+        (first["role"], second["role"]) = (json!("primary"), json!("secondary"));
+        dialog["engine"] = json!([first, second]);
+        dialog["type"] = json!("kv-share");
+        dialog["kv-share"] = json!({"enable-in-memory-kv-share": in_memory});
+    }
+    dialog["sampler"] = json!({"version": 1, "seed": 42, "temp": 0.8, "top-k": 1, "top-p": 0.95});
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("genie_config.json"), config.to_string()).unwrap();
+    folder
+}
+
+#[test]
+#[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
+fn uint8_and_float16_caches_become_each_other() {
+    const PROMPT: &str = "\u{10}1?LV";
+    let tokens = |folder: &Path| -> Vec<u64> {
+        let record = run(folder, PROMPT, &["-n", "16"]);
+        record["tokens"].as_array().unwrap().iter().map(|token| token.as_u64().unwrap()).collect()
+    };
+    let alone = |name: &str| {
+        let folder = of_two(name, name, true);
+        let mut config: Value =
+            serde_json::from_slice(&std::fs::read(folder.path().join("genie_config.json")).unwrap()).unwrap();
+        config = as_basic(&config);
+        std::fs::write(folder.path().join("genie_config.json"), config.to_string()).unwrap();
+        tokens(folder.path())
+    };
+    let (half, byte) = (alone("fp16_ar1_32_cl128"), alone("w8a16"));
+    for in_memory in [true, false] {
+        // The same cache on both sides: nothing is lost.
+        assert_eq!(tokens(of_two("w8a16", "w8a16", in_memory).path()), byte);
+        assert_eq!(tokens(of_two("fp16_ar1_32_cl128", "fp16_ar1_32_cl128", in_memory).path()), half);
+        // The secondary continues on a prompt that the other has quantised.
+        let (widened, narrowed) = (
+            tokens(of_two("w8a16", "fp16_ar1_32_cl128", in_memory).path()),
+            tokens(of_two("fp16_ar1_32_cl128", "w8a16", in_memory).path()),
+        );
+        let same = |a: &[u64], b: &[u64]| a.iter().zip(b).take_while(|(a, b)| a == b).count();
+        println!("{half:?}\n{byte:?}\n{widened:?}\n{narrowed:?}");
+        assert!(same(&widened, &half) >= 4 || same(&widened, &byte) >= 4, "{widened:?}: {half:?} or {byte:?}");
+        assert!(same(&narrowed, &byte) >= 4 || same(&narrowed, &half) >= 4, "{narrowed:?}: {byte:?} or {half:?}");
+    }
+}

@@ -131,6 +131,12 @@ pub enum KvError {
         /// The system's message.
         why: String,
     },
+    /// The scorer of `KeyDiff` could not score. The step has failed.
+    #[error("cannot score the cache's keys: {why}")]
+    Scorer {
+        /// Its reason.
+        why: String,
+    },
     /// A worker thread could not be started, or a job on it panicked; the split's rows are lost until `clear`.
     #[error("cache worker: {0}")]
     Worker(String),

@@ -33,7 +33,8 @@ pub enum Eviction {
     KeyDiff {
         /// Positions that are never evicted.
         sinks: usize,
-        /// Steps from a scoring to the next (Genie's `update-frequency`); at least 1.
+        /// Rows of a head that a scoring serves (Genie's `update-frequency`); at least 1. A step that drops more of them
+        /// at once scores by itself.
         update_every: usize,
     },
 }

@@ -16,10 +16,38 @@ use std::collections::BTreeMap;
 /// Layer, the tensor's own head number if it holds just one, and the head within the tensor.
 pub(crate) type HeadId = (LayerIdx, Option<usize>, usize);
 
-/// Ranks the keys of one head.
+/// The keys of one head, and room for their scores.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HeadKeys {
+    /// Its layer.
+    pub layer: LayerIdx,
+    /// Its number within the layer.
+    pub head: usize,
+    /// The keys, `[scores.len(), head_dim]`, in the order of the cache's rows.
+    pub keys: Vec<f32>,
+    /// A score for each key; the lowest go first.
+    pub scores: Vec<f32>,
+}
+
+/// Ranks the keys of one head, or of all heads of a group at once.
 pub trait KeyScorer: Send {
     /// Writes a score for each key; the lowest go first. `keys` is `[scores.len(), head_dim]`.
     fn score(&mut self, layer: LayerIdx, head: usize, keys: &[f32], scores: &mut [f32]);
+
+    /// Whether a scoring is one call of [`score_group`](Self::score_group), as a network wants it that takes the keys of all
+    /// layers. The first split that is kept then waits for the rows of all others.
+    fn takes_group(&self) -> bool {
+        false
+    }
+
+    /// Scores all heads of a group; by default one after the other.
+    ///
+    /// # Errors
+    /// Why it cannot, in words. The step under way fails.
+    fn score_group(&mut self, heads: &mut [HeadKeys]) -> Result<(), String> {
+        heads.iter_mut().for_each(|h| self.score(h.layer, h.head, &h.keys, &mut h.scores));
+        Ok(())
+    }
 
     /// The cache was cleared: forget what was learned from its keys.
     fn reset(&mut self) {}
@@ -139,6 +167,12 @@ impl Queue {
     pub(crate) fn score(scorer: &mut dyn KeyScorer, head: &HeadId, keys: &[f32], n: usize, sinks: &[usize]) -> Self {
         let mut scores = vec![0.0; n];
         scorer.score(head.0, head.1.unwrap_or(head.2), keys, &mut scores);
+        Self::of_scores(&scores, sinks)
+    }
+
+    /// The order that scores give. `sinks` is ascending.
+    pub(crate) fn of_scores(scores: &[f32], sinks: &[usize]) -> Self {
+        let n = scores.len();
         let mut rows: Vec<usize> = (0..n).filter(|row| sinks.binary_search(row).is_err()).collect();
         rows.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(b.cmp(&a)));
         Self(rows)

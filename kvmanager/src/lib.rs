@@ -96,7 +96,7 @@ pub use cells::{Cell, CellTable, RowMove, SeqId};
 pub use error::{KvError, Reason};
 pub use geometry::{KvDtype, KvForm, KvGeometry, KvKind, KvLayout, KvTensor, SplitGeometry};
 pub use group::{CacheGroup, Eviction};
-pub use keydiff::{KeyDiff, KeyScorer};
+pub use keydiff::{HeadKeys, KeyDiff, KeyScorer};
 pub use mode::ModeKind;
 pub use plan::{
     Admission, Column, Columns, ContextLimit, CostTable, FmtWriter, GroupRows, InferenceStep, KvState, LogitsRequest,

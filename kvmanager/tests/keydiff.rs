@@ -40,13 +40,14 @@ impl Naive {
         if n == 0 {
             return;
         }
-        if self.queues[0].len() < n || self.age >= update_every {
+        if self.queues[0].len() < n || self.age + n > update_every {
             self.age = 0;
             for (head, (queue, rows)) in self.queues.iter_mut().zip(&self.rows).enumerate() {
                 *queue = rows.iter().copied().filter(|&token| token >= sinks).collect();
                 queue.sort_by(|&a, &b| score(a, head).total_cmp(&score(b, head)));
             }
         }
+        self.age += n;
         for (queue, rows) in self.queues.iter_mut().zip(&mut self.rows) {
             let gone: Vec<usize> = queue.drain(..n).collect();
             rows.retain(|token| !gone.contains(token));
@@ -103,7 +104,6 @@ fn play(mode: ModeKind, transposed: bool, sinks: usize, update_every: usize, chu
             running.finish().unwrap();
             naive.evict((n_rows + step.n_process()).saturating_sub(room), sinks, update_every);
             naive.rows.iter_mut().for_each(|rows| rows.extend(step.n_past()..step.n_past() + step.n_process()));
-            naive.age += 1;
         }
     }
 }

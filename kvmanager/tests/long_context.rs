@@ -268,16 +268,16 @@ fn keydiff_keeps_the_rows_that_score_best() {
             for (pos, &token) in prompt(100, 5).iter().enumerate() {
                 process(&mut kv, &[token]);
                 if rows.len() == 15 {
-                    if queue.is_empty() || age >= update_every {
+                    if queue.is_empty() || age + 1 > update_every {
                         let mut order: Vec<_> = rows[2..].to_vec();
                         order.sort_by_key(|row| row.0);
                         queue = order.iter().map(|row| row.1).collect();
                         (age, n_expected) = (0, n_expected + 1);
                     }
+                    age += 1;
                     let gone = queue.remove(0);
                     rows.retain(|row| row.1 != gone);
                 }
-                age += 1;
                 rows.push((token, pos as u32));
                 assert_eq!(n_scorings.load(Ordering::Relaxed), n_expected, "one head, scored when it is due");
                 assert_eq!(kv.state().n_valid_kv, rows.len());

@@ -77,6 +77,9 @@ pub(crate) fn tensors(draft: &Draft<'_>, groups: &[GroupNames]) -> Result<(), La
                 }
                 dtype(draft, t, FLOAT_OR_FIXED, "float16, float32, ufixed8, ufixed16, sfixed8 or sfixed16")?;
             }
+            InTag::Anchor(_) => {
+                dtype(draft, t, FLOAT_OR_FIXED, "float16, float32, ufixed8, ufixed16, sfixed8 or sfixed16")?;
+            }
             InTag::Index(_) => {
                 // A number, or one for each row; the same for all of a batch.
                 let (n, words) = if t.dims.last() == Some(&1) { (1, "") } else { (ar, "AR, or 1") };
@@ -125,7 +128,12 @@ fn shape(draft: &Draft<'_>, t: &TensorInfo, want: &[Option<usize>], words: &str)
 
 /// Whether leading extents are those of a batch: one of them is its size, the others are 1.
 fn is_batch(front: &[usize], batch: usize) -> bool {
-    front.iter().product::<usize>() == batch && front.iter().all(|&n| n == 1 || n == batch)
+    let mut others = front.iter().filter(|&&n| n != 1);
+    match (others.next(), others.next()) {
+        (None, _) => batch == 1,
+        (Some(&n), None) => n == batch,
+        _ => false,
+    }
 }
 
 fn dtype(draft: &Draft<'_>, t: &TensorInfo, allowed: &[Dtype], expected: &'static str) -> Result<(), LayoutError> {

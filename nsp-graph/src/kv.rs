@@ -243,10 +243,8 @@ impl Geometry {
             1 => lead.iter().filter(|&&d| d != 1).count() <= 1,
             batch => lead.contains(&batch) && n == 4,
         };
-        if !fits {
-            return Err(wrong());
-        }
-        let n_heads = lead.iter().product();
+        let n_heads = lead.iter().try_fold(1usize, |n, &extent| n.checked_mul(extent)).filter(|_| fits);
+        let n_heads = n_heads.ok_or_else(wrong)?;
         let (seq, head_dim) = match kind {
             KvKind::Key => (t.dims[n - 1], t.dims[n - 2]),
             KvKind::Value => (t.dims[n - 2], t.dims[n - 1]),

@@ -7,7 +7,7 @@
 use core::fmt;
 
 use genie_types::{
-    Ar, Cl, DataFormat, Dtype, GraphIdx, GraphInfo, KvForm, KvTensor, Quant, SplitIdx, TensorInfo, Variant,
+    Ar, Cl, DataFormat, Dtype, GraphIdx, GraphInfo, KvForm, KvTensor, LayerIdx, Quant, SplitIdx, TensorInfo, Variant,
 };
 
 /// Part of the model that a graph computes, known by its tensors.
@@ -109,6 +109,8 @@ pub enum InputRole {
     CacheIndex(usize),
     /// Strength of a LoRA adapter (index into [`ModelLayout::alphas`]).
     Alpha(usize),
+    /// Running anchor of a layer's keys, as the step before gave it.
+    Anchor(LayerIdx),
     /// The past of a cache tensor.
     Past(KvIdx),
     /// An earlier split's output.
@@ -124,6 +126,8 @@ pub enum OutputRole {
     Logits,
     /// New rows of a cache tensor.
     New(KvIdx),
+    /// Running anchor of a layer's keys, with this step's.
+    Anchor(LayerIdx),
     /// Read by a later split.
     Wire(WireIdx),
     /// Hidden states behind the last layer, for a model that drafts.

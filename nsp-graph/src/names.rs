@@ -30,6 +30,9 @@ pub const LAST_HIDDEN_STATES: &str = "last_hidden_states";
 pub const TARGET_HIDDEN_STATES: &str = "target_hidden_states";
 /// Prefix of the default cache group.
 pub const DEFAULT_GROUP: &str = "past_";
+/// Running anchor of a layer's keys, `[heads, 1, head_dim, 1]`, between this and `_in` or `_out` the layer's number. What comes
+/// out is the next step's input; a network that scores keys takes it.
+pub const ANCHOR: &str = "anchor_buffer_";
 /// An image, the input by which an image encoder is known.
 pub const PIXEL_VALUES: &str = "pixel_values";
 
@@ -52,6 +55,14 @@ pub struct KvName<'a> {
     pub head: Option<usize>,
     /// True for `_in` (the past), false for `_out` (the new rows).
     pub is_input: bool,
+}
+
+/// Layer of an anchor's name, and whether it is the input; `None` for other names.
+pub fn anchor(name: &str) -> Option<(usize, bool)> {
+    let rest = name.strip_prefix(ANCHOR)?;
+    let input = rest.strip_suffix("_in").map(|layer| (layer, true));
+    let (layer, is_input) = input.or_else(|| Some((rest.strip_suffix("_out")?, false)))?;
+    Some((number(layer)?, is_input))
 }
 
 /// The prefix of a rotary table's cosines or sines, and whether they are the sines; `None` for other names.
@@ -154,6 +165,20 @@ mod tests {
             let got = KvName::parse(name).map(|k| (k.prefix, k.kind, k.layer, k.head, k.is_input));
             assert_eq!(got, *want, "{name}");
             assert!(KvName::parse(name).is_none_or(|k| k.to_string() == *name), "{name} is written as it is read");
+        }
+    }
+
+    #[test]
+    fn names_of_anchors() {
+        let cases = [
+            ("anchor_buffer_0_in", Some((0, true))),
+            ("anchor_buffer_31_out", Some((31, false))),
+            ("anchor_buffer_0", None),
+            ("anchor_buffer_x_in", None),
+            ("anchor_0_in", None),
+        ];
+        for (name, want) in cases {
+            assert_eq!(anchor(name), want, "{name}");
         }
     }
 

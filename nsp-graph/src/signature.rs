@@ -32,6 +32,7 @@ pub(crate) enum InTag<'a> {
     Kv(usize, KvName<'a>),
     Pixels,
     Alpha(usize),
+    Anchor(usize),
     Free,
 }
 
@@ -40,6 +41,7 @@ pub(crate) enum InTag<'a> {
 pub(crate) enum OutTag<'a> {
     Logits,
     Kv(usize, KvName<'a>),
+    Anchor(usize),
     Free,
 }
 
@@ -136,6 +138,7 @@ pub(crate) fn read<'a>(
                     })
                     .or_else(|| rope_tag(name, ropes))
                     .or_else(|| alphas.iter().position(|alpha| alpha == name).map(InTag::Alpha))
+                    .or_else(|| names::anchor(name).filter(|(_, input)| *input).map(|(l, _)| InTag::Anchor(l)))
                     .unwrap_or(InTag::Free),
             },
         })
@@ -148,6 +151,7 @@ pub(crate) fn read<'a>(
             name => KvName::parse(name)
                 .filter(|k| !k.is_input)
                 .and_then(|k| group_of(&k).map(|g| OutTag::Kv(g, k)))
+                .or_else(|| names::anchor(name).filter(|(_, input)| !*input).map(|(l, _)| OutTag::Anchor(l)))
                 .unwrap_or(OutTag::Free),
         })
         .collect();
@@ -206,7 +210,7 @@ fn kind(draft: &Draft<'_>) -> Result<GraphKind, LayoutError> {
     let past = has(|t| matches!(t, InTag::Kv(..)));
     let new = draft.outputs.iter().any(|t| matches!(t, OutTag::Kv(..)));
     let logits = draft.outputs.contains(&OutTag::Logits);
-    let rows_only = new && draft.outputs.iter().all(|t| matches!(t, OutTag::Kv(..)));
+    let rows_only = new && draft.outputs.iter().all(|t| matches!(t, OutTag::Kv(..) | OutTag::Anchor(_)));
     Ok(match (tokens, past || new, logits) {
         (true, _, true) => GraphKind::Default,
         (_, _, false) if rows_only => GraphKind::DecoderPrefill,
@@ -227,7 +231,7 @@ fn from_end(draft: &Draft<'_>, t: &TensorInfo, back: usize, expected: &str) -> R
     found.filter(|&n| n > 0 && u32::try_from(n).is_ok()).ok_or_else(|| draft.shape_error(t, expected))
 }
 
-/// The outermost extent of the first tensor that has one row for each token and room for a batch before it.
+/// The outermost extent of all tensors that have one row for each token and room for a batch before it; 1 where they disagree.
 fn batch(draft: &Draft<'_>) -> usize {
     let inputs = draft.tagged_inputs().filter_map(|(tag, t)| {
         let rank = match tag {
@@ -239,7 +243,9 @@ fn batch(draft: &Draft<'_>) -> usize {
         (t.dims.len() == rank).then(|| t.dims[0])
     });
     let logits = draft.tagged_outputs().filter(|(tag, t)| *tag == OutTag::Logits && t.dims.len() == 3);
-    inputs.chain(logits.map(|(_, t)| t.dims[0])).find(|&n| n > 0).unwrap_or(1)
+    let mut found = inputs.chain(logits.map(|(_, t)| t.dims[0]));
+    let first = found.next().unwrap_or(1);
+    if first > 0 && found.all(|n| n == first) { first } else { 1 }
 }
 
 fn ar(draft: &Draft<'_>) -> Result<Ar, LayoutError> {

@@ -1,6 +1,6 @@
 //! Tensors that go from one split to a later one, matched by name, and the final roles of all tensors.
 
-use genie_types::{SplitIdx, TensorInfo};
+use genie_types::{LayerIdx, SplitIdx, TensorInfo};
 
 use crate::error::{LayoutError, Near};
 use crate::kv::SplitKv;
@@ -147,6 +147,7 @@ pub(crate) fn roles(
         InTag::Distances => InputRole::Distances,
         InTag::Index(g) => InputRole::CacheIndex(g),
         InTag::Alpha(alpha) => InputRole::Alpha(alpha),
+        InTag::Anchor(layer) => InputRole::Anchor(LayerIdx(layer)),
         InTag::Kv(g, name) => InputRole::Past(kv.index(g, &name).expect("kv::read saw every cache tensor")),
         InTag::Pixels | InTag::Free => {
             let reads = |w: &Wire| w.consumers.contains(&SplitIdx(s));
@@ -158,6 +159,7 @@ pub(crate) fn roles(
     let output = |(tag, t): (OutTag<'_>, &TensorInfo)| match tag {
         OutTag::Logits => OutputRole::Logits,
         OutTag::Kv(g, name) => OutputRole::New(kv.index(g, &name).expect("kv::read saw every cache tensor")),
+        OutTag::Anchor(layer) => OutputRole::Anchor(LayerIdx(layer)),
         OutTag::Free => match wired(&t.name, &|w| w.producer == SplitIdx(s)) {
             Some(wire) => OutputRole::Wire(wire),
             None if t.name == names::LAST_HIDDEN_STATES => OutputRole::Features,

@@ -133,8 +133,10 @@ const TABLE: QnnOpPackage_ImplementationV1_4_t = QnnOpPackage_ImplementationV1_4
 /// # Safety
 /// Valid for writing.
 unsafe fn hand_out(to: *mut QnnOpPackage_Interface_t, version: (u32, u32), table: QnnOpPackage_ImplementationV1_4_t) {
-    let mut own = QnnOpPackage_Interface_t::default();
-    own.interfaceVersion = Qnn_Version_t { major: version.0, minor: version.1, patch: 0 };
+    let mut own = QnnOpPackage_Interface_t {
+        interfaceVersion: Qnn_Version_t { major: version.0, minor: version.1, patch: 0 },
+        ..Default::default()
+    };
     own.anon0.v1_4 = table;
     // SAFETY: the caller's promise.
     unsafe { to.write(own) };
@@ -167,6 +169,9 @@ providers! {
 }
 
 /// One that fails.
+///
+/// # Safety
+/// It touches nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn FailingProvider(_: *mut QnnOpPackage_Interface_t) -> Qnn_ErrorHandle_t {
     u64::from(q::QNN_OP_PACKAGE_ERROR_GENERAL)

@@ -25,8 +25,10 @@ const BAD_HANDLE: u64 = q::QNN_OP_PACKAGE_ERROR_INVALID_HANDLE as u64;
 /// QNN's contract: null, or valid for writing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn LLaMAPackageInterfaceProvider(interface: *mut QnnOpPackage_Interface_t) -> Qnn_ErrorHandle_t {
-    let mut own = QnnOpPackage_Interface_t::default();
-    own.interfaceVersion = Qnn_Version_t { major: 1, minor: 4, patch: 0 };
+    let mut own = QnnOpPackage_Interface_t {
+        interfaceVersion: Qnn_Version_t { major: 1, minor: 4, patch: 0 },
+        ..Default::default()
+    };
     own.anon0.v1_4 = QnnOpPackage_ImplementationV1_4_t {
         init: Some(init),
         terminate: Some(terminate),
@@ -50,8 +52,10 @@ pub unsafe extern "C" fn LLaMAPackageInterfaceProvider(interface: *mut QnnOpPack
 pub unsafe extern "C" fn OpenGeniePackageInterfaceProviderV2(
     interface: *mut QnnOpPackage_Interface_t,
 ) -> Qnn_ErrorHandle_t {
-    let mut own = QnnOpPackage_Interface_t::default();
-    own.interfaceVersion = Qnn_Version_t { major: 2, minor: 0, patch: 0 };
+    let mut own = QnnOpPackage_Interface_t {
+        interfaceVersion: Qnn_Version_t { major: 2, minor: 0, patch: 0 },
+        ..Default::default()
+    };
     own.anon0.v2_0 = QnnOpPackage_ImplementationV2_0_t {
         create: Some(create_package),
         getInfo: Some(get_info),

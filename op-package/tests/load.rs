@@ -101,7 +101,6 @@ fn run(graph: &mut Graph, rule: [i32; 4], in_place: bool) -> Result<[Vec<u8>; 2]
         session.output(0, out_k)?.output(1, out_v)?;
     }
     session.run()?;
-    drop(session);
     Ok(if in_place { [k, v] } else { outs })
 }
 
@@ -237,7 +236,6 @@ fn run_small(graph: &mut Graph) -> Result<Vec<f32>> {
     let mut session = graph.session();
     session.input(0, &x)?.output(0, &mut y)?;
     session.run()?;
-    drop(session);
     Ok(y.as_chunks::<4>().0.iter().map(|&b| f32::from_ne_bytes(b)).collect())
 }
 

@@ -55,6 +55,9 @@ impl LongContext {
         };
         config.long_context.retain(|(prefix, _)| prefix != DEFAULT_GROUP);
         config.long_context.extend(rule.map(|rule| (DEFAULT_GROUP.to_owned(), rule)));
+        if !config.long_context.iter().any(|(_, rule)| matches!(rule, Eviction::KeyDiff { .. })) {
+            config.scoring_network = None;
+        }
         if let Self::Shift { n_drop } = self {
             config.context_shift = Some(ContextShift { sinks: reserved, n_drop });
         }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use dialog::sampler::SamplerRules;
 use dialog::{
     Control, Dialog, DialogError, Grammar, Profile, Reply, RestoreReport, SamplerCallback, SamplerSettings, SaveReport,
-    SentenceCode, Signal, StopReason,
+    SentenceCode, Signal, StopCallback, StopReason,
 };
 use engine::{Grid, PrefixCacheFault, StepLog};
 use genie_types::TokenId;
@@ -295,6 +295,12 @@ impl Session {
     /// One of them is empty.
     pub fn set_stop_sequences(&mut self, sequences: Vec<String>) -> Result<(), Error> {
         self.dialog.set_stop_sequences(sequences).map_err(Error::Dialog)
+    }
+
+    /// Asks a function after each token whether the reply ends there, given its text and tokens so far: prompts of any kind,
+    /// each stream and each prompt of a batch for itself. `None` lifts it.
+    pub fn set_stop_callback(&mut self, callback: Option<StopCallback>) {
+        self.dialog.set_stop_callback(callback);
     }
 
     /// Limits the tokens of a reply.

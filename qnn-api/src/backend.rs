@@ -81,8 +81,8 @@ impl Backend {
         let (c_provider, c_target) = (c_name(provider)?, target.map(c_name).transpose()?);
         let target_at = c_target.as_ref().map_or(core::ptr::null(), |target| target.as_ptr());
         let _calls = self.lock();
-        // SAFETY: a live backend and three C strings that outlive the call.
         let (table, raw) = (&self.library.table, self.raw.raw);
+        // SAFETY: a live backend and three C strings that outlive the call.
         unsafe { table.backend_register_op_package(raw, c_path.as_ptr(), c_provider.as_ptr(), target_at) }
             .context(self.library.display_name(), || format!("register op package `{}`", path.display()))
     }

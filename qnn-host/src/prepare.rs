@@ -32,6 +32,6 @@ impl Executable {
     /// # Errors
     /// Nodes that contradict their operands, operations that the host lacks.
     pub fn prepare(graph: &SourceGraph, options: &PrepareOptions) -> Result<Self, ExecError> {
-        Self::from_net(passes::compile(graph, options)?, options.fuse)
+        Self::from_net(passes::compile(graph, options.fuse, &options.shared, &options.packages)?, options.fuse)
     }
 }

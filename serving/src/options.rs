@@ -125,7 +125,7 @@ pub struct ServeOptions {
     pub share_prefixes: bool,
     /// Measured times of steps; without, widths are chosen as if a step took one unit and a little for each token.
     pub step_times: Option<StepTimes>,
-    /// Where one sequence is in the cache at a time: after `n` ticks another has its turn. `None`: each runs to its end.
+    /// Where one sequence is in the cache at a time: after `n` steps with tokens of its reply another has its turn. `None`: each runs to its end.
     pub turn: Option<usize>,
 }
 

@@ -317,7 +317,7 @@ impl Scheduler {
             if let Some(request) = self.active.iter_mut().find(|request| request.id.0 == id) {
                 request.started = started;
                 request.phase = Phase::Waiting;
-                request.arrived_us = u64::MAX;
+                request.arrived_us = u64::MAX / 2 + started;
             }
         }
     }

@@ -318,7 +318,7 @@ fn a_server_answers_from_a_thread() {
             });
         }
     });
-    // A handle that is dropped cancels; one that waits while the server goes hears of it.
+    // A handle that is dropped cancels; one that waits while the server goes has an end.
     drop(server.submit(request(1)).expect("it is taken"));
     let mut long = request(2);
     long.settings.max_tokens = None;

@@ -79,6 +79,30 @@ impl Form {
         bins
     }
 
+    /// Composes and saves a network that scores the keys of all layers: the sum of a key's elements, or with anchors its dot
+    /// product with the layer's anchor.
+    ///
+    /// # Panics
+    /// The backend refuses the graph.
+    pub fn save_scorer(&self, decoder: &Decoder, backend: &Arc<Backend>, path: &Path) {
+        let context = Context::create(backend, &Default::default()).expect("a context");
+        let htp = HtpGraphOptions {
+            float16: self.dtype == Dtype::F16,
+            vtcm_mb: Some(8),
+            optimization: Some(3),
+            hvx_threads: None,
+        };
+        let options = GraphOptions { htp: self.htp.then_some(htp), ..Default::default() };
+        let b = context.compose("scorer", &options).expect("a graph");
+        let m = self.variants.iter().map(|&(_, m)| m).max().expect("a variant");
+        let mut draft = Draft { b, form: self, size: decoder.size, n: 1, m };
+        for l in 0..decoder.size.layers {
+            draft.scores(l);
+        }
+        draft.b.finalize().unwrap_or_else(|e| panic!("scorer of {self:?}: {e}"));
+        context.save(path).expect("the context is saved");
+    }
+
     /// Numbers in the form's float type.
     pub fn bytes(&self, numbers: &[f32]) -> Vec<u8> {
         match self.dtype {
@@ -180,6 +204,9 @@ impl Draft<'_> {
         let q = self.op(&at("q_rope"), "RotaryEmbedding", &[], &[&q, cos, sin], &q.1.clone());
         let (k, v) = self.keys_and_values(l, w, &h, cos, sin);
         let (k_dims, v_dims) = ([kv_heads, 1, head_dim, n], [kv_heads, 1, n, head_dim]);
+        if self.form.anchors {
+            self.anchor(l, &k);
+        }
         let k = self.cached(l, "key", &k, &k_dims, Some(group), 3);
         let v = self.cached(l, "value", &v, &v_dims, Some(group), 2);
         let q = self.reshape(&at("q_groups"), &q, &[kv_heads, per_kv, n, head_dim]);
@@ -213,6 +240,41 @@ impl Draft<'_> {
         let k = self.op(&at("k_rope"), "RotaryEmbedding", &[], &[&k, cos, sin], &k.1.clone());
         let k = self.transpose(&at("k_columns"), &k, [0, 1, 3, 2]);
         (k, self.heads(&at("v"), h, &w.v, kv_heads))
+    }
+
+    /// A layer's part of a network that scores keys.
+    fn scores(&mut self, l: usize) {
+        let Size { kv_heads, head_dim, .. } = self.size;
+        let m = self.m;
+        let dims = [kv_heads, 1, head_dim, m];
+        let (dtype, quant) = self.form.cache_type();
+        let info = TensorInfo::new(format!("past_key_{l}_in"), dims, dtype).with_quant(quant);
+        let mut keys = Val(self.b.tensor(&info, TensorKind::Input).expect("an input"), dims.to_vec());
+        if self.form.cache != CacheType::Float {
+            let op = if self.form.dtype == Dtype::F16 { "Convert" } else { "Dequantize" };
+            keys = self.op(&format!("l{l}_keys"), op, &[], &[&keys], &dims);
+        }
+        if self.form.anchors {
+            let anchor = self.input(&format!("anchor_buffer_{l}_in"), &[kv_heads, 1, head_dim, 1], self.form.dtype);
+            keys = self.op(&format!("l{l}_products"), "ElementWiseMultiply", &[], &[&keys, &anchor], &dims);
+        }
+        let axes = Param::U32Tensor { dims: vec![1], data: vec![2] };
+        let params = [("axes", axes), ("keep_dims", Param::Bool(true))];
+        let sums = self.op(&format!("l{l}_sums"), "ReduceSum", &params, &[&keys], &[kv_heads, 1, 1, m]);
+        let info = TensorInfo::new(format!("score_{l}"), [kv_heads, 1, m], self.form.dtype);
+        self.node(&info, TensorKind::Output, "Reshape", &[], &[&sums]);
+    }
+
+    /// The running anchor of a layer's keys, an input and an output of the graph.
+    fn anchor(&mut self, l: usize, k: &Val) {
+        let Size { kv_heads, head_dim, .. } = self.size;
+        let dims = [kv_heads, 1, head_dim, 1];
+        let k = self.reshape(&format!("l{l}_anchor_keys"), k, &[kv_heads, 1, head_dim, self.n]);
+        let axes = Param::U32Tensor { dims: vec![1], data: vec![3] };
+        let params = [("axes", axes), ("keep_dims", Param::Bool(true))];
+        let mean = self.op(&format!("l{l}_anchor_mean"), "ReduceMean", &params, &[&k], &dims);
+        let anchor = self.input(&format!("anchor_buffer_{l}_in"), &dims, self.form.dtype);
+        self.op(&format!("anchor_buffer_{l}_out"), "ElementWiseAdd", &[], &[&anchor, &mean], &dims);
     }
 
     /// A last layer of which only its new rows are wanted: it attends to nothing.

@@ -81,6 +81,8 @@ pub struct Form {
     pub parts: Vec<Part>,
     /// File names of the splits; `part1.bin` and so on by default.
     pub files: Option<&'static [&'static str]>,
+    /// Graphs have a running anchor of each layer's keys as inputs and outputs.
+    pub anchors: bool,
     /// For the HTP backend.
     pub htp: bool,
 }
@@ -105,6 +107,7 @@ impl Form {
             variants: variants.to_vec(),
             parts: vec![Part { tokens: true, layers: 0..2, logits: true }],
             files: None,
+            anchors: false,
             htp: false,
         }
     }

@@ -9,7 +9,8 @@ use engine::{
     LoraGroup, LutDtype,
 };
 pub use genie_bundle::config::{
-    BackendSettings, ConfigError, ContextSettings, EngineRole, GrammarSettings, KindBlocks, Problem, Target,
+    BackendSettings, ConfigError, ContextSettings, EngineRole, GrammarSettings, HarmonySettings, KindBlocks, Problem,
+    Target,
 };
 use genie_bundle::config::{
     EmbeddingSettings, LongContextKind, LongContextSettings, MultiStreamSettings, TableDtype, TableNumbers,
@@ -159,6 +160,11 @@ impl DialogConfig {
         self.genie.max_num_tokens()
     }
 
+    /// The response format of replies that are messages.
+    pub fn harmony(&self) -> Option<HarmonySettings> {
+        self.genie.harmony()
+    }
+
     /// Keys that are valid but do nothing, or something else than the writer may expect.
     pub fn warnings(&self) -> &[Problem] {
         self.genie.warnings()
@@ -219,8 +225,9 @@ fn engine(genie: &GenieConfig) -> EngineConfig {
     let of_groups = from.cache_groups.iter().filter_map(|g| Some((g.prefix.as_str(), g.long_context.as_ref()?)));
     for (prefix, long) in of_engine.chain(of_groups) {
         config.long_context.push((prefix.to_owned(), eviction(long)));
-        if let LongContextKind::KeyDiff { anchor_alpha, .. } = &long.kind {
+        if let LongContextKind::KeyDiff { anchor_alpha, scoring_network, .. } = &long.kind {
             config.anchor_alpha = *anchor_alpha;
+            config.scoring_network.clone_from(scoring_network);
         }
     }
     config.select_graphs = (!from.select_graphs.is_empty()).then(|| from.select_graphs.clone());

@@ -18,7 +18,7 @@ use super::history::History;
 use super::lanes::{Lane, LaneRules, Lanes, several_sequences};
 use super::query_plan::{self, QueryPlan};
 use super::query_state::QueryState;
-use super::reply_text::{ReplyText, StopRules};
+use super::reply_text::StopRules;
 use crate::kinds::DialogKind;
 use crate::sampler::{Penalties, SamplerRules};
 
@@ -110,6 +110,7 @@ impl Dialog {
         if let Some(expected) = self.batch.as_ref().map(|batch| batch.kept.len()).filter(|n| *n != found) {
             return Err(DialogError::BatchCount { expected, found });
         }
+        let reply_text = self.new_reply_text()?;
         let encoded = texts.iter().map(|text| self.encode(text.as_ref())).collect::<Result<Vec<_>, _>>()?;
         if self.batch.is_none() {
             self.reset()?;
@@ -123,12 +124,11 @@ impl Dialog {
         }
         let limit = self.limit();
         let as_genie = self.sampler.settings().rules() == SamplerRules::Genie;
-        let Self { model, context, tokenizer, batch, rules, grammar, .. } = self;
+        let Self { model, context, batch, rules, grammar, .. } = self;
         let batch = batch.as_mut().expect("made above");
         let model = model.sequences().ok_or_else(several_sequences)?;
         // libGenie has no stop sequences here.
         let rules = if as_genie { StopRules::default() } else { rules.clone() };
-        let reply_text = ReplyText::new(tokenizer);
         let mut lanes =
             Lanes { list: Vec::new(), rules: LaneRules { own_context: true, ..LaneRules::default() }, n_rows: 0 };
         let mut input = Vec::new();
@@ -155,6 +155,7 @@ impl Dialog {
         let plan = QueryPlan { keep: 0, input, replay: None };
         let mut query = QueryState::new(plan, rules, reply_text, began);
         query.batch = true;
+        query.stop_callback.clone_from(&self.stop_callback);
         self.control().take();
         if !matches!(code, Begin | Continue) && self.max_num_tokens() > 0 {
             let batch = self.batch.as_mut().expect("made above");

@@ -66,6 +66,8 @@ pub enum StopReason {
     Eot,
     /// The text came to this stop sequence, which is not part of it.
     StopSequence(String),
+    /// The program's own rule, see [`StopCallback`](super::StopCallback). The token that it was asked after is part of the reply.
+    StopCallback,
     /// As many tokens as were allowed.
     MaxTokens,
     /// The context is full. What was generated has been delivered.
@@ -97,6 +99,7 @@ impl StopReason {
             Self::Eos => "eos",
             Self::Eot => "eot",
             Self::StopSequence(_) => "stop-sequence",
+            Self::StopCallback => "stop-callback",
             Self::MaxTokens => "max-num-tokens",
             Self::ContextLimit => "context-limit",
             Self::Aborted => "aborted",

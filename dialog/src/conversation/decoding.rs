@@ -483,6 +483,11 @@ impl ReplyWriter<'_> {
         query.before_last = Some(query.reply_text.clone());
         let found = query.reply_text.push(&query.rules, token, place, &mut query.text)?;
         query.end_chunk();
+        let stops =
+            found.is_none() && query.stop_callback.as_ref().is_some_and(|c| c.stops(&query.text, &query.tokens));
+        if stops {
+            return Ok(Some(End { reason: StopReason::StopCallback, cut: None }));
+        }
         Ok(found.map(|m| self.stop_at(m)))
     }
 

@@ -17,7 +17,8 @@ use super::query_plan::{self, QueryPlan};
 use super::query_state::QueryState;
 use super::reply::{Chunk, Reply};
 use super::reply_text::{ReplyText, StopRules};
-use crate::config::{ContextSettings, DialogConfig, GrammarSettings};
+use super::stop_callback::StopCallback;
+use crate::config::{ContextSettings, DialogConfig, GrammarSettings, HarmonySettings};
 use crate::kinds::{self, Basic, DialogKind, Models};
 use crate::kpi::Profile;
 use crate::sampler::{Sampler, SamplerCallback, SamplerRules, SamplerSettings};
@@ -51,6 +52,10 @@ pub struct Dialog {
     /// The bytes of the tokens, once a grammar was set.
     pub(super) vocabulary: Option<Vocabulary>,
     pub(super) profile: Profile,
+    /// The response format of replies that are messages.
+    pub(super) harmony: Option<HarmonySettings>,
+    /// The program's own rule for the end of replies.
+    pub(super) stop_callback: Option<StopCallback>,
 }
 
 impl std::fmt::Debug for Dialog {
@@ -84,6 +89,7 @@ impl Dialog {
         if let Some(GrammarSettings { kind, path }) = config.grammar() {
             dialog.set_grammar(Some(&Grammar::from_file(kind.parse()?, path)?))?;
         }
+        dialog.set_harmony(config.harmony())?;
         dialog.control.set_max_num_tokens(config.max_num_tokens());
         dialog.profile.created(began.elapsed());
         Ok(dialog)
@@ -117,6 +123,8 @@ impl Dialog {
             grammar: None,
             vocabulary: None,
             profile: Profile::default(),
+            harmony: None,
+            stop_callback: None,
         }
     }
 
@@ -194,7 +202,8 @@ impl Dialog {
     /// # Errors
     /// As [`query`](Self::query).
     pub fn start(&mut self, text: &str, code: SentenceCode) -> Result<Generation<'_>, DialogError> {
-        let new = self.encode(text)?;
+        let wrapped = self.wrapped(text, code);
+        let new = self.encode(wrapped.as_deref().unwrap_or(text))?;
         self.start_text(new, code)
     }
 
@@ -258,41 +267,13 @@ impl Dialog {
         self.begin(tokens, code, StopRules::default())
     }
 
-    /// Replies to rows of embeddings, one after the other, for models that take them. No BOS is put before them; text and tokens
-    /// come out, and stop sequences apply. What the model generates goes back in by the bundle's table or the program's callback.
-    ///
-    /// # Errors
-    /// As [`query`](Self::query); a model that takes ids, rows that are not whole.
-    pub fn embedding_query(
-        &mut self,
-        rows: &[f32],
-        code: SentenceCode,
-        callback: impl FnMut(Chunk<'_>),
-    ) -> Result<Reply, DialogError> {
-        self.start_embeddings(rows, code)?.run(callback)
-    }
-
-    /// As [`embedding_query`](Self::embedding_query), one step at a time.
-    ///
-    /// # Errors
-    /// As [`embedding_query`](Self::embedding_query).
-    pub fn start_embeddings(&mut self, rows: &[f32], code: SentenceCode) -> Result<Generation<'_>, DialogError> {
-        self.leave_batch()?;
-        let ids = self.model.add_embeddings(rows)?;
-        let (new, rules): (Vec<TokenId>, _) = (ids.map(TokenId).collect(), self.rules.clone());
-        let bos = self.context.bos.take();
-        let plan = self.plan(&new, code);
-        self.context.bos = bos;
-        self.begin_with(plan?, &new, code, rules)
-    }
-
     fn begin(&mut self, new: &[TokenId], code: SentenceCode, rules: StopRules) -> Result<Generation<'_>, DialogError> {
         self.leave_batch()?;
         let plan = self.plan(new, code)?;
         self.begin_with(plan, new, code, rules)
     }
 
-    fn begin_with(
+    pub(super) fn begin_with(
         &mut self,
         mut plan: QueryPlan,
         new: &[TokenId],
@@ -310,17 +291,18 @@ impl Dialog {
             plan = QueryPlan { keep: 0, input: new.to_vec(), replay: None };
         }
         let paused = self.paused.take().filter(|_| code == SentenceCode::Resume);
-        let reply_text = paused.unwrap_or_else(|| ReplyText::new(&self.tokenizer));
+        let reply_text = match paused {
+            Some(paused) => paused,
+            None => self.new_reply_text()?,
+        };
         self.control.take(); // a signal from before this query is stale
         let keep = plan.keep;
         let mut query = QueryState::new(plan, rules, reply_text, began);
+        query.stop_callback.clone_from(&self.stop_callback);
         (query.first_code, query.kpis.speculation) = (self.kind.first_code(), self.kind.speculation());
         let wants_reply =
             !matches!(code, SentenceCode::Begin | SentenceCode::Continue) && self.control.max_num_tokens() > 0;
-        let as_genie = self.sampler.settings().rules() == SamplerRules::Genie;
-        if wants_reply && self.kind.begins_empty(as_genie) {
-            query.begin_empty();
-        }
+        self.begin_empty(&mut query, wants_reply);
         let ready = self.forget_from(keep).and_then(|()| self.kind.prepare(&mut *self.model));
         let begun = ready.and_then(|()| match wants_reply {
             true => Ok(None),
@@ -364,7 +346,7 @@ impl Dialog {
     }
 
     /// What to keep, process and deliver again; refuses codes that do not fit the state.
-    fn plan(&self, new: &[TokenId], code: SentenceCode) -> Result<QueryPlan, DialogError> {
+    pub(super) fn plan(&self, new: &[TokenId], code: SentenceCode) -> Result<QueryPlan, DialogError> {
         let plan = match (code, &self.paused) {
             (SentenceCode::Abort, _) => return Err(DialogError::NotAQuery { code }),
             (SentenceCode::Resume, None) => return Err(DialogError::NotPaused),
@@ -376,9 +358,7 @@ impl Dialog {
             }
             (SentenceCode::Rewind, _) => query_plan::of_rewind(self.view(), new),
             (_, Some(_)) => return Err(DialogError::Paused { code }),
-            (SentenceCode::Complete | SentenceCode::Begin, _) if self.begins_with_bos() => {
-                query_plan::of_bos_and_text(self.view(), &self.context, new)
-            }
+            _ if self.begins_with_bos(code) => query_plan::of_bos_and_text(self.view(), &self.context, new),
             _ => {
                 let plan = query_plan::of_turn(code, self.open, self.view(), &self.context, new);
                 // The end of a sentence without input of its own: the last token is processed again for its logits.
@@ -394,12 +374,6 @@ impl Dialog {
             }
         };
         if plan.input.is_empty() && plan.replay.is_none() { Err(DialogError::Empty) } else { Ok(plan) }
-    }
-
-    /// Whether the next turn begins with a BOS alone.
-    fn begins_with_bos(&self) -> bool {
-        let as_genie = self.sampler.settings().rules() == SamplerRules::Genie;
-        !self.open && !self.view().is_empty() && self.kind.turns_begin_with_bos(as_genie)
     }
 
     /// Processes input that wants no reply: nothing is sampled. Returns why it ended before its end, if it did.

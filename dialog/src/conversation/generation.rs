@@ -169,6 +169,7 @@ impl<'d> Generation<'d> {
             text: std::mem::take(&mut query.text),
             input: std::mem::take(&mut query.input),
             streams: std::mem::take(&mut query.streams),
+            messages: query.reply_text.messages().to_vec(),
             kpis: std::mem::take(&mut query.kpis),
         }
     }

@@ -132,6 +132,8 @@ impl Lane {
             if let Some(grammar) = &mut self.grammar {
                 grammar.forget((place + 1).saturating_sub(found.token));
             }
+        } else if query.stop_callback.as_ref().is_some_and(|callback| callback.stops(&self.text, &self.tokens)) {
+            self.stop = Some(StopReason::StopCallback);
         }
         Ok(())
     }

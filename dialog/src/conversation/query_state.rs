@@ -9,6 +9,7 @@ use super::codes::SentenceCode;
 use super::query_plan::QueryPlan;
 use super::reply::{Chunk, StreamReply};
 use super::reply_text::{ReplyText, StopRules};
+use super::stop_callback::StopCallback;
 use crate::kpi::QueryKpis;
 
 /// A piece of one of several replies that was not given out yet.
@@ -60,6 +61,8 @@ pub(crate) struct QueryState {
     pub(super) streams: Vec<StreamReply>,
     /// The code of the first.
     pub(super) first_code: SentenceCode,
+    /// The program's own rule for the end of the reply.
+    pub(super) stop_callback: Option<StopCallback>,
 }
 
 impl QueryState {
@@ -90,6 +93,7 @@ impl QueryState {
             current: Pending::default(),
             streams: Vec::new(),
             first_code: SentenceCode::Begin,
+            stop_callback: None,
         }
     }
 

@@ -3,6 +3,7 @@
 use genie_types::TokenId;
 
 use super::codes::{SentenceCode, StopReason};
+use super::harmony::HarmonyMessage;
 use crate::kpi::QueryKpis;
 
 /// A piece of a reply, lent to the callback.
@@ -43,6 +44,8 @@ pub struct Reply {
     pub input: Vec<TokenId>,
     /// All replies, where there are several: then the fields above are those of the first.
     pub streams: Vec<StreamReply>,
+    /// The messages of a reply in the `harmony` format, those of channels that are not given out included; else none.
+    pub messages: Vec<HarmonyMessage>,
     /// Counts and times.
     pub kpis: QueryKpis,
 }
@@ -50,7 +53,7 @@ pub struct Reply {
 impl Reply {
     /// The reply of a query that never began.
     pub fn none(stop: StopReason) -> Self {
-        let kpis = QueryKpis::default();
-        Self { stop, tokens: Vec::new(), text: String::new(), input: Vec::new(), streams: Vec::new(), kpis }
+        let (streams, messages, kpis) = (Vec::new(), Vec::new(), QueryKpis::default());
+        Self { stop, tokens: Vec::new(), text: String::new(), input: Vec::new(), streams, messages, kpis }
     }
 }

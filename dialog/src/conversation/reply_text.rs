@@ -2,7 +2,10 @@
 
 use genie_types::TokenId;
 
+use super::error::DialogError;
+use super::harmony::{HarmonyMessage, HarmonyParser};
 use super::stop::{Match, StopMatcher};
+use crate::config::HarmonySettings;
 use genie_tokenizer::{Detokenizer, Tokenizer, TokenizerError};
 
 /// Stop sequences, and the tokens that are one by themselves.
@@ -28,11 +31,35 @@ pub(super) struct ReplyText {
     matcher: StopMatcher,
     /// The token where text that has not come out of the detokeniser yet begins.
     pending_since: Option<usize>,
+    /// Gives out what is meant to be seen of a reply of messages.
+    harmony: Option<Box<HarmonyParser>>,
 }
 
 impl ReplyText {
     pub(super) fn new(tokenizer: &Tokenizer) -> Self {
-        Self { detokenizer: tokenizer.detokenizer(), matcher: StopMatcher::default(), pending_since: None }
+        Self {
+            detokenizer: tokenizer.detokenizer(),
+            matcher: StopMatcher::default(),
+            pending_since: None,
+            harmony: None,
+        }
+    }
+
+    /// The same for replies of messages, if the settings say so.
+    pub(super) fn with_harmony(
+        mut self,
+        settings: Option<HarmonySettings>,
+        tokenizer: &Tokenizer,
+    ) -> Result<Self, DialogError> {
+        if let Some(settings) = settings.filter(|settings| settings.parses) {
+            self.harmony = Some(Box::new(HarmonyParser::new(settings, tokenizer)?));
+        }
+        Ok(self)
+    }
+
+    /// The messages so far, of a reply of messages.
+    pub(super) fn messages(&self) -> &[HarmonyMessage] {
+        self.harmony.as_deref().map_or(&[], HarmonyParser::messages)
     }
 
     /// Appends the text that is certain once `token`, at `place` in the history, is there.
@@ -57,13 +84,25 @@ impl ReplyText {
         } else {
             self.pending_since = None;
         }
+        if let Some(harmony) = &mut self.harmony {
+            let raw = std::mem::take(&mut text);
+            harmony.push(token, &raw, &mut text);
+        }
         Ok(self.matcher.push(&rules.sequences, &text, first, place, out))
     }
 
     /// Appends all that was held back.
     pub(super) fn finish(&mut self, out: &mut String) -> Result<(), TokenizerError> {
         self.matcher.flush(out);
-        self.detokenizer.finish(out)?;
+        match &mut self.harmony {
+            None => self.detokenizer.finish(out)?,
+            Some(harmony) => {
+                let mut rest = String::new();
+                self.detokenizer.finish(&mut rest)?;
+                harmony.text(&rest, out);
+                harmony.finish(out);
+            }
+        }
         self.pending_since = None;
         Ok(())
     }

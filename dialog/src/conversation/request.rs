@@ -315,6 +315,7 @@ impl RequestReply {
             tokens: std::mem::take(&mut query.tokens),
             text: std::mem::take(&mut query.text),
             input: std::mem::take(&mut query.input),
+            messages: Vec::new(),
             streams: Vec::new(),
             kpis: std::mem::take(&mut query.kpis),
         }

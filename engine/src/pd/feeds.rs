@@ -13,7 +13,7 @@ use crate::EngineError;
 use crate::buffer::{Buffer, elements_mut};
 use crate::mask::{HIDDEN, MaskDtype};
 
-/// What a row sees: so many rows of its own past, and a range of the step's new rows.
+/// What a row sees: the first rows of its own past, and a range of the step's new rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Sees {
     past: usize,
@@ -36,7 +36,7 @@ pub(super) struct Feeds {
     written: Vec<Sees>,
 }
 
-/// One half of a step: tokens behind so many rows.
+/// One half of a step: tokens, and the rows before them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Half<'a> {
     pub(super) n_past: usize,

@@ -36,3 +36,10 @@ impl PairRunner {
         Self::with_executor(layout, QnnExecutor::of_graphs(graphs), config).map(Some)
     }
 }
+
+impl EngineError {
+    /// The bundle has fused graphs and no plain ones: [`PairRunner`] runs them.
+    pub fn is_only_fused(&self) -> bool {
+        matches!(self, Self::Layout(nsp_graph::LayoutError::OnlyFused { .. }))
+    }
+}

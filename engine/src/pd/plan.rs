@@ -38,7 +38,7 @@ pub enum PairStep {
 }
 
 impl PairLimits {
-    /// Of graphs with so many rows, as the settings restrict them.
+    /// Of graphs with these numbers of rows, as the settings restrict them.
     pub fn new(context: usize, totals: &[usize], updates: bool, config: &PairConfig) -> Self {
         let mut totals = totals.to_vec();
         let allowed = config.total_len.unwrap_or(usize::MAX);

@@ -285,7 +285,7 @@ impl Executor for Toy {
                         |x: i64| (0..VOCAB).map(move |e| if Some(e) == poison { f64::NAN } else { logit(x, e) as f64 });
                     lent.write(*role, x.iter().flat_map(|&x| row(x)));
                 }
-                OutputRole::New(_) | OutputRole::Features | OutputRole::Extra => {}
+                OutputRole::New(_) | OutputRole::Anchor(_) | OutputRole::Features | OutputRole::Extra => {}
             }
         }
         Ok(())

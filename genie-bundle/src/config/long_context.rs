@@ -2,11 +2,13 @@
 //!
 //! The block of the engine is that of the default group. *Traps*: Genie's schema takes any 32-bit integers here.
 
+use std::path::{Path, PathBuf};
+
 use serde::Deserialize;
 
-use super::node::Node;
 use super::problem::Problem;
 use super::settings::CacheGroupSettings;
+use super::values::resolve;
 
 /// Prefix of the group that the engine's own block is for.
 const DEFAULT_GROUP: &str = "past_";
@@ -34,19 +36,9 @@ pub enum LongContextKind {
         update_frequency: usize,
         /// Share of the newest mean in the running anchor; above 0 and below 1.
         anchor_alpha: Option<f32>,
+        /// Binary of the network that scores keys; `None` for this program's own scores.
+        scoring_network: Option<PathBuf>,
     },
-}
-
-/// Says which networks are not used.
-pub(super) fn warnings(engine: &Node<'_>, out: &mut Vec<Problem>) {
-    let groups = engine.get("cache-groups").map_or(Vec::new(), |g| g.items());
-    for owner in groups.iter().chain([engine]) {
-        let Some(keydiff) = owner.get("longcontext").and_then(|c| c.get("keydiff")) else { continue };
-        if keydiff.str("scoring-network").is_some_and(|path| !path.trim().is_empty()) {
-            let message = "not used: keys are ranked by this program's own scores";
-            out.push(keydiff.problem_at("scoring-network", message).hint("leave it empty to say so"));
-        }
-    }
 }
 
 /// Mirrors `longcontext`.
@@ -71,6 +63,7 @@ struct RawWindow {
 #[serde(rename_all = "kebab-case")]
 struct RawKeyDiff {
     update_frequency: i64,
+    scoring_network: Option<String>,
     anchor_alpha: Option<f32>,
 }
 
@@ -88,14 +81,15 @@ pub(super) struct RawCacheGroup {
 pub(super) fn settings(
     engine: Option<RawLongContext>,
     groups: Vec<RawCacheGroup>,
+    base: &Path,
     problems: &mut Vec<Problem>,
 ) -> (Option<LongContextSettings>, Vec<CacheGroupSettings>) {
     const ENGINE: &str = "/dialog/engine/longcontext";
-    let of_engine = engine.and_then(|raw| block(raw, ENGINE, problems));
+    let of_engine = engine.and_then(|raw| block(raw, ENGINE, base, problems));
     let mut out = Vec::with_capacity(groups.len());
     for (i, group) in groups.into_iter().enumerate() {
         let at = format!("/dialog/engine/cache-groups/{i}/longcontext");
-        let long_context = group.longcontext.and_then(|raw| block(raw, &at, problems));
+        let long_context = group.longcontext.and_then(|raw| block(raw, &at, base, problems));
         if group.prefix == DEFAULT_GROUP && long_context.is_some() && of_engine.is_some() {
             let message = format!("group `{DEFAULT_GROUP}` has its rule from `{ENGINE}` already");
             problems.push(Problem::new(at, message).hint("give one of the two"));
@@ -110,7 +104,7 @@ pub(super) fn settings(
     (of_engine, out)
 }
 
-fn block(raw: RawLongContext, at: &str, problems: &mut Vec<Problem>) -> Option<LongContextSettings> {
+fn block(raw: RawLongContext, at: &str, base: &Path, problems: &mut Vec<Problem>) -> Option<LongContextSettings> {
     let reserved = number(raw.reserved_tokens, 0, &format!("{at}/reserved-tokens"), problems);
     let kind = match (raw.kind.as_str(), raw.sliding_window, raw.keydiff) {
         ("sliding-window", Some(window), _) => {
@@ -119,7 +113,12 @@ fn block(raw: RawLongContext, at: &str, problems: &mut Vec<Problem>) -> Option<L
         }
         ("keydiff", _, Some(keydiff)) => {
             let every = number(keydiff.update_frequency, 1, &format!("{at}/keydiff/update-frequency"), problems);
-            LongContextKind::KeyDiff { update_frequency: every?, anchor_alpha: keydiff.anchor_alpha }
+            let network = keydiff.scoring_network.filter(|path| !path.trim().is_empty());
+            LongContextKind::KeyDiff {
+                update_frequency: every?,
+                anchor_alpha: keydiff.anchor_alpha,
+                scoring_network: network.map(|path| resolve(base, &path)),
+            }
         }
         // The rules between keys have reported it.
         _ => return None,

@@ -47,8 +47,8 @@ pub use problem::{ConfigError, Origin, Problem};
 pub use schema::MAX_THREADS;
 pub use settings::{
     BackendSettings, CacheGroupSettings, ContextSettings, DebugSettings, EmbeddingSettings, EngineRole, EngineSettings,
-    GrammarSettings, MOST_STREAMS, MultiStreamSettings, PdFusionSettings, PenaltySettings, PositionSettings,
-    SamplerSettings, TableDtype, TableNumbers,
+    GrammarSettings, HarmonySettings, MOST_STREAMS, MultiStreamSettings, PdFusionSettings, PenaltySettings,
+    PositionSettings, SamplerSettings, TableDtype, TableNumbers,
 };
 pub use support::DIALOG_KINDS;
 
@@ -138,6 +138,7 @@ impl GenieConfig {
         files.extend(tables.map(|table| ("/dialog/embedding/lut-path".to_owned(), &table.path, Wanted::Table)));
         let grammar = values.grammar.iter();
         files.extend(grammar.map(|g| ("/dialog/context/grammar/file".to_owned(), &g.path, Wanted::Grammar)));
+        files.extend(values.engine.scoring_networks().map(|(at, path)| (at, path, Wanted::ContextBinary)));
         files.extend(values.engine.lora.files().map(|(at, path)| (at, path, Wanted::Section)));
         let problems: Vec<Problem> = files
             .into_iter()
@@ -231,6 +232,11 @@ impl GenieConfig {
     /// Most tokens to generate in a turn, if limited.
     pub fn max_num_tokens(&self) -> Option<usize> {
         self.values.max_num_tokens
+    }
+
+    /// The response format of replies that are messages.
+    pub fn harmony(&self) -> Option<HarmonySettings> {
+        self.values.harmony
     }
 
     /// Keys that are valid but do nothing, or something else than the writer may expect.

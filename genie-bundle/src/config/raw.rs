@@ -33,8 +33,18 @@ pub(super) struct RawDialog {
     #[serde(default)]
     pub(super) stop_sequence: Vec<String>,
     pub(super) max_num_tokens: Option<usize>,
+    pub(super) harmony: Option<RawHarmony>,
     #[serde(flatten)]
     pub(super) kinds: RawKindBlocks,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) struct RawHarmony {
+    #[serde(rename = "type")]
+    pub(super) kind: Option<String>,
+    pub(super) chat_format: Option<String>,
+    pub(super) reasoning_format: Option<String>,
 }
 
 #[derive(Deserialize)]

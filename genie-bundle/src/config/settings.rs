@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use genie_types::{Dtype, PositionKind, RopeConfig, TokenId};
 use serde::Deserialize;
 
-use super::long_context::LongContextSettings;
+use super::long_context::{LongContextKind, LongContextSettings};
 use super::lora::LoraSettings;
 use crate::manifest::PdUpdate;
 
@@ -279,9 +279,33 @@ pub struct BackendSettings {
     pub batch_size: Option<usize>,
 }
 
+/// The response format `harmony`, of gpt-oss.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HarmonySettings {
+    /// Replies are messages in channels: type `gpt-oss`.
+    pub parses: bool,
+    /// Prompts are written as messages: `chat-format`.
+    pub wraps: bool,
+    /// Each piece of a reply is a JSON object: `reasoning-format`.
+    pub as_json: bool,
+}
+
 impl EngineSettings {
     /// The rotary embedding of the tables with that prefix; empty for the usual ones.
     pub fn rope(&self, prefix: &str) -> Option<&RopeConfig> {
         self.positions.iter().find(|p| p.prefix == prefix).and_then(|p| p.rope.as_ref())
+    }
+
+    /// The networks that score keys, by the places of their paths.
+    pub(super) fn scoring_networks(&self) -> impl Iterator<Item = (String, &PathBuf)> {
+        const KEY: &str = "longcontext/keydiff/scoring-network";
+        let own = self.long_context.iter().map(|long| (format!("/dialog/engine/{KEY}"), long));
+        let of_groups = self.cache_groups.iter().enumerate().filter_map(|(i, group)| {
+            Some((format!("/dialog/engine/cache-groups/{i}/{KEY}"), group.long_context.as_ref()?))
+        });
+        own.chain(of_groups).filter_map(|(at, long)| match &long.kind {
+            LongContextKind::KeyDiff { scoring_network, .. } => Some((at, scoring_network.as_ref()?)),
+            LongContextKind::SlidingWindow { .. } => None,
+        })
     }
 }

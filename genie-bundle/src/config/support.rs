@@ -1,12 +1,23 @@
 //! Features that this build does not have yet, by name. Keys that it ignores with a warning are those of `key_effects`.
 
-use super::long_context;
 use super::lora;
 use super::node::Node;
 use super::problem::Problem;
 
 /// Values of the dialog's `type` that this build runs: the rows of `dialog::kinds::KINDS`.
 pub const DIALOG_KINDS: &[&str] = &["basic", "eaglet", "kv-share", "lade", "multistream", "spd", "ssd-q1"];
+
+/// Keys of the dialog that are refused: what they are, and why.
+const REFUSED: &[(&str, &str, &str)] = &[
+    ("perlayer-embedding", "per-layer embeddings", NO_PER_LAYER),
+    ("nested-generator", "nested generators", NO_NESTED),
+    ("nested-generator-config-path", "nested generators", NO_NESTED),
+];
+
+const NO_PER_LAYER: &str = "the input tensors that take the rows of each layer, and their order in the table, are not known: no bundle \
+                            with them could be recorded";
+const NO_NESTED: &str = "which tensors of the outer generator the inner one takes, and when it runs, is not known: no bundle with one \
+                         could be recorded. Run the two models as dialogs of their own";
 
 /// Every feature of a valid config that must be refused.
 pub(super) fn unsupported(root: &Node<'_>) -> Vec<Problem> {
@@ -17,18 +28,9 @@ pub(super) fn unsupported(root: &Node<'_>) -> Vec<Problem> {
         let hint = format!("this build runs {} dialogs", known.join(", "));
         out.push(not_yet(&d, "type", &format!("dialog type `{kind}`")).hint(hint));
     }
-    if let Some(h) = d.get("harmony")
-        && (h.has("type") || h.str("chat-format").is_some_and(|f| f != "none"))
-    {
-        out.push(not_yet(&d, "harmony", "the harmony response format"));
-    }
-    for (key, what) in [
-        ("perlayer-embedding", "per-layer embeddings"),
-        ("nested-generator", "nested generators"),
-        ("nested-generator-config-path", "nested generators"),
-    ] {
+    for (key, what, why) in REFUSED {
         if d.has(key) {
-            out.push(not_yet(&d, key, what));
+            out.push(d.problem_at(key, format!("{what} are not yet supported")).hint(*why));
         }
     }
     if d.str("type").is_some_and(|kind| kind != "spd" && kind != "eaglet") {
@@ -120,7 +122,6 @@ pub(super) fn warnings(root: &Node<'_>) -> Vec<Problem> {
         out.push(debug.problem("writes nothing").hint("set `dump-tensors`, `dump-specs` or `dump-outputs` to true"));
     }
     for e in d.get("engine").map_or(Vec::new(), |e| e.one_or_many()) {
-        long_context::warnings(&e, &mut out);
         for p in e.get("model").and_then(|m| m.get("positional-encoding")).map_or(Vec::new(), |p| p.one_or_many()) {
             if let Some(s) = p.get("rope-scaling")
                 && !s.has("rope-type")

@@ -12,11 +12,13 @@ use super::long_context;
 use super::lora;
 use super::positions;
 use super::problem::Problem;
-use super::raw::{OneOrMany, RawBackend, RawContext, RawDebug, RawDialog, RawEngine, RawMultiStream, RawPdFusion};
+use super::raw::{
+    OneOrMany, RawBackend, RawContext, RawDebug, RawDialog, RawEngine, RawHarmony, RawMultiStream, RawPdFusion,
+};
 use super::rules::parse_mask;
 use super::settings::{
-    BackendSettings, ContextSettings, DebugSettings, EmbeddingSettings, EngineSettings, GrammarSettings, MOST_STREAMS,
-    MultiStreamSettings, PdFusionSettings, SamplerSettings,
+    BackendSettings, ContextSettings, DebugSettings, EmbeddingSettings, EngineSettings, GrammarSettings,
+    HarmonySettings, MOST_STREAMS, MultiStreamSettings, PdFusionSettings, SamplerSettings,
 };
 
 /// All values of a dialog.
@@ -36,6 +38,7 @@ pub(super) struct Values {
     pub(super) multistream: Option<MultiStreamSettings>,
     pub(super) stop_sequences: Vec<String>,
     pub(super) max_num_tokens: Option<usize>,
+    pub(super) harmony: Option<HarmonySettings>,
 }
 
 pub(super) fn values(raw: RawDialog, base: &Path, problems: &mut Vec<Problem>) -> Values {
@@ -73,6 +76,17 @@ pub(super) fn values(raw: RawDialog, base: &Path, problems: &mut Vec<Problem>) -
         multistream: raw.multistream.map(|m| multistream(&m, problems)),
         stop_sequences: raw.stop_sequence,
         max_num_tokens: raw.max_num_tokens,
+        harmony: raw.harmony.map(|h| harmony(&h)).filter(|harmony| harmony.parses || harmony.wraps),
+    }
+}
+
+/// `reasoning-format` says how parsed replies are written, so that it does nothing without the type.
+fn harmony(raw: &RawHarmony) -> HarmonySettings {
+    let parses = raw.kind.as_deref() == Some("gpt-oss");
+    HarmonySettings {
+        parses,
+        wraps: raw.chat_format.as_deref() == Some("harmony-gpt-oss"),
+        as_json: parses && raw.reasoning_format.as_deref() == Some("json-formatted"),
     }
 }
 
@@ -122,7 +136,7 @@ fn engine(
     problems: &mut Vec<Problem>,
 ) -> EngineSettings {
     let positions = positions::values(raw.model.positional_encoding, &raw.backend.htp, problems);
-    let (long_context, cache_groups) = long_context::settings(raw.longcontext, raw.cache_groups, problems);
+    let (long_context, cache_groups) = long_context::settings(raw.longcontext, raw.cache_groups, base, problems);
     EngineSettings {
         role: raw.role,
         at: at.to_owned(),

@@ -78,9 +78,17 @@ pub fn check_shapes(from: &[KvTensor], to: &[KvTensor]) -> Result<(), KvError> {
     let differs = |what: &str, expected: String, found: String| {
         Err(KvError::OtherShape { what: what.to_owned(), expected, found })
     };
+    if let Some(t) = from.iter().chain(to).find(|t| t.head.is_some() && t.n_heads != 1) {
+        return differs(
+            &format!("`{}`", t.name()),
+            "the rows of one head".into(),
+            format!("those of a batch of {}", t.n_heads),
+        );
+    }
     let (shapes, wanted) = (layers(from), layers(to));
     if shapes.len() != wanted.len() {
-        return differs("layers with a cache", wanted.len().to_string(), shapes.len().to_string());
+        let n_layers = |shapes: &[LayerShape]| shapes.chunk_by(|a, b| a.layer == b.layer).count().to_string();
+        return differs("layers with a cache", n_layers(&wanted), n_layers(&shapes));
     }
     for (shape, wanted) in shapes.iter().zip(&wanted) {
         if shape != wanted {
@@ -252,7 +260,7 @@ mod tests {
                 wide.to_vec(),
                 "caches differ: rows: expected 2 heads of 4 keys in layer 0, found 2 heads of 2 keys in layer 0",
             ),
-            (deep, "caches differ: layers with a cache: expected 3, found 2"),
+            (deep, "caches differ: layers with a cache: expected 2, found 1"),
         ] {
             let error = image(whole(KvDtype::F16), 1, |_, _, _| 0.0).converted(&to, None).unwrap_err();
             assert_eq!(error.to_string(), said);

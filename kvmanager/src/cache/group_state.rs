@@ -27,11 +27,13 @@ pub(super) struct GroupState {
     pub(super) sinks_at: Vec<usize>,
     /// Heads no longer hold the same tokens.
     pub(super) per_head_rows: bool,
-    /// `KeyDiff`: which row of each head is dropped next, and steps since the last scoring.
+    /// `KeyDiff`: which row of each head is dropped next, and how many were dropped since the last scoring.
     pub(super) queues: BTreeMap<HeadId, Queue>,
     pub(super) age: usize,
     /// The step under way scores all keys again.
     pub(super) rescore: bool,
+    /// It has scored them, all heads at once.
+    pub(super) scored: bool,
 }
 
 impl GroupState {
@@ -51,6 +53,7 @@ impl GroupState {
             queues: BTreeMap::new(),
             age: 0,
             rescore: false,
+            scored: false,
         }
     }
 
@@ -104,8 +107,8 @@ impl GroupState {
     }
 
     /// Counts up to `n` rows as dropped, and returns how many there were to drop. Each head's queue decides which they are;
-    /// the queues are scored again every `update_every` steps or when one runs out. From then on a cell is a count, except
-    /// for the sinks, which come first in every head.
+    /// a scoring serves `update_every` rows, or at least one call; then the queues are scored again. From then on a cell is a
+    /// count, except for the sinks, which come first in every head.
     pub(super) fn drop_by_score(&mut self, n: usize, sinks: usize, update_every: usize) -> usize {
         self.n_evict = 0;
         if n == 0 {
@@ -124,10 +127,9 @@ impl GroupState {
         self.n_evict = n;
         self.per_head_rows = true;
         let short = self.queues.is_empty() || self.queues.values().any(|q| q.len() < n);
-        self.rescore = short || self.age >= update_every;
-        if self.rescore {
-            self.age = 0;
-        }
+        self.rescore = short || self.age.saturating_add(n) > update_every;
+        self.scored = false;
+        self.age = if self.rescore { n } else { self.age + n };
         n
     }
 

@@ -9,7 +9,7 @@ use crate::KvError;
 use crate::cells::RowMove;
 use crate::geometry::{KvForm, KvKind};
 use crate::group::Eviction;
-use crate::keydiff::{self, Queue};
+use crate::keydiff::{self, HeadKeys, Queue};
 use crate::tensor_buf::Op;
 use crate::worker::Shard;
 use genie_types::Variant;
@@ -170,6 +170,9 @@ impl KvCache {
         if n_evict == 0 || self.store.splits[at].n_tensors == 0 {
             return Ok(());
         }
+        if self.groups[group].rescore && !self.groups[group].scored && self.settings.scorer.takes_group() {
+            self.score_group(group)?;
+        }
         self.store.wait_split(at)?;
         let mode = self.store.mode.mode();
         let split = &mut self.store.splits[at];
@@ -181,7 +184,7 @@ impl KvCache {
                 for head in 0..tensor.spec.n_heads {
                     let id = (tensor.spec.layer, tensor.spec.head, head);
                     let queue = state.queues.entry(id).or_default();
-                    if state.rescore {
+                    if state.rescore && !state.scored {
                         let keys = keydiff::read_keys(tensor, bytes, mode, head, n);
                         *queue = Queue::score(self.settings.scorer.as_mut(), &id, &keys, n, &state.sinks_at);
                     }
@@ -200,6 +203,34 @@ impl KvCache {
             tensor.retract(bytes, mode, n - n_evict);
         }
         split.extent[group] = n - n_evict;
+        Ok(())
+    }
+
+    /// Scores the keys of all splits in one call, before any split has dropped rows.
+    fn score_group(&mut self, group: usize) -> Result<(), KvError> {
+        for at in 0..self.store.splits.len() {
+            self.store.wait_split(at)?;
+        }
+        let mode = self.store.mode.mode();
+        let (mut ids, mut heads) = (Vec::new(), Vec::new());
+        for split in &self.store.splits {
+            let n = split.extent[group];
+            let parts = split.shards.iter().flat_map(Shard::parts);
+            for (tensor, bytes) in parts.filter(|(t, _)| t.spec.group == group && t.spec.kind == KvKind::Key) {
+                for head in 0..tensor.spec.n_heads {
+                    let keys = keydiff::read_keys(tensor, bytes, mode, head, n);
+                    let (layer, own) = (tensor.spec.layer, tensor.spec.head);
+                    ids.push((layer, own, head));
+                    heads.push(HeadKeys { layer, head: own.unwrap_or(head), keys, scores: vec![0.0; n] });
+                }
+            }
+        }
+        self.settings.scorer.score_group(&mut heads).map_err(|why| KvError::Scorer { why })?;
+        let state = &mut self.groups[group];
+        for (id, head) in ids.into_iter().zip(&heads) {
+            state.queues.insert(id, Queue::of_scores(&head.scores, &state.sinks_at));
+        }
+        state.scored = true;
         Ok(())
     }
 

@@ -337,7 +337,6 @@ impl KvCache {
         let StepBuffers { columns, kept_columns, .. } = &self.step;
         kept_columns.iter().for_each(|&column| self.positions.advance(columns[column]));
         for group in &mut self.groups {
-            group.age = group.age.saturating_add(1);
             group.n_evict = 0;
             for (slot, column) in group.placed.drain(..) {
                 group.cells.put_one(slot, column.pos, column.seq);

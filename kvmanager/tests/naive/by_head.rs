@@ -105,11 +105,6 @@ impl ByHead {
         self.heads[0].rows.len()
     }
 
-    /// A step was kept.
-    pub fn grow_older(&mut self) {
-        self.age += 1;
-    }
-
     /// A new row. Where all are gone, another sequence may begin.
     pub fn append(&mut self, row: &Row) {
         self.owner = Some(row.seqs);
@@ -140,10 +135,11 @@ impl ByHead {
             assert!(rows.iter().all(|r| r.seqs == rows[0].seqs), "rows of several sequences are evicted");
             rows.drain(..).for_each(|row| self.push(&row));
         }
-        if self.heads[0].queue.len() < n || self.age >= self.update_every {
+        if self.heads[0].queue.len() < n || self.age + n > self.update_every {
             self.age = 0;
             self.heads.iter_mut().for_each(Head::score);
         }
+        self.age += n;
         for head in &mut self.heads {
             let gone: Vec<usize> = head.queue.drain(..n).collect();
             head.rows.retain(|part| !gone.contains(&part.id));

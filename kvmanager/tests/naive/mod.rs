@@ -205,7 +205,6 @@ impl Model {
             }
             self.next[seq] = self.next[seq].max(pos + 1);
         }
-        self.groups.iter_mut().filter_map(|g| g.scored.as_mut()).for_each(ByHead::grow_older);
         self.expire();
     }
 

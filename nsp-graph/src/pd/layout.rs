@@ -82,7 +82,7 @@ pub struct PairLayout {
 }
 
 impl PairLayout {
-    /// Rows of the past that a graph of so many rows sees.
+    /// Rows of the past that a graph of `rows` rows sees.
     pub fn past_of(&self, rows: usize) -> usize {
         self.context - rows
     }

@@ -104,6 +104,7 @@ fn check_roles(layout: &ModelLayout, name: &str) {
                     InputRole::Positions | InputRole::Distances => "position_ids".into(),
                     InputRole::CacheIndex(g) => layout.groups[*g].index.clone(),
                     InputRole::Alpha(alpha) => layout.alphas[*alpha].clone(),
+                    InputRole::Anchor(layer) => format!("anchor_buffer_{}_in", layer.0),
                     InputRole::Past(kv) => kv_name(layout, &split.kv[kv.0].tensor, "in"),
                     InputRole::Weight(weight) => layout.weights[*weight].info.name.clone(),
                     InputRole::Wire(w) => {
@@ -120,6 +121,7 @@ fn check_roles(layout: &ModelLayout, name: &str) {
                     OutputRole::New(kv) => kv_name(layout, &split.kv[kv.0].tensor, "out"),
                     OutputRole::Wire(w) => layout.wires[w.0].name.clone(),
                     OutputRole::Features => "last_hidden_states".into(),
+                    OutputRole::Anchor(layer) => format!("anchor_buffer_{}_out", layer.0),
                     OutputRole::Extra => continue,
                 };
                 assert_eq!(t.name, want, "{name}");

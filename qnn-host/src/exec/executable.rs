@@ -69,14 +69,14 @@ impl Executable {
     ) -> Result<(), ExecError> {
         let inputs: Vec<_> = inputs.iter().map(|bytes| ClientBuffer::reading(bytes)).collect();
         let outputs: Vec<_> = outputs.iter_mut().map(|bytes| ClientBuffer::writing(bytes)).collect();
-        // SAFETY: borrowed for this call, the outputs for nobody else; references never share bytes with one to write.
+        // SAFETY: borrowed for this call, the outputs for this call alone; references never share bytes with one to write.
         unsafe { self.run_at(pool, arena, &inputs, &outputs, profile) }
     }
 
     /// As [`Executable::run`], by address. To allocate nothing here, [`Arena::ensure`] [`Executable::arena_bytes`] before.
     ///
     /// # Safety
-    /// Until it returns, inputs are readable, outputs are writable and reached by nobody else; they share no bytes, except
+    /// Until it returns, inputs are readable, outputs are writable and reached by nothing else; they share no bytes, except
     /// that an output may be the buffer of its input in [`Executable::updates`].
     pub(crate) unsafe fn run_at(
         &self,
@@ -149,7 +149,7 @@ impl Executable {
     }
 }
 
-/// Pairs of input and output that may be one buffer: of the steps that go last, but for inputs that two of those read.
+/// Pairs of input and output that may be one buffer: of the steps that go last, except for inputs that two of those read.
 fn updates(net: &TypedGraph) -> Vec<(usize, usize)> {
     let last: Vec<_> = net.nodes.iter().filter(|node| !node.op.updates().is_empty()).collect();
     let reads = |node: &Node, input: usize| {

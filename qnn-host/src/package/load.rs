@@ -256,9 +256,10 @@ impl Package {
 
 impl Drop for Package {
     fn drop(&mut self) {
-        // SAFETY: started in `start`, and ended once, here.
         let code = match &self.table {
+            // SAFETY: started in `start`, and ended once, here.
             Table::V1(table) => table.terminate.map(|f| unsafe { f() }),
+            // SAFETY: as above, with the handle that `create` gave.
             Table::V2(table, handle) => table.free.map(|f| unsafe { f(*handle) }),
         };
         if let Some(code) = code.filter(|&code| code != QNN_SUCCESS) {

@@ -239,7 +239,7 @@ impl Fill for Take {
         let range = first * dtype.size_bytes()..(first + out.len()) * dtype.size_bytes();
         match self.port {
             Some(port) => {
-                // SAFETY: the call that wrote it is over, nobody else writes it, and threads have shares of their own.
+                // SAFETY: the call that wrote it is over, no other step writes it, and threads have shares of their own.
                 let bytes = unsafe { cx.output(port).part(range) };
                 decode(cx.isa, bytes, dtype, grid, out);
             }

@@ -13,15 +13,19 @@ pub(crate) mod symbol;
 pub(crate) mod update_store;
 pub(crate) mod weights;
 
-use crate::graph::ExecError;
 use crate::graph::typed::TypedGraph;
+use crate::graph::{ExecError, SharedConstants};
 use crate::ir::SourceGraph;
-use crate::prepare::PrepareOptions;
+use crate::package::Packages;
 
 /// All passes.
-pub(crate) fn compile(graph: &SourceGraph, options: &PrepareOptions) -> Result<TypedGraph, ExecError> {
-    let (fuse, shared) = (options.fuse, &*options.shared);
-    let mut net = lower::lower(graph, &options.packages)?;
+pub(crate) fn compile(
+    graph: &SourceGraph,
+    fuse: bool,
+    shared: &SharedConstants,
+    packages: &Packages,
+) -> Result<TypedGraph, ExecError> {
+    let mut net = lower::lower(graph, packages)?;
     dead::remove(&mut net);
     fold::fold(&mut net, shared)?;
     if fuse {

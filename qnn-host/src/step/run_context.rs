@@ -72,7 +72,7 @@ impl<'r> RunContext<'r> {
     /// Views a run's memory. The first `scratch_at` bytes of the arena hold values, the rest is scratch.
     ///
     /// # Safety
-    /// For `'r`, inputs are readable, and outputs are writable and reached by nobody else; they share no bytes, except that an
+    /// For `'r`, inputs are readable, and outputs are writable and reached by nothing else; they share no bytes, except that an
     /// output may be the buffer of the input it updates.
     pub(crate) unsafe fn new(
         isa: Isa,

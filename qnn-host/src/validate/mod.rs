@@ -94,7 +94,7 @@ pub(crate) fn check_op(graph: &SourceGraph, node: &Node, packages: &Packages) ->
     }
 }
 
-/// Checks a whole graph: every tensor, every node (but for those of op packages), and how they are wired.
+/// Checks a whole graph: every tensor, every node (except those of op packages), and how they are wired.
 ///
 /// # Errors
 /// The first rule it breaks.

@@ -23,7 +23,7 @@ fn providers_name_themselves() {
     assert_eq!(unsafe { CStr::from_ptr(id) }.to_str().unwrap(), qnn_host::BUILD_ID);
     // Slots that nothing fills report it.
     assert_eq!(call!(t, signalTrigger(null_mut())), 1000);
-    assert_eq!(call!(t, backendRegisterOpPackage(null_mut(), null(), null(), null())), 1000);
+    assert_eq!(call!(t, backendRegisterOpPackage(null_mut(), null(), null(), null())), 4011);
     // SAFETY: null is refused.
     assert_eq!(unsafe { qnn_host::QnnInterface_getProviders(null_mut(), null_mut()) }, 1004);
 }
@@ -35,6 +35,8 @@ fn capabilities_are_reported() {
         (QNN_PROPERTY_GROUP_CORE, 0),
         (QNN_PROPERTY_CONTEXT_SUPPORT_CONFIG_PERSISTENT_BINARY, 0),
         (QNN_PROPERTY_GRAPH_SUPPORT_ASYNC_EXECUTION, 0),
+        (QNN_PROPERTY_BACKEND_SUPPORT_OP_PACKAGE, 0),
+        (QNN_PROPERTY_GROUP_OP_PACKAGE, 0),
         (QNN_PROPERTY_GROUP_SIGNAL, 1000),
         (QNN_PROPERTY_TENSOR_SUPPORT_DYNAMIC_DIMENSIONS, 1000),
         (987_654, 2000),
@@ -261,8 +263,9 @@ fn registered_memory_is_used_in_place() {
     assert_eq!(call!(t, memRegister(context, [ion(-1)].as_ptr(), 1, &raw mut handle)), 8003);
     file.set_len(31).unwrap();
     assert_eq!(call!(t, memRegister(context, [ion(file.as_raw_fd())].as_ptr(), 1, &raw mut handle)), 8003, "too short");
-    let custom = Qnn_MemDescriptor_t { memType: QNN_MEM_TYPE_CUSTOM, ..dma };
-    assert_eq!(call!(t, memRegister(context, &raw const custom, 1, &raw mut handle)), 8005);
+    // Not the custom type: its descriptor is a pointer, and this one holds a file's number.
+    let unknown = Qnn_MemDescriptor_t { memType: 99, ..dma };
+    assert_eq!(call!(t, memRegister(context, &raw const unknown, 1, &raw mut handle)), 8005);
     // Memory goes with its context.
     client.free(context);
     assert_eq!(call!(t, memDeRegister(handles[1..].as_ptr(), 1)), 8001);

@@ -33,7 +33,8 @@ impl Scheduler {
         }
         self.had_prefill = ran.iter().any(|rows| rows.prefill);
         self.n_steps += 1;
-        self.turn += 1;
+        // Steps of prompts do not count: where rows are computed again, each turn comes to a token.
+        self.turn += usize::from(!self.had_prefill);
         let mut failed: Vec<(RequestId, ServeError)> = Vec::new();
         let model = sequences(&mut *self.model)?;
         match step::run(model, &mut self.active, &mut rows) {

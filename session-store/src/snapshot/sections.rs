@@ -13,7 +13,7 @@
 //! | 9 | dialog: random state of the sampler, text |
 //! | 10 | the bundle's name, text; may be absent, and a reader that does not know it skips it |
 //! | 11 | the LoRA adapters applied last, text, empty for none; may be absent like the name |
-//! | 12 | what `KeyDiff` drops next in group `index`; may be absent: u64 steps since the scoring, u32 reserved tokens, u32 count, then for each head layer, own head or all ones, head and count (u32 each), and as many rows (u32) |
+//! | 12 | what `KeyDiff` drops next in group `index`; may be absent: u64 rows of a head dropped since the scoring, u32 reserved tokens, u32 count, then for each head layer, own head or all ones, head and count (u32 each), and as many rows (u32) |
 //! | 13 | what the scorer has learned, bytes of its own; may be absent |
 //! | 14 | dialog: the grammar of its replies: u64 which, u32 flags (1 ended), then the tokens it has taken, u32 each; may be absent |
 

@@ -30,7 +30,7 @@ use nsp_graph::names;
 /// The form of one graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PdForm {
-    /// Both requests, in so many rows.
+    /// Both requests, in this number of rows.
     Pair(u32),
     /// A decode row alone.
     Single,

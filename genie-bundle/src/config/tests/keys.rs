@@ -234,9 +234,7 @@ fn faults(row: &KeyRow) -> Vec<String> {
         KeyEffect::Ignored(_) => warned && !acted,
         KeyEffect::Refused(_) => refused && !acted && !warned,
         // Which numbers a scaling reads is its kind's.
-        KeyEffect::InPart(_) => {
-            !warned || row.path.contains("/rope-scaling/") || row.path.ends_with("/scoring-network")
-        }
+        KeyEffect::InPart(_) => !warned || row.path.contains("/rope-scaling/"),
     };
     if !holds {
         let found = format!("acted {acted}, warned {warned}, refused {refused}");

@@ -47,6 +47,19 @@ fn what_this_build_cannot_do_is_refused_by_name() {
             "/dialog/engine/model/binary/lora/lora-version: LoRA version 1, adapters as files of weights, is not supported \
              (versions 2 and 3 are: adapters in the graphs (`alphas`) or as `bin-sections`)",
         ),
+        (
+            with(&[("/dialog/nested-generator", json!({}))]),
+            "/dialog/nested-generator: nested generators are not yet supported (which tensors of the outer generator the inner one \
+             takes, and when it runs, is not known: no bundle with one could be recorded. Run the two models as dialogs of their own)",
+        ),
+        (
+            with(&[(
+                "/dialog/perlayer-embedding",
+                json!({"version": 1, "type": "lut", "size": 8, "lut-path": "ple.bin"}),
+            )]),
+            "/dialog/perlayer-embedding: per-layer embeddings are not yet supported (the input tensors that take the rows of each \
+             layer, and their order in the table, are not known: no bundle with them could be recorded)",
+        ),
     ];
     for (document, expected) in cases {
         let err = parse(&document).expect_err(expected);

@@ -118,13 +118,14 @@ fn keydiff(network: &str, every: i64) -> Value {
 #[test]
 fn long_context_of_the_engine_arrives() {
     let c = parse(&with(&[("/dialog/engine/longcontext", keydiff("scorer.bin", 32))])).unwrap();
-    let kind = LongContextKind::KeyDiff { update_frequency: 32, anchor_alpha: Some(0.25) };
-    assert_eq!(c.engine().long_context, Some(LongContextSettings { reserved_tokens: 2, kind }));
-    // The network is not used, which is said; without a path there is nothing to say.
-    const NETWORK: &str = "/dialog/engine/longcontext/keydiff/scoring-network";
-    assert!(c.warnings().iter().any(|warning| warning.pointer == NETWORK), "{:?}", c.warnings());
+    let kind =
+        |scoring_network| LongContextKind::KeyDiff { update_frequency: 32, anchor_alpha: Some(0.25), scoring_network };
+    let found = |c: &GenieConfig| c.engine().long_context.clone();
+    let network = Some(c.base().join("scorer.bin"));
+    assert_eq!(found(&c), Some(LongContextSettings { reserved_tokens: 2, kind: kind(network) }));
+    // Without a path the program scores by itself.
     let c = parse(&with(&[("/dialog/engine/longcontext", keydiff(" ", 32))])).unwrap();
-    assert!(c.warnings().iter().all(|warning| warning.pointer != NETWORK), "{:?}", c.warnings());
+    assert_eq!(found(&c), Some(LongContextSettings { reserved_tokens: 2, kind: kind(None) }));
     assert_eq!(parse(&base()).unwrap().engine().long_context, None);
 }
 
@@ -308,4 +309,18 @@ fn two_engines_are_read_by_their_roles() {
     let bad = parse(&two(json!([engine("draft", "d.bin", 0), engine("target", "t.bin", 16)]), -1)).unwrap_err();
     let places: Vec<&str> = bad.problems().iter().map(|p| p.pointer.as_str()).collect();
     assert_eq!(places, ["/dialog/engine/0/model/positional-encoding/rope-dim", "/dialog/spd/draft-len"]);
+}
+
+#[test]
+fn the_response_format_arrives() {
+    let harmony = |block: serde_json::Value| parse(&with(&[("/dialog/harmony", block)])).unwrap().harmony();
+    let settings = |parses, wraps, as_json| Some(HarmonySettings { parses, wraps, as_json });
+    let whole = json!({"type": "gpt-oss", "tokenizer-vocab-path": "v", "chat-format": "harmony-gpt-oss",
+                       "reasoning-format": "json-formatted"});
+    assert_eq!(harmony(whole), settings(true, true, true));
+    assert_eq!(harmony(json!({"chat-format": "harmony-gpt-oss"})), settings(false, true, false));
+    assert_eq!(harmony(json!({"type": "gpt-oss", "tokenizer-vocab-path": "v"})), settings(true, false, false));
+    // As in libGenie, which was tried with these.
+    assert_eq!(harmony(json!({"reasoning-format": "json-formatted"})), None);
+    assert_eq!(harmony(json!({"type": "other", "chat-format": "none"})), None);
 }
