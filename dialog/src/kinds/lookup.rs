@@ -98,7 +98,11 @@ impl DialogKind for Lookup {
         let mut draft = Vec::new();
         if self.budget.may_draft() {
             let widest = decoding.model().widest_step().unwrap_or(usize::MAX);
-            let n = self.settings.draft_len.min(widest - 1).min(decoding.n_wanted().saturating_sub(1));
+            let n = self
+                .budget
+                .draft_len(self.settings.draft_len)
+                .min(widest - 1)
+                .min(decoding.n_wanted().saturating_sub(1));
             let history = decoding.history();
             draft = self.find(&history, n);
         }
@@ -108,7 +112,7 @@ impl DialogKind for Lookup {
             return Ok(stop);
         }
         let verified = decoding.verify(&draft)?;
-        self.budget.round(began.elapsed(), verified.n_accepted + 1);
+        self.budget.round(began.elapsed(), draft.len(), verified.n_accepted);
         Ok(verified.stop)
     }
 

@@ -80,7 +80,8 @@ impl DialogKind for Scripted {
         let mut draft = Vec::new();
         if self.budget.may_draft() {
             let widest = decoding.model().widest_step().unwrap_or(usize::MAX);
-            let n = self.script.draft_len.min(widest - 1).min(decoding.n_wanted().saturating_sub(1));
+            let n =
+                self.budget.draft_len(self.script.draft_len).min(widest - 1).min(decoding.n_wanted().saturating_sub(1));
             let n_vocab = decoding.model().vocab_size();
             draft = self.draft(decoding.n_delivered(), n, n_vocab);
         }
@@ -90,7 +91,7 @@ impl DialogKind for Scripted {
             return Ok(stop);
         }
         let verified = decoding.verify(&draft)?;
-        self.budget.round(began.elapsed(), verified.n_accepted + 1);
+        self.budget.round(began.elapsed(), draft.len(), verified.n_accepted);
         Ok(verified.stop)
     }
 

@@ -5,6 +5,9 @@
 //! begun where the credit pays for one that gives a single token, or is left and the last rounds have gained on the whole. So a reply whose drafts never hold is slower by the first
 //! credit and that share, whatever a round costs here, and one that becomes predictable is found out soon.
 //!
+//! *Length*: drafts begin short, so that trying costs little; one that holds whole makes the next one twice as long, one that does not at
+//! all half as long. What a round costs is known for each power of two of its rows.
+//!
 //! *Traps*: the step behind a round may have to bring the cache into another form; what it takes longer is the round's. A single
 //! step that another process has held up says nothing: times count as at most a multiple of the usual one.
 
@@ -16,8 +19,12 @@ const FIRST: f64 = 1.0;
 const EARNED: f64 = 0.02;
 /// Most credit; what was gained long ago is not worth more.
 const MOST: f64 = 4.0;
-/// Rounds whose cost is not known are taken to cost this much beyond a plain step.
-const UNKNOWN_LOSS: f64 = 1.0;
+/// Plain steps that rounds are taken to cost as long as none was timed.
+const UNKNOWN_COST: f64 = 1.5;
+/// Tokens of a first draft, with the token before them a step of four rows.
+const FIRST_LEN: usize = 3;
+/// Longest draft that is distinguished from longer ones.
+const LONGEST: usize = 127;
 /// A time counts as at most this many times the usual one.
 const OUTLIER: f64 = 4.0;
 /// Weight of a new time in a smoothed one.
@@ -28,8 +35,10 @@ const WEIGHT: f64 = 0.2;
 pub struct TimeBudget {
     /// Seconds of a plain step.
     plain: Option<f64>,
-    /// Plain steps that a round takes.
-    round: Option<f64>,
+    /// Plain steps that a round takes, by the power of two that its rows fit into.
+    rounds: [Option<f64>; 8],
+    /// Tokens of the next draft.
+    len: usize,
     /// Plain steps that a round saves, smoothed.
     gain: f64,
     credit: f64,
@@ -39,16 +48,28 @@ pub struct TimeBudget {
 
 impl Default for TimeBudget {
     fn default() -> Self {
-        Self { plain: None, round: None, gain: 0.0, credit: FIRST, after_other: true }
+        Self { plain: None, rounds: [None; 8], len: FIRST_LEN, gain: 0.0, credit: FIRST, after_other: true }
     }
 }
 
 impl TimeBudget {
     /// Whether the next step may be a round.
     pub fn may_draft(&self) -> bool {
-        let loss = self.round.map_or(UNKNOWN_LOSS, |round| round - 1.0);
+        let loss = self.cost_of(self.len) - 1.0;
         let gains = self.gain > 0.0 && self.credit > 0.0;
         self.plain.is_some() && (gains || self.credit >= loss.min(MOST))
+    }
+
+    /// How many tokens of at most `most` the next draft should have.
+    pub fn draft_len(&self, most: usize) -> usize {
+        self.len.min(most)
+    }
+
+    /// Plain steps that a round with such a draft takes: as it was timed, else as the next longer one, else the next shorter one.
+    fn cost_of(&self, n_drafted: usize) -> f64 {
+        let (shorter, longer) = self.rounds.split_at(class(n_drafted));
+        let known = longer.iter().flatten().next().or_else(|| shorter.iter().rev().flatten().next());
+        known.copied().unwrap_or(UNKNOWN_COST)
     }
 
     /// A plain step took so long.
@@ -67,29 +88,40 @@ impl TimeBudget {
         self.credit = (self.credit + EARNED).min(MOST);
     }
 
-    /// A round took so long and gave so many tokens.
-    pub fn round(&mut self, took: Duration, n_delivered: usize) {
+    /// A round took so long; `n_accepted` tokens of its draft held.
+    pub fn round(&mut self, took: Duration, n_drafted: usize, n_accepted: usize) {
+        self.len = match n_accepted {
+            0 => (self.len.min(n_drafted) / 2).max(1),
+            n if n >= n_drafted => (2 * n_drafted.max(self.len) + 1).min(LONGEST),
+            _ => self.len,
+        };
         self.after_other = true;
         let Some(plain) = self.plain else { return };
         let mut cost = took.as_secs_f64() / plain.max(f64::MIN_POSITIVE);
-        match self.round {
-            None => self.round = Some(cost),
+        let known = &mut self.rounds[class(n_drafted)];
+        match known {
+            None => *known = Some(cost),
             Some(round) => {
-                cost = cost.min(OUTLIER * round);
-                self.round = Some(smoothed(round, cost));
+                cost = cost.min(OUTLIER * *round);
+                *round = smoothed(*round, cost);
             }
         }
         // What one round costs is known by it alone: a second one is not paid for before that is earned.
-        let gain = n_delivered as f64 - cost;
+        let gain = (n_accepted + 1) as f64 - cost;
         self.gain += WEIGHT * (gain - self.gain);
         self.credit = (self.credit + gain).clamp(-MOST, MOST);
     }
 
     /// Another conversation: its drafts are as good as unknown. What steps take stays known.
     pub fn forget_gains(&mut self) {
-        (self.credit, self.gain) = (FIRST, 0.0);
+        (self.credit, self.gain, self.len) = (FIRST, 0.0, FIRST_LEN);
         self.after_other = true;
     }
+}
+
+/// The power of two that the rows of a draft and the token before it fit into.
+fn class(n_drafted: usize) -> usize {
+    (n_drafted.min(LONGEST) + 1).next_power_of_two().ilog2() as usize
 }
 
 fn smoothed(old: f64, new: f64) -> f64 {
@@ -108,7 +140,7 @@ mod tests {
         while n < n_tokens {
             if budget.may_draft() {
                 let given = gives(n);
-                budget.round(of(cost), given);
+                budget.round(of(cost), 7, given - 1);
                 (n, time, rounds) = (n + given, time + cost, rounds + 1);
             } else {
                 budget.plain(of(1.0));
@@ -149,12 +181,48 @@ mod tests {
     }
 
     #[test]
+    fn drafts_grow_where_they_hold_and_shrink_where_they_do_not() {
+        let ms = Duration::from_millis;
+        let mut budget = TimeBudget::default();
+        assert_eq!((budget.draft_len(7), budget.draft_len(2)), (3, 2));
+        (0..2).for_each(|_| budget.plain(ms(10)));
+        budget.round(ms(12), 3, 3);
+        assert_eq!((budget.draft_len(7), budget.draft_len(20)), (7, 7));
+        budget.round(ms(15), 7, 3);
+        assert_eq!(budget.draft_len(7), 7);
+        budget.round(ms(15), 7, 0);
+        assert_eq!(budget.draft_len(7), 3);
+        budget.round(ms(12), 3, 0);
+        assert_eq!(budget.draft_len(7), 1);
+        // What a round of two rows takes is not known: as much as one of four.
+        assert!((budget.cost_of(1) - 1.2).abs() < 1e-9 && (budget.cost_of(30) - 1.5).abs() < 1e-9, "{budget:?}");
+    }
+
+    #[test]
+    fn an_unlucky_first_draft_does_not_end_drafting() {
+        // Two short drafts in vain, then every one holds.
+        let ms = Duration::from_millis;
+        let mut budget = TimeBudget::default();
+        (0..2).for_each(|_| budget.plain(ms(10)));
+        for _ in 0..2 {
+            assert!(budget.may_draft());
+            budget.round(ms(13), budget.draft_len(7), 0);
+        }
+        assert!(budget.may_draft(), "{budget:?}");
+        for _ in 0..5 {
+            let n = budget.draft_len(7);
+            budget.round(ms(15), n, n);
+        }
+        assert!(budget.may_draft() && budget.draft_len(7) == 7);
+    }
+
+    #[test]
     fn one_step_that_was_held_up_does_not_end_drafting() {
         let ms = Duration::from_millis;
         let mut budget = TimeBudget::default();
         (0..3).for_each(|_| budget.plain(ms(10)));
-        (0..10).for_each(|_| budget.round(ms(15), 4));
-        budget.round(ms(5_000), 4);
+        (0..10).for_each(|_| budget.round(ms(15), 7, 3));
+        budget.round(ms(5_000), 7, 3);
         assert!(budget.may_draft());
         budget.plain(ms(9_000));
         budget.plain(ms(9_000));
@@ -171,7 +239,7 @@ mod tests {
         budget.plain(Duration::from_millis(10));
         assert!(budget.may_draft());
         let before = budget.clone();
-        budget.round(Duration::from_millis(90), 1);
+        budget.round(Duration::from_millis(90), 7, 0);
         assert!(!budget.may_draft());
         budget.forget_gains();
         assert_eq!((budget.plain, budget.credit), (before.plain, FIRST));
