@@ -223,6 +223,7 @@ fn engine(genie: &GenieConfig) -> EngineConfig {
     config.mmap_budget_mb = genie.backend().mmap_budget_mb;
     config.spill_fill_bytes = genie.backend().spill_fill_bytes;
     config.memory_limit_mb = if genie.backend().graph_switching { SWITCHED_MB } else { 0 };
+    config.data_alignment = genie.backend().data_alignment;
     config.retention_order = genie.backend().retention_order.clone();
     config.dump = genie.debug().map(dump);
     config
