@@ -106,7 +106,7 @@ pub use conversation::{
     StreamReply, Verified,
 };
 pub use genie_tokenizer::{Detokenizer, Tokenizer, TokenizerError};
-pub use grammar::{Grammar, GrammarError, GrammarKind};
+pub use grammar::{Grammar, GrammarError, GrammarKind, WhiteSpace};
 pub use kinds::DialogKind;
 pub use kpi::{Profile, QueryKpis};
 pub use kpi_text::{Kpi, Kpis};

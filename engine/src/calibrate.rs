@@ -88,8 +88,15 @@ impl<X: Executor> Engine<X> {
         if self.stop.is_set() {
             return Err(EngineError::Stopped { n_processed: 0, n_new: n_process });
         }
-        let run =
-            StepRun { planned: &step, tokens: &tokens, next: None, narrow_head: false, as_genie: false, tree: None };
+        let run = StepRun {
+            planned: &step,
+            tokens: &tokens,
+            next: None,
+            narrow_head: false,
+            as_genie: false,
+            tree: None,
+            batch: None,
+        };
         self.kv.set_variant(spec)?;
         self.kv.wait_all()?;
         let began = Instant::now();

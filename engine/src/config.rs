@@ -78,6 +78,8 @@ pub struct EngineConfig {
     /// HTP: bytes of one spill buffer that all binaries use in turn; 0 leaves each its own. Left out with a warning where the
     /// library refuses it, like the next two.
     pub spill_fill_bytes: u64,
+    /// Rows of the batch that the graphs must have; `None` takes what they have.
+    pub batch_size: Option<usize>,
     /// HTP: megabytes that graphs may take at a time, others are swapped out; 0 is no limit.
     pub memory_limit_mb: u64,
     /// HTP: graphs that stay longest where there is a limit.
@@ -125,6 +127,7 @@ impl EngineConfig {
             use_mmap: true,
             mmap_budget_mb: 0,
             spill_fill_bytes: 0,
+            batch_size: None,
             memory_limit_mb: 0,
             retention_order: Vec::new(),
             weight_folder: None,

@@ -112,7 +112,8 @@ impl Embedder {
         self.n_rows
     }
 
-    fn row_bytes(&self) -> usize {
+    /// Bytes of a row in the type of the graphs.
+    pub(crate) fn row_bytes(&self) -> usize {
         self.size * self.to.size_bytes()
     }
 

@@ -23,6 +23,7 @@ use crate::head::Head;
 use crate::head_weight;
 use crate::input_writer::InputWriters;
 use crate::io::{BufferRole, IoBuffers};
+use crate::lockstep::Lockstep;
 use crate::lora::Lora;
 use crate::model::no_embeddings;
 use crate::positions;
@@ -43,6 +44,8 @@ pub struct Engine<X = QnnExecutor> {
     pub(crate) graphs: Graphs<X>,
     pub(crate) kv: KvCache,
     pub(crate) sequences: Sequences,
+    /// Whose tokens the slots hold, where sequences are rows of a batch.
+    pub(crate) lockstep: Option<Lockstep>,
     pub(crate) policy: Policy,
     pub(crate) context_shift: Option<ContextShift>,
     pub(crate) scratch: Scratch,
@@ -60,6 +63,14 @@ impl<X: Executor> Engine<X> {
     ///
     /// Settings that do not fit the graphs; graphs that need what this engine cannot do.
     pub fn with_executor(layout: ModelLayout, executor: X, config: &EngineConfig) -> Result<Self, EngineError> {
+        if let Some(n) = config.batch_size.filter(|n| *n != layout.batch) {
+            let found = format!("{n}, and the graphs have {}", layout.batch);
+            return Err(EngineError::Config {
+                what: "batch-size",
+                expected: "the batch dimension of the graphs",
+                found,
+            });
+        }
         let groups = cache::groups(&layout, config)?;
         let variants = Variants::with_groups(layout.variants.iter().copied(), groups, config.context_size)?;
         let gives = |variant| layout.variant_index(variant).is_some_and(|index| layout.gives_logits[index]);
@@ -105,6 +116,7 @@ impl<X: Executor> Engine<X> {
             scratch: Scratch::with_capacity(kv.variants().ar_max()),
             kv,
             sequences: Sequences::new(limit),
+            lockstep: None,
             policy: config.policy.clone(),
             context_shift,
             vocab_size,
@@ -286,6 +298,9 @@ impl<X: Executor> TokenModel for Engine<X> {
     }
 
     fn rewind(&mut self, n_past: usize) -> Result<(), EngineError> {
+        if self.lockstep.is_some() {
+            self.check_no_batch("going back after several prompts")?;
+        }
         self.kv.rewind(SeqId(0), n_past)?;
         self.sequences.of_mut(SeqId(0)).remove(&(n_past..usize::MAX));
         self.graphs.writers.grids.truncate(n_past);
@@ -295,6 +310,7 @@ impl<X: Executor> TokenModel for Engine<X> {
     fn reset(&mut self) -> Result<(), EngineError> {
         self.kv.clear()?;
         self.sequences.clear();
+        self.lockstep = None;
         self.graphs.writers.grids.truncate(0);
         Ok(())
     }
@@ -319,6 +335,14 @@ impl<X: Executor> TokenModel for Engine<X> {
 impl<X: Executor> SequenceModel for Engine<X> {
     fn transcript_of(&self, seq: SeqId) -> Option<&Transcript> {
         Engine::transcript_of(self, seq)
+    }
+
+    fn most_sequences(&self) -> usize {
+        if self.graphs.layout.batch > 1 { self.graphs.layout.batch } else { SeqId::COUNT }
+    }
+
+    fn is_batched(&self) -> bool {
+        self.graphs.layout.batch > 1
     }
 
     fn process_batch(

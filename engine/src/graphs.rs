@@ -11,6 +11,7 @@ use crate::dump::Dump;
 use crate::head::{Head, Place};
 use crate::input_writer::{InputWriters, StepInputs};
 use crate::io::{BufferRole, IoBuffers};
+use crate::lockstep::BatchStep;
 use crate::quant::{self, QuantParams};
 use crate::{Binding, EngineError, Executor, StepLog};
 
@@ -44,6 +45,8 @@ pub(crate) struct StepRun<'a> {
     pub(crate) as_genie: bool,
     /// Which rows see which, if they do not follow each other.
     pub(crate) tree: Option<&'a Tree>,
+    /// What each row of a batch is fed, if sequences are rows.
+    pub(crate) batch: Option<&'a BatchStep>,
 }
 
 /// Says which columns of a step are kept, once all its graphs have run.
@@ -59,7 +62,7 @@ impl<X: Executor> Graphs<X> {
         rows: impl Iterator<Item = usize>,
         judge: Option<Judge<'_, X>>,
     ) -> Result<(), EngineError> {
-        let StepRun { planned, tokens, next, narrow_head, as_genie, tree } = run;
+        let StepRun { planned, tokens, next, narrow_head, as_genie, tree, batch } = run;
         tracing::trace!(step = %planned, "step");
         let variant = self.layout.variant_index(planned.variant).expect("the planner picks from the layout's variants");
         let mut step = kv.begin(planned)?;
@@ -72,7 +75,7 @@ impl<X: Executor> Graphs<X> {
         if let Some(dump) = &mut self.dump {
             dump.begin();
         }
-        self.writers.fill(&mut self.io, &step, &StepInputs { variant, planned, tokens, as_genie })?;
+        self.writers.fill(&mut self.io, &step, &StepInputs { variant, planned, tokens, as_genie, batch })?;
         self.head.ask(rows);
         let n_splits = self.layout.splits.len();
         for s in 0..n_splits {

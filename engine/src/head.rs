@@ -54,7 +54,7 @@ impl Head {
         let gathers = alone && split.kind == GraphKind::LmHead;
         let narrower = |g: usize, wide: &GraphLayout| {
             let mut narrower: Vec<_> = (split.graphs.iter().enumerate())
-                .filter(|(_, narrow)| gathers && narrow.ar < wide.ar && same_rows(wide, narrow))
+                .filter(|(_, narrow)| gathers && layout.batch == 1 && narrow.ar < wide.ar && same_rows(wide, narrow))
                 .map(|(n, narrow)| (narrow.ar.get(), narrow.cl != split.graphs[g].cl, n))
                 .collect();
             narrower.sort_unstable();

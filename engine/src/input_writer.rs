@@ -8,12 +8,14 @@ use kvmanager::{InferenceStep, KvCache, KvForm, Overflow, Step};
 use nsp_graph::{GraphLayout, InputRole, ModelInput, ModelLayout};
 
 use crate::EngineError;
+use crate::batch_input;
 use crate::buffer::elements_mut;
 use crate::config::EngineConfig;
 use crate::embed::Embedder;
 use crate::extra_rows::ExtraRows;
 use crate::grids::Grids;
 use crate::io::{BufferRole, IoBuffers};
+use crate::lockstep::BatchStep;
 use crate::mask::{Mask, MaskDtype};
 use crate::quant::QuantParams;
 use crate::rope::RopeTable;
@@ -47,6 +49,8 @@ pub(crate) struct StepInputs<'a> {
     pub(crate) tokens: &'a [TokenId],
     /// Inputs that libGenie writes wrong are written as it writes them.
     pub(crate) as_genie: bool,
+    /// The rows of a batch, if each has a sequence; otherwise the first has the step and the others are padding.
+    pub(crate) batch: Option<&'a BatchStep>,
 }
 
 /// All inputs that the engine fills.
@@ -60,6 +64,8 @@ pub(crate) struct InputWriters {
     pub(crate) extra: Option<ExtraRows>,
     /// Images among the tokens, where these have three positions.
     pub(crate) grids: Grids,
+    /// Rows of the batch that the graphs have.
+    batch: usize,
 }
 
 impl InputWriters {
@@ -88,6 +94,10 @@ impl InputWriters {
                     InputRole::Ids => Kind::Ids,
                     InputRole::Positions | InputRole::Distances if unfed => continue,
                     InputRole::Positions => Kind::Positions,
+                    InputRole::Distances if layout.batch > 1 => {
+                        let what = "distances of alibi where graphs have a batch dimension".into();
+                        return Err(EngineError::Unsupported { what, hint: "" });
+                    }
                     InputRole::Distances => Kind::Distances,
                     InputRole::CacheIndex(group) => Kind::Index(*group),
                     InputRole::Mask(group) => {
@@ -114,7 +124,14 @@ impl InputWriters {
         let by_variant = (0..layout.variants.len())
             .map(|variant| (0..writers.len()).filter(|&f| takes(variant, &writers[f])).collect())
             .collect();
-        let mut made = Self { writers, by_variant, pad_token: config.pad_token, extra: None, grids: Grids::default() };
+        let mut made = Self {
+            writers,
+            by_variant,
+            pad_token: config.pad_token,
+            extra: None,
+            grids: Grids::default(),
+            batch: layout.batch,
+        };
         if let (ModelInput::Embeds { width }, Some(n)) = (&layout.input, made.n_embeddings()) {
             made.extra = Some(ExtraRows::new(*width, n.max(layout.vocab_size)));
         }
@@ -151,6 +168,45 @@ impl InputWriters {
         })
     }
 
+    /// Writes what the rows of a batch beside the first have, and the first too where each has a sequence.
+    fn fill_batch(&mut self, io: &mut IoBuffers, step: &Step<'_>, fill: &StepInputs<'_>) -> Result<(), EngineError> {
+        let &StepInputs { variant, planned, batch, .. } = fill;
+        let size = (planned.ar(), self.batch);
+        for &f in &self.by_variant[variant] {
+            let InputWriter { buffer, kind } = &mut self.writers[f];
+            let bytes = io.buffers[*buffer].bytes_mut();
+            match kind {
+                Kind::Ids => batch_input::fill_ids(bytes, size, batch, self.pad_token),
+                Kind::Positions => batch_input::fill_positions(bytes, size, batch),
+                Kind::Mask(mask) => {
+                    let dtype = if batch.is_some() { mask.forget() } else { mask.dtype() };
+                    let width = step.mask_width(mask.group());
+                    batch_input::fill_mask(bytes, dtype, (planned, width, self.batch), batch);
+                }
+                Kind::Rope(table) => {
+                    let positions = batch.iter().flat_map(|batch| &batch.rows).flat_map(|row| &row.positions);
+                    let limit = table.n_positions();
+                    if let Some(&n_past) = positions.max().filter(|&&last| last >= limit) {
+                        return Err(Overflow::ContextExceeded { n_past, n_new: 1, limit }.into());
+                    }
+                    batch_input::fill_rope(bytes, size, batch, table);
+                }
+                Kind::Embeds(embedder) => {
+                    let row_bytes = embedder.row_bytes() * planned.ar();
+                    let first = usize::from(batch.is_none());
+                    let rows = bytes[..row_bytes * self.batch].chunks_exact_mut(row_bytes);
+                    for (b, to) in rows.enumerate().skip(first) {
+                        let tokens = batch.and_then(|batch| batch.rows.get(b)).map_or(&[][..], |row| &row.tokens);
+                        embedder.fill(to, tokens, planned.ar(), self.extra.as_ref())?;
+                    }
+                }
+                // The slots are the same for all rows.
+                Kind::Index(_) | Kind::Distances => {}
+            }
+        }
+        Ok(())
+    }
+
     /// Writes the inputs of a step.
     pub(crate) fn fill(
         &mut self,
@@ -158,10 +214,17 @@ impl InputWriters {
         step: &Step<'_>,
         fill: &StepInputs<'_>,
     ) -> Result<(), EngineError> {
-        let &StepInputs { variant, planned, tokens, as_genie } = fill;
+        let &StepInputs { variant, planned, tokens, as_genie, batch } = fill;
         let ar = planned.ar();
+        if self.batch > 1 {
+            self.fill_batch(io, step, fill)?;
+        }
         for &f in &self.by_variant[variant] {
             let InputWriter { buffer, kind } = &mut self.writers[f];
+            // What the rows of a batch have of their own is written by now.
+            if batch.is_some() && !matches!(kind, Kind::Index(_)) {
+                continue;
+            }
             let bytes = io.buffers[*buffer].bytes_mut();
             match kind {
                 Kind::Ids => {

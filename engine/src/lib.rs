@@ -56,6 +56,7 @@
 
 #![forbid(unsafe_code)]
 
+mod batch_input;
 mod buffer;
 mod cache;
 mod cache_memory;
@@ -79,6 +80,7 @@ pub mod image_encoder;
 mod input_writer;
 mod io;
 mod load;
+mod lockstep;
 pub mod lora;
 mod mask;
 pub mod model;

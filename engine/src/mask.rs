@@ -14,7 +14,7 @@ use kvmanager::{InferenceStep, KvError, Step};
 use crate::buffer::elements_mut;
 
 /// Additive value of a hidden column, as libGenie feeds it.
-const HIDDEN: f32 = -1000.0;
+pub(crate) const HIDDEN: f32 = -1000.0;
 
 /// The element type of a mask, and so the two values it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +61,22 @@ pub(crate) struct Mask {
 impl Mask {
     pub(crate) fn new(group: usize, dtype: MaskDtype) -> Self {
         Self { group, dtype, held: None }
+    }
+
+    /// The element type; what the buffer holds is no longer known.
+    pub(crate) fn forget(&mut self) -> MaskDtype {
+        self.held = None;
+        self.dtype
+    }
+
+    /// The cache group.
+    pub(crate) const fn group(&self) -> usize {
+        self.group
+    }
+
+    /// The element type.
+    pub(crate) const fn dtype(&self) -> MaskDtype {
+        self.dtype
     }
 
     /// Makes the buffer's first `AR * CL` elements the mask of a step: only the columns that change where every token sees

@@ -200,6 +200,16 @@ pub trait SequenceModel: TokenModel {
     /// The tokens of a sequence; `None` for a number that the model has no sequence for.
     fn transcript_of(&self, seq: SeqId) -> Option<&Transcript>;
 
+    /// How many sequences it can hold at once.
+    fn most_sequences(&self) -> usize {
+        SeqId::COUNT
+    }
+
+    /// Whether sequences are rows of a batch dimension of the graphs, so that they run in lockstep.
+    fn is_batched(&self) -> bool {
+        false
+    }
+
     /// Processes new tokens of several sequences, prefill and decode mixed, and hands out the logits of each one's last, by
     /// its place in `inputs`.
     ///

@@ -70,6 +70,11 @@ impl RopeTable {
         &self.rows
     }
 
+    /// Bytes of a row.
+    pub(crate) const fn row_bytes(&self) -> usize {
+        self.row_bytes
+    }
+
     /// Positions in the table.
     pub(crate) fn n_positions(&self) -> usize {
         self.rows.len() / self.row_bytes

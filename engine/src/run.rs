@@ -110,6 +110,7 @@ impl<X: Executor> Engine<X> {
             narrow_head: self.narrow_head(),
             as_genie: self.as_genie(),
             tree: None,
+            batch: None,
         };
         let done = self.graphs.run_step(&mut self.kv, run, 0..found, Some(&mut select));
         done.map_err(|e| self.rollback(&before, e))?;
@@ -175,6 +176,9 @@ impl<X: Executor> Engine<X> {
         request: LogitsRequest,
         each: OnLogits<'_>,
     ) -> Result<(), EngineError> {
+        if self.is_lockstep(inputs) {
+            return self.run_lockstep(inputs, request, each);
+        }
         inputs.iter().try_for_each(|input| self.check_tokens(input.tokens))?;
         let mut plan = std::mem::take(&mut self.scratch.plan);
         let planned = match inputs {
@@ -255,7 +259,7 @@ impl<X: Executor> Engine<X> {
             let Scratch { tokens, wanted, .. } = &self.scratch;
             let next = steps.get(i + 1).map(|next| next.variant);
             let (narrow_head, as_genie) = (self.narrow_head(), self.as_genie());
-            let run = StepRun { planned, tokens, next, narrow_head, as_genie, tree: None };
+            let run = StepRun { planned, tokens, next, narrow_head, as_genie, tree: None, batch: None };
             self.graphs.run_step(&mut self.kv, run, wanted.iter().map(|row| row.column), None)?;
             for &Wanted { column, input, place, position } in &self.scratch.wanted {
                 self.graphs.read_logits(column, position)?;

@@ -55,6 +55,9 @@ impl<X: Executor> Engine<X> {
     pub fn snapshot(&mut self) -> Result<Snapshot, EngineError> {
         // Their positions are not in a saved dialog.
         self.check_no_grids("saving")?;
+        if self.lockstep.is_some() {
+            self.check_no_batch("saving several prompts")?;
+        }
         let model = self.model_hash()?;
         let image = self.kv.export()?;
         let sequences = self.sequences.all().iter().enumerate().filter(|(_, transcript)| !transcript.is_empty());
@@ -105,6 +108,7 @@ impl<X: Executor> Engine<X> {
             transcripts.iter().flat_map(Transcript::tokens).for_each(|token| rows.leave_out(*token));
         }
         self.sequences.replace(transcripts);
+        self.lockstep = None;
         Ok(())
     }
 }

@@ -66,6 +66,13 @@ impl<X: Executor> Engine<X> {
     ///
     /// [`EngineError::Kv`] where the cache cannot; as for all operations below.
     pub fn remove(&mut self, seq: SeqId, range: Range<usize>) -> Result<usize, EngineError> {
+        if self.lockstep.is_some() {
+            let first = range.start.min(self.sequences.of(seq).len());
+            if range.end < self.sequences.of(seq).len() {
+                self.check_no_batch("taking tokens out of the middle")?;
+            }
+            return Ok(self.cut_row(seq, first));
+        }
         let freed = self.kv.remove(seq, range.clone())?;
         self.sequences.of_mut(seq).remove(&range);
         Ok(freed)
@@ -77,6 +84,7 @@ impl<X: Executor> Engine<X> {
     ///
     /// [`EngineError::Kv`].
     pub fn keep(&mut self, seq: SeqId) -> Result<(), EngineError> {
+        self.check_no_batch("keeping one of several sequences")?;
         self.kv.keep(seq)?;
         if seq != SeqId(0) {
             self.graphs.writers.grids.truncate(0);
@@ -92,6 +100,7 @@ impl<X: Executor> Engine<X> {
     /// [`EngineError::Kv`].
     pub fn share(&mut self, src: SeqId, dst: SeqId, range: Range<usize>) -> Result<(), EngineError> {
         self.check_no_grids("sharing tokens")?;
+        self.check_no_batch("sharing tokens")?;
         self.kv.share(src, dst, range.clone())?;
         self.sequences.share(src, dst, &range);
         Ok(())
@@ -104,6 +113,7 @@ impl<X: Executor> Engine<X> {
     ///
     /// [`EngineError::Kv`].
     pub fn merge(&mut self, from: &[SeqId], dst: SeqId) -> Result<(), EngineError> {
+        self.check_no_batch("merging sequences")?;
         for &src in from.iter().filter(|src| **src != dst) {
             self.kv.share(src, dst, 0..usize::MAX)?;
             self.sequences.share(src, dst, &(0..usize::MAX));
@@ -121,6 +131,7 @@ impl<X: Executor> Engine<X> {
     /// [`EngineError::Kv`], also when there are too few free rows.
     pub fn copy(&mut self, src: SeqId, dst: SeqId, range: Range<usize>) -> Result<(), EngineError> {
         self.check_no_grids("copying tokens")?;
+        self.check_no_batch("copying tokens")?;
         self.kv.copy(src, dst, range.clone())?;
         self.sequences.share(src, dst, &range);
         Ok(())
@@ -134,6 +145,7 @@ impl<X: Executor> Engine<X> {
     /// [`EngineError::Kv`], also for a model without rotary inputs.
     pub fn shift(&mut self, seq: SeqId, range: Range<usize>, delta: isize) -> Result<(), EngineError> {
         self.check_no_grids("moving tokens")?;
+        self.check_no_batch("moving tokens")?;
         self.kv.shift(seq, range.clone(), delta)?;
         self.sequences.of_mut(seq).map(&range, |pos| pos.checked_add_signed(delta));
         Ok(())
@@ -146,6 +158,7 @@ impl<X: Executor> Engine<X> {
     /// [`EngineError::Kv`], also for a division by 0.
     pub fn divide(&mut self, seq: SeqId, range: Range<usize>, by: usize) -> Result<(), EngineError> {
         self.check_no_grids("dividing positions")?;
+        self.check_no_batch("dividing positions")?;
         self.kv.divide(seq, range.clone(), by)?;
         self.sequences.of_mut(seq).map(&range, |pos| pos.checked_div(by));
         Ok(())
@@ -159,6 +172,7 @@ impl<X: Executor> Engine<X> {
     /// [`EngineError::Kv`], also when there are not that many.
     pub fn shift_out(&mut self, seq: SeqId, sinks: usize, n: usize) -> Result<usize, EngineError> {
         self.check_no_grids("dropping tokens")?;
+        self.check_no_batch("dropping tokens")?;
         let n_past = self.kv.shift_out(seq, sinks, n)?;
         let transcript = self.sequences.of_mut(seq);
         transcript.remove(&(sinks..sinks + n));

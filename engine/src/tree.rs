@@ -94,6 +94,7 @@ impl<X: Executor> Engine<X> {
             narrow_head: self.narrow_head(),
             as_genie: self.as_genie(),
             tree: Some(&tree),
+            batch: None,
         };
         let done = self.graphs.run_step(&mut self.kv, run, wanted.iter().copied(), Some(&mut select));
         done.map_err(|e| self.rollback(&before, e))?;

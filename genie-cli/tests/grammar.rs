@@ -89,3 +89,41 @@ fn faults_are_reported_with_place_and_code() {
         }
     );
 }
+
+/// The demo model knows no JSON: where any white space is allowed it goes on with that. By default it cannot.
+#[test]
+fn white_space_does_not_fill_a_document() {
+    let cache = tempfile::tempdir().unwrap();
+    let schema = r#"{"type":"object","properties":{"name":{"type":"string","maxLength":8},"tags":{"type":"array",
+        "items":{"enum":["x","y"]},"maxItems":3},"n":{"type":"integer","minimum":0,"maximum":99}},
+        "required":["name","tags","n"],"additionalProperties":false}"#;
+    let reply = |flags: &[&str]| {
+        let words = ["-p", "ROMEO:", "-j", schema, "--json", "-n", "250", "--temp", "1", "--top-p", "1", "--seed"];
+        (1..5)
+            .map(|seed| {
+                let output = run(cache.path(), &[&words[..], &[&seed.to_string()], flags].concat());
+                assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+                let record: Value = serde_json::from_slice(&output.stdout).unwrap();
+                (record["text"].as_str().unwrap().to_owned(), record["stop"].as_str().unwrap().to_owned())
+            })
+            .collect::<Vec<_>>()
+    };
+    for flags in [&[][..], &["--json-white-space", "short"], &["--json-white-space", "none"]] {
+        for (text, stop) in reply(flags) {
+            let document: Value = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{flags:?}: {e}: {text}"));
+            assert!(document["n"].as_u64() < Some(100) && stop != "max-num-tokens", "{text}");
+            if flags.contains(&"none") {
+                let tight =
+                    text.starts_with("{\"name\":\"") && text.contains("\",\"tags\":[") && text.contains("],\"n\":");
+                assert!(tight, "no white space outside of strings: {text}");
+            } else {
+                assert!(!text.contains("  \n") && !text.contains("\n\n"), "{text:?}");
+            }
+        }
+    }
+    // As libGenie allows it: some replies are white space to the end.
+    let any = [reply(&["--json-white-space", "any"]), reply(&["--policy", "genie"])].concat();
+    assert!(any.iter().any(|(text, _)| text.contains("\n\n") || text.contains("  ")), "{any:?}");
+    let output = run(cache.path(), &["-p", "x", "--json-white-space", "any"]);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+}

@@ -297,3 +297,34 @@ fn adapters_need_names_of_their_own() {
         assert!(refused(&output).contains(expected), "{}", stderr(&output));
     }
 }
+
+#[test]
+fn perplexity_and_verify_are_those_of_the_model_with_its_adapters() {
+    let place = Place::new();
+    place.bundle();
+    place.compile("merged_poet", &["--lora-merge", &place.path("poet")]);
+    place.compile("plain", &[]);
+    std::fs::write(place.at("text.txt"), "the sea is deep and the sky is wide; who sails it sees no end. ".repeat(4))
+        .unwrap();
+    let perplexity = |bundle: &str, flags: &[&str]| {
+        let (text, bundle) = (place.path("text.txt"), place.path(bundle));
+        let args = ["perplexity", &text, "-c", &bundle, "--window", "48", "--json"];
+        let output = place.done(&[&args[..], flags].concat());
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()["nats-per-token"].as_f64().unwrap()
+    };
+    let near = |a: f64, b: f64| (a - b).abs() < 1e-4 * b.abs();
+    let (plain, poet) = (perplexity("plain", &[]), perplexity("merged_poet", &[]));
+    assert!((plain - poet).abs() > 0.01, "the adapter changes something: {plain}, {poet}");
+    assert!(near(perplexity("bundle", &["--lora", "poet"]), poet));
+    assert!(near(perplexity("bundle", &[]), plain));
+    assert!(near(perplexity("bundle", &["--lora", "poet:0"]), plain));
+    let bundle = place.path("bundle");
+    let verified = place.done(&["verify", &bundle, "-n", "5", "--lengths", "3,9", "--lora", "poet:0.5", "--json"]);
+    let lines: Vec<Value> =
+        String::from_utf8(verified.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(lines.len() == 2 && lines.iter().all(|line| line["ok"] == true), "{lines:?}");
+    for command in [["perplexity", "text.txt", "-c", &bundle], ["verify", &bundle, "-n", "2"]] {
+        let output = place.genie(&[&command[..], &["--lora", "painter"]].concat());
+        assert!(refused(&output).contains("no LoRA adapter `painter`"), "{}", stderr(&output));
+    }
+}

@@ -10,7 +10,8 @@ use crate::{Grammar, GrammarError, GrammarKind, Vocabulary};
 /// Characters of the text so far that an error shows.
 const SHOWN: usize = 40;
 
-/// The state of a grammar: the tokens that it has taken since its start.
+/// The state of a grammar: the tokens that it has taken since its start. A clone goes its own way from there.
+#[derive(Clone)]
 pub struct Constraint {
     grammar: Grammar,
     vocabulary: Vocabulary,

@@ -1,16 +1,14 @@
-//! JSON schemas: read, and given the white space that libGenie allows.
+//! JSON schemas: read, and told how much white space may stand in a document.
 
 use llguidance::api::TopLevelGrammar;
 use serde_json::{Value, json};
 
-use crate::{GrammarError, GrammarKind};
+use crate::{GrammarError, GrammarKind, WhiteSpace};
 
-/// Between two parts of a document any number of these, as in xgrammar.
-const WHITE_SPACE: &str = r"[ \n\t]+";
 /// The key by which llguidance takes options within a schema.
 const OPTIONS: &str = "x-guidance";
 
-pub(crate) fn lower(text: &str) -> Result<TopLevelGrammar, GrammarError> {
+pub(crate) fn lower(text: &str, white_space: WhiteSpace) -> Result<TopLevelGrammar, GrammarError> {
     let schema: Value = serde_json::from_str(text).map_err(|e| GrammarError::Malformed {
         kind: GrammarKind::JsonSchema,
         line: e.line().max(1),
@@ -28,7 +26,11 @@ pub(crate) fn lower(text: &str) -> Result<TopLevelGrammar, GrammarError> {
             });
         }
     };
-    schema.entry(OPTIONS).or_insert_with(|| json!({ "whitespace_pattern": WHITE_SPACE }));
+    // A schema with options of its own knows better.
+    schema.entry(OPTIONS).or_insert_with(|| match white_space.pattern() {
+        Some(pattern) => json!({ "whitespace_pattern": pattern }),
+        None => json!({ "whitespace_flexible": false }),
+    });
     Ok(TopLevelGrammar::from_json_schema(Value::Object(schema)))
 }
 

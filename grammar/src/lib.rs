@@ -27,6 +27,7 @@
 //! | type | what |
 //! |---|---|
 //! | [`Grammar`], [`GrammarKind`] | a grammar's text, checked: JSON schema, regex, EBNF, Lark |
+//! | [`WhiteSpace`] | how much of it a JSON document may have |
 //! | [`Vocabulary`] | the bytes of a model's tokens |
 //! | [`Constraint`] | a grammar in a reply: masks, takes tokens, goes back, says what is certain |
 //! | [`Progress`] | how far a grammar has come, for saved dialogs |
@@ -50,9 +51,11 @@ mod lark;
 mod regex;
 mod source;
 mod vocabulary;
+mod white_space;
 
 pub use constraint::{Allowed, Constraint, Progress};
 pub use error::GrammarError;
 pub use kind::GrammarKind;
 pub use source::Grammar;
 pub use vocabulary::Vocabulary;
+pub use white_space::WhiteSpace;

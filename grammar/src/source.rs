@@ -8,7 +8,7 @@ use std::sync::Arc;
 use llguidance::api::TopLevelGrammar;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::{GrammarError, GrammarKind, ebnf, json_schema, lark, regex};
+use crate::{GrammarError, GrammarKind, WhiteSpace, ebnf, json_schema, lark, regex};
 
 /// Most bytes of a grammar's file.
 const LIMIT: u64 = 4 << 20;
@@ -20,6 +20,9 @@ pub struct Grammar(Arc<Inner>);
 struct Inner {
     kind: GrammarKind,
     text: String,
+    white_space: WhiteSpace,
+    /// The white space was asked for, not taken by default.
+    chosen: bool,
     lowered: TopLevelGrammar,
 }
 
@@ -31,7 +34,8 @@ impl std::fmt::Debug for Grammar {
 
 impl PartialEq for Grammar {
     fn eq(&self, other: &Self) -> bool {
-        (self.kind(), self.text()) == (other.kind(), other.text())
+        let what = |it: &Self| (it.kind(), it.0.white_space, it.0.chosen);
+        what(self) == what(other) && self.text() == other.text()
     }
 }
 
@@ -44,14 +48,38 @@ impl Grammar {
     /// [`GrammarError::Malformed`] with line and column; [`GrammarError::Unusable`] for what is well written but cannot be
     /// followed.
     pub fn new(kind: GrammarKind, text: &str) -> Result<Self, GrammarError> {
+        Self::of_parts(kind, text, WhiteSpace::default(), false)
+    }
+
+    /// The same with that white space between the parts of a JSON document; of no effect for other languages, and for a schema
+    /// that has `x-guidance`.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn with_white_space(&self, white_space: WhiteSpace) -> Result<Self, GrammarError> {
+        Self::of_parts(self.kind(), self.text(), white_space, true)
+    }
+
+    /// As [`with_white_space`](Self::with_white_space), unless it was asked for already.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn with_default_white_space(&self, white_space: WhiteSpace) -> Result<Self, GrammarError> {
+        match self.0.chosen || self.0.white_space == white_space {
+            true => Ok(self.clone()),
+            false => Self::of_parts(self.kind(), self.text(), white_space, false),
+        }
+    }
+
+    fn of_parts(kind: GrammarKind, text: &str, white_space: WhiteSpace, chosen: bool) -> Result<Self, GrammarError> {
         let lowered = match kind {
-            GrammarKind::JsonSchema => json_schema::lower(text)?,
+            GrammarKind::JsonSchema => json_schema::lower(text, white_space)?,
             GrammarKind::Regex => TopLevelGrammar::from_lark(regex::to_lark(text)?),
             GrammarKind::Ebnf => TopLevelGrammar::from_lark(ebnf::to_lark(text)?),
             GrammarKind::Lark => TopLevelGrammar::from_lark(text.to_owned()),
         };
         lark::check(kind, &lowered)?;
-        Ok(Self(Arc::new(Inner { kind, text: text.to_owned(), lowered })))
+        Ok(Self(Arc::new(Inner { kind, text: text.to_owned(), white_space, chosen, lowered })))
     }
 
     /// Reads a grammar from a file.

@@ -18,6 +18,20 @@ pub struct BinaryGraphs {
     pub graphs: Vec<GraphInfo>,
 }
 
+/// Rows of a batch, the same in all graphs.
+fn common_batch(drafts: &[Draft<'_>]) -> Result<usize, LayoutError> {
+    let Some(first) = drafts.first() else { return Ok(1) };
+    match drafts.iter().find(|draft| draft.batch != first.batch) {
+        None => Ok(first.batch),
+        Some(other) => Err(LayoutError::BatchDiffers {
+            at: other.at(),
+            expected: first.batch,
+            found: other.batch,
+            other: first.info.name.as_str().into(),
+        }),
+    }
+}
+
 /// A cache group as the configuration names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupOptions {
@@ -67,6 +81,7 @@ pub fn analyze(binaries: &[BinaryGraphs], options: &Options) -> Result<ModelLayo
     if drafts.is_empty() {
         return Err(no_graphs(binaries));
     }
+    let batch = common_batch(&drafts)?;
     let splits = order::into_splits(drafts)?;
     check_ends(&splits)?;
     splits.iter().try_for_each(|split| order::check_split(split))?;
@@ -110,6 +125,7 @@ pub fn analyze(binaries: &[BinaryGraphs], options: &Options) -> Result<ModelLayo
         weights,
         input: embeds.map_or(ModelInput::Ids, |width| ModelInput::Embeds { width }),
         vocab_size,
+        batch,
         rope_tables,
         alphas,
         native_kv,

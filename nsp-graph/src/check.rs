@@ -78,11 +78,10 @@ pub(crate) fn tensors(draft: &Draft<'_>, groups: &[GroupNames]) -> Result<(), La
                 dtype(draft, t, FLOAT_OR_FIXED, "float16, float32, ufixed8, ufixed16, sfixed8 or sfixed16")?;
             }
             InTag::Index(_) => {
-                // A number, or one for each row.
-                if t.dims.last() == Some(&1) {
-                    shape(draft, t, &[Some(1)], "")?;
-                } else {
-                    shape(draft, t, &[Some(ar)], "AR, or 1")?;
+                // A number, or one for each row; the same for all of a batch.
+                let (n, words) = if t.dims.last() == Some(&1) { (1, "") } else { (ar, "AR, or 1") };
+                if t.n_elems() != n || t.dims.last() != Some(&n) {
+                    shape(&Draft { batch: 1, ..draft.clone() }, t, &[Some(n)], words)?;
                 }
                 dtype(draft, t, &[Dtype::I32, Dtype::U32], "int32")?;
             }
@@ -108,19 +107,25 @@ const FLOAT_OR_FIXED: &[Dtype] =
     &[Dtype::F16, Dtype::F32, Dtype::UFixed8, Dtype::UFixed16, Dtype::SFixed8, Dtype::SFixed16];
 const MASK: &[Dtype] = &[Dtype::F16, Dtype::F32, Dtype::UFixed8, Dtype::UFixed16, Dtype::U8, Dtype::U16];
 
-/// The last extents must be as wanted (any if `None`), all before them 1.
+/// The last extents must be as wanted (any if `None`), all before them 1, except that the outermost is the batch.
 fn shape(draft: &Draft<'_>, t: &TensorInfo, want: &[Option<usize>], words: &str) -> Result<(), LayoutError> {
     let lead = t.dims.len().checked_sub(want.len());
     let ok = lead.is_some_and(|lead| {
         let (front, back) = t.dims.split_at(lead);
-        front.iter().all(|&n| n == 1) && back.iter().zip(want).all(|(&n, w)| n > 0 && w.is_none_or(|w| w == n))
+        is_batch(front, draft.batch) && back.iter().zip(want).all(|(&n, w)| n > 0 && w.is_none_or(|w| w == n))
     });
     if ok {
         return Ok(());
     }
     let extents: Vec<String> = want.iter().map(|w| w.map_or("any".into(), |n| n.to_string())).collect();
     let what = if words.is_empty() { String::new() } else { format!(" ({words})") };
-    Err(draft.shape_error(t, format!("[1, {}]{what}, with or without more leading 1s", extents.join(", "))))
+    let lead = draft.batch;
+    Err(draft.shape_error(t, format!("[{lead}, {}]{what}, with or without more leading 1s", extents.join(", "))))
+}
+
+/// Whether leading extents are those of a batch: one of them is its size, the others are 1.
+fn is_batch(front: &[usize], batch: usize) -> bool {
+    front.iter().product::<usize>() == batch && front.iter().all(|&n| n == 1 || n == batch)
 }
 
 fn dtype(draft: &Draft<'_>, t: &TensorInfo, allowed: &[Dtype], expected: &'static str) -> Result<(), LayoutError> {

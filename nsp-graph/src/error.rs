@@ -132,6 +132,10 @@ pub enum LayoutError {
     #[error("{at}: tensor `{tensor}` is in {found} form, while cache group `{prefix}` is in {expected} form elsewhere")]
     MixedForms { at: GraphAt, tensor: Box<str>, prefix: Box<str>, expected: Box<str>, found: Box<str> },
 
+    /// Graphs of one model compute batches of different sizes.
+    #[error("{at} has a batch of {found}, but `{other}` one of {expected}")]
+    BatchDiffers { at: GraphAt, expected: usize, found: usize, other: Box<str> },
+
     /// Past and new rows are encoded differently, so that copying would change the numbers.
     #[error(
         "{at}: `{input}` is {expected} but `{output}` is {found}; rows are copied from one to the other, so both must be the same"

@@ -65,7 +65,7 @@ fn outputs<'a>(draft: &Draft<'a>) -> Result<Vec<Found<'a>>, LayoutError> {
         let OutTag::Kv(group, name) = tag else { continue };
         let geometry = Geometry::of(draft, info, name.kind)?;
         if geometry.seq != draft.ar.get() {
-            return Err(draft.shape_error(info, extents(name.kind, &format!("AR = {}", draft.ar))));
+            return Err(draft.shape_error(info, extents(draft, name.kind, &format!("AR = {}", draft.ar))));
         }
         let (dtype, scale, offset) = encoding(draft, info)?;
         let tensor = KvTensor {
@@ -232,12 +232,21 @@ struct Geometry {
 impl Geometry {
     /// Heads first (with a 1 before or after them, or alone), then the two extents of [`KvKind`].
     fn of(draft: &Draft<'_>, t: &TensorInfo, kind: KvKind) -> Result<Self, LayoutError> {
-        let wrong = || draft.shape_error(t, extents(kind, "seq"));
+        let wrong = || draft.shape_error(t, extents(draft, kind, "seq"));
         let n = t.dims.len();
-        if !(3..=4).contains(&n) || t.dims.contains(&0) || t.dims[..n - 2].iter().filter(|&&d| d != 1).count() > 1 {
+        if !(3..=4).contains(&n) || t.dims.contains(&0) {
             return Err(wrong());
         }
-        let n_heads = t.dims[..n - 2].iter().product();
+        let lead = &t.dims[..n - 2];
+        // With a batch, that and the heads, in either order: each line of rows is one head of one row of the batch.
+        let fits = match draft.batch {
+            1 => lead.iter().filter(|&&d| d != 1).count() <= 1,
+            batch => lead.contains(&batch) && n == 4,
+        };
+        if !fits {
+            return Err(wrong());
+        }
+        let n_heads = lead.iter().product();
         let (seq, head_dim) = match kind {
             KvKind::Key => (t.dims[n - 1], t.dims[n - 2]),
             KvKind::Value => (t.dims[n - 2], t.dims[n - 1]),
@@ -247,10 +256,14 @@ impl Geometry {
 }
 
 /// The shape that a cache tensor must have, for messages.
-fn extents(kind: KvKind, seq: &str) -> String {
+fn extents(draft: &Draft<'_>, kind: KvKind, seq: &str) -> String {
+    let lead = match draft.batch {
+        1 => "heads, 1".to_owned(),
+        batch => format!("{batch}, heads"),
+    };
     match kind {
-        KvKind::Key => format!("[heads, 1, head_dim, {seq}]"),
-        KvKind::Value => format!("[heads, 1, {seq}, head_dim]"),
+        KvKind::Key => format!("[{lead}, head_dim, {seq}]"),
+        KvKind::Value => format!("[{lead}, {seq}, head_dim]"),
     }
 }
 

@@ -287,6 +287,9 @@ pub struct ModelLayout {
     pub input: ModelInput,
     /// Width of the logits.
     pub vocab_size: usize,
+    /// Rows of the batch that every step computes in lockstep, each with a cache of its own; 1 for most models. Cache tensors
+    /// have as many times the heads.
+    pub batch: usize,
     /// Rotary tables; the one without a prefix first. Empty for models without rotary inputs.
     pub rope_tables: Vec<RopeTable>,
     /// Names of the inputs that hold strengths of LoRA adapters, in order.

@@ -55,6 +55,8 @@ pub(crate) struct Draft<'a> {
     pub(crate) kind: GraphKind,
     pub(crate) ar: Ar,
     pub(crate) cl: Option<Cl>,
+    /// Rows of the batch: 1 where no tensor has such a dimension.
+    pub(crate) batch: usize,
     pub(crate) carries_cl: bool,
     pub(crate) note: Option<Note>,
 }
@@ -157,6 +159,7 @@ pub(crate) fn read<'a>(
         kind: GraphKind::Default,
         ar: Ar::new(1).expect("1 is not 0"),
         cl: None,
+        batch: 1,
         carries_cl: false,
         note: None,
     };
@@ -167,6 +170,7 @@ pub(crate) fn read<'a>(
     }
     draft.ar = ar(&draft)?;
     draft.cl = cl(&draft, groups)?;
+    draft.batch = batch(&draft);
     for (tag, t) in draft.inputs.iter_mut().zip(&info.inputs) {
         // One position a row, or one distance a row and column.
         if *tag == InTag::Positions && t.dims.len() > 2 && t.n_elems() != draft.ar.get() {
@@ -217,6 +221,21 @@ fn kind(draft: &Draft<'_>) -> Result<GraphKind, LayoutError> {
 fn from_end(draft: &Draft<'_>, t: &TensorInfo, back: usize, expected: &str) -> Result<usize, LayoutError> {
     let found = t.dims.len().checked_sub(back).map(|i| t.dims[i]);
     found.filter(|&n| n > 0 && u32::try_from(n).is_ok()).ok_or_else(|| draft.shape_error(t, expected))
+}
+
+/// The outermost extent of the first tensor that has one row for each token and room for a batch before it.
+fn batch(draft: &Draft<'_>) -> usize {
+    let inputs = draft.tagged_inputs().filter_map(|(tag, t)| {
+        let rank = match tag {
+            InTag::Ids | InTag::Positions => 2,
+            InTag::Embeds => 3,
+            InTag::Mask(_) | InTag::Cos(_) | InTag::Sin(_) => 4,
+            _ => return None,
+        };
+        (t.dims.len() == rank).then(|| t.dims[0])
+    });
+    let logits = draft.tagged_outputs().filter(|(tag, t)| *tag == OutTag::Logits && t.dims.len() == 3);
+    inputs.chain(logits.map(|(_, t)| t.dims[0])).find(|&n| n > 0).unwrap_or(1)
 }
 
 fn ar(draft: &Draft<'_>) -> Result<Ar, LayoutError> {

@@ -76,10 +76,10 @@ pub use chat_template;
 #[cfg(feature = "compile")]
 pub use compile::{Compiled, Proof, compile, prove};
 pub use conversation::{Conversation, MESSAGES_FILE, read_messages, remove_messages, write_messages};
-pub use dialog::kinds::LookupSettings;
+pub use dialog::kinds::{LookupSettings, Script};
 pub use dialog::{
     DialogError, Grammar, GrammarError, GrammarKind, QueryKpis, Reply, RestoreNote, RestoreReport, SamplerCallback,
-    SamplerSettings, SaveFormat, SaveReport, SentenceCode, StopReason, StreamReply,
+    SamplerSettings, SaveFormat, SaveReport, SentenceCode, StopReason, StreamReply, WhiteSpace,
 };
 pub use encoder::{Encoder, TextEmbedding};
 pub use engine::{

@@ -2,9 +2,9 @@
 
 use std::str::FromStr;
 
-use engine::LoraSwitch;
+use engine::{LoraModel, LoraSwitch};
 
-use crate::{Error, Session};
+use crate::{Error, Model, Session};
 
 /// The engine that a session has.
 const ROLE: &str = "primary";
@@ -47,6 +47,22 @@ impl FromStr for Lora {
     }
 }
 
+impl Model {
+    /// As [`Session::apply_lora`], for measurements: [`perplexity`](Self::perplexity) and [`verify`](Self::verify) are then those of the model
+    /// with these adapters.
+    ///
+    /// # Errors
+    /// As [`Session::apply_lora`].
+    pub fn apply_lora(&mut self, adapters: &[Lora]) -> Result<LoraSwitch, Error> {
+        self.engine_mut().apply_lora(&wanted(adapters)).map_err(|error| Error::Dialog(error.into()))
+    }
+}
+
+/// Names and strengths as the engine takes them.
+fn wanted(adapters: &[Lora]) -> Vec<(&str, Option<f32>)> {
+    adapters.iter().map(|lora| (lora.name.as_str(), lora.strength)).collect()
+}
+
 impl Session {
     /// Applies these adapters and no others from the next token on; an empty list is the model without adapters. Nothing is compiled,
     /// and the conversation stays: tokens processed so far keep what the adapters before made of them ([`LoraSwitch::n_kept`]),
@@ -66,8 +82,7 @@ impl Session {
     /// # Errors
     /// Names that the bundle does not have, strengths that are no numbers, adapters that cannot be applied at once.
     pub fn apply_lora(&mut self, adapters: &[Lora]) -> Result<LoraSwitch, Error> {
-        let wanted: Vec<_> = adapters.iter().map(|lora| (lora.name.as_str(), lora.strength)).collect();
-        self.dialog_mut().apply_loras(ROLE, &wanted).map_err(Error::Dialog)
+        self.dialog_mut().apply_loras(ROLE, &wanted(adapters)).map_err(Error::Dialog)
     }
 
     /// Sets a strength by the name of the graphs' input, as Genie's configs name it. It acts while an adapter that has it is

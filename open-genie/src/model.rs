@@ -266,6 +266,10 @@ impl Model {
         }
         if as_genie {
             dialog.set_sampler(dialog.sampler().settings().clone().with_rules(SamplerRules::Genie));
+            // What it allows depends on the rules.
+            if let Some(grammar) = dialog.grammar().cloned() {
+                dialog.set_grammar(Some(&grammar)).map_err(Error::Dialog)?;
+            }
         }
         dialog.set_sampler_callback(self.sampler_callback);
         if self.grammar.is_some() {

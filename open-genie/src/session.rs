@@ -16,6 +16,7 @@ use kvmanager::Admission;
 use crate::backend::ActiveBackend;
 use crate::model::{Bundle, Model};
 use crate::options::Options;
+use crate::speculation::Speculation;
 use crate::weights::WeightCheck;
 use crate::{Error, Template};
 
@@ -267,6 +268,19 @@ impl Session {
     pub fn set_streams(&mut self, n: usize, p_threshold: f32) -> Result<(), Error> {
         let kind = dialog::kinds::MultiStream::new(n, p_threshold).map_err(Error::Dialog)?;
         self.dialog.set_kind(Box::new(kind)).map_err(Error::Dialog)
+    }
+
+    /// Speeds replies up another way from the next prompt on; [`Speculation::OfConfig`] is the config's own way.
+    ///
+    /// # Errors
+    /// The models do not allow it: a draft model can only be given when a model is opened.
+    pub fn set_speculation(&mut self, speculation: &Speculation) -> Result<(), Error> {
+        let kind = speculation.kind_or_own(self.bundle.config()).map_err(Error::Dialog)?;
+        if matches!(speculation, Speculation::Draft { .. }) && self.dialog.second_model().is_none() {
+            let (expected, found) = ("a second model".into(), "one model".into());
+            return Err(Error::Dialog(DialogError::Kind { kind: "spd", expected, found }));
+        }
+        self.dialog.set_kind(kind).map_err(Error::Dialog)
     }
 
     /// Lets a function choose each token from the logits from now on, penalties applied; `None` is the sampler's own way.

@@ -7,7 +7,10 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use dialog::DialogKind;
-use dialog::kinds::{BranchMode, Branches, Lade, LadeSettings, Lookup, LookupSettings, Spd, Ssd, SsdSettings};
+use dialog::kinds::{
+    self, Basic, BranchMode, Branches, Lade, LadeSettings, Lookup, LookupSettings, Script, Scripted, Spd, Ssd,
+    SsdSettings,
+};
 use dialog::{DialogConfig, DialogError};
 use genie_types::TokenId;
 
@@ -20,6 +23,8 @@ pub enum Speculation {
     /// As the config's `type` says.
     #[default]
     OfConfig,
+    /// Not at all, whatever the config's `type` says.
+    Off,
     /// Drafts are what followed the last tokens before, in the prompt or the replies. No other model.
     Lookup(LookupSettings),
     /// A smaller model with the same vocabulary proposes tokens.
@@ -38,6 +43,8 @@ pub enum Speculation {
         /// Children of a node of the draft tree, level by level.
         branches: Vec<usize>,
     },
+    /// Drafts are the tokens of a reply that is known beforehand, with errors put in: to measure what speculation gains.
+    Script(Script),
 }
 
 /// Name of the folder in a bundle where a forecast prefix is looked for.
@@ -96,8 +103,9 @@ impl Speculation {
     #[must_use]
     pub fn with_draft_len(mut self, n: usize) -> Self {
         match &mut self {
-            Self::OfConfig => {}
+            Self::OfConfig | Self::Off => {}
             Self::Lookup(settings) => settings.draft_len = n,
+            Self::Script(script) => script.draft_len = n,
             Self::Draft { len, .. } => *len = n,
             // A guess is an n-gram without its first token.
             Self::Lade(settings) => settings.ngram = n.saturating_add(1).max(2),
@@ -116,11 +124,18 @@ impl Speculation {
         self
     }
 
+    /// The kind of dialog for a bundle's config, which may be the config's own.
+    pub(crate) fn kind_or_own(&self, config: &DialogConfig) -> Result<Box<dyn DialogKind>, DialogError> {
+        self.kind(config)?.map_or_else(|| kinds::open(config), Ok)
+    }
+
     /// The kind of dialog for a bundle's config; `None` for the config's own.
     pub(crate) fn kind(&self, config: &DialogConfig) -> Result<Option<Box<dyn DialogKind>>, DialogError> {
         Ok(match self {
             Self::OfConfig => None,
+            Self::Off => Some(Box::new(Basic)),
             Self::Lookup(settings) => Some(Box::new(Lookup::new(*settings))),
+            Self::Script(script) => Some(Box::new(Scripted::new(script.clone()))),
             Self::Draft { len, .. } => Some(Box::new(Spd::new(*len))),
             Self::Lade(settings) => Some(Box::new(Lade::new(*settings))),
             Self::Ssd { prefix, branches } => Some(Box::new(Ssd::new(SsdSettings {

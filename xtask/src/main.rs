@@ -12,6 +12,7 @@ mod host_lib;
 mod kills;
 mod mutants;
 mod qnn_runtime;
+mod random_model;
 mod tidy;
 mod workspace;
 
@@ -49,6 +50,8 @@ enum Task {
     Kills(kills::KillsArgs),
     /// Change file layer and planner in small ways, one at a time: their tests must notice each.
     Mutants(mutants::MutantsArgs),
+    /// Write a Hugging Face folder of a known shape with random weights, to measure speed with.
+    RandomModel(random_model::RandomModelArgs),
     /// Check rules that no other tool knows: layers, file heads and sizes, words, paths in documents, import circles.
     Tidy(tidy::TidyArgs),
 }
@@ -66,6 +69,7 @@ fn main() -> anyhow::Result<()> {
         Task::Downstream => downstream::run(),
         Task::Kills(args) => kills::run(&args),
         Task::Mutants(args) => mutants::run(&args),
+        Task::RandomModel(args) => random_model::run(&args),
         Task::Tidy(args) => tidy::run(&args),
     }
 }

@@ -222,6 +222,7 @@ fn engine(genie: &GenieConfig) -> EngineConfig {
     config.use_mmap = genie.backend().use_mmap;
     config.mmap_budget_mb = genie.backend().mmap_budget_mb;
     config.spill_fill_bytes = genie.backend().spill_fill_bytes;
+    config.batch_size = genie.backend().batch_size;
     config.memory_limit_mb = if genie.backend().graph_switching { SWITCHED_MB } else { 0 };
     config.data_alignment = genie.backend().data_alignment;
     config.retention_order = genie.backend().retention_order.clone();

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use engine::{EngineError, Overflow, SeqId, SeqTokens};
 use genie_types::TokenId;
+use grammar::Constraint;
 
 use super::codes::{SentenceCode, StopReason};
 use super::decoding::Decoding;
@@ -24,11 +25,36 @@ use crate::sampler::{Penalties, SamplerRules};
 /// What a dialog keeps between batch queries.
 #[derive(Debug)]
 pub(super) struct Batch {
-    /// By prompt: the last token drawn, if the model has not processed it, and the window of the penalties.
-    kept: Vec<(Option<TokenId>, Penalties)>,
+    kept: Vec<Kept>,
     /// A `BEGIN` or `CONTINUE` was the last query.
     open: bool,
     lanes: Lanes,
+}
+
+/// What a prompt's conversation keeps between queries.
+#[derive(Clone, Debug)]
+struct Kept {
+    /// The last token drawn, if the model has not processed it.
+    unprocessed: Option<TokenId>,
+    /// The window of the penalties.
+    window: Penalties,
+    /// How far its reply has come in what it must follow.
+    grammar: Option<Box<Constraint>>,
+}
+
+impl Kept {
+    /// The state of the dialog's grammar as a query with that code begins.
+    fn grammar_for(&self, own: Option<&Constraint>, code: SentenceCode) -> Option<Box<Constraint>> {
+        let own = own?;
+        let goes_on = matches!(code, SentenceCode::Continue | SentenceCode::End);
+        let same = |kept: &&Box<Constraint>| kept.grammar().fingerprint() == own.grammar().fingerprint();
+        if let Some(kept) = self.grammar.as_ref().filter(|kept| goes_on && !kept.has_ended()).filter(same) {
+            return Some(kept.clone());
+        }
+        let mut begun = Box::new(own.clone());
+        begun.restart();
+        Some(begun)
+    }
 }
 
 impl DialogKind for Batch {
@@ -43,7 +69,12 @@ impl DialogKind for Batch {
     fn clean_up(&mut self, decoding: &mut Decoding<'_>) -> Result<(), DialogError> {
         let lanes = std::mem::take(&mut self.lanes);
         decoding.reply.query.set_streams(lanes.replies());
-        self.kept = lanes.list.iter().map(|lane| (lane.unprocessed(), lane.window.clone())).collect();
+        let kept = |lane: &Lane| Kept {
+            unprocessed: lane.unprocessed(),
+            window: lane.window.clone(),
+            grammar: lane.grammar.clone(),
+        };
+        self.kept = lanes.list.iter().map(kept).collect();
         let model = decoding.model.sequences().ok_or_else(several_sequences)?;
         for (seq, cut) in lanes.list.iter().filter_map(|lane| Some((lane.seq, lane.cut?))) {
             model.remove(seq, cut..usize::MAX)?;
@@ -71,11 +102,8 @@ impl Dialog {
         if !matches!(code, Begin | Complete | Continue | End) {
             return Err(DialogError::NotAQuery { code });
         }
-        if self.grammar.is_some() {
-            let (expected, found) = ("a dialog without a grammar".into(), "one".into());
-            return Err(DialogError::Kind { kind: "batch", expected, found });
-        }
-        let (began, found, most) = (Instant::now(), texts.len(), Self::MOST_PROMPTS);
+        let most = self.model.sequences().ok_or_else(several_sequences)?.most_sequences();
+        let (began, found) = (Instant::now(), texts.len());
         if !(1..=most).contains(&found) {
             return Err(DialogError::BatchSize { found, most });
         }
@@ -87,11 +115,15 @@ impl Dialog {
             self.reset()?;
             let mut window = self.sampler.window().clone();
             window.clear();
-            self.batch = Some(Batch { kept: vec![(None, window); found], open: false, lanes: Lanes::default() });
+            self.batch = Some(Batch {
+                kept: vec![Kept { unprocessed: None, window, grammar: None }; found],
+                open: false,
+                lanes: Lanes::default(),
+            });
         }
         let limit = self.limit();
         let as_genie = self.sampler.settings().rules() == SamplerRules::Genie;
-        let Self { model, context, tokenizer, batch, rules, .. } = self;
+        let Self { model, context, tokenizer, batch, rules, grammar, .. } = self;
         let batch = batch.as_mut().expect("made above");
         let model = model.sequences().ok_or_else(several_sequences)?;
         // libGenie has no stop sequences here.
@@ -100,10 +132,13 @@ impl Dialog {
         let mut lanes =
             Lanes { list: Vec::new(), rules: LaneRules { own_context: true, ..LaneRules::default() }, n_rows: 0 };
         let mut input = Vec::new();
-        for (number, (new, (unprocessed, window))) in encoded.iter().zip(&batch.kept).enumerate() {
+        for (number, (new, kept)) in encoded.iter().zip(&batch.kept).enumerate() {
             let seq = SeqId(number as u8);
             let transcript = model.transcript_of(seq).ok_or_else(several_sequences)?;
-            let plan = query_plan::of_turn(code, batch.open, History::new(transcript, *unprocessed), context, new);
+            // libGenie begins a turn with the end token in place of the last one drawn.
+            let is_stop = |token: &TokenId| context.eos.contains(token) || context.eot == Some(*token);
+            let unprocessed = kept.unprocessed.filter(|token| !as_genie || is_stop(token));
+            let plan = query_plan::of_turn(code, batch.open, History::new(transcript, unprocessed), context, new);
             let (n_past, n_new) = (transcript.len(), plan.input.len());
             if n_new == 0 {
                 return Err(DialogError::Empty);
@@ -111,10 +146,11 @@ impl Dialog {
             if n_past + n_new > limit {
                 return Err(Overflow::ContextExceeded { n_past, n_new, limit }.into());
             }
-            let mut window = window.clone();
+            let mut window = kept.window.clone();
+            let grammar = kept.grammar_for(grammar.as_deref(), code);
             plan.input.iter().for_each(|token| window.accept(*token));
             input.extend_from_slice(&plan.input);
-            lanes.list.push(Lane::new(seq, plan.input, reply_text.clone(), window));
+            lanes.list.push(Lane::new(seq, plan.input, reply_text.clone(), window).following(grammar));
         }
         let plan = QueryPlan { keep: 0, input, replay: None };
         let mut query = QueryState::new(plan, rules, reply_text, began);
@@ -145,7 +181,8 @@ impl Dialog {
         }
         let batch = self.batch.as_mut().expect("a batch is under way");
         batch.open = !stopped && code != SentenceCode::Complete && code != SentenceCode::End;
-        batch.kept = lanes.list.into_iter().map(|lane| (None, lane.window)).collect();
+        let kept = |lane: Lane| Kept { unprocessed: None, window: lane.window, grammar: lane.grammar };
+        batch.kept = lanes.list.into_iter().map(kept).collect();
         Ok(if stopped { StopReason::Aborted } else { StopReason::Prefilled })
     }
 

@@ -8,16 +8,18 @@
 //! | `REWIND` | goes on where the list ends within the reply; else starts |
 
 use genie_types::TokenId;
-use grammar::{Constraint, Grammar, Progress, Vocabulary};
+use grammar::{Constraint, Grammar, Progress, Vocabulary, WhiteSpace};
 use session_store::GrammarState;
 
 use super::codes::SentenceCode;
 use super::dialog::Dialog;
 use super::error::DialogError;
 use super::history::History;
+use crate::sampler::SamplerRules;
 
 impl Dialog {
-    /// Constrains replies from the next query on; `None` lifts it. The bytes of the vocabulary are looked up once.
+    /// Constrains replies from the next query on; `None` lifts it. The bytes of the vocabulary are looked up once. Under libGenie's rules JSON may
+    /// have any white space, unless the grammar says otherwise.
     ///
     /// # Errors
     /// The grammar cannot be followed with this vocabulary; the one before stays.
@@ -29,7 +31,9 @@ impl Dialog {
                     Some(vocabulary) => vocabulary.clone(),
                     None => Vocabulary::new(self.tokenizer(), self.model.vocab_size())?,
                 };
-                let constraint = Constraint::new(grammar, &vocabulary)?;
+                let genie = self.sampler.settings().rules() == SamplerRules::Genie;
+                let white_space = if genie { WhiteSpace::Any } else { WhiteSpace::default() };
+                let constraint = Constraint::new(&grammar.with_default_white_space(white_space)?, &vocabulary)?;
                 self.vocabulary = Some(vocabulary);
                 Some(Box::new(constraint))
             }

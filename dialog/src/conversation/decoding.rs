@@ -149,6 +149,11 @@ impl Decoding<'_> {
         self.verify_by(draft, |reply, _, logits| reply.sample(logits))
     }
 
+    /// Tokens of this reply so far.
+    pub fn n_delivered(&self) -> usize {
+        self.reply.query.tokens.len()
+    }
+
     /// How many tokens the reply may still get: up to its limit, or until the context is full.
     pub fn n_wanted(&self) -> usize {
         self.max_tokens().saturating_sub(self.reply.query.n_counted()).min(self.n_left())
@@ -263,7 +268,8 @@ impl Decoding<'_> {
 
     /// A reply beside others, in a sequence of its own.
     pub(crate) fn lane(&self, seq: SeqId, next: Vec<TokenId>) -> Lane {
-        Lane::new(seq, next, self.reply.query.reply_text.clone(), self.reply.sampler.window().clone())
+        let lane = Lane::new(seq, next, self.reply.query.reply_text.clone(), self.reply.sampler.window().clone());
+        lane.following(self.reply.grammar.as_deref().cloned().map(Box::new))
     }
 
     /// Processes the input of the query and returns the logits of its last token, or why it was stopped.
@@ -407,12 +413,21 @@ impl ReplyWriter<'_> {
         self.query.kpis.time_to_first_token = Some(now - self.query.began);
     }
 
-    /// Draws a token of a reply with a window of penalties of its own.
-    pub(super) fn sample_for(&mut self, window: &mut Penalties, logits: &[f32]) -> Result<TokenId, DialogError> {
+    /// Draws a token of a reply with a window of penalties and a grammar of its own.
+    pub(super) fn sample_for(
+        &mut self,
+        window: &mut Penalties,
+        mut grammar: Option<&mut Constraint>,
+        logits: &[f32],
+    ) -> Result<TokenId, DialogError> {
+        let logits = constrained(&mut grammar, self.context, self.sampler, logits)?;
         self.sampler.exchange_window(window);
-        let token = self.sample(logits);
+        let token = self.sampler.sample(logits);
+        if let Ok(token) = &token {
+            self.sampler.accept(*token);
+        }
         self.sampler.exchange_window(window);
-        token
+        Ok(token?)
     }
 
     pub(super) fn sample(&mut self, logits: &[f32]) -> Result<TokenId, DialogError> {
@@ -456,7 +471,7 @@ impl ReplyWriter<'_> {
 }
 
 /// The logits of the tokens that the grammar allows, all of them without one. libGenie's stop tokens are those of `eos-token`.
-pub(super) fn constrained<'r>(
+pub(crate) fn constrained<'r>(
     grammar: &'r mut Option<&mut Constraint>,
     context: &ContextSettings,
     sampler: &Sampler,

@@ -62,7 +62,7 @@ impl<'a> Decoding<'a> {
     }
 }
 
-/// Replaces a model's cache by another's, but for the rows of the tokens that both begin with.
+/// Replaces a model's cache by another's, except the rows of the tokens that both begin with.
 fn take(snapshot: Snapshot, to: &mut dyn TokenModel) -> Result<(), DialogError> {
     let schema = to.cache_schema()?;
     let own = to.transcript();

@@ -5,6 +5,7 @@
 
 use engine::{EngineError, SeqId, SeqTokens};
 use genie_types::TokenId;
+use grammar::Constraint;
 
 use super::codes::StopReason;
 use super::decoding::{Decoding, ReplyWriter, is_overflow};
@@ -36,6 +37,8 @@ pub(crate) struct Lane {
     given: (usize, usize),
     reply_text: ReplyText,
     pub(crate) window: Penalties,
+    /// What its reply must follow, as far as it has come.
+    pub(crate) grammar: Option<Box<Constraint>>,
     pub(crate) stop: Option<StopReason>,
     /// From which place of its sequence on everything is forgotten, after a stop sequence.
     pub(crate) cut: Option<usize>,
@@ -45,8 +48,43 @@ pub(crate) struct Lane {
 
 impl Lane {
     pub(super) fn new(seq: SeqId, next: Vec<TokenId>, reply_text: ReplyText, window: Penalties) -> Self {
-        let (tokens, text) = (Vec::new(), String::new());
-        Self { seq, next, tokens, text, given: (0, 0), reply_text, window, stop: None, cut: None, drawn: false }
+        let (tokens, text, grammar) = (Vec::new(), String::new(), None);
+        Self {
+            seq,
+            next,
+            tokens,
+            text,
+            given: (0, 0),
+            reply_text,
+            window,
+            grammar,
+            stop: None,
+            cut: None,
+            drawn: false,
+        }
+    }
+
+    /// The same; its reply must follow this.
+    pub(super) fn following(self, grammar: Option<Box<Constraint>>) -> Self {
+        Self { grammar, ..self }
+    }
+
+    /// Draws its next token, and takes it at `place` of its sequence. A text that the grammar cannot add to is over.
+    fn draw(
+        &mut self,
+        reply: &mut ReplyWriter<'_>,
+        rules: LaneRules,
+        place: usize,
+        logits: &[f32],
+    ) -> Result<(), DialogError> {
+        match reply.sample_for(&mut self.window, self.grammar.as_deref_mut(), logits) {
+            Ok(token) => self.take(reply, rules, place, token),
+            Err(DialogError::GrammarComplete) => {
+                (self.stop, self.drawn) = (Some(StopReason::GrammarEnd), false);
+                Ok(())
+            }
+            Err(e) => Err(e),
+        }
     }
 
     /// The token drawn last, if the model has not processed it.
@@ -71,6 +109,9 @@ impl Lane {
         } else {
             (reply.context.eot == Some(token)).then_some(StopReason::Eot)
         };
+        if let Some(grammar) = &mut self.grammar {
+            grammar.accept(token, ended.is_some())?;
+        }
         if ended.is_some() && !rules.whole_texts {
             self.stop = ended;
             return Ok(());
@@ -88,6 +129,9 @@ impl Lane {
             self.stop =
                 Some(StopReason::StopSequence(query.rules.sequences.get(found.sequence).cloned().unwrap_or_default()));
             self.cut = Some(found.token);
+            if let Some(grammar) = &mut self.grammar {
+                grammar.forget((place + 1).saturating_sub(found.token));
+            }
         }
         Ok(())
     }
@@ -129,10 +173,6 @@ impl Lanes {
     /// One step of all lanes that go on: their next tokens are processed, one more is drawn for each, in their order.
     pub(crate) fn step(&mut self, decoding: &mut Decoding<'_>) -> Result<Option<StopReason>, DialogError> {
         let Decoding { model, control, limit, reply, .. } = decoding;
-        if reply.grammar.is_some() {
-            let (expected, found) = ("no grammar".to_owned(), "a grammar, which has one reply to follow".to_owned());
-            return Err(DialogError::Kind { kind: "multistream", expected, found });
-        }
         let has_started = reply.query.first_token.is_some();
         // A lane cannot be paused: it would have to be resumed beside the others.
         if has_started && control.take().is_some() {
@@ -167,10 +207,7 @@ impl Lanes {
         let list = &mut self.list;
         let ran = model.process_batch(&inputs, &mut |i, logits| {
             if drawn.is_ok() {
-                let lane = &mut list[live[i]];
-                drawn = reply
-                    .sample_for(&mut lane.window, logits)
-                    .and_then(|token| lane.take(reply, rules, places[i], token));
+                drawn = list[live[i]].draw(reply, rules, places[i], logits);
             }
         });
         match ran {

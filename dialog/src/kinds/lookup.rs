@@ -8,10 +8,11 @@
 //! step before: a step costs a few look-ups whatever the length of the conversation is.
 
 use std::collections::HashMap;
+use std::time::Instant;
 
 use genie_types::TokenId;
 
-use super::backoff::Backoff;
+use super::time_budget::TimeBudget;
 use super::{DialogKind, Models};
 use crate::conversation::codes::StopReason;
 use crate::conversation::decoding::Decoding;
@@ -40,7 +41,7 @@ impl Default for LookupSettings {
 pub struct Lookup {
     settings: LookupSettings,
     index: Index,
-    backoff: Backoff,
+    budget: TimeBudget,
 }
 
 impl Lookup {
@@ -49,7 +50,7 @@ impl Lookup {
         let shortest = settings.shortest.max(1);
         let settings = LookupSettings { shortest, longest: settings.longest.max(shortest), ..settings };
         let index = Index { sizes: vec![HashMap::new(); settings.longest - shortest + 1], tokens: Vec::new() };
-        Self { settings, index, backoff: Backoff::default() }
+        Self { settings, index, budget: TimeBudget::default() }
     }
 
     /// `n` tokens by what followed the last tokens of `history` before; none if they are new.
@@ -77,13 +78,7 @@ impl DialogKind for Lookup {
     }
 
     fn check(&self, models: &Models<'_>) -> Result<(), DialogError> {
-        let Some(widest) = models.main.widest_step().filter(|widest| *widest < 2) else { return Ok(()) };
-        let found = format!("graphs for {widest}");
-        Err(DialogError::Kind {
-            kind: "lookup",
-            expected: "graphs that give logits for 2 tokens at once".into(),
-            found,
-        })
+        two_rows("lookup", models)
     }
 
     fn speculation(&self) -> Option<Speculation> {
@@ -91,21 +86,37 @@ impl DialogKind for Lookup {
     }
 
     fn step(&mut self, decoding: &mut Decoding<'_>) -> Result<Option<StopReason>, DialogError> {
-        if !decoding.has_started() || self.backoff.rests() {
+        if !decoding.has_started() {
             return decoding.advance();
         }
-        let widest = decoding.model().widest_step().unwrap_or(usize::MAX);
-        let n = self.settings.draft_len.min(widest - 1).min(decoding.n_wanted().saturating_sub(1));
-        let history = decoding.history();
-        let draft = self.find(&history, n);
+        let began = Instant::now();
+        let mut draft = Vec::new();
+        if self.budget.may_draft() {
+            let widest = decoding.model().widest_step().unwrap_or(usize::MAX);
+            let n = self.settings.draft_len.min(widest - 1).min(decoding.n_wanted().saturating_sub(1));
+            let history = decoding.history();
+            draft = self.find(&history, n);
+        }
+        if draft.is_empty() {
+            let stop = decoding.advance()?;
+            self.budget.plain(began.elapsed());
+            return Ok(stop);
+        }
         let verified = decoding.verify(&draft)?;
-        self.backoff.saw(draft.len(), verified.n_accepted);
+        self.budget.round(began.elapsed(), verified.n_accepted + 1);
         Ok(verified.stop)
     }
 
     fn forget(&mut self) {
-        self.backoff = Backoff::default();
+        self.budget.forget_gains();
     }
+}
+
+/// Refuses a model that cannot verify a draft of one token.
+pub(super) fn two_rows(kind: &'static str, models: &Models<'_>) -> Result<(), DialogError> {
+    let Some(widest) = models.main.widest_step().filter(|widest| *widest < 2) else { return Ok(()) };
+    let expected = "graphs that give logits for 2 tokens at once".into();
+    Err(DialogError::Kind { kind, expected, found: format!("graphs for {widest}") })
 }
 
 /// Where n-grams end.

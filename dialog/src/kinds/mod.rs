@@ -9,8 +9,10 @@ mod kv_share;
 mod lade;
 mod lookup;
 mod multistream;
+mod scripted;
 mod spd;
 mod ssd;
+mod time_budget;
 
 use engine::TokenModel;
 
@@ -25,6 +27,7 @@ pub use kv_share::{CacheRoute, KvShare};
 pub use lade::{Lade, LadeSettings, UpdateMode};
 pub use lookup::{Lookup, LookupSettings};
 pub use multistream::MultiStream;
+pub use scripted::{Script, Scripted};
 pub use spd::Spd;
 pub use ssd::{BranchMode, Branches, Ssd, SsdSettings};
 

@@ -8,7 +8,7 @@ use genie_types::TokenId;
 
 use super::DialogKind;
 use crate::conversation::codes::StopReason;
-use crate::conversation::decoding::Decoding;
+use crate::conversation::decoding::{Decoding, constrained};
 use crate::conversation::error::DialogError;
 use crate::conversation::lanes::{LaneRules, Lanes, several_sequences};
 
@@ -36,17 +36,18 @@ impl MultiStream {
     }
 
     fn start(&mut self, decoding: &mut Decoding<'_>) -> Result<Option<StopReason>, DialogError> {
-        if decoding.reply.grammar.is_some() {
-            let (expected, found) = ("a dialog without a grammar".into(), "one".into());
-            return Err(DialogError::Kind { kind: "multistream", expected, found });
-        }
         let rules = LaneRules { whole_texts: decoding.as_genie(), own_context: false };
         let logits = match decoding.process_input()? {
             Ok(logits) => logits,
             Err(stop) => return Ok(Some(stop)),
         };
         let n_past = decoding.model.n_past();
-        let firsts = likeliest(&logits, self.n_streams, self.p_threshold);
+        let reply = &mut decoding.reply;
+        let allowed = match constrained(&mut reply.grammar, reply.context, reply.sampler, &logits) {
+            Err(DialogError::GrammarComplete) => return Ok(Some(StopReason::GrammarEnd)),
+            allowed => allowed?,
+        };
+        let firsts = likeliest(allowed, self.n_streams, self.p_threshold);
         let model = decoding.model.sequences().ok_or_else(several_sequences)?;
         for number in 1..firsts.len() {
             model.share(SeqId(0), SeqId(number as u8), 0..n_past)?;
@@ -82,9 +83,13 @@ impl DialogKind for MultiStream {
     }
 
     fn clean_up(&mut self, decoding: &mut Decoding<'_>) -> Result<(), DialogError> {
-        let Some(lanes) = self.lanes.take() else { return Ok(()) };
+        let Some(mut lanes) = self.lanes.take() else { return Ok(()) };
         let replies = lanes.replies();
         let others: Vec<SeqId> = lanes.list[1..].iter().map(|lane| lane.seq).collect();
+        let first = &mut lanes.list[0];
+        if let (Some(own), Some(grammar)) = (&mut decoding.reply.grammar, first.grammar.take()) {
+            **own = *grammar;
+        }
         let first = &lanes.list[0];
         let model = decoding.model.sequences().ok_or_else(several_sequences)?;
         if lanes.rules.whole_texts {
@@ -105,7 +110,8 @@ impl DialogKind for MultiStream {
 
 /// The best tokens by logit, ties by id, whose probability is not below the threshold; the best one in any case.
 fn likeliest(logits: &[f32], n: usize, threshold: f32) -> Vec<TokenId> {
-    let mut order: Vec<usize> = (0..logits.len()).collect();
+    // What a grammar forbids is no stream's beginning.
+    let mut order: Vec<usize> = (0..logits.len()).filter(|&id| logits[id] > f32::NEG_INFINITY).collect();
     order.sort_by(|&a, &b| logits[b].total_cmp(&logits[a]).then(a.cmp(&b)));
     let best = order.first().map_or(0.0, |&id| logits[id]);
     let weight = |id: usize| f64::from(logits[id] - best).exp();
@@ -127,6 +133,8 @@ mod tests {
         assert_eq!(of(9, 0.0), [1, 2, 3, 0, 4]);
         assert_eq!(of(9, 0.1), [1, 2, 3]);
         assert_eq!(of(9, 1.0), [1], "the likeliest always runs");
+        let forbidden = [f32::NEG_INFINITY, 1.0, f32::NEG_INFINITY];
+        assert_eq!(likeliest(&forbidden, 3, 0.0), [TokenId(1)]);
         assert!(MultiStream::new(0, 0.0).is_err() && MultiStream::new(65, 0.0).is_err());
     }
 }

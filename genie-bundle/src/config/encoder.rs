@@ -326,6 +326,7 @@ fn settings(raw: Raw, positions: PositionKind, base: &Path, problems: &mut Vec<P
             cpu_mask: 0,
             poll: false,
             kv_dim: None,
+            batch_size: None,
         },
     }
 }

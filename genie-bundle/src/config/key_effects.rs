@@ -166,7 +166,7 @@ pub(super) const KEY_EFFECTS: &[(&str, KeyEffect)] = &[
     ("engine/backend/QnnHtp/pos-id-dim", Acts("the older form of `rope-dim`")),
     ("engine/backend/QnnHtp/rope-theta", Acts("the older form of `rope-theta` of `positional-encoding`")),
     ("engine/backend/QnnHtp/kv-dim", Acts("compared with the graphs; a difference is warned of")),
-    ("engine/backend/QnnHtp/batch-size", Ignored("a step has one batch")),
+    ("engine/backend/QnnHtp/batch-size", Acts("the batch dimension of the graphs, which must have it")),
     ("engine/backend/QnnHtp/batch-multiplier", Ignored("a step has one batch")),
     (
         "engine/backend/QnnHtp/allow-async-init",

@@ -116,6 +116,7 @@ pub(super) struct RawHtp {
     pub(super) poll: bool,
     pub(super) pos_id_dim: Option<i64>,
     pub(super) kv_dim: Option<i64>,
+    pub(super) batch_size: Option<usize>,
     pub(super) rope_theta: Option<f64>,
     #[serde(default)]
     pub(super) execute_select_graphs: Vec<String>,

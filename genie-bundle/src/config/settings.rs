@@ -280,6 +280,8 @@ pub struct BackendSettings {
     pub poll: bool,
     /// Width of a head's keys and values, where stated.
     pub kv_dim: Option<usize>,
+    /// Rows of the batch that the graphs compute at once, where stated; 0 says nothing.
+    pub batch_size: Option<usize>,
 }
 
 impl EngineSettings {

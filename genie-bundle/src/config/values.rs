@@ -207,5 +207,6 @@ fn backend(raw: &RawBackend, base: &Path) -> BackendSettings {
         cpu_mask: parse_mask(&htp.cpu_mask).unwrap_or(0),
         poll: htp.poll,
         kv_dim: htp.kv_dim.and_then(|n| usize::try_from(n).ok()),
+        batch_size: htp.batch_size.filter(|n| *n > 0),
     }
 }

@@ -3,12 +3,23 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use open_genie::{Grammar, GrammarKind};
+use open_genie::{Grammar, GrammarKind, WhiteSpace};
 
-/// The grammar of the reply. Names are llama.cpp's where it has one.
+/// The grammar of the reply, and what it leaves open. Names are llama.cpp's where it has one.
+#[derive(clap::Args, Default, Clone)]
+pub struct GrammarArgs {
+    #[command(flatten)]
+    constraint: ConstraintArgs,
+    /// White space between the parts of a JSON document: `none`; `short`, a space, or a line feed with up to 20 spaces or tabs;
+    /// `any` [default: `short`, under `--policy genie` `any`].
+    #[arg(long, value_name = "none|short|any", requires = "constraint")]
+    json_white_space: Option<WhiteSpace>,
+}
+
+/// The grammar of the reply.
 #[derive(clap::Args, Default, Clone)]
 #[group(id = "constraint", multiple = false)]
-pub struct GrammarArgs {
+struct ConstraintArgs {
     /// The reply is a JSON document that this schema accepts: the schema itself, or its file.
     #[arg(long, short = 'j', value_name = "SCHEMA|FILE")]
     pub json_schema: Option<String>,
@@ -33,6 +44,16 @@ pub struct GrammarArgs {
 impl GrammarArgs {
     /// The grammar, if one is asked for.
     pub fn read(&self) -> Result<Option<Grammar>> {
+        let grammar = self.constraint.read()?;
+        match (grammar, self.json_white_space) {
+            (Some(grammar), Some(white_space)) => Ok(Some(grammar.with_white_space(white_space)?)),
+            (grammar, _) => Ok(grammar),
+        }
+    }
+}
+
+impl ConstraintArgs {
+    fn read(&self) -> Result<Option<Grammar>> {
         let file = |kind, path: &Path| Ok(Some(Grammar::from_file(kind, path)?));
         if let Some(given) = &self.json_schema {
             let text = given.trim_start();

@@ -1,7 +1,7 @@
 //! `--lora NAME[:STRENGTH]`: the adapters that are applied.
 
 use anyhow::Result;
-use open_genie::{Lora, Session};
+use open_genie::{Lora, Model, Session};
 
 /// LoRA adapters.
 #[derive(clap::Args, Default, Clone)]
@@ -16,6 +16,14 @@ impl LoraArgs {
     pub fn apply(&self, session: &mut Session) -> Result<()> {
         if !self.lora.is_empty() {
             session.apply_lora(&self.lora)?;
+        }
+        Ok(())
+    }
+
+    /// The same for a model that is measured.
+    pub fn apply_to_model(&self, model: &mut Model) -> Result<()> {
+        if !self.lora.is_empty() {
+            model.apply_lora(&self.lora)?;
         }
         Ok(())
     }

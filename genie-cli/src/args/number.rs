@@ -32,6 +32,12 @@ pub fn real(text: &str) -> Result<f32, String> {
     text.trim().parse().map_err(|_| "expected a number such as 0.5".into())
 }
 
+/// A probability.
+pub fn probability(text: &str) -> Result<f64, String> {
+    let found = text.trim().parse().ok().filter(|p| (0.0..=1.0).contains(p));
+    found.ok_or_else(|| "expected a number from 0 to 1".into())
+}
+
 fn within(text: &str, least: usize) -> Result<usize, String> {
     let found = text.trim().parse().ok().filter(|n| (least..=i32::MAX as usize).contains(n));
     found.ok_or_else(|| format!("expected a whole number from {least} to {}", i32::MAX))
@@ -52,9 +58,11 @@ mod tests {
         }
         assert_eq!((seed("-1"), real(" 1.5"), mebibytes("17592186044415")), (Ok(-1), Ok(1.5), Ok((1 << 44) - 1)));
         assert!(mebibytes("17592186044416").is_err(), "its bytes must fit");
+        assert_eq!((probability("0"), probability(" 0.8"), probability("1.1").is_err()), (Ok(0.0), Ok(0.8), true));
         for text in ["x", "", "1,5", "0x10"] {
             assert_eq!(seed(text).unwrap_err(), "expected a whole number from -2147483648 to 2147483647");
             assert_eq!(real(text).unwrap_err(), "expected a number such as 0.5");
+            assert_eq!(probability(text).unwrap_err(), "expected a number from 0 to 1");
         }
     }
 }

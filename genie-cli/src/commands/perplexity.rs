@@ -10,7 +10,7 @@ use engine::TokenModel;
 use serde::Serialize;
 
 use crate::args::number;
-use crate::args::{BackendArgs, BundleArgs, LongContextArgs, PolicyArg, SocArgs, ThreadArgs};
+use crate::args::{BackendArgs, BundleArgs, LongContextArgs, LoraArgs, PolicyArg, SocArgs, ThreadArgs};
 use crate::exit::ExitStatus;
 use crate::failure::Partial;
 use crate::interrupt::Interrupted;
@@ -45,6 +45,8 @@ pub struct Args {
     pub long_context: LongContextArgs,
     #[command(flatten)]
     pub threads: ThreadArgs,
+    #[command(flatten)]
+    pub lora: LoraArgs,
 }
 
 /// The document of `--json`.
@@ -70,6 +72,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     let options = args.threads.apply(args.soc.apply(args.backend.options()?)).policy(args.policy.into());
     let options = args.long_context.apply(options);
     let mut model = bundle.open(&options)?;
+    args.lora.apply_to_model(&mut model)?;
     let tokens = model.tokenizer()?.encode(&text)?;
     if args.window.is_none() {
         let (window, context) = (model.default_window(), model.engine().context_size());

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use crate::args::number;
-use crate::args::{BackendArgs, PolicyArg, SocArgs, read_bundle};
+use crate::args::{BackendArgs, LoraArgs, PolicyArg, SocArgs, read_bundle};
 use crate::exit::ExitStatus;
 use crate::printer::Printer;
 
@@ -38,6 +38,8 @@ pub struct Args {
     /// Planner policy.
     #[arg(long, value_enum, default_value_t)]
     pub policy: PolicyArg,
+    #[command(flatten)]
+    pub lora: LoraArgs,
 }
 
 fn tolerance(text: &str) -> Result<f32, String> {
@@ -49,6 +51,7 @@ fn tolerance(text: &str) -> Result<f32, String> {
 pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     let options = args.soc.apply(args.backend.options()?).policy(args.policy.into());
     let mut model = read_bundle(&args.bundle, &args.backend, printer)?.open(&options)?;
+    args.lora.apply_to_model(&mut model)?;
     let tolerance = args.tolerance.unwrap_or_else(|| model.default_tolerance());
     let lengths = args.lengths.clone().unwrap_or_else(|| model.default_prompt_lengths());
     lengths.iter().try_for_each(|&length| model.check_prompt_length(length))?;

@@ -266,12 +266,12 @@ fn warnings_name_the_key_once_and_say_why() {
     assert_eq!(
         warned(&[
             (&htp("allow-async-enqueue"), json!(true)),
-            (&htp("batch-size"), json!(4)),
+            (&htp("batch-multiplier"), json!(4)),
             (&htp("direct-io"), json!(false))
         ]),
         [
             "/dialog/engine/backend/QnnHtp/allow-async-enqueue: ignored: a step waits for its graph",
-            "/dialog/engine/backend/QnnHtp/batch-size: ignored: a step has one batch",
+            "/dialog/engine/backend/QnnHtp/batch-multiplier: ignored: a step has one batch",
         ]
     );
     // Which numbers a scaling reads depends on its kind.

@@ -125,8 +125,12 @@ fn fill_up(engine: &mut Engine, tokens: &[TokenId]) -> Result<()> {
 
 /// Arbitrary tokens.
 pub fn arbitrary(engine: &Engine, n: usize) -> Vec<TokenId> {
-    let vocab = engine.vocab_size() as u32;
-    (0..n as u32).map(|i| TokenId((i * 31 + 7) % vocab)).collect()
+    arbitrary_of(engine.vocab_size(), n)
+}
+
+/// Arbitrary tokens of a vocabulary.
+pub fn arbitrary_of(vocab: usize, n: usize) -> Vec<TokenId> {
+    (0..n as u32).map(|i| TokenId((i * 31 + 7) % vocab.max(1) as u32)).collect()
 }
 
 #[cfg(test)]

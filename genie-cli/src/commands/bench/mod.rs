@@ -13,6 +13,7 @@ mod plot;
 mod profile;
 mod record;
 mod roofline;
+mod speculation;
 mod trace;
 mod weight_traffic;
 
@@ -34,6 +35,9 @@ use record::{Record, RunMetadata};
 use roofline::Roofline;
 use weight_traffic::WeightTraffic;
 
+/// Tokens before the replies of `--spec-accept`.
+const SPEC_PROMPT: usize = 32;
+
 /// Flags of `genie bench`.
 #[derive(clap::Args)]
 pub struct Args {
@@ -51,6 +55,13 @@ pub struct Args {
     /// Tokens in the cache before decoding starts (as llama-bench's depth); each `--tg` is measured at each of them.
     #[arg(long, value_delimiter = ',', default_value = "0", value_name = "N,N", value_parser = number::count, conflicts_with = "calibrate")]
     pub fill: Vec<usize>,
+    /// Instead of the above: decode `--tg` tokens with drafts whose tokens are right with these probabilities, by prompt lookup,
+    /// and without drafts, in turns.
+    #[arg(long, value_delimiter = ',', value_name = "P,P", value_parser = number::probability, conflicts_with_all = ["calibrate", "limits", "profile", "trace"])]
+    pub spec_accept: Vec<f64>,
+    /// Most tokens of a draft of `--spec-accept`.
+    #[arg(long, default_value_t = 7, value_name = "TOKENS", value_parser = number::at_least_one, requires = "spec_accept")]
+    pub draft_len: usize,
     /// Measured runs per test, after one warm-up run.
     #[arg(long, default_value_t = 5, value_parser = number::count)]
     pub reps: usize,
@@ -117,6 +128,15 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     warn_of_nominal_costs(&model, mismatch.as_ref(), printer)?;
     let metadata = RunMetadata::new(&model)?;
     let weights = WeightTraffic::of(model.engine(), &model.bundle().config().engine().ctx_bins)?;
+    if !args.spec_accept.is_empty() {
+        let mut out = output::Output::new(printer, args.json);
+        let mut session = model.into_session()?;
+        let tokens = args.tg.first().copied().unwrap_or_default();
+        let (accept, prompt) = (&args.spec_accept[..], SPEC_PROMPT);
+        let plan = speculation::Plan { accept, tokens, prompt, draft_len: args.draft_len, reps: args.reps };
+        speculation::run(&plan, &mut session, &metadata, &mut out)?;
+        return Ok(ExitStatus::Done);
+    }
     let engine = model.engine_mut();
     let tests = measure::tests(args, engine)?;
 

@@ -5,6 +5,7 @@ use anyhow::Result;
 use super::profile::OpTime;
 use super::record::Record;
 use super::roofline::Limit;
+use super::speculation::SpecRecord;
 use crate::printer::Printer;
 
 /// Prints results one by one.
@@ -20,6 +21,7 @@ enum Table {
     None,
     Limits,
     Measures,
+    Speculation,
     /// Ops of a test.
     Ops(String),
 }
@@ -66,6 +68,25 @@ impl<'a> Output<'a> {
         self.printer.data_line(format_args!(
             "{:<12} {:>12.2} {:>12.1} {range:>22} {gb_s:>8} {gop_s:>8} {share:>7}",
             r.test, r.ms, r.tok_s
+        ))
+    }
+
+    /// Prints what drafts have gained.
+    pub fn speculation(&mut self, r: &SpecRecord<'_>) -> Result<()> {
+        if self.json {
+            return self.printer.data_line(serde_json::to_string(r)?);
+        }
+        let range = "min .. max";
+        self.header(Table::Speculation, || {
+            format!(
+                "{:<20} {:>10} {range:>18} {:>9} {:>7} {:>8} {:>9}",
+                "test", "tokens/s", "of basic", "rounds", "drafted", "accepted"
+            )
+        })?;
+        let range = format!("{:.1} .. {:.1}", r.min, r.max);
+        self.printer.data_line(format_args!(
+            "{:<20} {:>10.1} {range:>18} {:>9.3} {:>7} {:>8} {:>9}",
+            r.test, r.tok_s, r.of_basic, r.rounds, r.drafted, r.accepted
         ))
     }
 

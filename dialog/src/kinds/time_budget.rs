@@ -1,0 +1,171 @@
+//! How much time drafting may cost: a share of the time of the reply, measured as it goes.
+//!
+//! *Unit*: plain steps, by the smoothed time of one. *Rule*: there is a credit. A round that took the time of c plain steps and
+//! gave n tokens adds n - c to it, so one that loses time is paid from it; each plain step earns [`EARNED`]. A round is
+//! begun where the credit pays for one that gives a single token. So a reply whose drafts never hold is slower by the first
+//! credit and that share, whatever a round costs here, and one that becomes predictable is found out soon.
+//!
+//! *Traps*: the step behind a round may have to bring the cache into another form; what it takes longer is the round's. A single
+//! step that another process has held up says nothing: times count as at most a multiple of the usual one.
+
+use std::time::Duration;
+
+/// Credit of a reply's first drafts.
+const FIRST: f64 = 1.0;
+/// Credit for a plain step: the share of the time that may be lost.
+const EARNED: f64 = 0.02;
+/// Most credit; what was gained long ago is not worth more.
+const MOST: f64 = 4.0;
+/// Rounds whose cost is not known are taken to cost this much beyond a plain step.
+const UNKNOWN_LOSS: f64 = 1.0;
+/// A time counts as at most this many times the usual one.
+const OUTLIER: f64 = 4.0;
+/// Weight of a new time in a smoothed one.
+const WEIGHT: f64 = 0.2;
+
+/// What was measured, and what may still be lost.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TimeBudget {
+    /// Seconds of a plain step.
+    plain: Option<f64>,
+    /// Plain steps that a round takes.
+    round: Option<f64>,
+    credit: f64,
+    /// The step before was none of the plain ones: the next one may have to change the cache's form.
+    after_other: bool,
+}
+
+impl Default for TimeBudget {
+    fn default() -> Self {
+        Self { plain: None, round: None, credit: FIRST, after_other: true }
+    }
+}
+
+impl TimeBudget {
+    /// Whether the next step may be a round.
+    pub fn may_draft(&self) -> bool {
+        let loss = self.round.map_or(UNKNOWN_LOSS, |round| round - 1.0);
+        self.plain.is_some() && self.credit >= loss.min(MOST)
+    }
+
+    /// A plain step took so long.
+    pub fn plain(&mut self, took: Duration) {
+        let took = took.as_secs_f64();
+        match self.plain {
+            _ if std::mem::take(&mut self.after_other) => {
+                if let Some(plain) = self.plain {
+                    let more = (took.min(OUTLIER * plain) - plain).max(0.0) / plain.max(f64::MIN_POSITIVE);
+                    self.credit -= more;
+                }
+            }
+            None => self.plain = Some(took),
+            Some(plain) => self.plain = Some(smoothed(plain, took)),
+        }
+        self.credit = (self.credit + EARNED).min(MOST);
+    }
+
+    /// A round took so long and gave so many tokens.
+    pub fn round(&mut self, took: Duration, n_delivered: usize) {
+        self.after_other = true;
+        let Some(plain) = self.plain else { return };
+        let mut cost = took.as_secs_f64() / plain.max(f64::MIN_POSITIVE);
+        match self.round {
+            None => self.round = Some(cost),
+            Some(round) => {
+                cost = cost.min(OUTLIER * round);
+                self.round = Some(smoothed(round, cost));
+            }
+        }
+        // What one round costs is known by it alone: a second one is not paid for before that is earned.
+        self.credit = (self.credit + n_delivered as f64 - cost).clamp(-MOST, MOST);
+    }
+
+    /// Another conversation: its drafts are as good as unknown. What steps take stays known.
+    pub fn forget_gains(&mut self) {
+        self.credit = FIRST;
+        self.after_other = true;
+    }
+}
+
+fn smoothed(old: f64, new: f64) -> f64 {
+    old + WEIGHT * (new.min(OUTLIER * old) - old)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs a reply of `n_tokens`; a round costs `cost` plain steps and gives what the closure says. Returns its time in plain steps,
+    /// and how many rounds there were.
+    fn reply(n_tokens: usize, cost: f64, mut gives: impl FnMut(usize) -> usize) -> (f64, usize) {
+        let of = |steps: f64| Duration::from_secs_f64(steps / 50.0);
+        let (mut budget, mut time, mut n, mut rounds) = (TimeBudget::default(), 0.0, 0, 0);
+        while n < n_tokens {
+            if budget.may_draft() {
+                let given = gives(n);
+                budget.round(of(cost), given);
+                (n, time, rounds) = (n + given, time + cost, rounds + 1);
+            } else {
+                budget.plain(of(1.0));
+                (n, time) = (n + 1, time + 1.0);
+            }
+        }
+        (time, rounds)
+    }
+
+    #[test]
+    fn drafts_that_never_hold_cost_a_bounded_share() {
+        for cost in [1.05, 1.2, 1.5, 2.0, 3.0, 5.0] {
+            let n = 256;
+            let (time, rounds) = reply(n, cost, |_| 1);
+            assert!(rounds > 0 && time <= n as f64 * 1.021 + cost, "{cost}: {time} with {rounds} rounds");
+        }
+        // One that costs far more than it can give: once, and then hardly ever.
+        let (time, rounds) = reply(1_000, 20.0, |_| 1);
+        assert!(rounds <= 4, "{rounds} rounds, {time}");
+    }
+
+    #[test]
+    fn drafts_that_pay_go_on_and_those_that_do_not_stop() {
+        let (time, rounds) = reply(1_000, 1.5, |_| 4);
+        assert!(rounds > 240 && time < 400.0, "{rounds} rounds, {time}");
+        // Each gains a token and costs two: a loss, whatever is accepted.
+        let (time, _) = reply(1_000, 3.0, |_| 2);
+        assert!(time < 1_030.0, "{time}");
+    }
+
+    #[test]
+    fn a_text_that_becomes_predictable_is_found_out() {
+        let (_, rounds) = reply(2_000, 1.5, |n| if n < 1_000 { 1 } else { 4 });
+        assert!(rounds > 230, "{rounds}");
+    }
+
+    #[test]
+    fn one_step_that_was_held_up_does_not_end_drafting() {
+        let ms = Duration::from_millis;
+        let mut budget = TimeBudget::default();
+        (0..3).for_each(|_| budget.plain(ms(10)));
+        (0..10).for_each(|_| budget.round(ms(15), 4));
+        budget.round(ms(5_000), 4);
+        assert!(budget.may_draft());
+        budget.plain(ms(9_000));
+        budget.plain(ms(9_000));
+        (0..100).for_each(|_| budget.plain(ms(10)));
+        assert!(budget.may_draft(), "{budget:?}");
+    }
+
+    #[test]
+    fn nothing_is_drafted_before_a_plain_step_was_timed() {
+        let mut budget = TimeBudget::default();
+        assert!(!budget.may_draft());
+        budget.plain(Duration::from_millis(50)); // brought the cache into another form
+        assert!(!budget.may_draft());
+        budget.plain(Duration::from_millis(10));
+        assert!(budget.may_draft());
+        let before = budget.clone();
+        budget.round(Duration::from_millis(90), 1);
+        assert!(!budget.may_draft());
+        budget.forget_gains();
+        assert_eq!((budget.plain, budget.credit), (before.plain, FIRST));
+    }
+}
