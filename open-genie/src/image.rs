@@ -68,8 +68,8 @@ impl Session {
 
     /// Whether tokens have positions by frame, row and column: the config's positions are of a type `mrope`.
     pub fn takes_grids(&self) -> bool {
-        let rope = self.bundle().config().engine().rope("");
-        rope.is_some_and(|rope| matches!(rope.scaling, RopeScaling::Mrope { .. }))
+        let rope = self.bundle().config().engine().rope.as_ref();
+        rope.is_some_and(|rope| matches!(rope.scaling, Some(RopeScaling::Mrope { .. })))
     }
 
     /// Says how the rows of images lie, for the next prompt, which is asked as a whole: `tokens` as [`place_images`] made them, each image
