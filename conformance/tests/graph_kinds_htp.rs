@@ -3,13 +3,11 @@
 
 use std::path::{Path, PathBuf};
 
-use conformance::backends::{host_library, loaded, shared_htp};
-use conformance::genie::{self, Act, LogLevel, Sentence, Session, Stage};
+use conformance::backends::shared_htp;
+use conformance::genie::{self, Act, Sentence, Session};
 use conformance::golden;
-use engine::{DumpOptions, Engine, EngineConfig, ImageEncoder, NumberFile, Policy, Reading, TokenModel};
-use genie_types::{Dtype, TensorInfo, TokenId};
-use half::f16;
-use qnn_api::{Context, ContextOptions, GraphOptions, HtpGraphOptions, Param, TensorKind};
+use engine::{DumpOptions, Engine, EngineConfig, Policy, TokenModel};
+use genie_types::{Dtype, TokenId};
 use serde_json::json;
 use testkit::{Decoder, Form, Size, distance};
 
@@ -133,104 +131,6 @@ fn the_heads_weight_as_an_input() {
 fn the_slot_of_each_row() {
     check(&Form { scatter: true, ..two_widths() }, PADDED, &Real::Runs);
     check(&Form { scatter: true, slot_per_row: true, ..two_widths() }, PADDED, &Real::Runs);
-}
-
-/// A binary whose graph maps each row of 16 pixels to a row of embeddings, for the emulator.
-fn save_image_encoder(path: &Path, weights: &[f16]) {
-    let context = Context::create(&shared_htp(), &ContextOptions::default()).unwrap();
-    let htp = HtpGraphOptions { float16: true, vtcm_mb: Some(8), ..HtpGraphOptions::default() };
-    let mut graph = context.compose("vision", &GraphOptions { htp: Some(htp), ..GraphOptions::default() }).unwrap();
-    let info = |name: &str, dims: &[usize]| TensorInfo::new(name, dims, Dtype::F16);
-    let pixels = graph.tensor(&info("pixel_values", &[1, 3, 4, 4]), TensorKind::Input).unwrap();
-    let rows = graph.tensor(&info("rows", &[3, 16]), TensorKind::Native).unwrap();
-    let none: [(&str, Param); 0] = [];
-    graph.node("rows", "Reshape", &none, &[pixels], &[rows]).unwrap();
-    let bytes: Vec<u8> = weights.iter().flat_map(|x| x.to_le_bytes()).collect();
-    let width = weights.len() / 16;
-    let weight = graph.constant(&info("weight", &[width, 16]), &bytes).unwrap();
-    let out = graph.tensor(&info("image_features", &[3, width]), TensorKind::Output).unwrap();
-    graph.node("features", "FullyConnected", &none, &[rows, weight], &[out]).unwrap();
-    graph.finalize().unwrap();
-    context.save(path).unwrap();
-}
-
-/// It stands aside of the chain here; libGenie makes a dialog of the other graphs or none.
-#[test]
-#[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
-fn an_image_encoder_beside_a_decoder() {
-    let folder = tempfile::tempdir().unwrap();
-    let width = 8;
-    let kernel: Vec<f16> = (0..width * 16).map(|i| f16::from_f32((i as f32 * 0.71).sin() * 0.3)).collect();
-    let vision = folder.path().join("vision.bin");
-    save_image_encoder(&vision, &kernel);
-    let pixels: Vec<f32> = (0..48).map(|i| f16::from_f32((i as f32 * 1.3).cos()).to_f32()).collect();
-    let raw = folder.path().join("pixels.raw");
-    std::fs::write(&raw, pixels.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<_>>()).unwrap();
-    let reading = Reading::of(&EngineConfig::new([&vision]));
-    let mut encoder = ImageEncoder::open(&shared_htp(), &vision, reading).unwrap();
-    let found = encoder.encode(&[("pixel_values", &NumberFile::read(&raw).unwrap())]).unwrap();
-    let row = |pixels: &[f32]| {
-        let feature = |w: &[f16]| w.iter().zip(pixels).map(|(w, x)| f64::from(w.to_f32()) * f64::from(*x)).sum::<f64>();
-        kernel.chunks(16).map(feature).collect::<Vec<_>>()
-    };
-    let expected: Vec<f64> = pixels.chunks(16).flat_map(row).collect();
-    assert_eq!(found.width, width);
-    let off = distance(&found.numbers, &expected);
-    assert!(off < 5e-3, "off by {off} of the largest");
-    drop(encoder);
-
-    let weights = weights();
-    let mut bins = two_widths().save(&weights, &shared_htp(), folder.path());
-    bins.push(vision);
-    let mut engine = Engine::open(&two_widths().config(&weights, bins.clone()), &shared_htp()).unwrap();
-    let tokens = prompt(PADDED);
-    let logits = engine.process(&ids(&tokens)).unwrap();
-    assert!(distance(logits, &weights.logits(&tokens)) < TOLERANCE);
-    assert_eq!(engine.layout().image_encoders, [1]);
-    drop(engine);
-    let real = real(genie::library(), folder.path(), &bins, PADDED);
-    println!("libGenie with an image encoder: {real:?}");
-    assert_eq!(real.map_err(|said| said.contains(IMAGE_ENCODER_REFUSAL)), Err(true));
-}
-
-const IMAGE_ENCODER_REFUSAL: &str = "?";
-const TILES_REFUSAL: &str = "?";
-
-/// libGenie's tokens for the prompt, or what it said, with all of its log.
-fn real(library: PathBuf, folder: &Path, bins: &[PathBuf], n_prompt: u32) -> Result<Vec<u32>, String> {
-    let acts = vec![Act::MaxTokens(6), Act::Tokens(prompt(n_prompt), Sentence::Complete)];
-    let session = Session::greedy(library, genie_config(folder, bins), acts).endless();
-    match (Session { log: LogLevel::Verbose, ..session }).run() {
-        Err(error) => Err(error.to_string()),
-        Ok(run) if run.codes()[1] < 0 => Err(format!("status {}", run.codes()[1])),
-        Ok(run) => Ok(run.tokens().concat()),
-    }
-}
-
-/// The emulator refuses graphs with tiles; libGenie on our backend is given them.
-#[test]
-#[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
-fn a_cache_in_tiles() {
-    let (weights, folder) = (weights(), tempfile::tempdir().unwrap());
-    let on_emulator = Form { native_kv: true, ..two_widths() };
-    let refused = std::panic::catch_unwind(|| on_emulator.save(&weights, &shared_htp(), folder.path())).unwrap_err();
-    let said = refused.downcast_ref::<String>().cloned().unwrap_or_default();
-    println!("the emulator with tiles: {said}");
-    assert!(said.contains("ar1_cl128") || said.contains("past"), "{said}");
-
-    let on_host = Form { htp: false, ..on_emulator };
-    let backend = loaded();
-    let bins = on_host.save(&weights, &backend, folder.path());
-    let mut engine = Engine::open(&on_host.config(&weights, bins.clone()), &backend).unwrap();
-    let tokens = prompt(PADDED);
-    assert!(
-        distance(engine.process(&ids(&tokens)).unwrap(), &weights.logits_kept(&tokens, |x| on_host.kept(x)))
-            < TOLERANCE
-    );
-    let stage = Stage::new(&genie::library(), &host_library()).unwrap();
-    let real = real(stage.library(), folder.path(), &bins, PADDED);
-    println!("libGenie with tiles: {real:?}");
-    assert_eq!(real.map_err(|said| said.contains(TILES_REFUSAL)), Err(true));
 }
 
 #[test]
