@@ -3,13 +3,14 @@
 use crate::bundle::{Staging, check_tokenizer, genie_config, htp_config};
 use crate::family::ModelSpec;
 use crate::lora::{self, Adapter};
+use crate::lower::pd::PdForm;
 use crate::lower::{self, Format, LinearForm, RoundingLoss, Source, Split, SplitKind, Windows};
 use crate::model::Model;
 use crate::progress::{Amount, Progress, Stage, go_on};
 use crate::size::Plan;
 use crate::target::{Target, TargetContext};
 use crate::{
-    AdapterSource, CacheUpdate, CompileError, CompileOptions, GraphKinds, Result, fs, own_weights, weight_files,
+    AdapterSource, CacheUpdate, CompileError, CompileOptions, GraphKinds, Result, Splits, fs, own_weights, weight_files,
 };
 use genie_bundle::files::OPTIONAL_FILES;
 use genie_bundle::hash::hex;
@@ -63,6 +64,8 @@ pub(crate) fn compile_and_prove<T: Target>(
     if options.kinds.cache != CacheUpdate::Concat && matches!(windows, Windows::Group { .. }) {
         return Err(CompileError::ScatterWindows);
     }
+    let pd_only = options.kinds.pd.as_ref().is_some_and(|pd| pd.only);
+    let pd_graphs = pd_graphs(options, windows)?;
     lower::check_weights(spec, checkpoint)?;
     model.check_has_tokenizer()?;
     for odd in check_tokenizer(&model.files, spec.vocab)? {
@@ -81,13 +84,25 @@ pub(crate) fn compile_and_prove<T: Target>(
     if let Some(htp) = &options.htp {
         let elems: u64 = adapters.iter().map(|adapter| adapter.n_elems_of_layer(spec)).sum();
         let adapter_bytes = elems * options.precision.dtype().size_bytes() as u64;
-        cuts = Plan { spec, format, n_graphs: variants.len(), htp, adapter_bytes }.fit(cuts)?;
+        let n_plain = if pd_only { 0 } else { variants.len() };
+        let n_graphs = n_plain + if cuts.0 == Splits::Mono { pd_graphs.len() } else { 0 };
+        cuts = Plan { spec, format, n_graphs, htp, adapter_bytes }.fit(cuts)?;
     }
     let staging = Staging::begin(&options.out_dir, &options.model_dir, options.force)?;
 
     let source_hash = hash_model(&model, progress)?;
-    let splits = lower::cut(spec, cuts.0, cuts.1);
+    let splits = if pd_only { Vec::new() } else { lower::cut(spec, cuts.0, cuts.1) };
     let mut binaries = lower::file_names(&splits, options.one_file);
+    // Fused graphs share the weights of a file with all graphs; else they have one of their own.
+    let n_plain_files = splits.len();
+    if !pd_graphs.is_empty() {
+        let is_one = binaries.iter().all(|file| *file == binaries[0]);
+        binaries.push(match binaries.first() {
+            None => lower::file_names(&[Split::whole(spec)], false).remove(0),
+            Some(first) if is_one => first.clone(),
+            Some(_) => PD_FILE.into(),
+        });
+    }
     let mut graphs = Vec::new();
     let mut loss = RoundingLoss::default();
     // A context stays open for the following splits of the same file.
@@ -109,6 +124,23 @@ pub(crate) fn compile_and_prove<T: Target>(
             name: number.graph_name(variant),
             file: file.clone(),
             split: number.split,
+            ar: variant.ar().get(),
+            cl: variant.cl().get(),
+        }));
+    }
+
+    if let Some(file) = binaries.get(n_plain_files) {
+        let (loss, progress) = (&mut loss, &mut *progress);
+        let source = Source { checkpoint, format, kinds: &options.kinds, adapters: &[], loss, progress };
+        let context = open.take().map_or_else(|| target.context(), Ok)?;
+        compile_pd(spec, &pd_graphs, context, source, &staging.path(file))?;
+        if let Some(htp) = &options.htp {
+            htp.check_file(file, &staging.path(file))?;
+        }
+        graphs.extend(pd_graphs.iter().map(|(form, variant)| GraphEntry {
+            name: form.name(),
+            file: file.clone(),
+            split: 1,
             ar: variant.ar().get(),
             cl: variant.cl().get(),
         }));
@@ -209,6 +241,58 @@ fn variants_of(split: &Split, variants: &[Variant], kinds: &GraphKinds) -> Vec<V
     // Every AR was given as a u32.
     let has = |variant: &&Variant| !is_head || u32::try_from(variant.ar().get()).is_ok_and(of_head);
     variants.iter().filter(has).copied().collect()
+}
+
+/// The context binary of a fused pair beside several others.
+const PD_FILE: &str = "pd.bin";
+
+/// The graphs of a fused pair: those for both requests, then the one for a decode row; for the longest context.
+fn pd_graphs(options: &CompileOptions, windows: Windows) -> Result<Vec<(PdForm, Variant)>> {
+    let Some(pd) = &options.kinds.pd else { return Ok(Vec::new()) };
+    let context = options.cls.iter().copied().max().unwrap_or(0);
+    if let Some((_, tokens)) = windows.rules().next() {
+        return Err(CompileError::PdWindow { tokens, context: context as usize });
+    }
+    let pairs = ascending(&pd.total_lens).into_iter().map(PdForm::Pair);
+    let all = pairs.chain([PdForm::Single]);
+    all.map(|form| {
+        let refused = |_| CompileError::ArTooWide { ar: form.rows() as usize, longest_cl: context as usize };
+        Ok((form, Variant::new(form.rows(), context).map_err(refused)?))
+    })
+    .collect()
+}
+
+/// Adds the graphs of a fused pair to a context and writes it.
+fn compile_pd<C: TargetContext>(
+    spec: &ModelSpec,
+    graphs: &[(PdForm, Variant)],
+    mut context: C,
+    mut source: Source<'_>,
+    path: &Path,
+) -> Result<()> {
+    let update = source.kinds.pd.as_ref().map_or_else(Default::default, |pd| pd.update);
+    let open = graphs.iter().map(|&(form, variant)| Ok((form, variant, context.compose(&form.name())?)));
+    let open = open.collect::<Result<Vec<_>>>()?;
+    let stage = Stage::Weights { split: 1, n_splits: 1 };
+    let amount = lower::amount(spec, &Split::whole(spec), &source);
+    source.progress.begin(&stage, amount);
+    let composed = lower::pd::lower(spec, open, update, &mut source)?;
+    source.progress.end(&stage);
+    let stage = Stage::Finalize { split: 1, n_splits: 1 };
+    source.progress.begin(&stage, Amount { items: composed.len() as u64, bytes: 0 });
+    for (graph, (form, _)) in composed.into_iter().zip(graphs) {
+        let name = form.name();
+        go_on(source.progress)?;
+        source.progress.working(&name);
+        let began = Instant::now();
+        context.finalize(graph)?;
+        source.progress.timed(&name, began.elapsed());
+        source.progress.item(&name, 0);
+    }
+    go_on(source.progress)?;
+    context.save(path)?;
+    source.progress.end(&stage);
+    Ok(())
 }
 
 /// Adds a split's graphs to a context. `save`: where to write the context; without it, the context is returned, still open.

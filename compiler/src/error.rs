@@ -29,6 +29,17 @@ pub enum CompileError {
     #[error("all splits in one file is for the embedded backend, but the target is `{target}`")]
     OneFileForChip { target: String },
 
+    #[error("{rows} rows for a fused graph: expected 2 to {most} in a context of {context}")]
+    PdRows { rows: u32, most: u32, context: u32 },
+    #[error("cache updates by an op of a package for target `{target}`: no package for HTPs has it")]
+    PdOpForChip { target: String },
+    #[error("fused graphs have no form with {what}")]
+    PdWith { what: &'static str },
+    #[error(
+        "fused graphs have one cache for all layers, but attention sees the last {tokens} tokens of a context of {context}"
+    )]
+    PdWindow { tokens: usize, context: usize },
+
     // Targets.
     #[error("unknown target `{name}`: expected one of {}", quoted(known))]
     UnknownTarget { name: String, known: Vec<String> },

@@ -32,6 +32,7 @@
 //! | [`AdapterSource`] | LoRA adapters of PEFT, in the graphs or added to the weights |
 //! | `lower` | a [`ModelSpec`] to QNN ops, all variants side by side, each weight read once |
 //! | `weight_files` | weights that graphs take as inputs, as files of the bundle |
+//! | [`ModelSummary`] | shape and length of a model, without reading its weights |
 //! | `size` | predicted file lengths, and where to cut |
 //! | `target`, `qnn` | where graphs are composed: a library behind the QNN table |
 //! | `bundle` | the output directory; its file names and its manifest are [`genie_bundle`]'s |
@@ -70,6 +71,7 @@ mod own_weights;
 pub mod progress;
 mod qnn;
 mod size;
+mod summary;
 mod target;
 #[cfg(test)]
 mod testing;
@@ -87,6 +89,9 @@ pub use genie_bundle::{CONFIG_FILE, Manifest};
 pub use gguf_error::GgufError;
 pub use hint::Hint;
 pub use htp::{FILE_LIMIT, HtpOptions};
-pub use options::{AdapterSource, CacheUpdate, CompileOptions, GraphKinds, Precision, Splits, Weights};
+pub use options::{
+    AdapterSource, CacheUpdate, CompileOptions, GraphKinds, PdGraphs, PdUpdate, Precision, Splits, Weights,
+};
 pub use progress::{Amount, Progress, Silent, Stage};
 pub use qnn::{compile, compile_and_prove};
+pub use summary::ModelSummary;

@@ -3,7 +3,7 @@
 //! *Units*: AR, CL in tokens. *Invariants*: checked by [`CompileOptions::variants`] and [`CompileOptions::check`].
 
 use crate::{CompileError, HtpOptions, Result};
-pub use genie_bundle::manifest::{CacheUpdate, GraphKinds, Precision, Splits, Weights};
+pub use genie_bundle::manifest::{CacheUpdate, GraphKinds, PdGraphs, PdUpdate, Precision, Splits, Weights};
 use genie_types::{Ar, Cl, Variant};
 use std::path::PathBuf;
 
@@ -68,7 +68,9 @@ impl CompileOptions {
     /// # Errors
     /// An empty list, a zero, or an AR wider than every CL.
     pub fn variants(&self) -> Result<Vec<Variant>> {
-        let ars = widths("AR", &self.ars, Ar::new)?;
+        // Of fused graphs only the context counts.
+        let only_fused = self.kinds.pd.as_ref().is_some_and(|pd| pd.only);
+        let ars = widths("AR", if only_fused { &[1] } else { &self.ars }, Ar::new)?;
         let cls = widths("CL", &self.cls, Cl::new)?;
         let mut variants = Vec::new();
         for &ar in &ars {
@@ -98,6 +100,7 @@ impl CompileOptions {
             }
         }
         self.check_kinds()?;
+        self.check_pd()?;
         match (self.layers_per_split, self.splits) {
             (Some(0), _) => Err(CompileError::ZeroLayersPerSplit),
             (Some(n), Splits::Mono) => Err(CompileError::LayersPerSplitInMono { layers: n }),
@@ -137,6 +140,35 @@ impl CompileOptions {
             return Err(CompileError::EmbeddingsAndLut);
         }
         Ok(())
+    }
+}
+
+impl CompileOptions {
+    /// Rows of a fused pair fit the context, and nothing is asked for that these graphs do not have.
+    fn check_pd(&self) -> Result<()> {
+        let Some(pd) = &self.kinds.pd else { return Ok(()) };
+        let context = self.cls.iter().copied().max().unwrap_or(0);
+        // Past rows must be left, and with an update in the graph one of them is not used.
+        let least_past = if pd.update == PdUpdate::Graph { 2 } else { 1 };
+        if pd.total_lens.is_empty() {
+            return Err(CompileError::NoWidths { what: "total length of fused graphs" });
+        }
+        if let Some(&rows) = pd.total_lens.iter().find(|&&n| n < 2 || n.saturating_add(least_past) > context) {
+            return Err(CompileError::PdRows { rows, most: context.saturating_sub(least_past), context });
+        }
+        let with = [
+            (!self.lora.is_empty(), "LoRA adapters that switch at run time"),
+            (self.kinds.embeddings_input, "embeddings as input"),
+            (self.kinds.head_weight_input, "the LM head's weight as an input"),
+            (self.kinds.native_kv, "a cache in tiles"),
+        ];
+        if let Some(htp) = self.htp.as_ref().filter(|_| pd.update == PdUpdate::Op) {
+            return Err(CompileError::PdOpForChip { target: htp.target() });
+        }
+        match with.iter().find(|(asked, _)| *asked) {
+            Some((_, what)) => Err(CompileError::PdWith { what }),
+            None => Ok(()),
+        }
     }
 }
 

@@ -1,9 +1,10 @@
 //! An executor that notes what it feeds, in the form of the recordings of libGenie's dialogs (`dialogs/*.json`): the graph, the
 //! ids, the attended columns of each row and its position.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use engine::{Binding, Engine, EngineConfig, ExecuteError, Executor, QnnExecutor};
+use engine::{Binding, Engine, EngineConfig, ExecuteError, Executor, LutDtype, QnnExecutor};
 use genie_types::GraphInfo;
 use half::f16;
 use nsp_graph::{BinaryGraphs, Options, analyze};
@@ -15,7 +16,7 @@ use serde_json::Value;
 pub struct Execution {
     /// The graph's name.
     pub graph: String,
-    /// The ids, padding included; none for a graph that takes embeddings.
+    /// The ids, padding included; found by their embeddings where a graph takes those.
     pub ids: Vec<u32>,
     /// For each row the ranges of columns that it attends, as `0-5 127`.
     pub mask: Vec<String>,
@@ -65,6 +66,8 @@ pub struct Recorder {
     graphs: Vec<Vec<GraphInfo>>,
     /// The angle of the last pair at position 1.
     slowest: f64,
+    /// Ids by their rows of embeddings in float16.
+    ids: HashMap<Vec<u8>, u32>,
     log: Log,
 }
 
@@ -73,6 +76,15 @@ pub struct Recorder {
 /// # Panics
 /// The binaries do not load, or are no model.
 pub fn open(config: &EngineConfig, backend: &Arc<Backend>) -> (Engine<Recorder>, Log) {
+    let log = Log::default();
+    (open_into(config, backend, log.clone()), log)
+}
+
+/// The same, with the executions noted beside those of another engine.
+///
+/// # Panics
+/// As [`open`]; the table of embeddings cannot be read.
+pub fn open_into(config: &EngineConfig, backend: &Arc<Backend>, log: Log) -> Engine<Recorder> {
     let contexts: Vec<Context> = config
         .ctx_bins
         .iter()
@@ -89,9 +101,19 @@ pub fn open(config: &EngineConfig, backend: &Arc<Backend>) -> (Engine<Recorder>,
     let graphs = layout.splits.iter().map(|s| s.graphs.iter().map(|g| g.info.clone()).collect()).collect();
     let frequencies = config.rope.as_ref().map(|rope| rope.angles(config.context_size.unwrap_or(0)).frequencies);
     let slowest = frequencies.and_then(|list| list.last().copied()).unwrap_or(0.0);
-    let log = Log::default();
-    let recorder = Recorder { inner, graphs, slowest, log: log.clone() };
-    (Engine::with_executor(layout, recorder, config).expect("the engine opens"), log)
+    let recorder = Recorder { inner, graphs, slowest, ids: ids_of_rows(config), log };
+    Engine::with_executor(layout, recorder, config).expect("the engine opens")
+}
+
+/// The rows of a float32 table as graphs get them; none without one.
+fn ids_of_rows(config: &EngineConfig) -> HashMap<Vec<u8>, u32> {
+    let Some(table) = config.embedding.as_ref().filter(|table| table.dtype == LutDtype::Float32) else {
+        return HashMap::new();
+    };
+    let bytes = std::fs::read(&table.path).expect("the table of embeddings");
+    let number = |b: &[u8]| f16::from_f32(f32::from_le_bytes([b[0], b[1], b[2], b[3]])).to_le_bytes();
+    let row = |row: &[u8]| row.chunks_exact(4).flat_map(number).collect();
+    bytes.chunks_exact(table.size * 4).map(row).zip(0..).collect()
 }
 
 impl Executor for Recorder {
@@ -104,7 +126,7 @@ impl Executor for Recorder {
         let info = &self.graphs[split][graph];
         let mut noted =
             Execution { graph: info.name.clone(), ids: Vec::new(), mask: Vec::new(), positions: Vec::new() };
-        let slowest = self.slowest;
+        let (slowest, ids) = (self.slowest, &self.ids);
         let mut seen = io.inspect(|binding| {
             let Binding::Input(i, bytes) = binding else { return };
             let tensor = &info.inputs[*i];
@@ -115,6 +137,10 @@ impl Executor for Recorder {
                 "input_ids" => {
                     let ids = bytes.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
                     noted.ids = ids.collect();
+                }
+                "inputs_embeds" => {
+                    let rows = bytes.chunks_exact(width * 2);
+                    noted.ids = rows.map_while(|row| ids.get(row).copied()).collect();
                 }
                 "attention_mask" => noted.mask = floats().chunks_exact(width).map(columns).collect(),
                 "position_ids_sin" => {

@@ -42,6 +42,8 @@ pub struct Speculation {
     pub n_accepted: usize,
     /// Genie's count of generated tokens leaves out the first, which no round has given.
     pub without_first: bool,
+    /// Genie's rate of accepted tokens counts the first token too.
+    pub with_first: bool,
 }
 
 impl Speculation {
@@ -60,10 +62,11 @@ impl QueryKpis {
         }
     }
 
-    /// Tokens that a round has given on average, as Genie has it: `(generated - 1) / rounds`.
+    /// Tokens that a round has given on average, as Genie has it: `(generated - 1) / rounds`, with the first
+    /// token for some kinds.
     pub fn acceptance_rate(&self) -> Option<f64> {
-        let n_rounds = self.speculation?.n_rounds;
-        let n = self.n_generated_for_genie().checked_sub(1).filter(|n| *n > 0)?;
+        let Speculation { n_rounds, with_first, .. } = self.speculation?;
+        let n = self.n_generated_for_genie().checked_sub(usize::from(!with_first)).filter(|n| *n > 0)?;
         (n_rounds > 0).then(|| n as f64 / n_rounds as f64)
     }
 

@@ -77,6 +77,7 @@
 //! | [`Generation`] | a query one step at a time, for iterators |
 //! | [`Chunk`], [`Reply`], [`StopReason`] | what comes out while it is made, and at its end |
 //! | [`Control`], [`Signal`] | stop, pause or limit a query from a callback or another thread |
+//! | [`RequestBase`], [`RequestReply`] | one request beside others on a model that many share: its sampler, stop rules, text |
 //! | [`DialogKind`], [`Decoding`] | another way to generate, in [`kinds`]; docs/add-a-dialog-kind.md |
 //! | [`Sampler`], [`SamplerSettings`] | penalties, top-k, top-p, temperature, the mt19937 draw |
 //! | [`Grammar`], [`GrammarKind`] | what a reply must follow: JSON schema, regex, EBNF, Lark; [`Dialog::set_grammar`] |
@@ -102,8 +103,8 @@ pub mod sampler;
 
 pub use config::{ConfigError, DialogConfig};
 pub use conversation::{
-    Chunk, Control, Decoding, Dialog, DialogError, Generation, Reply, RestoreReport, SentenceCode, Signal, StopReason,
-    StreamReply, Verified,
+    Chunk, Control, Decoding, Dialog, DialogError, Generation, Reply, RequestBase, RequestReply, RequestSettings,
+    RestoreReport, SentenceCode, Signal, StopReason, StreamReply, Verified,
 };
 pub use genie_tokenizer::{Detokenizer, Tokenizer, TokenizerError};
 pub use grammar::{Grammar, GrammarError, GrammarKind, WhiteSpace};

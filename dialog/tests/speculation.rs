@@ -2,124 +2,27 @@
 //! `basic`, and a sampled one has its distribution. A kind is a row of [`KINDS`].
 
 mod common;
+mod toy;
 
 use common::{context, ids, raw, tokenizer};
 use dialog::config::ContextSettings;
-use dialog::kinds::{Basic, Lookup, LookupSettings, Spd};
+use dialog::kinds::{
+    Basic, Eaglet, EagletSettings, EarlyStop, Lade, LadeSettings, Lookup, LookupSettings, Spd, UpdateMode,
+};
 use dialog::sampler::{Mt19937, SamplerRules};
 use dialog::{Dialog, DialogKind, Reply, Sampler, SamplerSettings, SentenceCode};
-use engine::{EngineError, Overflow, StepLog, StopFlag, TokenModel, Transcript};
+use engine::TokenModel;
 use genie_types::TokenId;
 use proptest::prelude::*;
-
-/// Letters and a few more, all of them ids of the tokenizer.
-const N_VOCAB: usize = 128;
-
-/// A model whose logits follow from the last `order` tokens. `noise` makes it another one in part of its rows.
-struct Toy {
-    n_vocab: usize,
-    order: usize,
-    noise: u64,
-    context_size: usize,
-    widest: usize,
-    past: Transcript,
-    logits: Vec<f32>,
-    steps: StepLog,
-}
-
-impl Toy {
-    fn new(n_vocab: usize, order: usize, noise: u64) -> Self {
-        let (past, logits, steps) = (Transcript::default(), vec![0.0; n_vocab], StepLog::new(vec!["toy".into()], 0));
-        Self { n_vocab, order, noise, context_size: 4_096, widest: 32, past, logits, steps }
-    }
-
-    /// Of `noise` in 100 contexts the answers are others.
-    fn row(&mut self) {
-        let tokens = self.past.tokens();
-        let tail = &tokens[tokens.len().saturating_sub(self.order)..];
-        let mut state = tail.iter().fold(17, |h: u64, token| mix(h ^ u64::from(token.0)));
-        if mix(state ^ 0x5eed) % 100 < self.noise {
-            state = mix(state ^ self.noise);
-        }
-        for (id, logit) in (0_u64..).zip(&mut self.logits) {
-            *logit = (mix(state ^ (id << 32)) % 4_000) as f32 / 1_000.0;
-        }
-    }
-}
-
-fn mix(x: u64) -> u64 {
-    let x = (x ^ (x >> 31)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    x ^ (x >> 29)
-}
-
-impl TokenModel for Toy {
-    fn vocab_size(&self) -> usize {
-        self.n_vocab
-    }
-    fn widest_step(&self) -> Option<usize> {
-        Some(self.widest)
-    }
-    fn context_size(&self) -> usize {
-        self.context_size
-    }
-    fn n_past(&self) -> usize {
-        self.past.len()
-    }
-    fn transcript(&self) -> &Transcript {
-        &self.past
-    }
-    fn mark_generated(&mut self, index: usize) {
-        self.past.mark_generated(index);
-    }
-    fn stop_flag(&self) -> Option<StopFlag> {
-        None
-    }
-    fn process(&mut self, tokens: &[TokenId]) -> Result<&[f32], EngineError> {
-        assert!(!tokens.is_empty());
-        self.prefill(tokens)?;
-        self.row();
-        Ok(&self.logits)
-    }
-    fn prefill(&mut self, tokens: &[TokenId]) -> Result<(), EngineError> {
-        assert!(tokens.iter().all(|token| (token.0 as usize) < self.n_vocab.max(300)), "{tokens:?}");
-        let (n_past, n_new) = (self.past.len(), tokens.len());
-        if n_past + n_new > self.context_size {
-            return Err(Overflow::ContextExceeded { n_past, n_new, limit: self.context_size }.into());
-        }
-        self.past.extend(tokens, n_past);
-        Ok(())
-    }
-    fn process_rows(&mut self, tokens: &[TokenId], each: &mut dyn FnMut(usize, &[f32])) -> Result<(), EngineError> {
-        assert!(tokens.len() <= self.widest, "a draft in one step");
-        if self.past.len() + tokens.len() > self.context_size {
-            let (n_past, n_new) = (self.past.len(), tokens.len());
-            return Err(Overflow::ContextExceeded { n_past, n_new, limit: self.context_size }.into());
-        }
-        for (place, token) in tokens.iter().enumerate() {
-            self.prefill(&[*token])?;
-            self.row();
-            each(place, &self.logits);
-        }
-        Ok(())
-    }
-    fn rewind(&mut self, n_past: usize) -> Result<(), EngineError> {
-        assert!(n_past <= self.past.len(), "rewind ahead");
-        self.past.truncate(n_past);
-        Ok(())
-    }
-    fn reset(&mut self) -> Result<(), EngineError> {
-        self.rewind(0)
-    }
-    fn steps(&self) -> &StepLog {
-        &self.steps
-    }
-}
+use toy::{N_VOCAB, Toy};
 
 /// A kind with its settings drawn from three numbers, and whether it needs a second model.
 struct Row {
     name: &'static str,
     make: fn([usize; 3]) -> Box<dyn DialogKind>,
     needs_second: bool,
+    /// The second model takes hidden states of the first.
+    from_features: bool,
     /// Sampled replies are those of `basic`, draw by draw.
     draws_as_basic: bool,
 }
@@ -132,9 +35,39 @@ const KINDS: &[Row] = &[
             Box::new(Lookup::new(LookupSettings { shortest: shortest % 4, longest: longest % 6, draft_len: len }))
         },
         needs_second: false,
+        from_features: false,
         draws_as_basic: true,
     },
-    Row { name: "spd", make: |[len, ..]| Box::new(Spd::new(len)), needs_second: true, draws_as_basic: false },
+    Row {
+        name: "spd",
+        make: |[len, ..]| Box::new(Spd::new(len)),
+        needs_second: true,
+        from_features: false,
+        draws_as_basic: false,
+    },
+    Row {
+        name: "lade",
+        make: |[window, ngram, gcap]| {
+            let update_mode =
+                [UpdateMode::AlwaysForwardOne, UpdateMode::ForwardLevel, UpdateMode::ForwardMaxHit][gcap % 3];
+            let settings = LadeSettings { update_mode, window: 1 + window % 5, ngram: 2 + ngram % 3, gcap: gcap % 4 };
+            Box::new(Lade::new(settings))
+        },
+        needs_second: false,
+        from_features: false,
+        draws_as_basic: true,
+    },
+    Row {
+        name: "eaglet",
+        make: |[len, branches, rows]| {
+            let early_stop = (rows % 3 == 2).then_some(EarlyStop { entropy: 4.0, min_levels: rows % 2 });
+            let (draft_len, n_branches) = (1 + len % 6, 1 + branches % 4);
+            Box::new(Eaglet::new(EagletSettings { draft_len, n_branches, max_rows: 1 + rows, early_stop }).unwrap())
+        },
+        needs_second: true,
+        from_features: true,
+        draws_as_basic: true,
+    },
 ];
 
 /// What happens in a dialog.
@@ -252,23 +185,32 @@ fn case() -> impl Strategy<Value = Case> {
 }
 
 fn dialog_of(case: &Case, row: Option<&Row>) -> Dialog {
-    let model = Toy { context_size: case.context_size, widest: case.widest, ..Toy::new(N_VOCAB, case.order, 0) };
+    // What all tokens decide can only be drafted from hidden states.
+    let order = if KINDS[case.kind].from_features { case.order - 1 } else { case.order };
+    // The rows of a lookahead step.
+    let widest = if KINDS[case.kind].name == "lade" { 32 } else { case.widest };
+    let model = Toy::new(N_VOCAB, order, 0).with_limits(case.context_size, widest);
     let context = ContextSettings { bos: Some(TokenId(1)), eos: ids([case.eos]), size: case.context_size, ..context() };
     let sampled = case.sampled && row.is_none_or(|row| row.draws_as_basic) && KINDS[case.kind].draws_as_basic;
     let sampler = match sampled {
         true => SamplerSettings::default().with_seed(Some(7)).with_top_k(5).with_temp(2.0).unwrap(),
         false => SamplerSettings::argmax(),
     };
-    let rules = if case.genie { SamplerRules::Genie } else { SamplerRules::Documented };
+    // By libGenie's rules an `eaglet` dialog's turns begin otherwise, and an empty chunk counts.
+    // A `lade` dialog draws its window's tokens too.
+    let differs = KINDS[case.kind].from_features || (sampled && KINDS[case.kind].name == "lade");
+    let rules = if case.genie && !differs { SamplerRules::Genie } else { SamplerRules::Documented };
     let mut dialog = Dialog::from_parts(context, sampler.with_rules(rules), tokenizer(), Box::new(model));
     dialog.set_stop_sequences(case.stop.iter().cloned().collect()).unwrap();
     let Some(row) = row else { return dialog };
     if row.needs_second {
-        let second = Toy { context_size: case.draft_room, ..Toy::new(N_VOCAB, case.order, case.noise) };
+        let second = Toy::new(N_VOCAB, order, case.noise).with_limits(case.draft_room, 32);
+        let second = if row.from_features { second.drafting() } else { second };
         dialog = dialog.with_second(Box::new(second)).unwrap();
     }
     let [len, ..] = case.numbers;
-    dialog.with_kind((row.make)([len.min(case.widest - 1), case.numbers[1], case.numbers[2]]))
+    let [_, second, third] = case.numbers;
+    dialog.with_kind((row.make)([len.min(case.widest - 1), second, third.min(case.widest - 1)]))
 }
 
 proptest! {
@@ -284,12 +226,12 @@ proptest! {
 
 #[test]
 fn a_thousand_tokens_are_those_of_basic_and_drafts_are_accepted() {
-    for row in KINDS {
+    for kind in KINDS {
         for noise in [0, 30, 100] {
             let reply = |row: Option<&Row>| {
                 let case = Case {
-                    kind: 0,
-                    numbers: [7, 4, 1],
+                    kind: KINDS.iter().position(|other| other.name == kind.name).unwrap(),
+                    numbers: [7, 4, 3],
                     order: 2,
                     noise,
                     draft_room: 2_000,
@@ -305,21 +247,25 @@ fn a_thousand_tokens_are_those_of_basic_and_drafts_are_accepted() {
                 dialog.control().set_max_num_tokens(Some(1_000));
                 dialog.token_query(&ids([65, 66, 67]), SentenceCode::Complete, |_| ()).unwrap()
             };
-            let (plain, ours) = (reply(None), reply(Some(row)));
-            assert_eq!((plain.tokens.len(), &ours.tokens), (1_000, &plain.tokens), "{}, noise {noise}", row.name);
+            let (plain, ours) = (reply(None), reply(Some(kind)));
+            assert_eq!((plain.tokens.len(), &ours.tokens), (1_000, &plain.tokens), "{}, noise {noise}", kind.name);
             let counts = ours.kpis.speculation.unwrap();
             assert!(counts.n_accepted <= counts.n_drafted && counts.n_rounds > 0, "{counts:?}");
-            match (row.needs_second, noise) {
-                (true, 0) => assert_eq!(counts.acceptance(), Some(1.0), "{}: {counts:?}", row.name),
-                (true, 100) => assert!(counts.n_rounds < 40, "{}: it backs off, {counts:?}", row.name),
-                _ => assert!(counts.n_accepted > 0, "{}: {counts:?}", row.name),
+            match (kind.needs_second, noise) {
+                (true, 0) if kind.from_features => {
+                    let per_round = counts.n_accepted as f64 / counts.n_rounds as f64;
+                    assert!(per_round > 1.9, "{}: one of its first two levels is right, {counts:?}", kind.name);
+                }
+                (true, 0) => assert_eq!(counts.acceptance(), Some(1.0), "{}: {counts:?}", kind.name),
+                (true, 100) => assert!(counts.n_rounds < 40, "{}: it backs off, {counts:?}", kind.name),
+                _ => assert!(counts.n_accepted > 0, "{}: {counts:?}", kind.name),
             }
         }
     }
 }
 
 /// Transitions between the tokens of a small vocabulary, counted over many replies.
-fn transitions(settings: &SamplerSettings, n: usize, n_vocab: usize, with_draft: bool) -> Vec<Vec<f64>> {
+fn transitions(settings: &SamplerSettings, n: usize, n_vocab: usize, kind: &str) -> Vec<Vec<f64>> {
     let mut counts = vec![vec![0.0; n_vocab]; n_vocab];
     let mut left = n;
     for seed in 0.. {
@@ -327,12 +273,20 @@ fn transitions(settings: &SamplerSettings, n: usize, n_vocab: usize, with_draft:
         let context = ContextSettings { bos: None, eos: Vec::new(), size: 4_096, n_vocab, ..context() };
         let settings = settings.clone().with_seed(Some(seed));
         let mut dialog = Dialog::from_parts(context, settings, tokenizer(), Box::new(model));
-        if with_draft {
-            let draft = Toy::new(n_vocab, 1, 100);
-            dialog = dialog.with_second(Box::new(draft)).unwrap().with_kind(Box::new(Spd::new(3)));
-        } else {
-            dialog = dialog.with_kind(Box::new(Basic));
-        }
+        let draft = || Box::new(Toy::new(n_vocab, 1, 100));
+        dialog = match kind {
+            "spd" => dialog.with_second(draft()).unwrap().with_kind(Box::new(Spd::new(3))),
+            "eaglet" => {
+                let settings = EagletSettings { draft_len: 3, n_branches: 2, max_rows: 6, early_stop: None };
+                let kind = Box::new(Eaglet::new(settings).unwrap());
+                dialog.with_second(Box::new(draft().drafting())).unwrap().with_kind(kind)
+            }
+            "lade" => {
+                let settings = LadeSettings { window: 4, ngram: 3, gcap: 4, ..LadeSettings::default() };
+                dialog.with_kind(Box::new(Lade::new(settings)))
+            }
+            _ => dialog.with_kind(Box::new(Basic)),
+        };
         dialog.control().set_max_num_tokens(Some(1_000));
         let reply = dialog.token_query(&ids([seed % n_vocab as u32]), SentenceCode::Complete, |_| ()).unwrap();
         for pair in raw(&reply.tokens).windows(2) {
@@ -379,16 +333,22 @@ fn sampled_replies_have_the_distribution_of_the_target() {
         ("0.8 of the mass", base().with_top_k(8).with_top_p(0.8).unwrap()),
         ("libGenie's draws", base().with_top_k(6).with_rules(SamplerRules::Genie)),
     ] {
-        let counts = transitions(&settings, 100_000, 8, true);
-        let (sum, freedom) = chi_square(&counts, &settings, 0);
-        let limit = freedom + 5.0 * (2.0 * freedom).sqrt();
-        assert!(sum < limit, "{name}: chi-square {sum:.1} over {freedom} degrees of freedom");
-        // The test can tell: the draft's own distribution is another one.
-        let (of_draft, _) = chi_square(&counts, &settings, 100);
-        assert!(of_draft > 100.0 * limit, "{name}: {of_draft:.1}");
+        let limit = |freedom: f64| freedom + 5.0 * (2.0 * freedom).sqrt();
+        for kind in ["spd", "lade", "eaglet"] {
+            // By libGenie's rules an `eaglet` dialog takes no tokens.
+            if kind == "eaglet" && settings.rules() == SamplerRules::Genie {
+                continue;
+            }
+            let counts = transitions(&settings, 100_000, 8, kind);
+            let (sum, freedom) = chi_square(&counts, &settings, 0);
+            assert!(sum < limit(freedom), "{kind}, {name}: chi-square {sum:.1} over {freedom} degrees of freedom");
+            // The test can tell: the draft's own distribution is another one.
+            let (of_draft, _) = chi_square(&counts, &settings, 100);
+            assert!(of_draft > 100.0 * limit(freedom), "{kind}, {name}: {of_draft:.1}");
+        }
         // And the measure is fair to `basic`.
-        let (plain, _) = chi_square(&transitions(&settings, 100_000, 8, false), &settings, 0);
-        assert!(plain < limit, "{name}: basic has {plain:.1}");
+        let (plain, freedom) = chi_square(&transitions(&settings, 100_000, 8, "basic"), &settings, 0);
+        assert!(plain < limit(freedom), "{name}: basic has {plain:.1}");
     }
 }
 

@@ -91,6 +91,7 @@ impl<X: Executor> Engine<X> {
         let run = StepRun {
             planned: &step,
             tokens: &tokens,
+            features: &[],
             next: None,
             narrow_head: false,
             as_genie: false,

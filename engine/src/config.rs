@@ -89,6 +89,8 @@ pub struct EngineConfig {
     /// Load a context binary when one of its graphs is to run, and free it when another's is. Spares memory where a
     /// bundle has several, and costs a load at each change.
     pub dynamic_load: bool,
+    /// Settings of a bundle's fused graphs; `None` for the defaults. An [`Engine`](crate::Engine) does not look at them.
+    pub pd: Option<crate::PairConfig>,
     /// Memory that the NPU sees as well, for the cache and the tensors of the graphs; `None` for plain memory, which the
     /// library copies.
     pub shared_memory: Option<Arc<SharedMemory>>,
@@ -131,6 +133,7 @@ impl EngineConfig {
             memory_limit_mb: 0,
             retention_order: Vec::new(),
             weight_folder: None,
+            pd: None,
             dynamic_load: false,
             shared_memory: None,
             data_alignment: 0,

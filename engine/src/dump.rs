@@ -103,7 +103,7 @@ impl Dump {
         for binding in bound {
             let (way, tensor, bytes) = match binding {
                 Binding::Input(i, bytes) => ("in", &graph.inputs[*i], *bytes),
-                Binding::Output(i, bytes) => ("out", &graph.outputs[*i], &**bytes),
+                Binding::Output(i, bytes) | Binding::InPlace(_, i, bytes) => ("out", &graph.outputs[*i], &**bytes),
             };
             let name = format!("{:03}_{way}_{}", self.number(), file_name(&tensor.name));
             self.write(&folder, &name, bytes);

@@ -17,6 +17,7 @@ use crate::config::EngineConfig;
 use crate::dump::Dump;
 use crate::executor::Executor;
 use crate::extra_rows::ExtraRows;
+use crate::features::{FeatureModel, FeatureWidths, Features};
 use crate::graphs::Graphs;
 use crate::grids::Grid;
 use crate::head::Head;
@@ -32,8 +33,8 @@ use crate::run::{Scratch, SeqTokens};
 use crate::saved::ModelIdentity;
 use crate::transcript::{Sequences, Transcript};
 use crate::{
-    ChoosePath, ContextShift, EngineError, LoraModel, QnnExecutor, SequenceModel, StepLog, StopFlag, TokenModel,
-    TreeRow,
+    ChoosePath, ContextShift, EngineError, LoraModel, QnnExecutor, RowBudget, SeqRows, SequenceModel, StepLog,
+    StopFlag, TokenModel, TreeRow,
 };
 
 /// A loaded model with its cache.
@@ -99,7 +100,10 @@ impl<X: Executor> Engine<X> {
             }
         }
         let lora = Lora::new(config.lora.clone(), &layout, &mut io, matches!(config.policy, Policy::Genie))?;
-        let vocab_size = writers.n_embeddings().map_or(layout.vocab_size, |n| n.min(layout.vocab_size));
+        let features = Features::new(&layout, &io)?;
+        // A model that drafts may draw from fewer tokens than it is fed.
+        let most = if layout.features_in.is_some() { usize::MAX } else { layout.vocab_size };
+        let vocab_size = writers.n_embeddings().map_or(layout.vocab_size, |n| n.min(most));
         if config.pad_token.0 as usize >= vocab_size {
             return Err(EngineError::PadToken { found: config.pad_token, vocab_size });
         }
@@ -126,6 +130,7 @@ impl<X: Executor> Engine<X> {
             graphs: Graphs {
                 executor,
                 head: Head::new(&layout, &io),
+                features,
                 io,
                 writers,
                 dump,
@@ -188,7 +193,7 @@ impl<X: Executor> Engine<X> {
     }
 
     fn run_dialog(&mut self, tokens: &[TokenId], request: LogitsRequest) -> Result<(), EngineError> {
-        self.run(&[SeqTokens { seq: SeqId(0), tokens }], request, &mut |_, _, _| ())
+        self.run(&[SeqTokens { seq: SeqId(0), tokens }], request.into(), &mut |_, _, _| ())
     }
 
     /// How many tokens the dialog can still take, and what stops it.
@@ -268,6 +273,14 @@ impl<X: Executor> TokenModel for Engine<X> {
         self.shift_for(tokens)
     }
 
+    fn feature_widths(&self) -> FeatureWidths {
+        self.graphs.features.widths()
+    }
+
+    fn features(&mut self) -> Option<&mut dyn FeatureModel> {
+        Some(self)
+    }
+
     fn lora(&mut self) -> Option<&mut dyn LoraModel> {
         Some(self)
     }
@@ -294,7 +307,7 @@ impl<X: Executor> TokenModel for Engine<X> {
 
     fn process_rows(&mut self, tokens: &[TokenId], each: &mut dyn FnMut(usize, &[f32])) -> Result<(), EngineError> {
         let inputs = [SeqTokens { seq: SeqId(0), tokens }];
-        self.run(&inputs, LogitsRequest::Each, &mut |_, place, logits| each(place, logits))
+        self.run(&inputs, LogitsRequest::Each.into(), &mut |_, place, logits| each(place, logits))
     }
 
     fn rewind(&mut self, n_past: usize) -> Result<(), EngineError> {
@@ -304,6 +317,7 @@ impl<X: Executor> TokenModel for Engine<X> {
         self.kv.rewind(SeqId(0), n_past)?;
         self.sequences.of_mut(SeqId(0)).remove(&(n_past..usize::MAX));
         self.graphs.writers.grids.truncate(n_past);
+        self.graphs.features.truncate(n_past);
         Ok(())
     }
 
@@ -312,6 +326,7 @@ impl<X: Executor> TokenModel for Engine<X> {
         self.sequences.clear();
         self.lockstep = None;
         self.graphs.writers.grids.truncate(0);
+        self.graphs.features.truncate(0);
         Ok(())
     }
 
@@ -324,7 +339,9 @@ impl<X: Executor> TokenModel for Engine<X> {
     }
 
     fn restore_snapshot(&mut self, snapshot: &Snapshot) -> Result<(), EngineError> {
-        Engine::restore_snapshot(self, snapshot)
+        Engine::restore_snapshot(self, snapshot)?;
+        self.graphs.features.truncate(0);
+        Ok(())
     }
 
     fn steps(&self) -> &StepLog {
@@ -351,6 +368,38 @@ impl<X: Executor> SequenceModel for Engine<X> {
         each: &mut dyn FnMut(usize, &[f32]),
     ) -> Result<(), EngineError> {
         Engine::process_batch(self, inputs, each)
+    }
+
+    fn process_mixed(
+        &mut self,
+        inputs: &[SeqRows<'_>],
+        each: &mut dyn FnMut(usize, usize, &[f32]),
+    ) -> Result<(), EngineError> {
+        Engine::process_mixed(self, inputs, each)
+    }
+
+    fn runs_together(&self) -> bool {
+        Engine::runs_together(self)
+    }
+
+    fn rows(&self) -> RowBudget {
+        Engine::rows(self)
+    }
+
+    fn own_rows(&self, seq: SeqId) -> usize {
+        Engine::own_rows(self, seq)
+    }
+
+    fn widths(&self) -> Vec<usize> {
+        Engine::widths(self)
+    }
+
+    fn snapshot_of(&mut self, seq: SeqId) -> Result<Snapshot, EngineError> {
+        Engine::snapshot_of(self, seq)
+    }
+
+    fn restore_sequence(&mut self, seq: SeqId, snapshot: &Snapshot) -> Result<(), EngineError> {
+        Engine::restore_sequence(self, seq, snapshot)
     }
 
     fn verify_draft(

@@ -41,7 +41,14 @@ pub enum EngineError {
         /// Entries of the vocabulary.
         vocab_size: usize,
     },
-
+    /// Graphs that take another model's hidden states got another number of values, or none.
+    #[error("`target_hidden_states`: expected {expected} numbers, found {found}")]
+    FeatureRows {
+        /// The tokens' rows.
+        expected: usize,
+        /// What was given.
+        found: usize,
+    },
     /// A LoRA adapter is asked for where there is none.
     #[error("no LoRA adapter `{wanted}`: the bundle has no adapters")]
     NoAdapters {
@@ -173,6 +180,10 @@ pub enum EngineError {
         /// The backend's message.
         source: qnn_api::Error,
     },
+
+    /// Graphs with `fusion_ctrl` are no fused pair.
+    #[error(transparent)]
+    Pair(#[from] nsp_graph::pd::PairError),
 
     /// The graphs do not make a model.
     #[error(transparent)]
@@ -589,5 +600,12 @@ impl From<PlanError> for EngineError {
             PlanError::Overflow(overflow) => Self::Overflow(overflow),
             other => Self::Plan(other),
         }
+    }
+}
+
+impl EngineError {
+    /// The bundle has fused graphs and no plain ones: [`PairRunner`](crate::PairRunner) runs them.
+    pub fn is_only_fused(&self) -> bool {
+        matches!(self, Self::Layout(LayoutError::OnlyFused { .. }))
     }
 }

@@ -9,6 +9,8 @@ pub enum Binding<'io> {
     Input(usize, &'io [u8]),
     /// Written by the graph.
     Output(usize, &'io mut [u8]),
+    /// Read by the graph as the first, an input, and then written as the second, an output.
+    InPlace(usize, usize, &'io mut [u8]),
 }
 
 impl Binding<'_> {
@@ -17,6 +19,7 @@ impl Binding<'_> {
         match self {
             Self::Input(tensor, bytes) => Binding::Input(*tensor, bytes),
             Self::Output(tensor, bytes) => Binding::Output(*tensor, bytes),
+            Self::InPlace(input, output, bytes) => Binding::InPlace(*input, *output, bytes),
         }
     }
 }

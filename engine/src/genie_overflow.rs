@@ -29,14 +29,14 @@ impl<X: Executor> Engine<X> {
     ) -> Result<(), EngineError> {
         let mut discard = |_: usize, _: usize, _: &[f32]| ();
         let fitting = self.kv.plan(&[(before.seq, n_past - before.pos)], &Policy::Genie)?;
-        self.run_steps(fitting.steps(), &[*before], Stepping::GoOn, LogitsRequest::Nothing, &mut discard)?;
+        self.run_steps(fitting.steps(), &[*before], Stepping::GoOn, LogitsRequest::Nothing.into(), &mut discard)?;
         // Where even the start of the chunk lies beyond that graph's past, libGenie reads nonsense; ours leaves it.
         let whole = self.kv.plan(&[(before.seq, n_piece)], &Policy::Lenient)?;
         let chosen = overflow_variant(&self.graphs.layout.variants, n_piece);
         match whole.steps() {
             [step, ..] if step.n_process() == n_piece && Some(step.variant) == chosen => {
                 let (step, before) = (std::slice::from_ref(step), [*before]);
-                self.run_steps(step, &before, Stepping::GoOn, LogitsRequest::Last, &mut discard)
+                self.run_steps(step, &before, Stepping::GoOn, LogitsRequest::Last.into(), &mut discard)
             }
             _ => Ok(()),
         }

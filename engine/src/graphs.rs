@@ -8,6 +8,7 @@ use kvmanager::{InferenceStep, Keep, KvCache, Step, Tree};
 use nsp_graph::{GraphKind, ModelLayout};
 
 use crate::dump::Dump;
+use crate::features::Features;
 use crate::head::{Head, Place};
 use crate::input_writer::{InputWriters, StepInputs};
 use crate::io::{BufferRole, IoBuffers};
@@ -24,6 +25,7 @@ pub(crate) struct Graphs<X> {
     pub(crate) writers: InputWriters,
     pub(crate) dump: Option<Dump>,
     pub(crate) head: Head,
+    pub(crate) features: Features,
     /// The row of logits read last.
     pub(crate) logits: Vec<f32>,
     pub(crate) log: StepLog,
@@ -37,6 +39,8 @@ pub(crate) struct StepRun<'a> {
     pub(crate) planned: &'a InferenceStep,
     /// By column.
     pub(crate) tokens: &'a [TokenId],
+    /// Hidden states of another model, by column; empty where the graphs take none.
+    pub(crate) features: &'a [f32],
     /// The variant of the step after it.
     pub(crate) next: Option<Variant>,
     /// An LM head may be narrower than its step.
@@ -62,7 +66,7 @@ impl<X: Executor> Graphs<X> {
         rows: impl Iterator<Item = usize>,
         judge: Option<Judge<'_, X>>,
     ) -> Result<(), EngineError> {
-        let StepRun { planned, tokens, next, narrow_head, as_genie, tree, batch } = run;
+        let StepRun { planned, tokens, features, next, narrow_head, as_genie, tree, batch } = run;
         tracing::trace!(step = %planned, "step");
         let variant = self.layout.variant_index(planned.variant).expect("the planner picks from the layout's variants");
         let mut step = kv.begin(planned)?;
@@ -75,7 +79,7 @@ impl<X: Executor> Graphs<X> {
         if let Some(dump) = &mut self.dump {
             dump.begin();
         }
-        self.writers.fill(&mut self.io, &step, &StepInputs { variant, planned, tokens, as_genie, batch })?;
+        self.writers.fill(&mut self.io, &step, &StepInputs { variant, planned, tokens, features, as_genie, batch })?;
         self.head.ask(rows);
         let n_splits = self.layout.splits.len();
         for s in 0..n_splits {

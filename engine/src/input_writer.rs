@@ -13,6 +13,7 @@ use crate::buffer::elements_mut;
 use crate::config::EngineConfig;
 use crate::embed::Embedder;
 use crate::extra_rows::ExtraRows;
+use crate::features::FeatureWriter;
 use crate::grids::Grids;
 use crate::io::{BufferRole, IoBuffers};
 use crate::lockstep::BatchStep;
@@ -32,6 +33,7 @@ struct InputWriter {
 enum Kind {
     Ids,
     Embeds(Box<Embedder>),
+    Features(FeatureWriter),
     Positions,
     Distances,
     Mask(Mask),
@@ -47,6 +49,8 @@ pub(crate) struct StepInputs<'a> {
     pub(crate) planned: &'a InferenceStep,
     /// Its real tokens, by column.
     pub(crate) tokens: &'a [TokenId],
+    /// Hidden states of another model for them, where the graphs take such.
+    pub(crate) features: &'a [f32],
     /// Inputs that libGenie writes wrong are written as it writes them.
     pub(crate) as_genie: bool,
     /// The rows of a batch, if each has a sequence; otherwise the first has the step and the others are padding.
@@ -111,6 +115,9 @@ impl InputWriters {
                     }
                     InputRole::Embeds => {
                         Kind::Embeds(Box::new(embedder(graph, config, encoding()?, layout.vocab_size)?))
+                    }
+                    InputRole::Features => {
+                        Kind::Features(FeatureWriter::new(layout.features_in.unwrap_or(0), encoding()?))
                     }
                     // Strengths are written when they change.
                     InputRole::Alpha(_) | InputRole::Past(_) | InputRole::Wire(_) | InputRole::Weight(_) => continue,
@@ -200,6 +207,16 @@ impl InputWriters {
                         embedder.fill(to, tokens, planned.ar(), self.extra.as_ref())?;
                     }
                 }
+                // A model that drafts has one sequence of its own dialog; the other rows are padding.
+                Kind::Features(writer) => {
+                    let n_tokens = batch.and_then(|batch| batch.rows.first()).map_or(0, |row| row.tokens.len());
+                    let row_bytes = writer.row_bytes() * planned.ar();
+                    for to in
+                        bytes[..row_bytes * self.batch].chunks_exact_mut(row_bytes).skip(usize::from(n_tokens == 0))
+                    {
+                        writer.fill(to, &[], n_tokens, planned.ar())?;
+                    }
+                }
                 // The slots are the same for all rows.
                 Kind::Index(_) | Kind::Distances => {}
             }
@@ -214,7 +231,7 @@ impl InputWriters {
         step: &Step<'_>,
         fill: &StepInputs<'_>,
     ) -> Result<(), EngineError> {
-        let &StepInputs { variant, planned, tokens, as_genie, batch } = fill;
+        let &StepInputs { variant, planned, tokens, features, as_genie, batch } = fill;
         let ar = planned.ar();
         if self.batch > 1 {
             self.fill_batch(io, step, fill)?;
@@ -261,6 +278,7 @@ impl InputWriters {
                     }
                 }
                 Kind::Embeds(embedder) => embedder.fill(bytes, tokens, ar, self.extra.as_ref())?,
+                Kind::Features(writer) => writer.fill(bytes, features, tokens.len(), ar)?,
             }
         }
         Ok(())

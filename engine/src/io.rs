@@ -21,6 +21,8 @@ pub(crate) enum BufferRole {
     Input(InputRole, Dtype, Quant),
     /// From one split to another.
     Wire(WireIdx),
+    /// Hidden states behind the last layer.
+    Features(Dtype, Quant),
     /// Logits, in the element type of the graph.
     Logits(Dtype, Quant),
     /// Written by a graph; nothing reads it.
@@ -99,6 +101,12 @@ impl IoBuffers {
         (0..slots.len()).find(|&i| slots[i].is_some() && matches!(self.roles[i], BufferRole::Logits(..)))
     }
 
+    /// The buffer that an output of a graph is in; `None` for the cache's.
+    pub(crate) fn output(&self, split: usize, graph: usize, tensor: usize) -> Option<usize> {
+        let slots = &self.graphs[split][graph].slots;
+        slots.iter().position(|slot| slot.is_some_and(|slot| slot.output && slot.tensor == tensor))
+    }
+
     /// True if the graph is bound to the buffer.
     pub(crate) fn is_bound(&self, split: usize, graph: usize, buffer: usize) -> bool {
         self.graphs[split][graph].slots[buffer].is_some()
@@ -148,6 +156,7 @@ fn shared(split: usize, graph: &GraphLayout, place: &mut impl FnMut(BufferRole, 
             OutputRole::New(_) => return None,
             OutputRole::Wire(wire) => BufferRole::Wire(wire),
             OutputRole::Logits => BufferRole::Logits(info.dtype, info.quant.clone()),
+            OutputRole::Features => BufferRole::Features(info.dtype, info.quant.clone()),
             OutputRole::Extra => BufferRole::Extra(split, info.name.clone()),
         };
         Some((wanted, Slot { output: true, tensor, len: info.size_bytes() }))

@@ -32,9 +32,11 @@
 //! | load a bundle, with which settings | [`Engine::open`], [`EngineConfig`], [`RopeConfig`], [`EmbeddingLut`], [`Policy`] |
 //! | get logits, go back, save | [`TokenModel`]: what a dialog sees; [`Transcript`], [`Snapshot`] |
 //! | run several sequences, verify drafts | [`SequenceModel`], [`SeqTokens`], [`SeqId`] |
+//! | run graphs that fuse a prompt's chunk with another request's decode row | [`PairRunner`], [`PairConfig`] |
 //! | go on when the context is full | [`Eviction`], [`ContextShift`], [`GroupOptions`], [`HolePolicy`]; [`Overflow`] is what does not fit |
 //! | keep prompt prefixes on disk | [`PrefixCache`] |
 //! | measure a model | [`perplexity::of_window`], [`perplexity::NllStats`]; [`calibrate`] for [`Policy::Cost`] |
+//! | draft from another model's hidden states | [`FeatureModel`], [`FeatureWidths`] |
 //! | switch LoRA adapters | [`LoraModel`], [`LoraConfig`] |
 //! | stop a long prompt from another thread | [`StopFlag`], from [`TokenModel::stop_flag`] |
 //! | write each step's tensors to files | [`DumpOptions`], [`EngineConfig::dump`] |
@@ -47,7 +49,7 @@
 //! Inside, one concept per file: `load` opens files; `run` is the loop over a plan's steps, `graphs` one step of it,
 //! `rollback` and `genie_overflow` the way back after a failure; `input_writer`, `mask`, `rope`, `distances`, `embed` write a
 //! step's inputs, `positions` says which table is which, `io` holds the buffers, `head` the logits,
-//! `quant` their element types; `lora` the adapters and their strengths; `sequences`, `saved`, `cache`, `context_shift` and `transcript` are the cache's operations
+//! `quant` their element types; `lora` the adapters and their strengths; `features` the hidden states that go to a drafting model; `sequences`, `saved`, `cache`, `context_shift` and `transcript` are the cache's operations
 //! and its tokens.
 //!
 //! # What it must never know
@@ -71,6 +73,7 @@ mod engine;
 pub mod error;
 pub mod executor;
 mod extra_rows;
+pub mod features;
 mod genie_overflow;
 mod graphs;
 mod grids;
@@ -85,6 +88,7 @@ pub mod lora;
 mod mask;
 pub mod model;
 pub mod number_file;
+pub mod pd;
 pub mod perplexity;
 mod positions;
 pub mod prefix_cache;
@@ -95,6 +99,7 @@ mod rollback;
 mod rope;
 mod run;
 mod saved;
+mod sequence_rows;
 pub mod sequences;
 pub mod step_log;
 pub mod stop;
@@ -112,22 +117,24 @@ pub use embedding_codes::{CodeNumbers, CodeTable};
 pub use engine::Engine;
 pub use error::EngineError;
 pub use executor::{Binding, ExecuteError, Executor};
+pub use features::{FeatureModel, FeatureWidths, OnFeatures};
 pub use genie_types::{Llama3Scaling, PositionKind, RopeConfig, RopeScaling};
 pub use grids::Grid;
 pub use image_encoder::{EmbeddingRows, ImageEncoder};
 pub use kvmanager::{
-    Admission, ContextLimit, Eviction, HolePolicy, KeyScorer, ModeKind, Overflow, PlanError, Policy, SeqId,
-    check_shapes,
+    Admission, ContextLimit, Eviction, HolePolicy, KeyScorer, LogitsRequest, ModeKind, Overflow, PlanError, Policy,
+    SeqId, check_shapes,
 };
 pub use load::Reading;
 pub use lora::{LoraModel, LoraSwitch};
-pub use model::{SequenceModel, TokenModel};
+pub use model::{RowBudget, SequenceModel, TokenModel};
 pub use nsp_graph::GroupOptions;
 pub use number_file::NumberFile;
+pub use pd::{PairConfig, PairRunner};
 pub use prefix_cache::{FromPrefix, PrefixCache, PrefixCacheFault};
 pub use profile::{GraphProfile, GraphRun};
 pub use qnn::QnnExecutor;
-pub use run::SeqTokens;
+pub use run::{SeqRows, SeqTokens};
 pub use session_store::{CacheSchema, ModelHash, Snapshot};
 pub use step_log::StepLog;
 pub use stop::StopFlag;

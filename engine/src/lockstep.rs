@@ -160,6 +160,7 @@ impl<X: Executor> Engine<X> {
             let run = StepRun {
                 planned,
                 tokens: &step.rows[0].tokens,
+                features: &[],
                 next: plan.steps().get(i + 1).map(|next| next.variant),
                 narrow_head: false,
                 as_genie: self.as_genie(),

@@ -6,7 +6,10 @@ use genie_types::TokenId;
 use kvmanager::{Admission, SeqId};
 use session_store::{CacheSchema, Snapshot};
 
-use crate::{ChoosePath, EngineError, Grid, LoraModel, SeqTokens, StepLog, StopFlag, Transcript, TreeRow};
+use crate::{
+    ChoosePath, EngineError, FeatureModel, FeatureWidths, Grid, LoraModel, SeqRows, SeqTokens, StepLog, StopFlag,
+    Transcript, TreeRow,
+};
 
 /// A model with a cache: tokens in, logits out. [`Engine`](crate::Engine) is one; tests of the layers above have theirs.
 ///
@@ -76,6 +79,16 @@ pub trait TokenModel: Send {
 
     /// The same model for several sequences at once; `None` if it knows only one.
     fn sequences(&mut self) -> Option<&mut dyn SequenceModel> {
+        None
+    }
+
+    /// Widths of the hidden states that this model gives and takes.
+    fn feature_widths(&self) -> FeatureWidths {
+        FeatureWidths::default()
+    }
+
+    /// The same model for drafts from hidden states; `None` if it knows none.
+    fn features(&mut self) -> Option<&mut dyn FeatureModel> {
         None
     }
 
@@ -194,6 +207,22 @@ pub(crate) fn no_embeddings() -> EngineError {
     EngineError::Unsupported { what, hint: "; it needs a bundle whose graphs take `inputs_embeds`" }
 }
 
+/// Rows of a cache, over all sequences of a model; a row that several own counts once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RowBudget {
+    /// Rows that there can be, those of a step's new tokens included.
+    pub total: usize,
+    /// Rows that are in use.
+    pub used: usize,
+}
+
+impl RowBudget {
+    /// Rows that are left.
+    pub const fn free(self) -> usize {
+        self.total.saturating_sub(self.used)
+    }
+}
+
 /// A model that runs several sequences in one step: what a scheduler and a drafter need. Sequence 0 is the one that
 /// [`TokenModel`] speaks of.
 pub trait SequenceModel: TokenModel {
@@ -221,6 +250,48 @@ pub trait SequenceModel: TokenModel {
         inputs: &[SeqTokens<'_>],
         each: &mut dyn FnMut(usize, &[f32]),
     ) -> Result<(), EngineError>;
+
+    /// As [`process_batch`](Self::process_batch), each input with its own wish for logits. `each` gets the number of the input,
+    /// the place of the token in it, and the row of logits.
+    ///
+    /// # Errors
+    ///
+    /// As [`TokenModel::process`]; every sequence is then as it was.
+    fn process_mixed(
+        &mut self,
+        inputs: &[SeqRows<'_>],
+        each: &mut dyn FnMut(usize, usize, &[f32]),
+    ) -> Result<(), EngineError>;
+
+    /// Whether tokens of several sequences can be columns of one step beside each other. Where rows are evicted by window or by
+    /// score, or no rows are kept at all, one sequence is in the cache at a time; others are
+    /// [snapshots](Self::snapshot_of).
+    fn runs_together(&self) -> bool;
+
+    /// Rows in use and in all: what is admitted by.
+    fn rows(&self) -> RowBudget;
+
+    /// Rows that only this sequence has: those that removing it frees.
+    fn own_rows(&self, seq: SeqId) -> usize {
+        self.transcript_of(seq).map_or(0, Transcript::len)
+    }
+
+    /// How many tokens the steps of this model take, ascending: the widths that a scheduler chooses from.
+    fn widths(&self) -> Vec<usize>;
+
+    /// One sequence with its tokens as plain values, where it is sequence 0; to be given back by [`restore_sequence`](Self::restore_sequence).
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Kv`]; [`EngineError::Unsupported`] for a model that cannot be saved.
+    fn snapshot_of(&mut self, seq: SeqId) -> Result<Snapshot, EngineError>;
+
+    /// Puts the only sequence of a snapshot beside those that are there, as `seq`, which must be empty.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Saved`], [`EngineError::Kv`], [`EngineError::Unsupported`]: nothing has changed.
+    fn restore_sequence(&mut self, seq: SeqId, snapshot: &Snapshot) -> Result<(), EngineError>;
 
     /// Processes a draft in one step, shows its logits row by row to `judge`, and keeps the tokens that it returns `true`
     /// for; returns how many.

@@ -62,6 +62,11 @@ impl QnnExecutor {
         Ok(Self { graphs: Graphs::All(graphs), binaries: binaries(layout), profile: None })
     }
 
+    /// Graphs of one split, in the order of their numbers.
+    pub fn of_graphs(graphs: Vec<Graph>) -> Self {
+        Self { graphs: Graphs::All(vec![graphs]), binaries: Vec::new(), profile: None }
+    }
+
     /// Loads a binary when one of its graphs is to run, and frees it when another's is. `paths` are those of the binaries
     /// that the layout was made from.
     pub fn on_demand(layout: &ModelLayout, backend: &Arc<Backend>, paths: &[PathBuf], reading: Reading) -> Self {
@@ -117,6 +122,7 @@ impl Executor for QnnExecutor {
             match binding {
                 Binding::Input(tensor, bytes) => session.input(tensor, bytes)?,
                 Binding::Output(tensor, bytes) => session.output(tensor, bytes)?,
+                Binding::InPlace(input, output, bytes) => session.in_place(input, output, bytes)?,
             };
         }
         match &events {

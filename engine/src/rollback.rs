@@ -80,6 +80,6 @@ impl<X: Executor> Engine<X> {
         self.kv.plan_into(&tokens, &self.policy, LogitsRequest::Nothing, &mut plan)?;
         let begin = Mark { seq, len: 0, pos: 0, n_dropped: 0 };
         // What was there before the failure is restored whole: the stop flag is not asked.
-        self.run_steps(plan.steps(), &[begin], Stepping::Restore, LogitsRequest::Nothing, &mut |_, _, _| ())
+        self.run_steps(plan.steps(), &[begin], Stepping::Restore, LogitsRequest::Nothing.into(), &mut |_, _, _| ())
     }
 }

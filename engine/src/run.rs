@@ -16,6 +16,50 @@ pub struct SeqTokens<'a> {
     pub tokens: &'a [TokenId],
 }
 
+/// New tokens of one sequence in a step that others share, and which of their logits are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SeqRows<'a> {
+    /// The sequence.
+    pub seq: SeqId,
+    /// Its tokens, from its next position on.
+    pub tokens: &'a [TokenId],
+    /// [`Nothing`](LogitsRequest::Nothing) for a piece of a prompt, [`Last`](LogitsRequest::Last) for its end and for a token that was
+    /// generated, [`Each`](LogitsRequest::Each) for a draft.
+    pub wanted: LogitsRequest,
+}
+
+/// The logits that are wanted, of the same kind for all inputs or by input.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Asked<'a> {
+    All(LogitsRequest),
+    ByInput(&'a [LogitsRequest]),
+}
+
+impl From<LogitsRequest> for Asked<'_> {
+    fn from(request: LogitsRequest) -> Self {
+        Self::All(request)
+    }
+}
+
+impl Asked<'_> {
+    fn of(self, input: usize) -> LogitsRequest {
+        match self {
+            Self::All(request) => request,
+            Self::ByInput(list) => list.get(input).copied().unwrap_or(LogitsRequest::Nothing),
+        }
+    }
+
+    /// What a plan for all inputs must be able to give.
+    fn most(self) -> LogitsRequest {
+        match self {
+            Self::All(request) => request,
+            Self::ByInput(list) if list.contains(&LogitsRequest::Each) => LogitsRequest::Each,
+            Self::ByInput(list) if list.contains(&LogitsRequest::Last) => LogitsRequest::Last,
+            Self::ByInput(_) => LogitsRequest::Nothing,
+        }
+    }
+}
+
 /// How steps relate to what the cache holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stepping {
@@ -46,13 +90,15 @@ pub(crate) struct Scratch {
     plan: Plan,
     pub(crate) marks: Vec<Mark>,
     tokens: Vec<TokenId>,
+    /// By column, where the graphs take another model's hidden states.
+    features: Vec<f32>,
     wanted: Vec<Wanted>,
 }
 
 impl Scratch {
     pub(crate) fn with_capacity(ar_max: usize) -> Self {
         let (tokens, wanted) = (Vec::with_capacity(ar_max), Vec::with_capacity(ar_max));
-        Self { plan: Plan::default(), marks: Vec::with_capacity(SeqId::COUNT), tokens, wanted }
+        Self { plan: Plan::default(), marks: Vec::with_capacity(SeqId::COUNT), tokens, features: Vec::new(), wanted }
     }
 }
 
@@ -70,7 +116,23 @@ impl<X: Executor> Engine<X> {
         inputs: &[SeqTokens<'_>],
         each: &mut dyn FnMut(usize, &[f32]),
     ) -> Result<(), EngineError> {
-        self.run(inputs, LogitsRequest::Last, &mut |input, _, logits| each(input, logits))
+        self.run(inputs, LogitsRequest::Last.into(), &mut |input, _, logits| each(input, logits))
+    }
+
+    /// As [`process_batch`](Self::process_batch), each input with its own wish for logits; `each` gets the input, the place of
+    /// the token in it, and the row.
+    ///
+    /// # Errors
+    ///
+    /// As [`process_batch`](Self::process_batch).
+    pub fn process_mixed(
+        &mut self,
+        inputs: &[SeqRows<'_>],
+        each: &mut dyn FnMut(usize, usize, &[f32]),
+    ) -> Result<(), EngineError> {
+        let tokens: Vec<_> = inputs.iter().map(|&SeqRows { seq, tokens, .. }| SeqTokens { seq, tokens }).collect();
+        let wanted: Vec<_> = inputs.iter().map(|input| input.wanted).collect();
+        self.run(&tokens, Asked::ByInput(&wanted), each)
     }
 
     /// Processes a draft of a sequence in one step, shows its logits row by row to `judge`, and keeps the tokens that it
@@ -106,6 +168,7 @@ impl<X: Executor> Engine<X> {
         let run = StepRun {
             planned,
             tokens: draft.tokens,
+            features: &[],
             next: None,
             narrow_head: self.narrow_head(),
             as_genie: self.as_genie(),
@@ -142,7 +205,7 @@ impl<X: Executor> Engine<X> {
         let step = self.kv.step(variant, Columns::of(seq, 0, tokens.len()));
         let before = [self.mark(seq)];
         self.sequences.of_mut(seq).extend(tokens, 0);
-        let done = self.run_steps(&[step], &before, Stepping::GoOn, LogitsRequest::Last, &mut |_, _, _| ());
+        let done = self.run_steps(&[step], &before, Stepping::GoOn, LogitsRequest::Last.into(), &mut |_, _, _| ());
         done.map_err(|e| self.rollback(&before, e))?;
         Ok(&self.graphs.logits)
     }
@@ -173,23 +236,28 @@ impl<X: Executor> Engine<X> {
     pub(crate) fn run(
         &mut self,
         inputs: &[SeqTokens<'_>],
-        request: LogitsRequest,
+        asked: Asked<'_>,
         each: OnLogits<'_>,
     ) -> Result<(), EngineError> {
         if self.is_lockstep(inputs) {
-            return self.run_lockstep(inputs, request, each);
+            let mut wanted = |input: usize, place: usize, logits: &[f32]| {
+                if asked.of(input) != LogitsRequest::Nothing {
+                    each(input, place, logits);
+                }
+            };
+            return self.run_lockstep(inputs, asked.most(), &mut wanted);
         }
         inputs.iter().try_for_each(|input| self.check_tokens(input.tokens))?;
         let mut plan = std::mem::take(&mut self.scratch.plan);
         let planned = match inputs {
-            [only] => self.kv.plan_into(&[(only.seq, only.tokens.len())], &self.policy, request, &mut plan),
+            [only] => self.kv.plan_into(&[(only.seq, only.tokens.len())], &self.policy, asked.most(), &mut plan),
             several => {
                 let wanted: Vec<_> = several.iter().map(|input| (input.seq, input.tokens.len())).collect();
-                self.kv.plan_into(&wanted, &self.policy, request, &mut plan)
+                self.kv.plan_into(&wanted, &self.policy, asked.most(), &mut plan)
             }
         };
         let done = match (planned, inputs) {
-            (Ok(()), _) => self.run_plan(&plan, inputs, request, each),
+            (Ok(()), _) => self.run_plan(&plan, inputs, asked, each),
             (Err(PlanError::Overflow(Overflow::GenieGivesUp { n_past, n_piece })), [only]) => {
                 Err(self.genie_overflow(*only, n_past, n_piece))
             }
@@ -203,7 +271,7 @@ impl<X: Executor> Engine<X> {
         &mut self,
         plan: &Plan,
         inputs: &[SeqTokens<'_>],
-        request: LogitsRequest,
+        asked: Asked<'_>,
         each: OnLogits<'_>,
     ) -> Result<(), EngineError> {
         let mut before = std::mem::take(&mut self.scratch.marks);
@@ -218,7 +286,7 @@ impl<X: Executor> Engine<X> {
                     self.sequences.of_mut(input.seq).extend(input.tokens, mark.pos);
                 }
                 let stepping = if plan.is_reprocess() { Stepping::Reprocess } else { Stepping::GoOn };
-                let done = self.run_steps(plan.steps(), &before, stepping, request, each);
+                let done = self.run_steps(plan.steps(), &before, stepping, asked, each);
                 done.map_err(|e| match e {
                     EngineError::Stopped { .. } => self.keep_processed(&before, e),
                     e => self.rollback(&before, e),
@@ -245,7 +313,7 @@ impl<X: Executor> Engine<X> {
         steps: &[InferenceStep],
         before: &[Mark],
         stepping: Stepping,
-        request: LogitsRequest,
+        asked: Asked<'_>,
         each: OnLogits<'_>,
     ) -> Result<(), EngineError> {
         for (i, planned) in steps.iter().enumerate() {
@@ -255,13 +323,16 @@ impl<X: Executor> Engine<X> {
                 let count = |steps: &[InferenceStep]| steps.iter().map(InferenceStep::n_process).sum();
                 return Err(EngineError::Stopped { n_processed: count(&steps[..i]), n_new: count(steps) });
             }
-            self.gather(planned, before, stepping == Stepping::Reprocess, request);
-            let Scratch { tokens, wanted, .. } = &self.scratch;
+            self.gather(planned, before, stepping == Stepping::Reprocess, asked);
+            let Scratch { tokens, features, .. } = &self.scratch;
             let next = steps.get(i + 1).map(|next| next.variant);
             let (narrow_head, as_genie) = (self.narrow_head(), self.as_genie());
-            let run = StepRun { planned, tokens, next, narrow_head, as_genie, tree: None, batch: None };
+            let run = StepRun { planned, tokens, features, next, narrow_head, as_genie, tree: None, batch: None };
+            let wanted = &self.scratch.wanted;
             self.graphs.run_step(&mut self.kv, run, wanted.iter().map(|row| row.column), None)?;
+            self.graphs.keep_features(planned, |_| true);
             for &Wanted { column, input, place, position } in &self.scratch.wanted {
+                self.graphs.note_feature(planned, column);
                 self.graphs.read_logits(column, position)?;
                 each(input, place, &self.graphs.logits);
             }
@@ -270,15 +341,18 @@ impl<X: Executor> Engine<X> {
     }
 
     /// The tokens of a step's columns, and which of them are asked for logits.
-    fn gather(&mut self, planned: &InferenceStep, before: &[Mark], again: bool, request: LogitsRequest) {
-        let Scratch { tokens, wanted, .. } = &mut self.scratch;
+    fn gather(&mut self, planned: &InferenceStep, before: &[Mark], again: bool, asked: Asked<'_>) {
+        let Scratch { tokens, features, wanted, .. } = &mut self.scratch;
         tokens.clear();
+        features.clear();
         wanted.clear();
+        let width = self.graphs.features.width_in();
         for slice in planned.columns.slices() {
             let input = before.iter().position(|mark| mark.seq == slice.seq).expect("a plan is over its inputs");
             let known = self.sequences.of(slice.seq).tokens();
             let Mark { len, pos, .. } = before[input];
             let first = if again { slice.first } else { len + (slice.first - pos) };
+            let request = asked.of(input);
             for (k, position) in (slice.first..slice.first + slice.n).enumerate() {
                 let index = first + k;
                 let is_wanted = match request {
@@ -290,6 +364,12 @@ impl<X: Executor> Engine<X> {
                     wanted.push(Wanted { column: tokens.len(), input, place: index - len, position });
                 }
                 tokens.push(known[index]);
+                if width > 0 {
+                    let new = |mark: &Mark| self.sequences.of(mark.seq).len() - mark.len;
+                    let place = before[..input].iter().map(new).sum::<usize>() + index.wrapping_sub(len);
+                    let given = &self.graphs.features.given;
+                    features.extend_from_slice(given.chunks_exact(width).nth(place).unwrap_or_default());
+                }
             }
         }
     }

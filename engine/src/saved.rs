@@ -22,6 +22,20 @@ impl ModelIdentity {
     pub(crate) fn new(config: &EngineConfig) -> Self {
         Self { hash: config.model_hash, bundle: config.bundle_name.clone(), ctx_bins: config.ctx_bins.clone() }
     }
+
+    /// The configuration's hash, else that of the binaries.
+    pub(crate) fn hash(&mut self) -> Result<ModelHash, session_store::StoreError> {
+        if let Some(hash) = self.hash {
+            return Ok(hash);
+        }
+        let hash = ModelHash::of_binaries(&self.ctx_bins)?;
+        Ok(*self.hash.insert(hash))
+    }
+
+    /// The bundle's name, for messages.
+    pub(crate) fn bundle(&self) -> &str {
+        &self.bundle
+    }
 }
 
 impl<X: Executor> Engine<X> {
@@ -31,11 +45,7 @@ impl<X: Executor> Engine<X> {
     ///
     /// [`EngineError::Saved`] if a binary cannot be read.
     pub fn model_hash(&mut self) -> Result<ModelHash, EngineError> {
-        if let Some(hash) = self.identity.hash {
-            return Ok(hash);
-        }
-        let hash = ModelHash::of_binaries(&self.identity.ctx_bins)?;
-        Ok(*self.identity.hash.insert(hash))
+        Ok(self.identity.hash()?)
     }
 
     /// What a saved cache must match to be restored here.

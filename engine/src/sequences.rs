@@ -174,6 +174,7 @@ impl<X: Executor> Engine<X> {
         self.check_no_grids("dropping tokens")?;
         self.check_no_batch("dropping tokens")?;
         let n_past = self.kv.shift_out(seq, sinks, n)?;
+        self.graphs.features.truncate(0);
         let transcript = self.sequences.of_mut(seq);
         transcript.remove(&(sinks..sinks + n));
         transcript.map(&(sinks + n..usize::MAX), |pos| pos.checked_sub(n));

@@ -5,5 +5,6 @@ mod overlap;
 mod refuse;
 mod run;
 mod scheduling;
+mod sequence_rows;
 mod stop;
 mod toy;

@@ -85,11 +85,13 @@ impl<X: Executor> Engine<X> {
             if let Some(place) = kept.iter().position(|&row| tokens[row].0 as usize >= vocab_size) {
                 return Err(EngineError::TokenOutOfRange { token: tokens[kept[place]], place, vocab_size });
             }
+            graphs.keep_features(&planned, |row| kept.contains(&row));
             Ok((0..rows.len()).map(|row| kept.contains(&row)).collect())
         };
         let run = StepRun {
             planned: &planned,
             tokens: &tokens,
+            features: &[],
             next: None,
             narrow_head: self.narrow_head(),
             as_genie: self.as_genie(),

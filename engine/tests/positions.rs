@@ -31,7 +31,7 @@ impl Executor for Recorder {
                         step.push((name.clone(), bytes.to_vec()));
                     }
                 }
-                Binding::Output(_, bytes) => bytes.fill(0),
+                Binding::Output(_, bytes) | Binding::InPlace(_, _, bytes) => bytes.fill(0),
             }
         }
         self.fed.push(step);

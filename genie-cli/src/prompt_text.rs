@@ -1,6 +1,6 @@
 //! Text from a file or from stdin, as a model should see it: UTF-8, without a byte order mark, not empty.
 
-use std::io::Read;
+use std::io::{IsTerminal, Read};
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -41,15 +41,35 @@ pub fn read(path: &Path, role: Role, printer: &Printer) -> Result<String> {
             .with_context(|| format!("cannot read the {kind} `{}`", path.display()))?;
         (bytes, format!("the file `{}`", path.display()))
     };
+    text_of(bytes, role, &place, printer)
+}
+
+/// The text of bytes that were read, whole unless there are too many.
+fn text_of(bytes: Vec<u8>, role: Role, place: &str, printer: &Printer) -> Result<String> {
+    let what = role.words();
     if bytes.len() as u64 > MAX_BYTES {
         let message = format!("the {what} is too long: {place} has more than {} MiB", MAX_BYTES >> 20);
         return Err(UserError::error(message, format!("give a part of it, for example with `head -c {MAX_BYTES}`")));
     }
-    let (text, marked) = decode(bytes, role, &place)?;
+    let (text, marked) = decode(bytes, role, place)?;
     if marked {
         printer.info(format_args!("note: left out the byte order mark at the start of {place}"));
     }
     Ok(text)
+}
+
+/// What stdin holds, if it is a pipe or a file; `None` at a terminal, and for an empty one.
+pub fn piped(printer: &Printer) -> Result<Option<String>> {
+    if std::io::stdin().is_terminal() {
+        return Ok(None);
+    }
+    let mut first = [0];
+    let read = std::io::stdin().read(&mut first).context("cannot read the prompt from stdin")?;
+    if read == 0 {
+        return Ok(None);
+    }
+    let rest = first.as_slice().chain(std::io::stdin());
+    text_of(bounded(rest).context("cannot read the prompt from stdin")?, Role::Prompt, "stdin", printer).map(Some)
 }
 
 impl Role {

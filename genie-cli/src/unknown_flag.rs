@@ -13,8 +13,6 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("--file", "use `--prompt-file`"),
     ("--tokens_file", "use `--prompt-tokens IDS`"),
     ("--tokens-file", "use `--prompt-tokens IDS`"),
-    ("--model", "compile the model with `genie compile MODEL -o BUNDLE`, then use `--config BUNDLE`"),
-    ("--ctx-size", "the context length is fixed when a bundle is compiled: `genie compile --cl`"),
     ("--batch-size", "the step width is fixed when a bundle is compiled: `genie compile --ar`"),
     ("--stop", "set `stop-sequence` in `genie_config.json`"),
     ("--reverse-prompt", "set `stop-sequence` in `genie_config.json`"),

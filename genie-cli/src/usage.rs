@@ -1,7 +1,7 @@
 //! The command line as clap reads it: help and versions are data, mistakes are errors with exit code 2.
 
-use std::ffi::OsStr;
-use std::io::{self, Write, stderr, stdout};
+use std::ffi::{OsStr, OsString};
+use std::io::{self, IsTerminal, Write, stderr, stdin, stdout};
 use std::process::ExitCode;
 
 use clap::{Arg, ArgAction, ArgMatches, CommandFactory, FromArgMatches};
@@ -38,7 +38,12 @@ fn matches() -> Result<ArgMatches, clap::Error> {
         ArgAction::Set | ArgAction::Append => arg.allow_negative_numbers(true),
         _ => arg,
     };
-    Cli::command().mut_subcommands(|command| command.mut_args(negative)).try_get_matches()
+    let mut args: Vec<OsString> = std::env::args_os().collect();
+    if args.len() == 1 && stdin().is_terminal() && stdout().is_terminal() {
+        // A bare `genie` talks.
+        args.push("chat".into());
+    }
+    Cli::command().mut_subcommands(|command| command.mut_args(negative)).try_get_matches_from(args)
 }
 
 fn asks_for_json() -> bool {

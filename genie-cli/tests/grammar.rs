@@ -98,7 +98,7 @@ fn white_space_does_not_fill_a_document() {
         "items":{"enum":["x","y"]},"maxItems":3},"n":{"type":"integer","minimum":0,"maximum":99}},
         "required":["name","tags","n"],"additionalProperties":false}"#;
     let reply = |flags: &[&str]| {
-        let words = ["-p", "ROMEO:", "-j", schema, "--json", "-n", "250", "--temp", "1", "--top-p", "1", "--seed"];
+        let words = ["-p", "ROMEO:", "-j", schema, "--json", "-n", "460", "--temp", "1", "--top-p", "1", "--seed"];
         (1..5)
             .map(|seed| {
                 let output = run(cache.path(), &[&words[..], &[&seed.to_string()], flags].concat());

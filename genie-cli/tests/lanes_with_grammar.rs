@@ -57,7 +57,7 @@ fn prompts_of_a_batch_follow_the_grammar_each_for_itself() {
         assert!(matches(stream["text"].as_str().unwrap()), "{stream}");
     }
     let document = r#"{"type":"object","properties":{"n":{"type":"integer","minimum":0,"maximum":9}},"required":["n"],"additionalProperties":false}"#;
-    let batch = record(folder.path(), &["--prompts", "prompts.txt", "-j", document]);
+    let batch = record(folder.path(), &["--prompts", "prompts.txt", "-j", document, "--json-white-space", "none"]);
     for stream in batch["streams"].as_array().unwrap() {
         let found: Value = serde_json::from_str(stream["text"].as_str().unwrap()).unwrap();
         assert!(found["n"].as_u64() < Some(10), "{stream}");

@@ -92,17 +92,12 @@ fn a_path_that_is_no_bundle_is_named_by_its_kind() {
         "base/tokenizer.json" => "a `tokenizer.json`",
         other => panic!("{other}"),
     };
-    let gguf = "`genie compile x.gguf -o BUNDLE` makes a bundle of it, `genie run -c BUNDLE` runs that";
-    let model = "`genie compile model -o BUNDLE` makes a bundle of it, `genie run -c BUNDLE` runs that";
+    let gguf = "`genie run x.gguf` compiles and runs it; `genie compile x.gguf -o BUNDLE` makes a bundle of it";
+    let model = "`genie run model` compiles and runs it; `genie compile model -o BUNDLE` makes a bundle of it";
     for (args, path, hint) in [
         (&["run", "-p", "x", "-c"][..], "x.gguf", gguf),
         (&["run", "-p", "x", "-c"], "base/model.bin", "give the bundle's folder: `base`"),
         (&["run", "-p", "x", "-c"], "fifo", GIVE),
-        (&["inspect"], "x.gguf", gguf),
-        (&["inspect"], "fifo", GIVE),
-        (&["inspect"], "/dev/null", GIVE),
-        (&["verify"], "fifo", GIVE),
-        (&["verify"], "nothing", GIVE),
         (&["plan", "5", "-c"], "model", model),
         (&["bench", "-c"], "base/tokenizer.json", GIVE),
         (&["perplexity", "/dev/null", "-c"], "x.gguf", gguf),
@@ -110,6 +105,24 @@ fn a_path_that_is_no_bundle_is_named_by_its_kind() {
         let want = format!("error: `{path}` is {}, {WANTED}\n\nhint: {hint}\n", found(path));
         assert_eq!(said(folder.path(), &[args, &[path]].concat()), want, "{args:?}");
     }
+    // Where a word is taken, more may be at the path.
+    for (args, path) in [
+        (&["inspect"][..], "fifo"),
+        (&["inspect"], "/dev/null"),
+        (&["verify"], "fifo"),
+        (&["verify"], "nothing"),
+        (&["run", "-p", "x", "-m"], "base/model.bin"),
+        (&["chat"], "base/tokenizer.json"),
+    ] {
+        let want = format!(
+            "error: `{path}` is {}, expected a bundle, a GGUF file or a Hugging Face folder\n\nhint: give a ",
+            found(path)
+        );
+        let said = said(folder.path(), &[args, &[path]].concat());
+        assert!(said.starts_with(&want), "{args:?}: {said}");
+    }
+    let torn = said(folder.path(), &["inspect", "x.gguf"]);
+    assert!(torn.contains("error: `x.gguf` is damaged"), "{torn}");
     let missing = said(folder.path(), &["run", "-p", "x", "-c", "none"]);
     assert_eq!(missing, format!("error: `none` does not exist\n\nhint: {GIVE}\n"));
 }

@@ -36,6 +36,14 @@ pub enum KvError {
         /// Rows in the cache.
         n_rows: usize,
     },
+    /// Lines of fewer rows than a sequence has.
+    #[error("a past of {past_len} rows would lose some of {n_rows}")]
+    RowsCut {
+        /// Rows of the past.
+        past_len: usize,
+        /// Rows in use, or that would be.
+        n_rows: usize,
+    },
     /// A split was committed: it cannot be lent or committed again in this step, and the step's masks are past.
     #[error(
         "split {split} is committed: lend splits and fill masks before the commits, and commit each split once per step"

@@ -40,6 +40,7 @@
 //! | [`group`] | [`CacheGroup`], [`Eviction`]: windows, rings, eviction by score, by group of layers |
 //! | [`rope`] | [`RopeSpec`], [`ShiftLoss`]: moving keys to other positions, and what it costs |
 //! | [`keydiff`] | [`KeyScorer`], [`KeyDiff`]: which keys are worth keeping |
+//! | `row_store` | [`RowStore`]: rows of one sequence in buffers of its own, for graphs that take two caches |
 //! | [`memory`] | [`Memory`](memory::Memory), [`MemorySource`](memory::MemorySource): where the cache's blocks come from |
 //! | [`error`] | [`KvError`], [`Reason`]; the planner's own is [`PlanError`], and [`Overflow`] what does not fit |
 //!
@@ -81,6 +82,7 @@ pub mod rope;
 mod buffer;
 mod codec;
 mod returns;
+mod row_store;
 mod rows;
 mod seq_id;
 mod tensor_buf;
@@ -102,5 +104,6 @@ pub use plan::{
     plan,
 };
 pub use rope::{RopePairs, RopeSpec, ShiftLoss};
+pub use row_store::RowStore;
 pub use tensor_buf::TensorView;
 pub use worker::{JobEvent, JobWatch};

@@ -61,12 +61,19 @@ pub struct Options {
 /// One [`LayoutError`] variant for each way to break the contract; the first violation found is reported.
 pub fn analyze(binaries: &[BinaryGraphs], options: &Options) -> Result<ModelLayout, LayoutError> {
     let chosen = select(binaries, options)?;
+    let n_chosen = chosen.len();
+    // A fused pair is read by `pd::analyze`.
+    let chosen: Vec<Chosen<'_>> = chosen.into_iter().filter(|(_, info)| !crate::pd::belongs(info)).collect();
+    if chosen.is_empty() && n_chosen > 0 {
+        return Err(LayoutError::OnlyFused { n_graphs: n_chosen });
+    }
     let groups = group_names(&chosen, options)?;
     let all_outputs = || chosen.iter().flat_map(|(_, info)| &info.outputs);
     let embeds_are_made = all_outputs().any(|t| t.name == names::INPUTS_EMBEDS);
     let ropes = rope_prefixes(&chosen);
     let alphas = alphas::find(&chosen, &options.alphas);
-    let names = Names { groups: &groups, ropes: &ropes, alphas: &alphas, embeds_are_made };
+    let features_are_made = all_outputs().any(|t| t.name == names::TARGET_HIDDEN_STATES);
+    let names = Names { groups: &groups, ropes: &ropes, alphas: &alphas, embeds_are_made, features_are_made };
     let mut notes = Vec::new();
     let (mut drafts, mut image_encoders) = (Vec::new(), Vec::new());
     for ((binary, graph, source), info) in &chosen {
@@ -102,6 +109,8 @@ pub fn analyze(binaries: &[BinaryGraphs], options: &Options) -> Result<ModelLayo
     let weights = weights::find(&splits, vocab_size)?;
     let rope_tables = rope_tables(&splits, ropes)?;
     let embeds = common_width(&splits, |d| find_input(d, InTag::Embeds))?;
+    let features_in = common_width(&splits, |d| find_input(d, InTag::Features))?;
+    let features_out = features_out(&splits, &by_variant, variants.len())?;
     let groups = groups
         .into_iter()
         .enumerate()
@@ -124,6 +133,8 @@ pub fn analyze(binaries: &[BinaryGraphs], options: &Options) -> Result<ModelLayo
         wires,
         weights,
         input: embeds.map_or(ModelInput::Ids, |width| ModelInput::Embeds { width }),
+        features_in,
+        features_out,
         vocab_size,
         batch,
         rope_tables,
@@ -280,6 +291,24 @@ fn gives_logits(
     }
     let draft = &splits[last][0];
     Err(LayoutError::NoLogits { at: draft.at(), near: Near::default() })
+}
+
+/// The width of the hidden states that a model may draft from, if every variant gives a row for each of its tokens.
+fn features_out(
+    splits: &[Vec<Draft<'_>>],
+    by_variant: &[Vec<usize>],
+    n_variants: usize,
+) -> Result<Option<usize>, LayoutError> {
+    fn given<'a>(draft: &Draft<'a>) -> Option<&'a genie_types::TensorInfo> {
+        wiring::free_output(draft, names::LAST_HIDDEN_STATES)
+    }
+    let width = common_width(splits, |draft| given(draft))?;
+    let gives_rows = |draft: &Draft<'_>| {
+        given(draft).is_some_and(|t| t.n_elems() == draft.ar.get() * t.dims.last().copied().unwrap_or(0))
+    };
+    let in_all =
+        (0..n_variants).all(|variant| (0..splits.len()).any(|s| gives_rows(&splits[s][by_variant[s][variant]])));
+    Ok(width.filter(|_| in_all))
 }
 
 /// No cache tensor belongs to two splits.

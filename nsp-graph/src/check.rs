@@ -52,7 +52,7 @@ pub(crate) fn tensors(draft: &Draft<'_>, groups: &[GroupNames]) -> Result<(), La
                 shape(draft, t, &[Some(ar), draft.cl.map(Cl::get)], "AR, CL")?;
                 dtype(draft, t, &[Dtype::I32, Dtype::U32], "int32")?;
             }
-            InTag::Embeds => {
+            InTag::Embeds | InTag::Features => {
                 shape(draft, t, &[Some(ar), None], "AR, width")?;
                 dtype(draft, t, FLOAT_OR_FIXED, "float16, float32, ufixed8, ufixed16, sfixed8 or sfixed16")?;
             }

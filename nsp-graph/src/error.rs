@@ -58,6 +58,10 @@ pub enum LayoutError {
     #[error("the bundle holds no graph to run (binaries: {sources})")]
     NoGraphs { sources: Box<str> },
 
+    /// Nothing but a fused pair, which another engine runs.
+    #[error("all {n_graphs} graphs of the bundle carry a prompt and a decode row side by side: there is no plain one")]
+    OnlyFused { n_graphs: usize },
+
     /// A graph was selected by name and is not there.
     #[error("selected graph `{name}` is in no binary of the bundle{near}")]
     SelectedGraphMissing { name: Box<str>, near: Near },

@@ -93,6 +93,8 @@ pub enum InputRole {
     Ids,
     /// Token embeddings from the client.
     Embeds,
+    /// Hidden states of another model, one row for each token.
+    Features,
     /// Mask of a cache group (index into [`ModelLayout::groups`]).
     Mask(usize),
     /// Cosines of a rotary table (index into [`ModelLayout::rope_tables`]).
@@ -124,6 +126,8 @@ pub enum OutputRole {
     New(KvIdx),
     /// Read by a later split.
     Wire(WireIdx),
+    /// Hidden states behind the last layer, for a model that drafts.
+    Features,
     /// Not read here.
     Extra,
 }
@@ -285,6 +289,10 @@ pub struct ModelLayout {
     pub weights: Vec<WeightInput>,
     /// How tokens enter.
     pub input: ModelInput,
+    /// Elements of a row of hidden states that the graphs take from another model; `None` where they take none.
+    pub features_in: Option<usize>,
+    /// Elements of a row of hidden states that every variant gives; `None` where one does not.
+    pub features_out: Option<usize>,
     /// Width of the logits.
     pub vocab_size: usize,
     /// Rows of the batch that every step computes in lockstep, each with a cache of its own; 1 for most models. Cache tensors

@@ -36,6 +36,7 @@
 //! | `kv` | cache geometry, the same in all variants; concat or scatter form |
 //! | `wiring` | tensors that go from one split to a later one |
 //! | `weights` | weights that an LM head takes as inputs |
+//! | [`pd`] | graphs that carry a chunk of one prompt and a decode row of another request |
 //! | [`error`] | one variant for each way to break the contract |
 //!
 //! # What it must never know
@@ -52,6 +53,7 @@ mod kv;
 pub mod layout;
 pub mod names;
 mod order;
+pub mod pd;
 mod signature;
 mod weights;
 mod wiring;

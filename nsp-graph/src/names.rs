@@ -24,6 +24,10 @@ pub const CACHE_INDEX: &str = "cache_index";
 pub const LORA_ALPHA: &str = "lora_alpha";
 /// The logits, `[1, AR, vocab]`.
 pub const LOGITS: &str = "logits";
+/// The hidden states behind the last layer, `[1, AR, width]`: what a model gives to one that drafts for it.
+pub const LAST_HIDDEN_STATES: &str = "last_hidden_states";
+/// The same as an input of the model that drafts: for each token those of the token before it, `[1, AR, width]`.
+pub const TARGET_HIDDEN_STATES: &str = "target_hidden_states";
 /// Prefix of the default cache group.
 pub const DEFAULT_GROUP: &str = "past_";
 /// An image, the input by which an image encoder is known.

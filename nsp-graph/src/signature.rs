@@ -22,6 +22,7 @@ pub(crate) struct GroupNames {
 pub(crate) enum InTag<'a> {
     Ids,
     Embeds,
+    Features,
     Mask(usize),
     Cos(usize),
     Sin(usize),
@@ -94,6 +95,8 @@ pub(crate) struct Names<'n> {
     pub(crate) alphas: &'n [String],
     /// Some graph of the bundle outputs `inputs_embeds`, so it is not a token input.
     pub(crate) embeds_are_made: bool,
+    /// The same of `target_hidden_states`, which is then a tensor between splits.
+    pub(crate) features_are_made: bool,
 }
 
 /// Reads one graph.
@@ -102,7 +105,7 @@ pub(crate) fn read<'a>(
     info: &'a GraphInfo,
     known: &Names<'_>,
 ) -> Result<Draft<'a>, LayoutError> {
-    let Names { groups, ropes, alphas, embeds_are_made } = *known;
+    let Names { groups, ropes, alphas, embeds_are_made, features_are_made } = *known;
     let at = GraphAt { graph: info.name.as_str().into(), source: source.into() };
     for list in [&info.inputs, &info.outputs] {
         if let Some(t) = list.iter().enumerate().find_map(|(i, t)| list[..i].iter().find(|o| o.name == t.name)) {
@@ -116,6 +119,7 @@ pub(crate) fn read<'a>(
         .map(|t| match t.name.as_str() {
             names::INPUT_IDS => InTag::Ids,
             names::INPUTS_EMBEDS if !embeds_are_made => InTag::Embeds,
+            names::TARGET_HIDDEN_STATES if !features_are_made => InTag::Features,
             names::POSITION_IDS => InTag::Positions,
             names::PIXEL_VALUES => InTag::Pixels,
             name => match KvName::parse(name).filter(|k| k.is_input) {

@@ -139,6 +139,7 @@ pub(crate) fn roles(
     let input = |(tag, t): (InTag<'_>, &TensorInfo)| match tag {
         InTag::Ids => InputRole::Ids,
         InTag::Embeds => InputRole::Embeds,
+        InTag::Features => InputRole::Features,
         InTag::Mask(g) => InputRole::Mask(g),
         InTag::Cos(table) => InputRole::Cos(table),
         InTag::Sin(table) => InputRole::Sin(table),
@@ -157,7 +158,11 @@ pub(crate) fn roles(
     let output = |(tag, t): (OutTag<'_>, &TensorInfo)| match tag {
         OutTag::Logits => OutputRole::Logits,
         OutTag::Kv(g, name) => OutputRole::New(kv.index(g, &name).expect("kv::read saw every cache tensor")),
-        OutTag::Free => wired(&t.name, &|w| w.producer == SplitIdx(s)).map_or(OutputRole::Extra, OutputRole::Wire),
+        OutTag::Free => match wired(&t.name, &|w| w.producer == SplitIdx(s)) {
+            Some(wire) => OutputRole::Wire(wire),
+            None if t.name == names::LAST_HIDDEN_STATES => OutputRole::Features,
+            None => OutputRole::Extra,
+        },
     };
     (draft.tagged_inputs().map(input).collect(), draft.tagged_outputs().map(output).collect())
 }

@@ -74,24 +74,53 @@ pub fn prove(folder: &Path, open: &Options) -> Result<Proof, Error> {
     let line = tokenizer.encode(LINE)?;
     // How the caller plans and what it keeps is no part of the proof.
     let open = Options { prefix_cache: None, graph_profile: None, policy: PolicyChoice::Lenient, ..open.clone() };
+    let fused = manifest.options.kinds.pd.as_ref();
+    let mut proof = Proof::default();
+    if fused.is_some() {
+        prove_fused(&bundle, &open, (&line, rows), &mut proof)?;
+    }
+    if fused.is_some_and(|pd| pd.only) {
+        return Ok(proof);
+    }
     let mut model = bundle.open(&open)?;
     let widths = model.engine().layout().variants.iter().map(|v| v.ar().get()).filter(|&ar| ar > 1);
     // An emulated chip takes seconds for a wide step.
     let ours = model.backend().library().provider().starts_with("HOST_");
     let wide = widths.min().filter(|_| ours).unwrap_or(0).min(model.engine().context_size());
-    let mut proof = Proof::default();
     for width in [1, wide].into_iter().filter(|&width| width > 0) {
         let engine = model.engine_mut();
         engine.reset()?;
         let tokens: Vec<TokenId> = line.iter().copied().cycle().take(width).collect();
-        let logits = engine.process(&tokens)?;
-        if logits.len() != rows {
-            return Err(Error::LogitsWidth { found: logits.len(), expected: rows });
-        }
-        if let Some(index) = logits.iter().position(|logit| !logit.is_finite()) {
-            return Err(Error::LogitsNotFinite { width, index, value: logits[index] });
-        }
+        check_logits(engine.process(&tokens)?, width, rows)?;
         proof.steps.push(width);
     }
     Ok(proof)
+}
+
+/// One step of a decode row alone, and one of a chunk of two tokens in the narrowest graph.
+fn prove_fused(
+    bundle: &Bundle,
+    open: &Options,
+    (line, rows): (&[TokenId], usize),
+    proof: &mut Proof,
+) -> Result<(), Error> {
+    let mut model = bundle.clone().open_pair(open)?;
+    for width in [1, 2] {
+        let runner = model.runner_mut();
+        runner.reset()?;
+        let tokens: Vec<TokenId> = line.iter().copied().cycle().take(width).collect();
+        check_logits(runner.process(&tokens)?, width, rows)?;
+        proof.steps.push(width);
+    }
+    Ok(())
+}
+
+fn check_logits(logits: &[f32], width: usize, rows: usize) -> Result<(), Error> {
+    if logits.len() != rows {
+        return Err(Error::LogitsWidth { found: logits.len(), expected: rows });
+    }
+    match logits.iter().position(|logit| !logit.is_finite()) {
+        Some(index) => Err(Error::LogitsNotFinite { width, index, value: logits[index] }),
+        None => Ok(()),
+    }
 }

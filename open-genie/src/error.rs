@@ -14,6 +14,8 @@ use session_store::StoreError;
 use genie_types::TokenId;
 
 use crate::binaries;
+#[cfg(feature = "compile")]
+use crate::models::ModelsError;
 use crate::options::BackendChoice;
 use crate::weights::WeightFault;
 
@@ -22,6 +24,12 @@ use crate::weights::WeightFault;
 #[non_exhaustive]
 #[allow(missing_docs)] // the messages say what the fields are
 pub enum Error {
+    // Fused graphs.
+    #[error("the bundle of `{}` has no fused graphs", path.display())]
+    NoFusedGraphs { path: PathBuf },
+    #[error("fused graphs have no form with {what}")]
+    NotWithFused { what: &'static str },
+
     // Options.
     #[error("unknown backend `{name}`: expected `host`, `htp` or the path of a QNN library")]
     UnknownBackend { name: String },
@@ -114,6 +122,8 @@ pub enum Error {
     Engine(#[from] EngineError),
     #[error(transparent)]
     Dialog(DialogError),
+    #[error(transparent)]
+    Serving(#[from] serving::ServeError),
     #[error("cannot open the `{role}` model")]
     SecondModel { role: &'static str, source: Box<Error> },
     #[error("a speculation `{text}` is not known: expected {expected}")]
@@ -177,9 +187,12 @@ pub enum Error {
     #[cfg(feature = "demo")]
     #[error("the demo model cannot be compiled into `{}`: it holds files that are not the demo's", folder.display())]
     DemoOccupied { folder: PathBuf, source: Box<compiler::CompileError> },
-    #[cfg(feature = "demo")]
+    #[cfg(feature = "compile")]
     #[error(transparent)]
     Compile(#[from] compiler::CompileError),
+    #[cfg(feature = "compile")]
+    #[error(transparent)]
+    Models(#[from] crate::models::ModelsError),
 }
 
 /// What may help. [`fmt::Display`] words it for a user of this crate; a program with flags words it in those.
@@ -188,6 +201,12 @@ pub enum Error {
 pub enum Hint {
     /// Give a bundle's folder or its config.
     GiveBundle,
+    /// Give a model: a bundle, a GGUF file, a Hugging Face folder, or a name of the folder of models.
+    GiveModel(Option<PathBuf>),
+    /// This name is near to the one that was given.
+    Similar(String),
+    /// Give the path of one.
+    GivePath,
     /// Compile that checkpoint into a bundle first.
     CompileFirst(PathBuf),
     /// Give the folder that holds the file.
@@ -362,6 +381,16 @@ impl Error {
             Self::Graphs { source } | Self::Engine(source) => graphs_hint(source)?,
             Self::UnknownLongContext { .. } => Hint::ChooseLongContext,
             Self::ReservedWithoutLongContext { .. } => Hint::LongContextToReserve,
+            #[cfg(feature = "compile")]
+            Self::Models(ModelsError::NoCacheFolder) => Hint::SetCacheFolder,
+            #[cfg(feature = "compile")]
+            Self::Models(ModelsError::Unknown { similar: Some(similar), .. }) => Hint::Similar(similar.clone()),
+            #[cfg(feature = "compile")]
+            Self::Models(ModelsError::Unknown { folder, .. }) => Hint::GiveModel(folder.clone()),
+            #[cfg(feature = "compile")]
+            Self::Models(ModelsError::NoFile { .. } | ModelsError::NoModel { .. }) => Hint::GiveModel(None),
+            #[cfg(feature = "compile")]
+            Self::Models(ModelsError::SeveralGguf { .. } | ModelsError::Ambiguous { .. }) => Hint::GivePath,
             #[cfg(feature = "demo")]
             Self::NoCacheFolder | Self::DemoOccupied { .. } => Hint::SetCacheFolder,
             _ => return None,
@@ -399,6 +428,12 @@ impl fmt::Display for Hint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::GiveBundle => f.write_str("give a bundle's folder or its `genie_config.json`"),
+            Self::GiveModel(None) => f.write_str("give a bundle, a GGUF file or a Hugging Face folder"),
+            Self::GiveModel(Some(folder)) => {
+                write!(f, "give a bundle, a GGUF file or a Hugging Face folder, or put one into `{}`", folder.display())
+            }
+            Self::Similar(name) => write!(f, "similar: `{name}`"),
+            Self::GivePath => f.write_str("give the path of one of them"),
             Self::CompileFirst(path) => write!(f, "compile `{}` into a bundle first", path.display()),
             Self::GiveFolder(folder) => write!(f, "give the folder `{}` of the bundle", folder.display()),
             Self::CorrectToken => {

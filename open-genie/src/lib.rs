@@ -27,9 +27,11 @@
 //! | stop a reply from another thread; or a verification, a measurement | [`StopHandle`]; [`StopFlag`] |
 //! | work with tokens and logits; verify a bundle, measure perplexity | [`Model`], [`Verification`], [`Perplexity`] |
 //! | speed replies up by drafts | [`Options::speculation`], [`Speculation`], [`LookupSettings`] |
+//! | serve many requests at once | [`serving`]: [`Model::into_serving`] |
 //! | run several sequences in one step | [`Model::engine_mut`], [`SequenceModel`], [`SeqTokens`], [`SeqId`] |
 //! | turn texts into vectors | [`Encoder`], [`TextEmbedding`] |
 //! | compile a model and prove its bundle (feature `compile`) | `compile`, `prove`, `Compiled` |
+//! | find a model by one word; compile a checkpoint once, into the cache (feature `compile`) | `models` |
 //! | put images into a prompt | [`Session::encode_image`], [`Session::read_rows`], [`Session::add_rows`], [`place_images`] |
 //! | plan by measured costs | [`CalibrationContext`] |
 //! | know what went wrong and what may help | [`Error`], [`Hint`] |
@@ -59,9 +61,13 @@ mod image;
 mod long_context;
 mod lora;
 mod model;
+#[cfg(feature = "compile")]
+pub mod models;
 mod options;
+mod pair;
 mod perplexity;
 mod second_model;
+pub mod serving;
 mod session;
 mod speculation;
 mod template;
@@ -95,6 +101,7 @@ pub use long_context::LongContext;
 pub use lora::Lora;
 pub use model::{Bundle, Model};
 pub use options::{BackendChoice, Options, Perf, Pin, PolicyChoice, PrefixCacheOptions, SharedMemoryChoice};
+pub use pair::PairModel;
 pub use perplexity::Perplexity;
 pub use session::{Generation, Prompt, Session, StopHandle, Token};
 pub use speculation::{FORECAST_PREFIX, SPECULATIONS, Speculation, SpeculationRow};

@@ -110,7 +110,7 @@ impl Bundle {
     }
 
     /// The function that the config's sampler calls, if it calls one.
-    fn sampler_callback(&self, options: &Options) -> Result<Option<SamplerCallback>, Error> {
+    pub(crate) fn sampler_callback(&self, options: &Options) -> Result<Option<SamplerCallback>, Error> {
         let Some(name) = self.config.sampler_callback() else { return Ok(None) };
         let found = options.sampler_callbacks.iter().find(|(own, _)| own == name);
         found.map(|(_, callback)| Some(callback.clone())).ok_or_else(|| Error::NoSamplerCallback { name: name.into() })
@@ -261,7 +261,9 @@ impl Model {
             }
             None => None,
         };
-        if let Some(kind) = self.speculation.kind(self.bundle.config()).map_err(Error::Dialog)? {
+        if let Some(kind) =
+            self.speculation.kind(self.bundle.config(), dialog.model().widest_step()).map_err(Error::Dialog)?
+        {
             dialog.set_kind(kind).map_err(Error::Dialog)?;
         }
         if as_genie {
@@ -280,6 +282,11 @@ impl Model {
         let mut session = Session::new(dialog, self.weights, self.bundle, (self.active, second_active));
         session.image_encoder = image_encoder;
         Ok(session)
+    }
+
+    /// What serving needs of it.
+    pub(crate) fn into_parts(self) -> (Engine, WeightCheck, Bundle, ActiveBackend, Speculation) {
+        (self.engine, self.weights, self.bundle, self.active, self.speculation)
     }
 
     /// Makes sure that the weights are those that were written: compares what was not compared since the files changed.

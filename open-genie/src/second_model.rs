@@ -22,7 +22,7 @@ pub(crate) struct SecondModel {
 
 /// The bundle of the second model, if one is named.
 pub(crate) fn draft_bundle(speculation: &Speculation) -> Result<Option<Bundle>, Error> {
-    let Speculation::Draft { bundle, .. } = speculation else { return Ok(None) };
+    let Some(bundle) = speculation.draft_bundle() else { return Ok(None) };
     Bundle::read(bundle).map(Some).map_err(|source| Error::SecondModel { role: "draft", source: Box::new(source) })
 }
 

@@ -14,7 +14,7 @@ use genie_types::TokenId;
 use kvmanager::Admission;
 
 use crate::backend::ActiveBackend;
-use crate::model::{Bundle, Model};
+use crate::model::Bundle;
 use crate::options::Options;
 use crate::speculation::Speculation;
 use crate::weights::WeightCheck;
@@ -90,9 +90,9 @@ impl Session {
     /// Opens a model by its path and starts a session with it.
     ///
     /// # Errors
-    /// Those of [`Model::open`] and [`Model::into_session`].
+    /// Those of [`Bundle::read`] and [`Bundle::open_session`].
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Self, Error> {
-        Model::open(path, options)?.into_session()
+        Bundle::read(path)?.open_session(options)
     }
 
     /// Generates a reply, token by token as the iterator is asked. The prompt is given to the model as it is.
@@ -275,8 +275,9 @@ impl Session {
     /// # Errors
     /// The models do not allow it: a draft model can only be given when a model is opened.
     pub fn set_speculation(&mut self, speculation: &Speculation) -> Result<(), Error> {
-        let kind = speculation.kind_or_own(self.bundle.config()).map_err(Error::Dialog)?;
-        if matches!(speculation, Speculation::Draft { .. }) && self.dialog.second_model().is_none() {
+        let kind =
+            speculation.kind_or_own(self.bundle.config(), self.dialog.model().widest_step()).map_err(Error::Dialog)?;
+        if speculation.draft_bundle().is_some() && self.dialog.second_model().is_none() {
             let (expected, found) = ("a second model".into(), "one model".into());
             return Err(Error::Dialog(DialogError::Kind { kind: "spd", expected, found }));
         }

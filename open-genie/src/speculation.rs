@@ -3,13 +3,13 @@
 //! A row of [`SPECULATIONS`] is a name with its form; a value of [`Speculation`] says which and with what settings. The kinds
 //! themselves are in [`dialog::kinds`].
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use dialog::DialogKind;
 use dialog::kinds::{
-    self, Basic, BranchMode, Branches, Lade, LadeSettings, Lookup, LookupSettings, Script, Scripted, Spd, Ssd,
-    SsdSettings,
+    self, Basic, BranchMode, Branches, Eaglet, EagletSettings, Lade, LadeSettings, Lookup, LookupSettings, Script,
+    Scripted, Spd, Ssd, SsdSettings,
 };
 use dialog::{DialogConfig, DialogError};
 use genie_types::TokenId;
@@ -32,6 +32,13 @@ pub enum Speculation {
         /// Its bundle: a folder or a config.
         bundle: PathBuf,
         /// Tokens of a draft.
+        len: usize,
+    },
+    /// A small model that works on this one's hidden states proposes trees of tokens.
+    Eaglet {
+        /// Its bundle: a folder or a config.
+        bundle: PathBuf,
+        /// Levels of a tree.
         len: usize,
     },
     /// The model looks ahead for itself; any model.
@@ -71,6 +78,7 @@ const DRAFT_LEN: usize = 4;
 pub const SPECULATIONS: &[SpeculationRow] = &[
     SpeculationRow { name: "lookup", form: "lookup", read: lookup },
     SpeculationRow { name: "draft", form: "draft:BUNDLE", read: draft },
+    SpeculationRow { name: "eaglet", form: "eaglet:BUNDLE", read: eaglet },
     SpeculationRow { name: "lade", form: "lade[:WINDOW,NGRAM,GUESSES]", read: lade },
     SpeculationRow { name: "ssd", form: "ssd[:PREFIX_FOLDER]", read: ssd },
 ];
@@ -98,7 +106,20 @@ fn draft(rest: Option<&str>) -> Option<Speculation> {
     Some(Speculation::Draft { bundle, len: DRAFT_LEN })
 }
 
+fn eaglet(rest: Option<&str>) -> Option<Speculation> {
+    let bundle = PathBuf::from(rest.filter(|path| !path.is_empty())?);
+    Some(Speculation::Eaglet { bundle, len: EagletSettings::default().draft_len })
+}
+
 impl Speculation {
+    /// The bundle of the draft model, if one is named.
+    pub fn draft_bundle(&self) -> Option<&Path> {
+        match self {
+            Self::Draft { bundle, .. } | Self::Eaglet { bundle, .. } => Some(bundle),
+            _ => None,
+        }
+    }
+
     /// The same with drafts of another length; `OfConfig` has its own in the config.
     #[must_use]
     pub fn with_draft_len(mut self, n: usize) -> Self {
@@ -106,7 +127,7 @@ impl Speculation {
             Self::OfConfig | Self::Off => {}
             Self::Lookup(settings) => settings.draft_len = n,
             Self::Script(script) => script.draft_len = n,
-            Self::Draft { len, .. } => *len = n,
+            Self::Draft { len, .. } | Self::Eaglet { len, .. } => *len = n,
             // A guess is an n-gram without its first token.
             Self::Lade(settings) => settings.ngram = n.saturating_add(1).max(2),
             // As many levels, each as broad as the last one there is.
@@ -125,18 +146,32 @@ impl Speculation {
     }
 
     /// The kind of dialog for a bundle's config, which may be the config's own.
-    pub(crate) fn kind_or_own(&self, config: &DialogConfig) -> Result<Box<dyn DialogKind>, DialogError> {
-        self.kind(config)?.map_or_else(|| kinds::open(config), Ok)
+    pub(crate) fn kind_or_own(
+        &self,
+        config: &DialogConfig,
+        widest: Option<usize>,
+    ) -> Result<Box<dyn DialogKind>, DialogError> {
+        self.kind(config, widest)?.map_or_else(|| kinds::open(config), Ok)
     }
 
     /// The kind of dialog for a bundle's config; `None` for the config's own.
-    pub(crate) fn kind(&self, config: &DialogConfig) -> Result<Option<Box<dyn DialogKind>>, DialogError> {
+    /// `widest`: most tokens that the model gives logits for at once.
+    pub(crate) fn kind(
+        &self,
+        config: &DialogConfig,
+        widest: Option<usize>,
+    ) -> Result<Option<Box<dyn DialogKind>>, DialogError> {
         Ok(match self {
             Self::OfConfig => None,
             Self::Off => Some(Box::new(Basic)),
             Self::Lookup(settings) => Some(Box::new(Lookup::new(*settings))),
             Self::Script(script) => Some(Box::new(Scripted::new(script.clone()))),
             Self::Draft { len, .. } => Some(Box::new(Spd::new(*len))),
+            Self::Eaglet { len, .. } => {
+                let settings = EagletSettings { draft_len: *len, ..EagletSettings::default() };
+                let max_rows = widest.map_or(settings.max_rows, |widest| settings.max_rows.min(widest));
+                Some(Box::new(Eaglet::new(EagletSettings { max_rows, ..settings })?))
+            }
             Self::Lade(settings) => Some(Box::new(Lade::new(*settings))),
             Self::Ssd { prefix, branches } => Some(Box::new(Ssd::new(SsdSettings {
                 n_forecast: branches.len(),
@@ -174,12 +209,27 @@ mod tests {
         assert_eq!("lookup".parse::<Speculation>().unwrap(), Speculation::Lookup(LookupSettings::default()));
         let draft = "draft:/a:b".parse::<Speculation>().unwrap().with_draft_len(7);
         assert_eq!(draft, Speculation::Draft { bundle: "/a:b".into(), len: 7 });
+        let eaglet = "eaglet:/e".parse::<Speculation>().unwrap().with_draft_len(2);
+        assert_eq!(eaglet, Speculation::Eaglet { bundle: "/e".into(), len: 2 });
+        assert_eq!(eaglet.draft_bundle(), Some(Path::new("/e")));
         let lade = "lade:5,4,3".parse::<Speculation>().unwrap();
         assert_eq!(lade, Speculation::Lade(LadeSettings { window: 5, ngram: 4, gcap: 3, ..LadeSettings::default() }));
         let ssd = "ssd:/p".parse::<Speculation>().unwrap().with_draft_len(3);
         assert_eq!(ssd, Speculation::Ssd { prefix: Some("/p".into()), branches: vec![3, 2, 2] });
         assert!(matches!("ssd".parse().unwrap(), Speculation::Ssd { prefix: None, .. }));
-        for bad in ["draft", "draft:", "lookup:3", "", "drafts:x", "lade:1", "lade:0,3,3", "lade:1,1,1", "ssd:"] {
+        for bad in [
+            "draft",
+            "draft:",
+            "lookup:3",
+            "",
+            "drafts:x",
+            "lade:1",
+            "lade:0,3,3",
+            "lade:1,1,1",
+            "ssd:",
+            "eaglet",
+            "eaglet:",
+        ] {
             let error = bad.parse::<Speculation>().unwrap_err().to_string();
             assert!(error.contains("`lookup` or `draft:BUNDLE`"), "{error}");
         }

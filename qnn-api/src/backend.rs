@@ -4,6 +4,7 @@
 //! backend takes [`Backend::lock`], which is its library's; handles may move between threads, calls never overlap.
 
 use std::ffi::{CStr, CString};
+use std::path::Path;
 use std::sync::{Arc, MutexGuard};
 
 use qnn_sys::{
@@ -11,7 +12,7 @@ use qnn_sys::{
     QnnBackend_OperationName_t,
 };
 
-use crate::convert;
+use crate::convert::{self, c_name};
 use crate::device::Device;
 use crate::error::Result;
 use crate::library::Library;
@@ -67,6 +68,23 @@ impl Backend {
     /// The device, where the library has devices.
     pub fn device(&self) -> Option<&Device> {
         self.device.as_ref()
+    }
+
+    /// Registers the op package of a library, whose code runs in this process from then on: for graphs that are made or
+    /// loaded on this backend later. `provider` is the function that gives its interface, `target` what it runs on (`CPU`,
+    /// `HTP`), as the backend's manual names it.
+    ///
+    /// # Errors
+    /// No such library or function, an interface of another version, what the library refuses.
+    pub fn register_op_package(&self, path: &Path, provider: &str, target: Option<&str>) -> Result<()> {
+        let c_path = c_name(&path.to_string_lossy())?;
+        let (c_provider, c_target) = (c_name(provider)?, target.map(c_name).transpose()?);
+        let target_at = c_target.as_ref().map_or(core::ptr::null(), |target| target.as_ptr());
+        let _calls = self.lock();
+        // SAFETY: a live backend and three C strings that outlive the call.
+        let (table, raw) = (&self.library.table, self.raw.raw);
+        unsafe { table.backend_register_op_package(raw, c_path.as_ptr(), c_provider.as_ptr(), target_at) }
+            .context(self.library.display_name(), || format!("register op package `{}`", path.display()))
     }
 
     /// Names of the ops that the backend knows, as `package::op`.

@@ -257,6 +257,19 @@ impl<'io> Session<'io> {
         Ok(self)
     }
 
+    /// Lends an input and an output the same bytes: the graph's output takes the place of its input.
+    ///
+    /// # Errors
+    /// No such input or output, a buffer of another size than either tensor's.
+    pub fn in_place(&mut self, input: usize, output: usize, bytes: &'io mut [u8]) -> Result<&mut Self> {
+        self.check(input, Direction::Input, bytes.len())?;
+        self.check(output, Direction::Output, bytes.len())?;
+        let (data, n_bytes) = (bytes.as_mut_ptr(), bytes.len());
+        self.graph.inputs.bind(input, data, n_bytes);
+        self.graph.outputs.bind(output, data, n_bytes);
+        Ok(self)
+    }
+
     /// Lends the input of that index registered memory.
     ///
     /// # Errors
@@ -316,7 +329,7 @@ impl<'io> Session<'io> {
         let Graph { raw, inputs, outputs, context, info, .. } = &mut *self.graph;
         let _calls = context.backend.lock();
         // SAFETY: a finalised graph of a live context; every tensor has a buffer of its size, lent for 'io, and outputs
-        // are lent exclusively; a live profile of this backend or none, no signal.
+        // are lent exclusively, some of them with the input that they replace; a live profile of this backend or none, no signal.
         unsafe {
             context.table().graph_execute(
                 *raw,

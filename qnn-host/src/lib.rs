@@ -59,6 +59,7 @@
 //! | [`ir`], [`bytes`] | a graph as the client described it, and its shared bytes |
 //! | [`validate`], [`ops`] | checks of tensors, nodes and whole graphs; each op: its rules, lowering and step |
 //! | [`container`] | context binaries |
+//! | [`package`] | ops that a client registers from a library of its own |
 //! | [`prepare`], [`passes`] | from a described graph to one that is ready to run |
 //! | [`graph`], [`step`] | typed operations, and the steps that they become |
 //! | [`exec`] | scheduling and running steps |
@@ -70,6 +71,7 @@
 //! Know what a model or a token is; trust a handle or a file; copy weights that a client promised to keep.
 
 pub mod bytes;
+mod c_memory;
 mod capi;
 pub mod container;
 pub mod error;
@@ -80,6 +82,7 @@ mod htp_alias;
 pub mod ir;
 pub mod kernels;
 pub mod ops;
+pub mod package;
 pub mod passes;
 pub mod pool;
 pub mod prepare;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::exec::Executable;
 use crate::graph::{ExecError, SharedConstants};
 use crate::ir::SourceGraph;
+use crate::package::Packages;
 use crate::passes;
 
 /// Choices of [`Executable::prepare`].
@@ -15,11 +16,13 @@ pub struct PrepareOptions {
     pub fuse: bool,
     /// Constants made from constants (weights transposed or decoded); the same for all graphs of a context.
     pub shared: Arc<SharedConstants>,
+    /// Ops of others that nodes may name.
+    pub packages: Packages,
 }
 
 impl Default for PrepareOptions {
     fn default() -> Self {
-        Self { fuse: true, shared: Arc::default() }
+        Self { fuse: true, shared: Arc::default(), packages: Packages::default() }
     }
 }
 
@@ -29,6 +32,6 @@ impl Executable {
     /// # Errors
     /// Nodes that contradict their operands, operations that the host lacks.
     pub fn prepare(graph: &SourceGraph, options: &PrepareOptions) -> Result<Self, ExecError> {
-        Self::from_net(passes::compile(graph, options.fuse, &options.shared)?, options.fuse)
+        Self::from_net(passes::compile(graph, options)?, options.fuse)
     }
 }

@@ -22,6 +22,7 @@
 //! | [`provider`] | what `QnnInterface_getProviders` hands out; versions |
 //! | [`stub`] | tables whose every slot returns [`NOT_SUPPORTED`](stub::NOT_SUPPORTED) |
 //! | [`error`] | from a number to its name, its component and what it usually means |
+//! | [`cpu_op_package`] | what an op package for the CPU is given and gives back |
 //! | [`htp`] | the HTP device config, whose layout changed under the headers |
 //!
 //! # What it never does
@@ -42,6 +43,7 @@
 )] // C's spelling is the documentation's key; the vendor's manual explains it
 #[rustfmt::skip]
 pub mod generated;
+pub mod cpu_op_package;
 pub mod error;
 pub mod htp;
 mod not_supported;

@@ -33,6 +33,9 @@ pub(crate) fn genie_config(
         Windows::Everywhere { .. } => spec.max_positions.unwrap_or(0).max(ctx_size),
         Windows::Unused | Windows::Group { .. } => ctx_size,
     };
+    // A fused pair keeps every row, beside the one that a step computes.
+    let only_fused = kinds.pd.as_ref().is_some_and(|pd| pd.only);
+    let size = if only_fused { size - 1 } else { size };
     let mut binary = json!({ "version": 1, "ctx-bins": binaries });
     if !adapters.is_empty() {
         let adapter = |a: &Adapter| json!({ "version": 1, "name": a.name, "alphas": [a.alpha()] });
@@ -93,6 +96,15 @@ pub(crate) fn genie_config(
         });
     }
     let engine = &mut config["dialog"]["engine"];
+    if let Some(pd) = &kinds.pd {
+        let total_len = pd.total_lens.iter().copied().max().unwrap_or(0);
+        engine["pd_fusion"] = json!({
+            "enable": true,
+            "total_len": total_len,
+            "prefill_len": total_len.saturating_sub(1),
+            "kv_update": pd.update,
+        });
+    }
     match windows {
         Windows::Unused => {}
         Windows::Everywhere { tokens } => engine["longcontext"] = sliding_window(tokens),

@@ -27,7 +27,7 @@ use genie_types::Variant;
 use nsp_graph::names;
 
 /// Cosines and sines.
-type Tables<T> = (TensorValue<T>, TensorValue<T>);
+pub(super) type Tables<T> = (TensorValue<T>, TensorValue<T>);
 
 /// Inputs of a graph that all its layers share.
 pub(super) struct SharedInputs<T> {
@@ -124,6 +124,27 @@ impl<T: Copy + core::fmt::Debug> SharedInputs<T> {
         })
     }
 
+    /// For graphs that have their masks and positions otherwise: the tables, and the factors that are constants.
+    pub(super) fn with_tables<S: GraphSink<Tensor = T>>(
+        spec: &ModelSpec,
+        format: super::Format,
+        (tables, local_tables): (Option<Tables<T>>, Option<Tables<T>>),
+        graph: &mut Composer<S>,
+    ) -> Result<Self> {
+        let mut constant = |name: &str, value: Option<f64>| value.map(|v| graph.scalar(name, v as f32)).transpose();
+        Ok(Self {
+            mask: None,
+            local_mask: None,
+            windows: Windows::Unused,
+            slots: None,
+            tables,
+            local_tables,
+            scale: constant("attention_scale", weights::score_scale(spec, format))?,
+            cap: constant("attention_cap", spec.factors.scores_cap)?,
+            residual: constant("residual_scale", weights::residual_scale(spec, format))?,
+        })
+    }
+
     /// Rotates heads `[1, h, n, d]` of a layer if it does.
     pub(super) fn rotate<S: GraphSink<Tensor = T>>(
         &self,
@@ -169,7 +190,21 @@ pub(super) fn lower<S: GraphSink>(
     let (k, v) = cache_rows::with_past(spec, layer, past, graph, shared, new)?;
 
     let q = graph.reshape(&at("q_groups"), &q, vec![n_kv_heads, spec.group_size(), n, head_dim], None)?;
-    let mut scores = graph.matmul(&at("scores"), &q, &k)?;
+    let mixed = attend(graph, shared, &at, (&q, &k, &v), mask)?;
+    let mixed = graph.reshape(&at("heads"), &mixed, vec![1, n_heads, n, head_dim], None)?;
+    let shared = shared.residual.clone();
+    finish(spec, layer, builder, weights, (mixed, shared))
+}
+
+/// `softmax(q k (* c) + mask) v` for queries `[kv, group, n, d]`, keys `[kv, 1, d, m]` and values `[kv, 1, m, d]`.
+pub(super) fn attend<S: GraphSink>(
+    graph: &mut Composer<S>,
+    shared: &SharedInputs<S::Tensor>,
+    at: &impl Fn(&str) -> String,
+    (q, k, v): (&TensorValue<S::Tensor>, &TensorValue<S::Tensor>, &TensorValue<S::Tensor>),
+    mask: &TensorValue<S::Tensor>,
+) -> Result<TensorValue<S::Tensor>> {
+    let mut scores = graph.matmul(&at("scores"), q, k)?;
     if let Some(scale) = &shared.scale {
         scores = graph.mul(&at("scaled"), &scores, scale, None)?;
     }
@@ -179,14 +214,26 @@ pub(super) fn lower<S: GraphSink>(
     }
     let scores = graph.add(&at("mask"), &scores, mask, None)?;
     let shares = graph.softmax(&at("softmax"), &scores)?;
-    let mixed = graph.matmul(&at("mix"), &shares, &v)?;
-    let mixed = graph.reshape(&at("heads"), &mixed, vec![1, n_heads, n, head_dim], None)?;
+    graph.matmul(&at("mix"), &shares, v)
+}
+
+/// What heads have found, `[1, heads, n, d]`, through the output projection onto the residual stream.
+pub(super) fn finish<S: GraphSink>(
+    spec: &ModelSpec,
+    layer: usize,
+    builder: &mut LayerBuilder<S>,
+    weights: &LayerWeights<TensorValue<S::Tensor>>,
+    (mixed, residual): (TensorValue<S::Tensor>, Option<TensorValue<S::Tensor>>),
+) -> Result<TensorValue<S::Tensor>> {
+    let LayerBuilder { graph, x, strengths, .. } = builder;
+    let at = |part: &str| format!("model_layers_{layer}_self_attn_{part}");
+    let n = mixed.dims[2];
     let mixed = graph.transpose(&at("rows"), &mixed, [0, 2, 1, 3])?;
-    let mixed = graph.reshape(&at("merge"), &mixed, vec![1, n, n_heads * head_dim], None)?;
+    let mixed = graph.reshape(&at("merge"), &mixed, vec![1, n, spec.n_heads * spec.head_dim], None)?;
     let mixed = graph.rows(&at("rows_out"), &mixed)?;
     let o = lora::linear(graph, &at("o_proj"), &mixed, &weights.o, strengths.as_ref())?;
     let mut o = graph.reshape(&at("o_rows"), &o, vec![1, n, spec.hidden], None)?;
-    if let Some(scale) = &shared.residual {
+    if let Some(scale) = &residual {
         o = graph.mul(&at("residual_scaled"), &o, scale, None)?;
     }
     let o = norm::optional(spec, graph, &format!("model_layers_{layer}_"), &o, weights.after_attention.as_ref())?;

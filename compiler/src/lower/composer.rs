@@ -60,6 +60,16 @@ impl<S: GraphSink> Composer<S> {
         Ok(TensorValue { tensor, dims: stored.info.dims.clone() })
     }
 
+    /// A constant that is not a weight, in the bytes of its type.
+    pub(super) fn table(&mut self, info: &TensorInfo, bytes: &[u8]) -> Result<TensorValue<S::Tensor>> {
+        Ok(TensorValue { tensor: self.sink.constant(info, bytes)?, dims: info.dims.clone() })
+    }
+
+    /// A graph input with an encoding.
+    pub(super) fn encoded_input(&mut self, info: &TensorInfo) -> Result<TensorValue<S::Tensor>> {
+        Ok(TensorValue { tensor: self.sink.tensor(info, Kind::Input)?, dims: info.dims.clone() })
+    }
+
     /// A constant that is not a weight, `[1]`.
     pub(crate) fn scalar(&mut self, name: &str, value: f32) -> Result<TensorValue<S::Tensor>> {
         let bytes = match self.dtype {
@@ -316,7 +326,7 @@ impl<S: GraphSink> Composer<S> {
         self.op(node, "Softmax", &[("axis", Param::U32(axis))], &[x], x.dims.clone(), None)
     }
 
-    fn op(
+    pub(super) fn op(
         &mut self,
         node: &str,
         op: &str,
@@ -332,7 +342,24 @@ impl<S: GraphSink> Composer<S> {
         self.typed_op((node, op), params, inputs, (&name, kind), dims, self.dtype)
     }
 
-    fn typed_op(
+    /// An op with several results, which are outputs of the graph.
+    pub(super) fn several(
+        &mut self,
+        (node, op): (&str, &str),
+        inputs: &[&TensorValue<S::Tensor>],
+        outputs: &[(String, Vec<usize>)],
+        dtype: Dtype,
+    ) -> Result<()> {
+        let mut declare = |(name, dims): &(String, Vec<usize>)| {
+            let info = self.info(name, dims.clone(), dtype);
+            self.sink.tensor(&info, Kind::Output)
+        };
+        let outputs = outputs.iter().map(&mut declare).collect::<Result<Vec<_>>>()?;
+        let inputs: Vec<S::Tensor> = inputs.iter().map(|val| val.tensor).collect();
+        self.sink.node(node, op, &[], &inputs, &outputs)
+    }
+
+    pub(super) fn typed_op(
         &mut self,
         (node, op): (&str, &str),
         params: &[(&str, Param)],

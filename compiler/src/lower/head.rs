@@ -18,11 +18,23 @@ pub(super) fn lower<S: GraphSink>(
     final_norm: &Norm<TensorValue<S::Tensor>>,
     head: &TensorValue<S::Tensor>,
 ) -> Result<()> {
+    let dims = vec![1, builder.variant.ar().get(), spec.vocab];
+    lower_shaped(spec, builder, final_norm, head, dims)
+}
+
+/// The same for logits of any extents with as many rows.
+pub(super) fn lower_shaped<S: GraphSink>(
+    spec: &ModelSpec,
+    builder: &mut LayerBuilder<S>,
+    final_norm: &Norm<TensorValue<S::Tensor>>,
+    head: &TensorValue<S::Tensor>,
+    dims: Vec<usize>,
+) -> Result<()> {
     let LayerBuilder { graph, x, .. } = builder;
     let h = norm::lower(spec, graph, "model_", x, final_norm)?;
     let h = graph.rows("lm_head_rows_in", &h)?;
     let logits = graph.linear("lm_head", &h, head, None)?;
-    finish(spec, builder, &logits)
+    finish(spec, builder, &logits, dims)
 }
 
 /// The same with the head's weight as an input, `lm_head_weight [1, 1, vocab, hidden]`.
@@ -37,7 +49,7 @@ pub(super) fn lower_with_input<S: GraphSink>(
     let h = norm::lower(spec, graph, "model_", x, final_norm)?;
     let h = graph.reshape("lm_head_rows_in", &h, vec![1, 1, n, spec.hidden], None)?;
     let logits = graph.matmul_transposed("lm_head", &h, &weight)?;
-    finish(spec, builder, &logits)
+    finish(spec, builder, &logits, vec![1, n, spec.vocab])
 }
 
 /// Logits in their shape, bounded where the family does.
@@ -45,9 +57,9 @@ fn finish<S: GraphSink>(
     spec: &ModelSpec,
     builder: &mut LayerBuilder<S>,
     logits: &TensorValue<S::Tensor>,
+    dims: Vec<usize>,
 ) -> Result<()> {
-    let LayerBuilder { graph, variant, .. } = builder;
-    let dims = vec![1, variant.ar().get(), spec.vocab];
+    let LayerBuilder { graph, .. } = builder;
     let Some(cap) = spec.factors.logits_cap else {
         graph.reshape("lm_head_rows", logits, dims, Some(names::LOGITS))?;
         return Ok(());

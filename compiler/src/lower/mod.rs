@@ -16,6 +16,7 @@ mod layer;
 mod lora;
 mod mlp;
 mod norm;
+pub(crate) mod pd;
 mod per_row;
 mod rounded;
 mod rounding_loss;

@@ -19,6 +19,9 @@ type TokenCallback = unsafe extern "C" fn(*const u32, u32, i32, *const c_void);
 type TextCallback = unsafe extern "C" fn(*const c_char, i32, *const c_void);
 type AllocCallback = unsafe extern "C" fn(usize, *mut *const c_char);
 
+/// The engine of a dialog of one.
+const ROLE: &CStr = c"primary";
+
 /// Declares the functions that are used, each with its symbol and signature.
 macro_rules! functions {
     ($($name:ident = $symbol:literal ($($arg:ty),*) -> $ret:ty;)*) => {
@@ -57,6 +60,8 @@ functions! {
     dialog_reset = "GenieDialog_reset"(Handle) -> i32;
     dialog_save = "GenieDialog_save"(Handle, *const c_char) -> i32;
     dialog_restore = "GenieDialog_restore"(Handle, *const c_char) -> i32;
+    dialog_apply_lora = "GenieDialog_applyLora"(Handle, *const c_char, *const c_char) -> i32;
+    dialog_lora_strength = "GenieDialog_setLoraStrength"(Handle, *const c_char, *const c_char, f32) -> i32;
     dialog_set_max = "GenieDialog_setMaxNumTokens"(Handle, u32) -> i32;
     dialog_free = "GenieDialog_free"(Handle) -> i32;
 }
@@ -199,6 +204,26 @@ impl Dialog<'_> {
     pub fn set_max_num_tokens(&mut self, n: u32) -> i32 {
         // SAFETY: a live dialog.
         unsafe { (self.genie.functions.dialog_set_max)(self.raw, n) }
+    }
+
+    /// Applies a LoRA adapter of the config.
+    ///
+    /// # Errors
+    /// A name that C cannot take.
+    pub fn apply_lora(&mut self, adapter: &str) -> Result<i32, GenieError> {
+        let adapter = CString::new(adapter).map_err(|_| GenieError::ZeroByte { what: "an adapter" })?;
+        // SAFETY: a live dialog and two strings.
+        Ok(unsafe { (self.genie.functions.dialog_apply_lora)(self.raw, ROLE.as_ptr(), adapter.as_ptr()) })
+    }
+
+    /// Sets the strength that an input of the graphs has.
+    ///
+    /// # Errors
+    /// A name that C cannot take.
+    pub fn set_lora_strength(&mut self, alpha: &str, strength: f32) -> Result<i32, GenieError> {
+        let alpha = CString::new(alpha).map_err(|_| GenieError::ZeroByte { what: "a strength" })?;
+        // SAFETY: a live dialog and two strings; a number.
+        Ok(unsafe { (self.genie.functions.dialog_lora_strength)(self.raw, ROLE.as_ptr(), alpha.as_ptr(), strength) })
     }
 
     /// Writes the conversation into a folder.

@@ -112,6 +112,14 @@ impl Act {
                 dialog.control().set_max_num_tokens(Some(*n as usize));
                 return Ok(reply);
             }
+            Self::Lora(adapter) => {
+                dialog.apply_lora("primary", adapter)?;
+                return Ok(reply);
+            }
+            Self::LoraStrength(alpha, strength) => {
+                dialog.set_lora_strength("primary", alpha, *strength)?;
+                return Ok(reply);
+            }
             Self::Reset => {
                 dialog.reset()?;
                 return Ok(reply);

@@ -50,6 +50,10 @@ pub enum Act {
     Text(String, Sentence),
     /// Most tokens of replies from now on.
     MaxTokens(u32),
+    /// Apply a LoRA adapter.
+    Lora(String),
+    /// Set the strength that an input of the graphs has.
+    LoraStrength(String, f32),
     /// Forget the conversation.
     Reset,
     /// Write the conversation to a folder.
@@ -168,6 +172,8 @@ impl Act {
                 reply.calls.push((text.len(), sentence));
             }),
             Self::MaxTokens(n) => dialog.set_max_num_tokens(*n),
+            Self::Lora(adapter) => dialog.apply_lora(adapter)?,
+            Self::LoraStrength(alpha, strength) => dialog.set_lora_strength(alpha, *strength)?,
             Self::Reset => dialog.reset(),
             Self::Save(folder) => dialog.save(folder)?,
             Self::Restore(folder) => dialog.restore(folder)?,

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use engine::PairConfig;
 use engine::{
     CodeNumbers, CodeTable, DumpOptions, EmbeddingLut, EngineConfig, Eviction, GroupOptions, LoraAdapter, LoraConfig,
     LoraGroup, LutDtype,
@@ -13,6 +14,7 @@ pub use genie_bundle::config::{
 use genie_bundle::config::{
     EmbeddingSettings, LongContextKind, LongContextSettings, MultiStreamSettings, TableDtype, TableNumbers,
 };
+use genie_bundle::manifest::PdUpdate;
 use genie_bundle::{GenieConfig, config};
 use genie_types::TokenId;
 
@@ -71,6 +73,11 @@ impl DialogConfig {
         let mut engine = engine(&genie);
         engine.context_size = self.engine.context_size;
         Some(Self { genie, engine, ..self.clone() })
+    }
+
+    /// The file that says which id of a draft model is which of the target's, if there is one.
+    pub fn draft_token_map(&self) -> Option<&Path> {
+        self.genie.draft_token_map()
     }
 
     /// What the engine is to the dialog.
@@ -227,6 +234,12 @@ fn engine(genie: &GenieConfig) -> EngineConfig {
     config.data_alignment = genie.backend().data_alignment;
     config.retention_order = genie.backend().retention_order.clone();
     config.dump = genie.debug().map(dump);
+    config.pd = from.pd_fusion.as_ref().map(|pd| PairConfig {
+        total_len: pd.total_len,
+        prefill_len: pd.prefill_len,
+        in_place: pd.in_place,
+        last_row_unused: pd.kv_update != Some(PdUpdate::Op),
+    });
     config
 }
 

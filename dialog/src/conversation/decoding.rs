@@ -59,6 +59,8 @@ pub(super) struct Drawn {
     pub(super) over: Option<Result<End, DialogError>>,
     /// How many tokens stay processed, where that is more than those before the last one drawn.
     processed: Option<usize>,
+    /// What a stop sequence forgets is forgotten at the end of the reply.
+    cuts_late: bool,
 }
 
 /// What became of a draft.
@@ -339,6 +341,8 @@ impl Decoding<'_> {
         (n_past..kept.min(n_past + n_generated)).for_each(|index| self.model.mark_generated(index));
         let end = drawn.over.transpose();
         let cut = end.as_ref().ok().and_then(|end| end.as_ref()?.cut);
+        let (cut, late) = if drawn.cuts_late { (None, cut) } else { (cut, None) };
+        self.reply.query.late_cut = late;
         *self.unprocessed = drawn.last.map(|(_, token)| token).filter(|_| cut.is_none() && drawn.processed.is_none());
         if let (Some(cut), Some((place, _)), Some(grammar)) = (cut, drawn.last, &mut self.reply.grammar) {
             grammar.forget((place + 1).saturating_sub(cut));
@@ -350,6 +354,14 @@ impl Decoding<'_> {
                 Err(e)
             }
             (end, rewound) => end.and_then(|end| rewound.map(|()| end.map(|end| end.reason))),
+        }
+    }
+
+    /// Forgets what a stop sequence has left to be forgotten at the end.
+    pub(super) fn cut_late(&mut self) -> Result<(), DialogError> {
+        match self.reply.query.late_cut.take() {
+            Some(n_past) => self.rewind(n_past),
+            None => Ok(()),
         }
     }
 
@@ -391,6 +403,19 @@ impl Drawn {
             }
         }
         self.processed = Some(place + tokens.len());
+    }
+
+    /// All before that place stays processed, whatever was delivered. What a stop sequence forgets goes once the kind is done
+    /// with it.
+    pub(super) fn keep_whole(&mut self, place: usize) {
+        if !matches!(&self.over, Some(Err(_))) {
+            (self.processed, self.cuts_late) = (Some(place), true);
+        }
+    }
+
+    /// The token that was drawn, and why the reply is over, for a request that has no model of its own to be brought to them.
+    pub(super) fn into_parts(self) -> (Option<TokenId>, Option<Result<StopReason, DialogError>>) {
+        (self.last.map(|(_, token)| token), self.over.map(|over| over.map(|end| end.reason)))
     }
 
     /// Whether nothing more is drawn.

@@ -317,6 +317,7 @@ impl Dialog {
         (query.first_code, query.kpis.speculation) = (self.kind.first_code(), self.kind.speculation());
         let wants_reply =
             !matches!(code, SentenceCode::Begin | SentenceCode::Continue) && self.control.max_num_tokens() > 0;
+        self.begin_empty(&mut query, wants_reply);
         let ready = self.forget_from(keep).and_then(|()| self.kind.prepare(&mut *self.model));
         let begun = ready.and_then(|()| match wants_reply {
             true => Ok(None),
@@ -372,6 +373,7 @@ impl Dialog {
             }
             (SentenceCode::Rewind, _) => query_plan::of_rewind(self.view(), new),
             (_, Some(_)) => return Err(DialogError::Paused { code }),
+            _ if self.begins_with_bos(code) => query_plan::of_bos_and_text(self.view(), &self.context, new),
             _ => {
                 let plan = query_plan::of_turn(code, self.open, self.view(), &self.context, new);
                 // The end of a sentence without input of its own: the last token is processed again for its logits.

@@ -13,6 +13,7 @@ use genie_types::TokenId;
 use super::decoding::{Decoding, Verified, constrained};
 use super::error::DialogError;
 use super::second::follow;
+use crate::kinds::VocabularyMap;
 use crate::sampler::Chances;
 
 /// Tokens that the other model proposes, with the distributions that they were drawn from.
@@ -36,14 +37,21 @@ impl Draft {
 }
 
 impl Decoding<'_> {
-    /// Has the other model propose `n` tokens, one after the other, drawn as the reply's are. Fewer, where it has no room left
+    /// Has the other model propose `n` tokens, one after the other, drawn as the reply's are; `map`: its ids are others. Fewer, where it has no room left
     /// or is stopped; none without a token to go on from.
     ///
     /// # Errors
     /// There is no other model; it or the sampler refuses.
-    pub fn draft(&mut self, n: usize, draft: &mut Draft) -> Result<(), DialogError> {
+    pub fn draft(&mut self, n: usize, map: Option<&VocabularyMap>, draft: &mut Draft) -> Result<(), DialogError> {
         draft.clear();
         let mut tokens = self.history();
+        if let Some(map) = map {
+            // Nothing can be drafted behind a token that the draft model lacks.
+            if tokens.last().is_none_or(|last| map.draft_id(*last).is_none()) {
+                return Ok(());
+            }
+            tokens = map.draft_ids(&tokens);
+        }
         let n_vocab = self.model.vocab_size();
         let second = self.second.as_deref_mut().ok_or_else(no_second_model)?;
         let sampler = &mut *self.reply.sampler;
@@ -59,7 +67,8 @@ impl Decoding<'_> {
                 ran => ran?,
             };
             // A row that is wider than the first model's vocabulary is cut to it.
-            let row = &row[..row.len().min(n_vocab)];
+            let mapped = map.map(|map| map.row(row, n_vocab));
+            let row = mapped.as_deref().unwrap_or(&row[..row.len().min(n_vocab)]);
             if draft.chances.len() == i {
                 draft.chances.push(Chances::default());
             }
@@ -69,7 +78,7 @@ impl Decoding<'_> {
             let token = sampler.sample(row)?;
             sampler.accept(token);
             draft.tokens.push(token);
-            tokens.push(token);
+            tokens.push(map.and_then(|map| map.draft_id(token)).unwrap_or(token));
         }
         sampler.restore_window(window);
         Ok(())

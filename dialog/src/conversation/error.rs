@@ -97,6 +97,14 @@ pub enum DialogError {
         /// What there is.
         found: String,
     },
+    /// The file that says which id of the draft model is which of the target's.
+    #[error("`draft-token-map` `{}`: expected a JSON list of the target's ids by the draft's, or an object of both, found {found}", path.display())]
+    VocabularyMap {
+        /// The file.
+        path: std::path::PathBuf,
+        /// What is wrong.
+        found: String,
+    },
     /// The dialog has no engine of that role.
     #[error("no engine with role `{role}`: the dialog has {}", quoted(known))]
     UnknownRole {

@@ -76,6 +76,7 @@ impl<'d> Generation<'d> {
                     };
                     if let Some(stop) = stop {
                         kind.finished(&mut decoding)?;
+                        decoding.cut_late()?;
                         self.query.kpis.generation_time =
                             self.query.first_token.map_or(Duration::ZERO, |t| t.elapsed());
                         self.stage = Stage::Stopping(stop);

@@ -54,6 +54,12 @@ pub(super) fn of_turn(
     QueryPlan { keep: history.len(), input, replay: None }
 }
 
+/// A later turn that takes up neither the last token nor a stop token.
+pub(super) fn of_bos_and_text(history: History<'_>, context: &ContextSettings, new: &[TokenId]) -> QueryPlan {
+    let input = context.bos.into_iter().chain(new.iter().copied()).collect();
+    QueryPlan { keep: history.n_past(), input, replay: None }
+}
+
 /// The whole conversation stated again.
 ///
 /// *Deviation*: with nothing in common the conversation is cleared; libGenie appends the list at the old place.

@@ -36,6 +36,10 @@ pub(crate) struct QueryState {
     pub(super) text: String,
     /// Where the chunk in the making begins, in `tokens` and in `text`.
     pub(super) chunk: (usize, usize),
+    /// From which place of the history on everything is forgotten once the kind is done with the reply.
+    pub(super) late_cut: Option<usize>,
+    /// Chunks without a token that count for the limit.
+    pub(super) n_empty: usize,
     /// Tokens that do not count for the limit.
     pub(super) n_uncounted: usize,
     /// A stop token that is delivered with the end, as libGenie does at the end of a grammar.
@@ -73,6 +77,8 @@ impl QueryState {
             tokens: Vec::new(),
             text: String::new(),
             chunk: (0, 0),
+            late_cut: None,
+            n_empty: 0,
             n_uncounted: 0,
             last_delivered: None,
             max_tokens: usize::MAX,
@@ -138,7 +144,13 @@ impl QueryState {
 
     /// Tokens delivered, as the limit counts them.
     pub(super) fn n_counted(&self) -> usize {
-        self.tokens.len().saturating_sub(self.n_uncounted)
+        (self.n_empty + self.tokens.len()).saturating_sub(self.n_uncounted)
+    }
+
+    /// The reply begins with an empty chunk, which counts as a token.
+    pub(super) fn begin_empty(&mut self) {
+        self.n_empty = 1;
+        self.end_chunk();
     }
 
     /// A token was taken with its text: a chunk of its own.

@@ -20,12 +20,14 @@ pub struct DraftTree {
     offered: Vec<bool>,
     /// It counts as a round that verifies drafts.
     counts: bool,
+    /// Behind the end of the reply the offers are followed on, and stay in the cache.
+    whole_path: bool,
 }
 
 impl DraftTree {
     /// Only the last token of the dialog, as row 0.
     pub fn new(last: TokenId) -> Self {
-        Self { rows: vec![TreeRow::new(last, None)], offered: vec![false], counts: true }
+        Self { rows: vec![TreeRow::new(last, None)], offered: vec![false], counts: true, whole_path: false }
     }
 
     /// A token that the reply may go on with behind a row; returns its row.
@@ -42,6 +44,12 @@ impl DraftTree {
     #[must_use]
     pub fn uncounted(self) -> Self {
         Self { counts: false, ..self }
+    }
+
+    /// The same; the tokens behind the end of the reply are drawn too and stay in the cache, as libGenie has it for some kinds.
+    #[must_use]
+    pub fn whole_path(self) -> Self {
+        Self { whole_path: true, ..self }
     }
 
     /// The same, with logits for these rows too.
@@ -118,7 +126,7 @@ impl Decoding<'_> {
         tree: &DraftTree,
         see: &mut dyn FnMut(TreeDraw<'_>) -> Result<(), DialogError>,
     ) -> Result<Verified, DialogError> {
-        let n_most = self.max_tokens().saturating_sub(self.reply.query.tokens.len()).min(self.n_left());
+        let n_most = self.max_tokens().saturating_sub(self.reply.query.n_counted()).min(self.n_left());
         if !self.has_started() || n_most == 0 || self.last() != tree.rows.first().map(|row| row.token) {
             return Ok(Verified { n_accepted: 0, stop: self.advance()? });
         }
@@ -130,20 +138,31 @@ impl Decoding<'_> {
         })?;
         let ran = sequences.process_tree(SeqId(0), &tree.rows, &mut |logits| {
             // Several offers may begin alike: all of them are followed, the first is taken.
-            let mut rows = vec![0];
-            for n_before in 0..n_most {
-                let row = rows[0];
+            let (mut rows, mut n_before) = (vec![0], 0);
+            loop {
+                let (row, place) = (rows[0], n_past + n_before + 1);
                 path = tree.path(row);
-                drawn.draw(&mut self.reply, n_past + n_before + 1, logits[row]);
-                let Some((_, token)) = drawn.last.filter(|(place, _)| *place == n_past + n_before + 1) else { break };
+                let is_over = drawn.is_over() || n_before >= n_most;
+                let token = if is_over {
+                    self.reply.sample(logits[row]).ok()
+                } else {
+                    drawn.draw(&mut self.reply, place, logits[row]);
+                    drawn.last.filter(|(at, _)| *at == place).map(|(_, token)| token)
+                };
+                let Some(token) = token else { break };
                 let seen = see(TreeDraw { n_before, row, token, logits, sampler: &mut *self.reply.sampler });
                 if let Err(e) = seen {
                     drawn.over = Some(Err(e));
-                }
-                rows = tree.offers_behind(&rows, token);
-                if drawn.over.is_some() || rows.is_empty() {
                     break;
                 }
+                rows = tree.offers_behind(&rows, token);
+                n_before += 1;
+                if rows.is_empty() || ((drawn.is_over() || n_before >= n_most) && !tree.whole_path) {
+                    break;
+                }
+            }
+            if tree.whole_path && (drawn.is_over() || n_before >= n_most) {
+                drawn.keep_whole(n_past + path.len());
             }
             path.clone()
         });

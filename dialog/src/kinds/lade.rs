@@ -19,6 +19,7 @@ mod window;
 use engine::TreeRow;
 use genie_types::TokenId;
 
+use super::backoff::BurstBackoff;
 use super::{DialogKind, Models};
 use crate::config::DialogConfig;
 use crate::conversation::codes::StopReason;
@@ -82,6 +83,7 @@ pub struct Lade {
     is_set: bool,
     /// Tokens of the reply so far, for columns that become free.
     generated: Vec<TokenId>,
+    backoff: BurstBackoff,
 }
 
 /// Rows of a tree that belong to the window's last level, by column.
@@ -92,7 +94,7 @@ impl Lade {
     pub fn new(settings: LadeSettings) -> Self {
         let settings = LadeSettings { window: settings.window.max(1), ngram: settings.ngram.max(2), ..settings };
         let (window, pool) = (Window::new(settings.window, settings.ngram - 1), Pool::new(settings.gcap));
-        Self { settings, window, pool, is_set: false, generated: Vec::new() }
+        Self { settings, window, pool, is_set: false, generated: Vec::new(), backoff: BurstBackoff::default() }
     }
 
     /// The window as rows behind the newest token, and for each level the rows of its columns.
@@ -184,12 +186,17 @@ impl DialogKind for Lade {
         }
         let last = decoding.last().filter(|_| decoding.has_started());
         let Some(last) = last else { return decoding.advance() };
+        // libGenie samples by its own rules and never rests.
+        let draws = decoding.rules() == SamplerRules::Genie;
+        if !draws && self.backoff.rests() {
+            self.is_set = false;
+            return decoding.advance();
+        }
         if !self.is_set {
             self.set_up(decoding, last)?;
         }
         let (tree, last_level) = self.tree(last);
         // libGenie draws the window's tokens too, between the reply's first and second.
-        let draws = decoding.rules() == SamplerRules::Genie;
         let (mut outputs, n_before) = (Vec::new(), self.generated.len());
         let generated = &mut self.generated;
         let verified = decoding.verify_tree(&tree, &mut |draw| {
@@ -202,6 +209,7 @@ impl DialogKind for Lade {
             }
             Ok(())
         })?;
+        self.backoff.saw(verified.n_accepted);
         if outputs.is_empty() {
             // The tree did not fit: the window no longer goes on from the newest token.
             self.is_set = false;

@@ -53,6 +53,11 @@ impl Lookup {
         Self { settings, index, budget: TimeBudget::default() }
     }
 
+    /// A draft of at most `most` tokens, whatever earlier ones gained.
+    pub(crate) fn propose(&mut self, history: &[TokenId], most: usize) -> Vec<TokenId> {
+        self.find(history, self.settings.draft_len.min(most))
+    }
+
     /// `n` tokens by what followed the last tokens of `history` before; none if they are new.
     fn find(&mut self, history: &[TokenId], n: usize) -> Vec<TokenId> {
         let LookupSettings { shortest, longest, .. } = self.settings;

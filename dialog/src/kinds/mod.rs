@@ -5,6 +5,7 @@
 
 pub mod backoff;
 mod basic;
+mod eaglet;
 mod kv_share;
 mod lade;
 mod lookup;
@@ -13,6 +14,7 @@ mod scripted;
 mod spd;
 mod ssd;
 mod time_budget;
+mod vocabulary_map;
 
 use engine::TokenModel;
 
@@ -23,6 +25,7 @@ use crate::conversation::error::DialogError;
 use crate::kpi::Speculation;
 
 pub use basic::Basic;
+pub use eaglet::{Eaglet, EagletSettings, EarlyStop};
 pub use kv_share::{CacheRoute, KvShare};
 pub use lade::{Lade, LadeSettings, UpdateMode};
 pub use lookup::{Lookup, LookupSettings};
@@ -30,6 +33,7 @@ pub use multistream::MultiStream;
 pub use scripted::{Script, Scripted};
 pub use spd::Spd;
 pub use ssd::{BranchMode, Branches, Ssd, SsdSettings};
+pub use vocabulary_map::VocabularyMap;
 
 /// A way to generate a reply. One value serves all queries of a dialog.
 pub trait DialogKind: Send {
@@ -91,6 +95,17 @@ pub trait DialogKind: Send {
         0
     }
 
+    /// Whether a reply begins with an empty chunk, which counts as a token; libGenie does so for some kinds.
+    fn begins_empty(&self, _as_genie: bool) -> bool {
+        false
+    }
+
+    /// Whether a later turn begins with a BOS alone, without the reply's last token and a stop token, as libGenie has it for some
+    /// kinds.
+    fn turns_begin_with_bos(&self, _as_genie: bool) -> bool {
+        false
+    }
+
     /// The sentence code of a reply's first chunk.
     fn first_code(&self) -> SentenceCode {
         SentenceCode::Begin
@@ -142,6 +157,10 @@ pub struct KindRow {
 /// The kinds that this build has.
 pub const KINDS: &[KindRow] = &[
     KindRow { name: "basic", open: |_| Ok(Box::new(Basic)) },
+    KindRow {
+        name: "eaglet",
+        open: |config| Ok(Box::new(Eaglet::new(EagletSettings::of_config(config))?.with_map(map(config)?))),
+    },
     KindRow { name: "kv-share", open: |config| Ok(Box::new(KvShare::new(CacheRoute::of_config(config)))) },
     KindRow { name: "lade", open: |config| Ok(Box::new(Lade::new(LadeSettings::of_config(config)))) },
     KindRow {
@@ -151,7 +170,10 @@ pub const KINDS: &[KindRow] = &[
             Ok(Box::new(MultiStream::new(found.0, found.1)?))
         },
     },
-    KindRow { name: "spd", open: |config| Ok(Box::new(Spd::new(config.kind_blocks().draft_len.unwrap_or(0)))) },
+    KindRow {
+        name: "spd",
+        open: |config| Ok(Box::new(Spd::new(config.kind_blocks().draft_len.unwrap_or(0)).with_map(map(config)?))),
+    },
     KindRow { name: "ssd-q1", open: |config| Ok(Box::new(Ssd::new(SsdSettings::of_config(config))?)) },
 ];
 
@@ -164,6 +186,11 @@ pub fn open(config: &DialogConfig) -> Result<Box<dyn DialogKind>, DialogError> {
         Some(row) => (row.open)(config),
         None => Err(DialogError::UnknownKind { kind: config.kind().to_owned(), supported: names() }),
     }
+}
+
+/// The vocabulary of the draft model, where the config has a file of it.
+fn map(config: &DialogConfig) -> Result<Option<VocabularyMap>, DialogError> {
+    config.draft_token_map().map(VocabularyMap::read).transpose()
 }
 
 fn names() -> Vec<&'static str> {

@@ -13,7 +13,7 @@
 use genie_types::TokenId;
 
 use super::backoff::Backoff;
-use super::{DialogKind, Models};
+use super::{DialogKind, Models, VocabularyMap};
 use crate::conversation::codes::{SentenceCode, StopReason};
 use crate::conversation::decoding::Decoding;
 use crate::conversation::drafting::{Draft, no_second_model};
@@ -28,12 +28,20 @@ pub struct Spd {
     draft_len: usize,
     draft: Draft,
     backoff: Backoff,
+    /// The draft model has a vocabulary of its own.
+    map: Option<VocabularyMap>,
 }
 
 impl Spd {
     /// Drafts of this length; with 0 the target answers alone.
     pub fn new(draft_len: usize) -> Self {
-        Self { draft_len, draft: Draft::default(), backoff: Backoff::default() }
+        Self { draft_len, draft: Draft::default(), backoff: Backoff::default(), map: None }
+    }
+
+    /// The same with a draft model whose ids are others than the target's. A token that it lacks is left out of what it sees.
+    #[must_use]
+    pub fn with_map(self, map: Option<VocabularyMap>) -> Self {
+        Self { map, ..self }
     }
 }
 
@@ -50,6 +58,9 @@ impl DialogKind for Spd {
         }
         let Some(draft) = models.second else { return Ok(()) };
         let (wanted, found) = (models.main.vocab_size(), draft.vocab_size());
+        if let Some(map) = &self.map {
+            return map.check("spd", wanted, found);
+        }
         if found < wanted {
             let expected = format!("a draft model that knows all {wanted} tokens of the target");
             return refuse(expected, format!("one with a vocabulary of {found}"));
@@ -71,7 +82,7 @@ impl DialogKind for Spd {
         if !decoding.has_started() {
             if as_genie {
                 let input = decoding.input().to_vec();
-                level(decoding, &input)?;
+                level(decoding, &input, self.map.as_ref())?;
             }
             return decoding.advance();
         }
@@ -79,18 +90,18 @@ impl DialogKind for Spd {
             return decoding.advance();
         }
         let most = if as_genie { decoding.n_left() } else { decoding.n_wanted() }.saturating_sub(1);
-        decoding.draft(self.draft_len.min(most), &mut self.draft)?;
+        decoding.draft(self.draft_len.min(most), self.map.as_ref(), &mut self.draft)?;
         let verified = decoding.verify_draft(&self.draft)?;
         self.backoff.saw(self.draft.tokens().len(), verified.n_accepted);
         Ok(verified.stop)
     }
 
     fn prefilled(&mut self, decoding: &mut Decoding<'_>) -> Result<(), DialogError> {
-        if decoding.rules() == SamplerRules::Genie { level(decoding, &[]) } else { Ok(()) }
+        if decoding.rules() == SamplerRules::Genie { level(decoding, &[], self.map.as_ref()) } else { Ok(()) }
     }
 
     fn finished(&mut self, decoding: &mut Decoding<'_>) -> Result<(), DialogError> {
-        if decoding.rules() == SamplerRules::Genie { level(decoding, &[]) } else { Ok(()) }
+        if decoding.rules() == SamplerRules::Genie { level(decoding, &[], self.map.as_ref()) } else { Ok(()) }
     }
 
     fn forget(&mut self) {
@@ -99,9 +110,12 @@ impl DialogKind for Spd {
 }
 
 /// Brings the draft model to what the target has processed, and to the input that it is about to process.
-fn level(decoding: &mut Decoding<'_>, input: &[TokenId]) -> Result<(), DialogError> {
+fn level(decoding: &mut Decoding<'_>, input: &[TokenId], map: Option<&VocabularyMap>) -> Result<(), DialogError> {
     let mut tokens = decoding.processed().to_vec();
     tokens.extend_from_slice(input);
+    if let Some(map) = map {
+        tokens = map.draft_ids(&tokens);
+    }
     let second = decoding.second().ok_or_else(no_second_model)?;
     match keep_up(second, &tokens) {
         // The target meets the same, and says so.

@@ -22,6 +22,7 @@ use engine::{TokenModel, TreeRow};
 use genie_types::TokenId;
 use session_store::ForecastPrefix;
 
+use super::backoff::BurstBackoff;
 use super::{DialogKind, Models};
 use crate::config::DialogConfig;
 use crate::conversation::codes::StopReason;
@@ -29,6 +30,7 @@ use crate::conversation::decoding::Decoding;
 use crate::conversation::error::DialogError;
 use crate::conversation::trees::DraftTree;
 use crate::kpi::Speculation;
+use crate::sampler::SamplerRules;
 
 pub use branches::{BranchMode, Branches};
 
@@ -71,6 +73,7 @@ pub struct Ssd {
     prefix: Prefix,
     /// What may follow the newest token, best first, by level; and where the dialog stood then.
     forecast: Option<(usize, Vec<Vec<TokenId>>)>,
+    backoff: BurstBackoff,
 }
 
 impl Ssd {
@@ -93,7 +96,7 @@ impl Ssd {
             return refuse("a `forecast-prefix` of at least 1 row".into(), "0");
         }
         let prefix = Prefix::new(settings.prefix.clone(), settings.n_prefix);
-        Ok(Self { settings, prefix, forecast: None })
+        Ok(Self { settings, prefix, forecast: None, backoff: BurstBackoff::default() })
     }
 
     /// The tree behind a token, and for each of its nodes the forecast rows.
@@ -152,6 +155,10 @@ impl DialogKind for Ssd {
         }
         let last = decoding.last().filter(|_| decoding.has_started());
         let Some(last) = last else { return decoding.advance() };
+        if decoding.rules() != SamplerRules::Genie && self.backoff.rests() {
+            self.forecast = None;
+            return decoding.advance();
+        }
         // A stored prompt prefix may have replaced the whole cache.
         self.prefix.put_into(decoding.model())?;
         let (tree, forecasts) = self.tree(last, decoding.model().n_past());
@@ -162,11 +169,16 @@ impl DialogKind for Ssd {
             candidates = Some(branches.candidates(rows.iter().map(|&row| draw.logits[row]), n_vocab, rules));
             Ok(())
         })?;
+        // The first step behind a rest only forecasts.
+        if tree.n_offers() > 0 {
+            self.backoff.saw(verified.n_accepted);
+        }
         self.forecast = candidates.map(|candidates| (decoding.model().n_past(), candidates));
         Ok(verified.stop)
     }
 
     fn forget(&mut self) {
+        self.backoff = BurstBackoff::default();
         self.forecast = None;
     }
 }

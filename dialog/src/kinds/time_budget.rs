@@ -2,7 +2,7 @@
 //!
 //! *Unit*: plain steps, by the smoothed time of one. *Rule*: there is a credit. A round that took the time of c plain steps and
 //! gave n tokens adds n - c to it, so one that loses time is paid from it; each plain step earns [`EARNED`]. A round is
-//! begun where the credit pays for one that gives a single token. So a reply whose drafts never hold is slower by the first
+//! begun where the credit pays for one that gives a single token, or is left and the last rounds have gained on the whole. So a reply whose drafts never hold is slower by the first
 //! credit and that share, whatever a round costs here, and one that becomes predictable is found out soon.
 //!
 //! *Traps*: the step behind a round may have to bring the cache into another form; what it takes longer is the round's. A single
@@ -30,6 +30,8 @@ pub struct TimeBudget {
     plain: Option<f64>,
     /// Plain steps that a round takes.
     round: Option<f64>,
+    /// Plain steps that a round saves, smoothed.
+    gain: f64,
     credit: f64,
     /// The step before was none of the plain ones: the next one may have to change the cache's form.
     after_other: bool,
@@ -37,7 +39,7 @@ pub struct TimeBudget {
 
 impl Default for TimeBudget {
     fn default() -> Self {
-        Self { plain: None, round: None, credit: FIRST, after_other: true }
+        Self { plain: None, round: None, gain: 0.0, credit: FIRST, after_other: true }
     }
 }
 
@@ -45,7 +47,8 @@ impl TimeBudget {
     /// Whether the next step may be a round.
     pub fn may_draft(&self) -> bool {
         let loss = self.round.map_or(UNKNOWN_LOSS, |round| round - 1.0);
-        self.plain.is_some() && self.credit >= loss.min(MOST)
+        let gains = self.gain > 0.0 && self.credit > 0.0;
+        self.plain.is_some() && (gains || self.credit >= loss.min(MOST))
     }
 
     /// A plain step took so long.
@@ -77,12 +80,14 @@ impl TimeBudget {
             }
         }
         // What one round costs is known by it alone: a second one is not paid for before that is earned.
-        self.credit = (self.credit + n_delivered as f64 - cost).clamp(-MOST, MOST);
+        let gain = n_delivered as f64 - cost;
+        self.gain += WEIGHT * (gain - self.gain);
+        self.credit = (self.credit + gain).clamp(-MOST, MOST);
     }
 
     /// Another conversation: its drafts are as good as unknown. What steps take stays known.
     pub fn forget_gains(&mut self) {
-        self.credit = FIRST;
+        (self.credit, self.gain) = (FIRST, 0.0);
         self.after_other = true;
     }
 }
@@ -129,6 +134,9 @@ mod tests {
     fn drafts_that_pay_go_on_and_those_that_do_not_stop() {
         let (time, rounds) = reply(1_000, 1.5, |_| 4);
         assert!(rounds > 240 && time < 400.0, "{rounds} rounds, {time}");
+        // Far dearer than a plain step, and worth it.
+        let (time, rounds) = reply(1_000, 6.0, |_| 8);
+        assert!(rounds > 120 && time < 780.0, "{rounds} rounds, {time}");
         // Each gains a token and costs two: a loss, whatever is accepted.
         let (time, _) = reply(1_000, 3.0, |_| 2);
         assert!(time < 1_030.0, "{time}");

@@ -117,6 +117,7 @@ impl<'a, 'io> Lent<'a, 'io> {
             match binding {
                 Binding::Input(i, bytes) => assert!(lent.inputs[i].replace(bytes).is_none(), "input {i} twice"),
                 Binding::Output(i, bytes) => assert!(lent.outputs[i].replace(bytes).is_none(), "output {i} twice"),
+                Binding::InPlace(..) => unreachable!("plain graphs have no output in place of an input"),
             }
         }
         for (t, bytes) in graph.info.inputs.iter().zip(&lent.inputs) {
@@ -284,7 +285,7 @@ impl Executor for Toy {
                         |x: i64| (0..VOCAB).map(move |e| if Some(e) == poison { f64::NAN } else { logit(x, e) as f64 });
                     lent.write(*role, x.iter().flat_map(|&x| row(x)));
                 }
-                OutputRole::New(_) | OutputRole::Extra => {}
+                OutputRole::New(_) | OutputRole::Features | OutputRole::Extra => {}
             }
         }
         Ok(())

@@ -43,12 +43,7 @@ impl KeyEffect {
 /// Below `/dialog`.
 pub(super) const KEY_EFFECTS: &[(&str, KeyEffect)] = &[
     ("version", Acts("1 is the only version")),
-    (
-        "type",
-        InPart(
-            "`basic`, `kv-share`, `lade`, `multistream`, `spd`, `ssd-q1`; other kinds of dialog are not yet supported",
-        ),
-    ),
+    ("type", InPart("`basic`, `eaglet`, `kv-share`, `lade`, `multistream`, `spd`, `ssd-q1`")),
     ("stop-sequence", Acts("ends replies to text")),
     ("max-num-tokens", Acts("`--max-tokens` overrides it")),
     ("ssd-q1", Acts("docs/speculation.md")),
@@ -61,7 +56,10 @@ pub(super) const KEY_EFFECTS: &[(&str, KeyEffect)] = &[
     ("multistream", Acts("several replies to a prompt; docs/dialog-kinds.md")),
     ("multistream/n-streams", Acts("most streams, 1 to 64")),
     ("multistream/p-threshold", Acts("a first token that is less likely begins no stream; 0 if absent")),
-    ("eaglet", Refused("the kind `eaglet` is not yet supported")),
+    ("eaglet", Acts("docs/speculation.md")),
+    ("eaglet/eaglet-version", Acts("any: one form is known")),
+    ("eaglet/draft-kv-cache", Ignored("the draft keeps its cache in any case, which drafts better")),
+    ("eaglet/prepend-accepted-tokens", Ignored("accepted tokens are in the cache already")),
     ("kv-share", Acts("one engine for prompts, another for replies; docs/dialog-kinds.md")),
     ("kv-share/enable-in-memory-kv-share", Acts("false if absent: the cache goes by files in `dialog0-kv-share`")),
     ("perlayer-embedding", Refused("per-layer embeddings are not yet supported")),
@@ -137,6 +135,7 @@ pub(super) const KEY_EFFECTS: &[(&str, KeyEffect)] = &[
     ("engine/cache-groups/cache-index-tensor-name", Acts("")),
     ("engine/cache-groups/kv-dim", Ignored("the graphs' tensors have the width")),
     ("engine/batching", Ignored("a dialog runs one sequence; Genie's own scheduler showed no effect either")),
+    ("engine/pd_fusion", Acts("how fused graphs are run; no key of libGenie's, which refuses it")),
     ("engine/training-config", Refused("only the `libtorch` backend trains")),
     ("engine/optimizer-config", Refused("only the `libtorch` backend trains")),
     // backend
@@ -208,7 +207,10 @@ pub(super) const KEY_EFFECTS: &[(&str, KeyEffect)] = &[
     ("engine/model/library", Refused("the model type is not yet supported")),
     ("engine/model/scopgpt-gguf", Refused("the model type is not yet supported; `genie compile` takes GGUF files")),
     ("engine/model/checkpoint", Refused("the model type is not yet supported; `genie compile` takes checkpoints")),
-    ("engine/model/draft-token-map", Refused("drafting is not yet supported")),
+    (
+        "engine/model/draft-token-map",
+        InPart("types `spd` and `eaglet`: JSON, the target's ids by the draft's; libGenie does not read it"),
+    ),
     ("engine/model/mask-type", Refused("the graphs' mask is causal")),
     ("engine/model/cross-attention", InPart("`false`; cross-attention is not yet supported")),
     ("engine/model/linear-attention", InPart("`false`; linear attention is not yet supported")),

@@ -17,7 +17,34 @@ pub struct KindBlocks {
     pub lade: Option<LadeBlock>,
     /// `ssd-q1`.
     pub ssd: Option<SsdBlock>,
+    /// `eaglet`.
+    pub eaglet: Option<EagletBlock>,
 }
+
+/// The block `eaglet`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct EagletBlock {
+    /// Levels of the draft tree.
+    pub draft_len: usize,
+    /// Most children of a node.
+    pub n_branches: usize,
+    /// Most tokens of a step of the target.
+    pub max_tokens_target_can_evaluate: usize,
+    /// Ends a tree before its last level, with `enable-early-stop`.
+    pub early_stop: Option<EarlyStopBlock>,
+}
+
+/// The keys of `eaglet` that belong to `enable-early-stop`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct EarlyStopBlock {
+    /// `entropy-threshold`.
+    pub entropy_threshold: f64,
+    /// `min-draft-levels`.
+    pub min_draft_levels: usize,
+}
+
+/// Where `entropy-threshold` is not given: trees are as long as they may be.
+const NO_THRESHOLD: f64 = f64::INFINITY;
 
 /// The block `lade`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,6 +83,19 @@ pub(super) struct RawKindBlocks {
     kv_share: Option<RawKvShare>,
     #[serde(rename = "ssd-q1")]
     ssd: Option<RawSsd>,
+    eaglet: Option<RawEaglet>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct RawEaglet {
+    draft_len: i64,
+    n_branches: i64,
+    max_tokens_target_can_evaluate: i64,
+    #[serde(default)]
+    enable_early_stop: bool,
+    entropy_threshold: Option<f64>,
+    min_draft_levels: Option<i64>,
 }
 
 #[derive(Deserialize)]
@@ -119,6 +159,20 @@ pub(super) fn values(raw: RawKindBlocks, base: &Path, problems: &mut Vec<Problem
         forecast_prefix: at_least(1, Some(ssd.forecast_prefix), "ssd-q1/forecast-prefix").unwrap_or(0),
         forecast_prefix_name: base.join(ssd.forecast_prefix_name),
     });
+    let eaglet = raw.eaglet.map(|eaglet| EagletBlock {
+        draft_len: at_least(1, Some(eaglet.draft_len), "eaglet/draft-len").unwrap_or(1),
+        n_branches: at_least(1, Some(eaglet.n_branches), "eaglet/n-branches").unwrap_or(1),
+        max_tokens_target_can_evaluate: at_least(
+            1,
+            Some(eaglet.max_tokens_target_can_evaluate),
+            "eaglet/max-tokens-target-can-evaluate",
+        )
+        .unwrap_or(1),
+        early_stop: eaglet.enable_early_stop.then(|| EarlyStopBlock {
+            entropy_threshold: eaglet.entropy_threshold.unwrap_or(NO_THRESHOLD),
+            min_draft_levels: at_least(0, eaglet.min_draft_levels, "eaglet/min-draft-levels").unwrap_or(0),
+        }),
+    });
     if let Some(ssd) = ssd.as_ref().filter(|ssd| ssd.branches.is_empty()) {
         let message = "expected at least one number, found none";
         problems.push(
@@ -126,7 +180,7 @@ pub(super) fn values(raw: RawKindBlocks, base: &Path, problems: &mut Vec<Problem
                 .hint(format!("up to {} numbers", ssd.forecast_token_count)),
         );
     }
-    KindBlocks { draft_len, kv_share_in_memory, lade, ssd }
+    KindBlocks { draft_len, kv_share_in_memory, lade, ssd, eaglet }
 }
 
 /// A number of at least 0; the schema takes any integer.

@@ -40,15 +40,15 @@ pub use extensions::HtpExtensions;
 pub use ignored_keys::Target;
 pub use key_effects::KeyEffect;
 pub use key_table::{KeyRow, key_table, key_table_markdown};
-pub use kind_blocks::{KindBlocks, LadeBlock, SsdBlock};
+pub use kind_blocks::{EagletBlock, EarlyStopBlock, KindBlocks, LadeBlock, SsdBlock};
 pub use long_context::{LongContextKind, LongContextSettings};
 pub use lora::{LoraAdapterSettings, LoraGroupSettings, LoraSettings};
 pub use problem::{ConfigError, Origin, Problem};
 pub use schema::MAX_THREADS;
 pub use settings::{
     BackendSettings, BatchingSettings, CacheGroupSettings, ContextSettings, DebugSettings, EmbeddingSettings,
-    EngineRole, EngineSettings, GrammarSettings, MOST_ALIGNMENT, MOST_STREAMS, MultiStreamSettings, PenaltySettings,
-    PositionSettings, SamplerSettings, TableDtype, TableNumbers,
+    EngineRole, EngineSettings, GrammarSettings, MOST_ALIGNMENT, MOST_STREAMS, MultiStreamSettings, PdFusionSettings,
+    PenaltySettings, PositionSettings, SamplerSettings, TableDtype, TableNumbers,
 };
 pub use support::DIALOG_KINDS;
 
@@ -187,6 +187,12 @@ impl GenieConfig {
     /// The grammar of replies, if there is one.
     pub fn grammar(&self) -> Option<&GrammarSettings> {
         self.values.grammar.as_ref()
+    }
+
+    /// The file that says which id of a draft model is which of the target's, whichever engine names it.
+    pub fn draft_token_map(&self) -> Option<&Path> {
+        let own = self.values.engine.draft_token_map.as_deref();
+        own.or_else(|| self.values.second.as_ref()?.0.draft_token_map.as_deref())
     }
 
     /// The same config with the other engine of two (`secondary`, `draft`) as its only one.

@@ -10,6 +10,7 @@ use super::long_context::{RawCacheGroup, RawLongContext};
 use super::lora::RawLora;
 use super::positions::RawPositions;
 use super::settings::{BatchingSettings, EngineRole, SamplerSettings};
+use crate::manifest::PdUpdate;
 
 #[derive(Deserialize)]
 pub(super) struct RawRoot {
@@ -97,6 +98,23 @@ pub(super) struct RawEngine {
     #[serde(default)]
     pub(super) cache_groups: Vec<RawCacheGroup>,
     pub(super) batching: Option<BatchingSettings>,
+    #[serde(rename = "pd_fusion")]
+    pub(super) pd_fusion: Option<RawPdFusion>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct RawPdFusion {
+    #[serde(default = "yes")]
+    pub(super) enable: bool,
+    pub(super) total_len: Option<i32>,
+    pub(super) prefill_len: Option<i32>,
+    #[serde(default = "yes")]
+    pub(super) in_place: bool,
+    pub(super) kv_update: Option<PdUpdate>,
+}
+
+const fn yes() -> bool {
+    true
 }
 
 #[derive(Deserialize)]
@@ -135,6 +153,7 @@ pub(super) struct RawHtp {
 pub(super) struct RawModel {
     pub(super) binary: RawBinary,
     pub(super) positional_encoding: Option<OneOrMany<RawPositions>>,
+    pub(super) draft_token_map: Option<String>,
 }
 
 #[derive(Deserialize)]

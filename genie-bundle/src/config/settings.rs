@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use super::long_context::LongContextSettings;
 use super::lora::LoraSettings;
+use crate::manifest::PdUpdate;
 
 /// The `context` block. Token ids that Genie writes as -1 (unset) are `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -161,6 +162,25 @@ pub struct EngineSettings {
     pub lora: LoraSettings,
     /// How queries share steps, where it is said.
     pub batching: Option<BatchingSettings>,
+    /// Which id of the draft model is which of the target's, absolute if the base was.
+    pub draft_token_map: Option<PathBuf>,
+    /// How fused graphs are run, where the engine says it.
+    pub pd_fusion: Option<PdFusionSettings>,
+}
+
+/// The `pd_fusion` block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PdFusionSettings {
+    /// Serve several requests with them.
+    pub enable: bool,
+    /// Widest graph to use, in rows.
+    pub total_len: Option<usize>,
+    /// Most rows of a prompt in one step.
+    pub prefill_len: Option<usize>,
+    /// Updated pasts are bound to the buffers of the pasts that they come from.
+    pub in_place: bool,
+    /// How the graphs were compiled, where it is said.
+    pub kv_update: Option<PdUpdate>,
 }
 
 /// One item of `positional-encoding`, or the older keys of `QnnHtp`.

@@ -6,7 +6,7 @@ use super::node::Node;
 use super::problem::Problem;
 
 /// Values of the dialog's `type` that this build runs: the rows of `dialog::kinds::KINDS`.
-pub const DIALOG_KINDS: &[&str] = &["basic", "kv-share", "lade", "multistream", "spd", "ssd-q1"];
+pub const DIALOG_KINDS: &[&str] = &["basic", "eaglet", "kv-share", "lade", "multistream", "spd", "ssd-q1"];
 
 /// Every feature of a valid config that must be refused.
 pub(super) fn unsupported(root: &Node<'_>) -> Vec<Problem> {
@@ -29,6 +29,14 @@ pub(super) fn unsupported(root: &Node<'_>) -> Vec<Problem> {
     ] {
         if d.has(key) {
             out.push(not_yet(&d, key, what));
+        }
+    }
+    if d.str("type").is_some_and(|kind| kind != "spd" && kind != "eaglet") {
+        let models = d.get("engine").map_or(Vec::new(), |e| e.one_or_many());
+        for model in models.iter().filter_map(|e| e.get("model")).filter(|m| m.has("draft-token-map")) {
+            let problem =
+                model.problem_at("draft-token-map", "only dialogs of type `spd` and `eaglet` have a draft model");
+            out.push(problem.hint("remove it"));
         }
     }
     if d.str("type") == Some("spd") {
@@ -71,10 +79,8 @@ fn model(m: &Node<'_>, out: &mut Vec<Problem>) {
             out.push(not_yet(m, key, &format!("`{key}`")));
         }
     }
-    for key in ["draft-token-map", "mask-type"] {
-        if m.has(key) {
-            out.push(not_yet(m, key, &format!("`{key}`")));
-        }
+    if m.has("mask-type") {
+        out.push(not_yet(m, "mask-type", "`mask-type`"));
     }
     for name in ["binary", "library", "scopgpt-gguf", "checkpoint"] {
         let Some(b) = m.get(name) else { continue };

@@ -12,11 +12,11 @@ use super::long_context;
 use super::lora;
 use super::positions;
 use super::problem::Problem;
-use super::raw::{OneOrMany, RawBackend, RawContext, RawDebug, RawDialog, RawEngine, RawMultiStream};
+use super::raw::{OneOrMany, RawBackend, RawContext, RawDebug, RawDialog, RawEngine, RawMultiStream, RawPdFusion};
 use super::rules::parse_mask;
 use super::settings::{
     BackendSettings, ContextSettings, DebugSettings, EmbeddingSettings, EngineSettings, GrammarSettings,
-    MOST_ALIGNMENT, MOST_STREAMS, MultiStreamSettings, SamplerSettings,
+    MOST_ALIGNMENT, MOST_STREAMS, MultiStreamSettings, PdFusionSettings, SamplerSettings,
 };
 
 /// All values of a dialog.
@@ -138,8 +138,29 @@ fn engine(
         cache_groups,
         select_graphs: raw.backend.htp.execute_select_graphs,
         embedding: table.cloned(),
+        draft_token_map: raw.model.draft_token_map.as_deref().map(|path| resolve(base, path)),
         lora: raw.model.binary.lora.map(|l| lora::values(l, base, problems)).unwrap_or_default(),
         batching: raw.batching,
+        pd_fusion: raw.pd_fusion.map(|raw| pd_fusion(&raw, problems)),
+    }
+}
+
+fn pd_fusion(raw: &RawPdFusion, problems: &mut Vec<Problem>) -> PdFusionSettings {
+    let mut rows = |key: &str, n: Option<i32>, least: i32| {
+        let n = n?;
+        if n < least {
+            let message = format!("expected at least {least}, found {n}");
+            problems.push(Problem::new(format!("{ENGINE}/pd_fusion/{key}"), message));
+        }
+        usize::try_from(n).ok()
+    };
+    PdFusionSettings {
+        enable: raw.enable,
+        // A graph has a decode row beside its chunk.
+        total_len: rows("total_len", raw.total_len, 2),
+        prefill_len: rows("prefill_len", raw.prefill_len, 1),
+        in_place: raw.in_place,
+        kv_update: raw.kv_update,
     }
 }
 

@@ -24,6 +24,35 @@ pub struct GraphKinds {
     /// Graphs take embeddings; the table is a file of the bundle.
     #[serde(skip_serializing_if = "core::ops::Not::not")]
     pub embeddings_input: bool,
+    /// Graphs that carry a chunk of one prompt and a decode row of another request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pd: Option<PdGraphs>,
+}
+
+/// Graphs that carry a chunk of one prompt and a decode row of another request, for the longest context.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub struct PdGraphs {
+    /// Rows of each graph, the decode row included.
+    pub total_lens: Vec<u32>,
+    /// How new rows get into the caches.
+    pub update: PdUpdate,
+    /// There are no other graphs.
+    #[serde(skip_serializing_if = "core::ops::Not::not")]
+    pub only: bool,
+}
+
+/// How new rows get into the caches of a fused pair.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PdUpdate {
+    /// The client writes them.
+    #[default]
+    Host,
+    /// The graph does, by native ops; the last row of a past is not used.
+    Graph,
+    /// The graph does, by the op `PDKVCacheUpdate` of package `LLaMAPackage`.
+    Op,
 }
 
 impl GraphKinds {

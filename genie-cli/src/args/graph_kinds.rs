@@ -1,7 +1,7 @@
 //! Flags of `genie compile` for kinds of graphs beside the plain ones.
 
 use clap::ValueEnum;
-use compiler::{CacheUpdate, GraphKinds};
+use compiler::{CacheUpdate, GraphKinds, PdGraphs, PdUpdate};
 
 use super::number;
 
@@ -28,6 +28,28 @@ pub struct GraphKindArgs {
     /// Let graphs take embeddings instead of token ids; the table becomes a file of the bundle. Needed for `--image-features`.
     #[arg(long)]
     pub inputs_embeds: bool,
+    /// Add graphs that carry a chunk of one prompt and a decode row of another request: rows of each, the decode row included. For
+    /// the longest context, with a graph for a decode row alone.
+    #[arg(long, value_name = "ROWS", value_delimiter = ',', value_parser = number::count_u32)]
+    pub pd_total_lens: Vec<u32>,
+    /// How new rows get into the caches of those graphs.
+    #[arg(long, value_enum, default_value_t, requires = "pd_total_lens")]
+    pub pd_kv_update: PdUpdateArg,
+    /// Leave out the graphs of `--ar`: only those of `--pd-total-lens` are made.
+    #[arg(long, requires = "pd_total_lens")]
+    pub pd_only: bool,
+}
+
+/// How new rows get into the caches of a fused pair.
+#[derive(Clone, Copy, Default, ValueEnum)]
+pub enum PdUpdateArg {
+    /// The client writes them.
+    #[default]
+    Host,
+    /// The graph writes them by native ops, at the cost of one row.
+    Graph,
+    /// The graph writes them by the op `PDKVCacheUpdate` of package `LLaMAPackage`.
+    Op,
 }
 
 /// How new rows get into the cache.
@@ -56,6 +78,15 @@ impl GraphKindArgs {
             native_kv: self.native_kv,
             head_weight_input: self.lmhead_weight_input,
             embeddings_input: self.inputs_embeds,
+            pd: (!self.pd_total_lens.is_empty()).then(|| PdGraphs {
+                total_lens: self.pd_total_lens.clone(),
+                update: match self.pd_kv_update {
+                    PdUpdateArg::Host => PdUpdate::Host,
+                    PdUpdateArg::Graph => PdUpdate::Graph,
+                    PdUpdateArg::Op => PdUpdate::Op,
+                },
+                only: self.pd_only,
+            }),
         }
     }
 }

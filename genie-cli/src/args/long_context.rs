@@ -17,11 +17,16 @@ pub struct LongContextArgs {
     pub reserved_tokens: Option<usize>,
     /// Most tokens of the dialog [default: the config's; for a window and `keydiff` the positions that the model was
     /// trained for, if more]. Beyond the compiled context with long context only.
-    #[arg(long, value_name = "TOKENS", value_parser = number::at_least_one)]
+    #[arg(long, visible_alias = "ctx-size", value_name = "TOKENS", value_parser = number::at_least_one)]
     pub context_size: Option<usize>,
 }
 
 impl LongContextArgs {
+    /// The context that a checkpoint is compiled for, if the flags say: beyond it goes long context only.
+    pub fn compiled_context(&self) -> Option<usize> {
+        self.context_size.filter(|_| self.long_context.is_none())
+    }
+
     /// Sets what the flags say.
     pub fn apply(&self, mut options: Options) -> Options {
         if let Some(rule) = self.long_context {

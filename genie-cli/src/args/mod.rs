@@ -17,9 +17,10 @@ mod speculation;
 mod threads;
 mod variants;
 mod verbosity;
+mod words;
 
 pub use backend::BackendArgs;
-pub use bundle::{BundleArgs, read_bundle};
+pub use bundle::{BundleArgs, check_word, read_bundle, read_path};
 pub use chat::ChatArgs;
 pub use embedding_file::EmbeddingFile;
 pub use grammar::GrammarArgs;
@@ -34,3 +35,4 @@ pub use speculation::SpeculationArgs;
 pub use threads::ThreadArgs;
 pub use variants::{LONGEST, VariantArgs};
 pub use verbosity::Verbosity;
+pub use words::Words;

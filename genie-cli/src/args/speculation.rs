@@ -9,9 +9,10 @@ use super::number;
 pub struct SpeculationArgs {
     /// Draft tokens and verify them in one step [default: what the config's `type` says]. `lookup`: what followed the last
     /// tokens before, in the prompt or the reply; `draft:BUNDLE`: what a smaller model with the same vocabulary says;
+    /// `eaglet:BUNDLE`: what a model says that works on the hidden states of this one;
     /// `lade[:WINDOW,NGRAM,GUESSES]`: n-grams that the model finds as it looks ahead; `ssd[:PREFIX_FOLDER]`: what forecast
     /// tokens say, for a model trained for them. Greedy replies stay the same.
-    #[arg(long, value_name = "lookup|draft:BUNDLE|lade|ssd")]
+    #[arg(long, value_name = "lookup|draft:BUNDLE|eaglet:BUNDLE|lade|ssd")]
     pub spec: Option<Speculation>,
     /// Most tokens of a draft [default: 7 for `lookup`, 4 for `draft`].
     #[arg(long, value_name = "TOKENS", value_parser = number::at_least_one, requires = "spec")]

@@ -8,6 +8,7 @@ mod help;
 mod input;
 mod screen;
 
+use std::io::{IsTerminal, stdin, stdout};
 use std::path::Path;
 
 use anyhow::Result;
@@ -16,10 +17,11 @@ use open_genie::{Bundle, Conversation, Reply, StopReason, chat_template};
 
 use crate::args::{
     BackendArgs, BundleArgs, ChatArgs, GrammarArgs, LongContextArgs, LoraArgs, PolicyArg, SamplerArgs, SocArgs,
-    SpeculationArgs, ThreadArgs, number, read_bundle,
+    SpeculationArgs, ThreadArgs, Words, number, read_path,
 };
 use crate::commands::run;
 use crate::exit::ExitStatus;
+use crate::failure::UserError;
 use crate::printer::Printer;
 use command::Command;
 use input::{Input, Line};
@@ -31,6 +33,9 @@ const MAX_TOKENS: usize = 512;
 /// Flags of `genie chat`.
 #[derive(clap::Args)]
 pub struct Args {
+    /// The model, as for `--model`, then the first message. One word is the model, or the message where a flag names the model.
+    #[arg(value_names = ["MODEL", "PROMPT"], num_args = 0..=2)]
+    pub words: Vec<String>,
     /// The first message; without one it is asked for.
     #[arg(long, short, allow_hyphen_values = true)]
     pub prompt: Option<String>,
@@ -65,6 +70,35 @@ pub struct Args {
     pub threads: ThreadArgs,
 }
 
+impl Args {
+    /// The chat that `genie run` begins where no prompt is given, at a terminal.
+    pub fn of_run(run: &run::Args) -> Option<Self> {
+        let words = Words::of(&run.words, &run.bundle).ok()?;
+        let at_terminal = || stdin().is_terminal() && stdout().is_terminal();
+        let is_plain = !run.json && !run.raw && run.saved.save.is_none() && run.streams.is_none() && !run.images.any();
+        if words.prompt.is_some() || run.states_prompt() || !is_plain || !at_terminal() {
+            return None;
+        }
+        Some(Self {
+            words: run.words.clone(),
+            prompt: None,
+            max_tokens: run.max_tokens,
+            restore: run.saved.restore.clone(),
+            bundle: run.bundle.clone(),
+            chat: run.chat.clone(),
+            sampler: run.sampler.clone(),
+            backend: run.backend.clone(),
+            soc: run.soc.clone(),
+            policy: run.policy,
+            long_context: run.long_context.clone(),
+            grammar: run.grammar.clone(),
+            lora: run.lora.clone(),
+            speculation: run.speculation.clone(),
+            threads: run.threads.clone(),
+        })
+    }
+}
+
 /// What the loop works with.
 struct Chat<'a> {
     args: &'a Args,
@@ -76,7 +110,13 @@ struct Chat<'a> {
 
 /// Talks until `/exit`, Ctrl-D or a signal.
 pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
-    let bundle = args.bundle.read(&args.backend, printer)?;
+    let words = Words::of(&args.words, &args.bundle)?;
+    if let (Some(word), Some(_)) = (words.prompt, &args.prompt) {
+        let hint = "leave out one of them";
+        return Err(UserError::error(format!("two first messages are given: `{word}`, and one by `--prompt`"), hint));
+    }
+    let context = args.long_context.compiled_context();
+    let bundle = args.bundle.read_word(words.model, context, &args.backend, printer)?;
     let conversation = open(args, bundle, printer)?;
     let mut chat = Chat { args, printer, screen: Screen::new(printer), conversation, last: None };
     if let Some(folder) = &args.restore {
@@ -86,7 +126,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     }
     let mut input = Input::new(printer)?;
     chat.screen.welcome(chat.conversation.session(), input.is_terminal());
-    if let Some(prompt) = &args.prompt {
+    if let Some(prompt) = args.prompt.as_deref().or(words.prompt) {
         chat.screen.echo(prompt);
         chat.say(prompt)?;
     }
@@ -130,7 +170,7 @@ fn open(args: &Args, bundle: Bundle, printer: &Printer) -> Result<Conversation> 
     if let Some(grammar) = args.grammar.read()? {
         options = options.grammar(grammar);
     }
-    let mut session = bundle.open(&options)?.into_session()?;
+    let mut session = bundle.open_session(&options)?;
     args.lora.apply(&mut session)?;
     session.start_with_sampler(args.sampler.apply(session.sampler().clone())?);
     session.set_max_tokens(args.max_tokens.map(|n| n as usize).or(limit).or(Some(MAX_TOKENS)));
@@ -221,7 +261,7 @@ impl Chat<'_> {
                 None => self.printer.info("there is no reply yet"),
             },
             Command::Model(path) => {
-                let bundle = read_bundle(Path::new(&path), &self.args.backend, self.printer)?;
+                let bundle = read_path(Path::new(&path), &self.args.backend, self.printer)?;
                 let messages = self.conversation.messages().to_vec();
                 let mut conversation = open(self.args, bundle, self.printer)?;
                 *conversation.messages_mut() = messages;

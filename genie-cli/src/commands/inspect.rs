@@ -12,14 +12,14 @@ use open_genie::Perf;
 use qnn_api::{BinaryInfo, Library, binary_info};
 use serde_json::{Value, json};
 
-use crate::args::{BackendArgs, read_bundle};
+use crate::args::{BackendArgs, read_path};
 use crate::exit::ExitStatus;
 use crate::printer::Printer;
 
 /// Flags of `genie inspect`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// A context binary, a bundle's folder, or its `genie_config.json`.
+    /// A context binary, or a model: a bundle, a GGUF file, a Hugging Face folder, or a name that `genie list` shows.
     pub path: PathBuf,
     /// Print one JSON document.
     #[arg(long)]
@@ -49,7 +49,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
         return Ok(ExitStatus::Done);
     }
 
-    let model = read_bundle(&args.path, &args.backend, printer)?.open(&options.perf(Perf::LeaveAlone))?;
+    let model = read_path(&args.path, &args.backend, printer)?.open(&options.perf(Perf::LeaveAlone))?;
     let library = model.backend().library();
     let (config, layout) = (model.bundle().config(), model.engine().layout());
     let mut binaries = Vec::new();

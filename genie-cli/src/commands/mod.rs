@@ -1,15 +1,18 @@
 //! The list of commands. Each is one file with its flags (`Args`) and its `run`; a new one adds `mod`, a variant and an arm.
 
 mod bench;
+mod cache;
 mod chat;
 pub mod compile;
 mod config;
 mod doctor;
 mod embed;
 mod inspect;
+mod list;
 mod make_prefix;
 mod perplexity;
 mod plan;
+mod rm;
 mod run;
 mod verify;
 
@@ -25,6 +28,12 @@ pub enum Command {
     Run(Box<run::Args>),
     /// Talk with a model.
     Chat(Box<chat::Args>),
+    /// List the models that can be named by one word.
+    List(list::Args),
+    /// Remove what was compiled of a model from the cache.
+    Rm(rm::Args),
+    /// Show what the cache folder holds, or remove what is no longer used.
+    Cache(cache::Args),
     /// Compile a Hugging Face folder or a GGUF file into a bundle.
     Compile(compile::Args),
     /// Show the graphs, variants, splits, tensors and sizes of a bundle or a context binary.
@@ -53,6 +62,9 @@ impl Command {
         match self {
             Self::Run(args) => args.json,
             Self::Chat(_) => false,
+            Self::List(args) => args.json,
+            Self::Rm(args) => args.json,
+            Self::Cache(args) => args.json,
             Self::Compile(args) => args.json,
             Self::Inspect(args) => args.json,
             Self::Plan(args) => args.json,
@@ -69,8 +81,14 @@ impl Command {
     /// Runs the command.
     pub fn run(self, printer: &Printer) -> Result<ExitStatus> {
         match self {
-            Self::Run(args) => run::run(&args, printer),
+            Self::Run(args) => match chat::Args::of_run(&args) {
+                Some(chat) => chat::run(&chat, printer),
+                None => run::run(&args, printer),
+            },
             Self::Chat(args) => chat::run(&args, printer),
+            Self::List(args) => list::run(&args, printer),
+            Self::Rm(args) => rm::run(&args, printer),
+            Self::Cache(args) => cache::run(&args, printer),
             Self::Compile(args) => compile::run(&args, printer),
             Self::Inspect(args) => inspect::run(&args, printer),
             Self::Plan(args) => plan::run(&args, printer),

@@ -19,7 +19,11 @@ use crate::prompt_text::{self, Role};
 
 /// Flags of `genie perplexity`.
 #[derive(clap::Args)]
+#[command(allow_missing_positional = true)]
 pub struct Args {
+    /// The model, as for `--model`.
+    #[arg(value_name = "MODEL", conflicts_with_all = ["named", "config"])]
+    pub word: Option<String>,
     /// The text file, or `-` for stdin.
     pub file: PathBuf,
     #[command(flatten)]
@@ -68,7 +72,8 @@ struct Report {
 /// Computes and prints the perplexity.
 pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     let text = prompt_text::read(&args.file, Role::Text, printer)?;
-    let bundle = args.bundle.read(&args.backend, printer)?;
+    let bundle =
+        args.bundle.read_word(args.word.as_deref(), args.long_context.compiled_context(), &args.backend, printer)?;
     let options = args.threads.apply(args.soc.apply(args.backend.options()?)).policy(args.policy.into());
     let options = args.long_context.apply(options);
     let mut model = bundle.open(&options)?;

@@ -16,7 +16,7 @@ use open_genie::{
 use qnn_api::ProfileLevel;
 use serde_json::{Value, json};
 
-use crate::args::warn_of_nominal_costs;
+use crate::args::{Words, check_word, warn_of_nominal_costs};
 use crate::exit::ExitStatus;
 use crate::failure::{Partial, UserError};
 use crate::interrupt::Interrupted;
@@ -35,12 +35,16 @@ const DEMO_MAX_TOKENS: u32 = 200;
 
 /// Opens the bundle or the demo, runs the query, streams the reply, reports.
 pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
-    let prompt = Prompt::read(args, printer).map_err(|error| match args.json {
+    let words = Words::of(&args.words, &args.bundle)?;
+    // A lone prompt is taken for a model: that is said before a prompt is missed.
+    words.model.map_or(Ok(()), check_word)?;
+    let prompt = Prompt::read(args, words.prompt, printer).map_err(|error| match args.json {
         true => Partial::error(unanswered(&error), error),
         false => error,
     })?;
     let grammar = args.grammar.read()?;
-    let bundle = args.bundle.read(&args.backend, printer)?;
+    let context = args.long_context.compiled_context();
+    let bundle = args.bundle.read_word(words.model, context, &args.backend, printer)?;
     if let Some(file) = &args.profile {
         must_be_new(file)?;
         outfile::must_be_writable("--profile", file)?;
@@ -210,15 +214,21 @@ fn open(
     if let Some(graphs) = graphs {
         options = options.graph_profile(graphs.clone());
     }
-    let model = bundle.open(&options)?;
-    warn_of_nominal_costs(&model, model.calibration_mismatch(), printer)?;
-    let mut session = model.into_session()?;
+    let mut session = match bundle.clone().open(&options) {
+        // A bundle of fused graphs alone: the dialog is one sequence of theirs.
+        Err(error) if error.is_only_fused() => bundle.open_pair(&options)?.into_session()?,
+        model => {
+            let model = model?;
+            warn_of_nominal_costs(&model, model.calibration_mismatch(), printer)?;
+            model.into_session()?
+        }
+    };
     session.start_with_sampler(args.sampler.apply(session.sampler().clone())?);
     if let Some(n) = args.streams {
         session.set_streams(n, args.p_threshold.unwrap_or(0.0))?;
     }
-    let demo_limit = args.bundle.config.is_none().then_some(DEMO_MAX_TOKENS);
-    if let Some(limit) = args.max_tokens.or(demo_limit) {
+    let is_demo = args.bundle.is_demo(args.words.first().map(String::as_str));
+    if let Some(limit) = args.max_tokens.or(is_demo.then_some(DEMO_MAX_TOKENS)) {
         session.set_max_tokens(Some(limit as usize));
     }
     Ok(session)

@@ -8,14 +8,15 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use crate::args::number;
-use crate::args::{BackendArgs, LoraArgs, PolicyArg, SocArgs, read_bundle};
+use crate::args::{BackendArgs, LoraArgs, PolicyArg, SocArgs, read_path};
 use crate::exit::ExitStatus;
 use crate::printer::Printer;
 
 /// Flags of `genie verify`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The bundle's folder or its `genie_config.json`.
+    /// The model: a bundle, a GGUF file, a Hugging Face folder, or a name that `genie list` shows.
+    #[arg(value_name = "MODEL")]
     pub bundle: PathBuf,
     /// Tokens to generate per prompt length.
     #[arg(long, short = 'n', default_value_t = 200, value_parser = number::at_least_one)]
@@ -50,7 +51,7 @@ fn tolerance(text: &str) -> Result<f32, String> {
 /// Checks each prompt length; the status is `Failed` if one differs.
 pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     let options = args.soc.apply(args.backend.options()?).policy(args.policy.into());
-    let mut model = read_bundle(&args.bundle, &args.backend, printer)?.open(&options)?;
+    let mut model = read_path(&args.bundle, &args.backend, printer)?.open(&options)?;
     args.lora.apply_to_model(&mut model)?;
     let tolerance = args.tolerance.unwrap_or_else(|| model.default_tolerance());
     let lengths = args.lengths.clone().unwrap_or_else(|| model.default_prompt_lengths());

@@ -11,6 +11,7 @@ use engine::EngineError;
 use file_io::FileError;
 use genie_bundle::{BundleError, ConfigError};
 use kvmanager::PlanError;
+use open_genie::models::ModelsError;
 use open_genie::{DialogError, Error, GrammarError};
 use session_store::StoreError;
 
@@ -136,6 +137,20 @@ fn of_front(error: &Error) -> Option<&'static str> {
         Error::Store(error) => of_store(error),
         Error::Save { source, .. } | Error::Restore { source, .. } => of_dialog(source),
         Error::Compile(error) => of_compiler(error),
+        Error::Models(error) => of_models(error),
+        // Carriers: what is below them says more.
+        _ => None,
+    }
+}
+
+fn of_models(error: &ModelsError) -> Option<&'static str> {
+    match error {
+        ModelsError::Unknown { .. } | ModelsError::NoFile { .. } => Some("not-found"),
+        ModelsError::NoModel { .. }
+        | ModelsError::SeveralGguf { .. }
+        | ModelsError::Ambiguous { .. }
+        | ModelsError::NoCacheFolder => Some("invalid-argument"),
+        ModelsError::Model(error) => of_compiler(error),
         // Carriers: what is below them says more.
         _ => None,
     }

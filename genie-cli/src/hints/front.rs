@@ -18,9 +18,12 @@ fn words(hint: &Hint) -> String {
         Hint::GiveBundle => "give a bundle's folder or its `genie_config.json`; `genie compile` makes a bundle".into(),
         Hint::CompileFirst(path) => {
             format!(
-                "`genie compile {} -o BUNDLE` makes a bundle of it, `genie run -c BUNDLE` runs that",
+                "`genie run {0}` compiles and runs it; `genie compile {0} -o BUNDLE` makes a bundle of it",
                 path.display()
             )
+        }
+        Hint::GiveModel(_) => {
+            format!("{hint}; `genie list` shows the names; a prompt for the demo model is given by `--prompt`")
         }
         Hint::GiveFolder(folder) => format!("give the bundle's folder: `{}`", folder.display()),
         Hint::BackendOfBundle => "omit `--backend`: it follows from the binaries".into(),

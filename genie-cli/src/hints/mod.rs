@@ -7,6 +7,7 @@ pub mod files;
 mod front;
 
 use ::compiler::CompileError;
+use open_genie::models::ModelsError;
 
 use crate::user_error::UserError;
 
@@ -16,7 +17,9 @@ pub fn of(error: &anyhow::Error) -> Option<String> {
         let own = e.downcast_ref::<UserError>().map(|e| e.hint().to_owned());
         let front = e.downcast_ref::<open_genie::Error>();
         let compile = || match front {
-            Some(open_genie::Error::Compile(error)) => Some(error),
+            Some(open_genie::Error::Compile(error) | open_genie::Error::Models(ModelsError::Model(error))) => {
+                Some(error)
+            }
             _ => e.downcast_ref::<CompileError>(),
         };
         let backend = e.downcast_ref::<qnn_api::Error>().or_else(|| match compile()? {

@@ -28,6 +28,7 @@
 mod convert;
 mod group_state;
 mod image;
+mod image_parts;
 mod mask;
 mod positions;
 mod rows;

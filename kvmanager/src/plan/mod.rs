@@ -23,6 +23,7 @@ mod crowding;
 mod logits;
 mod overflow;
 mod policy;
+pub mod serve;
 mod step;
 mod tree;
 mod variants;

@@ -97,6 +97,7 @@ fn check_roles(layout: &ModelLayout, name: &str) {
                 let want = match role {
                     InputRole::Ids => "input_ids".into(),
                     InputRole::Embeds => "inputs_embeds".into(),
+                    InputRole::Features => "target_hidden_states".into(),
                     InputRole::Mask(g) => layout.groups[*g].mask.clone(),
                     InputRole::Cos(table) => format!("{}position_ids_cos", layout.rope_tables[*table].prefix),
                     InputRole::Sin(table) => format!("{}position_ids_sin", layout.rope_tables[*table].prefix),
@@ -118,6 +119,7 @@ fn check_roles(layout: &ModelLayout, name: &str) {
                     OutputRole::Logits => "logits".into(),
                     OutputRole::New(kv) => kv_name(layout, &split.kv[kv.0].tensor, "out"),
                     OutputRole::Wire(w) => layout.wires[w.0].name.clone(),
+                    OutputRole::Features => "last_hidden_states".into(),
                     OutputRole::Extra => continue,
                 };
                 assert_eq!(t.name, want, "{name}");

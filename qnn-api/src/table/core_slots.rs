@@ -39,6 +39,9 @@ impl Table {
         backend_create = backendCreate(log: Qnn_LogHandle_t, config: *mut *const QnnBackend_Config_t, out: *mut Qnn_BackendHandle_t);
         /// Frees a backend.
         backend_free = backendFree(backend: Qnn_BackendHandle_t);
+        /// Loads an op package.
+        backend_register_op_package = backendRegisterOpPackage(
+            backend: Qnn_BackendHandle_t, path: *const c_char, provider: *const c_char, target: *const c_char);
         /// The library's build.
         backend_get_build_id = backendGetBuildId(out: *mut *const c_char);
         /// The ops that the backend knows.

@@ -13,11 +13,12 @@ use crate::error::{Component, Error};
 use crate::htp_alias;
 use crate::ir;
 use crate::ops::{self, OpSpec};
+use crate::package::Package;
 use crate::pool;
 use crate::validate;
 
 use super::guard::{guard, set_error_log};
-use super::log::Log;
+use super::log::{Level, Log};
 use super::objects::{BACKENDS, Backend, Context, LOGS, find, take};
 use super::platform::Platform;
 use super::{op_config, raw, trace};
@@ -161,14 +162,39 @@ pub(super) unsafe extern "C" fn validate_op_config(
     guard("QnnBackend_validateOpConfig", || {
         let backend = find(&BACKENDS, backend)?;
         set_error_log(backend.log.as_ref());
-        let scratch = Context::new(backend);
+        let scratch = Context::new(backend.clone());
         let as_config = |e| match e {
             Error::Node(v) | Error::TensorParam(v) => Error::OpConfig(v),
             other => other,
         };
         // SAFETY: QNN's contract for the pointers in the config.
         let (draft, node) = unsafe { op_config::to_lone_node(&config, &scratch.core) }.map_err(as_config)?;
-        validate::check_node(&draft.ir, &node).map_err(Error::OpConfig)
+        validate::check_op(&draft.ir, &node, &backend.packages.lock()).map_err(Error::OpConfig)
+    })
+}
+
+/// Loads an op package: the one way by which code of others comes in here.
+pub(super) unsafe extern "C" fn register_op_package(
+    backend: Qnn_BackendHandle_t,
+    path: *const c_char,
+    provider: *const c_char,
+    target: *const c_char,
+) -> Qnn_ErrorHandle_t {
+    guard("QnnBackend_registerOpPackage", || {
+        let backend = find(&BACKENDS, backend)?;
+        set_error_log(backend.log.as_ref());
+        // SAFETY: QNN's contract for the strings.
+        let (path, provider) =
+            unsafe { (raw::text(path, BACKEND, "packagePath")?, raw::text(provider, BACKEND, "interfaceProvider")?) };
+        // SAFETY: as above.
+        let target = (!target.is_null()).then(|| unsafe { raw::text(target, BACKEND, "target") }).transpose()?;
+        trace::note(|| format!("{path} {provider} {target:?}"));
+        // SAFETY: the client names the library and means its code to run.
+        let package = unsafe { Package::load(path.as_ref(), provider, target) }?;
+        if let Some(log) = backend.log.as_ref().filter(|log| log.enabled(Level::Info)) {
+            log.write(Level::Info, &format!("op package `{}` is registered from `{path}`", package.name()));
+        }
+        Ok(backend.packages.lock().add(package)?)
     })
 }
 

@@ -10,8 +10,10 @@ use qnn_sys::{
 };
 
 use crate::bytes::Bytes;
-use crate::container::{self, Image, Verify};
+use crate::container::{self, FormatError, Image, Verify};
 use crate::error::{Component, Error};
+use crate::ir::Node;
+use crate::validate;
 
 use super::context::{self, Options, check_device};
 use super::guard::{guard, set_error_log};
@@ -132,6 +134,16 @@ unsafe fn load(backend: Arc<Backend>, options: &Options, buffer: *const c_void, 
     {
         let known = image.graphs.iter().map(|g| g.name.clone()).collect();
         return Err(Error::NoSuchGraph { name: name.clone(), known });
+    }
+    let packages = backend.packages.lock().clone();
+    for graph in image.graphs.iter().filter(|g| options.enabled.as_ref().is_none_or(|wanted| wanted.contains(&g.name)))
+    {
+        // What only a package can check, and what a package takes over from the host.
+        let of_package = |node: &&Node| validate::is_foreign(node) || packages.find(&node.op).is_some();
+        for node in graph.nodes.iter().filter(of_package) {
+            let refused = |source| Error::Binary(FormatError::Graph { graph: graph.name.clone(), source });
+            validate::check_op(graph, node, &packages).map_err(refused)?;
+        }
     }
     let context = Context::new(backend);
     context.core.queue.limit(options.queue_depth);

@@ -158,7 +158,7 @@ pub(super) unsafe extern "C" fn add_node(graph: Qnn_GraphHandle_t, config: Qnn_O
         graph.draft(|draft| {
             // SAFETY: QNN's contract for the pointers in the config.
             let node = unsafe { op_config::to_node(&config, draft, &graph.core) }?;
-            draft.add_node(node)
+            draft.add_node(node, &graph.core.backend.packages.lock())
         })
     })
 }

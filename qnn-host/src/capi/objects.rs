@@ -18,6 +18,7 @@ use crate::error::{Component, Error};
 use crate::exec::Executable;
 use crate::graph::Violation;
 use crate::ir::{self, Role, Tensor, TensorId};
+use crate::package::Packages;
 use crate::pool::{Pool, PoolOptions};
 use crate::prepare::PrepareOptions;
 use crate::registry::{Kind, Registry};
@@ -71,6 +72,8 @@ pub(super) struct Backend {
     pub(super) log: Option<Arc<Log>>,
     /// How its threads are made.
     pub(super) platform: Platform,
+    /// Op packages that the client registered.
+    pub(super) packages: Mutex<Packages>,
     pool: OnceLock<Arc<Pool>>,
     /// Scratch memory of runs, as large as the largest need of all graphs of all contexts. Its lock makes runs take turns, as
     /// the threads would make them anyway.
@@ -79,7 +82,7 @@ pub(super) struct Backend {
 
 impl Backend {
     pub(super) fn new(log: Option<Arc<Log>>, platform: Platform) -> Self {
-        Self { log, platform, pool: OnceLock::new(), arena: Mutex::default() }
+        Self { log, platform, packages: Mutex::default(), pool: OnceLock::new(), arena: Mutex::default() }
     }
 
     /// The threads, started when first needed.
@@ -241,12 +244,12 @@ impl Draft {
     }
 
     /// Adds a checked node; nothing is added when it breaks a rule.
-    pub(super) fn add_node(&mut self, node: ir::Node) -> Result<(), Error> {
+    pub(super) fn add_node(&mut self, node: ir::Node, packages: &Packages) -> Result<(), Error> {
         if self.node_names.contains(&node.name) {
             let found = format!("`{}`", node.name);
             return Err(Error::Node(Violation::of_node(&node, "name", "one that is new in the graph", found)));
         }
-        validate::check_node(&self.ir, &node).map_err(Error::Node)?;
+        validate::check_op(&self.ir, &node, packages).map_err(Error::Node)?;
         self.wiring.add(&self.ir, &node).map_err(Error::Node)?;
         self.node_names.insert(node.name.clone());
         self.ir.nodes.push(node);
@@ -353,7 +356,7 @@ impl Graph {
                     }
                 }
                 for node in &runner.ir.nodes {
-                    draft.add_node(node.clone())?;
+                    draft.add_node(node.clone(), &self.core.backend.packages.lock())?;
                 }
                 *state = State::Composing(Box::new(draft));
             }
@@ -367,7 +370,8 @@ impl Graph {
     fn prepare(&self, ir: Arc<ir::SourceGraph>, updateable: Vec<TensorId>) -> Result<Runner, Error> {
         let failed = |source| Error::Finalize { graph: self.name.clone(), source: Box::new(source) };
         let pool = self.core.backend.pool()?;
-        let options = self.core.options.lock().clone();
+        let packages = self.core.backend.packages.lock().clone();
+        let options = PrepareOptions { packages, ..self.core.options.lock().clone() };
         let executable = Executable::prepare(&ir, &options).map_err(failed)?;
         self.core.backend.arena.lock().ensure(executable.arena_bytes(pool.threads()));
         Ok(Runner::new(ir, executable, pool, updateable))

@@ -15,6 +15,7 @@ pub(crate) const INTERFACE: QnnInterfaceTable = QnnInterfaceTable {
     backendGetApiVersion: Some(backend::get_api_version),
     backendGetBuildId: Some(backend::get_build_id),
     backendGetSupportedOperations: Some(backend::get_supported_operations),
+    backendRegisterOpPackage: Some(backend::register_op_package),
     backendValidateOpConfig: Some(backend::validate_op_config),
     backendGetProperty: Some(backend::get_property),
     backendFree: Some(backend::free),

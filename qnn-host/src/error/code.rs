@@ -3,6 +3,7 @@
 
 use super::{Component, Error};
 use crate::container::FormatError;
+use crate::graph::ExecError;
 
 pub const COMMON_NOT_SUPPORTED: u64 = qnn_sys::QNN_COMMON_ERROR_NOT_SUPPORTED as u64;
 pub const COMMON_MEM_ALLOC: u64 = qnn_sys::QNN_COMMON_ERROR_MEM_ALLOC as u64;
@@ -128,7 +129,13 @@ impl Error {
             Self::QueueFull { .. } => GRAPH_QUEUE_FULL,
             Self::Aborted { .. } => GRAPH_ABORTED,
             Self::Finalize { .. } => GRAPH_FINALIZE_FAILED,
-            Self::Execute { .. } | Self::Panic { .. } => COMMON_GENERAL,
+            Self::OpPackage(error) => error.code(),
+            Self::Execute { source, .. } => match **source {
+                // The package's own number, where it is one of QNN's.
+                ExecError::Package { code: code @ 1000..=3999, .. } => code,
+                _ => COMMON_GENERAL,
+            },
+            Self::Panic { .. } => COMMON_GENERAL,
             Self::Binary(FormatError::Newer { .. }) => CONTEXT_BINARY_VERSION,
             Self::Binary(_) => CONTEXT_CREATE_FROM_BINARY,
             Self::SystemBinary(_) => SYSTEM_MALFORMED_BINARY,

@@ -9,6 +9,7 @@ use thiserror::Error;
 use crate::container::FormatError;
 use crate::graph::ExecError;
 use crate::graph::Violation;
+use crate::package::PackageError;
 
 /// The part of the API a call belongs to; QNN numbers the same mistake differently in each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -212,6 +213,9 @@ pub enum Error {
     /// Bytes are not a context binary, found by the system interface.
     #[error("{}", chain(.0))]
     SystemBinary(FormatError),
+    /// An op package cannot be registered.
+    #[error(transparent)]
+    OpPackage(#[from] PackageError),
     /// A thread could not be started.
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),

@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 use super::Profile;
 use super::schedule::{self, ScheduledStep};
 use crate::graph::ExecError;
-use crate::graph::op::Op;
-use crate::graph::typed::{Port, TypedGraph};
+use crate::graph::typed::{Node, Port, Source, TypedGraph};
 use crate::kernels::Isa;
 use crate::pool::{Pool, Worker};
 use crate::step::{Arena, ClientBuffer, Fault, RunContext};
@@ -30,11 +29,7 @@ impl Executable {
     /// Plans a legal net.
     pub(crate) fn from_net(net: TypedGraph, fast: bool) -> Result<Self, ExecError> {
         let built = schedule::schedule(&net, fast)?;
-        let update = |op: &Op| match *op {
-            Op::UpdateStore { input, output, .. } => Some((input, output)),
-            _ => None,
-        };
-        let updates = net.nodes.iter().filter_map(|node| update(&node.op)).collect();
+        let updates = if fast { updates(&net) } else { Vec::new() };
         let TypedGraph { name, inputs, outputs, .. } = net;
         let (steps, value_bytes) = (built.steps, built.value_bytes);
         let executable = Self { steps, inputs, outputs, updates, value_bytes, isa: Isa::detect() };
@@ -154,6 +149,18 @@ impl Executable {
     }
 }
 
+/// Pairs of input and output that may be one buffer: of the steps that go last, but for inputs that two of those read.
+fn updates(net: &TypedGraph) -> Vec<(usize, usize)> {
+    let last: Vec<_> = net.nodes.iter().filter(|node| !node.op.updates().is_empty()).collect();
+    let reads = |node: &Node, input: usize| {
+        let is_it = |id: &_| matches!(net.value(net.root(*id)).source, Source::Input(i) if i == input);
+        node.inputs.iter().any(is_it)
+    };
+    let alone = |input: usize| last.iter().filter(|node| reads(node, input)).count() == 1;
+    let all = last.iter().flat_map(|node| node.op.updates());
+    all.filter(|update| alone(update.input)).map(|update| (update.input, update.output)).collect()
+}
+
 fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -170,6 +177,10 @@ impl Failure {
     fn report(&self, scheduled: &ScheduledStep, index: usize, fault: Fault) {
         let error = match fault {
             Fault::Index { index, limit } => ExecError::Index { node: scheduled.name.to_string(), index, limit },
+            Fault::Package { code } => {
+                let (node, op) = (scheduled.name.to_string(), scheduled.label.to_owned());
+                ExecError::Package { node, op, call: "opImplFn", code }
+            }
         };
         let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
         if first.as_ref().is_none_or(|&(earlier, _)| index < earlier) {

@@ -95,9 +95,7 @@ pub(super) fn access(net: &TypedGraph, unit: &Unit) -> Access {
         reads: nodes().flat_map(|n| &n.inputs).map(root).collect(),
         writes: nodes().filter_map(|n| n.output.as_ref()).map(root).collect(),
         overwrites: nodes()
-            .filter(|n| matches!(n.op, Op::UpdateStore { .. }))
-            .filter_map(|n| n.inputs.first())
-            .map(root)
+            .flat_map(|n| n.op.updates().into_iter().map(|update| root(&n.inputs[update.operand])))
             .collect(),
         exclusive: nodes().any(|n| n.op.is_team()),
     }

@@ -31,6 +31,18 @@ pub enum ExecError {
         /// The extent of the indexed axis.
         limit: usize,
     },
+    /// A function of an op package failed.
+    #[error("node `{node}`: `{call}` of `{op}` failed with {code} ({})", qnn_sys::error::name(*code))]
+    Package {
+        /// The node.
+        node: String,
+        /// Its op, with the package; empty when the node's name must do.
+        op: String,
+        /// The function.
+        call: &'static str,
+        /// What it returned.
+        code: u64,
+    },
     /// The client gave too few or too many buffers.
     #[error("{direction} buffers: expected {expected}, found {found}")]
     BufferCount {

@@ -8,6 +8,7 @@ use super::ExecError;
 use super::scalar::{BinaryOp, ReduceOp, ScatterOp, UnaryOp};
 use super::step_builder::StepBuilder;
 use super::typed::Node;
+use crate::ir::{Dtype, Quant};
 use crate::kernels;
 use crate::step::Step;
 
@@ -175,6 +176,29 @@ pub(crate) trait LeafOp: fmt::Debug + Send + Sync {
     fn is_team(&self) -> bool {
         false
     }
+
+    /// Whether it may be computed once where all it reads is fixed.
+    fn is_pure(&self) -> bool {
+        true
+    }
+
+    /// Whether its step reads that operand as a client or a constant declares it.
+    fn reads_raw(&self, _slot: usize, _dtype: Dtype, _quant: &Quant) -> bool {
+        false
+    }
+
+    /// Operands whose buffer may be an output's too.
+    fn updates(&self) -> &[Update] {
+        &[]
+    }
+}
+
+/// An operand that is a client's input, and the output that may be bound to the very same buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Update {
+    pub(crate) operand: usize,
+    pub(crate) input: usize,
+    pub(crate) output: usize,
 }
 
 /// A shared [`LeafOp`]; equal to its clones only.
@@ -213,6 +237,15 @@ impl Op {
                     | Self::ScatterNd(_)
                     | Self::ScatterElements { .. }
             ),
+        }
+    }
+
+    /// Operands whose buffer may be an output's too.
+    pub(crate) fn updates(&self) -> Vec<Update> {
+        match self {
+            &Self::UpdateStore { input, output, .. } => vec![Update { operand: 0, input, output }],
+            Self::Leaf(leaf) => leaf.updates().to_vec(),
+            _ => Vec::new(),
         }
     }
 

@@ -145,6 +145,32 @@ impl<'a, 'g> Lowering<'a, 'g> {
         self.graph.typed.nodes.push(typed::Node { name, op, inputs: inputs.to_vec(), output: Some(output) });
     }
 
+    /// Adds an operation that stores what it makes by itself; `output` is what other nodes read of it.
+    pub(crate) fn push(&mut self, op: Op, inputs: &[ValueId], output: Option<ValueId>) {
+        let name = self.node.name.as_str().into();
+        self.graph.typed.nodes.push(typed::Node { name, op, inputs: inputs.to_vec(), output });
+    }
+
+    /// Which of the graph's outputs a value is.
+    pub(crate) fn port(&self, id: ValueId) -> Option<usize> {
+        self.graph.output[id.0 as usize]
+    }
+
+    /// How many inputs of nodes a tensor's value is.
+    pub(crate) fn n_readers(&self, id: ValueId) -> u32 {
+        self.graph.readers[id.0 as usize]
+    }
+
+    /// Says that a tensor's contents exist from now on.
+    pub(crate) fn mark_written(&mut self, id: ValueId) {
+        self.graph.written[id.0 as usize] = true;
+    }
+
+    /// The graph that is lowered.
+    pub(crate) fn source(&self) -> &'g SourceGraph {
+        self.graph.source
+    }
+
     /// Makes `output` the same elements as `input`, which has as many: a view where rounding allows it, else a copy.
     pub(crate) fn view(&mut self, input: ValueId, output: ValueId) {
         if self.storage(input) != self.storage(output) {

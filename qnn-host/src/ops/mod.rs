@@ -112,6 +112,11 @@ pub(crate) enum Rules {
     Structure,
 }
 
+/// A node with its tensors, unchecked: for those that an op package checks. The tensors it names must exist in `graph`.
+pub(crate) fn call<'g>(graph: &'g ir::SourceGraph, node: &'g ir::Node) -> Call<'g> {
+    Call::new(graph, node)
+}
+
 /// Checks one node against its op's rules. The tensors it names must exist in `graph`.
 ///
 /// # Errors

@@ -34,7 +34,8 @@ fn fold_once(net: &mut TypedGraph) -> Result<bool, ExecError> {
         .map(|node| {
             let constant = |&id: &ValueId| net.constant(id).is_some() || known.contains(&net.root(id));
             let ready = !matches!(node.op, Op::Linear { .. }) || net.constant(node.inputs[1]).is_some();
-            let fold = ready && node.output.is_some() && node.inputs.iter().all(constant);
+            let pure = !matches!(&node.op, Op::Leaf(leaf) if !leaf.is_pure());
+            let fold = ready && pure && node.output.is_some() && node.inputs.iter().all(constant);
             if let (true, Some(output)) = (fold, node.output) {
                 known.insert(net.root(output));
             }

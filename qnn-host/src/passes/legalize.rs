@@ -81,6 +81,7 @@ fn reads_in_place(net: &TypedGraph, op: &Op, slot: usize, root: ValueId, fused: 
     };
     let float = dtype.is_float();
     match *op {
+        Op::Leaf(ref leaf) => leaf.reads_raw(slot, dtype, quant),
         Op::Load => true,
         Op::UpdateStore { .. } => slot == 0,
         Op::Gather { .. } if slot == 0 => matches!(quant, Quant::None | Quant::PerTensor { .. }),

@@ -8,16 +8,21 @@ use crate::graph::typed::{Constant, Port, Source, TypedGraph, Value};
 use crate::graph::walk::MAX_RANK;
 use crate::ir::{Dtype, Node, Quant, Role, SourceGraph, Tensor};
 use crate::ops::{self, GraphLowering, Lowering, Rules};
+use crate::package::{self, Packages};
 use crate::storage::{QuantGrid, Rounding, Storage, quantised_range};
 
 /// Most elements of a tensor: more than any machine holds, and sums of sizes never overflow.
 const MAX_ELEMS: usize = if usize::BITS >= 64 { 1 << 38 } else { 1 << 28 };
 
 /// Lowers a whole graph.
-pub(crate) fn lower(graph: &SourceGraph) -> Result<TypedGraph, ExecError> {
+pub(crate) fn lower(graph: &SourceGraph, packages: &Packages) -> Result<TypedGraph, ExecError> {
     let mut lower = tensors(graph)?;
     for node in &graph.nodes {
         check_order(&lower, node)?;
+        if let Some(package) = packages.find(&node.op) {
+            package::lower(&mut Lowering::new(&mut lower, ops::call(graph, node)), package)?;
+            continue;
+        }
         let (spec, call) = ops::check(graph, node, Rules::Structure)?;
         (spec.lower)(&mut Lowering::new(&mut lower, call))?;
     }

@@ -13,13 +13,15 @@ pub(crate) mod symbol;
 pub(crate) mod update_store;
 pub(crate) mod weights;
 
+use crate::graph::ExecError;
 use crate::graph::typed::TypedGraph;
-use crate::graph::{ExecError, SharedConstants};
 use crate::ir::SourceGraph;
+use crate::prepare::PrepareOptions;
 
 /// All passes.
-pub(crate) fn compile(graph: &SourceGraph, fuse: bool, shared: &SharedConstants) -> Result<TypedGraph, ExecError> {
-    let mut net = lower::lower(graph)?;
+pub(crate) fn compile(graph: &SourceGraph, options: &PrepareOptions) -> Result<TypedGraph, ExecError> {
+    let (fuse, shared) = (options.fuse, &*options.shared);
+    let mut net = lower::lower(graph, &options.packages)?;
     dead::remove(&mut net);
     fold::fold(&mut net, shared)?;
     if fuse {

@@ -13,6 +13,16 @@ pub(crate) fn join(net: &mut TypedGraph) {
     let mut taken = vec![false; net.inputs.len()];
     let mut gone = vec![false; net.nodes.len()];
     let mut last = Vec::new();
+    // Ops that store by themselves and may update in place.
+    for (index, node) in net.nodes.iter().enumerate().filter(|(_, node)| !node.op.updates().is_empty()) {
+        gone[index] = true;
+        for &id in &node.inputs {
+            if let Source::Input(input) = net.value(net.root(id)).source {
+                taken[input] = true;
+            }
+        }
+        last.push(node.clone());
+    }
     for (index, node) in net.nodes.iter().enumerate() {
         let Op::Store { output } = node.op else { continue };
         let Some(maker) = uses.producer(net, node.inputs[0]).filter(|_| uses.readers(net, node.inputs[0]) == 1) else {

@@ -16,6 +16,8 @@ use crate::storage::Rounding;
 pub(crate) enum Fault {
     /// An index outside of `0..limit`.
     Index { index: i64, limit: usize },
+    /// An op package returned an error.
+    Package { code: u64 },
 }
 
 /// One step. Every thread of a run calls it with the same `cx`, and meets the others at a barrier afterwards.

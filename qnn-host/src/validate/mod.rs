@@ -12,6 +12,7 @@ use crate::graph::Violation;
 use crate::graph::walk::MAX_RANK;
 use crate::ir::{Node, Quant, Role, SourceGraph, Tensor};
 use crate::ops::{self, Rules};
+use crate::package::{self, Packages};
 
 pub use wiring::Wiring;
 
@@ -77,7 +78,23 @@ pub fn check_scales(tensor: &Tensor) -> Result<(), Violation> {
     }
 }
 
-/// Checks a whole graph: every tensor, every node, and how they are wired.
+/// Whether only an op package can check a node: it is of a package, and the host has no such op.
+pub(crate) fn is_foreign(node: &Node) -> bool {
+    crate::ir::split_op(&node.op).0 != crate::ir::QNN_PACKAGE && ops::spec(&node.op).is_none()
+}
+
+/// Checks one node by the package that has its op, if one does, else by the host's rules.
+///
+/// # Errors
+/// The first rule it breaks.
+pub(crate) fn check_op(graph: &SourceGraph, node: &Node, packages: &Packages) -> Result<(), Violation> {
+    match packages.find(&node.op) {
+        Some(package) => package::validate(package, graph, node),
+        None => check_node(graph, node),
+    }
+}
+
+/// Checks a whole graph: every tensor, every node (but for those of op packages), and how they are wired.
 ///
 /// # Errors
 /// The first rule it breaks.
@@ -92,7 +109,15 @@ pub fn check_graph(graph: &SourceGraph) -> Result<(), Violation> {
     }
     let mut wiring = Wiring::default();
     for node in &graph.nodes {
-        check_node(graph, node)?;
+        if is_foreign(node) {
+            let operands = || node.inputs.iter().chain(&node.outputs);
+            if let Some(id) = operands().find(|id| id.0 as usize >= graph.tensors.len()) {
+                let expected = format!("tensors below {}", graph.tensors.len());
+                return Err(Violation::of_node(node, "operands", expected, id.0.to_string()));
+            }
+        } else {
+            check_node(graph, node)?;
+        }
         wiring.add(graph, node)?;
     }
     wiring.finish(graph)

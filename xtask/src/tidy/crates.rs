@@ -33,6 +33,7 @@ pub const CRATES: &[Crate] = &[
     library("qnn-sys", &[]).with_unsafe(Unsafe::Allowed),
     library("qnn-api", &["qnn-sys", "genie-types", "file-io"]).with_unsafe(Unsafe::Allowed),
     library("qnn-host", &["qnn-sys"]).with_unsafe(Unsafe::Allowed),
+    library("op-package", &["qnn-sys"]).with_unsafe(Unsafe::Allowed),
     library("nsp-graph", &["genie-types"]),
     library("kvmanager", &["genie-types"]),
     library("session-store", &["genie-types", "file-io", "kvmanager"]),
@@ -43,6 +44,7 @@ pub const CRATES: &[Crate] = &[
         "dialog",
         &["genie-types", "file-io", "genie-bundle", "genie-tokenizer", "grammar", "session-store", "engine"],
     ),
+    library("serving", &["genie-types", "kvmanager", "session-store", "engine", "dialog"]),
     library("doctor", &["genie-types", "file-io", "genie-bundle", "genie-tokenizer", "qnn-api", "nsp-graph"]),
     library(
         "open-genie",
@@ -59,6 +61,7 @@ pub const CRATES: &[Crate] = &[
             "engine",
             "compiler",
             "dialog",
+            "serving",
         ],
     ),
     program(

@@ -13,8 +13,18 @@ pub(super) const ENGINE: Block = block(&[
     opt("longcontext", Type::Block(&LONG_CONTEXT)),
     opt("cache-groups", Type::List(&Type::Block(&CACHE_GROUP), 1)),
     opt("batching", Type::Block(&BATCHING)),
+    opt("pd_fusion", Type::Block(&PD_FUSION)),
     opt("training-config", Type::Block(&TRAINING)),
     opt("optimizer-config", Type::Block(&OPTIMIZER)),
+]);
+
+/// Fused graphs: a block of this project's, as mllm's configuration names it. libGenie knows none.
+const PD_FUSION: Block = block(&[
+    opt("enable", Type::Bool),
+    opt("total_len", I32),
+    opt("prefill_len", I32),
+    opt("in_place", Type::Bool),
+    opt("kv_update", Type::Choice(&["host", "graph", "op"])),
 ]);
 
 const LONG_CONTEXT: Block = block(&[

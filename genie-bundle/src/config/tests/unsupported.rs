@@ -16,22 +16,11 @@ fn what_this_build_cannot_do_is_refused_by_name() {
     let window = json!({"version": 1, "type": "sliding-window", "sliding-window": {"window-size": 8}});
     set(&mut two, "/dialog/engine/1/longcontext", window);
     set(&mut two, "/dialog/spd", json!({"version": 1, "draft-len": 4}));
-    let eaglet = json!({"version": 1, "eaglet-version": 1, "draft-len": 4, "n-branches": 2,
-                        "max-tokens-target-can-evaluate": 8, "draft-kv-cache": true});
     let gpu = json!({"version": 1, "type": "QnnGpu"});
     let cpu = json!({"version": 1, "type": "QnnGenAiTransformer", "QnnGenAiTransformer": {"version": 1}});
     let pe = "/dialog/engine/model/positional-encoding";
     let cases = [
         (two, "/dialog/engine/1/longcontext: a dialog of type `spd` cannot have long context (remove `longcontext`)"),
-        (
-            with(&[
-                ("/dialog/type", json!("eaglet")),
-                ("/dialog/eaglet", eaglet),
-                ("/dialog/engine", engines("draft", "target")),
-            ]),
-            "/dialog/type: dialog type `eaglet` is not yet supported (this build runs `basic`, `kv-share`, `lade`, `multistream`, \
-             `spd`, `ssd-q1` dialogs)",
-        ),
         (
             with(&[("/dialog/engine/backend", gpu)]),
             "/dialog/engine/backend/type: backend `QnnGpu` is not yet supported \

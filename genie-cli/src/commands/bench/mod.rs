@@ -13,6 +13,7 @@ mod plot;
 mod profile;
 mod record;
 mod roofline;
+mod serve;
 mod speculation;
 mod trace;
 mod weight_traffic;
@@ -41,6 +42,9 @@ const SPEC_PROMPT: usize = 32;
 /// Flags of `genie bench`.
 #[derive(clap::Args)]
 pub struct Args {
+    /// The model, as for `--model`.
+    #[arg(value_name = "MODEL", conflicts_with_all = ["named", "config"])]
+    pub word: Option<String>,
     #[command(flatten)]
     pub bundle: BundleArgs,
     /// Measure each variant's step and the changes between variants, and write `calibration.json` into the bundle.
@@ -78,6 +82,8 @@ pub struct Args {
     #[cfg(feature = "plot")]
     #[arg(long, value_name = "FILE", conflicts_with = "calibrate")]
     pub plot: Option<PathBuf>,
+    #[command(flatten)]
+    pub serving: serve::ServeArgs,
     /// Planner policy.
     #[arg(long, value_enum, default_value_t)]
     pub policy: PolicyArg,
@@ -113,7 +119,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     if let Some(path) = &args.plot {
         outfile::must_be_writable("--plot", path)?;
     }
-    let bundle = args.bundle.read(&args.backend, printer)?;
+    let bundle = args.bundle.read_word(args.word.as_deref(), None, &args.backend, printer)?;
     let options = args.threads.apply(args.backend.options()?).perf(Perf::LeaveAlone);
     let mut model = bundle.open(&options)?;
     // Before anything is measured: no check runs beside it, and no figure is of damaged weights.
@@ -126,6 +132,9 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     }
     let mismatch = model.set_policy(args.policy.into())?;
     warn_of_nominal_costs(&model, mismatch.as_ref(), printer)?;
+    if args.serving.serve {
+        return serve::run(&args.serving, model, args.reps, args.json, printer);
+    }
     let metadata = RunMetadata::new(&model)?;
     let weights = WeightTraffic::of(model.engine(), &model.bundle().config().engine().ctx_bins)?;
     if !args.spec_accept.is_empty() {

@@ -13,12 +13,19 @@ use crate::args::{
 /// Flags of `genie run`.
 #[derive(clap::Args)]
 pub struct Args {
+    /// The model, as for `--model`, then the prompt. One word is the model, or the prompt where a flag names the model. Without a
+    /// prompt stdin is read where it is a pipe or a file; at a terminal a chat begins.
+    #[arg(value_names = ["MODEL", "PROMPT"], num_args = 0..=2)]
+    pub words: Vec<String>,
     /// The prompt.
     #[arg(long, short, allow_hyphen_values = true, conflicts_with_all = ["prompt_file", "prompt_tokens"])]
     pub prompt: Option<String>,
     /// Read the prompt from a file, or from stdin with `-`.
     #[arg(long, short = 'f', value_name = "FILE", conflicts_with = "prompt_tokens")]
     pub prompt_file: Option<PathBuf>,
+    /// Process `\n`, `\t`, `\x41`, `\u{e9}` and the like in the prompt.
+    #[arg(long, short = 'e')]
+    pub escape: bool,
     /// Keep control tokens that are written in the prompt, such as `<|eot_id|>`, as text: for text that others wrote.
     #[arg(long, conflicts_with = "prompt_tokens")]
     pub no_parse_special: bool,
@@ -86,6 +93,17 @@ pub struct Args {
     pub threads: ThreadArgs,
     #[command(flatten)]
     pub saved: SavedArgs,
+}
+
+impl Args {
+    /// Whether a flag gives the prompt.
+    pub fn states_prompt(&self) -> bool {
+        self.prompt.is_some()
+            || self.prompt_file.is_some()
+            || self.prompt_tokens.is_some()
+            || self.prompts.is_some()
+            || self.embedding_file.is_some()
+    }
 }
 
 /// How detailed the backend's timings are.

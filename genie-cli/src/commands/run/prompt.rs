@@ -42,8 +42,21 @@ impl Prompt {
         }
     }
 
-    /// The prompt of the flags.
-    pub fn read(args: &Args, printer: &Printer) -> Result<Prompt> {
+    /// The prompt of the flags, else the word's, else what stdin holds if it is no terminal.
+    pub fn read(args: &Args, word: Option<&str>, printer: &Printer) -> Result<Prompt> {
+        if let Some(word) = word
+            && args.states_prompt()
+        {
+            let hint = "leave out one of them";
+            return Err(UserError::error(format!("two prompts are given: `{word}`, and one by a flag"), hint));
+        }
+        Ok(match Self::read_raw(args, word, printer)? {
+            Self::Text(text) if args.escape => Self::Text(unescaped(&text)?),
+            prompt => prompt,
+        })
+    }
+
+    fn read_raw(args: &Args, word: Option<&str>, printer: &Printer) -> Result<Prompt> {
         if let Some(tokens) = &args.prompt_tokens {
             return Ok(Prompt::Tokens(tokens.iter().copied().map(TokenId).collect()));
         }
@@ -56,18 +69,21 @@ impl Prompt {
             let bytes = read.with_context(|| format!("cannot read the embeddings `{}`", file.path.display()))?;
             return Ok(Prompt::File(bytes));
         }
-        if let Some(text) = &args.prompt {
+        if let Some(text) = args.prompt.as_deref().or(word) {
             if text.is_empty() && args.saved.restore.is_none() {
                 printer.info("note: the prompt is empty: the model begins by itself");
             }
-            return Ok(Prompt::Text(text.clone()));
+            return Ok(Prompt::Text(text.to_owned()));
         }
         match &args.prompt_file {
             Some(path) => Ok(Prompt::Text(prompt_text::read(path, Role::Prompt, printer)?)),
-            None => Err(UserError::error(
-                "no prompt",
-                "use `--prompt TEXT`, `--prompt-file FILE` (`-` for stdin) or `--prompt-tokens IDS`",
-            )),
+            None => match prompt_text::piped(printer)? {
+                Some(text) => Ok(Prompt::Text(text)),
+                None => Err(UserError::error(
+                    "no prompt",
+                    "write it behind the model, or use `--prompt TEXT`, `--prompt-file FILE` (`-` for stdin) or `--prompt-tokens IDS`",
+                )),
+            },
         }
     }
 
@@ -86,4 +102,12 @@ impl Prompt {
         };
         Ok(Prompt::Tokens(args.images.place(session, &tokens)?))
     }
+}
+
+/// A text with its escapes processed.
+fn unescaped(text: &str) -> Result<String> {
+    unescaper::unescape(text).map_err(|error| {
+        let hint = "write a backslash twice where it is one, or leave out `--escape`";
+        UserError::error(format!("the prompt's escapes cannot be processed: {error}"), hint)
+    })
 }

@@ -1,0 +1,322 @@
+//! One request beside others: what turns rows of logits into its reply, apart from the model, which many share.
+//!
+//! The same parts as a basic dialog's (sampler, penalties, stop rules, detokenizer, grammar, counts), owned by the request.
+//! A scheduler has the model process tokens and gives the rows to [`RequestReply::take`]. *Invariant*: the history is the
+//! prompt and the tokens drawn; the model is to have processed all of it but the last token.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use genie_types::TokenId;
+use grammar::{Constraint, Grammar, Vocabulary};
+use parking_lot::Mutex;
+
+use super::codes::StopReason;
+use super::decoding::{Drawn, ReplyWriter};
+use super::error::DialogError;
+use super::query_plan::QueryPlan;
+use super::query_state::QueryState;
+use super::reply::Reply;
+use super::reply_text::{ReplyText, StopRules};
+use crate::config::{ContextSettings, DialogConfig};
+use crate::kinds::backoff::Backoff;
+use crate::kinds::{Lookup, LookupSettings};
+use crate::kpi::Speculation;
+use crate::sampler::{Sampler, SamplerSettings};
+use genie_tokenizer::Tokenizer;
+
+/// What all requests to a model have in common. Cheap to clone.
+#[derive(Clone)]
+pub struct RequestBase {
+    context: Arc<ContextSettings>,
+    tokenizer: Arc<Tokenizer>,
+    /// The bytes of the tokens, once a request had a grammar; by the size of the model's vocabulary.
+    vocabulary: Arc<Mutex<Option<(usize, Vocabulary)>>>,
+    defaults: RequestSettings,
+}
+
+impl std::fmt::Debug for RequestBase {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RequestBase").field("context", &self.context).finish_non_exhaustive()
+    }
+}
+
+/// How one request is answered.
+#[derive(Clone, Debug)]
+pub struct RequestSettings {
+    /// How tokens are drawn; with a seed of its own a request has the same reply alone and in company.
+    pub sampler: SamplerSettings,
+    /// Texts that end the reply.
+    pub stop_sequences: Vec<String>,
+    /// Most tokens of the reply.
+    pub max_tokens: Option<usize>,
+    /// What the reply must follow.
+    pub grammar: Option<Grammar>,
+    /// Drafts by prompt lookup, verified as rows of the request.
+    pub lookup: Option<LookupSettings>,
+}
+
+impl RequestSettings {
+    /// Draws like this, with nothing that ends the reply but the model.
+    pub fn new(sampler: SamplerSettings) -> Self {
+        Self { sampler, stop_sequences: Vec::new(), max_tokens: None, grammar: None, lookup: None }
+    }
+}
+
+impl RequestBase {
+    /// From a bundle's config: its tokenizer is loaded; sampler, stop sequences, grammar and limit are what requests have unless
+    /// they say otherwise. A dialog of type `lookup` lets them draft.
+    ///
+    /// # Errors
+    /// The tokenizer or the grammar's file cannot be loaded.
+    pub fn from_config(config: &DialogConfig) -> Result<Self, DialogError> {
+        let mut defaults = RequestSettings::new(config.sampler().clone());
+        defaults.stop_sequences = config.stop_sequences().to_vec();
+        defaults.max_tokens = config.max_num_tokens();
+        if let Some(settings) = config.grammar() {
+            defaults.grammar = Some(Grammar::from_file(settings.kind.parse()?, &settings.path)?);
+        }
+        defaults.lookup = (config.kind() == "lookup").then(LookupSettings::default);
+        Ok(Self::new(config.context().clone(), Tokenizer::from_file(config.tokenizer())?, defaults))
+    }
+
+    /// From parts that are at hand.
+    pub fn new(context: ContextSettings, tokenizer: Tokenizer, defaults: RequestSettings) -> Self {
+        let (context, tokenizer) = (Arc::new(context), Arc::new(tokenizer));
+        Self { context, tokenizer, vocabulary: Arc::default(), defaults }
+    }
+
+    /// What requests have unless they say otherwise.
+    pub fn defaults(&self) -> &RequestSettings {
+        &self.defaults
+    }
+
+    /// The same, where requests draft by lookup, or do not.
+    #[must_use]
+    pub fn with_lookup(mut self, lookup: Option<LookupSettings>) -> Self {
+        self.defaults.lookup = lookup;
+        self
+    }
+
+    /// The same where no token ends a reply: to measure replies of a known length.
+    #[must_use]
+    pub fn without_end_tokens(&self) -> Self {
+        let context = ContextSettings { eos: Vec::new(), eot: None, ..(*self.context).clone() };
+        Self { context: Arc::new(context), ..self.clone() }
+    }
+
+    /// Most tokens of a prompt and its reply, by the config.
+    pub fn context_size(&self) -> usize {
+        self.context.size
+    }
+
+    /// The tokens of a text as the first of a conversation: with BOS.
+    ///
+    /// # Errors
+    /// The tokenizer refuses.
+    pub fn encode(&self, text: &str) -> Result<Vec<TokenId>, DialogError> {
+        let mut tokens = self.tokenizer.encode(text)?;
+        if let Some(bos) = self.context.bos.filter(|bos| tokens.first() != Some(bos)) {
+            tokens.insert(0, bos);
+        }
+        Ok(tokens)
+    }
+
+    /// A request with a prompt, which is the whole conversation. `n_vocab`: the model's.
+    ///
+    /// # Errors
+    /// [`DialogError::Empty`] without a prompt; a stop sequence that is empty; a grammar that the vocabulary cannot follow.
+    pub fn request(
+        &self,
+        prompt: Vec<TokenId>,
+        settings: RequestSettings,
+        n_vocab: usize,
+    ) -> Result<RequestReply, DialogError> {
+        if prompt.is_empty() {
+            return Err(DialogError::Empty);
+        }
+        if let Some(index) = settings.stop_sequences.iter().position(String::is_empty) {
+            return Err(DialogError::EmptyStopSequence { index });
+        }
+        let grammar = match &settings.grammar {
+            Some(grammar) => Some(Box::new(Constraint::new(grammar, &self.vocabulary(n_vocab)?)?)),
+            None => None,
+        };
+        let rules = StopRules::new(settings.stop_sequences, &self.tokenizer);
+        let plan = QueryPlan { keep: 0, input: prompt.clone(), replay: None };
+        let mut query = QueryState::new(plan, rules, ReplyText::new(&self.tokenizer), Instant::now());
+        query.max_tokens = settings.max_tokens.unwrap_or(usize::MAX);
+        query.kpis.speculation = settings.lookup.map(|_| Speculation::default());
+        let mut sampler = Sampler::new(settings.sampler);
+        sampler.observe(&prompt);
+        Ok(RequestReply {
+            base: self.clone(),
+            sampler,
+            query,
+            grammar,
+            drafter: settings.lookup.map(|lookup| (Lookup::new(lookup), Backoff::default())),
+            n_prompt: prompt.len(),
+            history: prompt,
+            stop: None,
+        })
+    }
+
+    fn vocabulary(&self, n_vocab: usize) -> Result<Vocabulary, DialogError> {
+        let mut kept = self.vocabulary.lock();
+        if let Some((_, vocabulary)) = kept.as_ref().filter(|(n, _)| *n == n_vocab) {
+            return Ok(vocabulary.clone());
+        }
+        let vocabulary = Vocabulary::new(&self.tokenizer, n_vocab)?;
+        *kept = Some((n_vocab, vocabulary.clone()));
+        Ok(vocabulary)
+    }
+}
+
+/// A reply in the making.
+pub struct RequestReply {
+    base: RequestBase,
+    sampler: Sampler,
+    query: QueryState,
+    grammar: Option<Box<Constraint>>,
+    /// By count: steps are shared, so their times say nothing of one request's drafts.
+    drafter: Option<(Lookup, Backoff)>,
+    n_prompt: usize,
+    history: Vec<TokenId>,
+    stop: Option<StopReason>,
+}
+
+impl std::fmt::Debug for RequestReply {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let n_history = self.history.len();
+        f.debug_struct("RequestReply").field("n_history", &n_history).field("stop", &self.stop).finish_non_exhaustive()
+    }
+}
+
+impl RequestReply {
+    /// Prompt and reply so far; the model has all of it but the last token, or is to process it.
+    pub fn history(&self) -> &[TokenId] {
+        &self.history
+    }
+
+    /// Tokens of the prompt.
+    pub fn n_prompt(&self) -> usize {
+        self.n_prompt
+    }
+
+    /// Tokens of the reply that are still wanted.
+    pub fn n_wanted(&self) -> usize {
+        self.query.max_tokens.saturating_sub(self.query.n_counted())
+    }
+
+    /// Why the reply is over, if it is.
+    pub fn stop(&self) -> Option<&StopReason> {
+        self.stop.as_ref()
+    }
+
+    /// The seed in use.
+    pub fn seed(&self) -> u32 {
+        self.sampler.seed()
+    }
+
+    /// Up to `most` tokens that may come next, to be processed behind the last one. None where nothing is known to follow.
+    pub fn draft(&mut self, most: usize) -> Vec<TokenId> {
+        let most = most.min(self.n_wanted().saturating_sub(1));
+        let Some((lookup, backoff)) = self.drafter.as_mut().filter(|_| most > 0 && self.stop.is_none()) else {
+            return Vec::new();
+        };
+        if backoff.rests() {
+            return Vec::new();
+        }
+        let mut draft = lookup.propose(&self.history, most);
+        if let Some(grammar) = &mut self.grammar {
+            let valid = grammar.n_valid(&draft);
+            draft.truncate(valid);
+        }
+        draft
+    }
+
+    /// Says what became of a draft.
+    pub fn drafted(&mut self, n_drafted: usize, n_accepted: usize) {
+        if let Some((_, backoff)) = &mut self.drafter {
+            backoff.saw(n_drafted, n_accepted);
+        }
+        if let Some(counts) = self.query.kpis.speculation.as_mut().filter(|_| n_drafted > 0) {
+            counts.n_rounds += 1;
+            counts.n_drafted += n_drafted;
+            counts.n_accepted += n_accepted;
+        }
+    }
+
+    /// Draws the next token from the logits of the last one and delivers it. Returns it, unless there is none: see
+    /// [`stop`](Self::stop) then.
+    ///
+    /// # Errors
+    /// The sampler, the grammar or the tokenizer refuses; the request is over.
+    pub fn take(&mut self, logits: &[f32]) -> Result<Option<TokenId>, DialogError> {
+        if self.stop.is_some() {
+            return Ok(None);
+        }
+        let place = self.history.len();
+        let context = &*self.base.context;
+        let Self { sampler, query, grammar, .. } = self;
+        let mut writer = ReplyWriter { sampler, context, query, grammar: grammar.as_deref_mut() };
+        if writer.query.first_token.is_none() {
+            writer.began_to_reply();
+        }
+        let mut drawn = Drawn::default();
+        drawn.draw(&mut writer, place, logits);
+        let (token, over) = drawn.into_parts();
+        self.history.extend(token);
+        match over {
+            Some(end) => self.stop = Some(end?),
+            None if self.query.n_counted() >= self.query.max_tokens => self.stop = Some(StopReason::MaxTokens),
+            None => {}
+        }
+        if let Some(stop) = &self.stop
+            && !matches!(stop, StopReason::StopSequence(_))
+        {
+            self.query.reply_text.finish(&mut self.query.text)?;
+        }
+        Ok(token)
+    }
+
+    /// Ends a reply that nothing else has ended: what is held back is given out.
+    ///
+    /// # Errors
+    /// The tokenizer refuses.
+    pub fn end(&mut self, stop: StopReason) -> Result<(), DialogError> {
+        if self.stop.is_none() {
+            self.query.reply_text.finish(&mut self.query.text)?;
+            self.stop = Some(stop);
+        }
+        Ok(())
+    }
+
+    /// The tokens and the text that were not given out yet, in one piece; `None` if there are none.
+    pub fn piece(&mut self) -> Option<(Vec<TokenId>, String)> {
+        self.query.ends.clear();
+        self.query.has_chunk().then(|| {
+            let chunk = self.query.chunk();
+            (chunk.tokens.to_vec(), chunk.text.to_owned())
+        })
+    }
+
+    /// Tokens at the beginning of the prompt that were not processed, since their rows were there.
+    pub fn restored(&mut self, n: usize) {
+        self.query.kpis.n_restored = n;
+    }
+
+    /// The reply.
+    pub fn finish(mut self) -> Reply {
+        let query = &mut self.query;
+        query.kpis.generation_time = query.first_token.map_or(Duration::ZERO, |first| first.elapsed());
+        Reply {
+            stop: self.stop.unwrap_or(StopReason::Aborted),
+            tokens: std::mem::take(&mut query.tokens),
+            text: std::mem::take(&mut query.text),
+            input: std::mem::take(&mut query.input),
+            streams: Vec::new(),
+            kpis: std::mem::take(&mut query.kpis),
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! `eaglet`: drafts of a small model that works on the hidden states of the model that it drafts for.
+//!
+//! The draft model takes a token together with the hidden states of the token before it: those of the target where the target
+//! has processed it, its own where it has only drafted it. From the newest token it grows a tree, level by level: of each
+//! level the best nodes run in one step of the draft model, each in a sequence of its own. The best nodes of all levels are
+//! offered to the target, which verifies them in one step; what it accepts goes into the draft's cache once more, now with the
+//! target's hidden states.
+//!
+//! *Files*: `tree` says which nodes there are, `drafter` what the draft model runs.
+//!
+//! *Source*: libGenie 1.21, docs/speculation.md; the method is that of Li et al., "EAGLE: speculative sampling requires
+//! rethinking feature uncertainty" (2024), and its successors.
+
+mod drafter;
+mod tree;
+
+use engine::TokenModel;
+
+use super::backoff::Backoff;
+use super::{DialogKind, Models, VocabularyMap};
+use crate::config::DialogConfig;
+use crate::conversation::codes::StopReason;
+use crate::conversation::decoding::Decoding;
+use crate::conversation::error::DialogError;
+use crate::kpi::Speculation;
+use crate::sampler::SamplerRules;
+
+use drafter::Drafter;
+pub use tree::EarlyStop;
+
+const NAME: &str = "eaglet";
+/// Most sequences beside the dialog's.
+const MOST_SEQUENCES: usize = 63;
+
+/// The settings of an `eaglet` dialog.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EagletSettings {
+    /// Levels of the tree.
+    pub draft_len: usize,
+    /// Most children of a node, and most nodes of a level that have any.
+    pub n_branches: usize,
+    /// Most tokens of a step of the target: the newest one and the nodes offered.
+    pub max_rows: usize,
+    /// Ends a tree before its last level.
+    pub early_stop: Option<EarlyStop>,
+}
+
+impl Default for EagletSettings {
+    fn default() -> Self {
+        Self { draft_len: 4, n_branches: 3, max_rows: 8, early_stop: None }
+    }
+}
+
+impl EagletSettings {
+    /// Those of a config's block `eaglet`; the defaults without one.
+    pub fn of_config(config: &DialogConfig) -> Self {
+        let Some(block) = &config.kind_blocks().eaglet else { return Self::default() };
+        Self {
+            draft_len: block.draft_len,
+            n_branches: block.n_branches,
+            max_rows: block.max_tokens_target_can_evaluate,
+            early_stop: block
+                .early_stop
+                .map(|stop| EarlyStop { entropy: stop.entropy_threshold, min_levels: stop.min_draft_levels }),
+        }
+    }
+}
+
+/// Genie's `eaglet` dialog.
+#[derive(Debug)]
+pub struct Eaglet {
+    settings: EagletSettings,
+    drafter: Drafter,
+    backoff: Backoff,
+    /// The draft model gives logits for other ids than the target; it is fed the target's.
+    map: Option<VocabularyMap>,
+}
+
+impl Eaglet {
+    /// A dialog kind with these settings.
+    ///
+    /// # Errors
+    /// [`DialogError::Kind`]: no levels, no branches, or more nodes at once than a cache has sequences.
+    pub fn new(settings: EagletSettings) -> Result<Self, DialogError> {
+        let EagletSettings { draft_len, n_branches, max_rows, .. } = settings;
+        let n_nodes = n_branches.saturating_mul(draft_len.saturating_sub(1));
+        if draft_len == 0 || n_branches == 0 || max_rows == 0 || n_nodes > MOST_SEQUENCES {
+            let expected = format!(
+                "`draft-len`, `n-branches` and `max-tokens-target-can-evaluate` of at least 1, and `n-branches` * (`draft-len` - 1) \
+                 of at most {MOST_SEQUENCES}"
+            );
+            return Err(DialogError::Kind {
+                kind: NAME,
+                expected,
+                found: format!("{draft_len}, {n_branches}, {max_rows}"),
+            });
+        }
+        Ok(Self { settings, drafter: Drafter::default(), backoff: Backoff::default(), map: None })
+    }
+
+    /// The same with a draft model that gives logits for a vocabulary of its own. Its tokens and embeddings are the target's.
+    #[must_use]
+    pub fn with_map(self, map: Option<VocabularyMap>) -> Self {
+        Self { map, ..self }
+    }
+}
+
+impl DialogKind for Eaglet {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn check(&self, models: &Models<'_>) -> Result<(), DialogError> {
+        let refuse =
+            |expected: &str, found: String| Err(DialogError::Kind { kind: NAME, expected: expected.to_owned(), found });
+        let Some(width) = models.main.feature_widths().given else {
+            return refuse(
+                "a target whose graphs all have an output `last_hidden_states` with a row for each token",
+                "one without".into(),
+            );
+        };
+        if let Some(widest) = models.main.widest_step().filter(|widest| self.settings.max_rows > *widest) {
+            let expected =
+                format!("graphs of the target that give logits for {} tokens at once", self.settings.max_rows);
+            return refuse(&expected, format!("at most {widest}: lower `max-tokens-target-can-evaluate`"));
+        }
+        let Some(draft) = models.second else { return Ok(()) };
+        if let Some(map) = &self.map {
+            map.check(NAME, models.main.vocab_size(), draft.vocab_size())?;
+        }
+        let found = draft.feature_widths();
+        if (found.taken, found.given) == (Some(width), Some(width)) {
+            return Ok(());
+        }
+        let words = |width: Option<usize>| width.map_or("none".to_owned(), |n| format!("{n} numbers wide"));
+        refuse(
+            &format!(
+                "a draft model with an input `target_hidden_states` and an output `last_hidden_states`, both {width} numbers wide"
+            ),
+            format!("input {}, output {}", words(found.taken), words(found.given)),
+        )
+    }
+
+    fn prepare(&mut self, model: &mut dyn TokenModel) -> Result<(), DialogError> {
+        match model.features() {
+            Some(model) => Ok(model.keep_features(true)?),
+            None => Ok(()),
+        }
+    }
+
+    fn takes_tokens(&self, as_genie: bool) -> bool {
+        !as_genie
+    }
+
+    fn begins_empty(&self, as_genie: bool) -> bool {
+        as_genie
+    }
+
+    fn turns_begin_with_bos(&self, as_genie: bool) -> bool {
+        as_genie
+    }
+
+    fn speculation(&self) -> Option<Speculation> {
+        Some(Speculation { with_first: true, ..Speculation::default() })
+    }
+
+    fn step(&mut self, decoding: &mut Decoding<'_>) -> Result<Option<StopReason>, DialogError> {
+        let as_genie = decoding.rules() == SamplerRules::Genie;
+        if !decoding.has_started() {
+            self.drafter.begin(decoding.model().n_past());
+            return decoding.advance();
+        }
+        if !as_genie && (decoding.n_wanted() < 2 || self.backoff.rests()) {
+            return decoding.advance();
+        }
+        let Some(tree) = self.drafter.grow(decoding, &self.settings, self.map.as_ref())? else {
+            return decoding.advance();
+        };
+        let n_offers = tree.n_offers();
+        let drafter = &mut self.drafter;
+        let verified = decoding.verify_tree(&tree, &mut |draw| {
+            drafter.saw(draw.token);
+            Ok(())
+        })?;
+        self.backoff.saw(n_offers, verified.n_accepted);
+        Ok(verified.stop)
+    }
+
+    fn prefilled(&mut self, decoding: &mut Decoding<'_>) -> Result<(), DialogError> {
+        self.drafter.keep_up(decoding)
+    }
+
+    fn finished(&mut self, decoding: &mut Decoding<'_>) -> Result<(), DialogError> {
+        self.drafter.keep_up(decoding)
+    }
+
+    fn forget(&mut self) {
+        (self.drafter, self.backoff) = (Drafter::default(), Backoff::default());
+    }
+}

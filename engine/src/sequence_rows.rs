@@ -1,0 +1,86 @@
+//! Sequences beside each other, as a scheduler sees them: how many rows there are, which widths steps have, one sequence taken out
+//! and put back.
+//!
+//! *Units*: rows of the default group, tokens.
+
+use kvmanager::SeqId;
+use session_store::Snapshot;
+
+use crate::{Engine, EngineError, Executor, RowBudget, TokenModel};
+
+impl<X: Executor> Engine<X> {
+    /// Whether tokens of several sequences can be columns of one step: every group keeps all rows, and the graphs have no batch
+    /// dimension, whose rows run in lockstep.
+    pub fn runs_together(&self) -> bool {
+        let variants = self.kv.variants();
+        self.layout().batch == 1
+            && !variants.is_full_context_only()
+            && variants.groups().iter().all(|group| !group.evicts())
+    }
+
+    /// Rows in use and in all.
+    pub fn rows(&self) -> RowBudget {
+        let used = self.kv.cells(0).map_or(0, kvmanager::CellTable::n_used);
+        let variants = self.kv.variants().with_logits();
+        let total = match self.runs_together() {
+            true => variants.all().iter().filter(|spec| !spec.is_full_context()).map(|spec| spec.cl().get()).max(),
+            false => Some(self.context_size()),
+        };
+        RowBudget { total: total.unwrap_or(0), used }
+    }
+
+    /// Rows that only this sequence has.
+    pub fn own_rows(&self, seq: SeqId) -> usize {
+        self.kv.cells(0).map_or(0, |cells| cells.n_used() - cells.n_used_without(seq))
+    }
+
+    /// How many tokens steps take, ascending: the AR of variants with logits and a cache; of those without where there are no others.
+    pub fn widths(&self) -> Vec<usize> {
+        let variants = self.kv.variants().with_logits();
+        let all = variants.is_full_context_only();
+        let cached = variants.all().iter().filter(|spec| all || !spec.is_full_context());
+        let mut widths: Vec<_> = cached.map(|spec| spec.ar().get()).collect();
+        widths.sort_unstable();
+        widths.dedup();
+        widths
+    }
+
+    /// One sequence with its tokens, as sequence 0 of the snapshot.
+    ///
+    /// # Errors
+    ///
+    /// As [`snapshot`](Self::snapshot).
+    pub fn snapshot_of(&mut self, seq: SeqId) -> Result<Snapshot, EngineError> {
+        let mut snapshot = self.snapshot()?;
+        // A cache that one sequence has for itself keeps what its rule of eviction knows.
+        if snapshot.sequences.iter().any(|saved| saved.seq != seq) {
+            snapshot.image = snapshot.image.of_sequence(seq);
+            snapshot.sequences.retain(|saved| saved.seq == seq);
+        }
+        snapshot.image.rename_sequence(seq, SeqId(0));
+        snapshot.sequences.iter_mut().for_each(|saved| saved.seq = SeqId(0));
+        Ok(snapshot)
+    }
+
+    /// Puts the only sequence of a snapshot beside those that are there.
+    ///
+    /// # Errors
+    ///
+    /// As [`restore_snapshot`](Self::restore_snapshot), also for a sequence that has tokens.
+    pub fn restore_sequence(&mut self, seq: SeqId, snapshot: &Snapshot) -> Result<(), EngineError> {
+        let mut all = self.snapshot()?;
+        snapshot.check_model(self.model_hash()?)?;
+        snapshot.check_adapters(&self.lora_label())?;
+        if all.sequences.is_empty() && snapshot.sequences.iter().all(|saved| saved.seq == seq) {
+            return self.restore_snapshot(snapshot);
+        }
+        all.image = all.image.with_sequence(&snapshot.image, seq)?;
+        all.sequences.extend(snapshot.sequences.first().map(|saved| {
+            let mut saved = saved.clone();
+            saved.seq = seq;
+            saved
+        }));
+        all.sequences.sort_by_key(|saved| saved.seq);
+        self.restore_snapshot(&all)
+    }
+}

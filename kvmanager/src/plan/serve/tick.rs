@@ -1,0 +1,127 @@
+//! One tick: who is parked, who starts, and the rows of the step.
+
+use super::admit::starting;
+use super::width::{Choice, Demand, StepTimes, choose};
+use super::{Mixing, Phase, ServeRequest, ServeRules, ServeState, Tick, TickRows};
+
+/// Plans the next tick. The same state gives the same tick.
+pub fn plan_tick(state: &ServeState<'_>, rules: &ServeRules, times: &StepTimes) -> Tick {
+    let mut tick = Tick::default();
+    let runs = |request: &&ServeRequest| matches!(request.phase, Phase::Prefill | Phase::Decode);
+    let mut running: Vec<&ServeRequest> = state.requests.iter().filter(runs).collect();
+    if running.is_empty()
+        && let Some(until) = coalesced(state, rules)
+    {
+        tick.wait_until_us = Some(until);
+        return tick;
+    }
+    running.sort_by_key(|request| (request.started, request.id));
+    let mut free = make_room(&mut running, state.free_rows, &mut tick);
+    if !tick.full.is_empty() {
+        return tick;
+    }
+    if tick.park.is_empty() {
+        let begun = starting(state, rules, times);
+        tick.start = begun.iter().map(|request| request.id).collect();
+        running.extend(begun);
+    }
+    let mut replies: Vec<&ServeRequest> = running.iter().copied().filter(|r| r.phase == Phase::Decode).collect();
+    replies.sort_by_key(|request| (request.last_us, request.started, request.id));
+    let prompts: Vec<&ServeRequest> = running.iter().copied().filter(|r| r.phase != Phase::Decode).collect();
+    let Some(choice) = chosen(state, rules, times, &replies, &prompts) else { return tick };
+    tick.width = choice.width;
+    let mut drafts = choice.drafts;
+    for request in &replies[..choice.replies] {
+        let draft = request.draft.min(drafts).min(free.saturating_sub(choice.replies));
+        drafts -= draft;
+        free = free.saturating_sub(draft);
+        tick.rows.push(TickRows { id: request.id, n: 1 + draft, prefill: false });
+    }
+    free = free.saturating_sub(choice.replies);
+    let mut left = choice.prompt.min(free);
+    for request in prompts {
+        let n = request.todo.min(left);
+        if n > 0 {
+            left -= n;
+            tick.rows.push(TickRows { id: request.id, n, prefill: true });
+        }
+    }
+    tick
+}
+
+/// While nothing runs, the first request waits a little for others.
+fn coalesced(state: &ServeState<'_>, rules: &ServeRules) -> Option<u64> {
+    let first = state.requests.iter().map(|request| request.arrived_us).min()?;
+    let parked = state.requests.iter().any(|request| request.phase == Phase::Parked);
+    let until = first.saturating_add(rules.coalesce_us);
+    let enough = state.requests.len() >= rules.most_running.min(state.free_slots);
+    (!parked && !enough && until > state.now_us).then_some(until)
+}
+
+/// Parks requests, the one that started last first, until every reply has a row for its next token and the first prompt one
+/// as well. Returns the free rows.
+fn make_room(running: &mut Vec<&ServeRequest>, mut free: usize, tick: &mut Tick) -> usize {
+    loop {
+        let replies = running.iter().filter(|request| request.phase == Phase::Decode).count();
+        let prompt = usize::from(running.iter().any(|request| request.phase == Phase::Prefill));
+        if replies + prompt <= free {
+            return free;
+        }
+        match running.as_slice() {
+            [] => return free,
+            [only] => {
+                if free == 0 {
+                    tick.full.push(only.id);
+                }
+                return free;
+            }
+            [.., last] => {
+                free += last.own_rows;
+                tick.park.push(last.id);
+                running.pop();
+            }
+        }
+    }
+}
+
+fn chosen(
+    state: &ServeState<'_>,
+    rules: &ServeRules,
+    times: &StepTimes,
+    replies: &[&ServeRequest],
+    prompts: &[&ServeRequest],
+) -> Option<Choice> {
+    let prompt = prompts.iter().map(|request| request.todo).sum::<usize>().min(rules.prefill_chunk.max(1));
+    let demand = Demand {
+        replies: replies.len(),
+        most_replies: rules.replies_a_step,
+        in_round: replies.len() + prompts.len(),
+        drafts: replies.iter().map(|request| request.draft).sum(),
+        prompt,
+        prompt_due: prompt > 0 && !state.had_prefill,
+        fused: true,
+        target_us: rules.target_us.map(|us| us as f64),
+    };
+    let of_prompts = Demand { replies: 0, drafts: 0, prompt_due: false, ..demand };
+    let of_replies = Demand { prompt: 0, prompt_due: false, ..demand };
+    match rules.mixing {
+        Mixing::Fused => choose(times, demand),
+        Mixing::PrefillFirst if prompt > 0 => choose(times, Demand { target_us: None, ..of_prompts }),
+        Mixing::PrefillFirst => choose(times, of_replies),
+        Mixing::Alternating if prompt > 0 && (replies.is_empty() || !state.had_prefill) => {
+            let n = demand.in_round.max(1).div_ceil(rules.replies_a_step.clamp(1, demand.in_round.max(1)));
+            // What is left of the target once the replies had their steps.
+            let rest = demand.target_us.filter(|_| !replies.is_empty());
+            let rest = rest.map(|us| us / n as f64 - times.us_for(replies.len().min(rules.replies_a_step)));
+            choose_by_step(times, of_prompts, rest)
+        }
+        Mixing::Alternating => choose(times, of_replies),
+    }
+}
+
+/// The step of prompts that serves most rows in a microsecond and takes at most `most_us`; the narrowest if none is so short.
+fn choose_by_step(times: &StepTimes, demand: Demand, most_us: Option<f64>) -> Option<Choice> {
+    let short = times.all().iter().copied().filter(|time| most_us.is_none_or(|us| time.us <= us));
+    let short = StepTimes::new(short).or_else(|| StepTimes::new(times.all().first().copied()));
+    choose(&short?, Demand { target_us: None, ..demand })
+}

@@ -1,0 +1,210 @@
+//! How wide the next step is: by the times of steps, the rows that wait, and the target.
+
+/// The time of one step of a width.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StepTime {
+    /// Tokens of the step, padding included.
+    pub width: usize,
+    /// Microseconds.
+    pub us: f64,
+}
+
+/// The widths that a model has, with their times.
+///
+/// *Invariant*: at least one; widths ascend and are not 0; times are finite and above 0.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StepTimes(Vec<StepTime>);
+
+impl StepTimes {
+    /// Sorts them; of a width that is there twice the shorter time counts. `None` for no width that has a time.
+    pub fn new(times: impl IntoIterator<Item = StepTime>) -> Option<Self> {
+        let good = |time: &StepTime| time.width > 0 && time.us.is_finite() && time.us > 0.0;
+        let mut times: Vec<_> = times.into_iter().filter(good).collect();
+        times.sort_by(|a, b| a.width.cmp(&b.width).then(a.us.total_cmp(&b.us)));
+        times.dedup_by_key(|time| time.width);
+        (!times.is_empty()).then_some(Self(times))
+    }
+
+    /// For widths whose times are not known: a step takes one unit and a little for each token, so the narrowest that holds the
+    /// rows is chosen and full ones are worth most.
+    pub fn assumed(widths: impl IntoIterator<Item = usize>) -> Option<Self> {
+        Self::new(widths.into_iter().map(|width| StepTime { width, us: 1_000.0 * (8.0 + width as f64) }))
+    }
+
+    /// All, ascending.
+    pub fn all(&self) -> &[StepTime] {
+        &self.0
+    }
+
+    /// The widest step.
+    pub fn widest(&self) -> usize {
+        self.0.last().map_or(1, |time| time.width)
+    }
+
+    /// Time of the narrowest step that takes `n` rows; of the widest if none does.
+    pub fn us_for(&self, n: usize) -> f64 {
+        self.0.iter().find(|time| time.width >= n).or(self.0.last()).map_or(0.0, |time| time.us)
+    }
+}
+
+/// What waits for rows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Demand {
+    /// Replies that want a token.
+    pub(super) replies: usize,
+    /// Most of them in one step.
+    pub(super) most_replies: usize,
+    /// Requests that have, or will have, a reply: the length of a round.
+    pub(super) in_round: usize,
+    /// Tokens of their drafts.
+    pub(super) drafts: usize,
+    /// Tokens of prompts.
+    pub(super) prompt: usize,
+    /// Prompts must have rows now.
+    pub(super) prompt_due: bool,
+    /// Prompts and replies can be in one step.
+    pub(super) fused: bool,
+    pub(super) target_us: Option<f64>,
+}
+
+/// A step that was chosen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Choice {
+    pub(super) width: usize,
+    /// Replies that have a row.
+    pub(super) replies: usize,
+    pub(super) drafts: usize,
+    pub(super) prompt: usize,
+    /// Every reply gets its token within the target if steps go on like this.
+    pub(super) in_time: bool,
+}
+
+/// Chooses; `None` if nothing waits.
+pub(super) fn choose(times: &StepTimes, demand: Demand) -> Option<Choice> {
+    let Demand { replies, most_replies, drafts, prompt, fused, prompt_due, target_us, in_round } = demand;
+    let at_once = most_replies.max(1);
+    // Steps that a round of all replies takes with `n` in each.
+    let steps = |n: usize| in_round.max(1).div_ceil(n.max(1)) as f64;
+    // A round without prompts, by the best width for it.
+    let round_us = |time: &StepTime| steps(time.width.min(at_once).min(in_round.max(1))) * time.us;
+    let alone = times.all().iter().min_by(|a, b| round_us(a).total_cmp(&round_us(b)))?;
+    let mut best: Option<(Choice, f64, f64)> = None;
+    for time in times.all() {
+        for with_replies in [true, false] {
+            let n = if with_replies { replies.min(at_once).min(time.width) } else { 0 };
+            let mut room = time.width - n;
+            let n_prompt = if n > 0 && !fused { 0 } else { prompt.min(room) };
+            // Drafts have what prompts leave only where those are not due; a prompt still gets a row.
+            let kept_for_prompt = usize::from(n_prompt > 0 && prompt_due);
+            let n_drafts = if n > 0 { drafts.min(room.saturating_sub(kept_for_prompt)) } else { 0 };
+            room -= n_drafts;
+            let n_prompt = n_prompt.min(room);
+            let served = n + n_drafts + n_prompt;
+            if served == 0 || (n_prompt == 0 && prompt_due) {
+                continue;
+            }
+            let round = match (n, replies) {
+                (_, 0) => 0.0,
+                // A step of prompts alone comes between every two of replies.
+                (0, _) => round_us(alone) + steps(alone.width.min(at_once).min(in_round.max(1))) * time.us,
+                // In a round every step may be like this one.
+                (n, _) => steps(n.max(at_once.min(time.width).min(in_round))) * time.us,
+            };
+            let in_time = target_us.is_none_or(|target| round <= target);
+            let rate = served as f64 / time.us;
+            let choice = Choice { width: time.width, replies: n, drafts: n_drafts, prompt: n_prompt, in_time };
+            let better = match &best {
+                None => true,
+                Some((other, _, _)) if other.in_time != in_time => in_time,
+                Some((_, other, _)) if in_time => rate > *other,
+                Some((_, _, other)) => round < *other,
+            };
+            if better {
+                best = Some((choice, rate, round));
+            }
+        }
+    }
+    match best {
+        // No step has a row for a prompt and keeps the target: replies go on.
+        None if prompt_due => choose(times, Demand { prompt_due: false, prompt: 0, ..demand }),
+        best => best.map(|(choice, _, _)| choice),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn times(list: &[(usize, f64)]) -> StepTimes {
+        StepTimes::new(list.iter().map(|&(width, us)| StepTime { width, us })).expect("there are widths")
+    }
+
+    /// The 1B of docs/serving.md, in milliseconds.
+    fn llama() -> StepTimes {
+        times(&[(1, 37.0), (8, 51.0), (16, 62.0), (32, 106.0), (64, 176.0), (128, 347.0)])
+    }
+
+    fn demand(replies: usize, prompt: usize, target_us: Option<f64>) -> Demand {
+        Demand {
+            replies,
+            most_replies: usize::MAX,
+            in_round: replies,
+            drafts: 0,
+            prompt,
+            prompt_due: false,
+            fused: true,
+            target_us,
+        }
+    }
+
+    #[test]
+    fn the_width_serves_most_within_the_target() {
+        let chosen = |replies, prompt, target| choose(&llama(), demand(replies, prompt, target)).expect("there is one");
+        let (no, strict) = (None, Some(150.0));
+        for (replies, prompt, target, width, rows) in [
+            (1, 0, no, 1, (1, 0)),
+            (5, 0, no, 8, (5, 0)),
+            (0, 500, no, 128, (0, 128)),
+            (3, 500, strict, 32, (3, 29)),
+            (3, 500, Some(110.0), 32, (3, 29)),
+            (3, 500, Some(60.0), 8, (3, 5)),
+            // Padding is not bought: 12 rows want 16, not 128; the ninth row alone is not worth 16.
+            (2, 10, no, 16, (2, 10)),
+            (2, 7, no, 8, (2, 6)),
+            // No width keeps the target: the one that comes nearest.
+            (3, 500, Some(10.0), 8, (3, 5)),
+        ] {
+            let choice = chosen(replies, prompt, target);
+            assert_eq!((choice.width, (choice.replies, choice.prompt)), (width, rows), "{replies} {prompt} {target:?}");
+        }
+        assert_eq!(choose(&llama(), demand(0, 0, None)), None);
+    }
+
+    #[test]
+    fn a_wide_step_for_few_rows_is_not_worth_it() {
+        let two = times(&[(1, 37.0), (128, 347.0)]);
+        let choice = choose(&two, demand(2, 0, None)).expect("there is one");
+        assert_eq!((choice.width, choice.replies), (1, 1), "in turn");
+        // A short prompt beside them comes to its row all the same.
+        let due = Demand { prompt_due: true, ..demand(2, 1, None) };
+        let choice = choose(&two, due).expect("there is one");
+        assert_eq!((choice.width, choice.replies, choice.prompt), (1, 0, 1));
+    }
+
+    #[test]
+    fn drafts_take_what_is_left() {
+        let wanted = Demand { drafts: 14, ..demand(2, 0, None) };
+        let choice = choose(&llama(), wanted).expect("there is one");
+        assert_eq!((choice.width, choice.replies, choice.drafts), (16, 2, 14));
+        let choice = choose(&llama(), Demand { target_us: Some(55.0), ..wanted }).expect("there is one");
+        assert_eq!((choice.width, choice.replies, choice.drafts), (8, 2, 6));
+    }
+
+    #[test]
+    fn bad_times_are_left_out() {
+        assert!(StepTimes::new([StepTime { width: 0, us: 1.0 }, StepTime { width: 4, us: f64::NAN }]).is_none());
+        let sorted = times(&[(8, 3.0), (1, 1.0), (8, 2.0)]);
+        assert_eq!(sorted.all().iter().map(|t| (t.width, t.us)).collect::<Vec<_>>(), [(1, 1.0), (8, 2.0)]);
+        assert_eq!((sorted.widest(), sorted.us_for(5), sorted.us_for(99)), (8, 2.0, 2.0));
+    }
+}

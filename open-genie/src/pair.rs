@@ -1,0 +1,148 @@
+//! A bundle's fused graphs, opened: sequences that prefill and decode side by side.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use dialog::Dialog;
+use engine::{PairRunner, StopFlag, TokenModel};
+use qnn_api::Backend;
+
+use crate::Error;
+use crate::backend::{self, ActiveBackend};
+use crate::config_keys::OnCores;
+use crate::long_context::LongContext;
+use crate::model::Bundle;
+use crate::options::Options;
+use crate::session::Session;
+use crate::speculation::Speculation;
+use crate::threads::Threads;
+use crate::weights::WeightCheck;
+
+/// A loaded fused pair. [`PairModel::into_session`] generates text with it, one sequence after the other; a scheduler has
+/// [`PairModel::runner_mut`].
+pub struct PairModel {
+    // Dropped in this order: the power vote outlives the graphs.
+    runner: PairRunner,
+    weights: WeightCheck,
+    options: Options,
+    opening: Duration,
+    bundle: Bundle,
+    active: ActiveBackend,
+}
+
+impl std::fmt::Debug for PairModel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PairModel").field("bundle", &self.bundle.path()).finish()
+    }
+}
+
+impl Bundle {
+    /// Opens the backend and loads the fused graphs; others are left alone.
+    ///
+    /// # Errors
+    /// [`Error::NoFusedGraphs`]; options that fused graphs have no form for; as [`Bundle::open`].
+    pub fn open_pair(self, options: &Options) -> Result<PairModel, Error> {
+        let began = Instant::now();
+        let asked = [
+            (options.prefix_cache.is_some(), "a cache of prompt prefixes"),
+            (
+                !matches!(options.long_context, LongContext::OfConfig | LongContext::None),
+                "a longer context than the graphs'",
+            ),
+            (self.config().of_second_engine().is_some(), "a second engine"),
+            (!matches!(options.speculation, Speculation::OfConfig), "drafts"),
+        ];
+        if let Some((_, what)) = asked.iter().find(|(asked, _)| *asked) {
+            return Err(Error::NotWithFused { what });
+        }
+        let threads = Threads::new(options, self.config().backend().cpu_mask)?;
+        let options = options.clone().for_binaries(&self.config().engine().ctx_bins)?;
+        let active = backend::start(&options, self.config().backend(), &threads)?;
+        let mut config = self.engine_config(&options);
+        if let Some(size) = options.context_size {
+            config.context_size = Some(size);
+        }
+        let on_cores = OnCores::of_mask(self.config().backend().cpu_mask);
+        let opened = PairRunner::open(&config, &active.backend).map_err(|source| Error::Graphs { source })?;
+        drop(on_cores);
+        let runner = opened.ok_or_else(|| Error::NoFusedGraphs { path: self.path().to_owned() })?;
+        let context = self.config().context();
+        if let Some(token) = context.bos.filter(|bos| bos.0 as usize >= runner.vocab_size()) {
+            return Err(Error::SpecialToken { key: "bos-token", token, vocab_size: runner.vocab_size() });
+        }
+        let weights = WeightCheck::begin(self.config(), options.cache_folder.as_deref())?;
+        Ok(PairModel { runner, weights, options, opening: began.elapsed(), bundle: self, active })
+    }
+
+    /// Opens a session: with the plain graphs, or with the fused ones of a bundle that has no others.
+    ///
+    /// # Errors
+    /// Those of [`Bundle::open`] and [`Bundle::open_pair`].
+    pub fn open_session(self, options: &Options) -> Result<Session, Error> {
+        match self.clone().open(options) {
+            Err(error) if error.is_only_fused() => self.open_pair(options)?.into_session(),
+            model => model?.into_session(),
+        }
+    }
+}
+
+impl PairModel {
+    /// A session with an empty context.
+    ///
+    /// # Errors
+    /// As [`Model::into_session`](crate::Model::into_session).
+    pub fn into_session(self) -> Result<Session, Error> {
+        let began = Instant::now();
+        let Self { runner, weights, options, opening, bundle, active } = self;
+        let mut dialog = Dialog::new(bundle.config(), Box::new(runner)).map_err(Error::Dialog)?;
+        if let Some(kind) = options.speculation.kind(bundle.config(), None).map_err(Error::Dialog)? {
+            dialog.set_kind(kind).map_err(Error::Dialog)?;
+        }
+        dialog.set_sampler_callback(bundle.sampler_callback(&options)?);
+        if options.grammar.is_some() {
+            dialog.set_grammar(options.grammar.as_ref()).map_err(Error::Dialog)?;
+        }
+        dialog.set_init_time(opening + began.elapsed());
+        Ok(Session::new(dialog, weights, bundle, (active, None)))
+    }
+
+    /// The bundle it was opened from.
+    pub fn bundle(&self) -> &Bundle {
+        &self.bundle
+    }
+
+    /// The sequences, for token-level work.
+    pub fn runner(&self) -> &PairRunner {
+        &self.runner
+    }
+
+    /// The sequences, for token-level work.
+    pub fn runner_mut(&mut self) -> &mut PairRunner {
+        &mut self.runner
+    }
+
+    /// What stops this model from another thread, between two steps.
+    pub fn stop_flag(&self) -> StopFlag {
+        self.runner.stop_flag().unwrap_or_default()
+    }
+
+    /// The backend that executes the graphs.
+    pub fn backend(&self) -> &Arc<Backend> {
+        &self.active.backend
+    }
+
+    /// As [`Model::check_weights`](crate::Model::check_weights).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn check_weights(&mut self) -> Result<(), Error> {
+        self.weights.finish()
+    }
+}
+
+impl Error {
+    /// The bundle has fused graphs and no plain ones: [`Bundle::open_pair`] runs them.
+    pub fn is_only_fused(&self) -> bool {
+        matches!(self, Self::Graphs { source } if source.is_only_fused())
+    }
+}

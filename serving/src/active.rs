@@ -1,0 +1,94 @@
+//! A request that is not over, and what the planner sees of it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use dialog::RequestReply;
+use engine::{SeqId, Snapshot};
+use genie_types::TokenId;
+use kvmanager::plan::serve::{Phase, ServeRequest};
+
+use crate::RequestId;
+
+/// *Invariant*: with a sequence, the first `n_done` tokens of the history are its rows.
+#[derive(Debug)]
+pub(crate) struct Active {
+    pub(crate) id: RequestId,
+    pub(crate) reply: RequestReply,
+    pub(crate) priority: i32,
+    pub(crate) arrived_us: u64,
+    pub(crate) phase: Phase,
+    pub(crate) seq: Option<SeqId>,
+    pub(crate) n_done: usize,
+    /// In which order it started.
+    pub(crate) started: u64,
+    pub(crate) last_us: u64,
+    pub(crate) n_shared: usize,
+    pub(crate) n_parked: usize,
+    /// Its rows while it is parked.
+    pub(crate) snapshot: Option<Box<Snapshot>>,
+    /// Drafted tokens for its next step.
+    pub(crate) draft: Vec<TokenId>,
+    /// Set from any thread to end it.
+    pub(crate) cancel: Arc<AtomicBool>,
+}
+
+impl Active {
+    pub(crate) fn new(id: RequestId, reply: RequestReply, priority: i32, arrived_us: u64) -> Self {
+        Self {
+            id,
+            reply,
+            priority,
+            arrived_us,
+            phase: Phase::Waiting,
+            seq: None,
+            n_done: 0,
+            started: 0,
+            last_us: arrived_us,
+            n_shared: 0,
+            n_parked: 0,
+            snapshot: None,
+            draft: Vec::new(),
+            cancel: Arc::default(),
+        }
+    }
+
+    /// Whether it has a sequence.
+    pub(crate) fn runs(&self) -> bool {
+        self.seq.is_some()
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancel.load(Ordering::Relaxed)
+    }
+
+    /// Tokens of the history that the model has not processed.
+    pub(crate) fn n_todo(&self) -> usize {
+        self.reply.history().len().saturating_sub(self.n_done)
+    }
+
+    /// Brings the phase to what is to be done: more than the last token is a prompt.
+    pub(crate) fn settle(&mut self) {
+        if self.runs() {
+            let is_reply = self.n_todo() == 1 && self.reply.history().len() > self.reply.n_prompt();
+            self.phase = if is_reply { Phase::Decode } else { Phase::Prefill };
+        }
+    }
+
+    /// For the planner. `own_rows`: rows that only this one has; `reserve`: rows set aside for a reply; `most`: rows there can be.
+    pub(crate) fn view(&self, own_rows: usize, reserve: usize, most: usize) -> ServeRequest {
+        let todo = self.n_todo();
+        ServeRequest {
+            id: self.id.0,
+            phase: self.phase,
+            arrived_us: self.arrived_us,
+            priority: self.priority,
+            todo,
+            draft: self.draft.len(),
+            own_rows,
+            rows_ahead: todo.saturating_add(self.reply.n_wanted().min(reserve)).min(most),
+            started: self.started,
+            last_us: self.last_us,
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Why a request is refused, or ends without a reply.
+
+use dialog::DialogError;
+use engine::EngineError;
+
+/// A refusal. A request that was refused has changed nothing.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The model has no place for another request: those that wait would have to end first.
+    #[error(
+        "queue full: {waiting} of at most {most} requests wait, and {missing_rows} rows are missing to start this one \
+         ({needed_rows} needed, {free_rows} free)"
+    )]
+    QueueFull {
+        /// Requests that wait.
+        waiting: usize,
+        /// As many as may.
+        most: usize,
+        /// Rows that the request would need.
+        needed_rows: usize,
+        /// Rows that are neither used nor promised.
+        free_rows: usize,
+        /// How many more rows it would take to start it.
+        missing_rows: usize,
+    },
+    /// The prompt never fits.
+    #[error("a prompt of {found} tokens does not fit: expected at most {limit}, and one row is for the reply")]
+    PromptTooLong {
+        /// Its tokens.
+        found: usize,
+        /// As many as fit.
+        limit: usize,
+    },
+    /// The model runs one sequence only.
+    #[error("this model cannot serve several requests: expected a model with sequences")]
+    NoSequences,
+    /// No width of a step is known.
+    #[error("no step width to plan with: expected at least one graph with a cache and logits")]
+    NoWidths,
+    /// A setting contradicts another.
+    #[error("`{key}`: expected {expected}, found {found}")]
+    Setting {
+        /// Which one.
+        key: &'static str,
+        /// What it may be.
+        expected: &'static str,
+        /// What it is.
+        found: String,
+    },
+    /// Sampler, grammar, tokenizer.
+    #[error(transparent)]
+    Dialog(#[from] DialogError),
+    /// The model failed at this request's tokens.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// The system gives no thread.
+    #[error("the serving thread cannot be started")]
+    Thread(#[from] std::io::Error),
+    /// Requests are there, which other options would change.
+    #[error("options cannot change while {n_requests} requests are served")]
+    Busy {
+        /// How many.
+        n_requests: usize,
+    },
+    /// The server was shut down before the request was over.
+    #[error("the server was shut down")]
+    ShutDown,
+}

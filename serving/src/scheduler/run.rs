@@ -1,0 +1,143 @@
+//! The rows of a tick as a step of the model, and what becomes of a step that fails.
+
+use dialog::StopReason;
+use engine::EngineError;
+use kvmanager::plan::serve::{Phase, TickRows};
+
+use super::{Scheduler, sequences};
+use crate::step::{self, Failed, StepRows};
+use crate::{Event, RequestId, ServeError};
+
+impl Scheduler {
+    /// Runs the rows; where that fails, each request's alone, so that only those fail that must.
+    pub(super) fn run(&mut self, planned: &[TickRows], now_us: u64) -> Result<Vec<TickRows>, ServeError> {
+        let n_rows: usize = planned.iter().map(|rows| rows.n).sum();
+        while self.together && self.rows().free() < n_rows && self.forget_idle() {}
+        let prefill_only = self.options.prefill_only;
+        let mut ran = Vec::with_capacity(planned.len());
+        let mut rows = Vec::with_capacity(planned.len());
+        for &planned in planned {
+            let Some(at) = self.active.iter().position(|request| request.id.0 == planned.id) else { continue };
+            let request = &self.active[at];
+            let most = if planned.prefill { request.n_todo() } else { request.n_todo() + request.draft.len() };
+            // What was restored or shared meanwhile need not be processed.
+            let n = planned.n.min(most);
+            if n == 0 || !request.runs() {
+                continue;
+            }
+            ran.push(TickRows { n, ..planned });
+            rows.push(StepRows::of(request, at, n, prefill_only));
+        }
+        if rows.is_empty() {
+            return Ok(ran);
+        }
+        self.had_prefill = ran.iter().any(|rows| rows.prefill);
+        self.n_steps += 1;
+        // Steps of prompts do not count: where rows are computed again, each turn comes to a token.
+        self.turn += usize::from(!self.had_prefill);
+        let mut failed: Vec<(RequestId, ServeError)> = Vec::new();
+        let model = sequences(&mut *self.model)?;
+        match step::run(model, &mut self.active, &mut rows) {
+            Ok(()) => self.apply(rows, now_us, &mut failed),
+            Err(error @ EngineError::Stopped { .. }) => {
+                self.follow_model();
+                return Err(error.into());
+            }
+            Err(error) => {
+                let places: Vec<usize> = rows.iter().map(|row| row.at).collect();
+                self.follow_model();
+                if let [only] = places.as_slice() {
+                    failed.push((self.active[*only].id, error.into()));
+                } else {
+                    tracing::warn!(%error, n_requests = places.len(), "a step failed: its requests run one by one");
+                    self.run_one_by_one(&ran, now_us, &mut failed)?;
+                }
+            }
+        }
+        for (id, error) in failed {
+            if let Some(at) = self.active.iter().position(|request| request.id == id) {
+                self.fail(at, error);
+            }
+        }
+        self.hand_out();
+        Ok(ran)
+    }
+
+    fn run_one_by_one(
+        &mut self,
+        ran: &[TickRows],
+        now_us: u64,
+        failed: &mut Vec<(RequestId, ServeError)>,
+    ) -> Result<(), ServeError> {
+        for rows in ran {
+            let Some(at) = self.active.iter().position(|request| request.id.0 == rows.id) else { continue };
+            self.active[at].draft.clear();
+            let n = rows.n.min(self.active[at].n_todo());
+            if n == 0 || self.active[at].reply.stop().is_some() {
+                continue;
+            }
+            let mut alone = [StepRows::of(&self.active[at], at, n, self.options.prefill_only)];
+            let model = sequences(&mut *self.model)?;
+            match step::run(model, &mut self.active, &mut alone) {
+                Ok(()) => self.apply(alone.into(), now_us, failed),
+                Err(error) => {
+                    self.follow_model();
+                    failed.push((self.active[at].id, error.into()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, rows: Vec<StepRows>, now_us: u64, failed: &mut Vec<(RequestId, ServeError)>) {
+        for row in rows {
+            let request = &mut self.active[row.at];
+            let Some(model) = self.model.sequences() else { return };
+            let had = request.reply.history().len();
+            let was_prompt = request.n_done < request.reply.n_prompt();
+            match row.apply(request, model) {
+                Ok(()) => {
+                    request.settle();
+                    if request.reply.history().len() > had || request.phase == Phase::Decode {
+                        request.last_us = now_us;
+                    }
+                    let prompt_done = was_prompt && request.n_done >= request.reply.n_prompt();
+                    if prompt_done && let (Some(stored), Some(seq)) = (&mut self.stored, request.seq) {
+                        stored.keep(model, seq, request.reply.n_prompt());
+                    }
+                }
+                Err(Failed::Dialog(error)) => failed.push((request.id, error.into())),
+                Err(Failed::Engine(error)) => failed.push((request.id, error.into())),
+                Err(Failed::NoSequence) => {}
+            }
+        }
+    }
+
+    /// After a failure: requests stand where the model's sequences do. What is gone is processed again.
+    fn follow_model(&mut self) {
+        let Some(model) = self.model.sequences() else { return };
+        for request in &mut self.active {
+            let Some(seq) = request.seq else { continue };
+            request.n_done =
+                model.transcript_of(seq).map_or(0, |transcript| transcript.len()).min(request.reply.history().len());
+            request.draft.clear();
+            request.settle();
+        }
+        self.idle.retain(|seq| model.transcript_of(*seq).is_some_and(|transcript| !transcript.is_empty()));
+    }
+
+    /// Gives out pieces, and ends what is over.
+    fn hand_out(&mut self) {
+        for at in (0..self.active.len()).rev() {
+            let request = &mut self.active[at];
+            let prefilled = self.options.prefill_only && request.runs() && request.n_todo() == 0;
+            let stop = request.reply.stop().cloned().or(prefilled.then_some(StopReason::Prefilled));
+            if let Some(stop) = stop {
+                self.end(at, stop);
+            } else if let Some((tokens, text)) = request.reply.piece() {
+                let id = request.id;
+                self.events.push(Event::Piece { id, tokens, text });
+            }
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! A scheduler on a thread of its own.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
+use dialog::RequestBase;
+
+use crate::scheduler::Counts;
+use crate::{Event, Finished, Request, RequestId, Scheduler, ServeError};
+
+enum Command {
+    Submit {
+        request: Box<Request>,
+        events: Sender<Event>,
+        answer: Sender<Result<(RequestId, Arc<AtomicBool>), ServeError>>,
+    },
+    Counts(Sender<Counts>),
+    ShutDown,
+}
+
+/// Requests from any thread; one thread runs the model. Dropping it ends all requests.
+#[derive(Debug)]
+pub struct Server {
+    commands: Sender<Command>,
+    base: RequestBase,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// A request that was taken. Dropping it cancels the request.
+#[derive(Debug)]
+pub struct RequestHandle {
+    id: RequestId,
+    events: Receiver<Event>,
+    cancel: Arc<AtomicBool>,
+}
+
+impl RequestHandle {
+    /// Its number.
+    pub fn id(&self) -> RequestId {
+        self.id
+    }
+
+    /// What happens to it; ends after the last event.
+    pub fn events(&self) -> impl Iterator<Item = Event> + '_ {
+        self.events.iter()
+    }
+
+    /// Ends the request before the next step.
+    pub fn cancel(&self) {
+        self.cancel.store(true, Ordering::Relaxed);
+    }
+
+    /// Waits for the reply.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn wait(self) -> Result<Finished, ServeError> {
+        for event in self.events.iter() {
+            match event {
+                Event::Done(finished) => return Ok(*finished),
+                Event::Failed { error, .. } => return Err(error),
+                _ => {}
+            }
+        }
+        Err(ServeError::ShutDown)
+    }
+}
+
+impl Drop for RequestHandle {
+    fn drop(&mut self) {
+        self.cancel();
+    }
+}
+
+impl Server {
+    /// Runs a scheduler on a thread.
+    ///
+    /// # Errors
+    /// The thread cannot be made.
+    pub fn start(scheduler: Scheduler) -> std::io::Result<Self> {
+        let (commands, inbox) = unbounded();
+        let base = scheduler.base().clone();
+        let thread =
+            std::thread::Builder::new().name("serving".into()).spawn(move || Loop::new(scheduler).run(&inbox))?;
+        Ok(Self { commands, base, thread: Some(thread) })
+    }
+
+    /// What requests are made of: encodes prompts.
+    pub fn base(&self) -> &RequestBase {
+        &self.base
+    }
+
+    /// Hands in a request.
+    ///
+    /// # Errors
+    /// Those of [`Scheduler::submit`]; [`ServeError::ShutDown`].
+    pub fn submit(&self, request: Request) -> Result<RequestHandle, ServeError> {
+        let (events, received) = unbounded();
+        let (answer, answered) = bounded(1);
+        let command = Command::Submit { request: Box::new(request), events, answer };
+        self.commands.send(command).map_err(|_| ServeError::ShutDown)?;
+        let (id, cancel) = answered.recv().map_err(|_| ServeError::ShutDown)??;
+        Ok(RequestHandle { id, events: received, cancel })
+    }
+
+    /// What there is now.
+    ///
+    /// # Errors
+    /// [`ServeError::ShutDown`].
+    pub fn counts(&self) -> Result<Counts, ServeError> {
+        let (answer, answered) = bounded(1);
+        self.commands.send(Command::Counts(answer)).map_err(|_| ServeError::ShutDown)?;
+        answered.recv().map_err(|_| ServeError::ShutDown)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // A thread that is gone needs no telling.
+        let _ = self.commands.send(Command::ShutDown);
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the serving thread has panicked");
+        }
+    }
+}
+
+struct Loop {
+    scheduler: Scheduler,
+    began: Instant,
+    clients: HashMap<RequestId, (Sender<Event>, Arc<AtomicBool>)>,
+}
+
+impl Loop {
+    fn new(scheduler: Scheduler) -> Self {
+        Self { scheduler, began: Instant::now(), clients: HashMap::new() }
+    }
+
+    fn now_us(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    fn run(mut self, inbox: &Receiver<Command>) {
+        let mut wait = None;
+        loop {
+            // With work at hand nothing is waited for; without, until someone calls or the time to wait for others is over.
+            let command = match (self.scheduler.is_idle(), wait.take()) {
+                (true, _) => inbox.recv().ok().map(Some),
+                (false, Some(time)) => match inbox.recv_timeout(time) {
+                    Ok(command) => Some(Some(command)),
+                    Err(RecvTimeoutError::Timeout) => Some(None),
+                    Err(RecvTimeoutError::Disconnected) => None,
+                },
+                (false, None) => Some(None),
+            };
+            let Some(command) = command else { break };
+            for command in command.into_iter().chain(inbox.try_iter()) {
+                if self.obey(command) {
+                    self.shut_down();
+                    return;
+                }
+            }
+            if self.scheduler.is_idle() {
+                continue;
+            }
+            let now = self.now_us();
+            match self.scheduler.tick(now) {
+                Ok(report) => {
+                    wait = report.wait_until_us.map(|until| Duration::from_micros(until.saturating_sub(now)));
+                }
+                Err(error) => tracing::error!(%error, "a step failed"),
+            }
+            self.hand_out();
+        }
+        self.shut_down();
+    }
+
+    /// Whether it was the last command.
+    fn obey(&mut self, command: Command) -> bool {
+        match command {
+            Command::Submit { request, events, answer } => {
+                let now = self.now_us();
+                let taken = self.scheduler.submit(*request, now).map(|id| {
+                    let cancel = self.scheduler.cancel_flag(id).unwrap_or_default();
+                    self.clients.insert(id, (events, cancel.clone()));
+                    (id, cancel)
+                });
+                // A caller that is gone has dropped its receiver: the first event finds out.
+                let _ = answer.send(taken);
+            }
+            Command::Counts(answer) => {
+                let _ = answer.send(self.scheduler.counts());
+            }
+            Command::ShutDown => return true,
+        }
+        false
+    }
+
+    fn hand_out(&mut self) {
+        for event in self.scheduler.take_events() {
+            let (id, is_last) = (event.id(), event.is_last());
+            if let Some((events, cancel)) = self.clients.get(&id)
+                && events.send(event).is_err()
+            {
+                cancel.store(true, Ordering::Relaxed);
+            }
+            if is_last {
+                self.clients.remove(&id);
+            }
+        }
+    }
+
+    fn shut_down(mut self) {
+        self.hand_out();
+        for (id, (events, _)) in self.clients.drain() {
+            let _ = events.send(Event::Failed { id, error: ServeError::ShutDown });
+        }
+    }
+}

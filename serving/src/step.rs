@@ -1,0 +1,104 @@
+//! One step of the model for the rows of a tick, and what becomes of its logits.
+
+use dialog::DialogError;
+use engine::{EngineError, LogitsRequest, SeqRows, SequenceModel};
+use genie_types::TokenId;
+
+use crate::active::Active;
+
+/// Rows of one request in a step.
+#[derive(Debug)]
+pub(crate) struct StepRows {
+    /// Its place in the list of requests.
+    pub(crate) at: usize,
+    tokens: Vec<TokenId>,
+    n_draft: usize,
+    wanted: LogitsRequest,
+    n_drawn: usize,
+    error: Option<DialogError>,
+}
+
+impl StepRows {
+    /// The next `n` tokens of the history, then the draft as far as `n` reaches. Prompts whose reply is not wanted ask for no logits.
+    pub(crate) fn of(request: &Active, at: usize, n: usize, prefill_only: bool) -> Self {
+        let history = request.reply.history();
+        let todo = &history[request.n_done..];
+        let n_own = n.min(todo.len());
+        let n_draft = (n - n_own).min(request.draft.len());
+        let tokens = todo[..n_own].iter().chain(&request.draft[..n_draft]).copied().collect();
+        let wanted = match (n_own == todo.len() && !prefill_only, n_draft) {
+            (false, _) => LogitsRequest::Nothing,
+            (true, 0) => LogitsRequest::Last,
+            (true, _) => LogitsRequest::Each,
+        };
+        Self { at, tokens, n_draft, wanted, n_drawn: 0, error: None }
+    }
+
+    fn take(&mut self, request: &mut Active, place: usize, logits: &[f32]) {
+        let first = self.tokens.len() - 1 - self.n_draft;
+        // Only the row behind the last token that holds is looked at.
+        if place != first + self.n_drawn || request.reply.stop().is_some() || self.error.is_some() {
+            return;
+        }
+        if self.n_drawn > 0 && request.reply.history().last() != Some(&self.tokens[place]) {
+            return;
+        }
+        match request.reply.take(logits) {
+            Ok(_) => self.n_drawn += 1,
+            Err(error) => self.error = Some(error),
+        }
+    }
+
+    /// Brings the request to what the model has processed, and the model to what holds of a draft.
+    pub(crate) fn apply(self, request: &mut Active, model: &mut dyn SequenceModel) -> Result<(), Failed> {
+        let n_own = self.tokens.len() - self.n_draft;
+        // As many tokens of the draft as were drawn, the last one drawn left out: it may differ.
+        let drawn = &request.reply.history()[(request.n_done + n_own).min(request.reply.history().len())..];
+        let draft = &self.tokens[n_own..];
+        let n_held = drawn.iter().zip(draft).take_while(|(a, b)| a == b).count().min(self.n_drawn);
+        let seq = request.seq.ok_or(Failed::NoSequence)?;
+        // A token that ended the reply need not be kept; all others but the last drawn are.
+        let n_held = n_held.min(drawn.len().saturating_sub(1));
+        request.n_done += n_own + n_held;
+        if self.n_draft > 0 {
+            request.reply.drafted(self.n_draft, n_held);
+            request.draft.clear();
+            if n_held < self.n_draft {
+                model.remove(seq, request.n_done..usize::MAX)?;
+            }
+        }
+        self.error.map_or(Ok(()), |error| Err(Failed::Dialog(error)))
+    }
+}
+
+/// Why one request of a step fails.
+#[derive(Debug)]
+pub(crate) enum Failed {
+    Dialog(DialogError),
+    Engine(EngineError),
+    NoSequence,
+}
+
+impl From<EngineError> for Failed {
+    fn from(error: EngineError) -> Self {
+        Self::Engine(error)
+    }
+}
+
+/// Has the model process the rows; each request takes its logits.
+pub(crate) fn run(
+    model: &mut dyn SequenceModel,
+    active: &mut [Active],
+    rows: &mut [StepRows],
+) -> Result<(), EngineError> {
+    let tokens: Vec<Vec<TokenId>> = rows.iter().map(|row| row.tokens.clone()).collect();
+    let inputs: Vec<SeqRows<'_>> = rows
+        .iter()
+        .zip(&tokens)
+        .filter_map(|(row, tokens)| Some(SeqRows { seq: active[row.at].seq?, tokens, wanted: row.wanted }))
+        .collect();
+    model.process_mixed(&inputs, &mut |input, place, logits| {
+        let row = &mut rows[input];
+        row.take(&mut active[row.at], place, logits);
+    })
+}

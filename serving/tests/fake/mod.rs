@@ -1,0 +1,272 @@
+//! A model whose logits say everything about the tokens before: a row that is missing, doubled or another request's changes the
+//! reply. It counts rows, refuses more than there are, and fails at poisoned tokens.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use dialog::config::ContextSettings;
+use dialog::{RequestBase, RequestSettings, SamplerSettings, Tokenizer};
+use engine::{
+    EngineError, LogitsRequest, Overflow, RowBudget, SeqId, SeqRows, SeqTokens, SequenceModel, Snapshot, StepLog,
+    TokenModel, Transcript, TreeRow,
+};
+use genie_types::TokenId;
+use session_store::{SavedSequence, SavedToken};
+
+pub const VOCAB: usize = 24;
+/// A step with this token fails.
+pub const POISON: TokenId = TokenId(22);
+/// Ends a reply.
+pub const EOS: TokenId = TokenId(23);
+
+pub struct Fake {
+    seqs: Vec<Transcript>,
+    /// The rows of each sequence; several may have one.
+    rows: BTreeMap<u8, Vec<u64>>,
+    next_row: u64,
+    capacity: usize,
+    context: usize,
+    together: bool,
+    /// Every `n` steps one fails although nothing is wrong with it, and all sequences are lost.
+    lose_every: Option<usize>,
+    n_steps: usize,
+    logits: Vec<f32>,
+    steps: StepLog,
+}
+
+impl Fake {
+    pub fn new(capacity: usize, context: usize) -> Self {
+        Self {
+            seqs: vec![Transcript::default(); SeqId::COUNT],
+            rows: BTreeMap::new(),
+            next_row: 0,
+            capacity,
+            context,
+            together: true,
+            lose_every: None,
+            n_steps: 0,
+            logits: vec![0.0; VOCAB],
+            steps: StepLog::new(vec![], 0),
+        }
+    }
+
+    pub fn one_at_a_time(mut self) -> Self {
+        self.together = false;
+        self
+    }
+
+    pub fn losing_all_every(mut self, n: usize) -> Self {
+        self.lose_every = Some(n);
+        self
+    }
+
+    fn distinct(&self) -> usize {
+        self.rows.values().flatten().collect::<BTreeSet<_>>().len()
+    }
+
+    fn drop_rows(&mut self, seq: SeqId, from: usize) {
+        self.seqs[usize::from(seq.0)].truncate(from);
+        if let Some(rows) = self.rows.get_mut(&seq.0) {
+            rows.truncate(from);
+        }
+    }
+
+    fn append(&mut self, seq: SeqId, token: TokenId) {
+        let transcript = &mut self.seqs[usize::from(seq.0)];
+        let pos = transcript.len();
+        transcript.push(token, pos);
+        self.next_row += 1;
+        self.rows.entry(seq.0).or_default().push(self.next_row);
+    }
+
+    fn compute(&mut self, seq: SeqId) {
+        let seed = self.seqs[usize::from(seq.0)].tokens().iter().fold(7_u64, |h, t| mix(h ^ (u64::from(t.0) + 1)));
+        for (v, logit) in self.logits.iter_mut().enumerate() {
+            *logit = (mix(seed ^ ((v as u64) << 32)) % 1_000) as f32 / 250.0;
+        }
+        self.logits[POISON.0 as usize] = -50.0;
+        self.logits[EOS.0 as usize] -= 1.5;
+    }
+}
+
+fn mix(x: u64) -> u64 {
+    let x = (x ^ (x >> 31)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (x ^ (x >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9) ^ (x >> 17)
+}
+
+impl TokenModel for Fake {
+    fn vocab_size(&self) -> usize {
+        VOCAB
+    }
+    fn context_size(&self) -> usize {
+        self.context
+    }
+    fn n_past(&self) -> usize {
+        self.seqs[0].len()
+    }
+    fn transcript(&self) -> &Transcript {
+        &self.seqs[0]
+    }
+    fn mark_generated(&mut self, index: usize) {
+        self.seqs[0].mark_generated(index);
+    }
+    fn sequences(&mut self) -> Option<&mut dyn SequenceModel> {
+        Some(self)
+    }
+    fn process(&mut self, tokens: &[TokenId]) -> Result<&[f32], EngineError> {
+        let rows = SeqRows { seq: SeqId(0), tokens, wanted: LogitsRequest::Last };
+        self.process_mixed(&[rows], &mut |_, _, _| ())?;
+        self.compute(SeqId(0));
+        Ok(&self.logits)
+    }
+    fn prefill(&mut self, tokens: &[TokenId]) -> Result<(), EngineError> {
+        self.process(tokens).map(drop)
+    }
+    fn rewind(&mut self, n_past: usize) -> Result<(), EngineError> {
+        self.drop_rows(SeqId(0), n_past);
+        Ok(())
+    }
+    fn reset(&mut self) -> Result<(), EngineError> {
+        self.seqs.iter_mut().for_each(|seq| seq.truncate(0));
+        self.rows.clear();
+        Ok(())
+    }
+    fn snapshot(&mut self) -> Result<Snapshot, EngineError> {
+        self.snapshot_of(SeqId(0))
+    }
+    fn restore_snapshot(&mut self, snapshot: &Snapshot) -> Result<(), EngineError> {
+        self.reset()?;
+        self.restore_sequence(SeqId(0), snapshot)
+    }
+    fn steps(&self) -> &StepLog {
+        &self.steps
+    }
+}
+
+impl SequenceModel for Fake {
+    fn transcript_of(&self, seq: SeqId) -> Option<&Transcript> {
+        self.seqs.get(usize::from(seq.0))
+    }
+    fn process_batch(
+        &mut self,
+        inputs: &[SeqTokens<'_>],
+        each: &mut dyn FnMut(usize, &[f32]),
+    ) -> Result<(), EngineError> {
+        let last = |input: &SeqTokens<'_>| (input.seq, input.tokens.to_vec());
+        let owned: Vec<_> = inputs.iter().map(last).collect();
+        let rows: Vec<_> =
+            owned.iter().map(|(seq, tokens)| SeqRows { seq: *seq, tokens, wanted: LogitsRequest::Last }).collect();
+        self.process_mixed(&rows, &mut |input, _, logits| each(input, logits))
+    }
+    fn process_mixed(
+        &mut self,
+        inputs: &[SeqRows<'_>],
+        each: &mut dyn FnMut(usize, usize, &[f32]),
+    ) -> Result<(), EngineError> {
+        assert!(self.together || inputs.iter().all(|input| input.seq == SeqId(0)), "one sequence at a time");
+        self.n_steps += 1;
+        if self.lose_every.is_some_and(|n| self.n_steps % n == 0) {
+            self.reset()?;
+            return Err(EngineError::Unsupported { what: "this step".into(), hint: "" });
+        }
+        let n: usize = inputs.iter().map(|input| input.tokens.len()).sum();
+        if inputs.iter().any(|input| input.tokens.contains(&POISON)) {
+            return Err(EngineError::Unsupported { what: "poison".into(), hint: "" });
+        }
+        let (used, most) = (self.distinct(), if self.together { self.capacity } else { self.context });
+        if used + n > most {
+            return Err(Overflow::ContextExceeded { n_past: used, n_new: n, limit: most }.into());
+        }
+        for (i, input) in inputs.iter().enumerate() {
+            assert!(self.seqs[usize::from(input.seq.0)].len() + input.tokens.len() <= self.context);
+            for (place, token) in input.tokens.iter().enumerate() {
+                self.append(input.seq, *token);
+                let wanted = match input.wanted {
+                    LogitsRequest::Nothing => false,
+                    LogitsRequest::Last => place + 1 == input.tokens.len(),
+                    LogitsRequest::Each => true,
+                };
+                if wanted {
+                    self.compute(input.seq);
+                    let logits = std::mem::take(&mut self.logits);
+                    each(i, place, &logits);
+                    self.logits = logits;
+                }
+            }
+        }
+        Ok(())
+    }
+    fn runs_together(&self) -> bool {
+        self.together
+    }
+    fn rows(&self) -> RowBudget {
+        RowBudget { total: self.capacity, used: self.distinct() }
+    }
+    fn own_rows(&self, seq: SeqId) -> usize {
+        let others: BTreeSet<_> =
+            self.rows.iter().filter(|(own, _)| **own != seq.0).flat_map(|(_, rows)| rows).collect();
+        self.rows.get(&seq.0).map_or(0, |rows| rows.iter().filter(|row| !others.contains(row)).count())
+    }
+    fn widths(&self) -> Vec<usize> {
+        vec![1, 4, 16]
+    }
+    fn snapshot_of(&mut self, seq: SeqId) -> Result<Snapshot, EngineError> {
+        let token = |(token, position)| SavedToken { token, position, generated: false };
+        let tokens = self.seqs[usize::from(seq.0)].entries().map(token).collect();
+        Ok(Snapshot { sequences: vec![SavedSequence { seq: SeqId(0), tokens }], ..Snapshot::default() })
+    }
+    fn restore_sequence(&mut self, seq: SeqId, snapshot: &Snapshot) -> Result<(), EngineError> {
+        assert!(self.seqs[usize::from(seq.0)].is_empty(), "sequence {} is in use", seq.0);
+        let tokens: Vec<_> = snapshot.sequence(SeqId(0)).iter().map(|saved| saved.token).collect();
+        let (used, n_new, limit) = (self.distinct(), tokens.len(), self.capacity);
+        if used + n_new > limit {
+            return Err(Overflow::ContextExceeded { n_past: used, n_new, limit }.into());
+        }
+        tokens.into_iter().for_each(|token| self.append(seq, token));
+        Ok(())
+    }
+    fn verify_draft(
+        &mut self,
+        _: SeqTokens<'_>,
+        _: &mut dyn FnMut(&[&[f32]]) -> Vec<bool>,
+    ) -> Result<usize, EngineError> {
+        Err(EngineError::Unsupported { what: "drafts of one sequence".into(), hint: "" })
+    }
+    fn process_tree(&mut self, _: SeqId, _: &[TreeRow], _: engine::ChoosePath<'_>) -> Result<usize, EngineError> {
+        Err(EngineError::Unsupported { what: "trees".into(), hint: "" })
+    }
+    fn share(&mut self, src: SeqId, dst: SeqId, range: Range<usize>) -> Result<(), EngineError> {
+        assert!(self.seqs[usize::from(dst.0)].is_empty(), "sequence {} is in use", dst.0);
+        let tokens: Vec<_> = self.seqs[usize::from(src.0)].tokens()[range.clone()].to_vec();
+        let rows = self.rows[&src.0][range].to_vec();
+        self.seqs[usize::from(dst.0)].extend(&tokens, 0);
+        self.rows.insert(dst.0, rows);
+        Ok(())
+    }
+    fn remove(&mut self, seq: SeqId, range: Range<usize>) -> Result<usize, EngineError> {
+        let before = self.distinct();
+        self.drop_rows(seq, range.start);
+        Ok(before - self.distinct())
+    }
+    fn keep(&mut self, seq: SeqId) -> Result<(), EngineError> {
+        (0..SeqId::COUNT as u8).filter(|other| *other != seq.0).for_each(|other| self.drop_rows(SeqId(other), 0));
+        Ok(())
+    }
+}
+
+/// Words `a` to `x`, one word, one token.
+pub fn base(context: usize) -> RequestBase {
+    let vocab: Vec<String> = (0..VOCAB).map(|i| format!("\"{}\": {i}", char::from(b'a' + i as u8))).collect();
+    let json = format!(
+        "{{\"version\": \"1.0\", \"added_tokens\": [], \"normalizer\": null, \"pre_tokenizer\": {{\"type\": \"Whitespace\"}}, \
+         \"post_processor\": null, \"decoder\": null, \"truncation\": null, \"padding\": null, \"model\": {{\"type\": \
+         \"WordLevel\", \"vocab\": {{{}}}, \"unk_token\": \"a\"}}}}",
+        vocab.join(", ")
+    );
+    let tokenizer = Tokenizer::from_bytes(json.as_bytes()).expect("it is a tokenizer");
+    RequestBase::new(context_settings(context), tokenizer, RequestSettings::new(SamplerSettings::argmax()))
+}
+
+pub fn context_settings(size: usize) -> ContextSettings {
+    ContextSettings { bos: None, eos: vec![EOS], eot: None, pad: None, size, n_vocab: VOCAB, n_embd: None }
+}

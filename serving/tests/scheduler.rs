@@ -1,0 +1,342 @@
+//! Many requests over a model that counts: the same replies alone and in company, nothing lost, everything given back.
+
+mod fake;
+
+use std::time::Duration;
+
+use dialog::kinds::LookupSettings;
+use dialog::sampler::TokenPenalty;
+use dialog::{Grammar, GrammarKind, RequestSettings, SamplerSettings, StopReason};
+use fake::{Fake, POISON, base};
+use genie_types::TokenId;
+use proptest::prelude::*;
+use serving::{Event, Finished, Parking, Policy, Request, RequestId, Scheduler, ServeError, ServeOptions, Server};
+
+const CONTEXT: usize = 96;
+
+fn sampled(seed: u32) -> RequestSettings {
+    let sampler = SamplerSettings::default().with_seed(Some(seed)).with_top_k(8).with_temp(0.9).expect("it is good");
+    let penalty = TokenPenalty { last_n: 6, repetition: 1.3, ..TokenPenalty::default() };
+    RequestSettings::new(sampler.with_penalty(penalty).expect("it is good"))
+}
+
+#[derive(Clone, Debug)]
+struct Case {
+    at: u64,
+    prompt: Vec<u32>,
+    seed: u32,
+    max_tokens: usize,
+    lookup: bool,
+    stop: bool,
+    grammar: bool,
+    priority: i32,
+}
+
+impl Case {
+    fn request(&self) -> Request {
+        let mut settings = sampled(self.seed);
+        settings.max_tokens = Some(self.max_tokens);
+        settings.lookup = self.lookup.then(|| LookupSettings { shortest: 1, ..LookupSettings::default() });
+        settings.stop_sequences = if self.stop { vec!["cd".into(), "b".into()] } else { vec![] };
+        if self.grammar {
+            settings.grammar = Some(Grammar::new(GrammarKind::Regex, "[a-m]{3,9}").expect("it is a grammar"));
+        }
+        Request { prompt: self.prompt.iter().map(|t| TokenId(*t)).collect(), settings, priority: self.priority }
+    }
+}
+
+fn case() -> impl Strategy<Value = Case> {
+    // Few beginnings, so that prompts share them; few tokens, so that drafts are found.
+    let prompt = (0_u32..3, 0_usize..20, prop::collection::vec(0_u32..6, 1..12))
+        .prop_map(|(beginning, n, rest)| (0..n as u32).map(|i| (beginning + i) % 5).chain(rest).collect::<Vec<_>>());
+    (0_u64..40, prompt, any::<u32>(), 0_usize..30, any::<bool>(), any::<bool>(), Just(false), -1_i32..2).prop_map(
+        |(at, prompt, seed, max_tokens, lookup, stop, grammar, priority)| Case {
+            at,
+            prompt,
+            seed,
+            max_tokens,
+            lookup,
+            stop,
+            grammar,
+            priority,
+        },
+    )
+}
+
+/// Runs until nothing is left; a step takes a unit of time. Returns what became of each request, in their order.
+fn serve(scheduler: &mut Scheduler, cases: &[Case]) -> Vec<Finished> {
+    let mut ids: Vec<Option<RequestId>> = vec![None; cases.len()];
+    let mut done: Vec<Option<Finished>> = vec![None; cases.len()];
+    let mut streamed = vec![String::new(); cases.len()];
+    for now in 0_u64.. {
+        assert!(now < 100_000, "it does not end: {scheduler:?}");
+        for (case, id) in cases.iter().zip(&mut ids).filter(|(case, id)| id.is_none() && case.at <= now) {
+            *id = Some(scheduler.submit(case.request(), now).expect("there is room to wait"));
+        }
+        scheduler.tick(now).expect("it runs");
+        for event in scheduler.take_events() {
+            let place = ids.iter().position(|id| *id == Some(event.id())).expect("it is known");
+            assert!(done[place].is_none(), "nothing comes after the end");
+            match event {
+                Event::Piece { text, .. } => streamed[place] += &text,
+                Event::Done(finished) => done[place] = Some(*finished),
+                Event::Failed { error, .. } => panic!("{error}"),
+                _ => {}
+            }
+        }
+        if done.iter().all(Option::is_some) {
+            break;
+        }
+    }
+    let done: Vec<Finished> = done.into_iter().flatten().collect();
+    for (finished, streamed) in done.iter().zip(streamed) {
+        assert_eq!(finished.reply.text, streamed, "pieces make the reply");
+    }
+    done
+}
+
+fn alone(case: &Case) -> Finished {
+    let options = ServeOptions { share_prefixes: false, policy: Policy::OneAtATime, ..ServeOptions::default() };
+    let mut scheduler =
+        Scheduler::new(Box::new(Fake::new(CONTEXT, CONTEXT)), base(CONTEXT), options).expect("it opens");
+    let mut without = case.clone();
+    (without.at, without.lookup) = (0, false);
+    serve(&mut scheduler, &[without]).remove(0)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    /// Sampled with seeds of their own, with penalties, stop texts and drafts; rows so few that requests are parked.
+    #[test]
+    fn replies_are_the_same_alone_and_in_company(
+        cases in prop::collection::vec(case(), 1..10),
+        policy in prop::sample::select(Policy::ALL.to_vec()),
+        (rows, slots, reserve, share) in (CONTEXT..240, 1_usize..7, 0_usize..30, any::<bool>()),
+        recompute in any::<bool>(),
+        together in prop::bool::weighted(0.8),
+        turn in prop::option::of(1_usize..9),
+    ) {
+        let options = ServeOptions {
+            policy,
+            max_slots: slots,
+            reserve,
+            share_prefixes: share,
+            turn,
+            parking: if recompute { Parking::Recompute } else { Parking::Snapshot },
+            ..ServeOptions::default()
+        };
+        let mut fake = Fake::new(rows, CONTEXT);
+        if !together {
+            fake = fake.one_at_a_time();
+        }
+        let mut scheduler = Scheduler::new(Box::new(fake), base(CONTEXT), options).expect("it opens");
+        let found = serve(&mut scheduler, &cases);
+        for (case, finished) in cases.iter().zip(&found) {
+            let want = alone(case);
+            prop_assert_eq!(&finished.reply.tokens, &want.reply.tokens, "{:?}", case);
+            prop_assert_eq!((&finished.reply.text, &finished.reply.stop), (&want.reply.text, &want.reply.stop), "{:?}", case);
+        }
+        let counts = scheduler.counts();
+        prop_assert_eq!((counts.running, counts.waiting), (0, 0));
+        prop_assert!(share || counts.rows.used == 0, "{:?}", counts);
+        prop_assert!(found.iter().map(|finished| finished.n_parked).sum::<usize>() == counts.n_parked);
+    }
+}
+
+#[test]
+fn requests_are_parked_and_nothing_is_lost() {
+    // Four replies of 40 tokens and 100 rows.
+    let cases: Vec<Case> = (0..4)
+        .map(|i| Case {
+            at: 0,
+            prompt: vec![i, 1, 2],
+            seed: i,
+            max_tokens: 40,
+            lookup: false,
+            stop: false,
+            grammar: false,
+            priority: 0,
+        })
+        .collect();
+    for parking in [Parking::Snapshot, Parking::Recompute] {
+        let options = ServeOptions { reserve: 4, parking, ..ServeOptions::default() };
+        let base = base(CONTEXT).without_end_tokens();
+        let mut scheduler = Scheduler::new(Box::new(Fake::new(100, CONTEXT)), base.clone(), options).expect("it opens");
+        let found = serve(&mut scheduler, &cases);
+        assert!(scheduler.counts().n_parked > 0, "the rows do not suffice for all");
+        for (case, finished) in cases.iter().zip(&found) {
+            let options = ServeOptions::default();
+            let mut own = Scheduler::new(Box::new(Fake::new(100, CONTEXT)), base.clone(), options).expect("it opens");
+            assert_eq!(finished.reply.tokens, serve(&mut own, std::slice::from_ref(case))[0].reply.tokens);
+            assert_eq!(finished.reply.tokens.len(), 40);
+        }
+    }
+}
+
+#[test]
+fn a_prompt_that_begins_alike_shares_rows() {
+    let prompt: Vec<u32> = (0..20).map(|i| i % 7).collect();
+    let case = |seed, at| Case {
+        at,
+        prompt: prompt.iter().copied().chain([seed]).collect(),
+        seed,
+        max_tokens: 6,
+        lookup: false,
+        stop: false,
+        grammar: false,
+        priority: 0,
+    };
+    let mut scheduler =
+        Scheduler::new(Box::new(Fake::new(200, CONTEXT)), base(CONTEXT), ServeOptions::default()).expect("it opens");
+    // The second comes while the first runs, the third when both are over.
+    let found = serve(&mut scheduler, &[case(1, 0), case(2, 4), case(3, 60)]);
+    let shared: Vec<_> = found.iter().map(|finished| finished.n_shared).collect();
+    assert_eq!((shared[0], shared[2]), (0, 20));
+    assert!(shared[1] >= 4, "what the first had by then: {shared:?}");
+    assert_eq!(found[2].reply.kpis.n_restored, 20);
+}
+
+#[test]
+fn a_full_queue_says_what_is_missing() {
+    let options = ServeOptions { max_waiting: 1, max_slots: 1, reserve: 10, ..ServeOptions::default() };
+    let mut scheduler = Scheduler::new(Box::new(Fake::new(40, CONTEXT)), base(CONTEXT), options).expect("it opens");
+    let request = |n: usize| {
+        let mut settings = sampled(1);
+        settings.max_tokens = Some(20);
+        Request { prompt: vec![TokenId(1); n], settings, priority: 0 }
+    };
+    scheduler.submit(request(15), 0).expect("it is the first");
+    let error = scheduler.submit(request(10), 0).expect_err("one waits").to_string();
+    let want =
+        "queue full: 1 of at most 1 requests wait, and 5 rows are missing to start this one (20 needed, 15 free)";
+    assert_eq!(error, want);
+    let error = scheduler.submit(request(41), 0).expect_err("it never fits").to_string();
+    assert_eq!(error, "a prompt of 41 tokens does not fit: expected at most 40, and one row is for the reply");
+    scheduler.tick(0).expect("the first starts");
+    scheduler.submit(request(10), 1).expect("there is room to wait again");
+}
+
+#[test]
+fn prompts_only_end_with_their_prompt() {
+    let options = ServeOptions { prefill_only: true, ..ServeOptions::default() };
+    let mut scheduler = Scheduler::new(Box::new(Fake::new(200, CONTEXT)), base(CONTEXT), options).expect("it opens");
+    let case = Case {
+        at: 0,
+        prompt: (0..30).map(|i| i % 9).collect(),
+        seed: 1,
+        max_tokens: 5,
+        lookup: false,
+        stop: false,
+        grammar: false,
+        priority: 0,
+    };
+    let found = serve(&mut scheduler, &[case.clone(), Case { at: 10, ..case }]);
+    assert!(found.iter().all(|f| f.reply.stop == StopReason::Prefilled && f.reply.tokens.is_empty()));
+    assert_eq!(found[1].n_shared, 29, "the rows stay");
+}
+
+/// A thousand requests, of which many are cancelled or poisoned: slots, rows and lists return to where they were.
+#[test]
+fn a_thousand_requests_leave_nothing_behind() {
+    let options = ServeOptions { share_prefixes: false, max_slots: 6, reserve: 8, ..ServeOptions::default() };
+    let fake = Fake::new(160, CONTEXT).losing_all_every(97);
+    let mut scheduler = Scheduler::new(Box::new(fake), base(CONTEXT), options).expect("it opens");
+    let (mut dice, mut live, mut now) = (1_u64, Vec::new(), 0_u64);
+    let mut roll = |n: u64| {
+        dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (dice >> 33) % n
+    };
+    let (mut done, mut aborted, mut failed) = (0, 0, 0);
+    for number in 0..1_000_u32 {
+        let mut prompt: Vec<_> = (0..1 + roll(30)).map(|_| TokenId(roll(20) as u32)).collect();
+        if roll(12) == 0 {
+            prompt.push(POISON);
+        }
+        let mut settings = sampled(number);
+        settings.max_tokens = Some(roll(25) as usize);
+        live.push(scheduler.submit(Request { prompt, settings, priority: 0 }, now).expect("the queue is long"));
+        for _ in 0..roll(12) {
+            if roll(10) == 0
+                && let Some(id) = live.get(live.len().saturating_sub(1 + roll(6) as usize))
+            {
+                scheduler.cancel(*id);
+            }
+            now += 1;
+            scheduler.tick(now).expect("it runs");
+        }
+    }
+    while !scheduler.is_idle() {
+        now += 1;
+        assert!(now < 1_000_000, "it ends");
+        scheduler.tick(now).expect("it runs");
+    }
+    for event in scheduler.take_events() {
+        match event {
+            Event::Done(finished) if finished.reply.stop == StopReason::Aborted => aborted += 1,
+            Event::Done(_) => done += 1,
+            Event::Failed { .. } => failed += 1,
+            _ => {}
+        }
+    }
+    assert_eq!(done + aborted + failed, 1_000, "each ends once");
+    assert!(done > 500 && aborted > 30 && failed > 30, "{done} {aborted} {failed}");
+    let counts = scheduler.counts();
+    assert_eq!((counts.running, counts.waiting, counts.idle, counts.rows.used), (0, 0, 0, 0));
+}
+
+#[test]
+fn a_server_answers_from_a_thread() {
+    let scheduler =
+        Scheduler::new(Box::new(Fake::new(300, CONTEXT)), base(CONTEXT), ServeOptions::default()).expect("it opens");
+    let server = Server::start(scheduler).expect("there is a thread");
+    let request = |seed: u32| {
+        let mut settings = sampled(seed);
+        settings.max_tokens = Some(12);
+        Request { prompt: vec![TokenId(seed % 9), TokenId(3)], settings, priority: 0 }
+    };
+    std::thread::scope(|scope| {
+        for part in 0..4_u32 {
+            let server = &server;
+            scope.spawn(move || {
+                for i in 0..20 {
+                    let seed = part * 100 + i;
+                    let handle = server.submit(request(seed)).expect("it is taken");
+                    let found = handle.wait().expect("it is answered").reply;
+                    let case = Case {
+                        at: 0,
+                        prompt: vec![seed % 9, 3],
+                        seed,
+                        max_tokens: 12,
+                        lookup: false,
+                        stop: false,
+                        grammar: false,
+                        priority: 0,
+                    };
+                    assert_eq!(found.tokens, alone(&case).reply.tokens);
+                }
+            });
+        }
+    });
+    // A handle that is dropped cancels; one that waits while the server goes has an end.
+    drop(server.submit(request(1)).expect("it is taken"));
+    let mut long = request(2);
+    long.settings.max_tokens = None;
+    let mut waiting: Vec<_> = (0..200).map(|_| server.submit(long.clone()).expect("it is taken")).collect();
+    let last = waiting.pop().expect("there are some");
+    drop(server);
+    let ended = last.wait();
+    assert!(matches!(ended, Err(ServeError::ShutDown) | Ok(_)));
+}
+
+#[test]
+fn the_first_waits_a_little_for_others() {
+    let options = ServeOptions { coalesce: Duration::from_micros(50), ..ServeOptions::default() };
+    let mut scheduler = Scheduler::new(Box::new(Fake::new(200, CONTEXT)), base(CONTEXT), options).expect("it opens");
+    let request = || Request { prompt: vec![TokenId(1); 3], settings: sampled(1), priority: 0 };
+    scheduler.submit(request(), 100).expect("it is taken");
+    let report = scheduler.tick(110).expect("it runs");
+    assert_eq!((report.rows.len(), report.wait_until_us), (0, Some(150)));
+    scheduler.submit(request(), 120).expect("it is taken");
+    assert_eq!(scheduler.tick(150).expect("it runs").rows.len(), 2);
+}
