@@ -543,6 +543,13 @@ impl Dialog {
         self.paused.is_some()
     }
 
+    /// The place in the history at which the first token of the next complete prompt will be: behind what is still to be processed and the
+    /// tokens that begin a turn.
+    pub fn next_turn_at(&self) -> usize {
+        let plan = query_plan::of_turn(SentenceCode::Complete, false, self.view(), &self.context, &[]);
+        self.n_past() + plan.input.len()
+    }
+
     /// Says that the tokens from that place of the history on will be an image's: [`TokenModel::place_grid`].
     ///
     /// # Errors
