@@ -66,11 +66,11 @@ impl Buffer {
     }
 }
 
-/// What both are a multiple of: the alignment asked for, and [`ALIGN`].
+/// The least that is a multiple of both: the alignment asked for, and [`ALIGN`].
 fn align_of(asked: usize) -> usize {
-    let mut align = asked.max(ALIGN);
-    while !align.is_multiple_of(ALIGN) {
-        align += asked;
+    let mut align = ALIGN;
+    while !align.is_multiple_of(asked.max(1)) {
+        align += ALIGN;
     }
     align
 }

@@ -1,4 +1,4 @@
-//! JSON schemas: read, and told how much white space may stand in a document.
+//! JSON schemas: read, with how much white space may stand in a document.
 
 use llguidance::api::TopLevelGrammar;
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! White space between the parts of a JSON document: how much of it a model may write.
 //!
-//! A model that does not know what comes next writes white space for ever where any amount is allowed, and the reply ends as half a
+//! A model that does not know what comes next writes white space without limit where any amount is allowed, and the reply ends as half a
 //! document. So little is allowed unless more is asked for.
 
 /// What may stand between two parts of a JSON document.

@@ -513,6 +513,11 @@ impl Dialog {
         self.sampler.set_callback(callback);
     }
 
+    /// Asks a function after each token whether the reply ends there, from the next query on, whatever its kind.
+    pub fn set_stop_callback(&mut self, callback: Option<StopCallback>) {
+        self.stop_callback = callback;
+    }
+
     /// Lets a function choose tokens from now on; `None` is the sampler's own way.
     pub fn set_sampler_callback(&mut self, callback: Option<SamplerCallback>) {
         self.sampler.set_callback(callback);

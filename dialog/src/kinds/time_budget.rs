@@ -67,7 +67,7 @@ impl TimeBudget {
         self.credit = (self.credit + EARNED).min(MOST);
     }
 
-    /// A round took so long and gave so many tokens.
+    /// A round took this long and gave `n_delivered` tokens.
     pub fn round(&mut self, took: Duration, n_delivered: usize) {
         self.after_other = true;
         let Some(plain) = self.plain else { return };
