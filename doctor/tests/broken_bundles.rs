@@ -107,7 +107,7 @@ fn broken_configs() {
         ("greedy alone", || Bundle::whole_toy(|_| {}).set("/dialog/sampler/greedy", json!(true)), &["greedy-ignored"]),
         ("scaling without its type", || Bundle::compiled().set(&format!("{ROPE}/rope-scaling"), json!({"factor": 8})),
             &["rope-scaling-ignored", "position-numbers"]),
-        ("a feature that is not there yet", || Bundle::compiled().set("/dialog/harmony", json!({"type": "x"})),
+        ("a feature that is not there yet", || Bundle::compiled().set("/dialog/engine/backend", json!({"version": 1, "type": "QnnGpu"})),
             &["config-unsupported"]),
         ("another model's EOS", || Bundle::compiled().set("/dialog/context/eos-token", json!(128_009)), &["eos-token"]),
         ("no EOS", || Bundle::compiled().set("/dialog/context/eos-token", json!(-1)), &["eos-unset"]),

@@ -19,6 +19,9 @@ use crate::{ContextShift, DumpOptions, EngineError};
 /// Most threads that move cache rows.
 const MAX_THREADS: usize = 1024;
 
+/// Largest alignment of buffers: a huge page.
+const MAX_ALIGNMENT: usize = 2 << 20;
+
 /// Everything about one engine.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
@@ -93,6 +96,9 @@ pub struct EngineConfig {
     /// Memory that the NPU sees as well, for the cache and the tensors of the graphs; `None` for plain memory, which the
     /// library copies.
     pub shared_memory: Option<Arc<SharedMemory>>,
+    /// Bytes of which the buffers of the graphs begin at a multiple, where that is more than 64; 0 for 64. The cache's own
+    /// tensors begin at a multiple of 64.
+    pub data_alignment: usize,
     /// Tensors to write to files.
     pub dump: Option<DumpOptions>,
 }
@@ -133,6 +139,7 @@ impl EngineConfig {
             pd: None,
             dynamic_load: false,
             shared_memory: None,
+            data_alignment: 0,
             dump: None,
         }
     }
@@ -151,6 +158,9 @@ impl EngineConfig {
         }
         if self.context_size == Some(0) {
             return bad("context size", "at least 1", "0".into());
+        }
+        if self.data_alignment > MAX_ALIGNMENT {
+            return bad("data-alignment-size", "at most 2097152", self.data_alignment.to_string());
         }
         if self.n_threads > MAX_THREADS {
             return bad("n-threads", "0 to 1024", self.n_threads.to_string());

@@ -89,7 +89,7 @@ impl<X: Executor> Engine<X> {
         };
         let context_shift = ContextShift::check(config, &variants, options.rope.is_some())?;
         let kv = KvCache::new(&cache::geometry(&layout), variants, options)?;
-        let mut io = IoBuffers::new(&layout, config.shared_memory.as_ref())?;
+        let mut io = IoBuffers::new(&layout, config.shared_memory.as_ref(), config.data_alignment)?;
         head_weight::load(&layout, &mut io, config)?;
         let writers = InputWriters::new(&layout, &io, config, &kv)?;
         for wanted in io.roles() {

@@ -8,6 +8,7 @@ use nsp_graph::LayoutError;
 use session_store::StoreError;
 
 use crate::ExecuteError;
+use crate::error_words::{and_prefix, are, for_prefix, quoted};
 
 /// A refusal of the engine. Unless documented otherwise, the dialog's state is as before the call.
 #[derive(Debug, thiserror::Error)]
@@ -582,22 +583,6 @@ impl EngineError {
                 | Self::SectionsStay { .. }
         )
     }
-}
-
-fn quoted(names: &[String]) -> String {
-    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
-}
-
-fn are(names: &[String]) -> String {
-    if names.is_empty() { "are none".into() } else { format!("are {}", quoted(names)) }
-}
-
-fn for_prefix(prefix: &str) -> String {
-    if prefix.is_empty() { String::new() } else { format!(" for `prefix` {prefix}") }
-}
-
-fn and_prefix(prefix: &str) -> String {
-    if prefix.is_empty() { String::new() } else { format!(" and `prefix` {prefix}") }
 }
 
 impl EngineError {

@@ -26,6 +26,18 @@ impl Grid {
         self.frames.checked_mul(self.rows)?.checked_mul(self.columns)
     }
 
+    /// The grid of rows with these extents, of which the last is a row's: `[1, rows, columns, width]`, `[frames, rows, columns, width]` or
+    /// without the 1. `None` for rows without an order.
+    pub fn of_extents(dims: &[usize]) -> Option<Self> {
+        let (_, outer) = dims.split_last()?;
+        match *outer {
+            [1, 1, _] | [1, _] => None,
+            [rows, columns] => Some(Self { frames: 1, rows, columns }),
+            [frames, rows, columns] => Some(Self { frames, rows, columns }),
+            _ => None,
+        }
+    }
+
     fn longest(&self) -> usize {
         self.frames.max(self.rows).max(self.columns)
     }
@@ -126,6 +138,17 @@ mod tests {
         assert_eq!(grids.positions(12), [9; 3], "the second is forgotten");
         grids.truncate(0);
         assert!(grids.is_empty());
+    }
+
+    #[test]
+    fn extents_say_a_grid() {
+        let of = |dims: &[usize]| Grid::of_extents(dims).map(|g| (g.frames, g.rows, g.columns));
+        assert_eq!(of(&[1, 2, 3, 64]), Some((1, 2, 3)));
+        assert_eq!(of(&[2, 3, 64]), Some((1, 2, 3)));
+        assert_eq!(of(&[4, 2, 3, 64]), Some((4, 2, 3)));
+        for flat in [&[6, 64][..], &[1, 6, 64], &[1, 1, 6, 64], &[64], &[]] {
+            assert_eq!(of(flat), None, "{flat:?}");
+        }
     }
 
     #[test]

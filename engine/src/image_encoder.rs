@@ -13,7 +13,7 @@ use qnn_api::{Backend, Graph};
 use crate::buffer::{Buffer, elements_mut};
 use crate::number_file::NumberFile;
 use crate::quant::{QuantParams, Rounding};
-use crate::{EngineError, Reading};
+use crate::{EngineError, Grid, Reading};
 
 /// Names of the output that holds the rows, where there are several.
 const FEATURES: [&str; 3] = ["vision_embedding", "image_features", "image_embeds"];
@@ -29,6 +29,8 @@ pub struct ImageEncoder {
 pub struct EmbeddingRows {
     /// Numbers of a row.
     pub width: usize,
+    /// How the rows lie in the image, where the extents of what they came from say it.
+    pub grid: Option<Grid>,
     /// Row after row.
     pub numbers: Vec<f32>,
 }
@@ -96,7 +98,7 @@ impl ImageEncoder {
         let quant = QuantParams::of(tensor.dtype, &tensor.quant).ok_or_else(|| unreadable(&info.name, tensor))?;
         let mut numbers = vec![0.0; tensor.n_elems()];
         quant.decode(made[output].bytes(), &mut numbers);
-        Ok(EmbeddingRows { width, numbers })
+        Ok(EmbeddingRows { width, grid: Grid::of_extents(&tensor.dims), numbers })
     }
 
     /// The graph that takes as many pixels as there are.

@@ -58,8 +58,12 @@ pub(crate) struct IoBuffers {
 }
 
 impl IoBuffers {
-    /// `memory`: where the buffers are to be, if not in plain memory.
-    pub(crate) fn new(layout: &ModelLayout, memory: Option<&Arc<SharedMemory>>) -> Result<Self, EngineError> {
+    /// `memory`: where the buffers are to be, if not in plain memory; they begin at multiples of `align`.
+    pub(crate) fn new(
+        layout: &ModelLayout,
+        memory: Option<&Arc<SharedMemory>>,
+        align: usize,
+    ) -> Result<Self, EngineError> {
         let mut roles: Vec<BufferRole> = Vec::new();
         let mut sizes: Vec<usize> = Vec::new();
         let mut place = |wanted: BufferRole, len: usize| {
@@ -75,7 +79,7 @@ impl IoBuffers {
         for (s, split) in layout.splits.iter().enumerate() {
             placed.push(split.graphs.iter().map(|graph| shared(s, graph, &mut place)).collect());
         }
-        let buffers = sizes.into_iter().map(|len| Buffer::shared(memory, len)).collect::<Result<Vec<_>, _>>()?;
+        let buffers = sizes.into_iter().map(|len| Buffer::shared(memory, len, align)).collect::<Result<Vec<_>, _>>()?;
         let graphs = layout
             .splits
             .iter()

@@ -61,16 +61,18 @@ fn check_lists_findings_and_versions() {
     assert!(keys.contains(&"/dialog/engine/model/positional-encoding"), "{keys:?}");
 
     let odd = changed(place, |config| {
-        htp(config)["batch-size"] = json!(4);
+        htp(config)["batch-multiplier"] = json!(4);
         htp(config)["poll"] = json!(true);
         config["dialog"]["harmony"] = json!({"type": "x"});
+        htp(config)["multi-nsp-prefill"] = json!(true);
     });
     let odd = genie(place, &["config", "check", "-"], Some(&odd));
     let said = text(&odd.stdout);
     assert_eq!(odd.status.code(), Some(1), "{said}");
     for line in [
-        "unsupported  /dialog/harmony: the harmony response format is not yet supported",
-        "warning      /dialog/engine/backend/QnnHtp/batch-size: ignored: a step has one batch",
+        "unsupported  /dialog/engine/backend/QnnHtp/multi-nsp-prefill: `multi-nsp-prefill` is not yet supported",
+        "warning      /dialog/harmony: replies are not read as messages: found type `x`",
+        "warning      /dialog/engine/backend/QnnHtp/batch-multiplier: ignored: a step has one batch",
         "on host      /dialog/engine/backend/QnnHtp/poll: ignored: it has no effect on the embedded backend",
         "stdin: not usable with API 1.21",
     ] {

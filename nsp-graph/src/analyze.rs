@@ -2,21 +2,13 @@
 
 use genie_types::{DataFormat, GraphIdx, GraphInfo, SplitIdx};
 
+use crate::binary::BinaryGraphs;
 use crate::error::{LayoutError, Near};
 use crate::kv::{self, Forms, SplitKv};
 use crate::layout::{GraphKind, GraphLayout, GroupLayout, ModelInput, ModelLayout, Note, RopeTable, Split};
 use crate::names::{self, KvName};
 use crate::signature::{self, Draft, GroupNames, InTag, Names, OutTag};
 use crate::{alphas, order, weights, wiring};
-
-/// The graphs of one context binary.
-#[derive(Clone, Debug, PartialEq)]
-pub struct BinaryGraphs {
-    /// What to call the binary in messages, usually its file name.
-    pub source: String,
-    /// Its graphs, in its own order.
-    pub graphs: Vec<GraphInfo>,
-}
 
 /// Rows of a batch, the same in all graphs.
 fn common_batch(drafts: &[Draft<'_>]) -> Result<usize, LayoutError> {
@@ -302,7 +294,7 @@ fn features_out(
     fn given<'a>(draft: &Draft<'a>) -> Option<&'a genie_types::TensorInfo> {
         wiring::free_output(draft, names::LAST_HIDDEN_STATES)
     }
-    let width = common_width(splits, |draft| given(draft))?;
+    let width = common_width(splits, given)?;
     let gives_rows = |draft: &Draft<'_>| {
         given(draft).is_some_and(|t| t.n_elems() == draft.ar.get() * t.dims.last().copied().unwrap_or(0))
     };

@@ -47,6 +47,7 @@
 
 mod alphas;
 mod analyze;
+mod binary;
 mod check;
 pub mod error;
 mod kv;
@@ -61,7 +62,8 @@ mod wiring;
 #[cfg(test)]
 mod tests;
 
-pub use analyze::{BinaryGraphs, GroupOptions, Options, analyze};
+pub use analyze::{GroupOptions, Options, analyze};
+pub use binary::BinaryGraphs;
 pub use error::{GraphAt, LayoutError, Near};
 pub use layout::{
     CacheTensor, GraphKind, GraphLayout, GroupLayout, InputRole, KvIdx, ModelInput, ModelLayout, Note, OutputRole,

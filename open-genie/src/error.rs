@@ -33,6 +33,10 @@ pub enum Error {
     // Options.
     #[error("unknown backend `{name}`: expected `host`, `htp` or the path of a QNN library")]
     UnknownBackend { name: String },
+    #[error(
+        "an image of {rows} rows of embeddings cannot lie in {} frames of {} rows of {} columns", grid.frames, grid.rows, grid.columns
+    )]
+    ImageGrid { rows: usize, grid: engine::Grid },
     #[error("unknown shared memory `{text}`: expected `auto`, `on` or `off`")]
     UnknownSharedMemory { text: String },
     #[error("there is no memory to share with an NPU")]

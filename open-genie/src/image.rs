@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use engine::{EmbeddingRows, ImageEncoder, NumberFile, Reading};
-use genie_types::TokenId;
+use engine::{EmbeddingRows, Grid, ImageEncoder, NumberFile, Reading};
+use genie_types::{RopeScaling, TokenId};
 
 use crate::{Error, Session};
 
@@ -45,7 +45,8 @@ impl Session {
             let expected = format!("rows of {width} numbers, as the graphs take");
             return Err(engine::EngineError::NumberFile { path: file.path, expected, found }.into());
         }
-        Ok(EmbeddingRows { width, numbers: file.numbers })
+        let grid = file.dims.as_deref().and_then(Grid::of_extents);
+        Ok(EmbeddingRows { width, grid, numbers: file.numbers })
     }
 
     fn embedding_width(&self) -> Result<usize, Error> {
@@ -63,6 +64,30 @@ impl Session {
             return Err(engine::EngineError::EmbeddingRows { expected, found }.into());
         }
         self.dialog.add_embeddings(&rows.numbers).map_err(Error::Dialog)
+    }
+
+    /// Whether tokens have positions by frame, row and column: the config's positions are of a type `mrope`.
+    pub fn takes_grids(&self) -> bool {
+        let rope = self.bundle().config().engine().rope.as_ref();
+        rope.is_some_and(|rope| matches!(rope.scaling, Some(RopeScaling::Mrope { .. })))
+    }
+
+    /// Says how the rows of images lie, for the next prompt, which is asked as a whole: `tokens` as [`place_images`] made them, each image
+    /// with the ids of its rows.
+    ///
+    /// # Errors
+    /// [`Error::ImageGrid`] for a grid of another number of tokens than the image has; those of [`Session::place_image`].
+    pub fn place_grids(&mut self, tokens: &[TokenId], images: &[(Range<u32>, Grid)]) -> Result<(), Error> {
+        let first = self.dialog.next_turn_at();
+        for (rows, grid) in images {
+            if grid.n_tokens() != Some(rows.len()) {
+                return Err(Error::ImageGrid { rows: rows.len(), grid: *grid });
+            }
+            let place = tokens.iter().position(|token| token.0 == rows.start);
+            let place = place.ok_or(Error::ImageGrid { rows: 0, grid: *grid })?;
+            self.place_image(first + place, *grid)?;
+        }
+        Ok(())
     }
 
     /// The token that stands for an image: the one of that text or number, else the first known one that the tokenizer has.

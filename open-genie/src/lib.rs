@@ -72,6 +72,7 @@ mod session;
 mod speculation;
 mod template;
 mod threads;
+mod tokenizer_job;
 mod verify;
 mod weights;
 

@@ -26,6 +26,7 @@ use crate::second_model::{self, SecondModel};
 use crate::session::Session;
 use crate::speculation::Speculation;
 use crate::threads::Threads;
+use crate::tokenizer_job::TokenizerJob;
 use crate::weights::WeightCheck;
 
 /// A bundle's config, checked, before anything is loaded.
@@ -137,6 +138,8 @@ impl Bundle {
         let asked = options;
         let options = &asked.clone().for_binaries(&self.config.engine().ctx_bins)?;
         let active = backend::start(options, self.config.backend(), &threads)?;
+        // A tokenizer that cannot be read is an error of the session, as without the key.
+        let tokenizer = self.config.backend().async_init.then(|| TokenizerJob::begin(self.config.tokenizer()));
         let mut config = self.engine_config(options);
         config.shared_memory = backend::shared_memory(options, &active.backend)?;
         long.apply(options.reserved_tokens.unwrap_or(0), &mut config);
@@ -163,6 +166,7 @@ impl Bundle {
         }
         let mut model = Model {
             engine,
+            tokenizer,
             sampler_callback,
             second: other,
             speculation: options.speculation.clone(),
@@ -197,6 +201,8 @@ impl Bundle {
 pub struct Model {
     // Dropped in this order: the power vote outlives the engine.
     engine: Engine,
+    /// Under way since the graphs began to load, where the config has it so.
+    tokenizer: Option<TokenizerJob>,
     /// Chooses tokens, where the config names it.
     sampler_callback: Option<SamplerCallback>,
     /// The other engine of two.
@@ -241,7 +247,13 @@ impl Model {
         let began = Instant::now();
         let as_genie = matches!(self.engine.policy(), Policy::Genie);
         let image_encoder = image::encoder_of(&self.engine, &self.bundle.config.engine().ctx_bins);
-        let mut dialog = Dialog::new(&self.bundle.config, Box::new(self.engine)).map_err(Error::Dialog)?;
+        let tokenizer = match self.tokenizer {
+            Some(job) => job.finish(),
+            None => Tokenizer::from_file(self.bundle.config.tokenizer()),
+        };
+        let tokenizer = tokenizer.map_err(|source| Error::Dialog(source.into()))?;
+        let dialog = Dialog::with_tokenizer(&self.bundle.config, tokenizer, Box::new(self.engine));
+        let mut dialog = dialog.map_err(Error::Dialog)?;
         let second_active = match self.second {
             Some(second) => {
                 dialog = dialog.with_second(Box::new(second.engine)).map_err(Error::Dialog)?;

@@ -190,7 +190,7 @@ pub(super) fn lower<S: GraphSink>(
     let (k, v) = cache_rows::with_past(spec, layer, past, graph, shared, new)?;
 
     let q = graph.reshape(&at("q_groups"), &q, vec![n_kv_heads, spec.group_size(), n, head_dim], None)?;
-    let mixed = attend(graph, shared, &at, (&q, &k, &v), mask)?;
+    let mixed = attend(graph, shared, &at, [&q, &k, &v], mask)?;
     let mixed = graph.reshape(&at("heads"), &mixed, vec![1, n_heads, n, head_dim], None)?;
     let shared = shared.residual.clone();
     finish(spec, layer, builder, weights, (mixed, shared))
@@ -201,7 +201,7 @@ pub(super) fn attend<S: GraphSink>(
     graph: &mut Composer<S>,
     shared: &SharedInputs<S::Tensor>,
     at: &impl Fn(&str) -> String,
-    (q, k, v): (&TensorValue<S::Tensor>, &TensorValue<S::Tensor>, &TensorValue<S::Tensor>),
+    [q, k, v]: [&TensorValue<S::Tensor>; 3],
     mask: &TensorValue<S::Tensor>,
 ) -> Result<TensorValue<S::Tensor>> {
     let mut scores = graph.matmul(&at("scores"), q, k)?;

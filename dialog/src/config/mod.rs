@@ -238,6 +238,7 @@ fn engine(genie: &GenieConfig) -> EngineConfig {
     config.spill_fill_bytes = genie.backend().spill_fill_bytes;
     config.batch_size = genie.backend().batch_size;
     config.memory_limit_mb = if genie.backend().graph_switching { SWITCHED_MB } else { 0 };
+    config.data_alignment = genie.backend().data_alignment;
     config.retention_order = genie.backend().retention_order.clone();
     config.dump = genie.debug().map(dump);
     config.pd = from.pd_fusion.as_ref().map(|pd| PairConfig {

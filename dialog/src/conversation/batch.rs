@@ -47,9 +47,9 @@ impl Kept {
     fn grammar_for(&self, own: Option<&Constraint>, code: SentenceCode) -> Option<Box<Constraint>> {
         let own = own?;
         let goes_on = matches!(code, SentenceCode::Continue | SentenceCode::End);
-        let same = |kept: &&Box<Constraint>| kept.grammar().fingerprint() == own.grammar().fingerprint();
-        if let Some(kept) = self.grammar.as_ref().filter(|kept| goes_on && !kept.has_ended()).filter(same) {
-            return Some(kept.clone());
+        let same = |kept: &&Constraint| kept.grammar().fingerprint() == own.grammar().fingerprint();
+        if let Some(kept) = self.grammar.as_deref().filter(|kept| goes_on && !kept.has_ended()).filter(same) {
+            return Some(Box::new(kept.clone()));
         }
         let mut begun = Box::new(own.clone());
         begun.restart();

@@ -513,6 +513,11 @@ impl Dialog {
         self.sampler.set_callback(callback);
     }
 
+    /// Asks a function after each token whether the reply ends there, from the next query on, whatever its kind.
+    pub fn set_stop_callback(&mut self, callback: Option<StopCallback>) {
+        self.stop_callback = callback;
+    }
+
     /// Lets a function choose tokens from now on; `None` is the sampler's own way.
     pub fn set_sampler_callback(&mut self, callback: Option<SamplerCallback>) {
         self.sampler.set_callback(callback);
@@ -541,6 +546,13 @@ impl Dialog {
     /// Whether the dialog waits for `RESUME`.
     pub fn is_paused(&self) -> bool {
         self.paused.is_some()
+    }
+
+    /// The place in the history at which the first token of the next complete prompt will be: behind what is still to be processed and the
+    /// tokens that begin a turn.
+    pub fn next_turn_at(&self) -> usize {
+        let plan = query_plan::of_turn(SentenceCode::Complete, false, self.view(), &self.context, &[]);
+        self.n_past() + plan.input.len()
     }
 
     /// Says that the tokens from that place of the history on will be an image's: [`TokenModel::place_grid`].

@@ -5,16 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use genie_types::TokenId;
 
-use super::dialog::Dialog;
-
 type Stops = dyn FnMut(&str, &[TokenId]) -> bool + Send;
-
-impl Dialog {
-    /// Asks a function after each token whether the reply ends there, from the next query on, whatever its kind.
-    pub fn set_stop_callback(&mut self, callback: Option<StopCallback>) {
-        self.stop_callback = callback;
-    }
-}
 
 /// A function that is given a reply so far, text and tokens, and says whether it ends here. Clones call the same function.
 #[derive(Clone)]

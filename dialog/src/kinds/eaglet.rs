@@ -12,13 +12,13 @@
 //! rethinking feature uncertainty" (2024), and its successors.
 
 mod drafter;
+mod settings;
 mod tree;
 
 use engine::TokenModel;
 
 use super::backoff::Backoff;
 use super::{DialogKind, Models, VocabularyMap};
-use crate::config::DialogConfig;
 use crate::conversation::codes::StopReason;
 use crate::conversation::decoding::Decoding;
 use crate::conversation::error::DialogError;
@@ -26,45 +26,12 @@ use crate::kpi::Speculation;
 use crate::sampler::SamplerRules;
 
 use drafter::Drafter;
+pub use settings::EagletSettings;
+use settings::NAME;
 pub use tree::EarlyStop;
 
-const NAME: &str = "eaglet";
 /// Most sequences beside the dialog's.
 const MOST_SEQUENCES: usize = 63;
-
-/// The settings of an `eaglet` dialog.
-#[derive(Clone, Debug, PartialEq)]
-pub struct EagletSettings {
-    /// Levels of the tree.
-    pub draft_len: usize,
-    /// Most children of a node, and most nodes of a level that have any.
-    pub n_branches: usize,
-    /// Most tokens of a step of the target: the newest one and the nodes offered.
-    pub max_rows: usize,
-    /// Ends a tree before its last level.
-    pub early_stop: Option<EarlyStop>,
-}
-
-impl Default for EagletSettings {
-    fn default() -> Self {
-        Self { draft_len: 4, n_branches: 3, max_rows: 8, early_stop: None }
-    }
-}
-
-impl EagletSettings {
-    /// Those of a config's block `eaglet`; the defaults without one.
-    pub fn of_config(config: &DialogConfig) -> Self {
-        let Some(block) = &config.kind_blocks().eaglet else { return Self::default() };
-        Self {
-            draft_len: block.draft_len,
-            n_branches: block.n_branches,
-            max_rows: block.max_tokens_target_can_evaluate,
-            early_stop: block
-                .early_stop
-                .map(|stop| EarlyStop { entropy: stop.entropy_threshold, min_levels: stop.min_draft_levels }),
-        }
-    }
-}
 
 /// Genie's `eaglet` dialog.
 #[derive(Debug)]

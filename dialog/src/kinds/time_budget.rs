@@ -88,7 +88,7 @@ impl TimeBudget {
         self.credit = (self.credit + EARNED).min(MOST);
     }
 
-    /// A round took so long; `n_accepted` tokens of its draft held.
+    /// A round took this long; `n_accepted` tokens of its draft held.
     pub fn round(&mut self, took: Duration, n_drafted: usize, n_accepted: usize) {
         self.len = match n_accepted {
             0 => (self.len.min(n_drafted) / 2).max(1),

@@ -320,6 +320,8 @@ fn settings(raw: Raw, positions: PositionKind, base: &Path, problems: &mut Vec<P
             mmap_budget_mb: 0,
             spill_fill_bytes: htp.spill_fill_bufsize,
             graph_switching: false,
+            async_init: false,
+            data_alignment: 0,
             retention_order: Vec::new(),
             cpu_mask: 0,
             poll: false,

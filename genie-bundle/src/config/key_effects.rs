@@ -178,7 +178,10 @@ pub(super) const KEY_EFFECTS: &[(&str, KeyEffect)] = &[
     ("engine/backend/QnnHtp/kv-dim", Acts("compared with the graphs; a difference is warned of")),
     ("engine/backend/QnnHtp/batch-size", Acts("the batch dimension of the graphs, which must have it")),
     ("engine/backend/QnnHtp/batch-multiplier", Ignored("a step has one batch")),
-    ("engine/backend/QnnHtp/allow-async-init", Ignored("binaries are loaded one after the other")),
+    (
+        "engine/backend/QnnHtp/allow-async-init",
+        Acts("the tokenizer is read in a thread beside the graphs; binaries are loaded one after the other"),
+    ),
     ("engine/backend/QnnHtp/allow-async-enqueue", Ignored("a step waits for its graph")),
     ("engine/backend/QnnHtp/shared-engine", Ignored("each session opens an engine of its own")),
     (
@@ -200,7 +203,10 @@ pub(super) const KEY_EFFECTS: &[(&str, KeyEffect)] = &[
     ("engine/backend/QnnHtp/multi-nsp-prefill", InPart("`false`; several NSPs are not yet supported")),
     ("engine/backend/QnnHtp/execute-select-graphs", Acts("only these graphs are used")),
     ("engine/backend/QnnHtp/kv-update-method", Ignored("as in Genie since it was deprecated; `--kv-mode` chooses one")),
-    ("engine/backend/QnnHtp/data-alignment-size", Ignored("buffers are aligned as the allocator does")),
+    (
+        "engine/backend/QnnHtp/data-alignment-size",
+        Acts("buffers of the graphs begin at a multiple of it, at most 2 MB; cache tensors at 64 bytes"),
+    ),
     ("engine/backend/QnnHtp/direct-io", Ignored("binaries are read through the system's cache")),
     // model
     ("engine/model", Acts("")),

@@ -46,9 +46,9 @@ pub use lora::{LoraAdapterSettings, LoraGroupSettings, LoraSettings};
 pub use problem::{ConfigError, Origin, Problem};
 pub use schema::MAX_THREADS;
 pub use settings::{
-    BackendSettings, CacheGroupSettings, ContextSettings, DebugSettings, EmbeddingSettings, EngineRole, EngineSettings,
-    GrammarSettings, HarmonySettings, MOST_STREAMS, MultiStreamSettings, PdFusionSettings, PenaltySettings,
-    PositionSettings, SamplerSettings, TableDtype, TableNumbers,
+    BackendSettings, BatchingSettings, CacheGroupSettings, ContextSettings, DebugSettings, EmbeddingSettings,
+    EngineRole, EngineSettings, GrammarSettings, HarmonySettings, MOST_ALIGNMENT, MOST_STREAMS, MultiStreamSettings,
+    PdFusionSettings, PenaltySettings, PositionSettings, SamplerSettings, TableDtype, TableNumbers,
 };
 pub use support::DIALOG_KINDS;
 

@@ -9,7 +9,7 @@ use super::kind_blocks::RawKindBlocks;
 use super::long_context::{RawCacheGroup, RawLongContext};
 use super::lora::RawLora;
 use super::positions::RawPositions;
-use super::settings::{EngineRole, SamplerSettings};
+use super::settings::{BatchingSettings, EngineRole, SamplerSettings};
 use crate::manifest::PdUpdate;
 
 #[derive(Deserialize)]
@@ -107,6 +107,7 @@ pub(super) struct RawEngine {
     pub(super) longcontext: Option<RawLongContext>,
     #[serde(default)]
     pub(super) cache_groups: Vec<RawCacheGroup>,
+    pub(super) batching: Option<BatchingSettings>,
     #[serde(rename = "pd_fusion")]
     pub(super) pd_fusion: Option<RawPdFusion>,
 }
@@ -149,6 +150,10 @@ pub(super) struct RawHtp {
     pub(super) execute_select_graphs: Vec<String>,
     #[serde(default)]
     pub(super) enable_graph_switching: bool,
+    #[serde(default)]
+    pub(super) allow_async_init: bool,
+    #[serde(default)]
+    pub(super) data_alignment_size: usize,
     #[serde(default)]
     pub(super) graph_retention_order: Vec<String>,
 }

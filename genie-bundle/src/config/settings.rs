@@ -160,6 +160,8 @@ pub struct EngineSettings {
     pub embedding: Option<EmbeddingSettings>,
     /// LoRA adapters.
     pub lora: LoraSettings,
+    /// How queries share steps, where it is said.
+    pub batching: Option<BatchingSettings>,
     /// Which id of the draft model is which of the target's, absolute if the base was.
     pub draft_token_map: Option<PathBuf>,
     /// How fused graphs are run, where the engine says it.
@@ -254,6 +256,25 @@ pub enum TableNumbers<T> {
     File(PathBuf),
 }
 
+/// Largest `data-alignment-size`: 2 MB, a huge page.
+pub const MOST_ALIGNMENT: usize = 2 << 20;
+
+/// The `batching` block: how queries of several clients share steps. What is absent is the scheduler's to choose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct BatchingSettings {
+    /// Most queries at a time.
+    pub max_slots: Option<usize>,
+    /// Most tokens of a prompt that a step takes.
+    pub prefill_chunk_size: Option<usize>,
+    /// A step may hold tokens of prompts and of replies.
+    pub mixed_prefill_decode: Option<bool>,
+    /// Microseconds to wait for further queries before a step.
+    pub coalesce_window_us: Option<u64>,
+    /// Prompts are taken in, no reply is generated.
+    pub prefill_only: Option<bool>,
+}
+
 /// The `backend` block of an engine on `QnnHtp`: what concerns the QNN library rather than the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackendSettings {
@@ -269,6 +290,10 @@ pub struct BackendSettings {
     pub graph_switching: bool,
     /// Graphs that stay longest then.
     pub retention_order: Vec<String>,
+    /// The graphs may be loaded beside other work.
+    pub async_init: bool,
+    /// Bytes of which a graph's buffers begin at a multiple; at most [`MOST_ALIGNMENT`], 0 is the engine's own choice.
+    pub data_alignment: usize,
     /// CPUs to run on, bit 0 first; 0 is any.
     pub cpu_mask: u64,
     /// Wait busily for the NPU.

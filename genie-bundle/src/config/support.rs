@@ -121,6 +121,15 @@ pub(super) fn warnings(root: &Node<'_>) -> Vec<Problem> {
     {
         out.push(debug.problem("writes nothing").hint("set `dump-tensors`, `dump-specs` or `dump-outputs` to true"));
     }
+    if let Some(harmony) = d.get("harmony") {
+        let (kind, format) = (harmony.str("type"), harmony.str("chat-format"));
+        let acts = kind == Some("gpt-oss") || format == Some("harmony-gpt-oss");
+        if !acts || kind.is_some_and(|kind| kind != "gpt-oss") {
+            let found = kind.map_or_else(|| "no `type`".to_owned(), |kind| format!("type `{kind}`"));
+            let problem = harmony.problem(format!("replies are not read as messages: found {found}"));
+            out.push(problem.hint("`gpt-oss` is the only type"));
+        }
+    }
     for e in d.get("engine").map_or(Vec::new(), |e| e.one_or_many()) {
         for p in e.get("model").and_then(|m| m.get("positional-encoding")).map_or(Vec::new(), |p| p.one_or_many()) {
             if let Some(s) = p.get("rope-scaling")

@@ -18,7 +18,7 @@ use super::raw::{
 use super::rules::parse_mask;
 use super::settings::{
     BackendSettings, ContextSettings, DebugSettings, EmbeddingSettings, EngineSettings, GrammarSettings,
-    HarmonySettings, MOST_STREAMS, MultiStreamSettings, PdFusionSettings, SamplerSettings,
+    HarmonySettings, MOST_ALIGNMENT, MOST_STREAMS, MultiStreamSettings, PdFusionSettings, SamplerSettings,
 };
 
 /// All values of a dialog.
@@ -136,6 +136,11 @@ fn engine(
     problems: &mut Vec<Problem>,
 ) -> EngineSettings {
     let positions = positions::values(raw.model.positional_encoding, &raw.backend.htp, problems);
+    if raw.backend.htp.data_alignment_size > MOST_ALIGNMENT {
+        let found = raw.backend.htp.data_alignment_size;
+        let message = format!("expected at most {MOST_ALIGNMENT} bytes, found {found}");
+        problems.push(Problem::new(format!("{at}/backend/QnnHtp/data-alignment-size"), message));
+    }
     let (long_context, cache_groups) = long_context::settings(raw.longcontext, raw.cache_groups, base, problems);
     EngineSettings {
         role: raw.role,
@@ -149,6 +154,7 @@ fn engine(
         embedding: table.cloned(),
         draft_token_map: raw.model.draft_token_map.as_deref().map(|path| resolve(base, path)),
         lora: raw.model.binary.lora.map(|l| lora::values(l, base, problems)).unwrap_or_default(),
+        batching: raw.batching,
         pd_fusion: raw.pd_fusion.map(|raw| pd_fusion(&raw, problems)),
     }
 }
@@ -230,6 +236,8 @@ fn backend(raw: &RawBackend, base: &Path) -> BackendSettings {
         mmap_budget_mb: htp.mmap_budget,
         spill_fill_bytes: htp.spill_fill_bufsize,
         graph_switching: htp.enable_graph_switching,
+        async_init: htp.allow_async_init,
+        data_alignment: htp.data_alignment_size,
         retention_order: htp.graph_retention_order.clone(),
         cpu_mask: parse_mask(&htp.cpu_mask).unwrap_or(0),
         poll: htp.poll,

@@ -104,6 +104,7 @@ fn of_front(error: &Error) -> Option<&'static str> {
         | Error::CoresUnknown
         | Error::UnknownLongContext { .. }
         | Error::UnknownSharedMemory { .. }
+        | Error::ImageGrid { .. }
         | Error::UnknownSpeculation { .. }
         | Error::ReservedWithoutLongContext { .. }
         | Error::NoClocks { .. }

@@ -58,6 +58,15 @@ mod tests {
     }
 
     #[test]
+    fn memory_that_is_not_there_has_a_hint() {
+        let source = std::io::Error::from(std::io::ErrorKind::OutOfMemory);
+        let source = qnn_api::Error::Io { operation: "map", path: "model.bin".into(), source };
+        let source = engine::EngineError::LoadBinary { path: "model.bin".into(), source };
+        let hint = of(&open_genie::Error::Graphs { source }.into());
+        assert!(hint.is_some_and(|hint| hint.contains("`ulimit -v`")));
+    }
+
+    #[test]
     fn a_hint_survives_context() {
         let error = UserError::error("no", "do that").context("cannot");
         assert_eq!(of(&error).as_deref(), Some("do that"));

@@ -64,7 +64,7 @@ pub(super) fn lower<S: GraphSink>(
         let k = graph.concat(&at("k_all"), &k, &new[0], 3)?;
         let v = graph.reshape(&at("v_past"), &past[1], vec![kv, 1, past[1].dims[2], d], None)?;
         let v = graph.concat(&at("v_all"), &v, &new[1], 2)?;
-        let mixed = attend(graph, shared, &at, (q, &k, &v), mask)?;
+        let mixed = attend(graph, shared, &at, [q, &k, &v], mask)?;
         let n = mixed.dims[2];
         graph.reshape(&at("heads"), &mixed, vec![1, n_heads, n, d], None)
     };

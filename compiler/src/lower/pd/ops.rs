@@ -83,7 +83,7 @@ impl<S: GraphSink> Composer<S> {
     pub(super) fn scatter_out(
         &mut self,
         node: &str,
-        (past, index, new): (&TensorValue<S::Tensor>, &TensorValue<S::Tensor>, &TensorValue<S::Tensor>),
+        [past, index, new]: [&TensorValue<S::Tensor>; 3],
         axis: u32,
         out: &str,
     ) -> Result<TensorValue<S::Tensor>> {

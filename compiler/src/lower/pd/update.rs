@@ -126,7 +126,7 @@ fn op_words<S: GraphSink>(
 fn by_op<S: GraphSink>(
     (layer, slot): (usize, Option<Slot>),
     graph: &mut Composer<S>,
-    (past, present): (&[TensorValue<S::Tensor>; 2], &[TensorValue<S::Tensor>; 2]),
+    [past, present]: [&[TensorValue<S::Tensor>; 2]; 2],
     words: &OpWords<S::Tensor>,
     after: &TensorValue<S::Tensor>,
 ) -> Result<()> {
@@ -151,10 +151,10 @@ pub(super) fn lower<S: GraphSink>(
         Rows::Scattered { prefill, decode } => (prefill, decode),
         Rows::ByOp { prefill, decode } => {
             if let (Some(words), Some(past)) = (prefill, &cache.prefill) {
-                by_op((layer, Some(Slot::Prefill)), graph, (past, &cache.present), words, after)?;
+                by_op((layer, Some(Slot::Prefill)), graph, [past, &cache.present], words, after)?;
             }
             let slot = prefill.as_ref().map(|_| Slot::Decode);
-            return by_op((layer, slot), graph, (&cache.decode, &cache.present), decode, after);
+            return by_op((layer, slot), graph, [&cache.decode, &cache.present], decode, after);
         }
     };
     let mut write = |slot: Option<Slot>, name: &str, past: &[TensorValue<S::Tensor>; 2], rows: &Indices<S::Tensor>| {
@@ -171,7 +171,7 @@ pub(super) fn lower<S: GraphSink>(
                 }
             };
             let out = PdName::Updated { kind, slot, layer }.to_string();
-            graph.scatter_out(&at("updated"), (&past[i], &rows[i], &new), axis as u32, &out)?;
+            graph.scatter_out(&at("updated"), [&past[i], &rows[i], &new], axis as u32, &out)?;
         }
         Ok::<(), crate::CompileError>(())
     };

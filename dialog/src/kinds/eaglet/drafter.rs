@@ -9,8 +9,8 @@
 use engine::{EngineError, FeatureModel, SeqId, SeqTokens, TokenModel};
 use genie_types::TokenId;
 
+use super::settings::{EagletSettings, NAME};
 use super::tree::{self, Node};
-use super::{EagletSettings, NAME};
 use crate::conversation::decoding::Decoding;
 use crate::conversation::error::DialogError;
 use crate::conversation::trees::DraftTree;

@@ -1,6 +1,6 @@
 //! The `engine` block: long context, cache groups, training; backend and model have files of their own.
 
-use super::super::schema::{Block, I32, I64, NUM, THREADS, Type, block, opt, req};
+use super::super::schema::{Block, I32, I64, NUM, SIZE, THREADS, Type, block, opt, req};
 use super::{backend, model};
 
 pub(super) const ENGINE: Block = block(&[
@@ -12,7 +12,7 @@ pub(super) const ENGINE: Block = block(&[
     opt("type", Type::Text),
     opt("longcontext", Type::Block(&LONG_CONTEXT)),
     opt("cache-groups", Type::List(&Type::Block(&CACHE_GROUP), 1)),
-    opt("batching", Type::AnyBlock),
+    opt("batching", Type::Block(&BATCHING)),
     opt("pd_fusion", Type::Block(&PD_FUSION)),
     opt("training-config", Type::Block(&TRAINING)),
     opt("optimizer-config", Type::Block(&OPTIMIZER)),
@@ -56,6 +56,19 @@ const CACHE_GROUP: Block = block(&[
     opt("cache-index-tensor-name", Type::Text),
     opt("kv-dim", I64),
 ]);
+
+/// Genie takes any block here; of the keys that it reads, the types are checked.
+const BATCHING: Block = Block {
+    keys: &[
+        opt("version", Type::Version),
+        opt("max-slots", SIZE),
+        opt("prefill-chunk-size", SIZE),
+        opt("mixed-prefill-decode", Type::Bool),
+        opt("coalesce-window-us", SIZE),
+        opt("prefill-only", Type::Bool),
+    ],
+    open: true,
+};
 
 const TRAINING: Block = block(&[
     opt("version", Type::Version),

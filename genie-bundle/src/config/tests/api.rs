@@ -99,7 +99,7 @@ fn an_examination_lists_every_kind_of_finding() {
     assert_eq!((older.is_usable(), &older.rejected[0].pointer[..]), (false, POSITIONS));
     let gpu = said(&with(&[("/dialog/engine/backend", json!({"version": 1, "type": "QnnGpu"}))]), "1.21");
     assert_eq!((gpu.is_usable(), gpu.unsupported.len()), (false, 1));
-    let several = said(&with(&[(&format!("{HTP}/batch-size"), json!(3))]), "1.21");
+    let several = said(&with(&[(&format!("{HTP}/batch-multiplier"), json!(3))]), "1.21");
     assert_eq!((several.is_usable(), several.warnings.len()), (true, 1));
     let wrong = said(&with(&[("/dialog/context/size", json!("x"))]), "1.21");
     assert_eq!((wrong.is_usable(), wrong.problems.len(), wrong.oldest), (false, 1, None));

@@ -132,7 +132,10 @@ fn block_of(block: &Block) -> Value {
         Type::Version => Some((key.name.to_owned(), json!(1))),
         _ => Some((key.name.to_owned(), values_of(&key.ty).into_iter().next()?)),
     };
-    Value::Object(block.keys.iter().filter(|key| key.required).filter_map(one).collect())
+    let required: serde_json::Map<_, _> = block.keys.iter().filter(|key| key.required).filter_map(one).collect();
+    // A block of nothing asks for nothing.
+    let first = || block.keys.iter().filter(|key| key.name != "version").find_map(one).into_iter().collect();
+    Value::Object(if required.keys().all(|key| key == "version") { first() } else { required })
 }
 
 fn type_at(path: &str) -> &'static Type {
