@@ -149,7 +149,9 @@ fn a_network_that_does_not_fit_is_refused_by_name() {
 
 #[test]
 fn a_scorer_that_takes_all_heads_sees_each_once() {
-    struct All(Arc<std::sync::Mutex<Vec<Vec<(usize, usize, usize)>>>>);
+    /// Layer, head and rows of each head of a call.
+    type Calls = Vec<Vec<(usize, usize, usize)>>;
+    struct All(Arc<std::sync::Mutex<Calls>>);
     impl KeyScorer for All {
         fn score(&mut self, _: LayerIdx, _: usize, _: &[f32], _: &mut [f32]) {
             unreachable!("it takes the group")

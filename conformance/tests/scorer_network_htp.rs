@@ -46,19 +46,18 @@ fn the_network_keeps_the_rows_that_libgenie_keeps() {
     bundle(&[(1, 128), (32, 128)], folder.path());
     let backend = backends::htp(&BackendOptions::default());
     // Rows are dropped by steps of one token, in three scorings. Where wide steps drop them the tokens part (docs/long-context.md).
-    for (every, reserved, n_prompt, n) in [(8, 4, 90, 60)] {
-        let acts = vec![Act::MaxTokens(n), Act::Tokens(prompt(n_prompt), Sentence::Complete)];
-        let mut session = Session::greedy(genie::library(), folder.path().join("genie_config.json"), acts);
-        session.changes = json!({"dialog": {
-            "context": {"size": 400, "bos-token": -1, "eos-token": -1, "pad-token": 0, "n-vocab": Size::RECORDED.vocab},
-            "sampler": {"top-k": 1},
-            "engine": {"longcontext": {"version": 1, "type": "keydiff", "reserved-tokens": reserved,
-                "keydiff": {"version": 1, "scoring-network": "scorer.bin", "update-frequency": every}}},
-        }});
-        let what = format!("update-frequency {every}, {reserved} reserved, prompt of {n_prompt}");
-        let real = session.run().unwrap_or_else(|e| panic!("libGenie, {what}: {e}"));
-        let ours = session.play_as_genie(&backend).unwrap_or_else(|e| panic!("ours, {what}: {e}"));
-        assert_eq!(real.tokens().concat().len(), n as usize, "{what}: {:?}", real.codes());
-        assert_eq!(ours.tokens(), real.tokens(), "{what}");
-    }
+    let (every, reserved, n_prompt, n) = (8, 4, 90, 60);
+    let acts = vec![Act::MaxTokens(n), Act::Tokens(prompt(n_prompt), Sentence::Complete)];
+    let mut session = Session::greedy(genie::library(), folder.path().join("genie_config.json"), acts);
+    session.changes = json!({"dialog": {
+        "context": {"size": 400, "bos-token": -1, "eos-token": -1, "pad-token": 0, "n-vocab": Size::RECORDED.vocab},
+        "sampler": {"top-k": 1},
+        "engine": {"longcontext": {"version": 1, "type": "keydiff", "reserved-tokens": reserved,
+            "keydiff": {"version": 1, "scoring-network": "scorer.bin", "update-frequency": every}}},
+    }});
+    let what = format!("update-frequency {every}, {reserved} reserved, prompt of {n_prompt}");
+    let real = session.run().unwrap_or_else(|e| panic!("libGenie, {what}: {e}"));
+    let ours = session.play_as_genie(&backend).unwrap_or_else(|e| panic!("ours, {what}: {e}"));
+    assert_eq!(real.tokens().concat().len(), n as usize, "{what}: {:?}", real.codes());
+    assert_eq!(ours.tokens(), real.tokens(), "{what}");
 }

@@ -165,7 +165,7 @@ impl SequenceModel for Fake {
     ) -> Result<(), EngineError> {
         assert!(self.together || inputs.iter().all(|input| input.seq == SeqId(0)), "one sequence at a time");
         self.n_steps += 1;
-        if self.lose_every.is_some_and(|n| self.n_steps % n == 0) {
+        if self.lose_every.is_some_and(|n| self.n_steps.is_multiple_of(n)) {
             self.reset()?;
             return Err(EngineError::Unsupported { what: "this step".into(), hint: "" });
         }

@@ -97,7 +97,8 @@ pub fn run(plan: &Plan<'_>, session: &mut Session, metadata: &RunMetadata, out: 
     let mut script = |drawn| anyhow::Ok(reply(session, &way_without("basic", drawn), &prompt)?.tokens);
     let scripts: [Vec<TokenId>; 2] = [script(false)?, script(true)?];
     let ways = ways(plan, &scripts[0]);
-    let mut found: Vec<(Vec<f64>, Option<(Reply, usize)>)> = ways.iter().map(|_| (Vec::new(), None)).collect();
+    type Found = (Vec<f64>, Option<(Reply, usize)>);
+    let mut found: Vec<Found> = ways.iter().map(|_| (Vec::new(), None)).collect();
     for round in 0..=plan.reps {
         for (way, (rates, last)) in ways.iter().zip(&mut found) {
             let script = &scripts[usize::from(way.drawn)];
