@@ -583,9 +583,7 @@ impl EngineError {
                 | Self::SectionsStay { .. }
         )
     }
-}
 
-impl EngineError {
     /// Whether the cache cannot go back as far as was asked: the tokens have to be processed again.
     pub fn rows_are_gone(&self) -> bool {
         matches!(self, Self::Kv(KvError::Rewind { .. }))

@@ -1,6 +1,6 @@
 //! The package's interface, in QNN's versions 1.4 and 2.0.
 //!
-//! *Invariant*: what `createOpImpl` makes is a box of [`Made`], and `freeOpImpl` gets that pointer back once.
+//! *Invariant*: what `createOpImpl` makes is a box of `Made`, and `freeOpImpl` gets that pointer back once.
 #![allow(missing_docs)] // QNN's functions, by QNN's names
 
 use core::ffi::{CStr, c_char, c_void};

@@ -25,6 +25,7 @@ mod jump;
 mod kind_turns;
 pub(crate) mod lanes;
 mod lora;
+mod message_format;
 mod query_plan;
 pub(crate) mod query_state;
 mod reply;
