@@ -1,5 +1,5 @@
 //! Kinds of graphs that `genie compile --soc` makes, on Qualcomm's emulator: each runs with the plain bundle's tokens.
-//! A cache in tiles is not compiled for a chip; `conformance/tests/graph_kinds_htp.rs` has what libraries make of one.
+//! A cache in tiles is not compiled for a chip.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
