@@ -64,13 +64,13 @@ fn check_lists_findings_and_versions() {
         htp(config)["batch-multiplier"] = json!(4);
         htp(config)["poll"] = json!(true);
         config["dialog"]["harmony"] = json!({"type": "x"});
-        htp(config)["multi-nsp-prefill"] = json!(true);
+        config["dialog"]["engine"]["model"]["cross-attention"] = json!(true);
     });
     let odd = genie(place, &["config", "check", "-"], Some(&odd));
     let said = text(&odd.stdout);
     assert_eq!(odd.status.code(), Some(1), "{said}");
     for line in [
-        "unsupported  /dialog/engine/backend/QnnHtp/multi-nsp-prefill: `multi-nsp-prefill` is not yet supported",
+        "unsupported  /dialog/engine/model/cross-attention: `cross-attention` is not yet supported",
         "warning      /dialog/harmony: replies are not read as messages: found type `x`",
         "warning      /dialog/engine/backend/QnnHtp/batch-multiplier: ignored: a step has one batch",
         "on host      /dialog/engine/backend/QnnHtp/poll: ignored: it has no effect on the embedded backend",
